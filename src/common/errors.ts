@@ -1,0 +1,50 @@
+/**
+ * Every error that a user can meet: a stable code, the exit code it ends with, and where the remedy starts.
+ * docs/reference/errors.md lists the same codes; a test holds the two together.
+ */
+export const ERROR_CODES = {
+  OOMTUNE_USAGE: { exit: 2, about: 'An option or argument is wrong.' },
+  OOMTUNE_BAD_SIZE: { exit: 2, about: 'A memory size cannot be read.' },
+  OOMTUNE_BAD_PLACEHOLDER: { exit: 2, about: 'The command holds a placeholder that does not exist.' },
+  OOMTUNE_NO_KNOB: { exit: 2, about: 'Nothing in the command takes the micro-batch.' },
+  OOMTUNE_EXHAUSTED: { exit: 3, about: 'Nothing fits, even the smallest batch with every allowed knob.' },
+  OOMTUNE_JOB_FAILED: { exit: 4, about: 'The job failed for a reason that is not memory.' },
+  OOMTUNE_REDIS_UNREACHABLE: { exit: 5, about: 'Redis cannot be reached.' },
+  OOMTUNE_REDIS_MISSING: { exit: 5, about: 'The redis-server executable is not installed.' },
+  OOMTUNE_REDIS_UNSAFE: { exit: 5, about: 'The Redis in use would let strangers run commands, or may lose data.' },
+  OOMTUNE_COMMAND_MISSING: { exit: 5, about: 'The command cannot be found or is not executable.' },
+  OOMTUNE_DEVICE_MISSING: { exit: 5, about: 'The device asked for is not on this machine.' },
+  OOMTUNE_TORCH_MISSING: { exit: 5, about: 'The interpreter has no torch.' },
+  OOMTUNE_NATIVE_MISSING: { exit: 5, about: 'The native runtime is not built.' },
+  OOMTUNE_DAEMON_RUNNING: { exit: 5, about: 'A daemon already runs on this host.' },
+  OOMTUNE_DAEMON_DOWN: { exit: 5, about: 'No daemon runs on this host.' },
+  OOMTUNE_LEASE_LOST: { exit: 5, about: 'The lease on the device was lost.' },
+  OOMTUNE_NO_SUCH_JOB: { exit: 6, about: 'There is no such job.' },
+  OOMTUNE_NO_SUCH_CONFIG: { exit: 6, about: 'There is no recorded configuration of that name.' },
+  OOMTUNE_INTERRUPTED: { exit: 130, about: 'The command was interrupted.' },
+  OOMTUNE_INTERNAL: { exit: 70, about: 'A fault in oomtune itself.' },
+} as const;
+
+export type ErrorCode = keyof typeof ERROR_CODES;
+
+/** An error that a user can meet: one sentence in `message`, what to do next in `remedy`. */
+export class OomtuneError extends Error {
+  readonly code: ErrorCode;
+  readonly remedy: string;
+
+  constructor(code: ErrorCode, message: string, remedy: string, options?: { cause?: unknown }) {
+    super(message, options);
+    this.name = 'OomtuneError';
+    this.code = code;
+    this.remedy = remedy;
+  }
+
+  get exitCode(): number {
+    return ERROR_CODES[this.code].exit;
+  }
+
+  /** The document that `--json` prints. */
+  toJSON(): { schema: 1; error: { code: ErrorCode; message: string; remedy: string } } {
+    return { schema: 1, error: { code: this.code, message: this.message, remedy: this.remedy } };
+  }
+}

@@ -1,0 +1,112 @@
+/** The runtime's words: devices, launches, what the ledger saw. Sizes in bytes, times in seconds or ISO 8601. */
+
+export interface DeviceProcess {
+  pid: number;
+  name: string;
+  used_bytes: number;
+  /** Launched by this user's oomtune. */
+  ours: boolean;
+}
+
+export interface Device {
+  /** `cuda:N` or `cpu`. */
+  id: string;
+  /** NVML's uuid; `cpu:<machine id>` for the host. */
+  uuid: string;
+  model: string;
+  total_bytes: number;
+  used_bytes: number;
+  processes: DeviceProcess[];
+  /** Why the figures are less than whole (no per-process figures in a container, …) or the device is broken; null: nothing. */
+  note: string | null;
+  fault: string | null;
+  driver: string | null;
+}
+
+/** What the supervisor is asked to start. Everything stands in `dir`, which only this user can enter. */
+export interface LaunchSpec {
+  /** Shown in `ps` and in the job's OOMTUNE_JOB_ID. */
+  jobId: string;
+  /** 1-based. */
+  launch: number;
+  argv: string[];
+  cwd: string;
+  /** The whole environment of the job: nothing is inherited. */
+  env: Record<string, string>;
+  /** Launch folder; made if missing (0700). Holds spec, log, ledger, exit.json, supervisor.json, hook.sock. */
+  dir: string;
+  /** `cpu`, `cuda:N`, or several for `--gpus N`. */
+  devices: string[];
+  /** Per device; null: no limit, only telemetry. */
+  budgetBytes: number | null;
+  timeoutSeconds: number | null;
+  /** Between TERM and KILL. */
+  graceSeconds: number;
+  /** Where the job's output goes besides the log file. `inherit`: also to this process's stdout and stderr. */
+  output: 'log' | 'inherit';
+}
+
+export interface Refusal {
+  pid: number;
+  /** `posix_memalign`, `cuMemAlloc_v2`, … */
+  api: string;
+  size_bytes: number;
+  live_bytes: number;
+  budget_bytes: number;
+  /** `budget` or `driver`: who refused. */
+  by: 'budget' | 'driver';
+  device: string;
+  /** ISO 8601. */
+  at: string;
+}
+
+export interface LedgerReading {
+  devices: { device: string; live_bytes: number; peak_bytes: number; overhead_bytes: number; budget_bytes: number | null }[];
+  /** Total number of refused calls; `refusals` holds the latest. */
+  refused: number;
+  refusals: Refusal[];
+  /** Memory was seen that the hooks did not count. */
+  blind: boolean;
+}
+
+/** The supervisor's record of how a launch ended (exit.json), with the ledger's last reading. */
+export interface Exit {
+  /** Exit status of the job; null if a signal ended it. */
+  code: number | null;
+  /** `SIGKILL`, …; null if it exited. */
+  signal: string | null;
+  /** Why the supervisor ended it, if it did. */
+  ended_by: 'job' | 'timeout' | 'cancel' | 'start-failed' | 'supervisor-lost';
+  /** errno text when the command could not be started. */
+  error: string | null;
+  /** The cgroup's oom_kill counter rose, or the kernel log names the job; null: cannot be told here. */
+  host_oom: boolean | null;
+  started_at: string;
+  ended_at: string;
+  /** Descendants that had to be reaped or killed after the main process ended. */
+  stragglers: number;
+  ledger: LedgerReading | null;
+}
+
+/** A launch that is under way (or ended): the daemon may die, the supervisor does not. */
+export interface Run {
+  readonly dir: string;
+  readonly supervisorPid: number;
+  readonly logFile: string;
+  /** The ledger now; null when nothing was loaded into the job. */
+  ledger(): LedgerReading | null;
+  /** Resolves when exit.json is there and no process of the tree is left. Never rejects for the job's own failure. */
+  wait(): Promise<Exit>;
+  /** TERM to the tree, KILL after the grace. `reason` goes into exit.json. Idempotent. */
+  end(reason: 'cancel' | 'timeout'): void;
+}
+
+/** The face that workers see; `createRuntime()` in runtime/index.ts makes it. Tests may pass a stand-in. */
+export interface Runtime {
+  devices(): Promise<Device[]>;
+  /** Throws OomtuneError (OOMTUNE_COMMAND_MISSING, OOMTUNE_NATIVE_MISSING) before anything is left behind. */
+  launch(spec: LaunchSpec): Promise<Run>;
+  /** The run in `dir` if its supervisor lives (pid and start time) or its exit.json is there; null if it never started. */
+  adopt(dir: string): Promise<Run | null>;
+  versions(): { addon: string; supervisor: string; driver: string | null };
+}

@@ -1,0 +1,114 @@
+import type { Config, FailureClass, Observation } from '../tuner/types.js';
+
+/** `{oomtune}:config:<key>` as the contract has it; all values are strings in Redis. */
+export interface Recommendation {
+  schema: 1;
+  key: string;
+  name: string;
+  gpu_model: string;
+  budget_bytes: number;
+  world_size: number;
+  micro_batch: number;
+  accumulation: number;
+  effective_batch: number;
+  amp: 'off' | 'bf16' | 'fp16';
+  checkpointing: boolean;
+  max_micro_batch: number;
+  known_bad_micro_batch: number | null;
+  peak_bytes: number | null;
+  samples_per_s: number | null;
+  /** ISO 8601. */
+  verified_at: string;
+  status: 'verified' | 'demoted';
+  command_digest: string;
+  torch: string | null;
+  driver: string | null;
+  probes: ProbeRecord[];
+}
+
+/** One probe as `find-batch --json` and the `probes` field show it. */
+export interface ProbeRecord {
+  launch: number;
+  micro_batch: number;
+  amp: 'off' | 'bf16' | 'fp16';
+  checkpointing: boolean;
+  steps: number;
+  outcome: 'fit' | FailureClass;
+  peak_bytes: number | null;
+  step_s: number | null;
+  evidence: string | null;
+  /** Why this size was tried then. */
+  why?: string;
+}
+
+export type JobState =
+  | 'queued' | 'held' | 'searching' | 'running' | 'succeeded' | 'failed' | 'cancelled' | 'exhausted' | 'timeout';
+
+/** Options of find-batch, run and submit after parsing; validated again when read back from Redis. */
+export interface JobOptions {
+  name: string | null;
+  /** `cpu`, `cuda`, `cuda:N`; null: the first GPU, else cpu. */
+  device: string | null;
+  /** As written (`24GiB`, `80%`); resolved on the host that runs it. */
+  budget: string | null;
+  gpus: number;
+  effectiveBatch: number | null;
+  minBatch: number;
+  maxBatch: number | null;
+  amp: 'auto' | 'off' | 'bf16' | 'fp16';
+  checkpointing: 'auto' | 'off' | 'on';
+  accumulation: 'auto' | 'off';
+  exact: boolean;
+  objective: 'max-batch' | 'throughput';
+  headroomPct: number;
+  preset: string;
+  steps: number;
+  timeoutSeconds: number | null;
+  maxLaunches: number | null;
+  /** `NAME=VALUE` or `NAME` (taken from the submitter's environment when launched on its host). Values are never written to Redis. */
+  env: string[];
+  envFile: string | null;
+  cwd: string;
+  /** `run --no-tune`. */
+  tune: boolean;
+  /** submit only. */
+  priority: number;
+  after: string[];
+  share: boolean;
+  gpuModel: string | null;
+  host: string | null;
+  resumeArg: string | null;
+  retries: number;
+}
+
+/** One job as it is kept in Redis (`{oomtune}:job:<id>`), the truth that every verb reads. */
+export interface JobRecord {
+  schema: 1;
+  job: string;
+  name: string;
+  state: JobState;
+  /** Why it waits or where it stands, for a person; null when there is nothing to say. */
+  reason: string | null;
+  failure: { class: FailureClass; evidence: string | null; fields: Record<string, number | string | null> } | null;
+  command: string[];
+  options: JobOptions;
+  host: string | null;
+  devices: string[];
+  config: Config | null;
+  /** Key of the recommendation that it uses or made. */
+  key: string | null;
+  /** Launch folders in order, on `host`. Written before the launch. */
+  launches: { launch: number; dir: string; purpose: 'search' | 'run'; config: Config | null }[];
+  /** What the tuner was told, in order: replayed after a crash. */
+  journal: Observation[];
+  submitted_at: string;
+  started_at: string | null;
+  ended_at: string | null;
+  exit_code: number | null;
+}
+
+export type OomtuneEvent =
+  | { type: 'job'; job: string; state: JobState; reason: string | null }
+  | { type: 'probe'; job: string; probe: ProbeRecord }
+  | { type: 'config'; key: string; job: string | null; status: 'verified' | 'demoted' }
+  | { type: 'lease'; device: string; owner: string; bytes: number; action: 'taken' | 'freed' };

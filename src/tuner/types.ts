@@ -1,0 +1,145 @@
+/** The words of the tuner. Bytes are bytes, seconds are seconds; nothing here does I/O. */
+
+export type Amp = 'off' | 'bf16' | 'fp16';
+
+/** One combination of amp and checkpointing (and, last on the ladder, of activations kept in host memory). */
+export interface Rung {
+  amp: Amp;
+  checkpointing: boolean;
+  /** Saved activations are moved to host memory. Only ever on the last rung, and only where the hook can do it. */
+  offload?: boolean;
+}
+
+export type FailureClass =
+  | 'device_oom'
+  | 'host_oom'
+  | 'shm'
+  | 'disk_full'
+  | 'network'
+  | 'device_fault'
+  | 'user_error'
+  | 'timeout'
+  | 'killed'
+  | 'cancelled';
+
+export type Objective = 'max-batch' | 'throughput';
+
+/** What the search has to respect. Counts are samples per device and forward pass unless they say otherwise. */
+export interface Constraints {
+  /** The allowed rungs, in the order in which they are to be tried. */
+  rungs: Rung[];
+  minBatch: number;
+  /** Largest micro-batch to consider; null: no limit. */
+  maxBatch: number | null;
+  /** Samples per optimizer step over all devices; null: the user did not fix one. */
+  effectiveBatch: number | null;
+  worldSize: number;
+  accumulation: 'auto' | 'off';
+  objective: Objective;
+  /** Part of the budget that `config` leaves free, in per cent. */
+  headroomPct: number;
+  /** All bytes that the job may hold on one device, contexts included. */
+  budgetBytes: number;
+  /** Optimizer steps of a probe, at least 2. */
+  steps: number;
+  maxLaunches: number | null;
+  /** The micro-batch that the script asks for by itself: tried first on the first rung; null: unknown. */
+  ownBatch: number | null;
+  /**
+   * `search`: find the largest. `keep`: the user's effective batch is to be kept; if `ownBatch` fits on the first rung
+   * with the headroom it is the answer at once.
+   */
+  goal: 'search' | 'keep';
+  /** Smallest micro-batch that an earlier run proved not to fit on the first rung; null: none known. */
+  knownBad: number | null;
+}
+
+/** One micro-batch size to be measured on a rung. */
+export interface Probe {
+  rung: Rung;
+  microBatch: number;
+  /** Micro-batches per optimizer step while probing: 2 where the answer will accumulate (gradients stay resident). */
+  accumulation: number;
+  steps: number;
+  /** True: must be the first thing that a new process runs. False: may share the process of the probe before. */
+  fresh: boolean;
+  purpose: 'own' | 'floor' | 'climb' | 'bound' | 'verify' | 'speed';
+  /** One sentence for a person: why this size, now. */
+  why: string;
+}
+
+/** Peaks of one probe, in bytes; null where the launch could not measure it. */
+export interface Peaks {
+  /** Highest driver-level (ledger) use, everything counted: this is what is compared with the budget. */
+  totalBytes: number | null;
+  /** Highest allocated by the framework in forward and backward, and in the optimizer's step. */
+  forwardBackwardBytes: number | null;
+  optimizerBytes: number | null;
+  /** Highest reserved by the framework's caching allocator. */
+  reservedBytes: number | null;
+  /** Bytes in use when a step starts: parameters, optimizer state, and gradients when accumulating. */
+  residentBytes: number | null;
+}
+
+/** What came of a probe. */
+export interface Observation {
+  rung: Rung;
+  microBatch: number;
+  accumulation: number;
+  /** 1-based number of the launch that it ran in. */
+  launch: number;
+  /** It was the first probe of its launch. */
+  fresh: boolean;
+  steps: number;
+  outcome: 'fit' | FailureClass;
+  /** `device_oom` on a text that can mean something else: to be tried once smaller before it is believed. */
+  ambiguous: boolean;
+  /** Where it failed; null when it fit. `load`: before the first step. */
+  phase: 'load' | 'train' | 'eval' | 'save' | 'unknown' | null;
+  peaks: Peaks;
+  /** Allocator retries in the steady state (after the first step): it fits, but slowly. */
+  allocRetries: number;
+  /** Seconds per optimizer step in the steady state (median); null if unknown. */
+  stepSeconds: number | null;
+  /** Bytes of the allocation that was refused; null if unknown or none. */
+  refusedBytes: number | null;
+  /** The line that proves the outcome; null when it fit. */
+  evidence: string | null;
+  /** Whether the same process can take another probe. */
+  alive: boolean;
+}
+
+/** The four knobs (and world size) as they reach the command. effective = micro x accumulation x world. */
+export interface Config {
+  micro_batch: number;
+  accumulation: number;
+  world_size: number;
+  effective_batch: number;
+  amp: Amp;
+  checkpointing: boolean;
+  /** Present and true only on the offload rung. */
+  offload?: boolean;
+}
+
+export interface Answer {
+  config: Config;
+  maxMicroBatch: number;
+  /** Peak of `config`, bytes. */
+  peakBytes: number | null;
+  /** Free part of the budget at `config`, per cent, one decimal. */
+  headroomPct: number | null;
+  samplesPerSecond: number | null;
+  verifiedSteps: number;
+  /** Smallest size seen to fail on the answer's rung; null: none was. */
+  knownBad: number | null;
+  /** Sentences to show: which nearest effective batch was used and why, retries at the limit, … */
+  notes: string[];
+}
+
+export type Action =
+  | { type: 'probe'; probe: Probe }
+  | { type: 'found'; answer: Answer }
+  /** Nothing fits. `evidence` is the line of the smallest size that failed. */
+  | { type: 'exhausted'; why: string; evidence: string | null }
+  /** A probe failed for a reason that is not memory. */
+  | { type: 'failed'; failure: FailureClass; evidence: string | null };
