@@ -5,7 +5,10 @@ import { pino } from 'pino';
  * (default `warn` for commands; the daemon sets `info`). Values of environment variables never go in.
  */
 export function createLog(component: string, level = process.env.OOMTUNE_LOG || 'warn') {
-  return pino({ name: 'oomtune', level, base: { component, pid: process.pid } }, pino.destination({ dest: 2, sync: true }));
+  return pino(
+    { name: 'oomtune', level, base: { component, pid: process.pid } },
+    pino.destination({ dest: 2, sync: true }),
+  );
 }
 
 export type Log = ReturnType<typeof createLog>;

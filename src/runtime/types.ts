@@ -61,7 +61,13 @@ export interface Refusal {
 }
 
 export interface LedgerReading {
-  devices: { device: string; live_bytes: number; peak_bytes: number; overhead_bytes: number; budget_bytes: number | null }[];
+  devices: {
+    device: string;
+    live_bytes: number;
+    peak_bytes: number;
+    overhead_bytes: number;
+    budget_bytes: number | null;
+  }[];
   /** Total number of refused calls; `refusals` holds the latest. */
   refused: number;
   refusals: Refusal[];

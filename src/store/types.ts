@@ -42,7 +42,15 @@ export interface ProbeRecord {
 }
 
 export type JobState =
-  | 'queued' | 'held' | 'searching' | 'running' | 'succeeded' | 'failed' | 'cancelled' | 'exhausted' | 'timeout';
+  | 'queued'
+  | 'held'
+  | 'searching'
+  | 'running'
+  | 'succeeded'
+  | 'failed'
+  | 'cancelled'
+  | 'exhausted'
+  | 'timeout';
 
 /** Options of find-batch, run and submit after parsing; validated again when read back from Redis. */
 export interface JobOptions {

@@ -1,0 +1,140 @@
+import type { Log } from '../common/log.js';
+import type { Device, LedgerReading, Runtime } from '../runtime/types.js';
+import type { JobOptions, JobRecord, ProbeRecord, Recommendation } from '../store/types.js';
+import type { Config, FailureClass, Observation, Probe, Rung } from '../tuner/types.js';
+
+/** One command to be searched or run. */
+export interface WorkRequest {
+  jobId: string;
+  command: string[];
+  options: JobOptions;
+  purpose: 'find-batch' | 'run' | 'submit';
+  /** After a crash: what the tuner had been told, and the launches that were begun. */
+  journal: Observation[];
+  launches: JobRecord['launches'];
+  /** `run` in the foreground: the job's output also goes to this process's stdout and stderr. */
+  foreground: boolean;
+  /** The environment that the job may take from (the allow-list and `--env` are applied to it). */
+  environment: Record<string, string | undefined>;
+}
+
+/** What the worker needs from the store; src/store implements it. */
+export interface Recommendations {
+  get(key: string): Promise<Recommendation | null>;
+  put(recommendation: Recommendation, job: string | null): Promise<void>;
+  demote(key: string, knownBad: number, job: string | null): Promise<void>;
+}
+
+/** Reserves device memory for the time of the work; src/store/leases implements it. */
+export interface Leasing {
+  /**
+   * Waits until every named device (or any `count` of the suitable ones) can be reserved at once. bytes null: whole devices.
+   * `onWait` is told why it waits. Rejects with the signal's reason.
+   */
+  acquire(request: {
+    owner: string;
+    devices: Device[];
+    count: number;
+    bytes: number | null;
+    share: boolean;
+    signal: AbortSignal;
+    onWait: (reason: string) => void;
+  }): Promise<Lease>;
+}
+
+export interface Lease {
+  devices: Device[];
+  /** Changes the reserved bytes (whole device while searching, predicted peak after). */
+  resize(bytes: number | null): Promise<void>;
+  release(): Promise<void>;
+}
+
+export interface WorkDeps {
+  runtime: Runtime;
+  recommendations: Recommendations;
+  leasing: Leasing;
+  signal: AbortSignal;
+  progress: (event: Progress) => void;
+  /** Writes into the job's record before a step is taken; a no-op for foreground verbs. */
+  persist: (patch: Partial<JobRecord>) => Promise<void>;
+  log: Log;
+}
+
+/** What a person or a log is shown while work goes on. */
+export type Progress =
+  | { type: 'waiting'; reason: string }
+  | { type: 'device'; device: Device; budgetBytes: number }
+  | { type: 'interpreter'; path: string; torch: string | null; note: string | null }
+  | { type: 'launch'; launch: number; rung: Rung | null; why: string }
+  | { type: 'probing'; probe: Probe; launch: number }
+  | { type: 'probe'; observation: Observation; record: ProbeRecord; samplesPerSecond: number | null }
+  | { type: 'found'; report: FindBatchReport }
+  | { type: 'reused'; recommendation: Recommendation }
+  | { type: 'running'; config: Config | null; launch: number; logFile: string }
+  | { type: 'ledger'; reading: LedgerReading }
+  | { type: 'note'; text: string };
+
+/** diagnose's document. */
+export interface Diagnosis {
+  class: FailureClass | 'ok';
+  certain: boolean;
+  evidence: string | null;
+  line: number | null;
+  fields: {
+    tried_bytes: number | null;
+    total_bytes: number | null;
+    free_bytes: number | null;
+    allocated_bytes: number | null;
+    reserved_bytes: number | null;
+    gpu: number | null;
+  };
+  phase: 'train' | 'load' | 'eval' | 'save' | 'unknown';
+  cause: string;
+  advice: string;
+}
+
+/** `find-batch --json`, as the contract has it. */
+export interface FindBatchReport {
+  schema: 1;
+  key: string;
+  name: string;
+  status: 'found' | 'exhausted' | 'failed';
+  failure?: {
+    class: FailureClass;
+    evidence: string | null;
+    fields: Record<string, number | string | null>;
+    advice?: string;
+  };
+  device: { id: string; model: string; total_bytes: number; budget_bytes: number };
+  config: Config | null;
+  max_micro_batch: number | null;
+  peak_bytes: number | null;
+  headroom_pct: number | null;
+  samples_per_s: number | null;
+  verified_steps: number | null;
+  launches: number;
+  startup_s: number | null;
+  wall_s: number;
+  probes: ProbeRecord[];
+  apply: { argv: string[]; env: Record<string, string>; oomtune: string[] } | null;
+  notes: string[];
+}
+
+/** What a run came to: `run --report FILE` writes it, submitted jobs keep it in their record. */
+export interface RunReport {
+  schema: 1;
+  job: string;
+  exit_code: number | null;
+  signal: string | null;
+  /** Why there was no run at all. */
+  outcome: 'succeeded' | 'failed' | 'cancelled' | 'exhausted' | 'timeout';
+  config: Config | null;
+  key: string | null;
+  devices: { device: string; peak_bytes: number; budget_bytes: number | null }[];
+  refused: number;
+  refusals: LedgerReading['refusals'];
+  blind: boolean;
+  failure: Diagnosis | null;
+  launches: number;
+  wall_s: number;
+}
