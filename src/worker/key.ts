@@ -1,0 +1,23 @@
+import type { Device } from '../runtime/types.js';
+
+const GIB = 1024 ** 3;
+const MIB = 1024 ** 2;
+
+/** `NVIDIA H200` → `nvidia-h200`; the host's memory does not depend on its processor, so it is plain `cpu`. */
+export function deviceSlug(device: Pick<Device, 'id' | 'model'>): string {
+  if (device.id === 'cpu') return 'cpu';
+  return device.model
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, '-')
+    .replace(/^-+|-+$/g, '');
+}
+
+/** Whole GiB (`24g`), below 1 GiB whole MiB (`300m`). */
+export function budgetLabel(bytes: number): string {
+  return bytes >= GIB ? `${Math.floor(bytes / GIB)}g` : `${Math.floor(bytes / MIB)}m`;
+}
+
+/** Key of a recommendation: `<name>:<gpu slug>:<budget>:<world>x`. */
+export function configKey(name: string, device: Pick<Device, 'id' | 'model'>, budgetBytes: number, world: number): string {
+  return `${name}:${deviceSlug(device)}:${budgetLabel(budgetBytes)}:${world}x`;
+}
