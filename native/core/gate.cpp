@@ -1,0 +1,183 @@
+#include "gate.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "file.h"
+#include "process.h"
+#include "slots.h"
+
+namespace oomtune {
+
+namespace {
+
+void raise(Cell& peak, uint64_t value) {
+  uint64_t seen = peak.load(std::memory_order_relaxed);
+  while (seen < value && !peak.compare_exchange_weak(seen, value)) {
+  }
+}
+
+/** Adds if the sum stays within the limit: unlike add-then-look it never makes another caller fail for a moment. */
+bool addWithin(Cell& cell, uint64_t size, uint64_t limit) {
+  uint64_t seen = cell.load();
+  do {
+    if (seen > limit || size > limit - seen) return false;
+  } while (!cell.compare_exchange_weak(seen, seen + size));
+  return true;
+}
+
+}  // namespace
+
+bool Gate::attach(const char* path) {
+  Ledger* ledger = mapLedger(path, true);
+  return ledger != nullptr && attachTo(ledger);
+}
+
+bool Gate::attachTo(Ledger* ledger) {
+  slot_ = claimSlot(ledger);
+  ledger_ = ledger;
+  return true;
+}
+
+void Gate::forked() {
+  if (ledger_ != nullptr) slot_ = claimSlot(ledger_);
+}
+
+bool Gate::reserve(uint32_t device, uint64_t size, const char* api, bool record) {
+  if (!usable(device)) return true;
+  DeviceEntry& entry = ledger_->devices[device];
+  for (int round = 0; round < 2; ++round) {
+    {
+      Change change(slot());
+      // kNoBudget still guards the sum against wrapping round.
+      if (addWithin(entry.committed, size, entry.budget.load())) {
+        slot().devices[device].committed.fetch_add(size);
+        return true;
+      }
+    }
+    if (round == 0 && reapSlots(ledger_) == 0) break;
+  }
+  if (record) refuse(device, size, api, kByBudget);
+  return false;
+}
+
+void Gate::cancel(uint32_t device, uint64_t size) {
+  if (!usable(device)) return;
+  Change change(slot());
+  ledger_->devices[device].committed.fetch_sub(size);
+  slot().devices[device].committed.fetch_sub(size);
+}
+
+void Gate::commit(uint32_t device, Kind kind, uint64_t size) {
+  if (!usable(device)) return;
+  DeviceEntry& entry = ledger_->devices[device];
+  SlotDevice& own = slot().devices[device];
+  uint64_t all = 0;
+  uint64_t mine = 0;
+  {
+    Change change(slot());
+    all = entry.live.fetch_add(size) + size;
+    mine = own.live.fetch_add(size) + size;
+    own.kinds[kind < kKinds ? kind : kClassic].fetch_add(size);
+  }
+  raise(entry.peak, all);
+  raise(own.peak, mine);
+  raise(own.markPeak, mine);
+}
+
+void Gate::release(uint32_t device, Kind kind, uint64_t size) {
+  if (!usable(device)) return;
+  DeviceEntry& entry = ledger_->devices[device];
+  SlotDevice& own = slot().devices[device];
+  Change change(slot());
+  entry.live.fetch_sub(size);
+  own.live.fetch_sub(size);
+  own.kinds[kind < kKinds ? kind : kClassic].fetch_sub(size);
+  entry.committed.fetch_sub(size);
+  own.committed.fetch_sub(size);
+}
+
+void Gate::setOverhead(uint32_t device, uint64_t bytes) {
+  if (!usable(device)) return;
+  DeviceEntry& entry = ledger_->devices[device];
+  SlotDevice& own = slot().devices[device];
+  uint64_t all = 0;
+  uint64_t mine = 0;
+  {
+    Change change(slot());
+    uint64_t delta = bytes - own.overhead.exchange(bytes);  // may be negative: unsigned arithmetic wraps as it should
+    entry.committed.fetch_add(delta);
+    own.committed.fetch_add(delta);
+    all = entry.live.fetch_add(delta) + delta;
+    mine = own.live.fetch_add(delta) + delta;
+  }
+  raise(entry.peak, all);
+  raise(own.peak, mine);
+  raise(own.markPeak, mine);
+}
+
+void Gate::refuse(uint32_t device, uint64_t size, const char* api, RefusedBy by) {
+  if (!usable(device)) return;
+  DeviceEntry& entry = ledger_->devices[device];
+  entry.refused.fetch_add(1);
+  const uint64_t index = ledger_->refused.fetch_add(1);
+  RefusalEntry& refusal = ledger_->refusals[index % kRefusals];
+  char name[sizeof refusal.api] = {};
+  std::strncpy(name, api, sizeof name - 1);
+  refusal.sequence.store(2 * index + 1);
+  refusal.atNanoseconds.store(nowNanoseconds());
+  refusal.size.store(size);
+  refusal.live.store(entry.live.load());
+  refusal.budget.store(entry.budget.load());
+  refusal.pid.store(currentPid());
+  refusal.tid.store(currentTid());
+  refusal.device.store(device);
+  refusal.by.store(by);
+  for (size_t i = 0; i < 4; ++i) {
+    uint64_t part = 0;
+    std::memcpy(&part, name + 8 * i, sizeof part);
+    refusal.api[i].store(part);
+  }
+  refusal.sequence.store(2 * index + 2);
+}
+
+void Gate::markBlind(Blind reason) {
+  if (ledger_ != nullptr) ledger_->blind.fetch_or(reason);
+}
+
+uint64_t Gate::live(uint32_t device) const { return usable(device) ? slot().devices[device].live.load() : 0; }
+
+uint64_t Gate::peak(uint32_t device) const { return usable(device) ? slot().devices[device].markPeak.load() : 0; }
+
+void Gate::resetPeak(uint32_t device) {
+  if (!usable(device)) return;
+  SlotDevice& own = slot().devices[device];
+  own.markPeak.store(own.live.load());
+  raise(own.markPeak, own.live.load());  // an allocation may have come between the two
+}
+
+uint64_t Gate::overhead(uint32_t device) const { return usable(device) ? slot().devices[device].overhead.load() : 0; }
+
+uint64_t Gate::budget(uint32_t device) const {
+  return usable(device) ? ledger_->devices[device].budget.load() : kNoBudget;
+}
+
+uint64_t Gate::available(uint32_t device) const {
+  const uint64_t limit = budget(device);
+  if (limit == kNoBudget) return kNoBudget;
+  const uint64_t committed = ledger_->devices[device].committed.load();
+  return committed < limit ? limit - committed : 0;
+}
+
+uint64_t Gate::refused() const { return ledger_ != nullptr ? ledger_->refused.load() : 0; }
+
+int Gate::deviceByUuid(const char* uuid) const {
+  if (ledger_ == nullptr || uuid == nullptr || uuid[0] == '\0') return -1;
+  for (uint32_t d = 1; d < kDevices; ++d) {
+    const DeviceEntry& entry = ledger_->devices[d];
+    if (entry.present.load() == 1 && std::strncmp(entry.uuid, uuid, sizeof entry.uuid) == 0) return static_cast<int>(d);
+  }
+  return -1;
+}
+
+}  // namespace oomtune

@@ -1,0 +1,65 @@
+// The budget gate of one process: reserve, then allocate, then commit (or cancel); release on free.
+//
+//   if (!gate.reserve(device, size, "cuMemAlloc_v2")) return CUDA_ERROR_OUT_OF_MEMORY;
+//   result = real(...);
+//   if (failed) { gate.cancel(device, size); gate.refuse(device, size, "cuMemAlloc_v2", kByDriver); }
+//   else gate.commit(device, kClassic, size);
+//
+// A gate that has no ledger lets everything through and counts nothing. All calls are thread-safe and allocate nothing;
+// several libraries of one process may each have a gate: they share the slot.
+#pragma once
+
+#include "ledger.h"
+
+namespace oomtune {
+
+class Gate {
+ public:
+  /** Maps the ledger and takes this process's slot. False: not a ledger that we can use; the gate stays open. */
+  bool attach(const char* path);
+  /** For tests and the supervisor: a ledger that is mapped already. */
+  bool attachTo(Ledger* ledger);
+  /** In the child of a fork, before any other call: a new slot, empty, as the bytes still belong to the parent. */
+  void forked();
+  bool attached() const { return ledger_ != nullptr; }
+
+  /**
+   * Promises `size` bytes if they fit; takes back what dead processes held before it says no. A refusal is recorded
+   * (by budget). `record` false: the caller may yet ask for less, and calls refuse() itself.
+   */
+  bool reserve(uint32_t device, uint64_t size, const char* api, bool record = true);
+  void cancel(uint32_t device, uint64_t size);
+  /** The allocation succeeded: count it, and raise the peaks. */
+  void commit(uint32_t device, Kind kind, uint64_t size);
+  void release(uint32_t device, Kind kind, uint64_t size);
+  /** Sets what this process holds besides (contexts, modules). Never refused: it is there already. */
+  void setOverhead(uint32_t device, uint64_t bytes);
+  void refuse(uint32_t device, uint64_t size, const char* api, RefusedBy by);
+  void markBlind(Blind reason);
+
+  /** Of this process, overhead included. */
+  uint64_t live(uint32_t device) const;
+  uint64_t peak(uint32_t device) const;
+  void resetPeak(uint32_t device);
+  uint64_t overhead(uint32_t device) const;
+  /** kNoBudget where there is none. */
+  uint64_t budget(uint32_t device) const;
+  /** What is left of the budget for everyone; kNoBudget where there is none. */
+  uint64_t available(uint32_t device) const;
+  /** Refused calls of the whole launch. */
+  uint64_t refused() const;
+  /** The job's CUDA ordinal with this uuid ("GPU-…"), as an index into devices; -1: not in this launch. */
+  int deviceByUuid(const char* uuid) const;
+
+  Ledger* ledger() const { return ledger_; }
+  uint32_t slotIndex() const { return slot_; }
+
+ private:
+  Slot& slot() const { return ledger_->slots[slot_]; }
+  bool usable(uint32_t device) const { return ledger_ != nullptr && device < kDevices; }
+
+  Ledger* ledger_ = nullptr;
+  uint32_t slot_ = kOverflowSlot;
+};
+
+}  // namespace oomtune

@@ -1,0 +1,45 @@
+// A checked copy of a ledger, for those who watch. The job can write anything into the file: nothing from it is used as
+// an index, a length or a string before it has been looked at.
+#pragma once
+
+#include "ledger.h"
+
+namespace oomtune {
+
+struct DeviceReading {
+  uint32_t index;
+  char name[16];
+  uint64_t live;
+  uint64_t peak;
+  uint64_t overhead;
+  uint64_t budget;  // kNoBudget: none
+  uint64_t refused;
+  uint64_t kinds[kKinds];
+};
+
+struct RefusalReading {
+  uint64_t at;
+  uint64_t size;
+  uint64_t live;
+  uint64_t budget;
+  uint32_t pid;
+  uint32_t tid;
+  uint32_t device;
+  uint32_t by;
+  char api[32];
+};
+
+struct Reading {
+  uint32_t deviceCount;
+  DeviceReading devices[kDevices];
+  uint32_t refusalCount;
+  RefusalReading refusals[kRefusals];  // oldest first
+  uint64_t refused;
+  uint32_t blind;
+  uint32_t processes;  // slots in use
+};
+
+/** False: not a ledger. `out` is large (some 30 KiB): not for the stack of a small thread. */
+bool readLedger(const Ledger* ledger, Reading* out);
+
+}  // namespace oomtune
