@@ -23,6 +23,11 @@ export interface Recommendation {
   command_digest: string;
   torch: string | null;
   driver: string | null;
+  /** What the command asks for by itself, so that a later run can keep it; null: not known. */
+  own_batch?: number | null;
+  own_accumulation?: number | null;
+  /** Saved activations are kept in host memory. */
+  offload?: boolean;
   probes: ProbeRecord[];
 }
 

@@ -44,6 +44,8 @@ export interface Leasing {
 
 export interface Lease {
   devices: Device[];
+  /** Tells whose life the lease stands for: if the owner dies, it is freed only when this supervisor is gone too. */
+  attach(run: { supervisorPid: number; dir: string }): Promise<void>;
   /** Changes the reserved bytes (whole device while searching, predicted peak after). */
   resize(bytes: number | null): Promise<void>;
   release(): Promise<void>;
@@ -91,6 +93,10 @@ export interface Diagnosis {
   phase: 'train' | 'load' | 'eval' | 'save' | 'unknown';
   cause: string;
   advice: string;
+  /** The text can mean something else: to be tried once smaller before it is believed. */
+  ambiguous?: boolean;
+  /** What would help. `none`: no smaller batch will (a leak, the model itself, a neighbour). */
+  cure?: 'smaller' | 'expandable_segments' | 'wait' | 'none';
 }
 
 /** `find-batch --json`, as the contract has it. */

@@ -1,0 +1,65 @@
+import { OomtuneError } from '../common/errors.js';
+import { formatBytes, parseSize } from '../common/size.js';
+import type { Device } from '../runtime/types.js';
+import type { JobOptions } from '../store/types.js';
+
+/** Part of the host's memory that a `cpu` job may hold when no budget is given: the rest of the machine must live on. */
+const HOST_SHARE = 0.75;
+
+/**
+ * The devices that may carry the job: one named by `--device`, else every GPU (of `--gpu-model`), else the host.
+ * Throws OOMTUNE_DEVICE_MISSING when there are fewer than `--gpus` of them.
+ */
+export function suitableDevices(all: Device[], options: JobOptions, visible: string | undefined): Device[] {
+  const gpus = visibleGpus(all, visible);
+  const wanted = options.device;
+  if (wanted === 'cpu') return all.filter((device) => device.id === 'cpu');
+  let chosen = wanted === null || wanted === 'cuda' ? gpus : gpus.filter((device) => device.id === wanted);
+  const model = options.gpuModel?.toLowerCase() ?? null;
+  if (model !== null) chosen = chosen.filter((device) => device.model.toLowerCase().includes(model));
+  if (chosen.length === 0 && wanted === null && model === null && options.gpus <= 1) {
+    return all.filter((device) => device.id === 'cpu');
+  }
+  const healthy = chosen.filter((device) => device.fault === null);
+  if (healthy.length < Math.max(1, options.gpus)) {
+    const asked = wanted ?? (model === null ? `${options.gpus} GPUs` : `a GPU of model "${options.gpuModel}"`);
+    const broken = chosen.find((device) => device.fault !== null);
+    throw new OomtuneError(
+      'OOMTUNE_DEVICE_MISSING',
+      broken
+        ? `The device ${broken.id} cannot be used: ${broken.fault}.`
+        : `This machine does not have ${asked}; it has ${all.map((device) => device.id).join(', ')}.`,
+      'See `oomtune devices`, or use --device cpu.',
+    );
+  }
+  return healthy;
+}
+
+/** CUDA_VISIBLE_DEVICES narrows what the user may take, by index or by uuid. */
+function visibleGpus(all: Device[], visible: string | undefined): Device[] {
+  const gpus = all.filter((device) => device.id !== 'cpu');
+  if (visible === undefined) return gpus;
+  const names = visible
+    .split(',')
+    .map((name) => name.trim())
+    .filter((name) => name !== '');
+  return names.flatMap(
+    (name) => gpus.find((device) => device.id === `cuda:${name}` || device.uuid.startsWith(name)) ?? [],
+  );
+}
+
+/** `--budget` in bytes on this device; default: the whole GPU, three quarters of the host's memory. */
+export function resolveBudget(budget: string | null, device: Device): number {
+  if (budget === null) {
+    return device.id === 'cpu' ? Math.floor(device.total_bytes * HOST_SHARE) : device.total_bytes;
+  }
+  const bytes = parseSize(budget, device.total_bytes);
+  if (bytes > device.total_bytes) {
+    throw new OomtuneError(
+      'OOMTUNE_BAD_SIZE',
+      `The budget ${budget} is more than ${device.id} has (${formatBytes(device.total_bytes)}).`,
+      'Give a smaller --budget; without one the whole device is used.',
+    );
+  }
+  return bytes;
+}

@@ -1,0 +1,34 @@
+import { rmSync } from 'node:fs';
+import { stateFolder } from '../common/home.js';
+import { findBatchReport, recommendationOf } from './report.js';
+import { Search } from './search.js';
+import { prepare } from './target.js';
+import type { FindBatchReport, WorkDeps, WorkRequest } from './types.js';
+
+/**
+ * Finds, verifies and records the largest configuration of a command. Exhausted and failed searches are told by the
+ * report's `status`; throws OomtuneError for what is wrong before the first launch, and the signal's reason if aborted.
+ */
+export async function findBatch(request: WorkRequest, deps: WorkDeps): Promise<FindBatchReport> {
+  const started = Date.now();
+  const target = await prepare(request, deps);
+  const lease = await target.acquire(null);
+  try {
+    await deps.persist({ state: 'searching', reason: null, key: target.key, name: target.name });
+    const outcome = await new Search(request, deps, target, 'search').run();
+    if (outcome.action.type === 'found') {
+      const recommendation = recommendationOf(target, outcome, outcome.action.answer, new Date().toISOString());
+      await deps.recommendations.put(recommendation, request.jobId);
+    }
+    const seconds = (Date.now() - started) / 1000;
+    const report = await findBatchReport(request, target, outcome, seconds, stateFolder('applied', fileName(target.key)));
+    deps.progress({ type: 'found', report });
+    // What a search leaves behind is of use only where it went wrong.
+    if (report.status === 'found') rmSync(stateFolder('runs', request.jobId), { recursive: true, force: true });
+    return report;
+  } finally {
+    await lease.release();
+  }
+}
+
+const fileName = (key: string): string => key.replace(/[^A-Za-z0-9._-]+/g, '_');

@@ -1,0 +1,159 @@
+import { createReadStream, existsSync } from 'node:fs';
+import type { Exit } from '../runtime/types.js';
+import type { ProbeRecord } from '../store/types.js';
+import type { Observation, Peaks, Probe } from '../tuner/types.js';
+import { type DiagnosisInput, diagnose } from './diagnosis/index.js';
+import type { Measurement, Session } from './session.js';
+import type { Diagnosis } from './types.js';
+
+const NO_PEAKS: Peaks = {
+  totalBytes: null,
+  forwardBackwardBytes: null,
+  optimizerBytes: null,
+  reservedBytes: null,
+  residentBytes: null,
+};
+
+/** Highest use that the ledger saw on any device of a launch; null without a ledger. */
+export function ledgerPeak(exit: Exit | null): number | null {
+  const devices = exit?.ledger?.devices ?? [];
+  const peaks = devices.map((device) => device.peak_bytes + device.overhead_bytes).filter((bytes) => bytes > 0);
+  return peaks.length === 0 ? null : Math.max(...peaks);
+}
+
+interface Place {
+  launch: number;
+  /** First probe of its launch. */
+  fresh: boolean;
+}
+
+/** A probe that ran its steps. */
+export function observeFit(probe: Probe, place: Place, measurement: Measurement, alive: boolean): Observation {
+  return {
+    rung: probe.rung,
+    microBatch: probe.microBatch,
+    accumulation: probe.accumulation,
+    launch: place.launch,
+    fresh: place.fresh,
+    steps: measurement.steps,
+    outcome: 'fit',
+    ambiguous: false,
+    phase: null,
+    peaks: {
+      totalBytes: measurement.total_bytes,
+      forwardBackwardBytes: measurement.forward_backward_bytes,
+      optimizerBytes: measurement.optimizer_bytes,
+      reservedBytes: measurement.reserved_bytes,
+      residentBytes: measurement.resident_bytes,
+    },
+    allocRetries: measurement.alloc_retries,
+    stepSeconds: steadySeconds(measurement.step_s),
+    refusedBytes: null,
+    evidence: null,
+    alive,
+  };
+}
+
+/** A launch without a hook that ran to its end and succeeded: the ledger alone knows what it held. */
+export function observeWhole(probe: Probe, place: Place, exit: Exit): Observation {
+  return {
+    ...observeFit(
+      probe,
+      place,
+      {
+        micro_batch: probe.microBatch,
+        accumulation: probe.accumulation,
+        steps: probe.steps,
+        total_bytes: ledgerPeak(exit),
+        forward_backward_bytes: null,
+        optimizer_bytes: null,
+        reserved_bytes: null,
+        resident_bytes: null,
+        alloc_retries: 0,
+        step_s: [],
+      },
+      false,
+    ),
+  };
+}
+
+/** A probe that its process did not survive, judged by the diagnosis. */
+export function observeDeath(probe: Probe, place: Place, diagnosis: Diagnosis, exit: Exit): Observation {
+  const outcome = diagnosis.class === 'ok' ? 'user_error' : diagnosis.class;
+  return {
+    rung: probe.rung,
+    microBatch: probe.microBatch,
+    accumulation: probe.accumulation,
+    launch: place.launch,
+    fresh: place.fresh,
+    steps: 0,
+    outcome,
+    ambiguous: outcome === 'device_oom' && (diagnosis.ambiguous ?? false),
+    phase: diagnosis.phase,
+    peaks: { ...NO_PEAKS, totalBytes: ledgerPeak(exit) },
+    allocRetries: 0,
+    stepSeconds: null,
+    refusedBytes: diagnosis.fields.tried_bytes ?? exit.ledger?.refusals.at(-1)?.size_bytes ?? null,
+    evidence: diagnosis.evidence ?? describeExit(exit),
+    alive: false,
+  };
+}
+
+/** Why a launch died: the ledger, the hook, the exit and the log together. */
+export async function diagnoseSession(
+  session: Session,
+  exit: Exit,
+  device: 'cpu' | 'cuda',
+  more: Partial<DiagnosisInput> = {},
+): Promise<Diagnosis> {
+  return diagnose({
+    log: existsSync(session.run.logFile) ? createReadStream(session.run.logFile) : [],
+    exitCode: exit.code,
+    signal: exit.signal,
+    device,
+    ledger: exit.ledger,
+    hook: session.exception,
+    hostOom: exit.host_oom,
+    endedBy: exit.ended_by,
+    ...more,
+  });
+}
+
+/** `exit status 3`, `SIGKILL`: what is left to say when the log says nothing. */
+export function describeExit(exit: Exit): string {
+  if (exit.error !== null) return exit.error;
+  if (exit.signal !== null) return `ended by ${exit.signal}`;
+  return `exit status ${exit.code}`;
+}
+
+/** Median of the steps after the first, which pays for allocation and autotuning; null when there is none. */
+function steadySeconds(steps: number[]): number | null {
+  const steady = (steps.length > 1 ? steps.slice(1) : steps).toSorted((a, b) => a - b);
+  if (steady.length === 0) return null;
+  const middle = Math.floor(steady.length / 2);
+  return steady.length % 2 === 1
+    ? (steady[middle] as number)
+    : ((steady[middle - 1] as number) + (steady[middle] as number)) / 2;
+}
+
+/** An observation as reports and records show it. */
+export function probeRecord(observation: Observation, why?: string): ProbeRecord {
+  return {
+    launch: observation.launch,
+    micro_batch: observation.microBatch,
+    amp: observation.rung.amp,
+    checkpointing: observation.rung.checkpointing,
+    steps: observation.steps,
+    outcome: observation.outcome,
+    peak_bytes: observation.peaks.totalBytes,
+    step_s: observation.stepSeconds,
+    evidence: observation.evidence,
+    ...(why === undefined ? {} : { why }),
+  };
+}
+
+/** Samples per second on one device; null if the step was not timed. */
+export function samplesPerSecond(observation: Observation): number | null {
+  if (observation.outcome !== 'fit' || !observation.stepSeconds) return null;
+  return (observation.microBatch * observation.accumulation) / observation.stepSeconds;
+}

@@ -1,0 +1,125 @@
+import type { Recommendation } from '../store/types.js';
+import type { Answer, Config, Observation } from '../tuner/types.js';
+import { probeRecord } from './observe.js';
+import type { SearchOutcome } from './search.js';
+import type { Target } from './target.js';
+import type { FindBatchReport, WorkRequest } from './types.js';
+
+/** The document of `find-batch --json`. */
+export async function findBatchReport(
+  request: WorkRequest,
+  target: Target,
+  outcome: SearchOutcome,
+  wallSeconds: number,
+  applyDir: string,
+): Promise<FindBatchReport> {
+  const { action } = outcome;
+  const device = target.devices[0] as Target['devices'][number];
+  const answer = action.type === 'found' ? action.answer : null;
+  const config = answer === null ? null : plainConfig(answer.config);
+  return {
+    schema: 1,
+    key: target.key,
+    name: target.name,
+    status: action.type,
+    ...(action.type === 'found' ? {} : { failure: failureOf(outcome) }),
+    device: {
+      id: device.id,
+      model: device.model,
+      total_bytes: device.total_bytes,
+      budget_bytes: target.budgetBytes,
+    },
+    config,
+    max_micro_batch: answer?.maxMicroBatch ?? null,
+    peak_bytes: answer?.peakBytes ?? null,
+    headroom_pct: answer?.headroomPct ?? null,
+    samples_per_s: answer?.samplesPerSecond ?? null,
+    verified_steps: answer?.verifiedSteps ?? null,
+    launches: outcome.launches,
+    startup_s: outcome.startupSeconds === null ? null : round(outcome.startupSeconds, 2),
+    wall_s: round(wallSeconds, 2),
+    probes: outcome.observations.map((observation) => probeRecord(observation)),
+    apply: config === null ? null : await howToApply(request, target, config, applyDir),
+    notes: [...target.notes, ...(answer?.notes ?? []), ...(action.type === 'exhausted' ? [action.why] : [])],
+  };
+}
+
+async function howToApply(
+  request: WorkRequest,
+  target: Target,
+  config: Config,
+  dir: string,
+): Promise<NonNullable<FindBatchReport['apply']>> {
+  const { argv, knobEnv } = await target.fill(config, dir, 1);
+  const { options } = request;
+  const oomtune = ['oomtune', 'run', '--name', target.name, '--effective-batch', String(config.effective_batch)];
+  if (options.device !== null) oomtune.push('--device', options.device);
+  if (options.budget !== null) oomtune.push('--budget', options.budget);
+  if (options.gpus > 1) oomtune.push('--gpus', String(options.gpus));
+  return { argv, env: knobEnv, oomtune: [...oomtune, '--', ...request.command] };
+}
+
+function failureOf(outcome: SearchOutcome): NonNullable<FindBatchReport['failure']> {
+  const { action, diagnosis } = outcome;
+  const fields = diagnosis?.fields ?? {};
+  const advice = diagnosis?.advice;
+  if (action.type === 'failed') return { class: action.failure, evidence: action.evidence, fields, advice };
+  const evidence = action.type === 'exhausted' ? (action.evidence ?? action.why) : null;
+  return { class: 'device_oom', evidence, fields, advice };
+}
+
+/** The recommendation that a found answer becomes. `now`: ISO 8601. */
+export function recommendationOf(
+  target: Target,
+  outcome: SearchOutcome,
+  answer: Answer,
+  now: string,
+): Recommendation {
+  const { config } = answer;
+  return {
+    schema: 1,
+    key: target.key,
+    name: target.name,
+    gpu_model: target.devices[0]?.model ?? 'unknown',
+    budget_bytes: target.budgetBytes,
+    world_size: config.world_size,
+    micro_batch: config.micro_batch,
+    accumulation: config.accumulation,
+    effective_batch: config.effective_batch,
+    amp: config.amp,
+    checkpointing: config.checkpointing,
+    max_micro_batch: answer.maxMicroBatch,
+    known_bad_micro_batch: answer.knownBad,
+    peak_bytes: answer.peakBytes,
+    samples_per_s: answer.samplesPerSecond,
+    verified_at: now,
+    status: 'verified',
+    command_digest: target.digest,
+    torch: outcome.torch ?? target.torch,
+    driver: target.devices[0]?.driver ?? null,
+    own_batch: target.own.microBatch ?? outcome.loop?.own_batch ?? null,
+    own_accumulation: target.own.accumulation ?? ownAccumulation(outcome.observations) ?? null,
+    offload: config.offload ?? false,
+    probes: outcome.observations.map((observation) => probeRecord(observation)),
+  };
+}
+
+function ownAccumulation(observations: readonly Observation[]): number | undefined {
+  return observations.length === 0 ? undefined : 1;
+}
+
+/** The contract's fields, in the contract's order. */
+function plainConfig(config: Config): Config {
+  const { micro_batch, accumulation, world_size, effective_batch, amp, checkpointing, offload } = config;
+  return {
+    micro_batch,
+    accumulation,
+    world_size,
+    effective_batch,
+    amp,
+    checkpointing,
+    ...(offload ? { offload } : {}),
+  };
+}
+
+export const round = (value: number, digits: number): number => Number(value.toFixed(digits));

@@ -1,0 +1,90 @@
+import type { JobOptions, Recommendation } from '../store/types.js';
+import type { Config, Rung } from '../tuner/types.js';
+
+/** What the command asks for by itself; null where it is not known. */
+export interface OwnBatch {
+  microBatch: number | null;
+  accumulation: number | null;
+}
+
+/** A configuration to run with, and what to tell the user about it. */
+export interface Choice {
+  config: Config;
+  notes: string[];
+}
+
+/**
+ * The configuration that a recorded recommendation gives this job, or null if it says nothing about it (another command,
+ * another rung wanted, a smaller budget). The effective batch is the user's: what was asked for, else what the command
+ * asks for by itself, else (a placeholder and nothing said) the recommended micro-batch.
+ */
+export function reuse(
+  recommendation: Recommendation,
+  job: { digest: string; budgetBytes: number; worldSize: number; baseRung: Rung; own: OwnBatch },
+  options: Pick<JobOptions, 'effectiveBatch' | 'amp' | 'checkpointing' | 'exact' | 'accumulation'>,
+): Choice | null {
+  const { baseRung, worldSize } = job;
+  if (recommendation.status !== 'verified' || recommendation.command_digest !== job.digest) return null;
+  if (recommendation.budget_bytes > job.budgetBytes || recommendation.world_size !== worldSize) return null;
+  if (options.amp !== 'auto' && options.amp !== recommendation.amp) return null;
+  if (options.checkpointing !== 'auto' && (options.checkpointing === 'on') !== recommendation.checkpointing) return null;
+  if (options.exact && recommendation.amp !== baseRung.amp) return null;
+
+  const microBatch = job.own.microBatch ?? recommendation.own_batch ?? null;
+  const accumulation = job.own.accumulation ?? recommendation.own_accumulation ?? 1;
+  const ownEffective = microBatch === null ? null : microBatch * accumulation * worldSize;
+  const effective = options.effectiveBatch ?? ownEffective ?? recommendation.effective_batch;
+  const rung = {
+    amp: recommendation.amp,
+    checkpointing: recommendation.checkpointing,
+    ...(recommendation.offload ? { offload: true } : {}),
+  };
+  const asItStands = rung.amp === baseRung.amp && rung.checkpointing === baseRung.checkpointing && !rung.offload;
+  if (asItStands && microBatch !== null && effective === ownEffective && microBatch <= recommendation.max_micro_batch) {
+    return { config: makeConfig(microBatch, accumulation, worldSize, rung), notes: [] };
+  }
+  const notes: string[] = [];
+  const perDevice = Math.max(1, Math.round(effective / worldSize));
+  if (perDevice * worldSize !== effective) {
+    notes.push(
+      `An effective batch of ${effective} cannot be shared by ${worldSize} devices; ${perDevice * worldSize} is used.`,
+    );
+  }
+  const largest = largestDivisor(perDevice, recommendation.micro_batch);
+  if (options.accumulation === 'off' && largest !== perDevice) return null;
+  if (ownEffective === null && options.effectiveBatch === null) {
+    notes.push(`The command has no batch of its own: it runs at the recommended micro-batch ${largest}.`);
+  }
+  return { config: makeConfig(largest, perDevice / largest, worldSize, rung), notes };
+}
+
+/**
+ * The next smaller configuration at the same effective batch after a late OOM: at most half the micro-batch, the rest by
+ * accumulation. Null when the micro-batch is 1 already.
+ */
+export function stepDown(config: Config): Config | null {
+  const perDevice = config.micro_batch * config.accumulation;
+  if (config.micro_batch <= 1) return null;
+  const smaller = largestDivisor(perDevice, Math.floor(config.micro_batch / 2));
+  return { ...config, micro_batch: smaller, accumulation: perDevice / smaller };
+}
+
+function makeConfig(micro: number, accumulation: number, world: number, rung: Rung): Config {
+  return {
+    micro_batch: micro,
+    accumulation,
+    world_size: world,
+    effective_batch: micro * accumulation * world,
+    amp: rung.amp,
+    checkpointing: rung.checkpointing,
+    ...(rung.offload ? { offload: true } : {}),
+  };
+}
+
+/** Largest divisor of `value` that is at most `limit`. */
+export function largestDivisor(value: number, limit: number): number {
+  for (let divisor = Math.min(value, Math.max(1, limit)); divisor > 1; divisor -= 1) {
+    if (value % divisor === 0) return divisor;
+  }
+  return 1;
+}

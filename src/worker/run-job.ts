@@ -1,0 +1,249 @@
+import { statSync } from 'node:fs';
+import { join } from 'node:path';
+import { stateFolder } from '../common/home.js';
+import type { Exit } from '../runtime/types.js';
+import type { Config } from '../tuner/types.js';
+import { Detached, letsGo } from './detached.js';
+import { Growth } from './growth.js';
+import { diagnoseSession } from './observe.js';
+import { recommendationOf, round } from './report.js';
+import { type Choice, reuse, stepDown } from './reuse.js';
+import { Search, type SearchOutcome } from './search.js';
+import { Session } from './session.js';
+import { prepare, type Target } from './target.js';
+import type { Diagnosis, Lease, RunReport, WorkDeps, WorkRequest } from './types.js';
+
+/**
+ * Runs a command to its end under supervision: at the recorded configuration, else after a search, else (`--no-tune`) as
+ * it stands. A late out-of-memory error steps down and runs again. Takes over a run that an earlier process launched.
+ * Rejects with Detached when told to let go; the run then goes on by itself.
+ */
+export async function runJob(request: WorkRequest, deps: WorkDeps): Promise<RunReport> {
+  return new JobRun(request, deps).complete();
+}
+
+interface Attempt {
+  session: Session;
+  exit: Exit;
+  diagnosis: Diagnosis | null;
+}
+
+class JobRun {
+  readonly #request: WorkRequest;
+  readonly #deps: WorkDeps;
+  readonly #started = Date.now();
+  readonly #launches: WorkRequest['launches'];
+  #growth = new Growth();
+
+  constructor(request: WorkRequest, deps: WorkDeps) {
+    this.#request = request;
+    this.#deps = deps;
+    this.#launches = [...request.launches];
+  }
+
+  async complete(): Promise<RunReport> {
+    const target = await prepare(this.#request, this.#deps);
+    const lease = await target.acquire(null);
+    let keep = false;
+    try {
+      const begun = this.#launches.findLast((launch) => launch.purpose === 'run');
+      let choice: Choice | null = begun?.config ? { config: begun.config, notes: [] } : null;
+      if (!begun && this.#request.options.tune) {
+        const chosen = await this.#choose(target);
+        if ('outcome' in chosen) return chosen;
+        choice = chosen;
+      }
+      return await this.#run(target, lease, choice?.config ?? null, begun?.dir ?? null);
+    } catch (error) {
+      keep = error instanceof Detached;
+      throw error;
+    } finally {
+      if (!keep) await lease.release();
+    }
+  }
+
+  /** The recorded configuration, else a search that keeps the user's effective batch. */
+  async #choose(target: Target): Promise<Choice | RunReport> {
+    const { options } = this.#request;
+    const recorded = await this.#deps.recommendations.get(target.key);
+    const known = recorded === null ? null : reuse(recorded, target, options);
+    if (recorded !== null && known !== null) {
+      this.#deps.progress({ type: 'reused', recommendation: recorded });
+      for (const text of known.notes) this.#deps.progress({ type: 'note', text });
+      return known;
+    }
+    if (recorded?.status === 'demoted') target.knownBad = recorded.known_bad_micro_batch;
+    await this.#deps.persist({ state: 'searching', reason: null, key: target.key, name: target.name });
+    const outcome = await new Search({ ...this.#request, launches: this.#launches }, this.#deps, target, 'keep').run();
+    for (let n = this.#launches.length; n < outcome.allLaunches.length; n += 1) {
+      this.#launches.push(outcome.allLaunches[n] as WorkRequest['launches'][number]);
+    }
+    if (outcome.action.type !== 'found') return this.#withoutRun(target, outcome);
+    const { answer } = outcome.action;
+    await this.#deps.recommendations.put(
+      recommendationOf(target, outcome, answer, new Date().toISOString()),
+      this.#request.jobId,
+    );
+    if (target.own.microBatch === null && outcome.loop?.own_batch) target.own.microBatch = outcome.loop.own_batch;
+    for (const text of answer.notes) this.#deps.progress({ type: 'note', text });
+    return { config: answer.config, notes: answer.notes };
+  }
+
+  async #run(target: Target, lease: Lease, first: Config | null, adopted: string | null): Promise<RunReport> {
+    const { options } = this.#request;
+    let config = first;
+    let adopt = adopted;
+    let resume = this.#launches.filter((launch) => launch.purpose === 'run').length > 1;
+    for (let retries = options.retries; ; retries -= 1) {
+      const attempt = await this.#attempt(target, lease, config, adopt, resume);
+      adopt = null;
+      const { diagnosis } = attempt;
+      const late = diagnosis?.class === 'device_oom' && config !== null && retries > 0 && diagnosis.cure !== 'none';
+      const smaller = late && config !== null ? stepDown(config) : null;
+      if (smaller === null || config === null || this.#deps.signal.aborted) return this.#report(target, attempt, config);
+      await this.#deps.recommendations.demote(target.key, config.micro_batch, this.#request.jobId);
+      resume = attempt.session.steps > 0 || madeCheckpoint(options.cwd, attempt.exit);
+      const text = `Out of memory at micro-batch ${config.micro_batch}: going on with ${smaller.micro_batch} x ${smaller.accumulation}${resume ? ', resuming' : ''}. ${diagnosis?.evidence ?? ''}`;
+      this.#deps.progress({ type: 'note', text: text.trim() });
+      config = smaller;
+    }
+  }
+
+  /** One launch (or the one taken over) until its whole tree is gone. */
+  async #attempt(
+    target: Target,
+    lease: Lease,
+    config: Config | null,
+    adopt: string | null,
+    resume: boolean,
+  ): Promise<Attempt> {
+    const { signal } = this.#deps;
+    this.#growth = new Growth();
+    const adopted = adopt === null ? null : await this.#deps.runtime.adopt(adopt);
+    const session = adopted === null ? await this.#launch(target, config, resume) : Session.adopt(adopted);
+    await lease.attach(session.run);
+    const last = this.#launches.at(-1);
+    this.#deps.progress({ type: 'running', config, launch: last?.launch ?? 1, logFile: session.run.logFile });
+    await this.#deps.persist({
+      state: 'running',
+      reason: null,
+      config,
+      key: target.key,
+      name: target.name,
+      devices: target.devices.map((device) => device.id),
+    });
+    const exit = await this.#outlast(session, signal);
+    const failed = exit.code !== 0 || exit.ended_by !== 'job';
+    const diagnosis = failed
+      ? await diagnoseSession(session, exit, target.kind, { growth: this.#growth.perStep() })
+      : null;
+    return { session, exit, diagnosis };
+  }
+
+  async #launch(target: Target, config: Config | null, resume: boolean): Promise<Session> {
+    const { jobId, options, foreground } = this.#request;
+    const launch = this.#launches.length + 1;
+    const dir = join(stateFolder('runs', jobId), String(launch));
+    this.#launches.push({ launch, dir, purpose: 'run', config });
+    await this.#deps.persist({ launches: this.#launches });
+    const filled = await target.fill(config, dir, launch, resume);
+    this.#deps.signal.throwIfAborted();
+    const again = resume && options.resumeArg !== null ? [options.resumeArg] : [];
+    return Session.open(
+      this.#deps.runtime,
+      {
+        jobId,
+        launch,
+        dir,
+        argv: [...filled.argv, ...again],
+        cwd: options.cwd,
+        env: filled.env,
+        devices: target.devices.map((device) => device.id),
+        budgetBytes: target.limitBytes,
+        timeoutSeconds: options.timeoutSeconds,
+        graceSeconds: 10,
+        output: foreground ? 'inherit' : 'log',
+        mode: options.tune && target.hook ? 'apply' : 'none',
+        steps: options.steps,
+        hookKnobs: config === null ? [] : target.hookKnobs(config),
+      },
+      this.#deps.log,
+      {
+        onStep: (step) => this.#growth.add(step),
+        onRemark: (kind, text) => kind === 'warn' && this.#deps.progress({ type: 'note', text }),
+      },
+    );
+  }
+
+  /** Waits for the end; an abort ends the job, unless it says to let go. */
+  async #outlast(session: Session, signal: AbortSignal): Promise<Exit> {
+    const aborted = new Promise<'aborted'>((resolve) => {
+      if (signal.aborted) resolve('aborted');
+      signal.addEventListener('abort', () => resolve('aborted'), { once: true });
+    });
+    const first = await Promise.race([session.ended(), aborted]);
+    if (first !== 'aborted') return first;
+    if (letsGo(signal)) throw new Detached();
+    session.run.end('cancel');
+    return session.ended();
+  }
+
+  #report(target: Target, attempt: Attempt, config: Config | null): RunReport {
+    const { exit, diagnosis } = attempt;
+    const cancelled = this.#deps.signal.aborted || exit.ended_by === 'cancel';
+    const ended = exit.ended_by === 'timeout' ? 'timeout' : exit.code === 0 ? 'succeeded' : 'failed';
+    return {
+      ...this.#frame(target, config),
+      exit_code: exit.code,
+      signal: exit.signal,
+      outcome: cancelled ? 'cancelled' : ended,
+      devices: (exit.ledger?.devices ?? []).map((device) => ({
+        device: device.device,
+        peak_bytes: device.peak_bytes + device.overhead_bytes,
+        budget_bytes: device.budget_bytes,
+      })),
+      refused: exit.ledger?.refused ?? 0,
+      refusals: exit.ledger?.refusals ?? [],
+      blind: exit.ledger?.blind ?? false,
+      failure: diagnosis,
+    };
+  }
+
+  /** The report of a job whose search ended without an answer. */
+  #withoutRun(target: Target, outcome: SearchOutcome): RunReport {
+    const { action } = outcome;
+    return {
+      ...this.#frame(target, null),
+      outcome: action.type === 'exhausted' ? 'exhausted' : 'failed',
+      failure: outcome.diagnosis,
+    };
+  }
+
+  #frame(target: Target, config: Config | null): RunReport {
+    return {
+      schema: 1,
+      job: this.#request.jobId,
+      exit_code: null,
+      signal: null,
+      outcome: 'failed',
+      config,
+      key: this.#request.options.tune ? target.key : null,
+      devices: [],
+      refused: 0,
+      refusals: [],
+      blind: false,
+      failure: null,
+      launches: this.#launches.length,
+      wall_s: round((Date.now() - this.#started) / 1000, 2),
+    };
+  }
+}
+
+/** Whether the job's folder changed after its start: a checkpoint was probably written. */
+function madeCheckpoint(cwd: string, exit: Exit): boolean {
+  try {
+    return statSync(cwd).mtimeMs > Date.parse(exit.started_at);
+  } catch {
+    return false; // the folder is gone: there is nothing to resume from
+  }
+}

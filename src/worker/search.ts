@@ -1,0 +1,288 @@
+import { join } from 'node:path';
+import { stateFolder } from '../common/home.js';
+import type { Exit } from '../runtime/types.js';
+import { ladderFrom, Tuner } from '../tuner/index.js';
+import type { Action, Constraints, Observation, Probe, Rung } from '../tuner/types.js';
+import { Detached } from './detached.js';
+import type { Loop } from './hook-messages.js';
+import { diagnoseSession, observeDeath, observeFit, observeWhole, probeRecord, samplesPerSecond } from './observe.js';
+import { type HookMode, type Measurement, Session } from './session.js';
+import type { Target } from './target.js';
+import type { Diagnosis, WorkDeps, WorkRequest } from './types.js';
+
+/** What a search came to. */
+export interface SearchOutcome {
+  action: Exclude<Action, { type: 'probe' }>;
+  observations: readonly Observation[];
+  launches: number;
+  /** Every launch that was begun, those of an earlier process included. */
+  allLaunches: WorkRequest['launches'];
+  /** Seconds from the first launch to its training loop; null where no hook could tell. */
+  startupSeconds: number | null;
+  torch: string | null;
+  /** What the script's own loop asked for, as the hook saw it. */
+  loop: Loop | null;
+  /** Verdict on the last launch that died; null when none did. */
+  diagnosis: Diagnosis | null;
+}
+
+/** A launch may load data for long, but a search that hangs must end. */
+const LAUNCH_SECONDS = 1800;
+
+/** Drives the tuner: makes each launch, has it run the probes, and tells the tuner what came of them. */
+export class Search {
+  readonly #request: WorkRequest;
+  readonly #deps: WorkDeps;
+  readonly #target: Target;
+  readonly #goal: Constraints['goal'];
+  readonly #mode: HookMode;
+  readonly #launches: WorkRequest['launches'];
+  #session: Session | null = null;
+  #used = 0;
+  #rung: Rung | null = null;
+  #loop: Loop | null = null;
+  #torch: string | null = null;
+  #startup: number | null = null;
+  #diagnosis: Diagnosis | null = null;
+
+  constructor(request: WorkRequest, deps: WorkDeps, target: Target, goal: Constraints['goal']) {
+    this.#request = request;
+    this.#deps = deps;
+    this.#target = target;
+    this.#goal = goal;
+    this.#mode = target.hook ? (target.carriers.microBatch === 'hook' ? 'probe' : 'measure') : 'none';
+    this.#launches = [...request.launches];
+  }
+
+  /** Searches to the end. Leaves no process behind, however it ends; rejects with the signal's reason when aborted. */
+  async run(): Promise<SearchOutcome> {
+    const { signal } = this.#deps;
+    const stop = (): void => this.#session?.run.end('cancel');
+    signal.addEventListener('abort', stop);
+    try {
+      signal.throwIfAborted();
+      const tuner = new Tuner(await this.#constraints());
+      const journal: Observation[] = [];
+      for (const observation of this.#request.journal) {
+        tuner.tell(observation);
+        journal.push(observation);
+      }
+      for (;;) {
+        const action = tuner.next();
+        if (action.type !== 'probe') return this.#outcome(action, tuner);
+        const observation = await this.#measure(action.probe);
+        signal.throwIfAborted();
+        journal.push(observation);
+        await this.#deps.persist({ journal });
+        tuner.tell(observation);
+        this.#deps.progress({
+          type: 'probe',
+          observation,
+          record: probeRecord(observation, action.probe.why),
+          samplesPerSecond: samplesPerSecond(observation),
+        });
+      }
+    } finally {
+      signal.removeEventListener('abort', stop);
+      await this.#close();
+      if (signal.aborted && signal.reason instanceof Detached) this.#deps.log.info('the search is left where it stands');
+    }
+  }
+
+  #outcome(action: Exclude<Action, { type: 'probe' }>, tuner: Tuner): SearchOutcome {
+    return {
+      action,
+      observations: tuner.observations,
+      launches: new Set(tuner.observations.map((observation) => observation.launch)).size,
+      allLaunches: this.#launches,
+      startupSeconds: this.#startup,
+      torch: this.#torch,
+      loop: this.#loop,
+      diagnosis: this.#diagnosis,
+    };
+  }
+
+  /** The search's bounds. Where the hook drives, the script is started first: only its loop tells what it asks for. */
+  async #constraints(): Promise<Constraints> {
+    const { options } = this.#request;
+    const target = this.#target;
+    const base = target.baseRung;
+    if (this.#mode === 'probe') await this.#open(base, null);
+    const can = this.#loop?.can ?? null;
+    const carries = (knob: 'amp' | 'checkpointing'): boolean =>
+      target.carriers[knob] === 'hook' ? (can?.[knob] ?? target.hook) : target.carriers[knob] !== 'none';
+    const rungs = ladderFrom(target.ladder, {
+      amp: options.amp,
+      checkpointing: options.checkpointing,
+      exact: options.exact,
+      base,
+    }).filter(
+      (rung) =>
+        (rung.amp === base.amp || carries('amp')) &&
+        (rung.checkpointing === base.checkpointing || carries('checkpointing')) &&
+        (!rung.offload || (can?.offload ?? false)),
+    );
+    const ownBatch = target.own.microBatch ?? this.#loop?.own_batch ?? null;
+    const ownAccumulation = target.own.accumulation ?? 1;
+    const keep = this.#goal === 'keep' && (ownBatch !== null || options.effectiveBatch !== null);
+    const effective =
+      options.effectiveBatch ?? (keep && ownBatch !== null ? ownBatch * ownAccumulation * target.worldSize : null);
+    return {
+      rungs,
+      minBatch: options.minBatch,
+      maxBatch: options.maxBatch,
+      effectiveBatch: effective,
+      worldSize: target.worldSize,
+      accumulation: options.accumulation,
+      objective: options.objective,
+      headroomPct: options.headroomPct,
+      budgetBytes: target.budgetBytes,
+      steps: options.steps,
+      maxLaunches: options.maxLaunches,
+      ownBatch: keep ? ownBatch : null,
+      goal: keep && ownBatch !== null ? 'keep' : 'search',
+      knownBad: target.knownBad,
+    };
+  }
+
+  /** Runs one probe in the live process if that can take it, else in a new one. */
+  async #measure(probe: Probe): Promise<Observation> {
+    const live = this.#session;
+    const switches = this.#rung !== null && sameRung(this.#rung, probe.rung);
+    const takes =
+      live !== null &&
+      live.exit === null &&
+      (this.#used === 0 || !probe.fresh) &&
+      (this.#mode === 'probe' || this.#used > 0) &&
+      (switches || (this.#mode === 'probe' && (this.#loop?.can.switch_rung ?? false)));
+    if (!takes) {
+      await this.#close();
+      await this.#open(probe.rung, probe);
+    }
+    const session = this.#session as Session;
+    this.#rung = probe.rung;
+    const place = { launch: this.#launches.length, fresh: this.#used === 0 };
+    const carried = this.#mode !== 'probe' && this.#used === 0;
+    this.#used += 1;
+    this.#deps.progress({ type: 'probing', probe, launch: place.launch });
+    const measurement = session.exit === null && session.exception === null ? await this.#ask(probe, carried) : null;
+    if (measurement !== null) {
+      const alive = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
+      if (!alive) await this.#close();
+      if (measurement.total_bytes === null) measurement.total_bytes = this.#ledgerPeak(session);
+      return observeFit(probe, place, measurement, alive);
+    }
+    const exit = await this.#deathOf(session);
+    this.#session = null;
+    if (this.#mode === 'probe' && session.exception === null && session.bye !== null) {
+      this.#diagnosis = undriveable(session.bye);
+      return observeDeath(probe, place, this.#diagnosis, exit);
+    }
+    const whole = exit.code === 0 && exit.ended_by === 'job' && session.exception === null && this.#mode !== 'probe';
+    if (whole) return observeWhole(probe, place, exit);
+    const verdict = await diagnoseSession(session, exit, this.#target.kind);
+    this.#diagnosis = verdict.class === 'ok' ? undriveable('the script ended before its first optimizer step') : verdict;
+    return observeDeath(probe, place, this.#diagnosis, exit);
+  }
+
+  async #ask(probe: Probe, carried: boolean): Promise<Measurement | null> {
+    const session = this.#session as Session;
+    if (this.#mode === 'none') {
+      await session.ended();
+      return null;
+    }
+    return session.ask(probe, carried);
+  }
+
+  /** Starts a process on a rung. Its launch is recorded before it is made. */
+  async #open(rung: Rung, probe: Probe | null): Promise<void> {
+    const { jobId, options } = this.#request;
+    const launch = this.#launches.length + 1;
+    const dir = join(stateFolder('runs', jobId), String(launch));
+    const target = this.#target;
+    const config = probe === null ? null : target.configOf(probe);
+    this.#launches.push({ launch, dir, purpose: 'search', config });
+    await this.#deps.persist({ launches: this.#launches });
+    const filled = await target.fill(config ?? target.configOf({ rung, microBatch: 1, accumulation: 1 }), dir, launch);
+    this.#deps.progress({ type: 'launch', launch, rung, why: probe?.why ?? 'to see what the script asks for' });
+    this.#deps.signal.throwIfAborted();
+    this.#used = 0;
+    this.#rung = rung;
+    this.#session = await Session.open(
+      this.#deps.runtime,
+      {
+        jobId,
+        launch,
+        dir,
+        argv: filled.argv,
+        cwd: options.cwd,
+        env: filled.env,
+        devices: target.devices.map((device) => device.id),
+        budgetBytes: target.limitBytes,
+        timeoutSeconds: options.timeoutSeconds ?? LAUNCH_SECONDS,
+        graceSeconds: 5,
+        output: 'log',
+        mode: this.#mode,
+        steps: options.steps,
+        hookKnobs: this.#mode === 'measure' ? target.hookKnobs() : [],
+      },
+      this.#deps.log,
+      { onRemark: (kind, text) => kind === 'warn' && this.#deps.progress({ type: 'note', text }) },
+    );
+    if (this.#deps.signal.aborted) this.#session.run.end('cancel');
+    if (this.#mode !== 'probe') return;
+    const loop = await this.#session.ready();
+    this.#loop ??= loop;
+    this.#torch ??= this.#session.hello?.torch ?? null;
+    if (loop !== null) this.#startup ??= (Date.now() - this.#session.startedAt) / 1000;
+  }
+
+  /** A process that reported its death is given a moment to go by itself; ranks that wait for it are ended. */
+  async #deathOf(session: Session): Promise<Exit> {
+    if (this.#mode === 'probe' && session.bye !== null && session.exception === null) session.run.end('cancel');
+    const patience = setTimeout(() => session.exception !== null && session.run.end('cancel'), 10_000);
+    try {
+      return await session.ended();
+    } finally {
+      clearTimeout(patience);
+    }
+  }
+
+  #ledgerPeak(session: Session): number | null {
+    const devices = session.run.ledger()?.devices ?? [];
+    const peaks = devices.map((device) => device.peak_bytes + device.overhead_bytes).filter((bytes) => bytes > 0);
+    return peaks.length === 0 ? null : Math.max(...peaks);
+  }
+
+  async #close(): Promise<void> {
+    const session = this.#session;
+    this.#session = null;
+    if (session !== null) await session.close();
+  }
+}
+
+/** The script ran, but nothing in it took a batch size from the hook. */
+function undriveable(evidence: string): Diagnosis {
+  return {
+    class: 'user_error',
+    certain: true,
+    evidence,
+    line: null,
+    fields: {
+      tried_bytes: null,
+      total_bytes: null,
+      free_bytes: null,
+      allocated_bytes: null,
+      reserved_bytes: null,
+      gpu: null,
+    },
+    phase: 'unknown',
+    cause: 'No training step was seen in which the batch size could be set.',
+    advice:
+      'Run the script alone and see that it trains. If it reads no torch DataLoader, put {micro_batch} where its batch size goes.',
+  };
+}
+
+function sameRung(a: Rung, b: Rung): boolean {
+  return a.amp === b.amp && a.checkpointing === b.checkpointing && (a.offload ?? false) === (b.offload ?? false);
+}

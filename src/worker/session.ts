@@ -1,0 +1,251 @@
+import { createHash } from 'node:crypto';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { homeFolder, PACKAGE_ROOT, privateFolder } from '../common/home.js';
+import type { Log } from '../common/log.js';
+import type { Exit, Run, Runtime } from '../runtime/types.js';
+import type { Probe } from '../tuner/types.js';
+import type { Hello, HookException, HookOrder, Loop, Measured, Step } from './hook-messages.js';
+import { type HookEvent, HookServer } from './hook-server.js';
+
+/**
+ * How the hook takes part in a launch. `probe`: it drives the loop through sizes that we ask for. `measure`: argv carries
+ * the size, it counts steps and measures. `apply`: it applies what argv cannot carry and reports. `none`: no hook.
+ */
+export type HookMode = 'probe' | 'measure' | 'apply' | 'none';
+
+export interface SessionRequest {
+  jobId: string;
+  launch: number;
+  dir: string;
+  argv: string[];
+  cwd: string;
+  /** The job's environment with the knobs in it, without the hook's part. */
+  env: Record<string, string>;
+  devices: string[];
+  budgetBytes: number | null;
+  timeoutSeconds: number | null;
+  graceSeconds: number;
+  output: 'log' | 'inherit';
+  mode: HookMode;
+  steps: number;
+  /** Knobs that the hook itself has to apply (`apply` and `measure`). */
+  hookKnobs: string[];
+}
+
+/** Worst rank of one probe: peaks and times are maxima over the ranks. */
+export type Measurement = Omit<Measured, 't' | 'step_s'> & { step_s: number[] };
+
+export interface SessionHooks {
+  onStep?: (step: Step) => void;
+  onRemark?: (kind: 'eval' | 'save' | 'warn', message: string) => void;
+}
+
+/** One launch with the hook's conversation: opened, asked for probes, closed. */
+export class Session {
+  readonly run: Run;
+  readonly startedAt = Date.now();
+  /** First exception that a rank reported: on several ranks the first has the cause. */
+  exception: HookException | null = null;
+  hello: Hello | null = null;
+  loop: Loop | null = null;
+  /** Why the hook took no part after all; null: it did, or has not said. */
+  bye: string | null = null;
+  exit: Exit | null = null;
+  steps = 0;
+
+  readonly #mode: HookMode;
+  readonly #hook: HookServer | null;
+  readonly #hooks: SessionHooks;
+  readonly #measured = new Map<number, Measured>();
+  readonly #looping = new Set<number>();
+  readonly #ended: Promise<Exit>;
+  #wake: () => void = () => {};
+  #asked: Probe | null = null;
+
+  private constructor(run: Run, mode: HookMode, hook: HookServer | null, hooks: SessionHooks) {
+    this.run = run;
+    this.#mode = mode;
+    this.#hook = hook;
+    this.#hooks = hooks;
+    this.#ended = run.wait().then((exit) => {
+      this.exit = exit;
+      this.#hook?.close();
+      this.#wake();
+      return exit;
+    });
+  }
+
+  static async open(runtime: Runtime, request: SessionRequest, log: Log, hooks: SessionHooks = {}): Promise<Session> {
+    privateFolder(request.dir);
+    let session: Session | null = null;
+    const early: HookEvent[] = [];
+    let hook: HookServer | null = null;
+    let env = request.env;
+    if (request.mode !== 'none') {
+      const path = socketPath(request.dir);
+      hook = await HookServer.listen(path, log, (event) => (session ? session.#hear(event) : early.push(event)));
+      env = { ...env, ...hookEnvironment(request, path) };
+    }
+    try {
+      const run = await runtime.launch({
+        jobId: request.jobId,
+        launch: request.launch,
+        argv: request.argv,
+        cwd: request.cwd,
+        env,
+        dir: request.dir,
+        devices: request.devices,
+        budgetBytes: request.budgetBytes,
+        timeoutSeconds: request.timeoutSeconds,
+        graceSeconds: request.graceSeconds,
+        output: request.output,
+      });
+      session = new Session(run, request.mode, hook, hooks);
+    } catch (error) {
+      hook?.close();
+      throw error;
+    }
+    for (const event of early) session.#hear(event);
+    return session;
+  }
+
+  /** Takes over a run that an earlier process launched; its hook reports no more. */
+  static adopt(run: Run): Session {
+    return new Session(run, 'none', null, {});
+  }
+
+  /** Waits until every rank's training loop asks for its first batch; null when one ended or gave up before. */
+  async ready(): Promise<Loop | null> {
+    await this.#until(() => this.#looping.size >= this.#world || this.bye !== null || this.exception !== null);
+    return this.exit === null && this.#looping.size >= this.#world ? this.loop : null;
+  }
+
+  get #world(): number {
+    return this.hello?.world_size ?? 1;
+  }
+
+  /** Has the hook run a probe (the first of a `measure` launch runs by itself); null when the process ended instead. */
+  async ask(probe: Probe, carried: boolean): Promise<Measurement | null> {
+    this.#asked = probe;
+    if (!carried) {
+      this.#measured.clear();
+      this.#hook?.broadcast({
+        t: 'probe',
+        micro_batch: probe.microBatch,
+        accumulation: probe.accumulation,
+        amp: probe.rung.amp,
+        checkpointing: probe.rung.checkpointing,
+        offload: probe.rung.offload ?? false,
+        steps: probe.steps,
+      });
+    }
+    await this.#until(() => this.#measured.size >= this.#world || this.bye !== null || this.exception !== null);
+    if (this.#measured.size < this.#world) return null;
+    const worst = worstRank([...this.#measured.values()]);
+    this.#measured.clear();
+    return worst;
+  }
+
+  /** The probe that was asked for last: whom a death is charged to. */
+  get asked(): Probe | null {
+    return this.#asked;
+  }
+
+  /** Lets the script go on as it stands. */
+  release(): void {
+    this.#hook?.broadcast({ t: 'go' });
+  }
+
+  /** Waits for the end of the whole tree. */
+  ended(): Promise<Exit> {
+    return this.#ended;
+  }
+
+  /** Ends a probing process kindly, then firmly, and waits until nothing of it is left. */
+  async close(patienceSeconds = 5): Promise<Exit> {
+    const order: HookOrder = { t: 'end' };
+    if (this.exit === null && this.#hook !== null && this.#mode !== 'apply') {
+      this.#hook.broadcast(order);
+      const gone = await Promise.race([this.#ended.then(() => true), delay(patienceSeconds * 1000).then(() => false)]);
+      if (gone) return this.#ended;
+    }
+    if (this.exit === null) this.run.end('cancel');
+    return this.#ended;
+  }
+
+  async #until(condition: () => boolean): Promise<void> {
+    while (this.exit === null && !condition()) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+
+  #hear(event: HookEvent): void {
+    if ('message' in event) {
+      const { message } = event;
+      if (message.t === 'hello') this.hello = message;
+      else if (message.t === 'loop') {
+        this.loop ??= message;
+        this.#looping.add(event.rank);
+      } else if (message.t === 'measured') this.#measured.set(event.rank, message);
+      else if (message.t === 'exception') this.exception ??= message;
+      else if (message.t === 'bye') this.bye ??= message.message || message.reason;
+      else if (message.t === 'step') {
+        this.steps = Math.max(this.steps, message.n);
+        this.#hooks.onStep?.(message);
+      } else this.#hooks.onRemark?.(message.t, message.message);
+    }
+    this.#wake();
+  }
+}
+
+function worstRank(ranks: Measured[]): Measurement {
+  const first = ranks[0] as Measured;
+  const most = (pick: (rank: Measured) => number | null): number | null => {
+    const values = ranks.map(pick).filter((value) => value !== null);
+    return values.length === 0 ? null : Math.max(...values);
+  };
+  const slowest = ranks.reduce((a, b) => (sum(b.step_s) > sum(a.step_s) ? b : a));
+  return {
+    ...first,
+    total_bytes: most((rank) => rank.total_bytes),
+    forward_backward_bytes: most((rank) => rank.forward_backward_bytes),
+    optimizer_bytes: most((rank) => rank.optimizer_bytes),
+    reserved_bytes: most((rank) => rank.reserved_bytes),
+    resident_bytes: most((rank) => rank.resident_bytes),
+    alloc_retries: most((rank) => rank.alloc_retries) ?? 0,
+    steps: Math.min(...ranks.map((rank) => rank.steps)),
+    step_s: slowest.step_s,
+  };
+}
+
+/** The variables that switch the hook on; the inject folder goes first so that Python finds its sitecustomize. */
+function hookEnvironment(request: SessionRequest, socket: string): Record<string, string> {
+  const path = [join(PACKAGE_ROOT, 'python', 'inject'), join(PACKAGE_ROOT, 'python')];
+  if (request.env.PYTHONPATH) path.push(request.env.PYTHONPATH);
+  return {
+    PYTHONPATH: path.join(delimiter),
+    OOMTUNE_HOOK: request.mode,
+    OOMTUNE_HOOK_SOCKET: socket,
+    OOMTUNE_HOOK_KNOBS: request.hookKnobs.join(','),
+    OOMTUNE_STEPS: String(request.steps),
+  };
+}
+
+/** A unix socket's path may have 107 bytes: where the launch folder is deeper, a private folder under /tmp serves. */
+function socketPath(dir: string): string {
+  const path = join(dir, 'hook.sock');
+  if (Buffer.byteLength(path) <= 107) return path;
+  const name = createHash('sha256').update(dir).digest('hex').slice(0, 16);
+  const folder = `oomtune-${process.getuid?.() ?? 0}-${createHash('sha256').update(homeFolder()).digest('hex').slice(0, 8)}`;
+  return join(privateFolder(join(tmpdir(), folder)), `${name}.sock`);
+}
+
+const sum = (values: number[]): number => values.reduce((a, b) => a + b, 0);
+
+const delay = (ms: number): Promise<void> =>
+  new Promise((resolve) => {
+    setTimeout(resolve, ms).unref();
+  });
