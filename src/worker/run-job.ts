@@ -48,7 +48,10 @@ class JobRun {
     try {
       const begun = this.#launches.findLast((launch) => launch.purpose === 'run');
       let choice: Choice | null = begun?.config ? { config: begun.config, notes: [] } : null;
-      if (!begun && this.#request.options.tune) {
+      const takes = target.carrier('micro_batch') !== 'none';
+      if (!takes && this.#request.options.tune) {
+        this.#deps.progress({ type: 'note', text: 'Nothing in the command takes the micro-batch: it runs as it stands.' });
+      } else if (!begun && this.#request.options.tune) {
         const chosen = await this.#choose(target);
         if ('outcome' in chosen) return chosen;
         choice = chosen;

@@ -50,7 +50,7 @@ export class Search {
     this.#deps = deps;
     this.#target = target;
     this.#goal = goal;
-    this.#mode = target.hook ? (target.carriers.microBatch === 'hook' ? 'probe' : 'measure') : 'none';
+    this.#mode = target.hook ? (target.carrier('micro_batch') === 'hook' ? 'probe' : 'measure') : 'none';
     this.#launches = [...request.launches];
   }
 
@@ -110,7 +110,7 @@ export class Search {
     if (this.#mode === 'probe') await this.#open(base, null);
     const can = this.#loop?.can ?? null;
     const carries = (knob: 'amp' | 'checkpointing'): boolean =>
-      target.carriers[knob] === 'hook' ? (can?.[knob] ?? target.hook) : target.carriers[knob] !== 'none';
+      target.carrier(knob) === 'hook' ? (can?.[knob] ?? target.hook) : target.carrier(knob) !== 'none';
     const rungs = ladderFrom(target.ladder, {
       amp: options.amp,
       checkpointing: options.checkpointing,

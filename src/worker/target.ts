@@ -1,0 +1,194 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parse } from 'yaml';
+import { OomtuneError } from '../common/errors.js';
+import { PACKAGE_ROOT } from '../common/home.js';
+import type { Device } from '../runtime/types.js';
+import type { Config, Probe, Rung } from '../tuner/types.js';
+import { type CommandPlan, defaultName, digest, fill, type Knob, recognise } from './command/index.js';
+import { resolveBudget, suitableDevices } from './device.js';
+import { jobEnvironment } from './environment.js';
+import { askInterpreter } from './interpreter.js';
+import { configKey } from './key.js';
+import type { Lease, WorkDeps, WorkRequest } from './types.js';
+
+/** A command with its knobs filled in: what a launch needs. `knobEnv` is the part of `env` that carries the knobs. */
+export interface Filled {
+  argv: string[];
+  env: Record<string, string>;
+  knobEnv: Record<string, string>;
+}
+
+/** A command understood, on the devices that it is to run on: what search and run both stand on. */
+export class Target {
+  readonly plan: CommandPlan;
+  readonly torch: string | null;
+  /** Whether the Python hook can take part. */
+  readonly hook: boolean;
+  readonly name: string;
+  readonly digest: string;
+  readonly worldSize: number;
+  readonly notes: string[];
+  /** The command as it stands. */
+  readonly baseRung: Rung;
+  readonly own: { microBatch: number | null; accumulation: number | null };
+  readonly ladder: unknown;
+  knownBad: number | null = null;
+  devices: Device[];
+
+  readonly #request: WorkRequest;
+  readonly #deps: WorkDeps;
+  readonly #environment: Record<string, string>;
+
+  constructor(
+    request: WorkRequest,
+    deps: WorkDeps,
+    plan: CommandPlan,
+    torch: string | null,
+    devices: Device[],
+    environment: Record<string, string>,
+  ) {
+    this.plan = plan;
+    this.torch = torch;
+    this.devices = devices;
+    this.#request = request;
+    this.#deps = deps;
+    this.#environment = environment;
+    this.hook =
+      request.options.preset !== 'none' &&
+      plan.program.kind === 'python' &&
+      plan.program.isolated === null &&
+      torch !== null;
+    this.name = request.options.name ?? defaultName(plan);
+    this.digest = digest(plan);
+    this.worldSize = plan.worldSize ?? (devices[0]?.id === 'cpu' ? 1 : Math.max(1, request.options.gpus));
+    this.notes = [...plan.notes];
+    this.baseRung = { amp: plan.own.amp ?? 'off', checkpointing: plan.own.checkpointing ?? false };
+    this.own = { microBatch: plan.own.microBatch, accumulation: plan.own.accumulation };
+    this.ladder = parse(readFileSync(join(PACKAGE_ROOT, 'config', 'ladder.yaml'), 'utf8'));
+  }
+
+  get kind(): 'cpu' | 'cuda' {
+    return this.#device.id === 'cpu' ? 'cpu' : 'cuda';
+  }
+
+  get #device(): Device {
+    return this.devices[0] as Device;
+  }
+
+  /** What the job may hold on one device, in bytes. */
+  get budgetBytes(): number {
+    return resolveBudget(this.#request.options.budget, this.#device);
+  }
+
+  /** What the runtime enforces: a whole GPU needs no limit of ours, the host always does while tuning. */
+  get limitBytes(): number | null {
+    const { budget, tune } = this.#request.options;
+    return budget !== null || (this.kind === 'cpu' && tune) ? this.budgetBytes : null;
+  }
+
+  get key(): string {
+    return configKey(this.name, this.#device, this.budgetBytes, this.worldSize);
+  }
+
+  carrier(knob: Knob): CommandPlan['carriers'][Knob] {
+    const carrier = this.plan.carriers[knob];
+    return carrier === 'hook' && !this.hook ? 'none' : carrier;
+  }
+
+  /** Reserves the devices; `bytes` null: whole. The target then speaks of the devices that it got. */
+  async acquire(bytes: number | null): Promise<Lease> {
+    const { options, jobId } = this.#request;
+    const host = this.kind === 'cpu';
+    const count = host ? 1 : Math.max(options.gpus, this.plan.worldSize ?? 1);
+    const shared = options.share && options.budget !== null;
+    const lease = await this.#deps.leasing.acquire({
+      owner: jobId,
+      devices: this.devices,
+      count,
+      // The host is not one job's alone: only the budget is taken.
+      bytes: host || shared ? (bytes ?? this.budgetBytes) : bytes,
+      share: host || options.share,
+      signal: this.#deps.signal,
+      onWait: (reason) => this.#deps.progress({ type: 'waiting', reason }),
+    });
+    this.devices = lease.devices;
+    this.#deps.progress({ type: 'device', device: this.#device, budgetBytes: this.budgetBytes });
+    return lease;
+  }
+
+  configOf(probe: Pick<Probe, 'rung' | 'microBatch' | 'accumulation'>): Config {
+    const { amp, checkpointing, offload } = probe.rung;
+    return {
+      micro_batch: probe.microBatch,
+      accumulation: probe.accumulation,
+      world_size: this.worldSize,
+      effective_batch: probe.microBatch * probe.accumulation * this.worldSize,
+      amp,
+      checkpointing,
+      ...(offload ? { offload } : {}),
+    };
+  }
+
+  /** argv and the whole environment of a launch. `config` null: the command as it stands. */
+  async fill(config: Config | null, dir: string, launch: number, resume = false): Promise<Filled> {
+    const filled =
+      config === null
+        ? { argv: [...this.plan.command], env: {} }
+        : await fill(this.plan, config, { launchDir: dir });
+    const knobEnv = filled.env;
+    const env = { ...this.#environment, ...knobEnv, ...this.#deviceEnvironment() };
+    env.OOMTUNE_JOB_ID = this.#request.jobId;
+    env.OOMTUNE_LAUNCH = String(launch);
+    env.OOMTUNE_DEVICE = this.devices.map((device) => device.id).join(',');
+    env.OOMTUNE_BUDGET_BYTES = String(this.budgetBytes);
+    if (resume) env.OOMTUNE_RESUME = '1';
+    return { argv: filled.argv, env, knobEnv };
+  }
+
+  /** Knobs that only the hook can bring to the script, and that differ from the script as it stands. */
+  hookKnobs(config?: Config): string[] {
+    const knobs: string[] = [];
+    const differs = (knob: Knob): boolean => {
+      if (config === undefined) return true;
+      if (knob === 'micro_batch') return config.micro_batch !== this.own.microBatch || config.accumulation !== 1;
+      if (knob === 'accumulation') return config.accumulation !== (this.own.accumulation ?? 1);
+      return knob === 'amp' ? config.amp !== this.baseRung.amp : config.checkpointing !== this.baseRung.checkpointing;
+    };
+    for (const knob of ['micro_batch', 'accumulation', 'amp', 'checkpointing'] as const) {
+      if (this.carrier(knob) === 'hook' && differs(knob)) knobs.push(knob);
+    }
+    if (config?.offload) knobs.push('offload');
+    return knobs;
+  }
+
+  /** Only the leased devices are visible to the job; none where the host is the device. */
+  #deviceEnvironment(): Record<string, string> {
+    if (this.kind === 'cpu') return { CUDA_VISIBLE_DEVICES: '' };
+    // NVML counts in bus order, CUDA by default in order of speed.
+    const indices = this.devices.map((device) => device.id.replace('cuda:', ''));
+    return { CUDA_DEVICE_ORDER: 'PCI_BUS_ID', CUDA_VISIBLE_DEVICES: indices.join(',') };
+  }
+}
+
+/** Understands a request: its command, its interpreter, the devices that suit it. Starts nothing that outlives it. */
+export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Target> {
+  const { options } = request;
+  const environment = jobEnvironment(options, request.environment);
+  const plan = await recognise(request.command, { cwd: options.cwd, env: environment, preset: options.preset });
+  const devices = suitableDevices(await deps.runtime.devices(), options, environment.CUDA_VISIBLE_DEVICES);
+  // A script under `run --no-tune` needs no torch of ours to be looked for.
+  const interpreter = options.tune ? await askInterpreter(plan, options.cwd, environment) : null;
+  const torch = interpreter?.torch ?? null;
+  const target = new Target(request, deps, plan, torch, devices, environment);
+  resolveBudget(options.budget, devices[0] as Device); // says now what would be wrong later
+  if (interpreter !== null) deps.progress({ type: 'interpreter', ...interpreter, note: null });
+  if (request.purpose === 'find-batch' && target.carrier('micro_batch') === 'none') {
+    throw new OomtuneError(
+      'OOMTUNE_NO_KNOB',
+      'Nothing in the command takes the micro-batch.',
+      'Put {micro_batch} where the batch size goes, read OOMTUNE_MICRO_BATCH in the program, or name a --preset.',
+    );
+  }
+  return target;
+}
