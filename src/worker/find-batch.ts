@@ -21,7 +21,13 @@ export async function findBatch(request: WorkRequest, deps: WorkDeps): Promise<F
       await deps.recommendations.put(recommendation, request.jobId);
     }
     const seconds = (Date.now() - started) / 1000;
-    const report = await findBatchReport(request, target, outcome, seconds, stateFolder('applied', fileName(target.key)));
+    const report = await findBatchReport(
+      request,
+      target,
+      outcome,
+      seconds,
+      stateFolder('applied', fileName(target.key)),
+    );
     deps.progress({ type: 'found', report });
     // What a search leaves behind is of use only where it went wrong.
     if (report.status === 'found') rmSync(stateFolder('runs', request.jobId), { recursive: true, force: true });

@@ -49,7 +49,9 @@ export async function askInterpreter(
     );
   }
   if (torch === null && plan.isPythonTorch === true) {
-    const others = ['/usr/bin/python3', '/usr/local/bin/python3', 'python3', 'python'].filter((other) => other !== path);
+    const others = ['/usr/bin/python3', '/usr/local/bin/python3', 'python3', 'python'].filter(
+      (other) => other !== path,
+    );
     const found = await firstWithTorch(others, cwd, env);
     throw new OomtuneError(
       'OOMTUNE_TORCH_MISSING',

@@ -18,6 +18,11 @@ export function budgetLabel(bytes: number): string {
 }
 
 /** Key of a recommendation: `<name>:<gpu slug>:<budget>:<world>x`. */
-export function configKey(name: string, device: Pick<Device, 'id' | 'model'>, budgetBytes: number, world: number): string {
+export function configKey(
+  name: string,
+  device: Pick<Device, 'id' | 'model'>,
+  budgetBytes: number,
+  world: number,
+): string {
   return `${name}:${deviceSlug(device)}:${budgetLabel(budgetBytes)}:${world}x`;
 }

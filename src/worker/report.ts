@@ -69,12 +69,7 @@ function failureOf(outcome: SearchOutcome): NonNullable<FindBatchReport['failure
 }
 
 /** The recommendation that a found answer becomes. `now`: ISO 8601. */
-export function recommendationOf(
-  target: Target,
-  outcome: SearchOutcome,
-  answer: Answer,
-  now: string,
-): Recommendation {
+export function recommendationOf(target: Target, outcome: SearchOutcome, answer: Answer, now: string): Recommendation {
   const { config } = answer;
   return {
     schema: 1,

@@ -27,7 +27,8 @@ export function reuse(
   if (recommendation.status !== 'verified' || recommendation.command_digest !== job.digest) return null;
   if (recommendation.budget_bytes > job.budgetBytes || recommendation.world_size !== worldSize) return null;
   if (options.amp !== 'auto' && options.amp !== recommendation.amp) return null;
-  if (options.checkpointing !== 'auto' && (options.checkpointing === 'on') !== recommendation.checkpointing) return null;
+  if (options.checkpointing !== 'auto' && (options.checkpointing === 'on') !== recommendation.checkpointing)
+    return null;
   if (options.exact && recommendation.amp !== baseRung.amp) return null;
 
   const microBatch = job.own.microBatch ?? recommendation.own_batch ?? null;

@@ -50,7 +50,10 @@ class JobRun {
       let choice: Choice | null = begun?.config ? { config: begun.config, notes: [] } : null;
       const takes = target.carrier('micro_batch') !== 'none';
       if (!takes && this.#request.options.tune) {
-        this.#deps.progress({ type: 'note', text: 'Nothing in the command takes the micro-batch: it runs as it stands.' });
+        this.#deps.progress({
+          type: 'note',
+          text: 'Nothing in the command takes the micro-batch: it runs as it stands.',
+        });
       } else if (!begun && this.#request.options.tune) {
         const chosen = await this.#choose(target);
         if ('outcome' in chosen) return chosen;
@@ -103,7 +106,8 @@ class JobRun {
       const { diagnosis } = attempt;
       const late = diagnosis?.class === 'device_oom' && config !== null && retries > 0 && diagnosis.cure !== 'none';
       const smaller = late && config !== null ? stepDown(config) : null;
-      if (smaller === null || config === null || this.#deps.signal.aborted) return this.#report(target, attempt, config);
+      if (smaller === null || config === null || this.#deps.signal.aborted)
+        return this.#report(target, attempt, config);
       await this.#deps.recommendations.demote(target.key, config.micro_batch, this.#request.jobId);
       resume = attempt.session.steps > 0 || madeCheckpoint(options.cwd, attempt.exit);
       const text = `Out of memory at micro-batch ${config.micro_batch}: going on with ${smaller.micro_batch} x ${smaller.accumulation}${resume ? ', resuming' : ''}. ${diagnosis?.evidence ?? ''}`;

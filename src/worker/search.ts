@@ -85,7 +85,8 @@ export class Search {
     } finally {
       signal.removeEventListener('abort', stop);
       await this.#close();
-      if (signal.aborted && signal.reason instanceof Detached) this.#deps.log.info('the search is left where it stands');
+      if (signal.aborted && signal.reason instanceof Detached)
+        this.#deps.log.info('the search is left where it stands');
     }
   }
 
@@ -181,7 +182,8 @@ export class Search {
     const whole = exit.code === 0 && exit.ended_by === 'job' && session.exception === null && this.#mode !== 'probe';
     if (whole) return observeWhole(probe, place, exit);
     const verdict = await diagnoseSession(session, exit, this.#target.kind);
-    this.#diagnosis = verdict.class === 'ok' ? undriveable('the script ended before its first optimizer step') : verdict;
+    this.#diagnosis =
+      verdict.class === 'ok' ? undriveable('the script ended before its first optimizer step') : verdict;
     return observeDeath(probe, place, this.#diagnosis, exit);
   }
 

@@ -133,9 +133,7 @@ export class Target {
   /** argv and the whole environment of a launch. `config` null: the command as it stands. */
   async fill(config: Config | null, dir: string, launch: number, resume = false): Promise<Filled> {
     const filled =
-      config === null
-        ? { argv: [...this.plan.command], env: {} }
-        : await fill(this.plan, config, { launchDir: dir });
+      config === null ? { argv: [...this.plan.command], env: {} } : await fill(this.plan, config, { launchDir: dir });
     const knobEnv = filled.env;
     const env = { ...this.#environment, ...knobEnv, ...this.#deviceEnvironment() };
     env.OOMTUNE_JOB_ID = this.#request.jobId;

@@ -1,0 +1,119 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import type { Recommendation } from '../../src/store/types.js';
+import { largestDivisor, reuse, stepDown } from '../../src/worker/reuse.js';
+
+const recommendation: Recommendation = {
+  schema: 1,
+  key: 'mlp:cpu:300m:1x',
+  name: 'mlp',
+  gpu_model: 'host',
+  budget_bytes: 300 * 1024 ** 2,
+  world_size: 1,
+  micro_batch: 40,
+  accumulation: 1,
+  effective_batch: 40,
+  amp: 'off',
+  checkpointing: false,
+  max_micro_batch: 48,
+  known_bad_micro_batch: 49,
+  peak_bytes: 1,
+  samples_per_s: 1,
+  verified_at: '2026-01-01T00:00:00.000Z',
+  status: 'verified',
+  command_digest: 'd',
+  torch: null,
+  driver: null,
+  probes: [],
+};
+const job = {
+  digest: 'd',
+  budgetBytes: 300 * 1024 ** 2,
+  worldSize: 1,
+  baseRung: { amp: 'off' as const, checkpointing: false },
+  own: { microBatch: 8, accumulation: 1 },
+};
+const options = {
+  effectiveBatch: null,
+  amp: 'auto' as const,
+  checkpointing: 'auto' as const,
+  exact: false,
+  accumulation: 'auto' as const,
+};
+
+describe('reuse of a recommendation', () => {
+  it('runs a job that fits as it stands exactly as it stands', () => {
+    expect(reuse(recommendation, job, options)?.config).toMatchObject({ micro_batch: 8, accumulation: 1 });
+  });
+
+  it('keeps the command’s own effective batch by accumulating where its batch does not fit', () => {
+    const own = { microBatch: 128, accumulation: 1 };
+    expect(reuse(recommendation, { ...job, own }, options)?.config).toMatchObject({
+      micro_batch: 32,
+      accumulation: 4,
+      effective_batch: 128,
+    });
+  });
+
+  it('says so when a command with no batch of its own runs at the recommended one', () => {
+    const choice = reuse(recommendation, { ...job, own: { microBatch: null, accumulation: null } }, options);
+    expect(choice?.config).toMatchObject({ micro_batch: 40, accumulation: 1 });
+    expect(choice?.notes.join(' ')).toContain('no batch of its own');
+  });
+
+  it.each([
+    ['another command', { ...job, digest: 'other' }, options],
+    ['a smaller budget', { ...job, budgetBytes: 1 }, options],
+    ['another world', { ...job, worldSize: 2 }, options],
+    ['another amp', job, { ...options, amp: 'bf16' as const }],
+    [
+      'no accumulation where it would be needed',
+      { ...job, own: { microBatch: 128, accumulation: 1 } },
+      { ...options, accumulation: 'off' as const },
+    ],
+  ])('says nothing about %s', (_, otherJob, otherOptions) => {
+    expect(reuse(recommendation, otherJob, otherOptions)).toBeNull();
+  });
+
+  it('never changes numerics for --exact', () => {
+    expect(reuse({ ...recommendation, amp: 'bf16' }, job, { ...options, exact: true })).toBeNull();
+  });
+
+  it('does not trust a demoted record', () => {
+    expect(reuse({ ...recommendation, status: 'demoted' }, job, options)).toBeNull();
+  });
+
+  it('keeps the effective batch exact for any wish', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 1, max: 4096 }), fc.integer({ min: 1, max: 512 }), (effective, micro) => {
+        const choice = reuse({ ...recommendation, micro_batch: micro }, job, { ...options, effectiveBatch: effective });
+        const config = choice?.config;
+        expect(config).toBeDefined();
+        if (!config) return;
+        expect(config.micro_batch * config.accumulation * config.world_size).toBe(effective);
+        expect(config.micro_batch).toBeLessThanOrEqual(Math.max(micro, recommendation.max_micro_batch));
+      }),
+    );
+  });
+});
+
+describe('stepping down after a late out-of-memory error', () => {
+  it('at least halves the micro-batch and keeps the effective batch, down to 1', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 2, max: 512 }), fc.integer({ min: 1, max: 16 }), (micro, accumulation) => {
+        const config = {
+          micro_batch: micro,
+          accumulation,
+          world_size: 1,
+          effective_batch: micro * accumulation,
+          amp: 'off' as const,
+          checkpointing: false,
+        };
+        const next = stepDown(config);
+        expect(next?.micro_batch).toBeLessThanOrEqual(micro / 2);
+        expect((next?.micro_batch ?? 0) * (next?.accumulation ?? 0)).toBe(micro * accumulation);
+      }),
+    );
+    expect(largestDivisor(97, 50)).toBe(1);
+  });
+});
