@@ -1,0 +1,73 @@
+import { accessSync, constants, existsSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { Missing, output, run, say } from './say.mjs';
+import { findPython } from './python.mjs';
+
+/** Where `name` is on PATH, or in the folders that a plain user's PATH may leave out. */
+export function which(name) {
+  const folders = [...(process.env.PATH ?? '').split(delimiter), '/usr/bin', '/usr/local/bin', '/usr/sbin', '/sbin'];
+  for (const folder of folders) {
+    if (folder === '') continue;
+    const path = join(folder, name);
+    try {
+      accessSync(path, constants.X_OK);
+      return path;
+    } catch {}
+  }
+  return null;
+}
+
+/** What the program needs of the system: how to tell that it is there, and the Debian packages that bring it. */
+function needs({ tests }) {
+  const needed = [
+    { what: 'redis-server', there: () => which('redis-server'), packages: ['redis-server'] },
+    { what: 'redis-cli', there: () => which('redis-cli'), packages: ['redis-tools'] },
+    { what: 'cmake', there: () => which('cmake'), packages: ['cmake'] },
+    { what: 'a C++ compiler', there: () => which('c++') ?? which('g++') ?? which('clang++'), packages: ['g++'] },
+    { what: 'make', there: () => which('make') ?? which('ninja'), packages: ['make'] },
+    {
+      what: 'a Python with torch',
+      there: () => findPython()?.path,
+      // torch on the generic BLAS is many times slower; the threaded OpenBLAS comes with it
+      packages: ['python3-torch', 'libopenblas0-pthread'],
+    },
+  ];
+  if (tests) {
+    needed.push({
+      what: 'googletest',
+      there: () => existsSync('/usr/include/gtest/gtest.h') || existsSync('/usr/local/include/gtest/gtest.h'),
+      packages: ['libgtest-dev'],
+    });
+  }
+  return needed;
+}
+
+/** Installs what is missing when it may, else says the one command. */
+export function ensureSystem(options) {
+  const missing = needs(options).filter((need) => !need.there());
+  if (missing.length === 0) return;
+  const packages = missing.flatMap((need) => need.packages);
+  const names = missing.map((need) => need.what).join(', ');
+  say(`missing: ${names}`);
+  const command = `apt-get update && apt-get install -y --no-install-recommends ${packages.join(' ')}`;
+  if (which('apt-get') === null) {
+    throw new Missing(`Missing: ${names}.`, 'Install them with the package manager of this system, then run this again.');
+  }
+  const prefix = rootPrefix();
+  if (prefix === null) throw new Missing(`Missing: ${names}.`, `Run: sudo sh -c '${command}'`);
+  const quiet = { DEBIAN_FRONTEND: 'noninteractive' };
+  const remedy = `Run it by hand: ${prefix.length > 0 ? 'sudo ' : ''}sh -c '${command}'`;
+  run([...prefix, 'apt-get', 'update', '-qq'], { env: quiet, remedy });
+  run([...prefix, 'apt-get', 'install', '-y', '-qq', '--no-install-recommends', ...packages], { env: quiet, remedy });
+  const still = missing.filter((need) => !need.there()).map((need) => need.what);
+  if (still.length > 0) throw new Missing(`Still missing after the installation: ${still.join(', ')}.`, remedy);
+}
+
+/** `[]` as root, `['sudo', …]` where sudo asks for nothing, else null. */
+function rootPrefix() {
+  if (process.getuid?.() === 0) return [];
+  if (which('sudo') !== null && output(['sudo', '-n', 'true'], { timeout: 5000 }) !== null) {
+    return ['sudo', '-n', '--preserve-env=DEBIAN_FRONTEND'];
+  }
+  return null;
+}

@@ -1,0 +1,56 @@
+import { OomtuneError } from '../common/errors.js';
+import { stateFolder } from '../common/home.js';
+import type { Recommendation } from '../store/types.js';
+import type { Config } from '../tuner/types.js';
+import { digest, fill, recognise } from '../worker/command/index.js';
+
+export interface Applied {
+  key: string;
+  config: Config;
+  argv: string[];
+  /** Variables that the program has to be given besides; empty where argv carries everything. */
+  env: Record<string, string>;
+  notes: string[];
+}
+
+/**
+ * Fills the best suited of the recommendations into a command: the one recorded for this very command, else (when a name
+ * was given) the latest verified one.
+ */
+export async function applyRecommendation(
+  found: Recommendation[],
+  name: string | null,
+  command: string[],
+): Promise<Applied> {
+  const plan = await recognise(command, { cwd: process.cwd(), env: process.env, preset: 'auto' });
+  const own = digest(plan);
+  const latest = found
+    .filter((one) => one.status === 'verified')
+    .sort((a, b) => Date.parse(b.verified_at) - Date.parse(a.verified_at));
+  const chosen = latest.find((one) => one.command_digest === own) ?? (name === null ? undefined : latest[0]);
+  if (chosen === undefined) {
+    throw new OomtuneError(
+      'OOMTUNE_NO_SUCH_CONFIG',
+      name === null ? 'Nothing is recorded for this command.' : `No recommendation "${name}" is verified.`,
+      'Record one: oomtune find-batch -- COMMAND…, or name another (`oomtune recommend`).',
+    );
+  }
+  const notes = chosen.command_digest === own ? [] : [`${chosen.key} was recorded for another command.`];
+  const config: Config = {
+    micro_batch: chosen.micro_batch,
+    accumulation: chosen.accumulation,
+    world_size: chosen.world_size,
+    effective_batch: chosen.effective_batch,
+    amp: chosen.amp,
+    checkpointing: chosen.checkpointing,
+  };
+  const folder = stateFolder('applied', chosen.key.replace(/[^A-Za-z0-9._-]+/g, '_'));
+  const filled = await fill(plan, config, { launchDir: folder });
+  const carriers = Object.values(plan.carriers);
+  if (carriers.includes('hook')) {
+    const effective = ['--effective-batch', String(config.effective_batch)];
+    notes.push('The script takes no batch size by itself: `oomtune run` brings it in.');
+    return { key: chosen.key, config, argv: ['oomtune', 'run', '--name', chosen.name, ...effective, '--', ...command], env: {}, notes };
+  }
+  return { key: chosen.key, config, argv: filled.argv, env: carriers.includes('env') ? filled.env : {}, notes };
+}

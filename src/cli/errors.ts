@@ -1,0 +1,84 @@
+import { CommanderError } from 'commander';
+import { type ErrorCode, OomtuneError } from '../common/errors.js';
+import { inspect, type Output } from './output.js';
+
+/** Every line that starts the program as wrong usage ends with this. */
+export function usageError(message: string, remedy: string): OomtuneError {
+  return new OomtuneError('OOMTUNE_USAGE', message, remedy);
+}
+
+/** Thrown to end a verb with an exit code when everything has been said already. */
+export class Finished extends Error {
+  constructor(readonly exitCode: number) {
+    super(`finished with ${exitCode}`);
+    this.name = 'Finished';
+  }
+}
+
+/** Whatever was thrown, as an error that a user can act on. */
+export function asOomtuneError(thrown: unknown, verb: string | null): OomtuneError {
+  if (thrown instanceof OomtuneError) return thrown;
+  if (thrown instanceof CommanderError) return fromCommander(thrown, verb);
+  if (isOomtuneLike(thrown)) return new OomtuneError(thrown.code, thrown.message, thrown.remedy, { cause: thrown });
+  if (thrown instanceof Error && thrown.name === 'AbortError') return interrupted(thrown);
+  const said = thrown instanceof Error ? thrown.message : inspect(thrown);
+  return new OomtuneError(
+    'OOMTUNE_INTERNAL',
+    `Something went wrong inside oomtune: ${oneLine(said) || 'no message'}`,
+    'Run it again with OOMTUNE_DEBUG=1 to see where, and report it with that output.',
+    { cause: thrown },
+  );
+}
+
+export function interrupted(cause?: unknown): OomtuneError {
+  return new OomtuneError('OOMTUNE_INTERRUPTED', 'Interrupted.', 'Nothing is left running; start it again when you like.', {
+    cause,
+  });
+}
+
+/** The one place that shows an error: a sentence, the remedy, the code; with `--json` the document, on stdout. */
+export function renderError(error: OomtuneError, out: Output): void {
+  if (out.json) {
+    out.document(error.toJSON());
+  } else {
+    const paint = out.paintErr;
+    out.note(`${paint('red', 'oomtune:')} ${error.message}`);
+    for (const line of error.remedy.split('\n')) out.note(`  ${line}`);
+    out.note(paint('dim', `  (${error.code})`));
+  }
+  if (process.env.OOMTUNE_DEBUG) {
+    for (let link: unknown = error; link instanceof Error; link = link.cause) out.note(link.stack ?? String(link));
+  }
+}
+
+/** commander's words in our form: `error: unknown option '--foo'\n(Did you mean --for?)`. */
+function fromCommander(error: CommanderError, verb: string | null): OomtuneError {
+  const [first = '', ...rest] = error.message.replace(/^error: /, '').split('\n');
+  const help = `Run \`oomtune ${verb ? `${verb} ` : ''}--help\` to see what it takes.`;
+  const hint = rest
+    .join(' ')
+    .trim()
+    .replace(/^\((.*)\)$/, '$1');
+  return usageError(`${sentence(first.replace(/'([^']*)'/g, '"$1"'))}`, hint ? `${hint}\n${help}` : help);
+}
+
+function sentence(text: string): string {
+  const trimmed = oneLine(text);
+  return `${trimmed.charAt(0).toUpperCase()}${trimmed.slice(1)}${/[.?!]$/.test(trimmed) ? '' : '.'}`;
+}
+
+function oneLine(text: string): string {
+  return text.split('\n', 1)[0]?.trim() ?? '';
+}
+
+/** An OomtuneError made by another copy of the class (a worker thread, a second build). */
+function isOomtuneLike(thrown: unknown): thrown is { code: ErrorCode; message: string; remedy: string } {
+  return (
+    thrown instanceof Error &&
+    'code' in thrown &&
+    'remedy' in thrown &&
+    typeof thrown.code === 'string' &&
+    thrown.code.startsWith('OOMTUNE_') &&
+    typeof thrown.remedy === 'string'
+  );
+}

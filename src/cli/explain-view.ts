@@ -1,0 +1,149 @@
+import { formatBytes } from '../common/size.js';
+import type { JobRecord, ProbeRecord, Recommendation } from '../store/types.js';
+import type { Observation } from '../tuner/types.js';
+import type { Paint } from './output.js';
+import { hasEnded } from './status-view.js';
+import { oneLine } from './table.js';
+import { ago, bytesOr, configWords, plural, rungWords, seconds, shellWords } from './words.js';
+
+/** The parts of a probe that the story needs; both the job's journal and a recommendation's probes give them. */
+interface Told {
+  launch: number;
+  microBatch: number;
+  rung: { amp: 'off' | 'bf16' | 'fp16'; checkpointing: boolean };
+  outcome: string;
+  peakBytes: number | null;
+  stepSeconds: number | null;
+  evidence: string | null;
+  why: string | null;
+}
+
+/** Why a job waits, or how its configuration was found and what came of it, as a story. */
+export function explainJob(job: JobRecord, recommendation: Recommendation | null, paint: Paint): string {
+  const lines = [`${paint('bold', job.job)}  ${job.name}: ${shellWords(job.command)}`, ''];
+  lines.push(opening(job));
+  const told = job.journal.length > 0 ? job.journal.map(fromObservation) : [];
+  if (told.length > 0) lines.push('', 'The search:', ...probes(told, paint));
+  else if (recommendation !== null && job.config !== null) {
+    lines.push(
+      '',
+      `No search was needed: ${recommendation.key} was verified ${ago(recommendation.verified_at)} (\`oomtune explain ${recommendation.key}\` tells how).`,
+    );
+  }
+  if (job.config !== null) {
+    lines.push('', `It ran with ${configWords(job.config)}, ${rungWords(job.config)}.`);
+    if (recommendation?.status === 'demoted') {
+      lines.push(`That recommendation has since been demoted: ${recommendation.known_bad_micro_batch ?? 'its size'} did not fit.`);
+    }
+  }
+  const runs = job.launches.filter((launch) => launch.purpose === 'run');
+  if (runs.length > 1) lines.push('', ...relaunches(runs));
+  if (hasEnded(job)) lines.push('', ending(job, paint));
+  return lines.join('\n');
+}
+
+/** How a recommendation came about. */
+export function explainRecommendation(recommendation: Recommendation, paint: Paint): string {
+  const { peak_bytes: peak, budget_bytes: budget } = recommendation;
+  return [
+    `${paint('bold', recommendation.key)}  ${recommendation.status}, ${ago(recommendation.verified_at)}`,
+    '',
+    `On ${recommendation.gpu_model} with a budget of ${formatBytes(budget)}: ${configWords(recommendation)}, ${rungWords(recommendation)}.`,
+    `The largest micro-batch that fits is ${recommendation.max_micro_batch}${recommendation.known_bad_micro_batch === null ? '' : `; ${recommendation.known_bad_micro_batch} was seen not to`}.` +
+      (peak === null ? '' : ` The recommended one peaks at ${formatBytes(peak)}, ${((1 - peak / budget) * 100).toFixed(1)} % below the budget.`),
+    '',
+    'The search:',
+    ...probes(recommendation.probes.map(fromRecord), paint),
+  ].join('\n');
+}
+
+function opening(job: JobRecord): string {
+  const submitted = `It was submitted ${ago(job.submitted_at)}`;
+  switch (job.state) {
+    case 'queued':
+      return `${submitted} and waits: ${job.reason ?? 'no daemon has looked at it yet (`oomtune daemon status`)'}.`;
+    case 'held':
+      return `${submitted} and is held${job.reason ? `: ${job.reason}` : ''}; \`oomtune release ${job.job}\` lets it start.`;
+    case 'searching':
+      return `${submitted}; its configuration is being searched for${place(job)}.`;
+    case 'running':
+      return `${submitted} and runs${place(job)} since ${ago(job.started_at)}.`;
+    default:
+      return `${submitted}${job.started_at ? ` and started ${ago(job.started_at)}${place(job)}` : ' and never started'}.`;
+  }
+}
+
+const place = (job: JobRecord): string =>
+  job.host === null ? '' : ` on ${job.host}${job.devices.length > 0 ? ` (${job.devices.join(', ')})` : ''}`;
+
+/** Probes by launch and rung, a sentence for each. */
+function probes(told: Told[], paint: Paint): string[] {
+  const lines: string[] = [];
+  let heading = '';
+  for (const probe of told) {
+    const now = `launch ${probe.launch}, ${rungWords(probe.rung)}`;
+    if (now !== heading) lines.push(`  ${paint('cyan', now)}`);
+    heading = now;
+    const fits = probe.outcome === 'fit';
+    const step = probe.stepSeconds === null ? '' : `, ${seconds(probe.stepSeconds)} a step`;
+    const result = fits
+      ? `${paint('green', 'fit')}, peak ${bytesOr(probe.peakBytes, 'unknown')}${step}`
+      : probe.outcome === 'device_oom'
+        ? paint('yellow', 'out of memory')
+        : paint('red', probe.outcome);
+    lines.push(`    micro-batch ${probe.microBatch}: ${result}${probe.why ? paint('dim', `  (${oneLine(probe.why)})`) : ''}`);
+    if (!fits && probe.evidence) lines.push(`      ${paint('dim', 'evidence:')} ${oneLine(probe.evidence)}`);
+  }
+  return lines;
+}
+
+function relaunches(runs: JobRecord['launches']): string[] {
+  return [
+    `It was launched ${plural(runs.length, 'time')}:`,
+    ...runs.map((run) => `  launch ${run.launch}${run.config ? `: ${configWords(run.config)}, ${rungWords(run.config)}` : ''}`),
+  ];
+}
+
+function ending(job: JobRecord, paint: Paint): string {
+  const when = job.ended_at ? ` ${ago(job.ended_at)}` : '';
+  const evidence = job.failure?.evidence ? `\n  ${paint('dim', 'evidence:')} ${oneLine(job.failure.evidence)}` : '';
+  const why = job.reason ? ` ${job.reason}` : '';
+  switch (job.state) {
+    case 'succeeded':
+      return `It ${paint('green', 'succeeded')}${when}.`;
+    case 'cancelled':
+      return `It was cancelled${when}.${why}`;
+    case 'exhausted':
+      return `${paint('red', 'Nothing fits')}, even the smallest batch with every allowed knob.${why}${evidence}`;
+    case 'timeout':
+      return `It ${paint('red', 'ran out of time')}${when}.${why}${evidence}`;
+    default:
+      return `It ${paint('red', 'failed')}${when}: ${job.failure?.class ?? `exit code ${job.exit_code}`}.${why}${evidence}`;
+  }
+}
+
+function fromObservation(observation: Observation): Told {
+  return {
+    launch: observation.launch,
+    microBatch: observation.microBatch,
+    rung: observation.rung,
+    outcome: observation.outcome,
+    peakBytes: observation.peaks.totalBytes,
+    stepSeconds: observation.stepSeconds,
+    evidence: observation.evidence,
+    why: null,
+  };
+}
+
+function fromRecord(record: ProbeRecord): Told {
+  return {
+    launch: record.launch,
+    microBatch: record.micro_batch,
+    rung: record,
+    outcome: record.outcome,
+    peakBytes: record.peak_bytes,
+    stepSeconds: record.step_s,
+    evidence: record.evidence,
+    why: record.why ?? null,
+  };
+}

@@ -1,0 +1,35 @@
+import { formatBytes } from '../common/size.js';
+import type { FindBatchReport } from '../worker/types.js';
+import type { Paint } from './output.js';
+import { spent } from './progress.js';
+import { facts } from './table.js';
+import { bytesOr, configWords, rate, rungWords, shellWords } from './words.js';
+
+/** The block that a person sees at the end of a search that found something. */
+export function renderFound(report: FindBatchReport, paint: Paint): string {
+  const { config, device } = report;
+  if (config === null) return '';
+  const head = `${paint('bold', report.name)} on ${device.model}, ${formatBytes(device.budget_bytes)} budget`;
+  const headroom = report.headroom_pct === null ? '' : `, ${report.headroom_pct} % free`;
+  const table = facts([
+    ['recommended', paint('green', paint('bold', configWords(config))) + `, ${rungWords(config)}`],
+    ['largest', report.max_micro_batch === null ? null : `micro-batch ${report.max_micro_batch}`],
+    ['peak', report.peak_bytes === null ? null : `${bytesOr(report.peak_bytes)} of ${formatBytes(device.budget_bytes)}${headroom}`],
+    ['speed', report.samples_per_s === null ? null : `${rate(report.samples_per_s)} samples/s`],
+    ['search', spent(report.launches, report.probes.length, report.wall_s)],
+    ['recorded', report.key],
+  ]);
+  const notes = (report.notes ?? []).map((note) => `  ${paint('yellow', 'note:')} ${note}`);
+  const paste = report.apply === null ? [] : ['', `  ${paint('dim', 'run it:')} ${shellWords(report.apply.oomtune)}`];
+  const direct = plainCommand(report);
+  if (direct !== null) paste.push(`  ${paint('dim', 'or:')}     ${direct}`);
+  return [head, table, ...notes, ...paste].join('\n');
+}
+
+/** The command without oomtune, when argv alone carries the answer. */
+function plainCommand(report: FindBatchReport): string | null {
+  if (report.apply === null) return null;
+  const argv = report.apply.argv;
+  const bare = report.apply.oomtune.slice(report.apply.oomtune.indexOf('--') + 1);
+  return argv.join('\0') === bare.join('\0') ? null : shellWords(argv);
+}

@@ -1,0 +1,163 @@
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { z } from 'zod';
+import { PACKAGE_ROOT } from '../common/home.js';
+import { parseSize } from '../common/size.js';
+import type { JobOptions } from '../store/types.js';
+import { jobEnvironment } from '../worker/environment.js';
+import { placeholders } from '../worker/placeholders.js';
+import { usageError } from './errors.js';
+
+
+/** Values of `find-batch`, `run` and `submit` as commander hands them over: strings, or true for a flag. */
+export type RawOptions = Record<string, unknown>;
+
+/** A whole number of at least `least`; the text of the issue completes "Expected --flag to be …". */
+const whole = (least: number, most = Number.MAX_SAFE_INTEGER) => {
+  const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
+  return z
+    .string()
+    .regex(/^[+-]?\d+$/, `a whole number ${range}`)
+    .transform(Number)
+    .refine((value) => Number.isSafeInteger(value) && value >= least && value <= most, `a whole number ${range}`);
+};
+
+const nonEmpty = (what: string) => z.string().refine((text) => text.trim() !== '', what);
+
+const raw = z.object({
+  name: z
+    .string()
+    .regex(/^[^\s:{}*?[\]\\\p{C}-][^\s:{}*?[\]\\\p{C}]{0,99}$/u, 'a name of 1 to 100 characters without spaces, colons or brackets')
+    .optional(),
+  device: z
+    .string()
+    .regex(/^(cpu|cuda|cuda:\d{1,3})$/, 'cpu, cuda or cuda:N')
+    .optional(),
+  budget: z.string().optional(),
+  gpus: whole(1, 1024).default(1),
+  effectiveBatch: whole(1).optional(),
+  minBatch: whole(1).default(1),
+  maxBatch: whole(1).optional(),
+  amp: z.enum(['auto', 'off', 'bf16', 'fp16']).default('auto'),
+  checkpointing: z.enum(['auto', 'off', 'on']).default('auto'),
+  accumulation: z.enum(['auto', 'off']).default('auto'),
+  exact: z.boolean().default(false),
+  objective: z.enum(['max-batch', 'throughput']).default('max-batch'),
+  headroom: z
+    .string()
+    .regex(/^\d+(\.\d+)?%?$/, 'a percentage from 0 to 90')
+    .transform((text) => Number(text.replace('%', '')))
+    .refine((value) => value <= 90, 'a percentage from 0 to 90')
+    .default(3),
+  preset: nonEmpty('the name of a preset, auto or none').default('auto'),
+  steps: whole(2, 1000).default(3),
+  timeout: z
+    .string()
+    .regex(/^\d+(\.\d+)?$/, 'a number of seconds above 0')
+    .transform(Number)
+    .refine((value) => value > 0 && value < 2 ** 31, 'a number of seconds above 0')
+    .optional(),
+  maxLaunches: whole(1).optional(),
+  env: z.array(z.string()).default([]),
+  envFile: nonEmpty('the path of a file').optional(),
+  cwd: nonEmpty('a folder').optional(),
+  tune: z.boolean().default(true),
+  priority: whole(-1_000_000, 1_000_000).default(0),
+  after: z.array(nonEmpty('a job id')).default([]),
+  share: z.boolean().default(false),
+  gpuModel: nonEmpty('a part of a GPU model').optional(),
+  host: nonEmpty('the name of a host').optional(),
+  resumeArg: nonEmpty('an argument').optional(),
+  retries: whole(0, 1000).default(2),
+});
+
+/**
+ * Checks what the user wrote and what it says together, before anything is started or recorded.
+ * Throws OOMTUNE_USAGE, OOMTUNE_BAD_SIZE or OOMTUNE_BAD_PLACEHOLDER.
+ */
+export function toJobOptions(values: RawOptions, command: string[]): JobOptions {
+  const parsed = raw.safeParse(values);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    const name = String(issue?.path[0] ?? 'option');
+    throw usageError(
+      `Expected ${flag(name)} to be ${issue?.message ?? 'something else'}, got ${JSON.stringify(values[name])}.`,
+      'See `--help` of the verb for what each option takes.',
+    );
+  }
+  const { headroom, timeout, envFile, cwd, ...rest } = parsed.data;
+  const options: JobOptions = {
+    ...rest,
+    name: rest.name ?? null,
+    device: rest.device ?? null,
+    budget: rest.budget ?? null,
+    effectiveBatch: rest.effectiveBatch ?? null,
+    maxBatch: rest.maxBatch ?? null,
+    maxLaunches: rest.maxLaunches ?? null,
+    gpuModel: rest.gpuModel ?? null,
+    host: rest.host ?? null,
+    resumeArg: rest.resumeArg ?? null,
+    headroomPct: headroom,
+    timeoutSeconds: timeout ?? null,
+    envFile: envFile === undefined ? null : resolve(envFile),
+    cwd: folder(cwd),
+  };
+  checkTogether(options);
+  if (options.budget !== null) parseSize(options.budget, 2 ** 50); // a percentage needs some total to be read at all
+  if (!['auto', 'none'].includes(options.preset)) checkPreset(options.preset);
+  jobEnvironment(options, {}); // throws for a name or a file that cannot be read; the values are read again at launch
+  placeholders(command); // throws for one that does not exist
+  return options;
+}
+
+function checkTogether(options: JobOptions): void {
+  const { minBatch, maxBatch, effectiveBatch, exact, amp, device, gpus } = options;
+  if (maxBatch !== null && minBatch > maxBatch) {
+    throw usageError(
+      `--min-batch ${minBatch} is above --max-batch ${maxBatch}.`,
+      'Give a smallest micro-batch that is no larger than the largest.',
+    );
+  }
+  if (effectiveBatch !== null && minBatch > effectiveBatch) {
+    throw usageError(
+      `--min-batch ${minBatch} is above --effective-batch ${effectiveBatch}.`,
+      'A micro-batch is a part of the effective batch: lower the one or raise the other.',
+    );
+  }
+  if (exact && (amp === 'bf16' || amp === 'fp16')) {
+    throw usageError(`--exact forbids --amp ${amp}.`, 'Mixed precision changes the numerics: leave one of the two out.');
+  }
+  if (device === 'cpu' && gpus > 1) {
+    throw usageError(`--gpus ${gpus} cannot be had with --device cpu.`, 'Leave --gpus out, or choose --device cuda.');
+  }
+  if (device?.startsWith('cuda:') && gpus > 1) {
+    throw usageError(`--device ${device} is one GPU, but --gpus asks for ${gpus}.`, 'Choose --device cuda.');
+  }
+}
+
+function folder(cwd: string | undefined): string {
+  const path = resolve(cwd ?? '.');
+  if (!statSync(path, { throwIfNoEntry: false })?.isDirectory()) {
+    throw usageError(`The folder ${path} does not exist.`, 'Check the path given to --cwd.');
+  }
+  return path;
+}
+
+function checkPreset(name: string): void {
+  const where = join(PACKAGE_ROOT, 'config', 'presets');
+  const known = existsSync(where)
+    ? readdirSync(where)
+        .filter((file) => file.endsWith('.yaml'))
+        .map((file) => file.slice(0, -'.yaml'.length))
+    : [];
+  if (known.includes(name)) return;
+  throw usageError(
+    `There is no preset "${name}".`,
+    `Known presets: ${[...known.sort(), 'auto', 'none'].join(', ')}.`,
+  );
+}
+
+/** `effectiveBatch` → `--effective-batch`. */
+function flag(name: string): string {
+  return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+}

@@ -1,0 +1,97 @@
+import { closeSync, existsSync, fstatSync, openSync, readSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+
+const CHUNK = 64 * 1024;
+
+/**
+ * Reads a launch's log as it grows, across its rotation by size (`log` is renamed to `log.1`): what was open is read to
+ * its end before the new file is begun. Holds at most one chunk in memory, however long a line is.
+ */
+export class LogFile {
+  readonly #path: string;
+  readonly #old: string;
+  #fd: number | null = null;
+  #inode = 0;
+  #offset = 0;
+  #begun = false;
+
+  constructor(dir: string) {
+    this.#path = join(dir, 'log');
+    this.#old = join(dir, 'log.1');
+  }
+
+  /** Starts `lines` lines before the end instead of at the beginning. */
+  seekTail(lines: number): void {
+    const files = [this.#old, this.#path].filter((path) => existsSync(path));
+    let wanted = lines;
+    for (const path of files.reverse()) {
+      const { offset, found } = tailOffset(path, wanted);
+      this.#open(path, offset);
+      wanted -= found;
+      if (wanted <= 0) break;
+    }
+    this.#begun = true;
+  }
+
+  /** What has been written since the last call, chunk by chunk. */
+  *read(): Generator<Buffer> {
+    if (!this.#begun) {
+      this.#open(existsSync(this.#old) ? this.#old : this.#path, 0);
+      this.#begun = true;
+    }
+    for (;;) {
+      if (this.#fd === null && !this.#open(this.#path, 0)) return;
+      const buffer = Buffer.allocUnsafe(CHUNK);
+      const count = readSync(this.#fd as number, buffer, 0, CHUNK, this.#offset);
+      if (count > 0) {
+        this.#offset += count;
+        yield buffer.subarray(0, count);
+        continue;
+      }
+      const now = statSync(this.#path, { throwIfNoEntry: false });
+      if (now === undefined || now.ino === this.#inode) return;
+      this.close(); // rotated: what was open has been read to its end
+    }
+  }
+
+  close(): void {
+    if (this.#fd !== null) closeSync(this.#fd);
+    this.#fd = null;
+  }
+
+  #open(path: string, offset: number): boolean {
+    this.close();
+    try {
+      this.#fd = openSync(path, 'r');
+    } catch {
+      return false; // not written yet, or already cleared away
+    }
+    this.#inode = fstatSync(this.#fd).ino;
+    this.#offset = offset;
+    return true;
+  }
+}
+
+/** Where the last `lines` lines start, and how many there are at most. */
+function tailOffset(path: string, lines: number): { offset: number; found: number } {
+  const fd = openSync(path, 'r');
+  try {
+    const { size } = fstatSync(fd);
+    if (lines === 0) return { offset: size, found: 0 };
+    const buffer = Buffer.allocUnsafe(CHUNK);
+    let found = 0;
+    for (let end = size; end > 0; ) {
+      const start = Math.max(0, end - CHUNK);
+      const count = readSync(fd, buffer, 0, end - start, start);
+      for (let at = count - 1; at >= 0; at -= 1) {
+        if (buffer[at] !== 0x0a || start + at === size - 1) continue;
+        found += 1;
+        if (found === lines) return { offset: start + at + 1, found };
+      }
+      end = start;
+    }
+    return { offset: 0, found: size > 0 ? found + 1 : 0 };
+  } finally {
+    closeSync(fd);
+  }
+}

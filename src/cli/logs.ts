@@ -1,0 +1,148 @@
+import { hostname } from 'node:os';
+import { setTimeout as delay } from 'node:timers/promises';
+import { OomtuneError } from '../common/errors.js';
+import type { Store } from '../store/index.js';
+import type { JobRecord } from '../store/types.js';
+import { usageError } from './errors.js';
+import { LogFile } from './log-file.js';
+import { hasEnded } from './status-view.js';
+
+export interface LogOptions {
+  follow: boolean;
+  /** Only the last lines; null: all. */
+  lines: number | null;
+  /** Null: the latest, and when following each new one. */
+  launch: number | null;
+  signal: AbortSignal;
+  write: (data: Buffer | string) => void;
+  note: (text: string) => void;
+}
+
+const LOOK_MS = 200;
+/** A line longer than this is shown in parts: nobody may fill our memory by never ending one. */
+const LONGEST_LINE = 64 * 1024;
+
+/** Shows the output of jobs, of several with a prefix for each line. */
+export async function showLogs(store: Store, jobs: JobRecord[], options: LogOptions): Promise<void> {
+  const widest = Math.max(...jobs.map((job) => label(job, jobs).length));
+  const writers = jobs.map((job) =>
+    jobs.length === 1 ? raw(options.write) : prefixed(`${label(job, jobs).padEnd(widest)} | `, options.write),
+  );
+  if (options.follow) {
+    await Promise.all(jobs.map((job, at) => follow(store, job, options, writers[at] as Writer)));
+    return;
+  }
+  for (const [at, job] of jobs.entries()) {
+    const writer = writers[at] as Writer;
+    const file = open(job, pick(job, options.launch), options);
+    if (file === null) options.note(`${job.job} has not written anything yet.`);
+    else writeAll(file, writer);
+    writer.end();
+  }
+}
+
+/** The same for `--json`. */
+export async function readLog(
+  _store: Store,
+  job: JobRecord,
+  options: Pick<LogOptions, 'launch' | 'lines'>,
+): Promise<{ launch: number | null; log: string }> {
+  const launch = pick(job, options.launch);
+  const file = open(job, launch, options);
+  const chunks = file === null ? [] : [...file.read()];
+  file?.close();
+  return { launch: launch?.launch ?? null, log: Buffer.concat(chunks).toString('utf8') };
+}
+
+async function follow(store: Store, first: JobRecord, options: LogOptions, writer: Writer): Promise<void> {
+  let job = first;
+  let file: LogFile | null = null;
+  let shown = 0;
+  let waits = '';
+  while (!options.signal.aborted) {
+    const launch = pick(job, options.launch);
+    if (launch !== null && launch.launch !== shown) {
+      if (file !== null) writeAll(file, writer);
+      file = open(job, launch, shown === 0 ? options : { lines: null });
+      if (file !== null) shown = launch.launch;
+    }
+    const ended = hasEnded(job); // looked at before the last read: nothing is written after the end
+    if (file !== null) for (const chunk of file.read()) writer.write(chunk);
+    else if (job.reason && job.reason !== waits) options.note(`${job.job} waits: ${job.reason}`);
+    waits = job.reason ?? waits;
+    if (ended && (file === null || launch?.launch === shown)) break;
+    await delay(LOOK_MS, undefined, { signal: options.signal }).catch(() => {});
+    job = (await store.jobs.get(job.job)) ?? job;
+  }
+  file?.close();
+  writer.end();
+  options.signal.throwIfAborted();
+}
+
+type Launch = JobRecord['launches'][number];
+
+function pick(job: JobRecord, wanted: number | null): Launch | null {
+  if (wanted === null) return job.launches.at(-1) ?? null;
+  const launch = job.launches.find((one) => one.launch === wanted);
+  if (launch !== undefined) return launch;
+  throw usageError(
+    `${job.job} has no launch ${wanted}.`,
+    job.launches.length === 0 ? 'It has not been launched yet.' : `It has launches 1 to ${job.launches.length}.`,
+  );
+}
+
+function open(job: JobRecord, launch: Launch | null, options: Pick<LogOptions, 'lines'>): LogFile | null {
+  if (launch === null) return null;
+  if (job.host !== null && job.host !== hostname()) {
+    throw new OomtuneError(
+      'OOMTUNE_NO_SUCH_JOB',
+      `The log of ${job.job} is on ${job.host}.`,
+      `Run \`oomtune logs ${job.job}\` there; it stands in ${launch.dir}.`,
+    );
+  }
+  const file = new LogFile(launch.dir);
+  if (options.lines !== null) file.seekTail(options.lines);
+  return file;
+}
+
+function writeAll(file: LogFile, writer: Writer): void {
+  for (const chunk of file.read()) writer.write(chunk);
+  file.close();
+}
+
+interface Writer {
+  write(chunk: Buffer): void;
+  end(): void;
+}
+
+const raw = (write: LogOptions['write']): Writer => ({ write, end: () => {} });
+
+/** Whole lines, so that those of several jobs never mix. Works on bytes: a character may be cut by a chunk's end. */
+function prefixed(prefix: string, write: LogOptions['write']): Writer {
+  const before = Buffer.from(prefix);
+  const newline = Buffer.from('\n');
+  let rest: Buffer = Buffer.alloc(0);
+  const out = (line: Buffer) => write(Buffer.concat([before, line, newline]));
+  return {
+    write(chunk) {
+      rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+      for (let at = rest.indexOf(0x0a); at >= 0; at = rest.indexOf(0x0a)) {
+        out(rest.subarray(0, at));
+        rest = rest.subarray(at + 1);
+      }
+      if (rest.length > LONGEST_LINE) {
+        out(rest);
+        rest = Buffer.alloc(0);
+      }
+    },
+    end() {
+      if (rest.length > 0) out(rest);
+      rest = Buffer.alloc(0);
+    },
+  };
+}
+
+/** The job's name where it tells them apart, else its id. */
+function label(job: JobRecord, jobs: JobRecord[]): string {
+  return jobs.filter((other) => other.name === job.name).length === 1 ? job.name : job.job;
+}

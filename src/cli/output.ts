@@ -1,0 +1,62 @@
+import { formatWithOptions, styleText } from 'node:util';
+
+/** Data goes to stdout, everything said about it to stderr. */
+export interface Output {
+  readonly json: boolean;
+  /** Colours and glyphs for stdout and for stderr. */
+  readonly paint: Paint;
+  readonly paintErr: Paint;
+  /** Writes data; adds the newline. */
+  data(text: string): void;
+  /** Writes the one JSON document of a `--json` call. */
+  document(value: unknown): void;
+  /** A line for a person, on stderr. */
+  note(text: string): void;
+}
+
+type Style = Parameters<typeof styleText>[0];
+export type Paint = (style: Style, text: string) => string;
+
+/**
+ * Whether a stream gets colours: a terminal that is not dumb, unless NO_COLOR is set to anything (no-color.org);
+ * FORCE_COLOR overrules both.
+ */
+export function coloured(stream: { isTTY?: boolean }, env: NodeJS.ProcessEnv = process.env): boolean {
+  if (env.FORCE_COLOR && env.FORCE_COLOR !== '0') return true;
+  if (env.NO_COLOR || env.FORCE_COLOR === '0') return false;
+  return Boolean(stream.isTTY) && env.TERM !== 'dumb';
+}
+
+export function paintFor(stream: { isTTY?: boolean }): Paint {
+  return coloured(stream) ? (style, text) => styleText(style, text) : (_style, text) => text;
+}
+
+export function createOutput(json: boolean): Output {
+  return {
+    json,
+    paint: paintFor(process.stdout),
+    paintErr: paintFor(process.stderr),
+    data: (text) => process.stdout.write(text.endsWith('\n') ? text : `${text}\n`),
+    document: (value) => process.stdout.write(`${JSON.stringify(value, null, process.stdout.isTTY ? 2 : undefined)}\n`),
+    note: (text) => process.stderr.write(`${text}\n`),
+  };
+}
+
+/**
+ * A reader that goes away (`oomtune status | head`) ends the command in silence; a closed stderr only ends the talking,
+ * because the work may still have something to write to Redis.
+ */
+export function outliveClosedPipes(): void {
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit(0);
+    throw error;
+  });
+  process.stderr.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+  });
+}
+
+/** What a person sees of an unexpected value. */
+export function inspect(value: unknown): string {
+  return formatWithOptions({ colors: false, depth: 4 }, '%O', value);
+}

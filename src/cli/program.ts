@@ -1,0 +1,196 @@
+import { Argument, Command, Option } from 'commander';
+import type { Context } from './context.js';
+import { usageError } from './errors.js';
+import { addCommonOptions, addSubmitOptions, addWorkOptions } from './options.js';
+
+/** What a verb is handed: its positional arguments, its options, and the user's command (all that follows `--`). */
+export interface Invocation {
+  verb: string;
+  args: string[];
+  options: Record<string, unknown>;
+  command: string[];
+}
+
+/** A verb does its work and answers with the exit code. */
+export type Verb = (invocation: Invocation, context: Context) => Promise<number>;
+
+/** Verbs are loaded when they are called: `--help` must not wait for Redis clients and schemas. */
+type Loader = () => Promise<{ default: Verb }>;
+
+export type Dispatch = (invocation: Invocation, load: Loader) => Promise<void>;
+
+const DO = 'Find, run, queue:';
+const FOLLOW = 'Follow and steer jobs:';
+const ASK = 'Ask:';
+const SERVE = 'Serve:';
+
+/** The whole command line. `dispatch` is told which verb was called; `command` is what stood after `--`. */
+export function createProgram(dispatch: Dispatch, command: string[] = []): Command {
+  const program = new Command('oomtune')
+    .description('Runs any training command at the best configuration that fits the GPU.')
+    .usage('VERB [options] [-- COMMAND…]')
+    .helpOption('-h, --help', 'show this help')
+    .helpCommand(false)
+    .configureHelp({ showGlobalOptions: false, helpWidth: Math.min(process.stdout.columns || 100, 120) })
+    .exitOverride()
+    .configureOutput({ writeErr: () => {}, outputError: () => {} })
+    .enablePositionalOptions()
+    .option('-V, --version', 'show the versions of all parts');
+  addCommonOptions(program);
+  program.action((options: Record<string, unknown>) => {
+    if (options.version) return dispatch({ verb: 'version', args: [], options, command }, () => import('./verbs/version.js'));
+    throw usageError('No verb was given.', 'Run `oomtune --help` to see them all.');
+  });
+
+  const verb = (
+    parent: Command,
+    name: string,
+    about: string,
+    load: Loader,
+    shape: { group?: string; args?: Argument[]; takesCommand?: boolean; work?: boolean; hidden?: boolean } = {},
+  ): Command => {
+    const path = parent === program ? name : `${parent.name()} ${name}`;
+    const made = parent.command(name, { hidden: shape.hidden ?? false }).description(about);
+    if (shape.group) made.helpGroup(shape.group);
+    for (const argument of shape.args ?? []) made.addArgument(argument);
+    if (shape.takesCommand) made.usage(`${usageOf(shape.args)}[options] -- COMMAND…`);
+    if (shape.work) addWorkOptions(made);
+    made.allowExcessArguments(Boolean(shape.takesCommand)); // so that a forgotten `--` can be told from a stray word
+    addCommonOptions(made);
+    made.action(() => {
+      const extra = shape.takesCommand && !shape.args ? made.args : [];
+      if (extra.length > 0) throw commandBeforeDashes(path, extra, command);
+      if (shape.work && command.length === 0) throw noCommand(path);
+      if (shape.work && command[0] === '') throw usageError('The command is an empty word.', `See \`oomtune ${path} --help\`.`);
+      return dispatch({ verb: path, args: made.args, options: made.optsWithGlobals(), command }, load);
+    });
+    return made;
+  };
+
+  const jobs = (required: boolean) => new Argument(required ? '<job...>' : '[job...]', 'job ids; @ is the latest');
+  const oneJob = new Argument('<job>', 'job id; @ is the latest');
+
+  verb(program, 'find-batch', 'find, verify and record the best configuration for a command', () => import('./verbs/find-batch.js'), {
+    group: DO,
+    takesCommand: true,
+    work: true,
+  });
+  verb(program, 'run', 'run a command in the foreground, tuned and supervised', () => import('./verbs/run.js'), {
+    group: DO,
+    takesCommand: true,
+    work: true,
+  })
+    .addOption(new Option('--no-tune', 'only supervise: telemetry and budget').helpGroup('How the search goes:'))
+    .addOption(new Option('--report <file>', 'write the JSON report of the run to this file'));
+  addSubmitOptions(
+    verb(program, 'submit', 'queue a command; prints the job id', () => import('./verbs/submit.js'), {
+      group: DO,
+      takesCommand: true,
+      work: true,
+    }),
+  );
+
+  verb(program, 'status', 'show jobs', () => import('./verbs/status.js'), { group: FOLLOW, args: [jobs(false)] })
+    .option('-w, --watch', 'go on showing, until interrupted')
+    .option('-n, --limit <n>', 'show at most this many (default: all that are not ended, and the latest 20)');
+  verb(program, 'wait', 'wait until jobs have ended', () => import('./verbs/wait.js'), { group: FOLLOW, args: [jobs(true)] });
+  verb(program, 'logs', "show a job's output", () => import('./verbs/logs.js'), { group: FOLLOW, args: [jobs(true)] })
+    .option('-f, --follow', 'go on until the job has ended')
+    .option('-n, --lines <n>', 'only the last lines')
+    .option('--launch <n>', 'of this launch (default: the latest)');
+  verb(program, 'cancel', 'end jobs, or take them from the queue', () => import('./verbs/cancel.js'), {
+    group: FOLLOW,
+    args: [jobs(true)],
+  });
+  verb(program, 'retry', 'queue an ended job again', () => import('./verbs/retry.js'), { group: FOLLOW, args: [oneJob] });
+  verb(program, 'hold', 'keep waiting jobs from starting', () => import('./verbs/hold.js'), { group: FOLLOW, args: [jobs(true)] });
+  verb(program, 'release', 'let held jobs start', () => import('./verbs/release.js'), { group: FOLLOW, args: [jobs(true)] });
+
+  verb(program, 'explain', 'tell why a job waits, or how its configuration was found', () => import('./verbs/explain.js'), {
+    group: ASK,
+    args: [new Argument('<job>', 'job id (@ is the latest), or the name or key of a recommendation')],
+  });
+  verb(program, 'recommend', 'show recorded configurations', () => import('./verbs/recommend.js'), {
+    group: ASK,
+    args: [new Argument('[name]', 'name or key')],
+    takesCommand: true,
+  })
+    .usage('[options] [name] [--apply -- COMMAND…]')
+    .option('--apply', 'print the command after -- with the configuration filled in');
+  verb(program, 'diagnose', 'say why a training process failed, from its log', () => import('./verbs/diagnose.js'), {
+    group: ASK,
+    args: [new Argument('[file]', 'log file, or - for stdin')],
+  })
+    .option('--exit-code <n>', 'exit code of the process')
+    .option('--signal <signal>', 'signal that ended it: 9, KILL or SIGKILL');
+  verb(program, 'devices', 'show GPUs and host memory, and who holds them', () => import('./verbs/devices.js'), { group: ASK });
+  verb(program, 'doctor', 'check Redis, Python, torch, driver and limits', () => import('./verbs/doctor.js'), { group: ASK });
+
+  const daemon = program.command('daemon').description('the scheduler that runs submitted jobs').helpGroup(SERVE);
+  const redis = program.command('redis').description('the embedded Redis').helpGroup(SERVE);
+  for (const parent of [daemon, redis]) {
+    addCommonOptions(parent)
+      .usage('VERB [options]')
+      .helpCommand(false)
+      .action(() => {
+        const [first] = parent.args;
+        const names = parent.commands.map((sub) => sub.name()).join(', ');
+        throw usageError(
+          first === undefined ? `${parent.name()} needs a verb.` : `There is no verb "${parent.name()} ${first}".`,
+          `Write \`oomtune ${parent.name()} VERB\`, with VERB one of ${names}.`,
+        );
+      })
+      .allowExcessArguments(true);
+  }
+  const concurrency = () => new Option('--cpu-lanes <n>', 'jobs at a time on --device cpu (default: 1)');
+  verb(daemon, 'start', 'start it in the background', () => import('./verbs/daemon-start.js')).addOption(concurrency());
+  verb(daemon, 'stop', 'stop it; running jobs go on', () => import('./verbs/daemon-stop.js')).option('--kill', 'end running jobs too');
+  verb(daemon, 'status', 'tell whether it runs', () => import('./verbs/daemon-status.js'));
+  verb(daemon, 'run', 'run it in the foreground, under systemd or in a container', () => import('./verbs/daemon-run.js')).addOption(
+    concurrency(),
+  );
+  verb(redis, 'url', 'print its URL, starting it if need be', () => import('./verbs/redis-url.js'));
+  verb(redis, 'status', 'tell whether it runs', () => import('./verbs/redis-status.js'));
+  verb(redis, 'stop', 'stop it', () => import('./verbs/redis-stop.js'));
+
+  verb(program, 'completion', 'print the completion script of a shell', () => import('./verbs/completion.js'), {
+    group: SERVE,
+    args: [new Argument('<shell>', 'the shell').choices(['bash', 'zsh', 'fish'])],
+  });
+  verb(program, '__complete', 'print the words that complete jobs or names', () => import('./verbs/complete.js'), {
+    hidden: true,
+    args: [new Argument('<what>').choices(['jobs', 'names', 'presets'])],
+  });
+  program.addHelpText(
+    'after',
+    `
+Examples:
+  $ oomtune find-batch --device cpu --budget 300MiB -- python train.py
+  $ oomtune run --effective-batch 256 -- python train.py --batch-size {micro_batch} --accum {accumulation}
+  $ oomtune submit --budget 24GiB -- python train.py && oomtune wait @
+
+Exit codes: 0 done, 2 wrong usage, 3 nothing fits, 4 the job failed for another reason than memory,
+5 something needed is missing, 6 no such job, 130 interrupted; run passes the job's own code through.`,
+  );
+  return program;
+}
+
+function usageOf(args: Argument[] | undefined): string {
+  return (args ?? []).map((argument) => `[${argument.name()}] `).join('');
+}
+
+function noCommand(verb: string) {
+  return usageError(
+    'There is no command to work on.',
+    `Write it after two dashes: oomtune ${verb} [options] -- python train.py`,
+  );
+}
+
+function commandBeforeDashes(verb: string, words: string[], command: string[]) {
+  return command.length > 0
+    ? usageError(`Unexpected word "${words[0]}" before the two dashes.`, `See \`oomtune ${verb} --help\`.`)
+    : usageError(
+        `The command "${words.join(' ')}" must follow two dashes.`,
+        `Write: oomtune ${verb} [options] -- ${words.join(' ')}`,
+      );
+}

@@ -1,0 +1,127 @@
+import { formatBytes } from '../common/size.js';
+import type { Progress } from '../worker/types.js';
+import { coloured, paintFor } from './output.js';
+import { oneLine } from './table.js';
+import { bytesOr, configWords, plural, rate, rungWords } from './words.js';
+
+/** Shows a person what the worker does. All of it goes to stderr. */
+export interface ProgressView {
+  show(event: Progress): void;
+  /** Wipes the live line: called before anything else is written. */
+  close(): void;
+}
+
+export interface ProgressStream {
+  isTTY?: boolean;
+  columns?: number;
+  write(text: string): unknown;
+}
+
+const BAR = 12;
+
+/**
+ * On a terminal the probe under way has one live line, which its result replaces; in a pipe each event is one plain
+ * line and nothing is ever rewritten.
+ */
+export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = process.env): ProgressView {
+  const live = Boolean(stream.isTTY) && env.TERM !== 'dumb' && !env.CI;
+  const paint = coloured(stream, env) ? paintFor({ isTTY: true }) : (_style: unknown, text: string) => text;
+  let budget = 0;
+  let shown = false;
+
+  const wipe = () => {
+    if (shown) stream.write('\r\u001b[K');
+    shown = false;
+  };
+  const line = (text: string) => {
+    wipe();
+    stream.write(`${oneLine(text)}\n`);
+  };
+  const liveLine = (text: string) => {
+    wipe();
+    const room = (stream.columns || 80) - 1;
+    const plain = oneLine(text);
+    stream.write(paint('dim', [...plain].length > room ? `${[...plain].slice(0, room - 1).join('')}…` : plain));
+    shown = true;
+  };
+
+  return {
+    close: wipe,
+    show(event) {
+      switch (event.type) {
+        case 'waiting':
+          if (live) liveLine(`waiting: ${event.reason}`);
+          else line(`waiting: ${event.reason}`);
+          break;
+        case 'device':
+          budget = event.budgetBytes;
+          line(`${paint('bold', event.device.id)}  ${event.device.model}, budget ${formatBytes(event.budgetBytes)}`);
+          break;
+        case 'interpreter':
+          line(paint('dim', `python  ${event.path}${event.torch ? ` (torch ${event.torch})` : ''}`));
+          if (event.note) line(`${paint('yellow', 'note:')} ${event.note}`);
+          break;
+        case 'launch':
+          line(
+            `launch ${event.launch}${event.rung ? `  ${paint('cyan', rungWords(event.rung))}` : ''}  ${paint('dim', event.why)}`,
+          );
+          break;
+        case 'probing':
+          if (live) liveLine(`  … micro-batch ${event.probe.microBatch}  ${event.probe.why}`);
+          break;
+        case 'probe':
+          line(probeLine(event, budget, paint));
+          break;
+        case 'found':
+          wipe();
+          break;
+        case 'reused':
+          line(
+            `${paint('green', 'recorded')}  ${event.recommendation.key}: ${configWords(event.recommendation)}, ${rungWords(event.recommendation)}`,
+          );
+          break;
+        case 'running':
+          line(
+            `${paint('bold', 'running')}  ${event.config ? `${configWords(event.config)}, ${rungWords(event.config)}` : 'as it stands'}`,
+          );
+          break;
+        case 'note':
+          line(`${paint('yellow', 'note:')} ${event.text}`);
+          break;
+        case 'ledger':
+          break;
+      }
+    },
+  };
+}
+
+type ProbeEvent = Extract<Progress, { type: 'probe' }>;
+
+function probeLine(event: ProbeEvent, budget: number, paint: (style: 'green' | 'red' | 'yellow' | 'dim', text: string) => string): string {
+  const { record, samplesPerSecond } = event;
+  const fits = record.outcome === 'fit';
+  const oom = record.outcome === 'device_oom';
+  const mark = fits ? paint('green', '✓') : oom ? paint('yellow', '✗') : paint('red', '!');
+  const parts = [
+    `  ${mark} micro-batch ${String(record.micro_batch).padStart(5)}`,
+    `${bar(record.peak_bytes, budget, fits)} ${bytesOr(record.peak_bytes).padStart(9)}`,
+    fits && samplesPerSecond !== null ? `${rate(samplesPerSecond).padStart(6)} samples/s` : ' '.repeat(16),
+    fits ? paint('green', 'fit') : oom ? paint('yellow', 'out of memory') : paint('red', record.outcome),
+  ];
+  const why = fits ? record.why : (record.evidence ?? record.why);
+  if (why) parts.push(paint('dim', why.length > 110 ? `${why.slice(0, 109)}…` : why));
+  return parts.join('  ');
+}
+
+/** The peak against the budget; a probe that did not fit fills the bar. */
+function bar(peak: number | null, budget: number, fits: boolean): string {
+  if (budget <= 0) return '';
+  const part = fits ? (peak ?? 0) / budget : 1;
+  const full = Math.max(0, Math.min(BAR, Math.round(part * BAR)));
+  return `${'█'.repeat(full)}${'░'.repeat(BAR - full)}`;
+}
+
+/** One sentence at the end of a search. */
+export function spent(launches: number, probes: number, wall: number): string {
+  return `${plural(probes, 'probe')} in ${plural(launches, 'launch', 'launches')}, ${wall.toFixed(1)} s`;
+}

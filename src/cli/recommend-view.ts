@@ -1,0 +1,37 @@
+import { formatBytes } from '../common/size.js';
+import type { Recommendation } from '../store/types.js';
+import type { Paint } from './output.js';
+import { facts, table } from './table.js';
+import { ago, bytesOr, configWords, rate, rungWords } from './words.js';
+
+export function renderRecommendations(all: Recommendation[], paint: Paint): string {
+  if (all.length === 1) return renderOne(all[0] as Recommendation, paint);
+  return table(
+    all,
+    [
+      { title: 'KEY', value: (one) => one.key },
+      { title: 'CONFIG', value: (one) => configWords(one) },
+      { title: 'RUNG', value: (one) => rungWords(one) },
+      { title: 'MAX', value: (one) => String(one.max_micro_batch), align: 'right' },
+      { title: 'PEAK', value: (one) => bytesOr(one.peak_bytes), align: 'right' },
+      { title: 'SAMPLES/S', value: (one) => (one.samples_per_s === null ? '-' : rate(one.samples_per_s)), align: 'right' },
+      { title: 'VERIFIED', value: (one) => ago(one.verified_at) },
+      { title: 'STATUS', value: (one) => (one.status === 'verified' ? one.status : paint('yellow', one.status)) },
+    ],
+    (text) => paint('bold', text),
+  );
+}
+
+function renderOne(one: Recommendation, paint: Paint): string {
+  return `${paint('bold', one.key)}\n${facts([
+    ['recommended', `${paint('green', configWords(one))}, ${rungWords(one)}`],
+    ['largest', `micro-batch ${one.max_micro_batch}`],
+    ['too large', one.known_bad_micro_batch === null ? null : `micro-batch ${one.known_bad_micro_batch}`],
+    ['device', `${one.gpu_model}, budget ${formatBytes(one.budget_bytes)}`],
+    ['peak', one.peak_bytes === null ? null : formatBytes(one.peak_bytes)],
+    ['speed', one.samples_per_s === null ? null : `${rate(one.samples_per_s)} samples/s`],
+    ['status', `${one.status}, ${ago(one.verified_at)} (${one.verified_at})`],
+    ['torch', one.torch],
+    ['driver', one.driver],
+  ])}`;
+}

@@ -1,0 +1,121 @@
+import type { JobRecord, JobState } from '../store/types.js';
+import type { Paint } from './output.js';
+import { oneLine, table } from './table.js';
+import { ago, bytesOr, configWords, rungWords, seconds, shellWords } from './words.js';
+
+const COLOURS: Record<JobState, Parameters<Paint>[0]> = {
+  queued: 'yellow',
+  held: 'yellow',
+  searching: 'cyan',
+  running: 'blue',
+  succeeded: 'green',
+  failed: 'red',
+  cancelled: 'dim',
+  exhausted: 'red',
+  timeout: 'red',
+};
+
+/** States in which nothing more will happen. */
+export const ENDED: readonly JobState[] = ['succeeded', 'failed', 'cancelled', 'exhausted', 'timeout'];
+
+export const hasEnded = (job: Pick<JobRecord, 'state'>): boolean => ENDED.includes(job.state);
+
+/** One job of `status --json`: the contract's fields; more may be added, none removed. */
+export function statusEntry(job: JobRecord) {
+  return {
+    job: job.job,
+    name: job.name,
+    state: job.state,
+    reason: job.reason,
+    failure: job.failure,
+    command: job.command,
+    host: job.host,
+    devices: job.devices,
+    config: job.config,
+    key: job.key,
+    submitted_at: job.submitted_at,
+    started_at: job.started_at,
+    ended_at: job.ended_at,
+    exit_code: job.exit_code,
+  };
+}
+
+/** The probes of a job's search as `explain --json` gives them. */
+export function probesOf(job: JobRecord) {
+  return job.journal.map((seen) => ({
+    launch: seen.launch,
+    micro_batch: seen.microBatch,
+    amp: seen.rung.amp,
+    checkpointing: seen.rung.checkpointing,
+    steps: seen.steps,
+    outcome: seen.outcome,
+    peak_bytes: seen.peaks.totalBytes,
+    step_s: seen.stepSeconds,
+    evidence: seen.evidence,
+  }));
+}
+
+/** Many jobs: a line each. */
+export function renderJobs(jobs: JobRecord[], paint: Paint): string {
+  return table(
+    jobs,
+    [
+      { title: 'JOB', value: (job) => job.job },
+      { title: 'NAME', value: (job) => job.name, widest: 24 },
+      { title: 'STATE', value: (job) => paint(COLOURS[job.state] ?? 'dim', job.state) },
+      { title: 'WHERE', value: (job) => where(job), widest: 28 },
+      { title: 'FOR', value: (job) => duration(job), align: 'right' },
+      { title: 'CONFIG', value: (job) => (job.config ? configWords(job.config) : '-'), widest: 40 },
+      { title: 'REASON', value: (job) => why(job), widest: 80 },
+    ],
+    (text) => paint('bold', text),
+  );
+}
+
+/** One job: everything that a person may want to know. */
+export function renderJob(job: JobRecord, paint: Paint): string {
+  const lines: [string, string | null][] = [
+    ['state', `${paint(COLOURS[job.state] ?? 'dim', job.state)}${why(job) ? `: ${why(job)}` : ''}`],
+    ['command', shellWords(job.command)],
+    ['folder', job.options.cwd],
+    ['where', where(job) === '-' ? null : where(job)],
+    ['config', job.config ? `${configWords(job.config)}, ${rungWords(job.config)}` : null],
+    ['budget', job.options.budget],
+    ['key', job.key],
+    ['submitted', `${job.submitted_at} (${ago(job.submitted_at)})`],
+    ['started', job.started_at],
+    ['ended', job.ended_at],
+    ['exit code', job.exit_code === null ? null : String(job.exit_code)],
+    ['failure', job.failure ? `${job.failure.class}${job.failure.evidence ? `: ${job.failure.evidence}` : ''}` : null],
+    ['refused', job.failure ? bytesOr(numberField(job.failure.fields, 'tried_bytes'), '') || null : null],
+    ['launches', job.launches.length === 0 ? null : String(job.launches.length)],
+  ];
+  const widest = Math.max(...lines.map(([name]) => name.length));
+  const body = lines
+    .filter((line): line is [string, string] => line[1] !== null)
+    .map(([name, value]) => `  ${name.padEnd(widest)}  ${oneLine(value)}`);
+  return [`${paint('bold', job.job)}  ${job.name}`, ...body].join('\n');
+}
+
+function where(job: JobRecord): string {
+  if (job.host === null && job.devices.length === 0) return '-';
+  return [job.host, job.devices.join(',')].filter(Boolean).join(':');
+}
+
+function why(job: JobRecord): string {
+  if (job.reason) return job.reason;
+  if (job.failure) return `${job.failure.class}${job.failure.evidence ? `: ${job.failure.evidence}` : ''}`;
+  return '';
+}
+
+/** How long it has waited, run, or ran. */
+function duration(job: JobRecord): string {
+  const from = Date.parse(job.started_at ?? job.submitted_at);
+  const to = job.ended_at ? Date.parse(job.ended_at) : Date.now();
+  return Number.isFinite(from) ? seconds(Math.max(0, (to - from) / 1000)) : '-';
+}
+
+function numberField(fields: Record<string, number | string | null>, name: string): number | null {
+  const value = fields[name];
+  return typeof value === 'number' ? value : null;
+}

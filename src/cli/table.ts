@@ -1,0 +1,47 @@
+import { stripVTControlCharacters } from 'node:util';
+
+export interface Column<Row> {
+  title: string;
+  value: (row: Row) => string;
+  align?: 'left' | 'right';
+  /** Characters that the column may take before it is cut; the last column is never padded. */
+  widest?: number;
+}
+
+/** Columns padded to their widest cell, a header line, no rules: readable by people, awk and cut alike. */
+export function table<Row>(rows: Row[], columns: Column<Row>[], head: (text: string) => string = (text) => text): string {
+  const cells = rows.map((row) => columns.map((column) => cut(oneLine(column.value(row)), column.widest)));
+  const widths = columns.map((column, at) => Math.max(column.title.length, ...cells.map((row) => width(row[at] ?? ''))));
+  const line = (row: string[]): string =>
+    row
+      .map((cell, at) => {
+        const space = ' '.repeat(Math.max(0, (widths[at] ?? 0) - width(cell)));
+        if (columns[at]?.align === 'right') return space + cell;
+        return at === row.length - 1 ? cell : cell + space;
+      })
+      .join('  ')
+      .trimEnd();
+  return [head(line(columns.map((column) => column.title))), ...cells.map(line)].join('\n');
+}
+
+/** Two columns: a name and what it is. */
+export function facts(pairs: [name: string, value: string | null | undefined][], indent = '  '): string {
+  const shown = pairs.filter((pair): pair is [string, string] => pair[1] !== null && pair[1] !== undefined);
+  const widest = Math.max(0, ...shown.map(([name]) => name.length));
+  return shown.map(([name, value]) => `${indent}${name.padEnd(widest)}  ${value}`).join('\n');
+}
+
+function width(text: string): number {
+  return [...stripVTControlCharacters(text)].length;
+}
+
+function cut(text: string, widest: number | undefined): string {
+  if (widest === undefined || width(text) <= widest) return text;
+  return `${[...text].slice(0, widest - 1).join('')}…`;
+}
+
+/** Text from jobs and logs may hold anything: control characters must not reach the terminal. */
+export function oneLine(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  return text.replace(/[\u0000-\u0008\u000a-\u001a\u001c-\u001f\u007f]+/g, ' ');
+}

@@ -1,0 +1,27 @@
+import { explainJob, explainRecommendation } from '../explain-view.js';
+import { namedJob } from '../jobs.js';
+import type { Verb } from '../program.js';
+import { probesOf, statusEntry } from '../status-view.js';
+
+const explainVerb: Verb = async ({ args }, context) => {
+  const { out } = context;
+  const store = await context.store();
+  const [name = '@'] = args;
+  // A foreground search leaves no job: its story is told by the recommendation that it made.
+  const recorded = name.startsWith('j-') || name === '@' ? [] : await store.recommendations.find(name);
+  if (recorded.length > 0) {
+    if (out.json) out.document({ schema: 1, recommendations: recorded });
+    else out.data(recorded.map((one) => explainRecommendation(one, out.paint)).join('\n\n'));
+    return 0;
+  }
+  const job = await namedJob(store, name);
+  const recommendation = job.key === null ? null : await store.recommendations.get(job.key);
+  if (out.json) {
+    out.document({ schema: 1, ...statusEntry(job), launches: job.launches, probes: probesOf(job), recommendation });
+  } else {
+    out.data(explainJob(job, recommendation, out.paint));
+  }
+  return 0;
+};
+
+export default explainVerb;

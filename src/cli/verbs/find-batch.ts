@@ -1,0 +1,41 @@
+import { OomtuneError } from '../../common/errors.js';
+import type { FindBatchReport } from '../../worker/types.js';
+import { interrupted, renderError } from '../errors.js';
+import { renderFound } from '../find-batch-view.js';
+import { toJobOptions } from '../job-options.js';
+import type { Verb } from '../program.js';
+import { workDeps } from '../work.js';
+
+const findBatchVerb: Verb = async ({ options, command }, context) => {
+  const jobOptions = toJobOptions(options, command);
+  const { out } = context;
+  const { deps, request } = await workDeps(context, 'find-batch', jobOptions, command);
+  const { findBatch } = await import('../../worker/index.js');
+  const report = await findBatch(request, deps);
+  context.progress.close();
+  if (context.signal.aborted) throw interrupted();
+  if (out.json) out.document(report);
+  else if (report.status === 'found') out.data(renderFound(report, out.paint));
+  else renderError(notFound(report), out);
+  return report.status === 'found' ? 0 : report.status === 'exhausted' ? 3 : 4;
+};
+
+export default findBatchVerb;
+
+/** A search without an answer, told as an error. */
+function notFound(report: FindBatchReport): OomtuneError {
+  const evidence = report.failure?.evidence ? `\nEvidence: ${report.failure.evidence}` : '';
+  const notes = (report.notes ?? []).map((note) => `\n${note}`).join('');
+  if (report.status === 'exhausted') {
+    return new OomtuneError(
+      'OOMTUNE_EXHAUSTED',
+      'Nothing fits, even the smallest batch with every allowed knob.',
+      `${report.failure?.advice ?? 'Give a larger --budget, a smaller --min-batch, or allow more knobs.'}${notes}${evidence}`,
+    );
+  }
+  return new OomtuneError(
+    'OOMTUNE_JOB_FAILED',
+    `The job failed, and not for want of memory: ${report.failure?.class ?? 'unknown'}.`,
+    `${report.failure?.advice ?? 'Run the command alone and mend what it says.'}${evidence}${notes}`,
+  );
+}

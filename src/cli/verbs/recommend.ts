@@ -1,0 +1,42 @@
+import { OomtuneError } from '../../common/errors.js';
+import { usageError } from '../errors.js';
+import type { Verb } from '../program.js';
+import { renderRecommendations } from '../recommend-view.js';
+import { shellWords } from '../words.js';
+
+const recommendVerb: Verb = async ({ args, options, command }, context) => {
+  const { out } = context;
+  const [name] = args;
+  if (options.apply && command.length === 0) {
+    throw usageError('There is no command to fill in.', 'Write it after two dashes: oomtune recommend NAME --apply -- python train.py');
+  }
+  if (!options.apply && command.length > 0) {
+    throw usageError('A command is only filled in with --apply.', 'Write: oomtune recommend NAME --apply -- COMMAND…');
+  }
+  const store = await context.store();
+  const found = name === undefined ? await store.recommendations.list() : await store.recommendations.find(name);
+  if (name !== undefined && found.length === 0) {
+    throw new OomtuneError(
+      'OOMTUNE_NO_SUCH_CONFIG',
+      `There is no recorded configuration "${name}".`,
+      'See `oomtune recommend` for those that there are; `oomtune find-batch -- COMMAND…` records one.',
+    );
+  }
+  if (options.apply) {
+    const { applyRecommendation } = await import('../apply.js');
+    const applied = await applyRecommendation(found, name ?? null, command);
+    for (const note of applied.notes) out.note(`note: ${note}`);
+    if (out.json) out.document({ schema: 1, key: applied.key, config: applied.config, argv: applied.argv, env: applied.env });
+    else {
+      const env = Object.entries(applied.env).map(([key, value]) => `${key}=${value}`);
+      out.data(shellWords(env.length > 0 ? ['env', ...env, ...applied.argv] : applied.argv));
+    }
+    return 0;
+  }
+  if (out.json) out.document({ schema: 1, recommendations: found });
+  else if (found.length === 0) out.data('Nothing recorded yet. `oomtune find-batch -- COMMAND…` records a configuration.');
+  else out.data(renderRecommendations(found, out.paint));
+  return 0;
+};
+
+export default recommendVerb;

@@ -1,0 +1,3 @@
+import { steer } from '../steer.js';
+
+export default steer('release', 'released');

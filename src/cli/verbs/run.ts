@@ -1,0 +1,59 @@
+import { constants } from 'node:os';
+import { OomtuneError } from '../../common/errors.js';
+import type { RunReport } from '../../worker/types.js';
+import type { Context } from '../context.js';
+import { interrupted, renderError, usageError } from '../errors.js';
+import { toJobOptions } from '../job-options.js';
+import type { Verb } from '../program.js';
+import { checkReportFile, writeReport } from '../report-file.js';
+import { workDeps } from '../work.js';
+
+const runVerb: Verb = async ({ options, command }, context) => {
+  const { report: file, ...rest } = options;
+  if (context.out.json && typeof file !== 'string') {
+    throw usageError(
+      'With run, --json needs --report FILE: stdout belongs to the job.',
+      'Write: oomtune run --json --report report.json -- COMMAND…',
+    );
+  }
+  const jobOptions = toJobOptions(rest, command);
+  if (typeof file === 'string') checkReportFile(file);
+  const { deps, request } = await workDeps(context, 'run', jobOptions, command);
+  const { runJob } = await import('../../worker/index.js');
+  const report = await runJob(request, deps);
+  context.progress.close();
+  if (typeof file === 'string') writeReport(file, report);
+  if (context.signal.aborted) throw interrupted();
+  return codeOf(report, context);
+};
+
+export default runVerb;
+
+/** The job's own exit code; 128 + n for signal n; ours where there was no run. */
+function codeOf(report: RunReport, context: Context): number {
+  const { failure } = report;
+  if (report.exit_code === 0 && report.outcome === 'succeeded') return 0;
+  if (report.exit_code === null && report.signal === null && report.outcome === 'exhausted') {
+    return tell('OOMTUNE_EXHAUSTED', 'Nothing fits, even the smallest batch with every allowed knob.');
+  }
+  const how =
+    report.outcome === 'timeout'
+      ? 'The job ran out of time'
+      : report.signal !== null
+        ? `The job was ended by ${report.signal}`
+        : report.exit_code !== null
+          ? `The job ended with exit code ${report.exit_code}`
+          : 'The job failed before it could run';
+  const ours = tell('OOMTUNE_JOB_FAILED', `${how}${failure ? `: ${failure.class}` : ''}.`);
+  if (report.exit_code !== null && report.exit_code !== 0) return report.exit_code;
+  if (report.signal !== null) return 128 + (constants.signals[report.signal as NodeJS.Signals] ?? 0);
+  return ours;
+
+  /** Said on stderr even with --json: stdout has been the job's. */
+  function tell(code: 'OOMTUNE_EXHAUSTED' | 'OOMTUNE_JOB_FAILED', message: string): number {
+    const evidence = failure?.evidence ? `\nEvidence: ${failure.evidence}` : '';
+    const error = new OomtuneError(code, message, `${failure?.advice ?? 'Its output says why.'}${evidence}`);
+    renderError(error, { ...context.out, json: false });
+    return error.exitCode;
+  }
+}

@@ -1,0 +1,43 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { usageError } from '../errors.js';
+import { namedJobs } from '../jobs.js';
+import type { Verb } from '../program.js';
+import { renderJob, renderJobs, statusEntry } from '../status-view.js';
+
+const SHOWN = 20;
+
+const statusVerb: Verb = async ({ args, options }, context) => {
+  const { out, signal } = context;
+  const limit = readLimit(options.limit);
+  if (options.watch && out.json) {
+    throw usageError('--watch shows a picture that changes; --json writes one document.', 'Leave one of the two out.');
+  }
+  const store = await context.store();
+  const read = () => (args.length > 0 ? namedJobs(store, args) : store.jobs.list({ ended: limit }));
+  const picture = async (): Promise<string> => {
+    const jobs = await read();
+    if (jobs.length === 0) return 'No jobs. `oomtune submit -- COMMAND…` queues one.';
+    return jobs.length === 1 && args.length === 1 && jobs[0]
+      ? renderJob(jobs[0], out.paint)
+      : renderJobs(jobs, out.paint);
+  };
+  if (options.watch) {
+    while (!signal.aborted) {
+      const text = await picture();
+      out.data(process.stdout.isTTY ? `\u001b[H\u001b[2J${text}` : `${text}\n`);
+      await delay(1000, undefined, { signal }).catch(() => {});
+    }
+    return 130;
+  }
+  if (out.json) out.document({ schema: 1, jobs: (await read()).map(statusEntry) });
+  else out.data(await picture());
+  return 0;
+};
+
+export default statusVerb;
+
+function readLimit(value: unknown): number {
+  if (value === undefined) return SHOWN;
+  if (/^\d+$/.test(String(value))) return Number(value);
+  throw usageError(`Expected --limit to be a whole number, got "${value}".`, 'Write how many ended jobs to show: --limit 50.');
+}

@@ -1,0 +1,30 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { PACKAGE_ROOT } from '../../common/home.js';
+import type { Verb } from '../program.js';
+import { facts } from '../table.js';
+
+const versionVerb: Verb = async (_invocation, { out, runtime }) => {
+  const { version } = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')) as { version: string };
+  const parts = await runtime().then(
+    (found) => found.versions(),
+    () => null, // not built: the rest can still be told
+  );
+  const versions = {
+    oomtune: version,
+    node: process.versions.node,
+    addon: parts?.addon ?? null,
+    supervisor: parts?.supervisor ?? null,
+    driver: parts?.driver ?? null,
+  };
+  if (out.json) out.document({ schema: 1, versions });
+  else {
+    const { oomtune, ...rest } = versions;
+    out.data(
+      `oomtune ${oomtune}\n${facts(Object.entries(rest).map(([name, value]) => [name, value ?? 'none'] as [string, string]))}`,
+    );
+  }
+  return 0;
+};
+
+export default versionVerb;

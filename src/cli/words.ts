@@ -1,0 +1,54 @@
+import { formatBytes } from '../common/size.js';
+import type { Config, Rung } from '../tuner/types.js';
+
+/** `amp off`, `bf16 + checkpointing`: a rung as people say it. */
+export function rungWords(rung: Pick<Rung, 'amp' | 'checkpointing' | 'offload'>): string {
+  const parts = [rung.amp === 'off' ? 'full precision' : rung.amp];
+  if (rung.checkpointing) parts.push('checkpointing');
+  if (rung.offload) parts.push('offload');
+  return parts.join(' + ');
+}
+
+/** `micro-batch 42 × accumulation 2 × 4 GPUs = 336`. */
+export function configWords(config: Config): string {
+  const product = [`micro-batch ${config.micro_batch}`];
+  if (config.accumulation > 1) product.push(`accumulation ${config.accumulation}`);
+  if (config.world_size > 1) product.push(`${config.world_size} devices`);
+  return product.length === 1 ? (product[0] as string) : `${product.join(' × ')} = ${config.effective_batch}`;
+}
+
+/** Bytes, or a dash where nothing was measured. */
+export function bytesOr(value: number | null | undefined, dash = '-'): string {
+  return value === null || value === undefined ? dash : formatBytes(value);
+}
+
+/** `2401` → `2401`, `24.53` → `24.5`, `0.1234` → `0.123`. */
+export function rate(value: number): string {
+  if (value >= 100) return value.toFixed(0);
+  return value >= 10 ? value.toFixed(1) : value.toPrecision(3);
+}
+
+/** `8.2 s`, `3 min 5 s`, `2 h 4 min`. */
+export function seconds(value: number): string {
+  if (value < 60) return `${value < 10 ? value.toFixed(1) : value.toFixed(0)} s`;
+  const minutes = Math.floor(value / 60);
+  if (minutes < 60) return `${minutes} min ${Math.floor(value % 60)} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/** `3 s ago`; a dash for null. */
+export function ago(iso: string | null, now = Date.now()): string {
+  if (iso === null) return '-';
+  const passed = Math.max(0, (now - Date.parse(iso)) / 1000);
+  if (passed < 60) return `${Math.floor(passed)} s ago`;
+  if (passed < 3600) return `${Math.floor(passed / 60)} min ago`;
+  if (passed < 86_400) return `${Math.floor(passed / 3600)} h ago`;
+  return `${Math.floor(passed / 86_400)} d ago`;
+}
+
+export const plural = (count: number, one: string, many = `${one}s`): string => `${count} ${count === 1 ? one : many}`;
+
+/** A command as it can be pasted into a POSIX shell. */
+export function shellWords(argv: string[]): string {
+  return argv.map((word) => (/^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(' ');
+}

@@ -1,0 +1,40 @@
+import type { JobOptions } from '../store/types.js';
+import type { WorkDeps, WorkRequest } from '../worker/types.js';
+import type { Context } from './context.js';
+
+/** What the worker needs to do a foreground verb's work: the same code that the daemon calls. */
+export async function workDeps(
+  context: Context,
+  purpose: 'find-batch' | 'run',
+  options: JobOptions,
+  command: string[],
+): Promise<{ request: WorkRequest; deps: WorkDeps }> {
+  const [{ createLog }, { newJobId }, runtime, store] = await Promise.all([
+    import('../common/log.js'),
+    import('../store/index.js'),
+    context.runtime(),
+    context.store(),
+  ]);
+  context.signal.throwIfAborted();
+  return {
+    request: {
+      jobId: newJobId(),
+      command,
+      options,
+      purpose,
+      journal: [],
+      launches: [],
+      foreground: purpose === 'run',
+      environment: process.env,
+    },
+    deps: {
+      runtime,
+      recommendations: store.recommendations,
+      leasing: store.leasing,
+      signal: context.signal,
+      progress: (event) => context.progress.show(event),
+      persist: async () => {}, // a foreground verb lives and dies with its terminal: there is no record to keep
+      log: createLog(purpose),
+    },
+  };
+}
