@@ -130,7 +130,7 @@ export function placeholders(command: readonly string[]): Set<PlaceholderName> {
   return used;
 }
 
-function valueOf(name: string, config: Config): string {
+function valueFor(name: string, config: Config): string {
   switch (name as PlaceholderName) {
     case 'micro_batch':
       return String(config.micro_batch);
@@ -157,7 +157,7 @@ function fillElement(element: string, config: Config): { text: string; switched:
       // Only braces that would have meant something are undoubled: `{{bos_token}}` in a chat template is the user's own.
       if (isKnown(plain) || isMistake(piece, element)) filled = element.slice(piece.start + 1, piece.end - 1);
     } else if (isKnown(piece)) {
-      if (piece.text === null) filled = valueOf(piece.name, config);
+      if (piece.text === null) filled = valueFor(piece.name, config);
       else {
         switched = true;
         const on = piece.name === 'amp' ? config.amp !== 'off' : config.checkpointing;

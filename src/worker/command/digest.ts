@@ -1,0 +1,64 @@
+import { createHash } from 'node:crypto';
+import { findOption, removeOccurrences } from './argv.js';
+import { canonical, locateFile } from './files.js';
+import { tunedOptions } from './knobs.js';
+import { stemOf } from './program.js';
+import { editorOf } from './recognise.js';
+import type { CommandPlan } from './types.js';
+
+/** Flags that say a batch size or an accumulation in scripts that no preset knows: the hook sets both whatever they say. */
+const COMMON =
+  /^--(?:train[-_])?(?:per[-_]device[-_]train[-_]|micro[-_]|mini[-_])?batch[-_]?size$|^--(?:grad|gradient)[-_]accum(?:ulation)?(?:[-_]steps)?$/;
+
+/**
+ * SHA-256 (hex) of the command with its tuned values removed: `--batch-size 8` and `--batch-size 548` give the same. Script
+ * paths are made absolute, so that two projects' `train.py` differ; configuration files that a preset knows count by content.
+ */
+export function digest(plan: CommandPlan): string {
+  const { program, command } = plan;
+  const front = [...command.slice(0, program.argsStart)];
+  if (program.script) front[program.script.index] = program.script.absolute;
+  const editor = editorOf(plan);
+  const parts: unknown[] = [front];
+  if (!editor) parts.push(withoutCommon(command.slice(program.argsStart)));
+  else {
+    let args = [...editor.args];
+    for (const file of editor.files) {
+      const rule = editor.preset.files[file.name];
+      if (!rule || rule.script) continue;
+      const config = editor.config(file);
+      for (const option of tunedOptions(editor)) {
+        for (const path of editor.variants(option).flatMap((variant) => variant.files?.[file.name] ?? [])) {
+          config.remove(path);
+        }
+      }
+      const place = locateFile(args, rule);
+      if (place) args[place.index] = `${place.prefix}<${file.name}>`;
+      parts.push([file.name, canonical(config.data())]);
+    }
+    for (const option of tunedOptions(editor)) {
+      for (const rule of editor.variants(option)) args = removeOccurrences(args, findOption(args, rule));
+    }
+    parts.push(args);
+  }
+  return createHash('sha256').update(JSON.stringify(parts)).digest('hex');
+}
+
+function withoutCommon(args: readonly string[]): string[] {
+  const kept: string[] = [];
+  for (let index = 0; index < args.length; index += 1) {
+    const arg = args[index] as string;
+    const [flag = '', value] = arg.split('=', 2);
+    if (!COMMON.test(flag)) kept.push(arg);
+    else if (value === undefined && /^\d+$/.test(args[index + 1] ?? '')) index += 1;
+  }
+  return kept;
+}
+
+/** The name of a job without `--name`: stem of the script (or module, or program) and 8 hex digits of the digest. */
+export function defaultName(plan: CommandPlan): string {
+  const { script, module, name, code } = plan.program;
+  const stem =
+    script?.stem ?? module?.split('.').at(-1) ?? name ?? (code === null ? stemOf(plan.command[0] ?? 'job') : 'code');
+  return `${stem.replace(/[^A-Za-z0-9._-]/g, '-')}-${digest(plan).slice(0, 8)}`;
+}

@@ -1,0 +1,213 @@
+import { holds, type Scene } from '../presets/match.js';
+import type { OptionRule, Preset, Setting } from '../presets/schema.js';
+import { appendArguments, findOption, isFalsy, type Occurrence, removeOccurrences, replaceOption } from './argv.js';
+import { locateFile, type OpenConfig, openConfig, type Scalar } from './files.js';
+import type { FileEdit, PlanFile } from './types.js';
+
+/**
+ * A program's arguments and configuration files seen through a preset's options: reads what they say and changes it, in place
+ * where it is said, else where the preset wants it added.
+ */
+export class Editor {
+  args: string[];
+  readonly edits: FileEdit[] = [];
+  readonly #open = new Map<string, OpenConfig>();
+  readonly #rules = new Map<string, OptionRule | null>();
+
+  constructor(
+    readonly preset: Preset,
+    readonly scene: Scene,
+    readonly files: readonly PlanFile[],
+  ) {
+    this.args = [...scene.args];
+  }
+
+  /** The variant of an option that exists here; null: none. */
+  rule(option: string): OptionRule | null {
+    const known = this.#rules.get(option);
+    if (known !== undefined) return known;
+    const variants = this.preset.options[option];
+    if (!variants) throw new TypeError(`preset ${this.preset.name} has no option ${option}`);
+    const rule = [variants].flat().find((variant) => holds(variant.when, this.scene)) ?? null;
+    this.#rules.set(option, rule);
+    return rule;
+  }
+
+  /** Every spelling of an option, whether it exists here or not. */
+  variants(option: string): OptionRule[] {
+    return [this.preset.options[option] ?? []].flat();
+  }
+
+  config(file: PlanFile): OpenConfig {
+    let open = this.#open.get(file.name);
+    if (!open) {
+      open = openConfig(file);
+      this.#open.set(file.name, open);
+    }
+    return open;
+  }
+
+  edited(file: PlanFile): boolean {
+    return this.edits.some((edit) => edit.file === file.absolute);
+  }
+
+  /** What is in force: undefined: nothing says it. A bare flag reads true. */
+  read(option: string): Scalar | undefined {
+    const rule = this.rule(option);
+    if (!rule) return undefined;
+    let best: { at: number; value: Scalar } | null = null;
+    for (const { file, path } of this.#paths(rule)) {
+      const value = this.config(file).get(path);
+      const at = this.#rank(file);
+      if (value !== undefined && (!best || at >= best.at)) best = { at, value };
+    }
+    for (const place of findOption(this.args, rule)) {
+      if (!best || place.index > best.at) best = { at: place.index, value: place.value ?? true };
+    }
+    return best?.value;
+  }
+
+  /** Whether the option can be given a value here. */
+  writable(option: string): boolean {
+    const rule = this.rule(option);
+    if (!rule) return false;
+    if (findOption(this.args, rule).length > 0 || this.#addition(rule) !== null) return true;
+    return this.#patched(rule).some(({ file, path }) => this.config(file).get(path) !== undefined);
+  }
+
+  /** Whether any place that can be changed gives the option. */
+  present(option: string): boolean {
+    const rule = this.rule(option);
+    if (!rule) return false;
+    if (findOption(this.args, rule).length > 0) return true;
+    return this.#patched(rule).some(({ file, path }) => this.config(file).get(path) !== undefined);
+  }
+
+  matches(option: string, setting: Setting): boolean {
+    const value = this.read(option);
+    return [setting].flat().some((wanted) => fits(value, wanted));
+  }
+
+  /** Makes the setting hold; leaves every place as it is when it holds already. */
+  apply(option: string, setting: Setting): void {
+    if (this.matches(option, setting)) return;
+    this.write(option, [setting].flat()[0] as Scalar);
+  }
+
+  /** Writes a value to every place that gives the option, or adds it. null removes it. */
+  write(option: string, value: Scalar): void {
+    const rule = this.rule(option);
+    if (!rule) return;
+    const places = findOption(this.args, rule);
+    const files = this.#patched(rule).filter(({ file, path }) => this.config(file).get(path) !== undefined);
+    for (const { file, path } of files) this.#patch(file, path, value, rule);
+    if (value === null || (value === false && rule.takes === 'nothing')) {
+      this.args = removeOccurrences(this.args, places);
+      return;
+    }
+    const overruled = places.length > 0 && this.#overruled(rule, places);
+    if (places.length > 0 && !overruled) this.#replace(rule, places, value);
+    else if (overruled) {
+      this.args = removeOccurrences(this.args, places);
+      this.#append(rule, value);
+    } else if (files.length === 0) this.#add(rule, value);
+  }
+
+  #replace(rule: OptionRule, places: Occurrence[], value: Scalar): void {
+    const last = places.at(-1) as Occurrence;
+    if (value === true && last.value === null) return;
+    if (last.value === null && rule.takes !== 'value') {
+      // A bare flag cannot say no: it goes, and where "absent" does not mean no, the word is added.
+      this.args = removeOccurrences(this.args, places);
+      if (value !== false) this.#append(rule, value);
+      return;
+    }
+    this.args = replaceOption(this.args, places, spell(rule, value, last.value));
+  }
+
+  #patch(file: PlanFile, path: string, value: Scalar, rule: OptionRule): void {
+    const config = this.config(file);
+    const stored = value === null && rule.takes === 'boolean' ? false : value;
+    if (stored === null) config.remove(path);
+    else config.set(path, stored);
+    this.edits.push({ file: file.absolute, key: path, value: stored });
+  }
+
+  #add(rule: OptionRule, value: Scalar): void {
+    const how = this.#addition(rule);
+    if (how === 'file') {
+      const [target] = this.#patched(rule);
+      if (target) this.#patch(target.file, target.path, value, rule);
+    } else if (how) this.#append(rule, value, how);
+  }
+
+  #append(rule: OptionRule, value: Scalar, how: 'flag' | 'key' = rule.flags ? 'flag' : 'key'): void {
+    if (how === 'key') {
+      this.args = appendArguments(this.args, [`${rule.keys?.[0]}=${spell(rule, value, null)}`]);
+      return;
+    }
+    const flag = this.#spelling(rule);
+    if (value === true) this.args = appendArguments(this.args, [flag]);
+    else if (rule.join === 'equals') this.args = appendArguments(this.args, [`${flag}=${spell(rule, value, null)}`]);
+    else this.args = appendArguments(this.args, [flag, spell(rule, value, null)]);
+  }
+
+  /** Where a file says the option at some path, the flag of that path is the one that overrides it. */
+  #spelling(rule: OptionRule): string {
+    for (const { file, path } of this.#paths(rule)) {
+      if (this.config(file).get(path) !== undefined && rule.flags?.includes(`--${path}`)) return `--${path}`;
+    }
+    return rule.flags?.[0] ?? '';
+  }
+
+  #addition(rule: OptionRule): 'file' | 'flag' | 'key' | null {
+    for (const how of rule.add) {
+      if (how === 'file' && this.#patched(rule).length > 0) return how;
+      if (how === 'flag' && rule.flags && !this.#onlyFile()) return how;
+      if (how === 'key' && rule.keys) return how;
+    }
+    return null;
+  }
+
+  /** An entry point that takes one file and no other argument takes no flag either. */
+  #onlyFile(): boolean {
+    return this.files.some((file) => this.preset.files[file.name]?.only);
+  }
+
+  #paths(rule: OptionRule): { file: PlanFile; path: string }[] {
+    return this.files.flatMap((file) => [rule.files?.[file.name] ?? []].flat().map((path) => ({ file, path })));
+  }
+
+  #patched(rule: OptionRule): { file: PlanFile; path: string }[] {
+    return this.#paths(rule).filter(({ file }) => this.preset.files[file.name]?.mode === 'patch');
+  }
+
+  #rank(file: PlanFile): number {
+    const rule = this.preset.files[file.name];
+    if (!rule || rule.precedence !== 'position') return -1;
+    return locateFile(this.args, rule)?.index ?? -1;
+  }
+
+  /** A file that is read after the flag says the same key: the flag must go behind it. */
+  #overruled(rule: OptionRule, places: Occurrence[]): boolean {
+    const last = places.at(-1)?.index ?? -1;
+    return this.#paths(rule).some(
+      ({ file, path }) => this.#rank(file) > last && this.config(file).get(path) !== undefined,
+    );
+  }
+}
+
+function spell(rule: OptionRule, value: Scalar, like: string | null): string {
+  if (typeof value !== 'boolean') return String(value);
+  // `true` where the user writes `false`, `True` where he writes `False`.
+  if (like && /^(?:true|false)$/.test(like)) return String(value);
+  return value ? rule.yes : rule.no;
+}
+
+function fits(value: Scalar | undefined, wanted: Scalar): boolean {
+  if (wanted === null) return value === undefined || isFalsy(value);
+  if (value === undefined) return false;
+  if (wanted === false) return isFalsy(value);
+  if (wanted === true) return value === true || /^(?:true|yes|on|t|y|1)$/i.test(String(value));
+  return String(value).toLowerCase() === String(wanted).toLowerCase();
+}

@@ -1,0 +1,196 @@
+import { chmodSync, existsSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { basename, extname, join, resolve } from 'node:path';
+import { isMap, isScalar, parseDocument, stringify } from 'yaml';
+import { holds, type Scene } from '../presets/match.js';
+import type { FileRule, Preset } from '../presets/schema.js';
+import { findOption } from './argv.js';
+import type { PlanFile } from './types.js';
+
+export type Scalar = string | number | boolean | null;
+const LARGEST = 4 * 1024 * 1024;
+
+/** Text of a regular file of reasonable size; null otherwise. */
+export function readText(path: string): string | null {
+  try {
+    const { size } = statSync(path);
+    if (!statSync(path).isFile() || size > LARGEST) return null;
+    const text = readFileSync(path, 'utf8');
+    return text.includes('\0') ? null : text;
+  } catch {
+    return null;
+  }
+}
+
+function formatOf(path: string): PlanFile['format'] | null {
+  switch (extname(path).toLowerCase()) {
+    case '.yaml':
+    case '.yml':
+      return 'yaml';
+    case '.json':
+      return 'json';
+    case '.toml':
+      return 'toml';
+    case '.py':
+      return 'python';
+    default:
+      return null;
+  }
+}
+
+/** Where the arguments name a file of this rule: index in `args`, and what precedes the path in that argument. */
+export function locateFile(
+  args: readonly string[],
+  rule: FileRule,
+): { index: number; prefix: string; path: string } | null {
+  const named = findOption(args, {
+    flags: rule.flags,
+    keys: rule.keys,
+    dashes: 'any',
+    takes: 'value',
+    join: 'space',
+    add: [],
+    yes: '',
+    no: '',
+  }).at(-1);
+  if (named && named.value !== null) {
+    return named.span === 2
+      ? { index: named.index + 1, prefix: '', path: named.value }
+      : { index: named.index, prefix: named.prefix ?? '', path: named.value };
+  }
+  if (!rule.positional || (rule.only && args.length !== 1)) return null;
+  const fits = (arg: string) => !arg.startsWith('-') && rule.positional?.some((end) => arg.endsWith(end));
+  // The last wins where several are read one after the other.
+  const index = rule.precedence === 'position' ? args.findLastIndex(fits) : args.findIndex(fits);
+  return index < 0 ? null : { index, prefix: '', path: args[index] as string };
+}
+
+/** The configuration files that the command names and that can be read, in the preset's order. */
+export function findFiles(preset: Preset, scene: Scene, cwd: string): PlanFile[] {
+  const files: PlanFile[] = [];
+  for (const [name, rule] of Object.entries(preset.files)) {
+    if (!holds(rule.when, scene)) continue;
+    let path: string | null = null;
+    let index: number | null = null;
+    let within: PlanFile['within'] = null;
+    if (rule.script) path = scene.program.script?.path ?? null;
+    else if (rule.within) {
+      const outer = files.find((f) => f.name === rule.within?.file);
+      const value = outer ? openConfig(outer).get(rule.within.path) : null;
+      if (typeof value === 'string') {
+        path = value;
+        within = rule.within;
+      }
+    } else {
+      const place = locateFile(scene.args, rule);
+      path = place?.path ?? (rule.env ? (scene.program.env[rule.env] ?? scene.env[rule.env] ?? null) : null);
+      index = place?.index ?? null;
+    }
+    if (path === null) continue;
+    const absolute = resolve(cwd, path);
+    const format = formatOf(path);
+    const text = format && existsSync(absolute) ? readText(absolute) : null;
+    if (format && text !== null) files.push({ name, written: path, absolute, format, index, within, text });
+  }
+  return files;
+}
+
+/** A configuration file's text, open for reading and for changes that keep comments and order where the format has them. */
+export interface OpenConfig {
+  /** undefined: not there. */
+  get(path: string): Scalar | undefined;
+  set(path: string, value: Scalar): void;
+  remove(path: string): void;
+  text(): string;
+  /** Everything in it as plain data, for a digest. */
+  data(): unknown;
+}
+
+export function openConfig(file: Pick<PlanFile, 'format' | 'text'>): OpenConfig {
+  return file.format === 'yaml' || file.format === 'json' ? openTree(file) : openLines(file);
+}
+
+function openTree(file: Pick<PlanFile, 'format' | 'text'>): OpenConfig {
+  // JSON is YAML: one reader serves both, and a JSON file with comments (which DeepSpeed takes) can be read too.
+  const document = parseDocument(file.text, { keepSourceTokens: false });
+  const keys = (path: string) => path.split('.');
+  return {
+    get(path) {
+      if (!isMap(document.contents)) return undefined;
+      const node = document.getIn(keys(path), true);
+      if (node === undefined || node === null) return undefined;
+      if (!isScalar(node)) return undefined;
+      const { value } = node;
+      return typeof value === 'bigint' ? Number(value) : (value as Scalar);
+    },
+    set: (path, value) => document.setIn(keys(path), value),
+    remove: (path) => {
+      document.deleteIn(keys(path));
+    },
+    text: () =>
+      file.format === 'json' ? `${JSON.stringify(document.toJS(), null, 2)}\n` : document.toString({ lineWidth: 0 }),
+    data: () => document.toJS(),
+  };
+}
+
+/** TOML and Python files are only read: single-line assignments of plain values. */
+function openLines(file: Pick<PlanFile, 'format' | 'text'>): OpenConfig {
+  const values = new Map<string, Scalar>();
+  let section = '';
+  for (const line of file.text.split('\n')) {
+    const header = /^\s*\[([^\]]+)\]/.exec(line);
+    if (header && file.format === 'toml') section = `${header[1]}.`;
+    // Python: module level only.
+    const assigned = (file.format === 'toml' ? /^\s*([\w-]+)\s*=\s*(.+)$/ : /^(\w+)\s*(?::[^=]+)?=\s*([^=].*)$/).exec(
+      line,
+    );
+    const value = assigned ? plainValue(assigned[2] as string) : undefined;
+    if (assigned && value !== undefined) values.set(section + assigned[1], value);
+  }
+  const refuse = (): never => {
+    throw new TypeError(`${file.format} files are only read`);
+  };
+  const kept = new Set<string>();
+  return {
+    get: (path) => values.get(path),
+    set: refuse,
+    remove: (path) => {
+      kept.add(path);
+    },
+    text: () => file.text,
+    data: () => {
+      const gone = [...kept].map((path) => path.split('.').at(-1) as string);
+      return file.text
+        .split('\n')
+        .filter((line) => !gone.some((key) => new RegExp(`^\\s*${key}\\s*=`).test(line)))
+        .join('\n');
+    },
+  };
+}
+
+function plainValue(source: string): Scalar | undefined {
+  const text = source.replace(/\s+#.*$/, '').trim();
+  const quoted = /^(['"])([^'"]*)\1$/.exec(text);
+  if (quoted) return quoted[2] as string;
+  if (/^(?:true|false)$/i.test(text)) return /^t/i.test(text);
+  // `gradient_accumulation_steps = 5 * 8`
+  if (/^\d[\d_]*(?:\s*\*\s*\d[\d_]*)*$/.test(text)) {
+    return text.split('*').reduce((product, part) => product * Number(part.trim().replaceAll('_', '')), 1);
+  }
+  const number = Number(text);
+  return text !== '' && Number.isFinite(number) ? number : undefined;
+}
+
+/** Writes a private copy (0600) into the launch folder, whole or not at all, and returns its path. */
+export function writeCopy(launchDir: string, file: PlanFile, text: string): string {
+  const path = join(launchDir, `oomtune-${file.name}-${basename(file.absolute)}`);
+  const fresh = `${path}.${process.pid}.new`;
+  writeFileSync(fresh, text, { mode: 0o600 });
+  chmodSync(fresh, 0o600); // a left-over of that name keeps its old mode
+  renameSync(fresh, path);
+  return path;
+}
+
+/** Stable text of plain data: keys sorted. */
+export function canonical(data: unknown): string {
+  return stringify(data ?? null, { sortMapEntries: true });
+}

@@ -1,0 +1,86 @@
+import { OomtuneError } from '../../common/errors.js';
+import type { Config } from '../../tuner/types.js';
+import { fillPlaceholders } from '../placeholders.js';
+import type { Editor } from './editor.js';
+import { locateFile, writeCopy } from './files.js';
+import { KNOBS, writeKnobs } from './knobs.js';
+import { editorOf } from './recognise.js';
+import type { CommandPlan, FilledCommand, Knob } from './types.js';
+
+/**
+ * The command with the knobs in it: placeholders filled, the preset's flags replaced in place (added where they are missing),
+ * its configuration files copied into `launchDir` (0600) with the knobs changed; the user's files are never touched.
+ * `launchDir: null` writes no copy: argv keeps naming the user's file and `edits` says what a copy would change.
+ * Throws OOMTUNE_USAGE when a carrier cannot express a value.
+ */
+export async function fill(
+  plan: CommandPlan,
+  config: Config,
+  options: { launchDir: string | null },
+): Promise<FilledCommand> {
+  refuseUnsupported(plan, config);
+  const front = plan.command.slice(0, plan.program.argsStart);
+  const args = fillPlaceholders(plan.command.slice(plan.program.argsStart), config);
+  const filled: FilledCommand = { argv: [], env: environment(config), files: [], edits: [] };
+  const carried = new Set<Knob>(KNOBS.filter((knob) => plan.carriers[knob] === 'preset'));
+  const editor = carried.size > 0 ? editorOf(plan, args) : null;
+  if (editor) {
+    writeKnobs(editor, config, carried);
+    filled.edits = editor.edits;
+    if (options.launchDir !== null) filled.files = writeCopies(editor, options.launchDir);
+  }
+  filled.argv = [...fillPlaceholders(front, config), ...(editor?.args ?? args)];
+  return filled;
+}
+
+function refuseUnsupported(plan: CommandPlan, config: Config): void {
+  const refuse = (what: string, able: string) => {
+    throw new OomtuneError(
+      'OOMTUNE_USAGE',
+      `${plan.presetTitle ?? 'The command'} cannot be run with ${what}.`,
+      `Choose one of: ${able}.`,
+    );
+  };
+  if (!plan.supports.amp.includes(config.amp)) {
+    refuse(`--amp ${config.amp}`, plan.supports.amp.map((amp) => `--amp ${amp}`).join(', '));
+  }
+  if (!plan.supports.checkpointing.includes(config.checkpointing)) {
+    const able = plan.supports.checkpointing.map((on) => `--checkpointing ${on ? 'on' : 'off'}`).join(', ');
+    refuse(`--checkpointing ${config.checkpointing ? 'on' : 'off'}`, able);
+  }
+}
+
+/** The variables of the contract that carry knobs. */
+function environment(config: Config): Record<string, string> {
+  const env: Record<string, string> = {
+    OOMTUNE_MICRO_BATCH: String(config.micro_batch),
+    OOMTUNE_ACCUMULATION: String(config.accumulation),
+    OOMTUNE_EFFECTIVE_BATCH: String(config.micro_batch * config.accumulation * config.world_size),
+    OOMTUNE_AMP: config.amp,
+    OOMTUNE_CHECKPOINTING: config.checkpointing ? '1' : '0',
+  };
+  if (config.offload) env.OOMTUNE_OFFLOAD = '1';
+  return env;
+}
+
+/** Innermost first: the copy of a file that another one names must be there before the other can name it. */
+function writeCopies(editor: Editor, launchDir: string): string[] {
+  const written: string[] = [];
+  for (const file of [...editor.files].reverse()) {
+    if (!editor.edited(file)) continue;
+    const copy = writeCopy(launchDir, file, editor.config(file).text());
+    written.push(copy);
+    if (file.within) {
+      const outer = editor.files.find((f) => f.name === file.within?.file);
+      if (outer) {
+        editor.config(outer).set(file.within.path, copy);
+        editor.edits.push({ file: outer.absolute, key: file.within.path, value: copy });
+      }
+      continue;
+    }
+    const rule = editor.preset.files[file.name];
+    const place = rule ? locateFile(editor.args, rule) : null;
+    if (place) editor.args[place.index] = `${place.prefix}${copy}`;
+  }
+  return written;
+}

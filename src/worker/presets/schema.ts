@@ -1,0 +1,141 @@
+import { z } from 'zod';
+
+/**
+ * A condition on the installed version or on the script's own text. All parts given must hold. Where the version cannot be
+ * told, `since` holds and `before` does not: the newest form is assumed.
+ */
+const When = z.strictObject({
+  /** Distribution name, with `since` (inclusive) and `before` (exclusive). */
+  package: z.string().optional(),
+  since: z.string().optional(),
+  before: z.string().optional(),
+  /** Regular expressions on the script's text; a script that cannot be read passes `script` and `script_not`. */
+  script: z.string().optional(),
+  script_not: z.string().optional(),
+  /** Regular expressions on the program's own arguments, joined by single spaces. */
+  arguments: z.string().optional(),
+  arguments_not: z.string().optional(),
+});
+export type When = z.infer<typeof When>;
+
+/** One of these must match; within one, everything given must. */
+const Recognise = z.strictObject({
+  /** Names of script files; `*` stands for any part of a name. */
+  script: z.array(z.string()).optional(),
+  module: z.array(z.string()).optional(),
+  console: z.array(z.string()).optional(),
+  /** First own argument that is no option: `train`. */
+  verb: z.array(z.string()).optional(),
+  /** A file that stands beside the script. */
+  beside: z.array(z.string()).optional(),
+  /** Regular expression on the script's text. An unreadable script matches only where `unread: true`. */
+  text: z.string().optional(),
+  unread: z.boolean().optional(),
+  /** Regular expression on the program's own arguments, joined by single spaces. */
+  arguments: z.string().optional(),
+});
+export type Recognise = z.infer<typeof Recognise>;
+
+/** A configuration file that an argument (or another file) names. */
+const FileRule = z.strictObject({
+  /** Options whose value is the path. */
+  flags: z.array(z.string()).optional(),
+  keys: z.array(z.string()).optional(),
+  /** The first argument that is no option and ends in one of these. `only`: and there is no other argument. */
+  positional: z.array(z.string()).optional(),
+  only: z.boolean().optional(),
+  /** A key in another file. */
+  within: z.strictObject({ file: z.string(), path: z.string() }).optional(),
+  /** The script itself: its module-level assignments. */
+  script: z.boolean().optional(),
+  /** Environment variable that names it. */
+  env: z.string().optional(),
+  /** `patch`: knobs go into a private copy. `read`: it is only read, the knobs go to argv, which wins. */
+  mode: z.enum(['patch', 'read']),
+  /** `position`: of file and flag the later one on the command line wins. `below`: the flag always wins. */
+  precedence: z.enum(['position', 'below']).default('below'),
+  when: When.optional(),
+});
+export type FileRule = z.infer<typeof FileRule>;
+
+const OptionRule = z.strictObject({
+  /** Spellings; the first is the one that is added. `-` and `_` within a name are not told apart where `dashes: any`. */
+  flags: z.array(z.string()).optional(),
+  dashes: z.enum(['exact', 'any']).default('exact'),
+  /** `key=value` spellings, also with Hydra's `+` and `++` in front. */
+  keys: z.array(z.string()).optional(),
+  /** Path of the key, by file. */
+  files: z.record(z.string(), z.union([z.string(), z.array(z.string()).min(1)])).optional(),
+  takes: z.enum(['value', 'nothing', 'boolean']).default('value'),
+  /** How a flag that is added is joined to its value. */
+  join: z.enum(['space', 'equals']).default('space'),
+  /** Where it goes if it is nowhere yet: the first of these that the command has. Empty: it is only changed, never added. */
+  add: z.array(z.enum(['file', 'flag', 'key'])).default(['file', 'flag', 'key']),
+  /** How a boolean is spelt in argv. */
+  yes: z.string().default('True'),
+  no: z.string().default('False'),
+  when: When.optional(),
+});
+export type OptionRule = z.infer<typeof OptionRule>;
+
+const Value = z.union([z.string(), z.number(), z.boolean(), z.null()]);
+/** null: absent (or false). true and false: said. A list: the first is written, all are understood. */
+const Setting = z.union([Value, z.array(Value).min(1)]);
+export type Setting = z.infer<typeof Setting>;
+const Cases = z.record(z.string(), z.record(z.string(), Setting));
+
+const Count = z.strictObject({
+  option: z.string(),
+  /** `device`: per device. `global`: over all devices. `effective` (accumulation only): samples per optimizer step. */
+  scope: z.enum(['device', 'global', 'effective']).default('device'),
+  /** What the entry point takes when nothing is said; null: not to be told. */
+  default: z.number().nullable().default(null),
+  unit: z.enum(['samples', 'tokens']).optional(),
+  when: When.optional(),
+});
+export type Count = z.infer<typeof Count>;
+
+const Switch = z.strictObject({
+  cases: Cases,
+  default: z.string(),
+  /** Only read: changing it would need more than a flag. */
+  fixed: z.boolean().default(false),
+  when: When.optional(),
+});
+export type Switch = z.infer<typeof Switch>;
+
+const list = <T extends z.ZodType>(one: T) => z.union([one, z.array(one)]).optional();
+
+export const PresetSchema = z.strictObject({
+  name: z.string().regex(/^[a-z0-9-]+$/),
+  title: z.string(),
+  /** Higher first where several match. */
+  priority: z.number().default(0),
+  recognise: z.array(Recognise).min(1),
+  files: z.record(z.string(), FileRule).default({}),
+  /** Variants of an option: the first whose `when` holds. */
+  options: z.record(z.string(), z.union([OptionRule, z.array(OptionRule).min(1)])),
+  knobs: z.strictObject({
+    /** Variants: the first whose option is there (or can be added) and whose `when` holds. */
+    micro_batch: list(Count),
+    accumulation: list(Count),
+    amp: list(Switch),
+    checkpointing: list(Switch),
+  }),
+  /** Options that have to agree with the knobs: written wherever the command has them with a value of their own (not "auto"). */
+  mirror: z
+    .strictObject({
+      micro_batch: z.array(z.string()).optional(),
+      accumulation: z.array(z.string()).optional(),
+      effective_batch: z.array(z.string()).optional(),
+      bf16: z.array(z.string()).optional(),
+      fp16: z.array(z.string()).optional(),
+    })
+    .default({}),
+  /** Option that says how many devices (a number, or a list `0,1`). */
+  world: z.string().optional(),
+  /** Settings that would defeat a search (the entry point's own batch finder): written where the command has them. */
+  neutral: z.record(z.string(), Setting).default({}),
+  notes: z.array(z.strictObject({ text: z.string(), when: When.optional() })).default([]),
+});
+export type Preset = z.infer<typeof PresetSchema>;

@@ -1,0 +1,84 @@
+import { existsSync, readdirSync, realpathSync } from 'node:fs';
+import { basename, delimiter, dirname, join, resolve } from 'node:path';
+
+/**
+ * Version of a Python distribution as an interpreter would see it, from the names of the *.dist-info folders (no process is
+ * started); null when it is not there or cannot be found.
+ */
+export function installedVersion(
+  distribution: string,
+  interpreter: string | null,
+  env: Record<string, string | undefined>,
+): string | null {
+  const wanted = normal(distribution);
+  for (const folder of sitePackages(interpreter, env)) {
+    let names: string[];
+    try {
+      names = readdirSync(folder);
+    } catch {
+      continue;
+    }
+    for (const name of names) {
+      const match = /^(.+?)-([0-9][^-]*)\.(?:dist-info|egg-info)$/.exec(name);
+      if (match && normal(match[1] as string) === wanted) return match[2] as string;
+    }
+  }
+  return null;
+}
+
+function normal(name: string): string {
+  return name.toLowerCase().replace(/[-_.]+/g, '-');
+}
+
+function sitePackages(interpreter: string | null, env: Record<string, string | undefined>): string[] {
+  const folders = (env.PYTHONPATH ?? '').split(delimiter).filter(Boolean);
+  const roots: string[] = [];
+  const file = interpreter === null ? null : findExecutable(interpreter, env);
+  // A virtual environment's interpreter is a link out of it: its own folder comes before the link's target.
+  if (file) {
+    roots.push(dirname(dirname(file)));
+    try {
+      roots.push(dirname(dirname(realpathSync(file))));
+    } catch {
+      // a dangling link has no packages
+    }
+  }
+  if (env.VIRTUAL_ENV) roots.push(env.VIRTUAL_ENV);
+  if (env.CONDA_PREFIX) roots.push(env.CONDA_PREFIX);
+  for (const root of roots) {
+    for (const lib of ['lib', 'lib64', 'local/lib']) {
+      let names: string[];
+      try {
+        names = readdirSync(join(root, lib));
+      } catch {
+        continue;
+      }
+      for (const name of names.filter((n) => /^python\d/.test(n))) {
+        folders.push(join(root, lib, name, 'site-packages'), join(root, lib, name, 'dist-packages'));
+      }
+    }
+  }
+  return [...new Set(folders)];
+}
+
+/** A program's file by PATH; null when there is none. */
+export function findExecutable(name: string, env: Record<string, string | undefined>): string | null {
+  if (name.includes('/')) return existsSync(name) ? resolve(name) : null;
+  for (const folder of (env.PATH ?? '').split(delimiter).filter(Boolean)) {
+    const path = join(folder, basename(name));
+    if (existsSync(path)) return path;
+  }
+  return null;
+}
+
+/** Compares release numbers: negative if `a` is older. Pre-releases and local parts are ignored. */
+export function compareVersions(a: string, b: string): number {
+  const numbers = (text: string) => (/^[0-9.]*/.exec(text)?.[0] ?? '').split('.').map(Number);
+  const left = numbers(a);
+  const right = numbers(b);
+  for (let i = 0; i < Math.max(left.length, right.length); i += 1) {
+    const difference = (left[i] ?? 0) - (right[i] ?? 0);
+    if (difference !== 0) return difference;
+  }
+  return 0;
+}
