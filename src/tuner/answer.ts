@@ -1,0 +1,68 @@
+import type { EffectivePlan } from './accumulation.js';
+import { peakBytes } from './model.js';
+import { peakOf, rateOf } from './objective.js';
+import type { Trail } from './trail.js';
+import type { Answer, Config, Constraints, Rung } from './types.js';
+
+/** The answer for a rung: `size` is recommended, `max` is what fits at all; both fitted a fresh process. */
+export function answerOf(
+  c: Constraints,
+  plan: EffectivePlan,
+  rung: Rung,
+  trail: Trail,
+  size: number,
+  max: number,
+  notes: string[],
+): Answer {
+  const accumulation = plan.accumulation(size);
+  const config: Config = {
+    micro_batch: size,
+    accumulation,
+    world_size: c.worldSize,
+    effective_batch: size * accumulation * c.worldSize,
+    amp: rung.amp,
+    checkpointing: rung.checkpointing,
+    ...(rung.offload ? { offload: true } : {}),
+  };
+  const peak = peakOf(trail, size);
+  const rate = rateOf(trail, size);
+  const steps = [size, max].flatMap((s) => {
+    const firm = trail.fits(s).filter((o) => trail.isFirmFit(o));
+    return firm.length > 0 ? [Math.max(...firm.map((o) => o.steps))] : [];
+  });
+  const retries = trail.fits(max).some((o) => o.fresh && o.allocRetries > 0);
+  return {
+    config,
+    maxMicroBatch: max,
+    peakBytes: peak,
+    headroomPct: peak === null ? null : Math.round((1 - peak / c.budgetBytes) * 1000) / 10,
+    samplesPerSecond: rate === null ? null : rate * c.worldSize,
+    verifiedSteps: Math.min(...steps),
+    knownBad: smallestBadAbove(trail, max),
+    notes: [
+      ...plan.notes(size),
+      ...notes,
+      ...(rung.amp === 'off' ? [] : [`${rung.amp} is turned on: this changes the numerics.`]),
+      ...(retries ? [`At micro-batch ${max} the allocator has to retry in every step: it fits, but slowly.`] : []),
+    ],
+  };
+}
+
+/** Used when the search has to stop early: the best of what fresh processes took. Null: they took nothing. */
+export function bestVerified(c: Constraints, plan: EffectivePlan, trail: Trail): { size: number; max: number } | null {
+  const max = trail.firmTop;
+  const choices = max === null ? null : plan.choices(max);
+  if (max === null || !choices) return null;
+  const firm = trail.sizes.filter((size) => trail.isFirm(size) && choices.down(size) === size);
+  const limit = c.budgetBytes * (1 - c.headroomPct / 100);
+  const roomy = firm.filter((size) => {
+    const fits = trail.fits(size).filter((o) => trail.isFirmFit(o));
+    return fits.every((o) => o.allocRetries === 0 && (peakBytes(o.peaks) ?? 0) <= limit);
+  });
+  const size = roomy.at(-1) ?? firm[0];
+  return size === undefined ? null : { size, max };
+}
+
+function smallestBadAbove(trail: Trail, max: number): number | null {
+  return trail.smallestBad !== null && trail.smallestBad > max ? trail.smallestBad : trail.ceiling;
+}

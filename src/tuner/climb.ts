@@ -1,0 +1,152 @@
+import type { MemoryModel } from './model.js';
+import { closingSize, type Sizes } from './sizes.js';
+import type { Trail } from './trail.js';
+import type { Observation, Probe } from './types.js';
+
+/** What the choice of the next size on a rung looks at. */
+export interface Sight {
+  trail: Trail;
+  model: MemoryModel;
+  sizes: Sizes;
+  /** Each probe is a launch of its own: no size may be wasted, and every one is proof by itself. */
+  perLaunch: boolean;
+}
+
+export interface Step {
+  size: number;
+  purpose: Probe['purpose'];
+  why: string;
+}
+
+/** From this part of the predicted limit on, the limit is predicted from near by. */
+const NEAR = 0.985;
+/** Fragmentation seldom takes more than this off the line of allocated peaks: below it steps may be long. */
+const SAFE = 0.84;
+
+/**
+ * The next size to try between the largest that fits (there is one) and the smallest that does not, each predicted to
+ * fit as long as anything can be predicted. Null: there is no size in between.
+ */
+export function nextSize(sight: Sight): Step | null {
+  const { trail, sizes } = sight;
+  const top = trail.top as number;
+  const roof = trail.ceiling ?? (sizes.hi === null ? Number.POSITIVE_INFINITY : sizes.hi + 1);
+  const step = trail.ceiling === null ? climb(sight, top) : narrow(sight, top, trail.ceiling);
+  const size = sizes.down(Math.min(step.size, roof - 1));
+  if (size !== null && size > top) return { ...step, size };
+  const up = sizes.up(top + 1);
+  return up !== null && up < roof ? { ...step, size: up } : null;
+}
+
+/** Nothing has failed yet: rise in strides towards the predicted limit, then one size beyond it. */
+function climb(sight: Sight, top: number): Step {
+  const { model, sizes, perLaunch } = sight;
+  if (model.readings.length === 0)
+    return { size: 2 * top, purpose: 'climb', why: 'nothing is measured here, so the size doubles' };
+  if (model.lower === null || model.cautious === null) return secondSize(sight, top);
+  const hi = sizes.hi ?? Number.POSITIVE_INFINITY;
+  const limit = Math.min(model.lower, hi);
+  const cautious = Math.max(top + 1, 0.9 * model.cautious);
+  if (top < 0.15 * limit && !perLaunch) {
+    return {
+      size: Math.min(limit / 4, cautious),
+      purpose: 'climb',
+      why: `about a quarter of the predicted limit, ${say(limit)}`,
+    };
+  }
+  if (top < 0.4 * limit) {
+    return {
+      size: Math.min(limit / 2, cautious),
+      purpose: 'climb',
+      why: `about half of the predicted limit, ${say(limit)}`,
+    };
+  }
+  if (model.lower > 1.1 * hi)
+    return { size: hi, purpose: 'climb', why: 'the largest size that is allowed is predicted to fit' };
+  const near = Math.floor(limit >= 50 ? NEAR * limit : limit - 1);
+  if (top < near && !perLaunch) {
+    return { size: near, purpose: 'climb', why: `just below the predicted limit, ${say(limit)}` };
+  }
+  if (top < Math.floor(limit)) {
+    return { size: Math.floor(limit), purpose: 'climb', why: 'the largest size that is predicted to fit' };
+  }
+  return beyond(sight, top);
+}
+
+/** One size is known: the next is chosen so that even a line through the origin stays within the budget. */
+function secondSize({ model, perLaunch }: Sight, top: number): Step {
+  const last = model.readings.at(-1);
+  const stride = perLaunch ? 8 : 4;
+  let bound = Number.POSITIVE_INFINITY;
+  if (last) {
+    const base = last.resident ?? 0;
+    const perSample = Math.max(last.active - base, 1) / last.microBatch;
+    const byRay = last.microBatch + (0.9 * model.budgetBytes - last.total) / perSample;
+    bound = Math.max(byRay, (0.9 * model.budgetBytes * last.microBatch) / last.total);
+  }
+  return { size: Math.min(stride * top, bound), purpose: 'climb', why: 'a second point tells what a sample costs' };
+}
+
+/** The predicted limit fits: look for the first size that does not. */
+function beyond({ trail, model, perLaunch }: Sight, top: number): Step {
+  const upper = model.upper ?? top;
+  if (!model.caching) {
+    if (perLaunch && top >= 50)
+      return { size: closingSize(top), purpose: 'bound', why: 'to see a size fail within 2 % of the largest' };
+    // The prediction was too low once already for each size that fitted up here: longer steps, up to one per cent.
+    const surprises = Math.max(0, trail.sizes.filter((size) => size >= 0.97 * top).length - 2);
+    const step = Math.max(1, Math.min(2 ** surprises, Math.floor(0.01 * top)));
+    return {
+      size: top + step,
+      purpose: 'bound',
+      why: 'the successor of the largest is expected not to fit; this proves it',
+    };
+  }
+  if (perLaunch) {
+    const size = Math.max(closingSize(top), Math.floor((top + upper) / 2));
+    return { size, purpose: 'bound', why: `halfway to the upper bound, ${say(upper)}` };
+  }
+  if (top < SAFE * upper) {
+    const size = Math.min(top + Math.max(1, (upper - top) / 3), SAFE * upper);
+    return { size, purpose: 'bound', why: `towards the upper bound, ${say(upper)}, that the allocated bytes give` };
+  }
+  return {
+    size: top + Math.max(1, 0.02 * top),
+    purpose: 'bound',
+    why: `a small step towards the upper bound, ${say(upper)}`,
+  };
+}
+
+/** A size has failed: narrow the gap between it and the largest that fits. */
+function narrow({ trail, model, sizes, perLaunch }: Sight, top: number, ceiling: number): Step {
+  const gap = ceiling - top;
+  const refuted = trail.all.filter((o) => isRefuted(o, trail.everTop)).length;
+  if (refuted > 0 && refuted < 4 && (trail.everTop ?? 0) >= ceiling) {
+    // It fitted in the process that probed, but not in a fresh one: the truth is a little lower.
+    const size = ceiling - Math.max(1, Math.round(0.01 * 2 ** (refuted - 1) * ceiling));
+    return {
+      size,
+      purpose: 'bound',
+      why: `${ceiling} fits only after other sizes; a little less may fit a fresh process`,
+    };
+  }
+  if (model.readings.length === 0 || model.lower === null || model.lower >= ceiling) {
+    return {
+      size: top + gap / 2,
+      purpose: 'bound',
+      why: `halfway between ${top}, which fits, and ${ceiling}, which does not`,
+    };
+  }
+  const margin = Math.max(1, gap / 8);
+  const aim = perLaunch || model.lower < NEAR * ceiling ? model.lower : NEAR * model.lower;
+  const size = Math.min(Math.max(aim, top + margin), Math.max(ceiling - margin, sizes.up(top + 1) ?? 0));
+  return { size, purpose: 'bound', why: `the line through the last peaks meets the budget at ${say(model.lower)}` };
+}
+
+function isRefuted(o: Observation, everTop: number | null): boolean {
+  return o.fresh && o.outcome !== 'fit' && everTop !== null && o.microBatch <= everTop;
+}
+
+function say(size: number): string {
+  return Number.isFinite(size) ? `about ${Math.floor(size)}` : 'not in sight';
+}

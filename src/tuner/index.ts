@@ -1,0 +1,6 @@
+export { divisors, type EffectivePlan, planEffective } from './accumulation.js';
+export { explainStep, rungName } from './explain.js';
+export { changesNumerics, type LadderOptions, ladderFrom, sameRung } from './ladder.js';
+export { peakBytes } from './model.js';
+export { Tuner } from './tuner.js';
+export type * from './types.js';

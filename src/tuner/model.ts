@@ -1,0 +1,173 @@
+import type { Observation, Peaks } from './types.js';
+
+/** The peaks of one size that fitted, in bytes. */
+export interface Reading {
+  microBatch: number;
+  /** Everything counted: what the budget is compared with. */
+  total: number;
+  /** Peak of forward and backward: affine in the micro-batch from small sizes on. `total` where phases were not told apart. */
+  active: number;
+  /** Peak of the optimizer's step: a constant that hides the slope at small sizes. 0 where unknown. */
+  flat: number;
+  /** Total less what the framework reserved: contexts and the like. */
+  context: number;
+  /** In use when a step starts; null if unknown. */
+  resident: number | null;
+  phased: boolean;
+  caching: boolean;
+  retries: number;
+}
+
+interface Line {
+  at: number;
+  value: number;
+  slope: number;
+}
+
+/** Where a caching allocator comes this near to the budget it reuses what it holds, and its peak tells no slope. */
+const SATURATED = 0.97;
+/** Bytes, as a part of the budget, by which a peak may differ from one probe to the next for no reason. */
+const NOISE = 0.002;
+/** Without separate phases: the rise over the lowest peak that shows that a point has left the optimizer's floor. */
+const RISEN = 1.05;
+
+/**
+ * Peak bytes against micro-batch, fitted on the fly. Two lines bracket the largest size that fits: the line through the
+ * *allocated* peaks of forward and backward, with nothing lost to fragmentation, gives an upper bound; the line through
+ * the driver-level peaks, with all of today's fragmentation growing on, gives a lower one. Where no caching allocator is
+ * in between (host memory) the two are the same.
+ */
+export class MemoryModel {
+  /** Largest size (not rounded) that is predicted to fit by the driver-level line; null: no line yet. */
+  readonly lower: number | null;
+  /** The same by the line of allocated peaks; never below `lower`. */
+  readonly upper: number | null;
+  /** `lower` if the points were as wrong as noise can make them: how far a long jump may go. */
+  readonly cautious: number | null;
+  /** A caching allocator is at work: peaks near the budget saturate, and only a fresh process tells what fits. */
+  readonly caching: boolean;
+  readonly #active: Line | null;
+  readonly #slack: Line | null;
+
+  constructor(
+    readonly readings: readonly Reading[],
+    readonly budgetBytes: number,
+  ) {
+    this.caching = readings.some((r) => r.caching);
+    const usable = readings.every((r) => r.phased) ? readings : risen(readings);
+    const unsaturated = usable.filter((r) => !r.caching || (r.total < SATURATED * budgetBytes && r.retries === 0));
+    this.#active = lineThrough(usable, (r) => r.active);
+    const last = unsaturated.at(-1) ?? usable.at(-1);
+    const slack = lineThrough(unsaturated, slackOf);
+    this.#slack = slack ?? (last ? { at: last.microBatch, value: slackOf(last), slope: 0 } : null);
+    this.lower = this.#largest(budgetBytes, 0);
+    const context = Math.min(...usable.map((r) => r.context));
+    const active = this.#active;
+    this.upper = active && this.lower !== null ? Math.max(this.lower, solve(active, budgetBytes - context)) : null;
+    const pair = wellApart(usable);
+    const doubt = pair ? (NOISE * budgetBytes) / (pair[1].microBatch - pair[0].microBatch) : 0;
+    this.cautious = this.#largest(budgetBytes, doubt);
+  }
+
+  /** Predicted largest size whose driver-level peak stays within `bytes`; null: no line yet. */
+  largestWithin(bytes: number): number | null {
+    return this.#largest(bytes, 0);
+  }
+
+  /** Driver-level peak between measured sizes by interpolation (safe), beyond the last by the line; null: unknown. */
+  peakAt(size: number): number | null {
+    const after = this.readings.find((r) => r.microBatch >= size);
+    const before = this.readings.findLast((r) => r.microBatch <= size);
+    if (after && before) {
+      if (after === before) return after.total;
+      const part = (size - before.microBatch) / (after.microBatch - before.microBatch);
+      return before.total + part * (after.total - before.total);
+    }
+    if (after) return after.total;
+    if (!this.#active || !this.#slack) return null;
+    return valueAt(this.#active, size) + valueAt(this.#slack, size);
+  }
+
+  #largest(bytes: number, doubt: number): number | null {
+    const active = this.#active;
+    const slack = this.#slack;
+    if (!active || !slack) return null;
+    const slope = active.slope + Math.max(0, slack.slope) + doubt;
+    const value = active.value + valueAt({ ...slack, slope: Math.max(0, slack.slope) }, active.at);
+    return solve({ at: active.at, value, slope }, bytes);
+  }
+}
+
+/** The readings of the observations that fitted and could be measured: the last of each size, ascending. */
+export function readingsOf(observations: readonly Observation[]): Reading[] {
+  const bySize = new Map<number, Reading>();
+  for (const o of observations) {
+    const reading = readingOf(o);
+    if (reading) bySize.set(o.microBatch, reading);
+  }
+  return [...bySize.values()].sort((a, b) => a.microBatch - b.microBatch);
+}
+
+/** The bytes to hold against the budget: driver level if it is known, else the best that the framework says. */
+export function peakBytes(peaks: Peaks): number | null {
+  if (peaks.totalBytes !== null) return peaks.totalBytes;
+  if (peaks.reservedBytes) return peaks.reservedBytes;
+  if (peaks.forwardBackwardBytes === null) return null;
+  return Math.max(peaks.forwardBackwardBytes, peaks.optimizerBytes ?? 0);
+}
+
+function readingOf(o: Observation): Reading | null {
+  const total = peakBytes(o.peaks);
+  if (o.outcome !== 'fit' || total === null) return null;
+  const { forwardBackwardBytes, optimizerBytes, reservedBytes, residentBytes } = o.peaks;
+  const active = forwardBackwardBytes ?? total;
+  const flat = forwardBackwardBytes === null ? 0 : (optimizerBytes ?? 0);
+  const caching = (reservedBytes ?? 0) > 0;
+  return {
+    microBatch: o.microBatch,
+    total,
+    active,
+    flat,
+    context: Math.max(0, total - (caching ? (reservedBytes as number) : Math.max(active, flat))),
+    resident: residentBytes,
+    phased: forwardBackwardBytes !== null,
+    caching,
+    retries: o.allocRetries,
+  };
+}
+
+/** What the driver level holds beyond the framework's own peak: contexts, cached blocks, fragments. */
+function slackOf(r: Reading): number {
+  return Math.max(0, r.total - Math.max(r.active, r.flat));
+}
+
+function risen(readings: readonly Reading[]): Reading[] {
+  const floor = Math.min(...readings.map((r) => r.total));
+  return readings.filter((r) => r.total >= RISEN * floor);
+}
+
+/** The last reading, and the nearest before it that is far enough off for a slope that noise does not decide. */
+function wellApart(readings: readonly Reading[]): [Reading, Reading] | null {
+  const last = readings.at(-1);
+  if (!last) return null;
+  const before = readings.findLast((r) => r.microBatch <= 0.75 * last.microBatch) ?? readings.at(-2);
+  return before && before !== last ? [before, last] : null;
+}
+
+function lineThrough(readings: readonly Reading[], value: (r: Reading) => number): Line | null {
+  const pair = wellApart(readings);
+  if (!pair) return null;
+  const [before, last] = pair;
+  const slope = (value(last) - value(before)) / (last.microBatch - before.microBatch);
+  return { at: last.microBatch, value: value(last), slope };
+}
+
+function valueAt(line: Line, size: number): number {
+  return line.value + line.slope * (size - line.at);
+}
+
+/** The size at which the line meets `bytes`; endless where it does not rise. */
+function solve(line: Line, bytes: number): number {
+  if (line.slope <= 0) return line.value <= bytes ? Number.POSITIVE_INFINITY : line.at;
+  return line.at + (bytes - line.value) / line.slope;
+}

@@ -1,0 +1,131 @@
+import { type MemoryModel, peakBytes } from './model.js';
+import type { Sizes } from './sizes.js';
+import type { Trail } from './trail.js';
+import type { Observation } from './types.js';
+
+/** Part of the best samples/s that the recommended size must reach. */
+const FAST = 0.97;
+/** Parts of the largest size at which the speed is looked at when the largest sizes are slow. */
+const INTERIOR = [0.9, 0.8, 0.65, 0.5];
+/** Sizes nearer than this to a measured one tell nothing new about speed. */
+const SAME = 0.03;
+
+export interface Choice {
+  trail: Trail;
+  model: MemoryModel;
+  /** The micro-batches that the answer may have. */
+  choices: Sizes;
+  /** The largest that fits; a member of the searched sizes, not necessarily a choice. */
+  max: number;
+  headroomPct: number;
+  /** The size must have fitted a fresh process. */
+  firm: boolean;
+  /** Whether a probe of a smaller size costs no launch. */
+  cheap: boolean;
+}
+
+/** Either a size that has to be measured (or verified) first, or the recommended one. */
+export type Recommendation = { measure: number; why: string } | { size: number; notes: string[] };
+
+/**
+ * The largest size that leaves the headroom free and runs within 3 per cent of the best samples/s measured on the rung.
+ * A size that makes the allocator retry in the steady state is never it.
+ */
+export function recommend(choice: Choice): Recommendation {
+  const { trail, choices, model } = choice;
+  const limit = model.budgetBytes * (1 - choice.headroomPct / 100);
+  const measured = trail.sizes.filter((size) => size <= choice.max && choices.down(size) === size);
+  const good = measured.filter((size) => leavesRoom(trail, size, limit, choice) && retriesOf(trail, size) === 0);
+  const wanted = largestWithHeadroom(choice, limit, measured, good);
+  if (wanted !== null && trail.fits(wanted).length === 0) {
+    return { measure: wanted, why: `the largest that leaves ${choice.headroomPct} % of the budget free` };
+  }
+  const best = Math.max(0, ...trail.sizes.map((size) => rateOf(trail, size) ?? 0));
+  const fast = good.filter((size) => (rateOf(trail, size) ?? best) >= FAST * best);
+  const pick = fast.at(-1) ?? good.toSorted((a, b) => (rateOf(trail, a) ?? 0) - (rateOf(trail, b) ?? 0)).at(-1);
+  if (pick === undefined) return lastResort(choice, measured);
+  if (choice.cheap && best > 0 && pick !== good.at(-1)) {
+    const between = interior(choice, measured).find((size) => size > pick && size < (good.at(-1) as number));
+    if (between !== undefined) return { measure: between, why: 'the largest sizes run slower: where does that begin?' };
+  }
+  if (choice.firm && !trail.isFirm(pick))
+    return { measure: pick, why: 'the size to be recommended, in the process that took the largest' };
+  return { size: pick, notes: notesOn(choice, pick, good, best) };
+}
+
+/** Samples per second and device; the fastest of the size's measurements, null if none has a time. */
+export function rateOf(trail: Trail, size: number): number | null {
+  const rates = trail
+    .fits(size)
+    .map(rate)
+    .filter((value) => value !== null);
+  return rates.length > 0 ? Math.max(...rates) : null;
+}
+
+/** Highest peak seen at a size that fits, bytes; null if it could not be measured. */
+export function peakOf(trail: Trail, size: number): number | null {
+  const fits = trail.fits(size);
+  const firm = fits.filter((o) => o.fresh);
+  const peaks = (firm.length > 0 ? firm : fits).map((o) => peakBytes(o.peaks)).filter((value) => value !== null);
+  return peaks.length > 0 ? Math.max(...peaks) : null;
+}
+
+function rate(o: Observation): number | null {
+  return o.stepSeconds && o.stepSeconds > 0 ? (o.microBatch * o.accumulation) / o.stepSeconds : null;
+}
+
+function retriesOf(trail: Trail, size: number): number {
+  const fits = trail.fits(size);
+  return (fits.findLast((o) => o.fresh) ?? fits.at(-1))?.allocRetries ?? 0;
+}
+
+/** Unmeasured peaks cannot be compared: then the size itself has to stay below the largest by the headroom. */
+function leavesRoom(trail: Trail, size: number, limit: number, { max, headroomPct }: Choice): boolean {
+  const peak = peakOf(trail, size);
+  return peak === null ? size <= max * (1 - headroomPct / 100) || headroomPct === 0 : peak <= limit;
+}
+
+/** The largest choice that should leave the headroom, by interpolation; null if trying on is no use. */
+function largestWithHeadroom(choice: Choice, limit: number, measured: number[], good: number[]): number | null {
+  const { trail, model, choices, max, headroomPct } = choice;
+  const spoilt = measured.filter((size) => !good.includes(size) && size < max);
+  const roof = Math.min(max, ...spoilt.filter((size) => retriesOf(trail, size) > 0).map((size) => 0.97 * size));
+  // Each try that missed the headroom by a little has moved the line; three misses are enough.
+  if (spoilt.filter((size) => size > (good.at(-1) ?? 0)).length >= 4 && good.length > 0) return null;
+  if (model.readings.length === 0) return choices.down(roof * (headroomPct === 0 ? 1 : 1 - headroomPct / 100));
+  let size = choices.down(roof);
+  let low = choices.lo;
+  if (size === null || (model.peakAt(low) ?? 0) > limit) return null;
+  while (size !== null && low < size) {
+    const middle = choices.up((low + size + 1) / 2) ?? size;
+    const probe: number = Math.min(middle, size);
+    if ((model.peakAt(probe) ?? 0) <= limit) low = probe;
+    else size = choices.down(probe - 1);
+  }
+  return low;
+}
+
+function interior({ choices, max }: Choice, measured: number[]): number[] {
+  return INTERIOR.map((part) => choices.down(part * max)).filter(
+    (size): size is number => size !== null && measured.every((other) => Math.abs(other - size) > SAME * size),
+  );
+}
+
+/** No measured choice leaves the headroom: the smallest choice that a fresh process took, or that has to be tried. */
+function lastResort({ trail, choices, max, firm, headroomPct }: Choice, measured: number[]): Recommendation {
+  const smallest = choices.lo;
+  if (smallest <= max && trail.fits(smallest).length === 0 && (trail.smallestBad ?? max + 1) > smallest) {
+    return { measure: smallest, why: 'the smallest size that the answer may have' };
+  }
+  const size = measured.find((m) => !firm || trail.isFirm(m)) ?? choices.down(max) ?? max;
+  if (firm ? !trail.isFirm(size) : trail.fits(size).length === 0)
+    return { measure: size, why: 'the only size that the answer may have' };
+  return { size, notes: [`No smaller size can be used, so less than ${headroomPct} % of the budget is left free.`] };
+}
+
+function notesOn({ max }: Choice, pick: number, good: number[], best: number): string[] {
+  if (best > 0 && good.at(-1) !== pick) {
+    return [`Micro-batch ${pick} is recommended because the sizes between it and ${max} run slower.`];
+  }
+  return [];
+}

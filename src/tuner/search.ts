@@ -1,0 +1,186 @@
+import type { EffectivePlan } from './accumulation.js';
+import { nextSize, type Sight } from './climb.js';
+import { MemoryModel, readingsOf } from './model.js';
+import { recommend } from './objective.js';
+import { closed, type Sizes } from './sizes.js';
+import type { Trail } from './trail.js';
+import type { Probe } from './types.js';
+
+/** Where the search on one rung stands. */
+export type RungStep =
+  | { kind: 'probe'; size: number; purpose: Probe['purpose']; fresh: boolean; why: string }
+  | { kind: 'found'; size: number; max: number; notes: string[] }
+  /** Not even the smallest size fits. */
+  | { kind: 'closed'; why: string; evidence: string | null };
+
+export interface RungSearch {
+  trail: Trail;
+  sizes: Sizes;
+  plan: EffectivePlan;
+  budgetBytes: number;
+  headroomPct: number;
+  /** The process of the last probe can take another one on this rung. */
+  alive: boolean;
+  perLaunch: boolean;
+  /** A size to try, fresh, before anything is known: it may save the climb. */
+  guess: number | null;
+}
+
+/** A fresh process may take this much less than one that has probed other sizes. */
+const FRESH_LOSS = 0.015;
+const SMALL = 50;
+/** Part of the roomiest size from which on a survey has seen enough. */
+const SURVEYED = 0.95;
+
+/**
+ * The next step on one rung: the smallest size, a climb to the largest, its verification in a fresh process, and then,
+ * in that process, the size to recommend.
+ */
+export function searchRung(search: RungSearch): RungStep {
+  const { trail, plan } = search;
+  const floor = floorStep(search);
+  if (floor) return floor;
+  const sight = sightOf(search);
+  const { model } = sight;
+  if (!settled(sight)) {
+    const next = bracketed(sight) ? null : nextSize(sight);
+    return next ? careful(search, { kind: 'probe', fresh: false, ...next }) : verification(sight);
+  }
+  const max = trail.firmTop as number;
+  const choices = plan.choices(max);
+  if (!choices) {
+    const why = `micro-batches up to ${max} fit, but none of them can make up the effective batch`;
+    return { kind: 'closed', why, evidence: trail.smallestFailure?.evidence ?? null };
+  }
+  const advice = recommend({
+    trail,
+    model,
+    choices,
+    max,
+    firm: true,
+    headroomPct: search.headroomPct,
+    cheap: search.alive,
+  });
+  if ('size' in advice) return { kind: 'found', size: advice.size, max, notes: advice.notes };
+  const purpose = advice.measure === max ? 'verify' : 'speed';
+  return { kind: 'probe', size: advice.measure, purpose, fresh: !search.alive, why: advice.why };
+}
+
+/**
+ * The next step of a survey: what the rung is worth in samples/s, without looking for the first size that fails. The
+ * size it finds has been measured, not verified.
+ */
+export function surveyRung(search: RungSearch): RungStep {
+  const { trail, sizes, plan, budgetBytes, headroomPct } = search;
+  const floor = floorStep(search);
+  if (floor) return floor;
+  const sight = sightOf(search);
+  const top = trail.top as number;
+  const roomy = sight.model.largestWithin(budgetBytes * (1 - headroomPct / 100));
+  const enough = Math.min(roomy ?? Number.POSITIVE_INFINITY, sizes.hi ?? Number.POSITIVE_INFINITY);
+  if (trail.ceiling === null && top < SURVEYED * enough) {
+    const next = nextSize(sight);
+    const size = next && sizes.down(Math.max(Math.min(next.size, enough), top + 1));
+    if (next && size !== null && size > top) return careful(search, { kind: 'probe', fresh: false, ...next, size });
+  }
+  const choices = plan.choices(top);
+  if (!choices) return { kind: 'closed', why: 'no size can make up the effective batch', evidence: null };
+  const advice = recommend({
+    trail,
+    model: sight.model,
+    choices,
+    max: top,
+    firm: false,
+    headroomPct,
+    cheap: search.alive,
+  });
+  if ('size' in advice) return { kind: 'found', size: advice.size, max: top, notes: advice.notes };
+  return { kind: 'probe', size: advice.measure, purpose: 'speed', fresh: false, why: advice.why };
+}
+
+/** The fresh probe of the largest size that fits as far as is known. */
+export function verification(sight: Sight): RungStep & { kind: 'probe' } {
+  const why = 'the largest size has to fit a fresh process too';
+  return { kind: 'probe', size: sizeToVerify(sight), purpose: 'verify', fresh: true, why };
+}
+
+export function sightOf({ trail, sizes, perLaunch, budgetBytes }: RungSearch): Sight {
+  const model = new MemoryModel(readingsOf(trail.sizes.flatMap((size) => trail.fits(size))), budgetBytes);
+  return { trail, model, sizes, perLaunch };
+}
+
+/** Before anything fits: the guess, then the smallest size. Null once something does. */
+function floorStep({ trail, sizes, guess }: RungSearch): RungStep | null {
+  if (trail.top !== null) return null;
+  if (
+    guess !== null &&
+    trail.all.every((o) => o.microBatch !== guess) &&
+    guess < (trail.ceiling ?? Number.POSITIVE_INFINITY)
+  ) {
+    return { kind: 'probe', size: guess, purpose: 'floor', fresh: true, why: 'a size that probably fits and would do' };
+  }
+  if (trail.ceiling !== null && trail.ceiling <= sizes.lo) {
+    const failure = trail.smallestFailure;
+    const when = failure?.phase === 'load' ? ' while the job was still loading' : '';
+    const why = failure
+      ? `micro-batch ${failure.microBatch} ran out of memory${when}`
+      : `micro-batch ${trail.ceiling} is known not to fit`;
+    return { kind: 'closed', why, evidence: failure?.evidence ?? null };
+  }
+  return {
+    kind: 'probe',
+    size: sizes.lo,
+    purpose: 'floor',
+    fresh: false,
+    why: 'the smallest size tells whether anything fits',
+  };
+}
+
+/** The largest size is known, and a fresh process has shown it. */
+function settled({ trail, model, sizes }: Sight): boolean {
+  const { firmTop, top, ceiling } = trail;
+  if (firmTop === null) return false;
+  if (firmTop === sizes.hi) return true;
+  if (firmTop !== top && firmTop < SMALL) return false;
+  return ceiling !== null ? closed(firmTop, ceiling, sizes) : firmTop === top && outOfReach(firmTop, model, sizes);
+}
+
+/** The largest size is known as well as a process that has run other sizes can tell. */
+function bracketed({ trail, model, sizes }: Sight): boolean {
+  const { top, ceiling } = trail;
+  if (top === null) return false;
+  if (top === sizes.hi) return true;
+  return ceiling !== null ? closed(top, ceiling, sizes) : outOfReach(top, model, sizes);
+}
+
+/** Among a few sizes far apart the next one need not be seen to fail when even the upper bound leaves it out. */
+function outOfReach(top: number, model: MemoryModel, sizes: Sizes): boolean {
+  const next = sizes.up(top + 1);
+  return next === null || (next > 1.25 * top && model.upper !== null && next > 1.1 * model.upper);
+}
+
+/**
+ * Where a caching allocator is at work a fresh process may take a little less than the one that probed: then the size to
+ * verify is the smallest that is still near enough to the first that failed.
+ */
+function sizeToVerify({ trail, model, sizes }: Sight): number {
+  const top = trail.top as number;
+  const { ceiling } = trail;
+  if (!model.caching || ceiling === null || ceiling <= SMALL) return top;
+  const lowered = sizes.down(Math.min(top, Math.ceil((1 - FRESH_LOSS) * ceiling)));
+  return lowered !== null && lowered > (trail.firmTop ?? 0) ? lowered : top;
+}
+
+/** After a failure that may not have been memory the next size is clearly smaller, or one that is known to fit. */
+function careful({ trail, sizes }: RungSearch, step: RungStep & { kind: 'probe' }): RungStep {
+  const last = trail.all.at(-1);
+  if (!last?.ambiguous || last.outcome !== 'device_oom') return step;
+  const before = trail.all.at(-2);
+  const size = before?.ambiguous ? sizes.lo : Math.max(sizes.lo, sizes.down(last.microBatch / 2) ?? sizes.lo);
+  if (step.size <= size || trail.fits(step.size).length > 0) return step;
+  return {
+    ...step,
+    size,
+    why: `the failure of ${last.microBatch} may have had another cause: a much smaller size will tell`,
+  };
+}

@@ -1,0 +1,99 @@
+import { sameRung } from './ladder.js';
+import type { Observation, Rung } from './types.js';
+
+/**
+ * What the observations say about one rung. A fit is *firm* when a fresh process showed it (the size was the first thing
+ * that its launch ran, or it followed a larger one that was): only a firm fit may be answered. Fits and failures in a
+ * process that had run other sizes before are hints: near the limit such a process can take a little more or less.
+ */
+export class Trail {
+  /** Every observation on the rung, in order. */
+  readonly all: readonly Observation[];
+  /** Largest size that fits as far as is known, firm or not; null: none. */
+  readonly top: number | null;
+  /** Largest firm fit; null: none. */
+  readonly firmTop: number | null;
+  /** Smallest size above `top` that is known not to fit; null: none. */
+  readonly ceiling: number | null;
+  /** Smallest size seen to fail here; null: none was. */
+  readonly smallestBad: number | null;
+  /** Largest size that ever fitted in any process. */
+  readonly everTop: number | null;
+  readonly #fits = new Map<number, Observation[]>();
+
+  /** `needs`: the accumulation that a probe of a size must have had to count. `knownBad`: told from outside. */
+  constructor(
+    rung: Rung,
+    observations: readonly Observation[],
+    needs: (size: number) => number,
+    knownBad: number | null = null,
+  ) {
+    this.all = observations.filter((o) => sameRung(o.rung, rung));
+    const counted = this.all.filter((o) => Math.min(o.accumulation, 2) >= needs(o.microBatch) || o.outcome !== 'fit');
+    const fits = counted.filter((o) => o.outcome === 'fit');
+    const bads = counted.filter((o) => o.outcome !== 'fit');
+    const firmBad = bads.filter((o) => o.fresh).map((o) => o.microBatch);
+    const firm = new Set(fits.filter((o) => isFirm(o, fits)).map((o) => o.microBatch));
+    for (const size of firmBad) firm.delete(size);
+    const bad = new Set([
+      ...bads.map((o) => o.microBatch).filter((size) => !firm.has(size)),
+      ...(knownBad === null ? [] : [knownBad]),
+    ]);
+    const lowestBad = min(bad);
+    for (const fit of fits) {
+      const size = fit.microBatch;
+      if (!firm.has(size) && lowestBad !== null && size >= lowestBad) continue;
+      if (knownBad !== null && size >= knownBad && !firm.has(size)) continue;
+      this.#fits.set(size, [...(this.#fits.get(size) ?? []), fit]);
+    }
+    this.top = max(this.#fits.keys());
+    this.firmTop = max(firm);
+    this.ceiling = min([...bad].filter((size) => size > (this.top ?? 0)));
+    this.smallestBad = min(bads.map((o) => o.microBatch).filter((size) => !firm.has(size)));
+    this.everTop = max(fits.map((o) => o.microBatch));
+  }
+
+  /** The sizes that fit, ascending. */
+  get sizes(): number[] {
+    return [...this.#fits.keys()].sort((a, b) => a - b);
+  }
+
+  /** The fits of one size; empty if it does not fit or was not tried. */
+  fits(size: number): readonly Observation[] {
+    return this.#fits.get(size) ?? [];
+  }
+
+  /** Whether a fresh process took the size. */
+  isFirm(size: number): boolean {
+    return this.fits(size).some((o) => this.isFirmFit(o));
+  }
+
+  /** Whether this fit was in a process that tells what a fresh one takes. */
+  isFirmFit(o: Observation): boolean {
+    return isFirm(o, [...this.#fits.values()].flat());
+  }
+
+  /** The last failure of the smallest size that failed. */
+  get smallestFailure(): Observation | null {
+    const failures = this.all.filter((o) => o.outcome !== 'fit');
+    const smallest = min(failures.map((o) => o.microBatch));
+    return failures.findLast((o) => o.microBatch === smallest) ?? null;
+  }
+}
+
+/** First in its launch, or after a larger one (with as many gradients resident) that was first and fitted. */
+function isFirm(o: Observation, fits: readonly Observation[]): boolean {
+  return o.fresh || fits.some((other) => other.fresh && other.launch === o.launch && other.microBatch >= o.microBatch);
+}
+
+function min(values: Iterable<number>): number | null {
+  let least: number | null = null;
+  for (const value of values) if (least === null || value < least) least = value;
+  return least;
+}
+
+function max(values: Iterable<number>): number | null {
+  let most: number | null = null;
+  for (const value of values) if (most === null || value > most) most = value;
+  return most;
+}

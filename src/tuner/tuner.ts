@@ -1,0 +1,210 @@
+import { type EffectivePlan, planEffective } from './accumulation.js';
+import { answerOf, bestVerified } from './answer.js';
+import { rungName } from './explain.js';
+import { rateOf } from './objective.js';
+import { type RungSearch, type RungStep, searchRung, sightOf, surveyRung, verification } from './search.js';
+import { listed, range, type Sizes } from './sizes.js';
+import { Trail } from './trail.js';
+import type { Action, Constraints, Observation, Probe } from './types.js';
+
+/** Micro-batches from here on are no memory question. */
+const LARGEST = 2 ** 20;
+/** A search that has not ended after so many probes is told measurements that contradict each other. */
+const MOST_PROBES = 250;
+
+/**
+ * The search as a state machine: `next()` says what to do, `tell()` what came of it. Every decision follows from the
+ * constraints and the observations alone, so a journal of observations told to a new tuner brings it to the same place.
+ */
+export class Tuner {
+  readonly #constraints: Constraints;
+  readonly #plan: EffectivePlan;
+  readonly #observations: Observation[] = [];
+  #next: Action | null = null;
+
+  constructor(constraints: Constraints) {
+    const { goal, effectiveBatch, ownBatch, worldSize } = constraints;
+    const kept =
+      goal === 'keep' && effectiveBatch === null && ownBatch !== null ? ownBatch * worldSize : effectiveBatch;
+    this.#constraints = { ...constraints, effectiveBatch: kept };
+    this.#plan = planEffective(this.#constraints);
+  }
+
+  get observations(): readonly Observation[] {
+    return this.#observations;
+  }
+
+  /** The same action until the next `tell()`. */
+  next(): Action {
+    this.#next ??= this.#decide();
+    return this.#next;
+  }
+
+  tell(observation: Observation): void {
+    this.#observations.push(observation);
+    this.#next = null;
+  }
+
+  #decide(): Action {
+    const c = this.#constraints;
+    const other = this.#observations.find((o) => o.outcome !== 'fit' && o.outcome !== 'device_oom');
+    if (other) return { type: 'failed', failure: other.outcome as 'user_error', evidence: other.evidence };
+    if (c.rungs.length === 0) return exhausted('the options leave no rung to try');
+    const sizes = this.#sizes();
+    if (!sizes) return exhausted('no micro-batch in the allowed range can make up the effective batch');
+    const doubtful = this.#observations.find((o) => o.ambiguous && o.outcome !== 'fit' && this.#isSmallest(o, sizes));
+    if (doubtful) return { type: 'failed', failure: 'device_oom', evidence: doubtful.evidence };
+    return this.#asItStands() ?? (c.objective === 'throughput' ? this.#fastest(sizes) : this.#first(sizes));
+  }
+
+  /** A job that is to keep its effective batch and fits as it stands runs exactly as it stands. */
+  #asItStands(): Action | null {
+    const { goal, objective, ownBatch, knownBad, minBatch, maxBatch } = this.#constraints;
+    const perDevice = this.#plan.perDevice;
+    if (goal !== 'keep' || objective !== 'max-batch' || ownBatch === null || perDevice === null) return null;
+    if (perDevice % ownBatch !== 0 || ownBatch < minBatch || ownBatch > (maxBatch ?? ownBatch)) return null;
+    if (knownBad !== null && ownBatch >= knownBad) return null;
+    const search = this.#search(0, listed([ownBatch]));
+    const { trail } = search;
+    if (trail.isFirm(ownBatch)) {
+      return this.#found(0, search, ownBatch, ownBatch, ['The job fits as it stands; larger sizes were not tried.']);
+    }
+    if (trail.all.some((o) => o.outcome !== 'fit' && o.microBatch <= ownBatch)) return null;
+    const why = 'the size that the script asks for by itself';
+    return this.#probe(0, search, { kind: 'probe', size: ownBatch, purpose: 'own', fresh: true, why });
+  }
+
+  /** Objective max-batch: the first rung on which anything fits. */
+  #first(sizes: Sizes): Action {
+    const reasons: string[] = [];
+    let evidence: string | null = null;
+    for (const [index, rung] of this.#constraints.rungs.entries()) {
+      const search = this.#search(index, sizes);
+      const step = searchRung(search);
+      if (step.kind !== 'closed') return this.#act(index, search, step);
+      reasons.push(`${rungName(rung)}: ${step.why}`);
+      evidence = step.evidence ?? evidence;
+    }
+    return exhausted(reasons.join('; '), evidence);
+  }
+
+  /** Objective throughput: every rung is surveyed, the fastest is searched to the end. */
+  #fastest(sizes: Sizes): Action {
+    const reasons: string[] = [];
+    let evidence: string | null = null;
+    const surveyed: { index: number; rate: number }[] = [];
+    for (const [index, rung] of this.#constraints.rungs.entries()) {
+      const search = this.#search(index, sizes);
+      const step = surveyRung(search);
+      if (step.kind === 'probe') return this.#act(index, search, step);
+      if (step.kind === 'found') surveyed.push({ index, rate: rateOf(search.trail, step.size) ?? 0 });
+      else reasons.push(`${rungName(rung)}: ${step.why}`);
+      if (step.kind === 'closed') evidence = step.evidence ?? evidence;
+    }
+    for (const { index } of surveyed.sort((a, b) => b.rate - a.rate || a.index - b.index)) {
+      const search = this.#search(index, sizes);
+      const step = searchRung(search);
+      if (step.kind !== 'closed') return this.#act(index, search, step);
+    }
+    return exhausted(reasons.join('; '), evidence);
+  }
+
+  #act(index: number, search: RungSearch, step: Exclude<RungStep, { kind: 'closed' }>): Action {
+    if (step.kind === 'found') return this.#found(index, search, step.size, step.max, step.notes);
+    return this.#probe(index, search, step);
+  }
+
+  /** The probe, unless the launches are used up; the last of them is kept for a verification. */
+  #probe(index: number, search: RungSearch, wanted: RungStep & { kind: 'probe' }): Action {
+    const { maxLaunches, steps, rungs } = this.#constraints;
+    if (this.#observations.length >= MOST_PROBES) return this.#stop('the measurements contradict each other');
+    const left = maxLaunches === null ? Number.POSITIVE_INFINITY : maxLaunches - this.#launches();
+    const launches = wanted.fresh || !search.alive;
+    if (launches && left <= 0) return this.#stop(`only ${maxLaunches} launches are allowed`);
+    const { top, firmTop } = search.trail;
+    const last = launches && left === 1 && !wanted.fresh && top !== null && top !== firmTop;
+    const step = last ? verification(sightOf(search)) : wanted;
+    const probe: Probe = {
+      rung: rungs[index] as Probe['rung'],
+      microBatch: step.size,
+      accumulation: this.#plan.probeAccumulation(step.size),
+      steps,
+      fresh: step.fresh,
+      purpose: step.purpose,
+      why: step.why,
+    };
+    return { type: 'probe', probe };
+  }
+
+  #found(index: number, search: RungSearch, size: number, max: number, notes: string[]): Action {
+    const rung = this.#constraints.rungs[index] as Probe['rung'];
+    const all = max >= LARGEST ? [...notes, `Sizes above ${LARGEST} were not tried.`] : notes;
+    return { type: 'found', answer: answerOf(this.#constraints, this.#plan, rung, search.trail, size, max, all) };
+  }
+
+  /** Ends the search early with the best answer that a fresh process has shown. */
+  #stop(why: string): Action {
+    const c = this.#constraints;
+    const sizes = this.#sizes() as Sizes;
+    const verified = c.rungs.flatMap((_, index) => {
+      const search = this.#search(index, sizes);
+      const best = bestVerified(c, this.#plan, search.trail);
+      return best ? [{ index, search, ...best, rate: rateOf(search.trail, best.size) ?? 0 }] : [];
+    });
+    const best = c.objective === 'throughput' ? verified.sort((a, b) => b.rate - a.rate)[0] : verified[0];
+    if (!best)
+      return exhausted(`${why}, and no size has fitted a fresh process`, this.#observations.at(-1)?.evidence ?? null);
+    const notes = [`The search ended early: ${why}.`];
+    const { top } = best.search.trail;
+    if (top !== null && top > best.max) notes.push(`Micro-batch ${top} fitted too, but no fresh process has shown it.`);
+    return this.#found(best.index, best.search, best.size, best.max, notes);
+  }
+
+  #search(index: number, sizes: Sizes): RungSearch {
+    const c = this.#constraints;
+    const rung = c.rungs[index] as Probe['rung'];
+    const needs = (size: number) => this.#plan.probeAccumulation(size);
+    const trail = new Trail(rung, this.#observations, needs, index === 0 ? c.knownBad : null);
+    const fits = this.#observations.filter((o) => o.outcome === 'fit');
+    return {
+      trail,
+      sizes,
+      plan: this.#plan,
+      budgetBytes: c.budgetBytes,
+      headroomPct: c.headroomPct,
+      alive: this.#observations.at(-1)?.alive ?? false,
+      perLaunch: fits.length > 0 && fits.every((o) => !o.alive),
+      guess: index === 0 ? this.#guess(trail, sizes) : null,
+    };
+  }
+
+  /** Where the script's own batch has failed while training, half of it most likely fits, and is then proved at once. */
+  #guess(trail: Trail, sizes: Sizes): number | null {
+    const { goal, ownBatch } = this.#constraints;
+    if (goal !== 'keep' || ownBatch === null) return null;
+    const failure = trail.all.find((o) => o.microBatch === ownBatch && o.outcome !== 'fit');
+    return failure && failure.phase !== 'load' ? sizes.down(ownBatch / 2) : null;
+  }
+
+  /** The micro-batches to search among; null if the options leave none. */
+  #sizes(): Sizes | null {
+    const { minBatch, maxBatch, goal, ownBatch, accumulation } = this.#constraints;
+    const { perDevice, choices } = this.#plan;
+    if (goal === 'keep' && perDevice !== null) return choices(Math.min(ownBatch ?? perDevice, maxBatch ?? LARGEST));
+    const lo = accumulation === 'off' && perDevice !== null ? perDevice : minBatch;
+    const hi = maxBatch ?? LARGEST;
+    return lo >= minBatch && lo <= hi ? range(lo, hi) : null;
+  }
+
+  #isSmallest(o: Observation, sizes: Sizes): boolean {
+    return o.microBatch <= sizes.lo && !this.#observations.some((other) => other.outcome === 'fit');
+  }
+
+  #launches(): number {
+    return Math.max(0, ...this.#observations.map((o) => o.launch));
+  }
+}
+
+function exhausted(why: string, evidence: string | null = null): Action {
+  return { type: 'exhausted', why, evidence };
+}

@@ -1,0 +1,155 @@
+import { Tuner } from '../../src/tuner/index.js';
+import type { Action, Answer, Constraints, Observation, Peaks, Probe, Rung } from '../../src/tuner/types.js';
+
+export const GIB = 1024 ** 3;
+export const MIB = 1024 ** 2;
+export const AS_IT_STANDS: Rung = { amp: 'off', checkpointing: false };
+
+/** A job as the tuner can see it: what a probe costs and whether it fits. */
+export interface Job {
+  /** `warm`: the process has run other sizes before. */
+  run(probe: Probe, warm: boolean): Result;
+}
+
+export interface Result {
+  outcome: Observation['outcome'];
+  peaks?: Partial<Peaks>;
+  stepSeconds?: number | null;
+  allocRetries?: number;
+  phase?: Observation['phase'];
+  ambiguous?: boolean;
+  evidence?: string | null;
+}
+
+export function constraints(patch: Partial<Constraints> = {}): Constraints {
+  return {
+    rungs: [AS_IT_STANDS],
+    minBatch: 1,
+    maxBatch: null,
+    effectiveBatch: null,
+    worldSize: 1,
+    accumulation: 'auto',
+    objective: 'max-batch',
+    headroomPct: 3,
+    budgetBytes: 24 * GIB,
+    steps: 3,
+    maxLaunches: null,
+    ownBatch: null,
+    goal: 'search',
+    knownBad: null,
+    ...patch,
+  };
+}
+
+export interface Search {
+  last: Exclude<Action, { type: 'probe' }>;
+  probes: Probe[];
+  observations: Observation[];
+  launches: number;
+  oomLaunches: number;
+}
+
+/**
+ * Lets a tuner search a job as a worker would: one process after the other, several probes in each unless
+ * `perLaunch`; an OOM ends the process.
+ */
+export function search(job: Job, c: Constraints, perLaunch = false, most = 400): Search {
+  const tuner = new Tuner(c);
+  const probes: Probe[] = [];
+  let launch = 0;
+  let alive = false;
+  let oomLaunches = 0;
+  for (let i = 0; i < most; i += 1) {
+    const action = tuner.next();
+    if (action.type !== 'probe') {
+      return { last: action, probes, observations: [...tuner.observations], launches: launch, oomLaunches };
+    }
+    const { probe } = action;
+    const fresh = probe.fresh || !alive;
+    if (fresh) launch += 1;
+    const result = job.run(probe, !fresh);
+    alive = result.outcome === 'fit' && !perLaunch;
+    if (result.outcome === 'device_oom') oomLaunches += 1;
+    probes.push(probe);
+    tuner.tell(observationOf(probe, result, launch, fresh, alive));
+  }
+  throw new Error(`The search did not end: ${probes.slice(-12).map((p) => p.microBatch)}`);
+}
+
+function observationOf(probe: Probe, result: Result, launch: number, fresh: boolean, alive: boolean): Observation {
+  const fit = result.outcome === 'fit';
+  return {
+    rung: probe.rung,
+    microBatch: probe.microBatch,
+    accumulation: probe.accumulation,
+    launch,
+    fresh,
+    steps: probe.steps,
+    outcome: result.outcome,
+    ambiguous: result.ambiguous ?? false,
+    phase: fit ? null : (result.phase ?? 'train'),
+    peaks: {
+      totalBytes: null,
+      forwardBackwardBytes: null,
+      optimizerBytes: null,
+      reservedBytes: null,
+      residentBytes: null,
+      ...result.peaks,
+    },
+    allocRetries: result.allocRetries ?? 0,
+    stepSeconds: fit ? (result.stepSeconds ?? null) : null,
+    refusedBytes: null,
+    evidence: fit ? null : (result.evidence ?? `out of memory at ${probe.microBatch}`),
+    alive,
+  };
+}
+
+export function found(s: Search): Answer {
+  if (s.last.type !== 'found') throw new Error(`Expected an answer, got ${JSON.stringify(s.last)}`);
+  return s.last.answer;
+}
+
+/** Host memory: what is counted is exactly what is allocated; total = base + max(phases). */
+export function ledgerJob(shape: {
+  resident: number;
+  perSample: number;
+  optimizer: number;
+  budget: number;
+  gradients?: number;
+  /** Extra bytes at a size: kinks, steps, workspaces. */
+  extra?: (size: number) => number;
+  phases?: boolean;
+  telemetry?: boolean;
+  rate?: (size: number) => number;
+  /** What amp and checkpointing leave of the activations. */
+  factor?: (rung: Rung) => number;
+}): Job & { peak(size: number, accumulation?: number, rung?: Rung): number } {
+  const active = (size: number, accumulation: number, rung: Rung) =>
+    shape.resident +
+    size * shape.perSample * (shape.factor?.(rung) ?? 1) +
+    (accumulation > 1 ? (shape.gradients ?? 0) : 0) +
+    (shape.extra?.(size) ?? 0);
+  const flat = shape.resident + shape.optimizer;
+  const peak = (size: number, accumulation = 1, rung = AS_IT_STANDS) => Math.max(active(size, accumulation, rung), flat);
+  return {
+    peak,
+    run: (probe) => {
+      const total = peak(probe.microBatch, probe.accumulation, probe.rung);
+      if (total > shape.budget) return { outcome: 'device_oom' };
+      const phased = shape.phases ?? true;
+      return {
+        outcome: 'fit',
+        stepSeconds: shape.rate ? (probe.microBatch * probe.accumulation) / shape.rate(probe.microBatch) : null,
+        peaks:
+          shape.telemetry === false
+            ? {}
+            : {
+                totalBytes: total,
+                forwardBackwardBytes: phased ? active(probe.microBatch, probe.accumulation, probe.rung) : null,
+                optimizerBytes: phased ? flat : null,
+                residentBytes: phased ? shape.resident : null,
+              },
+      };
+    },
+  };
+}
