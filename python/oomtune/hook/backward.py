@@ -1,0 +1,52 @@
+"""Sees backward passes, and weighs those of micro-batches. `Tensor.backward` goes through the same function."""
+
+import functools
+
+
+class Backward:
+    """`weight()` is asked at each outermost backward pass of the script."""
+
+    def __init__(self, torch, weight, scale=None):
+        self._torch = torch
+        self._weight = weight
+        #: Another factor on the gradients (a loss scaler's); None: none.
+        self.scale = scale
+        self.active = True
+        #: True while one runs. A plain flag: on a GPU checkpointing's inner passes run on another thread.
+        self.running = False
+
+    def install(self):
+        original = self._torch.autograd.backward
+        watch = self
+
+        @functools.wraps(original)
+        def backward(tensors, grad_tensors=None, *args, **kwargs):
+            if watch.running or not watch.active:
+                return original(tensors, grad_tensors, *args, **kwargs)
+            factor = watch._weight()
+            if watch.scale is not None:
+                factor = factor * watch.scale()
+            if not isinstance(factor, float) or factor != 1.0:
+                tensors, grad_tensors = watch._weigh(tensors, grad_tensors, factor)
+            watch.running = True
+            try:
+                return original(tensors, grad_tensors, *args, **kwargs)
+            finally:
+                watch.running = False
+
+        self._torch.autograd.backward = backward
+
+    def _weigh(self, tensors, gradients, factor):
+        torch = self._torch
+        single = isinstance(tensors, torch.Tensor)
+        tensors = (tensors,) if single else tuple(tensors)
+        if gradients is None:
+            gradients = (None,) * len(tensors)
+        elif isinstance(gradients, torch.Tensor):
+            gradients = (gradients,)
+        # Where a tensor is no scalar and has no gradient torch itself has the right words.
+        weighed = tuple(
+            (torch.ones_like(tensor) * factor if tensor.numel() == 1 else None) if gradient is None else gradient * factor
+            for tensor, gradient in zip(tensors, gradients)
+        )
+        return tensors, weighed

@@ -1,0 +1,291 @@
+"""Drives the user's training loop: hands it batches of the sizes that the worker asks for, and measures each.
+
+The loop itself is not touched. It asks for its next batch as always, and that is where the hook waits for the worker,
+books what the steps since then cost, and in the end leaves the process.
+"""
+
+import gc
+import math
+import os
+import sys
+import weakref
+
+from . import samples
+from .gate import Micro
+from .meter import find_meter
+from .phases import FORWARD_BACKWARD, LOAD, OPTIMIZER, OTHER
+from .record import Record
+
+#: Batches without any backward pass after which a loop is taken for no training loop.
+NO_BACKWARD = 16
+#: Batches without an optimizer step after which the loop cannot be driven.
+NO_STEP = 512
+#: Calls of another loader in a row after which that one sets the pace.
+OTHER_PACE = 3
+
+
+class Driver:
+    def __init__(self, hook):
+        self._hook = hook
+        self._torch = hook.torch
+        self._gate = hook.gate
+        self.state = "waiting"
+        self.probe = None
+        self.record = None
+        self._meter = None
+        self._port = None
+        self._pace = None
+        self._strangers = 0
+        self._rejected = weakref.WeakSet()
+        self._forced = weakref.WeakSet()
+        self._sources = weakref.WeakKeyDictionary()
+        self._cached = {}
+        self._handed = 0
+        self._handed_before = 0
+        self._marks = []
+        self._since_step = 0
+        self._backwards = 0
+        self._stepped = False
+        self._failures = 0
+        self._size_before = 0
+
+    # -- what loader.Port asks
+
+    def watches(self, loader):
+        return self.state != "released"
+
+    def keeps_out(self, port):
+        """A loop that began with real batches goes on with them, unless it turned out to be the training loop."""
+        return self.state == "released" or port.loader not in self._forced
+
+    def takes(self, port):
+        if self.state == "released" or port.loader in self._rejected:
+            return False
+        taken = port.loader in self._forced or port.loader in self._sources or self._hook.training.likely()
+        self._hook.phase = "train" if taken else ("eval" if self.state == "driving" else self._hook.phase)
+        if not taken and self._hook.training.likely() is False and self.state == "waiting":
+            self._last_passed = weakref.ref(port.loader)
+        # A validation loop in the middle of training keeps its own batches.
+        if taken and self.state == "driving" and not self._torch.is_grad_enabled():
+            return False
+        return taken
+
+    def next(self, port):
+        if self.state == "waiting":
+            self._begin(port)
+        self._asked(port)
+        while self.state == "driving" and (self.probe is None or self.record.complete):
+            if self.probe is not None:
+                self._send_measured()
+            self._take(self._hook.link.receive())
+        if self.state == "released" or port.loader in self._rejected:
+            return port.next_real()
+        return self._hand(port)
+
+    # -- what the optimizer and backward watchers tell
+
+    def backward(self):
+        self._backwards += 1
+
+    def before_step(self):
+        if self.record is not None and not self._hook.backward.running:
+            self.record.phases.enter(OPTIMIZER)
+
+    def forward_backward_again(self):
+        if self.record is not None:
+            self.record.phases.enter(FORWARD_BACKWARD)
+
+    def after_step(self):
+        passed = getattr(self, "_last_passed", None)
+        if self.state == "waiting" and passed is not None and passed() is not None:
+            self._forced.add(passed())
+        if self.record is not None and not self._hook.backward.running:
+            self.record.phases.enter(OTHER)
+        self._stepped = True
+        if self._gate.engaged and self._gate.own_accumulation > 1:
+            # The script accumulates by itself: its gradients stay resident without any help.
+            self._set_group()
+
+    # -- the parts
+
+    def _begin(self, port):
+        hook = self._hook
+        self._meter = hook.meter = find_meter(self._torch)
+        if not hook.link.open():
+            hook.leave(75)
+        try:
+            source = self._source(port)
+            hook.link.send(hook.describe_loop(port.loader, source))
+        except samples.Unsuitable as reason:
+            hook.link.send(hook.describe_loop(port.loader, None))
+            hook.bye("undriveable", str(reason))
+            hook.leave(0)
+        self.state = "driving"
+        hook.driving = True
+
+    def _asked(self, port):
+        if self._pace is None or self._pace() is None:
+            self._pace = weakref.ref(port.loader)
+        if self._pace() is port.loader:
+            self._strangers = 0
+        else:
+            self._strangers += 1
+            if self._strangers < OTHER_PACE:
+                return
+            self._pace = weakref.ref(port.loader)
+        if self._port is None or self._port() is not port:
+            self._port = weakref.ref(port)
+            self._gate.start_loop()
+            self._handed_before = self._handed
+        self._gate.asked()
+        if self.record is None:
+            return
+        if self._stepped:
+            self._stepped = False
+            self._since_step = self._backwards = 0
+            self._marks.append(self._handed)
+            self.record.step_done()
+        else:
+            self._check_bounds(port)
+        self._check_swallowed()
+        self.record.phases.enter(LOAD)
+
+    def _check_bounds(self, port):
+        if self._since_step >= NO_STEP:
+            self._hook.bye("undriveable", "no optimizer step in %d batches" % self._since_step)
+            self._hook.leave(0)
+        if self._since_step >= NO_BACKWARD and self._backwards == 0 and not self._marks:
+            self._rejected.add(port.loader)
+            self._sources.pop(port.loader, None)
+            self._since_step = 0
+            self._pace = None
+
+    def _check_swallowed(self):
+        """The script caught an out-of-memory error and goes on: this size did not fit all the same."""
+        failures = self._meter.failures()
+        if failures > self._failures and self._since_step and self._backwards < self._since_step:
+            self._hook.link.send(
+                {
+                    "t": "exception",
+                    "class": "torch.OutOfMemoryError",
+                    "message": "out of memory (caught by the script)",
+                    "phase": "train",
+                    "frame": None,
+                    "oom": True,
+                    "micro_batch": self.micro_batch,
+                    "traceback": "",
+                }
+            )
+            self._hook.leave(1)
+        self._failures = failures
+
+    def _send_measured(self):
+        probe = self.probe
+        message = {"t": "measured", "micro_batch": probe["micro_batch"], "accumulation": self._batches_a_step()}
+        message.update({name: probe[name] for name in ("amp", "checkpointing", "offload")})
+        message.update(self.record.report())
+        message["own_accumulation"] = self._gate.own_accumulation
+        message["own_amp"] = self._hook.own_amp()
+        self._hook.link.send(message)
+
+    def _batches_a_step(self):
+        if len(self._marks) > 1:
+            return max(1, self._marks[-1] - self._marks[-2])
+        return self._gate.own_accumulation
+
+    def _take(self, answer):
+        hook = self._hook
+        kind = None if answer is None else answer.get("t")
+        if kind is None:
+            hook.leave(75)
+        elif kind == "end":
+            hook.bye("end", "")
+            hook.leave(0)
+        elif kind == "go":
+            self._release()
+        elif kind == "probe":
+            self._start(answer)
+
+    def _release(self):
+        self.state = "released"
+        self.record = None
+        self._cached = {}
+        self._gate.release()
+        self._hook.driving = False
+        self._hook.rung.switch("off", False, False)
+
+    @property
+    def micro_batch(self):
+        return None if self.probe is None else self.probe["micro_batch"]
+
+    def _start(self, answer):
+        before = self.probe
+        self.probe = {
+            "micro_batch": max(1, int(answer["micro_batch"])),
+            "accumulation": max(1, int(answer.get("accumulation") or 1)),
+            "amp": answer.get("amp") or "off",
+            "checkpointing": bool(answer.get("checkpointing")),
+            "offload": bool(answer.get("offload")),
+        }
+        self._hook.rung.switch(self.probe["amp"], self.probe["checkpointing"], self.probe["offload"])
+        self._cached = {}
+        gc.collect()
+        self._meter.tidy()
+        skip = 0
+        if before is not None:
+            # Batches of the size before are still with the loop: fetched ahead, or bound to its variables.
+            a_step = self._batches_a_step()
+            ahead = self._handed - self._handed_before - a_step * len(self._marks)
+            skip = math.ceil(max(0, ahead) / a_step)
+            if before["micro_batch"] > self.probe["micro_batch"] or before["accumulation"] != self.probe["accumulation"]:
+                skip = max(1, skip)
+        self._failures = self._meter.failures()
+        self._since_step = self._backwards = 0
+        self.record = Record(self._meter, max(2, int(answer.get("steps") or 3)), skip)
+        self._set_group()
+
+    def _set_group(self):
+        """Batches that the hook has to make one step of, beyond those that the script does."""
+        wanted = 1 if self.probe is None else self.probe["accumulation"]
+        own = self._gate.own_accumulation
+        self._group = 1 if own > 1 else wanted
+        if self._group > 1:
+            self._gate.engage()
+        else:
+            self._gate.release()
+
+    def _hand(self, port):
+        paced = self._pace is not None and self._pace() is port.loader
+        size = self.micro_batch
+        if not paced:
+            ours, others = samples.own_batch(self._pace()), samples.own_batch(port.loader)
+            if ours and others:
+                size = max(1, round(size * others / ours))
+        batch = self._batch(port, size)
+        if paced:
+            place = self._handed % self._group
+            self._gate.handed(Micro(self._handed // self._group, place, self._group, 1.0 / self._group))
+            self._hook.modules.sync(self._gate.syncs)
+            self._handed += 1
+            if self._since_step == 0:
+                self.record.phases.step_starts()
+            self._since_step += 1
+            self.record.phases.enter(FORWARD_BACKWARD)
+            self.record.start_clock()
+        return batch
+
+    def _batch(self, port, size):
+        source = self._source(port)
+        if source.fresh:
+            return source.make(size)
+        key = (id(source), size)
+        if key not in self._cached:
+            self._cached[key] = source.make(size)
+        return self._cached[key]
+
+    def _source(self, port):
+        source = self._sources.get(port.loader)
+        if source is None:
+            source = samples.find_source(self._torch, port.loader, port.another, self._meter.device == "cpu")
+            self._sources[port.loader] = source
+        return source

@@ -1,0 +1,49 @@
+"""Calls back when a named module has been imported, without importing it itself."""
+
+import importlib.util
+import sys
+
+
+class Finder:
+    """A meta-path finder that finds nothing by itself: it lets the others find, and wraps the execution."""
+
+    def __init__(self, callbacks):
+        self._callbacks = dict(callbacks)
+        self._busy = set()
+
+    def install(self):
+        # A module may be there already where python was started with -m or by a launcher that forked.
+        for name in list(self._callbacks):
+            if name in sys.modules:
+                self._fire(name, sys.modules[name])
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self._callbacks or name in self._busy:
+            return None
+        self._busy.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        except (ImportError, ValueError, AttributeError):
+            return None
+        finally:
+            self._busy.discard(name)
+        if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
+            return None
+        execute = spec.loader.exec_module
+
+        def exec_module(module):
+            execute(module)
+            self._fire(name, module)
+
+        try:
+            # On the instance: the loader keeps its type, which inspect and pkgutil look at.
+            spec.loader.exec_module = exec_module
+        except AttributeError:
+            return None
+        return spec
+
+    def _fire(self, name, module):
+        callback = self._callbacks.pop(name, None)
+        if callback is not None:
+            callback(module)

@@ -1,0 +1,105 @@
+"""Decides which calls of the user's loop count, when one batch of theirs is run as several micro-batches.
+
+The loop goes round once for each micro-batch and calls step, zero_grad and the rest each time. All but those of the
+last micro-batch are let pass without effect. Where the loop stands is told by the number of batches that it has asked
+for, less those that it (or accelerate, or Lightning) fetched ahead.
+"""
+
+from collections import deque
+
+
+class Micro:
+    """One part of a user's batch: `index` of `count`, worth `weight` of the batch's mean loss."""
+
+    __slots__ = ("batch", "index", "count", "weight")
+
+    def __init__(self, batch, index, count, weight):
+        self.batch = batch
+        self.index = index
+        self.count = count
+        self.weight = weight
+
+
+class Gate:
+    def __init__(self):
+        self.engaged = False
+        #: Batches that the script itself makes one optimizer step of; corrected at the first step seen.
+        self.own_accumulation = 1
+        #: Gradients of this group are there that no step has used yet: they must not be zeroed.
+        self.pending = False
+        self._lookahead = None
+        self._calls = 0
+        self._backwards = 0
+        self._handed = deque()
+        self._dropped = 0
+
+    def engage(self):
+        self.engaged = True
+
+    def release(self):
+        self.engaged = False
+        self.pending = False
+
+    def start_loop(self):
+        """A new pass over the loader. What a broken-off pass left behind does not count."""
+        self._calls = self._backwards = self._dropped = 0
+        self._handed.clear()
+        self.pending = False
+
+    def asked(self):
+        """The loop asked for a batch (and may be told that there is none)."""
+        self._calls += 1
+
+    def handed(self, micro):
+        self._handed.append(micro)
+        while len(self._handed) > 4096:
+            self._handed.popleft()
+            self._dropped += 1
+
+    @property
+    def current(self):
+        """The micro-batch that the loop is working on; None before the first."""
+        position = self._calls - 1 - (self._lookahead or 0) - self._dropped
+        if not self._handed or position >= len(self._handed):
+            return None
+        return self._handed[max(position, 0)]
+
+    @property
+    def closed(self):
+        if not self.engaged:
+            return False
+        micro = self.current
+        if micro is None:
+            return False
+        return micro.index < micro.count - 1 or (micro.batch + 1) % self.own_accumulation != 0
+
+    @property
+    def learned(self):
+        """Whether a step was seen, so that own_accumulation is the script's own."""
+        return self._lookahead is not None
+
+    @property
+    def syncs(self):
+        """Whether this micro-batch's gradients have to be exchanged between ranks."""
+        return self._lookahead is None or not self.closed
+
+    def backward(self):
+        """A backward pass begins; returns the weight that its gradients get."""
+        self._backwards += 1
+        if not self.engaged:
+            return 1.0
+        self.pending = True
+        micro = self.current
+        return 1.0 if micro is None else micro.weight
+
+    def attempt(self):
+        """The loop calls optimizer.step(). True: it may."""
+        if self._lookahead is None and self._backwards and self._calls:
+            # Batches asked for, less backward passes done: those fetched ahead.
+            worked = min(self._calls, self._backwards)
+            self.own_accumulation = max(self.own_accumulation, worked)
+            self._lookahead = self._calls - worked
+        return not self.closed
+
+    def stepped(self):
+        self.pending = False

@@ -1,0 +1,129 @@
+"""The hook of this process: one object that holds its parts together."""
+
+import os
+import sys
+
+from .finder import Finder
+from .link import Link
+from .report import Reporter
+from .settings import Settings
+from . import trackers
+
+
+class Hook:
+    def __init__(self, settings: Settings):
+        self.settings = settings
+        self.link = Link(settings.socket_path, self._hello)
+        self.reporter = Reporter(self.link.send, self._state)
+        self.torch = None
+        self.guide = None
+        self.meter = None
+        self.entry = "plain"
+        #: Where an exception would have happened: load, train, eval, save.
+        self.phase = "load"
+        #: True while the worker decides on the batches.
+        self.driving = False
+        self._own_amp = False
+        self._pid = os.getpid()
+        self._said_bye = False
+
+    def install(self):
+        callbacks = {"torch": self._torch_imported}
+        if self.settings.searching:
+            trackers.quiet_environment()
+            callbacks.update(trackers.callbacks())
+        callbacks.update(self._entry_callbacks())
+        Finder(callbacks).install()
+        self.reporter.install()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+
+    def _entry_callbacks(self):
+        return {}
+
+    def _torch_imported(self, torch):
+        from .patches import patch_torch
+
+        self.torch = torch
+        patch_torch(self, torch)
+
+    # -- listeners of the optimizer watcher
+
+    def before_step(self, optimizer):
+        if self.guide is not None:
+            self.guide.before_step()
+
+    def after_step(self, optimizer):
+        if self.guide is not None:
+            self.guide.after_step()
+
+    def forward_backward_again(self):
+        if self.guide is not None:
+            self.guide.forward_backward_again()
+
+    def backward_begins(self):
+        if self.guide is not None:
+            self.guide.backward()
+        return self.gate.backward()
+
+    # -- messages
+
+    def _hello(self):
+        torch = self.torch
+        device = self.meter.device if self.meter is not None else "cpu"
+        return {
+            "t": "hello",
+            "v": 1,
+            "pid": os.getpid(),
+            "rank": self.settings.rank,
+            "local_rank": self.settings.local_rank,
+            "world_size": self.settings.world_size,
+            "python": "%d.%d.%d" % sys.version_info[:3],
+            "torch": str(torch.__version__) if torch is not None else None,
+            "device": device,
+            "entry": self.entry,
+        }
+
+    def describe_loop(self, loader, source):
+        from .loop import describe
+
+        return describe(self, loader, source)
+
+    def own_amp(self):
+        """The script's own autocast was on at some time."""
+        return self._own_amp
+
+    def saw_own_amp(self):
+        self._own_amp = True
+
+    def _state(self):
+        refused = self.meter is not None and self.meter.ledger.refused() > 0
+        return {"phase": self.phase, "refused": refused, "micro_batch": getattr(self.guide, "micro_batch", None)}
+
+    def bye(self, reason, message):
+        if not self._said_bye:
+            self._said_bye = True
+            self.link.send({"t": "bye", "reason": reason, "message": message})
+
+    def leave(self, status):
+        """Ends the process here and now: nothing of the script's runs any more, no exit handler either."""
+        import multiprocessing
+
+        for child in multiprocessing.active_children():
+            child.terminate()
+        self.link.close()
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError, AttributeError):
+                pass
+        os._exit(status)
+
+    def _forked(self):
+        """Loader workers and other children are not this process: they only inherit what was patched."""
+        self.link.forget()
+        self.guide = None
+        if self.torch is not None:
+            self.gate.release()
+            self.optimizers.active = False
+            self.backward.active = False

@@ -1,0 +1,89 @@
+"""The line to the worker: JSON lines over a unix socket."""
+
+import json
+import os
+import socket
+import threading
+
+
+class Link:
+    """Connects when the first message has to go out, so processes that never train never show up."""
+
+    def __init__(self, path, hello):
+        self._path = path
+        self._hello = hello
+        self._lock = threading.RLock()
+        self._socket = None
+        self._reader = None
+        self._pid = os.getpid()
+        #: The worker is gone, or never was there.
+        self.lost = path is None
+
+    def open(self):
+        with self._lock:
+            if self._socket is not None:
+                return True
+            if self.lost or os.getpid() != self._pid:
+                return False
+            line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                line.connect(self._path)
+            except OSError:
+                line.close()
+                self.lost = True
+                return False
+            self._socket = line
+            self._reader = line.makefile("rb")
+        return self.send(self._hello())
+
+    def send(self, message):
+        """False when nobody listens (any more)."""
+        if not self.open():
+            return False
+        data = json.dumps(message, separators=(",", ":"), default=str).encode() + b"\n"
+        with self._lock:
+            try:
+                self._socket.sendall(data)
+                return True
+            except OSError:
+                self.lost = True
+                return False
+
+    def receive(self):
+        """The next message; None when the worker is gone. Waits as long as it takes."""
+        if not self.open():
+            return None
+        while True:
+            try:
+                line = self._reader.readline()
+            except OSError:
+                line = b""
+            if not line.endswith(b"\n"):
+                self.lost = True
+                return None
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(message, dict):
+                return message
+
+    def forget(self):
+        """In a forked child: the parent's line is not ours to speak on."""
+        self.lost = True
+        self._lock = threading.RLock()
+        self._reader = None
+        if self._socket is not None:
+            try:
+                os.close(self._socket.detach())
+            except OSError:
+                pass
+            self._socket = None
+
+    def close(self):
+        with self._lock:
+            if self._socket is not None:
+                try:
+                    self._socket.shutdown(socket.SHUT_WR)
+                except OSError:
+                    pass

@@ -1,0 +1,103 @@
+"""Sees optimizer steps. LR schedulers, accelerate and others wrap `step` on the instance, so the class is patched,
+and before the script can make an instance."""
+
+import functools
+import weakref
+
+
+class Optimizers:
+    """`listener` has before_step(), after_step(), forward_backward_again()."""
+
+    def __init__(self, torch, gate, listener):
+        self._torch = torch
+        self._gate = gate
+        self._listener = listener
+        self._depth = 0
+        self._known = weakref.WeakSet()
+        self.active = True
+
+    def install(self):
+        base = self._torch.optim.Optimizer
+        original = base.__init__
+        watch = self
+
+        @functools.wraps(original)
+        def __init__(self, *args, **kwargs):
+            original(self, *args, **kwargs)
+            watch.add(self)
+
+        base.__init__ = __init__
+        base.zero_grad = self._gated_zero_grad(base.zero_grad)
+        module = self._torch.nn.Module
+        module.zero_grad = self._gated_zero_grad(module.zero_grad)
+
+    def add(self, optimizer):
+        self._known.add(optimizer)
+        kind = type(optimizer)
+        if not getattr(kind.step, "_oomtune", False):
+            kind.step = self._watched(kind.step)
+
+    def __len__(self):
+        return len(self._known)
+
+    def parameters(self):
+        for optimizer in list(self._known):
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    yield parameter
+
+    def _gated_zero_grad(self, original):
+        watch = self
+
+        @functools.wraps(original)
+        def zero_grad(self, *args, **kwargs):
+            if watch.active and watch._gate.engaged and watch._gate.pending:
+                return None
+            return original(self, *args, **kwargs)
+
+        return zero_grad
+
+    def _watched(self, original):
+        watch = self
+
+        @functools.wraps(original)
+        def step(self, *args, **kwargs):
+            if watch._depth or not watch.active:
+                return original(self, *args, **kwargs)
+            closure = args[0] if args and callable(args[0]) else kwargs.get("closure")
+            if not watch._gate.attempt():
+                if closure is not None:
+                    with watch._torch.enable_grad():
+                        return closure()
+                return None
+            if closure is not None:
+                watched = watch._watched_closure(closure)
+                if "closure" in kwargs:
+                    kwargs["closure"] = watched
+                else:
+                    args = (watched,) + args[1:]
+            watch._depth += 1
+            try:
+                if closure is None:
+                    watch._listener.before_step(self)
+                result = original(self, *args, **kwargs)
+            finally:
+                watch._depth -= 1
+            watch._gate.stepped()
+            watch._listener.after_step(self)
+            return result
+
+        step._oomtune = True
+        # torch wraps a class's step once, and knows by this mark that it has.
+        step.hooked = True
+        return step
+
+    def _watched_closure(self, closure):
+        @functools.wraps(closure)
+        def watched(*args, **kwargs):
+            self._listener.forward_backward_again()
+            result = closure(*args, **kwargs)
+            self._listener.before_step(None)
+            return result
+
+        return watched

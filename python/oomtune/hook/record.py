@@ -1,0 +1,48 @@
+"""What one probe cost: peaks by phase, seconds and allocator retries by step."""
+
+import time
+
+from .phases import Phases
+
+
+class Record:
+    """`skip`: optimizer steps to let pass first, since batches of the size before are still on their way."""
+
+    def __init__(self, meter, steps, skip=0, phases=None):
+        self._meter = meter
+        self.wanted = steps
+        self.skip = skip
+        self.phases = phases or Phases(meter)
+        self.seconds = []
+        self._clock = None
+        self._retries = None
+
+    def start_clock(self):
+        if self._clock is None:
+            self._meter.synchronize()
+            self._clock = time.perf_counter()
+
+    def step_done(self):
+        self._meter.synchronize()
+        now = time.perf_counter()
+        if self._clock is not None:
+            self.seconds.append(now - self._clock)
+        self._clock = now
+        if self.skip > 0:
+            self.skip -= 1
+            self.seconds = []
+            self.phases.clear()
+        elif self._retries is None:
+            # The first step may retry while the cache finds its shape; later ones are the steady state.
+            self._retries = self._meter.retries()
+
+    @property
+    def complete(self):
+        return len(self.seconds) >= self.wanted
+
+    def report(self):
+        message = self.phases.report()
+        message["steps"] = len(self.seconds)
+        message["step_s"] = [round(seconds, 6) for seconds in self.seconds]
+        message["alloc_retries"] = self._meter.retries() - (self._retries or 0)
+        return message

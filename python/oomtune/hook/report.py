@@ -1,0 +1,121 @@
+"""Tells the worker of an exception that ends the script, with the evidence of whether it was memory."""
+
+import os
+import sys
+import threading
+import traceback
+
+#: Texts of errors that mean: no memory on the device, or on the host where that is the device.
+OOM_TEXTS = (
+    "out of memory",
+    "can't allocate memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "not enough memory",
+    "Unable to allocate",
+    "std::bad_alloc",
+    "could not create a memory object",
+)
+#: Texts that mean it only if an allocation was refused just before.
+DOUBTFUL_TEXTS = ("CUSOLVER_STATUS_INTERNAL_ERROR", "CUFFT_INTERNAL_ERROR", "CUBLAS_STATUS_NOT_INITIALIZED", "could not create")
+
+_EVAL_NAMES = ("evaluate", "evaluation", "validate", "validation", "eval", "test", "evaluation_loop")
+
+
+def is_oom(error, refused=False):
+    if isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__:
+        return True
+    if not isinstance(error, RuntimeError):
+        return False
+    text = str(error)
+    if any(part in text for part in OOM_TEXTS):
+        return True
+    return refused and any(part in text for part in DOUBTFUL_TEXTS)
+
+
+def _class_name(kind):
+    module = getattr(kind, "__module__", "")
+    name = "OutOfMemoryError" if kind.__name__ == "OutOfMemoryError" else kind.__qualname__
+    if module in ("builtins", ""):
+        return name
+    return ("torch." if module.startswith("torch") else module + ".") + name
+
+
+def _frames(trace):
+    return traceback.extract_tb(trace)
+
+
+def _is_user_code(path):
+    here = os.path.dirname(os.path.abspath(__file__))
+    parts = ("site-packages", "dist-packages", os.sep + "lib" + os.sep + "python", "<frozen", "<string>")
+    return not path.startswith(here) and not any(part in path for part in parts)
+
+
+def where(trace):
+    """`train.py:41 in main`: the innermost line of the user's own code."""
+    frames = _frames(trace)
+    chosen = [frame for frame in frames if _is_user_code(frame.filename)] or frames
+    if not chosen:
+        return None
+    last = chosen[-1]
+    return "%s:%d in %s" % (os.path.basename(last.filename), last.lineno, last.name)
+
+
+def phase_of(trace, phase):
+    """The phase by the names on the stack, else as tracked: context managers are unwound by now."""
+    for frame in reversed(_frames(trace)):
+        if frame.filename.endswith(os.path.join("torch", "serialization.py")) and frame.name in ("save", "_save"):
+            return "save"
+        if frame.name in ("save_checkpoint", "save_model", "save_pretrained", "_save_checkpoint"):
+            return "save"
+        if frame.name in _EVAL_NAMES and _is_user_code(frame.filename):
+            return "eval"
+    return phase
+
+
+class Reporter:
+    """`describe()` gives phase, micro_batch and whether an allocation was refused; `send(message)` carries it."""
+
+    def __init__(self, send, describe):
+        self._send = send
+        self._describe = describe
+        self._sent = None
+
+    def install(self):
+        outer = sys.excepthook
+
+        def excepthook(kind, error, trace):
+            self.tell(kind, error, trace)
+            outer(kind, error, trace)
+
+        sys.excepthook = excepthook
+        outer_thread = threading.excepthook
+
+        def thread_excepthook(args):
+            if args.exc_type is not SystemExit:
+                self.tell(args.exc_type, args.exc_value, args.exc_traceback)
+            outer_thread(args)
+
+        threading.excepthook = thread_excepthook
+
+    def tell(self, kind, error, trace):
+        try:
+            if error is None or error is self._sent or issubclass(kind, KeyboardInterrupt):
+                return
+            self._sent = error
+            state = self._describe()
+            text = "".join(traceback.format_exception(kind, error, trace))
+            self._send(
+                {
+                    "t": "exception",
+                    "class": _class_name(kind),
+                    "message": str(error)[:2000],
+                    "phase": phase_of(trace, state["phase"]),
+                    "frame": where(trace),
+                    "oom": is_oom(error, state["refused"]),
+                    "micro_batch": state["micro_batch"],
+                    "traceback": text[-4096:],
+                }
+            )
+        except Exception:  # the user's traceback must be printed whatever happens here
+            pass

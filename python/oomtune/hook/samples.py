@@ -1,0 +1,180 @@
+"""Batches of any size for probes, made of the data set's own samples by the loader's own collate function.
+
+Real samples, since shapes matter; the longest that a short look finds, so that the size found does not run out of
+memory on a long sentence at step 9,000.
+"""
+
+import itertools
+import time
+
+from . import trees
+
+#: Samples looked at to see whether lengths vary, and the most that are looked at if they do.
+FIRST_LOOK, LONG_LOOK, LONG_LOOK_SECONDS = 24, 20000, 2.0
+#: Indices drawn from the sampler.
+DRAWN = 65536
+
+
+class Unsuitable(Exception):
+    """No batch of another size can be made from this loader."""
+
+
+def own_batch(loader):
+    """Samples in a batch as the script asks for it; None if the loader does not say."""
+    if loader.batch_size is not None:
+        return int(loader.batch_size)
+    size = getattr(loader.batch_sampler, "batch_size", None)
+    return int(size) if isinstance(size, int) and size > 0 else None
+
+
+def sample_count(loader):
+    try:
+        return len(loader.dataset)
+    except (TypeError, NotImplementedError, AttributeError):
+        return None
+
+
+class Source:
+    """make(n): a batch of n samples, as the loop would get it."""
+
+    #: True: each batch is made anew, as a loader without workers does it in the training process.
+    fresh = False
+    variable = False
+
+    def make(self, count):
+        raise NotImplementedError
+
+
+class MapSource(Source):
+    def __init__(self, loader, refetch):
+        self._dataset = loader.dataset
+        self._collate = loader.collate_fn
+        self._refetch = refetch
+        self.fresh = refetch
+        self._indices = self._choose(_drawn_indices(loader))
+        self._kept = {}
+
+    def _choose(self, drawn):
+        if not drawn:
+            raise Unsuitable("the data set is empty")
+        look = _spread(drawn, FIRST_LOOK)
+        sizes = {index: trees.weight(self._dataset[index]) for index in look}
+        if len(set(sizes.values())) <= 1:
+            return drawn
+        self.variable = True
+        until = time.monotonic() + LONG_LOOK_SECONDS
+        for index in _spread(drawn, LONG_LOOK):
+            if time.monotonic() > until:
+                break
+            if index not in sizes:
+                sizes[index] = trees.weight(self._dataset[index])
+        return sorted(sizes, key=lambda index: -sizes[index])
+
+    def make(self, count):
+        indices = list(itertools.islice(itertools.cycle(self._indices), count))
+        if self._refetch:
+            return self._collate(self._fetch(indices))
+        # Each sample once: repeating a reference costs nothing, decoding an image again does.
+        distinct = indices[: min(count, len(self._indices), 256)]
+        missing = [index for index in distinct if index not in self._kept]
+        if missing:
+            self._kept.update(zip(missing, self._fetch(missing)))
+        samples = [self._kept[index] for index in distinct]
+        return self._collate(list(itertools.islice(itertools.cycle(samples), count)))
+
+    def _fetch(self, indices):
+        together = getattr(self._dataset, "__getitems__", None)
+        if callable(together):
+            return together(indices)
+        return [self._dataset[index] for index in indices]
+
+
+class IterableSource(Source):
+    def __init__(self, loader, refetch):
+        self._collate = loader.collate_fn
+        self.fresh = refetch
+        until = time.monotonic() + LONG_LOOK_SECONDS
+        samples = []
+        for sample in loader.dataset:
+            samples.append(sample)
+            if len(samples) >= 256 or (len(samples) >= FIRST_LOOK and time.monotonic() > until):
+                break
+        if not samples:
+            raise Unsuitable("the data set is empty")
+        sizes = [trees.weight(sample) for sample in samples]
+        self.variable = len(set(sizes)) > 1
+        if self.variable:
+            order = sorted(range(len(samples)), key=lambda place: -sizes[place])
+            samples = [samples[place] for place in order]
+        self._samples = samples
+
+    def make(self, count):
+        return self._collate(list(itertools.islice(itertools.cycle(self._samples), count)))
+
+
+class BatchSource(Source):
+    """The data set yields whole batches: rows of a real one are repeated."""
+
+    def __init__(self, torch, batch):
+        self._torch = torch
+        self._batch = batch
+        self.rows = trees.rows(torch, batch)
+        if self.rows is None:
+            raise Unsuitable("the loader yields batches that cannot be cut into rows")
+
+    def make(self, count):
+        return trees.repeat(self._torch, self._batch, self.rows, count)
+
+
+def _drawn_indices(loader):
+    if loader.batch_size is not None or type(loader.batch_sampler).__name__ == "BatchSampler":
+        indices = iter(loader.sampler)
+    else:
+        indices = itertools.chain.from_iterable(loader.batch_sampler)
+    return list(itertools.islice(indices, DRAWN))
+
+
+def _spread(items, count):
+    """At most `count` of the items, evenly spread."""
+    stride = max(1, len(items) // count)
+    return items[::stride][:count]
+
+
+def find_source(torch, loader, iterate, on_cpu):
+    """A source of batches for `loader`. `iterate()` gives its real iterator. Raises Unsuitable."""
+    batched = loader.batch_sampler is None
+    # Memory of the fetch counts where the host is the device and the training process does the fetching.
+    refetch = on_cpu and loader.num_workers == 0
+    try:
+        if batched:
+            return BatchSource(torch, next(iterate()))
+        if isinstance(loader.dataset, torch.utils.data.IterableDataset):
+            source = IterableSource(loader, refetch)
+        else:
+            source = MapSource(loader, refetch)
+        source.make(1)
+        return source
+    except Unsuitable:
+        raise
+    except StopIteration:
+        raise Unsuitable("the loader is empty")
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        return _from_real_batch(torch, iterate, error)
+
+
+def _from_real_batch(torch, iterate, error):
+    """The data set cannot be read from here (it needs its workers' set-up, say): a real batch still can."""
+    try:
+        return BatchSource(torch, next(iterate()))
+    except StopIteration:
+        raise Unsuitable("the loader is empty")
+    except Unsuitable:
+        raise Unsuitable("%s: %s" % (type(error).__name__, error))
+
+
+def is_out_of_memory(error):
+    from .report import is_oom
+
+    return is_oom(error)

@@ -1,0 +1,53 @@
+"""What the worker asks of the hook, from the environment of the launch."""
+
+import os
+
+MODES = ("probe", "measure", "apply")
+KNOBS = ("micro_batch", "accumulation", "amp", "checkpointing", "offload")
+
+
+def _count(environ, name, default):
+    text = environ.get(name, "")
+    return int(text) if text.isdigit() and int(text) > 0 else default
+
+
+class Settings:
+    """Plain values; sizes in samples and bytes."""
+
+    def __init__(self, mode, socket_path, environ):
+        self.mode = mode
+        self.socket_path = socket_path
+        self.micro_batch = _count(environ, "OOMTUNE_MICRO_BATCH", None)
+        self.accumulation = _count(environ, "OOMTUNE_ACCUMULATION", 1)
+        #: Batches that the script itself makes one optimizer step of, where a search has learned it.
+        self.own_accumulation = _count(environ, "OOMTUNE_OWN_ACCUMULATION", 1)
+        self.amp = environ.get("OOMTUNE_AMP") or "off"
+        self.checkpointing = environ.get("OOMTUNE_CHECKPOINTING") == "1"
+        self.offload = environ.get("OOMTUNE_OFFLOAD") == "1"
+        self.steps = max(2, _count(environ, "OOMTUNE_STEPS", 3))
+        self.device = environ.get("OOMTUNE_DEVICE") or "cpu"
+        asked = environ.get("OOMTUNE_HOOK_KNOBS", "").replace(" ", "").split(",")
+        #: Knobs that the hook has to apply by itself; argv or a preset carries the others.
+        self.knobs = frozenset(knob for knob in asked if knob in KNOBS)
+        self.rank = int(environ.get("RANK") or 0)
+        self.local_rank = int(environ.get("LOCAL_RANK") or 0)
+        self.world_size = _count(environ, "WORLD_SIZE", 1)
+
+    @classmethod
+    def from_environment(cls, environ=None):
+        """None where the environment asks for no hook."""
+        environ = os.environ if environ is None else environ
+        mode = environ.get("OOMTUNE_HOOK", "")
+        if mode not in MODES:
+            return None
+        return cls(mode, environ.get("OOMTUNE_HOOK_SOCKET") or None, environ)
+
+    @property
+    def drives(self):
+        """Whether the worker decides on the batches while the process runs."""
+        return self.mode == "probe"
+
+    @property
+    def searching(self):
+        """Whether this process is thrown away after its measurements."""
+        return self.mode in ("probe", "measure")

@@ -1,0 +1,115 @@
+"""Batches and samples as nested structures: tuples, lists, dictionaries, tensors, arrays, text."""
+
+import copy
+from collections.abc import Mapping
+
+
+def weight(sample):
+    """A measure of how much data a sample holds: elements of tensors and arrays, items of lists, letters of text."""
+    shape = getattr(sample, "shape", None)
+    if shape is not None and not callable(shape):
+        total = 1
+        for length in shape:
+            total *= int(length)
+        return total
+    if isinstance(sample, (str, bytes)):
+        return len(sample)
+    if isinstance(sample, Mapping):
+        return sum(weight(value) for value in sample.values())
+    if isinstance(sample, (list, tuple)):
+        if len(sample) > 16 and isinstance(sample[0], (int, float)):
+            return len(sample)
+        return sum(weight(value) for value in sample)
+    size = getattr(sample, "size", None)
+    if isinstance(size, tuple):  # PIL images
+        return size[0] * size[1]
+    return 1
+
+
+def leaves(tree):
+    if isinstance(tree, Mapping):
+        for value in tree.values():
+            yield from leaves(value)
+    elif isinstance(tree, (list, tuple)):
+        for value in tree:
+            yield from leaves(value)
+    else:
+        yield tree
+
+
+def rows(torch, batch, hint=None):
+    """Samples in a collated batch; None where it cannot be told. `hint`: the size that was asked for."""
+    lengths = [int(leaf.shape[0]) for leaf in leaves(batch) if isinstance(leaf, torch.Tensor) and leaf.dim() > 0]
+    if hint is not None and (hint in lengths or _list_of(batch, hint)):
+        return hint
+    return lengths[0] if lengths else None
+
+
+def _list_of(tree, count):
+    """A list with one entry a sample (images of many sizes, text) somewhere near the top."""
+    if isinstance(tree, Mapping):
+        return any(_list_of(value, count) for value in tree.values())
+    if isinstance(tree, (list, tuple)):
+        return len(tree) == count or any(_list_of(value, count) for value in tree if isinstance(value, (list, tuple)))
+    return False
+
+
+def _map(tree, cut_tensor, cut_list, torch, count):
+    if isinstance(tree, torch.Tensor):
+        return cut_tensor(tree) if tree.dim() > 0 and tree.shape[0] == count else tree
+    if isinstance(tree, Mapping):
+        items = {key: _map(value, cut_tensor, cut_list, torch, count) for key, value in tree.items()}
+        if type(tree) is dict:
+            return items
+        # Keeps the class and what else it carries (transformers' BatchEncoding).
+        twin = copy.copy(tree)
+        if hasattr(twin, "data") and isinstance(getattr(twin, "data"), dict):
+            twin.data = items
+            return twin
+        try:
+            for key, value in items.items():
+                twin[key] = value
+            return twin
+        except TypeError:
+            return items
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(_map(value, cut_tensor, cut_list, torch, count) for value in tree))
+    if isinstance(tree, (list, tuple)):
+        tensors = all(isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == count for value in tree)
+        if len(tree) == count and not (tensors and len(tree) > 0):
+            return cut_list(tree)
+        return type(tree)(_map(value, cut_tensor, cut_list, torch, count) for value in tree)
+    shape = getattr(tree, "shape", None)
+    if isinstance(shape, tuple) and len(shape) > 0 and shape[0] == count:  # numpy
+        return cut_tensor(tree)
+    if hasattr(tree, "__dict__") and not isinstance(tree, (str, bytes, int, float, type)) and not callable(tree):
+        parts = {name: _map(value, cut_tensor, cut_list, torch, count) for name, value in vars(tree).items()}
+        if all(value is vars(tree)[name] for name, value in parts.items()):
+            return tree
+        twin = copy.copy(tree)
+        for name, value in parts.items():
+            try:
+                object.__setattr__(twin, name, value)
+            except AttributeError:
+                pass
+        return twin
+    return tree
+
+
+def cut(torch, batch, count, start, stop):
+    """Rows start:stop of a batch of `count`. Views where tensors allow."""
+    return _map(batch, lambda tensor: tensor[start:stop], lambda items: items[start:stop], torch, count)
+
+
+def repeat(torch, batch, count, wanted):
+    """A batch of `wanted` rows: those of a batch of `count`, over and over."""
+
+    def tensor(rows):
+        if isinstance(rows, torch.Tensor):
+            return rows[torch.arange(wanted, device=rows.device) % count]
+        return rows[[place % count for place in range(wanted)]]
+
+    def items(values):
+        return type(values)(values[place % count] for place in range(wanted))
+
+    return _map(batch, tensor, items, torch, count)
