@@ -85,6 +85,16 @@ void Gate::commit(uint32_t device, Kind kind, uint64_t size) {
   raise(own.markPeak, mine);
 }
 
+void Gate::add(uint32_t device, Kind kind, uint64_t size) {
+  if (!usable(device)) return;
+  {
+    Change change(slot());
+    ledger_->devices[device].committed.fetch_add(size);
+    slot().devices[device].committed.fetch_add(size);
+  }
+  commit(device, kind, size);
+}
+
 void Gate::release(uint32_t device, Kind kind, uint64_t size) {
   if (!usable(device)) return;
   DeviceEntry& entry = ledger_->devices[device];

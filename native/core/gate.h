@@ -32,6 +32,8 @@ class Gate {
   /** The allocation succeeded: count it, and raise the peaks. */
   void commit(uint32_t device, Kind kind, uint64_t size);
   void release(uint32_t device, Kind kind, uint64_t size);
+  /** Counts what is there already, whatever the budget says: reserve and commit in one, never refused. */
+  void add(uint32_t device, Kind kind, uint64_t size);
   /** Sets what this process holds besides (contexts, modules). Never refused: it is there already. */
   void setOverhead(uint32_t device, uint64_t bytes);
   void refuse(uint32_t device, uint64_t size, const char* api, RefusedBy by);
