@@ -1,0 +1,77 @@
+#include "real.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+
+#include <atomic>
+#include <cstdint>
+
+// The version that every glibc of this architecture has.
+#if defined(__x86_64__)
+__asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
+#elif defined(__aarch64__)
+__asm__(".symver dlsym, dlsym@GLIBC_2.17");
+#endif
+
+namespace oomtune {
+
+namespace {
+
+constexpr size_t kArena = 64 * 1024;
+alignas(64) unsigned char arena[kArena];
+std::atomic<size_t> arenaUsed{0};
+
+RealAllocator real;
+std::atomic<int> state{0};  // 0: not looked up, 1: some thread is at it, 2: done
+__thread bool looking = false;
+
+template <typename Function>
+void find(Function& into, const char* name) {
+  into = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+const RealAllocator* realAllocator() {
+  if (__builtin_expect(state.load(std::memory_order_acquire) == 2, 1)) return &real;
+  if (looking) return nullptr;
+  int expected = 0;
+  if (state.compare_exchange_strong(expected, 1)) {
+    looking = true;
+    find(real.malloc, "malloc");
+    find(real.free, "free");
+    find(real.calloc, "calloc");
+    find(real.realloc, "realloc");
+    find(real.posix_memalign, "posix_memalign");
+    find(real.aligned_alloc, "aligned_alloc");
+    find(real.memalign, "memalign");
+    find(real.valloc, "valloc");
+    find(real.pvalloc, "pvalloc");
+    find(real.malloc_usable_size, "malloc_usable_size");
+    looking = false;
+    state.store(2, std::memory_order_release);
+    return &real;
+  }
+  while (state.load(std::memory_order_acquire) != 2) sched_yield();
+  return &real;
+}
+
+void* bootstrapAllocate(size_t alignment, size_t size) {
+  if (alignment < 16) alignment = 16;
+  if (size > kArena || alignment > kArena) return nullptr;
+  size_t used = arenaUsed.load();
+  for (;;) {
+    const uintptr_t base = reinterpret_cast<uintptr_t>(arena);
+    const size_t start = ((base + used + alignment - 1) & ~(alignment - 1)) - base;
+    if (start + size > kArena) return nullptr;
+    if (arenaUsed.compare_exchange_weak(used, start + size)) return arena + start;  // zeroed: it is used only once
+  }
+}
+
+bool fromBootstrap(const void* pointer) {
+  const uintptr_t at = reinterpret_cast<uintptr_t>(pointer);
+  const uintptr_t base = reinterpret_cast<uintptr_t>(arena);
+  return at >= base && at < base + kArena;
+}
+
+}  // namespace oomtune

@@ -1,0 +1,74 @@
+#include "cgroup.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace oomtune {
+
+void ownCgroups(std::string* unified, std::string* memory) {
+  unified->clear();
+  memory->clear();
+  FILE* file = fopen("/proc/self/cgroup", "re");
+  if (file == nullptr) return;
+  char line[4096];
+  while (fgets(line, sizeof line, file) != nullptr) {
+    line[strcspn(line, "\n")] = '\0';
+    char* first = strchr(line, ':');
+    char* second = first != nullptr ? strchr(first + 1, ':') : nullptr;
+    if (second == nullptr || second[1] != '/') continue;
+    const std::string controllers(first + 1, second);
+    const std::string path = strcmp(second + 1, "/") == 0 ? "" : second + 1;
+    if (controllers.empty()) {
+      *unified = "/sys/fs/cgroup" + path;
+      if (access((*unified + "/cgroup.procs").c_str(), F_OK) != 0 || access("/sys/fs/cgroup/cgroup.controllers", F_OK) != 0) {
+        *unified = "/sys/fs/cgroup/unified" + path;  // v1 and v2 side by side
+      }
+      if (access((*unified + "/cgroup.procs").c_str(), F_OK) != 0) unified->clear();
+    } else if (("," + controllers + ",").find(",memory,") != std::string::npos) {
+      *memory = "/sys/fs/cgroup/memory" + path;
+      // In a container the path is that of the host; what is mounted is the container's own group.
+      if (access(memory->c_str(), F_OK) != 0) *memory = "/sys/fs/cgroup/memory";
+      if (access((*memory + "/memory.oom_control").c_str(), R_OK) != 0) memory->clear();
+    }
+  }
+  fclose(file);
+}
+
+bool Cgroup::make(const std::string& name) {
+  std::string unified;
+  std::string memory;
+  ownCgroups(&unified, &memory);
+  if (unified.empty() || access((unified + "/cgroup.procs").c_str(), W_OK) != 0) return false;
+  path_ = unified + "/" + name;
+  if (mkdir(path_.c_str(), 0755) != 0) return false;
+  procs_ = open((path_ + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC);
+  if (procs_ >= 0) return true;
+  rmdir(path_.c_str());
+  return false;
+}
+
+Cgroup::~Cgroup() {
+  if (procs_ < 0) return;
+  close(procs_);
+  rmdir(path_.c_str());
+}
+
+void Cgroup::enter() const {
+  if (procs_ >= 0 && write(procs_, "0", 1) < 0) return;  // refused: it runs in ours, the sweeps still find it
+}
+
+void Cgroup::kill() const {
+  if (procs_ < 0) return;
+  const int file = open((path_ + "/cgroup.kill").c_str(), O_WRONLY | O_CLOEXEC);  // since Linux 5.14
+  if (file < 0) return;
+  if (write(file, "1", 1) < 0) {
+    // an older kernel; the sweeps do it
+  }
+  close(file);
+}
+
+}  // namespace oomtune

@@ -1,0 +1,86 @@
+#include "evidence.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "cgroup.h"
+
+namespace oomtune {
+
+namespace {
+
+std::string slurp(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return "";
+  std::string text;
+  char part[4096];
+  for (;;) {
+    const ssize_t got = read(file, part, sizeof part);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0 || text.size() > (1u << 20)) break;
+    text.append(part, static_cast<size_t>(got));
+  }
+  close(file);
+  return text;
+}
+
+}  // namespace
+
+int64_t oomKillLine(const std::string& text) {
+  const std::string key = "oom_kill ";
+  for (size_t at = text.find(key); at != std::string::npos; at = text.find(key, at + 1)) {
+    if (at != 0 && text[at - 1] != '\n') continue;
+    char* end = nullptr;
+    const long long value = strtoll(text.c_str() + at + key.size(), &end, 10);
+    return end != text.c_str() + at + key.size() && value >= 0 ? value : -1;
+  }
+  return -1;
+}
+
+bool kernelNames(const std::string& line, int64_t pid) {
+  const std::string key = "Killed process ";
+  const size_t at = line.find(key);
+  if (at == std::string::npos) return false;
+  return strtoll(line.c_str() + at + key.size(), nullptr, 10) == pid;
+}
+
+OomEvidence::~OomEvidence() {
+  if (kmsg_ >= 0) close(kmsg_);
+}
+
+void OomEvidence::begin() {
+  std::string unified;
+  std::string memory;
+  ownCgroups(&unified, &memory);
+  if (!unified.empty() && (groupBefore_ = oomKillLine(slurp(unified + "/memory.events"))) >= 0) {
+    groupFile_ = unified + "/memory.events";
+  } else if (!memory.empty() && (groupBefore_ = oomKillLine(slurp(memory + "/memory.oom_control"))) >= 0) {
+    groupFile_ = memory + "/memory.oom_control";
+  }
+  systemBefore_ = oomKillLine(slurp("/proc/vmstat"));
+  kmsg_ = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (kmsg_ >= 0) lseek(kmsg_, 0, SEEK_END);
+}
+
+Told OomEvidence::verdict(bool killed, int64_t mainPid) {
+  if (kmsg_ >= 0) {
+    char record[8192];  // one record a read
+    for (;;) {
+      const ssize_t got = read(kmsg_, record, sizeof record);
+      if (got < 0 && (errno == EPIPE || errno == EINTR)) continue;  // EPIPE: older records were overwritten
+      if (got <= 0) break;
+      if (kernelNames(std::string(record, static_cast<size_t>(got)), mainPid)) return Told::kYes;
+    }
+  }
+  // A child of the job may have been the victim, whom its parent reaped: the group's own counter covers that.
+  if (groupBefore_ >= 0 && oomKillLine(slurp(groupFile_)) > groupBefore_) return Told::kYes;
+  const int64_t systemNow = oomKillLine(slurp("/proc/vmstat"));
+  if (systemBefore_ >= 0 && systemNow == systemBefore_) return Told::kNo;
+  if (groupBefore_ >= 0) return Told::kNo;
+  return killed ? Told::kUnknown : Told::kNo;
+}
+
+}  // namespace oomtune

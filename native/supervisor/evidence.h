@@ -1,0 +1,36 @@
+// Did the kernel's OOM killer strike? Told by counters that rose while the job ran, and by the kernel's log.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace oomtune {
+
+enum class Told { kNo, kYes, kUnknown };
+
+class OomEvidence {
+ public:
+  OomEvidence() = default;
+  ~OomEvidence();
+  OomEvidence(const OomEvidence&) = delete;
+  OomEvidence& operator=(const OomEvidence&) = delete;
+
+  /** Before the job starts. */
+  void begin();
+  /** After it ended. `killed`: something of the tree that we saw died of a SIGKILL that we did not send. */
+  Told verdict(bool killed, int64_t mainPid);
+
+ private:
+  std::string groupFile_;  // the narrowest cgroup file with an oom_kill line that covers the job
+  int64_t groupBefore_ = -1;
+  int64_t systemBefore_ = -1;
+  int kmsg_ = -1;
+};
+
+/** The number after `oom_kill ` at the start of a line; -1: there is none. */
+int64_t oomKillLine(const std::string& text);
+
+/** Does a line of the kernel's log say that this process was killed for memory? */
+bool kernelNames(const std::string& line, int64_t pid);
+
+}  // namespace oomtune

@@ -1,0 +1,64 @@
+#include "log.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace oomtune {
+
+Log::~Log() {
+  if (file_ >= 0) close(file_);
+}
+
+int Log::open() {
+  file_ = openat(folder_, "log", O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+  size_ = 0;
+  return file_ < 0 ? errno : 0;
+}
+
+void Log::rotate() {
+  if (renameat(folder_, "log", folder_, "log.1") != 0) return;
+  const int old = file_;
+  if (open() == 0) {
+    if (old >= 0) close(old);
+  } else {
+    file_ = old;  // no descriptor to be had: go on in the file that is now log.1
+    size_ = 0;
+  }
+}
+
+bool Log::put(const char* bytes, size_t length) {
+  while (length > 0) {
+    const ssize_t done = ::write(file_, bytes, length);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return false;
+    bytes += done;
+    length -= static_cast<size_t>(done);
+    size_ += static_cast<uint64_t>(done);
+  }
+  return true;
+}
+
+void Log::write(const char* bytes, size_t length) {
+  while (length > 0) {
+    if (size_ >= limit_) rotate();
+    const uint64_t room = limit_ > size_ ? limit_ - size_ : limit_;
+    const size_t part = length < room ? length : static_cast<size_t>(room);
+    if (untold_ > 0) {
+      char note[96];
+      const int size = snprintf(note, sizeof note, "\n[oomtune: %llu bytes of output were lost: the disk was full]\n",
+                                static_cast<unsigned long long>(untold_));
+      if (size > 0 && put(note, static_cast<size_t>(size))) untold_ = 0;
+    }
+    if (untold_ > 0 || !put(bytes, part)) {
+      lost_ += part;
+      untold_ += part;
+    }
+    bytes += part;
+    length -= part;
+  }
+}
+
+}  // namespace oomtune

@@ -1,0 +1,36 @@
+// The job's log: `log`, and `log.1` with what came before it. Written by the supervisor alone, never larger than twice
+// the limit, whatever the job prints.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace oomtune {
+
+class Log {
+ public:
+  /** `folder` is a descriptor of the launch folder. */
+  Log(int folder, uint64_t limit) : folder_(folder), limit_(limit) {}
+  ~Log();
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  /** 0 or an errno. The file is made anew, 0600. */
+  int open();
+  /** Never fails for the job: what a full disk does not take is counted, and told once there is room again. */
+  void write(const char* bytes, size_t length);
+  uint64_t lost() const { return lost_; }
+
+ private:
+  bool put(const char* bytes, size_t length);
+  void rotate();
+
+  int folder_;
+  int file_ = -1;
+  uint64_t limit_;
+  uint64_t size_ = 0;
+  uint64_t lost_ = 0;
+  uint64_t untold_ = 0;
+};
+
+}  // namespace oomtune

@@ -1,0 +1,61 @@
+// From the start of the job to the end of its last descendant.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "evidence.h"
+#include "ledger.h"
+#include "log.h"
+#include "spec.h"
+#include "tee.h"
+
+namespace oomtune {
+
+struct Outcome {
+  int status = 0;  // as wait(2) gives it
+  const char* endedBy = "job";
+  uint32_t stragglers = 0;
+  bool killed = false;  // the job died of a SIGKILL that was not ours
+};
+
+class Loop {
+ public:
+  Loop(const Spec& spec, Log& log, Ledger* ledger) : spec_(spec), log_(log), ledger_(ledger) {}
+
+  /** The read ends of the job's streams; `err` -1: both go into `out`. */
+  void read(int out, int err, bool inherit);
+  Outcome run(pid_t job, int signals, class Cgroup& cgroup);
+
+ private:
+  struct Source {
+    int file = -1;
+    Tee tee;
+  };
+
+  void pump(Source& source);
+  void drain();
+  bool reap();
+  void serve(int signals);
+  void startEnding(const char* endedBy);
+  void escalate(Cgroup& cgroup);
+  int patience() const;
+
+  const Spec& spec_;
+  Log& log_;
+  Ledger* ledger_;
+  Source sources_[2];
+  Outcome outcome_;
+  pid_t job_ = -1;
+  bool jobEnded_ = false;
+  bool ending_ = false;
+  bool killing_ = false;
+  bool childless_ = false;
+  uint64_t deadline_ = 0;  // of the time-out; ms of the monotonic clock, 0: none
+  uint64_t linger_ = 0;    // when what outlives the job is told to end
+  uint64_t killAt_ = 0;
+  uint64_t nextReap_ = 0;
+};
+
+}  // namespace oomtune

@@ -1,0 +1,242 @@
+// oomtune-supervisor: owns one launch. It starts the job that DIR/spec describes, keeps its output in DIR/log, ends its
+// whole process tree when told to (SIGTERM: cancelled, SIGUSR1: timed out) or when its time is up, waits until none of
+// it is left, and then writes DIR/exit.json. It needs nobody: whoever started it may die.
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "cgroup.h"
+#include "evidence.h"
+#include "file.h"
+#include "job.h"
+#include "json.h"
+#include "log.h"
+#include "loop.h"
+#include "process.h"
+#include "spec.h"
+
+#ifndef OOMTUNE_VERSION
+#define OOMTUNE_VERSION "0.0.0"
+#endif
+
+namespace {
+
+using namespace oomtune;
+
+std::string text(int64_t value) { return std::to_string(value); }
+
+bool readSpec(int folder, Spec* spec, std::string* error) {
+  const int file = openat(folder, "spec", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (file < 0) {
+    *error = std::string("spec: ") + strerror(errno);
+    return false;
+  }
+  std::string bytes;
+  char part[65536];
+  ssize_t got = 0;
+  while (bytes.size() <= kSpecBytes && ((got = read(file, part, sizeof part)) > 0 || (got < 0 && errno == EINTR))) {
+    if (got > 0) bytes.append(part, static_cast<size_t>(got));
+  }
+  close(file);
+  return parseSpec(bytes.data(), bytes.size(), spec, error);
+}
+
+std::string bootId() {
+  char id[64] = {};
+  const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return "";
+  const ssize_t got = read(file, id, sizeof id - 1);
+  close(file);
+  return got > 0 ? std::string(id, strcspn(id, "\n")) : "";
+}
+
+int writeWho(int folder, const std::string& startedAt, pid_t job) {
+  ProcessStat self{};
+  ProcessStat main{};
+  readStat(currentPid(), &self);
+  const bool started = job > 0 && readStat(static_cast<uint64_t>(job), &main);
+  return writeRecord(folder, "supervisor.json",
+                     "{\"schema\":1,\"pid\":" + text(currentPid()) + ",\"start_time\":" + text(static_cast<int64_t>(self.start)) +
+                         ",\"job_pid\":" + (job > 0 ? text(job) : "null") +
+                         ",\"job_start_time\":" + (started ? text(static_cast<int64_t>(main.start)) : "null") +
+                         ",\"boot_id\":" + quoted(bootId()) + ",\"started_at\":" + quoted(startedAt) +
+                         ",\"version\":" + quoted(OOMTUNE_VERSION) + "}\n");
+}
+
+int writeExit(int folder, const std::string& startedAt, const Outcome& outcome, Told oom, const std::string& error) {
+  const bool failed = !error.empty();
+  const bool signalled = !failed && WIFSIGNALED(outcome.status);
+  const std::string code = failed || signalled ? "null" : text(WEXITSTATUS(outcome.status));
+  return writeRecord(
+      folder, "exit.json",
+      "{\"schema\":1,\"code\":" + code +
+          ",\"signal\":" + (signalled ? quoted(signalName(WTERMSIG(outcome.status))) : "null") +
+          ",\"ended_by\":" + quoted(failed ? "start-failed" : outcome.endedBy) +
+          ",\"error\":" + (failed ? quoted(error) : "null") +
+          ",\"host_oom\":" + (oom == Told::kUnknown ? "null" : oom == Told::kYes ? "true" : "false") +
+          ",\"started_at\":" + quoted(startedAt) + ",\"ended_at\":" + quoted(isoTime(nowNanoseconds())) +
+          ",\"stragglers\":" + text(outcome.stragglers) + "}\n");
+}
+
+int makeLedger(const std::string& folder, const Spec& spec, Ledger** ledger) {
+  if (spec.devices.empty()) return 0;
+  const std::string path = folder + "/ledger";
+  std::vector<DeviceSetup> devices;
+  for (const SpecDevice& device : spec.devices) {
+    devices.push_back({device.index, device.budget, device.name.c_str(), device.uuid.c_str()});
+  }
+  const int error = createLedger(path.c_str(), devices.data(), static_cast<uint32_t>(devices.size()));
+  if (error == 0) *ledger = mapLedger(path.c_str(), true);
+  return error;
+}
+
+/** Signals that we serve come through a descriptor; those that terminals and readers send are not for us. */
+int takeSignals() {
+  sigset_t served;
+  sigemptyset(&served);
+  for (int signal : {SIGCHLD, SIGTERM, SIGINT, SIGUSR1}) sigaddset(&served, signal);
+  sigprocmask(SIG_SETMASK, &served, nullptr);
+  for (int signal : {SIGPIPE, SIGHUP, SIGQUIT, SIGTTOU, SIGTTIN, SIGTSTP, SIGUSR2, SIGALRM}) ::signal(signal, SIG_IGN);
+  signal(SIGCHLD, SIG_DFL);
+  return signalfd(-1, &served, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+struct Pipe {
+  int read = -1;
+  int write = -1;
+  bool make() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return false;
+    read = ends[0];
+    write = ends[1];
+    return true;
+  }
+};
+
+/** Fills the three standard descriptors, so that no file of ours is taken for one of them. */
+void guardStandardStreams() {
+  int fd = open("/dev/null", O_RDWR);
+  while (fd >= 0 && fd < 3) fd = open("/dev/null", O_RDWR);
+  if (fd >= 3) close(fd);
+}
+
+int supervise(const std::string& path, int folder, int report) {
+  const std::string startedAt = isoTime(nowNanoseconds());
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const mode_t mask = umask(077);
+  Outcome outcome;
+  auto failed = [&](const std::string& error) {
+    return writeExit(folder, startedAt, outcome, Told::kNo, error) == 0 ? 0 : 1;
+  };
+  const int signals = takeSignals();
+  if (signals < 0 || writeWho(folder, startedAt, -1) != 0) return failed(std::string("supervisor: ") + strerror(errno));
+  Spec spec;
+  std::string error;
+  if (!readSpec(folder, &spec, &error)) return failed(error);
+  Log log(folder, spec.logBytes);
+  if (const int code = log.open()) return failed(std::string("log: ") + strerror(code));
+  Ledger* ledger = nullptr;
+  if (const int code = makeLedger(path, spec, &ledger)) return failed(std::string("ledger: ") + strerror(code));
+  Cgroup cgroup;
+  cgroup.make("oomtune-" + spec.job + "-" + text(spec.launch) + "-" + text(currentPid()));
+  OomEvidence evidence;
+  evidence.begin();
+
+  Pipe out;
+  Pipe err;
+  if (!out.make() || (spec.inherit && !err.make())) return failed(std::string("pipe: ") + strerror(errno));
+  // A terminal cannot be read from another session; a pipe or a file can.
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const int in = spec.inherit && isatty(0) == 0 ? 0 : nothing;
+  const pid_t job = startJob(spec, {in, out.write, spec.inherit ? err.write : out.write, mask}, cgroup, &error);
+  close(out.write);
+  if (err.write >= 0) close(err.write);
+  if (job < 0) return failed(error);
+  writeWho(folder, startedAt, job);
+  if (report >= 0) close(report);  // whoever waits for the start of the job reads the end of the file
+
+  Loop loop(spec, log, ledger);
+  loop.read(out.read, err.read, spec.inherit);
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = 0; fd < 3; ++fd) dup2(null, fd);  // whoever started us may wait for our streams to close
+  outcome = loop.run(job, signals, cgroup);
+  return writeExit(folder, startedAt, outcome, evidence.verdict(outcome.killed, job), "") == 0 ? 0 : 1;
+}
+
+int usage() {
+  fputs("usage: oomtune-supervisor [--detach] [--report FD] DIR\n       oomtune-supervisor --version\n", stderr);
+  return 2;
+}
+
+struct Options {
+  bool detach = false;
+  int report = -1;
+  std::string folder;
+};
+
+bool readOptions(int count, char** arguments, Options* options) {
+  int at = 1;
+  if (at < count && strcmp(arguments[at], "--detach") == 0) {
+    options->detach = true;
+    ++at;
+  }
+  if (at + 1 < count && strcmp(arguments[at], "--report") == 0) {
+    const char* fd = arguments[at + 1];
+    if (strlen(fd) != 1 || fd[0] < '3' || fd[0] > '9') return false;
+    options->report = fd[0] - '0';
+    if (fcntl(options->report, F_SETFD, FD_CLOEXEC) != 0) return false;
+    at += 2;
+  }
+  if (at + 1 != count || arguments[at][0] != '/') return false;
+  options->folder = arguments[at];
+  return true;
+}
+
+}  // namespace
+
+/**
+ * --detach: goes on in the background, in a session of its own; this process ends at once. --report FD: the pid of the
+ * supervisor is written there, and the descriptor closed once the job has been started or could not be.
+ */
+int main(int count, char** arguments) {
+  if (count == 2 && strcmp(arguments[1], "--version") == 0) {
+    puts(OOMTUNE_VERSION);
+    return 0;
+  }
+  guardStandardStreams();
+  Options options;
+  if (!readOptions(count, arguments, &options)) return usage();
+  const char* path = options.folder.c_str();
+  const int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (folder < 0) {
+    fprintf(stderr, "oomtune-supervisor: %s: %s\n", path, strerror(errno));
+    return 2;
+  }
+  // One supervisor a folder, and a folder is used once. The lock is held until we are gone.
+  if (flock(folder, LOCK_EX | LOCK_NB) != 0 || faccessat(folder, "supervisor.json", F_OK, 0) == 0) {
+    fprintf(stderr, "oomtune-supervisor: %s: already used by a launch\n", path);
+    return 2;
+  }
+  if (options.detach) {
+    const pid_t child = fork();
+    if (child < 0) {
+      fprintf(stderr, "oomtune-supervisor: fork: %s\n", strerror(errno));
+      return 1;
+    }
+    if (child > 0) return 0;
+    setsid();
+  }
+  if (options.report >= 0) dprintf(options.report, "%d\n", static_cast<int>(getpid()));
+  return supervise(options.folder, folder, options.report);
+}

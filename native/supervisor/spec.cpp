@@ -1,0 +1,153 @@
+#include "spec.h"
+
+#include <cstring>
+
+#include "ledger.h"
+
+namespace oomtune {
+
+namespace {
+
+/** Decimal digits only: no sign, no blank, no overflow past `largest`. */
+bool number(const std::string& text, uint64_t largest, uint64_t* out) {
+  if (text.empty() || text.size() > 20) return false;
+  uint64_t value = 0;
+  for (char c : text) {
+    if (c < '0' || c > '9') return false;
+    const uint64_t digit = static_cast<uint64_t>(c - '0');
+    if (value > (largest - digit) / 10) return false;
+    value = value * 10 + digit;
+  }
+  *out = value;
+  return true;
+}
+
+bool plainText(const std::string& text, size_t longest) {
+  if (text.size() > longest) return false;
+  for (char c : text) {
+    if (c <= ' ' || c > '~') return false;
+  }
+  return true;
+}
+
+bool device(const std::string& text, Spec* spec) {
+  std::string parts[4];
+  size_t from = 0;
+  for (int i = 0; i < 3; ++i) {
+    const size_t comma = text.find(',', from);
+    if (comma == std::string::npos) return false;
+    parts[i] = text.substr(from, comma - from);
+    from = comma + 1;
+  }
+  parts[3] = text.substr(from);
+  SpecDevice entry{};
+  uint64_t index = 0;
+  if (!number(parts[0], kDevices - 1, &index)) return false;
+  if (parts[1] == "-") {
+    entry.budget = kNoBudget;
+  } else if (!number(parts[1], 1ULL << 53, &entry.budget)) {
+    return false;
+  }
+  if (parts[2].empty() || !plainText(parts[2], 15) || !plainText(parts[3], 63)) return false;
+  for (const SpecDevice& other : spec->devices) {
+    if (other.index == index) return false;
+  }
+  entry.index = static_cast<uint32_t>(index);
+  entry.name = parts[2];
+  entry.uuid = parts[3];
+  spec->devices.push_back(entry);
+  return true;
+}
+
+bool variable(const std::string& text, Spec* spec) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) return false;
+  spec->environment.push_back(text);
+  return true;
+}
+
+constexpr uint64_t kLongest = 10ULL * 365 * 24 * 3600 * 1000;  // ten years in ms
+
+const char* const kOnce[] = {"version", "job", "launch", "cwd", "timeout_ms", "grace_ms", "linger_ms", "log_bytes", "output"};
+constexpr size_t kOnceCount = sizeof kOnce / sizeof kOnce[0];
+
+bool record(const std::string& key, const std::string& value, Spec* spec) {
+  uint64_t n = 0;
+  if (key == "version") return value == "1";
+  if (key == "job") {
+    spec->job = value;
+    return !value.empty() && plainText(value, 128) && value.find('/') == std::string::npos;
+  }
+  if (key == "launch") {
+    if (!number(value, UINT32_MAX, &n) || n == 0) return false;
+    spec->launch = static_cast<uint32_t>(n);
+    return true;
+  }
+  if (key == "cwd") {
+    spec->cwd = value;
+    return !value.empty() && value[0] == '/';
+  }
+  if (key == "timeout_ms") return number(value, kLongest, &spec->timeoutMs);
+  if (key == "grace_ms") return number(value, kLongest, &spec->graceMs);
+  if (key == "linger_ms") return number(value, kLongest, &spec->lingerMs);
+  if (key == "log_bytes") return number(value, 1ULL << 40, &spec->logBytes) && spec->logBytes >= 4096;
+  if (key == "output") {
+    spec->inherit = value == "inherit";
+    return value == "inherit" || value == "log";
+  }
+  return false;
+}
+
+}  // namespace
+
+bool parseSpec(const char* bytes, size_t length, Spec* spec, std::string* error) {
+  *spec = Spec{};
+  if (length == 0 || length > kSpecBytes || bytes[length - 1] != '\0') {
+    *error = "spec: empty, too long or cut off";
+    return false;
+  }
+  bool seen[kOnceCount] = {};
+  size_t items = 0;
+  for (size_t at = 0; at < length;) {
+    const size_t size = strnlen(bytes + at, length - at);
+    const std::string text(bytes + at, size);
+    at += size + 1;
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || ++items > kSpecItems) {
+      *error = "spec: a record without a key, or too many records";
+      return false;
+    }
+    const std::string key = text.substr(0, equals);
+    const std::string value = text.substr(equals + 1);
+    bool sound = false;
+    if (key == "arg") {
+      spec->arguments.push_back(value);
+      sound = true;
+    } else if (key == "env") {
+      sound = variable(value, spec);
+    } else if (key == "device") {
+      sound = device(value, spec);
+    } else {
+      for (size_t i = 0; i < kOnceCount; ++i) {
+        if (key == kOnce[i]) {
+          sound = !seen[i] && record(key, value, spec);
+          seen[i] = true;
+        }
+      }
+    }
+    if (!sound) {
+      // Never the value: it may be a secret of the environment.
+      *error = "spec: unknown, repeated or malformed record";
+      if (plainText(key, 16)) *error += " \"" + key + "\"";
+      return false;
+    }
+  }
+  if (!seen[0] || spec->job.empty() || spec->launch == 0 || spec->cwd.empty() || spec->arguments.empty() ||
+      spec->arguments[0].empty()) {
+    *error = "spec: version, job, launch, cwd or arg is missing";
+    return false;
+  }
+  return true;
+}
+
+}  // namespace oomtune

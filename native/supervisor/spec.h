@@ -1,0 +1,38 @@
+// What the supervisor is asked to do: the file `spec` in the launch folder. Records `key=value`, each ended by a NUL
+// byte; the keys are those below, in any order; each but arg, env and device stands at most once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace oomtune {
+
+constexpr size_t kSpecBytes = 8u << 20;  // a kernel takes 2 to 6 MiB of arguments and environment
+constexpr size_t kSpecItems = 65536;
+
+struct SpecDevice {
+  uint32_t index;  // into the ledger: 0 host, 1 + CUDA ordinal
+  uint64_t budget;
+  std::string name;
+  std::string uuid;
+};
+
+struct Spec {
+  std::string job;
+  uint32_t launch = 0;
+  std::vector<std::string> arguments;    // arg=…
+  std::vector<std::string> environment;  // env=NAME=VALUE
+  std::string cwd;
+  std::vector<SpecDevice> devices;  // device=INDEX,BUDGET|-,NAME,UUID
+  uint64_t timeoutMs = 0;           // 0: none
+  uint64_t graceMs = 0;
+  uint64_t lingerMs = 2000;         // for what outlives the job's main process
+  uint64_t logBytes = 64u << 20;    // of one log file; there are two
+  bool inherit = false;             // output=log|inherit
+};
+
+/** False, with a sentence in `error`, for anything that is not exactly such a file. */
+bool parseSpec(const char* bytes, size_t length, Spec* spec, std::string* error);
+
+}  // namespace oomtune
