@@ -97,6 +97,32 @@ export interface Diagnosis {
   ambiguous?: boolean;
   /** What would help. `none`: no smaller batch will (a leak, the model itself, a neighbour). */
   cure?: 'smaller' | 'expandable_segments' | 'wait' | 'none';
+  /** Why there was too little device memory, where that can be told; each calls for another remedy. */
+  reason?: MemoryReason | null;
+  /** The signature that matched, from config/signatures.yaml. */
+  signature?: string | null;
+  /** The rank (or pod, pid) whose failure came first; null where the log names none. */
+  rank?: string | null;
+  memory?: MemoryPicture | null;
+  /** Numbers of the lines with device OOMs that the job got over. */
+  soft_ooms?: number[];
+}
+
+/** `batch`: nothing else is to blame. `asked`: one request larger than the whole device. */
+export type MemoryReason = 'batch' | 'neighbour' | 'fragmentation' | 'leak' | 'load' | 'eval' | 'save' | 'asked';
+
+/** Who held the device's memory when it ran out, in bytes; null: not said. */
+export interface MemoryPicture {
+  total_bytes: number | null;
+  /** Held by the process that failed, contexts included. */
+  process_bytes: number | null;
+  others_bytes: number | null;
+  free_bytes: number | null;
+  asked_bytes: number | null;
+  /** Held by the process's allocator, but by no tensor. */
+  unallocated_bytes: number | null;
+  /** The others, by name where known. */
+  neighbours: { pid: number; name: string | null; bytes: number }[];
 }
 
 /** `find-batch --json`, as the contract has it. */
