@@ -2,7 +2,7 @@ import { createReadStream, existsSync } from 'node:fs';
 import type { Exit } from '../runtime/types.js';
 import type { ProbeRecord } from '../store/types.js';
 import type { Observation, Peaks, Probe } from '../tuner/types.js';
-import { type DiagnosisInput, diagnose } from './diagnosis/index.js';
+import { type DiagnoseInput, diagnose } from './diagnosis/index.js';
 import type { Measurement, Session } from './session.js';
 import type { Diagnosis } from './types.js';
 
@@ -104,7 +104,7 @@ export async function diagnoseSession(
   session: Session,
   exit: Exit,
   device: 'cpu' | 'cuda',
-  more: Partial<DiagnosisInput> = {},
+  more: Partial<DiagnoseInput> = {},
 ): Promise<Diagnosis> {
   return diagnose({
     log: existsSync(session.run.logFile) ? createReadStream(session.run.logFile) : [],

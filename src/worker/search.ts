@@ -1,14 +1,16 @@
 import { join } from 'node:path';
 import { stateFolder } from '../common/home.js';
 import type { Exit } from '../runtime/types.js';
-import { ladderFrom, Tuner } from '../tuner/index.js';
+import { sameRung, Tuner } from '../tuner/index.js';
 import type { Action, Constraints, Observation, Probe, Rung } from '../tuner/types.js';
 import { Detached } from './detached.js';
 import type { Loop } from './hook-messages.js';
 import { diagnoseSession, observeDeath, observeFit, observeWhole, probeRecord, samplesPerSecond } from './observe.js';
+import { allowedRungs } from './rungs.js';
 import { type HookMode, type Measurement, Session } from './session.js';
 import type { Target } from './target.js';
 import type { Diagnosis, WorkDeps, WorkRequest } from './types.js';
+import { undriveable } from './undriveable.js';
 
 /** What a search came to. */
 export interface SearchOutcome {
@@ -110,19 +112,7 @@ export class Search {
     const base = target.baseRung;
     if (this.#mode === 'probe') await this.#open(base, null);
     const can = this.#loop?.can ?? null;
-    const carries = (knob: 'amp' | 'checkpointing'): boolean =>
-      target.carrier(knob) === 'hook' ? (can?.[knob] ?? target.hook) : target.carrier(knob) !== 'none';
-    const rungs = ladderFrom(target.ladder, {
-      amp: options.amp,
-      checkpointing: options.checkpointing,
-      exact: options.exact,
-      base,
-    }).filter(
-      (rung) =>
-        (rung.amp === base.amp || carries('amp')) &&
-        (rung.checkpointing === base.checkpointing || carries('checkpointing')) &&
-        (!rung.offload || (can?.offload ?? false)),
-    );
+    const rungs = allowedRungs(target, options, can);
     const ownBatch = target.own.microBatch ?? this.#loop?.own_batch ?? null;
     const ownAccumulation = target.own.accumulation ?? 1;
     const keep = this.#goal === 'keep' && (ownBatch !== null || options.effectiveBatch !== null);
@@ -261,30 +251,4 @@ export class Search {
     this.#session = null;
     if (session !== null) await session.close();
   }
-}
-
-/** The script ran, but nothing in it took a batch size from the hook. */
-function undriveable(evidence: string): Diagnosis {
-  return {
-    class: 'user_error',
-    certain: true,
-    evidence,
-    line: null,
-    fields: {
-      tried_bytes: null,
-      total_bytes: null,
-      free_bytes: null,
-      allocated_bytes: null,
-      reserved_bytes: null,
-      gpu: null,
-    },
-    phase: 'unknown',
-    cause: 'No training step was seen in which the batch size could be set.',
-    advice:
-      'Run the script alone and see that it trains. If it reads no torch DataLoader, put {micro_batch} where its batch size goes.',
-  };
-}
-
-function sameRung(a: Rung, b: Rung): boolean {
-  return a.amp === b.amp && a.checkpointing === b.checkpointing && (a.offload ?? false) === (b.offload ?? false);
 }

@@ -1,0 +1,43 @@
+import { OomtuneError } from '../common/errors.js';
+import type { JobOptions } from '../store/types.js';
+import { ladderFrom } from '../tuner/index.js';
+import type { Rung } from '../tuner/types.js';
+import type { Loop } from './hook-messages.js';
+import type { Target } from './target.js';
+
+/**
+ * The rungs that a job may climb: the ladder, from the command as it stands upwards, narrowed by the options and by what
+ * the command's carriers (and the hook, as `can` tells) are able to turn on. Throws OOMTUNE_NO_KNOB when none is left.
+ */
+export function allowedRungs(
+  target: Target,
+  options: Pick<JobOptions, 'amp' | 'checkpointing' | 'exact'>,
+  can: Loop['can'] | null,
+): Rung[] {
+  const base = target.baseRung;
+  const carries = (knob: 'amp' | 'checkpointing'): boolean => {
+    const carrier = target.carrier(knob);
+    return carrier === 'hook' ? (can?.[knob] ?? true) : carrier !== 'none';
+  };
+  // What the command turns on by itself stays on.
+  const amp = options.amp === 'auto' && base.amp !== 'off' ? base.amp : options.amp;
+  const checkpointing = options.checkpointing === 'auto' && base.checkpointing ? 'on' : options.checkpointing;
+  const rungs = ladderFrom(target.ladder, {
+    amp,
+    checkpointing,
+    exact: options.exact && base.amp === 'off',
+    can: {
+      amp: base.amp !== 'off' || carries('amp'),
+      checkpointing: base.checkpointing || carries('checkpointing'),
+      offload: can?.offload ?? false,
+    },
+  });
+  if (rungs.length === 0) {
+    throw new OomtuneError(
+      'OOMTUNE_NO_KNOB',
+      `The options ask for amp ${options.amp} and checkpointing ${options.checkpointing}${options.exact ? ' with --exact' : ''}, which this command cannot take.`,
+      'Leave --amp and --checkpointing at auto, or put {amp} and {checkpointing} where the command takes them.',
+    );
+  }
+  return rungs;
+}
