@@ -9,6 +9,8 @@ const main = new URL('../dist/cli/main.js', import.meta.url);
 if (existsSync(main)) {
   await import(main.href);
 } else {
-  process.stderr.write('oomtune: oomtune is not built yet.\n  Run `npm run setup` in its folder.\n  (OOMTUNE_NATIVE_MISSING)\n');
+  process.stderr.write(
+    'oomtune: oomtune is not built yet.\n  Run `npm run setup` in its folder.\n  (OOMTUNE_NATIVE_MISSING)\n',
+  );
   process.exitCode = 5;
 }

@@ -10,7 +10,14 @@ function section(command, path) {
   help.helpWidth = 100;
   const usage = `oomtune ${[...path, command.usage()].join(' ')}`.replace('  ', ' ');
   const lines = [`${'#'.repeat(Math.min(path.length + 1, 3))} ${path.length === 0 ? 'oomtune' : path.join(' ')}`, ''];
-  lines.push(`${command.description()}.`.replace(/^./, (letter) => letter.toUpperCase()), '', '```', usage, '```', '');
+  lines.push(
+    `${command.description()}.`.replace(/^./, (letter) => letter.toUpperCase()),
+    '',
+    '```',
+    usage,
+    '```',
+    '',
+  );
   const args = command.registeredArguments.filter((argument) => argument.description);
   if (args.length > 0) {
     lines.push('| Argument | |', '|---|---|');
@@ -20,7 +27,8 @@ function section(command, path) {
   const options = help.visibleOptions(command);
   if (options.length > 0) {
     lines.push('| Option | |', '|---|---|');
-    for (const option of options) lines.push(`| \`${option.flags.replaceAll('|', '\\|')}\` | ${cell(help.optionDescription(option))} |`);
+    for (const option of options)
+      lines.push(`| \`${option.flags.replaceAll('|', '\\|')}\` | ${cell(help.optionDescription(option))} |`);
     lines.push('');
   }
   for (const sub of help.visibleCommands(command)) lines.push(...section(sub, [...path, sub.name()]));
@@ -30,14 +38,22 @@ function section(command, path) {
 const cell = (text) => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
 
 export function reference() {
-  const head = ['# Command line', '', 'Written by `node scripts/cli-reference.mjs` from the program itself; do not edit.', ''];
+  const head = [
+    '# Command line',
+    '',
+    'Written by `node scripts/cli-reference.mjs` from the program itself; do not edit.',
+    '',
+  ];
   const ends = [
     'The command to work on follows `--` and is never given to a shell. Data goes to stdout, diagnostics and progress to',
     'stderr. Exit codes and error codes are listed in [errors](errors.md), files and variables in',
     '[configuration](configuration.md).',
     '',
   ];
-  const [, ...body] = section(createProgram(async () => {}), []);
+  const [, ...body] = section(
+    createProgram(async () => {}),
+    [],
+  );
   return `${[...head, ...ends, ...body.slice(1)].join('\n').trimEnd()}\n`;
 }
 

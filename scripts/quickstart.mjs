@@ -15,7 +15,8 @@ function finish(child) {
   });
 }
 
-const oomtune = (args) => spawnSync(process.execPath, [OOMTUNE, ...args], { encoding: 'utf8', stdio: ['ignore', 'pipe', 2] });
+const oomtune = (args) =>
+  spawnSync(process.execPath, [OOMTUNE, ...args], { encoding: 'utf8', stdio: ['ignore', 'pipe', 2] });
 
 /** A URL of ours as redis-cli wants it. */
 const redisCli = (url) => (url.startsWith('unix://') ? ['-s', url.slice('unix://'.length)] : ['-u', url]);
@@ -32,8 +33,15 @@ await withErrors(async () => {
 
   const url = oomtune(['redis', 'url']).stdout.trim();
   const [found] = JSON.parse(oomtune(['recommend', 'quickstart', '--json']).stdout).recommendations;
-  const cli = [which('redis-cli'), ...redisCli(url), 'HGETALL', `{${process.env.OOMTUNE_PREFIX || 'oomtune'}}:config:${found.key}`];
-  say(`\nThe same recommendation, read by a plain Redis client:\n\n$ ${cli.map((word) => (word.includes('{') ? `'${word}'` : word)).join(' ')}\n`);
+  const cli = [
+    which('redis-cli'),
+    ...redisCli(url),
+    'HGETALL',
+    `{${process.env.OOMTUNE_PREFIX || 'oomtune'}}:config:${found.key}`,
+  ];
+  say(
+    `\nThe same recommendation, read by a plain Redis client:\n\n$ ${cli.map((word) => (word.includes('{') ? `'${word}'` : word)).join(' ')}\n`,
+  );
   const read = spawnSync(cli[0], cli.slice(1), { encoding: 'utf8', stdio: ['ignore', 'pipe', 2] });
   if (read.status !== 0 || read.stdout.trim() === '') {
     say('oomtune: the recommendation could not be read back.');
@@ -45,5 +53,7 @@ await withErrors(async () => {
     const value = lines[at + 1];
     process.stdout.write(`  ${lines[at].padEnd(22)} ${value.length > 60 ? `${value.slice(0, 59)}…` : value}\n`);
   }
-  say(`\nNext, on a script of your own:\n\n  node bin/oomtune.js find-batch --budget 80% -- ${python.path} your-script.py\n`);
+  say(
+    `\nNext, on a script of your own:\n\n  node bin/oomtune.js find-batch --budget 80% -- ${python.path} your-script.py\n`,
+  );
 });

@@ -35,7 +35,9 @@ export function ensurePackages() {
   const installed = at('node_modules', '.package-lock.json');
   if (existsSync(installed) && newest(installed) >= newest(at('package-lock.json'))) return;
   say('installing node_modules');
-  run(['npm', 'ci', '--no-audit', '--no-fund'], { remedy: 'npm needs its registry; check the network, then run this again.' });
+  run(['npm', 'ci', '--no-audit', '--no-fund'], {
+    remedy: 'npm needs its registry; check the network, then run this again.',
+  });
 }
 
 export function ensureTypeScript() {
@@ -49,7 +51,9 @@ export function ensureTypeScript() {
 
 export function ensureNative({ tests }) {
   const name = tests ? 'native-tests' : 'native';
-  const sources = ['addon', 'core', 'supervisor', 'preload', ...(tests ? ['test'] : [])].map((room) => at('native', room));
+  const sources = ['addon', 'core', 'supervisor', 'preload', ...(tests ? ['test'] : [])].map((room) =>
+    at('native', room),
+  );
   const output = at('build', 'Release', 'oomtune.node');
   if (fresh(name, output, ...sources, at('CMakeLists.txt'))) return;
   say('building the native runtime');

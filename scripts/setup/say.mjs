@@ -19,7 +19,8 @@ export function run(argv, { remedy, env } = {}) {
   say(`  $ ${argv.join(' ')}`);
   const [program, ...args] = argv;
   const done = spawnSync(program, args, { cwd: ROOT, stdio: ['ignore', 2, 2], env: { ...process.env, ...env } });
-  if (done.error) throw new Missing(`${program} could not be started: ${done.error.message}`, remedy ?? `Install ${program}.`);
+  if (done.error)
+    throw new Missing(`${program} could not be started: ${done.error.message}`, remedy ?? `Install ${program}.`);
   if (done.status !== 0) {
     throw new Missing(
       `${argv.join(' ')} failed (${done.signal ?? `exit code ${done.status}`}).`,

@@ -1,7 +1,7 @@
 import { accessSync, constants, existsSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
-import { Missing, output, run, say } from './say.mjs';
 import { findPython } from './python.mjs';
+import { Missing, output, run, say } from './say.mjs';
 
 /** Where `name` is on PATH, or in the folders that a plain user's PATH may leave out. */
 export function which(name) {
@@ -51,7 +51,10 @@ export function ensureSystem(options) {
   say(`missing: ${names}`);
   const command = `apt-get update && apt-get install -y --no-install-recommends ${packages.join(' ')}`;
   if (which('apt-get') === null) {
-    throw new Missing(`Missing: ${names}.`, 'Install them with the package manager of this system, then run this again.');
+    throw new Missing(
+      `Missing: ${names}.`,
+      'Install them with the package manager of this system, then run this again.',
+    );
   }
   const prefix = rootPrefix();
   if (prefix === null) throw new Missing(`Missing: ${names}.`, `Run: sudo sh -c '${command}'`);

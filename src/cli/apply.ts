@@ -50,7 +50,13 @@ export async function applyRecommendation(
   if (carriers.includes('hook')) {
     const effective = ['--effective-batch', String(config.effective_batch)];
     notes.push('The script takes no batch size by itself: `oomtune run` brings it in.');
-    return { key: chosen.key, config, argv: ['oomtune', 'run', '--name', chosen.name, ...effective, '--', ...command], env: {}, notes };
+    return {
+      key: chosen.key,
+      config,
+      argv: ['oomtune', 'run', '--name', chosen.name, ...effective, '--', ...command],
+      env: {},
+      notes,
+    };
   }
   return { key: chosen.key, config, argv: filled.argv, env: carriers.includes('env') ? filled.env : {}, notes };
 }

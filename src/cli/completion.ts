@@ -53,17 +53,18 @@ function bash(nodes: Node[]): string {
   const values = new Map<string, string>();
   for (const option of nodes.flatMap((node) => node.options)) {
     if (!option.takes) continue;
-    const reply = option.choices.length > 0
-      ? `COMPREPLY=($(compgen -W ${quote(option.choices.join(' '))} -- "$cur"))`
-      : option.files === 'folder'
-        ? 'COMPREPLY=($(compgen -d -- "$cur"))'
-        : option.files === 'file'
-          ? 'COMPREPLY=($(compgen -f -- "$cur"))'
-          : option.flags.includes('--preset')
-            ? 'COMPREPLY=($(compgen -W "$(oomtune __complete presets 2>/dev/null | cut -f1)" -- "$cur"))'
-            : option.flags.includes('--after')
-              ? 'COMPREPLY=($(compgen -W "$(oomtune __complete jobs 2>/dev/null | cut -f1)" -- "$cur"))'
-              : 'COMPREPLY=()';
+    const reply =
+      option.choices.length > 0
+        ? `COMPREPLY=($(compgen -W ${quote(option.choices.join(' '))} -- "$cur"))`
+        : option.files === 'folder'
+          ? 'COMPREPLY=($(compgen -d -- "$cur"))'
+          : option.files === 'file'
+            ? 'COMPREPLY=($(compgen -f -- "$cur"))'
+            : option.flags.includes('--preset')
+              ? 'COMPREPLY=($(compgen -W "$(oomtune __complete presets 2>/dev/null | cut -f1)" -- "$cur"))'
+              : option.flags.includes('--after')
+                ? 'COMPREPLY=($(compgen -W "$(oomtune __complete jobs 2>/dev/null | cut -f1)" -- "$cur"))'
+                : 'COMPREPLY=()';
     for (const flag of option.flags) values.set(flag, reply);
   }
   const parents = nodes.filter((node) => node.path.length === 1 && node.subs.length > 0).map((node) => node.path[0]);
@@ -109,10 +110,10 @@ complete -F _oomtune oomtune`;
 }
 
 function zsh(nodes: Node[]): string {
-  const escape = (text: string): string => text.replace(/[[\]:\\]/g, '\\$&').replaceAll("'", '');
+  const plain = (text: string): string => text.replace(/[[\]:\\]/g, '\\$&').replaceAll("'", '');
   const functions = nodes.map((node) => {
     const options = node.options.map((option) => {
-      const about = `[${escape(option.about)}]`;
+      const about = `[${plain(option.about)}]`;
       const takes = option.takes
         ? option.choices.length > 0
           ? `:value:(${option.choices.join(' ')})`
@@ -130,7 +131,10 @@ function zsh(nodes: Node[]): string {
     });
     const rest =
       node.subs.length > 0
-        ? [`    '1:verb:((${node.subs.map((sub) => `${sub.name}\\:"${escape(sub.about).replaceAll('"', '')}"`).join(' ')}))'`, "    '*::argument:->rest'"]
+        ? [
+            `    '1:verb:((${node.subs.map((sub) => `${sub.name}\\:"${plain(sub.about).replaceAll('"', '')}"`).join(' ')}))'`,
+            "    '*::argument:->rest'",
+          ]
         : node.words === 'jobs' || node.words === 'names'
           ? [`    '*:${node.words}:_oomtune_words ${node.words}'`]
           : node.words === 'shells'
@@ -182,11 +186,14 @@ function fish(nodes: Node[]): string {
           : `__oomtune_own; and __fish_seen_subcommand_from ${first}; and __fish_seen_subcommand_from ${second}`;
     const start = `complete -c oomtune -n ${quote(when)}`;
     for (const sub of node.subs) lines.push(`${start} -a ${sub.name} -d ${quote(sub.about)}`);
-    if (node.words === 'jobs' || node.words === 'names') lines.push(`${start} -a '(oomtune __complete ${node.words} 2>/dev/null)'`);
+    if (node.words === 'jobs' || node.words === 'names')
+      lines.push(`${start} -a '(oomtune __complete ${node.words} 2>/dev/null)'`);
     if (node.words === 'shells') lines.push(`${start} -a 'bash zsh fish'`);
     if (node.words === 'files') lines.push(`${start} -F`);
     for (const option of node.options) {
-      const flags = option.flags.map((flag) => (flag.startsWith('--') ? `-l ${flag.slice(2)}` : `-s ${flag.slice(1)}`)).join(' ');
+      const flags = option.flags
+        .map((flag) => (flag.startsWith('--') ? `-l ${flag.slice(2)}` : `-s ${flag.slice(1)}`))
+        .join(' ');
       const value = !option.takes
         ? ''
         : option.choices.length > 0

@@ -31,9 +31,14 @@ export function asOomtuneError(thrown: unknown, verb: string | null): OomtuneErr
 }
 
 export function interrupted(cause?: unknown): OomtuneError {
-  return new OomtuneError('OOMTUNE_INTERRUPTED', 'Interrupted.', 'Nothing is left running; start it again when you like.', {
-    cause,
-  });
+  return new OomtuneError(
+    'OOMTUNE_INTERRUPTED',
+    'Interrupted.',
+    'Nothing is left running; start it again when you like.',
+    {
+      cause,
+    },
+  );
 }
 
 /** The one place that shows an error: a sentence, the remedy, the code; with `--json` the document, on stdout. */
@@ -54,11 +59,13 @@ export function renderError(error: OomtuneError, out: Output): void {
 /** commander's words in our form: `error: unknown option '--foo'\n(Did you mean --for?)`. */
 function fromCommander(error: CommanderError, verb: string | null): OomtuneError {
   const [first = '', ...rest] = error.message.replace(/^error: /, '').split('\n');
+  const choice = /^option '(--[a-z-]+)[^']*' argument '([^']*)' is invalid\. Allowed choices are (.*)\.$/.exec(first);
   const help = `Run \`oomtune ${verb ? `${verb} ` : ''}--help\` to see what it takes.`;
   const hint = rest
     .join(' ')
     .trim()
     .replace(/^\((.*)\)$/, '$1');
+  if (choice) return usageError(`Expected ${choice[1]} to be one of ${choice[3]}, got "${choice[2]}".`, help);
   return usageError(`${sentence(first.replace(/'([^']*)'/g, '"$1"'))}`, hint ? `${hint}\n${help}` : help);
 }
 

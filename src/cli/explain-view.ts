@@ -33,7 +33,9 @@ export function explainJob(job: JobRecord, recommendation: Recommendation | null
   if (job.config !== null) {
     lines.push('', `It ran with ${configWords(job.config)}, ${rungWords(job.config)}.`);
     if (recommendation?.status === 'demoted') {
-      lines.push(`That recommendation has since been demoted: ${recommendation.known_bad_micro_batch ?? 'its size'} did not fit.`);
+      lines.push(
+        `That recommendation has since been demoted: ${recommendation.known_bad_micro_batch ?? 'its size'} did not fit.`,
+      );
     }
   }
   const runs = job.launches.filter((launch) => launch.purpose === 'run');
@@ -50,7 +52,9 @@ export function explainRecommendation(recommendation: Recommendation, paint: Pai
     '',
     `On ${recommendation.gpu_model} with a budget of ${formatBytes(budget)}: ${configWords(recommendation)}, ${rungWords(recommendation)}.`,
     `The largest micro-batch that fits is ${recommendation.max_micro_batch}${recommendation.known_bad_micro_batch === null ? '' : `; ${recommendation.known_bad_micro_batch} was seen not to`}.` +
-      (peak === null ? '' : ` The recommended one peaks at ${formatBytes(peak)}, ${((1 - peak / budget) * 100).toFixed(1)} % below the budget.`),
+      (peak === null
+        ? ''
+        : ` The recommended one peaks at ${formatBytes(peak)}, ${((1 - peak / budget) * 100).toFixed(1)} % below the budget.`),
     '',
     'The search:',
     ...probes(recommendation.probes.map(fromRecord), paint),
@@ -91,7 +95,9 @@ function probes(told: Told[], paint: Paint): string[] {
       : probe.outcome === 'device_oom'
         ? paint('yellow', 'out of memory')
         : paint('red', probe.outcome);
-    lines.push(`    micro-batch ${probe.microBatch}: ${result}${probe.why ? paint('dim', `  (${oneLine(probe.why)})`) : ''}`);
+    lines.push(
+      `    micro-batch ${probe.microBatch}: ${result}${probe.why ? paint('dim', `  (${oneLine(probe.why)})`) : ''}`,
+    );
     if (!fits && probe.evidence) lines.push(`      ${paint('dim', 'evidence:')} ${oneLine(probe.evidence)}`);
   }
   return lines;
@@ -100,7 +106,9 @@ function probes(told: Told[], paint: Paint): string[] {
 function relaunches(runs: JobRecord['launches']): string[] {
   return [
     `It was launched ${plural(runs.length, 'time')}:`,
-    ...runs.map((run) => `  launch ${run.launch}${run.config ? `: ${configWords(run.config)}, ${rungWords(run.config)}` : ''}`),
+    ...runs.map(
+      (run) => `  launch ${run.launch}${run.config ? `: ${configWords(run.config)}, ${rungWords(run.config)}` : ''}`,
+    ),
   ];
 }
 

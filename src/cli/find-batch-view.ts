@@ -12,9 +12,14 @@ export function renderFound(report: FindBatchReport, paint: Paint): string {
   const head = `${paint('bold', report.name)} on ${device.model}, ${formatBytes(device.budget_bytes)} budget`;
   const headroom = report.headroom_pct === null ? '' : `, ${report.headroom_pct} % free`;
   const table = facts([
-    ['recommended', paint('green', paint('bold', configWords(config))) + `, ${rungWords(config)}`],
+    ['recommended', `${paint('green', paint('bold', configWords(config)))}, ${rungWords(config)}`],
     ['largest', report.max_micro_batch === null ? null : `micro-batch ${report.max_micro_batch}`],
-    ['peak', report.peak_bytes === null ? null : `${bytesOr(report.peak_bytes)} of ${formatBytes(device.budget_bytes)}${headroom}`],
+    [
+      'peak',
+      report.peak_bytes === null
+        ? null
+        : `${bytesOr(report.peak_bytes)} of ${formatBytes(device.budget_bytes)}${headroom}`,
+    ],
     ['speed', report.samples_per_s === null ? null : `${rate(report.samples_per_s)} samples/s`],
     ['search', spent(report.launches, report.probes.length, report.wall_s)],
     ['recorded', report.key],

@@ -8,7 +8,6 @@ import { jobEnvironment } from '../worker/environment.js';
 import { placeholders } from '../worker/placeholders.js';
 import { usageError } from './errors.js';
 
-
 /** Values of `find-batch`, `run` and `submit` as commander hands them over: strings, or true for a flag. */
 export type RawOptions = Record<string, unknown>;
 
@@ -27,7 +26,10 @@ const nonEmpty = (what: string) => z.string().refine((text) => text.trim() !== '
 const raw = z.object({
   name: z
     .string()
-    .regex(/^[^\s:{}*?[\]\\\p{C}-][^\s:{}*?[\]\\\p{C}]{0,99}$/u, 'a name of 1 to 100 characters without spaces, colons or brackets')
+    .regex(
+      /^[^\s:{}*?[\]\\\p{C}-][^\s:{}*?[\]\\\p{C}]{0,99}$/u,
+      'a name of 1 to 100 characters without spaces, colons or brackets',
+    )
     .optional(),
   device: z
     .string()
@@ -125,7 +127,10 @@ function checkTogether(options: JobOptions): void {
     );
   }
   if (exact && (amp === 'bf16' || amp === 'fp16')) {
-    throw usageError(`--exact forbids --amp ${amp}.`, 'Mixed precision changes the numerics: leave one of the two out.');
+    throw usageError(
+      `--exact forbids --amp ${amp}.`,
+      'Mixed precision changes the numerics: leave one of the two out.',
+    );
   }
   if (device === 'cpu' && gpus > 1) {
     throw usageError(`--gpus ${gpus} cannot be had with --device cpu.`, 'Leave --gpus out, or choose --device cuda.');
@@ -151,10 +156,7 @@ function checkPreset(name: string): void {
         .map((file) => file.slice(0, -'.yaml'.length))
     : [];
   if (known.includes(name)) return;
-  throw usageError(
-    `There is no preset "${name}".`,
-    `Known presets: ${[...known.sort(), 'auto', 'none'].join(', ')}.`,
-  );
+  throw usageError(`There is no preset "${name}".`, `Known presets: ${[...known.sort(), 'auto', 'none'].join(', ')}.`);
 }
 
 /** `effectiveBatch` → `--effective-batch`. */

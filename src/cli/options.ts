@@ -23,7 +23,12 @@ const COMMAND = "The command's surroundings:";
 const QUEUE = 'In the queue:';
 
 const WORK: Spec[] = [
-  { flags: '--name <name>', about: 'name of the job and of its recommendation', group: COMMAND, preset: 'from the script' },
+  {
+    flags: '--name <name>',
+    about: 'name of the job and of its recommendation',
+    group: COMMAND,
+    preset: 'from the script',
+  },
   { flags: '--device <device>', about: 'cpu, cuda or cuda:N', group: WHERE, preset: 'the first GPU, else cpu' },
   { flags: '--budget <size>', about: 'all bytes it may hold on one device: 24GiB, 800MiB, 80%', group: WHERE },
   { flags: '--gpus <n>', about: 'number of GPUs', group: WHERE, preset: '1' },
@@ -31,21 +36,21 @@ const WORK: Spec[] = [
   { flags: '--min-batch <n>', about: 'smallest micro-batch to accept', group: BATCH, preset: '1' },
   { flags: '--max-batch <n>', about: 'largest micro-batch to try', group: BATCH },
   {
-    flags: '--amp <mode>',
+    flags: '--amp <auto|off|bf16|fp16>',
     about: 'mixed precision; anything but auto fixes it',
     group: BATCH,
     choices: ['auto', 'off', 'bf16', 'fp16'],
     preset: 'auto',
   },
   {
-    flags: '--checkpointing <mode>',
+    flags: '--checkpointing <auto|off|on>',
     about: 'activation checkpointing; anything but auto fixes it',
     group: BATCH,
     choices: ['auto', 'off', 'on'],
     preset: 'auto',
   },
   {
-    flags: '--accumulation <mode>',
+    flags: '--accumulation <auto|off>',
     about: 'gradient accumulation; off forbids it',
     group: BATCH,
     choices: ['auto', 'off'],
@@ -53,7 +58,7 @@ const WORK: Spec[] = [
   },
   { flags: '--exact', about: 'nothing that changes the numerics: amp off', group: BATCH },
   {
-    flags: '--objective <objective>',
+    flags: '--objective <max-batch|throughput>',
     about: 'the largest batch on the first rung that fits, or the fastest of all rungs',
     group: SEARCH,
     choices: ['max-batch', 'throughput'],

@@ -27,8 +27,10 @@ export function coloured(stream: { isTTY?: boolean }, env: NodeJS.ProcessEnv = p
   return Boolean(stream.isTTY) && env.TERM !== 'dumb';
 }
 
-export function paintFor(stream: { isTTY?: boolean }): Paint {
-  return coloured(stream) ? (style, text) => styleText(style, text) : (_style, text) => text;
+export function paintFor(stream: { isTTY?: boolean }, env: NodeJS.ProcessEnv = process.env): Paint {
+  if (!coloured(stream, env)) return (_style, text) => text;
+  // newer Node looks at stdout and the environment by itself; the decision is ours, and per stream
+  return (style, text) => styleText(style, text, { validateStream: false } as never);
 }
 
 export function createOutput(json: boolean): Output {

@@ -31,15 +31,28 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     .usage('VERB [options] [-- COMMAND…]')
     .helpOption('-h, --help', 'show this help')
     .helpCommand(false)
-    .configureHelp({ showGlobalOptions: false, helpWidth: Math.min(process.stdout.columns || 100, 120) })
+    .configureHelp({
+      showGlobalOptions: false,
+      helpWidth: Math.min(process.stdout.columns || 100, 120),
+      optionDescription: (option) => option.description, // the flags name the choices already
+    })
     .exitOverride()
     .configureOutput({ writeErr: () => {}, outputError: () => {} })
     .enablePositionalOptions()
+    .allowExcessArguments(true) // so that an unknown verb is told as that
     .option('-V, --version', 'show the versions of all parts');
   addCommonOptions(program);
   program.action((options: Record<string, unknown>) => {
-    if (options.version) return dispatch({ verb: 'version', args: [], options, command }, () => import('./verbs/version.js'));
-    throw usageError('No verb was given.', 'Run `oomtune --help` to see them all.');
+    if (options.version)
+      return dispatch({ verb: 'version', args: [], options, command }, () => import('./verbs/version.js'));
+    const [word] = program.args;
+    if (word === undefined) throw usageError('No verb was given.', 'Run `oomtune --help` to see them all.');
+    const near = nearest(
+      word,
+      program.commands.map((known) => known.name()),
+    );
+    const hint = near === null ? '' : `Did you mean \`oomtune ${near}\`? `;
+    throw usageError(`There is no verb "${word}".`, `${hint}Run \`oomtune --help\` to see them all.`);
   });
 
   const verb = (
@@ -47,7 +60,13 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     name: string,
     about: string,
     load: Loader,
-    shape: { group?: string; args?: Argument[]; takesCommand?: boolean; work?: boolean; hidden?: boolean } = {},
+    shape: {
+      group?: string;
+      args?: Argument[];
+      takesCommand?: boolean;
+      work?: 'here' | 'queued';
+      hidden?: boolean;
+    } = {},
   ): Command => {
     const path = parent === program ? name : `${parent.name()} ${name}`;
     const made = parent.command(name, { hidden: shape.hidden ?? false }).description(about);
@@ -55,13 +74,15 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     for (const argument of shape.args ?? []) made.addArgument(argument);
     if (shape.takesCommand) made.usage(`${usageOf(shape.args)}[options] -- COMMAND…`);
     if (shape.work) addWorkOptions(made);
+    if (shape.work === 'queued') addSubmitOptions(made);
     made.allowExcessArguments(Boolean(shape.takesCommand)); // so that a forgotten `--` can be told from a stray word
     addCommonOptions(made);
     made.action(() => {
       const extra = shape.takesCommand && !shape.args ? made.args : [];
       if (extra.length > 0) throw commandBeforeDashes(path, extra, command);
       if (shape.work && command.length === 0) throw noCommand(path);
-      if (shape.work && command[0] === '') throw usageError('The command is an empty word.', `See \`oomtune ${path} --help\`.`);
+      if (shape.work && command[0] === '')
+        throw usageError('The command is an empty word.', `See \`oomtune ${path} --help\`.`);
       return dispatch({ verb: path, args: made.args, options: made.optsWithGlobals(), command }, load);
     });
     return made;
@@ -70,30 +91,37 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
   const jobs = (required: boolean) => new Argument(required ? '<job...>' : '[job...]', 'job ids; @ is the latest');
   const oneJob = new Argument('<job>', 'job id; @ is the latest');
 
-  verb(program, 'find-batch', 'find, verify and record the best configuration for a command', () => import('./verbs/find-batch.js'), {
-    group: DO,
-    takesCommand: true,
-    work: true,
-  });
+  verb(
+    program,
+    'find-batch',
+    'find, verify and record the best configuration for a command',
+    () => import('./verbs/find-batch.js'),
+    {
+      group: DO,
+      takesCommand: true,
+      work: 'here',
+    },
+  );
   verb(program, 'run', 'run a command in the foreground, tuned and supervised', () => import('./verbs/run.js'), {
     group: DO,
     takesCommand: true,
-    work: true,
+    work: 'here',
   })
     .addOption(new Option('--no-tune', 'only supervise: telemetry and budget').helpGroup('How the search goes:'))
     .addOption(new Option('--report <file>', 'write the JSON report of the run to this file'));
-  addSubmitOptions(
-    verb(program, 'submit', 'queue a command; prints the job id', () => import('./verbs/submit.js'), {
-      group: DO,
-      takesCommand: true,
-      work: true,
-    }),
-  );
+  verb(program, 'submit', 'queue a command; prints the job id', () => import('./verbs/submit.js'), {
+    group: DO,
+    takesCommand: true,
+    work: 'queued',
+  });
 
   verb(program, 'status', 'show jobs', () => import('./verbs/status.js'), { group: FOLLOW, args: [jobs(false)] })
     .option('-w, --watch', 'go on showing, until interrupted')
     .option('-n, --limit <n>', 'show at most this many (default: all that are not ended, and the latest 20)');
-  verb(program, 'wait', 'wait until jobs have ended', () => import('./verbs/wait.js'), { group: FOLLOW, args: [jobs(true)] });
+  verb(program, 'wait', 'wait until jobs have ended', () => import('./verbs/wait.js'), {
+    group: FOLLOW,
+    args: [jobs(true)],
+  });
   verb(program, 'logs', "show a job's output", () => import('./verbs/logs.js'), { group: FOLLOW, args: [jobs(true)] })
     .option('-f, --follow', 'go on until the job has ended')
     .option('-n, --lines <n>', 'only the last lines')
@@ -102,14 +130,29 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     group: FOLLOW,
     args: [jobs(true)],
   });
-  verb(program, 'retry', 'queue an ended job again', () => import('./verbs/retry.js'), { group: FOLLOW, args: [oneJob] });
-  verb(program, 'hold', 'keep waiting jobs from starting', () => import('./verbs/hold.js'), { group: FOLLOW, args: [jobs(true)] });
-  verb(program, 'release', 'let held jobs start', () => import('./verbs/release.js'), { group: FOLLOW, args: [jobs(true)] });
-
-  verb(program, 'explain', 'tell why a job waits, or how its configuration was found', () => import('./verbs/explain.js'), {
-    group: ASK,
-    args: [new Argument('<job>', 'job id (@ is the latest), or the name or key of a recommendation')],
+  verb(program, 'retry', 'queue an ended job again', () => import('./verbs/retry.js'), {
+    group: FOLLOW,
+    args: [oneJob],
   });
+  verb(program, 'hold', 'keep waiting jobs from starting', () => import('./verbs/hold.js'), {
+    group: FOLLOW,
+    args: [jobs(true)],
+  });
+  verb(program, 'release', 'let held jobs start', () => import('./verbs/release.js'), {
+    group: FOLLOW,
+    args: [jobs(true)],
+  });
+
+  verb(
+    program,
+    'explain',
+    'tell why a job waits, or how its configuration was found',
+    () => import('./verbs/explain.js'),
+    {
+      group: ASK,
+      args: [new Argument('<job>', 'job id (@ is the latest), or the name or key of a recommendation')],
+    },
+  );
   verb(program, 'recommend', 'show recorded configurations', () => import('./verbs/recommend.js'), {
     group: ASK,
     args: [new Argument('[name]', 'name or key')],
@@ -123,8 +166,12 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
   })
     .option('--exit-code <n>', 'exit code of the process')
     .option('--signal <signal>', 'signal that ended it: 9, KILL or SIGKILL');
-  verb(program, 'devices', 'show GPUs and host memory, and who holds them', () => import('./verbs/devices.js'), { group: ASK });
-  verb(program, 'doctor', 'check Redis, Python, torch, driver and limits', () => import('./verbs/doctor.js'), { group: ASK });
+  verb(program, 'devices', 'show GPUs and host memory, and who holds them', () => import('./verbs/devices.js'), {
+    group: ASK,
+  });
+  verb(program, 'doctor', 'check Redis, Python, torch, driver and limits', () => import('./verbs/doctor.js'), {
+    group: ASK,
+  });
 
   const daemon = program.command('daemon').description('the scheduler that runs submitted jobs').helpGroup(SERVE);
   const redis = program.command('redis').description('the embedded Redis').helpGroup(SERVE);
@@ -144,11 +191,17 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
   }
   const concurrency = () => new Option('--cpu-lanes <n>', 'jobs at a time on --device cpu (default: 1)');
   verb(daemon, 'start', 'start it in the background', () => import('./verbs/daemon-start.js')).addOption(concurrency());
-  verb(daemon, 'stop', 'stop it; running jobs go on', () => import('./verbs/daemon-stop.js')).option('--kill', 'end running jobs too');
-  verb(daemon, 'status', 'tell whether it runs', () => import('./verbs/daemon-status.js'));
-  verb(daemon, 'run', 'run it in the foreground, under systemd or in a container', () => import('./verbs/daemon-run.js')).addOption(
-    concurrency(),
+  verb(daemon, 'stop', 'stop it; running jobs go on', () => import('./verbs/daemon-stop.js')).option(
+    '--kill',
+    'end running jobs too',
   );
+  verb(daemon, 'status', 'tell whether it runs', () => import('./verbs/daemon-status.js'));
+  verb(
+    daemon,
+    'run',
+    'run it in the foreground, under systemd or in a container',
+    () => import('./verbs/daemon-run.js'),
+  ).addOption(concurrency());
   verb(redis, 'url', 'print its URL, starting it if need be', () => import('./verbs/redis-url.js'));
   verb(redis, 'status', 'tell whether it runs', () => import('./verbs/redis-status.js'));
   verb(redis, 'stop', 'stop it', () => import('./verbs/redis-stop.js'));
@@ -193,4 +246,27 @@ function commandBeforeDashes(verb: string, words: string[], command: string[]) {
         `The command "${words.join(' ')}" must follow two dashes.`,
         `Write: oomtune ${verb} [options] -- ${words.join(' ')}`,
       );
+}
+
+/** The verb that a misspelt word is nearest to, if two letters or fewer lie between. */
+function nearest(word: string, names: string[]): string | null {
+  const distances = names
+    .filter((name) => !name.startsWith('_'))
+    .map((name) => ({ name, distance: name.startsWith(word) && word.length > 2 ? 1 : editDistance(word, name) }))
+    .sort((a, b) => a.distance - b.distance);
+  const [best] = distances;
+  return best !== undefined && best.distance <= 2 && best.distance < word.length ? best.name : null;
+}
+
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, at) => at);
+  for (let i = 1; i <= a.length; i += 1) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      const changed = (row[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(changed, (row[j] as number) + 1, (next[j - 1] as number) + 1));
+    }
+    row = next;
+  }
+  return row[b.length] as number;
 }

@@ -1,6 +1,6 @@
 import { formatBytes } from '../common/size.js';
 import type { Progress } from '../worker/types.js';
-import { coloured, paintFor } from './output.js';
+import { paintFor } from './output.js';
 import { oneLine } from './table.js';
 import { bytesOr, configWords, plural, rate, rungWords } from './words.js';
 
@@ -25,7 +25,7 @@ const BAR = 12;
  */
 export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = process.env): ProgressView {
   const live = Boolean(stream.isTTY) && env.TERM !== 'dumb' && !env.CI;
-  const paint = coloured(stream, env) ? paintFor({ isTTY: true }) : (_style: unknown, text: string) => text;
+  const paint = paintFor(stream, env);
   let budget = 0;
   let shown = false;
 
@@ -97,7 +97,11 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
 
 type ProbeEvent = Extract<Progress, { type: 'probe' }>;
 
-function probeLine(event: ProbeEvent, budget: number, paint: (style: 'green' | 'red' | 'yellow' | 'dim', text: string) => string): string {
+function probeLine(
+  event: ProbeEvent,
+  budget: number,
+  paint: (style: 'green' | 'red' | 'yellow' | 'dim', text: string) => string,
+): string {
   const { record, samplesPerSecond } = event;
   const fits = record.outcome === 'fit';
   const oom = record.outcome === 'device_oom';

@@ -14,7 +14,11 @@ export function renderRecommendations(all: Recommendation[], paint: Paint): stri
       { title: 'RUNG', value: (one) => rungWords(one) },
       { title: 'MAX', value: (one) => String(one.max_micro_batch), align: 'right' },
       { title: 'PEAK', value: (one) => bytesOr(one.peak_bytes), align: 'right' },
-      { title: 'SAMPLES/S', value: (one) => (one.samples_per_s === null ? '-' : rate(one.samples_per_s)), align: 'right' },
+      {
+        title: 'SAMPLES/S',
+        value: (one) => (one.samples_per_s === null ? '-' : rate(one.samples_per_s)),
+        align: 'right',
+      },
       { title: 'VERIFIED', value: (one) => ago(one.verified_at) },
       { title: 'STATUS', value: (one) => (one.status === 'verified' ? one.status : paint('yellow', one.status)) },
     ],

@@ -11,7 +11,10 @@ export function checkReportFile(file: string): void {
     rmSync(probe);
   } catch (cause) {
     const code = (cause as NodeJS.ErrnoException).code;
-    throw usageError(`The report ${file} cannot be written (${code}).`, 'Name a file in a folder that exists and is yours.');
+    throw usageError(
+      `The report ${file} cannot be written (${code}).`,
+      'Name a file in a folder that exists and is yours.',
+    );
   }
 }
 

@@ -15,7 +15,15 @@ export function steer(action: 'cancel' | 'hold' | 'release', done: string): Verb
       if (!out.json) out.note(`${job.job}  ${done}`);
     }
     if (out.json) {
-      out.document({ schema: 1, jobs: (await namedJobs(store, jobs.map((job) => job.job))).map(statusEntry) });
+      out.document({
+        schema: 1,
+        jobs: (
+          await namedJobs(
+            store,
+            jobs.map((job) => job.job),
+          )
+        ).map(statusEntry),
+      });
     }
     return 0;
   };

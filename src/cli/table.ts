@@ -9,9 +9,15 @@ export interface Column<Row> {
 }
 
 /** Columns padded to their widest cell, a header line, no rules: readable by people, awk and cut alike. */
-export function table<Row>(rows: Row[], columns: Column<Row>[], head: (text: string) => string = (text) => text): string {
+export function table<Row>(
+  rows: Row[],
+  columns: Column<Row>[],
+  head: (text: string) => string = (text) => text,
+): string {
   const cells = rows.map((row) => columns.map((column) => cut(oneLine(column.value(row)), column.widest)));
-  const widths = columns.map((column, at) => Math.max(column.title.length, ...cells.map((row) => width(row[at] ?? ''))));
+  const widths = columns.map((column, at) =>
+    Math.max(column.title.length, ...cells.map((row) => width(row[at] ?? ''))),
+  );
   const line = (row: string[]): string =>
     row
       .map((cell, at) => {
@@ -40,8 +46,11 @@ function cut(text: string, widest: number | undefined): string {
   return `${[...text].slice(0, widest - 1).join('')}…`;
 }
 
-/** Text from jobs and logs may hold anything: control characters must not reach the terminal. */
+/**
+ * Text from jobs and logs may hold anything: of its control characters only colours reach the terminal, and a line stays
+ * one line.
+ */
 export function oneLine(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-  return text.replace(/[\u0000-\u0008\u000a-\u001a\u001c-\u001f\u007f]+/g, ' ');
+  return text.replace(/[\u0000-\u001a\u001c-\u001f\u007f-\u009f]+|\u001b(?!\[[\d;]*m)/g, ' ');
 }

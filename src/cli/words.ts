@@ -50,5 +50,7 @@ export const plural = (count: number, one: string, many = `${one}s`): string => 
 
 /** A command as it can be pasted into a POSIX shell. */
 export function shellWords(argv: string[]): string {
-  return argv.map((word) => (/^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(' ');
+  return argv
+    .map((word) => (/^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`))
+    .join(' ');
 }

@@ -3,7 +3,10 @@ import { createProgram, type Verb } from '../program.js';
 
 const completionVerb: Verb = async ({ args }, { out }) => {
   const shell = args[0] as 'bash' | 'zsh' | 'fish';
-  const script = completionScript(shell, createProgram(async () => {}));
+  const script = completionScript(
+    shell,
+    createProgram(async () => {}),
+  );
   if (out.json) out.document({ schema: 1, shell, script });
   else out.data(script);
   return 0;

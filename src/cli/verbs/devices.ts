@@ -5,7 +5,10 @@ const devicesVerb: Verb = async (_invocation, context) => {
   const { out } = context;
   const [runtime, store] = await Promise.all([context.runtime(), context.store()]);
   const [devices, reserved] = await Promise.all([runtime.devices(), store.reservations()]);
-  const entries: DeviceEntry[] = devices.map((device) => ({ ...device, reserved_bytes: reserved.get(device.uuid) ?? 0 }));
+  const entries: DeviceEntry[] = devices.map((device) => ({
+    ...device,
+    reserved_bytes: reserved.get(device.uuid) ?? 0,
+  }));
   if (out.json) out.document({ schema: 1, devices: entries.map(deviceEntry) });
   else out.data(renderDevices(entries, out.paint));
   return 0;

@@ -12,7 +12,10 @@ const diagnoseVerb: Verb = async ({ args, options }, { out, signal }) => {
   const ended = readSignal(options.signal);
   const file = args[0] ?? '-';
   if (file === '-' && process.stdin.isTTY) {
-    throw usageError('There is no log to read.', 'Name a file, or pipe a log in: python train.py 2>&1 | oomtune diagnose');
+    throw usageError(
+      'There is no log to read.',
+      'Name a file, or pipe a log in: python train.py 2>&1 | oomtune diagnose',
+    );
   }
   const text = await readLog(file, signal);
   const { diagnose, renderDiagnosis } = await import('../../worker/diagnosis/index.js');
@@ -65,7 +68,10 @@ function readExitCode(value: unknown): number | null {
   if (value === undefined) return null;
   const code = Number(value);
   if (!/^-?\d+$/.test(String(value)) || code < -255 || code > 255) {
-    throw usageError(`Expected --exit-code to be a number from 0 to 255, got "${value}".`, "It is what the shell's $? says.");
+    throw usageError(
+      `Expected --exit-code to be a number from 0 to 255, got "${value}".`,
+      "It is what the shell's $? says.",
+    );
   }
   return code;
 }

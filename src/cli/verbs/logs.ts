@@ -13,11 +13,20 @@ const logsVerb: Verb = async ({ args, options }, context) => {
   if (out.json) {
     if (follow) throw usageError('--follow goes on; --json writes one document.', 'Leave one of the two out.');
     const { readLog } = await import('../logs.js');
-    const logs = await Promise.all(jobs.map(async (job) => ({ job: job.job, ...(await readLog(store, job, { launch, lines })) })));
+    const logs = await Promise.all(
+      jobs.map(async (job) => ({ job: job.job, ...(await readLog(store, job, { launch, lines })) })),
+    );
     out.document({ schema: 1, logs });
     return 0;
   }
-  await showLogs(store, jobs, { follow, lines, launch, signal, write: (text) => process.stdout.write(text), note: out.note });
+  await showLogs(store, jobs, {
+    follow,
+    lines,
+    launch,
+    signal,
+    write: (text) => process.stdout.write(text),
+    note: out.note,
+  });
   return 0;
 };
 
@@ -27,5 +36,8 @@ function readNumber(flag: string, value: unknown, least: number): number | null 
   if (value === undefined) return null;
   const number = Number(value);
   if (/^\d+$/.test(String(value)) && number >= least) return number;
-  throw usageError(`Expected ${flag} to be a whole number of at least ${least}, got "${value}".`, 'See `oomtune logs --help`.');
+  throw usageError(
+    `Expected ${flag} to be a whole number of at least ${least}, got "${value}".`,
+    'See `oomtune logs --help`.',
+  );
 }

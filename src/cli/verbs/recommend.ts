@@ -8,7 +8,10 @@ const recommendVerb: Verb = async ({ args, options, command }, context) => {
   const { out } = context;
   const [name] = args;
   if (options.apply && command.length === 0) {
-    throw usageError('There is no command to fill in.', 'Write it after two dashes: oomtune recommend NAME --apply -- python train.py');
+    throw usageError(
+      'There is no command to fill in.',
+      'Write it after two dashes: oomtune recommend NAME --apply -- python train.py',
+    );
   }
   if (!options.apply && command.length > 0) {
     throw usageError('A command is only filled in with --apply.', 'Write: oomtune recommend NAME --apply -- COMMAND…');
@@ -26,7 +29,8 @@ const recommendVerb: Verb = async ({ args, options, command }, context) => {
     const { applyRecommendation } = await import('../apply.js');
     const applied = await applyRecommendation(found, name ?? null, command);
     for (const note of applied.notes) out.note(`note: ${note}`);
-    if (out.json) out.document({ schema: 1, key: applied.key, config: applied.config, argv: applied.argv, env: applied.env });
+    if (out.json)
+      out.document({ schema: 1, key: applied.key, config: applied.config, argv: applied.argv, env: applied.env });
     else {
       const env = Object.entries(applied.env).map(([key, value]) => `${key}=${value}`);
       out.data(shellWords(env.length > 0 ? ['env', ...env, ...applied.argv] : applied.argv));
@@ -34,7 +38,8 @@ const recommendVerb: Verb = async ({ args, options, command }, context) => {
     return 0;
   }
   if (out.json) out.document({ schema: 1, recommendations: found });
-  else if (found.length === 0) out.data('Nothing recorded yet. `oomtune find-batch -- COMMAND…` records a configuration.');
+  else if (found.length === 0)
+    out.data('Nothing recorded yet. `oomtune find-batch -- COMMAND…` records a configuration.');
   else out.data(renderRecommendations(found, out.paint));
   return 0;
 };

@@ -39,5 +39,8 @@ export default statusVerb;
 function readLimit(value: unknown): number {
   if (value === undefined) return SHOWN;
   if (/^\d+$/.test(String(value))) return Number(value);
-  throw usageError(`Expected --limit to be a whole number, got "${value}".`, 'Write how many ended jobs to show: --limit 50.');
+  throw usageError(
+    `Expected --limit to be a whole number, got "${value}".`,
+    'Write how many ended jobs to show: --limit 50.',
+  );
 }

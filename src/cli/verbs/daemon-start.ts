@@ -1,0 +1,14 @@
+import type { Verb } from '../program.js';
+
+const daemonStartVerb: Verb = async (_invocation, context) => {
+  const { out } = context;
+  const store = await context.store();
+  const { startDaemon } = await import('../../daemon/index.js');
+  const status = await startDaemon(store);
+  if (out.json) out.document({ schema: 1, ...status });
+  else out.note(`daemon runs, pid ${status.pid} on ${status.host}`);
+  if (process.getuid?.() === 0) out.note('note: it runs as root, and so will the jobs');
+  return 0;
+};
+
+export default daemonStartVerb;

@@ -1,0 +1,10 @@
+import type { Verb } from '../program.js';
+
+const redisUrlVerb: Verb = async (_invocation, context) => {
+  const { url } = await context.store();
+  if (context.out.json) context.out.document({ schema: 1, url });
+  else context.out.data(url);
+  return 0;
+};
+
+export default redisUrlVerb;

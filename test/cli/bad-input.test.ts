@@ -1,0 +1,190 @@
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import type { ERROR_CODES } from '../../src/common/errors.js';
+import { Oomtune } from './oomtune.js';
+
+const oomtune = new Oomtune();
+afterAll(() => oomtune.close());
+
+interface Case {
+  args: string[];
+  exit: number;
+  code: keyof typeof ERROR_CODES;
+  /** What the sentence or its remedy must name. */
+  says: RegExp;
+}
+
+const CASES: Case[] = [
+  { args: ['frobnicate'], exit: 2, code: 'OOMTUNE_USAGE', says: /no verb "frobnicate"/ },
+  { args: ['statsu'], exit: 2, code: 'OOMTUNE_USAGE', says: /oomtune status/ },
+  { args: ['status', '--frob'], exit: 2, code: 'OOMTUNE_USAGE', says: /--frob/ },
+  { args: ['find-batch', '--bugdet', '1GiB', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--budget/ },
+  { args: ['find-batch'], exit: 2, code: 'OOMTUNE_USAGE', says: /no command/ },
+  { args: ['run', '--'], exit: 2, code: 'OOMTUNE_USAGE', says: /no command/ },
+  { args: ['submit', 'python', 'x.py'], exit: 2, code: 'OOMTUNE_USAGE', says: /-- python x\.py/ },
+  { args: ['find-batch', '--budget', '24GB?', '--', 'true'], exit: 2, code: 'OOMTUNE_BAD_SIZE', says: /24GB\?/ },
+  { args: ['find-batch', '--budget', '0', '--', 'true'], exit: 2, code: 'OOMTUNE_BAD_SIZE', says: /"0"/ },
+  { args: ['find-batch', '--budget', '120%', '--', 'true'], exit: 2, code: 'OOMTUNE_BAD_SIZE', says: /120%/ },
+  {
+    args: ['find-batch', '--min-batch', '64', '--max-batch', '8', '--', 'true'],
+    exit: 2,
+    code: 'OOMTUNE_USAGE',
+    says: /--min-batch 64 is above --max-batch 8/,
+  },
+  { args: ['run', '--min-batch', '0', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--min-batch/ },
+  { args: ['run', '--min-batch', 'two', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--min-batch.*two/ },
+  {
+    args: ['run', '--effective-batch', '-4', '--', 'true'],
+    exit: 2,
+    code: 'OOMTUNE_USAGE',
+    says: /--effective-batch.*-4/,
+  },
+  { args: ['run', '--steps', '1', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--steps/ },
+  { args: ['run', '--timeout', 'soon', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--timeout/ },
+  { args: ['run', '--headroom', '101', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--headroom/ },
+  { args: ['run', '--amp', 'fp8', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--amp.*fp8/ },
+  {
+    args: ['run', '--checkpointing', 'yes', '--', 'true'],
+    exit: 2,
+    code: 'OOMTUNE_USAGE',
+    says: /--checkpointing.*yes/,
+  },
+  { args: ['run', '--objective', 'speed', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--objective.*speed/ },
+  { args: ['run', '--exact', '--amp', 'bf16', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--exact/ },
+  { args: ['run', '--device', 'tpu', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--device.*tpu/ },
+  { args: ['run', '--device', 'cpu', '--gpus', '2', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--gpus/ },
+  { args: ['run', '--name', 'a:b', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--name.*a:b/ },
+  { args: ['run', '--preset', 'no-such', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /no-such/ },
+  { args: ['run', '--env', '1A=b', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /1A/ },
+  { args: ['run', '--env-file', '/no/such', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /\/no\/such/ },
+  { args: ['run', '--cwd', '/no/such', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /\/no\/such/ },
+  {
+    args: ['run', '--report', '/no/such/file', '--', 'true'],
+    exit: 2,
+    code: 'OOMTUNE_USAGE',
+    says: /\/no\/such\/file/,
+  },
+  { args: ['run', '--', 'true', '{foo}'], exit: 2, code: 'OOMTUNE_BAD_PLACEHOLDER', says: /\{foo\}/ },
+  {
+    args: ['submit', '--', 'true', '--batch={micro_bach}'],
+    exit: 2,
+    code: 'OOMTUNE_BAD_PLACEHOLDER',
+    says: /micro_batch/,
+  },
+  { args: ['--redis', 'http://localhost', 'status'], exit: 2, code: 'OOMTUNE_USAGE', says: /http:\/\/localhost/ },
+  {
+    args: ['status', '--redis', 'redis://user:hunter2@127.0.0.1:1/0'],
+    exit: 5,
+    code: 'OOMTUNE_REDIS_UNREACHABLE',
+    says: /127\.0\.0\.1:1/,
+  },
+  {
+    args: ['status', '--redis', 'unix:///no/such.sock'],
+    exit: 5,
+    code: 'OOMTUNE_REDIS_UNREACHABLE',
+    says: /no\/such\.sock/,
+  },
+  {
+    args: ['run', '--device', 'cpu', '--', '/no/such/program'],
+    exit: 5,
+    code: 'OOMTUNE_COMMAND_MISSING',
+    says: /\/no\/such\/program/,
+  },
+  {
+    args: ['find-batch', '--device', 'cpu', '--', 'no-such-program', '{micro_batch}'],
+    exit: 5,
+    code: 'OOMTUNE_COMMAND_MISSING',
+    says: /no-such-program/,
+  },
+  { args: ['submit', '--', 'no-such-program'], exit: 5, code: 'OOMTUNE_COMMAND_MISSING', says: /no-such-program/ },
+  {
+    args: ['find-batch', '--device', 'cuda:77', '--', 'true', '{micro_batch}'],
+    exit: 5,
+    code: 'OOMTUNE_DEVICE_MISSING',
+    says: /cuda:77/,
+  },
+  { args: ['find-batch', '--device', 'cpu', '--', 'true'], exit: 2, code: 'OOMTUNE_NO_KNOB', says: /\{micro_batch\}/ },
+  { args: ['logs', 'j-nothere'], exit: 6, code: 'OOMTUNE_NO_SUCH_JOB', says: /j-nothere/ },
+  { args: ['status', 'j-nothere'], exit: 6, code: 'OOMTUNE_NO_SUCH_JOB', says: /j-nothere/ },
+  { args: ['wait', '@'], exit: 6, code: 'OOMTUNE_NO_SUCH_JOB', says: /No job/ },
+  { args: ['cancel', 'j-nothere'], exit: 6, code: 'OOMTUNE_NO_SUCH_JOB', says: /j-nothere/ },
+  { args: ['retry', 'j-nothere'], exit: 6, code: 'OOMTUNE_NO_SUCH_JOB', says: /j-nothere/ },
+  { args: ['hold', 'j-nothere'], exit: 6, code: 'OOMTUNE_NO_SUCH_JOB', says: /j-nothere/ },
+  { args: ['explain', 'j-nothere'], exit: 6, code: 'OOMTUNE_NO_SUCH_JOB', says: /j-nothere/ },
+  { args: ['submit', '--after', 'j-nothere', '--', 'true'], exit: 6, code: 'OOMTUNE_NO_SUCH_JOB', says: /j-nothere/ },
+  { args: ['recommend', 'nothing-of-it'], exit: 6, code: 'OOMTUNE_NO_SUCH_CONFIG', says: /nothing-of-it/ },
+  { args: ['recommend', '--apply'], exit: 2, code: 'OOMTUNE_USAGE', says: /command/ },
+  { args: ['diagnose', '/no/such.log'], exit: 2, code: 'OOMTUNE_USAGE', says: /\/no\/such\.log/ },
+  { args: ['diagnose', '--signal', 'SIGNOPE'], exit: 2, code: 'OOMTUNE_USAGE', says: /SIGNOPE/ },
+  { args: ['completion', 'tcsh'], exit: 2, code: 'OOMTUNE_USAGE', says: /tcsh/ },
+  { args: ['daemon'], exit: 2, code: 'OOMTUNE_USAGE', says: /start, stop, status, run/ },
+  { args: ['redis', 'flush'], exit: 2, code: 'OOMTUNE_USAGE', says: /redis flush/ },
+];
+
+/** `--json` goes before the dashes and after the verb. */
+function withJson(args: string[]): string[] {
+  const dashes = args.indexOf('--');
+  return dashes < 0 ? [...args, '--json'] : [...args.slice(0, dashes), '--json', ...args.slice(dashes)];
+}
+
+describe('bad input', () => {
+  it.each(CASES.map((one) => [one.args.join(' ') || '(nothing)', one] as const))('%s', async (_name, expected) => {
+    const { code, stdout, stderr } = await oomtune.call(expected.args);
+    expect(stderr).toMatch(expected.says);
+    expect(stderr).toContain(`(${expected.code})`);
+    expect(stderr.match(/^oomtune: /gm)).toHaveLength(1);
+    expect(stderr).not.toMatch(/^\s+at .*[(:]/m);
+    expect(stderr).not.toContain('hunter2');
+    expect(stdout).toBe('');
+    expect(code).toBe(expected.exit);
+  });
+
+  it.each(CASES.map((one) => [one.args.join(' ') || '(nothing)', one] as const))(
+    '--json: %s',
+    async (_name, expected) => {
+      const report = expected.args[0] === 'run' && !expected.args.includes('--report');
+      const args = report ? ['run', '--report', 'report.json', ...expected.args.slice(1)] : expected.args;
+      const { code, stdout } = await oomtune.call(withJson(args));
+      const document = JSON.parse(stdout);
+      expect(document.schema).toBe(1);
+      expect(document.error.code).toBe(expected.code);
+      expect(`${document.error.message} ${document.error.remedy}`).toMatch(expected.says);
+      expect(stdout).not.toContain('hunter2');
+      expect(code).toBe(expected.exit);
+    },
+  );
+
+  it('leaves no process, no lease, no job and no recommendation behind', async () => {
+    expect(oomtune.leftovers()).toEqual([]);
+    expect(await oomtune.json(['status'])).toEqual({ schema: 1, jobs: [] });
+    expect(await oomtune.json(['recommend'])).toEqual({ schema: 1, recommendations: [] });
+    const { devices } = (await oomtune.json(['devices'])) as { devices: { reserved_bytes: number }[] };
+    expect(devices.map((device) => device.reserved_bytes)).toEqual(devices.map(() => 0));
+    expect(readdirSync(oomtune.home)).not.toContain('report.json');
+  });
+
+  it('a stack trace is shown only when it is asked for', async () => {
+    const { stderr } = await oomtune.call(['status', '--frob'], { env: { OOMTUNE_DEBUG: '1' } });
+    expect(stderr).toMatch(/^\s+at .*[(:]/m);
+  });
+
+  it('a report that cannot be written is told before the job starts', async () => {
+    const folder = join(oomtune.home, 'work');
+    mkdirSync(folder);
+    writeFileSync(join(folder, 'taken'), '');
+    const { code } = await oomtune.call([
+      'run',
+      '--no-tune',
+      '--device',
+      'cpu',
+      '--report',
+      join(folder, 'taken', 'report'),
+      '--',
+      'touch',
+      join(folder, 'started'),
+    ]);
+    expect(code).toBe(2);
+    expect(readdirSync(folder)).toEqual(['taken']);
+  });
+});

@@ -1,0 +1,42 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { ERROR_CODES } from '../../src/common/errors.js';
+import { ROOT } from './oomtune.js';
+
+const read = (...path: string[]): string => readFileSync(join(ROOT, ...path), 'utf8');
+
+describe('documentation', () => {
+  it('lists every error code with its exit code, and no other', () => {
+    const rows = [...read('docs', 'reference', 'errors.md').matchAll(/^\| `(OOMTUNE_[A-Z_]+)` \| (\d+) \|/gm)];
+    const documented = Object.fromEntries(rows.map(([, code, exit]) => [code, Number(exit)]));
+    expect(documented).toEqual(Object.fromEntries(Object.entries(ERROR_CODES).map(([code, { exit }]) => [code, exit])));
+  });
+
+  it('gives each dependency its reason, and names no other', () => {
+    const { dependencies = {}, devDependencies = {}, optionalDependencies = {} } = JSON.parse(read('package.json'));
+    const rows = [...read('docs', 'dependencies.md').matchAll(/^\| `([^`]+)` \| (.{15,}) \|$/gm)].map((row) => row[1]);
+    expect(rows.sort()).toEqual(Object.keys({ ...dependencies, ...devDependencies, ...optionalDependencies }).sort());
+  });
+
+  it('has a command line reference that is the one of the program', () => {
+    execFileSync(process.execPath, [join(ROOT, 'scripts', 'cli-reference.mjs'), '--check']);
+  });
+
+  it('links only to files that are there', () => {
+    const pages = [
+      'README.md',
+      'CONTRIBUTING.md',
+      'docs/reference/errors.md',
+      'docs/reference/cli.md',
+      'docs/reference/configuration.md',
+      'docs/guides/first-job.md',
+    ];
+    for (const page of pages) {
+      for (const [, target] of read(page).matchAll(/\]\(((?!https?:)[^)#]+)/g)) {
+        expect(() => read(page, '..', target as string), `${page} → ${target}`).not.toThrow();
+      }
+    }
+  });
+});

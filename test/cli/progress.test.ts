@@ -1,0 +1,120 @@
+import { describe, expect, it } from 'vitest';
+import { createProgress } from '../../src/cli/progress.js';
+import type { Observation } from '../../src/tuner/types.js';
+import type { Progress } from '../../src/worker/types.js';
+
+const MIB = 1024 ** 2;
+const RUNG = { amp: 'off', checkpointing: false } as const;
+
+function probe(
+  microBatch: number,
+  outcome: 'fit' | 'device_oom',
+  peak: number | null,
+  evidence: string | null,
+): Progress {
+  const observation: Observation = {
+    rung: RUNG,
+    microBatch,
+    accumulation: 1,
+    launch: 1,
+    fresh: false,
+    steps: 3,
+    outcome,
+    ambiguous: false,
+    phase: null,
+    peaks: {
+      totalBytes: peak,
+      forwardBackwardBytes: null,
+      optimizerBytes: null,
+      reservedBytes: null,
+      residentBytes: null,
+    },
+    allocRetries: 0,
+    stepSeconds: 0.1,
+    refusedBytes: null,
+    evidence,
+    alive: true,
+  };
+  return {
+    type: 'probe',
+    observation,
+    record: {
+      launch: 1,
+      micro_batch: microBatch,
+      amp: 'off',
+      checkpointing: false,
+      steps: 3,
+      outcome,
+      peak_bytes: peak,
+      step_s: 0.1,
+      evidence,
+      why: 'to see how memory grows',
+    },
+    samplesPerSecond: outcome === 'fit' ? microBatch / 0.1 : null,
+  };
+}
+
+const EVENTS: Progress[] = [
+  {
+    type: 'device',
+    budgetBytes: 300 * MIB,
+    device: {
+      id: 'cpu',
+      uuid: 'cpu:1',
+      model: 'Some CPU',
+      total_bytes: 2 ** 33,
+      used_bytes: 0,
+      processes: [],
+      note: null,
+      fault: null,
+      driver: null,
+    },
+  },
+  { type: 'launch', launch: 1, rung: RUNG, why: 'to see what the script asks for' },
+  {
+    type: 'probing',
+    launch: 1,
+    probe: { rung: RUNG, microBatch: 8, accumulation: 1, steps: 3, fresh: true, purpose: 'climb', why: 'a start' },
+  },
+  probe(8, 'fit', 150 * MIB, null),
+  probe(64, 'device_oom', null, 'RuntimeError: not enough memory\u001b]0;evil\u0007'),
+];
+
+function shown(isTTY: boolean, env: NodeJS.ProcessEnv): string {
+  let text = '';
+  const view = createProgress({ isTTY, columns: 80, write: (part) => (text += part) }, env);
+  for (const event of EVENTS) view.show(event);
+  view.close();
+  return text;
+}
+
+describe('progress', () => {
+  it('in a pipe is plain lines, one an event, with nothing to rewrite', () => {
+    const text = shown(false, {});
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: none of them may be there
+    expect(text).not.toMatch(/[\u0000-\u0009\u000b-\u001f]/);
+    const lines = text.trimEnd().split('\n');
+    expect(lines).toHaveLength(4);
+    expect(lines[0]).toContain('300 MiB');
+    expect(lines[2]).toMatch(/micro-batch +8 .*█{6}░{6}.*150 MiB.* 80\.0 samples\/s.*fit/);
+    expect(lines[3]).toMatch(/micro-batch +64 .*█{12}.*out of memory.*not enough memory/);
+  });
+
+  it('on a terminal shows the probe under way on a line that its result replaces', () => {
+    const text = shown(true, { TERM: 'xterm', NO_COLOR: '1' });
+    const live = text.split('\n').find((line) => line.includes('… micro-batch 8'));
+    expect(live).toContain('a start\r\u001b[K');
+    expect(live?.endsWith('to see how memory grows')).toBe(true);
+    expect(text).not.toContain('\u001b[3');
+  });
+
+  it('colours only terminals, and never when NO_COLOR is set', () => {
+    expect(shown(true, { TERM: 'xterm' })).toContain('\u001b[32m');
+    expect(shown(true, { TERM: 'xterm', NO_COLOR: '1' })).not.toContain('\u001b[32m');
+    expect(shown(true, { TERM: 'dumb' })).not.toContain('\u001b');
+  });
+
+  it('lets nothing that a job wrote steer the terminal', () => {
+    expect(shown(true, { TERM: 'xterm' })).not.toContain('\u001b]0;evil');
+  });
+});
