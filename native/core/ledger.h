@@ -120,7 +120,8 @@ struct Ledger {
   Cell reaper;     // pid of who is taking back a dead process's bytes; 0: nobody
   Word drift;      // 1: device counters may differ from the sum of the slots
   Word reserved;
-  uint64_t spare[8];
+  Cell claims;  // slots ever taken; 0: no process of the job has loaded a library of ours
+  uint64_t spare[7];
   DeviceEntry devices[kDevices];
   SlotKey keys[kSlots];
   RefusalEntry refusals[kRefusals];

@@ -71,6 +71,7 @@ bool readLedger(const Ledger* ledger, Reading* out) {
     }
   }
   out->refused = plausible(ledger->refused.load());
+  out->claims = plausible(ledger->claims.load());
   out->blind = ledger->blind.load();
   const uint64_t first = out->refused > kRefusals ? out->refused - kRefusals : 0;
   for (uint64_t i = first; i < out->refused; ++i) {

@@ -37,6 +37,7 @@ struct Reading {
   uint64_t refused;
   uint32_t blind;
   uint32_t processes;  // slots in use
+  uint64_t claims;     // slots ever taken
 };
 
 /** False: not a ledger. `out` is large (some 30 KiB): not for the stack of a small thread. */

@@ -149,12 +149,14 @@ uint32_t claimSlot(Ledger* ledger) {
       key.image.store(image);
       key.pidns.store(pidns);
       key.start.store(start);
+      ledger->claims.fetch_add(1);
       return i;
     }
     if (round == 0 && reapSlots(ledger) == 0) break;
   }
   ledger->keys[kOverflowSlot].start.store(1);
   ledger->keys[kOverflowSlot].pid.store(kOverflowPid);
+  ledger->claims.fetch_add(1);
   ledger->blind.fetch_or(kBlindSlots);
   return kOverflowSlot;
 }

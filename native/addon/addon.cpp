@@ -1,0 +1,18 @@
+// What the scripting side sees. Arguments are checked there; nothing here is called by users.
+#include <napi.h>
+
+#include "inventory.h"
+#include "ledger_reading.h"
+#include "spawn.h"
+#include "wait.h"
+
+static Napi::Object start(Napi::Env env, Napi::Object exports) {
+  exports.Set("version", Napi::String::New(env, OOMTUNE_VERSION));
+  exports.Set("inventory", Napi::Function::New(env, oomtune::inventory));
+  exports.Set("readLedger", Napi::Function::New(env, oomtune::readLedgerFile));
+  exports.Set("spawnSupervisor", Napi::Function::New(env, oomtune::spawnSupervisor));
+  exports.Set("waitForProcess", Napi::Function::New(env, oomtune::waitForProcess));
+  return exports;
+}
+
+NODE_API_MODULE(oomtune, start)

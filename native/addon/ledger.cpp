@@ -1,0 +1,83 @@
+#include <memory>
+#include <string>
+
+#include "file.h"
+#include "ledger_reading.h"
+#include "reading.h"
+
+namespace oomtune {
+
+namespace {
+
+// Figures are below 2^53 by the time they are here: a double holds them exactly.
+Napi::Number bytes(Napi::Env env, uint64_t value) { return Napi::Number::New(env, static_cast<double>(value)); }
+
+Napi::Value budget(Napi::Env env, uint64_t value) {
+  return value < (1ULL << 53) ? Napi::Value(bytes(env, value)) : env.Null();
+}
+
+const char* deviceName(const Reading& reading, uint32_t index) {
+  for (uint32_t i = 0; i < reading.deviceCount; ++i) {
+    if (reading.devices[i].index == index) return reading.devices[i].name;
+  }
+  return "";
+}
+
+const char* const kKindNames[kKinds] = {"classic", "managed", "async", "vmm", "graph", "array", "host_pinned", "ipc"};
+
+Napi::Object deviceObject(Napi::Env env, const DeviceReading& device) {
+  Napi::Object out = Napi::Object::New(env);
+  out.Set("device", device.name);
+  out.Set("live_bytes", bytes(env, device.live));
+  out.Set("peak_bytes", bytes(env, device.peak));
+  out.Set("overhead_bytes", bytes(env, device.overhead));
+  out.Set("budget_bytes", budget(env, device.budget));
+  out.Set("refused", bytes(env, device.refused));
+  Napi::Object kinds = Napi::Object::New(env);
+  for (uint32_t k = 0; k < kKinds; ++k) kinds.Set(kKindNames[k], bytes(env, device.kinds[k]));
+  out.Set("kinds", kinds);
+  return out;
+}
+
+Napi::Object refusalObject(Napi::Env env, const Reading& reading, const RefusalReading& refusal) {
+  Napi::Object out = Napi::Object::New(env);
+  out.Set("pid", Napi::Number::New(env, refusal.pid));
+  out.Set("tid", Napi::Number::New(env, refusal.tid));
+  out.Set("api", refusal.api);
+  // A program may ask for any size: what a double cannot hold exactly is still told, rounded.
+  out.Set("size_bytes", bytes(env, refusal.size));
+  out.Set("live_bytes", bytes(env, refusal.live));
+  out.Set("budget_bytes", budget(env, refusal.budget));
+  out.Set("by", refusal.by == kByDriver ? "driver" : "budget");
+  out.Set("device", deviceName(reading, refusal.device));
+  out.Set("at_ms", Napi::Number::New(env, static_cast<double>(refusal.at / 1000000)));
+  return out;
+}
+
+}  // namespace
+
+Napi::Value readLedgerFile(const Napi::CallbackInfo& info) {
+  Napi::Env env = info.Env();
+  Ledger* ledger = mapLedger(info[0].As<Napi::String>().Utf8Value().c_str(), false);
+  if (ledger == nullptr) return env.Null();
+  auto reading = std::make_unique<Reading>();
+  const bool sound = readLedger(ledger, reading.get());
+  unmapLedger(ledger);
+  if (!sound) return env.Null();
+  Napi::Object out = Napi::Object::New(env);
+  Napi::Array devices = Napi::Array::New(env, reading->deviceCount);
+  for (uint32_t i = 0; i < reading->deviceCount; ++i) devices.Set(i, deviceObject(env, reading->devices[i]));
+  Napi::Array refusals = Napi::Array::New(env, reading->refusalCount);
+  for (uint32_t i = 0; i < reading->refusalCount; ++i) {
+    refusals.Set(i, refusalObject(env, *reading, reading->refusals[i]));
+  }
+  out.Set("devices", devices);
+  out.Set("refusals", refusals);
+  out.Set("refused", bytes(env, reading->refused));
+  out.Set("processes", Napi::Number::New(env, reading->processes));
+  out.Set("claims", bytes(env, reading->claims));
+  out.Set("blind", Napi::Number::New(env, reading->blind));
+  return out;
+}
+
+}  // namespace oomtune

@@ -1,0 +1,78 @@
+import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import { hostDevice } from './host.js';
+import type { NativeGpu, NativeInventory } from './native.js';
+import { environmentOf } from './process.js';
+import type { Device, DeviceProcess } from './types.js';
+
+/** Set in the environment of every job: its launch folder. */
+export const RUN_MARK = 'OOMTUNE_RUN_DIR';
+
+const NO_PROCESSES =
+  'The driver does not tell what each process holds here (as in a container): only the whole device is known.';
+
+function processName(pid: number, told: string): string {
+  if (told) return basename(told.split(' ')[0] ?? told);
+  try {
+    return readFileSync(`/proc/${pid}/comm`, 'utf8').trim();
+  } catch {
+    return '';
+  }
+}
+
+function deviceProcesses(gpu: NativeGpu): DeviceProcess[] {
+  return gpu.processes.map(({ pid, name, used_bytes }) => ({
+    pid,
+    name: processName(pid, name),
+    used_bytes: used_bytes ?? 0,
+    ours: environmentOf(pid, RUN_MARK) !== null,
+  }));
+}
+
+/** Memory in use that no listed process accounts for; a driver and display hold less than this. */
+const UNEXPLAINED_BYTES = 2 * 1024 ** 3;
+
+function noteOf(gpu: NativeGpu): string | null {
+  const told = gpu.processes.reduce((sum, process) => sum + (process.used_bytes ?? 0), 0);
+  const unknown = gpu.processes.some((process) => process.used_bytes === null);
+  const hidden = gpu.processes.length === 0 && gpu.used_bytes > UNEXPLAINED_BYTES;
+  if (!gpu.processes_told || unknown || hidden || gpu.used_bytes - told > UNEXPLAINED_BYTES) return NO_PROCESSES;
+  return null;
+}
+
+/**
+ * The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order: by index, by (a beginning of) the uuid. As in CUDA, the first
+ * entry that names no GPU ends the list. A divided GPU is named by its parts' uuids, or by its index for the first part.
+ */
+export function visibleGpus(gpus: NativeGpu[], visible: string | undefined): NativeGpu[] {
+  if (visible === undefined) return gpus;
+  const chosen: NativeGpu[] = [];
+  for (const entry of visible.split(',').map((part) => part.trim())) {
+    const gpu = /^\d+$/.test(entry)
+      ? gpus.find((candidate) => candidate.index === Number(entry))
+      : gpus.find((candidate) => entry.length > 4 && candidate.uuid.startsWith(entry));
+    if (!gpu || chosen.includes(gpu)) break;
+    chosen.push(gpu);
+  }
+  return chosen;
+}
+
+/** The inventory: GPUs first, the host last. */
+export function listDevices(inventory: NativeInventory, visible: string | undefined): Device[] {
+  const gpus = visibleGpus(inventory.gpus, visible).map(
+    (gpu, ordinal): Device => ({
+      id: `cuda:${ordinal}`,
+      uuid: gpu.uuid,
+      model: gpu.model,
+      total_bytes: gpu.total_bytes,
+      used_bytes: gpu.used_bytes,
+      processes: deviceProcesses(gpu),
+      note: noteOf(gpu),
+      fault: gpu.fault || null,
+      driver: inventory.driver || null,
+    }),
+  );
+  const host = hostDevice();
+  const trouble = inventory.error ? `The NVIDIA driver does not answer: ${inventory.error}.` : null;
+  return [...gpus, { ...host, note: [host.note, trouble].filter(Boolean).join(' ') || null }];
+}

@@ -1,0 +1,75 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, realpathSync } from 'node:fs';
+import { join } from 'node:path';
+
+const HOST_LIBRARY = 'liboomtune_host.so';
+/** A folder of its own, as it goes onto the job's LD_LIBRARY_PATH: holds libcuda.so.1 and what stands in beside it. */
+const CUDA_FOLDER = 'cuda';
+const CUDA_LIBRARY = 'libcuda.so.1';
+
+/** Where drivers are put by distributions, containers and WSL, when the loader's cache does not name one. */
+const DRIVER_FOLDERS = [
+  `/usr/lib/${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-linux-gnu`,
+  '/usr/lib64',
+  '/usr/lib',
+  '/usr/local/nvidia/lib64',
+  '/usr/lib/wsl/lib',
+];
+
+/** Puts ours in front of what the user has set, and never twice. */
+function prepend(value: string | undefined, ours: string): string {
+  const rest = (value ?? '').split(/[: ]/).filter((part) => part && part !== ours);
+  return [ours, ...rest].join(':');
+}
+
+function cachedDriver(): string | undefined {
+  for (const program of ['/sbin/ldconfig', '/usr/sbin/ldconfig']) {
+    try {
+      const lines = execFileSync(program, ['-p'], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).split(
+        '\n',
+      );
+      const wanted = process.arch === 'arm64' ? 'AArch64' : 'x86-64';
+      const line = lines.find((text) => text.trim().startsWith(`${CUDA_LIBRARY} `) && text.includes(wanted));
+      if (line) return line.split('=> ')[1]?.trim();
+    } catch {
+      // not there: the folders below are looked through
+    }
+  }
+  return undefined;
+}
+
+/** The real driver, as the job would have found it without us; null: there is none. */
+export function cudaDriver(env: Record<string, string>, ours: string): string | null {
+  if (env.OOMTUNE_CUDA_DRIVER) return env.OOMTUNE_CUDA_DRIVER;
+  const own = (env.LD_LIBRARY_PATH ?? '').split(':').filter((folder) => folder && folder !== ours);
+  const files = [...own.map((folder) => join(folder, CUDA_LIBRARY)), cachedDriver()];
+  files.push(...DRIVER_FOLDERS.map((folder) => join(folder, CUDA_LIBRARY)));
+  const found = files.find((file) => file !== undefined && existsSync(file));
+  return found ? realpathSync(found) : null;
+}
+
+/**
+ * What the job's environment needs so that our libraries are loaded into it: LD_PRELOAD (before the user's own, which
+ * stay), and for CUDA the stand-in's folder first on LD_LIBRARY_PATH and the path of the real driver. A library that is
+ * not built is left out: the job then runs without a ledger for that device.
+ */
+export function preloadEnvironment(
+  devices: string[],
+  env: Record<string, string>,
+  nativeFolder: string,
+): Record<string, string> {
+  const added: Record<string, string> = {};
+  const host = join(nativeFolder, HOST_LIBRARY);
+  if (devices.includes('cpu') && existsSync(host)) added.LD_PRELOAD = prepend(env.LD_PRELOAD, host);
+  const folder = join(nativeFolder, CUDA_FOLDER);
+  const standIn = join(folder, CUDA_LIBRARY);
+  if (devices.some((id) => id.startsWith('cuda:')) && existsSync(standIn)) {
+    const driver = cudaDriver(env, folder);
+    if (driver) {
+      added.LD_PRELOAD = prepend(added.LD_PRELOAD ?? env.LD_PRELOAD, standIn);
+      added.LD_LIBRARY_PATH = prepend(env.LD_LIBRARY_PATH, folder);
+      added.OOMTUNE_CUDA_DRIVER = driver;
+    }
+  }
+  return added;
+}

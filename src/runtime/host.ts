@@ -1,0 +1,76 @@
+import { readFileSync } from 'node:fs';
+import { cpus, hostname, totalmem } from 'node:os';
+import type { Device } from './types.js';
+
+function text(file: string): string | null {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return null;
+  }
+}
+
+function figure(file: string): number | null {
+  const value = text(file)?.trim();
+  return value !== undefined && /^\d+$/.test(value) ? Number(value) : null;
+}
+
+interface Group {
+  limit: number;
+  used: number;
+}
+
+/** The tightest memory limit of the cgroups that this process is in (v2 and v1); null: none is set. */
+export function memoryGroup(root = '/sys/fs/cgroup', membership = text('/proc/self/cgroup') ?? ''): Group | null {
+  let tightest: Group | null = null;
+  for (const line of membership.split('\n')) {
+    const [, controllers, path] = line.split(':');
+    if (path === undefined || controllers === undefined) continue;
+    const unified = controllers === '';
+    if (!unified && !controllers.split(',').includes('memory')) continue;
+    const names = unified ? ['memory.max', 'memory.current'] : ['memory.limit_in_bytes', 'memory.usage_in_bytes'];
+    const bases = unified ? [root, `${root}/unified`] : [`${root}/memory`];
+    // The limit may be set on any ancestor; inside a container the path may be the host's, and only the root is there.
+    const parts = path.split('/').filter(Boolean);
+    for (const base of bases) {
+      for (let depth = parts.length; depth >= 0; depth -= 1) {
+        const folder = [base, ...parts.slice(0, depth)].join('/');
+        const limit = figure(`${folder}/${names[0]}`);
+        const used = figure(`${folder}/${names[1]}`);
+        // v1 writes a number near 2^63 for "none".
+        if (limit === null || used === null || limit > 2 ** 60) continue;
+        if (!tightest || limit < tightest.limit) tightest = { limit, used };
+      }
+    }
+  }
+  return tightest;
+}
+
+function memoryInfo(): { total: number; available: number } {
+  const info = text('/proc/meminfo') ?? '';
+  const kib = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(info)?.[1] ?? Number.NaN) * 1024;
+  const total = kib('MemTotal');
+  const available = kib('MemAvailable');
+  return Number.isFinite(total) && Number.isFinite(available)
+    ? { total, available }
+    : { total: totalmem(), available: 0 };
+}
+
+/** Host memory as a device: the machine's, or what its cgroup leaves of it. */
+export function hostDevice(): Device {
+  const { total, available } = memoryInfo();
+  const group = memoryGroup();
+  const limited = group !== null && group.limit < total;
+  const model = cpus()[0]?.model.trim();
+  return {
+    id: 'cpu',
+    uuid: `cpu:${text('/etc/machine-id')?.trim() || hostname()}`,
+    model: model && model !== 'unknown' ? model : `${process.arch} CPU`,
+    total_bytes: limited ? group.limit : total,
+    used_bytes: limited ? group.used : total - available,
+    processes: [],
+    note: limited ? `The memory limit of the cgroup, not the machine's ${Math.round(total / 1024 ** 3)} GiB.` : null,
+    fault: null,
+    driver: null,
+  };
+}

@@ -1,0 +1,117 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { OomtuneError } from '../common/errors.js';
+import { findCommand } from './command.js';
+import { listDevices, RUN_MARK } from './devices.js';
+import { preloadEnvironment } from './environment.js';
+import { loadNative, type Native } from './native.js';
+import { readSupervisor } from './records.js';
+import { SupervisedRun } from './run.js';
+import { checkSpec, encodeSpec, type LedgerDevice } from './spec.js';
+import type { Device, LaunchSpec, Run, Runtime } from './types.js';
+
+export type * from './types.js';
+
+/** How long a supervisor that has been started may take to write its first record, before it counts as never started. */
+const START_MS = 2000;
+
+class LocalRuntime implements Runtime {
+  private uuids: Map<string, string> | undefined;
+
+  constructor(private readonly native: Native) {}
+
+  async devices(): Promise<Device[]> {
+    const devices = listDevices(await this.native.addon.inventory(), process.env.CUDA_VISIBLE_DEVICES);
+    this.uuids = new Map(devices.map(({ id, uuid }) => [id, uuid]));
+    return devices;
+  }
+
+  async launch(spec: LaunchSpec): Promise<Run> {
+    checkSpec(spec);
+    if (!existsSync(spec.cwd) || !statSync(spec.cwd).isDirectory()) {
+      throw new OomtuneError('OOMTUNE_USAGE', `There is no folder ${spec.cwd}.`, 'Name an existing folder with --cwd.');
+    }
+    findCommand(spec.argv[0] as string, spec.env, spec.cwd);
+    const devices = await this.ledgerDevices(spec.devices);
+    const env = this.environment(spec, devices);
+    mkdirSync(spec.dir, { recursive: true, mode: 0o700 });
+    const file = join(spec.dir, 'spec');
+    writeFileSync(file, encodeSpec(spec, env, devices), { mode: 0o600, flag: 'wx' });
+    try {
+      await this.native.addon.spawnSupervisor(this.native.supervisor, spec.dir, spec.output === 'inherit');
+    } catch (error) {
+      rmSync(file, { force: true });
+      throw error;
+    }
+    const run = await this.adopt(spec.dir);
+    if (!run) {
+      throw new OomtuneError('OOMTUNE_INTERNAL', `The supervisor left no record in ${spec.dir}.`, 'Is its disk full?');
+    }
+    return run;
+  }
+
+  async adopt(dir: string): Promise<Run | null> {
+    const asked = Date.now();
+    for (;;) {
+      const record = readSupervisor(dir);
+      if (record) return new SupervisedRun(this.native.addon, dir, record);
+      // Whoever launched it may have died a moment ago, with the supervisor on its way.
+      const spec = statSync(join(dir, 'spec'), { throwIfNoEntry: false });
+      if (!spec || asked - spec.mtimeMs > 10 * START_MS || Date.now() - asked > START_MS) return null;
+      await sleep(50);
+    }
+  }
+
+  versions(): { addon: string; supervisor: string; driver: string | null } {
+    const supervisor = execFileSync(this.native.supervisor, ['--version'], { encoding: 'utf8' }).trim();
+    let driver: string | null = null;
+    try {
+      const text = readFileSync('/proc/driver/nvidia/version', 'utf8');
+      driver = /Module.*?\s(\d+\.\d+(?:\.\d+)?)\s/.exec(text)?.[1] ?? null;
+    } catch {
+      // no NVIDIA driver here
+    }
+    return { addon: this.native.addon.version, supervisor, driver };
+  }
+
+  /** Devices as the ledger counts them: the job's CUDA ordinals in the order of the launch's devices. */
+  private async ledgerDevices(ids: string[]): Promise<LedgerDevice[]> {
+    const wantsGpu = ids.some((id) => id !== 'cpu');
+    if (wantsGpu && !ids.every((id) => id === 'cpu' || this.uuids?.has(id))) await this.devices();
+    let ordinal = 0;
+    return ids.map((id) => {
+      if (id === 'cpu') return { index: 0, name: id, uuid: '' };
+      const uuid = this.uuids?.get(id);
+      if (!uuid) {
+        throw new OomtuneError(
+          'OOMTUNE_DEVICE_MISSING',
+          `There is no device ${id} on this machine.`,
+          '`oomtune devices` lists those that are there; `--device cpu` needs none.',
+        );
+      }
+      ordinal += 1;
+      return { index: ordinal, name: id, uuid };
+    });
+  }
+
+  private environment(spec: LaunchSpec, devices: LedgerDevice[]): Record<string, string> {
+    const gpus = devices.filter(({ index }) => index > 0).map(({ uuid }) => uuid);
+    return {
+      ...spec.env,
+      ...preloadEnvironment(spec.devices, spec.env, this.native.folder),
+      // By uuid, as indexes mean other GPUs to CUDA than to NVML; none where the job has no GPU.
+      CUDA_VISIBLE_DEVICES: gpus.join(','),
+      OOMTUNE_JOB_ID: spec.jobId,
+      OOMTUNE_LAUNCH: String(spec.launch),
+      OOMTUNE_LEDGER: join(spec.dir, 'ledger'),
+      [RUN_MARK]: spec.dir,
+    };
+  }
+}
+
+/** Throws OOMTUNE_NATIVE_MISSING when the native parts are not built. */
+export function createRuntime(): Runtime {
+  return new LocalRuntime(loadNative());
+}

@@ -1,0 +1,110 @@
+import { accessSync, constants } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { OomtuneError } from '../common/errors.js';
+import { PACKAGE_ROOT } from '../common/home.js';
+
+/** What NVML says of one GPU, or of one MIG device on it. */
+export interface NativeGpu {
+  /** Of the whole GPU, as nvidia-smi counts. */
+  index: number;
+  /** -1: the whole GPU. */
+  mig: number;
+  uuid: string;
+  parent: string;
+  model: string;
+  fault: string;
+  total_bytes: number;
+  used_bytes: number;
+  processes_told: boolean;
+  processes: { pid: number; name: string; used_bytes: number | null }[];
+}
+
+export interface NativeInventory {
+  found: boolean;
+  driver: string;
+  error: string;
+  gpus: NativeGpu[];
+}
+
+export interface NativeLedger {
+  devices: {
+    device: string;
+    live_bytes: number;
+    peak_bytes: number;
+    overhead_bytes: number;
+    budget_bytes: number | null;
+    refused: number;
+    kinds: Record<string, number>;
+  }[];
+  refusals: {
+    pid: number;
+    tid: number;
+    api: string;
+    size_bytes: number;
+    live_bytes: number;
+    budget_bytes: number | null;
+    by: 'budget' | 'driver';
+    device: string;
+    at_ms: number;
+  }[];
+  refused: number;
+  processes: number;
+  /** Slots ever taken: 0 when none of our libraries was ever at work in the job. */
+  claims: number;
+  blind: number;
+}
+
+/** The addon, as native/addon exports it. Arguments are not checked there. */
+export interface Addon {
+  version: string;
+  inventory(): Promise<NativeInventory>;
+  readLedger(path: string): NativeLedger | null;
+  spawnSupervisor(executable: string, folder: string, inherit: boolean): Promise<number>;
+  waitForProcess(pid: number, startTime: number): Promise<void>;
+}
+
+export interface Native {
+  addon: Addon;
+  /** The folder that it was found in; the supervisor and the preloads stand beside it. */
+  folder: string;
+  supervisor: string;
+}
+
+const require = createRequire(import.meta.url);
+let loaded: Native | undefined;
+
+/** Where the native parts may be, in the order in which they are tried. */
+export function nativeFolders(env: NodeJS.ProcessEnv = process.env): string[] {
+  const own = env.OOMTUNE_NATIVE;
+  const folders = [
+    join(PACKAGE_ROOT, 'build', 'Release'),
+    join(PACKAGE_ROOT, 'prebuilds', `${process.platform}-${process.arch}`),
+  ];
+  return own ? [own] : folders;
+}
+
+/** The addon and the executables beside it. Throws OOMTUNE_NATIVE_MISSING with all places tried. */
+export function loadNative(folders = nativeFolders()): Native {
+  if (loaded && folders.includes(loaded.folder)) return loaded;
+  const tried: string[] = [];
+  for (const folder of folders) {
+    try {
+      const supervisor = join(folder, 'oomtune-supervisor');
+      const addon = require(join(folder, 'oomtune.node')) as Addon;
+      accessSync(supervisor, constants.X_OK);
+      loaded = { addon, folder, supervisor };
+      return loaded;
+    } catch (error) {
+      const reason = error instanceof Error ? error.message.split('\n')[0] : String(error);
+      tried.push(`${folder} (${reason})`);
+    }
+  }
+  throw new OomtuneError(
+    'OOMTUNE_NATIVE_MISSING',
+    `The native runtime could not be loaded. Tried: ${tried.join('; ')}.`,
+    process.platform === 'linux'
+      ? 'Run `npm run build:native` in the package; it needs cmake and a C++ compiler. OOMTUNE_NATIVE names another folder.'
+      : 'oomtune runs jobs on Linux only.',
+  );
+}

@@ -1,0 +1,98 @@
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { RUN_MARK } from './devices.js';
+import { readLedger } from './ledger.js';
+import type { Addon } from './native.js';
+import { bootId, processesWith, processLives } from './process.js';
+import { readExit, type SupervisorRecord, writeExit } from './records.js';
+import type { Exit, LedgerReading, Run } from './types.js';
+
+const ORPHAN_GRACE_MS = 2000;
+const ORPHAN_LOOK_MS = 50;
+
+function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name);
+  } catch {
+    // gone, or another user's
+  }
+}
+
+/** Ends what a lost supervisor left behind, known by its mark in the environment; returns how many there were. */
+async function endOrphans(dir: string): Promise<number> {
+  const seen = new Set<number>();
+  const killAt = Date.now() + ORPHAN_GRACE_MS;
+  for (;;) {
+    const left = processesWith(RUN_MARK, dir);
+    if (left.length === 0) return seen.size;
+    for (const pid of left) {
+      if (Date.now() >= killAt) signal(pid, 'SIGKILL');
+      else if (!seen.has(pid)) signal(pid, 'SIGTERM');
+      seen.add(pid);
+    }
+    await sleep(ORPHAN_LOOK_MS);
+  }
+}
+
+/** A launch, by the records in its folder: the same object for who started it and for who found it later. */
+export class SupervisedRun implements Run {
+  readonly logFile: string;
+  private ended: Promise<Exit> | undefined;
+
+  constructor(
+    private readonly addon: Addon,
+    readonly dir: string,
+    private readonly record: SupervisorRecord,
+  ) {
+    this.logFile = join(dir, 'log');
+  }
+
+  get supervisorPid(): number {
+    return this.record.pid;
+  }
+
+  /** The job's own process; null when it could not be started. */
+  get jobPid(): number | null {
+    return this.record.job_pid;
+  }
+
+  ledger(): LedgerReading | null {
+    return readLedger(this.addon, this.dir);
+  }
+
+  wait(): Promise<Exit> {
+    this.ended ??= this.waitOnce();
+    return this.ended;
+  }
+
+  end(reason: 'cancel' | 'timeout'): void {
+    if (this.supervised()) signal(this.record.pid, reason === 'timeout' ? 'SIGUSR1' : 'SIGTERM');
+  }
+
+  private supervised(): boolean {
+    return this.record.boot_id === bootId() && processLives(this.record.pid, this.record.start_time);
+  }
+
+  private async waitOnce(): Promise<Exit> {
+    if (this.supervised()) await this.addon.waitForProcess(this.record.pid, this.record.start_time);
+    const exit = readExit(this.dir) ?? (await this.afterLoss());
+    return { ...exit, ledger: this.ledger() };
+  }
+
+  /** The supervisor died without a word (killed, or the machine went down): nobody knows how the job would have ended. */
+  private async afterLoss(): Promise<Omit<Exit, 'ledger'>> {
+    const stragglers = await endOrphans(this.dir);
+    const exit: Omit<Exit, 'ledger'> = {
+      code: null,
+      signal: null,
+      ended_by: 'supervisor-lost',
+      error: 'The supervisor was killed, or the machine went down; what was left of the job has been ended.',
+      host_oom: null,
+      started_at: this.record.started_at,
+      ended_at: new Date().toISOString(),
+      stragglers,
+    };
+    writeExit(this.dir, exit);
+    return exit;
+  }
+}

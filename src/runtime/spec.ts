@@ -1,0 +1,59 @@
+import { OomtuneError } from '../common/errors.js';
+import type { LaunchSpec } from './types.js';
+
+/** A device as the supervisor writes it into the ledger: 0 is the host, 1 + n the job's CUDA ordinal n. */
+export interface LedgerDevice {
+  index: number;
+  name: string;
+  uuid: string;
+}
+
+/** Of one log file; the supervisor keeps two. */
+const LOG_BYTES = 64 * 1024 ** 2;
+
+function wrong(what: string): OomtuneError {
+  return new OomtuneError('OOMTUNE_USAGE', what, 'Correct the command or its options.');
+}
+
+/**
+ * The file `spec` that the supervisor reads: records `key=value`, each ended by a NUL byte, so that argv and
+ * environment pass through unquoted. native/supervisor/spec.h says what each means.
+ */
+export function encodeSpec(spec: LaunchSpec, env: Record<string, string>, devices: LedgerDevice[]): string {
+  const records = [
+    'version=1',
+    `job=${spec.jobId}`,
+    `launch=${spec.launch}`,
+    `cwd=${spec.cwd}`,
+    `grace_ms=${Math.round(spec.graceSeconds * 1000)}`,
+    `timeout_ms=${spec.timeoutSeconds === null ? 0 : Math.max(1, Math.round(spec.timeoutSeconds * 1000))}`,
+    `log_bytes=${LOG_BYTES}`,
+    `output=${spec.output}`,
+    ...devices.map((d) => `device=${d.index},${spec.budgetBytes ?? '-'},${d.name},${d.uuid}`),
+    ...spec.argv.map((argument) => `arg=${argument}`),
+    ...Object.entries(env).map(([name, value]) => `env=${name}=${value}`),
+  ];
+  return records.map((record) => `${record}\0`).join('');
+}
+
+/** Throws OOMTUNE_USAGE for what no process can be started with. */
+export function checkSpec(spec: LaunchSpec): void {
+  if (!spec.argv[0]) throw wrong('Expected a command, got nothing.');
+  if (spec.argv.some((argument) => argument.includes('\0'))) throw wrong('An argument holds a NUL byte.');
+  for (const [name, value] of Object.entries(spec.env)) {
+    if (!name || name.includes('=') || name.includes('\0') || value.includes('\0')) {
+      throw wrong(`The environment variable ${JSON.stringify(name)} cannot be passed on.`);
+    }
+  }
+  if (!spec.cwd.startsWith('/') || !spec.dir.startsWith('/')) throw wrong('Expected absolute folders.');
+  if (spec.budgetBytes !== null && !(Number.isSafeInteger(spec.budgetBytes) && spec.budgetBytes > 0)) {
+    throw wrong(`Expected the budget in whole bytes, got ${spec.budgetBytes}.`);
+  }
+  if (!(spec.graceSeconds >= 0) || (spec.timeoutSeconds !== null && !(spec.timeoutSeconds > 0))) {
+    throw wrong('Expected a time-out above zero and a grace of zero or more seconds.');
+  }
+  const unknown = spec.devices.find((id) => id !== 'cpu' && !/^cuda:\d+$/.test(id));
+  if (unknown !== undefined || spec.devices.length === 0 || new Set(spec.devices).size !== spec.devices.length) {
+    throw wrong(`Expected devices such as cpu or cuda:0, each once, got ${spec.devices.join(', ') || 'none'}.`);
+  }
+}
