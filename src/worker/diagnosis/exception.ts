@@ -1,0 +1,44 @@
+/** The last line of a Python traceback: `package.module.SomeError: what happened`. */
+export interface Exception {
+  /** Dotted, as printed: `torch.cuda.OutOfMemoryError`. */
+  path: string;
+  /** Its last part: `OutOfMemoryError`. */
+  name: string;
+  message: string;
+}
+
+const LINE = /^([A-Za-z_]\w{0,80}(?:\.[A-Za-z_<][\w<>]{0,80}){0,8})(?:\(([A-Za-z_]\w{0,80})\))?(?:: ?(.*))?$/s;
+const ENDINGS =
+  /(?:Error|Exception|Interrupt|Exit|Failed|Failure|Timeout|Exhausted|Cancelled|Abort|Killed|Refused|Fault|Invalid|Exceeded|Unavailable|Empty|Full)$/;
+const LOWER = new Set([
+  'socket.timeout',
+  'socket.gaierror',
+  'socket.error',
+  'struct.error',
+  'zlib.error',
+  're.error',
+  'select.error',
+  '_thread.error',
+]);
+/** Words that open a log line, not an exception. */
+const LEVELS = /^(?:INFO|WARN|WARNING|ERROR|DEBUG|CRITICAL|FATAL|TRACE|NOTE|NOTICE|[A-Z][a-z]+)$/;
+
+/**
+ * Reads a line as an exception; null if it is none. `expected`: a traceback stands open, so any class will do; otherwise
+ * only names that end as exceptions do.
+ */
+export function parseException(text: string, expected: boolean): Exception | null {
+  const match = LINE.exec(text.length > 4096 ? text.slice(0, 4096) : text);
+  if (!match) return null;
+  const path = match[1] as string;
+  // RayTaskError(OutOfMemoryError): the inner name is the one that was raised
+  const name = match[2] ?? (path.split('.').at(-1) as string);
+  const message = match[3] ?? '';
+  if (ENDINGS.test(name) && name.length > 5) {
+    // `Error: no such thing` is what commands print
+    return { path, name, message };
+  }
+  if (LOWER.has(path)) return { path, name, message };
+  if (!expected || LEVELS.test(path)) return null;
+  return path.includes('.') && /^[A-Z_]/.test(name) && text.includes(':') ? { path, name, message } : null;
+}

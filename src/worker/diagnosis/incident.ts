@@ -1,0 +1,113 @@
+import type { Event, Mark } from './event.js';
+import type { Traceback } from './traceback.js';
+
+/** One failure of one process: an error with everything that was raised from it. */
+export interface Incident {
+  /** What the failure is called by. */
+  event: Event;
+  /** Where it ended: the last error of the chain. */
+  last: Event;
+  /** It did not end the job: said to be dealt with, or the job went on. */
+  soft: boolean;
+  /** Another exception was caught when this one was raised. */
+  caught: Event | null;
+}
+
+/** Errors of a program, not ways to pass another error on: raised while handling one, they are what ended the job. */
+const OWN_FAULTS = new Set([
+  'KeyError',
+  'NameError',
+  'AttributeError',
+  'TypeError',
+  'IndexError',
+  'ValueError',
+  'UnboundLocalError',
+  'ZeroDivisionError',
+  'FileNotFoundError',
+  'FileExistsError',
+  'PermissionError',
+  'NotADirectoryError',
+  'IsADirectoryError',
+  'ImportError',
+  'ModuleNotFoundError',
+  'AssertionError',
+  'NotImplementedError',
+  'JSONDecodeError',
+  'UnicodeDecodeError',
+  'SyntaxError',
+  'PicklingError',
+  'RecursionError',
+  'StopIteration',
+]);
+
+/** Puts the events of a log together into failures, in the order in which they ended. */
+export function incidents(events: readonly Event[], marks: ReadonlyMap<string, Mark>): Incident[] {
+  const byTraceback = new Map<Traceback, Event>();
+  const inner = new Set<Traceback>();
+  const found: Incident[] = [];
+  for (const event of events) {
+    const { traceback } = event;
+    if (!traceback) {
+      found.push({ event, last: event, soft: isSoft(event, marks), caught: null });
+      continue;
+    }
+    if (traceback.previous) inner.add(traceback.previous);
+    const best = byTraceback.get(traceback);
+    byTraceback.set(traceback, best ? moreTelling(best, event) : event);
+  }
+  for (const [traceback, event] of byTraceback) {
+    if (!inner.has(traceback)) found.push(resolve(event, byTraceback, marks));
+  }
+  return found.sort((a, b) => a.last.line - b.last.line || a.event.rank - b.event.rank);
+}
+
+/** Of two readings of one message: the earlier signature; a sign that is weak gives way to a class of exception. */
+function moreTelling(a: Event, b: Event): Event {
+  const strong = (event: Event) => (event.meaning.role === 'weak' || event.meaning.role === 'soft' ? 1 : 0);
+  if (strong(a) !== strong(b) && !isDefault(strong(a) < strong(b) ? a : b)) return strong(a) < strong(b) ? a : b;
+  return a.rank <= b.rank ? a : b;
+}
+
+/** The meaning is that of any exception. */
+export function isDefault(event: Event): boolean {
+  return event.id.startsWith('exception:') && event.meaning.class === 'user_error' && event.meaning.role === 'fatal';
+}
+
+/** Follows a chain of exceptions from the last to the one that is to blame. */
+function resolve(last: Event, events: ReadonlyMap<Traceback, Event>, marks: ReadonlyMap<string, Mark>): Incident {
+  let event = last;
+  let caught: Event | null = null;
+  let traceback = last.traceback;
+  for (let links = 0; traceback?.previous && links < 32; links++) {
+    const earlier = events.get(traceback.previous);
+    if (!earlier) break;
+    if (isToBlame(earlier, event, traceback.relation)) event = earlier;
+    else if (earlier.meaning.class !== event.meaning.class) caught ??= earlier;
+    traceback = traceback.previous;
+  }
+  return { event, last, soft: isSoft(last, marks), caught };
+}
+
+/** Whether `earlier`, from which `later` was raised, is the reason of both. */
+function isToBlame(earlier: Event, later: Event, relation: Traceback['relation']): boolean {
+  const tells = earlier.meaning.class !== 'user_error' && earlier.meaning.role !== 'wrapper';
+  const name = later.traceback?.exception.name ?? '';
+  const passesOn = later.meaning.role === 'wrapper' || later.meaning.role === 'echo';
+  if (relation === 'original') return passesOn || isDefault(later) || tells;
+  if (passesOn && earlier.meaning.role !== 'wrapper') return true;
+  if (relation === 'cause')
+    return (
+      tells && (isDefault(later) || later.meaning.role === 'weak' || later.meaning.class === earlier.meaning.class)
+    );
+  // While an exception was handled another came: either the handler is at fault, or it passed the first one on.
+  return tells && isDefault(later) && !OWN_FAULTS.has(name);
+}
+
+function isSoft(event: Event, marks: ReadonlyMap<string, Mark>): boolean {
+  if (event.soft || event.meaning.role === 'soft') return true;
+  const end = marks.get(event.key);
+  if (!end) return false;
+  const lines = end.lines - event.progress.lines;
+  const advanced = event.progress.step >= 0 && end.step > event.progress.step;
+  return lines >= 2 || (lines >= 1 && advanced);
+}

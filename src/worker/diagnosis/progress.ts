@@ -1,0 +1,68 @@
+/** Signs that a job is getting on: what tells a failure that ended it from one that it got over. */
+export interface Progress {
+  kind: 'load' | 'train' | 'eval' | 'save';
+  /** The count that rises, if one is shown. */
+  step: number | null;
+}
+
+const BAR = /(\d{1,9})\/(\d{1,9}|\?) ?\[/;
+const COUNT =
+  /(?:^|[^a-z])(?:global[ _-]?step|steps?|iter(?:ation)?s?|it|batch(?:es)?|epochs?|update)(?: \w{1,12})?[ :=#[\]"'(]{1,5}(\d{1,9})/;
+const LOSS =
+  /(?:^|[^a-z])(?:loss|lr|perplexity|ppl|acc(?:uracy)?|throughput|samples\/s(?:ec)?|it\/s|s\/it|tokens\/s(?:ec)?)[^a-z]{0,6}\d/;
+const LOADING =
+  /\b(?:load|download|fetch|token|map|filter|prepar|resolv|generat\w* (?:train|split)|shard|extract|build)/;
+const SAVING = /\b(?:sav(?:e|ing)\b|writing checkpoint|checkpoint saved)/;
+const EVALUATING = /\b(?:eval|valid|val\b|test(?:ing)?\b|predict|inference|sanity check)/;
+
+/** Reads a line as progress; null for every other line. */
+export function readProgress(text: string): Progress | null {
+  if (text.length > 2000 || !hasDigit(text)) return null;
+  const bar = text.includes('%|') || text.includes('it/s') || text.includes('s/it');
+  const lower = text.toLowerCase();
+  if (!bar && !lower.includes('step') && !lower.includes('epoch') && !lower.includes('iter') && !lower.includes('loss'))
+    return null;
+  // Summaries at the end, settings at the start, and messages about memory are no progress.
+  if (lower.startsWith('wandb:') || lower.includes('memory') || lower.includes('error') || lower.includes('exception'))
+    return null;
+  const count = bar ? (BAR.exec(lower) ?? COUNT.exec(lower)) : COUNT.exec(lower);
+  if (!bar && !(count && (LOSS.test(lower) || /^\W{0,3}(?:epoch|step|iter|global|train|\[)/.test(lower.trimStart()))))
+    return null;
+  return { kind: kindOf(lower, bar), step: count ? Number(count[1]) : null };
+}
+
+/** What a line says the job is at, progress or not. */
+export function readStage(text: string): Progress['kind'] | null {
+  if (text.length > 400) return null;
+  const lower = text.toLowerCase();
+  if (/(?:saving (?:model|checkpoint|state|optimizer|weights|final)|writing checkpoint|save_pretrained)/.test(lower))
+    return 'save';
+  if (
+    /(?:running (?:evaluation|validation|prediction)|evaluating\b|\*{3,5} running eval|validating\b|sanity check)/.test(
+      lower,
+    )
+  )
+    return 'eval';
+  if (/(?:\*{3,5} running training|start(?:ing)? training|begin training)/.test(lower)) return 'train';
+  if (
+    /(?:loading (?:checkpoint|model|weights|state|pretrained|base model)|building model|initializing model)/.test(lower)
+  )
+    return 'load';
+  return null;
+}
+
+function kindOf(lower: string, bar: boolean): Progress['kind'] {
+  const head = bar ? lower.slice(0, Math.max(0, lower.search(/\d{1,3}%|\d+it \[/))) : lower;
+  if (EVALUATING.test(head) && !/\btrain/.test(head)) return 'eval';
+  if (bar && LOADING.test(head)) return 'load';
+  if (SAVING.test(head)) return 'save';
+  return 'train';
+}
+
+function hasDigit(text: string): boolean {
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code >= 48 && code <= 57) return true;
+  }
+  return false;
+}

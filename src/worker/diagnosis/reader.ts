@@ -1,0 +1,95 @@
+import { openEnvelope, stripCodes } from './clean.js';
+import { type Event, EventList, type Mark } from './event.js';
+import { untag } from './prefix.js';
+import type { LineSink, RawLine } from './scanner.js';
+import type { Signatures } from './signatures.js';
+import { Stream } from './stream.js';
+
+/** More writers than this are read as one. */
+const MOST_STREAMS = 512;
+
+/** What a log tells, read line by line; the processes that wrote it are kept apart. */
+export class Reader implements LineSink {
+  private readonly streams = new Map<string, Stream>();
+  private readonly list = new EventList();
+  /** The last lines that say anything, for a failure that left no better word. */
+  private lastWords: { text: string; line: number }[] = [];
+  private hungry = 0;
+  private several = false;
+  private rootRank: number | null = null;
+  /** Lines left in which a launcher's summary may name the rank that failed first. */
+  private summary = 0;
+
+  constructor(private readonly known: Signatures) {}
+
+  line(raw: RawLine): boolean {
+    let noted = false;
+    const clean = stripCodes(raw.text);
+    for (const text of openEnvelope(clean) ?? [clean]) {
+      const tagged = untag(text);
+      this.launcher(tagged.text);
+      const stream = this.stream(tagged.key);
+      if (stream.line(tagged.text, raw.number, tagged.stamped)) noted = true;
+      if (stream.hungry) this.hungry = 64;
+    }
+    if (clean.trim() !== '') {
+      this.lastWords.push({ text: clean.trim().slice(0, 2000), line: raw.number });
+      if (this.lastWords.length > 12) this.lastWords.shift();
+    }
+    if (this.hungry > 0) this.hungry -= 1;
+    return noted || this.hungry > 0;
+  }
+
+  gap(): void {
+    for (const stream of this.streams.values()) stream.gap();
+    this.lastWords = [];
+  }
+
+  /** Everything that was found, in the order of the log. Call once, at its end. */
+  finish(): Reading {
+    for (const stream of this.streams.values()) stream.gap();
+    return {
+      events: this.list.all(),
+      marks: new Map([...this.streams].map(([key, stream]) => [key, stream.mark])),
+      lastWords: this.lastWords,
+      several: this.several,
+      rootRank: this.rootRank,
+    };
+  }
+
+  /** torchrun's summary says that there were several processes, and which of them failed first. */
+  private launcher(text: string): void {
+    if (text.includes('Root Cause (first observed failure)')) {
+      this.several = true;
+      this.summary = 12;
+    } else if (text.includes('ChildFailedError') || text.includes('closing signal SIGTERM')) this.several = true;
+    if (this.summary === 0) return;
+    this.summary -= 1;
+    const rank = /^\s*rank {0,12}: (\d{1,6})/.exec(text);
+    if (rank) {
+      this.rootRank = Number(rank[1]);
+      this.summary = 0;
+    }
+  }
+
+  private stream(key: string): Stream {
+    let stream = this.streams.get(key);
+    if (!stream) {
+      if (this.streams.size >= MOST_STREAMS && key !== '') return this.stream('');
+      stream = new Stream(key, this.known, (event) => this.list.add(event));
+      this.streams.set(key, stream);
+    }
+    return stream;
+  }
+}
+
+export interface Reading {
+  events: Event[];
+  /** How far each process came, by its key. */
+  marks: ReadonlyMap<string, Mark>;
+  lastWords: readonly { text: string; line: number }[];
+  /** Several processes wrote the log, whether or not their lines say which. */
+  several: boolean;
+  /** The rank that failed first, as the launcher tells it. */
+  rootRank: number | null;
+}

@@ -1,0 +1,183 @@
+import type { Automaton } from './automaton.js';
+
+/** One line, or the part of it between two carriage returns, or a piece of one that has no end. */
+export interface RawLine {
+  text: string;
+  /** 1-based, as an editor counts: by line feeds. */
+  number: number;
+}
+
+/** Takes the lines that may matter. */
+export interface LineSink {
+  /** Returns true if the line matters: the lines after it will be read too. */
+  line(line: RawLine): boolean;
+  /** Lines were left out here. */
+  gap(): void;
+}
+
+const CAPACITY = 2 << 20;
+/** The end of a log is read whole, however dull it looks. */
+const TAIL = 256 << 10;
+const LINES_BEFORE = 40;
+const BYTES_BEFORE = 16 << 10;
+const LINES_AFTER = 240;
+const BYTES_AFTER = 128 << 10;
+/** A line without end is read in pieces of this size. */
+const LONGEST_PIECE = 32 << 10;
+
+/**
+ * Reads a log of any length in bounded memory. Bytes are skimmed by an automaton; only the surroundings of what it
+ * finds, and the log's end, are cut into lines and handed on.
+ */
+export class Scanner {
+  private readonly buffer = Buffer.allocUnsafe(CAPACITY);
+  private end = 0;
+  /** Lines before this position are handed on (or given up). */
+  private emitted = 0;
+  /** Skimmed up to here. */
+  private skimmed = 0;
+  private readonly cursor = { state: 0 };
+  /** What is left of the open window; 0: skimming. */
+  private linesLeft = LINES_AFTER;
+  private bytesLeft = BYTES_AFTER;
+  private counted = 0;
+  private lineNumber = 1;
+  private skipped = false;
+
+  constructor(
+    private readonly automaton: Automaton,
+    private readonly sink: LineSink,
+  ) {}
+
+  push(chunk: Uint8Array): void {
+    for (let at = 0; at < chunk.length; ) {
+      if (this.end === CAPACITY) this.compact();
+      const take = Math.min(chunk.length - at, CAPACITY - this.end);
+      this.buffer.set(chunk.subarray(at, at + take), this.end);
+      this.end += take;
+      at += take;
+      this.advance(false);
+    }
+  }
+
+  /** Hands on the end of the log. */
+  finish(): void {
+    this.advance(true);
+    if (this.linesLeft > 0) return;
+    const from = Math.max(this.emitted, this.end - TAIL);
+    this.openAt(from === this.emitted ? from : this.lineStart(from, this.end));
+    this.linesLeft = Number.POSITIVE_INFINITY;
+    this.bytesLeft = Number.POSITIVE_INFINITY;
+    this.emitLines(true);
+  }
+
+  private advance(last: boolean): void {
+    for (;;) {
+      if (this.linesLeft > 0) {
+        this.emitLines(last);
+        if (this.linesLeft > 0) return;
+        this.skimmed = this.emitted;
+        this.cursor.state = 0;
+      }
+      const hit = this.automaton.find(this.buffer, this.skimmed, this.end, this.cursor);
+      if (hit < 0) {
+        this.skimmed = this.end;
+        return;
+      }
+      this.skimmed = hit;
+      this.openAt(this.windowStart(hit - 1));
+      this.linesLeft = LINES_AFTER;
+      this.bytesLeft = BYTES_AFTER;
+    }
+  }
+
+  /** Moves what may still be needed to the front of the buffer. */
+  private compact(): void {
+    const keep = this.linesLeft > 0 ? this.emitted : Math.max(this.emitted, this.end - TAIL);
+    this.countTo(keep);
+    if (keep > this.emitted) this.skipped = true;
+    this.buffer.copyWithin(0, keep, this.end);
+    this.end -= keep;
+    this.skimmed = Math.max(0, this.skimmed - keep);
+    this.emitted = Math.max(0, this.emitted - keep);
+    this.counted = 0;
+  }
+
+  private openAt(position: number): void {
+    if (this.skipped || position > this.emitted) this.sink.gap();
+    this.skipped = false;
+    this.countTo(position);
+    this.emitted = position;
+  }
+
+  /** Hands on whole lines until the window closes or the buffer ends; with `last` also the unfinished one. */
+  private emitLines(last: boolean): void {
+    const { buffer } = this;
+    while (this.linesLeft > 0 && this.emitted < this.end) {
+      const from = this.emitted;
+      const limit = Math.min(this.end, from + LONGEST_PIECE);
+      let to = lineBreak(buffer, from, limit);
+      let next = to + 1;
+      let isLine = true;
+      if (to < 0) {
+        if (limit < from + LONGEST_PIECE && !last) return;
+        to = limit;
+        next = limit;
+        isLine = false;
+      } else if (buffer[to] === 13) {
+        // A carriage return at the end of what has come may be half of a CRLF.
+        if (next === this.end && !last) return;
+        if (buffer[next] === 10 && next < this.end) next += 1;
+        else isLine = false;
+      }
+      const number = this.lineNumber;
+      if (next > to && buffer[next - 1] === 10) this.lineNumber += 1;
+      this.counted = next;
+      this.emitted = next;
+      this.bytesLeft -= next - from;
+      if (isLine) this.linesLeft -= 1;
+      if (this.bytesLeft <= 0) this.linesLeft = 0;
+      if (to > from || isLine) {
+        if (this.sink.line({ text: buffer.toString('utf8', from, to), number }) && this.linesLeft < LINES_AFTER) {
+          this.linesLeft = LINES_AFTER;
+          this.bytesLeft = BYTES_AFTER;
+        }
+      }
+    }
+  }
+
+  /** Start of the line that stands some lines before `position`. */
+  private windowStart(position: number): number {
+    const floor = Math.max(this.emitted, position - BYTES_BEFORE);
+    let at = position;
+    for (let lines = 0; lines <= LINES_BEFORE && at > floor; lines++) {
+      const found = this.buffer.subarray(floor, at).lastIndexOf(10);
+      if (found < 0) return this.emitted >= floor ? this.emitted : this.lineStart(floor, position);
+      at = floor + found;
+    }
+    return at > floor || this.buffer[at] === 10 ? at + 1 : at;
+  }
+
+  /** Start of the first line that begins at or after `from`; `from` itself if none begins before `to`. */
+  private lineStart(from: number, to: number): number {
+    const found = lineBreak(this.buffer, from, to);
+    return found < 0 ? from : found + 1;
+  }
+
+  private countTo(position: number): void {
+    const { buffer } = this;
+    let lines = 0;
+    for (let i = this.counted; i < position; i++) if (buffer[i] === 10) lines += 1;
+    this.lineNumber += lines;
+    this.counted = Math.max(this.counted, position);
+  }
+}
+
+/** First line feed or carriage return in buffer[from, to), or -1. */
+function lineBreak(buffer: Uint8Array, from: number, to: number): number {
+  for (let i = from; i < to; i++) {
+    const byte = buffer[i] as number;
+    if (byte === 10 || byte === 13) return i;
+  }
+  return -1;
+}

@@ -1,0 +1,75 @@
+import type { DeviceProcess, Exit, LedgerReading } from '../../runtime/types.js';
+
+/** What is known of an end beside its log. All of it is optional: a log alone can be judged too. */
+export interface Signals {
+  exitCode: number | null;
+  /** `SIGKILL`, … */
+  signal: string | null;
+  device: 'cpu' | 'cuda' | null;
+  ledger: LedgerReading | null;
+  hook: HookReport | null;
+  /** Memory that grew step by step. */
+  growth: { bytesPerStep: number; steps: number } | null;
+  /** The cgroup's oom_kill rose, or the kernel's log names the job; null: cannot be told. */
+  hostOom: boolean | null;
+  endedBy: Exit['ended_by'] | null;
+  neighbours: DeviceProcess[];
+  totalBytes: number | null;
+}
+
+/** The exception that the hook saw leave the program. */
+export interface HookReport {
+  class: string;
+  message: string;
+  phase: 'load' | 'train' | 'eval' | 'save' | 'unknown';
+  oom: boolean;
+  frame?: string | null;
+  traceback?: string | null;
+}
+
+const NUMBERS: Record<string, string> = {
+  1: 'SIGHUP',
+  2: 'SIGINT',
+  3: 'SIGQUIT',
+  4: 'SIGILL',
+  6: 'SIGABRT',
+  7: 'SIGBUS',
+  8: 'SIGFPE',
+  9: 'SIGKILL',
+  11: 'SIGSEGV',
+  13: 'SIGPIPE',
+  15: 'SIGTERM',
+  24: 'SIGXCPU',
+};
+
+/** `SIGKILL` from `SIGKILL`, `KILL`, `kill` or `9`; null for nothing. */
+export function signalName(signal: string | number | null | undefined): string | null {
+  if (signal === null || signal === undefined || signal === '') return null;
+  const text = String(signal).trim().toUpperCase();
+  if (/^-?\d+$/.test(text)) return NUMBERS[text.replace('-', '')] ?? `signal ${text}`;
+  return text.startsWith('SIG') ? text : `SIG${text}`;
+}
+
+/** The signal that ended the process, told by itself or by the shell's 128 + n (Python's own -n too). */
+export function endSignal(signals: Pick<Signals, 'exitCode' | 'signal'>): string | null {
+  const named = signalName(signals.signal);
+  if (named) return named;
+  const code = signals.exitCode;
+  if (code === null) return null;
+  if (code < 0) return NUMBERS[-code] ?? null;
+  return code > 128 && code < 160 ? (NUMBERS[code - 128] ?? null) : null;
+}
+
+export function failed(signals: Pick<Signals, 'exitCode' | 'signal'>): boolean | null {
+  if (signals.signal) return true;
+  return signals.exitCode === null ? null : signals.exitCode !== 0;
+}
+
+/** A refusal by the budget or the driver, on the device that the job uses. */
+export function lastRefusal(signals: Signals): LedgerReading['refusals'][number] | null {
+  return signals.ledger?.refusals.at(-1) ?? null;
+}
+
+export function wasRefused(signals: Signals): boolean {
+  return (signals.ledger?.refused ?? 0) > 0;
+}

@@ -1,0 +1,208 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parse } from 'yaml';
+import { z } from 'zod';
+import { PACKAGE_ROOT } from '../../common/home.js';
+import { Automaton } from './automaton.js';
+import { canonical } from './canonical.js';
+import { compileTemplate, type Template } from './template.js';
+
+const FIELD_NAMES = [
+  'tried_bytes',
+  'total_bytes',
+  'free_bytes',
+  'allocated_bytes',
+  'reserved_bytes',
+  'unallocated_bytes',
+  'process_bytes',
+  'allowed_bytes',
+  'used_bytes',
+  'gpu',
+  'neighbour',
+] as const;
+export type FieldName = (typeof FIELD_NAMES)[number];
+
+const failureClass = z.enum([
+  'device_oom',
+  'host_oom',
+  'shm',
+  'disk_full',
+  'network',
+  'device_fault',
+  'user_error',
+  'timeout',
+  'killed',
+  'cancelled',
+]);
+
+/** What a signature's text is worth when several are in one log. */
+const role = z.enum([
+  // Ends the process that wrote it.
+  'fatal',
+  // Something else failed first, and this follows from it; believed only when nothing else is there.
+  'echo',
+  // Says that something failed, not what (launchers' summaries).
+  'wrapper',
+  // Someone put an end to it; if something had failed before, that was the reason.
+  'ending',
+  // May or may not have ended anything: counts if nothing better does.
+  'weak',
+  // Was dealt with; never the reason.
+  'soft',
+]);
+
+const texts = z.array(z.string().min(3)).default([]);
+
+const signatureSchema = z
+  .object({
+    id: z.string().regex(/^[a-z0-9-]+$/),
+    class: failureClass,
+    role: role.default('fatal'),
+    /** False: the text can mean something else; for device_oom: to be tried once smaller before it is believed. */
+    certain: z.boolean().default(true),
+    /** One of these is the signature. `|` at either end: a word ends there. */
+    any: texts,
+    /** One of these must stand nearby too. */
+    with: texts,
+    /** None of these may. */
+    without: texts,
+    /** How many lines before and after count as nearby. */
+    near: z.number().int().min(0).max(12).default(2),
+    /** The families of figures that the message may hold. */
+    fields: z.array(z.string()).default([]),
+    phase: z.enum(['load', 'eval', 'save', 'train']).optional(),
+    cause: z.string().min(10),
+    advice: z.string(),
+  })
+  .strict();
+
+const fileSchema = z
+  .object({
+    schema: z.literal(1),
+    advice: z.record(z.string(), z.string().min(10)),
+    fields: z.record(z.string(), z.partialRecord(z.enum(FIELD_NAMES), z.array(z.string().min(3)))),
+    signatures: z.array(signatureSchema).min(1),
+    exceptions: z.array(
+      z
+        .object({
+          names: z.array(z.string().regex(/^[A-Za-z_][\w.]*$/)).min(1),
+          class: failureClass,
+          role: role.default('fatal'),
+          certain: z.boolean().default(true),
+          cause: z.string().min(10),
+          advice: z.string(),
+        })
+        .strict(),
+    ),
+  })
+  .strict();
+
+/** What the file says of one kind of failure. */
+export type Meaning = Pick<z.infer<typeof signatureSchema>, 'class' | 'role' | 'certain' | 'cause' | 'advice'>;
+
+export interface Signature extends Meaning {
+  id: string;
+  /** Place in the file: where several fit one message, the earlier wins. */
+  rank: number;
+  with: readonly string[];
+  without: readonly string[];
+  near: number;
+  fields: readonly FieldFamily[];
+  phase: 'load' | 'eval' | 'save' | 'train' | null;
+}
+
+export type FieldFamily = readonly { name: FieldName; templates: readonly Template[] }[];
+
+/** A literal as it stands in a signature: which one, and whether words must begin and end with it. */
+export interface Use {
+  signature: Signature;
+  wordStart: boolean;
+  wordEnd: boolean;
+}
+
+export interface Signatures {
+  /** Finds every literal; ids index `literals` and `uses`. */
+  automaton: Automaton;
+  literals: readonly string[];
+  uses: readonly (readonly Use[])[];
+  /** By the exception's last name or its whole dotted name. */
+  exceptions: ReadonlyMap<string, Meaning>;
+  advice: Readonly<Record<string, string>>;
+}
+
+let loaded: Signatures | null = null;
+
+/** The signatures of config/signatures.yaml, read once, on first use. Throws if the file breaks its own rules. */
+export function signatures(): Signatures {
+  loaded ??= compileSignatures(readFileSync(join(PACKAGE_ROOT, 'config', 'signatures.yaml'), 'utf8'));
+  return loaded;
+}
+
+/** Text that makes the lines around it worth reading, beside the signatures' own. */
+export const LANDMARKS = ['traceback (most recent call last', 'the above exception, another', 'root cause (first'];
+
+/** Reads and checks a file of signatures. Throws ZodError or RangeError that names what is wrong. */
+export function compileSignatures(yaml: string): Signatures {
+  const file = fileSchema.parse(parse(yaml));
+  const families = new Map<string, FieldFamily>();
+  for (const [name, fields] of Object.entries(file.fields)) {
+    families.set(
+      name,
+      Object.entries(fields).map(([field, sources]) => ({
+        name: field as FieldName,
+        templates: (sources ?? []).map(compileTemplate),
+      })),
+    );
+  }
+  const ids = new Map<string, number>();
+  const uses: Use[][] = [];
+  const idOf = (literal: string): number => {
+    let id = ids.get(literal);
+    if (id === undefined) {
+      id = ids.size;
+      ids.set(literal, id);
+      uses.push([]);
+    }
+    return id;
+  };
+  for (const mark of LANDMARKS) idOf(canonical(mark));
+  file.signatures.forEach((entry, rank) => {
+    known(file.advice, entry.advice, entry.id);
+    const signature: Signature = {
+      id: entry.id,
+      rank,
+      class: entry.class,
+      role: entry.role,
+      certain: entry.certain,
+      cause: entry.cause,
+      advice: entry.advice,
+      with: entry.with.map(canonical),
+      without: entry.without.map(canonical),
+      near: entry.near,
+      fields: entry.fields.map((name) => {
+        const family = families.get(name);
+        if (!family) throw new RangeError(`signature ${entry.id}: no field family "${name}"`);
+        return family;
+      }),
+      phase: entry.phase ?? null,
+    };
+    if (entry.any.length === 0) throw new RangeError(`signature ${entry.id} has no text`);
+    for (const text of entry.any) {
+      const wordStart = text.startsWith('|');
+      const wordEnd = text.endsWith('|');
+      const literal = canonical(text.slice(wordStart ? 1 : 0, wordEnd ? -1 : undefined));
+      (uses[idOf(literal)] as Use[]).push({ signature, wordStart, wordEnd });
+    }
+  });
+  const exceptions = new Map<string, Meaning>();
+  for (const { names, ...meaning } of file.exceptions) {
+    known(file.advice, meaning.advice, names[0] as string);
+    for (const name of names) exceptions.set(name, meaning);
+  }
+  const literals = [...ids.keys()];
+  return { automaton: new Automaton(literals), literals, uses, exceptions, advice: file.advice };
+}
+
+function known(advice: Record<string, string>, key: string, where: string): void {
+  if (!Object.hasOwn(advice, key)) throw new RangeError(`${where}: no advice "${key}"`);
+}

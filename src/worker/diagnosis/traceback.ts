@@ -1,0 +1,200 @@
+import { type Exception, parseException } from './exception.js';
+
+export interface Frame {
+  file: string;
+  line: number;
+  function: string;
+  /** The source line shown under it; '' if none. */
+  source: string;
+}
+
+export interface Traceback {
+  /** Where it begins and where its exception stands, 1-based. */
+  line: number;
+  exceptionLine: number;
+  frames: Frame[];
+  exception: Exception;
+  /** The traceback that this one was raised from or after, and how it says so. */
+  previous: Traceback | null;
+  relation: 'handling' | 'cause' | 'original' | null;
+  /** Printed, not raised: `Exception ignored in`, a logging error, a failing exit handler. */
+  ignored: boolean;
+}
+
+const HEADER = 'traceback (most recent call last)';
+const FRAME = /^\s*(?:[|+] *)?File "([^"]{1,400})", line (\d{1,9})(?:, in (.{1,200}))?/;
+/** rich's boxes and IPython: `/path/file.py:41 in main`, `File ~/x.py:41, in main(args)`. */
+const SHORT_FRAME = /^\s*(?:[│|] )?(?:File )?([\w./~<>-]{1,400}\.py):(\d{1,9}),? in ([\w.<>]{1,100})/;
+const LONGEST = 600;
+const MOST_FRAMES = 400;
+
+/** What a line is to the tracebacks of its stream. `text`: the line without what stood before the traceback. */
+export interface Reading {
+  part: 'outside' | 'header' | 'frame' | 'exception' | 'message';
+  text: string;
+}
+
+/** Puts the tracebacks of one process together, line by line. */
+export class TracebackReader {
+  private state: 'outside' | 'frames' | 'message' = 'outside';
+  private frames: Frame[] = [];
+  private startLine = 0;
+  private linesIn = 0;
+  private indent = 0;
+  private shape = '';
+  private boxed = false;
+  private ignored = false;
+  private relation: Traceback['relation'] = null;
+  /** The last traceback that came to its exception. */
+  last: Traceback | null = null;
+  private before = '';
+
+  /** `ended`: called with a traceback when its exception is known. */
+  constructor(private readonly ended: (traceback: Traceback) => void) {}
+
+  get open(): boolean {
+    return this.state === 'frames';
+  }
+
+  feed(raw: string, number: number): Reading {
+    const text = this.state === 'outside' ? raw : this.unshape(raw);
+    const reading = { part: this.step(text, number), text };
+    if (text.trim() !== '') this.before = text;
+    return reading;
+  }
+
+  /** Lines were left out, or the log ended. */
+  reset(): void {
+    this.state = 'outside';
+    this.frames = [];
+  }
+
+  private step(text: string, number: number): Reading['part'] {
+    const header = text.toLowerCase().indexOf(HEADER);
+    if (header >= 0) return this.begin(text, header, number);
+    if (this.state !== 'outside' && ++this.linesIn > LONGEST) this.reset();
+    if (this.state === 'outside') {
+      if (this.chain(text)) return 'outside';
+      // A log cut off at its front may begin within a traceback.
+      const frame = FRAME.test(text) ? this.frame(text) : null;
+      if (!frame) return 'outside';
+      this.open_(number, '');
+      this.frames.push(frame);
+      return 'frame';
+    }
+    if (this.state === 'message') return this.continueMessage(text, number);
+    return this.inFrames(text, number);
+  }
+
+  private begin(text: string, at: number, number: number): 'header' {
+    const before = text.slice(0, at);
+    const boxed = /[─╭┌]/.test(before);
+    this.open_(number, boxed ? '' : before);
+    this.boxed = boxed;
+    const said = `${this.before}\n${before}`;
+    this.ignored =
+      /Exception ignored|--- Logging error|Error in atexit|Error in sys\.excepthook|Exception in thread/.test(said);
+    if (/Original $/.test(before) || /terminated with the following error|Original traceback/i.test(this.before)) {
+      this.relation = 'original';
+    }
+    return 'header';
+  }
+
+  private open_(number: number, before: string): void {
+    this.state = 'frames';
+    this.frames = [];
+    this.startLine = number;
+    this.linesIn = 0;
+    this.boxed = false;
+    this.ignored = false;
+    this.indent = before.length;
+    this.shape = shapeOf(before);
+  }
+
+  /** Takes off what every line of this traceback bears before it (a logger's prefix). */
+  private unshape(text: string): string {
+    if (this.indent === 0 || text.length <= this.indent) return text;
+    return shapeOf(text.slice(0, this.indent)) === this.shape ? text.slice(this.indent) : text;
+  }
+
+  private inFrames(text: string, number: number): Reading['part'] {
+    const frame = this.frame(text);
+    if (frame) {
+      if (this.frames.length < MOST_FRAMES) this.frames.push(frame);
+      return 'frame';
+    }
+    if (this.boxed && /^[│|╭]/.test(text)) return 'frame';
+    if (/^[╰└]/.test(text)) {
+      this.boxed = false;
+      return 'frame';
+    }
+    if (this.chain(text)) return 'outside';
+    const stripped = text.replace(/^ {0,8}[|+] {1,8}/, '');
+    if (/^\s/.test(stripped) || text.trim() === '') {
+      const top = this.frames.at(-1);
+      if (top && top.source === '' && text.trim() !== '' && !/^[\s^~]+$/.test(text))
+        top.source = text.trim().slice(0, 300);
+      return 'frame';
+    }
+    const exception = parseException(stripped, true);
+    // Something else printed in between; the traceback goes on.
+    if (!exception) return 'outside';
+    return this.finish(exception, number);
+  }
+
+  private finish(exception: Exception, number: number): 'exception' {
+    const traceback: Traceback = {
+      line: this.startLine,
+      exceptionLine: number,
+      frames: this.frames,
+      exception,
+      previous: this.relation ? this.last : null,
+      relation: this.relation,
+      ignored: this.ignored,
+    };
+    this.relation = null;
+    this.state = 'message';
+    this.linesIn = 0;
+    this.last = traceback;
+    this.ended(traceback);
+    return 'exception';
+  }
+
+  private continueMessage(text: string, number: number): Reading['part'] {
+    if (this.chain(text)) {
+      this.state = 'outside';
+      return 'outside';
+    }
+    const frame = FRAME.test(text) ? this.frame(text) : null;
+    if (frame) {
+      // The message of a remote error holds the frames of the other process, then its exception.
+      this.open_(number, '');
+      this.frames.push(frame);
+      this.relation = 'original';
+      return 'frame';
+    }
+    if (text.trim() === '' || text.startsWith('"""') || this.linesIn > 40) {
+      this.state = 'outside';
+      return 'outside';
+    }
+    return 'message';
+  }
+
+  private frame(text: string): Frame | null {
+    const match = FRAME.exec(text) ?? SHORT_FRAME.exec(text);
+    if (!match) return null;
+    return { file: match[1] as string, line: Number(match[2]), function: (match[3] ?? '').trim(), source: '' };
+  }
+
+  private chain(text: string): boolean {
+    if (!text.includes('above exception')) return false;
+    if (text.includes('During handling of')) this.relation = 'handling';
+    else if (text.includes('direct cause')) this.relation = 'cause';
+    else return false;
+    return true;
+  }
+}
+
+function shapeOf(text: string): string {
+  return text.replace(/\d/g, '0');
+}

@@ -1,0 +1,171 @@
+import type { FailureClass } from '../../tuner/types.js';
+import type { Event } from './event.js';
+import { type Incident, incidents } from './incident.js';
+import { rankOf } from './prefix.js';
+import type { Reading } from './reader.js';
+import { endSignal, failed, lastRefusal, type Signals, wasRefused } from './signals.js';
+
+/** What it was, and what tells it. */
+export interface Verdict {
+  class: FailureClass | 'ok';
+  certain: boolean;
+  /** The event that proves it; null where only the exit status, the ledger or nothing does. */
+  event: Event | null;
+  /** A sentence where the class does not come from an event. */
+  told: string | null;
+  /** An error that was being handled when this one was raised. */
+  caught: Event | null;
+  /** Device OOMs that the job got over. */
+  softOoms: Event[];
+}
+
+type Status = Pick<Verdict, 'class' | 'certain' | 'told'>;
+
+/** Weighs everything that is known. Ranked: how the supervisor ended it, refusals and the hook, the exit, the text. */
+export function judge(reading: Reading, signals: Signals, hook: Event | null): Verdict {
+  const all = incidents(reading.events, reading.marks);
+  const softOoms = all.filter((i) => i.soft && i.event.meaning.class === 'device_oom').map((i) => i.event);
+  const verdict = (status: Status, event: Event | null = null, caught: Event | null = null): Verdict => ({
+    ...status,
+    event,
+    caught,
+    softOoms: softOoms.filter((soft) => soft !== event),
+  });
+  if (signals.endedBy === 'cancel') return verdict({ class: 'cancelled', certain: true, told: 'it was cancelled' });
+  if (failed(signals) === false && signals.endedBy !== 'timeout') {
+    // Whatever the log says, the job got over it.
+    return { ...verdict({ class: 'ok', certain: true, told: null }), softOoms: softOomsOf(all) };
+  }
+  const chosen = choose(all, reading);
+  if (hook && !outranks(chosen, hook, signals)) {
+    const twin = all.find(
+      (i) => i.event.meaning.class === hook.meaning.class && i.event.evidence.includes(firstLine(hook)),
+    );
+    return verdict(judged(hook, signals, wasRefused(signals)), twin ? { ...hook, ...pick(twin.event) } : hook);
+  }
+  const status = statusOf(signals);
+  if (!chosen) {
+    if (status) return verdict(status);
+    if (failed(signals) === null)
+      return verdict({ class: 'ok', certain: false, told: 'no failure was found in the log' });
+    if (wasRefused(signals)) return verdict({ class: 'device_oom', certain: false, told: refusalSentence(signals) });
+    return verdict({
+      class: 'user_error',
+      certain: false,
+      told: `it ended with exit code ${signals.exitCode} and no error text`,
+    });
+  }
+  const { role } = chosen.event.meaning;
+  if (status && role !== 'fatal')
+    return verdict(status, status.class === chosen.event.meaning.class ? chosen.event : null);
+  if (status && status.certain && status.class === 'host_oom') return verdict(status);
+  return verdict(judged(chosen.event, signals, wasRefused(signals)), chosen.event, chosen.caught);
+}
+
+function softOomsOf(all: Incident[]): Event[] {
+  return all.filter((i) => i.event.meaning.class === 'device_oom').map((i) => i.event);
+}
+
+const ROLES = ['fatal', 'ending', 'weak', 'echo', 'wrapper'] as const;
+
+/** The failure that the log is about: see the rules at each step. */
+function choose(all: Incident[], reading: Reading): Incident | null {
+  const alive = all.filter((i) => !i.soft);
+  for (const role of ROLES) {
+    const found = alive.filter((i) => roleOf(i) === role);
+    if (found.length === 0) continue;
+    if (role !== 'fatal') return role === 'weak' ? (found.at(-1) as Incident) : (found[0] as Incident);
+    return first(found, reading);
+  }
+  return null;
+}
+
+function roleOf(incident: Incident): (typeof ROLES)[number] {
+  const { meaning, traceback, mild } = incident.event;
+  if (meaning.role === 'soft') return 'wrapper';
+  if (meaning.role !== 'fatal') return meaning.role;
+  return mild || traceback?.ignored ? 'weak' : 'fatal';
+}
+
+/**
+ * Of several processes, the one that failed first has the cause; within one process, the last error is what ended it.
+ * Processes that the log does not tell apart are read as one, unless a launcher's summary says that there were several.
+ */
+function first(found: Incident[], reading: Reading): Incident {
+  const ends = new Map<string, Incident>();
+  for (const incident of found) {
+    const key = incident.last.key;
+    if (key === '' && reading.several && ends.has(key)) continue;
+    ends.set(key, incident);
+  }
+  const candidates = [...ends.values()].sort((a, b) => a.last.line - b.last.line);
+  const root = reading.rootRank;
+  if (root !== null) {
+    const named = candidates.find((i) => rankOf(i.last.key) === root);
+    if (named) return named;
+  }
+  return candidates[0] as Incident;
+}
+
+/** An event's class, as the device and the ledger make it. */
+function judged(event: Event, signals: Signals, refused: boolean): Status {
+  const { meaning } = event;
+  const cpu = signals.device === 'cpu' || lastRefusal(signals)?.device === 'cpu';
+  if (meaning.class === 'host_oom' && cpu && (refused || event.id === 'torch-cpu-oom')) {
+    return { class: 'device_oom', certain: true, told: null };
+  }
+  if (!meaning.certain && refused && (meaning.class === 'device_oom' || meaning.class === 'device_fault')) {
+    return { class: 'device_oom', certain: true, told: null };
+  }
+  return { class: meaning.class, certain: meaning.certain, told: null };
+}
+
+/** What the log says is later or larger than what one process's hook saw. */
+function outranks(chosen: Incident | null, hook: Event, signals: Signals): boolean {
+  if (hook.meaning.role === 'fatal') return false;
+  return chosen !== null || statusOf(signals) !== null;
+}
+
+/** What the exit alone says, if it says anything. */
+function statusOf(signals: Signals): Status | null {
+  if (signals.endedBy === 'timeout') return { class: 'timeout', certain: true, told: 'it ran past its time limit' };
+  const signal = endSignal(signals);
+  if (signal === 'SIGKILL') {
+    if (signals.hostOom)
+      return { class: 'host_oom', certain: true, told: 'the kernel killed it: the host ran out of memory' };
+    return {
+      class: 'killed',
+      certain: signals.hostOom === false,
+      told: 'it was ended by SIGKILL; nothing says by whom',
+    };
+  }
+  if (signals.hostOom && failed(signals)) {
+    return {
+      class: 'host_oom',
+      certain: false,
+      told: 'the kernel killed one of its processes: the host ran out of memory',
+    };
+  }
+  if (signal === 'SIGTERM') return { class: 'killed', certain: true, told: 'it was told to end (SIGTERM)' };
+  if (signal === 'SIGHUP') return { class: 'killed', certain: true, told: 'its terminal went away (SIGHUP)' };
+  if (signal === 'SIGINT') return { class: 'cancelled', certain: true, told: 'it was interrupted (SIGINT)' };
+  if (signal === 'SIGXCPU') return { class: 'timeout', certain: true, told: 'it used up its processor time (SIGXCPU)' };
+  if (signal === 'SIGBUS')
+    return { class: 'shm', certain: false, told: 'bus error (SIGBUS): usually /dev/shm is full' };
+  if (signals.exitCode === 124 && !signals.signal)
+    return { class: 'timeout', certain: true, told: 'it ran past its time limit (exit code 124)' };
+  return null;
+}
+
+function refusalSentence(signals: Signals): string {
+  const refusal = lastRefusal(signals);
+  return `it ended without error text after ${refusal ? `a refused allocation of ${refusal.size_bytes} bytes` : 'a refused allocation'}`;
+}
+
+function pick(event: Event): Pick<Event, 'evidence' | 'line' | 'key'> {
+  return { evidence: event.evidence, line: event.line, key: event.key };
+}
+
+function firstLine(event: Event): string {
+  return (event.traceback?.exception.message ?? event.evidence).split('\n')[0] as string;
+}

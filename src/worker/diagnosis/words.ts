@@ -1,0 +1,118 @@
+/** What the words around a message say of its weight. All tests are on canonical text: no blanks, lower case. */
+
+const DEALT_WITH = [
+  'skippingbatch',
+  'skippingthisbatch',
+  'skippedbatch',
+  'skipbatch',
+  'skipping',
+  'skipped',
+  'retrying',
+  'willretry',
+  'tryingagain',
+  'recovered',
+  'recovering',
+  'caughtoom',
+  'caughtcuda',
+  'caughtout',
+  'caughtexception',
+  'reducingbatch',
+  'reducebatchsizeto',
+  'reducedbatch',
+  'reducingthebatch',
+  'decreasingbatch',
+  'decreasingtrain',
+  'decreasedbatch',
+  'halvingbatch',
+  'halvingthe',
+  'loweringbatch',
+  'tryingbatchsize',
+  'tryingwith',
+  'trywithsmaller',
+  'fallingback',
+  'fallback',
+  'fellback',
+  'continuing',
+  'emptyingcache',
+  'emptyingthecache',
+  'clearingcache',
+  'clearedcache',
+  'notafailure',
+  'notafatal',
+  'nonfatal',
+  'ignoring',
+  'handled',
+  'splittingbatch',
+  'oomevents',
+];
+
+/** Speaks of something that could happen, or tells how to prevent it. */
+const SUPPOSED = [
+  'ifyou',
+  'toavoid',
+  'avoid',
+  'incaseof',
+  'prevent',
+  'maycause',
+  'mayresult',
+  'mightcause',
+  'couldcause',
+  'cancause',
+  'canleadto',
+  'mayleadto',
+  'mayrun',
+  'mightrun',
+  'couldrun',
+  'likelyto',
+  'wheneveryou',
+  'handlingof',
+  'willbe',
+  'ifthe',
+  'ifthis',
+  'youmay',
+  'youmight',
+  'tohandle',
+  'catches',
+  'riskof',
+  'without',
+  'noerror',
+  'fixed',
+  '--',
+  'example:',
+  'hint:',
+  'tip:',
+  'note:',
+  'help:',
+  'usage:',
+  'readme',
+  'deprecat',
+  'except',
+  'assert',
+  'raise',
+  'if"',
+  "if'",
+  'test_',
+];
+
+export function saysDealtWith(canonical: string): boolean {
+  return DEALT_WITH.some((word) => canonical.includes(word));
+}
+
+/** `before`: the canonical text of the line in front of the message. */
+export function saysSupposed(before: string): boolean {
+  return before !== '' && SUPPOSED.some((word) => before.includes(word));
+}
+
+const LEVEL = /(?:^|[\s[\]|:(-])(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)(?=$|[\s\]|:)-])/;
+const LOWER_LEVEL = /(?:^|[\s[])(debug|info|warning|warn)(?=[:\]]| -)|level=(debug|info|warn)/;
+const GLOG = /^\[?([IWEF])(?:\d{4} | \w+\.cpp|\d{8} )/;
+
+/** A log level of warning or less at the head of the line. */
+export function isMild(text: string): boolean {
+  const head = text.slice(0, 120);
+  const level = LEVEL.exec(head)?.[1] ?? LOWER_LEVEL.exec(head)?.[0]?.trim().toUpperCase();
+  if (level) return !/ERROR|CRITICAL|FATAL/.test(level);
+  if (/\w+Warning: /.test(head)) return true;
+  const glog = GLOG.exec(head)?.[1];
+  return glog === 'I' || glog === 'W';
+}
