@@ -1,4 +1,4 @@
-import type { MemoryModel } from './model.js';
+import { hasRisen, type MemoryModel } from './model.js';
 import { closingSize, type Sizes } from './sizes.js';
 import type { Trail } from './trail.js';
 import type { Observation, Probe } from './types.js';
@@ -15,6 +15,8 @@ export interface Sight {
 export interface Step {
   size: number;
   purpose: Probe['purpose'];
+  /** Only a fresh process is believed. */
+  fresh?: boolean;
   why: string;
 }
 
@@ -64,11 +66,11 @@ function climb(sight: Sight, top: number): Step {
   if (model.lower > 1.1 * hi)
     return { size: hi, purpose: 'climb', why: 'the largest size that is allowed is predicted to fit' };
   const near = Math.floor(limit >= 50 ? NEAR * limit : limit - 1);
-  if (top < near && !perLaunch) {
+  if (top < near && !perLaunch && !model.caching) {
     return { size: near, purpose: 'climb', why: `just below the predicted limit, ${say(limit)}` };
   }
-  if (top < Math.floor(limit)) {
-    return { size: Math.floor(limit), purpose: 'climb', why: 'the largest size that is predicted to fit' };
+  if (top < (perLaunch ? near : Math.floor(limit))) {
+    return { size: limit, purpose: 'climb', why: 'the largest size that is predicted to fit' };
   }
   return beyond(sight, top);
 }
@@ -82,7 +84,9 @@ function secondSize({ model, perLaunch }: Sight, top: number): Step {
     const base = last.resident ?? 0;
     const perSample = Math.max(last.active - base, 1) / last.microBatch;
     const byRay = last.microBatch + (0.9 * model.budgetBytes - last.total) / perSample;
-    bound = Math.max(byRay, (0.9 * model.budgetBytes * last.microBatch) / last.total);
+    // A peak that does not move is the optimizer's: it hides how little a sample costs, and doubling is safe enough.
+    const hidden = model.readings.length > 1 && !hasRisen(model.readings) ? (stride / 2) * top : 0;
+    bound = Math.max(hidden, byRay, (0.9 * model.budgetBytes * last.microBatch) / last.total);
   }
   return { size: Math.min(stride * top, bound), purpose: 'climb', why: 'a second point tells what a sample costs' };
 }
@@ -106,12 +110,14 @@ function beyond({ trail, model, perLaunch }: Sight, top: number): Step {
     const size = Math.max(closingSize(top), Math.floor((top + upper) / 2));
     return { size, purpose: 'bound', why: `halfway to the upper bound, ${say(upper)}` };
   }
-  if (top < SAFE * upper) {
-    const size = Math.min(top + Math.max(1, (upper - top) / 3), SAFE * upper);
+  const rest = upper - top;
+  if (top < 0.98 * SAFE * upper) {
+    const size = Math.min(top + Math.max(1, rest / 3), SAFE * upper);
     return { size, purpose: 'bound', why: `towards the upper bound, ${say(upper)}, that the allocated bytes give` };
   }
+  const step = Math.min(0.02 * top, Math.max(0.007 * top, rest / 3));
   return {
-    size: top + Math.max(1, 0.02 * top),
+    size: top + Math.max(1, step),
     purpose: 'bound',
     why: `a small step towards the upper bound, ${say(upper)}`,
   };
@@ -121,13 +127,15 @@ function beyond({ trail, model, perLaunch }: Sight, top: number): Step {
 function narrow({ trail, model, sizes, perLaunch }: Sight, top: number, ceiling: number): Step {
   const gap = ceiling - top;
   const refuted = trail.all.filter((o) => isRefuted(o, trail.everTop)).length;
-  if (refuted > 0 && refuted < 4 && (trail.everTop ?? 0) >= ceiling) {
-    // It fitted in the process that probed, but not in a fresh one: the truth is a little lower.
-    const size = ceiling - Math.max(1, Math.round(0.01 * 2 ** (refuted - 1) * ceiling));
+  if (refuted > 0 && (trail.everTop ?? 0) >= ceiling) {
+    // It fitted in the process that probed, but not in a fresh one: from here on only fresh processes are believed.
+    const lower = ceiling - Math.max(1, Math.round(0.01 * 2 ** (refuted - 1) * ceiling));
+    const size = lower > top ? lower : top + gap / 2;
     return {
       size,
       purpose: 'bound',
-      why: `${ceiling} fits only after other sizes; a little less may fit a fresh process`,
+      fresh: true,
+      why: `${ceiling} fits after other sizes only, so each is tried afresh`,
     };
   }
   if (model.readings.length === 0 || model.lower === null || model.lower >= ceiling) {

@@ -141,9 +141,20 @@ function slackOf(r: Reading): number {
   return Math.max(0, r.total - Math.max(r.active, r.flat));
 }
 
-function risen(readings: readonly Reading[]): Reading[] {
+/** Whether the last peak has clearly left the lowest. */
+export function hasRisen(readings: readonly Reading[]): boolean {
+  return (readings.at(-1)?.total ?? 0) >= RISEN * Math.min(...readings.map((r) => r.total));
+}
+
+/** Of peaks that mix the phases only those tell a slope that have left the optimizer's floor. */
+function risen(readings: readonly Reading[]): readonly Reading[] {
   const floor = Math.min(...readings.map((r) => r.total));
-  return readings.filter((r) => r.total >= RISEN * floor);
+  const clear = readings.filter((r) => r.total >= RISEN * floor);
+  const [first, last] = [readings[0], readings.at(-1)];
+  if (clear.length !== 1 || !first || !last) return clear;
+  // The one that has left it may have left it at once: then the peak grows nearly as the size does.
+  const chord = (last.total - first.total) / (last.microBatch - first.microBatch);
+  return chord >= 0.7 * (last.total / last.microBatch) ? [first, last] : clear;
 }
 
 /** The last reading, and the nearest before it that is far enough off for a slope that noise does not decide. */

@@ -1,12 +1,13 @@
 import { type MemoryModel, peakBytes } from './model.js';
 import type { Sizes } from './sizes.js';
 import type { Trail } from './trail.js';
-import type { Observation } from './types.js';
 
 /** Part of the best samples/s that the recommended size must reach. */
 const FAST = 0.97;
 /** Parts of the largest size at which the speed is looked at when the largest sizes are slow. */
 const INTERIOR = [0.9, 0.8, 0.65, 0.5];
+/** A size this much larger than a good one is worth another probe. */
+const WORTHWHILE = 1.01;
 /** Sizes nearer than this to a measured one tell nothing new about speed. */
 const SAME = 0.03;
 
@@ -37,7 +38,7 @@ export function recommend(choice: Choice): Recommendation {
   const measured = trail.sizes.filter((size) => size <= choice.max && choices.down(size) === size);
   const good = measured.filter((size) => leavesRoom(trail, size, limit, choice) && retriesOf(trail, size) === 0);
   const wanted = largestWithHeadroom(choice, limit, measured, good);
-  if (wanted !== null && trail.fits(wanted).length === 0) {
+  if (wanted !== null && wanted > WORTHWHILE * (good.at(-1) ?? 0) && trail.fits(wanted).length === 0) {
     return { measure: wanted, why: `the largest that leaves ${choice.headroomPct} % of the budget free` };
   }
   const best = Math.max(0, ...trail.sizes.map((size) => rateOf(trail, size) ?? 0));
@@ -53,13 +54,11 @@ export function recommend(choice: Choice): Recommendation {
   return { size: pick, notes: notesOn(choice, pick, good, best) };
 }
 
-/** Samples per second and device; the fastest of the size's measurements, null if none has a time. */
+/** Samples per second and device; a fresh process's word counts before others, the last before earlier ones. */
 export function rateOf(trail: Trail, size: number): number | null {
-  const rates = trail
-    .fits(size)
-    .map(rate)
-    .filter((value) => value !== null);
-  return rates.length > 0 ? Math.max(...rates) : null;
+  const timed = trail.fits(size).filter((o) => o.stepSeconds !== null && o.stepSeconds > 0);
+  const last = timed.findLast((o) => trail.isFirmFit(o)) ?? timed.at(-1);
+  return last ? (last.microBatch * last.accumulation) / (last.stepSeconds as number) : null;
 }
 
 /** Highest peak seen at a size that fits, bytes; null if it could not be measured. */
@@ -68,10 +67,6 @@ export function peakOf(trail: Trail, size: number): number | null {
   const firm = fits.filter((o) => o.fresh);
   const peaks = (firm.length > 0 ? firm : fits).map((o) => peakBytes(o.peaks)).filter((value) => value !== null);
   return peaks.length > 0 ? Math.max(...peaks) : null;
-}
-
-function rate(o: Observation): number | null {
-  return o.stepSeconds && o.stepSeconds > 0 ? (o.microBatch * o.accumulation) / o.stepSeconds : null;
 }
 
 function retriesOf(trail: Trail, size: number): number {
@@ -89,9 +84,11 @@ function leavesRoom(trail: Trail, size: number, limit: number, { max, headroomPc
 function largestWithHeadroom(choice: Choice, limit: number, measured: number[], good: number[]): number | null {
   const { trail, model, choices, max, headroomPct } = choice;
   const spoilt = measured.filter((size) => !good.includes(size) && size < max);
-  const roof = Math.min(max, ...spoilt.filter((size) => retriesOf(trail, size) > 0).map((size) => 0.97 * size));
-  // Each try that missed the headroom by a little has moved the line; three misses are enough.
-  if (spoilt.filter((size) => size > (good.at(-1) ?? 0)).length >= 4 && good.length > 0) return null;
+  const slow = spoilt.filter((size) => retriesOf(trail, size) > 0).map((size) => 0.97 * size);
+  const bad = trail.badBelow(max);
+  // What fits is not monotone here: one more try well below, then only sizes that have fitted.
+  if (bad.length > 1) return null;
+  const roof = Math.min(max, ...slow, ...bad.map((size) => 0.9 * size));
   if (model.readings.length === 0) return choices.down(roof * (headroomPct === 0 ? 1 : 1 - headroomPct / 100));
   let size = choices.down(roof);
   let low = choices.lo;
@@ -105,16 +102,17 @@ function largestWithHeadroom(choice: Choice, limit: number, measured: number[], 
   return low;
 }
 
-function interior({ choices, max }: Choice, measured: number[]): number[] {
+function interior({ trail, choices, max }: Choice, measured: number[]): number[] {
   return INTERIOR.map((part) => choices.down(part * max)).filter(
-    (size): size is number => size !== null && measured.every((other) => Math.abs(other - size) > SAME * size),
+    (size): size is number =>
+      size !== null && [...measured, ...trail.badBelow(max)].every((other) => Math.abs(other - size) > SAME * size),
   );
 }
 
 /** No measured choice leaves the headroom: the smallest choice that a fresh process took, or that has to be tried. */
 function lastResort({ trail, choices, max, firm, headroomPct }: Choice, measured: number[]): Recommendation {
   const smallest = choices.lo;
-  if (smallest <= max && trail.fits(smallest).length === 0 && (trail.smallestBad ?? max + 1) > smallest) {
+  if (smallest <= max && trail.fits(smallest).length === 0 && !trail.badBelow(max).includes(smallest)) {
     return { measure: smallest, why: 'the smallest size that the answer may have' };
   }
   const size = measured.find((m) => !firm || trail.isFirm(m)) ?? choices.down(max) ?? max;

@@ -27,8 +27,10 @@ export interface RungSearch {
 }
 
 /** A fresh process may take this much less than one that has probed other sizes. */
-const FRESH_LOSS = 0.015;
+const FRESH_LOSS = 0.018;
+/** Below this a sample more or less decides, below the other it is more than a fresh process differs. */
 const SMALL = 50;
+const TINY = 20;
 /** Part of the roomiest size from which on a survey has seen enough. */
 const SURVEYED = 0.95;
 
@@ -52,18 +54,13 @@ export function searchRung(search: RungSearch): RungStep {
     const why = `micro-batches up to ${max} fit, but none of them can make up the effective batch`;
     return { kind: 'closed', why, evidence: trail.smallestFailure?.evidence ?? null };
   }
-  const advice = recommend({
-    trail,
-    model,
-    choices,
-    max,
-    firm: true,
-    headroomPct: search.headroomPct,
-    cheap: search.alive,
-  });
+  // A process that began with the largest size proves smaller ones on the way.
+  const proves = search.alive ? (trail.provedBy(trail.all.at(-1)?.launch ?? 0) ?? 0) : 0;
+  const { headroomPct } = search;
+  const advice = recommend({ trail, model, choices, max, firm: true, headroomPct, cheap: proves >= max });
   if ('size' in advice) return { kind: 'found', size: advice.size, max, notes: advice.notes };
   const purpose = advice.measure === max ? 'verify' : 'speed';
-  return { kind: 'probe', size: advice.measure, purpose, fresh: !search.alive, why: advice.why };
+  return { kind: 'probe', size: advice.measure, purpose, fresh: proves < advice.measure, why: advice.why };
 }
 
 /**
@@ -141,7 +138,7 @@ function settled({ trail, model, sizes }: Sight): boolean {
   const { firmTop, top, ceiling } = trail;
   if (firmTop === null) return false;
   if (firmTop === sizes.hi) return true;
-  if (firmTop !== top && firmTop < SMALL) return false;
+  if (firmTop !== top && firmTop < (model.caching ? TINY : SMALL)) return false;
   return ceiling !== null ? closed(firmTop, ceiling, sizes) : firmTop === top && outOfReach(firmTop, model, sizes);
 }
 
@@ -156,7 +153,7 @@ function bracketed({ trail, model, sizes }: Sight): boolean {
 /** Among a few sizes far apart the next one need not be seen to fail when even the upper bound leaves it out. */
 function outOfReach(top: number, model: MemoryModel, sizes: Sizes): boolean {
   const next = sizes.up(top + 1);
-  return next === null || (next > 1.25 * top && model.upper !== null && next > 1.1 * model.upper);
+  return next === null || (next > top + 1 && next > 1.25 * top && model.upper !== null && next > 1.1 * model.upper);
 }
 
 /**
@@ -166,9 +163,11 @@ function outOfReach(top: number, model: MemoryModel, sizes: Sizes): boolean {
 function sizeToVerify({ trail, model, sizes }: Sight): number {
   const top = trail.top as number;
   const { ceiling } = trail;
-  if (!model.caching || ceiling === null || ceiling <= SMALL) return top;
-  const lowered = sizes.down(Math.min(top, Math.ceil((1 - FRESH_LOSS) * ceiling)));
-  return lowered !== null && lowered > (trail.firmTop ?? 0) ? lowered : top;
+  if (!model.caching || ceiling === null || top < TINY) return top;
+  const crowded = top + 2 > (model.upper ?? Number.POSITIVE_INFINITY);
+  const lowered = top < SMALL ? top - (crowded ? 1 : 0) : Math.min(top, Math.ceil((1 - FRESH_LOSS) * ceiling));
+  const size = sizes.down(lowered);
+  return size !== null && size > (trail.firmTop ?? 0) && closed(size, ceiling, sizes) ? size : top;
 }
 
 /** After a failure that may not have been memory the next size is clearly smaller, or one that is known to fit. */

@@ -19,6 +19,7 @@ export class Trail {
   readonly smallestBad: number | null;
   /** Largest size that ever fitted in any process. */
   readonly everTop: number | null;
+  readonly #bad: ReadonlySet<number>;
   readonly #fits = new Map<number, Observation[]>();
 
   /** `needs`: the accumulation that a probe of a size must have had to count. `knownBad`: told from outside. */
@@ -39,6 +40,7 @@ export class Trail {
       ...bads.map((o) => o.microBatch).filter((size) => !firm.has(size)),
       ...(knownBad === null ? [] : [knownBad]),
     ]);
+    this.#bad = bad;
     const lowestBad = min(bad);
     for (const fit of fits) {
       const size = fit.microBatch;
@@ -63,9 +65,19 @@ export class Trail {
     return this.#fits.get(size) ?? [];
   }
 
+  /** The sizes below `size` that are known not to fit although a larger one does: near the limit that happens. */
+  badBelow(size: number): number[] {
+    return [...this.#bad].filter((bad) => bad < size).sort((a, b) => a - b);
+  }
+
   /** Whether a fresh process took the size. */
   isFirm(size: number): boolean {
     return this.fits(size).some((o) => this.isFirmFit(o));
+  }
+
+  /** The size that the launch began with, if that fitted; null if it did not, or began on another rung. */
+  provedBy(launch: number): number | null {
+    return this.all.find((o) => o.launch === launch && o.fresh && o.outcome === 'fit')?.microBatch ?? null;
   }
 
   /** Whether this fit was in a process that tells what a fresh one takes. */

@@ -9,6 +9,8 @@ import type { Action, Constraints, Observation, Probe } from './types.js';
 
 /** Micro-batches from here on are no memory question. */
 const LARGEST = 2 ** 20;
+/** Optimizer steps of a probe whose speed decides. */
+const SPEED_STEPS = 5;
 /** A search that has not ended after so many probes is told measurements that contradict each other. */
 const MOST_PROBES = 250;
 
@@ -128,7 +130,7 @@ export class Tuner {
       rung: rungs[index] as Probe['rung'],
       microBatch: step.size,
       accumulation: this.#plan.probeAccumulation(step.size),
-      steps,
+      steps: step.purpose === 'speed' ? Math.max(steps, SPEED_STEPS) : steps,
       fresh: step.fresh,
       purpose: step.purpose,
       why: step.why,

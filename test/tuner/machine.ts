@@ -130,7 +130,8 @@ export function ledgerJob(shape: {
     (accumulation > 1 ? (shape.gradients ?? 0) : 0) +
     (shape.extra?.(size) ?? 0);
   const flat = shape.resident + shape.optimizer;
-  const peak = (size: number, accumulation = 1, rung = AS_IT_STANDS) => Math.max(active(size, accumulation, rung), flat);
+  const peak = (size: number, accumulation = 1, rung = AS_IT_STANDS) =>
+    Math.max(active(size, accumulation, rung), flat);
   return {
     peak,
     run: (probe) => {

@@ -83,7 +83,10 @@ function jobOf(curve: Curve, phase: Phases, truth: TrueMax): RecordedJob {
 
 /** Piecewise linear; beyond the ends along the outermost pieces. */
 function interpolate(points: readonly (readonly [number, number])[], at: number): number {
-  const after = Math.max(1, points.findIndex(([x]) => x >= at));
+  const after = Math.max(
+    1,
+    points.findIndex(([x]) => x >= at),
+  );
   const index = points.some(([x]) => x >= at) ? after : points.length - 1;
   const [x0, y0] = points[index - 1] as readonly [number, number];
   const [x1, y1] = points[index] as readonly [number, number];

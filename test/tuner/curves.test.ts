@@ -1,0 +1,41 @@
+import { describe, expect, it } from 'vitest';
+import { constraints, found, search } from './machine.js';
+import { type RecordedJob, recordedJobs } from './recorded.js';
+
+/** At least 98 per cent of the truth, or within 1 below 50. */
+function nearEnough(size: number, truth: number): boolean {
+  return size <= truth && (truth < 50 ? truth - size <= 1 : size >= 0.98 * truth);
+}
+
+describe.each(recordedJobs())('on the recorded curve of $name', (job: RecordedJob) => {
+  const c = constraints({ budgetBytes: job.budgetBytes });
+
+  it('finds the largest size of a fresh process in two launches, of which one runs out of memory', () => {
+    const s = search(job, c);
+    const { maxMicroBatch } = found(s);
+    expect(nearEnough(maxMicroBatch, job.trueMax), `${maxMicroBatch} of ${job.trueMax}`).toBe(true);
+    expect(s.launches).toBeLessThanOrEqual(2);
+    expect(s.oomLaunches).toBeLessThanOrEqual(1);
+    expect(s.probes.length).toBeLessThanOrEqual(25);
+  });
+
+  it('verifies both sizes of the answer in fresh processes', () => {
+    const s = search(job, c);
+    const { config, maxMicroBatch } = found(s);
+    const last = s.observations.filter((o) => o.launch === s.launches && o.outcome === 'fit');
+    expect(last[0]?.microBatch).toBe(maxMicroBatch);
+    const first = s.observations.filter((o) => o.fresh && o.outcome === 'fit');
+    expect([...first, ...last].map((o) => o.microBatch)).toContain(config.micro_batch);
+  });
+
+  it('leaves the headroom free at the recommended size', () => {
+    expect(found(search(job, c)).headroomPct).toBeGreaterThanOrEqual(3);
+  });
+
+  it('needs few launches where each probe is one', () => {
+    const s = search(job, c, true);
+    const { maxMicroBatch } = found(s);
+    expect(nearEnough(maxMicroBatch, job.trueMax), `${maxMicroBatch} of ${job.trueMax}`).toBe(true);
+    expect(s.launches).toBeLessThanOrEqual(11);
+  });
+});
