@@ -11,7 +11,7 @@ function section(command, path) {
   const usage = `oomtune ${[...path, command.usage()].join(' ')}`.replace('  ', ' ');
   const lines = [`${'#'.repeat(Math.min(path.length + 1, 3))} ${path.length === 0 ? 'oomtune' : path.join(' ')}`, ''];
   lines.push(
-    `${command.description()}.`.replace(/^./, (letter) => letter.toUpperCase()),
+    `${command.description().replace(/\.$/, '')}.`.replace(/^./, (letter) => letter.toUpperCase()),
     '',
     '```',
     usage,

@@ -33,11 +33,10 @@ function needs({ tests }) {
     },
   ];
   if (tests) {
-    needed.push({
-      what: 'googletest',
-      there: () => existsSync('/usr/include/gtest/gtest.h') || existsSync('/usr/local/include/gtest/gtest.h'),
-      packages: ['libgtest-dev'],
-    });
+    const gtest = () => existsSync('/usr/include/gtest/gtest.h') || existsSync('/usr/local/include/gtest/gtest.h');
+    needed.push({ what: 'googletest', there: gtest, packages: ['libgtest-dev'] });
+    // completion is tested in the shells themselves
+    for (const shell of ['zsh', 'fish']) needed.push({ what: shell, there: () => which(shell), packages: [shell] });
   }
   return needed;
 }

@@ -1,4 +1,4 @@
-import { completionScript } from '../completion.js';
+import { completionScript } from '../completion/index.js';
 import { createProgram, type Verb } from '../program.js';
 
 const completionVerb: Verb = async ({ args }, { out }) => {

@@ -1,11 +1,8 @@
-import { createReadStream } from 'node:fs';
-import { constants } from 'node:os';
+import { accessSync, constants, createReadStream, statSync } from 'node:fs';
+import { constants as os } from 'node:os';
 import { usageError } from '../errors.js';
+import { coloured } from '../output.js';
 import type { Verb } from '../program.js';
-
-/** Logs can be huge; what tells why a process failed stands at its end, and often a first cause at its start. */
-const HEAD_BYTES = 1024 * 1024;
-const TAIL_BYTES = 4 * 1024 * 1024;
 
 const diagnoseVerb: Verb = async ({ args, options }, { out, signal }) => {
   const exitCode = readExitCode(options.exitCode);
@@ -17,51 +14,30 @@ const diagnoseVerb: Verb = async ({ args, options }, { out, signal }) => {
       'Name a file, or pipe a log in: python train.py 2>&1 | oomtune diagnose',
     );
   }
-  const text = await readLog(file, signal);
+  const stream = file === '-' ? process.stdin : createReadStream(checkLog(file));
+  const stop = () => stream.destroy(signal.reason);
+  signal.addEventListener('abort', stop, { once: true });
   const { diagnose, renderDiagnosis } = await import('../../worker/diagnosis/index.js');
-  const diagnosis = diagnose({ log: text, exitCode, signal: ended });
+  const diagnosis = await diagnose({ log: stream as AsyncIterable<Buffer>, exitCode, signal: ended });
+  signal.removeEventListener('abort', stop);
+  signal.throwIfAborted();
   if (out.json) out.document(diagnosis);
-  else out.data(renderDiagnosis(diagnosis));
+  else out.data(renderDiagnosis(diagnosis, { color: coloured(process.stdout), width: process.stdout.columns || 100 }));
   return 0;
 };
 
 export default diagnoseVerb;
 
-async function readLog(file: string, signal: AbortSignal): Promise<string> {
-  const stream = file === '-' ? process.stdin : createReadStream(file);
-  const head: Buffer[] = [];
-  let headBytes = 0;
-  let tail: Buffer[] = [];
-  let tailBytes = 0;
-  let dropped = false;
-  const stop = () => stream.destroy();
-  signal.addEventListener('abort', stop, { once: true });
+function checkLog(file: string): string {
+  let why: string | null = null;
   try {
-    for await (const chunk of stream as AsyncIterable<Buffer>) {
-      if (headBytes < HEAD_BYTES) {
-        head.push(chunk);
-        headBytes += chunk.length;
-        continue;
-      }
-      tail.push(chunk);
-      tailBytes += chunk.length;
-      if (tailBytes > 2 * TAIL_BYTES) {
-        const kept = Buffer.concat(tail).subarray(-TAIL_BYTES);
-        tail = [kept];
-        tailBytes = kept.length;
-        dropped = true;
-      }
-    }
+    if (statSync(file).isDirectory()) why = 'is a folder';
+    else accessSync(file, constants.R_OK);
   } catch (cause) {
-    signal.throwIfAborted();
-    const code = (cause as NodeJS.ErrnoException).code;
-    const why = code === 'ENOENT' ? 'does not exist' : code === 'EISDIR' ? 'is a folder' : `cannot be read (${code})`;
-    throw usageError(`The log ${file} ${why}.`, 'Name a file that holds the output of the process, or - for stdin.');
-  } finally {
-    signal.removeEventListener('abort', stop);
+    why = (cause as NodeJS.ErrnoException).code === 'ENOENT' ? 'does not exist' : 'cannot be read';
   }
-  signal.throwIfAborted();
-  return `${Buffer.concat(head).toString('utf8')}${dropped ? '\n' : ''}${Buffer.concat(tail).toString('utf8')}`;
+  if (why === null) return file;
+  throw usageError(`The log ${file} ${why}.`, 'Name a file that holds the output of the process, or - for stdin.');
 }
 
 function readExitCode(value: unknown): number | null {
@@ -81,11 +57,11 @@ function readSignal(value: unknown): string | null {
   if (value === undefined) return null;
   const text = String(value).toUpperCase();
   const name = /^\d+$/.test(text)
-    ? Object.entries(constants.signals).find(([, number]) => number === Number(text))?.[0]
+    ? Object.entries(os.signals).find(([, number]) => number === Number(text))?.[0]
     : text.startsWith('SIG')
       ? text
       : `SIG${text}`;
-  if (name === undefined || !(name in constants.signals)) {
+  if (name === undefined || !(name in os.signals)) {
     throw usageError(`There is no signal "${value}".`, 'Write 9, KILL or SIGKILL.');
   }
   return name;
