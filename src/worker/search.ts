@@ -142,8 +142,8 @@ export class Search {
     const switches = this.#rung !== null && sameRung(this.#rung, probe.rung);
     const takes =
       live !== null &&
-      live.exit === null &&
-      (this.#used === 0 || !probe.fresh) &&
+      // A process that died before it was asked anything answers for the first probe.
+      (this.#used === 0 || (live.exit === null && !probe.fresh)) &&
       (this.#mode === 'probe' || this.#used > 0) &&
       (switches || (this.#mode === 'probe' && (this.#loop?.can.switch_rung ?? false)));
     if (!takes) {
