@@ -11,6 +11,8 @@ export interface Occurrence {
   value: string | null;
 }
 
+/** A subcommand of tyro's: `activation_checkpoint:none`. */
+const WORD = /^([A-Za-z_][\w.-]*):([\w.-]+)$/;
 const BOOLEAN = /^(?:true|false|yes|no|on|off|t|f|y|n|1|0)$/i;
 
 /** Whether a text means "off". */
@@ -45,8 +47,14 @@ export function findOption(args: readonly string[], rule: OptionRule): Occurrenc
 
 function matchKey(arg: string, index: number, rule: OptionRule): Occurrence | null {
   const match = /^(\+{0,2})([^=\s{]+)=(.*)$/s.exec(arg);
-  if (!match || !rule.keys?.includes(match[2] as string)) return null;
-  return { index, span: 1, prefix: `${match[1]}${match[2]}=`, value: match[3] as string };
+  if (match && rule.keys?.includes(match[2] as string)) {
+    return { index, span: 1, prefix: `${match[1]}${match[2]}=`, value: match[3] as string };
+  }
+  const word = rule.words ? WORD.exec(arg) : null;
+  if (word && rule.words?.includes((word[1] as string).replaceAll('-', '_'))) {
+    return { index, span: 1, prefix: `${word[1]}:`, value: word[2] as string };
+  }
+  return null;
 }
 
 function matchFlag(args: readonly string[], index: number, rule: OptionRule): Occurrence | null {
@@ -88,8 +96,8 @@ export function replaceOption(args: readonly string[], places: readonly Occurren
   return removeOccurrences(out, places.slice(0, -1));
 }
 
-/** The arguments with more of them at the end, but before a bare `--`. */
-export function appendArguments(args: readonly string[], more: readonly string[]): string[] {
-  const end = args.indexOf('--');
+/** The arguments with more of them at the end, but before a bare `--` and (`words`: tyro) before its subcommands. */
+export function appendArguments(args: readonly string[], more: readonly string[], words: boolean): string[] {
+  const end = args.findIndex((arg) => arg === '--' || (words && WORD.test(arg)));
   return end < 0 ? [...args, ...more] : [...args.slice(0, end), ...more, ...args.slice(end)];
 }

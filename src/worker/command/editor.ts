@@ -28,14 +28,33 @@ export class Editor {
     if (known !== undefined) return known;
     const variants = this.preset.options[option];
     if (!variants) throw new TypeError(`preset ${this.preset.name} has no option ${option}`);
-    const rule = [variants].flat().find((variant) => holds(variant.when, this.scene)) ?? null;
+    const found = [variants].flat().find((variant) => holds(variant.when, this.scene));
+    const rule = found ? this.#withAbbreviations(found) : null;
     this.#rules.set(option, rule);
     return rule;
   }
 
   /** Every spelling of an option, whether it exists here or not. */
   variants(option: string): OptionRule[] {
-    return [this.preset.options[option] ?? []].flat();
+    return [this.preset.options[option] ?? []].flat().map((rule) => this.#withAbbreviations(rule));
+  }
+
+  /**
+   * argparse takes any unambiguous beginning of a flag (`--batch 8` for `--batch-size`). Which are unambiguous only the
+   * script's own parser says, so this goes by the flags in the script's text.
+   */
+  #withAbbreviations(rule: OptionRule): OptionRule {
+    const { scriptText, args } = this.scene;
+    if (!scriptText || !rule.flags || !scriptText.includes('add_argument')) return rule;
+    const known = new Set([...scriptText.matchAll(/["'](--[\w-]+)["']/g)].map((match) => match[1] as string));
+    const short = args
+      .filter((arg) => /^--\w/.test(arg))
+      .map((arg) => arg.split('=', 1)[0] as string)
+      .filter((name) => {
+        const meant = [...known].filter((flag) => flag.startsWith(name));
+        return !known.has(name) && meant.length === 1 && rule.flags?.includes(meant[0] as string);
+      });
+    return short.length > 0 ? { ...rule, flags: [...rule.flags, ...short] } : rule;
   }
 
   config(file: PlanFile): OpenConfig {
@@ -64,7 +83,8 @@ export class Editor {
     for (const place of findOption(this.args, rule)) {
       if (!best || place.index > best.at) best = { at: place.index, value: place.value ?? true };
     }
-    return best?.value;
+    const value = best?.value;
+    return rule.brackets && typeof value === 'string' ? value.replace(/^\[\s*|\s*\]$/g, '') : value;
   }
 
   /** Whether the option can be given a value here. */
@@ -141,15 +161,22 @@ export class Editor {
     } else if (how) this.#append(rule, value, how);
   }
 
-  #append(rule: OptionRule, value: Scalar, how: 'flag' | 'key' = rule.flags ? 'flag' : 'key'): void {
-    if (how === 'key') {
-      this.args = appendArguments(this.args, [`${rule.keys?.[0]}=${spell(rule, value, null)}`]);
+  #append(rule: OptionRule, value: Scalar, how: 'flag' | 'key' | 'word' = rule.flags ? 'flag' : 'key'): void {
+    const text = spell(rule, value, null);
+    if (how === 'word') {
+      this.args = appendArguments(this.args, [`${rule.words?.[0]}:${text}`], false);
       return;
     }
     const flag = this.#spelling(rule);
-    if (value === true) this.args = appendArguments(this.args, [flag]);
-    else if (rule.join === 'equals') this.args = appendArguments(this.args, [`${flag}=${spell(rule, value, null)}`]);
-    else this.args = appendArguments(this.args, [flag, spell(rule, value, null)]);
+    const more =
+      how === 'key'
+        ? [`${rule.keys?.[0]}=${text}`]
+        : value === true
+          ? [flag]
+          : rule.join === 'equals'
+            ? [`${flag}=${text}`]
+            : [flag, text];
+    this.args = appendArguments(this.args, more, this.preset.subcommands);
   }
 
   /** Where a file says the option at some path, the flag of that path is the one that overrides it. */
@@ -160,11 +187,12 @@ export class Editor {
     return rule.flags?.[0] ?? '';
   }
 
-  #addition(rule: OptionRule): 'file' | 'flag' | 'key' | null {
+  #addition(rule: OptionRule): 'file' | 'flag' | 'key' | 'word' | null {
     for (const how of rule.add) {
       if (how === 'file' && this.#patched(rule).length > 0) return how;
       if (how === 'flag' && rule.flags && !this.#onlyFile()) return how;
       if (how === 'key' && rule.keys) return how;
+      if (how === 'word' && rule.words) return how;
     }
     return null;
   }
@@ -198,6 +226,8 @@ export class Editor {
 }
 
 function spell(rule: OptionRule, value: Scalar, like: string | null): string {
+  // Hydra's lists keep their brackets; a flag of the same option has none.
+  if (rule.brackets && (like === null ? rule.keys !== undefined : like.startsWith('['))) return `[${String(value)}]`;
   if (typeof value !== 'boolean') return String(value);
   // `true` where the user writes `false`, `True` where he writes `False`.
   if (like && /^(?:true|false)$/.test(like)) return String(value);

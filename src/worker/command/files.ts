@@ -1,26 +1,13 @@
-import { chmodSync, existsSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, renameSync, writeFileSync } from 'node:fs';
 import { basename, extname, join, resolve } from 'node:path';
-import { isMap, isScalar, parseDocument, stringify } from 'yaml';
+import { type Document, isMap, isNode, isScalar, parseDocument, stringify } from 'yaml';
 import { holds, type Scene } from '../presets/match.js';
 import type { FileRule, Preset } from '../presets/schema.js';
+import { readText } from '../presets/text.js';
 import { findOption } from './argv.js';
 import type { PlanFile } from './types.js';
 
 export type Scalar = string | number | boolean | null;
-const LARGEST = 4 * 1024 * 1024;
-
-/** Text of a regular file of reasonable size; null otherwise. */
-export function readText(path: string): string | null {
-  try {
-    const { size } = statSync(path);
-    if (!statSync(path).isFile() || size > LARGEST) return null;
-    const text = readFileSync(path, 'utf8');
-    return text.includes('\0') ? null : text;
-  } catch {
-    return null;
-  }
-}
-
 function formatOf(path: string): PlanFile['format'] | null {
   switch (extname(path).toLowerCase()) {
     case '.yaml':
@@ -48,6 +35,7 @@ export function locateFile(
     dashes: 'any',
     takes: 'value',
     join: 'space',
+    brackets: false,
     add: [],
     yes: '',
     no: '',
@@ -88,13 +76,22 @@ export function findFiles(preset: Preset, scene: Scene, cwd: string): PlanFile[]
     if (path === null) continue;
     const absolute = resolve(cwd, path);
     const format = formatOf(path);
-    const text = format && existsSync(absolute) ? readText(absolute) : null;
-    if (format && text !== null) files.push({ name, written: path, absolute, format, index, within, text });
+    const text = format ? readText(absolute) : null;
+    if (format && text !== null && readable(format, text)) {
+      files.push({ name, written: path, absolute, format, index, within, text });
+    }
   }
   return files;
 }
 
-/** A configuration file's text, open for reading and for changes that keep comments and order where the format has them. */
+/** A file that no YAML reader takes is left alone: the entry point will say what is wrong with it. */
+function readable(format: PlanFile['format'], text: string): boolean {
+  if (format !== 'yaml' && format !== 'json') return true;
+  const { contents, errors } = parseDocument(text);
+  return errors.length === 0 && isMap(contents);
+}
+
+/** A configuration file's text, open for reading and for changes that leave all the rest of it as it stands. */
 export interface OpenConfig {
   /** undefined: not there. */
   get(path: string): Scalar | undefined;
@@ -109,27 +106,69 @@ export function openConfig(file: Pick<PlanFile, 'format' | 'text'>): OpenConfig 
   return file.format === 'yaml' || file.format === 'json' ? openTree(file) : openLines(file);
 }
 
+/**
+ * Changes are made in the text, at the value's own place: written anew, `1.0e-4` could come out as `1e-4`, which Python's YAML
+ * reader takes for a string. JSON is YAML: one reader serves both, comments (which DeepSpeed takes) included.
+ */
 function openTree(file: Pick<PlanFile, 'format' | 'text'>): OpenConfig {
-  // JSON is YAML: one reader serves both, and a JSON file with comments (which DeepSpeed takes) can be read too.
-  const document = parseDocument(file.text, { keepSourceTokens: false });
+  let { text } = file;
+  const removed: string[] = [];
   const keys = (path: string) => path.split('.');
+  const parsed = () => {
+    const document = parseDocument(text);
+    for (const path of removed) if (document.hasIn(keys(path))) document.deleteIn(keys(path));
+    return document;
+  };
   return {
     get(path) {
-      if (!isMap(document.contents)) return undefined;
-      const node = document.getIn(keys(path), true);
-      if (node === undefined || node === null) return undefined;
+      const node = parsed().getIn(keys(path), true);
       if (!isScalar(node)) return undefined;
-      const { value } = node;
-      return typeof value === 'bigint' ? Number(value) : (value as Scalar);
+      return typeof node.value === 'bigint' ? Number(node.value) : (node.value as Scalar);
     },
-    set: (path, value) => document.setIn(keys(path), value),
+    set(path, value) {
+      const document = parsed();
+      const splice = placeOf(document, text, keys(path), JSON.stringify(value));
+      if (splice) text = text.slice(0, splice.from) + splice.text + text.slice(splice.to);
+      else {
+        document.setIn(keys(path), value);
+        text = document.toString({ lineWidth: 0 });
+      }
+    },
     remove: (path) => {
-      document.deleteIn(keys(path));
+      removed.push(path);
     },
-    text: () =>
-      file.format === 'json' ? `${JSON.stringify(document.toJS(), null, 2)}\n` : document.toString({ lineWidth: 0 }),
-    data: () => document.toJS(),
+    text: () => (removed.length > 0 ? parsed().toString({ lineWidth: 0 }) : text),
+    data: () => parsed().toJS(),
   };
+}
+
+/** Where in the text a value goes: over the old one, or behind the last pair of its map. null: its map is not there. */
+function placeOf(
+  document: Document,
+  text: string,
+  keys: string[],
+  value: string,
+): { from: number; to: number; text: string } | null {
+  const old = document.getIn(keys, true);
+  if (isScalar(old) && old.range) {
+    const [from, to] = old.range;
+    return { from, to, text: from === to && text[from - 1] === ':' ? ` ${value}` : value };
+  }
+  const parent = keys.length > 1 ? document.getIn(keys.slice(0, -1), true) : document.contents;
+  if (!isMap(parent) || old !== undefined) return null;
+  const last = parent.items.at(-1);
+  const key = keys.at(-1) as string;
+  if (!last || !isNode(last.key) || !last.key.range) return null;
+  const lineStart = text.lastIndexOf('\n', last.key.range[0]) + 1;
+  const indent = /^[ \t]*/.exec(text.slice(lineStart))?.[0] ?? '';
+  const end = isNode(last.value) && last.value.range ? last.value.range : last.key.range;
+  if (parent.flow) {
+    const alone = text.slice(lineStart, last.key.range[0]).trim() === '';
+    return { from: end[1], to: end[1], text: `,${alone ? `\n${indent}` : ' '}${JSON.stringify(key)}: ${value}` };
+  }
+  // Behind the whole of the last pair, its comment and line end included.
+  const at = end[2];
+  return { from: at, to: at, text: `${text[at - 1] === '\n' ? '' : '\n'}${indent}${key}: ${value}\n` };
 }
 
 /** TOML and Python files are only read: single-line assignments of plain values. */

@@ -64,19 +64,33 @@ function readCount(editor: Editor, count: Count): number | null {
   return Number.isInteger(value) && value > 0 ? value : null;
 }
 
-/** Devices that the preset's own option asks for; null: it does not say. */
+/** Devices that the entry point is told to use; null: it does not say. */
 export function readWorld(editor: Editor): number | null {
   const { world } = editor.preset;
-  const value = world === undefined ? undefined : editor.read(world);
-  if (value === undefined || value === null || typeof value === 'boolean') return null;
-  const text = String(value).replace(/[[\]\s]/g, '');
-  if (/^\d+(?:,\d+)+,?$/.test(text)) return text.split(',').filter(Boolean).length;
+  if (!world) return null;
+  const option = world.option === undefined ? undefined : editor.read(world.option);
+  const env =
+    world.env === undefined ? undefined : (editor.scene.program.env[world.env] ?? editor.scene.env[world.env]);
+  const value = option ?? env;
+  if (value === undefined || value === null || typeof value === 'boolean') return world.default ?? null;
+  const list = String(value).replace(/[[\]\s]/g, '');
+  if (/^\d+(?:,\d+)+,?$/.test(list)) return list.split(',').filter(Boolean).length;
+  if (/^\d+$/.test(list)) return world.kind === 'count' ? Number(list) || null : 1;
   return null;
+}
+
+/** Data-parallel devices: those that hold samples of their own. */
+function dataParallel(editor: Editor, world: number): number {
+  const shared = editor.preset.shared_by.reduce((product, option) => {
+    const value = Number(editor.read(option));
+    return Number.isInteger(value) && value > 1 ? product * value : product;
+  }, 1);
+  return Math.max(1, Math.floor(world / shared));
 }
 
 /** What the command asks for by itself, brought to one device. */
 export function readOwn(editor: Editor, worldSize: number | null): OwnValues {
-  const world = worldSize ?? 1;
+  const world = dataParallel(editor, worldSize ?? 1);
   const own: OwnValues = { microBatch: null, accumulation: null, amp: null, checkpointing: null, worldSize };
   const batch = countFor(editor, 'micro_batch');
   if (batch) {
@@ -87,9 +101,19 @@ export function readOwn(editor: Editor, worldSize: number | null): OwnValues {
   if (accumulation) own.accumulation = readAccumulation(editor, accumulation, own.microBatch, world);
   const amp = switchFor(editor, 'amp');
   if (amp) own.amp = ampOf(currentCase(editor, amp));
+  if (own.microBatch === null) own.microBatch = microFromEffective(editor, own.accumulation, world);
   const checkpointing = switchFor(editor, 'checkpointing');
   if (checkpointing) own.checkpointing = onOf(currentCase(editor, checkpointing));
   return own;
+}
+
+/** DeepSpeed works the micro-batch out from the other two when it is not given. */
+function microFromEffective(editor: Editor, accumulation: number | null, world: number): number | null {
+  for (const option of editor.preset.mirror.effective_batch ?? []) {
+    const micro = Number(editor.read(option)) / ((accumulation ?? 1) * world);
+    if (Number.isInteger(micro) && micro > 0) return micro;
+  }
+  return null;
 }
 
 function readAccumulation(editor: Editor, count: Count, micro: number | null, world: number): number | null {
@@ -98,7 +122,8 @@ function readAccumulation(editor: Editor, count: Count, micro: number | null, wo
   if (count.scope === 'global') return value === null ? null : Math.max(1, Math.floor(value / world));
   // Samples per optimizer step; nothing or -1: one micro-batch.
   if (micro === null) return null;
-  return value === null ? 1 : Math.max(1, Math.round(value / (micro * world)));
+  const each = count.scope === 'rank' ? micro : micro * world;
+  return value === null ? 1 : Math.max(1, Math.round(value / each));
 }
 
 function ampOf(name: string): Amp | null {
@@ -123,18 +148,23 @@ export function supportedCheckpointing(editor: Editor, item: Switch): boolean[] 
 
 /** Writes those knobs that the preset carries. */
 export function writeKnobs(editor: Editor, config: Config, carried: ReadonlySet<Knob>): void {
-  const { micro_batch: micro, accumulation: times, world_size: world } = config;
+  const { micro_batch: micro, accumulation: times } = config;
+  const world = dataParallel(editor, config.world_size);
   const effective = micro * times * world;
-  const own = readOwn(editor, world);
+  const own = readOwn(editor, config.world_size);
   const batch = carried.has('micro_batch') ? countFor(editor, 'micro_batch') : null;
   if (batch) editor.apply(batch.option, batch.scope === 'global' ? micro * world : micro);
   const count = carried.has('accumulation') ? countFor(editor, 'accumulation') : null;
   if (count) {
-    const value = count.scope === 'effective' ? effective : count.scope === 'global' ? times * world : times;
+    const value = { device: times, global: times * world, effective, rank: micro * times }[count.scope];
     // What is said nowhere and holds by default stays unsaid: an older version may not know the flag.
     const unsaid = editor.read(count.option) === undefined && count.scope === 'device' && own.accumulation === times;
-    const derived = count.scope === 'effective' && times === own.accumulation && own.microBatch === micro;
-    if (!unsaid && !derived) editor.apply(count.option, value);
+    const derived =
+      (count.scope === 'effective' || count.scope === 'rank') && times === own.accumulation && own.microBatch === micro;
+    // Where nothing is said the entry point takes one micro-batch a step.
+    const single =
+      count.scope === 'effective' && count.default === null && times === 1 && !editor.present(count.option);
+    if (!unsaid && !derived && !single) editor.apply(count.option, value);
   }
   for (const knob of ['amp', 'checkpointing'] as const) {
     const item = carried.has(knob) ? switchFor(editor, knob) : null;

@@ -17,6 +17,7 @@ export function findProgram(command: readonly string[], cwd: string): Program {
     module: null,
     code: null,
     name: null,
+    executable: null,
     argsStart: command.length,
     wrappers: [],
     env: {},
@@ -70,6 +71,7 @@ function readEnv(command: readonly string[], from: number, program: Program): nu
 function readPython(command: readonly string[], index: number, cwd: string, program: Program): number | null {
   program.kind = 'python';
   program.interpreter = { index, path: command[index] as string };
+  program.executable = executableOf(command[index] as string, cwd);
   for (let at = index + 1; at < command.length; at += 1) {
     const word = command[at] as string;
     if (word === '-') break;
@@ -230,6 +232,7 @@ function readPlain(command: readonly string[], index: number, cwd: string, progr
     return program;
   }
   program.name = name;
+  program.executable = executableOf(word, cwd);
   if (!word.includes('/')) return program;
   const absolute = resolve(cwd, word);
   const first = existsSync(absolute) ? firstLine(absolute) : '';
@@ -240,12 +243,17 @@ function readPlain(command: readonly string[], index: number, cwd: string, progr
   if (PYTHON.test(runs)) {
     program.kind = 'python';
     program.interpreter = { index: null, path: shebang[1] === '/usr/bin/env' ? runs : (shebang[1] as string) };
+    program.executable = program.interpreter.path;
     setScript(command, index, cwd, program);
   } else if (SHELLS.has(runs)) {
     program.kind = 'shell';
     setScript(command, index, cwd, program);
   }
   return program;
+}
+
+function executableOf(word: string, cwd: string): string {
+  return word.includes('/') ? resolve(cwd, word) : word;
 }
 
 function firstLine(path: string): string {

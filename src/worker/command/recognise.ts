@@ -5,9 +5,10 @@ import { type PlaceholderName, placeholders } from '../placeholders.js';
 import { loadPresets, presetNamed } from '../presets/load.js';
 import { holds, matchPreset, type Scene } from '../presets/match.js';
 import type { Preset } from '../presets/schema.js';
+import { readText } from '../presets/text.js';
 import { findExecutable } from '../presets/versions.js';
 import { Editor } from './editor.js';
-import { findFiles, readText } from './files.js';
+import { findFiles } from './files.js';
 import { countFor, KNOBS, readOwn, readWorld, supportedAmp, supportedCheckpointing, switchFor } from './knobs.js';
 import { findProgram } from './program.js';
 import type { Carrier, CommandPlan, Knob, OwnValues, Program } from './types.js';
@@ -42,7 +43,7 @@ export async function recognise(command: readonly string[], options: RecogniseOp
   const used = placeholders(command);
   const program = findProgram(command, cwd);
   const scriptText = program.script ? readText(program.script.absolute) : null;
-  const scene: Scene = { program, args: command.slice(program.argsStart), scriptText, env };
+  const scene: Scene = { program, args: command.slice(program.argsStart), scriptText, env, cwd };
   const preset =
     options.preset === 'none'
       ? null
@@ -128,7 +129,7 @@ function readsKnob(text: string, knob: Knob): boolean {
 /** Text in which a read of OOMTUNE_* would show: the script, the code after -c, a compiled program's strings. */
 function readerOf(program: Program, scriptText: string | null, env: Record<string, string | undefined>): string | null {
   if (scriptText !== null || program.code !== null) return scriptText ?? program.code;
-  const file = program.name ? findExecutable(program.name, env) : null;
+  const file = program.executable ? findExecutable(program.executable, env) : null;
   return file ? head(file, 16 * 1024 * 1024) : null;
 }
 
@@ -160,7 +161,7 @@ function guessTorch(
     return TORCH.test(text) ? true : null;
   }
   if (program.kind === 'shell') return null;
-  const file = program.name ? findExecutable(program.name, env) : null;
+  const file = program.executable ? findExecutable(program.executable, env) : null;
   const start = file ? head(file, 4) : null;
   return start === '\x7fELF' ? false : null;
 }
@@ -207,5 +208,5 @@ export function editorOf(plan: CommandPlan, args?: readonly string[]): Editor | 
   const { preset, files, scriptText, env } = plan.inner;
   if (!preset) return null;
   const own = args ?? plan.command.slice(plan.program.argsStart);
-  return new Editor(preset, { program: plan.program, args: own, scriptText, env }, files);
+  return new Editor(preset, { program: plan.program, args: own, scriptText, env, cwd: plan.cwd }, files);
 }

@@ -32,6 +32,8 @@ export interface Program {
   code: string | null;
   /** The program's own name when it is neither script nor module: `yolo`. */
   name: string | null;
+  /** Its executable as a launch would find it: an absolute path, or a name for PATH. */
+  executable: string | null;
   /** Index of its first own argument. */
   argsStart: number;
   /** Wrappers in front of it, outermost first. */

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { Program } from '../command/types.js';
 import type { Preset, Recognise, When } from './schema.js';
+import { readText } from './text.js';
 import { compareVersions, installedVersion } from './versions.js';
 
 /** What conditions are judged by. */
@@ -12,6 +13,7 @@ export interface Scene {
   /** Text of the script; null when it cannot be read. */
   scriptText: string | null;
   env: Record<string, string | undefined>;
+  cwd: string;
 }
 
 /** Whether a condition holds here; no condition always does. */
@@ -26,13 +28,24 @@ export function holds(when: When | undefined, scene: Scene): boolean {
   if (when.arguments !== undefined && !new RegExp(when.arguments).test(line)) return false;
   if (when.arguments_not !== undefined && new RegExp(when.arguments_not).test(line)) return false;
   if (when.package !== undefined) {
-    const interpreter = scene.program.interpreter?.path ?? scene.program.name ?? 'python3';
-    const version = installedVersion(when.package, interpreter, scene.env);
+    const interpreter = scene.program.executable ?? 'python3';
+    let version: string | null = null;
+    for (const name of when.package.split('|')) version ??= installedVersion(name, interpreter, scene.env);
     if (version === null) return when.before === undefined;
     if (when.since !== undefined && compareVersions(version, when.since) < 0) return false;
     if (when.before !== undefined && compareVersions(version, when.before) >= 0) return false;
   }
-  return true;
+  return sourceHolds(when.source, scene);
+}
+
+function sourceHolds(rule: When['source'], scene: Scene): boolean {
+  if (!rule) return true;
+  const { script } = scene.program;
+  const folders = script ? [scene.cwd, dirname(script.absolute)] : [scene.cwd];
+  const texts = folders.flatMap((folder) => rule.files.flatMap((file) => readText(join(folder, file)) ?? []));
+  if (texts.length === 0) return rule.assumed;
+  const has = (pattern: string) => texts.some((text) => new RegExp(pattern, 'm').test(text));
+  return (rule.text === undefined || has(rule.text)) && (rule.not === undefined || !has(rule.not));
 }
 
 /** The first preset that recognises the program; null: none does. Presets come in order of priority. */

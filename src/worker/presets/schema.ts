@@ -5,7 +5,7 @@ import { z } from 'zod';
  * told, `since` holds and `before` does not: the newest form is assumed.
  */
 const When = z.strictObject({
-  /** Distribution name, with `since` (inclusive) and `before` (exclusive). */
+  /** Distribution name (or several, `|` between them: the first installed), with `since` (inclusive) and `before` (exclusive). */
   package: z.string().optional(),
   since: z.string().optional(),
   before: z.string().optional(),
@@ -15,6 +15,15 @@ const When = z.strictObject({
   /** Regular expressions on the program's own arguments, joined by single spaces. */
   arguments: z.string().optional(),
   arguments_not: z.string().optional(),
+  /** Source files (from the working folder or the script's) whose text decides; where none is there, `assumed`. */
+  source: z
+    .strictObject({
+      files: z.array(z.string()).min(1),
+      text: z.string().optional(),
+      not: z.string().optional(),
+      assumed: z.boolean(),
+    })
+    .optional(),
 });
 export type When = z.infer<typeof When>;
 
@@ -64,13 +73,17 @@ const OptionRule = z.strictObject({
   dashes: z.enum(['exact', 'any']).default('exact'),
   /** `key=value` spellings, also with Hydra's `+` and `++` in front. */
   keys: z.array(z.string()).optional(),
+  /** `name:value` words, as tyro's subcommands are written. They stay last. */
+  words: z.array(z.string()).optional(),
+  /** Hydra lists: written `[4]`, read with and without brackets. */
+  brackets: z.boolean().default(false),
   /** Path of the key, by file. */
   files: z.record(z.string(), z.union([z.string(), z.array(z.string()).min(1)])).optional(),
   takes: z.enum(['value', 'nothing', 'boolean']).default('value'),
   /** How a flag that is added is joined to its value. */
   join: z.enum(['space', 'equals']).default('space'),
   /** Where it goes if it is nowhere yet: the first of these that the command has. Empty: it is only changed, never added. */
-  add: z.array(z.enum(['file', 'flag', 'key'])).default(['file', 'flag', 'key']),
+  add: z.array(z.enum(['file', 'flag', 'key', 'word'])).default(['file', 'flag', 'key', 'word']),
   /** How a boolean is spelt in argv. */
   yes: z.string().default('True'),
   no: z.string().default('False'),
@@ -86,8 +99,11 @@ const Cases = z.record(z.string(), z.record(z.string(), Setting));
 
 const Count = z.strictObject({
   option: z.string(),
-  /** `device`: per device. `global`: over all devices. `effective` (accumulation only): samples per optimizer step. */
-  scope: z.enum(['device', 'global', 'effective']).default('device'),
+  /**
+   * `device`: per device. `global`: over all devices. Accumulation only: `effective`: samples per optimizer step over all
+   * devices; `rank`: samples per optimizer step and device.
+   */
+  scope: z.enum(['device', 'global', 'effective', 'rank']).default('device'),
   /** What the entry point takes when nothing is said; null: not to be told. */
   default: z.number().nullable().default(null),
   unit: z.enum(['samples', 'tokens']).optional(),
@@ -132,10 +148,21 @@ export const PresetSchema = z.strictObject({
       fp16: z.array(z.string()).optional(),
     })
     .default({}),
-  /** Option that says how many devices (a number, or a list `0,1`). */
-  world: z.string().optional(),
+  /** Where the entry point is told how many devices to use: a count, or a list of them (`0,1`). */
+  world: z
+    .strictObject({
+      option: z.string().optional(),
+      kind: z.enum(['count', 'list']).default('count'),
+      env: z.string().optional(),
+      default: z.number().optional(),
+    })
+    .optional(),
+  /** Options whose product is the number of devices that share one sample (tensor, pipeline, context parallelism). */
+  shared_by: z.array(z.string()).default([]),
   /** Settings that would defeat a search (the entry point's own batch finder): written where the command has them. */
   neutral: z.record(z.string(), Setting).default({}),
+  /** The command line ends in tyro subcommands (`name:value`): flags go before them. */
+  subcommands: z.boolean().default(false),
   notes: z.array(z.strictObject({ text: z.string(), when: When.optional() })).default([]),
 });
 export type Preset = z.infer<typeof PresetSchema>;
