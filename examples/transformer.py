@@ -15,7 +15,7 @@ VOCABULARY, LENGTH, WIDTH, HEADS, LAYERS = 512, 128, 192, 6, 4
 class Text(Dataset):
     """Sequences in which each token follows from the two before it."""
 
-    def __init__(self, samples=1024):
+    def __init__(self, samples=512):
         generator = torch.Generator().manual_seed(0)
         tokens = torch.randint(VOCABULARY, (samples, LENGTH + 1), generator=generator)
         for place in range(2, LENGTH + 1):
@@ -55,7 +55,7 @@ def parse():
     parser.add_argument("--accumulation", type=int, default=1, help="batches per optimizer step")
     parser.add_argument("--amp", choices=["off", "bf16", "fp16"], default="off")
     parser.add_argument("--checkpointing", action="store_true")
-    parser.add_argument("--steps", type=int, default=20, help="optimizer steps")
+    parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--lr", type=float, default=1e-3)
     return parser.parse_args()
 
@@ -69,24 +69,18 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(args.amp)
 
-    step = batches = 0
-    while step < args.steps:
-        for tokens, targets in loader:
+    for epoch in range(args.epochs):
+        for batch, (tokens, targets) in enumerate(loader, start=1):
             tokens, targets = tokens.to(device), targets.to(device)
             with torch.autocast(device, dtype=dtype) if dtype else contextlib.nullcontext():
                 logits = model(tokens)
                 loss = functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
             (loss / args.accumulation).backward()
-            batches += 1
-            if batches % args.accumulation:
-                continue
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            step += 1
-            if step % 10 == 0:
-                print(f"step {step}: loss {loss.item():.3f}", flush=True)
-            if step == args.steps:
-                break
+            if batch % args.accumulation == 0:
+                optimizer.step()
+                optimizer.zero_grad(set_to_none=True)
+            if batch % 16 == 0:
+                print(f"epoch {epoch + 1}, batch {batch}: loss {loss.item():.3f}", flush=True)
 
 
 if __name__ == "__main__":

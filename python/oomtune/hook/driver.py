@@ -6,8 +6,6 @@ books what the steps since then cost, and in the end leaves the process.
 
 import gc
 import math
-import os
-import sys
 import weakref
 
 from . import samples
@@ -47,7 +45,9 @@ class Driver:
         self._backwards = 0
         self._stepped = False
         self._failures = 0
-        self._size_before = 0
+        #: The loader of the latest loop that was given its own batches.
+        self._passed = None
+        self._group = 1
 
     # -- what loader.Port asks
 
@@ -59,28 +59,35 @@ class Driver:
         return self.state == "released" or port.loader not in self._forced
 
     def takes(self, port):
-        if self.state == "released" or port.loader in self._rejected:
+        loader = port.loader
+        if self.state == "released" or loader in self._rejected:
             return False
-        taken = port.loader in self._forced or port.loader in self._sources or self._hook.training.likely()
-        self._hook.phase = "train" if taken else ("eval" if self.state == "driving" else self._hook.phase)
-        if not taken and self._hook.training.likely() is False and self.state == "waiting":
-            self._last_passed = weakref.ref(port.loader)
-        # A validation loop in the middle of training keeps its own batches.
-        if taken and self.state == "driving" and not self._torch.is_grad_enabled():
-            return False
+        known = loader in self._forced or loader in self._sources
+        # A validation loop in the middle of training keeps its own batches, also where it shares the loader.
+        taken = self._torch.is_grad_enabled() if known else self._hook.training.likely()
+        if taken:
+            self._hook.phase = "train"
+        elif self.state == "driving":
+            self._hook.phase = "eval"
+        else:
+            self._passed = weakref.ref(loader)
         return taken
 
     def next(self, port):
         if self.state == "waiting":
             self._begin(port)
         self._asked(port)
+        self._settle()
+        if self.state != "driving" or port.loader in self._rejected:
+            return port.next_real()
+        return self._hand(port)
+
+    def _settle(self):
+        """Waits for the worker wherever it is its turn."""
         while self.state == "driving" and (self.probe is None or self.record.complete):
             if self.probe is not None:
                 self._send_measured()
             self._take(self._hook.link.receive())
-        if self.state == "released" or port.loader in self._rejected:
-            return port.next_real()
-        return self._hand(port)
 
     # -- what the optimizer and backward watchers tell
 
@@ -96,9 +103,10 @@ class Driver:
             self.record.phases.enter(FORWARD_BACKWARD)
 
     def after_step(self):
-        passed = getattr(self, "_last_passed", None)
-        if self.state == "waiting" and passed is not None and passed() is not None:
-            self._forced.add(passed())
+        passed = None if self._passed is None else self._passed()
+        if self.state == "waiting" and passed is not None:
+            # It did not look like training, and is: its model is in evaluation mode on purpose, say.
+            self._forced.add(passed)
         if self.record is not None and not self._hook.backward.running:
             self.record.phases.enter(OTHER)
         self._stepped = True

@@ -1,5 +1,6 @@
 """The hook of this process: one object that holds its parts together."""
 
+import atexit
 import os
 import sys
 
@@ -7,7 +8,7 @@ from .finder import Finder
 from .link import Link
 from .report import Reporter
 from .settings import Settings
-from . import trackers
+from . import entries, saving, trackers
 
 
 class Hook:
@@ -19,6 +20,12 @@ class Hook:
         self.guide = None
         self.meter = None
         self.entry = "plain"
+        #: Batches per optimizer step by a framework's own setting; None: to be seen.
+        self.trainer_accumulation = None
+        #: Knobs that a framework applies by itself.
+        self.native = set()
+        #: A loss that sums was made.
+        self.sum_loss = False
         #: Where an exception would have happened: load, train, eval, save.
         self.phase = "load"
         #: True while the worker decides on the batches.
@@ -32,14 +39,13 @@ class Hook:
         if self.settings.searching:
             trackers.quiet_environment()
             callbacks.update(trackers.callbacks())
-        callbacks.update(self._entry_callbacks())
+            callbacks["safetensors.torch"] = lambda module: saving.quiet_safetensors(module, lambda: self.driving)
+        callbacks.update(entries.callbacks(self))
         Finder(callbacks).install()
         self.reporter.install()
+        atexit.register(self._ending)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
-
-    def _entry_callbacks(self):
-        return {}
 
     def _torch_imported(self, torch):
         from .patches import patch_torch
@@ -89,6 +95,21 @@ class Hook:
 
         return describe(self, loader, source)
 
+    def apply_rung(self):
+        settings = self.settings
+        asked = settings.knobs - self.native
+        amp = settings.amp if "amp" in asked else "off"
+        checkpointing = settings.checkpointing and "checkpointing" in asked
+        offload = settings.offload and "offload" in asked
+        if amp != "off" or checkpointing or offload:
+            self.rung.switch(amp, checkpointing, offload)
+
+    def warn_of_differences(self, loader):
+        from .loop import DIFFERENCES, warnings
+
+        for code in warnings(self, None):
+            self.telemetry.warn(code, DIFFERENCES[code])
+
     def own_amp(self):
         """The script's own autocast was on at some time."""
         return self._own_amp
@@ -104,6 +125,11 @@ class Hook:
         if not self._said_bye:
             self._said_bye = True
             self.link.send({"t": "bye", "reason": reason, "message": message})
+
+    def _ending(self):
+        """The script came to its end while batches were still asked for."""
+        if self.driving and os.getpid() == self._pid and not self.reporter.told:
+            self.bye("loop_over", "the training loop ended by itself")
 
     def leave(self, status):
         """Ends the process here and now: nothing of the script's runs any more, no exit handler either."""

@@ -2,38 +2,59 @@
 
 from . import samples
 
+#: Where accumulated micro-batches are not the same as one large batch.
+DIFFERENCES = {
+    "batch_norm": "Batch normalisation takes its statistics from each micro-batch, not from the whole batch.",
+    "sum_loss": "A loss sums over the batch: accumulated micro-batches are weighed as if it were a mean.",
+    "token_mean": "A loss is a mean over tokens: micro-batches are weighed by samples, not by tokens.",
+    "variable_length": "Samples differ in length: a mean over tokens is weighed by samples when micro-batches accumulate.",
+    "dataset_on_device": "The data set lies on the device and takes memory from the training.",
+}
+
+#: What torch's cross-entropy leaves out of its mean, by default.
+IGNORED = -100
+
 
 def describe(hook, loader, source):
     """The `loop` message. `source` None: no batch of another size can be made."""
-    modules = hook.modules
     rung = hook.rung
-    switchable = source is not None and not modules.compiled()
+    can = source is not None
     return {
         "t": "loop",
-        "own_batch": samples.own_batch(loader) or getattr(source, "rows", None),
-        "own_accumulation": None,
-        "samples": samples.sample_count(loader),
+        "own_batch": None if loader is None else samples.own_batch(loader) or getattr(source, "rows", None),
+        "own_accumulation": hook.trainer_accumulation,
+        "samples": None if loader is None else samples.sample_count(loader),
         "can": {
-            "batch": source is not None,
-            "accumulation": source is not None,
+            "batch": can,
+            "accumulation": can,
             "amp": rung.can_amp(),
             "fp16": rung.can_fp16(),
             "checkpointing": rung.can_checkpoint(),
             "offload": rung.can_offload(),
-            "switch_rung": switchable,
+            "switch_rung": can and not hook.modules.compiled(),
         },
         "warnings": warnings(hook, source),
     }
 
 
 def warnings(hook, source):
-    """What keeps accumulated micro-batches from being the same as one large batch, and the like."""
+    """Codes of DIFFERENCES that hold for this loop, as far as can be seen."""
     found = []
     torch = hook.torch
     if hook.modules.any_of(torch.nn.modules.batchnorm._BatchNorm):
         found.append("batch_norm")
     if hook.sum_loss:
         found.append("sum_loss")
-    if source is not None and source.variable:
+    if source is None:
+        return found
+    batch = source.make(2)
+    from .trees import leaves
+
+    tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
+    if any(not t.is_floating_point() and t.dim() > 1 and bool((t == IGNORED).any()) for t in tensors):
+        found.append("token_mean")
+    elif source.variable:
         found.append("variable_length")
+    if any(t.is_cuda for t in tensors):
+        found.append("dataset_on_device")
     return found

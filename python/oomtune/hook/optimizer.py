@@ -15,6 +15,8 @@ class Optimizers:
         self._depth = 0
         self._known = weakref.WeakSet()
         self.active = True
+        #: The hook's own loss scaler while there is one.
+        self.scaling = None
 
     def install(self):
         base = self._torch.optim.Optimizer
@@ -40,8 +42,11 @@ class Optimizers:
     def __len__(self):
         return len(self._known)
 
+    def known(self):
+        return list(self._known)
+
     def parameters(self):
-        for optimizer in list(self._known):
+        for optimizer in self.known():
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     yield parameter
@@ -80,7 +85,10 @@ class Optimizers:
             try:
                 if closure is None:
                     watch._listener.before_step(self)
-                result = original(self, *args, **kwargs)
+                if watch.scaling is not None and closure is None:
+                    result = watch.scaling.step(self, args, kwargs)
+                else:
+                    result = original(self, *args, **kwargs)
             finally:
                 watch._depth -= 1
             watch._gate.stepped()

@@ -81,6 +81,10 @@ class Reporter:
         self._describe = describe
         self._sent = None
 
+    @property
+    def told(self):
+        return self._sent is not None
+
     def install(self):
         outer = sys.excepthook
 

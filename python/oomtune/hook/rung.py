@@ -1,22 +1,78 @@
-"""Switches a rung (autocast, checkpointing, offload) of the models in this process."""
+"""Switches a rung (precision, checkpointing, activations in host memory) of the models in this process."""
+
+from .autocast import Autocast
+from .checkpointing import Checkpointing
+from .forwards import Forwards
+from .offload import Offload
+from .scaling import Scaling
 
 
 class Rung:
-    def __init__(self, torch, hook):
+    def __init__(self, torch, modules, optimizers, backward):
         self._torch = torch
-        self._hook = hook
+        self._modules = modules
+        forwards = self._forwards = Forwards()
+        self.autocast = Autocast(torch)
+        self._checkpointing = Checkpointing(torch, modules, forwards)
+        self._offload = Offload(torch)
+        self._scaling = Scaling(torch, backward, optimizers)
+        self._wrapped = False
+
+    def _on_gpu(self):
+        return any(p.is_cuda for root in self._modules.roots() for p in root.parameters())
 
     def can_amp(self):
-        return False
+        if not hasattr(self._torch, "autocast") or self._torch.float32 not in self._modules.dtypes():
+            return False
+        return not self._on_gpu() or self._torch.cuda.is_bf16_supported()
 
     def can_fp16(self):
-        return False
+        return self._on_gpu() and self._torch.float32 in self._modules.dtypes()
 
     def can_checkpoint(self):
-        return False
+        return self._checkpointing.possible()
 
     def can_offload(self):
-        return False
+        return self._on_gpu() and hasattr(self._torch.autograd.graph, "save_on_cpu")
 
     def switch(self, amp, checkpointing, offload):
-        pass
+        if not self._wrapped and (amp != "off" or offload):
+            self._wrapped = True
+            for module in self._outer():
+                self._forwards.wrap(module, self.autocast.around)
+                self._forwards.wrap(module, self._offload.around)
+            for module in self._narrow_norms():
+                self._forwards.wrap(module, self.autocast.around_norm)
+        self.autocast.switch(amp, "cuda" if self._on_gpu() else "cpu")
+        self._offload.on = offload
+        self._checkpointing.switch(checkpointing)
+        if amp == "fp16":
+            self._scaling.begin()
+        else:
+            self._scaling.end()
+
+    def watch(self, module, look):
+        """look(module, output) after each forward pass of the module."""
+
+        def around(call, *args, **kwargs):
+            output = call(*args, **kwargs)
+            look(module, output)
+            return output
+
+        self._forwards.wrap(module, around)
+
+    def _narrow_norms(self):
+        """On the CPU torch before 2.0 cannot mix a half-precision input with single-precision weights in these."""
+        if self._on_gpu() or int(self._torch.__version__.split(".")[0]) > 1:
+            return []
+        nn = self._torch.nn
+        return [module for module in self._modules.all() if isinstance(module, (nn.LayerNorm, nn.GroupNorm))]
+
+    def _outer(self):
+        """The models and their parts: a script may call `model.encoder(x)` and never the model itself."""
+        container = (self._torch.nn.ModuleList, self._torch.nn.ModuleDict)
+        for root in self._modules.roots():
+            yield root
+            for child in root.children():
+                if not isinstance(child, container):
+                    yield child

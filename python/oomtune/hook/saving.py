@@ -17,6 +17,22 @@ def quiet_saves(torch, driven):
     torch.serialization.save = save
 
 
+def tell_saves(torch, hook):
+    """Keeps the phase while a checkpoint is written: running out of memory there has another remedy."""
+    original = torch.save
+
+    @functools.wraps(original)
+    def save(*args, **kwargs):
+        before, hook.phase = hook.phase, "save"
+        hook.telemetry.saving()
+        result = original(*args, **kwargs)
+        hook.phase = before
+        return result
+
+    torch.save = save
+    torch.serialization.save = save
+
+
 def quiet_safetensors(module, driven):
     for name in ("save_file", "save_model"):
         original = getattr(module, name, None)

@@ -1,0 +1,163 @@
+"""Activation checkpointing: by the model's own switch where it has one (transformers, timm), else on its repeated
+blocks. Activations inside a block are computed again in the backward pass instead of being kept."""
+
+import functools
+import math
+
+#: Children of a sequence of simple layers from which on it is worth while to cut it in segments.
+SEQUENCE = 4
+
+
+class Checkpointing:
+    def __init__(self, torch, modules, forwards):
+        self._torch = torch
+        self._modules = modules
+        self._forwards = forwards
+        self._on = False
+        self._plan = None
+
+    def possible(self):
+        switches, blocks, sequences = self._find()
+        return bool(switches or blocks or sequences)
+
+    def switch(self, wanted):
+        if wanted == self._on:
+            return
+        switches, blocks, sequences = self._find()
+        for module in switches:
+            _turn(module, wanted)
+        if wanted and not getattr(self, "_wrapped", False):
+            self._wrapped = True
+            for block in blocks:
+                self._forwards.wrap(block, functools.partial(self._around_block, block))
+            for sequence in sequences:
+                self._forwards.wrap(sequence, functools.partial(self._around_sequence, sequence))
+        self._on = wanted
+
+    def _find(self):
+        if self._plan is None:
+            switches, blocks, sequences = [], [], []
+            for root in self._modules.roots():
+                found = list(_with_switch(root))
+                switches.extend(found)
+                if not found:
+                    self._walk(root, blocks, sequences)
+            if blocks or len(sequences) > 1:
+                # Many short sequences are blocks themselves; only a model that is one sequence has to be cut.
+                blocks.extend(sequences)
+                sequences = []
+            self._plan = switches, blocks, sequences
+        return self._plan
+
+    def _walk(self, module, blocks, sequences):
+        nn = self._torch.nn
+        children = list(module.children())
+        if isinstance(module, (nn.ModuleList, nn.Sequential)):
+            heavy = [child for child in children if any(True for _ in child.children()) and _has_parameters(child)]
+            kinds = [type(child) for child in heavy]
+            repeated = [child for child in heavy if kinds.count(type(child)) > 1]
+            # A sequence of sequences (the stages of a residual net) has its blocks one level down.
+            repeated = [child for child in repeated if not self._has_inner(child)]
+            blocks.extend(repeated)
+            children = [child for child in children if not any(child is block for block in repeated)]
+            simple = isinstance(module, nn.Sequential) and not heavy
+            if simple and len(children) >= SEQUENCE and _has_parameters(module):
+                sequences.append(module)
+                return
+        for child in children:
+            self._walk(child, blocks, sequences)
+
+    def _has_inner(self, module):
+        nn = self._torch.nn
+        if not isinstance(module, (nn.ModuleList, nn.Sequential)):
+            return False
+        inner, found = [], []
+        self._walk(module, inner, found)
+        return bool(inner)
+
+    def _skip(self, module):
+        return not self._on or not module.training or not self._torch.is_grad_enabled()
+
+    def _around_block(self, block, call, *args, **kwargs):
+        if self._skip(block):
+            return call(*args, **kwargs)
+        return self._checkpoint(call, [block], *args, **kwargs)
+
+    def _around_sequence(self, sequence, call, value):
+        if self._skip(sequence):
+            return call(value)
+        layers = list(sequence)
+        size = max(2, math.ceil(math.sqrt(len(layers))))
+        for start in range(0, len(layers), size):
+            part = layers[start : start + size]
+            value = self._checkpoint(functools.partial(_through, part), part, value)
+        return value
+
+    def _checkpoint(self, call, modules, *args, **kwargs):
+        from torch.utils.checkpoint import checkpoint
+
+        norm = self._torch.nn.modules.batchnorm._BatchNorm
+        norms = [layer for module in modules for layer in module.modules() if isinstance(layer, norm)]
+        return checkpoint(_Replay(functools.partial(call, **kwargs), norms), *args, use_reentrant=False)
+
+
+class _Replay:
+    """Runs a block; when it runs again in the backward pass, running statistics are left as they are."""
+
+    def __init__(self, call, norms):
+        self._call = call
+        self._norms = [layer for layer in norms if layer.track_running_stats]
+        self._ran = False
+
+    def __call__(self, *args):
+        if not self._ran or not self._norms:
+            self._ran = True
+            return self._call(*args)
+        momenta = [layer.momentum for layer in self._norms]
+        counts = [None if layer.num_batches_tracked is None else layer.num_batches_tracked.clone() for layer in self._norms]
+        try:
+            for layer in self._norms:
+                layer.momentum = 0.0
+            return self._call(*args)
+        finally:
+            for layer, momentum, count in zip(self._norms, momenta, counts):
+                layer.momentum = momentum
+                if count is not None:
+                    layer.num_batches_tracked.copy_(count)
+
+
+def _through(layers, value):
+    for layer in layers:
+        value = layer(value)
+    return value
+
+
+def _has_parameters(module):
+    return any(True for _ in module.parameters())
+
+
+def _with_switch(root):
+    """The outermost modules that know checkpointing by themselves."""
+    if _has_switch(root):
+        yield root
+        return
+    for child in root.children():
+        yield from _with_switch(child)
+
+
+def _has_switch(module):
+    if callable(getattr(module, "gradient_checkpointing_enable", None)):
+        return bool(getattr(module, "supports_gradient_checkpointing", True))
+    return callable(getattr(module, "set_grad_checkpointing", None))
+
+
+def _turn(module, wanted):
+    if not hasattr(module, "gradient_checkpointing_enable"):
+        module.set_grad_checkpointing(wanted)
+    elif not wanted:
+        module.gradient_checkpointing_disable()
+    else:
+        try:
+            module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        except TypeError:  # before transformers 4.35
+            module.gradient_checkpointing_enable()

@@ -1,0 +1,88 @@
+"""Training frameworks that have these knobs by themselves: theirs are set, which beats doing it for them."""
+
+import functools
+
+#: Optimizer steps or epochs that no probe reaches.
+NEVER = 10**6
+
+
+def transformers_arguments(hook, module):
+    """TrainingArguments, whether parsed from flags or written into the script."""
+    kind = module.TrainingArguments
+    original = kind.__post_init__
+
+    @functools.wraps(original)
+    def __post_init__(self, *args, **kwargs):
+        hook.entry = "trainer"
+        hook.trainer_accumulation = int(getattr(self, "gradient_accumulation_steps", 1) or 1)
+        for name, value in _trainer_settings(hook).items():
+            if hasattr(self, name):
+                setattr(self, name, value)
+        return original(self, *args, **kwargs)
+
+    kind.__post_init__ = __post_init__
+
+
+def _trainer_settings(hook):
+    settings = hook.settings
+    if settings.searching:
+        return {
+            "max_steps": NEVER,
+            "eval_strategy": "no",
+            "evaluation_strategy": "no",
+            "save_strategy": "no",
+            "load_best_model_at_end": False,
+            "report_to": [],
+            "push_to_hub": False,
+        }
+    chosen = {}
+    if "micro_batch" in settings.knobs and settings.micro_batch:
+        chosen["per_device_train_batch_size"] = settings.micro_batch
+        chosen["gradient_accumulation_steps"] = settings.accumulation
+    if "amp" in settings.knobs:
+        chosen["bf16"] = settings.amp == "bf16"
+        chosen["fp16"] = settings.amp == "fp16"
+    if "checkpointing" in settings.knobs and settings.checkpointing:
+        chosen["gradient_checkpointing"] = True
+        chosen["gradient_checkpointing_kwargs"] = {"use_reentrant": False}
+    hook.native.update(settings.knobs & {"micro_batch", "accumulation", "amp", "checkpointing"})
+    return chosen
+
+
+def lightning_trainer(hook, module):
+    kind = module.Trainer
+    original = kind.fit
+
+    @functools.wraps(original)
+    def fit(self, model, *args, **kwargs):
+        hook.entry = "lightning"
+        hook.trainer_accumulation = int(getattr(self, "accumulate_grad_batches", 1) or 1)
+        automatic = bool(getattr(model, "automatic_optimization", True))
+        settings = hook.settings
+        if settings.searching:
+            _endless(self)
+        elif "micro_batch" in settings.knobs and automatic:
+            self.accumulate_grad_batches = settings.accumulation
+            hook.native.add("accumulation")
+        return original(self, model, *args, **kwargs)
+
+    kind.fit = fit
+
+
+def _endless(trainer):
+    """No validation, no checkpoints, no loggers, and no end but the worker's."""
+    trainer.limit_val_batches = 0
+    trainer.num_sanity_val_steps = 0
+    trainer.fit_loop.max_epochs = NEVER
+    trainer.fit_loop.epoch_loop.max_steps = -1
+    drop = ("ModelCheckpoint", "EarlyStopping", "LearningRateMonitor", "DeviceStatsMonitor", "Timer")
+    trainer.callbacks = [callback for callback in trainer.callbacks if type(callback).__name__ not in drop]
+    trainer.loggers = []
+
+
+def callbacks(hook):
+    return {
+        "transformers.training_args": functools.partial(transformers_arguments, hook),
+        "lightning.pytorch.trainer.trainer": functools.partial(lightning_trainer, hook),
+        "pytorch_lightning.trainer.trainer": functools.partial(lightning_trainer, hook),
+    }

@@ -1,0 +1,70 @@
+"""Lets calls that belong to an optimizer step pass without effect while the step's micro-batches are not all through.
+
+Done when torch is imported, so that names which the script takes from it are the gated ones.
+"""
+
+import functools
+
+
+def gate_calls(torch, gate, optimizers):
+    for module in (torch.nn.utils, torch.nn.utils.clip_grad):
+        for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_"):
+            original = getattr(module, name, None)
+            if original is not None and not hasattr(original, "_oomtune"):
+                setattr(module, name, _clip(torch, gate, optimizers, original))
+    for kind in _scalers(torch):
+        for name in ("step", "update", "unscale_"):
+            if name in kind.__dict__:
+                setattr(kind, name, _scaler_call(gate, kind.__dict__[name], name))
+    scheduler = torch.optim.lr_scheduler
+    for kind in list(vars(scheduler).values()):
+        if isinstance(kind, type) and "step" in kind.__dict__:
+            kind.step = _skipped(gate, kind.__dict__["step"])
+    averaged = torch.optim.swa_utils.AveragedModel
+    averaged.update_parameters = _skipped(gate, averaged.update_parameters)
+
+
+def _scalers(torch):
+    kinds = [torch.cuda.amp.GradScaler, getattr(torch.amp, "GradScaler", None) if hasattr(torch, "amp") else None]
+    return {kind for kind in kinds if kind is not None}
+
+
+def _skipped(gate, original):
+    @functools.wraps(original)
+    def call(*args, **kwargs):
+        if gate.closed:
+            return None
+        return original(*args, **kwargs)
+
+    return call
+
+
+def _scaler_call(gate, original, name):
+    """A script's own loss scaler. Its first step() is also where the hook learns how far the loop looks ahead."""
+
+    @functools.wraps(original)
+    def call(*args, **kwargs):
+        if name == "step" and not gate.attempt():
+            return None
+        if gate.closed:
+            return None
+        result = original(*args, **kwargs)
+        if name == "step":
+            # Also where it skipped the step for infinite gradients: those must be zeroed.
+            gate.stepped()
+        return result
+
+    return call
+
+
+def _clip(torch, gate, optimizers, original):
+    @functools.wraps(original)
+    def call(*args, **kwargs):
+        if gate.closed:
+            return torch.zeros(())
+        if optimizers.scaling is not None:
+            optimizers.scaling.set_right()
+        return original(*args, **kwargs)
+
+    call._oomtune = True
+    return call

@@ -1,0 +1,114 @@
+"""Measures a script that brings its own batch size (flags, a configuration file): its batches are left as they are.
+
+After the steps asked for it waits for the worker, which mostly ends the process. Where the batches come from a plain
+DataLoader after all, the worker may go on with other sizes in the same process: then this is a Driver.
+"""
+
+import weakref
+
+from . import samples
+from .driver import Driver
+from .meter import find_meter
+from .phases import FORWARD_BACKWARD, LOAD, Phases
+from .record import Record
+
+
+class Measurer(Driver):
+    def __init__(self, hook):
+        super().__init__(hook)
+        self._by_step = True
+        self._measured = None
+
+    def keeps_out(self, port):
+        if self._measured is not None and self._measured() is port.loader:
+            return self.state == "released"
+        return super().keeps_out(port)
+
+    def next(self, port):
+        if self.state in ("waiting", "measuring"):
+            return self._pass_on(port)
+        return super().next(port)
+
+    def before_step(self):
+        if self.state == "waiting":
+            # No DataLoader: the first sign of a training loop is its optimizer.
+            self._meter = self._hook.meter = find_meter(self._torch)
+            phases = Phases(self._meter, FORWARD_BACKWARD, reset=False)
+            self._begin_measuring(None, None, phases)
+            self.record.start_clock()
+        super().before_step()
+
+    def after_step(self):
+        super().after_step()
+        if self.state == "measuring" and self._by_step:
+            self._book_step()
+            self.record.phases.enter(FORWARD_BACKWARD)
+
+    def _pass_on(self, port):
+        if self.state == "waiting":
+            self._meter = self._hook.meter = find_meter(self._torch)
+            self._begin_measuring(port.loader, self._look(port), None)
+        self._by_step = False
+        self._asked(port)
+        if self.record.complete:
+            self._finish()
+            if self.state == "driving":
+                self._settle()
+                return self._hand(port)
+        batch = port.next_real()
+        if self.record is not None and self._pace() is port.loader:
+            self._handed += 1
+            if self._since_step == 0:
+                self.record.phases.step_starts()
+            self._since_step += 1
+            self.record.phases.enter(FORWARD_BACKWARD)
+            self.record.start_clock()
+        return batch
+
+    def _look(self, port):
+        """A source of other sizes, if the loader's batch is what the worker filled in."""
+        if samples.own_batch(port.loader) != self._hook.settings.micro_batch:
+            return None
+        try:
+            return self._source(port)
+        except samples.Unsuitable:
+            return None
+
+    def _begin_measuring(self, loader, source, phases):
+        hook = self._hook
+        if not hook.link.open():
+            hook.leave(75)
+        hook.link.send(hook.describe_loop(loader, source))
+        self._measured = None if loader is None else weakref.ref(loader)
+        self.state = "measuring"
+        hook.driving = True
+        hook.phase = "train"
+        self.record = Record(self._meter, hook.settings.steps, phases=phases)
+
+    def _book_step(self):
+        self._stepped = False
+        self._since_step = self._backwards = 0
+        self.record.step_done()
+        if self.record.complete:
+            self._finish()
+
+    def _finish(self):
+        settings = self._hook.settings
+        self.probe = {
+            "micro_batch": settings.micro_batch or 0,
+            "accumulation": settings.accumulation,
+            "amp": settings.amp,
+            "checkpointing": settings.checkpointing,
+            "offload": settings.offload,
+        }
+        self._send_measured()
+        self.state = "driving"
+        self._take(self._hook.link.receive())
+
+    def _check_bounds(self, port):
+        if self.state == "driving":
+            super()._check_bounds(port)
+
+    @property
+    def micro_batch(self):
+        return super().micro_batch or self._hook.settings.micro_batch
