@@ -212,7 +212,7 @@ export class Editor {
 
   #rank(file: PlanFile): number {
     const rule = this.preset.files[file.name];
-    if (!rule || rule.precedence !== 'position') return -1;
+    if (rule?.precedence !== 'position') return -1;
     return locateFile(this.args, rule)?.index ?? -1;
   }
 

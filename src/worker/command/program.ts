@@ -1,9 +1,8 @@
-import { closeSync, existsSync, openSync, readSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import { WRAPPER_MODULES, WRAPPERS, type Wrapper } from './launchers.js';
+import { isPython, shebangOf } from './shebang.js';
 import type { Program } from './types.js';
 
-const PYTHON = /^(?:python|pypy)(?:\d+(?:\.\d+)*)?$/;
 const SHELLS = new Set(['sh', 'bash', 'dash', 'zsh', 'ksh']);
 /** Python options that take a value: in the same argument or the next. */
 const PYTHON_VALUED = /^-[bBdEhiIOPqRsSuvVx]*([WX])(.*)$/;
@@ -34,7 +33,7 @@ export function findProgram(command: readonly string[], cwd: string): Program {
       at = readEnv(command, at + 1, program);
       continue;
     }
-    if (PYTHON.test(name)) {
+    if (isPython(name)) {
       const next = readPython(command, at, cwd, program);
       if (next === null) return program;
       at = next;
@@ -43,6 +42,8 @@ export function findProgram(command: readonly string[], cwd: string): Program {
     const wrapper = WRAPPERS[name];
     if (wrapper && (!wrapper.verb || command.slice(at + 1, at + 6).includes(wrapper.verb))) {
       program.wrappers.push(name);
+      // A launcher's own shebang tells which Python the script will run under.
+      if (wrapper.script) program.executable = executableOf(word, cwd);
       const next = readWrapper(command, at + 1, wrapper, cwd, program);
       if (next === null) return program;
       at = next;
@@ -235,17 +236,14 @@ function readPlain(command: readonly string[], index: number, cwd: string, progr
   program.executable = executableOf(word, cwd);
   if (!word.includes('/')) return program;
   const absolute = resolve(cwd, word);
-  const first = existsSync(absolute) ? firstLine(absolute) : '';
-  const shebang = /^#!\s*(\S+)(?:\s+(?:-S\s+)?(\S+))?/.exec(first);
-  if (!shebang) return program;
-  const runs = basename(shebang[1] === '/usr/bin/env' ? (shebang[2] ?? '') : (shebang[1] as string));
+  const runs = shebangOf(absolute);
+  if (runs === null) return program;
   // pip's console scripts (bin/yolo) have a Python shebang too: they keep their name beside the script.
-  if (PYTHON.test(runs)) {
+  if (isPython(runs)) {
     program.kind = 'python';
-    program.interpreter = { index: null, path: shebang[1] === '/usr/bin/env' ? runs : (shebang[1] as string) };
-    program.executable = program.interpreter.path;
+    program.interpreter = { index: null, path: runs };
     setScript(command, index, cwd, program);
-  } else if (SHELLS.has(runs)) {
+  } else if (SHELLS.has(basename(runs))) {
     program.kind = 'shell';
     setScript(command, index, cwd, program);
   }
@@ -254,21 +252,6 @@ function readPlain(command: readonly string[], index: number, cwd: string, progr
 
 function executableOf(word: string, cwd: string): string {
   return word.includes('/') ? resolve(cwd, word) : word;
-}
-
-function firstLine(path: string): string {
-  try {
-    const file = openSync(path, 'r');
-    try {
-      const buffer = Buffer.alloc(256);
-      const read = readSync(file, buffer, 0, buffer.length, 0);
-      return buffer.subarray(0, read).toString('latin1').split('\n', 1)[0] as string;
-    } finally {
-      closeSync(file);
-    }
-  } catch {
-    return ''; // a folder, or not ours to read: nothing is known of it
-  }
 }
 
 export function stemOf(path: string): string {

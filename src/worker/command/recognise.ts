@@ -9,6 +9,7 @@ import { readText } from '../presets/text.js';
 import { findExecutable } from '../presets/versions.js';
 import { Editor } from './editor.js';
 import { findFiles } from './files.js';
+import { settleInterpreter } from './interpreter.js';
 import { countFor, KNOBS, readOwn, readWorld, supportedAmp, supportedCheckpointing, switchFor } from './knobs.js';
 import { findProgram } from './program.js';
 import type { Carrier, CommandPlan, Knob, OwnValues, Program } from './types.js';
@@ -42,6 +43,7 @@ export async function recognise(command: readonly string[], options: RecogniseOp
   const { cwd, env } = options;
   const used = placeholders(command);
   const program = findProgram(command, cwd);
+  settleInterpreter(program, command, cwd, env);
   const scriptText = program.script ? readText(program.script.absolute) : null;
   const scene: Scene = { program, args: command.slice(program.argsStart), scriptText, env, cwd };
   const preset =
