@@ -11,8 +11,8 @@ export interface EffectivePlan {
   choices(max: number): Sizes | null;
   /** Accumulation of an answer with this micro-batch. */
   accumulation(size: number): number;
-  /** Sentences about what could not be exact, for an answer with this micro-batch. */
-  notes(size: number): string[];
+  /** Sentences about what could not be exact, or is slow for being so; `max` is the largest size that fits. */
+  notes(size: number, max: number): string[];
 }
 
 /**
@@ -46,9 +46,9 @@ export function planEffective(c: Constraints): EffectivePlan {
       return max >= minBatch ? listed(nearest) : null;
     },
     accumulation: times,
-    notes: (size) => {
+    notes: (size, max) => {
       const effective = size * times(size) * worldSize;
-      if (effective === effectiveBatch) return [];
+      if (effective === effectiveBatch) return manyParts(size, times(size), perDevice, max, worldSize);
       const why =
         effectiveBatch % worldSize !== 0
           ? `${effectiveBatch} cannot be shared evenly by ${worldSize} devices`
@@ -56,6 +56,16 @@ export function planEffective(c: Constraints): EffectivePlan {
       return [`The effective batch is ${effective} instead of ${effectiveBatch}: ${why}.`];
     },
   };
+}
+
+/** An effective batch with few divisors (a prime, say) may be exact only in many small parts: a near one is faster. */
+function manyParts(size: number, parts: number, perDevice: number, max: number, worldSize: number): string[] {
+  if (parts < 8 || size * 4 > max) return [];
+  const fewer = Math.ceil(perDevice / max);
+  const near = Math.round(perDevice / fewer) * fewer * worldSize;
+  return [
+    `${perDevice * worldSize} can be made up exactly only by ${parts} micro-batches of ${size}; an effective batch of ${near} would need ${fewer}.`,
+  ];
 }
 
 export function divisors(n: number): number[] {

@@ -40,7 +40,7 @@ export function answerOf(
     verifiedSteps: Math.min(...steps),
     knownBad: smallestBadAbove(trail, max),
     notes: [
-      ...plan.notes(size),
+      ...plan.notes(size, max),
       ...notes,
       ...(rung.amp === 'off' ? [] : [`${rung.amp} is turned on: this changes the numerics.`]),
       ...(retries ? [`At micro-batch ${max} the allocator has to retry in every step: it fits, but slowly.`] : []),

@@ -33,20 +33,29 @@ export function nextSize(sight: Sight): Step | null {
   const { trail, sizes } = sight;
   const top = trail.top as number;
   const roof = trail.ceiling ?? (sizes.hi === null ? Number.POSITIVE_INFINITY : sizes.hi + 1);
-  const step = trail.ceiling === null ? climb(sight, top) : narrow(sight, top, trail.ceiling);
+  const step = stepFrom(sight, top, roof);
   const size = sizes.down(Math.min(step.size, roof - 1));
   if (size !== null && size > top) return { ...step, size };
   const up = sizes.up(top + 1);
   return up !== null && up < roof ? { ...step, size: up } : null;
 }
 
-/** Nothing has failed yet: rise in strides towards the predicted limit, then one size beyond it. */
-function climb(sight: Sight, top: number): Step {
-  const { model, sizes, perLaunch } = sight;
+function stepFrom(sight: Sight, top: number, roof: number): Step {
+  const { trail, model } = sight;
+  if (trail.ceiling === null) return climb(sight, top, roof);
+  // A failure far up (of the script's own batch, say) tells less than a few measured sizes do.
+  const far = 4 * top < trail.ceiling && model.readings.length > 0;
+  const step = far ? climb(sight, top, roof) : null;
+  return step && step.size < trail.ceiling ? step : narrow(sight, top, trail.ceiling);
+}
+
+/** Nothing near has failed yet: rise in strides towards the predicted limit, then one size beyond it. */
+function climb(sight: Sight, top: number, roof: number): Step {
+  const { model, perLaunch } = sight;
   if (model.readings.length === 0)
     return { size: 2 * top, purpose: 'climb', why: 'nothing is measured here, so the size doubles' };
   if (model.lower === null || model.cautious === null) return secondSize(sight, top);
-  const hi = sizes.hi ?? Number.POSITIVE_INFINITY;
+  const hi = roof - 1;
   const limit = Math.min(model.lower, hi);
   const cautious = Math.max(top + 1, 0.9 * model.cautious);
   if (top < 0.15 * limit && !perLaunch) {
@@ -137,6 +146,10 @@ function narrow({ trail, model, sizes, perLaunch }: Sight, top: number, ceiling:
       fresh: true,
       why: `${ceiling} fits after other sizes only, so each is tried afresh`,
     };
+  }
+  if (trail.smallestBad === null && model.lower !== null && model.lower >= ceiling) {
+    // The bound is an earlier run's, who met more than a few steps: near enough below it is all there is to know.
+    return { size: Math.ceil(0.98 * (ceiling - 1)), purpose: 'climb', why: `an earlier run could not take ${ceiling}` };
   }
   if (model.readings.length === 0 || model.lower === null || model.lower >= ceiling) {
     return {

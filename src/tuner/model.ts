@@ -13,6 +13,8 @@ export interface Reading {
   context: number;
   /** In use when a step starts; null if unknown. */
   resident: number | null;
+  /** Measured with gradients kept from one micro-batch to the next. */
+  accumulating: boolean;
   phased: boolean;
   caching: boolean;
   retries: number;
@@ -54,7 +56,8 @@ export class MemoryModel {
     readonly budgetBytes: number,
   ) {
     this.caching = readings.some((r) => r.caching);
-    const usable = readings.every((r) => r.phased) ? readings : risen(readings);
+    const alike = sameGradients(readings);
+    const usable = alike.every((r) => r.phased) ? alike : risen(alike);
     const unsaturated = usable.filter((r) => !r.caching || (r.total < SATURATED * budgetBytes && r.retries === 0));
     this.#active = lineThrough(usable, (r) => r.active);
     const last = unsaturated.at(-1) ?? usable.at(-1);
@@ -130,6 +133,7 @@ function readingOf(o: Observation): Reading | null {
     flat,
     context: Math.max(0, total - (caching ? (reservedBytes as number) : Math.max(active, flat))),
     resident: residentBytes,
+    accumulating: o.accumulation > 1,
     phased: forwardBackwardBytes !== null,
     caching,
     retries: o.allocRetries,
@@ -139,6 +143,15 @@ function readingOf(o: Observation): Reading | null {
 /** What the driver level holds beyond the framework's own peak: contexts, cached blocks, fragments. */
 function slackOf(r: Reading): number {
   return Math.max(0, r.total - Math.max(r.active, r.flat));
+}
+
+/**
+ * A line must not mix peaks with and without resident gradients. Those without (the larger sizes, if there are both) do
+ * as soon as there are two; until then those with gradients give a line that is a little too high: safe.
+ */
+function sameGradients(readings: readonly Reading[]): readonly Reading[] {
+  const without = readings.filter((r) => !r.accumulating);
+  return without.length > 1 || without.length === readings.length ? without : readings.filter((r) => r.accumulating);
 }
 
 /** Whether the last peak has clearly left the lowest. */

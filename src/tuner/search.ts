@@ -1,5 +1,5 @@
 import type { EffectivePlan } from './accumulation.js';
-import { nextSize, type Sight } from './climb.js';
+import { nextSize, type Sight, type Step } from './climb.js';
 import { MemoryModel, readingsOf } from './model.js';
 import { recommend } from './objective.js';
 import { closed, type Sizes } from './sizes.js';
@@ -31,6 +31,8 @@ const FRESH_LOSS = 0.018;
 /** Below this a sample more or less decides, below the other it is more than a fresh process differs. */
 const SMALL = 50;
 const TINY = 20;
+/** Part of what is in use at a step's start that gradients make up at least (Adam; more with plainer optimizers). */
+const GRADIENTS = 0.25;
 /** Part of the roomiest size from which on a survey has seen enough. */
 const SURVEYED = 0.95;
 
@@ -45,7 +47,7 @@ export function searchRung(search: RungSearch): RungStep {
   const sight = sightOf(search);
   const { model } = sight;
   if (!settled(sight)) {
-    const next = bracketed(sight) ? null : nextSize(sight);
+    const next = wholeBatch(search, sight) ?? (bracketed(sight) ? null : nextSize(sight));
     return next ? careful(search, { kind: 'probe', fresh: false, ...next }) : verification(sight);
   }
   const max = trail.firmTop as number;
@@ -139,7 +141,8 @@ function settled({ trail, model, sizes }: Sight): boolean {
   if (firmTop === null) return false;
   if (firmTop === sizes.hi) return true;
   if (firmTop !== top && firmTop < (model.caching ? TINY : SMALL)) return false;
-  return ceiling !== null ? closed(firmTop, ceiling, sizes) : firmTop === top && outOfReach(firmTop, model, sizes);
+  if (ceiling !== null && closed(firmTop, ceiling, sizes)) return true;
+  return firmTop === top && outOfReach(firmTop, model, sizes);
 }
 
 /** The largest size is known as well as a process that has run other sizes can tell. */
@@ -147,7 +150,23 @@ function bracketed({ trail, model, sizes }: Sight): boolean {
   const { top, ceiling } = trail;
   if (top === null) return false;
   if (top === sizes.hi) return true;
-  return ceiling !== null ? closed(top, ceiling, sizes) : outOfReach(top, model, sizes);
+  return (ceiling !== null && closed(top, ceiling, sizes)) || outOfReach(top, model, sizes);
+}
+
+/**
+ * The whole effective batch at once needs no accumulation, so no gradients wait while it runs: it may fit although sizes
+ * below it, which would accumulate, do not. It is tried where it is predicted to.
+ */
+function wholeBatch({ trail, sizes, plan, budgetBytes }: RungSearch, { model }: Sight): Step | null {
+  const size = plan.perDevice;
+  const { lower } = model;
+  const top = trail.top as number;
+  if (size === null || size <= top || sizes.down(size) !== size || plan.probeAccumulation(top) === 1) return null;
+  if (lower === null || lower >= size || top < 0.97 * Math.floor(lower) || trail.all.some((o) => o.microBatch === size))
+    return null;
+  const gradients = GRADIENTS * (model.readings.at(-1)?.resident ?? 0);
+  if ((model.peakAt(size) ?? Number.POSITIVE_INFINITY) - gradients > budgetBytes) return null;
+  return { size, purpose: 'climb', why: 'the whole effective batch at once keeps no gradients waiting' };
 }
 
 /** Among a few sizes far apart the next one need not be seen to fail when even the upper bound leaves it out. */

@@ -11,6 +11,8 @@ import type { Action, Constraints, Observation, Probe } from './types.js';
 const LARGEST = 2 ** 20;
 /** Optimizer steps of a probe whose speed decides. */
 const SPEED_STEPS = 5;
+/** Optimizer steps that a maximum near a caching allocator's limit has to last. */
+const VERIFY_STEPS = 10;
 /** A search that has not ended after so many probes is told measurements that contradict each other. */
 const MOST_PROBES = 250;
 
@@ -130,12 +132,19 @@ export class Tuner {
       rung: rungs[index] as Probe['rung'],
       microBatch: step.size,
       accumulation: this.#plan.probeAccumulation(step.size),
-      steps: step.purpose === 'speed' ? Math.max(steps, SPEED_STEPS) : steps,
+      steps: Math.max(steps, this.#extraSteps(step.purpose)),
       fresh: step.fresh,
       purpose: step.purpose,
       why: step.why,
     };
     return { type: 'probe', probe };
+  }
+
+  /** Speed takes more steps to tell, and so does a maximum that fragments of a caching allocator may yet spoil. */
+  #extraSteps(purpose: Probe['purpose']): number {
+    const caching = this.#observations.some((o) => (o.peaks.reservedBytes ?? 0) > 0);
+    if (purpose === 'verify' && caching) return VERIFY_STEPS;
+    return purpose === 'speed' ? SPEED_STEPS : 0;
   }
 
   #found(index: number, search: RungSearch, size: number, max: number, notes: string[]): Action {
