@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { defaultName, digest, fill } from '../../src/worker/command/index.js';
@@ -152,6 +153,11 @@ describe('digest and name', () => {
     expect(defaultName(await plan(['python', '-c', 'import torch']))).toMatch(/^code-[0-9a-f]{8}$/);
     expect(defaultName(await plan(['./my job:1.sh']))).toMatch(/^my-job-1\.sh-[0-9a-f]{8}$/);
   });
+});
+
+test('every preset has its row in the reference', () => {
+  const reference = readFileSync('docs/reference/presets.md', 'utf8');
+  for (const { name } of loadPresets()) expect(reference).toContain(`| \`${name}\` |`);
 });
 
 test('every preset is covered here or by its files', () => {
