@@ -1,7 +1,7 @@
 import { hasRisen, type MemoryModel } from './model.js';
 import { closingSize, type Sizes } from './sizes.js';
 import type { Trail } from './trail.js';
-import type { Observation, Probe } from './types.js';
+import type { Probe } from './types.js';
 
 /** What the choice of the next size on a rung looks at. */
 export interface Sight {
@@ -15,7 +15,7 @@ export interface Sight {
 export interface Step {
   size: number;
   purpose: Probe['purpose'];
-  /** Only a fresh process is believed. */
+  /** Only a fresh process would be believed. */
   fresh?: boolean;
   why: string;
 }
@@ -135,18 +135,6 @@ function beyond({ trail, model, perLaunch }: Sight, top: number): Step {
 /** A size has failed: narrow the gap between it and the largest that fits. */
 function narrow({ trail, model, sizes, perLaunch }: Sight, top: number, ceiling: number): Step {
   const gap = ceiling - top;
-  const refuted = trail.all.filter((o) => isRefuted(o, trail.everTop)).length;
-  if (refuted > 0 && (trail.everTop ?? 0) >= ceiling) {
-    // It fitted in the process that probed, but not in a fresh one: from here on only fresh processes are believed.
-    const lower = ceiling - Math.max(1, Math.round(0.01 * 2 ** (refuted - 1) * ceiling));
-    const size = lower > top ? lower : top + gap / 2;
-    return {
-      size,
-      purpose: 'bound',
-      fresh: true,
-      why: `${ceiling} fits after other sizes only, so each is tried afresh`,
-    };
-  }
   if (trail.smallestBad === null && model.lower !== null && model.lower >= ceiling) {
     // The bound is an earlier run's, who met more than a few steps: near enough below it is all there is to know.
     return { size: Math.ceil(0.98 * (ceiling - 1)), purpose: 'climb', why: `an earlier run could not take ${ceiling}` };
@@ -164,8 +152,24 @@ function narrow({ trail, model, sizes, perLaunch }: Sight, top: number, ceiling:
   return { size, purpose: 'bound', why: `the line through the last peaks meets the budget at ${say(model.lower)}` };
 }
 
-function isRefuted(o: Observation, everTop: number | null): boolean {
-  return o.fresh && o.outcome !== 'fit' && everTop !== null && o.microBatch <= everTop;
+/**
+ * Sizes fitted in a process that had run others, but not in a fresh one: from here on only fresh processes are believed,
+ * at sizes that step down ever faster and then close in. Null: nothing was refuted, or no size is left in between.
+ */
+export function retreat({ trail, sizes }: Sight): Step | null {
+  const { ceiling, refuted } = trail;
+  if (refuted === 0 || ceiling === null) return null;
+  const firm = trail.firmTop ?? 0;
+  const lower = ceiling - Math.max(1, Math.round(0.01 * 2 ** (refuted - 1) * ceiling));
+  const aim = sizes.down(lower > firm ? lower : (firm + ceiling) / 2);
+  const size = aim !== null && aim > firm ? aim : sizes.up(firm + 1);
+  if (size === null || size >= ceiling) return null;
+  return {
+    size,
+    purpose: 'verify',
+    fresh: true,
+    why: `${ceiling} fits after other sizes only, so each is tried afresh`,
+  };
 }
 
 function say(size: number): string {

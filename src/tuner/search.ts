@@ -1,5 +1,5 @@
 import type { EffectivePlan } from './accumulation.js';
-import { nextSize, type Sight, type Step } from './climb.js';
+import { nextSize, retreat, type Sight, type Step } from './climb.js';
 import { MemoryModel, readingsOf } from './model.js';
 import { recommend } from './objective.js';
 import { closed, type Sizes } from './sizes.js';
@@ -47,7 +47,7 @@ export function searchRung(search: RungSearch): RungStep {
   const sight = sightOf(search);
   const { model } = sight;
   if (!settled(sight)) {
-    const next = wholeBatch(search, sight) ?? (bracketed(sight) ? null : nextSize(sight));
+    const next = retreat(sight) ?? wholeBatch(search, sight) ?? (bracketed(sight) ? null : nextSize(sight));
     return next ? careful(search, { kind: 'probe', fresh: false, ...next }) : verification(sight);
   }
   const max = trail.firmTop as number;
@@ -140,7 +140,7 @@ function settled({ trail, model, sizes }: Sight): boolean {
   const { firmTop, top, ceiling } = trail;
   if (firmTop === null) return false;
   if (firmTop === sizes.hi) return true;
-  if (firmTop !== top && firmTop < (model.caching ? TINY : SMALL)) return false;
+  if (firmTop !== top && trail.refuted === 0 && firmTop < (model.caching ? TINY : SMALL)) return false;
   if (ceiling !== null && closed(firmTop, ceiling, sizes)) return true;
   return firmTop === top && outOfReach(firmTop, model, sizes);
 }

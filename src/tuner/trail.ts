@@ -17,8 +17,8 @@ export class Trail {
   readonly ceiling: number | null;
   /** Smallest size seen to fail here; null: none was. */
   readonly smallestBad: number | null;
-  /** Largest size that ever fitted in any process. */
-  readonly everTop: number | null;
+  /** How often a fresh process could not take what one that had run other sizes took. */
+  readonly refuted: number;
   readonly #bad: ReadonlySet<number>;
   readonly #fits = new Map<number, Observation[]>();
 
@@ -52,7 +52,8 @@ export class Trail {
     this.firmTop = max(firm);
     this.ceiling = min([...bad].filter((size) => size > (this.top ?? 0)));
     this.smallestBad = min(bads.map((o) => o.microBatch).filter((size) => !firm.has(size)));
-    this.everTop = max(fits.map((o) => o.microBatch));
+    const everTop = max(fits.map((o) => o.microBatch)) ?? 0;
+    this.refuted = firmBad.filter((size) => size <= everTop && size >= (this.ceiling ?? 0)).length;
   }
 
   /** The sizes that fit, ascending. */
