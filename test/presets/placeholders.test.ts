@@ -52,9 +52,11 @@ describe('placeholders', () => {
       '{a,b}',
       'data-{00..15}.tar',
       '{lr:3}',
+      // biome-ignore-start lint/suspicious/noTemplateCurlyInString: shell and OmegaConf variables are what is tested
       '${batch_size}',
       '${micro_batch}',
       '${{ github.sha }}',
+      // biome-ignore-end lint/suspicious/noTemplateCurlyInString: as above
       '{epoch}-{val_loss:.2f}',
       'runs/{name}/{epoch:02d}.ckpt',
       "print(f'{x} {y!r}')",
