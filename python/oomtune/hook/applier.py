@@ -19,7 +19,10 @@ class Applier:
         self._accumulation = settings.accumulation if splits else 1
         self._gate.own_accumulation = settings.own_accumulation
         self._splits = weakref.WeakKeyDictionary()
+        #: The port that sets the pace, its loader, and that one's own batch.
         self._pace = None
+        self._pace_loader = None
+        self._own = None
         self._ready = False
 
     @property
@@ -63,25 +66,47 @@ class Applier:
             self._hook.apply_rung()
 
     def _open(self, port):
-        """The first batch of a pass over the training loader."""
+        """The first batch of a pass over a training loader."""
         loader = port.loader
-        own = samples.own_batch(loader)
         native = "accumulation" in self._hook.native
-        wanted = self._micro if native else self._micro * self._accumulation // self._gate.own_accumulation
-        wanted = max(1, wanted)
+        paced = self._sets_pace(port)
+        wanted, micro = self._sizes(loader, native, paced)
+        own = samples.own_batch(loader)
         if own is not None and own != wanted and loader.batch_sampler is not None:
             _rebatch(self._torch, loader, wanted)
             port.renew()
-        if self._pace is None or self._pace() is None:
-            self._pace = weakref.ref(loader)
-        paced = self._pace() is loader
         if paced:
             self._gate.start_loop()
-        if wanted > self._micro and not native:
-            if not self._gate.engaged:
-                self._gate.engage()
-                self._hook.warn_of_differences(loader)
-        return Split(self._torch, port, wanted, self._micro, paced)
+        if wanted > micro and not self._gate.engaged:
+            self._gate.engage()
+            self._hook.warn_of_differences(loader)
+        return Split(self._torch, port, wanted, micro, paced)
+
+    def _sets_pace(self, port):
+        """Of loaders that are gone through together (zip) the first one's batches count."""
+        before = None if self._pace is None else self._pace()
+        if before is not None and not before.finished and before.loader is not port.loader:
+            return False
+        if self._pace_loader is None or self._pace_loader() is not port.loader:
+            self._gate.forget_loop(self._hook.settings.own_accumulation)
+            self._pace_loader = weakref.ref(port.loader)
+            self._own = samples.own_batch(port.loader)
+        self._pace = weakref.ref(port)
+        return True
+
+    def _sizes(self, loader, native, paced):
+        """(samples of one of the user's batches, samples of a micro-batch)"""
+        if native:
+            wanted = self._micro
+        else:
+            wanted = max(1, self._micro * self._accumulation // self._gate.own_accumulation)
+        if paced:
+            return wanted, self._micro
+        own = samples.own_batch(loader)
+        if own is None or not self._own:
+            return wanted, self._micro
+        scaled = max(1, round(wanted * own / self._own))
+        return scaled, max(1, -(-scaled * self._micro // wanted))
 
     # -- what the watchers tell
 

@@ -5,6 +5,7 @@ last micro-batch are let pass without effect. Where the loop stands is told by t
 for, less those that it (or accelerate, or Lightning) fetched ahead.
 """
 
+import weakref
 from collections import deque
 
 
@@ -25,8 +26,8 @@ class Gate:
         self.engaged = False
         #: Batches that the script itself makes one optimizer step of; corrected at the first step seen.
         self.own_accumulation = 1
-        #: Gradients of this group are there that no step has used yet: they must not be zeroed.
-        self.pending = False
+        #: Optimizers of which a step was skipped: their gradients must not be zeroed before the step that counts.
+        self._held = weakref.WeakSet()
         self._lookahead = None
         self._calls = 0
         self._backwards = 0
@@ -38,13 +39,18 @@ class Gate:
 
     def release(self):
         self.engaged = False
-        self.pending = False
+        self._held.clear()
 
     def start_loop(self):
         """A new pass over the loader. What a broken-off pass left behind does not count."""
         self._calls = self._backwards = self._dropped = 0
         self._handed.clear()
-        self.pending = False
+        self._held.clear()
+
+    def forget_loop(self, own_accumulation):
+        """Another loop, over another loader: it need not be written like the one before."""
+        self._lookahead = None
+        self.own_accumulation = own_accumulation
 
     def asked(self):
         """The loop asked for a batch (and may be told that there is none)."""
@@ -88,18 +94,26 @@ class Gate:
         self._backwards += 1
         if not self.engaged:
             return 1.0
-        self.pending = True
         micro = self.current
         return 1.0 if micro is None else micro.weight
 
-    def attempt(self):
+    def attempt(self, optimizer):
         """The loop calls optimizer.step(). True: it may."""
         if self._lookahead is None and self._backwards and self._calls:
             # Batches asked for, less backward passes done: those fetched ahead.
             worked = min(self._calls, self._backwards)
             self.own_accumulation = max(self.own_accumulation, worked)
             self._lookahead = self._calls - worked
-        return not self.closed
+        if self.closed:
+            self._held.add(optimizer)
+            return False
+        return True
 
-    def stepped(self):
-        self.pending = False
+    def stepped(self, optimizer):
+        self._held.discard(optimizer)
+
+    def holds(self, optimizer):
+        return optimizer in self._held
+
+    def held(self):
+        return list(self._held)

@@ -43,15 +43,15 @@ def _scaler_call(gate, original, name):
     """A script's own loss scaler. Its first step() is also where the hook learns how far the loop looks ahead."""
 
     @functools.wraps(original)
-    def call(*args, **kwargs):
-        if name == "step" and not gate.attempt():
+    def call(self, *args, **kwargs):
+        if name != "step":
+            return None if gate.closed else original(self, *args, **kwargs)
+        optimizer = args[0] if args else kwargs["optimizer"]
+        if not gate.attempt(optimizer):
             return None
-        if gate.closed:
-            return None
-        result = original(*args, **kwargs)
-        if name == "step":
-            # Also where it skipped the step for infinite gradients: those must be zeroed.
-            gate.stepped()
+        result = original(self, *args, **kwargs)
+        # Also where it skipped the step for infinite gradients: those must be zeroed.
+        gate.stepped(optimizer)
         return result
 
     return call

@@ -14,6 +14,8 @@ class Port:
         # Making an iterator draws a random number: in a run that counts it is made where the script makes it.
         self._real = make() if eager else None
         self._begun = False
+        #: The real iterator came to its end.
+        self.finished = False
 
     def __iter__(self):
         return self
@@ -35,7 +37,11 @@ class Port:
 
     def next_real(self):
         self._begun = True
-        return next(self.real())
+        try:
+            return next(self.real())
+        except StopIteration:
+            self.finished = True
+            raise
 
     def renew(self):
         """The loader was changed: what was made of it before is out of date."""

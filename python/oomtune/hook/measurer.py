@@ -86,6 +86,7 @@ class Measurer(Driver):
         self.record = Record(self._meter, hook.settings.steps, phases=phases)
 
     def _book_step(self):
+        self._gate.own_accumulation = max(1, self._backwards)
         self._stepped = False
         self._since_step = self._backwards = 0
         self.record.step_done()

@@ -56,11 +56,19 @@ class Optimizers:
 
         @functools.wraps(original)
         def zero_grad(self, *args, **kwargs):
-            if watch.active and watch._gate.engaged and watch._gate.pending:
+            if watch.active and watch._holds(self):
                 return None
             return original(self, *args, **kwargs)
 
         return zero_grad
+
+    def _holds(self, target):
+        """Whether gradients of an optimizer or a module are still to be added to."""
+        held = self._gate.held() if self._gate.engaged else ()
+        if not held or not isinstance(target, self._torch.nn.Module):
+            return any(optimizer is target for optimizer in held)
+        theirs = {id(p) for optimizer in held for group in optimizer.param_groups for p in group["params"]}
+        return any(id(parameter) in theirs for parameter in target.parameters())
 
     def _watched(self, original):
         watch = self
@@ -70,7 +78,7 @@ class Optimizers:
             if watch._depth or not watch.active:
                 return original(self, *args, **kwargs)
             closure = args[0] if args and callable(args[0]) else kwargs.get("closure")
-            if not watch._gate.attempt():
+            if not watch._gate.attempt(self):
                 if closure is not None:
                     with watch._torch.enable_grad():
                         return closure()
@@ -91,7 +99,7 @@ class Optimizers:
                     result = original(self, *args, **kwargs)
             finally:
                 watch._depth -= 1
-            watch._gate.stepped()
+            watch._gate.stepped(self)
             watch._listener.after_step(self)
             return result
 

@@ -1,0 +1,114 @@
+"""A worker to talk to: a unix socket that answers the hook from a script, and real python processes under it."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+PATH = os.pathsep.join([os.path.join(ROOT, "python", "inject"), os.path.join(ROOT, "python")])
+FIXTURES = os.path.join(ROOT, "test", "fixtures", "python")
+
+PROBE = {"t": "probe", "accumulation": 1, "amp": "off", "checkpointing": False, "offload": False, "steps": 3}
+
+
+def probe(micro_batch, **more):
+    return dict(PROBE, micro_batch=micro_batch, **more)
+
+
+class Worker:
+    """Listens; answers `loop` and `measured` in turn from `answers`, and `end` when they are used up."""
+
+    def __init__(self, answers=(), answers_loop=True):
+        self._folder = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self._folder.name, "s")
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(self.path)
+        self._server.listen(16)
+        self._answers = list(answers)
+        self._answers_loop = answers_loop
+        self._lock = threading.Lock()
+        self.messages = []
+        self.connections = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                line, _ = self._server.accept()
+            except OSError:
+                return
+            self.connections += 1
+            threading.Thread(target=self._serve, args=(line, list(self._answers)), daemon=True).start()
+
+    def _serve(self, line, answers):
+        for text in line.makefile("rb"):
+            message = json.loads(text)
+            with self._lock:
+                self.messages.append(message)
+            if message["t"] == "measured" or (message["t"] == "loop" and self._answers_loop):
+                answer = answers.pop(0) if answers else {"t": "end"}
+                line.sendall(json.dumps(answer).encode() + b"\n")
+
+    def of(self, kind):
+        return [message for message in self.messages if message["t"] == kind]
+
+    def close(self):
+        self._server.close()
+        self._folder.cleanup()
+
+
+class Result:
+    def __init__(self, done, worker):
+        self.status = done.returncode
+        self.output = done.stdout
+        self.errors = done.stderr
+        self.messages = list(worker.messages)
+        self.connections = worker.connections
+
+    def of(self, kind):
+        return [message for message in self.messages if message["t"] == kind]
+
+    def one(self, kind):
+        found = self.of(kind)
+        if len(found) != 1:
+            raise AssertionError("expected one %r, got %r; stderr: %s" % (kind, self.messages, self.errors))
+        return found[0]
+
+
+def environment(worker=None, mode=None, **more):
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    kept.update(PYTHONPATH=PATH, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
+    if mode is not None:
+        kept["OOMTUNE_HOOK"] = mode
+    if worker is not None:
+        kept["OOMTUNE_HOOK_SOCKET"] = worker.path
+    kept.update({name: str(value) for name, value in more.items()})
+    return kept
+
+
+def run(script, mode, answers=(), arguments=(), cwd=None, python_arguments=(), command=None, **env):
+    """Runs a fixture (or source text) under the hook with a worker that gives `answers`."""
+    worker = Worker(answers, answers_loop=mode == "probe")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(FIXTURES, script)
+        if "\n" in script:
+            path = os.path.join(folder, "script.py")
+            with open(path, "w") as file:
+                file.write(script)
+        start = command or [sys.executable, *python_arguments]
+        done = subprocess.run(
+            [*start, path, *arguments],
+            env=environment(worker, mode, **env),
+            cwd=cwd or folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            timeout=110,
+        )
+    result = Result(done, worker)
+    worker.close()
+    return result

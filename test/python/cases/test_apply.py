@@ -1,0 +1,77 @@
+"""Accumulated micro-batches end at the same weights as the user's own batch."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch
+
+from support import FIXTURES, environment, run
+
+TOLERANCE = 1e-5
+
+
+def weights(folder, name, **env):
+    target = os.path.join(folder, name)
+    result = run("equivalence.py", "apply", arguments=[target], **env)
+    if result.status != 0:
+        raise AssertionError(result.errors)
+    return torch.load(target), result
+
+
+class Equivalence(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        target = os.path.join(cls.folder.name, "bare")
+        script = os.path.join(FIXTURES, "equivalence.py")
+        subprocess.run([sys.executable, script, target], env=environment(), check=True, timeout=110)
+        cls.bare = torch.load(target)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def assert_same(self, case, tuned):
+        for name, value in self.bare[case].items():
+            difference = (value - tuned[case][name]).norm() / value.norm()
+            self.assertLess(difference.item(), TOLERANCE, "%s of %s" % (name, case))
+
+    def test_watched_job_is_bit_identical(self):
+        tuned, result = weights(self.folder.name, "watched")
+        for case, values in self.bare.items():
+            for name, value in values.items():
+                self.assertTrue(torch.equal(value, tuned[case][name]), "%s of %s" % (name, case))
+        steps = result.of("step")
+        self.assertEqual([step["n"] for step in steps[:10]], list(range(1, 11)))
+        self.assertEqual(steps[0]["samples"], 16)
+
+    def test_micro_batches_of_4_for_16(self):
+        tuned, _ = weights(
+            self.folder.name,
+            "four",
+            OOMTUNE_MICRO_BATCH=4,
+            OOMTUNE_ACCUMULATION=4,
+            OOMTUNE_HOOK_KNOBS="micro_batch,accumulation",
+        )
+        for case in self.bare:
+            with self.subTest(case):
+                self.assert_same(case, tuned)
+
+    def test_micro_batches_of_8_for_16(self):
+        tuned, _ = weights(
+            self.folder.name,
+            "eight",
+            OOMTUNE_MICRO_BATCH=8,
+            OOMTUNE_ACCUMULATION=2,
+            OOMTUNE_HOOK_KNOBS="micro_batch,accumulation",
+        )
+        for case in self.bare:
+            with self.subTest(case):
+                self.assert_same(case, tuned)
+
+
+if __name__ == "__main__":
+    unittest.main()
