@@ -1,0 +1,195 @@
+// Initialisation, contexts, the resolver, and the figures that a program reads to size itself.
+#include <atomic>
+
+#include "account.h"
+#include "driver.h"
+#include "measure.h"
+#include "pools.h"
+#include "tables.h"
+
+namespace oomtune::cuda {
+
+namespace {
+
+using account::Place;
+
+OOMTUNE_HOOK(cuInit, unsigned int flags) {
+  Result result = cuInit_real(flags);
+  if (result == kSuccess) account::begin();
+  return result;
+}
+
+OOMTUNE_HOOK(cuGetProcAddress, const char* symbol, void** function, int version, uint64_t flags) {
+  Result result = cuGetProcAddress_real(symbol, function, version, flags);
+  if (result == kSuccess && function != nullptr && *function != nullptr) *function = substitute(symbol, *function);
+  return result;
+}
+
+OOMTUNE_HOOK(cuGetProcAddress_v2, const char* symbol, void** function, int version, uint64_t flags, int* status) {
+  Result result = cuGetProcAddress_v2_real(symbol, function, version, flags, status);
+  if (result == kSuccess && function != nullptr && *function != nullptr) *function = substitute(symbol, *function);
+  return result;
+}
+
+/** A context that does not fit would not have come to be on a card as large as the budget. */
+bool contextFits(Place place, const char* api) {
+  account::measure(place);
+  if (!account::overBudget(place)) return true;
+  account::refused(place, account::gate().overhead(place), api, kByBudget);
+  return false;
+}
+
+Result withinBudget(Result result, Context* context, Device device, const char* api) {
+  Place place = account::placeOf(device);
+  if (result != kSuccess || place < 0 || contextFits(place, api)) return result;
+  if (driver.ctxDestroy != nullptr && context != nullptr) driver.ctxDestroy(*context);
+  account::measure(place);
+  return kOutOfMemory;
+}
+
+OOMTUNE_HOOK(cuCtxCreate, Context* context, unsigned int flags, Device device) {
+  beforeContext(account::placeOf(device));
+  return withinBudget(cuCtxCreate_real(context, flags, device), context, device, "cuCtxCreate");
+}
+
+OOMTUNE_HOOK(cuCtxCreate_v2, Context* context, unsigned int flags, Device device) {
+  beforeContext(account::placeOf(device));
+  return withinBudget(cuCtxCreate_v2_real(context, flags, device), context, device, "cuCtxCreate_v2");
+}
+
+OOMTUNE_HOOK(cuCtxCreate_v3, Context* context, void* affinity, int count, unsigned int flags, Device device) {
+  beforeContext(account::placeOf(device));
+  return withinBudget(cuCtxCreate_v3_real(context, affinity, count, flags, device), context, device, "cuCtxCreate_v3");
+}
+
+OOMTUNE_HOOK(cuCtxCreate_v4, Context* context, void* params, unsigned int flags, Device device) {
+  beforeContext(account::placeOf(device));
+  return withinBudget(cuCtxCreate_v4_real(context, params, flags, device), context, device, "cuCtxCreate_v4");
+}
+
+bool primaryActive(Device device) {
+  unsigned int flags = 0;
+  int active = 1;
+  return driver.primaryCtxGetState == nullptr || driver.primaryCtxGetState(device, &flags, &active) != kSuccess ||
+         active != 0;
+}
+
+/** The primary contexts' handles, to know what goes with one that is reset. */
+std::atomic<uint64_t> primaries[kDevices];
+
+OOMTUNE_HOOK(cuDevicePrimaryCtxRetain, Context* context, Device device) {
+  Place place = account::placeOf(device);
+  const bool first = place >= 0 && !primaryActive(device);
+  if (first) beforeContext(place);
+  Result result = cuDevicePrimaryCtxRetain_real(context, device);
+  if (result != kSuccess || place < 0) return result;
+  if (context != nullptr) primaries[place].store(reinterpret_cast<uint64_t>(*context));
+  if (!first || contextFits(place, "cuDevicePrimaryCtxRetain")) return result;
+  if (driver.primaryCtxRelease != nullptr) driver.primaryCtxRelease(device);
+  account::measure(place);
+  return kOutOfMemory;
+}
+
+void primaryGone(Result result, Device device) {
+  Place place = account::placeOf(device);
+  if (result != kSuccess || place < 0 || primaryActive(device)) return;
+  uint64_t context = primaries[place].exchange(0);
+  if (context != 0) releaseContext(context);
+  account::measure(place);
+}
+
+OOMTUNE_HOOK(cuDevicePrimaryCtxRelease, Device device) {
+  Result result = cuDevicePrimaryCtxRelease_real(device);
+  primaryGone(result, device);
+  return result;
+}
+
+OOMTUNE_HOOK(cuDevicePrimaryCtxRelease_v2, Device device) {
+  Result result = cuDevicePrimaryCtxRelease_v2_real(device);
+  primaryGone(result, device);
+  return result;
+}
+
+OOMTUNE_HOOK(cuDevicePrimaryCtxReset, Device device) {
+  Result result = cuDevicePrimaryCtxReset_real(device);
+  primaryGone(result, device);
+  return result;
+}
+
+OOMTUNE_HOOK(cuDevicePrimaryCtxReset_v2, Device device) {
+  Result result = cuDevicePrimaryCtxReset_v2_real(device);
+  primaryGone(result, device);
+  return result;
+}
+
+void contextGone(Result result, Context context) {
+  if (result != kSuccess) return;
+  releaseContext(reinterpret_cast<uint64_t>(context));
+  for (Place place = 1; place < static_cast<Place>(kDevices); ++place) {
+    if (account::gate().overhead(place) != 0) account::measure(place);
+  }
+}
+
+OOMTUNE_HOOK(cuCtxDestroy, Context context) {
+  Result result = cuCtxDestroy_real(context);
+  contextGone(result, context);
+  return result;
+}
+
+OOMTUNE_HOOK(cuCtxDestroy_v2, Context context) {
+  Result result = cuCtxDestroy_v2_real(context);
+  contextGone(result, context);
+  return result;
+}
+
+OOMTUNE_HOOK(cuMemGetInfo_v2, size_t* free, size_t* total) {
+  size_t realFree = 0;
+  size_t realTotal = 0;
+  Result result = cuMemGetInfo_v2_real(&realFree, &realTotal);
+  if (result == kSuccess) {
+    Place place = account::placeOfCurrent();
+    account::refresh(place);
+    const uint64_t left = account::available(place);
+    const uint64_t budget = place >= 0 ? account::gate().budget(place) : kNoBudget;
+    if (left < realFree) realFree = left;
+    if (budget < realTotal) realTotal = budget;
+    if (free != nullptr) *free = realFree;
+    if (total != nullptr) *total = realTotal;
+  }
+  return result;
+}
+
+OOMTUNE_HOOK(cuDeviceTotalMem_v2, size_t* bytes, Device device) {
+  Result result = cuDeviceTotalMem_v2_real(bytes, device);
+  Place place = account::placeOf(device);
+  if (result == kSuccess && bytes != nullptr && place >= 0) {
+    const uint64_t budget = account::gate().budget(place);
+    if (budget < *bytes) *bytes = budget;
+  }
+  return result;
+}
+
+const Hook kHooks[] = {
+    OOMTUNE_HOOKED(cuInit),
+    OOMTUNE_HOOKED(cuGetProcAddress),
+    OOMTUNE_HOOKED(cuGetProcAddress_v2),
+    OOMTUNE_HOOKED(cuCtxCreate),
+    OOMTUNE_HOOKED(cuCtxCreate_v2),
+    OOMTUNE_HOOKED(cuCtxCreate_v3),
+    OOMTUNE_HOOKED(cuCtxCreate_v4),
+    OOMTUNE_HOOKED(cuDevicePrimaryCtxRetain),
+    OOMTUNE_HOOKED(cuDevicePrimaryCtxRelease),
+    OOMTUNE_HOOKED(cuDevicePrimaryCtxRelease_v2),
+    OOMTUNE_HOOKED(cuDevicePrimaryCtxReset),
+    OOMTUNE_HOOKED(cuDevicePrimaryCtxReset_v2),
+    OOMTUNE_HOOKED(cuCtxDestroy),
+    OOMTUNE_HOOKED(cuCtxDestroy_v2),
+    OOMTUNE_HOOKED(cuMemGetInfo_v2),
+    OOMTUNE_HOOKED(cuDeviceTotalMem_v2),
+};
+
+}  // namespace
+
+extern const HookList kContextHooks = {kHooks, sizeof kHooks / sizeof kHooks[0]};
+
+}  // namespace oomtune::cuda

@@ -1,0 +1,51 @@
+// Pinned host memory: counted by itself, never against a device's budget and never refused.
+#include "account.h"
+#include "driver.h"
+#include "tables.h"
+
+namespace oomtune::cuda {
+
+namespace {
+
+void count(Result result, void** at, size_t size) {
+  if (result != kSuccess || at == nullptr || !account::gate().attached()) return;
+  Allocation allocation{size, 0, static_cast<int16_t>(kHostDevice), kHostPinned, 0};
+  Context context = nullptr;
+  if (driver.ctxGetCurrent != nullptr && driver.ctxGetCurrent(&context) == kSuccess) {
+    allocation.context = reinterpret_cast<uint64_t>(context);
+  }
+  if (pinned.put(reinterpret_cast<uint64_t>(*at), allocation)) account::add(kHostDevice, kHostPinned, size);
+}
+
+OOMTUNE_HOOK(cuMemAllocHost_v2, void** at, size_t size) {
+  Result result = cuMemAllocHost_v2_real(at, size);
+  count(result, at, size);
+  return result;
+}
+
+OOMTUNE_HOOK(cuMemHostAlloc, void** at, size_t size, unsigned int flags) {
+  Result result = cuMemHostAlloc_real(at, size, flags);
+  count(result, at, size);
+  return result;
+}
+
+OOMTUNE_HOOK(cuMemFreeHost, void* at) {
+  Allocation allocation{};
+  const bool ours = pinned.take(reinterpret_cast<uint64_t>(at), &allocation);
+  Result result = cuMemFreeHost_real(at);
+  if (ours && result == kSuccess) account::release(kHostDevice, kHostPinned, allocation.size);
+  if (ours && result != kSuccess) pinned.put(reinterpret_cast<uint64_t>(at), allocation);
+  return result;
+}
+
+const Hook kHooks[] = {
+    OOMTUNE_HOOKED(cuMemAllocHost_v2),
+    OOMTUNE_HOOKED(cuMemHostAlloc),
+    OOMTUNE_HOOKED(cuMemFreeHost),
+};
+
+}  // namespace
+
+extern const HookList kHostHooks = {kHooks, sizeof kHooks / sizeof kHooks[0]};
+
+}  // namespace oomtune::cuda

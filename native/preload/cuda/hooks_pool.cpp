@@ -1,0 +1,134 @@
+// Stream-ordered allocation. Whether a pool grows, and by how much, only the driver knows: an allocation is let through
+// if the growth it needs at least would fit, and given back if the pool then grew past the budget.
+#include "account.h"
+#include "driver.h"
+#include "pool_list.h"
+#include "pools.h"
+
+namespace oomtune::cuda {
+
+namespace {
+
+using account::Place;
+
+bool capturing(Stream stream) {
+  int status = 0;
+  return driver.streamIsCapturing != nullptr && driver.streamIsCapturing(stream, &status) == kSuccess && status != 0;
+}
+
+using FreeAsync = Result (*)(Address, Stream);
+
+template <class Call>
+Result allocate(Pool pool, Address* address, uint64_t size, Stream stream, const char* api, FreeAsync giveBack,
+                Call call) {
+  const Place place = placeOfPool(pool);
+  if (place < 0 || !account::gate().attached()) return call();
+  // Inside a capture the memory becomes a node of the graph: the pool does not grow, the graph's memory does.
+  if (capturing(stream)) {
+    watchGraphs(place);
+    if (!account::admit(place, size, api)) return kOutOfMemory;
+    Result result = call();
+    account::gate().cancel(place, size);
+    return result;
+  }
+  // Far from the limit there is nothing to ask first.
+  uint64_t growth = 0;
+  if (account::available(place) < size + (1ULL << 30)) growth = growthFor(pool, size);
+  if (!account::admit(place, growth, api)) return kOutOfMemory;
+  Result result = call();
+  // Counted before the promise is dropped: in between, nobody else may take the room.
+  const bool grew = result == kSuccess && refreshPool(pool);
+  if (growth != 0) account::gate().cancel(place, growth);
+  if (result == kOutOfMemory) account::refused(place, size, api, kByDriver);
+  if (!grew || !account::overBudget(place) || giveBack == nullptr) return result;
+  giveBack(*address, stream);
+  trimPools(place);
+  account::measure(place);
+  account::refused(place, size, api, kByBudget);
+  *address = 0;
+  return kOutOfMemory;
+}
+
+Pool poolOfStream(Stream stream) {
+  const Place place = account::placeOfStream(stream);
+  const Device ordinal = account::ordinalOf(place);
+  Pool pool = nullptr;
+  if (ordinal < 0 || driver.deviceGetMemPool == nullptr || driver.deviceGetMemPool(&pool, ordinal) != kSuccess) {
+    return nullptr;
+  }
+  if (placeOfPool(pool) == kUnknownPool) knowPool(pool, place);
+  return pool;
+}
+
+OOMTUNE_HOOK(cuMemAllocAsync, Address* address, size_t size, Stream stream) {
+  return allocate(poolOfStream(stream), address, size, stream, "cuMemAllocAsync", driver.memFreeAsync,
+                  [=] { return cuMemAllocAsync_real(address, size, stream); });
+}
+
+OOMTUNE_HOOK(cuMemAllocAsync_ptsz, Address* address, size_t size, Stream stream) {
+  return allocate(poolOfStream(stream), address, size, stream, "cuMemAllocAsync_ptsz", driver.memFreeAsyncPtsz,
+                  [=] { return cuMemAllocAsync_ptsz_real(address, size, stream); });
+}
+
+/** Pools come from more calls than are hooked: one not seen before is taken to lie where its stream runs. */
+Pool named(Pool pool, Stream stream) {
+  if (placeOfPool(pool) == kUnknownPool) knowPool(pool, account::placeOfStream(stream));
+  return pool;
+}
+
+OOMTUNE_HOOK(cuMemAllocFromPoolAsync, Address* address, size_t size, Pool pool, Stream stream) {
+  return allocate(named(pool, stream), address, size, stream, "cuMemAllocFromPoolAsync", driver.memFreeAsync,
+                  [=] { return cuMemAllocFromPoolAsync_real(address, size, pool, stream); });
+}
+
+OOMTUNE_HOOK(cuMemAllocFromPoolAsync_ptsz, Address* address, size_t size, Pool pool, Stream stream) {
+  return allocate(named(pool, stream), address, size, stream, "cuMemAllocFromPoolAsync_ptsz", driver.memFreeAsyncPtsz,
+                  [=] { return cuMemAllocFromPoolAsync_ptsz_real(address, size, pool, stream); });
+}
+
+OOMTUNE_HOOK(cuMemPoolCreate, Pool* pool, const PoolProps* props) {
+  Result result = cuMemPoolCreate_real(pool, props);
+  if (result == kSuccess && props != nullptr) {
+    const bool onDevice = props->location.type == kLocationDevice;
+    knowPool(*pool, onDevice ? account::placeOf(props->location.id) : account::kNowhere);
+  }
+  return result;
+}
+
+OOMTUNE_HOOK(cuMemPoolImportFromShareableHandle, Pool* pool, void* from, int type, unsigned long long flags) {
+  Result result = cuMemPoolImportFromShareableHandle_real(pool, from, type, flags);
+  if (result == kSuccess) knowPool(*pool, account::kNowhere);
+  return result;
+}
+
+OOMTUNE_HOOK(cuMemPoolDestroy, Pool pool) {
+  Result result = cuMemPoolDestroy_real(pool);
+  if (result == kSuccess) forgetPool(pool);
+  return result;
+}
+
+OOMTUNE_HOOK(cuMemPoolTrimTo, Pool pool, size_t keep) {
+  Result result = cuMemPoolTrimTo_real(pool, keep);
+  if (result == kSuccess) refreshPool(pool);
+  return result;
+}
+
+OOMTUNE_HOOK(cuDeviceGetDefaultMemPool, Pool* pool, Device device) {
+  Result result = cuDeviceGetDefaultMemPool_real(pool, device);
+  if (result == kSuccess) knowPool(*pool, account::placeOf(device));
+  return result;
+}
+
+const Hook kHooks[] = {
+    OOMTUNE_HOOKED(cuMemAllocAsync),         OOMTUNE_HOOKED(cuMemAllocAsync_ptsz),
+    OOMTUNE_HOOKED(cuMemAllocFromPoolAsync), OOMTUNE_HOOKED(cuMemAllocFromPoolAsync_ptsz),
+    OOMTUNE_HOOKED(cuMemPoolCreate),         OOMTUNE_HOOKED(cuMemPoolDestroy),
+    OOMTUNE_HOOKED(cuMemPoolImportFromShareableHandle),
+    OOMTUNE_HOOKED(cuMemPoolTrimTo),         OOMTUNE_HOOKED(cuDeviceGetDefaultMemPool),
+};
+
+}  // namespace
+
+extern const HookList kPoolHooks = {kHooks, sizeof kHooks / sizeof kHooks[0]};
+
+}  // namespace oomtune::cuda

@@ -1,0 +1,214 @@
+#include "measure.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include <atomic>
+
+#include "process.h"
+#include "pools.h"
+#include "real.h"
+#include "table.h"
+#include "usage.h"
+
+namespace oomtune::cuda {
+
+namespace {
+
+using account::Place;
+
+constexpr uint64_t kGiB = 1ULL << 30;
+// Contexts, modules, NCCL and eagerly loaded kernels stay well below this; more means allocations that no hook saw.
+constexpr uint64_t kUnseen = 4 * kGiB;
+// The inode of the first pid namespace, in which NVML's pids are ours (PROC_PID_INIT_INO of the kernel).
+constexpr uint64_t kFirstPidNamespace = 4026531836ULL;
+
+struct Watch {
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  NvmlDevice nvml = nullptr;
+  bool pidIsOurs = false;     // NVML's figure for our pid is really ours
+  bool pidWasThere = false;   // a figure for our pid before we had a context: another process's
+  bool hadContext = false;
+  uint64_t deviceBase = 0;    // bytes in use on the whole device before our first context
+  std::atomic<uint64_t> measuredAt{0};
+  std::atomic<uint64_t> costMicroseconds{1000};
+  std::atomic<uint64_t> importedSeen{0};
+  int importsUnseen = 0;  // imports so far that did not show in our figure
+};
+
+Watch watches[kDevices];
+
+uint64_t microseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000 + static_cast<uint64_t>(now.tv_nsec) / 1000;
+}
+
+uint64_t milliseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000 + static_cast<uint64_t>(now.tv_nsec) / 1000000 + 1;
+}
+
+/** What the hooks have: between `low` (handed out) and `high` (promised) while calls are under way. */
+struct Hooked {
+  uint64_t low;
+  uint64_t high;
+  uint64_t managed;
+};
+
+Hooked hookedNow(Place place) {
+  Gate& gate = account::gate();
+  const SlotDevice& own = gate.ledger()->slots[gate.slotIndex()].devices[place];
+  const uint64_t overhead = own.overhead.load();
+  const uint64_t live = own.live.load();
+  const uint64_t committed = own.committed.load();
+  return {live > overhead ? live - overhead : 0, committed > overhead ? committed - overhead : 0,
+          own.kinds[kManaged].load()};
+}
+
+bool aloneOnDevice(Place place) {
+  Gate& gate = account::gate();
+  for (uint32_t i = 0; i < kSlots; ++i) {
+    if (i == gate.slotIndex() || gate.ledger()->keys[i].pid.load() == 0) continue;
+    if (gate.ledger()->slots[i].devices[place].committed.load() != 0) return false;
+  }
+  return true;
+}
+
+/** This process's bytes on the device, by whichever figure can be had. */
+bool usedNow(Watch& watch, Place place, uint64_t* used) {
+  const Figure figure = nvmlProcessBytes(watch.nvml, currentPid(), used);
+  if (figure == Figure::kFound && !watch.pidIsOurs) {
+    watch.pidIsOurs = currentPidNamespace() == kFirstPidNamespace || (watch.hadContext && !watch.pidWasThere);
+  }
+  if (watch.pidIsOurs) return figure != Figure::kUnknown;  // absent: no context any more
+  uint64_t device = 0;
+  if (!watch.hadContext || !aloneOnDevice(place) || !nvmlDeviceBytes(watch.nvml, &device)) return false;
+  *used = device > watch.deviceBase ? device - watch.deviceBase : 0;
+  // A neighbour's memory looks like ours in this figure: believe it only as far as contexts can go.
+  return *used <= hookedNow(place).high + kUnseen;
+}
+
+uint64_t less(uint64_t from, uint64_t what) { return from > what ? from - what : 0; }
+
+uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+void measureLocked(Watch& watch, Place place) {
+  Gate& gate = account::gate();
+  refreshPools(place);
+  uint64_t used = 0;
+  Hooked before{};
+  Hooked after{};
+  bool still = false;
+  for (int attempt = 0; attempt < 3 && !still; ++attempt) {
+    before = hookedNow(place);
+    if (!usedNow(watch, place, &used)) return;
+    after = hookedNow(place);
+    still = before.low == before.high && after.low == after.high && before.low == after.low;
+  }
+  used = less(used, watch.importedSeen.load());
+  const uint64_t old = gate.overhead(place);
+  const uint64_t low = less(used, most(before.high, after.high));
+  const uint64_t high = less(used, least(before.low, after.low));
+  // While other threads allocate, the truth lies in between: keep the last figure unless it lies outside.
+  uint64_t overhead = old < low ? low : old > high ? high : old;
+  // Managed memory moves between host and device: it must not make the rest look smaller than it was.
+  if (after.managed != 0 && overhead < old) overhead = old;
+  if (overhead != old) gate.setOverhead(place, overhead);
+  if (overhead > kUnseen) {
+    gate.markBlind(kBlindUnseen);
+    debugLine("%llu bytes on the device were not seen by the hooks", static_cast<unsigned long long>(overhead));
+  }
+}
+
+}  // namespace
+
+void watchDevice(Place place, const char* bus, const char* mig) {
+  Watch& watch = watches[place];
+  Lock lock(watch.mutex);
+  watch.nvml = nvmlDevice(bus, mig);
+  uint64_t used = 0;
+  watch.pidWasThere = nvmlProcessBytes(watch.nvml, currentPid(), &used) == Figure::kFound;
+  if (watch.nvml == nullptr) debugLine("NVML does not know device %s: contexts are not counted", bus);
+}
+
+void beforeContext(Place place) {
+  if (place < 0 || !account::gate().attached()) return;
+  Watch& watch = watches[place];
+  Lock lock(watch.mutex);
+  if (watch.hadContext) return;
+  watch.hadContext = true;
+  nvmlDeviceBytes(watch.nvml, &watch.deviceBase);
+}
+
+void measureNow(Place place) {
+  if (!account::gate().attached()) return;
+  Watch& watch = watches[place];
+  Lock lock(watch.mutex);
+  const uint64_t begin = microseconds();
+  measureLocked(watch, place);
+  watch.costMicroseconds.store(microseconds() - begin, std::memory_order_relaxed);
+  watch.measuredAt.store(milliseconds(), std::memory_order_relaxed);
+}
+
+bool measureIfOlder(Place place, uint64_t age) {
+  if (!account::gate().attached()) return false;
+  Watch& watch = watches[place];
+  uint64_t last = watch.measuredAt.load(std::memory_order_relaxed);
+  uint64_t now = milliseconds();
+  if (now - last < age) return false;
+  // One thread is enough.
+  if (!watch.measuredAt.compare_exchange_strong(last, now)) return false;
+  measureNow(place);
+  return true;
+}
+
+bool measureOften(Place place) {
+  return measureIfOlder(place, watches[place].costMicroseconds.load(std::memory_order_relaxed) * 50 / 1000 + 1);
+}
+
+uint64_t beforeImport(Place place) {
+  uint64_t used = 0;
+  if (place < 0 || !account::gate().attached()) return 0;
+  Watch& watch = watches[place];
+  Lock lock(watch.mutex);
+  // Asking takes a while, and programs import by the hundred: once it is clear that nothing shows, stop.
+  if (watch.importsUnseen >= 4) return 0;
+  return watch.pidIsOurs && nvmlProcessBytes(watch.nvml, currentPid(), &used) == Figure::kFound ? used : 0;
+}
+
+uint64_t afterImport(Place place, uint64_t before, uint64_t size) {
+  uint64_t used = 0;
+  if (place < 0 || before == 0) return 0;
+  Watch& watch = watches[place];
+  Lock lock(watch.mutex);
+  if (nvmlProcessBytes(watch.nvml, currentPid(), &used) != Figure::kFound || used <= before) {
+    ++watch.importsUnseen;
+    return 0;
+  }
+  uint64_t seen = size == 0 ? used - before : least(used - before, account::physical(size));
+  watch.importedSeen.fetch_add(seen);
+  return seen;
+}
+
+void importGone(Place place, uint64_t seen) {
+  if (place >= 0) watches[place].importedSeen.fetch_sub(seen);
+}
+
+void forgetMeasurements() {
+  nvmlForked();
+  for (Watch& watch : watches) {
+    watch.mutex = PTHREAD_MUTEX_INITIALIZER;
+    watch.pidIsOurs = false;
+    watch.pidWasThere = false;
+    watch.hadContext = false;
+    watch.measuredAt.store(0);
+    watch.importedSeen.store(0);
+  }
+}
+
+}  // namespace oomtune::cuda

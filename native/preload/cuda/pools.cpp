@@ -1,0 +1,134 @@
+#include "pools.h"
+
+#include <atomic>
+
+#include "driver.h"
+#include "pool_list.h"
+#include "table.h"
+
+namespace oomtune::cuda {
+
+namespace {
+
+using account::Place;
+
+struct Known {
+  Pool pool;
+  Place place;
+  uint64_t counted;
+};
+
+constexpr int kPools = 256;
+
+pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+Known known[kPools];
+int count = 0;
+std::atomic<bool> graphs[kDevices];
+uint64_t graphCounted[kDevices];
+
+uint64_t attribute(Pool pool, int which) {
+  uint64_t value = 0;
+  if (driver.poolGetAttribute == nullptr || driver.poolGetAttribute(pool, which, &value) != kSuccess) return 0;
+  return value;
+}
+
+void countTo(Place place, Kind kind, uint64_t* counted, uint64_t now) {
+  if (now > *counted) account::add(place, kind, now - *counted);
+  if (now < *counted) account::release(place, kind, *counted - now);
+  *counted = now;
+}
+
+void refreshGraphs(Place place) {
+  const Device ordinal = account::ordinalOf(place);
+  if (!graphs[place].load(std::memory_order_relaxed) || ordinal < 0 || driver.deviceGetGraphMemAttribute == nullptr) {
+    return;
+  }
+  uint64_t reserved = 0;
+  if (driver.deviceGetGraphMemAttribute(ordinal, kGraphReservedCurrent, &reserved) != kSuccess) return;
+  countTo(place, kGraph, &graphCounted[place], reserved);
+}
+
+}  // namespace
+
+void knowPool(Pool pool, Place place) {
+  if (pool == nullptr) return;
+  Lock lock(mutex);
+  for (int i = 0; i < count; ++i) {
+    if (known[i].pool == pool) return;
+  }
+  if (count < kPools) known[count++] = Known{pool, place, 0};
+  else account::blind(kBlindHook);
+}
+
+void forgetPool(Pool pool) {
+  Lock lock(mutex);
+  for (int i = 0; i < count; ++i) {
+    if (known[i].pool != pool) continue;
+    countTo(known[i].place, kAsync, &known[i].counted, 0);
+    known[i] = known[--count];
+    return;
+  }
+}
+
+bool refreshPool(Pool pool) {
+  Lock lock(mutex);
+  for (int i = 0; i < count; ++i) {
+    if (known[i].pool != pool || known[i].place < 0) continue;
+    const uint64_t before = known[i].counted;
+    countTo(known[i].place, kAsync, &known[i].counted, attribute(pool, kPoolReservedCurrent));
+    return known[i].counted > before;
+  }
+  return false;
+}
+
+Place placeOfPool(Pool pool) {
+  Lock lock(mutex);
+  for (int i = 0; i < count; ++i) {
+    if (known[i].pool == pool) return known[i].place;
+  }
+  return kUnknownPool;
+}
+
+uint64_t growthFor(Pool pool, uint64_t size) {
+  const uint64_t reserved = attribute(pool, kPoolReservedCurrent);
+  const uint64_t used = attribute(pool, kPoolUsedCurrent);
+  const uint64_t idle = reserved > used ? reserved - used : 0;
+  return size > idle ? size - idle : 0;
+}
+
+void refreshPools(Place place) {
+  Lock lock(mutex);
+  for (int i = 0; i < count; ++i) {
+    if (known[i].place != place) continue;
+    countTo(place, kAsync, &known[i].counted, attribute(known[i].pool, kPoolReservedCurrent));
+  }
+  refreshGraphs(place);
+}
+
+bool trimPools(Place place) {
+  Lock lock(mutex);
+  bool freed = false;
+  for (int i = 0; i < count; ++i) {
+    if (known[i].place != place || driver.poolTrimTo == nullptr) continue;
+    const uint64_t before = known[i].counted;
+    driver.poolTrimTo(known[i].pool, 0);
+    countTo(place, kAsync, &known[i].counted, attribute(known[i].pool, kPoolReservedCurrent));
+    freed = freed || known[i].counted < before;
+  }
+  return freed;
+}
+
+void watchGraphs(Place place) {
+  if (place >= 0) graphs[place].store(true);
+}
+
+void forgetPools() {
+  mutex = PTHREAD_MUTEX_INITIALIZER;
+  count = 0;
+  for (uint32_t place = 0; place < kDevices; ++place) {
+    graphs[place].store(false);
+    graphCounted[place] = 0;
+  }
+}
+
+}  // namespace oomtune::cuda

@@ -1,0 +1,129 @@
+#include "usage.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "compat.h"
+#include "driver.h"
+#include "real.h"
+#include "table.h"
+
+namespace oomtune::cuda {
+
+namespace {
+
+constexpr int kNvmlSuccess = 0;
+constexpr uint64_t kNvmlNotAvailable = UINT64_MAX;
+
+// nvmlProcessInfo_v2_t, which the _v2 and _v3 calls fill.
+struct ProcessInfo {
+  unsigned int pid;
+  unsigned long long usedGpuMemory;
+  unsigned int gpuInstanceId;
+  unsigned int computeInstanceId;
+};
+
+struct MemoryInfo {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+
+struct Nvml {
+  int (*init)();
+  int (*byPciBusId)(const char*, NvmlDevice*);
+  int (*byUuid)(const char*, NvmlDevice*);
+  int (*computeProcesses)(NvmlDevice, unsigned int*, ProcessInfo*);
+  int (*graphicsProcesses)(NvmlDevice, unsigned int*, ProcessInfo*);
+  int (*memoryInfo)(NvmlDevice, MemoryInfo*);
+};
+
+pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+Nvml nvml;
+void* library;
+bool tried;
+bool started;
+
+template <class Function>
+void find(Function* out, const char* name, const char* older) {
+  void* at = dlsym(library, name);
+  if (at == nullptr && older != nullptr) at = dlsym(library, older);
+  *out = reinterpret_cast<Function>(at);
+}
+
+bool start() {
+  if (started) return true;
+  if (library == nullptr && !tried) {
+    char path[4096];
+    library = openReal("OOMTUNE_NVML_DRIVER", "libnvidia-ml.so.1", driverPath(), path, sizeof path);
+    if (library != nullptr) {
+      find(&nvml.init, "nvmlInit_v2", nullptr);
+      find(&nvml.byPciBusId, "nvmlDeviceGetHandleByPciBusId_v2", nullptr);
+      find(&nvml.byUuid, "nvmlDeviceGetHandleByUUID", nullptr);
+      find(&nvml.computeProcesses, "nvmlDeviceGetComputeRunningProcesses_v3",
+           "nvmlDeviceGetComputeRunningProcesses_v2");
+      find(&nvml.graphicsProcesses, "nvmlDeviceGetGraphicsRunningProcesses_v3",
+           "nvmlDeviceGetGraphicsRunningProcesses_v2");
+      find(&nvml.memoryInfo, "nvmlDeviceGetMemoryInfo", nullptr);
+    }
+  }
+  if (!tried && library != nullptr && nvml.init != nullptr && nvml.byPciBusId != nullptr) {
+    started = nvml.init() == kNvmlSuccess;
+  }
+  tried = true;
+  return started;
+}
+
+Figure sum(int (*list)(NvmlDevice, unsigned int*, ProcessInfo*), NvmlDevice device, uint32_t pid, uint64_t* bytes) {
+  if (list == nullptr) return Figure::kUnknown;
+  ProcessInfo few[64];
+  unsigned int count = 64;
+  if (list(device, &count, few) != kNvmlSuccess) return Figure::kUnknown;  // so too with more than 64 processes
+  Figure figure = Figure::kAbsent;
+  for (unsigned int i = 0; i < count; ++i) {
+    if (few[i].pid != pid || few[i].usedGpuMemory == kNvmlNotAvailable) continue;
+    *bytes += few[i].usedGpuMemory;
+    figure = Figure::kFound;
+  }
+  return figure;
+}
+
+}  // namespace
+
+NvmlDevice nvmlDevice(const char* pciBusId, const char* migUuid) {
+  Lock lock(mutex);
+  NvmlDevice device = nullptr;
+  if (!start()) return nullptr;
+  if (migUuid != nullptr && nvml.byUuid != nullptr && nvml.byUuid(migUuid, &device) == kNvmlSuccess) return device;
+  return nvml.byPciBusId(pciBusId, &device) == kNvmlSuccess ? device : nullptr;
+}
+
+Figure nvmlProcessBytes(NvmlDevice device, uint32_t pid, uint64_t* bytes) {
+  Lock lock(mutex);
+  *bytes = 0;
+  if (device == nullptr || !start()) return Figure::kUnknown;
+  // A process that also draws is in both lists with the same figure.
+  Figure figure = sum(nvml.computeProcesses, device, pid, bytes);
+  if (figure != Figure::kFound && sum(nvml.graphicsProcesses, device, pid, bytes) == Figure::kFound) {
+    figure = Figure::kFound;
+  }
+  return figure;
+}
+
+bool nvmlDeviceBytes(NvmlDevice device, uint64_t* used) {
+  Lock lock(mutex);
+  MemoryInfo info{};
+  if (device == nullptr || !start() || nvml.memoryInfo == nullptr) return false;
+  if (nvml.memoryInfo(device, &info) != kNvmlSuccess) return false;
+  *used = info.used;
+  return true;
+}
+
+void nvmlForked() {
+  mutex = PTHREAD_MUTEX_INITIALIZER;
+  started = false;
+  tried = false;
+}
+
+}  // namespace oomtune::cuda

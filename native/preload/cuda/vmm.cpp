@@ -1,0 +1,137 @@
+#include "vmm.h"
+
+#include "table.h"
+
+namespace oomtune::cuda {
+
+namespace {
+
+struct Block {
+  uint64_t size;
+  uint32_t references;
+  uint32_t mappings;
+  int32_t place;
+  uint32_t next;  // in the free list
+};
+
+struct Mapping {
+  uint64_t size;
+  uint32_t block;
+};
+
+// One lock for all: these calls go to the kernel and are rare. Blocks are named by index; their memory never moves.
+constexpr uint32_t kChunk = 4096;
+constexpr uint32_t kChunks = 4096;
+constexpr uint32_t kNone = UINT32_MAX;
+
+pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+Block* chunks[kChunks];
+uint32_t used = 0;
+uint32_t freeList = kNone;
+Table<uint32_t> handles;
+Table<Mapping> mappings;
+
+Block& blockAt(uint32_t index) { return chunks[index / kChunk][index % kChunk]; }
+
+uint32_t newBlock() {
+  if (freeList != kNone) {
+    uint32_t index = freeList;
+    freeList = blockAt(index).next;
+    return index;
+  }
+  if (used == kChunk * kChunks) return kNone;
+  if (used % kChunk == 0 && chunks[used / kChunk] == nullptr) {
+    void* memory =
+        mmap(nullptr, kChunk * sizeof(Block), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return kNone;
+    chunks[used / kChunk] = static_cast<Block*>(memory);
+  }
+  return used++;
+}
+
+void dropIfGone(uint32_t index) {
+  Block& block = blockAt(index);
+  if (block.references != 0 || block.mappings != 0) return;
+  account::release(block.place, kVmm, block.size);
+  block.next = freeList;
+  freeList = index;
+}
+
+}  // namespace
+
+bool vmmCreated(Handle handle, account::Place place, uint64_t size) {
+  Lock lock(mutex);
+  uint32_t index = newBlock();
+  if (index == kNone) return false;
+  blockAt(index) = Block{size, 1, 0, place, kNone};
+  if (handles.put(handle, index)) return true;
+  blockAt(index).next = freeList;
+  freeList = index;
+  return false;
+}
+
+void vmmRetained(Handle handle, Address address) {
+  Lock lock(mutex);
+  uint32_t index = 0;
+  if (handles.get(handle, &index)) {
+    ++blockAt(index).references;
+    return;
+  }
+  Mapping at{};
+  bool found = mappings.get(address, &at);
+  if (!found) {
+    mappings.takeIf([&](uint64_t start, const Mapping& mapping) {
+      if (address >= start && address - start < mapping.size) {
+        at = mapping;
+        found = true;
+      }
+      return false;
+    });
+  }
+  // The first handle was released before: the driver may name the same memory by a new one.
+  if (found && handles.put(handle, at.block)) ++blockAt(at.block).references;
+}
+
+void vmmReleased(Handle handle) {
+  Lock lock(mutex);
+  uint32_t index = 0;
+  if (!handles.get(handle, &index)) return;
+  Block& block = blockAt(index);
+  if (block.references > 0) --block.references;
+  if (block.references == 0) handles.take(handle, &index);
+  dropIfGone(index);
+}
+
+void vmmMapped(Address address, size_t size, Handle handle) {
+  Lock lock(mutex);
+  uint32_t index = 0;
+  if (!handles.get(handle, &index)) return;
+  if (mappings.put(address, Mapping{size, index})) ++blockAt(index).mappings;
+}
+
+void vmmUnmapped(Address address, size_t size) {
+  Lock lock(mutex);
+  Mapping mapping{};
+  if (mappings.get(address, &mapping) && mapping.size == size) {
+    mappings.take(address, &mapping);
+    --blockAt(mapping.block).mappings;
+    dropIfGone(mapping.block);
+    return;
+  }
+  mappings.takeIf([&](uint64_t start, const Mapping& inside) {
+    if (start < address || start - address >= size) return false;
+    --blockAt(inside.block).mappings;
+    dropIfGone(inside.block);
+    return true;
+  });
+}
+
+void forgetVmm() {
+  mutex = PTHREAD_MUTEX_INITIALIZER;
+  handles.forget();
+  mappings.forget();
+  used = 0;
+  freeList = kNone;
+}
+
+}  // namespace oomtune::cuda

@@ -1,0 +1,139 @@
+// Memory that is not bound to one call: stream-ordered pools, physical memory and its mappings, graphs.
+#include "scenarios.h"
+
+namespace {
+
+using AllocAsync = Result(Address*, size_t, Stream);
+using FreeAsync = Result(Address, Stream);
+
+}  // namespace
+
+void scenarioAsync() {
+  begin();
+  Address first = 0;
+  Address second = 0;
+  // A pool grows by 32 MiB: what it has reserved counts, not what lives in it.
+  CHECK_EQUAL((call<AllocAsync>("cuMemAllocAsync", &first, size_t{10 * MiB}, Stream{})), 0);
+  CHECK_EQUAL(kind(oomtune::kAsync), 32 * MiB);
+  CHECK_EQUAL((call<AllocAsync>("cuMemAllocAsync_ptsz", &second, size_t{30 * MiB}, Stream{})), 0);
+  CHECK_EQUAL(kind(oomtune::kAsync), 64 * MiB);
+  CHECK_EQUAL((call<FreeAsync>("cuMemFreeAsync", first, Stream{})), 0);
+  CHECK_EQUAL((call<FreeAsync>("cuMemFreeAsync_ptsz", second, Stream{})), 0);
+  CHECK_EQUAL(kind(oomtune::kAsync), 64 * MiB);  // the pool keeps it
+  CHECK_EQUAL((call<AllocAsync>("cuMemAllocAsync", &first, size_t{500 * MiB}, Stream{})), kOutOfMemory);
+  CHECK_EQUAL(kind(oomtune::kAsync), 0);  // trimmed before the refusal
+  CHECK_EQUAL((call<AllocAsync>("cuMemAllocAsync", &first, size_t{384 * MiB}, Stream{})), 0);
+  CHECK_EQUAL(kind(oomtune::kAsync), 384 * MiB);
+  // 20 MiB would fit, the 32 MiB by which the pool would grow would not.
+  CHECK_EQUAL((call<AllocAsync>("cuMemAllocAsync", &second, size_t{20 * MiB}, Stream{})), kOutOfMemory);
+  CHECK(committed() <= 512 * MiB);
+  CHECK_EQUAL(refusedCalls(), 2);
+  Pool pool = nullptr;
+  CHECK_EQUAL((call<FreeAsync>("cuMemFreeAsync", first, Stream{})), 0);
+  CHECK_EQUAL((call<Result(Pool*, Device)>("cuDeviceGetDefaultMemPool", &pool, 0)), 0);
+  CHECK_EQUAL((call<Result(Pool, size_t)>("cuMemPoolTrimTo", pool, size_t{0})), 0);
+  CHECK_EQUAL(live(), 100 * MiB);
+}
+
+void scenarioPools() {
+  begin();
+  PoolProps props{};
+  props.location = Location{kLocationDevice, 0};
+  Pool pool = nullptr;
+  Address address = 0;
+  CHECK_EQUAL((call<Result(Pool*, const PoolProps*)>("cuMemPoolCreate", &pool, &props)), 0);
+  using FromPool = Result(Address*, size_t, Pool, Stream);
+  CHECK_EQUAL((call<FromPool>("cuMemAllocFromPoolAsync", &address, size_t{40 * MiB}, pool, Stream{})), 0);
+  CHECK_EQUAL(kind(oomtune::kAsync), 64 * MiB);
+  CHECK_EQUAL((call<FreeAsync>("cuMemFreeAsync", address, Stream{})), 0);
+  CHECK_EQUAL((call<FromPool>("cuMemAllocFromPoolAsync_ptsz", &address, size_t{40 * MiB}, pool, Stream{})), 0);
+  CHECK_EQUAL(kind(oomtune::kAsync), 64 * MiB);
+  CHECK_EQUAL((call<Result(Pool)>("cuMemPoolDestroy", pool)), 0);
+  CHECK_EQUAL(kind(oomtune::kAsync), 0);
+  props.location = Location{2, 0};  // host memory
+  CHECK_EQUAL((call<Result(Pool*, const PoolProps*)>("cuMemPoolCreate", &pool, &props)), 0);
+  CHECK_EQUAL((call<FromPool>("cuMemAllocFromPoolAsync", &address, size_t{40 * MiB}, pool, Stream{})), 0);
+  CHECK_EQUAL(kind(oomtune::kAsync), 0);
+}
+
+void scenarioVmm() {
+  begin();
+  AllocationProp prop{};
+  prop.location = Location{kLocationDevice, 0};
+  Handle handle = 0;
+  Handle again = 0;
+  Address range = 0;
+  using Create = Result(Handle*, size_t, const AllocationProp*, unsigned long long);
+  using Reserve = Result(Address*, size_t, size_t, Address, unsigned long long);
+  using Map = Result(Address, size_t, size_t, Handle, unsigned long long);
+  const uint64_t before = committed();
+  CHECK_EQUAL((call<Reserve>("cuMemAddressReserve", &range, size_t{64ULL << 30}, size_t{0}, Address{0}, 0ULL)), 0);
+  CHECK_EQUAL(committed(), before);  // addresses are free
+  CHECK_EQUAL((call<Create>("cuMemCreate", &handle, size_t{20 * MiB}, &prop, 0ULL)), 0);
+  CHECK_EQUAL(kind(oomtune::kVmm), 20 * MiB);
+  CHECK_EQUAL((call<Map>("cuMemMap", range, size_t{20 * MiB}, size_t{0}, handle, 0ULL)), 0);
+  CHECK_EQUAL((call<Result(Handle)>("cuMemRelease", handle)), 0);
+  CHECK_EQUAL(kind(oomtune::kVmm), 20 * MiB);  // still mapped
+  void* inside = reinterpret_cast<void*>(range + 5 * MiB);
+  CHECK_EQUAL((call<Result(Handle*, void*)>("cuMemRetainAllocationHandle", &again, inside)), 0);
+  CHECK_EQUAL((call<Result(Address, size_t)>("cuMemUnmap", range, size_t{20 * MiB})), 0);
+  CHECK_EQUAL(kind(oomtune::kVmm), 20 * MiB);  // still referred to
+  CHECK_EQUAL((call<Result(Handle)>("cuMemRelease", again)), 0);
+  CHECK_EQUAL(kind(oomtune::kVmm), 0);
+  // Two pieces, unmapped in one go.
+  for (int i = 0; i < 2; ++i) {
+    CHECK_EQUAL((call<Create>("cuMemCreate", &handle, size_t{10 * MiB}, &prop, 0ULL)), 0);
+    CHECK_EQUAL((call<Map>("cuMemMap", range + i * 10 * MiB, size_t{10 * MiB}, size_t{0}, handle, 0ULL)), 0);
+    CHECK_EQUAL((call<Result(Handle)>("cuMemRelease", handle)), 0);
+  }
+  CHECK_EQUAL(kind(oomtune::kVmm), 20 * MiB);
+  CHECK_EQUAL((call<Result(Address, size_t)>("cuMemUnmap", range, size_t{20 * MiB})), 0);
+  CHECK_EQUAL(kind(oomtune::kVmm), 0);
+  CHECK_EQUAL((call<Create>("cuMemCreate", &handle, size_t{600 * MiB}, &prop, 0ULL)), kOutOfMemory);
+  prop.location = Location{2, 0};
+  CHECK_EQUAL((call<Create>("cuMemCreate", &handle, size_t{600 * MiB}, &prop, 0ULL)), 0);  // on the host
+  using Import = Result(Handle*, void*, int);
+  CHECK_EQUAL((call<Import>("cuMemImportFromShareableHandle", &handle, static_cast<void*>(nullptr), 1)), 0);
+  CHECK_EQUAL(kind(oomtune::kVmm), 0);  // its maker pays
+  CHECK_EQUAL((call<Result(Handle)>("cuMemRelease", handle)), 0);
+  CHECK_EQUAL(committed(), before);
+}
+
+void scenarioGraphs() {
+  begin();
+  MemAllocNodeParams params{};
+  params.pool.location = Location{kLocationDevice, 0};
+  params.bytes = 64 * MiB;
+  GraphNode node = nullptr;
+  Graph graph = nullptr;
+  GraphExec exec = nullptr;
+  using AddAlloc = Result(GraphNode*, Graph, const GraphNode*, size_t, MemAllocNodeParams*);
+  const GraphNode* none = nullptr;
+  CHECK_EQUAL((call<AddAlloc>("cuGraphAddMemAllocNode", &node, graph, none, size_t{0}, &params)), 0);
+  GraphNodeParams general{};
+  general.type = kGraphNodeMemAlloc;
+  general.alloc = params;
+  using AddNode = Result(GraphNode*, Graph, const GraphNode*, const void*, size_t, GraphNodeParams*);
+  const void* noEdges = nullptr;
+  CHECK_EQUAL((call<AddNode>("cuGraphAddNode_v2", &node, graph, none, noEdges, size_t{0}, &general)), 0);
+  CHECK_EQUAL((call<Result(GraphExec*, Graph, unsigned long long)>("cuGraphInstantiateWithFlags", &exec, graph, 0ULL)),
+              0);
+  CHECK_EQUAL(kind(oomtune::kGraph), 0);
+  CHECK_EQUAL((call<Result(GraphExec, Stream)>("cuGraphUpload", exec, Stream{})), 0);
+  CHECK_EQUAL(kind(oomtune::kGraph), 128 * MiB);
+  params.bytes = 300 * MiB;
+  CHECK_EQUAL((call<AddAlloc>("cuGraphAddMemAllocNode", &node, graph, none, size_t{0}, &params)), kOutOfMemory);
+  general.alloc.bytes = 300 * MiB;
+  CHECK_EQUAL((call<AddNode>("cuGraphAddNode_v2", &node, graph, none, noEdges, size_t{0}, &general)), kOutOfMemory);
+  CHECK_EQUAL((call<Result(Device)>("cuDeviceGraphMemTrim", 0)), 0);
+  CHECK_EQUAL(kind(oomtune::kGraph), 0);
+  // Captured stream-ordered allocations become nodes too.
+  Address address = 0;
+  CHECK_EQUAL((call<Result(Stream, int)>("cuStreamBeginCapture_v2", Stream{}, 0)), 0);
+  CHECK_EQUAL((call<AllocAsync>("cuMemAllocAsync", &address, size_t{50 * MiB}, Stream{})), 0);
+  CHECK_EQUAL(kind(oomtune::kAsync), 0);
+  CHECK_EQUAL((call<Result(Stream, Graph*)>("cuStreamEndCapture", Stream{}, &graph)), 0);
+  CHECK_EQUAL((call<Result(GraphExec, Stream)>("cuGraphUpload", exec, Stream{})), 0);
+  CHECK_EQUAL(kind(oomtune::kGraph), 50 * MiB);
+  CHECK_EQUAL(committed(), live());
+}
