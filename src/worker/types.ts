@@ -37,6 +37,10 @@ export interface Leasing {
     count: number;
     bytes: number | null;
     share: boolean;
+    /** With `bytes` null: what must be free of the memory of strangers. Absent: nine tenths of the device. */
+    needBytes?: number | null;
+    /** The devices as they are now: asked while waiting. */
+    refresh?: () => Promise<Device[]>;
     signal: AbortSignal;
     onWait: (reason: string) => void;
   }): Promise<Lease>;

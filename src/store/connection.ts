@@ -1,0 +1,185 @@
+import { Redis, type RedisOptions } from 'ioredis';
+import { OomtuneError } from '../common/errors.js';
+import { ensureEmbeddedRedis, wasStopped } from './embedded.js';
+import { parseRedisUrl, type RedisTarget } from './url.js';
+
+/** Told when Redis goes and comes back while somebody works with it. */
+export type OutageListener = (state: 'lost' | 'back', shown: string) => void;
+
+const CONNECT_MS = 5000;
+const PING_EVERY_MS = 5000;
+/** No answer for this long: the connection is given up and made anew (a cut cable sends no farewell). */
+const SILENT_MS = 15_000;
+
+/**
+ * Connections to one Redis, the embedded one or one by URL. The first try fails fast; whoever is connected then waits
+ * through an outage, says so once, and goes on by itself.
+ */
+export class Connection {
+  readonly target: RedisTarget;
+  readonly embedded: boolean;
+  readonly redis: Redis;
+  #subscriber: Redis | null = null;
+  readonly #others = new Set<Redis>();
+  #watch: NodeJS.Timeout | null = null;
+  #lost = false;
+  #closed = false;
+  #listener: OutageListener;
+
+  private constructor(target: RedisTarget, embedded: boolean, listener: OutageListener) {
+    this.target = target;
+    this.embedded = embedded;
+    this.#listener = listener;
+    this.redis = this.#client({ lazyConnect: true });
+  }
+
+  /** `url` null: the embedded Redis, started if need be. Throws OOMTUNE_REDIS_UNREACHABLE, OOMTUNE_REDIS_MISSING, OOMTUNE_USAGE. */
+  static async open(url: string | null, listener: OutageListener): Promise<Connection> {
+    const target = parseRedisUrl(url ?? `unix://${await ensureEmbeddedRedis()}`);
+    const connection = new Connection(target, url === null, listener);
+    await connection.#firstTry();
+    return connection;
+  }
+
+  /** Another connection of the same kind, for commands that block. Closed with the rest. */
+  another(options: RedisOptions = {}): Redis {
+    const redis = this.#client(options);
+    this.#others.add(redis);
+    redis.once('end', () => this.#others.delete(redis));
+    return redis;
+  }
+
+  /** The one connection that listens to channels. */
+  get subscriber(): Redis {
+    this.#subscriber ??= this.another();
+    return this.#subscriber;
+  }
+
+  set onOutage(listener: OutageListener) {
+    this.#listener = listener;
+  }
+
+  close(): void {
+    this.#closed = true;
+    if (this.#watch !== null) clearInterval(this.#watch);
+    for (const redis of [this.redis, ...this.#others]) redis.disconnect();
+  }
+
+  #client(options: RedisOptions): Redis {
+    const redis = new Redis({
+      ...this.target.options,
+      connectTimeout: CONNECT_MS,
+      maxRetriesPerRequest: null,
+      autoResendUnfulfilledCommands: true,
+      enableReadyCheck: true,
+      disableClientInfo: true,
+      protocol: 2,
+      retryStrategy: (times) => (this.#closed ? null : Math.min(50 * times, 1000)),
+      ...options,
+    });
+    redis.on('error', () => {}); // told by the outage listener; each call that fails rejects by itself
+    return redis;
+  }
+
+  async #firstTry(): Promise<void> {
+    let last: Error | null = null;
+    this.redis.on('error', (error: Error) => {
+      last = error;
+    });
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(last ?? new Error('no answer within 5 s')), CONNECT_MS);
+    });
+    try {
+      const failed = new Promise<never>((_, reject) =>
+        this.redis.once('close', () => reject(last ?? new Error('closed'))),
+      );
+      failed.catch(() => {});
+      await Promise.race([this.redis.connect().then(() => this.redis.ping()), late, failed]);
+    } catch (error) {
+      this.close();
+      throw unreachable(this.target.shown, last ?? error);
+    } finally {
+      clearTimeout(timer);
+    }
+    this.redis.on('close', () => void this.#revive());
+    this.redis.on('ready', () => this.#tell(false));
+    this.#watchOver();
+  }
+
+  /** The server that a reconnecting client waits for has to come from somewhere: the embedded one from us. */
+  async #revive(): Promise<void> {
+    if (this.#closed) return;
+    this.#tell(true);
+    if (!this.embedded || wasStopped()) return;
+    await ensureEmbeddedRedis().catch(() => {});
+  }
+
+  #watchOver(): void {
+    let asked = 0;
+    this.#watch = setInterval(() => {
+      if (this.redis.status !== 'ready') {
+        if (asked !== 0 && Date.now() - asked > SILENT_MS) {
+          asked = Date.now();
+          this.redis.disconnect(true);
+        }
+        return;
+      }
+      if (asked !== 0) {
+        this.#tell(true);
+        if (Date.now() - asked > SILENT_MS) {
+          asked = Date.now();
+          this.redis.disconnect(true);
+          for (const redis of this.#others) redis.disconnect(true);
+        }
+        return;
+      }
+      asked = Date.now();
+      this.redis.ping().then(
+        () => {
+          asked = 0;
+          this.#tell(false);
+        },
+        () => {
+          asked = 0;
+        },
+      );
+    }, PING_EVERY_MS);
+    this.#watch.unref();
+  }
+
+  #tell(lost: boolean): void {
+    if (this.#lost === lost || this.#closed) return;
+    this.#lost = lost;
+    this.#listener(lost ? 'lost' : 'back', this.target.shown);
+  }
+}
+
+function unreachable(shown: string, error: unknown): OomtuneError {
+  const text = error instanceof Error ? error.message : String(error);
+  if (/NOAUTH|WRONGPASS|NOPERM|invalid (username|password)|AUTH/i.test(text)) {
+    return new OomtuneError(
+      'OOMTUNE_REDIS_UNREACHABLE',
+      `Redis at ${shown} asks for another password.`,
+      'Put user and password into the URL: redis://user:password@host:6379.',
+      { cause: new Error(text) }, // not the client's own error: that one carries the arguments of AUTH
+    );
+  }
+  const why = /ECONNREFUSED/.test(text)
+    ? 'nothing listens there'
+    : /ENOENT/.test(text)
+      ? 'there is no such socket'
+      : /EACCES/.test(text)
+        ? 'permission denied'
+        : /ENOTFOUND|EAI_AGAIN/.test(text)
+          ? 'the host is not known'
+          : /ETIMEDOUT|no answer|timeout/i.test(text)
+            ? 'no answer within 5 s'
+            : text;
+  return new OomtuneError(
+    'OOMTUNE_REDIS_UNREACHABLE',
+    `Redis at ${shown} cannot be reached: ${why}.`,
+    'Check --redis or OOMTUNE_REDIS_URL; leave both out to use the embedded Redis.',
+    { cause: new Error(text) }, // not the client's own error: that one carries the arguments of AUTH
+  );
+}

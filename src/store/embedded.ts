@@ -1,0 +1,211 @@
+import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import {
+  closeSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { OomtuneError } from '../common/errors.js';
+import { homeFolder, stateFolder } from '../common/home.js';
+import { ask } from './ask.js';
+
+/** Where the embedded Redis of this home listens, and what it is. */
+export interface EmbeddedStatus {
+  running: boolean;
+  url: string;
+  pid: number | null;
+  version: string | null;
+  used_bytes: number | null;
+  folder: string;
+}
+
+const START_SECONDS = 20;
+/** What flock(1) ends with when somebody else holds the lock. */
+const LOCKED = 75;
+
+/**
+ * A real redis-server for this home, started when it is not there: on a unix socket only, in a folder that only this
+ * user can enter, with an append-only file. It runs in its own session and serves all of the user's processes.
+ *
+ * The server itself holds a kernel lock (flock) on `redis/lock` for as long as it lives, so that two that start at
+ * once cannot both open the append-only file, and a crash leaves nothing to clean up.
+ * Returns the socket's path. Throws OOMTUNE_REDIS_MISSING or OOMTUNE_REDIS_UNREACHABLE.
+ */
+export async function ensureEmbeddedRedis(): Promise<string> {
+  const folder = stateFolder('redis');
+  const socket = embeddedSocket();
+  const deadline = Date.now() + START_SECONDS * 1000;
+  rmSync(join(folder, 'stopped'), { force: true });
+  for (;;) {
+    if ((await ask(socket, 'PING')) !== null) return socket;
+    const ended = await start(folder, socket, deadline);
+    if (ended === 'up') return socket;
+    if (Date.now() > deadline) break;
+    if (ended !== LOCKED) throw failedToStart(folder);
+    await delay(100); // somebody else starts it, or the last one is still going
+  }
+  throw new OomtuneError(
+    'OOMTUNE_REDIS_UNREACHABLE',
+    `The embedded Redis in ${folder} is held by a server that does not answer.`,
+    `Another host may share this folder: give each its own OOMTUNE_HOME, or one Redis by --redis URL. See also ${join(folder, 'redis.log')}.`,
+  );
+}
+
+/** Whether it was stopped by `redis stop`: those who lost it then do not start it again. */
+export function wasStopped(): boolean {
+  return existsSync(join(stateFolder('redis'), 'stopped'));
+}
+
+export function embeddedUrl(): string {
+  return `unix://${embeddedSocket()}`;
+}
+
+/** `redis/redis.sock`; where that path is too long for a socket (107 bytes), a private folder under /tmp has it. */
+export function embeddedSocket(): string {
+  const path = join(homeFolder(), 'redis', 'redis.sock');
+  if (Buffer.byteLength(path) <= 107) return path;
+  const uid = process.getuid?.() ?? 0;
+  const folders = [`oomtune-${uid}`, createHash('sha256').update(homeFolder()).digest('hex').slice(0, 8)];
+  let at = tmpdir().length > 60 ? '/tmp' : tmpdir();
+  for (const name of folders) {
+    at = join(at, name);
+    mkdirSync(at, { recursive: true, mode: 0o700 });
+    const found = lstatSync(at); // everybody may write to /tmp: a folder or a link may wait there for us
+    if (!found.isDirectory() || found.uid !== uid || (found.mode & 0o077) !== 0) {
+      throw new OomtuneError(
+        'OOMTUNE_REDIS_UNSAFE',
+        `The folder ${at} is not this user's alone.`,
+        'Remove it, or choose a shorter OOMTUNE_HOME (the socket then stands in it).',
+      );
+    }
+  }
+  return join(at, 'redis.sock');
+}
+
+export async function embeddedStatus(): Promise<EmbeddedStatus> {
+  const folder = stateFolder('redis');
+  const info = await ask(embeddedSocket(), 'INFO');
+  const field = (name: string): string | null => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info ?? '')?.[1] ?? null;
+  const number = (name: string): number | null => (field(name) === null ? null : Number(field(name)));
+  return {
+    running: info !== null,
+    url: embeddedUrl(),
+    pid: number('process_id'),
+    version: field('redis_version'),
+    used_bytes: number('used_memory'),
+    folder,
+  };
+}
+
+/** Has it write everything and end. False: it did not run. */
+export async function stopEmbeddedRedis(): Promise<boolean> {
+  const socket = embeddedSocket();
+  if ((await ask(socket, 'PING')) === null) return false;
+  writeFileSync(join(stateFolder('redis'), 'stopped'), '', { mode: 0o600 });
+  await ask(socket, 'SHUTDOWN');
+  const deadline = Date.now() + START_SECONDS * 1000;
+  while (existsSync(socket) && Date.now() < deadline) await delay(20);
+  return true;
+}
+
+/** One try: `up`, or what the starter ended with. */
+async function start(folder: string, socket: string, deadline: number): Promise<'up' | number> {
+  const config = writeConfig(folder, socket);
+  const log = openSync(join(folder, 'redis.log'), 'a', 0o600);
+  const server = findServer();
+  // --no-fork: flock becomes the server, which so holds the lock itself and lets go of it only by ending
+  const child = spawn(
+    'flock',
+    ['--nonblock', '-E', String(LOCKED), '--no-fork', join(folder, 'lock'), server, config],
+    {
+      cwd: folder,
+      detached: true, // its own session: a Ctrl-C at the terminal is not for it
+      stdio: ['ignore', log, log],
+      env: { PATH: process.env.PATH, LANG: 'C.UTF-8' },
+    },
+  );
+  closeSync(log);
+  child.unref();
+  let ended: number | null = null;
+  child.once('exit', (code) => {
+    ended = code ?? 1;
+  });
+  child.once('error', () => {
+    ended = 127;
+  });
+  for (let wait = 5; ; wait = Math.min(wait * 2, 50)) {
+    await delay(wait);
+    if (ended === 127) {
+      throw new OomtuneError(
+        'OOMTUNE_REDIS_MISSING',
+        'The program flock, which guards the embedded Redis, is not installed.',
+        'sudo apt-get install -y util-linux redis-server',
+      );
+    }
+    if (ended !== null) return ended;
+    if ((await ask(socket, 'PING')) !== null) return 'up';
+    if (Date.now() > deadline) return LOCKED;
+  }
+}
+
+function writeConfig(folder: string, socket: string): string {
+  const path = join(folder, 'redis.conf');
+  const quote = (text: string): string => `"${text.replace(/[\\"]/g, '\\$&')}"`;
+  const lines = [
+    '# Written at each start.',
+    'port 0',
+    `unixsocket ${quote(socket)}`,
+    'unixsocketperm 600',
+    `dir ${quote(folder)}`,
+    `pidfile ${quote(join(folder, 'redis.pid'))}`,
+    'daemonize no',
+    'appendonly yes',
+    'appendfsync everysec',
+    'auto-aof-rewrite-min-size 16mb',
+    'save ""',
+    'maxmemory 0',
+    'maxmemory-policy noeviction',
+    'loglevel notice',
+    'set-proc-title yes',
+  ];
+  const draft = `${path}.${process.pid}`;
+  writeFileSync(draft, `${lines.join('\n')}\n`, { mode: 0o600 });
+  renameSync(draft, path);
+  return path;
+}
+
+function findServer(): string {
+  for (const name of ['redis-server', 'valkey-server']) {
+    for (const folder of (process.env.PATH ?? '').split(':')) {
+      const path = join(folder || '.', name);
+      if (existsSync(path)) return path;
+    }
+  }
+  throw new OomtuneError(
+    'OOMTUNE_REDIS_MISSING',
+    'The redis-server executable is not installed.',
+    'sudo apt-get install -y redis-server, or name a Redis by --redis URL or OOMTUNE_REDIS_URL.',
+  );
+}
+
+function failedToStart(folder: string): OomtuneError {
+  const log = join(folder, 'redis.log');
+  let last = '';
+  try {
+    last = readFileSync(log, 'utf8').trimEnd().split('\n').at(-1) ?? '';
+  } catch {}
+  return new OomtuneError(
+    'OOMTUNE_REDIS_UNREACHABLE',
+    `The embedded Redis did not start${last === '' ? '' : `: ${last}`}.`,
+    `See ${log}; is the disk full, or the append-only file broken (redis-check-aof --fix)?`,
+  );
+}

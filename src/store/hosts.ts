@@ -1,0 +1,81 @@
+import type { Redis } from 'ioredis';
+import { z } from 'zod';
+import type { Keys } from './keys.js';
+import { Script } from './script.js';
+
+/** A heartbeat is written every few seconds; without one for this long a host counts as gone. */
+export const HEARTBEAT_MS = 20_000;
+
+const schema = z.object({
+  host: z.string().max(256),
+  /** Which daemon: changes with the home folder and the machine, not with a restart. */
+  instance: z.string().max(256),
+  pid: z.number().int(),
+  version: z.string().max(64),
+  devices: z.array(z.object({ id: z.string().max(64), model: z.string().max(256), total_bytes: z.number() })).max(1024),
+  started_at: z.string().max(64),
+});
+
+/** What a daemon says about itself. */
+export type HostInfo = z.infer<typeof schema>;
+
+const BEAT = new Script(`
+local known = redis.call('GET', KEYS[1])
+if known then
+  local ok, info = pcall(cjson.decode, known)
+  if ok and type(info) == 'table' and info.instance ~= ARGV[2] then return known end
+end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
+local t = redis.call('TIME')
+redis.call('ZADD', KEYS[2], t[1] * 1000, ARGV[4])
+return false`);
+
+/** Hosts whose daemons live: `{oomtune}:host:<name>`, which expires. */
+export class Hosts {
+  readonly #redis: Redis;
+  readonly #keys: Keys;
+
+  constructor(redis: Redis, keys: Keys) {
+    this.#redis = redis;
+    this.#keys = keys;
+  }
+
+  /** Says that the daemon lives. Returns another living daemon of the same host name, if there is one. */
+  async beat(info: HostInfo): Promise<HostInfo | null> {
+    const args = [JSON.stringify(info), info.instance, HEARTBEAT_MS, info.host];
+    const other = await BEAT.run(this.#redis, [this.#keys.host(info.host), this.#keys.hosts], args);
+    return typeof other === 'string' ? parse(other) : null;
+  }
+
+  async leave(host: string): Promise<void> {
+    await this.#redis.del(this.#keys.host(host));
+  }
+
+  async isAlive(host: string): Promise<boolean> {
+    return (await this.#redis.exists(this.#keys.host(host))) === 1;
+  }
+
+  async get(host: string): Promise<HostInfo | null> {
+    const text = await this.#redis.get(this.#keys.host(host));
+    return text === null ? null : parse(text);
+  }
+
+  /** All that were ever seen, with when; `info` null: gone. */
+  async list(): Promise<{ host: string; seen: number; info: HostInfo | null }[]> {
+    const entries = await this.#redis.zrange(this.#keys.hosts, '0', '-1', 'WITHSCORES');
+    const hosts: { host: string; seen: number; info: HostInfo | null }[] = [];
+    for (let at = 0; at + 1 < entries.length; at += 2) {
+      const host = entries[at] as string;
+      hosts.push({ host, seen: Number(entries[at + 1]), info: await this.get(host) });
+    }
+    return hosts;
+  }
+}
+
+function parse(text: string): HostInfo | null {
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch {
+    return null;
+  }
+}

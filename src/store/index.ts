@@ -1,0 +1,131 @@
+/**
+ * Redis, and everything that oomtune keeps there.
+ *
+ * `openStore({ url })` connects (fails within 5 s with OOMTUNE_REDIS_UNREACHABLE), or starts the embedded Redis where
+ * `url` is null. Whoever is connected then waits through an outage: it is told on stderr, or to `onOutage`.
+ */
+import { Connection, type OutageListener } from './connection.js';
+import { embeddedStatus, embeddedUrl, stopEmbeddedRedis } from './embedded.js';
+import { Events } from './events.js';
+import { Hosts } from './hosts.js';
+import { JobStore } from './jobs.js';
+import { Keys } from './keys.js';
+import { LEASE_TIMES, type LeaseDevice, type LeaseRecord, LeaseStore, type LeaseTimes } from './leases.js';
+import { LogTails } from './logs.js';
+import { RecommendationStore } from './recommendations.js';
+import { evictionPolicy } from './safety.js';
+
+export type { Connection } from './connection.js';
+export { ensureEmbeddedRedis } from './embedded.js';
+export type { Events, Wake } from './events.js';
+export { HEARTBEAT_MS, type HostInfo, type Hosts } from './hosts.js';
+export { newJobId } from './job-id.js';
+export type { JobStore, PatchResult, StoredJob } from './jobs.js';
+export { Keys } from './keys.js';
+export { LEASE_TIMES, type LeaseRecord, type LeaseStore, type LeaseTimes } from './leases.js';
+export type { LogPiece, LogTails } from './logs.js';
+export { bootId, hostName, isAlive, type ProcessIdentity, startTime, thisProcess } from './process-identity.js';
+export type { RecommendationStore } from './recommendations.js';
+export { checkRedisIsSafe } from './safety.js';
+export { command as commandSchema, ENDED_STATES, jobOptions as jobOptionsSchema } from './schemas.js';
+export { parseRedisUrl, withoutPassword } from './url.js';
+
+export interface Store {
+  /** Without user and password. */
+  readonly url: string;
+  /** As given: with the password; null for the embedded Redis. Never show it. */
+  readonly secretUrl: string | null;
+  readonly embedded: boolean;
+  readonly connection: Connection;
+  readonly keys: Keys;
+  readonly recommendations: RecommendationStore;
+  readonly jobs: JobStore;
+  readonly events: Events;
+  readonly logs: LogTails;
+  readonly leasing: LeaseStore;
+  readonly hosts: Hosts;
+  leases(): Promise<LeaseRecord[]>;
+  /** Reserved bytes by device uuid; a whole device counts with its total where `devices` names it. */
+  reservations(devices?: LeaseDevice[]): Promise<Map<string, number>>;
+  /** Redis's `maxmemory-policy`; null where it cannot be asked. */
+  evictionPolicy(): Promise<string | null>;
+  close(): Promise<void>;
+}
+
+export interface StoreOptions {
+  /** `redis://`, `rediss://` or `unix://`; null or absent: the embedded Redis, started if it does not run. */
+  url?: string | null;
+  onOutage?: OutageListener;
+  leaseTimes?: Partial<LeaseTimes>;
+}
+
+/** Throws OOMTUNE_REDIS_UNREACHABLE, OOMTUNE_REDIS_MISSING, OOMTUNE_REDIS_UNSAFE or OOMTUNE_USAGE. */
+export async function openStore(options: StoreOptions = {}): Promise<Store> {
+  const url = options.url || null;
+  const keys = new Keys();
+  const connection = await Connection.open(url, options.onOutage ?? sayOutage);
+  const { redis } = connection;
+  const events = new Events(connection, keys);
+  const leasing = new LeaseStore(redis, keys, events, { ...LEASE_TIMES, ...options.leaseTimes });
+  return {
+    url: connection.target.shown,
+    secretUrl: url,
+    embedded: connection.embedded,
+    connection,
+    keys,
+    recommendations: new RecommendationStore(redis, keys),
+    jobs: new JobStore(redis, keys),
+    events,
+    logs: new LogTails(connection, keys),
+    leasing,
+    hosts: new Hosts(redis, keys),
+    leases: () => leasing.list(),
+    reservations: (devices = []) =>
+      leasing.reservations(new Map(devices.map((device) => [device.uuid, device.total_bytes]))),
+    evictionPolicy: () => evictionPolicy(redis),
+    close: async () => connection.close(),
+  };
+}
+
+export interface RedisStatus {
+  running: boolean;
+  url: string;
+  embedded: boolean;
+  pid: number | null;
+  version: string | null;
+  used_bytes: number | null;
+  /** Folder of the embedded Redis; null for one by URL. */
+  folder: string | null;
+}
+
+/** What serves, without starting anything. Throws OOMTUNE_REDIS_UNREACHABLE for a URL that does not answer. */
+export async function redisStatus(options: { url?: string | null } = {}): Promise<RedisStatus> {
+  if (!options.url) return { ...(await embeddedStatus()), url: embeddedUrl(), embedded: true };
+  const store = await openStore(options);
+  try {
+    const info = await store.connection.redis.info();
+    const field = (name: string): string | null => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? null;
+    return {
+      running: true,
+      url: store.url,
+      embedded: false,
+      pid: Number(field('process_id')) || null,
+      version: field('redis_version'),
+      used_bytes: Number(field('used_memory')) || null,
+      folder: null,
+    };
+  } finally {
+    await store.close();
+  }
+}
+
+/** Stops the embedded Redis; everything is on disk then. False: it did not run. */
+export async function stopRedis(): Promise<boolean> {
+  return stopEmbeddedRedis();
+}
+
+function sayOutage(state: 'lost' | 'back', shown: string): void {
+  process.stderr.write(
+    state === 'lost' ? `oomtune: Redis at ${shown} does not answer; waiting for it\n` : 'oomtune: Redis is back\n',
+  );
+}

@@ -1,0 +1,147 @@
+import { Script } from './script.js';
+
+/**
+ * The steps that change a job, each atomic. KEYS are always: job hash, jobs, live, pending, events, wake channel.
+ * A terminal state never changes, except by RETRY; only the host that claimed a job may move it on.
+ */
+const PRELUDE = `
+local job, jobs, live, pending, events, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local ENDED = {succeeded = true, failed = true, cancelled = true, exhausted = true, timeout = true}
+local function announce(id, state)
+  local reason = redis.call('HGET', job, 'reason') or 'null'
+  local ok, text = pcall(cjson.decode, reason)
+  if not ok or type(text) ~= 'string' then text = '' end
+  redis.call('XADD', events, 'MAXLEN', '~', 10000, '*', 'type', 'job', 'job', id, 'state', state, 'reason', text)
+end
+local function close(id, state, now)
+  redis.call('HSET', job, 'state', state, 'ended_at', cjson.encode(now))
+  redis.call('HDEL', job, 'claim', 'claim_host', 'cancel')
+  redis.call('ZREM', live, id)
+  redis.call('SREM', pending, id)
+  announce(id, state)
+  redis.call('PUBLISH', wake, 'ended ' .. id)
+end
+local function launched() return (redis.call('HGET', job, 'launches') or '[]') ~= '[]' end
+local state = redis.call('HGET', job, 'state')
+`;
+
+const script = (lua: string): Script => new Script(PRELUDE + lua);
+
+/** ARGV: id, ms, field, value, … → 1, or 0 where the id is taken. */
+export const CREATE = script(`
+if redis.call('EXISTS', job) == 1 then return 0 end
+redis.call('HSET', job, 'epoch', 1, unpack(ARGV, 3))
+redis.call('ZADD', jobs, ARGV[2], ARGV[1])
+redis.call('ZADD', live, ARGV[2], ARGV[1])
+redis.call('SADD', pending, ARGV[1])
+announce(ARGV[1], redis.call('HGET', job, 'state'))
+redis.call('PUBLISH', wake, 'submit ' .. ARGV[1])
+return 1`);
+
+/** ARGV: id, claim ('' for none asked), now (ISO), new state ('' for the same), field, value, … → ok | missing | ended | lost | held. */
+export const PATCH = script(`
+if not state then return 'missing' end
+if ENDED[state] then return 'ended' end
+if ARGV[2] ~= '' and redis.call('HGET', job, 'claim') ~= ARGV[2] then return 'lost' end
+local new = ARGV[4]
+if state == 'held' and new ~= '' and new ~= 'held' and not ENDED[new] then return 'held' end
+if #ARGV > 4 then redis.call('HSET', job, unpack(ARGV, 5)) end
+if new ~= '' and new ~= state then
+  if ENDED[new] then close(ARGV[1], new, ARGV[3])
+  else
+    redis.call('HSET', job, 'state', new)
+    announce(ARGV[1], new)
+  end
+end
+return 'ok'`);
+
+/** ARGV: id, host, claim, epoch, now → claimed | ours | missing | ended | held | stale | away. KEYS[7] is the heartbeat of the host that has it (or any key that is not there). */
+export const CLAIM = script(`
+if not state then return 'missing' end
+if ENDED[state] then return 'ended' end
+if state == 'held' then return 'held' end
+if redis.call('HGET', job, 'epoch') ~= ARGV[4] then return 'stale' end
+local holder = redis.call('HGET', job, 'claim_host')
+if holder and holder ~= ARGV[2] then
+  if launched() or redis.call('EXISTS', KEYS[7]) == 1 then return 'away' end
+  if redis.call('HGET', job, 'cancel') then
+    close(ARGV[1], 'cancelled', ARGV[5])
+    return 'ended'
+  end
+end
+redis.call('HSET', job, 'claim_host', ARGV[2], 'claim', ARGV[3])
+return holder == ARGV[2] and 'ours' or 'claimed'`);
+
+/** Puts a job back that was claimed and not launched. ARGV: id, claim, reason (JSON), now → ok | lost | ended (it was cancelled meanwhile). */
+export const UNCLAIM = script(`
+if redis.call('HGET', job, 'claim') ~= ARGV[2] then return 'lost' end
+if redis.call('HGET', job, 'cancel') then
+  close(ARGV[1], 'cancelled', ARGV[4])
+  return 'ended'
+end
+redis.call('HDEL', job, 'claim', 'claim_host')
+redis.call('HSET', job, 'state', 'queued', 'reason', ARGV[3], 'host', 'null')
+return 'ok'`);
+
+/** ARGV: id, now, reason (JSON) → the state that it found, or cancelled where that was done at once. KEYS[7]: heartbeat of the claiming host. */
+export const CANCEL = script(`
+if not state then return 'missing' end
+if ENDED[state] then return state end
+local holder = redis.call('HGET', job, 'claim_host')
+if not holder or (not launched() and redis.call('EXISTS', KEYS[7]) == 0) then
+  redis.call('HSET', job, 'reason', 'null')
+  close(ARGV[1], 'cancelled', ARGV[2])
+  return 'cancelled'
+end
+redis.call('HSETNX', job, 'cancel', ARGV[2])
+redis.call('HSET', job, 'reason', ARGV[3])
+redis.call('PUBLISH', wake, 'cancel ' .. ARGV[1])
+return state`);
+
+/** ARGV: id, reason (JSON) → held | the state that forbids it. */
+export const HOLD = script(`
+if not state then return 'missing' end
+if state == 'held' then return 'held' end
+if state ~= 'queued' or launched() then return state end
+redis.call('HSET', job, 'state', 'held', 'reason', ARGV[2], 'host', 'null')
+redis.call('HDEL', job, 'claim', 'claim_host')
+redis.call('SREM', pending, ARGV[1])
+announce(ARGV[1], 'held')
+redis.call('PUBLISH', wake, 'hold ' .. ARGV[1])
+return 'held'`);
+
+/** ARGV: id, reason (JSON) → queued | the state that forbids it. */
+export const RELEASE = script(`
+if not state then return 'missing' end
+if state ~= 'held' then return state end
+redis.call('HSET', job, 'state', 'queued', 'reason', ARGV[2])
+redis.call('HINCRBY', job, 'epoch', 1)
+redis.call('SADD', pending, ARGV[1])
+announce(ARGV[1], 'queued')
+redis.call('PUBLISH', wake, 'release ' .. ARGV[1])
+return 'queued'`);
+
+/** ARGV: id, field, value, … (what starts anew) → queued | the state that forbids it. */
+export const RETRY = script(`
+if not state then return 'missing' end
+if not ENDED[state] then return state end
+redis.call('HSET', job, 'state', 'queued', unpack(ARGV, 2))
+redis.call('HDEL', job, 'claim', 'claim_host', 'cancel')
+redis.call('HINCRBY', job, 'epoch', 1)
+redis.call('ZADD', live, redis.call('ZSCORE', jobs, ARGV[1]) or 0, ARGV[1])
+redis.call('SADD', pending, ARGV[1])
+announce(ARGV[1], 'queued')
+redis.call('PUBLISH', wake, 'submit ' .. ARGV[1])
+return 'queued'`);
+
+/** Queues a job anew whose queue entry is lost. ARGV: id, epoch seen, reason (JSON) → ok | no. KEYS[7]: heartbeat of the claiming host. */
+export const REQUEUE = script(`
+if state ~= 'queued' or redis.call('HGET', job, 'epoch') ~= ARGV[2] then return 'no' end
+local holder = redis.call('HGET', job, 'claim_host')
+if holder and (launched() or redis.call('EXISTS', KEYS[7]) == 1) then return 'no' end
+redis.call('HDEL', job, 'claim', 'claim_host')
+redis.call('HSET', job, 'reason', ARGV[3])
+redis.call('HINCRBY', job, 'epoch', 1)
+redis.call('SADD', pending, ARGV[1])
+redis.call('PUBLISH', wake, 'submit ' .. ARGV[1])
+return 'ok'`);

@@ -1,0 +1,245 @@
+import type { ChainableCommander, Redis } from 'ioredis';
+import { OomtuneError } from '../common/errors.js';
+import { isJobId } from './job-id.js';
+import * as scripts from './job-scripts.js';
+import type { Keys } from './keys.js';
+import { refuse } from './refused.js';
+import { complaint, ENDED_STATES, jobRecord } from './schemas.js';
+import type { Script } from './script.js';
+import type { JobRecord, JobState } from './types.js';
+
+/** A job's record with what only daemons care for. */
+export interface StoredJob extends JobRecord {
+  /** Rises with every release, retry and requeue: queue entries of an earlier epoch are void. */
+  epoch: number;
+  /** The host whose daemon answers for it now; null: none. */
+  claimHost: string | null;
+  claim: string | null;
+  /** Since when it is to be cancelled; null: it is not. */
+  cancelAsked: string | null;
+}
+
+export type PatchResult = 'ok' | 'missing' | 'ended' | 'lost' | 'held';
+
+/** Job records: `{oomtune}:job:<id>`, fields as JSON but `state`, which is a plain word. */
+export class JobStore {
+  readonly #redis: Redis;
+  readonly #keys: Keys;
+
+  constructor(redis: Redis, keys: Keys) {
+    this.#redis = redis;
+    this.#keys = keys;
+  }
+
+  /** Records a new job and announces it. Throws for an id that is taken. */
+  async create(record: JobRecord): Promise<void> {
+    const checked = jobRecord.parse(record);
+    const made = await this.#run(scripts.CREATE, checked.job, [
+      String(Date.parse(checked.submitted_at)),
+      ...toFields(checked),
+    ]);
+    if (made !== 1) throw new OomtuneError('OOMTUNE_INTERNAL', `There is a job ${record.job} already.`, 'Try again.');
+  }
+
+  /**
+   * The record of a job, by id or by a beginning of it that no other job has (at least `j-` and three characters).
+   * Null when there is none, or what is there cannot be trusted.
+   */
+  async get(name: string): Promise<StoredJob | null> {
+    const exact = isJobId(name) ? await this.#read(name) : null;
+    if (exact !== null || !/^j-[a-z0-9]{3,31}$/.test(name)) return exact;
+    const matches = (await this.#redis.zrange(this.#keys.jobs, '0', '-1')).filter((id) => id.startsWith(name));
+    if (matches.length > 1) {
+      throw new OomtuneError(
+        'OOMTUNE_NO_SUCH_JOB',
+        `More than one job begins with ${name}: ${matches.slice(0, 5).join(', ')}.`,
+        'Write more of the id.',
+      );
+    }
+    return matches[0] === undefined ? null : this.#read(matches[0]);
+  }
+
+  /** The job that was submitted last. */
+  async latest(): Promise<StoredJob | null> {
+    const ids = await this.#redis.zrevrange(this.#keys.jobs, 0, 9);
+    return (await this.#readMany(ids))[0] ?? null;
+  }
+
+  /** All jobs that have not ended and the last `ended` that have, in the order submitted. */
+  async list({ ended = 20 }: { ended?: number } = {}): Promise<StoredJob[]> {
+    const live = await this.live();
+    const gone: StoredJob[] = [];
+    for (let at = 0; gone.length < ended; at += 100) {
+      const ids = await this.#redis.zrevrange(this.#keys.jobs, at, at + 99);
+      if (ids.length === 0) break;
+      const known = new Set(live.map((job) => job.job));
+      const more = await this.#readMany(ids.filter((id) => !known.has(id)));
+      gone.push(...more.filter((job) => ENDED_STATES.includes(job.state)));
+    }
+    return [...gone.slice(0, ended), ...live].sort((a, b) => (a.submitted_at < b.submitted_at ? -1 : 1));
+  }
+
+  /** All jobs that have not ended. */
+  async live(): Promise<StoredJob[]> {
+    return this.#readMany(await this.#redis.zrange(this.#keys.live, '0', '-1'));
+  }
+
+  /** Jobs that are to be put into a queue. */
+  async pending(): Promise<StoredJob[]> {
+    return this.#readMany(await this.#redis.smembers(this.#keys.pending));
+  }
+
+  async isPending(ids: string[]): Promise<boolean[]> {
+    return ids.length === 0 ? [] : (await this.#redis.smismember(this.#keys.pending, ...ids)).map((one) => one === 1);
+  }
+
+  async donePending(ids: string[]): Promise<void> {
+    if (ids.length > 0) await this.#redis.srem(this.#keys.pending, ...ids);
+  }
+
+  /** How many there are in each state, without reading them whole. */
+  async counts(): Promise<{ live: number; all: number }> {
+    const [live, all] = await Promise.all([this.#redis.zcard(this.#keys.live), this.#redis.zcard(this.#keys.jobs)]);
+    return { live, all };
+  }
+
+  /**
+   * Writes into a record, in one step with the check that it may: `ended`: the job has ended and stays so; `lost`: another
+   * claim holds now; `held`: it was put on hold before it could start.
+   */
+  async patch(id: string, patch: Partial<JobRecord>, claim = ''): Promise<PatchResult> {
+    const { state = '', job: _job, ended_at: _ended, ...rest } = patch;
+    return (await this.#run(scripts.PATCH, id, [claim, now(), state, ...toFields(rest)])) as PatchResult;
+  }
+
+  /** Makes a host answer for a job. `away`: another host does, and may be running it. */
+  async claim(
+    job: Pick<StoredJob, 'job' | 'epoch' | 'claimHost'>,
+    host: string,
+    claim: string,
+  ): Promise<'claimed' | 'ours' | 'missing' | 'ended' | 'held' | 'stale' | 'away'> {
+    const args = [host, claim, job.epoch, now()];
+    return (await this.#run(scripts.CLAIM, job.job, args, job.claimHost)) as 'claimed';
+  }
+
+  /** Gives a claimed job back that was not launched. */
+  async unclaim(id: string, claim: string, reason: string): Promise<boolean> {
+    return (await this.#run(scripts.UNCLAIM, id, [claim, JSON.stringify(reason), now()])) === 'ok';
+  }
+
+  /** `cancelled` where that was done at once; another state: its host has been told. Ended jobs stay as they are. */
+  async cancel(id: string): Promise<JobState | 'missing'> {
+    const job = await this.#read(id);
+    const reason = JSON.stringify(`cancelled by the user; ${job?.claimHost ?? 'its host'} ends it`);
+    return (await this.#run(scripts.CANCEL, id, [now(), reason], job?.claimHost)) as JobState;
+  }
+
+  async hold(id: string): Promise<JobState | 'missing'> {
+    return (await this.#run(scripts.HOLD, id, [JSON.stringify('on hold until it is released')])) as JobState;
+  }
+
+  async release(id: string): Promise<JobState | 'missing'> {
+    return (await this.#run(scripts.RELEASE, id, [JSON.stringify('waits for a daemon')])) as JobState;
+  }
+
+  async retry(id: string): Promise<JobState | 'missing'> {
+    const anew: Partial<JobRecord> = {
+      reason: 'waits for a daemon',
+      failure: null,
+      host: null,
+      devices: [],
+      config: null,
+      launches: [],
+      journal: [],
+      started_at: null,
+      ended_at: null,
+      exit_code: null,
+    };
+    return (await this.#run(scripts.RETRY, id, toFields(anew))) as JobState;
+  }
+
+  /** Queues a job anew whose queue entry or claiming host is gone before anything was launched. */
+  async requeue(job: Pick<StoredJob, 'job' | 'epoch' | 'claimHost'>, reason: string): Promise<boolean> {
+    const args = [job.epoch, JSON.stringify(reason)];
+    return (await this.#run(scripts.REQUEUE, job.job, args, job.claimHost)) === 'ok';
+  }
+
+  /** Forgets the oldest ended jobs beyond `keep`; returns their ids. */
+  async prune(keep: number): Promise<string[]> {
+    const surplus = (await this.#redis.zcard(this.#keys.jobs)) - keep;
+    if (surplus <= 0) return [];
+    const oldest = await this.#redis.zrange(this.#keys.jobs, '0', String(surplus - 1));
+    const live = new Set(await this.#redis.zrange(this.#keys.live, '0', '-1'));
+    const gone = oldest.filter((id) => !live.has(id));
+    if (gone.length === 0) return [];
+    const multi: ChainableCommander = this.#redis.multi().zrem(this.#keys.jobs, ...gone);
+    for (const id of gone) multi.del(this.#keys.job(id), this.#keys.log(id));
+    await multi.exec();
+    return gone;
+  }
+
+  /** Takes a record that cannot be read out of the way, so that nobody stumbles over it again. */
+  async setAside(id: string, why: string): Promise<void> {
+    await this.#redis.multi().zrem(this.#keys.live, id).srem(this.#keys.pending, id).exec();
+    await refuse(this.#redis, this.#keys, this.#keys.job(id), why);
+  }
+
+  async #run(script: Script, id: string, args: (string | number)[], host?: string | null): Promise<unknown> {
+    const { job, jobs, live, pending, events, wake } = this.#keys;
+    const keys = [job(id), jobs, live, pending, events, wake, this.#keys.host(host ?? '')];
+    return script.run(this.#redis, keys, [id, ...args]);
+  }
+
+  async #read(id: string): Promise<StoredJob | null> {
+    return (await this.#readMany([id]))[0] ?? null;
+  }
+
+  async #readMany(ids: string[]): Promise<StoredJob[]> {
+    const found: StoredJob[] = [];
+    for (let at = 0; at < ids.length; at += 200) {
+      const some = ids.slice(at, at + 200);
+      const pipeline = this.#redis.pipeline();
+      for (const id of some) pipeline.hgetall(this.#keys.job(id));
+      const replies = (await pipeline.exec()) ?? [];
+      for (const [index, [error, hash]] of replies.entries()) {
+        const id = some[index] as string;
+        const read = error === null ? fromFields(id, hash as Record<string, string>) : error.message;
+        if (typeof read === 'string') await this.setAside(id, read);
+        else if (read !== null) found.push(read);
+      }
+    }
+    return found;
+  }
+}
+
+const now = (): string => new Date().toISOString();
+
+function toFields(record: Partial<JobRecord>): string[] {
+  return Object.entries(record).flatMap(([name, value]) =>
+    value === undefined ? [] : [name, name === 'state' ? String(value) : JSON.stringify(value)],
+  );
+}
+
+/** The job, null where there is none, or what is wrong with it. */
+function fromFields(id: string, hash: Record<string, string>): StoredJob | string | null {
+  const { state, epoch, claim, claim_host, cancel, ...fields } = hash;
+  if (Object.keys(hash).length === 0) return null;
+  const record: Record<string, unknown> = { state };
+  for (const [name, value] of Object.entries(fields)) {
+    try {
+      record[name] = JSON.parse(value);
+    } catch {
+      return `${name}: it is no JSON`;
+    }
+  }
+  const parsed = jobRecord.safeParse(record);
+  if (!parsed.success) return complaint(parsed.error);
+  if (parsed.data.job !== id) return `its id says ${parsed.data.job}`;
+  return {
+    ...parsed.data,
+    epoch: /^\d{1,15}$/.test(epoch ?? '') ? Number(epoch) : 1,
+    claimHost: claim_host ?? null,
+    claim: claim ?? null,
+    cancelAsked: cancel ?? null,
+  };
+}

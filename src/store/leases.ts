@@ -1,0 +1,391 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Redis } from 'ioredis';
+import { z } from 'zod';
+import { OomtuneError } from '../common/errors.js';
+import { formatBytes } from '../common/size.js';
+import type { Events } from './events.js';
+import type { Keys } from './keys.js';
+import * as scripts from './lease-scripts.js';
+import { bootId, hostName, startTime, thisProcess } from './process-identity.js';
+import type { Script } from './script.js';
+
+/** What a reservation has to know of a device. */
+export interface LeaseDevice {
+  /** `cuda:N` or `cpu`. */
+  id: string;
+  uuid: string;
+  total_bytes: number;
+  used_bytes: number;
+  processes: { pid: number; name: string; used_bytes: number; ours: boolean }[];
+}
+
+export interface LeaseRequest<D extends LeaseDevice> {
+  /** Job id: a process that takes over the job takes over its lease. */
+  owner: string;
+  /** Those that suit. */
+  devices: D[];
+  /** How many of them, at once or none. */
+  count: number;
+  /** On each device; null: whole devices. */
+  bytes: number | null;
+  share: boolean;
+  /** With `bytes` null: what must be free of the memory of strangers. Absent: nine tenths of the device. */
+  needBytes?: number | null;
+  /** The devices as they are now: asked while waiting. */
+  refresh?: () => Promise<D[]>;
+  signal: AbortSignal;
+  /** Told why it waits, when that changes. */
+  onWait: (reason: string) => void;
+}
+
+export interface LeaseTimes {
+  /** Without renewal for this long a lease's owner is looked for. */
+  ttlMs: number;
+  renewMs: number;
+  /** While waiting, look again after this long even if nothing was heard. */
+  lookMs: number;
+  /** Who waits longer than this has the devices that he waits for kept free for him. */
+  patienceMs: number;
+}
+
+export const LEASE_TIMES: LeaseTimes = { ttlMs: 60_000, renewMs: 15_000, lookMs: 2000, patienceMs: 30_000 };
+
+const identity = z.object({ pid: z.number().int(), start: z.string() });
+
+const recordSchema = z.object({
+  owner: z.string().optional(),
+  host: z.string(),
+  boot: z.string(),
+  instance: z.string(),
+  process: identity,
+  devices: z.array(z.object({ uuid: z.string(), id: z.string() })),
+  /** Null: the whole device. Absent in Lua's JSON. */
+  bytes: z.number().nullish(),
+  share: z.boolean(),
+  supervisors: z
+    .array(identity.extend({ dir: z.string() }))
+    .or(z.object({}))
+    .nullish(),
+  taken_at: z.number(),
+  expires_at: z.number(),
+});
+
+/** One reservation as it stands in Redis. */
+export interface LeaseRecord {
+  owner: string;
+  host: string;
+  boot: string;
+  instance: string;
+  process: { pid: number; start: string };
+  devices: { uuid: string; id: string }[];
+  bytes: number | null;
+  share: boolean;
+  supervisors: { pid: number; start: string; dir: string }[];
+  taken_at: number;
+  expires_at: number;
+  /** As read: a lease is freed only if nobody changed it since. */
+  text: string;
+}
+
+/** Reserves device memory: the same leases for daemons and foreground commands, on every host of this Redis. */
+export class LeaseStore {
+  readonly #redis: Redis;
+  readonly #keys: Keys;
+  readonly #events: Events;
+  readonly #times: LeaseTimes;
+
+  constructor(redis: Redis, keys: Keys, events: Events, times: LeaseTimes = LEASE_TIMES) {
+    this.#redis = redis;
+    this.#keys = keys;
+    this.#events = events;
+    this.#times = times;
+  }
+
+  /**
+   * Waits until `count` of the devices can be reserved in one step. Rejects with the signal's reason, or with
+   * OOMTUNE_DEVICE_MISSING for what can never be.
+   */
+  async acquire<D extends LeaseDevice>(request: LeaseRequest<D>): Promise<HeldLease<D>> {
+    const { owner, count, signal, onWait } = request;
+    let { devices } = request;
+    checkPossible(request);
+    const instance = randomBytes(9).toString('base64url');
+    const record = {
+      host: hostName(),
+      boot: bootId(),
+      instance,
+      process: thisProcess(),
+      bytes: request.bytes ?? undefined,
+      share: request.share,
+    };
+    let told = '';
+    let wake: () => void = () => {};
+    let unlisten: (() => void) | null = null;
+    try {
+      for (;;) {
+        signal.throwIfAborted();
+        const wanted = {
+          devices: devices.map(toRequest),
+          count,
+          bytes: request.bytes ?? undefined,
+          need: request.needBytes ?? undefined,
+          share: request.share,
+        };
+        const args = [owner, JSON.stringify(wanted), JSON.stringify(record), this.#times.ttlMs, this.#times.patienceMs];
+        const reply = JSON.parse(String(await this.#run(scripts.ACQUIRE, args))) as Reply;
+        if ('granted' in reply) {
+          const granted = reply.granted.map((uuid) => devices.find((device) => device.uuid === uuid) as D);
+          return new HeldLease(this, owner, instance, granted, this.#times);
+        }
+        const reason = waitReason(reply.waits, devices, request);
+        if (reason !== told) onWait(reason);
+        told = reason;
+        unlisten ??= await this.#events.listen((what) => what === 'lease' && wake());
+        await new Promise<void>((resolve) => {
+          const timer = setTimeout(resolve, this.#times.lookMs);
+          wake = () => {
+            clearTimeout(timer);
+            resolve();
+          };
+          signal.addEventListener('abort', wake, { once: true });
+          if (signal.aborted) wake();
+        });
+        signal.removeEventListener('abort', wake);
+        if (signal.aborted) break;
+        await this.reap(devices);
+        if (request.refresh !== undefined) devices = stillThere(devices, await request.refresh());
+      }
+      throw signal.reason;
+    } catch (error) {
+      // Not waited for: Redis may be away, and the place in the queue expires by itself
+      this.#run(scripts.FREE, [owner, instance, '']).catch(() => {});
+      throw error;
+    } finally {
+      unlisten?.();
+    }
+  }
+
+  /** Everything that is reserved, by everybody. */
+  async list(): Promise<LeaseRecord[]> {
+    const found: LeaseRecord[] = [];
+    for (const [owner, text] of Object.entries(await this.#redis.hgetall(this.#keys.leases))) {
+      try {
+        const { supervisors, bytes, ...record } = recordSchema.parse(JSON.parse(text));
+        const list = Array.isArray(supervisors) ? supervisors : []; // Lua writes an empty list as {}
+        found.push({ ...record, owner, bytes: bytes ?? null, supervisors: list, text });
+      } catch {} // set aside by the next script that meets it
+    }
+    return found;
+  }
+
+  /** Reserved bytes by device uuid. A whole device counts with `totals`, where it is known. */
+  async reservations(totals: Map<string, number> = new Map()): Promise<Map<string, number>> {
+    const sums = new Map<string, number>();
+    for (const lease of await this.list()) {
+      for (const { uuid } of lease.devices) {
+        sums.set(uuid, (sums.get(uuid) ?? 0) + (lease.bytes ?? totals.get(uuid) ?? 0));
+      }
+    }
+    return sums;
+  }
+
+  /**
+   * Frees the leases of crashed owners on this host: the owner and every process of its job are gone, and (where
+   * `devices` can tell) so is their memory. A living owner's lease stays, however late its renewal is. Returns the owners.
+   */
+  async reap(devices: LeaseDevice[]): Promise<string[]> {
+    const freed: string[] = [];
+    for (const lease of await this.list()) {
+      if (lease.host !== hostName() || ownerLives(lease)) continue;
+      if (lease.boot === bootId() && (await jobLives(lease))) continue;
+      if (lease.boot !== bootId() && lease.boot.split('/')[0] === bootId().split('/')[0]) {
+        // Another pid namespace of this machine: its processes cannot be seen from here, only its silence
+        if (lease.expires_at + 10 * this.#times.ttlMs > Date.now()) continue;
+      }
+      if (memoryHeld(lease, devices)) continue;
+      if (await this.free(lease)) freed.push(lease.owner);
+    }
+    return freed;
+  }
+
+  /** Frees a lease, if it still is as it was read. */
+  async free(lease: LeaseRecord): Promise<boolean> {
+    return (await this.#run(scripts.FREE, [lease.owner, '', lease.text])) === 1;
+  }
+
+  renew(owner: string, instance: string): Promise<boolean> {
+    return this.#run(scripts.RENEW, [owner, instance, this.#times.ttlMs]).then((reply) => reply === 1);
+  }
+
+  async attach(owner: string, instance: string, supervisorPid: number, dir: string): Promise<void> {
+    const start = startTime(supervisorPid);
+    if (start === null) return; // it has ended already
+    await this.#run(scripts.ATTACH, [owner, instance, JSON.stringify({ pid: supervisorPid, start, dir })]);
+  }
+
+  async resize(owner: string, instance: string, bytes: number | null, devices: LeaseDevice[]): Promise<number> {
+    const wanted = { bytes: bytes ?? undefined, devices: devices.map(toRequest) };
+    return Number(await this.#run(scripts.RESIZE, [owner, instance, JSON.stringify(wanted)]));
+  }
+
+  async release(owner: string, instance: string): Promise<void> {
+    await this.#run(scripts.FREE, [owner, instance, '']);
+  }
+
+  #run(script: Script, args: (string | number)[]): Promise<unknown> {
+    const { leases, leaseQueue, wake, events, refused } = this.#keys;
+    return script.run(this.#redis, [leases, leaseQueue, wake, events, refused], args);
+  }
+}
+
+/** A reservation that is renewed until it is released. */
+export class HeldLease<D extends LeaseDevice> {
+  devices: D[];
+  readonly #store: LeaseStore;
+  readonly #owner: string;
+  readonly #instance: string;
+  readonly #timer: NodeJS.Timeout;
+  #released = false;
+
+  constructor(store: LeaseStore, owner: string, instance: string, devices: D[], { renewMs }: LeaseTimes) {
+    this.#store = store;
+    this.#owner = owner;
+    this.#instance = instance;
+    this.devices = devices;
+    this.#timer = setInterval(() => {
+      store.renew(owner, instance).catch(() => {}); // Redis is away: nobody frees a lease whose owner lives
+    }, renewMs);
+    this.#timer.unref();
+  }
+
+  async attach(run: { supervisorPid: number; dir: string }): Promise<void> {
+    await this.#store.attach(this.#owner, this.#instance, run.supervisorPid, run.dir);
+  }
+
+  async resize(bytes: number | null): Promise<void> {
+    const done = await this.#store.resize(this.#owner, this.#instance, bytes, this.devices);
+    if (done === 1) return;
+    throw new OomtuneError(
+      'OOMTUNE_LEASE_LOST',
+      done === 0 ? 'The lease on the device is gone.' : 'The lease on the device cannot grow: others share the device.',
+      'Run the job again; it waits until the device is free.',
+    );
+  }
+
+  async release(): Promise<void> {
+    if (this.#released) return;
+    this.#released = true;
+    clearInterval(this.#timer);
+    await this.#store.release(this.#owner, this.#instance);
+  }
+}
+
+interface WaitEntry {
+  id: string;
+  uuid: string;
+  total: number;
+  foreign: number;
+  reserved: number;
+  owners: { owner: string; bytes?: number; host: string; expired: boolean }[];
+  blocked?: string;
+}
+type Reply = { granted: string[] } | { waits: WaitEntry[] };
+
+/** What the script has to know of a device. `foreign` -1: who uses its memory cannot be told, only how much is used. */
+function toRequest(device: LeaseDevice) {
+  const ours = device.processes.filter((one) => one.ours).reduce((sum, one) => sum + one.used_bytes, 0);
+  const blind = device.processes.length === 0 && device.used_bytes > 0;
+  return {
+    uuid: device.uuid,
+    id: device.id,
+    total: device.total_bytes,
+    used: device.used_bytes,
+    foreign: blind ? -1 : Math.max(0, device.used_bytes - ours),
+    host: device.id === 'cpu',
+  };
+}
+
+function stillThere<D extends LeaseDevice>(devices: D[], now: D[]): D[] {
+  return devices.map((device) => now.find((one) => one.uuid === device.uuid) ?? device);
+}
+
+function checkPossible({
+  devices,
+  count,
+  bytes,
+}: {
+  devices: LeaseDevice[];
+  count: number;
+  bytes: number | null;
+}): void {
+  const largeEnough = devices.filter((device) => bytes === null || bytes <= device.total_bytes);
+  if (largeEnough.length >= count && count >= 1) return;
+  throw new OomtuneError(
+    'OOMTUNE_DEVICE_MISSING',
+    bytes === null || devices.length < count
+      ? `${count} devices are asked for, there are ${devices.length}.`
+      : `No device has the ${formatBytes(bytes)} that are asked for.`,
+    'See `oomtune devices` for what there is.',
+  );
+}
+
+/** One line for a person: what is in the way on each device, pids and names of strangers included. */
+function waitReason(
+  waits: WaitEntry[],
+  devices: LeaseDevice[],
+  request: Pick<LeaseRequest<LeaseDevice>, 'bytes' | 'count'>,
+): string {
+  const wants = request.bytes === null ? 'all of it' : formatBytes(request.bytes);
+  const words = waits.slice(0, 4).map((entry) => {
+    const owners = Array.isArray(entry.owners) ? entry.owners : []; // Lua writes an empty list as {}
+    const parts = owners
+      .slice(0, 4)
+      .map(({ owner, bytes }) => `${owner} holds ${bytes === undefined ? 'all' : formatBytes(bytes)}`);
+    if (owners.length > 4) parts.push(`${owners.length - 4} more hold some`);
+    if (entry.foreign > 0) {
+      const strangers = (devices.find((device) => device.uuid === entry.uuid)?.processes ?? [])
+        .filter((one) => !one.ours)
+        .sort((a, b) => b.used_bytes - a.used_bytes)
+        .slice(0, 2)
+        .map((one) => `${one.name} (pid ${one.pid})`);
+      parts.push(
+        `${formatBytes(entry.foreign)} are used by ${strangers.length > 0 ? strangers.join(', ') : 'processes that are not ours'}`,
+      );
+    }
+    if (entry.blocked !== undefined) parts.push(`${entry.blocked} has waited longer for it`);
+    return `${entry.id} of ${formatBytes(entry.total)}: ${parts.join(', ') || 'in use'}`;
+  });
+  if (waits.length > 4) words.push(`and ${waits.length - 4} more`);
+  const many = request.count === 1 ? '' : `${request.count} devices, `;
+  return `waits for ${many}${wants} of a device: ${words.join('; ')}`.replace(
+    'all of it of a device',
+    'a whole device',
+  );
+}
+
+function ownerLives(lease: LeaseRecord): boolean {
+  return lease.boot === bootId() && startTime(lease.process.pid) === lease.process.start;
+}
+
+/** A supervisor of the job lives, or any process that carries the job's id in its environment. */
+async function jobLives(lease: LeaseRecord): Promise<boolean> {
+  if (lease.supervisors.some(({ pid, start }) => startTime(pid) === start)) return true;
+  const { readdir, readFile } = await import('node:fs/promises');
+  const mark = `OOMTUNE_JOB_ID=${lease.owner}\0`;
+  for (const name of await readdir('/proc')) {
+    if (!/^\d+$/.test(name)) continue;
+    const environment = await readFile(`/proc/${name}/environ`, 'latin1').catch(() => '');
+    if (environment.includes(mark) && startTime(Number(name)) !== null) return true;
+    await delay(0);
+  }
+  return false;
+}
+
+/** Whether a GPU still holds memory of a process of ours that no other lease answers for: the driver frees it late. */
+function memoryHeld(lease: LeaseRecord, devices: LeaseDevice[]): boolean {
+  const pids = new Set(lease.supervisors.map((one) => one.pid).concat(lease.process.pid));
+  return devices
+    .filter((device) => lease.devices.some(({ uuid }) => uuid === device.uuid))
+    .some((device) => device.processes.some((one) => pids.has(one.pid) && one.used_bytes > 0));
+}

@@ -1,0 +1,114 @@
+import type { Redis } from 'ioredis';
+import type { Connection } from './connection.js';
+import type { Keys } from './keys.js';
+
+/** A job's tail in Redis: at most this many pieces of this size (512 KiB), kept a week after the last. */
+const PIECES = 64;
+const PIECE_BYTES = 8192;
+const KEPT_SECONDS = 7 * 24 * 3600;
+
+export interface LogPiece {
+  launch: number;
+  data: Buffer;
+  /** Where in the launch's output it begins, in bytes. */
+  offset: number;
+  /** Bytes before it that were left out: the job wrote faster than a tail is worth. */
+  skipped: number;
+}
+
+/** The bounded tail of each job's output, so that it can be followed from any host. The whole stands on the host that runs it. */
+export class LogTails {
+  readonly #connection: Connection;
+  readonly #keys: Keys;
+
+  constructor(connection: Connection, keys: Keys) {
+    this.#connection = connection;
+    this.#keys = keys;
+  }
+
+  /** Adds output of any size: only its last part is kept. Returns how many bytes were left out. */
+  async append(job: string, launch: number, offset: number, data: Buffer): Promise<void> {
+    const most = PIECES * PIECE_BYTES;
+    const cut = Math.max(0, data.length - most);
+    const pipeline = this.#connection.redis.pipeline();
+    const key = this.#keys.log(job);
+    for (let at = cut; at < data.length; at += PIECE_BYTES) {
+      const piece = data.subarray(at, at + PIECE_BYTES);
+      pipeline.xadd(key, 'MAXLEN', PIECES, '*', 'launch', launch, 'offset', offset + at, 'data', piece);
+    }
+    pipeline.expire(key, KEPT_SECONDS);
+    await pipeline.exec();
+  }
+
+  /** What the tail holds now. */
+  async read(job: string): Promise<LogPiece[]> {
+    const entries = await this.#connection.redis.xrangeBuffer(this.#keys.log(job), '-', '+');
+    return joined((entries as unknown as Entry[]).map((entry) => toPiece(entry)));
+  }
+
+  /** Pieces as they come, from the beginning of the tail. Ends when `ended` says so and nothing more comes. */
+  async *follow(
+    job: string,
+    options: { signal: AbortSignal; ended: () => Promise<boolean> },
+  ): AsyncGenerator<LogPiece> {
+    const redis: Redis = this.#connection.another();
+    const stop = (): void => redis.disconnect();
+    options.signal.addEventListener('abort', stop, { once: true });
+    let last: string | Buffer = '0';
+    let next: { launch: number; offset: number } | null = null;
+    try {
+      while (!options.signal.aborted) {
+        const ended = await options.ended(); // asked before the last look: nothing is written after the end
+        const reply = await redis.xreadBuffer(
+          'COUNT',
+          16,
+          'BLOCK',
+          ended ? 1 : 1000,
+          'STREAMS',
+          this.#keys.log(job),
+          last,
+        );
+        const entries = (reply?.[0]?.[1] ?? []) as unknown as Entry[];
+        for (const entry of entries) {
+          const piece = toPiece(entry);
+          if (next !== null && piece.launch === next.launch) piece.skipped = Math.max(0, piece.offset - next.offset);
+          else piece.skipped = piece.offset;
+          next = { launch: piece.launch, offset: piece.offset + piece.data.length };
+          last = entry[0];
+          yield piece;
+        }
+        if (ended && entries.length === 0) return;
+      }
+    } catch (error) {
+      if (!options.signal.aborted) throw error;
+    } finally {
+      options.signal.removeEventListener('abort', stop);
+      redis.disconnect();
+    }
+  }
+}
+
+type Entry = [id: Buffer, fields: Buffer[]];
+
+function toPiece([, fields]: Entry): LogPiece {
+  const piece: LogPiece = { launch: 1, data: Buffer.alloc(0), offset: 0, skipped: 0 };
+  for (let at = 0; at + 1 < fields.length; at += 2) {
+    const value = fields[at + 1] as Buffer;
+    const name = fields[at]?.toString();
+    if (name === 'data') piece.data = value;
+    else if (name === 'launch') piece.launch = Number(value.toString()) || 1;
+    else if (name === 'offset') piece.offset = Number(value.toString()) || 0;
+  }
+  return piece;
+}
+
+function joined(pieces: LogPiece[]): LogPiece[] {
+  let end = 0;
+  let launch = 0;
+  for (const piece of pieces) {
+    piece.skipped = Math.max(0, piece.offset - (piece.launch === launch ? end : 0));
+    launch = piece.launch;
+    end = piece.offset + piece.data.length;
+  }
+  return pieces;
+}

@@ -1,0 +1,140 @@
+import type { Redis } from 'ioredis';
+import type { Keys } from './keys.js';
+import { refuse } from './refused.js';
+import { complaint, recommendation as schema } from './schemas.js';
+import { Script } from './script.js';
+import type { Recommendation } from './types.js';
+
+/** Record, index and event in one step: a reader never sees half a configuration. */
+const PUT = new Script(`
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], unpack(ARGV, 5))
+redis.call('ZADD', KEYS[2], ARGV[2], ARGV[1])
+redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[3], '*', 'type', 'config', 'key', ARGV[1], 'job', ARGV[4], 'status', redis.call('HGET', KEYS[1], 'status'))
+return 1`);
+
+const DEMOTE = new Script(`
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+local known = tonumber(redis.call('HGET', KEYS[1], 'known_bad_micro_batch') or '')
+local bad = tonumber(ARGV[2])
+if known and known < bad then bad = known end
+redis.call('HSET', KEYS[1], 'status', 'demoted', 'known_bad_micro_batch', string.format('%d', bad))
+redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], '*', 'type', 'config', 'key', ARGV[1], 'job', ARGV[4], 'status', 'demoted')
+return 1`);
+
+export const EVENTS_KEPT = 10_000;
+
+/** Recorded configurations: `{oomtune}:config:<key>` and the index `{oomtune}:configs`. */
+export class RecommendationStore {
+  readonly #redis: Redis;
+  readonly #keys: Keys;
+
+  constructor(redis: Redis, keys: Keys) {
+    this.#redis = redis;
+    this.#keys = keys;
+  }
+
+  /** Null when there is none, or what is there cannot be trusted. */
+  async get(key: string): Promise<Recommendation | null> {
+    return this.#read(key, await this.#redis.hgetall(this.#keys.config(key)));
+  }
+
+  /** Replaces what was recorded under the key. `job`: who found it, null in the foreground. */
+  async put(recommendation: Recommendation, job: string | null): Promise<void> {
+    const checked = schema.parse(recommendation);
+    await PUT.run(
+      this.#redis,
+      [this.#keys.config(checked.key), this.#keys.configs, this.#keys.events],
+      [checked.key, Date.parse(checked.verified_at), EVENTS_KEPT, job ?? '', ...Object.entries(toHash(checked)).flat()],
+    );
+  }
+
+  /** It did not hold in use: `knownBad` is a micro-batch that failed; the smallest ever seen is kept. */
+  async demote(key: string, knownBad: number, job: string | null): Promise<void> {
+    await DEMOTE.run(
+      this.#redis,
+      [this.#keys.config(key), this.#keys.events],
+      [key, Math.max(1, Math.floor(knownBad)), EVENTS_KEPT, job ?? ''],
+    );
+  }
+
+  /** All, the latest first. */
+  async list(): Promise<Recommendation[]> {
+    const keys = await this.#redis.zrevrange(this.#keys.configs, 0, -1);
+    const found: Recommendation[] = [];
+    for (let at = 0; at < keys.length; at += 200) {
+      const some = keys.slice(at, at + 200);
+      const pipeline = this.#redis.pipeline();
+      for (const key of some) pipeline.hgetall(this.#keys.config(key));
+      const replies = (await pipeline.exec()) ?? [];
+      for (const [index, [error, hash]] of replies.entries()) {
+        if (error !== null) {
+          await refuse(this.#redis, this.#keys, this.#keys.config(some[index] ?? ''), error.message);
+          continue;
+        }
+        const read = await this.#read(some[index] ?? '', hash as Record<string, string>);
+        if (read !== null) found.push(read);
+      }
+    }
+    return found;
+  }
+
+  /** Those of this key or name, the latest first. */
+  async find(name: string): Promise<Recommendation[]> {
+    return (await this.list()).filter((one) => one.key === name || one.name === name);
+  }
+
+  async #read(key: string, hash: Record<string, string>): Promise<Recommendation | null> {
+    if (Object.keys(hash).length === 0) return null;
+    const parsed = schema.safeParse(fromHash(hash));
+    const why = !parsed.success
+      ? complaint(parsed.error)
+      : parsed.data.key !== key
+        ? `its key says ${parsed.data.key}`
+        : null;
+    if (parsed.success && why === null) return parsed.data;
+    await refuse(this.#redis, this.#keys, this.#keys.config(key), why ?? 'it cannot be read');
+    return null;
+  }
+}
+
+/** Every value as a string; nothing is an empty string. */
+function toHash(recommendation: Recommendation): Record<string, string> {
+  const hash: Record<string, string> = {};
+  for (const [name, value] of Object.entries(recommendation)) {
+    if (name === 'probes') hash[name] = JSON.stringify(value);
+    else if (typeof value === 'boolean') hash[name] = value ? '1' : '0';
+    else hash[name] = value === null ? '' : String(value);
+  }
+  return hash;
+}
+
+const NUMBERS = [
+  'schema',
+  'budget_bytes',
+  'world_size',
+  'micro_batch',
+  'accumulation',
+  'effective_batch',
+  'max_micro_batch',
+  'known_bad_micro_batch',
+  'peak_bytes',
+  'samples_per_s',
+];
+const MAY_BE_NULL = new Set(['known_bad_micro_batch', 'peak_bytes', 'samples_per_s', 'torch', 'driver']);
+
+function fromHash(hash: Record<string, string>): Record<string, unknown> {
+  const record: Record<string, unknown> = { ...hash };
+  for (const name of MAY_BE_NULL) record[name] = hash[name] === '' || hash[name] === undefined ? null : hash[name];
+  for (const name of NUMBERS) {
+    const value = record[name];
+    if (typeof value === 'string') record[name] = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(value) ? Number(value) : value;
+  }
+  record.checkpointing = hash.checkpointing === '1' ? true : hash.checkpointing === '0' ? false : hash.checkpointing;
+  try {
+    record.probes = JSON.parse(hash.probes ?? '');
+  } catch {
+    record.probes = null;
+  }
+  return record;
+}

@@ -1,0 +1,24 @@
+import type { Redis } from 'ioredis';
+import type { Keys } from './keys.js';
+
+const KEPT = 200;
+const seen = new Set<string>();
+
+/**
+ * Sets a record aside that cannot be trusted: noted in Redis (bounded), told once on the log, and otherwise as if it
+ * were not there.
+ */
+export async function refuse(redis: Redis, keys: Keys, what: string, why: string): Promise<void> {
+  const mark = `${what} ${why}`;
+  if (seen.has(mark)) return;
+  if (seen.size > 1000) seen.clear();
+  seen.add(mark);
+  const note = JSON.stringify({ what: what.slice(0, 512), why: why.slice(0, 512), at: new Date().toISOString() });
+  await redis
+    .multi()
+    .lpush(keys.refused, note)
+    .ltrim(keys.refused, 0, KEPT - 1)
+    .exec();
+  const { createLog } = await import('../common/log.js');
+  createLog('store').warn({ record: what.slice(0, 512), why: why.slice(0, 512) }, 'a record in Redis was refused');
+}

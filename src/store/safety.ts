@@ -1,0 +1,47 @@
+import type { Redis } from 'ioredis';
+import { OomtuneError } from '../common/errors.js';
+import type { RedisTarget } from './url.js';
+
+/** `noeviction`, …; null where this user may not ask. */
+export async function evictionPolicy(redis: Redis): Promise<string | null> {
+  const info = await redis.info('memory').catch(() => '');
+  return /^maxmemory_policy:(.*?)\r?$/m.exec(info)?.[1] ?? null;
+}
+
+/**
+ * Whether a daemon may trust this Redis. Whoever can write to it can run commands as the daemon's user, and a Redis that
+ * evicts loses jobs. Throws OOMTUNE_REDIS_UNSAFE.
+ */
+export async function checkRedisIsSafe(
+  redis: Redis,
+  target: RedisTarget,
+  { allowInsecure }: { allowInsecure: boolean },
+): Promise<void> {
+  if (!target.guarded && !allowInsecure) {
+    const tls = target.options.tls !== undefined;
+    throw new OomtuneError(
+      'OOMTUNE_REDIS_UNSAFE',
+      `Redis at ${target.shown} is reached over the network ${tls ? 'without a password' : 'without TLS'}: whoever can write to it runs commands here.`,
+      'Use rediss://user:password@host:port, a unix socket or a tunnel to 127.0.0.1; --allow-insecure-redis takes the risk.',
+    );
+  }
+  const info = await redis.info();
+  const field = (name: string): string => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? '';
+  const version = field('redis_version');
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  if (major < 6 || (major === 6 && minor < 2)) {
+    throw new OomtuneError(
+      'OOMTUNE_REDIS_UNSAFE',
+      `Redis at ${target.shown} is version ${version || 'unknown'}; oomtune needs 6.2 or newer.`,
+      'Upgrade it, or leave --redis out to use the embedded Redis.',
+    );
+  }
+  const policy = field('maxmemory_policy');
+  if (policy !== '' && policy !== 'noeviction') {
+    throw new OomtuneError(
+      'OOMTUNE_REDIS_UNSAFE',
+      `Redis at ${target.shown} may drop keys when it is full (maxmemory-policy ${policy}): jobs would be lost.`,
+      'redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf.',
+    );
+  }
+}

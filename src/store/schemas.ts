@@ -1,0 +1,195 @@
+import { z } from 'zod';
+import type { JobOptions, JobRecord, JobState, ProbeRecord, Recommendation } from './types.js';
+
+/**
+ * What is read back from Redis is checked like any other input: whoever can write there can run commands, and a record
+ * of another version must not crash a daemon that runs for weeks.
+ */
+
+const text = (most: number) => z.string().max(most);
+const time = z.iso.datetime({ offset: true });
+const bytes = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
+const count = z.number().int().min(1).max(Number.MAX_SAFE_INTEGER);
+const amp = z.enum(['off', 'bf16', 'fp16']);
+
+export const failureClass = z.enum([
+  'device_oom',
+  'host_oom',
+  'shm',
+  'disk_full',
+  'network',
+  'device_fault',
+  'user_error',
+  'timeout',
+  'killed',
+  'cancelled',
+]);
+const outcome = z.union([z.literal('fit'), failureClass]);
+
+export const JOB_STATES = [
+  'queued',
+  'held',
+  'searching',
+  'running',
+  'succeeded',
+  'failed',
+  'cancelled',
+  'exhausted',
+  'timeout',
+] as const satisfies readonly JobState[];
+
+/** States in which nothing more will happen. */
+export const ENDED_STATES: readonly JobState[] = ['succeeded', 'failed', 'cancelled', 'exhausted', 'timeout'];
+
+/** No NUL: such an argument could not be passed to a program. */
+const argument = text(131_072).refine((value) => !value.includes('\0'), 'an argument without NUL');
+export const command = z
+  .array(argument)
+  .min(1)
+  .max(10_000)
+  .refine((argv) => argv[0] !== '', 'a program to run');
+
+export const probe: z.ZodType<ProbeRecord> = z.object({
+  launch: count,
+  micro_batch: count,
+  amp,
+  checkpointing: z.boolean(),
+  steps: z.number().int().nonnegative(),
+  outcome,
+  peak_bytes: bytes.nullable(),
+  step_s: z.number().nonnegative().nullable(),
+  evidence: text(65_536).nullable(),
+  why: text(4096).optional(),
+});
+
+export const recommendation: z.ZodType<Recommendation> = z.object({
+  schema: z.literal(1),
+  key: text(512).min(1),
+  name: text(256).min(1),
+  gpu_model: text(256),
+  budget_bytes: bytes,
+  world_size: count,
+  micro_batch: count,
+  accumulation: count,
+  effective_batch: count,
+  amp,
+  checkpointing: z.boolean(),
+  max_micro_batch: count,
+  known_bad_micro_batch: count.nullable(),
+  peak_bytes: bytes.nullable(),
+  samples_per_s: z.number().nonnegative().nullable(),
+  verified_at: time,
+  status: z.enum(['verified', 'demoted']),
+  command_digest: text(256),
+  torch: text(256).nullable(),
+  driver: text(256).nullable(),
+  probes: z.array(probe).max(10_000),
+});
+
+const absolute = text(4096).refine((path) => path.startsWith('/') && !path.includes('\0'), 'an absolute path');
+const word = text(256).min(1);
+
+export const jobOptions: z.ZodType<JobOptions> = z.object({
+  name: text(256).nullable(),
+  device: z
+    .string()
+    .regex(/^(cpu|cuda|cuda:\d{1,3})$/)
+    .nullable(),
+  budget: text(64).nullable(),
+  gpus: z.number().int().min(1).max(1024),
+  effectiveBatch: count.nullable(),
+  minBatch: count,
+  maxBatch: count.nullable(),
+  amp: z.enum(['auto', 'off', 'bf16', 'fp16']),
+  checkpointing: z.enum(['auto', 'off', 'on']),
+  accumulation: z.enum(['auto', 'off']),
+  exact: z.boolean(),
+  objective: z.enum(['max-batch', 'throughput']),
+  headroomPct: z.number().min(0).max(90),
+  preset: word,
+  steps: z.number().int().min(2).max(100_000),
+  timeoutSeconds: z.number().positive().nullable(),
+  maxLaunches: count.nullable(),
+  /** Names only: values stay on the host that submitted. */
+  env: z.array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'a name without a value')).max(10_000),
+  envFile: absolute.nullable(),
+  cwd: absolute,
+  tune: z.boolean(),
+  priority: z.number().int().min(-1_000_000).max(1_000_000),
+  after: z.array(z.string().regex(/^j-[a-z0-9]{4,32}$/)).max(1000),
+  share: z.boolean(),
+  gpuModel: word.nullable(),
+  host: word.nullable(),
+  resumeArg: argument.nullable(),
+  retries: z.number().int().min(0).max(1000),
+});
+
+const rung = z.object({ amp, checkpointing: z.boolean(), offload: z.boolean().optional() });
+const config = rung.extend({ micro_batch: count, accumulation: count, world_size: count, effective_batch: count });
+const size = z.number().nonnegative().nullable();
+
+const observation = z.object({
+  rung,
+  microBatch: count,
+  accumulation: count,
+  launch: count,
+  fresh: z.boolean(),
+  steps: z.number().int().nonnegative(),
+  outcome,
+  ambiguous: z.boolean(),
+  phase: z.enum(['load', 'train', 'eval', 'save', 'unknown']).nullable(),
+  peaks: z.object({
+    totalBytes: size,
+    forwardBackwardBytes: size,
+    optimizerBytes: size,
+    reservedBytes: size,
+    residentBytes: size,
+  }),
+  allocRetries: z.number().nonnegative(),
+  stepSeconds: size,
+  refusedBytes: size,
+  evidence: text(65_536).nullable(),
+  alive: z.boolean(),
+});
+
+export const jobRecord: z.ZodType<JobRecord> = z.object({
+  schema: z.literal(1),
+  job: z.string().regex(/^j-[a-z0-9]{4,32}$/),
+  name: text(256),
+  state: z.enum(JOB_STATES),
+  reason: text(65_536).nullable(),
+  failure: z
+    .object({
+      class: failureClass,
+      evidence: text(65_536).nullable(),
+      fields: z.record(z.string(), z.union([z.number(), z.string(), z.null()])),
+    })
+    .nullable(),
+  command,
+  options: jobOptions,
+  host: text(256).nullable(),
+  devices: z.array(text(64)).max(1024),
+  config: config.nullable(),
+  key: text(512).nullable(),
+  launches: z
+    .array(
+      z.object({
+        launch: count,
+        dir: absolute,
+        purpose: z.enum(['search', 'run']),
+        config: config.nullable(),
+      }),
+    )
+    .max(100_000),
+  journal: z.array(observation).max(100_000),
+  submitted_at: time,
+  started_at: time.nullable(),
+  ended_at: time.nullable(),
+  exit_code: z.number().int().nullable(),
+});
+
+/** What is wrong with it, in one line: `options.gpus: expected a number`. */
+export function complaint(error: z.ZodError): string {
+  const issue = error.issues[0];
+  return issue === undefined ? 'it cannot be read' : `${issue.path.join('.') || 'record'}: ${issue.message}`;
+}
