@@ -119,20 +119,17 @@ export async function stopEmbeddedRedis(): Promise<boolean> {
 
 /** One try: `up`, or what the starter ended with. */
 async function start(folder: string, socket: string, deadline: number): Promise<'up' | number> {
+  const server = findServer();
   const config = writeConfig(folder, socket);
   const log = openSync(join(folder, 'redis.log'), 'a', 0o600);
-  const server = findServer();
   // --no-fork: flock becomes the server, which so holds the lock itself and lets go of it only by ending
-  const child = spawn(
-    'flock',
-    ['--nonblock', '-E', String(LOCKED), '--no-fork', join(folder, 'lock'), server, config],
-    {
-      cwd: folder,
-      detached: true, // its own session: a Ctrl-C at the terminal is not for it
-      stdio: ['ignore', log, log],
-      env: { PATH: process.env.PATH, LANG: 'C.UTF-8' },
-    },
-  );
+  const flock = ['flock', '--nonblock', '-E', String(LOCKED), '--no-fork', join(folder, 'lock'), server, config];
+  const child = spawn('/bin/sh', ['-c', 'umask 077; exec "$@"', 'sh', ...flock], {
+    cwd: folder,
+    detached: true, // its own session: a Ctrl-C at the terminal is not for it
+    stdio: ['ignore', log, log],
+    env: { PATH: process.env.PATH, LANG: 'C.UTF-8' },
+  });
   closeSync(log);
   child.unref();
   let ended: number | null = null;
