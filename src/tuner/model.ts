@@ -59,7 +59,12 @@ export class MemoryModel {
     const alike = sameGradients(readings);
     const usable = alike.every((r) => r.phased) ? alike : risen(alike);
     const unsaturated = usable.filter((r) => !r.caching || (r.total < SATURATED * budgetBytes && r.retries === 0));
-    this.#active = lineThrough(usable, (r) => r.active);
+    const anchor = readings.at(-1);
+    this.#active = anchored(
+      lineThrough(usable, (r) => r.active),
+      anchor,
+      (r) => r.active,
+    );
     const last = unsaturated.at(-1) ?? usable.at(-1);
     const slack = lineThrough(unsaturated, slackOf);
     this.#slack = slack ?? (last ? { at: last.microBatch, value: slackOf(last), slope: 0 } : null);
@@ -69,7 +74,10 @@ export class MemoryModel {
     this.upper = active && this.lower !== null ? Math.max(this.lower, solve(active, budgetBytes - context)) : null;
     const pair = wellApart(usable);
     const doubt = pair ? (NOISE * budgetBytes) / (pair[1].microBatch - pair[0].microBatch) : 0;
-    this.cautious = this.#largest(budgetBytes, doubt);
+    const cautious = this.#largest(budgetBytes, doubt);
+    // A line through the origin rises faster than the peak can: what it lets through is safe without any doubt.
+    const ray = anchor ? (anchor.microBatch * budgetBytes) / anchor.total : 0;
+    this.cautious = cautious === null ? null : Math.max(cautious, ray);
   }
 
   /** Predicted largest size whose driver-level peak stays within `bytes`; null: no line yet. */
@@ -184,6 +192,13 @@ function lineThrough(readings: readonly Reading[], value: (r: Reading) => number
   const [before, last] = pair;
   const slope = (value(last) - value(before)) / (last.microBatch - before.microBatch);
   return { at: last.microBatch, value: value(last), slope };
+}
+
+/** A line that leaves out the last reading, made to go through it. */
+function anchored(line: Line | null, last: Reading | undefined, value: (r: Reading) => number): Line | null {
+  return line && last && last.microBatch > line.at
+    ? { at: last.microBatch, value: value(last), slope: line.slope }
+    : line;
 }
 
 function valueAt(line: Line, size: number): number {

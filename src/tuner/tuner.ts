@@ -126,8 +126,13 @@ export class Tuner {
     const launches = wanted.fresh || !search.alive;
     if (launches && left <= 0) return this.#stop(`only ${maxLaunches} launches are allowed`);
     const { top, firmTop } = search.trail;
-    const last = launches && left === 1 && !wanted.fresh && top !== null && top !== firmTop;
-    const step = last ? verification(sightOf(search)) : wanted;
+    let step = wanted;
+    if (launches && left === 1 && !wanted.fresh && top !== null) {
+      const choice = bestVerified(this.#constraints, this.#plan, search.trail) ? null : this.#plan.choices(top)?.hi;
+      if (top !== firmTop) step = verification(sightOf(search));
+      else if (choice && choice !== wanted.size)
+        step = { ...wanted, size: choice, why: 'a size that the answer may have' };
+    }
     const probe: Probe = {
       rung: rungs[index] as Probe['rung'],
       microBatch: step.size,
