@@ -20,8 +20,8 @@ export function which(name) {
 /** What the program needs of the system: how to tell that it is there, and the Debian packages that bring it. */
 function needs({ tests }) {
   const needed = [
-    { what: 'redis-server', there: () => which('redis-server'), packages: ['redis-server'] },
-    { what: 'redis-cli', there: () => which('redis-cli'), packages: ['redis-tools'] },
+    { what: 'redis-server', there: () => which('redis-server') ?? which('valkey-server'), packages: ['redis-server'] },
+    { what: 'redis-cli', there: () => which('redis-cli') ?? which('valkey-cli'), packages: ['redis-tools'] },
     { what: 'cmake', there: () => which('cmake'), packages: ['cmake'] },
     { what: 'a C++ compiler', there: () => which('c++') ?? which('g++') ?? which('clang++'), packages: ['g++'] },
     { what: 'make', there: () => which('make') ?? which('ninja'), packages: ['make'] },

@@ -1,6 +1,6 @@
 import type { Runtime } from '../runtime/types.js';
 import type { Store } from '../store/index.js';
-import { usageError } from './errors.js';
+import { parseRedisUrl } from '../store/url.js';
 import type { Output } from './output.js';
 import { createProgress, type ProgressView } from './progress.js';
 
@@ -67,14 +67,9 @@ export function createContext(out: Output, options: Record<string, unknown>): Co
   };
 }
 
-/** `redis://`, `rediss://` or `unix://`; a wrong one is told before anything is tried. */
+/** Throws for a wrong URL before anything is tried. */
 function checkRedisUrl(value: unknown): string | null {
   if (value === undefined || value === '') return null;
-  const text = String(value);
-  if (/^unix:\/\/\/./.test(text)) return text;
-  if (/^rediss?:\/\//.test(text) && URL.canParse(text)) return text;
-  throw usageError(
-    `Expected a Redis URL, got "${text.replace(/\/\/[^@/]*@/, '//…@')}".`,
-    'Write redis://host:6379, rediss://user:password@host:6380 or unix:///path/to/redis.sock.',
-  );
+  parseRedisUrl(String(value));
+  return String(value);
 }

@@ -108,16 +108,10 @@ async function redisServer(context: Context): Promise<Finding[]> {
 async function redis(context: Context): Promise<Finding[]> {
   const store = await context.store();
   const findings = [ok('redis', `answers at ${store.url}`)];
-  const policy = await store.evictionPolicy();
-  if (policy !== null && policy !== 'noeviction') {
-    findings.push(
-      failed(
-        'redis policy',
-        `maxmemory-policy ${policy}: jobs and recommendations may vanish`,
-        'CONFIG SET maxmemory-policy noeviction',
-      ),
-    );
-  }
+  const { checkRedisIsSafe } = await import('../store/index.js');
+  await checkRedisIsSafe(store.connection.redis, store.connection.target, { allowInsecure: false }).catch((error) =>
+    findings.push(ofError('redis', error)),
+  );
   return findings;
 }
 

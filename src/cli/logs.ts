@@ -1,7 +1,5 @@
-import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
-import { OomtuneError } from '../common/errors.js';
-import type { Store } from '../store/index.js';
+import { hostName, type Store } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
 import { usageError } from './errors.js';
 import { LogFile } from './log-file.js';
@@ -34,8 +32,9 @@ export async function showLogs(store: Store, jobs: JobRecord[], options: LogOpti
   }
   for (const [at, job] of jobs.entries()) {
     const writer = writers[at] as Writer;
-    const file = open(job, pick(job, options.launch), options);
-    if (file === null) options.note(`${job.job} has not written anything yet.`);
+    const file = isAway(job) ? null : open(pick(job, options.launch), options);
+    if (isAway(job)) writer.write(await tailOf(store, job, options));
+    else if (file === null) options.note(`${job.job} has not written anything yet.`);
     else writeAll(file, writer);
     writer.end();
   }
@@ -43,18 +42,20 @@ export async function showLogs(store: Store, jobs: JobRecord[], options: LogOpti
 
 /** The same for `--json`. */
 export async function readLog(
-  _store: Store,
+  store: Store,
   job: JobRecord,
   options: Pick<LogOptions, 'launch' | 'lines'>,
 ): Promise<{ launch: number | null; log: string }> {
   const launch = pick(job, options.launch);
-  const file = open(job, launch, options);
+  if (isAway(job)) return { launch: launch?.launch ?? null, log: (await tailOf(store, job, options)).toString('utf8') };
+  const file = open(launch, options);
   const chunks = file === null ? [] : [...file.read()];
   file?.close();
   return { launch: launch?.launch ?? null, log: Buffer.concat(chunks).toString('utf8') };
 }
 
 async function follow(store: Store, first: JobRecord, options: LogOptions, writer: Writer): Promise<void> {
+  if (isAway(first)) return followAway(store, first, options, writer);
   let job = first;
   let file: LogFile | null = null;
   let shown = 0;
@@ -63,7 +64,7 @@ async function follow(store: Store, first: JobRecord, options: LogOptions, write
     const launch = pick(job, options.launch);
     if (launch !== null && launch.launch !== shown) {
       if (file !== null) writeAll(file, writer);
-      file = open(job, launch, shown === 0 ? options : { lines: null });
+      file = open(launch, shown === 0 ? options : { lines: null });
       if (file !== null) shown = launch.launch;
     }
     const ended = hasEnded(job); // looked at before the last read: nothing is written after the end
@@ -73,6 +74,7 @@ async function follow(store: Store, first: JobRecord, options: LogOptions, write
     if (ended && (file === null || launch?.launch === shown)) break;
     await delay(LOOK_MS, undefined, { signal: options.signal }).catch(() => {});
     job = (await store.jobs.get(job.job)) ?? job;
+    if (isAway(job)) return followAway(store, job, options, writer);
   }
   file?.close();
   writer.end();
@@ -91,18 +93,41 @@ function pick(job: JobRecord, wanted: number | null): Launch | null {
   );
 }
 
-function open(job: JobRecord, launch: Launch | null, options: Pick<LogOptions, 'lines'>): LogFile | null {
+function open(launch: Launch | null, options: Pick<LogOptions, 'lines'>): LogFile | null {
   if (launch === null) return null;
-  if (job.host !== null && job.host !== hostname()) {
-    throw new OomtuneError(
-      'OOMTUNE_NO_SUCH_JOB',
-      `The log of ${job.job} is on ${job.host}.`,
-      `Run \`oomtune logs ${job.job}\` there; it stands in ${launch.dir}.`,
-    );
-  }
   const file = new LogFile(launch.dir);
   if (options.lines !== null) file.seekTail(options.lines);
   return file;
+}
+
+/** Runs, or ran, on another host: only the tail in Redis can be read from here. */
+function isAway(job: JobRecord): boolean {
+  return job.host !== null && job.host !== hostName();
+}
+
+async function tailOf(store: Store, job: JobRecord, options: Pick<LogOptions, 'launch' | 'lines'>): Promise<Buffer> {
+  const pieces = await store.logs.read(job.job);
+  const wanted = options.launch ?? pieces.at(-1)?.launch ?? 1;
+  const data = Buffer.concat(pieces.filter((piece) => piece.launch === wanted).map((piece) => piece.data));
+  return options.lines === null ? data : lastLines(data, options.lines);
+}
+
+async function followAway(store: Store, job: JobRecord, options: LogOptions, writer: Writer): Promise<void> {
+  options.note(`${job.job} runs on ${job.host}: the end of its output is shown.`);
+  const ended = async () => hasEnded((await store.jobs.get(job.job)) ?? job);
+  for await (const piece of store.logs.follow(job.job, { signal: options.signal, ended })) {
+    if (options.launch !== null && piece.launch !== options.launch) continue;
+    if (piece.skipped > 0) options.note(`${job.job}: ${piece.skipped} bytes left out`);
+    writer.write(piece.data);
+  }
+  writer.end();
+  options.signal.throwIfAborted();
+}
+
+function lastLines(data: Buffer, lines: number): Buffer {
+  let at = data.length;
+  for (let left = lines; left > 0 && at > 1; left -= 1) at = data.lastIndexOf(0x0a, at - 2) + 1;
+  return lines === 0 ? Buffer.alloc(0) : data.subarray(at);
 }
 
 function writeAll(file: LogFile, writer: Writer): void {

@@ -1,3 +1,1 @@
-import { steer } from '../steer.js';
-
-export default steer('cancel', 'cancelled');
+export { cancel as default } from '../steer.js';

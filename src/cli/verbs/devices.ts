@@ -4,7 +4,8 @@ import type { Verb } from '../program.js';
 const devicesVerb: Verb = async (_invocation, context) => {
   const { out } = context;
   const [runtime, store] = await Promise.all([context.runtime(), context.store()]);
-  const [devices, reserved] = await Promise.all([runtime.devices(), store.reservations()]);
+  const devices = await runtime.devices();
+  const reserved = await store.reservations(devices);
   const entries: DeviceEntry[] = devices.map((device) => ({
     ...device,
     reserved_bytes: reserved.get(device.uuid) ?? 0,

@@ -1,3 +1,1 @@
-import { steer } from '../steer.js';
-
-export default steer('hold', 'held');
+export { hold as default } from '../steer.js';

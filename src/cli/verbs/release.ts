@@ -1,3 +1,1 @@
-import { steer } from '../steer.js';
-
-export default steer('release', 'released');
+export { release as default } from '../steer.js';
