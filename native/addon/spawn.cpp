@@ -69,8 +69,10 @@ class Spawner : public Napi::AsyncWorker {
     posix_spawnattr_init(&how);
     // Where the pipe's end is 3 already, dup2 to itself clears its close-on-exec flag.
     posix_spawn_file_actions_adddup2(&files, report, kReport);
-    if (!inherit_) {
-      for (int fd = 0; fd < 3; ++fd) posix_spawn_file_actions_addopen(&files, fd, "/dev/null", O_RDWR, 0);
+    for (int fd = 0; fd < 3; ++fd) {
+      // Node marks its standard streams close-on-exec; dup2 to itself clears that.
+      if (inherit_) posix_spawn_file_actions_adddup2(&files, fd, fd);
+      if (!inherit_) posix_spawn_file_actions_addopen(&files, fd, "/dev/null", O_RDWR, 0);
     }
     sigset_t all;
     sigset_t none;

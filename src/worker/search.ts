@@ -157,6 +157,8 @@ export class Search {
     this.#used += 1;
     this.#deps.progress({ type: 'probing', probe, launch: place.launch });
     const measurement = session.exit === null && session.exception === null ? await this.#ask(probe, carried) : null;
+    this.#startup ??= session.startupSeconds;
+    this.#torch ??= session.hello?.torch ?? null;
     if (measurement !== null) {
       const alive = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
       if (!alive) await this.#close();
@@ -225,8 +227,6 @@ export class Search {
     if (this.#mode !== 'probe') return;
     const loop = await this.#session.ready();
     this.#loop ??= loop;
-    this.#torch ??= this.#session.hello?.torch ?? null;
-    if (loop !== null) this.#startup ??= (Date.now() - this.#session.startedAt) / 1000;
   }
 
   /** A process that reported its death is given a moment to go by itself; ranks that wait for it are ended. */

@@ -52,6 +52,8 @@ export class Session {
   /** Why the hook took no part after all; null: it did, or has not said. */
   bye: string | null = null;
   exit: Exit | null = null;
+  /** Seconds from the start to the training loop's first batch; null: there was none yet. */
+  startupSeconds: number | null = null;
   steps = 0;
 
   readonly #mode: HookMode;
@@ -188,6 +190,7 @@ export class Session {
       if (message.t === 'hello') this.hello = message;
       else if (message.t === 'loop') {
         this.loop ??= message;
+        this.startupSeconds ??= (Date.now() - this.startedAt) / 1000;
         this.#looping.add(event.rank);
       } else if (message.t === 'measured') this.#measured.set(event.rank, message);
       else if (message.t === 'exception') this.exception ??= message;
