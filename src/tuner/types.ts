@@ -47,7 +47,7 @@ export interface Constraints {
   ownBatch: number | null;
   /**
    * `search`: find the largest. `keep`: the user's effective batch is to be kept; if `ownBatch` fits on the first rung
-   * with the headroom it is the answer at once.
+   * it is the answer at once, whatever headroom it leaves: the job then runs exactly as it stands.
    */
   goal: 'search' | 'keep';
   /** Smallest micro-batch that an earlier run proved not to fit on the first rung; null: none known. */
