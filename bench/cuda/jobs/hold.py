@@ -1,0 +1,24 @@
+"""Holds memory so that exactly argv[1] bytes of device 0 stay free; says "holding" and waits for its end."""
+
+import sys
+import time
+
+import pynvml
+import torch
+
+wanted = int(sys.argv[1])
+pynvml.nvmlInit()
+handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+torch.zeros(1, device="cuda")
+
+
+def free() -> int:
+    return torch.cuda.mem_get_info()[0]
+
+
+held = []
+for chunk in (2**30, 2**26, 2**21):
+    while free() - wanted >= chunk:
+        held.append(torch.empty(chunk, dtype=torch.uint8, device="cuda"))
+print(f"holding; free {free()}", flush=True)
+time.sleep(600)

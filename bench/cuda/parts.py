@@ -1,0 +1,194 @@
+"""The parts of the measurement. Each starts jobs, and records one row a finding."""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+JOBS = Path(__file__).parent / "jobs"
+GIB = 2**30
+MIB = 2**20
+
+
+@dataclass
+class Bench:
+    launcher: object
+    sampler: object
+    record: Callable[[str, dict], None]
+    nvcc: str | None
+    only: list[str]
+
+    def python(self, script: str, *words: object) -> list[str]:
+        return [sys.executable, str(JOBS / script), *map(str, words)]
+
+    def runtime_program(self) -> str | None:
+        if self.nvcc is None:
+            return None
+        program = self.launcher.folder / "runtime"
+        if not program.exists():
+            subprocess.run([self.nvcc, "-O2", "-arch=native", "-o", str(program), str(JOBS / "runtime.cu")], check=True,
+                           timeout=120)
+        return str(program)
+
+
+def has(module: str) -> bool:
+    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    return subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def verdict(outcome, budget: int, place: int = 1, device: int = 0) -> dict:
+    """The ledger's peak beside NVML's, and whether they agree: within 2 MiB for each allocation, or 1 %."""
+    result = outcome.result()
+    seen = outcome.device(place)
+    nvml = outcome.nvml_peak.get(device, 0)
+    ledger = seen.get("peak", 0)
+    allowed = max(0.01 * nvml, 2 * MIB * max(1, result.get("allocations", 1)))
+    return {
+        "code": outcome.code, "seconds": round(outcome.seconds, 1), "budget": budget, "ledger_peak": ledger,
+        "nvml_peak": nvml, "difference_pct": round(100 * (ledger - nvml) / nvml, 2) if nvml else None,
+        "agrees": bool(nvml) and abs(ledger - nvml) <= allowed, "within_budget": nvml <= budget,
+        "overhead": seen.get("overhead"), "kinds": seen.get("kinds"), "refused": (outcome.ledger or {}).get("refused"),
+        "blind": (outcome.ledger or {}).get("blind"),
+        "own_oom": result.get("is_torch_oom", result.get("is_own_oom")), "recovered": result.get("recovered"),
+        "error": result.get("error"), "text": result.get("text"),
+        "live_after": seen.get("live"), "said": {k: v for k, v in result.items() if k not in ("text", "error")},
+        "tail": outcome.output[-1500:] if outcome.code != 0 else "",
+    }
+
+
+def compat(bench: Bench) -> None:
+    budget = 6 * GIB
+    jobs = {f"torch {mode}": bench.python("torch_train.py", mode)
+            for mode in ("native", "expandable", "async", "graphs", "workers", "ipc")}
+    if has("jax"):
+        jobs |= {f"jax {mode}": bench.python("jax_train.py", mode) for mode in ("preallocate", "grow", "async")}
+    else:
+        bench.record("compat", {"job": "jax", "left_out": "JAX is not installed"})
+    if has("cupy"):
+        jobs |= {f"cupy {mode}": bench.python("cupy_compute.py", mode) for mode in ("pool", "async")}
+    else:
+        bench.record("compat", {"job": "cupy", "left_out": "CuPy is not installed"})
+    program = bench.runtime_program()
+    if program is not None:
+        jobs["static cudart"] = [program]
+    else:
+        bench.record("compat", {"job": "static cudart", "left_out": "nvcc is not installed"})
+    names = [name for name in jobs if not bench.only or name in bench.only]
+    # Each has a budget of its own, so they can run side by side; four at a time, for the host's sake.
+    for at in range(0, len(names), 6):
+        running = {name: bench.launcher.start(jobs[name], budget) for name in names[at:at + 6]}
+        for name, job in running.items():
+            bench.record("compat", {"job": name, **verdict(job.wait(100), budget)})
+
+
+def exact(bench: Bench) -> None:
+    guesses = {("resnet50", 8): 168, ("resnet50", 16): 352, ("gpt2", 8): 40, ("gpt2", 16): 92}
+    total = bench.sampler.total(0)
+    limited = {}
+    # Budgets do not get in each other's way; only what is really free needs the card to itself.
+    for (model, size), guess in guesses.items():
+        limited[model, size, "budget"] = bench.launcher.start(bench.python("fit.py", model, guess), size * GIB)
+        fraction = size * GIB / total
+        limited[model, size, "fraction"] = bench.launcher.start(
+            bench.python("fit.py", model, int(guess * 1.1), fraction), None, watched=False)
+    found = {}
+    for key, job in limited.items():
+        outcome = job.wait(150)
+        found[key] = outcome.result().get("largest")
+        bench.record("exact-run", {"model": key[0], "gib": key[1], "by": key[2], "largest": found[key],
+                                   "seconds": round(outcome.seconds, 1), "code": outcome.code,
+                                   "nvml_peak": outcome.nvml_peak.get(0), "overhead": outcome.device().get("overhead"),
+                                   "ledger_peak": outcome.device().get("peak"),
+                                   "refused": (outcome.ledger or {}).get("refused"),
+                                   "tail": outcome.output[-800:] if outcome.code != 0 else ""})
+    for (model, size), guess in guesses.items():
+        holder = bench.launcher.start(bench.python("hold.py", size * GIB), None, watched=False)
+        try:
+            deadline = time.monotonic() + 60
+            while bench.sampler.free(0) > size * GIB + 64 * MIB and time.monotonic() < deadline:
+                time.sleep(0.1)
+            time.sleep(1)
+            free = bench.sampler.free(0)
+            outcome = bench.launcher.run(bench.python("fit.py", model, found[model, size, "budget"] or guess), None,
+                                         watched=False, timeout=90)
+        finally:
+            holder.wait(0)
+        real = outcome.result().get("largest")
+        budget = found[model, size, "budget"]
+        bench.record("exact", {"model": model, "gib": size, "really_free": real, "budget": budget,
+                               "fraction": found[model, size, "fraction"], "nvml_free_at_start": free,
+                               "difference_pct": round(100 * (budget - real) / real, 2) if real and budget else None,
+                               "fraction_difference_pct": round(100 * (found[model, size, "fraction"] - real) / real, 2)
+                               if real and found[model, size, "fraction"] else None,
+                               "nvml_peak": outcome.nvml_peak.get(0),
+                               "tail": outcome.output[-800:] if outcome.code != 0 else ""})
+
+
+def cost(bench: Bench) -> None:
+    rounds: dict[str, dict[bool, list[float]]] = {}
+    for _ in range(3):
+        for watched in (False, True):
+            budget = 64 * GIB if watched else None
+            outcome = bench.launcher.run(bench.python("pace.py", 200, "resnet50:64", "mlp:64"), budget, watched=watched,
+                                         timeout=90)
+            for name, figures in outcome.result().items():
+                rounds.setdefault(name, {False: [], True: []})[watched].append(figures["median_ms"])
+            if outcome.code != 0:
+                bench.record("cost", {"failed": outcome.output[-800:]})
+    for name, sides in rounds.items():
+        bare, within = (statistics.median(sides[side]) for side in (False, True))
+        bench.record("cost", {"step": name, "bare_ms": round(bare, 4), "with_ms": round(within, 4),
+                              "difference_pct": round(100 * (within - bare) / bare, 2), "bare_rounds_ms": sides[False],
+                              "with_rounds_ms": sides[True]})
+    program = bench.runtime_program()
+    if program is None:
+        return
+    pairs: dict[str, dict[bool, list[float]]] = {}
+    for _ in range(5):
+        for watched in (False, True):
+            outcome = bench.launcher.run([program, "pairs"], 64 * GIB if watched else None, watched=watched, timeout=30)
+            for name, figure in outcome.result().items():
+                pairs.setdefault(name, {False: [], True: []})[watched].append(figure)
+    for name, sides in pairs.items():
+        bare, within = (statistics.median(sides[side]) for side in (False, True))
+        bench.record("cost", {"pair": name, "bare_ns": round(bare), "with_ns": round(within),
+                              "added_ns": round(within - bare), "bare_rounds": sides[False],
+                              "with_rounds": sides[True]})
+
+
+def neighbours(bench: Bench) -> None:
+    steady = bench.launcher.start(bench.python("steady.py", 24, 32), 12 * GIB)
+    time.sleep(14)
+    begin = time.time()
+    overrun = bench.launcher.run(bench.python("overrun.py"), 4 * GIB, timeout=30)
+    end = time.time()
+    outcome = steady.wait(60)
+    steps = outcome.result().get("steps", [])
+    before = [ms for at, ms in steps if at < begin]
+    during = [ms for at, ms in steps if begin <= at <= end]
+    after = [ms for at, ms in steps if at > end]
+    median = {k: round(statistics.median(v), 3) if v else None
+              for k, v in (("before", before), ("during", during), ("after", after))}
+    bench.record("neighbours", {
+        "steady_code": outcome.code, "steady_refused": (outcome.ledger or {}).get("refused"), "step_ms": median,
+        "steps": len(steps), "overrun_code": overrun.code, "overrun_nvml_peak": overrun.nvml_peak.get(0),
+        "overrun_budget": 4 * GIB, "overrun_oom": "OutOfMemoryError" in overrun.output,
+        "tail": outcome.output[-800:] if outcome.code != 0 else ""})
+
+
+def ddp(bench: Bench) -> None:
+    budget = 10 * GIB
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+               str(JOBS / "ddp.py")]
+    outcome = bench.launcher.run(command, budget, devices=[0, 1], timeout=120)
+    reports = [json.loads(line) for line in outcome.output.splitlines() if line.startswith("{")]
+    for report in reports:
+        rank = report["rank"]
+        outcome.output = json.dumps(report)
+        bench.record("ddp", {"job": f"torch DDP rank {rank}", **verdict(outcome, budget, 1 + rank, rank)})
+    if len(reports) != 2:
+        bench.record("ddp", {"job": "torch DDP", **verdict(outcome, budget)})
