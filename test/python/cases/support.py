@@ -33,7 +33,13 @@ class Worker:
         self._lock = threading.Lock()
         self.messages = []
         self.connections = 0
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._threads = []
+        self._start(self._accept)
+
+    def _start(self, target, *arguments):
+        thread = threading.Thread(target=target, args=arguments, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _accept(self):
         while True:
@@ -42,10 +48,14 @@ class Worker:
             except OSError:
                 return
             self.connections += 1
-            threading.Thread(target=self._serve, args=(line, list(self._answers)), daemon=True).start()
+            self._start(self._serve, line, list(self._answers))
 
     def _serve(self, line, answers):
-        for text in line.makefile("rb"):
+        with line, line.makefile("rb") as texts:
+            self._answer(line, texts, answers)
+
+    def _answer(self, line, texts, answers):
+        for text in texts:
             message = json.loads(text)
             with self._lock:
                 self.messages.append(message)
@@ -57,7 +67,10 @@ class Worker:
         return [message for message in self.messages if message["t"] == kind]
 
     def close(self):
+        self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
+        for thread in self._threads:
+            thread.join(5)
         self._folder.cleanup()
 
 
@@ -109,6 +122,5 @@ def run(script, mode, answers=(), arguments=(), cwd=None, python_arguments=(), c
             universal_newlines=True,
             timeout=110,
         )
-    result = Result(done, worker)
     worker.close()
-    return result
+    return Result(done, worker)

@@ -1,0 +1,87 @@
+"""Autocast, checkpointing and larger batches on a script that knows nothing of them."""
+
+import tempfile
+import unittest
+
+import torch
+
+from support import run
+
+SCRIPT = """
+import copy, pickle, sys, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Dropout(0.2))
+        self.passes = 0
+    def forward(self, x):
+        self.passes += 1
+        return x + self.body(x)
+model = nn.Sequential(nn.Linear(4, 6), Block(), Block(), nn.LayerNorm(6), nn.Linear(6, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 4), torch.randn(64, 2))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+for x, y in loader:
+    optimizer.zero_grad()
+    output = model(x)
+    assert output.dtype == torch.float32
+    nn.functional.mse_loss(output, y).backward()
+    optimizer.step()
+model.eval()
+twin = copy.deepcopy(model)
+again = pickle.loads(pickle.dumps(model))
+with torch.no_grad():
+    for block in (model[1], twin[1], again[1]): block.passes = 0
+    twin(x); again(x)
+assert (model[1].passes, twin[1].passes, again[1].passes) == (0, 1, 1)
+torch.save({'weights': model.state_dict(), 'batch': len(x), 'batches': len(loader)}, 'out.pt')
+"""
+
+
+class Knobs(unittest.TestCase):
+    def train(self, **env):
+        with tempfile.TemporaryDirectory() as folder:
+            result = run(SCRIPT, "apply", cwd=folder, **env)
+            self.assertEqual(result.status, 0, result.errors)
+            return torch.load(folder + "/out.pt"), result
+
+    def test_checkpointing_changes_no_weight_and_no_statistic(self):
+        bare, _ = self.train()
+        tuned, _ = self.train(OOMTUNE_CHECKPOINTING=1, OOMTUNE_HOOK_KNOBS="checkpointing")
+        for name, value in bare["weights"].items():
+            self.assertTrue(torch.equal(value, tuned["weights"][name]), name)
+
+    def test_autocast_is_near_and_not_the_same(self):
+        bare, _ = self.train()
+        tuned, _ = self.train(OOMTUNE_AMP="bf16", OOMTUNE_HOOK_KNOBS="amp")
+        name = "4.weight"
+        self.assertFalse(torch.equal(bare["weights"][name], tuned["weights"][name]))
+        self.assertTrue(torch.allclose(bare["weights"][name], tuned["weights"][name], atol=0.05))
+
+    def test_knobs_that_argv_carries_are_left_alone(self):
+        bare, _ = self.train()
+        tuned, _ = self.train(OOMTUNE_AMP="bf16", OOMTUNE_CHECKPOINTING=1, OOMTUNE_MICRO_BATCH=2, OOMTUNE_ACCUMULATION=4)
+        for name, value in bare["weights"].items():
+            self.assertTrue(torch.equal(value, tuned["weights"][name]), name)
+
+    def test_a_larger_batch(self):
+        tuned, result = self.train(OOMTUNE_MICRO_BATCH=16, OOMTUNE_HOOK_KNOBS="micro_batch")
+        self.assertEqual((tuned["batch"], tuned["batches"]), (16, 4))
+        self.assertEqual([m["n"] for m in result.of("step")], [1, 2, 3, 4])
+        self.assertEqual([m["samples"] for m in result.of("step")], [16, 32, 48, 64])
+
+    def test_a_larger_effective_batch(self):
+        tuned, result = self.train(OOMTUNE_MICRO_BATCH=16, OOMTUNE_ACCUMULATION=2, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation")
+        self.assertEqual((tuned["batch"], tuned["batches"]), (16, 2))
+        self.assertEqual([m["samples"] for m in result.of("step")], [32, 64])
+
+    def test_batch_normalisation_is_warned_of_when_batches_are_cut(self):
+        _, result = self.train(OOMTUNE_MICRO_BATCH=4, OOMTUNE_ACCUMULATION=2, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation")
+        self.assertEqual([m["code"] for m in result.of("warn")], ["batch_norm"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,63 @@
+"""Scripts that bring their batch size by themselves are measured as they are."""
+
+import unittest
+
+from support import probe, run
+
+SCRIPT = """
+import sys, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+size, accumulation = int(sys.argv[1]), int(sys.argv[2])
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def work(x, y):
+    print('batch', len(x), flush=True)
+    (nn.functional.mse_loss(model(x), y) / accumulation).backward()
+def loop(batches):
+    for i, (x, y) in enumerate(batches, start=1):
+        work(x, y)
+        if i % accumulation == 0: optimizer.step(); optimizer.zero_grad()
+    print('epilogue')
+"""
+LOADER = "loop(DataLoader(TensorDataset(torch.randn(400, 4), torch.randn(400, 2)), batch_size=size))\n"
+NO_LOADER = "loop((torch.randn(size, 4), torch.randn(size, 2)) for _ in range(100))\n"
+
+
+def measure(text, size, accumulation, answers=(), **env):
+    arguments = [str(size), str(accumulation)]
+    knobs = {"OOMTUNE_MICRO_BATCH": size, "OOMTUNE_ACCUMULATION": accumulation, **env}
+    return run(SCRIPT + text, "measure", answers, arguments, **knobs)
+
+
+class Measuring(unittest.TestCase):
+    def test_with_a_loader(self):
+        result = measure(LOADER, 8, 2)
+        self.assertEqual((result.status, result.output), (0, "batch 8\n" * 6), result.errors)
+        measured = result.one("measured")
+        self.assertEqual((measured["micro_batch"], measured["accumulation"], measured["own_accumulation"]), (8, 2, 2))
+        self.assertEqual(measured["steps"], 3)
+        self.assertTrue(result.one("loop")["can"]["batch"])
+
+    def test_steps(self):
+        self.assertEqual(measure(LOADER, 8, 1, OOMTUNE_STEPS=5).output, "batch 8\n" * 5)
+
+    def test_other_sizes_follow_in_the_same_process(self):
+        result = measure(LOADER, 8, 1, [probe(20, steps=2)])
+        self.assertEqual(result.output, "batch 8\n" * 3 + "batch 20\n" * 2)
+        self.assertEqual([m["micro_batch"] for m in result.of("measured")], [8, 20])
+
+    def test_a_loader_of_another_size_is_left_alone(self):
+        result = run(SCRIPT + LOADER, "measure", (), ["8", "1"], OOMTUNE_MICRO_BATCH=4)
+        self.assertFalse(result.one("loop")["can"]["batch"])
+        self.assertEqual(result.one("measured")["micro_batch"], 4)
+
+    def test_without_a_loader(self):
+        result = measure(NO_LOADER, 8, 2)
+        self.assertEqual((result.status, result.output), (0, "batch 8\n" * 6), result.errors)
+        self.assertFalse(result.one("loop")["can"]["batch"])
+        self.assertEqual(result.one("measured")["accumulation"], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

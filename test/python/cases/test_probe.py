@@ -1,0 +1,307 @@
+"""Driving an unmodified loop: sizes, steps, and that nothing of the script runs after its loop."""
+
+import os
+import tempfile
+import unittest
+
+from support import probe, run
+
+HEAD = """
+import torch, os, sys
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset, Dataset, IterableDataset
+torch.manual_seed(0)
+seen = open('seen', 'a')
+def note(*words):
+    seen.write(' '.join(map(str, words)) + '\\n'); seen.flush()
+model = nn.Linear(4, 2)
+data = TensorDataset(torch.randn(40, 4), torch.randn(40, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def work(x, y):
+    note('batch', len(x))
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+"""
+
+ANSWERS = [probe(3), probe(50, steps=2), {"t": "end"}]
+
+
+class Driving(unittest.TestCase):
+    def drive(self, text, answers=ANSWERS, **env):
+        with tempfile.TemporaryDirectory() as folder:
+            result = run(HEAD + text, "probe", answers, cwd=folder, **env)
+            self.files = sorted(os.listdir(folder))
+            with open(os.path.join(folder, "seen")) as file:
+                self.seen = file.read().split("\n")[:-1]
+        return result
+
+    def sizes(self):
+        return [int(line.split()[1]) for line in self.seen if line.startswith("batch")]
+
+    def assert_driven(self, result, sizes=(3, 3, 3, 50, 50)):
+        self.assertEqual(result.status, 0, result.errors)
+        self.assertEqual(self.sizes(), list(sizes))
+        self.assertEqual([m["micro_batch"] for m in result.of("measured")], [3, 50])
+        self.assertEqual([m["steps"] for m in result.of("measured")], [3, 2])
+        self.assertEqual(result.one("bye")["reason"], "end")
+
+    def test_plain_loop(self):
+        result = self.drive("for x, y in DataLoader(data, batch_size=8): work(x, y)\nnote('epilogue')\n")
+        self.assert_driven(result)
+        self.assertNotIn("epilogue", self.seen)
+        self.assertEqual(result.connections, 1)
+        hello, loop = result.one("hello"), result.one("loop")
+        self.assertEqual((hello["v"], hello["rank"], hello["device"], hello["entry"]), (1, 0, "cpu", "plain"))
+        self.assertEqual((loop["own_batch"], loop["samples"]), (8, 40))
+        self.assertTrue(loop["can"]["batch"] and loop["can"]["accumulation"] and loop["can"]["switch_rung"])
+        self.assertEqual(result.of("measured")[0]["own_accumulation"], 1)
+        self.assertEqual(len(result.of("measured")[0]["step_s"]), 3)
+
+    def test_scheduler_that_wraps_step_on_the_instance(self):
+        self.assert_driven(self.drive(
+            "schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)\n"
+            "for x, y in DataLoader(data, batch_size=8): work(x, y); schedule.step()\n"
+        ))
+
+    def test_iterator_by_hand(self):
+        self.assert_driven(self.drive(
+            "it = iter(DataLoader(data, batch_size=8))\n"
+            "while True:\n"
+            "    try: x, y = next(it)\n"
+            "    except StopIteration: it = iter(DataLoader(data, batch_size=8)); continue\n"
+            "    work(x, y)\n"
+        ))
+
+    def test_short_epochs_do_not_end_the_probe(self):
+        self.assert_driven(self.drive(
+            "data = TensorDataset(data.tensors[0][:8], data.tensors[1][:8])\n"
+            "for epoch in range(1):\n"
+            "    for x, y in DataLoader(data, batch_size=8): work(x, y)\n"
+        ))
+
+    def test_validation_before_and_between_keeps_its_batches(self):
+        result = self.drive(
+            "valid = DataLoader(data, batch_size=10)\n"
+            "def check():\n"
+            "    model.eval()\n"
+            "    with torch.no_grad(): note('valid', [len(x) for x, _ in valid])\n"
+            "    model.train()\n"
+            "check()\n"
+            "for step, (x, y) in enumerate(DataLoader(data, batch_size=8)):\n"
+            "    work(x, y)\n"
+            "    if step == 1: check()\n"
+        )
+        self.assert_driven(result)
+        self.assertEqual([line for line in self.seen if line.startswith("valid")], ["valid [10, 10, 10, 10]"] * 2)
+
+    def test_a_look_at_the_first_batch_is_no_training_loop(self):
+        result = self.drive(
+            "loader = DataLoader(data, batch_size=8)\n"
+            "note('look', next(iter(loader))[0].shape[1])\n"
+            "for x, y in loader: work(x, y)\n"
+        )
+        self.assert_driven(result)
+
+    def test_statistics_with_gradients_on_are_given_up(self):
+        result = self.drive(
+            "total = sum(float(x.sum()) for x, _ in DataLoader(data, batch_size=1, sampler=list(range(40))))\n"
+            "for x, y in DataLoader(data, batch_size=8): work(x, y)\n"
+        )
+        self.assert_driven(result)
+
+    def test_training_in_evaluation_mode(self):
+        result = self.drive("model.eval()\nfor x, y in DataLoader(data, batch_size=8): work(x, y)\n")
+        # One batch of the script's own, before the loop has shown what it is.
+        self.assert_driven(result, [8, 3, 3, 3, 50, 50])
+
+    def test_accumulation_of_the_script(self):
+        result = self.drive(
+            "for i, (x, y) in enumerate(DataLoader(data, batch_size=8)):\n"
+            "    note('batch', len(x))\n"
+            "    (nn.functional.mse_loss(model(x), y) / 4).backward()\n"
+            "    if (i + 1) % 4 == 0: optimizer.step(); optimizer.zero_grad()\n",
+        )
+        self.assert_driven(result, [3] * 12 + [50] * 8)
+        self.assertEqual([m["own_accumulation"] for m in result.of("measured")], [4, 4])
+        self.assertEqual([m["accumulation"] for m in result.of("measured")], [4, 4])
+
+    def test_accumulation_asked_for(self):
+        answers = [probe(3, accumulation=2), probe(5, accumulation=2, steps=2), {"t": "end"}]
+        result = self.drive("for x, y in DataLoader(data, batch_size=8): work(x, y)\n", answers)
+        self.assertEqual(self.sizes(), [3] * 6 + [5] * 4)
+        self.assertEqual([m["accumulation"] for m in result.of("measured")], [2, 2])
+        self.assertEqual([m["own_accumulation"] for m in result.of("measured")], [1, 1])
+
+    def test_batches_fetched_ahead_are_not_counted_for_the_next_size(self):
+        result = self.drive(
+            "it = iter(DataLoader(data, batch_size=8)); ahead = next(it)\n"
+            "while True:\n"
+            "    x, y = ahead\n"
+            "    ahead = next(it)\n"
+            "    work(x, y)\n"
+        )
+        # The second size gets a step more: its first still worked on a batch of the size before.
+        self.assert_driven(result, [3, 3, 3, 3, 50, 50])
+
+    def test_smaller_after_larger_lets_a_step_pass(self):
+        answers = [probe(30), probe(3, steps=2), {"t": "end"}]
+        self.drive("for x, y in DataLoader(data, batch_size=8): work(x, y)\n", answers)
+        self.assertEqual(self.sizes(), [30] * 3 + [3] * 3)
+
+    def test_iterable_data_set(self):
+        result = self.drive(
+            "class Stream(IterableDataset):\n"
+            "    def __iter__(self): return iter(zip(*data.tensors))\n"
+            "for x, y in DataLoader(Stream(), batch_size=8): work(x, y)\n"
+        )
+        self.assert_driven(result)
+        self.assertIsNone(result.one("loop")["samples"])
+
+    def test_batch_sampler(self):
+        result = self.drive(
+            "from torch.utils.data import BatchSampler, RandomSampler\n"
+            "for x, y in DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data), 8, True)): work(x, y)\n"
+        )
+        self.assert_driven(result)
+        self.assertEqual(result.one("loop")["own_batch"], 8)
+
+    def test_data_set_of_whole_batches(self):
+        result = self.drive(
+            "class Stream(IterableDataset):\n"
+            "    def __iter__(self):\n"
+            "        while True: yield data.tensors[0][:8], data.tensors[1][:8]\n"
+            "for x, y in DataLoader(Stream(), batch_size=None): work(x, y)\n"
+        )
+        self.assert_driven(result)
+        self.assertEqual(result.one("loop")["own_batch"], 8)
+
+    def test_workers_do_not_connect(self):
+        for context in ("fork", "spawn"):
+            with self.subTest(context):
+                result = self.drive(
+                    "if __name__ == '__main__':\n"
+                    "    loader = DataLoader(data, batch_size=8, num_workers=2, multiprocessing_context=%r)\n"
+                    "    with torch.no_grad(): note('valid', len(list(loader)))\n"
+                    "    for x, y in loader: work(x, y)\n" % context
+                )
+                self.assert_driven(result)
+                self.assertEqual(result.connections, 1)
+
+    def test_longest_samples_are_taken(self):
+        result = self.drive(
+            "class Text(Dataset):\n"
+            "    def __len__(self): return 300\n"
+            "    def __getitem__(self, i): return torch.ones(i % 100 + 1, 4)\n"
+            "def pad(rows): return nn.utils.rnn.pad_sequence(rows, batch_first=True)\n"
+            "for x in DataLoader(Text(), batch_size=8, collate_fn=pad):\n"
+            "    note('length', x.shape[1])\n"
+            "    work(x, torch.zeros(x.shape[0], x.shape[1], 2))\n"
+        )
+        self.assert_driven(result)
+        self.assertEqual({line for line in self.seen if line.startswith("length")}, {"length 100"})
+        self.assertIn("variable_length", result.one("loop")["warnings"])
+
+    def test_nothing_of_the_users_is_overwritten(self):
+        result = self.drive(
+            "import atexit; atexit.register(note, 'atexit')\n"
+            "from io import BytesIO\n"
+            "torch.save(model, 'before.pt')\n"
+            "for x, y in DataLoader(data, batch_size=8):\n"
+            "    work(x, y)\n"
+            "    torch.save(model, 'after.pt')\n"
+            "    memory = BytesIO(); torch.save(model, memory); assert memory.tell()\n"
+            "torch.save(model, 'last.pt')\n"
+        )
+        self.assert_driven(result)
+        self.assertEqual(self.files, ["before.pt", "seen"])
+        self.assertNotIn("atexit", self.seen)
+
+    def test_go_hands_the_script_its_own_batches(self):
+        result = self.drive(
+            "for x, y in DataLoader(data, batch_size=8): work(x, y)\nnote('epilogue')\n", [probe(3), {"t": "go"}]
+        )
+        self.assertEqual(result.status, 0)
+        self.assertEqual(self.sizes(), [3, 3, 3, 8, 8, 8, 8, 8])
+        self.assertIn("epilogue", self.seen)
+
+    def test_a_loop_that_ends_by_itself_says_so(self):
+        result = self.drive(
+            "it = iter(DataLoader(data, batch_size=8))\nfor _ in range(2): work(*next(it))\n", [probe(3)]
+        )
+        self.assertEqual(result.status, 0)
+        self.assertEqual(result.one("bye")["reason"], "loop_over")
+
+    def test_a_loop_without_steps_is_given_up(self):
+        result = self.drive(
+            "for x, y in DataLoader(data, batch_size=8):\n    nn.functional.mse_loss(model(x), y).backward()\n", [probe(3)]
+        )
+        self.assertEqual(result.one("bye")["reason"], "undriveable")
+
+    def test_two_loaders_side_by_side(self):
+        result = self.drive(
+            "for (x, y), (u, _) in zip(DataLoader(data, batch_size=4), DataLoader(data, batch_size=8)):\n"
+            "    note('other', len(u)); work(x, y)\n"
+        )
+        self.assert_driven(result)
+        self.assertEqual([line for line in self.seen if line.startswith("other")], ["other 6"] * 3 + ["other 100"] * 2)
+
+    def test_nobody_listens(self):
+        result = self.drive("note('start')\nfor x, y in DataLoader(data, batch_size=8): work(x, y)\n",
+                            OOMTUNE_HOOK_SOCKET="/nowhere/s")
+        self.assertEqual(result.status, 75)
+        self.assertEqual(self.seen, ["start"])
+
+    def test_closures(self):
+        result = self.drive(
+            "optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)\n"
+            "for x, y in DataLoader(data, batch_size=8):\n"
+            "    note('batch', len(x))\n"
+            "    def closure():\n"
+            "        optimizer.zero_grad()\n"
+            "        loss = nn.functional.mse_loss(model(x), y)\n"
+            "        loss.backward()\n"
+            "        return loss\n"
+            "    optimizer.step(closure)\n"
+        )
+        self.assert_driven(result)
+
+
+class Rungs(unittest.TestCase):
+    TEXT = HEAD + """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 4)
+    def forward(self, x):
+        note('block', torch.is_autocast_cpu_enabled())
+        return torch.tanh(self.two(self.one(x)))
+model = nn.Sequential(Block(), Block(), nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(data, batch_size=8):
+    output = model(x)
+    note('output', output.dtype)
+    optimizer.zero_grad(); nn.functional.mse_loss(output, y).backward(); optimizer.step()
+"""
+
+    def test_rungs_switch_in_one_process(self):
+        answers = [probe(2, steps=2), probe(2, steps=2, checkpointing=True), probe(2, steps=2, amp="bf16"), {"t": "end"}]
+        with tempfile.TemporaryDirectory() as folder:
+            result = run(self.TEXT, "probe", answers, cwd=folder)
+            with open(os.path.join(folder, "seen")) as file:
+                seen = file.read().split("\n")[:-1]
+        self.assertEqual(result.status, 0, result.errors)
+        can = result.one("loop")["can"]
+        self.assertTrue(can["amp"] and can["checkpointing"])
+        self.assertFalse(can["offload"] or can["fp16"])
+        plain, again, half = ["block False"], ["block False"], ["block True"]
+        # Checkpointed blocks run again in the backward pass, after the output.
+        out = ["output torch.float32"]
+        expected = (plain * 2 + out) * 2 + (plain * 2 + out + again * 2) * 2 + (half * 2 + out) * 2
+        self.assertEqual(seen, expected)
+        self.assertEqual([m["amp"] for m in result.of("measured")], ["off", "off", "bf16"])
+        self.assertEqual([m["own_amp"] for m in result.of("measured")], [False, False, False])
+
+
+if __name__ == "__main__":
+    unittest.main()

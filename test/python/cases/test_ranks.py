@@ -1,0 +1,57 @@
+"""Several ranks of one job go in step."""
+
+import os
+import sys
+import unittest
+
+import torch
+
+from support import FIXTURES, probe, run
+
+SCRIPT = """
+import os, torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+torch.manual_seed(0)
+dist.init_process_group('gloo')
+model = nn.parallel.DistributedDataParallel(nn.Linear(4, 2))
+data = TensorDataset(torch.randn(88, 4), torch.randn(88, 2))
+sampler = DistributedSampler(data)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    sampler.set_epoch(epoch)
+    for x, y in DataLoader(data, batch_size=8, sampler=sampler):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+if dist.get_rank() == 0:
+    print('weights', model.module.weight.flatten().tolist())
+"""
+LAUNCH = [sys.executable, os.path.join(FIXTURES, "ranks.py")]
+
+
+@unittest.skipUnless(torch.distributed.is_available(), "this torch has no torch.distributed")
+class Ranks(unittest.TestCase):
+    def test_each_rank_connects_and_is_driven(self):
+        result = run(SCRIPT, "probe", [probe(3), probe(5)], command=LAUNCH)
+        self.assertEqual(result.status, 0, result.errors)
+        hellos = sorted((m["rank"], m["local_rank"], m["world_size"]) for m in result.of("hello"))
+        self.assertEqual(hellos, [(0, 0, 2), (1, 1, 2)])
+        self.assertEqual(sorted(m["micro_batch"] for m in result.of("measured")), [3, 3, 5, 5])
+        self.assertEqual(result.output, "")
+
+    def test_accumulated_micro_batches_end_at_the_same_weights(self):
+        def weights(**env):
+            result = run(SCRIPT, "apply", command=LAUNCH, **env)
+            self.assertEqual(result.status, 0, result.errors)
+            return [float(word.strip("[],")) for word in result.output.split()[1:]]
+
+        bare = weights()
+        tuned = weights(OOMTUNE_MICRO_BATCH=2, OOMTUNE_ACCUMULATION=4, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation")
+        for one, other in zip(bare, tuned):
+            self.assertAlmostEqual(one, other, delta=1e-5 * max(abs(value) for value in bare))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,111 @@
+"""Exceptions reach the worker with their evidence, and the user as ever."""
+
+import unittest
+
+from support import probe, run
+
+LOOP = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+model = nn.Linear(4, 2)
+data = TensorDataset(torch.randn(40, 4), torch.randn(40, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def work(x, y):
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+class Reports(unittest.TestCase):
+    def failing(self, text, mode="probe", answers=(probe(5),)):
+        return run(LOOP + text, mode, answers)
+
+    def test_shape_error(self):
+        result = run("../../../examples/shape_error.py", "probe", [probe(5)])
+        told = result.one("exception")
+        self.assertEqual((told["class"], told["oom"], told["phase"], told["micro_batch"]), ("RuntimeError", False, "train", 5))
+        self.assertRegex(told["frame"], r"^shape_error.py:\d+ in main$")
+        self.assertEqual(result.status, 1)
+        self.assertEqual(result.errors.count("Traceback (most recent call last)"), 1)
+        self.assertEqual(result.of("bye"), [])
+
+    def test_out_of_memory(self):
+        result = self.failing(
+            "for x, y in DataLoader(data, batch_size=8):\n"
+            "    raise RuntimeError(\"[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.\")\n"
+        )
+        told = result.one("exception")
+        self.assertEqual((told["oom"], told["phase"], told["micro_batch"]), (True, "train", 5))
+
+    def test_real_refusal(self):
+        result = self.failing("for x, y in DataLoader(data, batch_size=8):\n    torch.empty(2**60)\n")
+        self.assertTrue(result.one("exception")["oom"])
+
+    def test_before_any_loop(self):
+        result = self.failing("open('/nowhere/data.bin')\n")
+        told = result.one("exception")
+        self.assertEqual((told["class"], told["phase"], told["micro_batch"]), ("FileNotFoundError", "load", None))
+
+    def test_evaluation_by_name(self):
+        result = self.failing(
+            "def evaluate():\n    raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')\n"
+            "for x, y in DataLoader(data, batch_size=8):\n    work(x, y); evaluate()\n", "apply"
+        )
+        told = result.one("exception")
+        self.assertEqual((told["oom"], told["phase"]), (True, "eval"))
+
+    def test_thread(self):
+        result = self.failing(
+            "import threading\n"
+            "def fail(): raise MemoryError('no room')\n"
+            "t = threading.Thread(target=fail); t.start(); t.join()\n", "apply"
+        )
+        told = result.one("exception")
+        self.assertEqual((told["class"], told["oom"]), ("MemoryError", True))
+        self.assertEqual(result.status, 0)
+
+    def test_interrupt_is_no_failure(self):
+        result = self.failing("raise KeyboardInterrupt\n", "apply")
+        self.assertEqual(result.of("exception"), [])
+
+    def test_exit_is_no_failure(self):
+        result = self.failing("raise SystemExit(3)\n", "apply")
+        self.assertEqual((result.of("exception"), result.status), ([], 3))
+
+
+class Telemetry(unittest.TestCase):
+    def test_evaluation_and_saving_are_told(self):
+        result = run(
+            LOOP + "for x, y in DataLoader(data, batch_size=8): work(x, y)\n"
+            "model.eval()\n"
+            "for x, y in DataLoader(data, batch_size=8): model(x)\n"
+            "torch.save(model, 'model.pt')\n"
+            "open('saved') if not __import__('os').path.exists('model.pt') else None\n", "apply"
+        )
+        self.assertEqual(result.status, 0, result.errors)
+        self.assertEqual([m["n"] for m in result.of("step")], [1, 2, 3, 4, 5])
+        self.assertEqual([m["samples"] for m in result.of("step")], [8, 16, 24, 32, 40])
+        self.assertEqual((len(result.of("eval")), len(result.of("save"))), (1, 1))
+        self.assertEqual([m["code"] for m in result.of("warn")], ["eval_builds_graph"])
+
+    def test_careful_evaluation_is_not_warned_of(self):
+        result = run(
+            LOOP + "for x, y in DataLoader(data, batch_size=8): work(x, y)\n"
+            "model.eval()\n"
+            "for x, y in DataLoader(data, batch_size=8):\n"
+            "    with torch.no_grad(): model(x)\n", "apply"
+        )
+        self.assertEqual(result.of("warn"), [])
+
+    def test_the_worker_may_go_away(self):
+        result = run(
+            LOOP + "for x, y in DataLoader(data, batch_size=8): work(x, y)\nprint('done')\n", "apply",
+            OOMTUNE_HOOK_SOCKET="/nowhere/s",
+        )
+        self.assertEqual((result.status, result.output), (0, "done\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
