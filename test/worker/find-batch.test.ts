@@ -1,0 +1,116 @@
+import { describe, expect, it } from 'vitest';
+import { findBatch } from '../../src/worker/find-batch.js';
+import { pythonWithTorch, workbench } from './harness.js';
+
+const python = pythonWithTorch();
+const flags = [python, 'flags.py', '--batch', '{micro_batch}'];
+
+describe('find-batch with real processes', () => {
+  it('finds the largest micro-batch of a script that nobody changed, and its successor does not fit', async () => {
+    const bench = workbench('find-batch', [python, 'tiny.py']);
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.status).toBe('found');
+    const max = report.max_micro_batch as number;
+    expect(max).toBeGreaterThan(64);
+    const verified = report.probes.filter((probe) => probe.outcome === 'fit').map((probe) => probe.micro_batch);
+    expect(verified).toContain(max);
+    expect(verified).toContain(report.config?.micro_batch);
+    expect(report.probes.some((probe) => probe.micro_batch === max && probe.launch > 1)).toBe(true);
+    expect(Math.min(...report.probes.filter((p) => p.outcome === 'device_oom').map((p) => p.micro_batch))).toBe(
+      max + 1,
+    );
+    expect(report.launches).toBe(2);
+    expect(bench.recorded.get(report.key)?.max_micro_batch).toBe(max);
+    expect(bench.leases()).toBe(0);
+
+    // A process of its own, at that size and at the next, says the same.
+    const trial = async (size: number) => {
+      const alone = workbench('find-batch', [python, 'tiny.py'], { minBatch: size, maxBatch: size });
+      return (
+        await findBatch(
+          { ...alone.request, options: { ...alone.request.options, amp: 'off', checkpointing: 'off' } },
+          alone.deps,
+        )
+      ).status;
+    };
+    expect(await trial(max)).toBe('found');
+    expect(await trial(max + 1)).toBe('exhausted');
+  });
+
+  it('fills a placeholder and needs no DataLoader', async () => {
+    const bench = workbench('find-batch', flags, { budget: '40MiB' });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.status).toBe('found');
+    expect(report.apply?.argv.at(-1)).toBe(String(report.config?.micro_batch));
+    expect(report.probes.every((probe) => probe.outcome === 'fit' || probe.outcome === 'device_oom')).toBe(true);
+  });
+
+  it.each([
+    ['a shape error', 'shape', 'user_error', 'shapes cannot be multiplied'],
+    ['a kill from outside', 'kill', 'killed', 'SIGKILL'],
+    ['an exit status', 'exit', 'user_error', '7'],
+  ])('never tries %s again with a smaller batch', async (_, fail, failure, evidence) => {
+    const bench = workbench('find-batch', [...flags, '--fail', fail]);
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.status).toBe('failed');
+    expect(report.failure?.class).toBe(failure);
+    expect(report.failure?.evidence).toContain(evidence);
+    expect(report.launches).toBe(1);
+    expect(bench.recorded.size).toBe(0);
+    expect(bench.processes()).toEqual([]);
+    expect(bench.leases()).toBe(0);
+  });
+
+  it('ends a launch that hangs and says that it timed out', async () => {
+    const bench = workbench('find-batch', [...flags, '--fail', 'hang'], { timeoutSeconds: 4 });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.failure?.class).toBe('timeout');
+    expect(bench.processes()).toEqual([]);
+  });
+
+  it('tells a script that is not there from one that does not fit', async () => {
+    const bench = workbench('find-batch', [python, 'absent.py']);
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.failure).toMatchObject({ class: 'user_error' });
+    expect(report.failure?.evidence).toContain('absent.py');
+  });
+
+  it('says when a script ends before any step', async () => {
+    const bench = workbench('find-batch', [python, '-c', 'import torch']);
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.failure).toMatchObject({ class: 'user_error' });
+    expect(report.failure?.evidence).toContain('before its first optimizer step');
+    expect(report.launches).toBe(1);
+  });
+
+  it('is exhausted, with the refused line, where the budget is smaller than the model', async () => {
+    const bench = workbench('find-batch', [python, 'tiny.py'], { budget: '6MiB' });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.status).toBe('exhausted');
+    expect(report.failure).toMatchObject({ class: 'device_oom' });
+    expect(report.failure?.evidence).toBeTruthy();
+    expect(bench.processes()).toEqual([]);
+  });
+
+  it('leaves nothing behind when it is interrupted', async () => {
+    const bench = workbench('find-batch', [...flags, '--fail', 'hang']);
+    const work = findBatch(bench.request, bench.deps);
+    await expect.poll(() => bench.processes().length, { timeout: 20_000 }).toBeGreaterThan(0);
+    bench.controller.abort(new Error('interrupted'));
+    await expect(work).rejects.toThrow('interrupted');
+    expect(bench.processes()).toEqual([]);
+    expect(bench.leases()).toBe(0);
+    expect(bench.recorded.size).toBe(0);
+  });
+
+  it('takes up its journal after a crash and tries no size again', async () => {
+    const first = workbench('find-batch', [python, 'tiny.py']);
+    const whole = await findBatch(first.request, first.deps);
+    const journal = first.persisted.findLast((patch) => 'journal' in patch) as { journal: [] };
+    const second = workbench('find-batch', [python, 'tiny.py']);
+    const cut = journal.journal.slice(0, -2);
+    const again = await findBatch({ ...second.request, journal: cut }, second.deps);
+    expect(again.max_micro_batch).toBe(whole.max_micro_batch);
+    expect(second.events.filter((event) => event.type === 'probe').length).toBeLessThanOrEqual(4);
+  });
+});

@@ -1,0 +1,109 @@
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createLog } from '../../src/common/log.js';
+import { createRuntime } from '../../src/runtime/index.js';
+import type { JobOptions, Recommendation } from '../../src/store/types.js';
+import type { Progress, WorkDeps, WorkRequest } from '../../src/worker/types.js';
+
+/** An interpreter with torch, as the set-up finds it. */
+export function pythonWithTorch(): string {
+  for (const path of [process.env.OOMTUNE_TEST_PYTHON, '/usr/bin/python3', 'python3']) {
+    if (!path) continue;
+    try {
+      execFileSync(path, ['-c', 'import torch'], { stdio: 'ignore' });
+      return path;
+    } catch {
+      // the next one
+    }
+  }
+  throw new Error('No interpreter with torch: run `npm run setup`.');
+}
+
+export const FIXTURES = join(import.meta.dirname, '..', 'fixtures', 'worker');
+
+const DEFAULTS: JobOptions = {
+  name: null,
+  device: 'cpu',
+  budget: '200MiB',
+  gpus: 1,
+  effectiveBatch: null,
+  minBatch: 1,
+  maxBatch: null,
+  amp: 'auto',
+  checkpointing: 'auto',
+  accumulation: 'auto',
+  exact: false,
+  objective: 'max-batch',
+  headroomPct: 3,
+  preset: 'auto',
+  steps: 3,
+  timeoutSeconds: 60,
+  maxLaunches: null,
+  env: [],
+  envFile: null,
+  cwd: FIXTURES,
+  tune: true,
+  priority: 0,
+  after: [],
+  share: false,
+  gpuModel: null,
+  host: null,
+  resumeArg: null,
+  retries: 3,
+};
+
+/** The real runtime and real processes; recommendations are kept in memory, and every lease is granted. */
+export function workbench(purpose: WorkRequest['purpose'], command: string[], options: Partial<JobOptions> = {}) {
+  process.env.OOMTUNE_HOME ??= mkdtempSync(join(tmpdir(), 'oomtune-worker-'));
+  const events: Progress[] = [];
+  const recorded = new Map<string, Recommendation>();
+  const persisted: object[] = [];
+  const controller = new AbortController();
+  let leases = 0;
+  const jobId = `t-${Math.random().toString(36).slice(2, 10)}`;
+  const request: WorkRequest = {
+    jobId,
+    command,
+    options: { ...DEFAULTS, ...options },
+    purpose,
+    journal: [],
+    launches: [],
+    foreground: false,
+    environment: { ...process.env, OMP_NUM_THREADS: '1' },
+  };
+  const deps: WorkDeps = {
+    runtime: createRuntime(),
+    recommendations: {
+      get: async (key) => recorded.get(key) ?? null,
+      put: async (recommendation) => void recorded.set(recommendation.key, recommendation),
+      demote: async (key, knownBad) => {
+        const old = recorded.get(key);
+        if (old) recorded.set(key, { ...old, status: 'demoted', known_bad_micro_batch: knownBad });
+      },
+    },
+    leasing: {
+      acquire: async ({ devices, count }) => {
+        leases += 1;
+        return {
+          devices: devices.slice(0, count),
+          attach: async () => {},
+          resize: async () => {},
+          release: async () => {
+            leases -= 1;
+          },
+        };
+      },
+    },
+    signal: controller.signal,
+    progress: (event) => events.push(event),
+    persist: async (patch) => void persisted.push(structuredClone(patch)),
+    log: createLog('test', 'silent'),
+  };
+  const processes = (): string[] =>
+    execFileSync('ps', ['-eo', 'pid,args'], { encoding: 'utf8' })
+      .split('\n')
+      .filter((line) => line.includes(jobId));
+  return { request, deps, events, recorded, persisted, controller, leases: () => leases, processes };
+}
