@@ -53,6 +53,8 @@ void Loop::pump(Source& source) {
 
 bool Loop::reap() {
   bool reaped = false;
+  // Those that died before the job did, unreaped by their parents, come to us with its death: they are no stragglers.
+  const bool after = jobEnded_;
   for (;;) {
     int status = 0;
     const pid_t pid = waitpid(-1, &status, WNOHANG);
@@ -68,7 +70,7 @@ bool Loop::reap() {
       jobEnded_ = true;
       outcome_.status = status;
       linger_ = clockMs() + spec_.lingerMs;
-    } else if (jobEnded_) {
+    } else if (after) {
       ++outcome_.stragglers;
     }
   }

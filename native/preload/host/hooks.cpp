@@ -205,13 +205,9 @@ HOOK void* memalign(size_t alignment, size_t size) {
 HOOK void* valloc(size_t size) {
   const oomtune::RealAllocator* real = realAllocator();
   if (real == nullptr) return bootstrapAllocate(4096, size);
-  if (size == 0 || real->valloc == nullptr) return real->valloc != nullptr ? real->valloc(size) : nullptr;
+  if (size == 0) return real->valloc(size);
   return gated(size, "valloc", [=] { return real->valloc(size); });
 }
 
-HOOK void* pvalloc(size_t size) {
-  const oomtune::RealAllocator* real = realAllocator();
-  if (real == nullptr) return bootstrapAllocate(4096, pageRounded(size));
-  if (size == 0 || real->pvalloc == nullptr) return real->pvalloc != nullptr ? real->pvalloc(size) : nullptr;
-  return gated(pageRounded(size), "pvalloc", [=] { return real->pvalloc(size); });
-}
+// By valloc, as other allocators that may stand below have no pvalloc: glibc's would hand out what they cannot free.
+HOOK void* pvalloc(size_t size) { return valloc(pageRounded(size == 0 ? 1 : size)); }

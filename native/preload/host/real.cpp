@@ -46,7 +46,6 @@ const RealAllocator* realAllocator() {
     find(real.aligned_alloc, "aligned_alloc");
     find(real.memalign, "memalign");
     find(real.valloc, "valloc");
-    find(real.pvalloc, "pvalloc");
     find(real.malloc_usable_size, "malloc_usable_size");
     looking = false;
     state.store(2, std::memory_order_release);

@@ -14,7 +14,6 @@ struct RealAllocator {
   void* (*aligned_alloc)(size_t, size_t);
   void* (*memalign)(size_t, size_t);
   void* (*valloc)(size_t);
-  void* (*pvalloc)(size_t);
   size_t (*malloc_usable_size)(void*);
 };
 

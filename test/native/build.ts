@@ -1,0 +1,51 @@
+import { execFile } from 'node:child_process';
+import { existsSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+const ROOT = join(import.meta.dirname, '..', '..');
+
+const KINDS = {
+  /** As it is shipped, with the tests' own programs. */
+  plain: { folder: 'build-tests', options: ['-DCMAKE_BUILD_TYPE=Release'] },
+  address: {
+    folder: 'build-asan',
+    options: ['-DCMAKE_BUILD_TYPE=RelWithDebInfo', '-DOOMTUNE_SANITIZE=address,undefined'],
+  },
+  thread: { folder: 'build-tsan', options: ['-DCMAKE_BUILD_TYPE=RelWithDebInfo', '-DOOMTUNE_SANITIZE=thread'] },
+};
+
+/** Is googletest installed? Asked as CMake asks. */
+export const hasGoogletest = ['/usr/include', '/usr/local/include'].some((folder) =>
+  existsSync(join(folder, 'gtest', 'gtest.h')),
+);
+
+/**
+ * Builds `targets` (nothing, when they are up to date) and returns the folder that they are in. Test files that build at
+ * the same time wait for each other.
+ */
+export async function buildNative(kind: keyof typeof KINDS, targets: string[]): Promise<string> {
+  const { folder, options } = KINDS[kind];
+  const build = join(ROOT, folder);
+  mkdirSync(build, { recursive: true });
+  const locked = (command: string[]) =>
+    run('flock', [join(build, '.lock'), ...command], { cwd: ROOT, maxBuffer: 64 * 1024 ** 2 });
+  await locked(['cmake', '-S', '.', '-B', build, '-DOOMTUNE_TESTS=ON', ...options]);
+  await locked(['cmake', '--build', build, '--parallel', '2', '--target', ...targets]);
+  return join(build, options.includes('-DCMAKE_BUILD_TYPE=Release') ? 'Release' : 'RelWithDebInfo');
+}
+
+/** Runs a program that is its own judge: throws with all that it printed if it fails. */
+export async function passes(file: string, args: string[] = [], env: Record<string, string> = {}): Promise<string> {
+  try {
+    const { stdout } = await run(file, args, {
+      env: { PATH: process.env.PATH ?? '', ...env },
+      maxBuffer: 64 * 1024 ** 2,
+    });
+    return stdout;
+  } catch (error) {
+    const { stdout, stderr, message } = error as { stdout?: string; stderr?: string; message: string };
+    throw new Error(`${message}\n${stdout ?? ''}\n${stderr ?? ''}`);
+  }
+}

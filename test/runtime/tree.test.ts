@@ -1,0 +1,152 @@
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { createRuntime } from '../../src/runtime/index.js';
+import { processesWith, readStat } from '../../src/runtime/process.js';
+import type { Run } from '../../src/runtime/types.js';
+import { launchSpec, PYTHON } from './helpers.js';
+
+const runtime = createRuntime();
+
+/** Resolves when the job has printed `text`. */
+async function printed(run: Run, text: string): Promise<string> {
+  for (;;) {
+    const log = existsSync(run.logFile) ? readFileSync(run.logFile, 'utf8') : '';
+    if (log.includes(text)) return log;
+    await sleep(20);
+  }
+}
+
+const left = (dir: string) => processesWith('OOMTUNE_RUN_DIR', dir);
+
+/** Leaves a grandchild behind that has a session of its own and, if told so, shrugs at TERM. */
+const escaping = (deaf: boolean) => `
+import os, signal, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        if ${deaf ? 'True' : 'False'}: signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("escaped", flush=True)
+        time.sleep(600)
+    os._exit(0)
+time.sleep(float(sys.argv[1]))
+`;
+
+describe('the process tree', () => {
+  test.each([
+    ['that hears TERM', false],
+    ['that is deaf to TERM', true],
+  ])('loses a grandchild with a session of its own %s, when the job is cancelled', async (_, deaf) => {
+    const run = await runtime.launch(launchSpec([PYTHON, '-c', escaping(deaf), '600'], { graceSeconds: 0.5 }));
+    await printed(run, 'escaped');
+    expect(left(run.dir).length).toBe(2);
+    run.end('cancel');
+    run.end('cancel');
+    const exit = await run.wait();
+    expect(exit).toMatchObject({ code: null, signal: 'SIGTERM', ended_by: 'cancel', host_oom: false });
+    expect(left(run.dir)).toEqual([]);
+  });
+
+  test('loses what outlives the job, which is counted', async () => {
+    const run = await runtime.launch(launchSpec([PYTHON, '-c', escaping(true), '0.5'], { graceSeconds: 0.2 }));
+    const exit = await run.wait();
+    expect(exit).toMatchObject({ code: 0, signal: null, ended_by: 'job', stragglers: 1 });
+    expect(left(run.dir)).toEqual([]);
+  });
+
+  test('waits for a helper that ends by itself soon after the job', async () => {
+    const run = await runtime.launch(launchSpec(['sh', '-c', '(sleep 0.7; echo late) & exit 3']));
+    expect(await run.wait()).toMatchObject({ code: 3, ended_by: 'job' });
+    expect(readFileSync(run.logFile, 'utf8')).toBe('late\n');
+  });
+
+  test('is ended, stopped processes too, when the time is up', async () => {
+    const run = await runtime.launch(launchSpec(['sh', '-c', 'kill -STOP $$; sleep 600'], { timeoutSeconds: 0.5 }));
+    expect(await run.wait()).toMatchObject({ code: null, signal: 'SIGTERM', ended_by: 'timeout' });
+  });
+
+  test('is killed when it does not end in its grace, though it forks on and on', async () => {
+    const script = `
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("on", flush=True)
+for n in range(10000):
+    if os.fork(): os._exit(0) if n else time.sleep(600)
+    time.sleep(0.005)
+`;
+    const run = await runtime.launch(launchSpec([PYTHON, '-c', script], { graceSeconds: 0.3 }));
+    await printed(run, 'on');
+    run.end('timeout');
+    expect(await run.wait()).toMatchObject({ signal: 'SIGKILL', ended_by: 'timeout' });
+    expect(left(run.dir)).toEqual([]);
+  });
+
+  test('keeps the exit status of a job that ends well on TERM', async () => {
+    const script = 'trap "echo saved; exit 0" TERM; echo on; while :; do sleep 0.05; done';
+    const run = await runtime.launch(launchSpec(['sh', '-c', script]));
+    await printed(run, 'on');
+    run.end('cancel');
+    expect(await run.wait()).toMatchObject({ code: 0, signal: null, ended_by: 'cancel' });
+    expect(readFileSync(run.logFile, 'utf8')).toContain('saved');
+  });
+
+  test('tells a job that was killed from outside from one that oomtune ended', async () => {
+    const run = await runtime.launch(launchSpec(['sh', '-c', 'echo on; kill -9 $$']));
+    expect(await run.wait()).toMatchObject({ code: null, signal: 'SIGKILL', ended_by: 'job', host_oom: false });
+  });
+});
+
+describe('a supervisor', () => {
+  test('outlives who started it, and is found by another process', async () => {
+    const spec = launchSpec(['sh', '-c', 'echo on; sleep 600']);
+    const run = await runtime.launch(spec);
+    await printed(run, 'on');
+    const stat = readStat(run.supervisorPid);
+    expect(stat?.parent).not.toBe(process.pid);
+    const found = await runtime.adopt(spec.dir);
+    expect(found?.supervisorPid).toBe(run.supervisorPid);
+    found?.end('cancel');
+    expect(await found?.wait()).toMatchObject({ ended_by: 'cancel' });
+    expect(await run.wait()).toMatchObject({ ended_by: 'cancel' });
+    expect((await runtime.adopt(spec.dir)) && (await (await runtime.adopt(spec.dir))?.wait())).toMatchObject({
+      ended_by: 'cancel',
+    });
+  });
+
+  test('that is killed takes its job along, and says so', async () => {
+    const run = await runtime.launch(launchSpec([PYTHON, '-c', escaping(true), '600']));
+    await printed(run, 'escaped');
+    process.kill(run.supervisorPid, 'SIGKILL');
+    const exit = await run.wait();
+    expect(exit).toMatchObject({ code: null, signal: null, ended_by: 'supervisor-lost' });
+    expect(left(run.dir)).toEqual([]);
+    expect(await (await runtime.adopt(run.dir))?.wait()).toMatchObject({ ended_by: 'supervisor-lost' });
+  });
+
+  test('was never there: nothing to adopt', async () => {
+    expect(await runtime.adopt('/tmp/oomtune-no-such-launch')).toBeNull();
+  });
+
+  test('keeps the log within its limit and its own memory flat, whatever the job prints', async () => {
+    const script = 'import sys\nfor _ in range(200): sys.stdout.write("x" * (1 << 20))\nsys.stdout.flush()';
+    const run = await runtime.launch(launchSpec([PYTHON, '-c', script]));
+    let resident = 0;
+    const watch = setInterval(() => {
+      try {
+        const status = readFileSync(`/proc/${run.supervisorPid}/status`, 'utf8');
+        resident = Math.max(resident, Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0));
+      } catch {
+        // it has ended
+      }
+    }, 5);
+    const exit = await run.wait();
+    clearInterval(watch);
+    expect(exit.code).toBe(0);
+    const sizes = ['log', 'log.1'].map((name) => statSync(join(run.dir, name)).size);
+    expect(sizes[1]).toBe(64 * 1024 ** 2);
+    expect((sizes[0] ?? 0) + 2 * (sizes[1] ?? 0)).toBeLessThanOrEqual(200 * 1024 ** 2);
+    expect(resident).toBeGreaterThan(0);
+    expect(resident).toBeLessThan(8 * 1024);
+  });
+});
