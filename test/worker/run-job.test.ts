@@ -1,0 +1,91 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { Detached } from '../../src/worker/detached.js';
+import { runJob } from '../../src/worker/run-job.js';
+import { pythonWithTorch, workbench } from './harness.js';
+
+const python = pythonWithTorch();
+
+function logs(bench: ReturnType<typeof workbench>): string[] {
+  const launches = (
+    bench.persisted.findLast((patch) => 'launches' in patch) as { launches: { dir: string; purpose: string }[] }
+  ).launches;
+  return launches.filter((launch) => launch.purpose === 'run').map(({ dir }) => readFileSync(join(dir, 'log'), 'utf8'));
+}
+
+describe('running a job to its end', () => {
+  it('runs a script that fits exactly as it stands, and reuses what it learned', async () => {
+    const bench = workbench('run', [python, 'tiny.py']);
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0, failure: null });
+    expect(report.config).toMatchObject({ micro_batch: 64, accumulation: 1, amp: 'off', checkpointing: false });
+    expect(logs(bench)[0]).toContain('trained');
+
+    const again = await runJob({ ...bench.request, jobId: `${bench.request.jobId}b` }, bench.deps);
+    expect(again).toMatchObject({ outcome: 'succeeded', launches: 1 });
+    expect(bench.events.filter((event) => event.type === 'reused')).toHaveLength(1);
+  });
+
+  it('keeps the effective batch with a smaller micro-batch where the script’s own does not fit', async () => {
+    const bench = workbench('run', [python, 'tiny.py'], { budget: '38MiB' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded' });
+    expect(report.config?.effective_batch).toBe(64);
+    expect(report.config?.micro_batch).toBeLessThan(64);
+    expect((report.config?.micro_batch ?? 0) * (report.config?.accumulation ?? 0)).toBe(64);
+    expect(report.devices[0]?.peak_bytes).toBeLessThanOrEqual(38 * 1024 ** 2);
+  });
+
+  it('passes a failure through without another try', async () => {
+    const bench = workbench('run', [python, 'flags.py', '--fail', 'exit'], { tune: false });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'failed', exit_code: 7, launches: 1, config: null });
+    expect(report.failure?.class).toBe('user_error');
+  });
+
+  it('steps down after a late out-of-memory error, demotes the record and says resume', async () => {
+    const bench = workbench('run', [python, 'late.py'], { budget: '100MiB', resumeArg: '--resume' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0 });
+    expect(report.config).toMatchObject({ effective_batch: 64 });
+    expect(report.config?.micro_batch).toBeLessThan(64);
+    const runs = logs(bench);
+    expect(runs[0]).toContain('resume 0 []');
+    expect(runs.at(-1)).toContain("resume 1 ['--resume']");
+    expect(runs.at(-1)).toContain('trained');
+    expect([...bench.recorded.values()][0]).toMatchObject({ status: 'demoted' });
+  });
+
+  it('lets go of a run when told to, and another process takes it over', async () => {
+    const command = [python, '-c', 'import time; time.sleep(5); print("through")'];
+    const bench = workbench('submit', command, { tune: false });
+    const first = runJob(bench.request, bench.deps);
+    await expect.poll(() => bench.processes().length, { timeout: 20_000 }).toBeGreaterThan(0);
+    bench.controller.abort(new Detached());
+    await expect(first).rejects.toBeInstanceOf(Detached);
+    expect(bench.processes().length).toBeGreaterThan(0);
+
+    const { launches } = bench.persisted.findLast((patch) => 'launches' in patch) as { launches: [] };
+    const next = workbench('submit', command, { tune: false });
+    const report = await runJob({ ...next.request, jobId: bench.request.jobId, launches }, next.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', launches: 1 });
+    expect(logs(bench)).toEqual(['through\n']);
+    expect(bench.processes()).toEqual([]);
+  });
+
+  it('ends the job and all of its processes when it is cancelled', async () => {
+    const bench = workbench('run', ['sh', '-c', 'sleep 600 & setsid sleep 600 & wait'], { tune: false });
+    const work = runJob(bench.request, bench.deps);
+    await expect.poll(() => bench.events.some((event) => event.type === 'running')).toBe(true);
+    bench.controller.abort(new Error('cancelled'));
+    expect(await work).toMatchObject({ outcome: 'cancelled' });
+    expect(bench.processes()).toEqual([]);
+    expect(bench.leases()).toBe(0);
+  });
+
+  it('ends at its time limit', async () => {
+    const bench = workbench('run', ['sleep', '600'], { tune: false, timeoutSeconds: 1 });
+    expect(await runJob(bench.request, bench.deps)).toMatchObject({ outcome: 'timeout' });
+  });
+});
