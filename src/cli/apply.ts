@@ -48,15 +48,21 @@ export async function applyRecommendation(
   const filled = await fill(plan, config, { launchDir: folder });
   const carriers = Object.values(plan.carriers);
   if (carriers.includes('hook')) {
-    const effective = ['--effective-batch', String(config.effective_batch)];
     notes.push('The script takes no batch size by itself: `oomtune run` brings it in.');
-    return {
-      key: chosen.key,
-      config,
-      argv: ['oomtune', 'run', '--name', chosen.name, ...effective, '--', ...command],
-      env: {},
-      notes,
-    };
+    return { key: chosen.key, config, argv: underOomtune(chosen, command), env: {}, notes };
   }
   return { key: chosen.key, config, argv: filled.argv, env: carriers.includes('env') ? filled.env : {}, notes };
+}
+
+/** The command for `oomtune run` that finds this very recommendation again. */
+function underOomtune(chosen: Recommendation, command: string[]): string[] {
+  const [, device] = chosen.key.split(':');
+  const mib = chosen.budget_bytes / 1024 ** 2;
+  return [
+    ...['oomtune', 'run', '--name', chosen.name, '--effective-batch', String(chosen.effective_batch)],
+    ...(device === 'cpu' ? ['--device', 'cpu'] : []),
+    ...['--budget', Number.isInteger(mib) ? `${mib}MiB` : String(chosen.budget_bytes)],
+    ...(chosen.world_size > 1 ? ['--gpus', String(chosen.world_size)] : []),
+    ...['--', ...command],
+  ];
 }

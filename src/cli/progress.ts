@@ -108,7 +108,7 @@ function probeLine(
   const mark = fits ? paint('green', '✓') : oom ? paint('yellow', '✗') : paint('red', '!');
   const parts = [
     `  ${mark} micro-batch ${String(record.micro_batch).padStart(5)}`,
-    `${bar(record.peak_bytes, budget, fits)} ${bytesOr(record.peak_bytes).padStart(9)}`,
+    `${bar(record.peak_bytes, budget, oom)} ${bytesOr(record.peak_bytes).padStart(9)}`,
     fits && samplesPerSecond !== null ? `${rate(samplesPerSecond).padStart(6)} samples/s` : ' '.repeat(16),
     fits ? paint('green', 'fit') : oom ? paint('yellow', 'out of memory') : paint('red', record.outcome),
   ];
@@ -117,10 +117,10 @@ function probeLine(
   return parts.join('  ');
 }
 
-/** The peak against the budget; a probe that did not fit fills the bar. */
-function bar(peak: number | null, budget: number, fits: boolean): string {
+/** The peak against the budget; running out of memory fills the bar. */
+function bar(peak: number | null, budget: number, oom: boolean): string {
   if (budget <= 0) return '';
-  const part = fits ? (peak ?? 0) / budget : 1;
+  const part = oom ? 1 : (peak ?? 0) / budget;
   const full = Math.max(0, Math.min(BAR, Math.round(part * BAR)));
   return `${'█'.repeat(full)}${'░'.repeat(BAR - full)}`;
 }

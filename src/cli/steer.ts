@@ -1,5 +1,4 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { OomtuneError } from '../common/errors.js';
 import type { Store } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
 import { namedJobs } from './jobs.js';
@@ -31,40 +30,22 @@ function steer(act: Steering): Verb {
   };
 }
 
-export const hold = steer(async (store, { job }) => {
-  const state = await store.jobs.hold(job);
-  if (state === 'held') return 'held';
-  throw cannot(job, state, 'held', 'Only a job that waits can be held; `oomtune cancel` ends one that runs.');
-});
-
-export const release = steer(async (store, { job }) => {
-  const state = await store.jobs.release(job);
-  if (state === 'queued') return 'queued';
-  throw cannot(job, state, 'released', 'Only a held job can be released.');
-});
-
 /** Cancelling what has ended is no error: it is as it was wished. */
-export const cancel = steer(async (store, record, signal) => {
-  const { job } = record;
-  const state = await store.jobs.cancel(job);
-  if (state === 'cancelled') return 'cancelled';
+export const cancel = steer(async (store, { job }, signal) => {
+  const { cancelJob } = await import('../daemon/index.js');
+  const found = await cancelJob(store, job);
+  if (found === 'cancelled') return 'cancelled';
   const deadline = Date.now() + CANCEL_SECONDS * 1000;
   for (let wait = 50; Date.now() < deadline && !signal.aborted; wait = Math.min(wait * 2, 500)) {
     const now = await store.jobs.get(job);
-    if (now === null || hasEnded(now))
+    if (now === null || hasEnded(now)) {
       return now === null || now.state === 'cancelled' ? 'cancelled' : `had ended: ${now.state}`;
+    }
     await delay(wait, undefined, { signal }).catch(() => {});
   }
   return `is to be cancelled; ${(await store.jobs.get(job))?.reason ?? 'its host has not answered yet'}`;
 });
 
-export function cannot(job: string, state: string, done: string, remedy: string): OomtuneError {
-  if (state === 'missing') {
-    return new OomtuneError(
-      'OOMTUNE_NO_SUCH_JOB',
-      `There is no job "${job}".`,
-      'See `oomtune status` for the jobs that there are.',
-    );
-  }
-  return new OomtuneError('OOMTUNE_USAGE', `${job} cannot be ${done}: it is ${state}.`, remedy);
-}
+export const hold = steer(async (store, { job }) => (await import('../daemon/index.js')).holdJob(store, job));
+
+export const release = steer(async (store, { job }) => (await import('../daemon/index.js')).releaseJob(store, job));

@@ -28,8 +28,9 @@ export function rate(value: number): string {
   return value >= 10 ? value.toFixed(1) : value.toPrecision(3);
 }
 
-/** `8.2 s`, `3 min 5 s`, `2 h 4 min`. */
+/** `31 ms`, `8.2 s`, `3 min 5 s`, `2 h 4 min`. */
 export function seconds(value: number): string {
+  if (value < 1) return `${(value * 1000).toFixed(value < 0.01 ? 1 : 0)} ms`;
   if (value < 60) return `${value < 10 ? value.toFixed(1) : value.toFixed(0)} s`;
   const minutes = Math.floor(value / 60);
   if (minutes < 60) return `${minutes} min ${Math.floor(value % 60)} s`;

@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -26,6 +26,8 @@ export class Oomtune {
     OOMTUNE_PYTHON: process.env.OOMTUNE_PYTHON,
   };
 
+  readonly #children = new Set<ChildProcess>();
+
   async call(args: string[], options: { env?: NodeJS.ProcessEnv; stdin?: string; cwd?: string } = {}): Promise<Ended> {
     const { child, ended } = this.start(args, options);
     child.stdin.on('error', () => {}); // it may not read what it is given
@@ -39,6 +41,8 @@ export class Oomtune {
       cwd: options.cwd ?? this.home,
       env: { ...this.env, ...options.env },
     });
+    this.#children.add(child);
+    child.once('close', () => this.#children.delete(child));
     let stdout = '';
     let stderr = '';
     child.stdout.setEncoding('utf8').on('data', (text: string) => {
@@ -72,8 +76,7 @@ export class Oomtune {
     for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
       try {
         const environ = readFileSync(`/proc/${pid}/environ`, 'utf8');
-        if (!environ.split('\0').includes(`OOMTUNE_HOME=${this.home}`) && !environ.includes(`${this.home}/runs/`))
-          continue;
+        if (!environ.split('\0').includes(`HOME=${this.home}`)) continue; // handed down to jobs too
         const command = readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ').trim();
         if (command !== '' && !/redis-server|daemon (run|start)/.test(command)) found.push(`${pid} ${command}`);
       } catch {
@@ -84,6 +87,7 @@ export class Oomtune {
   }
 
   async close(): Promise<void> {
+    for (const child of this.#children) child.kill('SIGTERM'); // of a test that failed
     await this.call(['daemon', 'stop', '--kill']);
     await this.call(['redis', 'stop']);
     rmSync(this.home, { recursive: true, force: true });

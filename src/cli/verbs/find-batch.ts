@@ -30,7 +30,7 @@ function notFound(report: FindBatchReport): OomtuneError {
     return new OomtuneError(
       'OOMTUNE_EXHAUSTED',
       'Nothing fits, even the smallest batch with every allowed knob.',
-      `${report.failure?.advice ?? 'Give a larger --budget, a smaller --min-batch, or allow more knobs.'}${notes}${evidence}`,
+      `Give a larger --budget or a smaller --min-batch, or make the model smaller.${notes}${evidence}`,
     );
   }
   return new OomtuneError(

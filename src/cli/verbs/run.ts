@@ -34,7 +34,11 @@ function codeOf(report: RunReport, context: Context): number {
   const { failure } = report;
   if (report.exit_code === 0 && report.outcome === 'succeeded') return 0;
   if (report.exit_code === null && report.signal === null && report.outcome === 'exhausted') {
-    return tell('OOMTUNE_EXHAUSTED', 'Nothing fits, even the smallest batch with every allowed knob.');
+    return tell(
+      'OOMTUNE_EXHAUSTED',
+      'Nothing fits, even the smallest batch with every allowed knob.',
+      'Give a larger --budget, or make the model smaller.',
+    );
   }
   const how =
     report.outcome === 'timeout'
@@ -45,14 +49,19 @@ function codeOf(report: RunReport, context: Context): number {
           ? `The job ended with exit code ${report.exit_code}`
           : 'The job failed before it could run';
   const ours = tell('OOMTUNE_JOB_FAILED', `${how}${failure ? `: ${failure.class}` : ''}.`);
+  if (report.outcome === 'timeout') return ours; // it was ended by us: what it ended with then says nothing
   if (report.exit_code !== null && report.exit_code !== 0) return report.exit_code;
   if (report.signal !== null) return 128 + (constants.signals[report.signal as NodeJS.Signals] ?? 0);
   return ours;
 
   /** Said on stderr even with --json: stdout has been the job's. */
-  function tell(code: 'OOMTUNE_EXHAUSTED' | 'OOMTUNE_JOB_FAILED', message: string): number {
+  function tell(code: 'OOMTUNE_EXHAUSTED' | 'OOMTUNE_JOB_FAILED', message: string, remedy?: string): number {
     const evidence = failure?.evidence ? `\nEvidence: ${failure.evidence}` : '';
-    const error = new OomtuneError(code, message, `${failure?.advice ?? 'Its output says why.'}${evidence}`);
+    const error = new OomtuneError(
+      code,
+      message,
+      `${remedy ?? (failure?.advice || 'Its output says why.')}${evidence}`,
+    );
     renderError(error, { ...context.out, json: false });
     return error.exitCode;
   }

@@ -1,0 +1,126 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it, vi } from 'vitest';
+import { runReport } from './contract.js';
+import { Oomtune, PYTHON, ROOT } from './oomtune.js';
+
+const oomtune = new Oomtune();
+afterAll(() => oomtune.close());
+
+const PLAIN = ['run', '--no-tune', '--device', 'cpu'];
+const report = (name: string) => runReport.parse(JSON.parse(readFileSync(join(oomtune.home, name), 'utf8')));
+
+describe('run', () => {
+  it("passes the job's exit code, stdout and stderr through", async () => {
+    const { code, stdout, stderr } = await oomtune.call([
+      ...PLAIN,
+      '--',
+      'sh',
+      '-c',
+      'echo data; echo remark >&2; exit 7',
+    ]);
+    expect(code).toBe(7);
+    expect(stdout).toBe('data\n');
+    expect(stderr).toContain('remark\n');
+  });
+
+  it('ends with 128 + n for a job that signal n ended', async () => {
+    expect((await oomtune.call([...PLAIN, '--', 'sh', '-c', 'kill -9 $$'])).code).toBe(137);
+    expect((await oomtune.call([...PLAIN, '--', 'sh', '-c', 'kill -TERM $$'])).code).toBe(143);
+  });
+
+  it('ends with 4 for a job that ran past its time', async () => {
+    const { code, stderr } = await oomtune.call([
+      ...PLAIN,
+      '--timeout',
+      '0.5',
+      '--report',
+      'late.json',
+      '--',
+      'sleep',
+      '60',
+    ]);
+    expect(code).toBe(4);
+    expect(stderr).toContain('out of time');
+    expect(report('late.json').outcome).toBe('timeout');
+    expect(oomtune.leftovers()).toEqual([]);
+  });
+
+  it('never gives the command to a shell', async () => {
+    const { stdout } = await oomtune.call([...PLAIN, '--', 'printf', '%s|', '$HOME', '*', 'a b', ';', '--json']);
+    expect(stdout).toBe('$HOME|*|a b|;|--json|');
+  });
+
+  it('writes its report to a file, and leaves stdout to the job', async () => {
+    const { code, stdout } = await oomtune.call([
+      ...PLAIN,
+      '--json',
+      '--report',
+      'r.json',
+      '--',
+      'sh',
+      '-c',
+      'echo mine; exit 3',
+    ]);
+    expect(code).toBe(3);
+    expect(stdout).toBe('mine\n');
+    expect(report('r.json')).toMatchObject({ exit_code: 3, signal: null, outcome: 'failed' });
+  });
+
+  it('holds a job to its budget, and tells the refused allocation and the peak', async () => {
+    const hungry = 'import torch; x = [torch.zeros(2**20) for _ in range(100)]';
+    const args = [...PLAIN, '--budget', '100MiB', '--report', 'oom.json', '--', PYTHON, '-c', hungry];
+    const { code, stderr } = await oomtune.call(args);
+    expect(code).toBe(1);
+    expect(stderr).toContain("DefaultCPUAllocator: can't allocate memory");
+    const written = report('oom.json');
+    expect(written.failure?.class).toBe('device_oom');
+    expect(written.refused).toBeGreaterThan(0);
+    expect(written.devices[0]?.peak_bytes).toBeGreaterThan(80 * 1024 ** 2);
+    expect(written.devices[0]?.peak_bytes).toBeLessThanOrEqual(100 * 1024 ** 2);
+  });
+
+  it('runs a job that fits as it stands exactly as it stands', async () => {
+    const script = join(ROOT, 'examples', 'mlp.py');
+    const { code, stdout, stderr } = await oomtune.call([
+      'run',
+      '--device',
+      'cpu',
+      '--budget',
+      '1GiB',
+      '--report',
+      'mlp.json',
+      '--',
+      PYTHON,
+      script,
+    ]);
+    expect(stderr).toContain('running');
+    expect(code).toBe(0);
+    expect(stdout).toContain('epoch');
+    expect(report('mlp.json').outcome).toBe('succeeded');
+  });
+
+  it.each([
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ] as const)('ends the whole tree of the job on %s and exits with %i', async (signal, expected) => {
+    const tree = 'setsid sleep 300 & sleep 300 & wait';
+    const { child, ended } = oomtune.start([...PLAIN, '--', 'bash', '-c', tree]);
+    const sleepers = () => oomtune.leftovers().filter((one) => one.endsWith(' sleep 300'));
+    await vi.waitFor(() => expect(sleepers()).toHaveLength(2), { timeout: 30_000 });
+    child.kill(signal);
+    expect((await ended).code).toBe(expected);
+    expect(oomtune.leftovers()).toEqual([]);
+  });
+
+  it('gives the job no more of the environment than it needs', async () => {
+    const env = { MY_TOKEN: 'secret', WANTED: 'yes', OMP_NUM_THREADS: '3' };
+    const { stdout } = await oomtune.call([...PLAIN, '--env', 'WANTED', '--env', 'SET=here', '--', 'env'], { env });
+    expect(stdout).toContain('WANTED=yes\n');
+    expect(stdout).toContain('SET=here\n');
+    expect(stdout).toContain('OMP_NUM_THREADS=3\n');
+    expect(stdout).toMatch(/^OOMTUNE_JOB_ID=j-/m);
+    expect(stdout).not.toContain('secret');
+    expect(stdout).not.toContain('OOMTUNE_HOME');
+  });
+});
