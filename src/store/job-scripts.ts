@@ -121,9 +121,10 @@ announce(ARGV[1], 'queued')
 redis.call('PUBLISH', wake, 'release ' .. ARGV[1])
 return 'queued'`);
 
-/** ARGV: id, field, value, … (what starts anew) → queued | the state that forbids it. */
+/** ARGV: id, field, value, … (what starts anew) → queued | the state that forbids it (`waiting` for queued). */
 export const RETRY = script(`
 if not state then return 'missing' end
+if state == 'queued' then return 'waiting' end
 if not ENDED[state] then return state end
 redis.call('HSET', job, 'state', 'queued', unpack(ARGV, 2))
 redis.call('HDEL', job, 'claim', 'claim_host', 'cancel')
@@ -136,11 +137,12 @@ return 'queued'`);
 
 /** Queues a job anew whose queue entry is lost. ARGV: id, epoch seen, reason (JSON) → ok | no. KEYS[7]: heartbeat of the claiming host. */
 export const REQUEUE = script(`
-if state ~= 'queued' or redis.call('HGET', job, 'epoch') ~= ARGV[2] then return 'no' end
+if not state or ENDED[state] or state == 'held' or redis.call('HGET', job, 'epoch') ~= ARGV[2] then return 'no' end
 local holder = redis.call('HGET', job, 'claim_host')
-if holder and (launched() or redis.call('EXISTS', KEYS[7]) == 1) then return 'no' end
+if holder and redis.call('EXISTS', KEYS[7]) == 1 then return 'no' end
+if launched() then return 'no' end
 redis.call('HDEL', job, 'claim', 'claim_host')
-redis.call('HSET', job, 'reason', ARGV[3])
+redis.call('HSET', job, 'state', 'queued', 'reason', ARGV[3], 'host', 'null')
 redis.call('HINCRBY', job, 'epoch', 1)
 redis.call('SADD', pending, ARGV[1])
 redis.call('PUBLISH', wake, 'submit ' .. ARGV[1])

@@ -97,7 +97,18 @@ export class JobStore {
     if (ids.length > 0) await this.#redis.srem(this.#keys.pending, ...ids);
   }
 
-  /** How many there are in each state, without reading them whole. */
+  /** Which of these jobs are to be cancelled (or have been, behind our back). */
+  async cancelAsked(ids: string[]): Promise<string[]> {
+    const pipeline = this.#redis.pipeline();
+    for (const id of ids) pipeline.hmget(this.#keys.job(id), 'cancel', 'state');
+    const replies = (await pipeline.exec()) ?? [];
+    return ids.filter((_, at) => {
+      const [cancel, state] = (replies[at]?.[1] ?? []) as (string | null)[];
+      return cancel !== null || state === 'cancelled';
+    });
+  }
+
+  /** How many there are, without reading them. */
   async counts(): Promise<{ live: number; all: number }> {
     const [live, all] = await Promise.all([this.#redis.zcard(this.#keys.live), this.#redis.zcard(this.#keys.jobs)]);
     return { live, all };
@@ -142,7 +153,7 @@ export class JobStore {
     return (await this.#run(scripts.RELEASE, id, [JSON.stringify('waits for a daemon')])) as JobState;
   }
 
-  async retry(id: string): Promise<JobState | 'missing'> {
+  async retry(id: string): Promise<JobState | 'missing' | 'waiting'> {
     const anew: Partial<JobRecord> = {
       reason: 'waits for a daemon',
       failure: null,

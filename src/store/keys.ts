@@ -44,7 +44,7 @@ export class Keys {
   get pending(): string {
     return `${this.prefix}:pending`;
   }
-  /** SET: routing labels that queues were made for. */
+  /** HASH: routing labels that queues were made for → what they ask of a host (JSON). */
   get labels(): string {
     return `${this.prefix}:labels`;
   }

@@ -1,0 +1,71 @@
+import { randomBytes } from 'node:crypto';
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { stateFolder } from '../common/home.js';
+import { isAlive } from '../store/index.js';
+
+const schema = z.object({
+  schema: z.literal(1),
+  pid: z.number().int().positive(),
+  /** Clock ticks since boot: with the pid it names the process for good. */
+  start: z.string(),
+  host: z.string(),
+  version: z.string(),
+  redis: z.string(),
+  started_at: z.string(),
+  /** It takes jobs. */
+  ready: z.boolean(),
+});
+
+/** `daemon/daemon.json`: the daemon of this home on this host. */
+export type DaemonFile = z.infer<typeof schema>;
+
+const folder = (): string => stateFolder('daemon');
+/** One per host, as several may share a home folder. */
+const path = (host: string): string => join(folder(), `daemon-${host.replace(/[^\w.-]/g, '_')}.json`);
+
+export function writeDaemonFile(file: DaemonFile): void {
+  const draft = `${path(file.host)}.${process.pid}`;
+  writeFileSync(draft, `${JSON.stringify(file)}\n`, { mode: 0o600 });
+  renameSync(draft, path(file.host));
+}
+
+/** The living daemon of this host; null when there is none. */
+export function readDaemonFile(host: string): DaemonFile | null {
+  try {
+    const file = schema.parse(JSON.parse(readFileSync(path(host), 'utf8')));
+    return isAlive(file) ? file : null;
+  } catch {
+    return null;
+  }
+}
+
+export function removeDaemonFile(host: string): void {
+  rmSync(path(host), { force: true });
+}
+
+export const lockPath = (host: string): string => `${path(host)}.lock`;
+export const logPath = (): string => join(folder(), 'daemon.log');
+/** Written before the daemon is told to end: jobs are to be ended too. */
+export const killPath = (host: string): string => `${path(host)}.kill`;
+
+/**
+ * The lock token of this home, made once: BullMQ lets whoever knows it go on with a job, so the next daemon can take over
+ * from one that crashed.
+ */
+export function stableToken(): string {
+  const file = join(folder(), 'token');
+  for (;;) {
+    try {
+      const token = readFileSync(file, 'utf8').trim();
+      if (/^[\w-]{20,64}$/.test(token)) return token;
+      rmSync(file, { force: true }); // cut off by a full disk
+    } catch {}
+    try {
+      writeFileSync(file, randomBytes(18).toString('base64url'), { mode: 0o600, flag: 'wx', flush: true });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
+  }
+}

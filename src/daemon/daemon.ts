@@ -1,0 +1,332 @@
+import { existsSync, rmSync } from 'node:fs';
+import type { Job } from 'bullmq';
+import PQueue from 'p-queue';
+import { OomtuneError } from '../common/errors.js';
+import type { Log } from '../common/log.js';
+import type { Device, Runtime } from '../runtime/types.js';
+import { type HostInfo, hostName, type Store, type StoredJob } from '../store/index.js';
+import { killPath } from './daemon-file.js';
+import { Dispatcher } from './dispatcher.js';
+import { Execution, type ExecutionEnd, type WorkerApi } from './execution.js';
+import { Queues, type Ticket } from './queues.js';
+import { labelOf, requirementOf } from './routing.js';
+import type { DaemonSettings } from './settings.js';
+import { Sweeper } from './sweeper.js';
+import { readTicket } from './ticket.js';
+
+export interface DaemonParts {
+  store: Store;
+  runtime: Runtime;
+  worker: WorkerApi;
+  settings: DaemonSettings;
+  /** Known to every daemon of this home: what one took the next may go on with. */
+  token: string;
+  version: string;
+  log: Log;
+}
+
+const LEFT_MS = 3000;
+
+/**
+ * The scheduler of one host. Jobs' records say who answers for what; queues only order them. It can be killed at any
+ * moment: supervisors hold the jobs, and the next daemon adopts what its host had claimed.
+ */
+export class Daemon {
+  readonly #parts: DaemonParts;
+  readonly #host = hostName();
+  readonly #queues: Queues;
+  readonly #dispatcher: Dispatcher;
+  readonly #sweeper: Sweeper;
+  readonly #active = new Map<string, Execution>();
+  readonly #running = new Set<Promise<void>>();
+  readonly #lanes: { cpu: PQueue; gpu: PQueue };
+  readonly #laneSize: { cpu: number; gpu: number };
+  readonly #left = new Set<string>();
+  readonly #timers: NodeJS.Timeout[] = [];
+  #devices: Device[] = [];
+  #info: HostInfo;
+  #intake: Promise<void> | null = null;
+  #intakeAgain = false;
+  #stopping = false;
+  #fatal: ((error: Error) => void) | null = null;
+
+  constructor(parts: DaemonParts) {
+    const { store, settings, token, log } = parts;
+    this.#parts = parts;
+    this.#queues = new Queues(store, settings, token, (error) => log.debug({ err: error }, 'queue'));
+    this.#dispatcher = new Dispatcher(store, this.#queues, log);
+    this.#sweeper = new Sweeper(parts, this.#host, this.#queues);
+    this.#laneSize = { cpu: settings.cpuLanes, gpu: settings.gpuLanes };
+    this.#lanes = { cpu: new PQueue({ concurrency: settings.cpuLanes }), gpu: new PQueue({ concurrency: 1 }) };
+    this.#info = {
+      host: this.#host,
+      instance: token.slice(0, 12),
+      pid: process.pid,
+      version: parts.version,
+      devices: [],
+      started_at: new Date().toISOString(),
+    };
+  }
+
+  /** Takes over what this host had claimed, then takes jobs. Throws OOMTUNE_DAEMON_RUNNING for a second of the name. */
+  async start(): Promise<void> {
+    const { store, settings, log } = this.#parts;
+    await this.#inventory();
+    const other = await store.hosts.beat(this.#info);
+    if (other !== null) {
+      throw new OomtuneError(
+        'OOMTUNE_DAEMON_RUNNING',
+        `Another daemon on this Redis calls itself ${this.#host} (pid ${other.pid}).`,
+        'Stop it, or give each its own name by OOMTUNE_HOST.',
+      );
+    }
+    await store.events.listen((wake, job) => this.#onWake(wake, job));
+    await this.#adopt();
+    this.#every(settings.heartbeatMs, () => this.#beat());
+    this.#every(settings.renewMs, () => this.#renew());
+    this.#every(settings.cancelLookMs, () => this.#lookForCancels());
+    this.#every(settings.sweepMs, () => this.#sweep());
+    store.connection.redis.on('ready', this.#onReady);
+    await this.#dispatch();
+    await this.#sweep();
+    log.info({ host: this.#host, lanes: this.#laneSize, redis: store.url, adopted: this.#active.size }, 'daemon ready');
+  }
+
+  /** Resolves never; rejects when the daemon cannot go on. */
+  get failed(): Promise<never> {
+    return new Promise((_, reject) => {
+      this.#fatal = reject;
+    });
+  }
+
+  get activeJobs(): string[] {
+    return [...this.#active.keys()];
+  }
+
+  /** Lets go of all jobs, which go on; `kill`: ends them and waits until nothing of them is left. */
+  async stop({ kill }: { kill: boolean }): Promise<void> {
+    const { store, settings, log } = this.#parts;
+    this.#stopping = true;
+    store.connection.redis.off('ready', this.#onReady);
+    for (const timer of this.#timers) clearInterval(timer);
+    await this.#intake;
+    for (const execution of this.#active.values()) {
+      if (kill) execution.cancel();
+      else execution.detach();
+    }
+    log.info({ jobs: this.activeJobs, kill }, 'daemon stops');
+    const settled = Promise.all(this.#running);
+    if (kill) await settled;
+    else await Promise.race([settled, new Promise((resolve) => setTimeout(resolve, settings.stopMs))]);
+    await Promise.race([
+      store.hosts.leave(this.#host).then(() => store.events.wake('host', '')),
+      new Promise((resolve) => setTimeout(resolve, 1000)),
+    ]);
+    await this.#queues.close();
+  }
+
+  /** Whether `stop --kill` asked for this end. */
+  get killAsked(): boolean {
+    const asked = existsSync(killPath(this.#host));
+    if (asked) rmSync(killPath(this.#host), { force: true });
+    return asked;
+  }
+
+  #every(ms: number, task: () => Promise<void>): void {
+    let busy = false;
+    const timer = setInterval(() => {
+      if (busy) return; // Redis is away: one that waits is enough
+      busy = true;
+      task()
+        .catch((error: unknown) => this.#parts.log.warn({ err: error }, 'a periodic task failed'))
+        .finally(() => {
+          busy = false;
+        });
+    }, ms);
+    this.#timers.push(timer);
+  }
+
+  readonly #onReady = (): void => {
+    this.#parts.log.info('Redis is back');
+    for (const execution of this.#active.values()) execution.repeat();
+    this.#sweep().catch((error: unknown) => this.#parts.log.warn({ err: error }, 'sweep failed'));
+  };
+
+  #onWake(wake: string, job: string): void {
+    if (this.#stopping) return;
+    if (wake === 'cancel') this.#active.get(job)?.cancel();
+    else if (wake === 'hold') this.#active.get(job)?.putBack();
+    const kick = wake === 'submit' || wake === 'release' || wake === 'ended' ? this.#dispatch() : this.#take();
+    kick.catch((error: unknown) => this.#parts.log.warn({ err: error }, 'a wake could not be followed'));
+  }
+
+  async #inventory(): Promise<void> {
+    this.#devices = await this.#parts.runtime.devices();
+    const healthy = this.#devices.filter((device) => device.fault === null);
+    this.#info.devices = healthy.map(({ id, model, total_bytes }) => ({ id, model, total_bytes }));
+    const gpus = healthy.filter((device) => device.id !== 'cpu').length;
+    this.#laneSize.gpu = Math.max(1, gpus * this.#parts.settings.gpuLanes);
+  }
+
+  async #beat(): Promise<void> {
+    const other = await this.#parts.store.hosts.beat(this.#info);
+    if (other === null) return;
+    this.#fatal?.(
+      new OomtuneError(
+        'OOMTUNE_DAEMON_RUNNING',
+        `Another daemon took the name ${this.#host} on this Redis while it could not be heard.`,
+        'Give each its own name by OOMTUNE_HOST.',
+      ),
+    );
+  }
+
+  async #renew(): Promise<void> {
+    for (const execution of this.#active.values()) {
+      if (execution.ticket === null) continue;
+      const held = await this.#queues.extend(execution.ticket);
+      if (!held) execution.ticket = null; // void from now on: the claim in the record is what counts
+    }
+  }
+
+  async #lookForCancels(): Promise<void> {
+    const ids = this.activeJobs;
+    if (ids.length === 0) return;
+    for (const id of await this.#parts.store.jobs.cancelAsked(ids)) this.#active.get(id)?.cancel();
+  }
+
+  async #sweep(): Promise<void> {
+    if (this.#stopping) return;
+    await this.#inventory();
+    await this.#sweeper.sweep(this.#devices, this.#active, (label) => this.#leaveAlone(label));
+    await this.#adopt();
+    await this.#dispatch();
+  }
+
+  /** For a while, so that another host comes first to a job that waited here in vain. */
+  #leaveAlone(label: string): void {
+    this.#left.add(label);
+    setTimeout(() => {
+      this.#left.delete(label);
+      if (!this.#stopping) void this.#take().catch(() => {});
+    }, LEFT_MS).unref();
+  }
+
+  async #dispatch(): Promise<void> {
+    await this.#dispatcher.dispatch();
+    await this.#take();
+  }
+
+  /** Goes on with what this host answers for and nobody here works at: after a start, or a put-back that failed. */
+  async #adopt(): Promise<void> {
+    for (const record of await this.#parts.store.jobs.live()) {
+      if (this.#stopping) return;
+      if (record.claimHost !== this.#host || this.#active.has(record.job)) continue;
+      if (record.state === 'held') continue;
+      const claim = this.#claimOf(record);
+      if ((await this.#parts.store.jobs.claim(record, this.#host, claim)) !== 'ours') continue;
+      const fresh = await this.#parts.store.jobs.get(record.job);
+      if (fresh === null || this.#active.has(record.job)) continue;
+      const ticket = await this.#queues.reclaim(fresh).catch(() => null);
+      this.#parts.log.info({ job: record.job, state: record.state, ticket: ticket !== null }, 'job adopted');
+      this.#execute(fresh, ticket, true);
+    }
+  }
+
+  /** Takes jobs from all queues that suit, as long as there are free lanes. */
+  #take(): Promise<void> {
+    if (this.#intake !== null) {
+      this.#intakeAgain = true;
+      return this.#intake;
+    }
+    this.#intake = this.#takeAll().finally(() => {
+      this.#intake = null;
+    });
+    return this.#intake;
+  }
+
+  async #takeAll(): Promise<void> {
+    do {
+      this.#intakeAgain = false;
+      if (this.#stopping) return;
+      for (const label of await this.#queues.suitable(this.#info)) {
+        if (!this.#left.has(label)) await this.#takeFrom(label);
+      }
+    } while (this.#intakeAgain && !this.#stopping);
+  }
+
+  /** One job of a label may wait for its lease; those behind it wait in the queue, where other hosts see them. */
+  async #takeFrom(label: string): Promise<void> {
+    const lane = this.#laneOf(label);
+    while (!this.#stopping && this.#lanes[lane].pending + this.#lanes[lane].size < this.#laneSize[lane]) {
+      const waiting = [...this.#active.values()].find(
+        (execution) => execution.waitingSince !== null && labelOf(requirementOf(execution.record.options)) === label,
+      );
+      if (waiting !== undefined) {
+        const best = await this.#queues.waitingPriority(label);
+        if (best === null || best <= waiting.record.options.priority || !waiting.putBack()) return;
+      }
+      const ticket = await this.#queues.next(label);
+      if (ticket === null) return;
+      await this.#begin(ticket);
+    }
+  }
+
+  async #begin(ticket: Job<Ticket>): Promise<void> {
+    const { store, log } = this.#parts;
+    const entry = readTicket(ticket.data);
+    if (entry === null) {
+      log.warn({ entry: ticket.id }, 'a queue entry that cannot be read was refused');
+      await this.#queues.refuse(ticket, 'it cannot be read');
+      return;
+    }
+    const record = await store.jobs.get(entry.job);
+    if (record === null || record.job !== entry.job || record.epoch !== entry.epoch) {
+      await this.#queues.finish(ticket); // of an earlier life of the job, or of none that can be trusted
+      return;
+    }
+    const claimed = await store.jobs.claim(record, this.#host, this.#claimOf(record));
+    if (claimed === 'ours' || claimed === 'claimed') {
+      const active = this.#active.get(record.job);
+      if (active === undefined) this.#execute(record, ticket, false);
+      else active.ticket ??= ticket;
+      return;
+    }
+    await this.#queues.finish(ticket); // held, ended, or another host's, which goes on with it by its claim
+  }
+
+  #execute(record: StoredJob, ticket: Job<Ticket> | null, adopted: boolean): void {
+    const { store, runtime, worker, log } = this.#parts;
+    const claim = this.#claimOf(record);
+    const execution = new Execution(record, ticket, { store, runtime, worker, host: this.#host, claim, log });
+    this.#active.set(record.job, execution);
+    const name = this.#laneOf(labelOf(requirementOf(record.options)));
+    const lane = this.#lanes[name];
+    // What runs already does not wait for a lane
+    lane.concurrency = Math.max(this.#laneSize[name], adopted ? lane.pending + lane.size + 1 : 1);
+    const done = lane
+      .add(() => execution.run())
+      .then((end) => this.#after(execution, end as ExecutionEnd))
+      .catch((error: unknown) => log.error({ err: error, job: record.job }, 'a job was lost sight of'));
+    this.#running.add(done);
+    void done.finally(() => this.#running.delete(done));
+  }
+
+  async #after(execution: Execution, end: ExecutionEnd): Promise<void> {
+    const { ticket, record } = execution;
+    this.#active.delete(record.job);
+    if (ticket !== null && end === 'done') await this.#queues.finish(ticket);
+    if (ticket !== null && end === 'back') await this.#queues.putBack(ticket);
+    if (!this.#stopping) void this.#take().catch(() => {});
+  }
+
+  #laneOf(label: string): 'cpu' | 'gpu' {
+    if (label.startsWith('cpu')) return 'cpu';
+    if (label.startsWith('cuda')) return 'gpu';
+    return this.#devices.some((device) => device.id !== 'cpu' && device.fault === null) ? 'gpu' : 'cpu';
+  }
+
+  /** The same for every daemon of this home, other in each epoch of the job. */
+  #claimOf({ epoch }: StoredJob): string {
+    return `${this.#parts.token}.${epoch}`;
+  }
+}

@@ -1,0 +1,81 @@
+import type { Log } from '../common/log.js';
+import { ENDED_STATES, type Store, type StoredJob } from '../store/index.js';
+import type { Queues } from './queues.js';
+
+/**
+ * Puts jobs into their queues when nothing stands in their way: just submitted, released, retried, or waiting for other
+ * jobs. Any daemon may do it for any job, and several may at once: an entry's id makes it unique.
+ */
+export class Dispatcher {
+  readonly #store: Store;
+  readonly #queues: Queues;
+  readonly #log: Log;
+  #running: Promise<void> | null = null;
+  #again = false;
+
+  constructor(store: Store, queues: Queues, log: Log) {
+    this.#store = store;
+    this.#queues = queues;
+    this.#log = log;
+  }
+
+  /** Looks through all pending jobs; calls that come meanwhile make it look once more. */
+  dispatch(): Promise<void> {
+    if (this.#running !== null) {
+      this.#again = true;
+      return this.#running;
+    }
+    this.#running = this.#all().finally(() => {
+      this.#running = null;
+    });
+    return this.#running;
+  }
+
+  async #all(): Promise<void> {
+    do {
+      this.#again = false;
+      const pending = await this.#store.jobs.pending();
+      pending.sort((a, b) => (a.submitted_at < b.submitted_at ? -1 : 1));
+      for (let at = 0; at < pending.length; at += 50) {
+        const some = pending.slice(at, at + 50);
+        await Promise.all(some.map((job) => this.#one(job, pending)));
+      }
+    } while (this.#again);
+  }
+
+  async #one(job: StoredJob, pending: StoredJob[]): Promise<void> {
+    if (job.state !== 'queued') {
+      await this.#store.jobs.donePending([job.job]);
+      return;
+    }
+    const blocker = await this.#blocker(job, pending);
+    if (blocker !== null) {
+      if ('dead' in blocker) {
+        this.#log.info({ job: job.job, why: blocker.dead }, 'a job can never start');
+        const failure = { class: 'cancelled' as const, evidence: blocker.dead, fields: {} };
+        await this.#store.jobs.patch(job.job, { state: 'failed', reason: blocker.dead, failure });
+      } else if (job.reason !== blocker.waits) {
+        await this.#store.jobs.patch(job.job, { reason: blocker.waits });
+      }
+      return;
+    }
+    // Taken off first: a retry or release that comes between puts it on again. A crash between is found by the sweep.
+    await this.#store.jobs.donePending([job.job]);
+    await this.#store.jobs.patch(job.job, { reason: 'waits in its queue' });
+    await this.#queues.add(job);
+  }
+
+  /** What of `--after` is in the way. */
+  async #blocker(job: StoredJob, pending: StoredJob[]): Promise<{ dead: string } | { waits: string } | null> {
+    const waits: string[] = [];
+    for (const id of job.options.after) {
+      const known = pending.find((one) => one.job === id) ?? (await this.#store.jobs.get(id));
+      if (known === null) return { dead: `${id}, which it was to come after, is not known any more` };
+      if (known.state === 'succeeded') continue;
+      if (ENDED_STATES.includes(known.state))
+        return { dead: `${id}, which it was to come after, ended as ${known.state}` };
+      waits.push(`${id} (${known.state})`);
+    }
+    return waits.length === 0 ? null : { waits: `waits for ${waits.join(', ')} to succeed` };
+  }
+}

@@ -1,0 +1,275 @@
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Job } from 'bullmq';
+import { OomtuneError } from '../common/errors.js';
+import { stateFolder } from '../common/home.js';
+import type { Log } from '../common/log.js';
+import type { Runtime } from '../runtime/types.js';
+import type { Store, StoredJob } from '../store/index.js';
+import type { JobRecord } from '../store/types.js';
+import { Detached } from '../worker/detached.js';
+import type { Leasing, Progress, RunReport, WorkDeps, WorkRequest } from '../worker/types.js';
+import { LogTail } from './log-tail.js';
+import type { Ticket } from './queues.js';
+import { savedEnvironment } from './saved-environment.js';
+
+/** What the daemon needs of the worker. */
+export interface WorkerApi {
+  runJob(request: WorkRequest, deps: WorkDeps): Promise<RunReport>;
+}
+
+export interface ExecutionDeps {
+  store: Store;
+  runtime: Runtime;
+  worker: WorkerApi;
+  host: string;
+  /** This daemon's claim on the job: patches without it are refused. */
+  claim: string;
+  log: Log;
+}
+
+/** How the daemon's part in a job ended. `back`: not started, to be queued again. `left`: goes on without us. */
+export type ExecutionEnd = 'done' | 'back' | 'left';
+
+/** The job was taken from us: another host answers for it, or it was held or ended behind our back. */
+class ClaimLost extends Error {}
+class PutBack extends Error {}
+class Cancelled extends Error {}
+
+/** One job that this daemon answers for, from the claim to its end. */
+export class Execution {
+  readonly record: StoredJob;
+  /** Its entry in the queue; null: gone, which does not matter to the job. */
+  ticket: Job<Ticket> | null;
+  readonly startedAt = Date.now();
+  /** Since when it waits for a lease (ms); null: it does not. */
+  waitingSince: number | null = null;
+  reason: string | null = null;
+
+  readonly #deps: ExecutionDeps;
+  readonly #abort = new AbortController();
+  readonly #log: Log;
+  #tail: LogTail | null = null;
+  #launched: boolean;
+  #lost = false;
+
+  constructor(record: StoredJob, ticket: Job<Ticket> | null, deps: ExecutionDeps) {
+    this.record = record;
+    this.ticket = ticket;
+    this.#deps = deps;
+    this.#log = deps.log.child({ job: record.job });
+    this.#launched = record.launches.length > 0;
+    if (record.cancelAsked !== null) this.cancel();
+  }
+
+  /** Ends the job for good. */
+  cancel(): void {
+    if (!this.#abort.signal.aborted) this.#abort.abort(new Cancelled('The job was cancelled.'));
+  }
+
+  /** Lets go of it: the job goes on under its supervisor. */
+  detach(): void {
+    if (!this.#abort.signal.aborted) this.#abort.abort(this.waitingSince === null ? new Detached() : new PutBack());
+  }
+
+  /** Gives it back to its queue, if nothing of it has been started. False: it has. */
+  putBack(): boolean {
+    if (this.waitingSince === null || this.#launched) return false;
+    if (!this.#abort.signal.aborted) this.#abort.abort(new PutBack('It goes back to its queue.'));
+    return true;
+  }
+
+  /** Never rejects. */
+  async run(): Promise<ExecutionEnd> {
+    try {
+      const patch: Partial<JobRecord> = { host: this.#deps.host };
+      if (!this.#launched) patch.reason = 'starting';
+      await this.#patch(patch);
+      await this.#endStrays();
+      this.#log.info({ adopted: this.#launched }, 'job taken');
+      const report = await this.#deps.worker.runJob(this.#request(), this.#workDeps());
+      await this.#tail?.close();
+      return await this.#close(outcomeOf(report));
+    } catch (error) {
+      await this.#tail?.close();
+      return this.#afterError(error).catch((second: unknown) => {
+        this.#log.error({ err: second }, 'the end of the job could not be recorded');
+        return 'left' as const;
+      });
+    }
+  }
+
+  async #afterError(error: unknown): Promise<ExecutionEnd> {
+    const { signal } = this.#abort;
+    const reason: unknown = signal.aborted ? signal.reason : error;
+    if (this.#lost || reason instanceof ClaimLost) {
+      this.#log.warn('the job was taken from this host');
+      return 'done';
+    }
+    if (reason instanceof PutBack) {
+      await this.#deps.store.jobs.unclaim(this.record.job, this.#deps.claim, this.reason ?? 'waits in its queue');
+      return 'back';
+    }
+    if (reason instanceof Detached) return 'left';
+    if (reason instanceof Cancelled) return this.#close({ state: 'cancelled', reason: null });
+    if (!(error instanceof OomtuneError)) this.#log.error({ err: error }, 'a job met a fault of ours');
+    return this.#close(failureOf(error));
+  }
+
+  async #close(patch: Partial<JobRecord>): Promise<ExecutionEnd> {
+    const result = await this.#deps.store.jobs.patch(this.record.job, patch, this.#deps.claim);
+    this.#log.info({ state: patch.state, recorded: result }, 'job ended');
+    return 'done';
+  }
+
+  #request(): WorkRequest {
+    const { record } = this;
+    if (!this.#launched) {
+      // A retry begins anew: what an earlier try left on disk must not be taken for this one's
+      rmSync(join(stateFolder('runs'), record.job), { recursive: true, force: true });
+    }
+    return {
+      jobId: record.job,
+      command: record.command,
+      options: record.options,
+      purpose: 'submit',
+      journal: record.journal,
+      launches: record.launches,
+      foreground: false,
+      environment: savedEnvironment(record.job) ?? process.env,
+    };
+  }
+
+  #workDeps(): WorkDeps {
+    const { store, runtime } = this.#deps;
+    return {
+      runtime,
+      recommendations: store.recommendations,
+      leasing: this.#leasing(),
+      signal: this.#abort.signal,
+      progress: (event) => this.#progress(event),
+      persist: (patch) => this.#persist(patch),
+      log: this.#log,
+    };
+  }
+
+  /** The store's leases; notes whether we wait for one, as only such a job can be put back. */
+  #leasing(): Leasing {
+    const { leasing } = this.#deps.store;
+    const { runtime } = this.#deps;
+    return {
+      acquire: async (request) => {
+        this.waitingSince = Date.now();
+        const lease = await leasing.acquire({ refresh: () => runtime.devices(), ...request });
+        this.waitingSince = null;
+        return lease;
+      },
+    };
+  }
+
+  async #persist(patch: Partial<JobRecord>): Promise<void> {
+    const more: Partial<JobRecord> = { ...patch };
+    if (patch.launches !== undefined && patch.launches.length > 0) {
+      this.#launched = true;
+      if (this.record.started_at === null) {
+        this.record.started_at = new Date().toISOString();
+        more.started_at = this.record.started_at;
+      }
+    }
+    await this.#patch(more);
+    const last = (patch.launches ?? this.record.launches).at(-1);
+    if (patch.launches !== undefined) this.record.launches = [...patch.launches]; // the worker goes on adding to its own
+    if (last !== undefined && (patch.launches !== undefined || this.#tail === null)) await this.#follow(last);
+  }
+
+  async #follow(launch: JobRecord['launches'][number]): Promise<void> {
+    await this.#tail?.close();
+    this.#tail = new LogTail(this.#deps.store.logs, this.record.job, launch.launch, launch.dir);
+  }
+
+  async #patch(patch: Partial<JobRecord>): Promise<void> {
+    if (patch.reason !== undefined) this.reason = patch.reason;
+    const { jobs } = this.#deps.store;
+    Object.assign(this.record, patch);
+    const result = await jobs.patch(this.record.job, patch, this.#deps.claim);
+    if (result === 'ok') return;
+    if (result === 'missing') {
+      // Redis lost its data; the job has not lost its process
+      await jobs.create(this.record);
+      await jobs.claim({ ...this.record, epoch: 1, claimHost: null }, this.#deps.host, this.#deps.claim);
+      return;
+    }
+    // Nothing may be launched that the record does not know of
+    this.#lost = true;
+    if (!this.#abort.signal.aborted) this.#abort.abort(new ClaimLost(result));
+    throw new ClaimLost(result);
+  }
+
+  #progress(event: Progress): void {
+    const { store } = this.#deps;
+    if (event.type === 'waiting') this.#say(event.reason);
+    else if (event.type === 'launch') this.#say(`launch ${event.launch}: ${event.why}`);
+    else if (event.type === 'probing')
+      this.#say(`trying micro-batch ${event.probe.microBatch} (launch ${event.launch})`);
+    else if (event.type === 'running') this.#say(null);
+    else if (event.type === 'probe') {
+      store.events.add({ type: 'probe', job: this.record.job, probe: event.record }).catch(() => {});
+    } else if (event.type === 'note') this.#log.info({ note: event.text }, 'note');
+  }
+
+  /** Says where the job stands; of several that come quickly only the last has to arrive. */
+  #say(reason: string | null): void {
+    if (reason === this.reason) return;
+    this.reason = reason;
+    this.#patch({ reason }).catch(() => {});
+  }
+
+  /** Says it again, after somebody else wrote that this host could not be heard. */
+  repeat(): void {
+    this.#patch({ reason: this.reason }).catch(() => {});
+  }
+
+  /** A search's process that an earlier daemon left has nobody to report to: it is ended before another is started. */
+  async #endStrays(): Promise<void> {
+    const last = this.record.launches.at(-1);
+    if (last === undefined || last.purpose !== 'search') return;
+    const run = await this.#deps.runtime.adopt(last.dir);
+    if (run === null) return;
+    run.end('cancel');
+    await run.wait();
+  }
+}
+
+function outcomeOf(report: RunReport): Partial<JobRecord> {
+  const { failure } = report;
+  const state = report.outcome;
+  return {
+    state,
+    reason: null,
+    exit_code: report.exit_code,
+    config: report.config,
+    key: report.key,
+    failure:
+      failure === null || failure.class === 'ok' || state === 'succeeded'
+        ? null
+        : {
+            class: failure.class,
+            evidence: failure.evidence ?? failure.cause,
+            fields: { ...failure.fields, cause: failure.cause, advice: failure.advice, signal: report.signal },
+          },
+  };
+}
+
+function failureOf(error: unknown): Partial<JobRecord> {
+  const known = error instanceof OomtuneError ? error : null;
+  const text = error instanceof Error ? error.message : String(error);
+  return {
+    state: 'failed',
+    reason: known === null ? `a fault in oomtune: ${text}` : text,
+    failure: {
+      class: 'user_error',
+      evidence: text,
+      fields: { code: known?.code ?? 'OOMTUNE_INTERNAL', advice: known?.remedy ?? 'See the log of the daemon.' },
+    },
+  };
+}

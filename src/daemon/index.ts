@@ -1,0 +1,23 @@
+/**
+ * The scheduler, and what a command line needs to talk to it. Nothing here loads BullMQ or the native runtime before
+ * `runDaemon` is called, so that `submit` and `status` start fast.
+ *
+ * - `submitJob(store, { command, options, environment })` → the job's record
+ * - `cancelJob`, `holdJob`, `releaseJob`, `retryJob` `(store, id)`; `waitForJobs(store, ids, signal)`
+ * - `startDaemon(store, { cpuLanes, allowInsecureRedis })`, `stopDaemon(store, { kill })`, `daemonStatus(store)`
+ * - `runDaemon(store, { signal, cpuLanes, allowInsecureRedis })`: in this process, until the signal is aborted
+ */
+import type { Store } from '../store/index.js';
+import type { RunOptions } from './run.js';
+
+export { type DaemonStatus, daemonStatus, type StartOptions, startDaemon, stopDaemon } from './lifecycle.js';
+export type { RunOptions } from './run.js';
+export { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';
+export { cancelJob, holdJob, releaseJob, retryJob, waitForJobs } from './steer.js';
+export { type Submission, submitJob } from './submit.js';
+
+/** See runDaemonHere. */
+export async function runDaemon(store: Store, options: RunOptions): Promise<void> {
+  const { runDaemonHere } = await import('./run.js');
+  await runDaemonHere(store, options);
+}

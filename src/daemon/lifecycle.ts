@@ -1,0 +1,152 @@
+import { spawn } from 'node:child_process';
+import { closeSync, openSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { OomtuneError } from '../common/errors.js';
+import { homeFolder, PACKAGE_ROOT } from '../common/home.js';
+import { hostName, isAlive, type Store } from '../store/index.js';
+import { type DaemonFile, killPath, logPath, readDaemonFile } from './daemon-file.js';
+
+export interface StartOptions {
+  /** Jobs at a time with `--device cpu`. */
+  cpuLanes?: number;
+  allowInsecureRedis?: boolean;
+}
+
+export interface DaemonStatus {
+  running: boolean;
+  pid: number | null;
+  host: string;
+  version: string | null;
+  redis: string;
+  started_at: string | null;
+  /** Jobs that have not ended, on all hosts. */
+  jobs: number;
+}
+
+const START_SECONDS = 30;
+const LOG_BYTES = 10 * 1024 * 1024;
+
+/** The daemon of this home on this host, and how many jobs there are. */
+export async function daemonStatus(store: Store): Promise<DaemonStatus> {
+  const file = readDaemonFile(hostName());
+  return {
+    running: file !== null,
+    pid: file?.pid ?? null,
+    host: file?.host ?? hostName(),
+    version: file?.version ?? null,
+    redis: file?.redis ?? store.url,
+    started_at: file?.started_at ?? null,
+    jobs: (await store.jobs.counts()).live,
+  };
+}
+
+/**
+ * Starts a daemon in the background, in its own session, and returns when it takes jobs.
+ * Throws OOMTUNE_DAEMON_RUNNING, or what its log says when it does not start.
+ */
+export async function startDaemon(store: Store, options: StartOptions = {}): Promise<DaemonStatus> {
+  const host = hostName();
+  const before = readDaemonFile(host);
+  if (before !== null) {
+    throw new OomtuneError(
+      'OOMTUNE_DAEMON_RUNNING',
+      `A daemon already runs on ${host}, pid ${before.pid}.`,
+      '`oomtune daemon status` shows it; `oomtune daemon stop` stops it and leaves its jobs alone.',
+    );
+  }
+  const argv = [join(PACKAGE_ROOT, 'bin', 'oomtune.js'), 'daemon', 'run'];
+  if (options.cpuLanes !== undefined) argv.push('--cpu-lanes', String(options.cpuLanes));
+  if (options.allowInsecureRedis === true) argv.push('--allow-insecure-redis');
+  const path = logPath();
+  const begin = freshLog(path);
+  const log = openSync(path, 'a', 0o600);
+  const child = spawn(process.execPath, argv, {
+    cwd: homeFolder(),
+    detached: true,
+    stdio: ['ignore', log, log],
+    // By the environment, as everybody can read a command line
+    env: { ...process.env, ...(store.secretUrl === null ? {} : { OOMTUNE_REDIS_URL: store.secretUrl }) },
+  });
+  closeSync(log);
+  child.unref();
+  let ended = false;
+  child.once('exit', () => {
+    ended = true;
+  });
+  child.once('error', () => {
+    ended = true;
+  });
+  for (const deadline = Date.now() + START_SECONDS * 1000; Date.now() < deadline; await delay(25)) {
+    const file = readDaemonFile(host);
+    if (file !== null && file.pid === child.pid && file.ready) return daemonStatus(store);
+    if (ended) throw didNotStart(path, begin);
+  }
+  if (child.pid !== undefined) process.kill(child.pid, 'SIGTERM');
+  throw didNotStart(path, begin);
+}
+
+/**
+ * Stops the daemon of this host; its jobs go on, and the next daemon takes them over. `kill`: ends the jobs too, those
+ * that an earlier daemon left behind included, and waits until nothing of them is left. False: there was nothing to stop.
+ */
+export async function stopDaemon(store: Store, { kill = false }: { kill?: boolean } = {}): Promise<boolean> {
+  const host = hostName();
+  const file = readDaemonFile(host);
+  if (file !== null) await end(file, kill);
+  const left = kill ? await endLeftJobs(store, host) : 0;
+  return file !== null || left > 0;
+}
+
+async function end(file: DaemonFile, kill: boolean): Promise<void> {
+  if (kill) writeFileSync(killPath(file.host), '', { mode: 0o600 });
+  process.kill(file.pid, 'SIGTERM');
+  // A kill takes as long as the jobs' grace; a daemon that only lets go has no reason to take long
+  const deadline = Date.now() + (kill ? 120_000 : 30_000);
+  while (isAlive(file)) {
+    if (Date.now() > deadline) {
+      process.kill(file.pid, 'SIGKILL'); // its jobs do not mind, and the next daemon adopts them
+      break;
+    }
+    await delay(25);
+  }
+  rmSync(killPath(file.host), { force: true });
+}
+
+/** Jobs that run under their supervisors with no daemon to watch them. */
+async function endLeftJobs(store: Store, host: string): Promise<number> {
+  const left = (await store.jobs.live()).filter((job) => job.claimHost === host && job.claim !== null);
+  if (left.length === 0) return 0;
+  const { createRuntime } = await import('../runtime/index.js');
+  const runtime = createRuntime();
+  await Promise.all(
+    left.map(async (job) => {
+      const last = job.launches.at(-1);
+      const run = last === undefined ? null : await runtime.adopt(last.dir);
+      run?.end('cancel');
+      await run?.wait();
+      await store.jobs.patch(job.job, { state: 'cancelled', reason: null }, job.claim as string);
+    }),
+  );
+  await store.leasing.reap([]);
+  return left.length;
+}
+
+/** Moves a long log aside; returns where new lines begin. */
+function freshLog(path: string): number {
+  const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+  if (size < LOG_BYTES) return size;
+  renameSync(path, `${path}.1`);
+  return 0;
+}
+
+function didNotStart(path: string, begin: number): OomtuneError {
+  const text = readFileSync(path).subarray(begin).toString('utf8');
+  // The daemon's command line speaks last, as any verb: one line, its remedy, its code
+  const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('{'));
+  const code = /\((OOMTUNE_[A-Z_]+)\)/.exec(text)?.[1];
+  const known =
+    code === 'OOMTUNE_REDIS_UNSAFE' || code === 'OOMTUNE_DAEMON_RUNNING' || code === 'OOMTUNE_NATIVE_MISSING';
+  const message = (lines[0] ?? 'The daemon did not start.').replace(/^oomtune: /, '');
+  return new OomtuneError(known ? code : 'OOMTUNE_DAEMON_DOWN', message, lines[1]?.trim() ?? `See ${path}.`);
+}

@@ -1,0 +1,86 @@
+import { type FileHandle, open, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { LogTails } from '../store/index.js';
+
+const LOOK_MS = 250;
+/** Read at once. A job that writes faster than this four times a second has parts of its tail left out. */
+const MOST_BYTES = 256 * 1024;
+
+/**
+ * Copies the end of a launch's log into Redis while it grows. Never holds more than one piece in memory, whatever the
+ * job prints; what it is too slow for is skipped, as the whole stands on disk.
+ */
+export class LogTail {
+  readonly #logs: LogTails;
+  readonly #job: string;
+  readonly #launch: number;
+  readonly #dir: string;
+  readonly #buffer = Buffer.alloc(MOST_BYTES);
+  readonly #stop = new AbortController();
+  readonly #done: Promise<void>;
+  #handle: FileHandle | null = null;
+  #inode = 0;
+  /** Where we are in the file that is open, and how much was written before it. */
+  #at = 0;
+  #before = 0;
+
+  constructor(logs: LogTails, job: string, launch: number, dir: string) {
+    this.#logs = logs;
+    this.#job = job;
+    this.#launch = launch;
+    this.#dir = dir;
+    this.#done = this.#follow();
+  }
+
+  /** Copies what is there and ends. */
+  async close(): Promise<void> {
+    this.#stop.abort();
+    await this.#done;
+  }
+
+  async #follow(): Promise<void> {
+    try {
+      const known = (await this.#logs.read(this.#job)).findLast((piece) => piece.launch === this.#launch);
+      this.#before = 0;
+      let skipTo = known === undefined ? 0 : known.offset + known.data.length;
+      while (!this.#stop.signal.aborted) {
+        skipTo = await this.#copy(skipTo);
+        await delay(LOOK_MS, undefined, { signal: this.#stop.signal }).catch(() => {});
+      }
+      await this.#copy(skipTo);
+    } catch {
+      // a tail is a courtesy: the log itself stands on disk
+    } finally {
+      await this.#handle?.close().catch(() => {});
+    }
+  }
+
+  async #copy(skipTo: number): Promise<number> {
+    if (this.#handle === null) {
+      this.#handle = await open(join(this.#dir, 'log')).catch(() => null);
+      if (this.#handle === null) return skipTo;
+      const { ino, size } = await this.#handle.stat();
+      this.#inode = ino;
+      this.#at = Math.min(skipTo, size); // an earlier daemon's copy goes on where it stood
+    }
+    for (;;) {
+      const { size } = await this.#handle.stat();
+      const from = Math.max(this.#at, size - MOST_BYTES);
+      const { bytesRead } = await this.#handle.read(this.#buffer, 0, MOST_BYTES, from);
+      if (bytesRead > 0) {
+        await this.#logs.append(this.#job, this.#launch, this.#before + from, this.#buffer.subarray(0, bytesRead));
+        this.#at = from + bytesRead;
+      }
+      const now = await stat(join(this.#dir, 'log')).catch(() => null);
+      if (now === null || now.ino === this.#inode || this.#at < size) break;
+      await this.#handle.close(); // rotated: the old part has been read to its end
+      this.#handle = await open(join(this.#dir, 'log')).catch(() => null);
+      if (this.#handle === null) break;
+      this.#before += this.#at;
+      this.#inode = now.ino;
+      this.#at = 0;
+    }
+    return 0;
+  }
+}

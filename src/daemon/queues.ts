@@ -1,0 +1,162 @@
+import { type Job, Queue, UnrecoverableError, Worker } from 'bullmq';
+import type { Redis } from 'ioredis';
+import type { Store, StoredJob } from '../store/index.js';
+import { type HostDevices, labelOf, parseRequirement, type Requirement, requirementOf, suits } from './routing.js';
+import type { DaemonSettings } from './settings.js';
+
+/** What stands in a queue: all else is in the job's record. */
+export interface Ticket {
+  job: string;
+  epoch: number;
+}
+
+/** BullMQ's priorities run from 1 (first) to 2097151; ours from -1000000 to 1000000 (first). */
+const MIDDLE = 1_048_576;
+
+/**
+ * The queues, one for each routing label. BullMQ orders them (priority, then age) and keeps a lock on what was taken; who
+ * answers for a job is in the job's record. Attempts are always 1: the ladder's steps are not retries of a queue.
+ */
+export class Queues {
+  readonly #store: Store;
+  readonly #settings: DaemonSettings;
+  readonly #token: string;
+  readonly #onError: (error: Error) => void;
+  readonly #connection: Redis;
+  readonly #queues = new Map<string, Queue<Ticket>>();
+  readonly #workers = new Map<string, Worker<Ticket>>();
+  readonly #requirements = new Map<string, Requirement>();
+
+  constructor(store: Store, settings: DaemonSettings, token: string, onError: (error: Error) => void) {
+    this.#store = store;
+    this.#settings = settings;
+    this.#token = token;
+    this.#onError = onError;
+    this.#connection = store.connection.another();
+    this.#connection.setMaxListeners(0);
+  }
+
+  /** Puts a job into its queue; twice is the same as once. */
+  async add(record: StoredJob): Promise<void> {
+    const requirement = requirementOf(record.options);
+    const label = labelOf(requirement);
+    const known = this.#requirements.has(label);
+    if (!known) await this.#store.connection.redis.hset(this.#store.keys.labels, label, JSON.stringify(requirement));
+    this.#requirements.set(label, requirement);
+    await this.queue(label).add(
+      'job',
+      { job: record.job, epoch: record.epoch },
+      {
+        jobId: ticketId(record),
+        priority: MIDDLE - record.options.priority,
+        attempts: 1,
+        removeOnComplete: true,
+        removeOnFail: true,
+      },
+    );
+  }
+
+  /** Labels whose jobs this host can run. */
+  async suitable(host: HostDevices): Promise<string[]> {
+    const labels = await this.#store.connection.redis.hgetall(this.#store.keys.labels);
+    for (const [label, text] of Object.entries(labels)) {
+      const requirement = this.#requirements.get(label) ?? parseRequirement(text);
+      // A label that does not say what it is called after was not written by us
+      if (requirement !== null && labelOf(requirement) === label) this.#requirements.set(label, requirement);
+    }
+    return [...this.#requirements].filter(([, requirement]) => suits(requirement, host)).map(([label]) => label);
+  }
+
+  requirement(label: string): Requirement | null {
+    return this.#requirements.get(label) ?? null;
+  }
+
+  /** Takes the first job of a queue under our lock; null when there is none. */
+  async next(label: string): Promise<Job<Ticket> | null> {
+    return ((await this.#worker(label).getNextJob(this.#token, { block: false })) as Job<Ticket> | undefined) ?? null;
+  }
+
+  /** The queue's entry of a job that an earlier daemon of this host took, if our lock on it still holds. */
+  async reclaim(record: StoredJob): Promise<Job<Ticket> | null> {
+    const label = labelOf(requirementOf(record.options));
+    const job = (await this.queue(label).getJob(ticketId(record))) as Job<Ticket> | undefined;
+    if (job === undefined) return null;
+    return (await this.extend(job)) ? job : null;
+  }
+
+  async extend(job: Job<Ticket>): Promise<boolean> {
+    return (await job.extendLock(this.#token, this.#settings.lockMs)) === 1;
+  }
+
+  /** Takes the entry out of its queue; whatever came of the job is in its record. */
+  async finish(job: Job<Ticket>): Promise<void> {
+    await job.moveToCompleted('', this.#token, false).catch(() => {}); // the lock is gone: nobody will run it, the record says so
+  }
+
+  async refuse(job: Job<Ticket>, why: string): Promise<void> {
+    await job.moveToFailed(new UnrecoverableError(why), this.#token, false).catch(() => {});
+  }
+
+  /** Puts it back to the front of its priority. */
+  async putBack(job: Job<Ticket>): Promise<void> {
+    await job.moveToWait(this.#token).catch(() => {});
+  }
+
+  /** Which of these jobs have an entry in their queue. */
+  async present(records: StoredJob[]): Promise<boolean[]> {
+    const pipeline = this.#connection.pipeline();
+    for (const record of records) {
+      const label = labelOf(requirementOf(record.options));
+      pipeline.exists(`${this.#store.keys.prefix}:${label}:${ticketId(record)}`);
+    }
+    return ((await pipeline.exec()) ?? []).map(([, reply]) => reply === 1);
+  }
+
+  /** The highest priority that waits in a queue; null: nothing waits. */
+  async waitingPriority(label: string): Promise<number | null> {
+    const key = `${this.#store.keys.prefix}:${label}:prioritized`;
+    const [, score] = await this.#connection.zrange(key, '0', '0', 'WITHSCORES');
+    return score === undefined ? null : MIDDLE - Math.floor(Number(score) / 2 ** 32);
+  }
+
+  /** Leaves all locks as they are. */
+  async close(): Promise<void> {
+    await Promise.all([...this.#workers.values()].map((worker) => worker.close(true).catch(() => {})));
+    await Promise.all([...this.#queues.values()].map((queue) => queue.close().catch(() => {})));
+    this.#connection.disconnect();
+  }
+
+  queue(label: string): Queue<Ticket> {
+    let queue = this.#queues.get(label);
+    if (queue === undefined) {
+      queue = new Queue<Ticket>(label, {
+        connection: this.#connection,
+        prefix: this.#store.keys.prefix,
+        streams: { events: { maxLen: 1000 } },
+      });
+      queue.on('error', this.#onError);
+      this.#queues.set(label, queue);
+    }
+    return queue;
+  }
+
+  #worker(label: string): Worker<Ticket> {
+    let worker = this.#workers.get(label);
+    if (worker === undefined) {
+      worker = new Worker<Ticket>(label, null, {
+        connection: this.#connection,
+        prefix: this.#store.keys.prefix,
+        autorun: false,
+        lockDuration: this.#settings.lockMs,
+        maxStalledCount: 1_000_000, // a daemon may be restarted any number of times under a run of days
+        stalledInterval: Math.min(60_000, this.#settings.lockMs),
+      });
+      worker.on('error', this.#onError);
+      void worker.startStalledCheckTimer().catch(() => {});
+      this.#workers.set(label, worker);
+    }
+    return worker;
+  }
+}
+
+export const ticketId = ({ job, epoch }: Pick<StoredJob, 'job' | 'epoch'>): string => `${job}-${epoch}`;

@@ -1,0 +1,107 @@
+import { createHash } from 'node:crypto';
+import { z } from 'zod';
+import { parseSize } from '../common/size.js';
+import type { JobOptions } from '../store/types.js';
+
+const schema = z.object({
+  /** `any`: a GPU where there is one, else the host's memory. */
+  kind: z.enum(['cpu', 'cuda', 'any']),
+  gpus: z.number().int().min(1).max(1024),
+  /** Part of the model's name, lower case. */
+  model: z.string().max(256).nullable(),
+  host: z.string().max(256).nullable(),
+  /** `cuda:3`: this very device. */
+  device: z.string().max(64).nullable(),
+  /** What one device has to have at least, GiB. */
+  gib: z.number().int().min(0),
+});
+
+/** What a job asks of the host that runs it: one queue for each such wish. */
+export type Requirement = z.infer<typeof schema>;
+
+/** A host as far as routing goes. */
+export interface HostDevices {
+  host: string;
+  devices: { id: string; model: string; total_bytes: number }[];
+}
+
+export function requirementOf(options: JobOptions): Requirement {
+  const { device, gpus, gpuModel, host } = options;
+  return {
+    kind: device === 'cpu' ? 'cpu' : device !== null || gpus > 1 || gpuModel !== null ? 'cuda' : 'any',
+    gpus,
+    model: gpuModel?.toLowerCase() ?? null,
+    host,
+    device: device?.startsWith('cuda:') ? device : null,
+    gib: largeBudget(options.budget),
+  };
+}
+
+/** Budgets that any host can be thought to have make no queue of their own. */
+function largeBudget(budget: string | null): number {
+  if (budget === null || budget.trim().endsWith('%')) return 0;
+  try {
+    const gib = Math.ceil(parseSize(budget) / 1024 ** 3);
+    return gib > 8 ? gib : 0;
+  } catch {
+    return 0; // told when it runs
+  }
+}
+
+/** The queue's name: `any`, `cpu`, `cuda`, with the wish and some digits of its digest where there is more to it. */
+export function labelOf(requirement: Requirement): string {
+  const { kind, gpus, model, host, device, gib } = requirement;
+  const wishes = [
+    gpus > 1 ? `x${gpus}` : '',
+    model ?? '',
+    host ?? '',
+    device?.replace('cuda:', 'gpu') ?? '',
+    gib > 0 ? `${gib}g` : '',
+  ].filter((wish) => wish !== '');
+  if (wishes.length === 0) return kind;
+  const digest = createHash('sha256').update(JSON.stringify(requirement)).digest('hex').slice(0, 8);
+  const slug = wishes
+    .join('-')
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, '-')
+    .slice(0, 48);
+  return `${kind}-${slug}-${digest}`;
+}
+
+/** Null for what cannot be read. */
+export function parseRequirement(text: string): Requirement | null {
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch {
+    return null;
+  }
+}
+
+export function suits(requirement: Requirement, { host, devices }: HostDevices): boolean {
+  if (requirement.host !== null && requirement.host !== host) return false;
+  const large = devices.filter((device) => device.total_bytes >= requirement.gib * 1024 ** 3);
+  const gpus = large.filter(
+    (device) =>
+      device.id !== 'cpu' &&
+      (requirement.device === null || device.id === requirement.device) &&
+      (requirement.model === null || device.model.toLowerCase().includes(requirement.model)),
+  );
+  const cpu = large.some((device) => device.id === 'cpu');
+  if (requirement.kind === 'cpu') return cpu;
+  if (requirement.kind === 'cuda') return gpus.length >= requirement.gpus;
+  return gpus.length > 0 || (cpu && devices.every((device) => device.id === 'cpu'));
+}
+
+/** `2 GPUs of model "h200" on gpu-7`: for reasons. */
+export function describe({ kind, gpus, model, host, device, gib }: Requirement): string {
+  const what =
+    kind === 'cpu' ? 'host memory' : (device ?? (gpus > 1 ? `${gpus} GPUs` : kind === 'any' ? 'a device' : 'a GPU'));
+  return [
+    what,
+    model === null ? '' : `of model "${model}"`,
+    gib === 0 ? '' : `with ${gib} GiB or more`,
+    host === null ? '' : `on ${host}`,
+  ]
+    .filter((part) => part !== '')
+    .join(' ');
+}

@@ -1,0 +1,98 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { OomtuneError } from '../common/errors.js';
+import { PACKAGE_ROOT } from '../common/home.js';
+import { createLog } from '../common/log.js';
+import type { Runtime } from '../runtime/types.js';
+import { checkRedisIsSafe, hostName, type Store, thisProcess } from '../store/index.js';
+import { Daemon } from './daemon.js';
+import {
+  type DaemonFile,
+  lockPath,
+  readDaemonFile,
+  removeDaemonFile,
+  stableToken,
+  writeDaemonFile,
+} from './daemon-file.js';
+import type { WorkerApi } from './execution.js';
+import { holdLock } from './lock.js';
+import { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';
+
+export interface RunOptions extends Partial<DaemonSettings> {
+  /** Aborted: the daemon lets go of its jobs and ends. */
+  signal: AbortSignal;
+  /** For tests: stand-ins. */
+  runtime?: Runtime;
+  worker?: WorkerApi;
+}
+
+/**
+ * Runs the daemon in this process until the signal is aborted (or it cannot go on). Throws OOMTUNE_DAEMON_RUNNING where
+ * this host has one for this home, OOMTUNE_REDIS_UNSAFE for a Redis that strangers can write to or that evicts.
+ */
+export async function runDaemonHere(store: Store, options: RunOptions): Promise<void> {
+  const { signal, runtime, worker, ...settings } = options;
+  const all: DaemonSettings = { ...DAEMON_SETTINGS, ...settings };
+  const log = createLog('daemon', process.env.OOMTUNE_LOG || 'info');
+  const host = hostName();
+  await checkRedisIsSafe(store.connection.redis, store.connection.target, { allowInsecure: all.allowInsecureRedis });
+  const lock = await holdLock(lockPath(host));
+  if (lock === null) throw alreadyRuns(host);
+  const version = packageVersion();
+  const file: DaemonFile = {
+    schema: 1,
+    ...thisProcess(),
+    host,
+    version,
+    redis: store.url,
+    started_at: new Date().toISOString(),
+    ready: false,
+  };
+  writeDaemonFile(file);
+  store.connection.onOutage = (state, shown) => {
+    if (state === 'lost')
+      log.warn({ redis: shown }, 'Redis does not answer: jobs go on, new ones wait until it is back');
+  };
+  const daemon = new Daemon({
+    store,
+    runtime: runtime ?? (await import('../runtime/index.js')).createRuntime(),
+    worker: worker ?? (await import('../worker/index.js')),
+    settings: all,
+    token: stableToken(),
+    version,
+    log,
+  });
+  try {
+    if (process.getuid?.() === 0) log.warn('the daemon runs as root, and so do its jobs');
+    const failed = daemon.failed;
+    failed.catch(() => {});
+    await daemon.start();
+    writeDaemonFile({ ...file, ready: true });
+    await Promise.race([aborted(signal), failed]);
+  } finally {
+    await daemon.stop({ kill: daemon.killAsked });
+    removeDaemonFile(host);
+    lock.release();
+  }
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
+
+export function alreadyRuns(host: string): OomtuneError {
+  const pid = readDaemonFile(host)?.pid;
+  return new OomtuneError(
+    'OOMTUNE_DAEMON_RUNNING',
+    `A daemon already runs on ${host}${pid === undefined ? '' : `, pid ${pid}`}.`,
+    '`oomtune daemon status` shows it; `oomtune daemon stop` stops it and leaves its jobs alone.',
+  );
+}
+
+export function packageVersion(): string {
+  const { version } = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')) as { version: string };
+  return version;
+}

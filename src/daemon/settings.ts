@@ -1,0 +1,40 @@
+/** How a daemon behaves. Times in milliseconds. */
+export interface DaemonSettings {
+  /** Jobs at a time with `--device cpu`. */
+  cpuLanes: number;
+  /** Jobs at a time on each GPU: more than one only ever share it (`--share`). */
+  gpuLanes: number;
+  /** TCP beyond loopback without password and TLS: whoever reaches that Redis runs commands here. */
+  allowInsecureRedis: boolean;
+  /**
+   * BullMQ's lock. Long, as an outage of Redis must not make a running job look abandoned: with 30 s a pause of 45 s
+   * started it a second time.
+   */
+  lockMs: number;
+  renewMs: number;
+  heartbeatMs: number;
+  /** How often everything is looked over, in case a wake was lost. */
+  sweepMs: number;
+  /** How often cancellation is looked for, in case its wake was lost. */
+  cancelLookMs: number;
+  /** A job that waits for a lease this long goes back to its queue if another host could take it. */
+  putBackMs: number;
+  /** How long a stop waits for jobs to be let go of, beyond their own grace. */
+  stopMs: number;
+  /** Ended jobs that are remembered. */
+  keptJobs: number;
+}
+
+export const DAEMON_SETTINGS: DaemonSettings = {
+  cpuLanes: 1,
+  gpuLanes: 4,
+  allowInsecureRedis: false,
+  lockMs: 600_000,
+  renewMs: 60_000,
+  heartbeatMs: 5000,
+  sweepMs: 10_000,
+  cancelLookMs: 2000,
+  putBackMs: 10_000,
+  stopMs: 15_000,
+  keptJobs: 10_000,
+};

@@ -1,0 +1,116 @@
+import type { Log } from '../common/log.js';
+import type { Device } from '../runtime/types.js';
+import type { Store, StoredJob } from '../store/index.js';
+import type { Execution } from './execution.js';
+import type { Queues } from './queues.js';
+import { describe, type HostDevices, labelOf, requirementOf, suits } from './routing.js';
+import { forgetEnvironment } from './saved-environment.js';
+import type { DaemonSettings } from './settings.js';
+
+/**
+ * Looks everything over now and then, for what no event tells: hosts that vanished, queue entries that were lost between
+ * two steps, leases of crashed owners, jobs that no host can run.
+ */
+export class Sweeper {
+  readonly #store: Store;
+  readonly #settings: DaemonSettings;
+  readonly #log: Log;
+  readonly #host: string;
+  readonly #queues: Queues;
+  /** Jobs without a queue entry at the last sweep: an entry may just be on its way. */
+  #missing = new Set<string>();
+
+  constructor(parts: { store: Store; settings: DaemonSettings; log: Log }, host: string, queues: Queues) {
+    this.#store = parts.store;
+    this.#settings = parts.settings;
+    this.#log = parts.log;
+    this.#host = host;
+    this.#queues = queues;
+  }
+
+  /** `passOn`: told the label of a job that is given back for others to take. */
+  async sweep(
+    devices: Device[],
+    active: ReadonlyMap<string, Execution>,
+    passOn: (label: string) => void,
+  ): Promise<void> {
+    const hosts = await this.#store.hosts.list();
+    const alive = hosts.flatMap(({ info }) => (info === null ? [] : [info]));
+    const live = await this.#store.jobs.live();
+    for (const job of live) {
+      if (job.claimHost === null || job.claimHost === this.#host) continue;
+      const seen = hosts.find(({ host }) => host === job.claimHost);
+      if (seen?.info == null) await this.#afterVanishing(job, seen?.seen ?? null);
+    }
+    await this.#findLostEntries(live);
+    await this.#sayWhyTheyWait(live, alive);
+    this.#giveToOthers(active, alive, passOn);
+    for (const owner of await this.#store.leasing.reap(devices))
+      this.#log.info({ owner }, 'lease of a crashed owner freed');
+    for (const job of await this.#store.jobs.prune(this.#settings.keptJobs)) forgetEnvironment(job);
+  }
+
+  /**
+   * Its host is cut off or down. What it had not launched goes to another; what it had may still be running there and is
+   * left to it, as two must never run: it goes on when the host is back.
+   */
+  async #afterVanishing(job: StoredJob, seen: number | null): Promise<void> {
+    const since = seen === null ? '' : ` since ${new Date(seen).toISOString()}`;
+    if (await this.#store.jobs.requeue(job, `${job.claimHost} was not heard${since}: queued anew`)) {
+      this.#log.warn(
+        { job: job.job, host: job.claimHost },
+        'the host vanished before it launched the job: queued anew',
+      );
+      return;
+    }
+    if (job.launches.length === 0) return;
+    const reason = `${job.claimHost} has not been heard${since}; the job may still run there and goes on when it is back`;
+    if (job.reason !== reason) await this.#store.jobs.patch(job.job, { reason });
+  }
+
+  async #findLostEntries(live: StoredJob[]): Promise<void> {
+    const waiting = live.filter((job) => job.state === 'queued' && job.claimHost === null);
+    const pending = await this.#store.jobs.isPending(waiting.map((job) => job.job));
+    const queued = waiting.filter((_, at) => pending[at] !== true);
+    const present = await this.#queues.present(queued);
+    const missing = new Set<string>();
+    for (const [at, job] of queued.entries()) {
+      if (present[at] === true) continue;
+      if (!this.#missing.has(job.job)) missing.add(job.job);
+      else if (await this.#store.jobs.requeue(job, 'waits for a daemon')) {
+        this.#log.warn({ job: job.job }, 'a queued job had no entry in its queue: queued anew');
+      }
+    }
+    this.#missing = missing;
+  }
+
+  async #sayWhyTheyWait(live: StoredJob[], alive: HostDevices[]): Promise<void> {
+    for (const job of live) {
+      if (job.state !== 'queued' || job.claimHost !== null || job.reason?.endsWith('to succeed')) continue;
+      const requirement = requirementOf(job.options);
+      const fitting = alive.filter((host) => suits(requirement, host));
+      const names = (hosts: HostDevices[]): string => hosts.map(({ host }) => host).join(', ');
+      const reason =
+        fitting.length === 0
+          ? `no host has ${describe(requirement)}; there are ${names(alive)}`
+          : job.reason?.startsWith('waits for ')
+            ? job.reason
+            : `waits in its queue for ${names(fitting)}`;
+      if (reason !== job.reason && !job.reason?.startsWith('waits for a daemon')) {
+        await this.#store.jobs.patch(job.job, { reason });
+      }
+    }
+  }
+
+  /** A job that waits here for its lease may find one elsewhere. */
+  #giveToOthers(active: ReadonlyMap<string, Execution>, alive: HostDevices[], passOn: (label: string) => void): void {
+    for (const execution of active.values()) {
+      const { waitingSince, record } = execution;
+      if (waitingSince === null || Date.now() - waitingSince < this.#settings.putBackMs) continue;
+      const requirement = requirementOf(record.options);
+      if (!alive.some((host) => host.host !== this.#host && suits(requirement, host))) continue;
+      passOn(labelOf(requirement));
+      execution.putBack();
+    }
+  }
+}
