@@ -7,14 +7,6 @@ export function usageError(message: string, remedy: string): OomtuneError {
   return new OomtuneError('OOMTUNE_USAGE', message, remedy);
 }
 
-/** Thrown to end a verb with an exit code when everything has been said already. */
-export class Finished extends Error {
-  constructor(readonly exitCode: number) {
-    super(`finished with ${exitCode}`);
-    this.name = 'Finished';
-  }
-}
-
 /** Whatever was thrown, as an error that a user can act on. */
 export function asOomtuneError(thrown: unknown, verb: string | null): OomtuneError {
   if (thrown instanceof OomtuneError) return thrown;

@@ -1,53 +1,40 @@
 import { CommanderError } from 'commander';
 import { type Context, createContext } from './context.js';
-import { asOomtuneError, Finished, interrupted, renderError } from './errors.js';
+import { asOomtuneError, interrupted, renderError } from './errors.js';
 import { createOutput, outliveClosedPipes } from './output.js';
 import { createProgram } from './program.js';
 
 /** Runs one command line (without node and script) and answers with the exit code. */
-export async function main(argv: string[]): Promise<number> {
+async function main(argv: string[]): Promise<number> {
   // The user's command is cut off before anything is parsed: its words are never taken for ours.
   const dashes = argv.indexOf('--');
   const head = dashes < 0 ? argv : argv.slice(0, dashes);
   const command = dashes < 0 ? [] : argv.slice(dashes + 1);
   const out = createOutput(head.includes('--json'));
-  let context: Context | null = null;
-  let called: string | null = null;
-  let code = 0;
+  const called: { verb: string | null; context: Context | null; code: number } = { verb: null, context: null, code: 0 };
   const program = createProgram(async (invocation, load) => {
-    called = invocation.verb;
-    context = createContext(out, invocation.options);
+    called.verb = invocation.verb;
+    called.context = createContext(out, invocation.options);
     const verb = (await load()).default;
-    code = await verb(invocation, context);
+    called.code = await verb(invocation, called.context);
   }, command);
   try {
     await program.parseAsync(head, { from: 'user' });
+    return called.code;
   } catch (thrown) {
-    code = report(thrown, context, called);
-  }
-  await close(context);
-  return (context as Context | null)?.interruptedBy ?? code;
-
-  function report(thrown: unknown, context: Context | null, verb: string | null): number {
-    if (thrown instanceof Finished) return thrown.exitCode;
-    // commander prints help and version itself and then throws
+    // commander prints the help itself and then throws
     if (thrown instanceof CommanderError && thrown.exitCode === 0) return 0;
-    const error = context?.signal.aborted ? interrupted(thrown) : asOomtuneError(thrown, verb ?? knownVerb(head));
+    const first = head.find((word) => !word.startsWith('-'));
+    const verb = called.verb ?? (program.commands.some((known) => known.name() === first) ? (first as string) : null);
+    const stopped = called.context?.interruptedBy ?? null;
+    called.context?.progress.close();
+    const error = stopped === null ? asOomtuneError(thrown, verb) : interrupted(thrown);
     renderError(error, out);
-    return error.exitCode;
-  }
-
-  async function close(context: Context | null): Promise<void> {
-    try {
-      await context?.close();
-    } catch (thrown) {
+    return stopped ?? error.exitCode;
+  } finally {
+    await called.context?.close().catch((thrown: unknown) => {
       if (process.env.OOMTUNE_DEBUG) out.note(String(thrown instanceof Error ? thrown.stack : thrown));
-    }
-  }
-
-  function knownVerb(words: string[]): string | null {
-    const first = words.find((word) => !word.startsWith('-'));
-    return program.commands.some((known) => known.name() === first) ? (first ?? null) : null;
+    });
   }
 }
 

@@ -189,19 +189,24 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
       })
       .allowExcessArguments(true);
   }
-  const concurrency = () => new Option('--cpu-lanes <n>', 'jobs at a time on --device cpu (default: 1)');
-  verb(daemon, 'start', 'start it in the background', () => import('./verbs/daemon-start.js')).addOption(concurrency());
+  const running = (command: Command) =>
+    command
+      .option('--cpu-lanes <n>', 'jobs at a time with --device cpu (default: 1)')
+      .option('--allow-insecure-redis', 'take jobs from a Redis that others on the network can write to');
+  running(verb(daemon, 'start', 'start it in the background', () => import('./verbs/daemon-start.js')));
   verb(daemon, 'stop', 'stop it; running jobs go on', () => import('./verbs/daemon-stop.js')).option(
     '--kill',
     'end running jobs too',
   );
   verb(daemon, 'status', 'tell whether it runs', () => import('./verbs/daemon-status.js'));
-  verb(
-    daemon,
-    'run',
-    'run it in the foreground, under systemd or in a container',
-    () => import('./verbs/daemon-run.js'),
-  ).addOption(concurrency());
+  running(
+    verb(
+      daemon,
+      'run',
+      'run it in the foreground, under systemd or in a container',
+      () => import('./verbs/daemon-run.js'),
+    ),
+  );
   verb(redis, 'url', 'print its URL, starting it if need be', () => import('./verbs/redis-url.js'));
   verb(redis, 'status', 'tell whether it runs', () => import('./verbs/redis-status.js'));
   verb(redis, 'stop', 'stop it', () => import('./verbs/redis-stop.js'));

@@ -1,13 +1,17 @@
+import { daemonOptions } from '../daemon-options.js';
 import type { Verb } from '../program.js';
 
-const daemonStartVerb: Verb = async (_invocation, context) => {
+const daemonStartVerb: Verb = async ({ options }, context) => {
   const { out } = context;
+  const settings = daemonOptions(options);
   const store = await context.store();
   const { startDaemon } = await import('../../daemon/index.js');
-  const status = await startDaemon(store);
+  const status = await startDaemon(store, settings);
   if (out.json) out.document({ schema: 1, ...status });
-  else out.note(`daemon runs, pid ${status.pid} on ${status.host}`);
-  if (process.getuid?.() === 0) out.note('note: it runs as root, and so will the jobs');
+  else {
+    out.note(`daemon runs, pid ${status.pid} on ${status.host}`);
+    if (process.getuid?.() === 0) out.note('note: it runs as root, and so will the jobs');
+  }
   return 0;
 };
 

@@ -1,9 +1,15 @@
+import { jobEnvironment } from '../../worker/environment.js';
 import { toJobOptions } from '../job-options.js';
 import type { Verb } from '../program.js';
 
 const submitVerb: Verb = async ({ options, command }, context) => {
   const { out } = context;
   const jobOptions = toJobOptions(options, command);
+  // Said now, not after hours in the queue; where the job may go to another host, only that host can know.
+  if (jobOptions.host === null && jobOptions.gpuModel === null) {
+    const { findCommand } = await import('../../runtime/command.js');
+    findCommand(command[0] as string, jobEnvironment(jobOptions, process.env), jobOptions.cwd);
+  }
   const store = await context.store();
   const { submitJob } = await import('../../daemon/index.js');
   const job = await submitJob(store, { command, options: jobOptions, environment: process.env });
