@@ -43,12 +43,15 @@ bool Cgroup::make(const std::string& name) {
   std::string memory;
   ownCgroups(&unified, &memory);
   if (unified.empty() || access((unified + "/cgroup.procs").c_str(), W_OK) != 0) return false;
-  path_ = unified + "/" + name;
-  if (mkdir(path_.c_str(), 0755) != 0) return false;
-  procs_ = open((path_ + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC);
-  if (procs_ >= 0) return true;
-  rmdir(path_.c_str());
-  return false;
+  const std::string path = unified + "/" + name;
+  if (mkdir(path.c_str(), 0755) != 0) return false;
+  procs_ = open((path + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC);
+  if (procs_ < 0) {
+    rmdir(path.c_str());
+    return false;
+  }
+  path_ = path;
+  return true;
 }
 
 Cgroup::~Cgroup() {

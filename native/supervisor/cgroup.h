@@ -10,7 +10,8 @@ class Cgroup {
   ~Cgroup();
   /** Makes a group below our own. False: not delegated to us, which is usual. */
   bool make(const std::string& name);
-  bool made() const { return procs_ >= 0; }
+  /** Its folder; empty when none was made. */
+  const std::string& path() const { return path_; }
   /** To be called in the child between fork and exec. */
   void enter() const;
   /** SIGKILL to all in it, at once. */

@@ -7,25 +7,13 @@
 #include <cstdlib>
 
 #include "cgroup.h"
+#include "files.h"
 
 namespace oomtune {
 
 namespace {
 
-std::string slurp(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return "";
-  std::string text;
-  char part[4096];
-  for (;;) {
-    const ssize_t got = read(file, part, sizeof part);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0 || text.size() > (1u << 20)) break;
-    text.append(part, static_cast<size_t>(got));
-  }
-  close(file);
-  return text;
-}
+constexpr size_t kCounterBytes = 1u << 20;
 
 }  // namespace
 
@@ -55,12 +43,13 @@ void OomEvidence::begin() {
   std::string unified;
   std::string memory;
   ownCgroups(&unified, &memory);
-  if (!unified.empty() && (groupBefore_ = oomKillLine(slurp(unified + "/memory.events"))) >= 0) {
+  if (!unified.empty() && (groupBefore_ = oomKillLine(readFile(unified + "/memory.events", kCounterBytes))) >= 0) {
     groupFile_ = unified + "/memory.events";
-  } else if (!memory.empty() && (groupBefore_ = oomKillLine(slurp(memory + "/memory.oom_control"))) >= 0) {
+    unified_ = true;
+  } else if (!memory.empty() && (groupBefore_ = oomKillLine(readFile(memory + "/memory.oom_control", kCounterBytes))) >= 0) {
     groupFile_ = memory + "/memory.oom_control";
   }
-  systemBefore_ = oomKillLine(slurp("/proc/vmstat"));
+  systemBefore_ = oomKillLine(readFile("/proc/vmstat", kCounterBytes));
   kmsg_ = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (kmsg_ >= 0) lseek(kmsg_, 0, SEEK_END);
 }
@@ -76,11 +65,12 @@ Told OomEvidence::verdict(bool killed, int64_t mainPid) {
     }
   }
   // A child of the job may have been the victim, whom its parent reaped: the group's own counter covers that.
-  if (groupBefore_ >= 0 && oomKillLine(slurp(groupFile_)) > groupBefore_) return Told::kYes;
-  const int64_t systemNow = oomKillLine(slurp("/proc/vmstat"));
+  if (groupBefore_ >= 0 && oomKillLine(readFile(groupFile_, kCounterBytes)) > groupBefore_) return Told::kYes;
+  const int64_t systemNow = oomKillLine(readFile("/proc/vmstat", kCounterBytes));
   if (systemBefore_ >= 0 && systemNow == systemBefore_) return Told::kNo;
-  if (groupBefore_ >= 0) return Told::kNo;
-  return killed ? Told::kUnknown : Told::kNo;
+  // Somebody on this machine was killed for memory. v2 would have counted it here even from a group below ours.
+  if (unified_ || !killed) return Told::kNo;
+  return Told::kUnknown;
 }
 
 }  // namespace oomtune

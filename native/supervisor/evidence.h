@@ -22,6 +22,7 @@ class OomEvidence {
 
  private:
   std::string groupFile_;  // the narrowest cgroup file with an oom_kill line that covers the job
+  bool unified_ = false;
   int64_t groupBefore_ = -1;
   int64_t systemBefore_ = -1;
   int kmsg_ = -1;

@@ -61,7 +61,7 @@ std::string signalName(int signal) {
   }
 }
 
-int writeRecord(int folder, const char* name, const std::string& text) {
+int writeRecord(int folder, const char* name, const std::string& text, bool durable) {
   const std::string side = std::string(name) + ".tmp";
   const int file = openat(folder, side.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file < 0) return errno;
@@ -74,10 +74,10 @@ int writeRecord(int folder, const char* name, const std::string& text) {
       error = errno;
     }
   }
-  if (error == 0 && fsync(file) != 0) error = errno;
+  if (error == 0 && durable && fsync(file) != 0) error = errno;
   close(file);
   if (error == 0 && renameat(folder, side.c_str(), folder, name) != 0) error = errno;
-  if (error == 0) fsync(folder);
+  if (error == 0 && durable) fsync(folder);
   return error;
 }
 

@@ -15,7 +15,10 @@ std::string isoTime(uint64_t nanoseconds);
 /** `SIGKILL` for 9; `SIG42` for what has no name of its own. */
 std::string signalName(int signal);
 
-/** Writes `name` in the folder whole or not at all: to a side file, to the disk, then renamed. 0 or an errno. */
-int writeRecord(int folder, const char* name, const std::string& text);
+/**
+ * Writes `name` in the folder whole or not at all: to a side file, then renamed. 0 or an errno. `durable`: on the disk
+ * before it returns, so that it survives a power cut too.
+ */
+int writeRecord(int folder, const char* name, const std::string& text, bool durable);
 
 }  // namespace oomtune

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "bypass.h"
 #include "cgroup.h"
 #include "slots.h"
 #include "tree.h"
@@ -19,6 +20,7 @@ namespace oomtune {
 namespace {
 
 constexpr uint64_t kReapEvery = 1000;  // ms; dead processes' bytes in the ledger
+constexpr uint64_t kLookEvery = 5000;  // ms; whether a process goes past the stand-in
 constexpr uint64_t kSweepEvery = 50;   // ms between sweeps of SIGKILL
 constexpr uint64_t kLastWords = 5000;  // ms for a reader of our output that does not read, once the run was ended
 
@@ -97,6 +99,18 @@ void Loop::escalate(Cgroup& cgroup) {
   }
 }
 
+void Loop::watchLedger(bool reaped) {
+  const uint64_t now = clockMs();
+  if (reaped || now >= nextReap_) {
+    reapSlots(ledger_);
+    nextReap_ = now + kReapEvery;
+  }
+  if (!spec_.standIn.empty() && now >= nextLook_) {
+    if (treeBypasses(spec_.standIn)) ledger_->blind.fetch_or(kBlindBypass);
+    nextLook_ = now + kLookEvery;
+  }
+}
+
 void Loop::serve(int signals) {
   signalfd_siginfo info{};
   while (::read(signals, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
@@ -139,6 +153,7 @@ Outcome Loop::run(pid_t job, int signals, Cgroup& cgroup) {
   job_ = job;
   if (spec_.timeoutMs != 0) deadline_ = clockMs() + spec_.timeoutMs;
   nextReap_ = clockMs() + kReapEvery;
+  nextLook_ = clockMs() + kReapEvery;
   while (!childless_) {
     pollfd waits[5];
     nfds_t count = 0;
@@ -158,10 +173,7 @@ Outcome Loop::run(pid_t job, int signals, Cgroup& cgroup) {
     }
     serve(signals);
     const bool reaped = reap();
-    if (ledger_ != nullptr && (reaped || clockMs() >= nextReap_)) {
-      reapSlots(ledger_);
-      nextReap_ = clockMs() + kReapEvery;
-    }
+    if (ledger_ != nullptr) watchLedger(reaped);
     if (!childless_) escalate(cgroup);
   }
   drain();

@@ -40,6 +40,7 @@ class Loop {
   void serve(int signals);
   void startEnding(const char* endedBy);
   void escalate(Cgroup& cgroup);
+  void watchLedger(bool reaped);
   int patience() const;
 
   const Spec& spec_;
@@ -56,6 +57,7 @@ class Loop {
   uint64_t linger_ = 0;    // when what outlives the job is told to end
   uint64_t killAt_ = 0;
   uint64_t nextReap_ = 0;
+  uint64_t nextLook_ = 0;  // for processes that go past the stand-in
 };
 
 }  // namespace oomtune

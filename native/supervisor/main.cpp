@@ -19,6 +19,7 @@
 #include "cgroup.h"
 #include "evidence.h"
 #include "file.h"
+#include "files.h"
 #include "job.h"
 #include "json.h"
 #include "log.h"
@@ -53,15 +54,11 @@ bool readSpec(int folder, Spec* spec, std::string* error) {
 }
 
 std::string bootId() {
-  char id[64] = {};
-  const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return "";
-  const ssize_t got = read(file, id, sizeof id - 1);
-  close(file);
-  return got > 0 ? std::string(id, strcspn(id, "\n")) : "";
+  const std::string id = readFile("/proc/sys/kernel/random/boot_id", 64);
+  return id.substr(0, id.find('\n'));
 }
 
-int writeWho(int folder, const std::string& startedAt, pid_t job) {
+int writeWho(int folder, const std::string& startedAt, pid_t job, const std::string& cgroup) {
   ProcessStat self{};
   ProcessStat main{};
   readStat(currentPid(), &self);
@@ -70,8 +67,9 @@ int writeWho(int folder, const std::string& startedAt, pid_t job) {
                      "{\"schema\":1,\"pid\":" + text(currentPid()) + ",\"start_time\":" + text(static_cast<int64_t>(self.start)) +
                          ",\"job_pid\":" + (job > 0 ? text(job) : "null") +
                          ",\"job_start_time\":" + (started ? text(static_cast<int64_t>(main.start)) : "null") +
-                         ",\"boot_id\":" + quoted(bootId()) + ",\"started_at\":" + quoted(startedAt) +
-                         ",\"version\":" + quoted(OOMTUNE_VERSION) + "}\n");
+                         ",\"cgroup\":" + (cgroup.empty() ? "null" : quoted(cgroup)) + ",\"boot_id\":" + quoted(bootId()) +
+                         ",\"started_at\":" + quoted(startedAt) + ",\"version\":" + quoted(OOMTUNE_VERSION) + "}\n",
+                     false);
 }
 
 int writeExit(int folder, const std::string& startedAt, const Outcome& outcome, Told oom, const std::string& error) {
@@ -86,7 +84,8 @@ int writeExit(int folder, const std::string& startedAt, const Outcome& outcome, 
           ",\"error\":" + (failed ? quoted(error) : "null") +
           ",\"host_oom\":" + (oom == Told::kUnknown ? "null" : oom == Told::kYes ? "true" : "false") +
           ",\"started_at\":" + quoted(startedAt) + ",\"ended_at\":" + quoted(isoTime(nowNanoseconds())) +
-          ",\"stragglers\":" + text(outcome.stragglers) + "}\n");
+          ",\"stragglers\":" + text(outcome.stragglers) + "}\n",
+      true);
 }
 
 int makeLedger(const std::string& folder, const Spec& spec, Ledger** ledger) {
@@ -140,7 +139,7 @@ int supervise(const std::string& path, int folder, int report) {
     return writeExit(folder, startedAt, outcome, Told::kNo, error) == 0 ? 0 : 1;
   };
   const int signals = takeSignals();
-  if (signals < 0 || writeWho(folder, startedAt, -1) != 0) return failed(std::string("supervisor: ") + strerror(errno));
+  if (signals < 0 || writeWho(folder, startedAt, -1, "") != 0) return failed(std::string("supervisor: ") + strerror(errno));
   Spec spec;
   std::string error;
   if (!readSpec(folder, &spec, &error)) return failed(error);
@@ -150,6 +149,8 @@ int supervise(const std::string& path, int folder, int report) {
   if (const int code = makeLedger(path, spec, &ledger)) return failed(std::string("ledger: ") + strerror(code));
   Cgroup cgroup;
   cgroup.make("oomtune-" + spec.job + "-" + text(spec.launch) + "-" + text(currentPid()));
+  // Told before the job starts: who finds this supervisor killed ends what is left in the group.
+  writeWho(folder, startedAt, -1, cgroup.path());
   OomEvidence evidence;
   evidence.begin();
 
@@ -163,7 +164,7 @@ int supervise(const std::string& path, int folder, int report) {
   close(out.write);
   if (err.write >= 0) close(err.write);
   if (job < 0) return failed(error);
-  writeWho(folder, startedAt, job);
+  writeWho(folder, startedAt, job, cgroup.path());
   if (report >= 0) close(report);  // whoever waits for the start of the job reads the end of the file
 
   Loop loop(spec, log, ledger);

@@ -68,7 +68,9 @@ bool variable(const std::string& text, Spec* spec) {
 
 constexpr uint64_t kLongest = 10ULL * 365 * 24 * 3600 * 1000;  // ten years in ms
 
-const char* const kOnce[] = {"version", "job", "launch", "cwd", "timeout_ms", "grace_ms", "linger_ms", "log_bytes", "output"};
+const char* const kOnce[] = {"version",  "job",       "launch",    "cwd",   "timeout_ms",
+                            "grace_ms", "linger_ms", "log_bytes", "output",
+                            "standin"};
 constexpr size_t kOnceCount = sizeof kOnce / sizeof kOnce[0];
 
 bool record(const std::string& key, const std::string& value, Spec* spec) {
@@ -91,6 +93,10 @@ bool record(const std::string& key, const std::string& value, Spec* spec) {
   if (key == "grace_ms") return number(value, kLongest, &spec->graceMs);
   if (key == "linger_ms") return number(value, kLongest, &spec->lingerMs);
   if (key == "log_bytes") return number(value, 1ULL << 40, &spec->logBytes) && spec->logBytes >= 4096;
+  if (key == "standin") {
+    spec->standIn = value;
+    return !value.empty() && value[0] == '/';
+  }
   if (key == "output") {
     spec->inherit = value == "inherit";
     return value == "inherit" || value == "log";

@@ -30,6 +30,7 @@ struct Spec {
   uint64_t lingerMs = 2000;         // for what outlives the job's main process
   uint64_t logBytes = 64u << 20;    // of one log file; there are two
   bool inherit = false;             // output=log|inherit
+  std::string standIn;              // standin=PATH of the library that the job's CUDA calls go through; may be missing
 };
 
 /** False, with a sentence in `error`, for anything that is not exactly such a file. */

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "bypass.h"
+
 using namespace oomtune;
 
 TEST(Evidence, findsTheCounterInBothFormats) {
@@ -23,4 +25,14 @@ TEST(Evidence, saysNoWhereNothingWasKilled) {
   OomEvidence evidence;
   evidence.begin();
   EXPECT_NE(evidence.verdict(false, 0x7ffffffe), Told::kYes);
+}
+
+TEST(Bypass, isADriverWithoutTheStandIn) {
+  const std::string standIn = "/opt/oom tune/cuda/libcuda.so.1";
+  const std::string driver = "7f00-7f10 r-xp 00000000 08:01 11 /usr/lib/x86_64-linux-gnu/libcuda.so.580.95\n";
+  const std::string other = "7f20-7f30 r-xp 00000000 08:01 12 /usr/lib/libc.so.6\n7f40-7f50 rw-p 00000000 00:00 0\n";
+  EXPECT_TRUE(mapsBypass(other + driver, standIn));
+  EXPECT_FALSE(mapsBypass(other, standIn));
+  EXPECT_FALSE(mapsBypass(driver + "7f60-7f70 r-xp 00000000 08:01 13 " + standIn + "\n" + other, standIn));
+  EXPECT_FALSE(mapsBypass("", standIn));
 }

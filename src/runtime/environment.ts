@@ -1,5 +1,7 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, realpathSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { existsSync, lstatSync, mkdirSync, realpathSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 const HOST_LIBRARY = 'liboomtune_host.so';
@@ -17,8 +19,8 @@ const DRIVER_FOLDERS = [
 ];
 
 /** Puts ours in front of what the user has set, and never twice. */
-function prepend(value: string | undefined, ours: string): string {
-  const rest = (value ?? '').split(/[: ]/).filter((part) => part && part !== ours);
+function prepend(value: string | undefined, ours: string, separators = /[:;]/): string {
+  const rest = (value ?? '').split(separators).filter((part) => part && part !== ours);
   return [ours, ...rest].join(':');
 }
 
@@ -49,27 +51,48 @@ export function cudaDriver(env: Record<string, string>, ours: string): string | 
 }
 
 /**
+ * A path to the same folder that LD_PRELOAD and LD_LIBRARY_PATH can carry: they are split at blanks and colons. Where
+ * the package stands in such a folder, a link in a private one leads there.
+ */
+export function preloadable(folder: string): string {
+  if (!/[\s:;]/.test(folder)) return folder;
+  const place = join(tmpdir(), `oomtune-${process.getuid?.() ?? 0}`);
+  mkdirSync(place, { recursive: true, mode: 0o700 });
+  const { uid, mode } = lstatSync(place);
+  if (uid !== process.getuid?.() || (mode & 0o077) !== 0) return folder; // somebody else's: trust nothing in it
+  const link = join(place, `native-${createHash('sha256').update(folder).digest('hex').slice(0, 8)}`);
+  if (!existsSync(link)) {
+    rmSync(link, { force: true });
+    symlinkSync(folder, link);
+  }
+  return link;
+}
+
+export interface Preload {
+  /** To be added to the job's environment. */
+  env: Record<string, string>;
+  /** The library that CUDA calls go through; null: they go to the driver alone. */
+  standIn: string | null;
+}
+
+/**
  * What the job's environment needs so that our libraries are loaded into it: LD_PRELOAD (before the user's own, which
  * stay), and for CUDA the stand-in's folder first on LD_LIBRARY_PATH and the path of the real driver. A library that is
  * not built is left out: the job then runs without a ledger for that device.
  */
-export function preloadEnvironment(
-  devices: string[],
-  env: Record<string, string>,
-  nativeFolder: string,
-): Record<string, string> {
-  const added: Record<string, string> = {};
-  const host = join(nativeFolder, HOST_LIBRARY);
-  if (devices.includes('cpu') && existsSync(host)) added.LD_PRELOAD = prepend(env.LD_PRELOAD, host);
-  const folder = join(nativeFolder, CUDA_FOLDER);
+export function preloadEnvironment(devices: string[], env: Record<string, string>, nativeFolder: string): Preload {
+  const preload: Preload = { env: {}, standIn: null };
+  const base = preloadable(nativeFolder);
+  const host = join(base, HOST_LIBRARY);
+  if (devices.includes('cpu') && existsSync(host)) preload.env.LD_PRELOAD = prepend(env.LD_PRELOAD, host, /[:\s]/);
+  const folder = join(base, CUDA_FOLDER);
   const standIn = join(folder, CUDA_LIBRARY);
-  if (devices.some((id) => id.startsWith('cuda:')) && existsSync(standIn)) {
-    const driver = cudaDriver(env, folder);
-    if (driver) {
-      added.LD_PRELOAD = prepend(added.LD_PRELOAD ?? env.LD_PRELOAD, standIn);
-      added.LD_LIBRARY_PATH = prepend(env.LD_LIBRARY_PATH, folder);
-      added.OOMTUNE_CUDA_DRIVER = driver;
-    }
+  const driver = devices.some((id) => id.startsWith('cuda:')) && existsSync(standIn) ? cudaDriver(env, folder) : null;
+  if (driver) {
+    preload.env.LD_PRELOAD = prepend(preload.env.LD_PRELOAD ?? env.LD_PRELOAD, standIn, /[:\s]/);
+    preload.env.LD_LIBRARY_PATH = prepend(env.LD_LIBRARY_PATH, folder);
+    preload.env.OOMTUNE_CUDA_DRIVER = driver;
+    preload.standIn = realpathSync(standIn);
   }
-  return added;
+  return preload;
 }

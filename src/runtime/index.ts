@@ -35,10 +35,11 @@ class LocalRuntime implements Runtime {
     }
     findCommand(spec.argv[0] as string, spec.env, spec.cwd);
     const devices = await this.ledgerDevices(spec.devices);
-    const env = this.environment(spec, devices);
+    const preload = preloadEnvironment(spec.devices, spec.env, this.native.folder);
+    const env = this.environment(spec, devices, preload.env);
     mkdirSync(spec.dir, { recursive: true, mode: 0o700 });
     const file = join(spec.dir, 'spec');
-    writeFileSync(file, encodeSpec(spec, env, devices), { mode: 0o600, flag: 'wx' });
+    writeFileSync(file, encodeSpec(spec, env, devices, preload.standIn), { mode: 0o600, flag: 'wx' });
     try {
       await this.native.addon.spawnSupervisor(this.native.supervisor, spec.dir, spec.output === 'inherit');
     } catch (error) {
@@ -96,11 +97,15 @@ class LocalRuntime implements Runtime {
     });
   }
 
-  private environment(spec: LaunchSpec, devices: LedgerDevice[]): Record<string, string> {
+  private environment(
+    spec: LaunchSpec,
+    devices: LedgerDevice[],
+    preload: Record<string, string>,
+  ): Record<string, string> {
     const gpus = devices.filter(({ index }) => index > 0).map(({ uuid }) => uuid);
     return {
       ...spec.env,
-      ...preloadEnvironment(spec.devices, spec.env, this.native.folder),
+      ...preload,
       // By uuid, as indexes mean other GPUs to CUDA than to NVML; none where the job has no GPU.
       CUDA_VISIBLE_DEVICES: gpus.join(','),
       OOMTUNE_JOB_ID: spec.jobId,

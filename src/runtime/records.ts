@@ -13,6 +13,8 @@ const supervisorRecord = z.object({
   start_time: count,
   job_pid: pid.nullable(),
   job_start_time: count.nullable(),
+  /** Folder of the launch's own cgroup, where one could be made. */
+  cgroup: z.string().startsWith('/sys/fs/cgroup/').nullable().default(null),
   boot_id: z.string(),
   started_at: z.string(),
   version: z.string(),
@@ -33,7 +35,7 @@ const exitRecord = z.object({
 
 export type SupervisorRecord = z.infer<typeof supervisorRecord>;
 
-function readRecord<T>(file: string, schema: z.ZodType<T>): T | null {
+function readRecord<S extends z.ZodType>(file: string, schema: S): z.infer<S> | null {
   let text: string;
   try {
     text = readFileSync(file, 'utf8');
@@ -41,6 +43,7 @@ function readRecord<T>(file: string, schema: z.ZodType<T>): T | null {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
     throw error;
   }
+  if (text === '') return null; // a power cut right after the rename
   return schema.parse(JSON.parse(text));
 }
 

@@ -1,4 +1,5 @@
-import { join } from 'node:path';
+import { existsSync, rmdirSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RUN_MARK } from './devices.js';
 import { readLedger } from './ledger.js';
@@ -10,11 +11,30 @@ import type { Exit, LedgerReading, Run } from './types.js';
 const ORPHAN_GRACE_MS = 2000;
 const ORPHAN_LOOK_MS = 50;
 
-function signal(pid: number, name: NodeJS.Signals): void {
+const GROUP_LOOKS = 100;
+
+/** For what may be gone by the time it is done. */
+function attempt(action: () => void): void {
   try {
-    process.kill(pid, name);
+    action();
   } catch {
     // gone, or another user's
+  }
+}
+
+const signal = (pid: number, name: NodeJS.Signals) => attempt(() => process.kill(pid, name));
+
+/** Kills what is left in the launch's cgroup (even what has changed its environment), and removes it. */
+async function clearGroup(folder: string | null): Promise<void> {
+  if (folder === null || !basename(folder).startsWith('oomtune-')) return;
+  for (let look = 0; look < GROUP_LOOKS && existsSync(folder); look += 1) {
+    try {
+      rmdirSync(folder); // refused while anything is in it
+      return;
+    } catch {
+      attempt(() => writeFileSync(join(folder, 'cgroup.kill'), '1')); // since Linux 5.14
+      await sleep(ORPHAN_LOOK_MS);
+    }
   }
 }
 
@@ -81,7 +101,9 @@ export class SupervisedRun implements Run {
 
   /** The supervisor died without a word (killed, or the machine went down): nobody knows how the job would have ended. */
   private async afterLoss(): Promise<Omit<Exit, 'ledger'>> {
-    const stragglers = await endOrphans(this.dir);
+    const sameBoot = this.record.boot_id === bootId();
+    const stragglers = sameBoot ? await endOrphans(this.dir) : 0;
+    if (sameBoot) await clearGroup(this.record.cgroup);
     const exit: Omit<Exit, 'ledger'> = {
       code: null,
       signal: null,
@@ -92,7 +114,8 @@ export class SupervisedRun implements Run {
       ended_at: new Date().toISOString(),
       stragglers,
     };
-    writeExit(this.dir, exit);
+    // Where the folder is gone, perhaps with the supervisor's own record, the end is told all the same.
+    attempt(() => writeExit(this.dir, exit));
     return exit;
   }
 }

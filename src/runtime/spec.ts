@@ -19,7 +19,12 @@ function wrong(what: string): OomtuneError {
  * The file `spec` that the supervisor reads: records `key=value`, each ended by a NUL byte, so that argv and
  * environment pass through unquoted. native/supervisor/spec.h says what each means.
  */
-export function encodeSpec(spec: LaunchSpec, env: Record<string, string>, devices: LedgerDevice[]): string {
+export function encodeSpec(
+  spec: LaunchSpec,
+  env: Record<string, string>,
+  devices: LedgerDevice[],
+  standIn: string | null,
+): string {
   const records = [
     'version=1',
     `job=${spec.jobId}`,
@@ -29,6 +34,7 @@ export function encodeSpec(spec: LaunchSpec, env: Record<string, string>, device
     `timeout_ms=${spec.timeoutSeconds === null ? 0 : Math.max(1, Math.round(spec.timeoutSeconds * 1000))}`,
     `log_bytes=${LOG_BYTES}`,
     `output=${spec.output}`,
+    ...(standIn === null ? [] : [`standin=${standIn}`]),
     ...devices.map((d) => `device=${d.index},${spec.budgetBytes ?? '-'},${d.name},${d.uuid}`),
     ...spec.argv.map((argument) => `arg=${argument}`),
     ...Object.entries(env).map(([name, value]) => `env=${name}=${value}`),

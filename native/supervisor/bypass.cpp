@@ -1,0 +1,31 @@
+#include "bypass.h"
+
+#include "files.h"
+#include "tree.h"
+
+namespace oomtune {
+
+bool mapsBypass(const std::string& maps, const std::string& standIn) {
+  bool driver = false;
+  for (size_t from = 0; from < maps.size();) {
+    size_t end = maps.find('\n', from);
+    if (end == std::string::npos) end = maps.size();
+    const std::string line = maps.substr(from, end - from);
+    const size_t path = line.find('/');
+    if (path != std::string::npos) {
+      if (line.compare(path, std::string::npos, standIn) == 0) return false;
+      driver = driver || line.find("/libcuda.so", path) != std::string::npos;
+    }
+    from = end + 1;
+  }
+  return driver;
+}
+
+bool treeBypasses(const std::string& standIn) {
+  for (pid_t pid : descendants()) {
+    if (mapsBypass(readFile("/proc/" + std::to_string(pid) + "/maps", 16u << 20), standIn)) return true;
+  }
+  return false;
+}
+
+}  // namespace oomtune
