@@ -1,0 +1,94 @@
+import { afterEach, expect, test } from 'vitest';
+import { openStore, type Store } from '../../src/store/index.js';
+import { failure, freePort, startRedis, until, useHome } from './home.js';
+
+useHome();
+const stops: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const stop of stops.splice(0)) await stop();
+});
+
+async function redis(args: string[] = []) {
+  const server = await startRedis(args);
+  stops.push(server.stop);
+  return server;
+}
+
+async function store(url: string, told: string[] = []): Promise<Store> {
+  const opened = await openStore({ url, onOutage: (state) => told.push(state) });
+  stops.push(opened.close);
+  return opened;
+}
+
+test('a Redis that is not there fails at once with a sentence and a remedy', async () => {
+  const port = await freePort();
+  const refused = await failure(openStore({ url: `redis://user:hunter2@127.0.0.1:${port}` }));
+  expect(refused.code).toBe('OOMTUNE_REDIS_UNREACHABLE');
+  expect(refused.message).toBe(`Redis at redis://127.0.0.1:${port} cannot be reached: nothing listens there.`);
+  expect((await failure(openStore({ url: 'unix:///nowhere/r.sock' }))).message).toContain('there is no such socket');
+  expect((await failure(openStore({ url: 'redis://no-such-host.invalid' }))).message).toContain(
+    'the host is not known',
+  );
+});
+
+test('a wrong or missing password is said as such, and shown nowhere in the error', async () => {
+  const { port } = await redis(['--requirepass', 'right']);
+  for (const url of [`redis://:hunter2@127.0.0.1:${port}`, `redis://127.0.0.1:${port}`]) {
+    const error = await failure(openStore({ url }));
+    expect(error.code).toBe('OOMTUNE_REDIS_UNREACHABLE');
+    expect(error.message).toContain('asks for another password');
+    const { inspect } = await import('node:util');
+    expect(inspect(error, { depth: 9, showHidden: true })).not.toContain('hunter2');
+  }
+  const opened = await store(`redis://:right@127.0.0.1:${port}`);
+  expect(opened.url).toBe(`redis://127.0.0.1:${port}`);
+});
+
+test('a Redis that is stopped answers nobody: the first try gives up', async () => {
+  const { port, child } = await redis();
+  child.kill('SIGSTOP');
+  const error = await failure(openStore({ url: `redis://127.0.0.1:${port}` }));
+  child.kill('SIGCONT');
+  expect(error.message).toContain('no answer within 5 s');
+});
+
+test('who is connected waits through a pause of 20 s, says so once, and goes on', async () => {
+  const { port, child } = await redis();
+  const told: string[] = [];
+  const opened = await store(`redis://127.0.0.1:${port}`, told);
+  await opened.connection.redis.set('n', 1);
+  child.kill('SIGSTOP');
+  const read = opened.connection.redis.incr('n');
+  await new Promise((resolve) => setTimeout(resolve, 20_000));
+  expect(told).toEqual(['lost']);
+  child.kill('SIGCONT');
+  expect(await read).toBeGreaterThanOrEqual(2);
+  await until(() => told.length === 2);
+  expect(told).toEqual(['lost', 'back']);
+});
+
+test('listeners hear again after the connection was cut', async () => {
+  const { port } = await redis();
+  const opened = await store(`redis://127.0.0.1:${port}`);
+  const heard: string[] = [];
+  await opened.events.listen((wake, job) => heard.push(`${wake} ${job}`));
+  await opened.events.wake('submit', 'j-first');
+  await until(() => heard.length === 1);
+  await opened.connection.redis.client('KILL', 'TYPE', 'pubsub');
+  await until(async () => {
+    await opened.events.wake('cancel', 'j-second');
+    return heard.includes('cancel j-second');
+  });
+  await opened.connection.redis.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'no').catch(() => {});
+  expect(await opened.connection.redis.ping()).toBe('PONG');
+});
+
+test('OOMTUNE_PREFIX changes the word, and a word that would break the keys is refused', async () => {
+  const { port } = await redis();
+  process.env.OOMTUNE_PREFIX = 'team-a';
+  const opened = await store(`redis://127.0.0.1:${port}`);
+  expect(opened.keys.config('k')).toBe('{team-a}:config:k');
+  process.env.OOMTUNE_PREFIX = 'a}b';
+  expect((await failure(openStore({ url: `redis://127.0.0.1:${port}` }))).code).toBe('OOMTUNE_USAGE');
+  delete process.env.OOMTUNE_PREFIX;
+});

@@ -1,0 +1,164 @@
+import { execFileSync } from 'node:child_process';
+import { lstatSync, mkdirSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, expect, test } from 'vitest';
+import { openStore, redisStatus, stopRedis } from '../../src/store/index.js';
+import { failure, script, until, useHome } from './home.js';
+
+const home = useHome();
+const path = process.env.PATH;
+
+afterEach(async () => {
+  process.env.PATH = path;
+  process.env.OOMTUNE_HOME = home;
+  await stopRedis();
+});
+
+/** Pids of living redis-servers whose working folder is this home's. */
+const serversOf = (folder: string): number[] =>
+  readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => {
+      try {
+        return (
+          execFileSync('readlink', [`/proc/${pid}/cwd`], { stdio: ['ignore', 'pipe', 'ignore'] })
+            .toString()
+            .trim() === join(folder, 'redis') &&
+          execFileSync('cat', [`/proc/${pid}/comm`])
+            .toString()
+            .startsWith('redis-server')
+        );
+      } catch {
+        return false;
+      }
+    });
+
+test('eight processes that start it at once share one server', async () => {
+  const source = `
+    const { openStore } = await import(DIST + '/store/index.js');
+    const store = await openStore();
+    await store.connection.redis.incr('seen');
+    say(/process_id:(\\d+)/.exec(await store.connection.redis.info())[1]);
+    await store.close();`;
+  const pids = await Promise.all(Array.from({ length: 8 }, () => script(source).next()));
+  expect(new Set(pids).size).toBe(1);
+  expect(serversOf(home)).toEqual([Number(pids[0])]);
+  const store = await openStore();
+  expect(await store.connection.redis.get('seen')).toBe('8');
+  await store.close();
+});
+
+test('it listens on a private unix socket only, keeps an append-only file and never evicts', async () => {
+  const store = await openStore();
+  const { redis } = store.connection;
+  const config = async (name: string) => ((await redis.config('GET', name)) as string[])[1];
+  expect(store.url).toBe(`unix://${home}/redis/redis.sock`);
+  expect(await config('port')).toBe('0');
+  expect(await config('appendonly')).toBe('yes');
+  expect(await store.evictionPolicy()).toBe('noeviction');
+  await store.close();
+  const modes = (folder: string): void => {
+    expect((statSync(folder).mode & 0o777).toString(8), folder).toBe('700');
+    for (const name of readdirSync(folder)) {
+      const at = join(folder, name);
+      if (lstatSync(at).isDirectory()) modes(at);
+      else expect((lstatSync(at).mode & 0o777).toString(8), at).toBe('600');
+    }
+  };
+  modes(join(home, 'redis'));
+});
+
+test('it lives in a session of its own and outlives who started it', async () => {
+  const starter = script(`
+    const { openStore } = await import(DIST + '/store/index.js');
+    await openStore();
+    say(String(process.pid));
+    setInterval(() => {}, 1000);`);
+  await starter.next();
+  const { pid } = await redisStatus();
+  const stat = execFileSync('cat', [`/proc/${pid}/stat`])
+    .toString()
+    .split(' ');
+  expect(Number(stat[5])).toBe(pid); // its own session
+  starter.child.kill('SIGKILL');
+  await starter.lines;
+  expect((await redisStatus()).pid).toBe(pid);
+});
+
+test('kill -9 loses nothing that was written, and the next verb starts it again over what the crash left', async () => {
+  const first = await openStore();
+  for (let n = 0; n < 200; n += 1) await first.connection.redis.set(`k${n}`, n);
+  const { pid } = await redisStatus();
+  await first.close();
+  process.kill(pid as number, 'SIGKILL');
+  await until(async () => !(await redisStatus()).running);
+  expect(readdirSync(join(home, 'redis'))).toContain('redis.sock'); // stale
+  expect(readdirSync(join(home, 'redis'))).toContain('redis.pid');
+  const second = await openStore();
+  expect(await second.connection.redis.get('k199')).toBe('199');
+  expect((await redisStatus()).pid).not.toBe(pid);
+  await second.close();
+});
+
+test('a process that is connected when it dies starts it again and goes on', async () => {
+  const told: string[] = [];
+  const store = await openStore({ onOutage: (state) => told.push(state) });
+  await store.connection.redis.set('kept', 'yes');
+  process.kill((await redisStatus()).pid as number, 'SIGKILL');
+  expect(await store.connection.redis.get('kept')).toBe('yes');
+  await until(() => told.includes('back'));
+  expect(told).toEqual(['lost', 'back']);
+  await store.close();
+});
+
+test('redis stop is final: who is connected does not start it again', async () => {
+  const store = await openStore({ onOutage: () => {} });
+  expect(await stopRedis()).toBe(true);
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  expect((await redisStatus()).running).toBe(false);
+  expect(serversOf(home)).toEqual([]);
+  await store.close();
+  expect(await stopRedis()).toBe(false);
+});
+
+test('a home whose path is too long for a socket has it in a private folder instead', async () => {
+  const long = join(home, 'x'.repeat(90), 'y'.repeat(60));
+  mkdirSync(long, { recursive: true });
+  process.env.OOMTUNE_HOME = long;
+  const store = await openStore();
+  const socket = store.url.replace('unix://', '');
+  expect(Buffer.byteLength(socket)).toBeLessThanOrEqual(107);
+  expect(statSync(join(socket, '..')).mode & 0o777).toBe(0o700);
+  expect(await store.connection.redis.ping()).toBe('PONG');
+  await store.close();
+  await stopRedis();
+  // A link that somebody else put there is not followed
+  const folder = join(socket, '..');
+  rmSync(folder, { recursive: true });
+  symlinkSync(home, folder);
+  const error = await failure(openStore());
+  expect(error.code).toBe('OOMTUNE_REDIS_UNSAFE');
+  rmSync(folder);
+});
+
+test('without redis-server it says so, with the command that installs it', async () => {
+  process.env.PATH = '/nowhere';
+  const error = await failure(openStore());
+  expect(error.code).toBe('OOMTUNE_REDIS_MISSING');
+  expect(error.remedy).toContain('apt-get install -y redis-server');
+});
+
+test('a broken append-only file is told with the last line of its log', async () => {
+  const other = join(home, 'broken');
+  process.env.OOMTUNE_HOME = other;
+  await (await openStore()).close();
+  await stopRedis();
+  const folder = join(other, 'redis', 'appendonlydir');
+  for (const name of readdirSync(folder))
+    if (name.endsWith('.rdb')) writeFileSync(join(folder, name), 'not an rdb file');
+  const error = await failure(openStore());
+  expect(error.code).toBe('OOMTUNE_REDIS_UNREACHABLE');
+  expect(error.message).toMatch(/did not start: .+/);
+  expect(error.remedy).toContain('redis.log');
+});
