@@ -1,0 +1,79 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const OOMTUNE = join(ROOT, 'bin', 'oomtune.js');
+
+/** The value of a flag of the benchmark's own; undefined: not given. */
+export function option(flag) {
+  const at = process.argv.indexOf(flag);
+  return at < 0 ? undefined : process.argv[at + 1];
+}
+
+/** The first interpreter that has torch. */
+export function interpreter() {
+  for (const path of ['/usr/bin/python3', 'python3', 'python']) {
+    if (spawnSync(path, ['-c', 'import torch']).status === 0) return path;
+  }
+  throw new Error('no interpreter with torch: name one with --python');
+}
+
+export function torchVersion(python) {
+  const done = spawnSync(python, ['-c', 'import torch; print(torch.__version__)'], { encoding: 'utf8' });
+  return done.stdout.trim();
+}
+
+/**
+ * `oomtune find-batch --json` on a workload as it stands. Adds `seconds` (from the start of the command to its end) and
+ * `probed_seconds`: what the probes took, by the times of the progress lines (of the first probe of a launch, whose line also
+ * ends the start, only its steps).
+ */
+export async function findBatch(workload, { home, device, budget, steps, more = [] }) {
+  const args = ['find-batch', '--json', '--device', device, '--budget', budget, '--steps', String(steps), ...more];
+  const started = performance.now();
+  const child = spawn(process.execPath, [OOMTUNE, ...args, '--', ...workload.command], {
+    env: { ...process.env, OOMTUNE_HOME: home },
+    cwd: workload.cwd ?? process.cwd(),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const ended = once(child, 'close');
+  const lines = [];
+  const follow = (async () => {
+    for await (const text of createInterface({ input: child.stderr })) lines.push({ at: performance.now(), text });
+  })();
+  let output = '';
+  for await (const part of child.stdout.setEncoding('utf8')) output += part;
+  await follow;
+  const [status] = await ended;
+  const seconds = (performance.now() - started) / 1000;
+  let report;
+  try {
+    report = JSON.parse(output);
+  } catch {
+    throw new Error(`find-batch printed no report (exit ${status}): ${lines.map((line) => line.text).join('\n')}`);
+  }
+  if (report.error) throw new Error(`find-batch: ${report.error.message}`);
+  return { ...report, seconds, probed_seconds: probedSeconds(lines, report.probes) };
+}
+
+function probedSeconds(lines, probes) {
+  let total = 0;
+  let before = null;
+  let n = 0;
+  for (const { at, text } of lines) {
+    if (/^launch \d+/.test(text)) before = null;
+    if (!/micro-batch +\d+ /.test(text)) continue;
+    const probe = probes[n];
+    n += 1;
+    total += before === null ? (probe?.step_s ?? 0) * (probe?.steps ?? 0) : (at - before) / 1000;
+    before = at;
+  }
+  return total;
+}
+
+export function stopRedis(home) {
+  spawnSync(process.execPath, [OOMTUNE, 'redis', 'stop'], { env: { ...process.env, OOMTUNE_HOME: home } });
+}
