@@ -9,7 +9,7 @@ export function reasonOf(picture: MemoryPicture | null, phase: Diagnosis['phase'
     if (total !== null && asked !== null && asked > total) return 'asked';
     if (others !== null && total !== null && others > total * 0.15 && others > (asked ?? 0)) return 'neighbour';
     if (others !== null && total === null && others > 2 ** 30) return 'neighbour';
-    if (unallocated !== null && asked !== null && unallocated > asked * 1.5 && unallocated > (total ?? 0) * 0.05) {
+    if (unallocated !== null && asked !== null && unallocated >= asked && unallocated > (total ?? 0) * 0.05) {
       return 'fragmentation';
     }
   }

@@ -21,6 +21,8 @@ export interface Event {
   /** A log level of warning or below stands before it. */
   mild: boolean;
   phase: 'load' | 'eval' | 'save' | 'train' | null;
+  /** Native code says it just before an exception that says less. */
+  prelude: boolean;
   /** What its process had got to. */
   progress: Mark;
 }

@@ -10,6 +10,8 @@ export interface Exception {
 const LINE = /^([A-Za-z_]\w{0,80}(?:\.[A-Za-z_<][\w<>]{0,80}){0,8})(?:\(([A-Za-z_]\w{0,80})\))?(?:: ?(.*))?$/s;
 const ENDINGS =
   /(?:Error|Exception|Interrupt|Exit|Failed|Failure|Timeout|Exhausted|Cancelled|Abort|Killed|Refused|Fault|Invalid|Exceeded|Unavailable|Empty|Full)$/;
+/** Endings that also other lines have; enough only where a traceback stands open or the name is dotted. */
+const LOOSE = /(?:Failed|Failure|Cancelled|Abort|Killed|Refused|Fault|Exceeded|Unavailable|Empty|Full|Exit|Timeout)$/;
 const LOWER = new Set([
   'socket.timeout',
   'socket.gaierror',
@@ -34,8 +36,8 @@ export function parseException(text: string, expected: boolean): Exception | nul
   // RayTaskError(OutOfMemoryError): the inner name is the one that was raised
   const name = match[2] ?? (path.split('.').at(-1) as string);
   const message = match[3] ?? '';
-  if (ENDINGS.test(name) && name.length > 5) {
-    // `Error: no such thing` is what commands print
+  // `Error: no such thing` is what commands print
+  if (ENDINGS.test(name) && name.length > 5 && (expected || path !== name || !LOOSE.test(name))) {
     return { path, name, message };
   }
   if (LOWER.has(path)) return { path, name, message };

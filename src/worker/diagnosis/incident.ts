@@ -20,7 +20,6 @@ const OWN_FAULTS = new Set([
   'AttributeError',
   'TypeError',
   'IndexError',
-  'ValueError',
   'UnboundLocalError',
   'ZeroDivisionError',
   'FileNotFoundError',
@@ -58,7 +57,25 @@ export function incidents(events: readonly Event[], marks: ReadonlyMap<string, M
   for (const [traceback, event] of byTraceback) {
     if (!inner.has(traceback)) found.push(resolve(event, byTraceback, marks));
   }
-  return found.sort((a, b) => a.last.line - b.last.line || a.event.rank - b.event.rank);
+  found.sort((a, b) => a.last.line - b.last.line || a.event.rank - b.event.rank);
+  for (const incident of found) explain(incident, found);
+  return found;
+}
+
+/** Lines between what native code printed and the end of the traceback that came of it. */
+const PRELUDE_LINES = 120;
+
+/** An exception that only says that something failed is what native code had announced just before. */
+function explain(incident: Incident, all: readonly Incident[]): void {
+  const { event, last } = incident;
+  const name = last.traceback?.exception.name ?? '';
+  if ((!isDefault(event) && event.meaning.certain) || event !== last || !last.traceback || OWN_FAULTS.has(name)) return;
+  const start = last.traceback.line;
+  for (const { event: other } of all) {
+    if (other.line >= start || other.line < start - PRELUDE_LINES || other.key !== last.key) continue;
+    if (!other.prelude || other.soft || other.progress.lines !== last.progress.lines) continue;
+    incident.event = { ...other, phase: other.phase ?? null, traceback: last.traceback };
+  }
 }
 
 /** Of two readings of one message: the earlier signature; a sign that is weak gives way to a class of exception. */

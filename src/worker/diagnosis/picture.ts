@@ -11,9 +11,9 @@ export function pictureOf(figures: Figures, signals: Signals): MemoryPicture | n
   const total = figures.total_bytes ?? signals.totalBytes ?? refusal?.budget_bytes ?? null;
   const free = figures.free_bytes ?? null;
   const asked = figures.tried_bytes ?? refusal?.size_bytes ?? null;
-  const named = neighboursOf(figures, signals);
   const reserved = reservedInAll(figures);
-  const own = figures.process_bytes ?? reserved ?? figures.allocated_bytes ?? refusal?.live_bytes ?? null;
+  const { named, self } = neighboursOf(figures, signals, reserved);
+  const own = figures.process_bytes ?? self ?? reserved ?? figures.allocated_bytes ?? refusal?.live_bytes ?? null;
   const others = othersOf(total, free, own, figures.process_bytes !== undefined, named);
   if (total === null && asked === null && own === null && named.length === 0) return null;
   return {
@@ -27,12 +27,30 @@ export function pictureOf(figures: Figures, signals: Signals): MemoryPicture | n
   };
 }
 
-function neighboursOf(figures: Figures, signals: Signals): MemoryPicture['neighbours'] {
+/**
+ * The other processes, by name where known. In a container torch cannot find itself among the pids and lists its own
+ * process with the others: it is the one that holds what the allocator says it holds, and a context's worth more.
+ */
+function neighboursOf(
+  figures: Figures,
+  signals: Signals,
+  reserved: number | null,
+): { named: MemoryPicture['neighbours']; self: number | null } {
   const names = new Map(signals.neighbours.map((p) => [p.pid, p.name]));
-  if (figures.neighbours?.length) {
-    return figures.neighbours.map(({ pid, bytes }) => ({ pid, name: names.get(pid) ?? null, bytes }));
+  const listed = figures.neighbours ?? [];
+  if (listed.length === 0) {
+    const others = signals.neighbours.filter((p) => !p.ours);
+    return { named: others.map((p) => ({ pid: p.pid, name: p.name, bytes: p.used_bytes })), self: null };
   }
-  return signals.neighbours.filter((p) => !p.ours).map((p) => ({ pid: p.pid, name: p.name, bytes: p.used_bytes }));
+  const self =
+    figures.process_bytes === undefined && reserved !== null
+      ? listed.find((p) => p.bytes >= reserved * 0.99 && p.bytes < reserved + 2 * CONTEXT_BYTES)
+      : undefined;
+  const others = listed.filter((p) => p !== self);
+  return {
+    named: others.map(({ pid, bytes }) => ({ pid, name: names.get(pid) ?? null, bytes })),
+    self: self?.bytes ?? null,
+  };
 }
 
 /** Held by the allocator in all: old messages say it, new ones name its two parts. */

@@ -66,7 +66,7 @@ function memoryBar(memory: MemoryPicture, width: number, paint: Paint): string[]
 
 /** Log text may hold anything: nothing in it may steer the terminal. */
 function printable(text: string): string {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069]/g, ' ');
+  return text.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, ' ');
 }
 
 function wrap(text: string, width: number, most = 40): string[] {

@@ -60,17 +60,21 @@ const signatureSchema = z
     role: role.default('fatal'),
     /** False: the text can mean something else; for device_oom: to be tried once smaller before it is believed. */
     certain: z.boolean().default(true),
-    /** One of these is the signature. `|` at either end: a word ends there. */
+    /** One of these is the signature. `|` at either end: a word ends there; `^` and `$`: the line does. */
     any: texts,
     /** One of these must stand nearby too. */
     with: texts,
     /** None of these may. */
     without: texts,
+    /** One of these must be in the innermost frames of its traceback. */
+    framed: texts,
     /** How many lines before and after count as nearby. */
     near: z.number().int().min(0).max(12).default(2),
     /** The families of figures that the message may hold. */
     fields: z.array(z.string()).default([]),
     phase: z.enum(['load', 'eval', 'save', 'train']).optional(),
+    /** Native code prints it just before an exception that says less: the exception is then read as this. */
+    prelude: z.boolean().default(false),
     cause: z.string().min(10),
     advice: z.string(),
   })
@@ -106,18 +110,20 @@ export interface Signature extends Meaning {
   rank: number;
   with: readonly string[];
   without: readonly string[];
+  framed: readonly string[];
   near: number;
   fields: readonly FieldFamily[];
   phase: 'load' | 'eval' | 'save' | 'train' | null;
+  prelude: boolean;
 }
 
 export type FieldFamily = readonly { name: FieldName; templates: readonly Template[] }[];
 
-/** A literal as it stands in a signature: which one, and whether words must begin and end with it. */
+/** A literal as it stands in a signature, and what must begin and end with it. */
 export interface Use {
   signature: Signature;
-  wordStart: boolean;
-  wordEnd: boolean;
+  start: 'word' | 'line' | null;
+  end: 'word' | 'line' | null;
 }
 
 export interface Signatures {
@@ -178,6 +184,7 @@ export function compileSignatures(yaml: string): Signatures {
       advice: entry.advice,
       with: entry.with.map(canonical),
       without: entry.without.map(canonical),
+      framed: entry.framed,
       near: entry.near,
       fields: entry.fields.map((name) => {
         const family = families.get(name);
@@ -185,13 +192,14 @@ export function compileSignatures(yaml: string): Signatures {
         return family;
       }),
       phase: entry.phase ?? null,
+      prelude: entry.prelude,
     };
     if (entry.any.length === 0) throw new RangeError(`signature ${entry.id} has no text`);
     for (const text of entry.any) {
-      const wordStart = text.startsWith('|');
-      const wordEnd = text.endsWith('|');
-      const literal = canonical(text.slice(wordStart ? 1 : 0, wordEnd ? -1 : undefined));
-      (uses[idOf(literal)] as Use[]).push({ signature, wordStart, wordEnd });
+      const start = text.startsWith('|') ? 'word' : text.startsWith('^') ? 'line' : null;
+      const end = text.endsWith('|') ? 'word' : text.endsWith('$') ? 'line' : null;
+      const literal = canonical(text.slice(start ? 1 : 0, end ? -1 : undefined));
+      (uses[idOf(literal)] as Use[]).push({ signature, start, end });
     }
   });
   const exceptions = new Map<string, Meaning>();

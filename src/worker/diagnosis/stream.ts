@@ -1,48 +1,39 @@
-import { type Canonical, canonicalise } from './canonical.js';
+import { canonicalise } from './canonical.js';
 import type { Event, Mark } from './event.js';
 import { parseException } from './exception.js';
-import { type Figures, readFigures } from './figures.js';
+import { readFigures } from './figures.js';
 import { readProgress, readStage } from './progress.js';
-import type { Signature, Signatures } from './signatures.js';
+import type { Meaning, Signature, Signatures, Use } from './signatures.js';
 import { type Traceback, TracebackReader } from './traceback.js';
-import { isMild, saysDealtWith, saysSupposed } from './words.js';
+import { EXTENT, type Line, Window } from './window.js';
+import { isMild, saysDealtWith, saysSupposed, wordBreak } from './words.js';
 
-interface Line {
-  text: string;
-  number: number;
-  canonical: Canonical;
-  /** Position of its first character in the stream's canonical text. */
-  at: number;
-  part: 'outside' | 'header' | 'frame' | 'exception' | 'message';
-  stamped: boolean;
-  traceback: Traceback | null;
-}
-
+/** A literal that was found, to be judged when the lines after it are known. */
 interface Pending {
   signature: Signature;
-  /** Index of the line where the literal begins, and what of that line stands before it. */
+  literal: number;
+  /** Index of the line where it begins, and what of that line stands before it. */
   index: number;
   offset: number;
-  literal: number;
   mark: Mark;
 }
 
-/** Lines that a message may go on for, and that are kept behind. */
-const EXTENT = 14;
-const KEPT = 64;
+/** A traceback's exception, to be read by its class if no signature explains it. */
+interface Raised {
+  traceback: Traceback;
+  index: number;
+  mark: Mark;
+}
 
 /** The lines of one process: finds what its messages say, once the lines around them are known. */
 export class Stream {
-  private lines: Line[] = [];
-  /** Index (over the whole stream) of lines[0]. */
-  private base = 0;
-  private at = 0;
+  private readonly window = new Window();
+  private readonly tracebacks: TracebackReader;
+  /** Of the automaton, over the canonical text of line after line. */
   private state = 0;
   private pending: Pending[] = [];
-  private readonly tracebacks: TracebackReader;
-  private closing: Traceback | null = null;
-  /** Tracebacks whose meaning is still open, with the index of their exception's line. */
-  private unexplained: { traceback: Traceback; index: number; mark: Mark }[] = [];
+  private raised: Raised[] = [];
+  private ended: Traceback | null = null;
   readonly mark: Mark = { lines: 0, step: -1, trained: false, stage: null };
 
   constructor(
@@ -51,7 +42,7 @@ export class Stream {
     private readonly emit: (event: Event) => void,
   ) {
     this.tracebacks = new TracebackReader((traceback) => {
-      this.closing = traceback;
+      this.ended = traceback;
     });
   }
 
@@ -62,29 +53,22 @@ export class Stream {
 
   /** True if the line holds anything of note. */
   line(raw: string, number: number, stamped: boolean): boolean {
-    this.closing = null;
+    this.ended = null;
     const { part, text } = this.tracebacks.feed(raw, number);
-    const index = this.base + this.lines.length;
+    const index = this.window.end;
     const line: Line = {
       text,
       number,
       canonical: canonicalise(text),
-      at: this.at,
       part,
       stamped,
-      traceback: this.closing ?? (part === 'message' ? this.tracebacks.last : null),
+      traceback: this.ended ?? (part === 'message' ? this.tracebacks.last : null),
     };
-    this.lines.push(line);
-    this.at += line.canonical.text.length;
+    this.window.push(line);
     const noted = this.search(line, index);
-    if (this.closing) this.unexplained.push({ traceback: this.closing, index, mark: { ...this.mark } });
+    if (this.ended) this.raised.push({ traceback: this.ended, index, mark: { ...this.mark } });
     if (part === 'outside') this.outside(line, index);
     this.settle(index - EXTENT);
-    if (this.lines.length > KEPT + EXTENT) {
-      const drop = this.lines.length - KEPT;
-      this.lines.splice(0, drop);
-      this.base += drop;
-    }
     return noted || part !== 'outside';
   }
 
@@ -92,72 +76,45 @@ export class Stream {
   gap(): void {
     this.settle(Number.POSITIVE_INFINITY);
     this.tracebacks.reset();
-    this.base += this.lines.length;
-    this.lines = [];
+    this.window.clear();
     this.state = 0;
   }
 
   private search(line: Line, index: number): boolean {
-    let noted = false;
     // The source lines of a traceback talk of errors; they are none.
     if (line.part === 'frame' || line.part === 'header') {
       this.state = 0;
       return true;
     }
+    let noted = false;
     this.state = this.known.automaton.walk(line.canonical.text, this.state, (literal, end) => {
-      const uses = this.known.uses[literal] as Signatures['uses'][number];
-      const length = (this.known.literals[literal] as string).length;
-      for (const use of uses) {
-        const start = this.locate(index, end - length);
-        if (!start) continue;
-        if (use.wordStart && !wordBreak(start.line.canonical, start.offset)) continue;
-        if (use.wordEnd && !wordBreak(line.canonical, end)) continue;
+      const start = this.window.locate(index, end - (this.known.literals[literal] as string).length);
+      if (!start) return;
+      for (const use of this.known.uses[literal] as readonly Use[]) {
+        if (!fitsEdges(use, start, line, end)) continue;
         noted = true;
-        const twin = this.pending.some((p) => p.signature === use.signature && p.index === start.index);
-        if (twin) continue;
-        this.pending.push({
-          signature: use.signature,
-          index: start.index,
-          offset: start.offset,
-          literal,
-          mark: { ...this.mark },
-        });
+        const { signature } = use;
+        if (this.pending.some((p) => p.signature === signature && p.index === start.index)) continue;
+        this.pending.push({ signature, literal, index: start.index, offset: start.offset, mark: { ...this.mark } });
       }
     });
     return noted;
   }
 
-  /** The line and offset that lie `offset` characters after the start of line `index` (negative: in the lines before). */
-  private locate(index: number, offset: number): { line: Line; index: number; offset: number } | null {
-    let at = index;
-    let rest = offset;
-    for (;;) {
-      const line = this.lines[at - this.base];
-      if (!line || line.part === 'frame' || line.part === 'header') return null;
-      if (rest >= 0) return { line, index: at, offset: rest };
-      at -= 1;
-      rest += this.lines[at - this.base]?.canonical.text.length ?? 0;
-    }
-  }
-
   private outside(line: Line, index: number): void {
     const progress = readProgress(line.text);
     if (progress) {
-      this.mark.stage = progress.kind;
-      if (progress.kind === 'train' || progress.kind === 'eval') {
-        this.mark.lines += 1;
-        if (progress.step !== null) this.mark.step = Math.max(this.mark.step, progress.step);
-      }
-      if (progress.kind === 'train' && progress.step !== 0) this.mark.trained = true;
+      this.advance(progress);
       return;
     }
     this.mark.stage = readStage(line.text) ?? this.mark.stage;
     // An exception without its traceback: cut off, or interleaved with another's.
     const exception = /^[A-Za-z_]/.test(line.text) ? parseException(line.text, false) : null;
     if (!exception || /Warning$/.test(exception.name)) return;
+    const { number } = line;
     const traceback: Traceback = {
-      line: line.number,
-      exceptionLine: line.number,
+      line: number,
+      exceptionLine: number,
       frames: [],
       exception,
       previous: null,
@@ -165,107 +122,105 @@ export class Stream {
       ignored: false,
     };
     line.traceback = traceback;
-    this.unexplained.push({ traceback, index, mark: { ...this.mark } });
+    this.raised.push({ traceback, index, mark: { ...this.mark } });
+  }
+
+  private advance(progress: NonNullable<ReturnType<typeof readProgress>>): void {
+    const { kind, step } = progress;
+    this.mark.stage = kind;
+    if (kind === 'train' || kind === 'eval') {
+      this.mark.lines += 1;
+      if (step !== null) this.mark.step = Math.max(this.mark.step, step);
+    }
+    if (kind === 'train' && step !== 0) this.mark.trained = true;
   }
 
   /** Judges what began at or before line `limit`. */
   private settle(limit: number): void {
     while (this.pending.length > 0 && (this.pending[0] as Pending).index <= limit) {
       const { index } = this.pending[0] as Pending;
-      const same = this.pending.filter((p) => p.index === index);
+      const found = this.pending.filter((p) => p.index === index);
       this.pending = this.pending.filter((p) => p.index !== index);
-      this.judge(index, same);
+      this.judge(index, found);
     }
-    while (this.unexplained.length > 0 && (this.unexplained[0]?.index ?? 0) <= limit) {
-      const { traceback, index, mark } = this.unexplained.shift() as (typeof this.unexplained)[number];
-      this.emitException(traceback, index, mark);
+    while (this.raised.length > 0 && (this.raised[0] as Raised).index <= limit) {
+      this.judgeException(this.raised.shift() as Raised);
     }
   }
 
   private judge(index: number, found: Pending[]): void {
-    const line = this.lines[index - this.base];
+    const line = this.window.at(index);
     if (!line) return;
     const fitting = found
-      .filter(({ signature }) => this.fits(signature, index))
+      .filter(({ signature }) => this.fits(signature, index, line.traceback))
       .sort((a, b) => a.signature.rank - b.signature.rank);
     const best = fitting[0];
     if (!best) return;
     const { signature } = best;
-    const message = this.message(index, fitting);
+    const literals = new Set(fitting.map((f) => f.literal));
+    const limit = Math.min(...this.pending.filter((p) => literals.has(p.literal)).map((p) => p.index));
+    const message = this.window.message(index, limit);
+    const figures = readFigures(
+      fitting.flatMap((f) => f.signature.fields),
+      message,
+    );
     const before = line.canonical.text.slice(0, Math.min(...fitting.map((f) => f.offset)));
     const raised = line.traceback !== null;
-    this.emit({
-      id: signature.id,
-      meaning: signature,
+    this.report(line, signature.id, signature, best.mark, {
       rank: signature.rank,
-      evidence: line.text.trim().slice(0, 2000),
-      line: line.number,
-      key: this.key,
-      figures: fitting.reduce<Figures>((all, f) => ({ ...readFigures(f.signature.fields, message), ...all }), {}),
-      traceback: line.traceback,
-      soft: !raised && (saysSupposed(before) || saysDealtWith(this.around(index, 2))),
+      figures,
+      soft: !raised && (saysSupposed(before) || saysDealtWith(this.window.around(index, 2, 3))),
       mild: !raised && isMild(line.text),
       phase: signature.phase,
-      progress: best.mark,
+      prelude: signature.prelude,
     });
   }
 
-  private emitException(traceback: Traceback, index: number, mark: Mark): void {
-    const line = this.lines[index - this.base];
+  private judgeException({ traceback, index, mark }: Raised): void {
+    const line = this.window.at(index);
     const { path, name } = traceback.exception;
-    const meaning =
-      this.known.exceptions.get(path) ?? this.known.exceptions.get(name) ?? this.known.exceptions.get('Exception');
+    const { exceptions } = this.known;
+    const meaning = exceptions.get(path) ?? exceptions.get(name) ?? exceptions.get('Exception');
     if (!line || !meaning) return;
+    line.traceback = traceback;
+    const soft = traceback.frames.length === 0 && saysDealtWith(line.canonical.text);
+    this.report(line, `exception:${name}`, meaning, mark, { rank: 1e6, soft });
+  }
+
+  private report(line: Line, id: string, meaning: Meaning, progress: Mark, more: Partial<Event>): void {
     this.emit({
-      id: `exception:${name}`,
+      id,
       meaning,
-      rank: 1e6,
+      rank: 0,
       evidence: line.text.trim().slice(0, 2000),
       line: line.number,
       key: this.key,
       figures: {},
-      traceback,
+      traceback: line.traceback,
       soft: false,
       mild: false,
       phase: null,
-      progress: mark,
+      prelude: false,
+      progress,
+      ...more,
     });
   }
 
-  private fits(signature: Signature, index: number): boolean {
+  private fits(signature: Signature, index: number, traceback: Traceback | null): boolean {
+    if (signature.framed.length > 0) {
+      const inner = (traceback?.frames ?? []).slice(-3).map((frame) => `${frame.function} ${frame.source}`);
+      if (!signature.framed.some((text) => inner.some((frame) => frame.includes(text)))) return false;
+    }
     if (signature.with.length === 0 && signature.without.length === 0) return true;
-    const scope = this.around(index, signature.near);
+    const scope = this.window.around(index, signature.near);
     if (signature.with.length > 0 && !signature.with.some((text) => scope.includes(text))) return false;
     return !signature.without.some((text) => scope.includes(text));
   }
-
-  /** Canonical text of the lines around one, tracebacks' source lines left out. */
-  private around(index: number, near: number): string {
-    let text = '';
-    for (let i = index - near; i <= index + near; i++) {
-      const line = this.lines[i - this.base];
-      if (line && line.part !== 'frame' && line.part !== 'header') text += line.canonical.text;
-    }
-    return text.slice(0, 16384);
-  }
-
-  /** Canonical text of the message that begins in line `index`: up to the next record, traceback or message of its kind. */
-  private message(index: number, found: Pending[]): string {
-    const literals = new Set(found.map((f) => f.literal));
-    const next = Math.min(...this.pending.filter((p) => literals.has(p.literal)).map((p) => p.index));
-    let text = '';
-    for (let i = index; i < Math.min(index + EXTENT, next); i++) {
-      const line = this.lines[i - this.base];
-      if (!line) break;
-      if (i > index && (line.part === 'header' || line.part === 'frame' || line.part === 'exception' || line.stamped))
-        break;
-      text += line.canonical.text;
-    }
-    return text.slice(0, 16384);
-  }
 }
 
-function wordBreak(canonical: Canonical, at: number): boolean {
-  if (at === 0 || at >= canonical.text.length || canonical.gap[at] === 1) return true;
-  return !/[a-z0-9_]/.test(canonical.text[at - 1] as string) || !/[a-z0-9_]/.test(canonical.text[at] as string);
+function fitsEdges(use: Use, start: { line: Line; offset: number }, line: Line, end: number): boolean {
+  if (use.start === 'word' && !wordBreak(start.line.canonical, start.offset)) return false;
+  if (use.end === 'word' && !wordBreak(line.canonical, end)) return false;
+  if (use.start === 'line' && start.offset > 0) return false;
+  return use.end !== 'line' || end === line.canonical.text.length;
 }

@@ -56,9 +56,10 @@ export function judge(reading: Reading, signals: Signals, hook: Event | null): V
     });
   }
   const { role } = chosen.event.meaning;
-  if (status && role !== 'fatal')
+  if (status && role !== 'fatal' && role !== 'ending') {
     return verdict(status, status.class === chosen.event.meaning.class ? chosen.event : null);
-  if (status && status.certain && status.class === 'host_oom') return verdict(status);
+  }
+  if (status?.certain && status.class === 'host_oom') return verdict(status);
   return verdict(judged(chosen.event, signals, wasRefused(signals)), chosen.event, chosen.caught);
 }
 

@@ -1,3 +1,5 @@
+import type { Canonical } from './canonical.js';
+
 /** What the words around a message say of its weight. All tests are on canonical text: no blanks, lower case. */
 
 const DEALT_WITH = [
@@ -77,7 +79,6 @@ const SUPPOSED = [
   'without',
   'noerror',
   'fixed',
-  '--',
   'example:',
   'hint:',
   'tip:',
@@ -115,4 +116,10 @@ export function isMild(text: string): boolean {
   if (/\w+Warning: /.test(head)) return true;
   const glog = GLOG.exec(head)?.[1];
   return glog === 'I' || glog === 'W';
+}
+
+/** Whether a word ends, or begins, before character `at`. */
+export function wordBreak({ text, gap }: Canonical, at: number): boolean {
+  if (at === 0 || at >= text.length || gap[at] === 1) return true;
+  return !/[a-z0-9_]/.test(text[at - 1] as string) || !/[a-z0-9_]/.test(text[at] as string);
 }
