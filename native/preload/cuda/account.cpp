@@ -161,7 +161,7 @@ bool admit(Place place, uint64_t size, const char* api) {
   const uint64_t left = gate.available(place);
   bool fresh = false;
   if (left == kNoBudget || left > size + 1024 * kMiB) {
-    fresh = measureIfOlder(place, 1000);
+    fresh = measureOften(place, 1000);
   } else if (left > size + 64 * kMiB) {
     fresh = measureOften(place);
   } else {

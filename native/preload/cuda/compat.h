@@ -17,4 +17,5 @@ OOMTUNE_OLD(dlopen);
 OOMTUNE_OLD(dlsym);
 OOMTUNE_OLD(dlclose);
 OOMTUNE_OLD(dlerror);
+OOMTUNE_OLD(dladdr);
 #endif

@@ -1,5 +1,5 @@
 // Stream-ordered allocation. Whether a pool grows, and by how much, only the driver knows: an allocation is let through
-// if the growth it needs at least would fit, and given back if the pool then grew past the budget.
+// if the growth to be expected fits, and given back should the pool have grown past the budget all the same.
 #include "account.h"
 #include "driver.h"
 #include "pool_list.h"
@@ -35,9 +35,14 @@ Result allocate(Pool pool, Address* address, uint64_t size, Stream stream, const
   uint64_t growth = 0;
   if (account::available(place) < size + (1ULL << 30)) growth = growthFor(pool, size);
   if (!account::admit(place, growth, api)) return kOutOfMemory;
-  Result result = call();
-  // Counted before the promise is dropped: in between, nobody else may take the room.
-  const bool grew = result == kSuccess && refreshPool(pool);
+  Result result = kSuccess;
+  bool grew = false;
+  {
+    PoolCall underWay;
+    result = call();
+    // Counted before the promise is dropped: in between, nobody else may take the room.
+    grew = result == kSuccess && refreshPool(pool);
+  }
   if (growth != 0) account::gate().cancel(place, growth);
   if (result == kOutOfMemory) account::refused(place, size, api, kByDriver);
   if (!grew || !account::overBudget(place) || giveBack == nullptr) return result;

@@ -99,6 +99,7 @@ uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 void measureLocked(Watch& watch, Place place) {
   Gate& gate = account::gate();
+  bool pools = poolCallsUnderWay();
   refreshPools(place);
   uint64_t used = 0;
   Hooked before{};
@@ -118,6 +119,9 @@ void measureLocked(Watch& watch, Place place) {
   uint64_t overhead = old < low ? low : old > high ? high : old;
   // Managed memory moves between host and device: it must not make the rest look smaller than it was.
   if (after.managed != 0 && overhead < old) overhead = old;
+  // A pool that has grown and is not counted yet must not pass for overhead.
+  pools = pools || poolCallsUnderWay();
+  if (pools && overhead > old) overhead = old;
   if (overhead != old) gate.setOverhead(place, overhead);
   if (overhead > kUnseen) {
     gate.markBlind(kBlindUnseen);
@@ -167,8 +171,8 @@ bool measureIfOlder(Place place, uint64_t age) {
   return true;
 }
 
-bool measureOften(Place place) {
-  return measureIfOlder(place, watches[place].costMicroseconds.load(std::memory_order_relaxed) * 50 / 1000 + 1);
+bool measureOften(Place place, unsigned times) {
+  return measureIfOlder(place, watches[place].costMicroseconds.load(std::memory_order_relaxed) * times / 1000 + 1);
 }
 
 uint64_t beforeImport(Place place) {

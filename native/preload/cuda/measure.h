@@ -16,8 +16,8 @@ void beforeContext(account::Place place);
 void measureNow(account::Place place);
 /** Measures if the last time lies at least `milliseconds` back; true if it did. */
 bool measureIfOlder(account::Place place, uint64_t milliseconds);
-/** The same as often as measuring costs at most a fiftieth of the time. */
-bool measureOften(account::Place place);
+/** The same if that much lies `times` what measuring took back: so it takes at most that part of the time. */
+bool measureOften(account::Place place, unsigned times = 50);
 
 /**
  * Memory of another process that is mapped here belongs to that process. Whether NVML counts it here as well is seen by

@@ -13,7 +13,7 @@ void forgetPool(Pool pool);
 account::Place placeOfPool(Pool pool);
 /** Reads what one pool has reserved, and counts the difference. True if it grew. */
 bool refreshPool(Pool pool);
-/** By how much a pool must at least grow for another allocation. */
+/** By how much a pool will grow for another allocation, as far as can be told beforehand. */
 uint64_t growthFor(Pool pool, uint64_t size);
 
 }  // namespace oomtune::cuda

@@ -19,12 +19,16 @@ struct Known {
 };
 
 constexpr int kPools = 256;
+constexpr uint64_t kLeastStep = 2ULL << 20;
+constexpr uint64_t kLargestStep = 32ULL << 20;
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 Known known[kPools];
 int count = 0;
 std::atomic<bool> graphs[kDevices];
 uint64_t graphCounted[kDevices];
+std::atomic<uint64_t> growths{0};  // all growths of pools seen so far, or'ed: their lowest bit is the step
+std::atomic<int> underWay{0};
 
 uint64_t attribute(Pool pool, int which) {
   uint64_t value = 0;
@@ -76,7 +80,9 @@ bool refreshPool(Pool pool) {
     if (known[i].pool != pool || known[i].place < 0) continue;
     const uint64_t before = known[i].counted;
     countTo(known[i].place, kAsync, &known[i].counted, attribute(pool, kPoolReservedCurrent));
-    return known[i].counted > before;
+    if (known[i].counted <= before) return false;
+    growths.fetch_or(known[i].counted - before, std::memory_order_relaxed);
+    return true;
   }
   return false;
 }
@@ -92,8 +98,13 @@ Place placeOfPool(Pool pool) {
 uint64_t growthFor(Pool pool, uint64_t size) {
   const uint64_t reserved = attribute(pool, kPoolReservedCurrent);
   const uint64_t used = attribute(pool, kPoolUsedCurrent);
-  const uint64_t idle = reserved > used ? reserved - used : 0;
-  return size > idle ? size - idle : 0;
+  if (reserved >= used && reserved - used >= size) return 0;
+  // What is idle is rarely where it could be used together with what is new: the pool grows by the whole size, in the
+  // steps in which it has been seen to grow.
+  const uint64_t seen = growths.load(std::memory_order_relaxed);
+  const uint64_t lowest = seen & (~seen + 1);
+  const uint64_t step = lowest == 0 || lowest > kLargestStep ? kLargestStep : lowest < kLeastStep ? kLeastStep : lowest;
+  return (size + step - 1) & ~(step - 1);
 }
 
 void refreshPools(Place place) {
@@ -118,6 +129,10 @@ bool trimPools(Place place) {
   return freed;
 }
 
+PoolCall::PoolCall() { underWay.fetch_add(1); }
+PoolCall::~PoolCall() { underWay.fetch_sub(1); }
+bool poolCallsUnderWay() { return underWay.load() != 0; }
+
 void watchGraphs(Place place) {
   if (place >= 0) graphs[place].store(true);
 }
@@ -125,6 +140,7 @@ void watchGraphs(Place place) {
 void forgetPools() {
   mutex = PTHREAD_MUTEX_INITIALIZER;
   count = 0;
+  underWay.store(0);
   for (uint32_t place = 0; place < kDevices; ++place) {
     graphs[place].store(false);
     graphCounted[place] = 0;

@@ -14,6 +14,7 @@ namespace oomtune::cuda {
 namespace {
 
 constexpr int kNvmlSuccess = 0;
+constexpr char kNvmlName[] = "libnvidia-ml.so.1";
 constexpr uint64_t kNvmlNotAvailable = UINT64_MAX;
 
 // nvmlProcessInfo_v2_t, which the _v2 and _v3 calls fill.
@@ -52,11 +53,28 @@ void find(Function* out, const char* name, const char* older) {
   *out = reinterpret_cast<Function>(at);
 }
 
+/**
+ * The loader answers a name with whatever came first under it: the stand-in for NVML must be there before the real one
+ * is opened, or the program would get the real one.
+ */
+void openStandInFirst() {
+  Dl_info self{};
+  char path[4096];
+  if (dladdr(reinterpret_cast<void*>(openStandInFirst), &self) == 0 || self.dli_fname == nullptr) return;
+  const char* slash = strrchr(self.dli_fname, '/');
+  const size_t length = slash != nullptr ? static_cast<size_t>(slash - self.dli_fname) + 1 : 0;
+  if (length == 0 || length + sizeof kNvmlName > sizeof path) return;
+  memcpy(path, self.dli_fname, length);
+  memcpy(path + length, kNvmlName, sizeof kNvmlName);
+  dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+}
+
 bool start() {
   if (started) return true;
   if (library == nullptr && !tried) {
+    openStandInFirst();
     char path[4096];
-    library = openReal("OOMTUNE_NVML_DRIVER", "libnvidia-ml.so.1", driverPath(), path, sizeof path);
+    library = openReal("OOMTUNE_NVML_DRIVER", kNvmlName, driverPath(), path, sizeof path);
     if (library != nullptr) {
       find(&nvml.init, "nvmlInit_v2", nullptr);
       find(&nvml.byPciBusId, "nvmlDeviceGetHandleByPciBusId_v2", nullptr);

@@ -160,3 +160,32 @@ void scenarioTwoDevices() {
   CHECK_EQUAL(kind(oomtune::kClassic, 3 - place), 30 * MiB);
   CHECK_EQUAL((find<uint64_t(int)>("oomtune_live")(1)), 130 * MiB);
 }
+
+void scenarioNvml() {  // the memory that NVML shows is the budget's too
+  begin();
+  Address address = 0;
+  CHECK_EQUAL(allocate(&address, 100 * MiB), 0);
+  void* nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+  CHECK(nvml != nullptr);
+  using Init = int();
+  using ByIndex = int(unsigned, void**);
+  struct Memory {
+    unsigned long long total, free, used;
+  } memory{};
+  struct MemoryV2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+  } second{};
+  void* device = nullptr;
+  CHECK_EQUAL(reinterpret_cast<Init*>(dlsym(nvml, "nvmlInit_v2"))(), 0);
+  CHECK_EQUAL(reinterpret_cast<ByIndex*>(dlsym(nvml, "nvmlDeviceGetHandleByIndex_v2"))(0, &device), 0);
+  CHECK_EQUAL(reinterpret_cast<int (*)(void*, Memory*)>(dlsym(nvml, "nvmlDeviceGetMemoryInfo"))(device, &memory), 0);
+  CHECK_EQUAL(memory.total, 512 * MiB);
+  CHECK_EQUAL(memory.free, 312 * MiB);
+  CHECK_EQUAL(memory.used, 200 * MiB);
+  CHECK_EQUAL(
+      reinterpret_cast<int (*)(void*, MemoryV2*)>(dlsym(nvml, "nvmlDeviceGetMemoryInfo_v2"))(device, &second), 0);
+  CHECK_EQUAL(second.total, 512 * MiB);
+  CHECK_EQUAL(second.free, 312 * MiB);
+  CHECK_EQUAL(reinterpret_cast<Init*>(dlsym(nvml, "nvmlDeviceGetBrand"))(), 13);  // not in this library
+}

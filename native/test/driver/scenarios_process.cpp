@@ -37,6 +37,34 @@ void* storm(void* argument) {
   return nullptr;
 }
 
+// Pools and physical memory at the same time, so that measurements meet calls that are under way.
+void* otherStorm(void* argument) {
+  unsigned seed = 7;
+  CHECK_EQUAL((call<Result(Context)>("cuCtxSetCurrent", *static_cast<Context*>(argument))), 0);
+  auto* allocAsync = find<Result(Address*, size_t, Stream)>("cuMemAllocAsync");
+  auto* freeAsync = find<Result(Address, Stream)>("cuMemFreeAsync");
+  auto* create = find<Result(Handle*, size_t, const AllocationProp*, unsigned long long)>("cuMemCreate");
+  auto* map = find<Result(Address, size_t, size_t, Handle, unsigned long long)>("cuMemMap");
+  auto* unmap = find<Result(Address, size_t)>("cuMemUnmap");
+  auto* drop = find<Result(Handle)>("cuMemRelease");
+  AllocationProp prop{};
+  prop.location = Location{kLocationDevice, 0};
+  for (int round = 0; round < 2000; ++round) {
+    Address address = 0;
+    Handle handle = 0;
+    const size_t size = (rand_r(&seed) % 8 + 1) * 2 * MiB;
+    if (allocAsync(&address, size, Stream{}) == 0) CHECK_EQUAL(freeAsync(address, Stream{}), 0);
+    if (create(&handle, size, &prop, 0) == 0) {
+      const Address range = (1ULL << 40) + reinterpret_cast<uintptr_t>(&handle) / 4096 * 4096 * 64;
+      CHECK_EQUAL(map(range, size, 0, handle, 0), 0);
+      CHECK_EQUAL(drop(handle), 0);
+      CHECK_EQUAL(unmap(range, size), 0);
+    }
+    if (committed() > 512 * MiB) over.store(true);
+  }
+  return nullptr;
+}
+
 int exitOf(pid_t child) {
   int status = 0;
   CHECK_EQUAL(waitpid(child, &status, 0), child);
@@ -50,10 +78,13 @@ void scenarioStorm() {
   static Context context = nullptr;
   CHECK_EQUAL(makeContext(&context), 0);
   pthread_t threads[8];
-  for (pthread_t& thread : threads) CHECK_EQUAL(pthread_create(&thread, nullptr, storm, &context), 0);
+  for (int i = 0; i < 8; ++i) {
+    CHECK_EQUAL(pthread_create(&threads[i], nullptr, i < 5 ? storm : otherStorm, &context), 0);
+  }
   for (pthread_t thread : threads) pthread_join(thread, nullptr);
   CHECK(!over.load());
   CHECK_EQUAL(kind(oomtune::kClassic), 0);
+  CHECK_EQUAL(kind(oomtune::kVmm), 0);
   Address address = 0;
   CHECK_EQUAL(allocate(&address, 412 * MiB), 0);  // a measurement at rest: nothing was lost
   CHECK_EQUAL(overhead(), 100 * MiB);

@@ -1,0 +1,77 @@
+import { GiB, MiB, type Setting } from './card.js';
+
+/** Every scenario of native/test/driver: what it holds the stand-in to, and the card that it wants. */
+export const CASES: { holds: string; name: string; setting?: Setting }[] = [
+  { holds: 'counts linear memory as the driver deals it out, and the context', name: 'Linear' },
+  { holds: 'refuses what would pass the budget, says so, and goes on', name: 'Refusal' },
+  { holds: 'shows the budget as the size of the card', name: 'Figures' },
+  { holds: 'shows the budget through NVML', name: 'Nvml' },
+  { holds: 'charges the pitch that the driver chose', name: 'Pitch' },
+  { holds: 'counts managed memory', name: 'Managed' },
+  { holds: 'counts pinned host memory by itself', name: 'Host' },
+  { holds: 'counts arrays and mipmapped arrays, but not sparse ones', name: 'Arrays' },
+  { holds: 'leaves imported memory to the process that made it', name: 'Imports' },
+  { holds: 'takes back what went with its context', name: 'Contexts' },
+  {
+    holds: 'refuses a context that is larger than the budget',
+    name: 'ContextRefused',
+    setting: { budget: 50 * MiB },
+  },
+  { holds: 'charges what stream-ordered pools have reserved', name: 'Async' },
+  { holds: 'charges pools that the program made, where they lie on a device', name: 'Pools' },
+  { holds: 'keeps physical memory charged while a handle or a mapping is left', name: 'Vmm' },
+  { holds: 'charges the memory of graphs', name: 'Graphs' },
+  { holds: 'hands arguments of every kind through unharmed', name: 'Trampoline' },
+  { holds: 'hooks what the resolver gives, by name, version and flags', name: 'Resolver' },
+  {
+    holds: 'answers with an error where an old driver has no such function',
+    name: 'OldDriver',
+    setting: { driver: 'old' },
+  },
+  {
+    holds: 'passes on what only a newer driver has, and says what it cannot count',
+    name: 'NewDriver',
+    setting: { driver: 'new' },
+  },
+  { holds: 'counts nothing and refuses nothing without a ledger', name: 'NoLedger', setting: { ledger: false } },
+  {
+    holds: "tells the driver's own refusals from the budget's",
+    name: 'DriverRefuses',
+    setting: { env: { FAKE_CAPACITY: String(256 * MiB) } },
+  },
+  {
+    holds: 'passes an error of the driver on and counts nothing for it',
+    name: 'Faults',
+    setting: { env: { FAKE_FAIL: 'cuMemAlloc_v2:2:719' } },
+  },
+  {
+    holds: 'keeps counting what the driver failed to free',
+    name: 'FreeFault',
+    setting: { env: { FAKE_FAIL: 'cuMemFree_v2:1:700' } },
+  },
+  {
+    holds: 'charges what loading modules takes, before it decides',
+    name: 'OverheadGrows',
+    setting: { env: { FAKE_MODULE: String(64 * MiB) } },
+  },
+  {
+    holds: 'says that it is blind when the device holds far more than the hooks saw',
+    name: 'Blind',
+    setting: { budget: 8 * GiB, env: { FAKE_CAPACITY: String(16 * GiB), FAKE_MODULE: String(5 * GiB) } },
+  },
+  { holds: 'keeps two devices apart', name: 'TwoDevices', setting: { two: true, env: { FAKE_COUNT: '2' } } },
+  {
+    holds: 'knows devices by uuid when a process sees them in another order',
+    name: 'TwoDevices',
+    setting: { two: true, env: { FAKE_COUNT: '2', FAKE_SWAP: '1' } },
+  },
+  {
+    holds: "measures by the whole device where NVML does not know the process's pid",
+    name: 'Linear',
+    setting: { env: { FAKE_NO_PIDS: '1' } },
+  },
+  { holds: 'never passes the budget in a storm of threads', name: 'Storm' },
+  { holds: 'gives a forked child an account of its own', name: 'Fork' },
+  { holds: 'holds four processes to one budget, contexts included', name: 'Ranks' },
+  { holds: 'takes back what a killed process held', name: 'Killed' },
+];

@@ -1,0 +1,83 @@
+import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { buildCard } from './card.js';
+
+const SOURCES = join(import.meta.dirname, '..', '..', 'native', 'preload', 'cuda');
+
+let folder: string;
+beforeAll(async () => {
+  folder = await buildCard('plain');
+}, 600_000);
+
+const listed = (file: string) =>
+  [...readFileSync(join(SOURCES, file), 'utf8').matchAll(/^SYMBOL\((\w+)\)$/gm)].map((m) => m[1]);
+
+function exported(library: string): string[] {
+  const table = execFileSync('nm', ['-D', '--defined-only', library], { encoding: 'utf8' });
+  return table
+    .trim()
+    .split('\n')
+    .map((line) => line.split(' ').at(-1) as string);
+}
+
+describe.each([
+  ['libcuda.so.1', 'symbols.def', /^(oomtune_|cu[A-Z])/],
+  ['libnvidia-ml.so.1', 'nvml/symbols.def', /^(oomtune_|nvml[A-Z])/],
+])('the stand-in %s', (name, list, ours) => {
+  const library = () => join(folder, 'cuda', name);
+
+  test('bears the name of the library that it stands in for', () => {
+    expect(execFileSync('readelf', ['-d', library()], { encoding: 'utf8' })).toContain(`Library soname: [${name}]`);
+  });
+
+  test('exports what is listed, and nothing else but its own calls', () => {
+    const names = exported(library());
+    expect(names.filter((symbol) => !symbol.startsWith('oomtune_')).sort()).toEqual([...listed(list)].sort());
+    expect(names.every((symbol) => ours.test(symbol))).toBe(true);
+  });
+
+  test('keeps its list sorted by byte, as it is searched', () => {
+    const names = listed(list);
+    expect(names).toEqual([...new Set(names)].sort());
+  });
+
+  test('loads into containers with glibc 2.17, and needs no C++ runtime', () => {
+    const table = execFileSync('objdump', ['-T', library()], { encoding: 'utf8' });
+    const versions = [...table.matchAll(/GLIBC_2\.(\d+)/g)].map((match) => Number(match[1]));
+    expect(Math.max(...versions)).toBeGreaterThan(0);
+    expect(Math.max(...versions)).toBeLessThanOrEqual(17);
+    const needed = execFileSync('readelf', ['-d', library()], { encoding: 'utf8' }).match(/NEEDED.*\[(.*)\]/g) ?? [];
+    expect(needed.filter((line) => !/\[(libc\.so\.6|libdl\.so\.2)\]/.test(line))).toEqual([]);
+  });
+});
+
+test('the list of libcuda covers the functions that CUDA 12 and 13 programs link to', () => {
+  const names = new Set(listed('symbols.def'));
+  for (const symbol of [
+    'cuCtxCreate_v2',
+    'cuCtxCreate_v4',
+    'cuMemAllocAsync_ptsz',
+    'cuGraphAddNode_v2',
+    'cuLogsCurrent',
+  ]) {
+    expect(names).toContain(symbol);
+  }
+  expect(names.size).toBeGreaterThan(725);
+});
+
+test('no hook lies on the launch path', () => {
+  const sources = readdirSync(SOURCES).filter((file) => file.startsWith('hooks_'));
+  const hooked = sources.flatMap((file) =>
+    [...readFileSync(join(SOURCES, file), 'utf8').matchAll(/OOMTUNE_HOOKED\((\w+)\)/g)].map(
+      (match) => match[1] as string,
+    ),
+  );
+  expect(hooked.length).toBeGreaterThan(40);
+  expect(hooked.filter((name) => /^cu(Launch|GraphLaunch|Memcpy|Memset|Event|StreamSynchronize)/.test(name))).toEqual(
+    [],
+  );
+  const known = new Set(listed('symbols.def'));
+  expect(hooked.filter((name) => !known.has(name))).toEqual([]);
+});

@@ -1,0 +1,45 @@
+import { existsSync } from 'node:fs';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { buildCard, MiB, scenario } from './card.js';
+import { CASES } from './cases.js';
+
+let folder: string;
+beforeAll(async () => {
+  folder = await buildCard('plain');
+}, 600_000);
+
+describe.each(['preload', 'path'] as const)('the stand-in for libcuda, by way of the %s', (route) => {
+  test.each(CASES)('$holds', async ({ name, setting }) => {
+    await scenario(folder, name, { route, ...setting });
+  });
+});
+
+describe('the stand-in for libcuda', () => {
+  // The stand-in searches for a driver by itself when the named one is not there: on a machine with a GPU it finds it.
+  const real = ['/usr/lib/x86_64-linux-gnu', '/usr/lib64', '/usr/lib/wsl/lib', '/usr/local/nvidia/lib64'].find((at) =>
+    existsSync(`${at}/libcuda.so.1`),
+  );
+  if (real) console.log(`left out: "answers that there is no device without a driver": there is one in ${real}`);
+  test.skipIf(real)('answers that there is no device without a driver', async () => {
+    await scenario(folder, 'NoDriver', { driver: 'none' });
+  });
+
+  test('leaves a record of the refusal for whoever watches', async () => {
+    const ledger = await scenario(folder, 'Refusal');
+    expect(ledger.refusals).toEqual([
+      expect.objectContaining({
+        api: 'cuMemAlloc_v2',
+        size: 2 * MiB,
+        live: 512 * MiB,
+        budget: 512 * MiB,
+        by: 'budget',
+      }),
+    ]);
+    expect(ledger.devices[0]?.peak).toBe(512 * MiB);
+  });
+
+  test('leaves what a program leaked to be read after its end', async () => {
+    const ledger = await scenario(folder, 'Leak');
+    expect(ledger.devices[0]).toMatchObject({ overhead: 100 * MiB, kinds: { classic: 1000 * 64 * 1024 } });
+  });
+});
