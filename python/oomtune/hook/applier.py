@@ -4,8 +4,8 @@ is: the loop gets the very iterator that it would have had."""
 
 import weakref
 
-from . import samples, trees
-from .gate import Micro
+from . import samples
+from .batches import Grouped, Split, rebatch
 
 
 class Applier:
@@ -68,12 +68,17 @@ class Applier:
     def _open(self, port):
         """The first batch of a pass over a training loader."""
         loader = port.loader
-        native = "accumulation" in self._hook.native
         paced = self._sets_pace(port)
-        wanted, micro = self._sizes(loader, native, paced)
+        if "accumulation" in self._hook.native:
+            # Its loader was given micro-batches when the framework took it.
+            self._gate.start_loop()
+            self._gate.weighs = True
+            group = self._micro * self._accumulation
+            return Grouped(self._torch, port, group, self._micro, self._accumulation)
+        wanted, micro = self._sizes(loader, paced)
         own = samples.own_batch(loader)
         if own is not None and own != wanted and loader.batch_sampler is not None:
-            _rebatch(self._torch, loader, wanted)
+            rebatch(self._torch, loader, wanted)
             port.renew()
         if paced:
             self._gate.start_loop()
@@ -94,12 +99,9 @@ class Applier:
         self._pace = weakref.ref(port)
         return True
 
-    def _sizes(self, loader, native, paced):
+    def _sizes(self, loader, paced):
         """(samples of one of the user's batches, samples of a micro-batch)"""
-        if native:
-            wanted = self._micro
-        else:
-            wanted = max(1, self._micro * self._accumulation // self._gate.own_accumulation)
+        wanted = max(1, self._micro * self._accumulation // self._gate.own_accumulation)
         if paced:
             return wanted, self._micro
         own = samples.own_batch(loader)
@@ -123,78 +125,3 @@ class Applier:
 
     def after_step(self):
         self._hook.telemetry.stepped()
-
-
-class Split:
-    """One pass over a loader, its batches cut into micro-batches of at most `micro` samples, in order."""
-
-    def __init__(self, torch, port, wanted, micro, paced):
-        self._torch = torch
-        self._port = weakref.ref(port)
-        self._wanted = wanted
-        self._micro = micro
-        self.paced = paced
-        self._number = -1
-        self._batch = None
-        self._rows = 0
-        self._parts = []
-
-    def take(self):
-        if not self._parts:
-            self._batch = self._port().next_real()
-            self._number += 1
-            self._rows = trees.rows(self._torch, self._batch, self._wanted) or 0
-            self._parts = [(start, min(start + self._micro, self._rows)) for start in range(0, self._rows, self._micro)]
-            self._count = max(1, len(self._parts))
-        if len(self._parts) < 2 and self._count == 1:
-            batch, self._batch, self._parts = self._batch, None, []
-            return batch, Micro(self._number, 0, 1, 1.0)
-        start, stop = self._parts.pop(0)
-        batch = trees.cut(self._torch, self._batch, self._rows, start, stop)
-        micro = Micro(self._number, self._count - len(self._parts) - 1, self._count, (stop - start) / self._rows)
-        if not self._parts:
-            self._batch = None
-        return batch, micro
-
-
-def _rebatch(torch, loader, size):
-    """Makes the loader yield `size` samples a batch; in place, so that len(loader) is right from here on."""
-    sampler = loader.batch_sampler
-    drop_last = bool(getattr(sampler, "drop_last", loader.drop_last))
-    if type(sampler).__name__ == "BatchSampler":
-        batches = torch.utils.data.BatchSampler(sampler.sampler, size, drop_last)
-    else:
-        batches = Regrouped(sampler, size, drop_last)
-    # DataLoader forbids to assign these after its construction; its own fields are what it reads.
-    object.__setattr__(loader, "batch_sampler", batches)
-    if loader.batch_size is not None:
-        object.__setattr__(loader, "batch_size", size)
-    object.__setattr__(loader, "_iterator", None)
-
-
-class Regrouped:
-    """A batch sampler's samples in its own order, in groups of another size."""
-
-    def __init__(self, sampler, size, drop_last):
-        self.sampler = sampler
-        self.batch_size = size
-        self.drop_last = drop_last
-
-    def __iter__(self):
-        group = []
-        for indices in self.sampler:
-            for index in indices:
-                group.append(index)
-                if len(group) == self.batch_size:
-                    yield group
-                    group = []
-        if group and not self.drop_last:
-            yield group
-
-    def __len__(self):
-        total = len(self.sampler) * (getattr(self.sampler, "batch_size", None) or 1)
-        return total // self.batch_size if self.drop_last else -(-total // self.batch_size)
-
-    def set_epoch(self, epoch):
-        if hasattr(self.sampler, "set_epoch"):
-            self.sampler.set_epoch(epoch)

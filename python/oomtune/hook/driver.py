@@ -39,8 +39,7 @@ class Driver:
         self._sources = weakref.WeakKeyDictionary()
         self._cached = {}
         self._handed = 0
-        self._handed_before = 0
-        self._marks = []
+        self._steps = 0
         self._since_step = 0
         self._backwards = 0
         self._stepped = False
@@ -128,8 +127,13 @@ class Driver:
             hook.link.send(hook.describe_loop(port.loader, None))
             hook.bye("undriveable", str(reason))
             hook.leave(0)
+        if hook.trainer_accumulation:
+            self._gate.own_accumulation = hook.trainer_accumulation
         self.state = "driving"
         hook.driving = True
+        # Between sizes garbage has to go; what the imports left need not be looked through each time.
+        gc.collect()
+        gc.freeze()
 
     def _asked(self, port):
         if self._pace is None or self._pace() is None:
@@ -144,14 +148,13 @@ class Driver:
         if self._port is None or self._port() is not port:
             self._port = weakref.ref(port)
             self._gate.start_loop()
-            self._handed_before = self._handed
         self._gate.asked()
         if self.record is None:
             return
         if self._stepped:
             self._stepped = False
             self._since_step = self._backwards = 0
-            self._marks.append(self._handed)
+            self._steps += 1
             self.record.step_done()
         else:
             self._check_bounds(port)
@@ -162,7 +165,7 @@ class Driver:
         if self._since_step >= NO_STEP:
             self._hook.bye("undriveable", "no optimizer step in %d batches" % self._since_step)
             self._hook.leave(0)
-        if self._since_step >= NO_BACKWARD and self._backwards == 0 and not self._marks:
+        if self._since_step >= NO_BACKWARD and self._backwards == 0 and not self._steps:
             self._rejected.add(port.loader)
             self._sources.pop(port.loader, None)
             self._since_step = 0
@@ -197,9 +200,7 @@ class Driver:
         self._hook.link.send(message)
 
     def _batches_a_step(self):
-        if len(self._marks) > 1:
-            return max(1, self._marks[-1] - self._marks[-2])
-        return self._gate.own_accumulation
+        return self._group * self._gate.own_accumulation
 
     def _take(self, answer):
         hook = self._hook
@@ -220,6 +221,7 @@ class Driver:
         self._cached = {}
         self._gate.release()
         self._hook.driving = False
+        gc.unfreeze()
         self._hook.rung.switch("off", False, False)
 
     @property
@@ -242,9 +244,7 @@ class Driver:
         skip = 0
         if before is not None:
             # Batches of the size before are still with the loop: fetched ahead, or bound to its variables.
-            a_step = self._batches_a_step()
-            ahead = self._handed - self._handed_before - a_step * len(self._marks)
-            skip = math.ceil(max(0, ahead) / a_step)
+            skip = math.ceil(self._gate.ahead / self._batches_a_step())
             if before["micro_batch"] > self.probe["micro_batch"] or before["accumulation"] != self.probe["accumulation"]:
                 skip = max(1, skip)
         self._failures = self._meter.failures()

@@ -1,6 +1,10 @@
 """Training frameworks that have these knobs by themselves: theirs are set, which beats doing it for them."""
 
 import functools
+import importlib
+
+from .batches import rebatch
+from .trees import leaves
 
 #: Optimizer steps or epochs that no probe reaches.
 NEVER = 10**6
@@ -62,11 +66,34 @@ def lightning_trainer(hook, module):
         if settings.searching:
             _endless(self)
         elif "micro_batch" in settings.knobs and automatic:
+            # Lightning counts the loader's batches when it takes it: it has to be told before.
+            connector = importlib.import_module(module.__name__.replace("trainer.trainer", "trainer.connectors.data_connector"))
+            _rebatch_training(hook, connector._DataLoaderSource, plain=getattr(self, "world_size", 1) > 1)
             self.accumulate_grad_batches = settings.accumulation
             hook.native.add("accumulation")
         return original(self, model, *args, **kwargs)
 
     kind.fit = fit
+
+
+def _rebatch_training(hook, kind, plain):
+    original = kind.dataloader
+    if hasattr(original, "_oomtune"):
+        return
+
+    @functools.wraps(original)
+    def dataloader(self):
+        loaders = original(self)
+        if self.name.startswith("train"):
+            settings = hook.settings
+            group = settings.micro_batch * settings.accumulation
+            for loader in leaves(loaders):
+                if isinstance(loader, hook.torch.utils.data.DataLoader) and loader.batch_sampler is not None:
+                    rebatch(hook.torch, loader, group, settings.micro_batch, plain)
+        return loaders
+
+    dataloader._oomtune = True
+    kind.dataloader = dataloader
 
 
 def _endless(trainer):

@@ -24,6 +24,8 @@ class Micro:
 class Gate:
     def __init__(self):
         self.engaged = False
+        #: Another one gates (a framework accumulates by itself); gradients are weighed all the same.
+        self.weighs = False
         #: Batches that the script itself makes one optimizer step of; corrected at the first step seen.
         self.own_accumulation = 1
         #: Optimizers of which a step was skipped: their gradients must not be zeroed before the step that counts.
@@ -80,9 +82,9 @@ class Gate:
         return micro.index < micro.count - 1 or (micro.batch + 1) % self.own_accumulation != 0
 
     @property
-    def learned(self):
-        """Whether a step was seen, so that own_accumulation is the script's own."""
-        return self._lookahead is not None
+    def ahead(self):
+        """Batches that the loop fetches before it works on them."""
+        return self._lookahead or 0
 
     @property
     def syncs(self):
@@ -92,16 +94,16 @@ class Gate:
     def backward(self):
         """A backward pass begins; returns the weight that its gradients get."""
         self._backwards += 1
-        if not self.engaged:
+        if not self.engaged and not self.weighs:
             return 1.0
         micro = self.current
         return 1.0 if micro is None else micro.weight
 
-    def attempt(self, optimizer):
-        """The loop calls optimizer.step(). True: it may."""
-        if self._lookahead is None and self._backwards and self._calls:
+    def attempt(self, optimizer, closure=False):
+        """The loop calls optimizer.step(). True: it may. `closure`: the backward pass is part of the step."""
+        worked = min(self._calls, self._backwards + closure)
+        if self._lookahead is None and worked:
             # Batches asked for, less backward passes done: those fetched ahead.
-            worked = min(self._calls, self._backwards)
             self.own_accumulation = max(self.own_accumulation, worked)
             self._lookahead = self._calls - worked
         if self.closed:

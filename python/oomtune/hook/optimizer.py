@@ -78,7 +78,7 @@ class Optimizers:
             if watch._depth or not watch.active:
                 return original(self, *args, **kwargs)
             closure = args[0] if args and callable(args[0]) else kwargs.get("closure")
-            if not watch._gate.attempt(self):
+            if not watch._gate.attempt(self, closure is not None):
                 if closure is not None:
                     with watch._torch.enable_grad():
                         return closure()

@@ -34,6 +34,15 @@ def sample_count(loader):
         return None
 
 
+def drawn_count(loader):
+    """Samples that one pass over the loader draws; None if it cannot be told."""
+    sampler = getattr(loader.batch_sampler, "sampler", None)
+    try:
+        return len(loader.sampler if sampler is None else sampler)
+    except (TypeError, NotImplementedError):
+        return None
+
+
 class Source:
     """make(n): a batch of n samples, as the loop would get it."""
 

@@ -1,0 +1,131 @@
+"""Other batches from the user's own loader: the same samples, in the same order."""
+
+import weakref
+
+from . import samples, trees
+from .gate import Micro
+
+
+class Split:
+    """One pass over a loader, its batches cut into micro-batches of at most `micro` samples, in order."""
+
+    def __init__(self, torch, port, wanted, micro, paced):
+        self._torch = torch
+        self._port = weakref.ref(port)
+        self._wanted = wanted
+        self._micro = micro
+        self.paced = paced
+        self._number = -1
+        self._batch = None
+        self._rows = 0
+        self._parts = []
+
+    def take(self):
+        """(micro-batch, Micro); StopIteration at the end."""
+        if not self._parts:
+            self._batch = self._port().next_real()
+            self._number += 1
+            self._rows = trees.rows(self._torch, self._batch, self._wanted) or 0
+            self._parts = [(start, min(start + self._micro, self._rows)) for start in range(0, self._rows, self._micro)]
+            self._count = max(1, len(self._parts))
+        if self._count == 1:
+            batch, self._batch, self._parts = self._batch, None, []
+            return batch, Micro(self._number, 0, 1, 1.0)
+        start, stop = self._parts.pop(0)
+        batch = trees.cut(self._torch, self._batch, self._rows, start, stop)
+        place = self._count - len(self._parts) - 1
+        if not self._parts:
+            self._batch = None
+        return batch, Micro(self._number, place, self._count, (stop - start) / self._rows)
+
+
+class Grouped:
+    """One pass over a loader whose framework accumulates by itself, and divides each loss by the full number of
+    micro-batches: in the last, shorter group they count for more."""
+
+    paced = True
+
+    def __init__(self, torch, port, wanted, micro, accumulation):
+        self._torch = torch
+        self._port = weakref.ref(port)
+        self._micro = micro
+        self._accumulation = accumulation
+        self._wanted = wanted
+        self._number = -1
+        self._left = samples.drawn_count(port.loader)
+
+    def take(self):
+        batch = self._port().next_real()
+        self._number += 1
+        place = self._number % self._accumulation
+        if place == 0 and self._left is not None:
+            self._group = min(self._left, self._wanted)
+            self._left -= self._group
+        rows = trees.rows(self._torch, batch, self._micro)
+        weight = 1.0
+        if rows and self._left is not None:
+            weight = self._accumulation * rows / self._group
+        return batch, Micro(self._number // self._accumulation, place, self._accumulation, weight)
+
+
+def rebatch(torch, loader, wanted, micro=None, plain=False):
+    """Makes the loader yield `wanted` samples a batch (in parts of `micro`); in place, so that len(loader) is right
+    from here on. `plain`: with torch's own batch sampler, for frameworks that make the loader anew for each rank."""
+    sampler = loader.batch_sampler
+    drop_last = bool(getattr(sampler, "drop_last", loader.drop_last))
+    if plain and getattr(sampler, "sampler", None) is not None:
+        batches = torch.utils.data.BatchSampler(sampler.sampler, micro or wanted, drop_last)
+    else:
+        batches = Regrouped(sampler, wanted, drop_last, micro or wanted)
+    # DataLoader forbids to assign these after its construction; its own fields are what it reads.
+    object.__setattr__(loader, "batch_sampler", batches)
+    if loader.batch_size is not None:
+        object.__setattr__(loader, "batch_size", batches.batch_size)
+    object.__setattr__(loader, "_iterator", None)
+
+
+class Regrouped:
+    """A batch sampler's samples in its own order: groups of `wanted`, each in parts of at most `micro`."""
+
+    def __init__(self, sampler, wanted, drop_last, micro):
+        self.source = sampler
+        #: The sampler of single samples, which frameworks look for to shuffle and to split between ranks.
+        self.sampler = getattr(sampler, "sampler", None)
+        self.batch_size = micro
+        self.drop_last = drop_last
+        self._wanted = wanted
+
+    def __iter__(self):
+        group = []
+        for index in self._indices():
+            group.append(index)
+            if len(group) == self._wanted:
+                yield from self._parts(group)
+                group = []
+        if group and not self.drop_last:
+            yield from self._parts(group)
+
+    def _indices(self):
+        if self.sampler is not None:
+            yield from self.sampler
+        else:
+            for indices in self.source:
+                yield from indices
+
+    def _parts(self, group):
+        for start in range(0, len(group), self.batch_size):
+            yield group[start : start + self.batch_size]
+
+    def __len__(self):
+        if self.sampler is not None:
+            total = len(self.sampler)
+        else:
+            total = len(self.source) * (getattr(self.source, "batch_size", None) or 1)
+        whole, rest = divmod(total, self._wanted)
+        count = whole * -(-self._wanted // self.batch_size)
+        return count if self.drop_last else count + -(-rest // self.batch_size)
+
+    def set_epoch(self, epoch):
+        for target in (self.source, self.sampler):
+            if hasattr(target, "set_epoch"):
+                target.set_epoch(epoch)

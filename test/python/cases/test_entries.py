@@ -1,0 +1,126 @@
+"""Training frameworks: driven, and accumulating by their own settings to the same weights."""
+
+import importlib.util
+import os
+import tempfile
+import unittest
+
+import torch
+
+from support import probe, run
+
+DATA = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(86, 8), torch.randn(86, 3))
+net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3))
+"""
+
+ACCELERATE = DATA + """
+from accelerate import Accelerator
+accelerator = Accelerator(cpu=True)
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.5)
+net, optimizer, loader, schedule = accelerator.prepare(net, optimizer, DataLoader(data, batch_size=16, shuffle=True), schedule)
+for epoch in range(4):
+    for x, y in loader:
+        optimizer.zero_grad()
+        accelerator.backward(nn.functional.mse_loss(net(x), y))
+        accelerator.clip_grad_norm_(net.parameters(), 0.5)
+        optimizer.step()
+        schedule.step()
+torch.save(net.state_dict(), 'out.pt')
+"""
+
+LIGHTNING = DATA + """
+import lightning
+class Model(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = net
+    def training_step(self, batch, place):
+        return nn.functional.mse_loss(self.net(batch[0]), batch[1])
+    def validation_step(self, batch, place):
+        self.log('loss', nn.functional.mse_loss(self.net(batch[0]), batch[1]))
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=1e-2)
+trainer = lightning.Trainer(max_epochs=4, accelerator='cpu', enable_progress_bar=False, accumulate_grad_batches=%d)
+trainer.fit(Model(), DataLoader(data, batch_size=16, shuffle=True), DataLoader(data, batch_size=10))
+torch.save(net.state_dict(), 'out.pt')
+"""
+
+TRAINER = """
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+from torch.utils.data import Dataset
+class Text(Dataset):
+    def __len__(self): return 64
+    def __getitem__(self, i):
+        tokens = torch.arange(20) + i
+        return {'input_ids': tokens, 'labels': tokens}
+torch.manual_seed(0)
+config = GPT2Config(vocab_size=200, n_positions=32, n_embd=32, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+model = GPT2LMHeadModel(config)
+arguments = TrainingArguments(output_dir='folder', per_device_train_batch_size=8, gradient_accumulation_steps=%d,
+                              num_train_epochs=3, use_cpu=True, learning_rate=0.1, optim='sgd', save_steps=1)
+Trainer(model=model, args=arguments, train_dataset=Text()).train()
+torch.save(model.state_dict(), 'out.pt')
+"""
+
+
+def needs(package):
+    found = importlib.util.find_spec(package) is not None
+    return unittest.skipUnless(found, "%s is not installed for this interpreter" % package)
+
+
+class Entries(unittest.TestCase):
+    def drive(self, text, entry, own):
+        answers = [probe(4), probe(20, steps=2), probe(6, accumulation=2), probe(6, checkpointing=True), probe(6, amp="bf16")]
+        with tempfile.TemporaryDirectory() as folder:
+            result = run(text, "probe", answers, cwd=folder)
+            files = set(os.listdir(folder))
+        self.assertEqual(result.status, 0, result.errors)
+        self.assertEqual(result.one("hello")["entry"], entry)
+        measured = result.of("measured")
+        self.assertEqual([m["micro_batch"] for m in measured], [4, 20, 6, 6, 6])
+        self.assertEqual([m["own_accumulation"] for m in measured], [own] * 5)
+        self.assertEqual([m["accumulation"] for m in measured], [own, own, max(own, 2), own, own])
+        self.assertEqual(files & {"out.pt", "lightning_logs", "checkpoints"}, set())
+
+    def weights(self, text, **env):
+        with tempfile.TemporaryDirectory() as folder:
+            result = run(text, "apply", cwd=folder, **env)
+            self.assertEqual(result.status, 0, result.errors)
+            return torch.load(os.path.join(folder, "out.pt"))
+
+    def assert_equivalent(self, text, micro, accumulation):
+        bare = self.weights(text)
+        knobs = "micro_batch,accumulation"
+        env = {"OOMTUNE_MICRO_BATCH": micro, "OOMTUNE_ACCUMULATION": accumulation, "OOMTUNE_HOOK_KNOBS": knobs}
+        tuned = self.weights(text, **env)
+        for name, value in bare.items():
+            difference = (value - tuned[name]).norm() / value.norm().clamp_min(1e-12)
+            self.assertLess(difference.item(), 1e-5, name)
+
+    @needs("accelerate")
+    def test_accelerate(self):
+        self.drive(ACCELERATE, "plain", 1)
+        self.assert_equivalent(ACCELERATE, 4, 4)
+
+    @needs("lightning")
+    def test_lightning(self):
+        self.drive(LIGHTNING % 1, "lightning", 1)
+        self.drive(LIGHTNING % 2, "lightning", 2)
+        self.assert_equivalent(LIGHTNING % 1, 4, 4)
+
+    @needs("transformers")
+    def test_trainer(self):
+        self.drive(TRAINER % 1, "trainer", 1)
+        self.drive(TRAINER % 2, "trainer", 2)
+        self.assert_equivalent(TRAINER % 1, 2, 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
