@@ -196,7 +196,7 @@ export class Execution {
     if (result === 'missing') {
       // Redis lost its data; the job has not lost its process
       await jobs.create(this.record);
-      await jobs.claim({ ...this.record, epoch: 1, claimHost: null }, this.#deps.host, this.#deps.claim);
+      await jobs.claim({ ...this.record, epoch: 1 }, this.#deps.host, this.#deps.claim);
       return;
     }
     // Nothing may be launched that the record does not know of

@@ -1,7 +1,8 @@
 import { Script } from './script.js';
 
 /**
- * The steps that change a job, each atomic. KEYS are always: job hash, jobs, live, pending, events, wake channel.
+ * The steps that change a job, each atomic. KEYS are always: job hash, jobs, live, pending, events, wake channel, and what a host's heartbeat
+ * key begins with (in the same slot, by the hash tag).
  * A terminal state never changes, except by RETRY; only the host that claimed a job may move it on.
  */
 const PRELUDE = `
@@ -21,6 +22,8 @@ local function close(id, state, now)
   announce(id, state)
   redis.call('PUBLISH', wake, 'ended ' .. id)
 end
+-- Looked up by the holder of this very moment: who it was when the record was read says nothing
+local function alive(holder) return redis.call('EXISTS', KEYS[7] .. holder) == 1 end
 local function launched() return (redis.call('HGET', job, 'launches') or '[]') ~= '[]' end
 local state = redis.call('HGET', job, 'state')
 `;
@@ -55,7 +58,7 @@ if new ~= '' and new ~= state then
 end
 return 'ok'`);
 
-/** ARGV: id, host, claim, epoch, now → claimed | ours | missing | ended | held | stale | away. KEYS[7] is the heartbeat of the host that has it (or any key that is not there). */
+/** ARGV: id, host, claim, epoch, now → claimed | ours | missing | ended | held | stale | away. */
 export const CLAIM = script(`
 if not state then return 'missing' end
 if ENDED[state] then return 'ended' end
@@ -63,7 +66,7 @@ if state == 'held' then return 'held' end
 if redis.call('HGET', job, 'epoch') ~= ARGV[4] then return 'stale' end
 local holder = redis.call('HGET', job, 'claim_host')
 if holder and holder ~= ARGV[2] then
-  if launched() or redis.call('EXISTS', KEYS[7]) == 1 then return 'away' end
+  if launched() or alive(holder) then return 'away' end
   if redis.call('HGET', job, 'cancel') then
     close(ARGV[1], 'cancelled', ARGV[5])
     return 'ended'
@@ -83,12 +86,12 @@ redis.call('HDEL', job, 'claim', 'claim_host')
 redis.call('HSET', job, 'state', 'queued', 'reason', ARGV[3], 'host', 'null')
 return 'ok'`);
 
-/** ARGV: id, now, reason (JSON) → the state that it found, or cancelled where that was done at once. KEYS[7]: heartbeat of the claiming host. */
+/** ARGV: id, now, reason (JSON) → the state that it found, or cancelled where that was done at once. */
 export const CANCEL = script(`
 if not state then return 'missing' end
 if ENDED[state] then return state end
 local holder = redis.call('HGET', job, 'claim_host')
-if not holder or (not launched() and redis.call('EXISTS', KEYS[7]) == 0) then
+if not holder or (not launched() and not alive(holder)) then
   redis.call('HSET', job, 'reason', 'null')
   close(ARGV[1], 'cancelled', ARGV[2])
   return 'cancelled'
@@ -135,11 +138,11 @@ announce(ARGV[1], 'queued')
 redis.call('PUBLISH', wake, 'submit ' .. ARGV[1])
 return 'queued'`);
 
-/** Queues a job anew whose queue entry is lost. ARGV: id, epoch seen, reason (JSON) → ok | no. KEYS[7]: heartbeat of the claiming host. */
+/** Queues a job anew whose queue entry is lost. ARGV: id, epoch seen, reason (JSON) → ok | no. */
 export const REQUEUE = script(`
 if not state or ENDED[state] or state == 'held' or redis.call('HGET', job, 'epoch') ~= ARGV[2] then return 'no' end
 local holder = redis.call('HGET', job, 'claim_host')
-if holder and redis.call('EXISTS', KEYS[7]) == 1 then return 'no' end
+if holder and alive(holder) then return 'no' end
 if launched() then return 'no' end
 redis.call('HDEL', job, 'claim', 'claim_host')
 redis.call('HSET', job, 'state', 'queued', 'reason', ARGV[3], 'host', 'null')

@@ -125,12 +125,12 @@ export class JobStore {
 
   /** Makes a host answer for a job. `away`: another host does, and may be running it. */
   async claim(
-    job: Pick<StoredJob, 'job' | 'epoch' | 'claimHost'>,
+    job: Pick<StoredJob, 'job' | 'epoch'>,
     host: string,
     claim: string,
   ): Promise<'claimed' | 'ours' | 'missing' | 'ended' | 'held' | 'stale' | 'away'> {
     const args = [host, claim, job.epoch, now()];
-    return (await this.#run(scripts.CLAIM, job.job, args, job.claimHost)) as 'claimed';
+    return (await this.#run(scripts.CLAIM, job.job, args)) as 'claimed';
   }
 
   /** Gives a claimed job back that was not launched. */
@@ -142,7 +142,7 @@ export class JobStore {
   async cancel(id: string): Promise<JobState | 'missing'> {
     const job = await this.#read(id);
     const reason = JSON.stringify(`cancelled by the user; ${job?.claimHost ?? 'its host'} ends it`);
-    return (await this.#run(scripts.CANCEL, id, [now(), reason], job?.claimHost)) as JobState;
+    return (await this.#run(scripts.CANCEL, id, [now(), reason])) as JobState;
   }
 
   async hold(id: string): Promise<JobState | 'missing'> {
@@ -170,9 +170,9 @@ export class JobStore {
   }
 
   /** Queues a job anew whose queue entry or claiming host is gone before anything was launched. */
-  async requeue(job: Pick<StoredJob, 'job' | 'epoch' | 'claimHost'>, reason: string): Promise<boolean> {
+  async requeue(job: Pick<StoredJob, 'job' | 'epoch'>, reason: string): Promise<boolean> {
     const args = [job.epoch, JSON.stringify(reason)];
-    return (await this.#run(scripts.REQUEUE, job.job, args, job.claimHost)) === 'ok';
+    return (await this.#run(scripts.REQUEUE, job.job, args)) === 'ok';
   }
 
   /** Forgets the oldest ended jobs beyond `keep`; returns their ids. */
@@ -195,9 +195,9 @@ export class JobStore {
     await refuse(this.#redis, this.#keys, this.#keys.job(id), why);
   }
 
-  async #run(script: Script, id: string, args: (string | number)[], host?: string | null): Promise<unknown> {
+  async #run(script: Script, id: string, args: (string | number)[]): Promise<unknown> {
     const { job, jobs, live, pending, events, wake } = this.#keys;
-    const keys = [job(id), jobs, live, pending, events, wake, this.#keys.host(host ?? '')];
+    const keys = [job(id), jobs, live, pending, events, wake, this.#keys.host('')];
     return script.run(this.#redis, keys, [id, ...args]);
   }
 

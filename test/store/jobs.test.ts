@@ -1,0 +1,252 @@
+import fc from 'fast-check';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { ENDED_STATES, newJobId, openStore, type Store } from '../../src/store/index.js';
+import type { JobState } from '../../src/store/types.js';
+import { failure, script, useHome } from './home.js';
+import { job } from './samples.js';
+
+useHome();
+let store: Store;
+beforeAll(async () => {
+  store = await openStore();
+});
+afterAll(() => store.close());
+beforeEach(async () => {
+  await store.connection.redis.flushall();
+});
+
+async function create(changes: Parameters<typeof job>[0] = {}) {
+  const record = job(changes);
+  await store.jobs.create(record);
+  return record;
+}
+
+async function claimed(host = 'a', launches = 0) {
+  const record = await create();
+  const stored = await store.jobs.get(record.job);
+  await store.jobs.claim(stored as never, host, `token-${host}`);
+  const all = Array.from({ length: launches }, (_, at) => ({
+    launch: at + 1,
+    dir: `/runs/${at + 1}`,
+    purpose: 'run' as const,
+    config: null,
+  }));
+  if (launches > 0) await store.jobs.patch(record.job, { state: 'running', launches: all }, `token-${host}`);
+  return record.job;
+}
+
+const read = async (id: string) => {
+  const record = await store.jobs.get(id);
+  if (record === null) throw new Error(`no ${id}`);
+  return record;
+};
+
+test('ids are short, never all digits, without a colon, and do not repeat', () => {
+  const ids = Array.from({ length: 5000 }, newJobId);
+  expect(new Set(ids).size).toBe(5000);
+  for (const id of ids) expect(id).toMatch(/^j-[a-z][a-z2-9]{7}$/);
+});
+
+test('what was created is read back the same, by id and by the beginning of it', async () => {
+  const record = await create({ name: 'ünïcode ☃', command: ['a', '', '"quoted"', 'x\ny'] });
+  expect(await read(record.job)).toMatchObject(record);
+  expect(await store.jobs.get(record.job.slice(0, 6))).toMatchObject(record);
+  expect(await store.jobs.latest()).toMatchObject(record);
+  expect(await store.jobs.get('j-zzzzzzz9')).toBeNull();
+  expect(await store.jobs.get('*')).toBeNull();
+  expect((await failure(store.jobs.create(record))).message).toContain('already');
+});
+
+test('a beginning that two jobs have names neither', async () => {
+  await create({ job: 'j-same2222' });
+  await create({ job: 'j-same3333' });
+  expect((await failure(store.jobs.get('j-same'))).message).toBe(
+    'More than one job begins with j-same: j-same2222, j-same3333.',
+  );
+});
+
+test('the list has all that live and the last that ended, in the order submitted', async () => {
+  const at = (n: number) => new Date(Date.UTC(2026, 0, 1, 0, 0, n)).toISOString();
+  const records = [];
+  for (let n = 0; n < 9; n += 1) records.push(await create({ submitted_at: at(n) }));
+  const ids = records.map((record) => record.job);
+  for (const n of [0, 1, 2, 5]) await store.jobs.patch(ids[n] as string, { state: 'succeeded' });
+  expect((await store.jobs.list({ ended: 2 })).map((one) => ids.indexOf(one.job))).toEqual([2, 3, 4, 5, 6, 7, 8]);
+  expect((await store.jobs.list({ ended: 0 })).map((one) => ids.indexOf(one.job))).toEqual([3, 4, 6, 7, 8]);
+  expect(await store.jobs.prune(6)).toEqual([ids[0], ids[1], ids[2]]);
+  expect(await store.jobs.get(ids[0] as string)).toBeNull();
+});
+
+test('whatever is done to a job, a state that has ended never changes, except by retry', async () => {
+  type Step = (id: string) => Promise<unknown>;
+  const patchTo =
+    (state: JobState, claim: string): Step =>
+    (id) =>
+      store.jobs.patch(id, { state }, claim);
+  const steps: Record<string, Step> = {
+    claimA: async (id) => store.jobs.claim(await read(id), 'a', 'token-a'),
+    claimB: async (id) => store.jobs.claim(await read(id), 'b', 'token-b'),
+    search: patchTo('searching', 'token-a'),
+    run: patchTo('running', 'token-a'),
+    succeedA: patchTo('succeeded', 'token-a'),
+    failB: patchTo('failed', 'token-b'),
+    timeout: patchTo('timeout', ''),
+    launch: (id) =>
+      store.jobs.patch(id, { launches: [{ launch: 1, dir: '/d', purpose: 'run', config: null }] }, 'token-a'),
+    unclaim: (id) => store.jobs.unclaim(id, 'token-a', 'back'),
+    cancel: (id) => store.jobs.cancel(id),
+    hold: (id) => store.jobs.hold(id),
+    release: (id) => store.jobs.release(id),
+    requeue: async (id) => store.jobs.requeue(await read(id), 'again'),
+    retry: (id) => store.jobs.retry(id),
+  };
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.constantFrom(...Object.keys(steps)), { maxLength: 12 }), async (names) => {
+      const { job: id } = await create();
+      for (const name of names) {
+        const before = await read(id);
+        await steps[name]?.(id);
+        const after = await read(id);
+        if (ENDED_STATES.includes(before.state) && name !== 'retry') expect(after).toEqual(before);
+        // What stands in an index is what the record says
+        const live = (await store.connection.redis.zscore(store.keys.live, id)) !== null;
+        expect(live).toBe(!ENDED_STATES.includes(after.state));
+        if (ENDED_STATES.includes(after.state)) expect(after).toMatchObject({ claim: null, cancelAsked: null });
+        if (ENDED_STATES.includes(after.state)) expect(after.ended_at).not.toBeNull();
+        if (before.claim !== null && after.claim !== null && before.launches.length > 0)
+          expect(after.claim).toBe(before.claim);
+      }
+    }),
+    { numRuns: 150 },
+  );
+});
+
+test('of sixteen processes that claim a job at once, one has it', async () => {
+  const record = await create();
+  const source = `
+    const { openStore } = await import(DIST + '/store/index.js');
+    const store = await openStore();
+    const host = 'host-' + process.pid;
+    await store.hosts.beat({ host, instance: host, pid: 1, version: '0', devices: [], started_at: '' });
+    const stored = await store.jobs.get('${record.job}');
+    await store.connection.redis.incr('ready');
+    while ((await store.connection.redis.get('ready')) !== '16');
+    say(await store.jobs.claim(await store.jobs.get('${record.job}'), host, host));
+    await store.close();`;
+  const replies = await Promise.all(Array.from({ length: 16 }, () => script(source).next()));
+  expect(replies.sort()).toEqual([...Array(15).fill('away'), 'claimed']);
+});
+
+test('only the claim that holds may move a job on', async () => {
+  const id = await claimed('a');
+  expect(await store.jobs.patch(id, { state: 'running' }, 'token-b')).toBe('lost');
+  expect(await store.jobs.patch(id, { state: 'running' }, 'token-a')).toBe('ok');
+  expect((await read(id)).state).toBe('running');
+  expect(await store.jobs.patch('j-zzzzzzz9', { state: 'running' })).toBe('missing');
+});
+
+test('what a vanished host had not launched goes to another; what it had launched stays its own', async () => {
+  const fresh = await claimed('gone');
+  const launched = await claimed('gone', 1);
+  expect(await store.jobs.claim(await read(fresh), 'b', 'token-b')).toBe('claimed');
+  expect(await store.jobs.patch(fresh, { reason: 'still here' }, 'token-gone')).toBe('lost');
+  expect(await store.jobs.claim(await read(launched), 'b', 'token-b')).toBe('away');
+  expect(await store.jobs.requeue(await read(launched), 'x')).toBe(false);
+  expect(await store.jobs.claim(await read(launched), 'gone', 'token-gone')).toBe('ours');
+});
+
+test('a host that lives keeps even what it has not launched', async () => {
+  const id = await claimed('a');
+  await store.hosts.beat({ host: 'a', instance: 'i', pid: 1, version: '0', devices: [], started_at: '' });
+  expect(await store.jobs.claim(await read(id), 'b', 'token-b')).toBe('away');
+  expect(await store.jobs.requeue(await read(id), 'x')).toBe(false);
+});
+
+test('cancel is final at once for what nobody has begun, and a durable request for what runs', async () => {
+  const { job: waiting } = await create();
+  expect(await store.jobs.cancel(waiting)).toBe('cancelled');
+  const running = await claimed('a', 1);
+  expect(await store.jobs.cancel(running)).toBe('running');
+  expect((await read(running)).cancelAsked).not.toBeNull();
+  expect(await store.jobs.cancelAsked([running, waiting])).toEqual([running, waiting]);
+  expect(await store.jobs.cancel(waiting)).toBe('cancelled');
+  expect(await store.jobs.cancel('j-zzzzzzz9')).toBe('missing');
+});
+
+test('a job that was cancelled while it was put back does not go back', async () => {
+  const id = await claimed('a');
+  await store.hosts.beat({ host: 'a', instance: 'i', pid: 1, version: '0', devices: [], started_at: '' });
+  await store.jobs.cancel(id);
+  expect(await store.jobs.unclaim(id, 'token-a', 'back')).toBe(false);
+  expect((await read(id)).state).toBe('cancelled');
+});
+
+test('a held job cannot be started by who had claimed it a moment before', async () => {
+  const id = await claimed('a');
+  expect(await store.jobs.hold(id)).toBe('held');
+  expect(await store.jobs.patch(id, { state: 'searching' }, 'token-a')).toBe('lost');
+  expect(await store.jobs.claim(await read(id), 'a', 'token-a')).toBe('held');
+  const stale = await read(id);
+  expect(await store.jobs.release(id)).toBe('queued');
+  expect(await store.jobs.claim(stale, 'a', 'token-a')).toBe('stale'); // a queue entry of before
+  expect(await store.jobs.claim(await read(id), 'a', 'token-a')).toBe('claimed');
+  expect(await store.jobs.hold(await claimed('a', 1))).toBe('running');
+});
+
+test('a retry starts anew under the same id', async () => {
+  const id = await claimed('a', 2);
+  await store.jobs.patch(id, { state: 'failed', exit_code: 1 }, 'token-a');
+  expect(await store.jobs.retry(id)).toBe('queued');
+  expect(await read(id)).toMatchObject({
+    state: 'queued',
+    epoch: 2,
+    launches: [],
+    exit_code: null,
+    ended_at: null,
+    claim: null,
+  });
+  expect((await store.jobs.pending()).map((one) => one.job)).toEqual([id]);
+  expect(await store.jobs.retry(id)).toBe('waiting');
+});
+
+test('records that cannot be trusted are set aside, and the others still read', async () => {
+  const { redis } = store.connection;
+  const good = await create();
+  const changes: [string, string][] = [
+    ['command', '"rm -rf /"'],
+    ['command', '["a\\u0000b"]'],
+    ['command', '[]'],
+    ['options', '{}'],
+    ['options', JSON.stringify({ ...good.options, env: ['LD_PRELOAD=/evil.so'] })],
+    ['options', JSON.stringify({ ...good.options, cwd: '../..' })],
+    ['state', 'flying'],
+    ['job', '"j-another2"'],
+    ['launches', '[{"launch":1,"dir":"relative","purpose":"run","config":null}]'],
+    ['journal', '{{{'],
+    ['priority', 'x'],
+    ['schema', '2'],
+  ];
+  for (const [field, value] of changes) {
+    const { job: id } = await create();
+    await redis.hset(store.keys.job(id), field, value);
+    expect(await store.jobs.get(id), `${field}=${value}`).toBeNull();
+  }
+  const { job: other } = await create();
+  await redis.del(store.keys.job(other));
+  await redis.set(store.keys.job(other), 'no hash at all');
+  expect((await store.jobs.list()).map((one) => one.job)).toEqual([good.job]);
+  expect((await store.jobs.pending()).map((one) => one.job)).toEqual([good.job]);
+  expect(await redis.llen(store.keys.refused)).toBeGreaterThan(5);
+});
+
+test('every change of state is an event, with its reason', async () => {
+  const id = await claimed('a');
+  await store.jobs.patch(id, { state: 'running', reason: null }, 'token-a');
+  await store.jobs.patch(id, { state: 'failed', reason: 'it broke' }, 'token-a');
+  const events = (await store.events.latest(10)).map(({ job, state, reason }) => ({ job, state, reason }));
+  expect(events).toEqual([
+    { job: id, state: 'queued', reason: 'waits for a daemon' },
+    { job: id, state: 'running', reason: '' },
+    { job: id, state: 'failed', reason: 'it broke' },
+  ]);
+});
