@@ -60,7 +60,8 @@ export function planEffective(c: Constraints): EffectivePlan {
 
 /** An effective batch with few divisors (a prime, say) may be exact only in many small parts: a near one is faster. */
 function manyParts(size: number, parts: number, perDevice: number, max: number, worldSize: number): string[] {
-  if (parts < 8 || size * 4 > max) return [];
+  const larger = divisors(perDevice).some((d) => d > size && d <= max);
+  if (parts < 8 || size * 4 > max || larger) return [];
   const fewer = Math.ceil(perDevice / max);
   const near = Math.round(perDevice / fewer) * fewer * worldSize;
   return [

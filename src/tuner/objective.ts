@@ -1,6 +1,7 @@
 import { type MemoryModel, peakBytes } from './model.js';
 import type { Sizes } from './sizes.js';
 import type { Trail } from './trail.js';
+import type { Observation } from './types.js';
 
 /** Part of the best samples/s that the recommended size must reach. */
 const FAST = 0.97;
@@ -8,6 +9,8 @@ const FAST = 0.97;
 const INTERIOR = [0.9, 0.8, 0.65, 0.5];
 /** A size this much larger than a good one is worth another probe. */
 const WORTHWHILE = 1.01;
+/** How often the speed of one size is measured on a busy machine. */
+const TRIES = 3;
 /** Sizes nearer than this to a measured one tell nothing new about speed. */
 const SAME = 0.03;
 
@@ -45,8 +48,12 @@ export function recommend(choice: Choice): Recommendation {
   const fast = good.filter((size) => (rateOf(trail, size) ?? best) >= FAST * best);
   const pick = fast.at(-1) ?? good.toSorted((a, b) => (rateOf(trail, a) ?? 0) - (rateOf(trail, b) ?? 0)).at(-1);
   if (pick === undefined) return lastResort(choice, measured);
-  if (choice.cheap && best > 0 && pick !== good.at(-1)) {
-    const between = interior(choice, measured).find((size) => size > pick && size < (good.at(-1) as number));
+  const largest = good.at(-1) as number;
+  if (choice.cheap && pick !== largest && trail.fits(largest).length < TRIES && isNoisy(trail, choice.max)) {
+    return { measure: largest, why: 'speeds vary here, so the largest of the good sizes gets another chance' };
+  }
+  if (choice.cheap && best > 0 && pick !== largest) {
+    const between = interior(choice, measured).find((size) => size > pick && size < largest);
     if (between !== undefined) return { measure: between, why: 'the largest sizes run slower: where does that begin?' };
   }
   if (choice.firm && !trail.isFirm(pick))
@@ -54,11 +61,22 @@ export function recommend(choice: Choice): Recommendation {
   return { size: pick, notes: notesOn(choice, pick, good, best) };
 }
 
-/** Samples per second and device; a fresh process's word counts before others, the last before earlier ones. */
+/** Samples per second and device: the best that fresh processes showed, else what was measured last; null: no time. */
 export function rateOf(trail: Trail, size: number): number | null {
-  const timed = trail.fits(size).filter((o) => o.stepSeconds !== null && o.stepSeconds > 0);
-  const last = timed.findLast((o) => trail.isFirmFit(o)) ?? timed.at(-1);
-  return last ? (last.microBatch * last.accumulation) / (last.stepSeconds as number) : null;
+  const timed = trail.fits(size).filter((o) => rate(o) > 0);
+  const firm = timed.filter((o) => trail.isFirmFit(o));
+  const rates = (firm.length > 0 ? firm : timed.slice(-1)).map(rate);
+  return rates.length > 0 ? Math.max(...rates) : null;
+}
+
+function rate(o: Observation): number {
+  return o.stepSeconds ? (o.microBatch * o.accumulation) / o.stepSeconds : 0;
+}
+
+/** Whether the largest size, which is measured in two processes, ran at clearly different speeds: the machine is busy. */
+function isNoisy(trail: Trail, max: number): boolean {
+  const rates = trail.fits(max).map(rate);
+  return Math.min(...rates) < FAST * Math.max(...rates);
 }
 
 /** Highest peak seen at a size that fits, bytes; null if it could not be measured. */

@@ -4,7 +4,7 @@ import { MemoryModel, readingsOf } from './model.js';
 import { recommend } from './objective.js';
 import { closed, type Sizes } from './sizes.js';
 import type { Trail } from './trail.js';
-import type { Probe } from './types.js';
+import type { Probe, Rung } from './types.js';
 
 /** Where the search on one rung stands. */
 export type RungStep =
@@ -14,6 +14,7 @@ export type RungStep =
   | { kind: 'closed'; why: string; evidence: string | null };
 
 export interface RungSearch {
+  rung: Rung;
   trail: Trail;
   sizes: Sizes;
   plan: EffectivePlan;

@@ -25,6 +25,8 @@ export class Tuner {
   readonly #plan: EffectivePlan;
   readonly #observations: Observation[] = [];
   #next: Action | null = null;
+  /** Made once, when every rung has been surveyed: later measurements must not send the search back and forth. */
+  #ranking: number[] | null = null;
 
   constructor(constraints: Constraints) {
     const { goal, effectiveBatch, ownBatch, worldSize } = constraints;
@@ -46,6 +48,7 @@ export class Tuner {
 
   tell(observation: Observation): void {
     this.#observations.push(observation);
+    this.#ranking ??= this.#rank();
     this.#next = null;
   }
 
@@ -96,21 +99,30 @@ export class Tuner {
   #fastest(sizes: Sizes): Action {
     const reasons: string[] = [];
     let evidence: string | null = null;
-    const surveyed: { index: number; rate: number }[] = [];
-    for (const [index, rung] of this.#constraints.rungs.entries()) {
+    for (const index of this.#ranking ?? this.#constraints.rungs.keys()) {
       const search = this.#search(index, sizes);
-      const step = surveyRung(search);
-      if (step.kind === 'probe') return this.#act(index, search, step);
-      if (step.kind === 'found') surveyed.push({ index, rate: rateOf(search.trail, step.size) ?? 0 });
-      else reasons.push(`${rungName(rung)}: ${step.why}`);
-      if (step.kind === 'closed') evidence = step.evidence ?? evidence;
-    }
-    for (const { index } of surveyed.sort((a, b) => b.rate - a.rate || a.index - b.index)) {
-      const search = this.#search(index, sizes);
-      const step = searchRung(search);
-      if (step.kind !== 'closed') return this.#act(index, search, step);
+      const step = this.#ranking ? searchRung(search) : surveyRung(search);
+      // A ranking is made as soon as no survey wants another probe, so what was found here waits for the other rungs.
+      if (step.kind === 'probe' || (step.kind === 'found' && this.#ranking)) return this.#act(index, search, step);
+      if (step.kind === 'found') continue;
+      reasons.push(`${rungName(search.rung)}: ${step.why}`);
+      evidence = step.evidence ?? evidence;
     }
     return exhausted(reasons.join('; '), evidence);
+  }
+
+  /** The rungs by samples/s, fastest first, rungs on which nothing fits last; null while a survey goes on. */
+  #rank(): number[] | null {
+    const sizes = this.#sizes();
+    if (this.#constraints.objective !== 'throughput' || !sizes) return null;
+    const rates: number[] = [];
+    for (const index of this.#constraints.rungs.keys()) {
+      const search = this.#search(index, sizes);
+      const step = surveyRung(search);
+      if (step.kind === 'probe') return null;
+      rates.push(step.kind === 'found' ? (rateOf(search.trail, step.size) ?? 0) : -1);
+    }
+    return [...rates.keys()].sort((a, b) => (rates[b] as number) - (rates[a] as number) || a - b);
   }
 
   #act(index: number, search: RungSearch, step: Exclude<RungStep, { kind: 'closed' }>): Action {
@@ -183,6 +195,7 @@ export class Tuner {
     const trail = new Trail(rung, this.#observations, needs, index === 0 ? c.knownBad : null);
     const fits = this.#observations.filter((o) => o.outcome === 'fit');
     return {
+      rung,
       trail,
       sizes,
       plan: this.#plan,

@@ -123,6 +123,24 @@ describe('on any curve', () => {
     );
   });
 
+  it('holds with objective throughput and with an own batch to keep, too', () => {
+    const rungs = [AS_IT_STANDS, { amp: 'bf16' as const, checkpointing: false }];
+    fc.assert(
+      fc.property(rough, limits, fc.integer({ min: 1, max: 800 }), fc.boolean(), (shape, patch, own, perLaunch) => {
+        const job = jobOf(shape);
+        const fast = wanted({ ...patch, rungs, objective: 'throughput' });
+        checkAnswer(search(job, fast, perLaunch), fast, job);
+        const kept = { goal: 'keep' as const, ownBatch: own, effectiveBatch: own * 2, worldSize: 1, headroomPct: 0 };
+        const keep = wanted({ ...kept, rungs });
+        const s = search(job, keep, perLaunch);
+        checkAnswer(s, keep, job);
+        if (job.fits(own, 2)) expect(s.launches).toBe(1);
+        if (s.last.type === 'found') expect(found(s).config.micro_batch).toBeLessThanOrEqual(own);
+      }),
+      { numRuns: 800 },
+    );
+  });
+
   it('respects the number of launches', () => {
     fc.assert(
       fc.property(rough, fc.integer({ min: 1, max: 4 }), fc.boolean(), (shape, maxLaunches, perLaunch) => {

@@ -120,6 +120,26 @@ describe('the ladder', () => {
   });
 });
 
+describe('the objective throughput', () => {
+  it('stays with the rung that was fastest when all had been measured', () => {
+    const rungs = [AS_IT_STANDS, CHECKPOINTING];
+    let seen = 0;
+    const job: Job = {
+      run: (probe, warm) => {
+        seen += 1;
+        // The first rung is fast at first and slow whenever it is looked at again.
+        const rate = probe.rung.checkpointing ? 80 : seen < 12 ? 100 : 60;
+        const factor = (rung: Rung) => (rung.checkpointing ? 0.25 : 1);
+        return { ...plainJob({ factor }).run(probe, warm), stepSeconds: probe.microBatch / rate };
+      },
+    };
+    const s = search(job, constraints({ ...base, rungs, objective: 'throughput' }));
+    const switches = s.probes.filter((p, index) => index > 0 && p.rung !== s.probes[index - 1]?.rung).length;
+    expect(switches).toBe(2);
+    expect(found(s).config.checkpointing).toBe(false);
+  });
+});
+
 describe('the recommendation', () => {
   it('leaves the headroom free', () => {
     for (const headroomPct of [0, 3, 10, 25]) {
@@ -154,6 +174,20 @@ describe('the recommendation', () => {
     };
     const { samplesPerSecond } = found(search(plainJob({ rate }), constraints(base)));
     expect(samplesPerSecond).toBeGreaterThanOrEqual(0.97 * Math.max(...rates));
+  });
+
+  it('measures the largest good size again where speeds vary for no reason', () => {
+    let slow = 0;
+    const rate = (size: number) => {
+      if (size < 435) return 100;
+      slow += 1;
+      // The verification and the first look at the size that leaves the headroom fall into a busy moment.
+      return slow === 3 || slow === 4 ? 60 : 100;
+    };
+    const s = search(plainJob({ rate }), constraints(base));
+    expect(s.probes.filter((p) => p.microBatch === 435).length).toBe(2);
+    expect(found(s).config.micro_batch).toBe(435);
+    expect(found(s).samplesPerSecond).toBeCloseTo(100);
   });
 
   it('never recommends a size at which the allocator retries', () => {
