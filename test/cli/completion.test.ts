@@ -43,7 +43,7 @@ async function offered(shell: keyof typeof ASK, line: string): Promise<string> {
 describe.each(['bash', 'zsh', 'fish'] as const)('completion in %s', (shell) => {
   beforeAll(async () => {
     mkdirSync(folder, { recursive: true });
-    writeFileSync(join(folder, 'oomtune'), `#!/bin/sh\nexec '${process.execPath}' '${PROGRAM}' "$@"\n`);
+    writeFileSync(join(folder, 'oomtune'), `#!/bin/sh\nexec '${PROGRAM}' "$@"\n`);
     chmodSync(join(folder, 'oomtune'), 0o755);
     writeFileSync(join(folder, 'script'), (await oomtune.call(['completion', shell])).stdout);
     job ||= (await oomtune.call(['submit', '--device', 'cpu', '--', 'true'])).stdout.trim();

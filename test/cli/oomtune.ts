@@ -37,7 +37,7 @@ export class Oomtune {
 
   /** Starts it without waiting. */
   start(args: string[], options: { env?: NodeJS.ProcessEnv; cwd?: string } = {}) {
-    const child = spawn(process.execPath, [PROGRAM, ...args], {
+    const child = spawn(PROGRAM, args, {
       cwd: options.cwd ?? this.home,
       env: { ...this.env, ...options.env },
     });

@@ -1,0 +1,150 @@
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { daemonStatus, devices, error, status, submitted } from './contract.js';
+import { Oomtune, PYTHON, ROOT } from './oomtune.js';
+
+const oomtune = new Oomtune();
+afterAll(() => oomtune.close());
+
+const PLAIN = ['--device', 'cpu', '--preset', 'none'];
+
+async function submit(...args: string[]): Promise<string> {
+  return submitted.parse(await oomtune.json(['submit', ...args])).job;
+}
+
+async function look(...jobs: string[]) {
+  return status.parse(await oomtune.json(['status', ...jobs])).jobs;
+}
+
+describe('before a daemon runs', () => {
+  it('status tells that none does', async () => {
+    expect(await oomtune.json(['daemon', 'status'])).toMatchObject({ schema: 1, running: false });
+  });
+
+  it('jobs wait, with the reason, and can be held, released and cancelled', async () => {
+    const job = await submit(...PLAIN, '--name', 'waiting', '--', 'true');
+    expect(await look(job)).toMatchObject([{ job, name: 'waiting', state: 'queued', command: ['true'] }]);
+    expect((await look(job))[0]?.reason).toMatch(/daemon/);
+    expect((await oomtune.call(['hold', '@'])).code).toBe(0);
+    expect((await look('@'))[0]?.state).toBe('held');
+    expect((await oomtune.call(['explain', job])).stdout).toContain(`oomtune release ${job}`);
+    expect((await oomtune.call(['release', job])).code).toBe(0);
+    expect((await look(job))[0]?.state).toBe('queued');
+    expect((await oomtune.call(['cancel', job])).code).toBe(0);
+    expect(await look(job)).toMatchObject([{ state: 'cancelled' }]);
+    const held = await oomtune.call(['hold', job]);
+    expect(held.code).toBe(2);
+    expect(held.stderr).toContain('cancelled');
+  });
+});
+
+describe('with a daemon', () => {
+  beforeAll(async () => {
+    const { code, stderr } = await oomtune.call(['daemon', 'start']);
+    expect(stderr).toContain('daemon runs');
+    expect(code).toBe(0);
+  });
+
+  it('status tells who it is, and a second one is refused', async () => {
+    const told = daemonStatus.parse(await oomtune.json(['daemon', 'status']));
+    expect(told.running).toBe(true);
+    expect(told.redis).toBe((await oomtune.call(['redis', 'url'])).stdout.trim());
+    const second = await oomtune.call(['daemon', 'start', '--json']);
+    expect(second.code).toBe(5);
+    expect(error.parse(JSON.parse(second.stdout)).error.code).toBe('OOMTUNE_DAEMON_RUNNING');
+  });
+
+  it('a job is followed from submit to its end', async () => {
+    const script = 'echo begin; sleep 1; echo "end of it"';
+    const job = await submit(...PLAIN, '--', 'sh', '-c', script);
+    const logs = await oomtune.call(['logs', '-f', job]);
+    expect(logs).toMatchObject({ code: 0, stdout: 'begin\nend of it\n', stderr: '' });
+    const waited = await oomtune.call(['wait', '--json', job]);
+    expect(waited.code).toBe(0);
+    expect(status.parse(JSON.parse(waited.stdout)).jobs).toMatchObject([{ job, state: 'succeeded', exit_code: 0 }]);
+    expect((await oomtune.call(['logs', '-n', '1', '@'])).stdout).toBe('end of it\n');
+  });
+
+  it('several logs are followed with a prefix for each line', async () => {
+    const ids = [await submit(...PLAIN, '--name', 'first', '--', 'echo', 'one')];
+    ids.push(await submit(...PLAIN, '--name', 'second', '--', 'sh', '-c', 'echo two; printf three'));
+    const { stdout } = await oomtune.call(['logs', '-f', ...ids]);
+    expect(stdout.trimEnd().split('\n').sort()).toEqual(['first  | one', 'second | three', 'second | two']);
+  });
+
+  it('wait ends with 4 when a job failed, and names why', async () => {
+    const job = await submit(...PLAIN, '--', 'sh', '-c', 'echo "ValueError: bad"; exit 9');
+    const { code, stderr } = await oomtune.call(['wait', job]);
+    expect(code).toBe(4);
+    expect(stderr).toContain(`${job}  `);
+    const [record] = await look(job);
+    expect(record).toMatchObject({ state: 'failed', exit_code: 9 });
+    expect(record?.failure?.class).toBe('user_error');
+    expect((await oomtune.call(['explain', job])).stdout).toContain('failed');
+  });
+
+  it('a running job is cancelled with its whole tree, and can be retried', async () => {
+    const job = await submit(...PLAIN, '--', 'sh', '-c', 'setsid sleep 301 & sleep 301');
+    const sleepers = () => oomtune.leftovers().filter((one) => /^\d+ sleep 301$/.test(one));
+    await vi.waitFor(() => expect(sleepers()).toHaveLength(2), { timeout: 60_000, interval: 100 });
+    expect((await oomtune.call(['cancel', job])).code).toBe(0);
+    expect(await look(job)).toMatchObject([{ state: 'cancelled' }]);
+    expect(sleepers()).toEqual([]);
+    expect((await oomtune.call(['wait', job])).code).toBe(4);
+    expect((await oomtune.call(['retry', job])).stdout.trim()).toBe(job);
+    await vi.waitFor(() => expect(sleepers()).toHaveLength(2), { timeout: 60_000, interval: 100 });
+    await oomtune.call(['cancel', job]);
+  });
+
+  it('a second submission of the same command reuses the configuration: no search', async () => {
+    const script = join(ROOT, 'examples', 'mlp.py');
+    const args = ['--device', 'cpu', '--budget', '60MiB', '--name', 'reused', '--', PYTHON, script];
+    const first = await submit(...args);
+    expect((await oomtune.call(['wait', first])).code).toBe(0);
+    const second = await submit(...args);
+    expect((await oomtune.call(['wait', second])).code).toBe(0);
+    const [one, two] = await look(first, second);
+    expect(one?.config).not.toBeNull();
+    expect(two?.config).toEqual(one?.config);
+    const told = (await oomtune.json(['explain', second])) as { launches: { purpose: string }[] };
+    expect(told.launches.map((launch) => launch.purpose)).toEqual(['run']);
+    expect((await oomtune.call(['explain', second])).stdout).toContain('No search was needed');
+    expect((await oomtune.call(['explain', first])).stdout).toMatch(/micro-batch \d+: fit, peak/);
+  });
+
+  it('a reader that goes away ends status in silence', async () => {
+    const { child, ended } = oomtune.start(['status', '--watch']);
+    child.stdout.once('data', () => child.stdout.destroy());
+    const { code, stderr } = await ended;
+    expect(code).toBe(0);
+    expect(stderr).toBe('');
+  });
+
+  it('devices tells each one with what is reserved', async () => {
+    const told = devices.parse(await oomtune.json(['devices']));
+    expect(told.devices.map((device) => device.id)).toContain('cpu');
+  });
+
+  it('doctor finds everything well here', async () => {
+    const { code, stdout } = await oomtune.call(['doctor', '--json'], {
+      env: { PATH: `/usr/bin:${oomtune.env.PATH}` },
+    });
+    const told = JSON.parse(stdout) as { ok: boolean; checks: { check: string; status: string }[] };
+    expect(told.checks.filter((check) => check.status === 'failed')).toEqual([]);
+    expect(told.checks.map((check) => check.check)).toEqual(
+      expect.arrayContaining(['node', 'native', 'redis', 'torch', 'daemon']),
+    );
+    expect({ ok: told.ok, code }).toEqual({ ok: true, code: 0 });
+  });
+
+  it('stop --kill leaves nothing', async () => {
+    await submit(...PLAIN, '--', 'sleep', '302');
+    await vi.waitFor(() => expect(oomtune.leftovers().join()).toMatch(/\d sleep 302/), {
+      timeout: 60_000,
+      interval: 100,
+    });
+    expect((await oomtune.call(['daemon', 'stop', '--kill'])).code).toBe(0);
+    expect(oomtune.leftovers()).toEqual([]);
+    expect(await oomtune.json(['daemon', 'status'])).toMatchObject({ running: false });
+  });
+});
