@@ -4,6 +4,7 @@ go, and both train on."""
 import json
 import os
 import sys
+import time
 
 import torch
 import torch.distributed as dist
@@ -38,6 +39,7 @@ if rank == 1:
     except torch.cuda.OutOfMemoryError as error:
         report["is_torch_oom"] = True
         report["text"] = str(error).splitlines()[0][:300]
+    time.sleep(1)  # so that whoever samples from outside sees the peak
     report["hoarded"] = len(hoard) * 64 * 2**20
     del hoard
     torch.cuda.empty_cache()

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 
 mode = sys.argv[1]
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "true" if mode == "preallocate" else "false"
@@ -35,6 +36,7 @@ except Exception as error:
     report["error"] = f"{type(error).__module__}.{type(error).__qualname__}"
     report["is_own_oom"] = "RESOURCE_EXHAUSTED" in str(error)
     report["text"] = str(error).splitlines()[0][:300]
+time.sleep(1)  # so that whoever samples from outside sees the peak
 report["hoarded"] = len(hoard) * 64 * 2**20
 report["stats"] = {k: v for k, v in (jax.devices()[0].memory_stats() or {}).items() if k in ("bytes_limit", "peak_bytes_in_use")}
 for array in hoard:

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #define OK(call)                                                                                \
@@ -79,7 +80,14 @@ int main(int argc, char** argv) {
   size_t freeWithArrays = 0;
   OK(cudaMemGetInfo(&freeWithArrays, &total));
   void* async = nullptr;
-  OK(cudaMallocAsync(&async, 80 * MiB, 0));
+  cudaMemPool_t pool;
+  unsigned long long small = 0, reserved = 0;
+  OK(cudaDeviceGetMemPool(&pool, 0));
+  OK(cudaMallocAsync(&async, 512, 0));
+  OK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &small));
+  OK(cudaFreeAsync(async, 0));
+  OK(cudaMallocAsync(&async, 81 * MiB, 0));
+  OK(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &reserved));
   OK(cudaFreeAsync(async, 0));
   OK(cudaDeviceSynchronize());
   void* host = nullptr;
@@ -112,15 +120,17 @@ int main(int argc, char** argv) {
   }
   cudaGetLastError();
   size_t hoarded = hoard.size();
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // so that whoever samples from outside sees the peak
   for (void* more : hoard) OK(cudaFree(more));
   char* again = nullptr;
   OK(cudaMalloc(&again, 200 * MiB));
   touch<<<64, 256>>>(again, 200 * MiB);
   bool recovered = cudaDeviceSynchronize() == cudaSuccess;
   printf("{\"total\": %zu, \"prop_total\": %zu, \"free_at_start\": %zu, \"free_with_arrays\": %zu, \"hoarded\": %zu, "
-         "\"error\": \"%s\", \"is_own_oom\": %s, \"allocations\": %zu, \"recovered\": %s}\n",
+         "\"error\": \"%s\", \"is_own_oom\": %s, \"allocations\": %zu, \"recovered\": %s, \"pool_512B\": %llu, "
+         "\"pool_81MiB\": %llu}\n",
          total, prop.totalGlobalMem, free, freeWithArrays, hoarded * 32 * MiB, cudaGetErrorName(error),
-         error == cudaErrorMemoryAllocation ? "true" : "false", hoarded + 5, recovered ? "true" : "false");
+         error == cudaErrorMemoryAllocation ? "true" : "false", hoarded + 5, recovered ? "true" : "false", small, reserved);
   OK(cudaFree(p));
   OK(cudaFree(pitched));
   OK(cudaFree(managed));

@@ -7,6 +7,7 @@ shared with another process). The last line is JSON: which error came, and wheth
 import json
 import os
 import sys
+import time
 
 mode = sys.argv[1]
 if mode == "expandable":
@@ -36,8 +37,17 @@ def step(model, optimizer, x, y):
 
 
 def child(queue, done):
+    """What another process shares is not this one's to pay for: says what the ledger charges here."""
+    import ctypes
+
     tensor = queue.get()
     total = tensor.sum().item()
+    tensor.add_(0)
+    live = getattr(ctypes.CDLL(None), "oomtune_live", None)
+    if live is not None:
+        live.restype = ctypes.c_uint64
+        torch.empty(2**20, device="cuda")
+        total = [total, live(0), torch.cuda.memory_reserved()]
     queue.put(total)
     done.wait()
 
@@ -75,9 +85,8 @@ def main():
         process.start()
         shared = torch.ones(256 * 2**20 // 4, device="cuda")
         queue.put(shared)
-        import time
         time.sleep(6)
-        report["ipc_sum"] = queue.get(timeout=30)
+        report["ipc_child"] = queue.get(timeout=30)
         done.set()
         process.join(30)
     torch.cuda.synchronize()
@@ -89,6 +98,7 @@ def main():
         report["error"] = f"{type(error).__module__}.{type(error).__qualname__}"
         report["is_torch_oom"] = isinstance(error, torch.cuda.OutOfMemoryError)
         report["text"] = str(error).splitlines()[0][:300]
+    time.sleep(1)  # so that whoever samples from outside sees the peak
     report["hoarded"] = len(hoard) * 64 * 2**20
     report["reserved_peak"] = torch.cuda.max_memory_reserved()
     report["allocations"] = torch.cuda.memory_stats().get("num_device_alloc", 0)

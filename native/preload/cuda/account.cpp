@@ -33,6 +33,14 @@ void afterFork() {
   inChild.store(true);
 }
 
+/** The last look: what the process held besides may have grown since its last allocation. */
+void atEnd() {
+  if (inChild.load()) return;
+  for (Place place = 1; place < static_cast<Place>(kDevices); ++place) {
+    if (theGate.overhead(place) != 0) measureAtEnd(place);
+  }
+}
+
 void startAnew() {
   beginning = PTHREAD_MUTEX_INITIALIZER;
   theGate.forked();
@@ -107,6 +115,7 @@ void begin() {
     if (theGate.attach(path)) {
       pthread_atfork(nullptr, nullptr, afterFork);
       learnDevices();
+      atexit(atEnd);
     } else {
       debugLine("the ledger %s cannot be used: nothing is counted", path);
     }

@@ -175,6 +175,13 @@ bool measureOften(Place place, unsigned times) {
   return measureIfOlder(place, watches[place].costMicroseconds.load(std::memory_order_relaxed) * times / 1000 + 1);
 }
 
+void measureAtEnd(Place place) {
+  Watch& watch = watches[place];
+  if (pthread_mutex_trylock(&watch.mutex) != 0) return;
+  measureLocked(watch, place);
+  pthread_mutex_unlock(&watch.mutex);
+}
+
 uint64_t beforeImport(Place place) {
   uint64_t used = 0;
   if (place < 0 || !account::gate().attached()) return 0;

@@ -19,6 +19,9 @@ bool measureIfOlder(account::Place place, uint64_t milliseconds);
 /** The same if that much lies `times` what measuring took back: so it takes at most that part of the time. */
 bool measureOften(account::Place place, unsigned times = 50);
 
+/** At exit, when a thread may have stopped in the middle of a measurement: then this one is left out. */
+void measureAtEnd(account::Place place);
+
 /**
  * Memory of another process that is mapped here belongs to that process. Whether NVML counts it here as well is seen by
  * looking before and after; what it counts twice is left out of the overhead.

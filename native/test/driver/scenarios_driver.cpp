@@ -145,6 +145,12 @@ void scenarioBlind() {  // 5 GiB that no hook sees
   CHECK_EQUAL(ledger().blind.load(), oomtune::kBlindUnseen);
 }
 
+void scenarioGrowsAtEnd() {  // the last thing that happens takes 64 MiB: the ledger knows after the end
+  begin();
+  void* module = nullptr;
+  CHECK_EQUAL((call<Result(void**, const void*)>("cuModuleLoadData", &module, nullptr)), 0);
+}
+
 void scenarioTwoDevices() {
   CHECK_EQUAL(start(), 0);
   Context first = nullptr;
