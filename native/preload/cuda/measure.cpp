@@ -31,6 +31,7 @@ struct Watch {
   bool pidWasThere = false;   // a figure for our pid before we had a context: another process's
   bool hadContext = false;
   uint64_t deviceBase = 0;    // bytes in use on the whole device before our first context
+  std::atomic<bool> measuring{false};
   std::atomic<uint64_t> measuredAt{0};
   std::atomic<uint64_t> costMicroseconds{1000};
   std::atomic<uint64_t> importedSeen{0};
@@ -154,7 +155,9 @@ void measureNow(Place place) {
   Watch& watch = watches[place];
   Lock lock(watch.mutex);
   const uint64_t begin = microseconds();
+  watch.measuring.store(true);
   measureLocked(watch, place);
+  watch.measuring.store(false);
   watch.costMicroseconds.store(microseconds() - begin, std::memory_order_relaxed);
   watch.measuredAt.store(milliseconds(), std::memory_order_relaxed);
 }
@@ -177,9 +180,7 @@ bool measureOften(Place place, unsigned times) {
 
 void measureAtEnd(Place place) {
   Watch& watch = watches[place];
-  if (pthread_mutex_trylock(&watch.mutex) != 0) return;
-  measureLocked(watch, place);
-  pthread_mutex_unlock(&watch.mutex);
+  if (!watch.measuring.load()) measureNow(place);  // no trylock: older glibcs have it in libpthread alone
 }
 
 uint64_t beforeImport(Place place) {
@@ -217,6 +218,7 @@ void forgetMeasurements() {
     watch.pidIsOurs = false;
     watch.pidWasThere = false;
     watch.hadContext = false;
+    watch.measuring.store(false);
     watch.measuredAt.store(0);
     watch.importedSeen.store(0);
   }
