@@ -64,6 +64,10 @@ def compat(bench: Bench) -> None:
     budget = 6 * GIB
     jobs = {f"torch {mode}": bench.python("torch_train.py", mode)
             for mode in ("native", "expandable", "async", "graphs", "workers", "ipc")}
+    jobs["torch two processes"] = bench.python("torch_pair.py")
+    jobs["figures"] = bench.python("figures.py")
+    jobs["torch eager modules"] = bench.python("torch_train.py", "native")
+    environments = {"torch eager modules": {"CUDA_MODULE_LOADING": "EAGER"}}
     if has("jax"):
         jobs |= {f"jax {mode}": bench.python("jax_train.py", mode) for mode in ("preallocate", "grow", "async")}
     else:
@@ -78,9 +82,10 @@ def compat(bench: Bench) -> None:
     else:
         bench.record("compat", {"job": "static cudart", "left_out": "nvcc is not installed"})
     names = [name for name in jobs if not bench.only or name in bench.only]
-    # Each has a budget of its own, so they can run side by side; four at a time, for the host's sake.
-    for at in range(0, len(names), 6):
-        running = {name: bench.launcher.start(jobs[name], budget) for name in names[at:at + 6]}
+    # Each has a budget of its own, so they can run side by side; a few at a time, for the host's sake.
+    for at in range(0, len(names), 8):
+        running = {name: bench.launcher.start(jobs[name], budget, env=environments.get(name))
+                   for name in names[at:at + 8]}
         for name, job in running.items():
             bench.record("compat", {"job": name, **verdict(job.wait(100), budget)})
 
@@ -144,16 +149,21 @@ def cost(bench: Bench) -> None:
         bench.record("cost", {"step": name, "bare_ms": round(bare, 4), "with_ms": round(within, 4),
                               "difference_pct": round(100 * (within - bare) / bare, 2), "bare_rounds_ms": sides[False],
                               "with_rounds_ms": sides[True]})
+    pairs(bench)
+
+
+def pairs(bench: Bench) -> None:
     program = bench.runtime_program()
     if program is None:
+        bench.record("cost", {"pair": "all", "left_out": "nvcc is not installed"})
         return
-    pairs: dict[str, dict[bool, list[float]]] = {}
+    rounds: dict[str, dict[bool, list[float]]] = {}
     for _ in range(5):
         for watched in (False, True):
             outcome = bench.launcher.run([program, "pairs"], 64 * GIB if watched else None, watched=watched, timeout=30)
             for name, figure in outcome.result().items():
-                pairs.setdefault(name, {False: [], True: []})[watched].append(figure)
-    for name, sides in pairs.items():
+                rounds.setdefault(name, {False: [], True: []})[watched].append(figure)
+    for name, sides in rounds.items():
         bare, within = (statistics.median(sides[side]) for side in (False, True))
         bench.record("cost", {"pair": name, "bare_ns": round(bare), "with_ns": round(within),
                               "added_ns": round(within - bare), "bare_rounds": sides[False],
