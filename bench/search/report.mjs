@@ -52,6 +52,48 @@ ${lines.join('\n')}
 `;
 }
 
+/** A page with the peers' finders side by side. */
+export function gpuSummary(title, command, python, card, rows) {
+  const peer = (row, kind) => {
+    const one = row.finders.find((item) => item.finder === kind);
+    return one ? `${one.found ?? 'failed'} (${one.attempts ?? '?'}, ${round(one.seconds)} s)` : '';
+  };
+  const lines = rows.map((row) => {
+    const cells = [
+      row.workload,
+      row.amp === 'off' ? 'fp32' : row.amp,
+      row.found ?? 'none',
+      row.truth,
+      `${round(row.share * 100)} %`,
+      row.config ?? '',
+      row.speed_share === undefined ? '' : `${round(row.speed_share * 100)} %`,
+      `${row.launches} (${row.probes})`,
+      round(row.search_s),
+      round(row.bare_s),
+      round(row.starts, 2),
+      row.holds_200_steps === null ? '' : row.holds_200_steps ? 'yes' : 'NO',
+      peer(row, 'accelerate'),
+      peer(row, 'power'),
+      peer(row, 'binsearch'),
+      `${row.bisection_attempts}, ${round(row.bisection_s)} s`,
+    ];
+    return `| ${cells.join(' | ')} |`;
+  });
+  return `# ${title}
+
+${conditions(command, python, card)}
+
+\`found\` is find-batch's \`max_micro_batch\` on the script as it stands; \`largest\` is the largest size that a fresh process takes for
+three optimizer steps. \`speed\` is the samples/s of the recommended size (\`config\`) against the best of the sweep. \`starts\` is (search
+time - probed steps) / (one bare launch of the script to its third step). \`holds\`: 200 optimizer steps in another fresh process at the
+size found. Peers: size found (attempts, seconds with the start of the process).
+
+| workload | precision | found | largest | share | config | speed | launches (probes) | search s | bare s | starts | holds | accelerate | Lightning power | Lightning binsearch | fresh processes |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
+${lines.join('\n')}
+`;
+}
+
 export function record(name, rows, text) {
   const folder = join(ROOT, 'bench', 'results');
   mkdirSync(folder, { recursive: true });
