@@ -239,6 +239,7 @@ class Driver:
         }
         self._hook.rung.switch(self.probe["amp"], self.probe["checkpointing"], self.probe["offload"])
         self._cached = {}
+        self._hook.optimizers.renew()
         gc.collect()
         self._meter.tidy()
         skip = 0

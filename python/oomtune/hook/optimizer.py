@@ -14,6 +14,8 @@ class Optimizers:
         self._listener = listener
         self._depth = 0
         self._known = weakref.WeakSet()
+        #: Optimizers that had no state before their first probed step: theirs can be made again.
+        self._lazy = weakref.WeakSet()
         self.active = True
         #: The hook's own loss scaler while there is one.
         self.scaling = None
@@ -44,6 +46,17 @@ class Optimizers:
 
     def known(self):
         return list(self._known)
+
+    def renew(self):
+        """Back to how a fresh process stands before its first step: no gradients, no state yet. What a process has
+        allocated in another order fits less, or more, than the same in a fresh one."""
+        for optimizer in self.known():
+            if not optimizer.state:
+                self._lazy.add(optimizer)
+            elif optimizer in self._lazy:
+                optimizer.state.clear()
+        for parameter in self.parameters():
+            parameter.grad = None
 
     def parameters(self):
         for optimizer in self.known():
@@ -93,7 +106,7 @@ class Optimizers:
             try:
                 if closure is None:
                     watch._listener.before_step(self)
-                if watch.scaling is not None and closure is None:
+                if watch.scaling is not None and watch.scaling.on and closure is None:
                     result = watch.scaling.step(self, args, kwargs)
                 else:
                     result = original(self, *args, **kwargs)
