@@ -117,8 +117,18 @@ bool listProcesses(Library& nvml, Handle device, const char* newer, const char* 
   return true;
 }
 
-/** A state in which the GPU's errors are its own fault, not the job's. */
+/**
+ * A state in which errors are the GPU's own fault, not the job's. Newer drivers say what is to be done about it (after
+ * an Xid too); where they do not, uncorrected errors are taken for a fault until the driver is loaded anew.
+ */
 std::string faultOf(Library& nvml, Handle device) {
+  unsigned int corrected = 0;
+  unsigned int uncorrected = 0;
+  unsigned int pending = 0;
+  unsigned int failed = 0;
+  if (nvml.call("nvmlDeviceGetRemappedRows", device, &corrected, &uncorrected, &pending, &failed) == kOk && failed != 0) {
+    return "a row of memory could not be remapped";
+  }
   FieldValue recovery{};
   recovery.field = kRecoveryAction;
   if (nvml.call("nvmlDeviceGetFieldValues", device, 1, &recovery) == kOk && recovery.result == kOk) {
@@ -127,15 +137,8 @@ std::string faultOf(Library& nvml, Handle device) {
       case 2: return "the driver asks for a reboot of the machine";
       case 3: return "the driver asks that peer-to-peer work be ended";
       case 4: return "the driver asks that the GPU be drained and reset";
-      default: break;
+      default: return "";
     }
-  }
-  unsigned int corrected = 0;
-  unsigned int uncorrected = 0;
-  unsigned int pending = 0;
-  unsigned int failed = 0;
-  if (nvml.call("nvmlDeviceGetRemappedRows", device, &corrected, &uncorrected, &pending, &failed) == kOk && failed != 0) {
-    return "a row of memory could not be remapped";
   }
   unsigned long long errors = 0;
   if (nvml.call("nvmlDeviceGetTotalEccErrors", device, kUncorrected, kSinceBoot, &errors) == kOk && errors > 0) {

@@ -95,7 +95,8 @@ void Loop::escalate(Cgroup& cgroup) {
     killing_ = true;
     cgroup.kill();
     killTree();
-    killAt_ = now + kSweepEvery;
+    // What does not die at once waits in the kernel, perhaps for a GPU: look less often.
+    killAt_ = now + kSweepEvery * std::min<uint64_t>(++sweeps_, 20);
   }
 }
 
@@ -130,15 +131,20 @@ int Loop::patience() const {
   return next <= now ? 0 : static_cast<int>(std::min<uint64_t>(next - now, 60000));
 }
 
-/** What is left in the pipes when no process of the tree is: another holder of them, if any, is none of ours. */
-void Loop::drain() {
-  const uint64_t until = clockMs() + kLastWords;
+/**
+ * What is left in the pipes when no process of the tree is: another holder of them, if any, is none of ours. A reader of
+ * our own output may take its time, unless the run was ended.
+ */
+void Loop::drain(int signals) {
+  uint64_t until = 0;
   for (Source& source : sources_) {
     while (source.file >= 0 || source.tee.pending()) {
       if (source.tee.pending()) {
-        pollfd reader{source.tee.descriptor(), POLLOUT, 0};
-        poll(&reader, 1, 200);
+        pollfd waits[] = {{source.tee.descriptor(), POLLOUT, 0}, {signals, POLLIN, 0}};
+        poll(waits, 2, 1000);
+        serve(signals);
         source.tee.flush();
+        if (ending_ && until == 0) until = clockMs() + kLastWords;
         if (ending_ && clockMs() > until) source.tee.shut();
         continue;
       }
@@ -176,7 +182,7 @@ Outcome Loop::run(pid_t job, int signals, Cgroup& cgroup) {
     if (ledger_ != nullptr) watchLedger(reaped);
     if (!childless_) escalate(cgroup);
   }
-  drain();
+  drain(signals);
   if (ledger_ != nullptr) reapSlots(ledger_);
   return outcome_;
 }

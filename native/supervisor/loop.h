@@ -35,7 +35,7 @@ class Loop {
   };
 
   void pump(Source& source);
-  void drain();
+  void drain(int signals);
   bool reap();
   void serve(int signals);
   void startEnding(const char* endedBy);
@@ -56,6 +56,7 @@ class Loop {
   uint64_t deadline_ = 0;  // of the time-out; ms of the monotonic clock, 0: none
   uint64_t linger_ = 0;    // when what outlives the job is told to end
   uint64_t killAt_ = 0;
+  uint64_t sweeps_ = 0;
   uint64_t nextReap_ = 0;
   uint64_t nextLook_ = 0;  // for processes that go past the stand-in
 };

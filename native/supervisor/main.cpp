@@ -134,6 +134,7 @@ int supervise(const std::string& path, int folder, int report) {
   const std::string startedAt = isoTime(nowNanoseconds());
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const mode_t mask = umask(077);
+  if (chdir("/") != 0) return 1;  // keeps no file system busy
   Outcome outcome;
   auto failed = [&](const std::string& error) {
     return writeExit(folder, startedAt, outcome, Told::kNo, error) == 0 ? 0 : 1;
@@ -142,7 +143,9 @@ int supervise(const std::string& path, int folder, int report) {
   if (signals < 0 || writeWho(folder, startedAt, -1, "") != 0) return failed(std::string("supervisor: ") + strerror(errno));
   Spec spec;
   std::string error;
-  if (!readSpec(folder, &spec, &error)) return failed(error);
+  const bool sound = readSpec(folder, &spec, &error);
+  unlinkat(folder, "spec", 0);  // it holds the environment, and with it secrets
+  if (!sound) return failed(error);
   Log log(folder, spec.logBytes);
   if (const int code = log.open()) return failed(std::string("log: ") + strerror(code));
   Ledger* ledger = nullptr;

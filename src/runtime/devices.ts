@@ -62,8 +62,8 @@ export function listDevices(inventory: NativeInventory, visible: string | undefi
   const gpus = visibleGpus(inventory.gpus, visible).map(
     (gpu, ordinal): Device => ({
       id: `cuda:${ordinal}`,
-      uuid: gpu.uuid,
-      model: gpu.model,
+      uuid: gpu.uuid || `lost:${gpu.index}`,
+      model: gpu.model || 'unknown',
       total_bytes: gpu.total_bytes,
       used_bytes: gpu.used_bytes,
       processes: deviceProcesses(gpu),

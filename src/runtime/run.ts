@@ -12,6 +12,8 @@ const ORPHAN_GRACE_MS = 2000;
 const ORPHAN_LOOK_MS = 50;
 
 const GROUP_LOOKS = 100;
+const MEMORY_BACK_MS = 10_000;
+const MEMORY_LOOK_MS = 100;
 
 /** For what may be gone by the time it is done. */
 function attempt(action: () => void): void {
@@ -51,6 +53,19 @@ async function endOrphans(dir: string): Promise<number> {
       seen.add(pid);
     }
     await sleep(ORPHAN_LOOK_MS);
+  }
+}
+
+/** The driver may give a dead process's memory back a moment late: waits until no GPU's use falls any more. */
+async function memoryBack(addon: Addon): Promise<void> {
+  const until = Date.now() + MEMORY_BACK_MS;
+  let before = new Map<string, number>();
+  while (Date.now() < until) {
+    const { gpus } = await addon.inventory();
+    const falling = gpus.some(({ uuid, used_bytes }) => used_bytes < (before.get(uuid) ?? Number.POSITIVE_INFINITY));
+    if (!falling) return;
+    before = new Map(gpus.map(({ uuid, used_bytes }) => [uuid, used_bytes]));
+    await sleep(MEMORY_LOOK_MS);
   }
 }
 
@@ -96,7 +111,9 @@ export class SupervisedRun implements Run {
   private async waitOnce(): Promise<Exit> {
     if (this.supervised()) await this.addon.waitForProcess(this.record.pid, this.record.start_time);
     const exit = readExit(this.dir) ?? (await this.afterLoss());
-    return { ...exit, ledger: this.ledger() };
+    const ledger = this.ledger();
+    if (ledger?.devices.some(({ device }) => device.startsWith('cuda:'))) await memoryBack(this.addon);
+    return { ...exit, ledger };
   }
 
   /** The supervisor died without a word (killed, or the machine went down): nobody knows how the job would have ended. */

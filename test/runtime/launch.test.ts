@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { createRuntime } from '../../src/runtime/index.js';
@@ -34,7 +34,8 @@ describe('a launch', () => {
   test('leaves private files', async () => {
     const { dir } = await run(['true']);
     expect(statSync(dir).mode & 0o777).toBe(0o700);
-    for (const file of ['spec', 'log', 'ledger', 'exit.json', 'supervisor.json']) {
+    expect(readdirSync(dir), 'the environment stays on no disk').not.toContain('spec');
+    for (const file of ['log', 'ledger', 'exit.json', 'supervisor.json']) {
       expect(statSync(join(dir, file)).mode & 0o777, file).toBe(0o600);
     }
   });

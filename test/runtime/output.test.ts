@@ -49,6 +49,17 @@ describe('a launch in the foreground', () => {
     expect(log(spec).endsWith('\n199999\n')).toBe(true);
   });
 
+  test('ends when it is told to, though its reader does not read', async () => {
+    const spec = launchSpec([PYTHON, '-c', 'while True: print("x" * 1000)'], { graceSeconds: 0.2 });
+    const child = foreground(spec);
+    const reading = once(child.stdout, 'readable'); // begins to fill, and is never emptied
+    await reading;
+    const run = await createRuntime().adopt(spec.dir);
+    run?.end('cancel');
+    expect(await run?.wait()).toMatchObject({ ended_by: 'cancel' });
+    child.stdout.destroy();
+  });
+
   test('reads what is piped into it', async () => {
     const child = foreground(launchSpec(['wc', '-c']));
     child.stdin.end('12345');
