@@ -47,6 +47,7 @@ export class Daemon {
   #info: HostInfo;
   #intake: Promise<void> | null = null;
   #intakeAgain = false;
+  #lookAtTaken = true;
   #stopping = false;
   #fatal: ((error: Error) => void) | null = null;
 
@@ -148,6 +149,7 @@ export class Daemon {
 
   readonly #onReady = (): void => {
     this.#parts.log.info('Redis is back');
+    this.#lookAtTaken = true;
     for (const execution of this.#active.values()) execution.repeat();
     this.#sweep().catch((error: unknown) => this.#parts.log.warn({ err: error }, 'sweep failed'));
   };
@@ -248,10 +250,30 @@ export class Daemon {
     do {
       this.#intakeAgain = false;
       if (this.#stopping) return;
+      if (this.#lookAtTaken) await this.#sortOutTaken();
       for (const label of await this.#queues.suitable(this.#info)) {
         if (!this.#left.has(label)) await this.#takeFrom(label);
       }
     } while (this.#intakeAgain && !this.#stopping);
+  }
+
+  /**
+   * Entries that are locked by this home, but that nobody here works at: taken by a daemon that was killed before its next
+   * step. Without this they would wait until the lock expires. Only while nothing is being taken.
+   */
+  async #sortOutTaken(): Promise<void> {
+    this.#lookAtTaken = false;
+    const ours = new Set([...this.#active.values()].map((execution) => execution.ticket?.id));
+    for (const label of await this.#queues.suitable(this.#info)) {
+      for (const ticket of await this.#queues.taken(label)) {
+        if (ours.has(ticket.id)) continue;
+        const entry = readTicket(ticket.data);
+        const record = entry === null ? null : await this.#parts.store.jobs.get(entry.job);
+        const waits = record?.state === 'queued' && record.epoch === entry?.epoch && record.claimHost === null;
+        if (waits) await this.#queues.putBack(ticket);
+        else if (record === null || !this.#active.has(record.job)) await this.#queues.finish(ticket);
+      }
+    }
   }
 
   /** One job of a label may wait for its lease; those behind it wait in the queue, where other hosts see them. */

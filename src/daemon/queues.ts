@@ -84,6 +84,13 @@ export class Queues {
     return (await this.extend(job)) ? job : null;
   }
 
+  /** The entries of a queue that are locked by this home. */
+  async taken(label: string): Promise<Job<Ticket>[]> {
+    const active = (await this.queue(label).getActive()) as Job<Ticket>[];
+    const locked = await Promise.all(active.map((job) => this.extend(job).catch(() => false)));
+    return active.filter((_, at) => locked[at] === true);
+  }
+
   async extend(job: Job<Ticket>): Promise<boolean> {
     return (await job.extendLock(this.#token, this.#settings.lockMs)) === 1;
   }
