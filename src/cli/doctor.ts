@@ -62,7 +62,7 @@ async function node(): Promise<Finding[]> {
   const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
   const found = `Node ${process.versions.node}`;
   if (major < 20 || (major === 20 && minor < 17)) return [failed('node', found, 'Install Node 24 or 26.')];
-  return [ok('node', major < 24 ? `${found} (24 or 26 start faster)` : found)];
+  return [ok('node', major < 24 ? `${found} (24 or 26 is recommended)` : found)];
 }
 
 async function native(context: Context): Promise<Finding[]> {

@@ -4,6 +4,9 @@ import { asOomtuneError, interrupted, renderError } from './errors.js';
 import { createOutput, outliveClosedPipes } from './output.js';
 import { createProgram } from './program.js';
 
+/** Ended by Ctrl-C as a matter of course: nothing needs to be said about it. */
+const ONLY_LOOKS = ['logs', 'status', 'wait'];
+
 /** Runs one command line (without node and script) and answers with the exit code. */
 async function main(argv: string[]): Promise<number> {
   // The user's command is cut off before anything is parsed: its words are never taken for ours.
@@ -29,7 +32,7 @@ async function main(argv: string[]): Promise<number> {
     const stopped = called.context?.interruptedBy ?? null;
     called.context?.progress.close();
     const error = stopped === null ? asOomtuneError(thrown, verb) : interrupted(thrown);
-    renderError(error, out);
+    if (stopped === null || out.json || !ONLY_LOOKS.includes(verb ?? '')) renderError(error, out);
     return stopped ?? error.exitCode;
   } finally {
     await called.context?.close().catch((thrown: unknown) => {
@@ -39,6 +42,11 @@ async function main(argv: string[]): Promise<number> {
 }
 
 outliveClosedPipes();
+process.on('uncaughtException', (thrown) => {
+  const error = asOomtuneError(thrown, null);
+  renderError(error, createOutput(process.argv.includes('--json')));
+  process.exit(error.exitCode);
+});
 const code = await main(process.argv.slice(2));
 // Whatever a library left open must not keep the command alive; what was written must be out first.
 process.stdout.write('', () => process.stderr.write('', () => process.exit(code)));

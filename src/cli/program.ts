@@ -1,6 +1,7 @@
 import { Argument, Command, Option } from 'commander';
 import type { Context } from './context.js';
 import { usageError } from './errors.js';
+import { nearest } from './nearest.js';
 import { addCommonOptions, addSubmitOptions, addWorkOptions } from './options.js';
 
 /** What a verb is handed: its positional arguments, its options, and the user's command (all that follows `--`). */
@@ -251,27 +252,4 @@ function commandBeforeDashes(verb: string, words: string[], command: string[]) {
         `The command "${words.join(' ')}" must follow two dashes.`,
         `Write: oomtune ${verb} [options] -- ${words.join(' ')}`,
       );
-}
-
-/** The verb that a misspelt word is nearest to, if two letters or fewer lie between. */
-function nearest(word: string, names: string[]): string | null {
-  const distances = names
-    .filter((name) => !name.startsWith('_'))
-    .map((name) => ({ name, distance: name.startsWith(word) && word.length > 2 ? 1 : editDistance(word, name) }))
-    .sort((a, b) => a.distance - b.distance);
-  const [best] = distances;
-  return best !== undefined && best.distance <= 2 && best.distance < word.length ? best.name : null;
-}
-
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, at) => at);
-  for (let i = 1; i <= a.length; i += 1) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j += 1) {
-      const changed = (row[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(changed, (row[j] as number) + 1, (next[j - 1] as number) + 1));
-    }
-    row = next;
-  }
-  return row[b.length] as number;
 }

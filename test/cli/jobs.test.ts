@@ -137,6 +137,25 @@ describe('with a daemon', () => {
     expect({ ok: told.ok, code }).toEqual({ ok: true, code: 0 });
   });
 
+  it('doctor ends with 5 when something will not work, and names the remedy', async () => {
+    const { code, stdout } = await oomtune.call(['doctor', '--redis', 'redis://127.0.0.1:1']);
+    expect(code).toBe(5);
+    expect(stdout).toMatch(/✗ redis .*127\.0\.0\.1:1[^\n]*\n +→ \S/);
+  });
+
+  it.each(['logs -f', 'wait', 'status --watch'])('Ctrl-C ends %s in silence and leaves the job alone', async (verb) => {
+    const job = await submit(...PLAIN, '--', 'sleep', '303');
+    const running = async () => (await look(job))[0]?.state === 'running';
+    await vi.waitFor(async () => expect(await running()).toBe(true), { timeout: 60_000, interval: 100 });
+    const { child, ended } = oomtune.start([...verb.split(' '), job]);
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+    child.kill('SIGINT');
+    const { code, stderr } = await ended;
+    expect({ code, stderr }).toEqual({ code: 130, stderr: '' });
+    expect(await running()).toBe(true);
+    await oomtune.call(['cancel', job]);
+  });
+
   it('stop --kill leaves nothing', async () => {
     await submit(...PLAIN, '--', 'sleep', '302');
     await vi.waitFor(() => expect(oomtune.leftovers().join()).toMatch(/\d sleep 302/), {

@@ -23,8 +23,7 @@ const statusVerb: Verb = async ({ args, options }, context) => {
   };
   if (options.watch) {
     while (!signal.aborted) {
-      const text = await picture();
-      out.data(process.stdout.isTTY ? `\u001b[H\u001b[2J${text}` : `${text}\n`);
+      out.data(repaint(await picture()));
       await delay(1000, undefined, { signal }).catch(() => {});
     }
     return 130;
@@ -35,6 +34,17 @@ const statusVerb: Verb = async ({ args, options }, context) => {
 };
 
 export default statusVerb;
+
+/** Written over the picture before, without a blank moment between; in a pipe one picture follows the other. */
+function repaint(text: string): string {
+  if (!process.stdout.isTTY) return `${text}\n`;
+  const rows = Math.max(1, (process.stdout.rows || 24) - 1);
+  return `\u001b[H${text
+    .split('\n')
+    .slice(0, rows)
+    .map((line) => `${line}\u001b[K`)
+    .join('\n')}\n\u001b[J`;
+}
 
 function readLimit(value: unknown): number {
   if (value === undefined) return SHOWN;
