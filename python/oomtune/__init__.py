@@ -3,7 +3,20 @@
 Outside oomtune every figure has the default that the caller names, so a script that asks runs the same by hand.
 """
 
-from .config import Config, config
-
 __all__ = ["Config", "config"]
 __version__ = "0.1.0"
+
+
+def config(*args, **kwargs):
+    """See oomtune.knobs.config(). Imported when asked for: the hook lives in this package too and must start fast."""
+    from .knobs import config
+
+    return config(*args, **kwargs)
+
+
+def __getattr__(name):
+    if name == "Config":
+        from .knobs import Config
+
+        return Config
+    raise AttributeError("module 'oomtune' has no attribute %r" % name)

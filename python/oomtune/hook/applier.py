@@ -23,7 +23,11 @@ class Applier:
         self._pace = None
         self._pace_loader = None
         self._own = None
-        self._ready = False
+        self._ready = not settings.knobs & {"amp", "checkpointing", "offload"}
+        if not self._ready:
+            # Where no loader tells of the loop, the first forward pass after the optimizer was made does.
+            module = self._torch.nn.modules.module
+            self._waiting = module.register_module_forward_pre_hook(self._first_forward)
 
     @property
     def micro_batch(self):
@@ -33,6 +37,8 @@ class Applier:
 
     def watches(self, loader):
         self._hook.telemetry.loop(loader)
+        if not self._ready and self._hook.training.likely():
+            self._prepare()
         return self._micro is not None and "micro_batch" not in self._hook.native
 
     def keeps_out(self, port):
@@ -41,10 +47,7 @@ class Applier:
     def takes(self, port):
         if port in self._splits:
             return True
-        if not self._hook.training.likely():
-            return False
-        self._prepare()
-        return True
+        return self._hook.training.likely()
 
     def next(self, port):
         split = self._splits.get(port)
@@ -59,11 +62,15 @@ class Applier:
             self._hook.modules.sync(self._gate.syncs)
         return batch
 
+    def _first_forward(self, module, inputs):
+        if len(self._hook.optimizers) and self._torch.is_grad_enabled():
+            self._prepare()
+
     def _prepare(self):
         """Autocast and the like need the models: once, before the first batch."""
-        if not self._ready:
-            self._ready = True
-            self._hook.apply_rung()
+        self._ready = True
+        self._waiting.remove()
+        self._hook.apply_rung()
 
     def _open(self, port):
         """The first batch of a pass over a training loader."""
@@ -116,8 +123,6 @@ class Applier:
         pass
 
     def before_step(self):
-        if not self._ready and len(self._hook.optimizers):
-            self._prepare()
         self._hook.telemetry.step_starts()
 
     def forward_backward_again(self):

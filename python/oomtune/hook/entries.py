@@ -1,10 +1,6 @@
 """Training frameworks that have these knobs by themselves: theirs are set, which beats doing it for them."""
 
 import functools
-import importlib
-
-from .batches import rebatch
-from .trees import leaves
 
 #: Optimizer steps or epochs that no probe reaches.
 NEVER = 10**6
@@ -67,6 +63,8 @@ def lightning_trainer(hook, module):
             _endless(self)
         elif "micro_batch" in settings.knobs and automatic:
             # Lightning counts the loader's batches when it takes it: it has to be told before.
+            import importlib
+
             connector = importlib.import_module(module.__name__.replace("trainer.trainer", "trainer.connectors.data_connector"))
             _rebatch_training(hook, connector._DataLoaderSource, plain=getattr(self, "world_size", 1) > 1)
             self.accumulate_grad_batches = settings.accumulation
@@ -77,6 +75,9 @@ def lightning_trainer(hook, module):
 
 
 def _rebatch_training(hook, kind, plain):
+    from .batches import rebatch
+    from .trees import leaves
+
     original = kind.dataloader
     if hasattr(original, "_oomtune"):
         return
@@ -105,11 +106,3 @@ def _endless(trainer):
     drop = ("ModelCheckpoint", "EarlyStopping", "LearningRateMonitor", "DeviceStatsMonitor", "Timer")
     trainer.callbacks = [callback for callback in trainer.callbacks if type(callback).__name__ not in drop]
     trainer.loggers = []
-
-
-def callbacks(hook):
-    return {
-        "transformers.training_args": functools.partial(transformers_arguments, hook),
-        "lightning.pytorch.trainer.trainer": functools.partial(lightning_trainer, hook),
-        "pytorch_lightning.trainer.trainer": functools.partial(lightning_trainer, hook),
-    }

@@ -1,6 +1,5 @@
 """Calls back when a named module has been imported, without importing it itself."""
 
-import importlib.util
 import sys
 
 
@@ -21,6 +20,8 @@ class Finder:
     def find_spec(self, name, path=None, target=None):
         if name not in self._callbacks or name in self._busy:
             return None
+        import importlib.util  # not at the start: most processes import nothing of interest
+
         self._busy.add(name)
         try:
             spec = importlib.util.find_spec(name)

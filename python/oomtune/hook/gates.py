@@ -62,7 +62,7 @@ def _clip(torch, gate, optimizers, original):
     def call(*args, **kwargs):
         if gate.closed:
             return torch.zeros(())
-        if optimizers.scaling is not None:
+        if optimizers.scaling is not None and optimizers.scaling.on:
             optimizers.scaling.set_right()
         return original(*args, **kwargs)
 

@@ -7,12 +7,25 @@ import sys
 from .finder import Finder
 from .link import Link
 from .report import Reporter
-from .settings import Settings
-from . import entries, saving, trackers
+
+
+#: When a module has been imported: the part of the hook that attends to it, and its function.
+ALWAYS = {
+    "torch": ("patches", "patch_torch"),
+    "transformers.training_args": ("entries", "transformers_arguments"),
+    "lightning.pytorch.trainer.trainer": ("entries", "lightning_trainer"),
+    "pytorch_lightning.trainer.trainer": ("entries", "lightning_trainer"),
+}
+SEARCHING = {
+    "torch.utils.tensorboard": ("trackers", "quiet_tensorboard"),
+    "tensorboardX": ("trackers", "quiet_tensorboard"),
+    "mlflow": ("trackers", "quiet_mlflow"),
+    "safetensors.torch": ("saving", "quiet_safetensors"),
+}
 
 
 class Hook:
-    def __init__(self, settings: Settings):
+    def __init__(self, settings):
         self.settings = settings
         self.link = Link(settings.socket_path, self._hello)
         self.reporter = Reporter(self.link.send, self._state)
@@ -35,23 +48,27 @@ class Hook:
         self._said_bye = False
 
     def install(self):
-        callbacks = {"torch": self._torch_imported}
+        moments = dict(ALWAYS)
         if self.settings.searching:
-            trackers.quiet_environment()
-            callbacks.update(trackers.callbacks())
-            callbacks["safetensors.torch"] = lambda module: saving.quiet_safetensors(module, lambda: self.driving)
-        callbacks.update(entries.callbacks(self))
-        Finder(callbacks).install()
+            from .trackers import quiet_environment
+
+            quiet_environment()
+            moments.update(SEARCHING)
+        Finder({name: self._at(*moment) for name, moment in moments.items()}).install()
         self.reporter.install()
         atexit.register(self._ending)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
-    def _torch_imported(self, torch):
-        from .patches import patch_torch
+    def _at(self, part, function):
+        """Loads a part of the hook when its moment has come, and no sooner: most processes never get there."""
 
-        self.torch = torch
-        patch_torch(self, torch)
+        def callback(module):
+            import importlib
+
+            getattr(importlib.import_module("oomtune.hook." + part), function)(self, module)
+
+        return callback
 
     # -- listeners of the optimizer watcher
 

@@ -1,8 +1,6 @@
 """The line to the worker: JSON lines over a unix socket."""
 
-import json
 import os
-import socket
 import threading
 
 
@@ -25,6 +23,9 @@ class Link:
                 return True
             if self.lost or os.getpid() != self._pid:
                 return False
+            # Not at the start: most processes never get here.
+            import socket
+
             line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
                 line.connect(self._path)
@@ -40,6 +41,8 @@ class Link:
         """False when nobody listens (any more)."""
         if not self.open():
             return False
+        import json
+
         data = json.dumps(message, separators=(",", ":"), default=str).encode() + b"\n"
         with self._lock:
             try:
@@ -53,6 +56,8 @@ class Link:
         """The next message; None when the worker is gone. Waits as long as it takes."""
         if not self.open():
             return None
+        import json
+
         while True:
             try:
                 line = self._reader.readline()
@@ -83,6 +88,8 @@ class Link:
     def close(self):
         with self._lock:
             if self._socket is not None:
+                import socket
+
                 try:
                     self._socket.shutdown(socket.SHUT_WR)
                 except OSError:

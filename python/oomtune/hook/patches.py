@@ -23,6 +23,7 @@ def patch_torch(hook, torch):
     import torch.optim.swa_utils
 
     settings = hook.settings
+    hook.torch = torch
     hook.gate = Gate()
     hook.optimizers = Optimizers(torch, hook.gate, hook)
     hook.training = Training(torch, hook.optimizers)

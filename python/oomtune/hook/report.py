@@ -3,7 +3,6 @@
 import os
 import sys
 import threading
-import traceback
 
 #: Texts of errors that mean: no memory on the device, or on the host where that is the device.
 OOM_TEXTS = (
@@ -42,6 +41,8 @@ def _class_name(kind):
 
 
 def _frames(trace):
+    import traceback
+
     return traceback.extract_tb(trace)
 
 
@@ -107,6 +108,8 @@ class Reporter:
             if error is None or error is self._sent or issubclass(kind, KeyboardInterrupt):
                 return
             self._sent = error
+            import traceback
+
             state = self._describe()
             text = "".join(traceback.format_exception(kind, error, trace))
             self._send(

@@ -33,17 +33,14 @@ def tell_saves(torch, hook):
     torch.serialization.save = save
 
 
-def quiet_safetensors(module, driven):
+def quiet_safetensors(hook, module):
+    def driven():
+        return hook.driving
+
     for name in ("save_file", "save_model"):
         original = getattr(module, name, None)
         if original is not None:
             setattr(module, name, _quiet(original, driven))
-
-
-def quiet_method(kind, name, driven):
-    original = getattr(kind, name, None)
-    if original is not None:
-        setattr(kind, name, _quiet(original, driven))
 
 
 def _quiet(original, driven):

@@ -11,10 +11,12 @@ class Scaling:
         self._scaler = None
         self._right = set()
         self._due = False
+        self._used = False
 
     @property
     def on(self):
-        return self._scaler is not None
+        """Whether gradients are scaled now: not before the first backward pass since begin()."""
+        return self._scaler is not None and self._used
 
     def begin(self):
         if self._scaler is None:
@@ -27,6 +29,7 @@ class Scaling:
     def end(self):
         if self._scaler is not None:
             self._scaler = None
+            self._used = False
             self._backward.scale = None
             self._optimizers.scaling = None
 
@@ -35,6 +38,7 @@ class Scaling:
             self._due = False
             self._right.clear()
             self._scaler.update()
+        self._used = True
         device = next((p.device for p in self._optimizers.parameters()), "cuda")
         return self._scaler.scale(self._torch.ones((), device=device))
 

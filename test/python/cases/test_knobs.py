@@ -61,6 +61,28 @@ class Knobs(unittest.TestCase):
         self.assertFalse(torch.equal(bare["weights"][name], tuned["weights"][name]))
         self.assertTrue(torch.allclose(bare["weights"][name], tuned["weights"][name], atol=0.05))
 
+    def test_the_first_step_has_the_knobs_already(self):
+        text = (
+            "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, TensorDataset\n"
+            "class Inner(nn.Linear):\n"
+            "    def forward(self, x):\n"
+            "        print(torch.is_autocast_cpu_enabled())\n"
+            "        return super().forward(x)\n"
+            "model = nn.Sequential(Inner(4, 4), nn.Linear(4, 1))\n"
+            "with torch.no_grad(): model(torch.randn(2, 4))\n"
+            "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+            "%s"
+            "    model(x).mean().backward(); optimizer.step()\n"
+        )
+        loops = {
+            "loader": "for x, in DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=4):\n",
+            "no loader": "for x in torch.randn(2, 4, 4):\n",
+        }
+        for name, loop in loops.items():
+            with self.subTest(name):
+                result = run(text % loop, "apply", OOMTUNE_AMP="bf16", OOMTUNE_HOOK_KNOBS="amp")
+                self.assertEqual(result.output.split(), ["False", "True", "True"], result.errors)
+
     def test_knobs_that_argv_carries_are_left_alone(self):
         bare, _ = self.train()
         tuned, _ = self.train(OOMTUNE_AMP="bf16", OOMTUNE_CHECKPOINTING=1, OOMTUNE_MICRO_BATCH=2, OOMTUNE_ACCUMULATION=4)
