@@ -64,7 +64,7 @@ export function gpuSummary(title, command, python, card, rows) {
       row.amp === 'off' ? 'fp32' : row.amp,
       row.found ?? 'none',
       row.truth,
-      `${round(row.share * 100)} %`,
+      row.share === null ? '' : `${round(row.share * 100)} %`,
       row.config ?? '',
       row.speed_share === undefined ? '' : `${round(row.speed_share * 100)} %`,
       `${row.launches} (${row.probes})`,
