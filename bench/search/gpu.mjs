@@ -73,6 +73,7 @@ try {
         report: found,
       };
       rows.push(row);
+      write();
       if (sweep.includes(name) && answer !== null) await sweepSpeeds(row, workload, options);
       later.push(() => bisectionOf(row, workload, options));
       if (brief.includes(amp)) continue;

@@ -21,9 +21,14 @@ export function interpreter() {
   throw new Error('no interpreter with torch: name one with --python');
 }
 
+const versions = new Map();
+
 export function torchVersion(python) {
-  const done = spawnSync(python, ['-c', 'import torch; print(torch.__version__)'], { encoding: 'utf8' });
-  return done.stdout.trim();
+  if (!versions.has(python)) {
+    const done = spawnSync(python, ['-c', 'import torch; print(torch.__version__)'], { encoding: 'utf8' });
+    versions.set(python, done.stdout.trim());
+  }
+  return versions.get(python);
 }
 
 /**
