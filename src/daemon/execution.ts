@@ -7,7 +7,7 @@ import type { Log } from '../common/log.js';
 import type { Runtime } from '../runtime/types.js';
 import type { Store, StoredJob } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
-import { Detached } from '../worker/detached.js';
+import { Detached, letsGo } from '../worker/detached.js';
 import type { Leasing, Progress, RunReport, WorkDeps, WorkRequest } from '../worker/types.js';
 import { LogTail } from './log-tail.js';
 import type { Ticket } from './queues.js';
@@ -69,7 +69,8 @@ export class Execution {
 
   /** Lets go of it: the job goes on under its supervisor. */
   detach(): void {
-    if (!this.#abort.signal.aborted) this.#abort.abort(this.waitingSince === null ? new Detached() : new PutBack());
+    if (this.#abort.signal.aborted) return;
+    this.#abort.abort(this.waitingSince === null || this.#launched ? new Detached() : new PutBack());
   }
 
   /** Gives it back to its queue, if nothing of it has been started. False: it has. */
@@ -93,6 +94,7 @@ export class Execution {
     } catch (error) {
       await this.#tail?.close();
       return this.#afterError(error).catch((second: unknown) => {
+        if (second instanceof Detached) return 'left' as const;
         this.#log.error({ err: second }, 'the end of the job could not be recorded');
         return 'left' as const;
       });
@@ -102,15 +104,20 @@ export class Execution {
   async #afterError(error: unknown): Promise<ExecutionEnd> {
     const { signal } = this.#abort;
     const reason: unknown = signal.aborted ? signal.reason : error;
+    if (reason instanceof Detached) return 'left';
+    if (!signal.aborted && this.#launched) {
+      const exit = await this.#outlast(error);
+      if (exit !== null) return this.#close(exit);
+    }
+    if (!(reason instanceof PutBack)) await this.#endLast();
     if (this.#lost || reason instanceof ClaimLost) {
-      this.#log.warn('the job was taken from this host');
+      this.#log.warn('the job was taken from this host, or ended behind its back');
       return 'done';
     }
     if (reason instanceof PutBack) {
       await this.#deps.store.jobs.unclaim(this.record.job, this.#deps.claim, this.reason ?? 'waits in its queue');
       return 'back';
     }
-    if (reason instanceof Detached) return 'left';
     if (reason instanceof Cancelled) return this.#close({ state: 'cancelled', reason: null });
     if (!(error instanceof OomtuneError)) this.#log.error({ err: error }, 'a job met a fault of ours');
     return this.#close(failureOf(error));
@@ -231,12 +238,42 @@ export class Execution {
 
   /** A search's process that an earlier daemon left has nobody to report to: it is ended before another is started. */
   async #endStrays(): Promise<void> {
+    if (this.record.launches.at(-1)?.purpose === 'search') await this.#endLast();
+  }
+
+  /** Ends what may still run of the job, and waits until nothing of it is left. */
+  async #endLast(): Promise<void> {
     const last = this.record.launches.at(-1);
-    if (last === undefined || last.purpose !== 'search') return;
+    const run = last === undefined ? null : await this.#deps.runtime.adopt(last.dir);
+    run?.end('cancel');
+    await run?.wait();
+    if (run !== null) await this.#deps.store.leasing.forget(this.record.job);
+  }
+
+  /**
+   * A run that lives is not ended because we cannot understand it any more (its script was moved, its interpreter is
+   * gone): it is watched to its end. Null: nothing runs, or we were told to end it or to let go.
+   */
+  async #outlast(error: unknown): Promise<Partial<JobRecord> | null> {
+    const last = this.record.launches.at(-1);
+    if (last === undefined || last.purpose !== 'run') return null;
     const run = await this.#deps.runtime.adopt(last.dir);
-    if (run === null) return;
-    run.end('cancel');
-    await run.wait();
+    if (run === null) return null;
+    this.#log.warn({ err: error }, 'the run goes on, though it could not be prepared again');
+    const { signal } = this.#abort;
+    const aborted = new Promise<null>((resolve) =>
+      signal.addEventListener('abort', () => resolve(null), { once: true }),
+    );
+    const exit = await Promise.race([run.wait(), aborted]);
+    if (exit === null) {
+      if (letsGo(signal)) throw signal.reason;
+      return null;
+    }
+    await this.#deps.store.leasing.forget(this.record.job);
+    if (exit.code === 0) return { state: 'succeeded', reason: null, exit_code: 0 };
+    const evidence = exit.error ?? `It ended with ${exit.signal ?? `status ${exit.code}`}.`;
+    const failure = { class: exit.ended_by === 'timeout' ? 'timeout' : 'user_error', evidence, fields: {} } as const;
+    return { state: exit.ended_by === 'timeout' ? 'timeout' : 'failed', reason: null, exit_code: exit.code, failure };
   }
 }
 

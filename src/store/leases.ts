@@ -214,6 +214,11 @@ export class LeaseStore {
     return (await this.#run(scripts.FREE, [lease.owner, '', lease.text])) === 1;
   }
 
+  /** Frees what an owner holds, for who answers for the job now and knows that nothing of it is left. */
+  async forget(owner: string): Promise<void> {
+    await this.#run(scripts.FREE, [owner, '', '']);
+  }
+
   renew(owner: string, instance: string): Promise<boolean> {
     return this.#run(scripts.RENEW, [owner, instance, this.#times.ttlMs]).then((reply) => reply === 1);
   }

@@ -135,3 +135,18 @@ test('a pid that another process got in the meantime is not taken for the superv
   expect(ended.state).not.toBe('succeeded');
   expect(await host.leftOver()).toEqual([]);
 });
+
+test('a run whose script was moved meanwhile is not ended by the restart of its daemon', async () => {
+  const { writeFileSync, renameSync } = await import('node:fs');
+  const script = join(host.work, 'train.py');
+  writeFileSync(script, 'import time\nfor i in range(4):\n    time.sleep(0.5)\nopen("ends", "a").write("end\\n")\n');
+  await host.start();
+  const id = await host.submit(['/usr/bin/python3', script]);
+  await host.state(id, 'running');
+  await host.kill();
+  renameSync(script, `${script}.old`);
+  await host.start();
+  await host.state(id, 'succeeded');
+  expect(host.lines('ends')).toEqual(['end']);
+  expect(await host.leftOver()).toEqual([]);
+});
