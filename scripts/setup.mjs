@@ -28,7 +28,7 @@ export function setup({ tests = false } = {}) {
   if (python.passed.length > 0) say(`        passed over, no torch: ${python.passed.join(', ')}`);
   ensurePackages();
   ensureTypeScript();
-  ensureNative({ tests });
+  ensureNative();
   say(`set up in ${((Date.now() - started) / 1000).toFixed(1)} s`);
   return python;
 }

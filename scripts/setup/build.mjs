@@ -49,24 +49,14 @@ export function ensureTypeScript() {
   mark('tsc', started);
 }
 
-export function ensureNative({ tests }) {
-  const name = tests ? 'native-tests' : 'native';
-  const sources = ['addon', 'core', 'supervisor', 'preload', ...(tests ? ['test'] : [])].map((room) =>
-    at('native', room),
-  );
-  const output = at('build', 'Release', 'oomtune.node');
-  if (fresh(name, output, ...sources, at('CMakeLists.txt'))) return;
+/** The native tests build their own, with sanitizers and without, beside it. */
+export function ensureNative() {
+  const sources = ['addon', 'core', 'supervisor', 'preload'].map((room) => at('native', room));
+  if (fresh('native', at('build', 'Release', 'oomtune.node'), ...sources, at('CMakeLists.txt'))) return;
   say('building the native runtime');
   const started = new Date();
-  run(
-    [
-      process.execPath,
-      at('node_modules', 'cmake-js', 'bin', 'cmake-js'),
-      'compile',
-      ...(tests ? ['--CDOOMTUNE_TESTS=ON'] : []),
-    ],
-    { remedy: 'The compiler above says why; CONTRIBUTING.md lists what the native part needs.' },
-  );
-  mark(name, started);
-  if (tests) mark('native', started);
+  run([process.execPath, at('node_modules', 'cmake-js', 'bin', 'cmake-js'), 'compile'], {
+    remedy: 'The compiler above says why; CONTRIBUTING.md lists what the native part needs.',
+  });
+  mark('native', started);
 }

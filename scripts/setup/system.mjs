@@ -37,7 +37,11 @@ function needs({ tests }) {
     needed.push({ what: 'googletest', there: gtest, packages: ['libgtest-dev'] });
     // completion is tested in the shells themselves
     for (const shell of ['zsh', 'fish']) needed.push({ what: shell, there: () => which(shell), packages: [shell] });
-    needed.push({ what: 'chromium', there: () => which('chromium') ?? which('chromium-browser'), packages: ['chromium'] });
+    needed.push({
+      what: 'chromium',
+      there: () => which('chromium') ?? which('chromium-browser'),
+      packages: ['chromium'],
+    });
   }
   return needed;
 }
