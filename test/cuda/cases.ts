@@ -70,6 +70,11 @@ export const CASES: { holds: string; name: string; setting?: Setting }[] = [
     name: 'Linear',
     setting: { env: { FAKE_NO_PIDS: '1' } },
   },
+  {
+    holds: 'does not take for overhead what NVML shows a moment longer',
+    name: 'Lag',
+    setting: { env: { FAKE_LAG: '4' } },
+  },
   { holds: 'never passes the budget in a storm of threads', name: 'Storm' },
   { holds: 'gives a forked child an account of its own', name: 'Fork' },
   { holds: 'holds four processes to one budget, contexts included', name: 'Ranks' },

@@ -200,7 +200,9 @@ void add(Place place, Kind kind, uint64_t size) {
 }
 
 void release(Place place, Kind kind, uint64_t size) {
-  if (place >= 0) gate().release(place, kind, size);
+  if (place < 0) return;
+  if (place != static_cast<Place>(kHostDevice)) noteFreed(place);
+  gate().release(place, kind, size);
 }
 
 void refused(Place place, uint64_t size, const char* api, RefusedBy by) {

@@ -93,6 +93,8 @@ void findOwn(void* handle) {
   find(handle, &driver.poolTrimTo, "cuMemPoolTrimTo");
   find(handle, &driver.memFreeAsync, "cuMemFreeAsync");
   find(handle, &driver.memFreeAsyncPtsz, "cuMemFreeAsync_ptsz");
+  find(handle, &driver.streamSynchronize, "cuStreamSynchronize");
+  find(handle, &driver.streamSynchronizePtsz, "cuStreamSynchronize_ptsz");
   find(handle, &driver.streamGetCtx, "cuStreamGetCtx");
   find(handle, &driver.streamGetDevice, "cuStreamGetDevice");
   find(handle, &driver.streamIsCapturing, "cuStreamIsCapturing");

@@ -48,6 +48,8 @@ struct Driver {
   Result (*poolTrimTo)(Pool, size_t);
   Result (*memFreeAsync)(Address, Stream);
   Result (*memFreeAsyncPtsz)(Address, Stream);
+  Result (*streamSynchronize)(Stream);
+  Result (*streamSynchronizePtsz)(Stream);
   Result (*streamGetCtx)(Stream, Context*);
   Result (*streamGetDevice)(Stream, Device*);
   Result (*streamIsCapturing)(Stream, int*);

@@ -16,11 +16,14 @@ bool capturing(Stream stream) {
   return driver.streamIsCapturing != nullptr && driver.streamIsCapturing(stream, &status) == kSuccess && status != 0;
 }
 
-using FreeAsync = Result (*)(Address, Stream);
+/** The calls by which an allocation is undone, for the kind of default stream that the program uses. */
+struct Undo {
+  Result (*free)(Address, Stream);
+  Result (*wait)(Stream);
+};
 
 template <class Call>
-Result allocate(Pool pool, Address* address, uint64_t size, Stream stream, const char* api, FreeAsync giveBack,
-                Call call) {
+Result allocate(Pool pool, Address* address, uint64_t size, Stream stream, const char* api, Undo undo, Call call) {
   const Place place = placeOfPool(pool);
   if (place < 0 || !account::gate().attached()) return call();
   // Inside a capture the memory becomes a node of the graph: the pool does not grow, the graph's memory does.
@@ -45,14 +48,20 @@ Result allocate(Pool pool, Address* address, uint64_t size, Stream stream, const
   }
   if (growth != 0) account::gate().cancel(place, growth);
   if (result == kOutOfMemory) account::refused(place, size, api, kByDriver);
-  if (!grew || !account::overBudget(place) || giveBack == nullptr) return result;
-  giveBack(*address, stream);
+  if (!grew || !account::overBudget(place) || undo.free == nullptr) return result;
+  // Idle memory in pieces made the pool grow all the same. It can shrink only when the stream has got so far; a driver
+  // that is out of memory waits for that as well.
+  undo.free(*address, stream);
+  if (undo.wait != nullptr) undo.wait(stream);
   trimPools(place);
   account::measure(place);
   account::refused(place, size, api, kByBudget);
   *address = 0;
   return kOutOfMemory;
 }
+
+Undo plain() { return {driver.memFreeAsync, driver.streamSynchronize}; }
+Undo perThread() { return {driver.memFreeAsyncPtsz, driver.streamSynchronizePtsz}; }
 
 Pool poolOfStream(Stream stream) {
   const Place place = account::placeOfStream(stream);
@@ -66,12 +75,12 @@ Pool poolOfStream(Stream stream) {
 }
 
 OOMTUNE_HOOK(cuMemAllocAsync, Address* address, size_t size, Stream stream) {
-  return allocate(poolOfStream(stream), address, size, stream, "cuMemAllocAsync", driver.memFreeAsync,
+  return allocate(poolOfStream(stream), address, size, stream, "cuMemAllocAsync", plain(),
                   [=] { return cuMemAllocAsync_real(address, size, stream); });
 }
 
 OOMTUNE_HOOK(cuMemAllocAsync_ptsz, Address* address, size_t size, Stream stream) {
-  return allocate(poolOfStream(stream), address, size, stream, "cuMemAllocAsync_ptsz", driver.memFreeAsyncPtsz,
+  return allocate(poolOfStream(stream), address, size, stream, "cuMemAllocAsync_ptsz", perThread(),
                   [=] { return cuMemAllocAsync_ptsz_real(address, size, stream); });
 }
 
@@ -82,12 +91,12 @@ Pool named(Pool pool, Stream stream) {
 }
 
 OOMTUNE_HOOK(cuMemAllocFromPoolAsync, Address* address, size_t size, Pool pool, Stream stream) {
-  return allocate(named(pool, stream), address, size, stream, "cuMemAllocFromPoolAsync", driver.memFreeAsync,
+  return allocate(named(pool, stream), address, size, stream, "cuMemAllocFromPoolAsync", plain(),
                   [=] { return cuMemAllocFromPoolAsync_real(address, size, pool, stream); });
 }
 
 OOMTUNE_HOOK(cuMemAllocFromPoolAsync_ptsz, Address* address, size_t size, Pool pool, Stream stream) {
-  return allocate(named(pool, stream), address, size, stream, "cuMemAllocFromPoolAsync_ptsz", driver.memFreeAsyncPtsz,
+  return allocate(named(pool, stream), address, size, stream, "cuMemAllocFromPoolAsync_ptsz", perThread(),
                   [=] { return cuMemAllocFromPoolAsync_ptsz_real(address, size, pool, stream); });
 }
 

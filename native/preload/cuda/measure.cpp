@@ -21,6 +21,10 @@ using account::Place;
 constexpr uint64_t kGiB = 1ULL << 30;
 // Contexts, modules, NCCL and eagerly loaded kernels stay well below this; more means allocations that no hook saw.
 constexpr uint64_t kUnseen = 4 * kGiB;
+// NVML shows freed memory as used for a moment longer. An overhead that seems to have grown within this many milliseconds
+// of a free is looked at again, this many times at most, half a millisecond apart.
+constexpr uint64_t kFreeShows = 20;
+constexpr int kFreeWaits = 20;
 // The inode of the first pid namespace, in which NVML's pids are ours (PROC_PID_INIT_INO of the kernel).
 constexpr uint64_t kFirstPidNamespace = 4026531836ULL;
 
@@ -34,6 +38,7 @@ struct Watch {
   std::atomic<bool> measuring{false};
   std::atomic<uint64_t> measuredAt{0};
   std::atomic<uint64_t> costMicroseconds{1000};
+  std::atomic<uint64_t> freedAt{0};  // milliseconds; 0: nothing was
   std::atomic<uint64_t> importedSeen{0};
   int importsUnseen = 0;  // imports so far that did not show in our figure
 };
@@ -98,8 +103,8 @@ uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-void measureLocked(Watch& watch, Place place) {
-  Gate& gate = account::gate();
+/** What this process holds besides, seen now; false: there is no figure. */
+bool look(Watch& watch, Place place, uint64_t old, uint64_t* overhead) {
   bool pools = poolCallsUnderWay();
   refreshPools(place);
   uint64_t used = 0;
@@ -108,21 +113,38 @@ void measureLocked(Watch& watch, Place place) {
   bool still = false;
   for (int attempt = 0; attempt < 3 && !still; ++attempt) {
     before = hookedNow(place);
-    if (!usedNow(watch, place, &used)) return;
+    if (!usedNow(watch, place, &used)) return false;
     after = hookedNow(place);
     still = before.low == before.high && after.low == after.high && before.low == after.low;
   }
   used = less(used, watch.importedSeen.load());
-  const uint64_t old = gate.overhead(place);
   const uint64_t low = less(used, most(before.high, after.high));
   const uint64_t high = less(used, least(before.low, after.low));
   // While other threads allocate, the truth lies in between: keep the last figure unless it lies outside.
-  uint64_t overhead = old < low ? low : old > high ? high : old;
+  *overhead = old < low ? low : old > high ? high : old;
   // Managed memory moves between host and device: it must not make the rest look smaller than it was.
-  if (after.managed != 0 && overhead < old) overhead = old;
+  if (after.managed != 0 && *overhead < old) *overhead = old;
   // A pool that has grown and is not counted yet must not pass for overhead.
   pools = pools || poolCallsUnderWay();
-  if (pools && overhead > old) overhead = old;
+  if (pools && *overhead > old) *overhead = old;
+  return true;
+}
+
+bool freedLately(const Watch& watch) {
+  const uint64_t at = watch.freedAt.load(std::memory_order_relaxed);
+  return at != 0 && milliseconds() - at <= kFreeShows;
+}
+
+void measureLocked(Watch& watch, Place place) {
+  Gate& gate = account::gate();
+  const uint64_t old = gate.overhead(place);
+  uint64_t overhead = 0;
+  if (!look(watch, place, old, &overhead)) return;
+  for (int wait = 0; wait < kFreeWaits && overhead > old && freedLately(watch); ++wait) {
+    const timespec pause{0, 500000};
+    nanosleep(&pause, nullptr);
+    if (!look(watch, place, old, &overhead)) return;
+  }
   if (overhead != old) gate.setOverhead(place, overhead);
   if (overhead > kUnseen) {
     gate.markBlind(kBlindUnseen);
@@ -161,6 +183,8 @@ void measureNow(Place place) {
   watch.costMicroseconds.store(microseconds() - begin, std::memory_order_relaxed);
   watch.measuredAt.store(milliseconds(), std::memory_order_relaxed);
 }
+
+void noteFreed(Place place) { watches[place].freedAt.store(milliseconds(), std::memory_order_relaxed); }
 
 bool measureIfOlder(Place place, uint64_t age) {
   if (!account::gate().attached()) return false;
@@ -220,6 +244,7 @@ void forgetMeasurements() {
     watch.hadContext = false;
     watch.measuring.store(false);
     watch.measuredAt.store(0);
+    watch.freedAt.store(0);
     watch.importedSeen.store(0);
   }
 }

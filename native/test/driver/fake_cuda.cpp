@@ -70,6 +70,11 @@ int deviceCount() { return static_cast<int>(fake::number("FAKE_COUNT", 1)); }
 /** Takes or gives back bytes of a device for this process. False: the card is full. */
 bool take(int device, int64_t bytes) {
   fake::Locked state;
+  if (bytes < 0) {
+    // FAKE_LAG: for that many milliseconds NVML still shows as used what was freed.
+    state.mine().ghost[device] = static_cast<uint64_t>(-bytes);
+    state.mine().ghostUntil = fake::now() + fake::number("FAKE_LAG", 0);
+  }
   if (bytes > 0 && state.used(device) + static_cast<uint64_t>(bytes) > state->capacity) return false;
   state.mine().bytes[device] += static_cast<uint64_t>(bytes);
   return true;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -21,6 +22,8 @@ constexpr uint64_t kPage = 2ULL << 20;
 struct Process {
   int pid;
   uint64_t bytes[kDevices];
+  uint64_t ghost[kDevices];  // freed, but still shown by NVML
+  uint64_t ghostUntil;
 };
 
 struct State {
@@ -32,6 +35,12 @@ struct State {
 inline uint64_t number(const char* name, uint64_t otherwise) {
   const char* text = getenv(name);
   return text != nullptr && text[0] != '\0' ? strtoull(text, nullptr, 0) : otherwise;
+}
+
+inline uint64_t now() {
+  timespec at{};
+  clock_gettime(CLOCK_MONOTONIC, &at);
+  return static_cast<uint64_t>(at.tv_sec) * 1000 + static_cast<uint64_t>(at.tv_nsec) / 1000000;
 }
 
 inline State* state() {

@@ -145,6 +145,23 @@ void scenarioBlind() {  // 5 GiB that no hook sees
   CHECK_EQUAL(ledger().blind.load(), oomtune::kBlindUnseen);
 }
 
+void scenarioLag() {  // NVML shows freed memory for some milliseconds more
+  begin();
+  Address first = 0;
+  Address second = 0;
+  for (int round = 0; round < 5; ++round) {
+    CHECK_EQUAL(allocate(&first, 200 * MiB), 0);
+    CHECK_EQUAL(allocate(&second, 212 * MiB), 0);
+    CHECK_EQUAL(release(first), 0);
+    CHECK_EQUAL(allocate(&first, 200 * MiB), 0);  // what was freed can be had again at once
+    CHECK_EQUAL(committed(), 512 * MiB);
+    CHECK_EQUAL(release(first), 0);
+    CHECK_EQUAL(release(second), 0);
+  }
+  CHECK_EQUAL(refusedCalls(), 0);
+  CHECK_EQUAL(peak(), 512 * MiB);
+}
+
 void scenarioGrowsAtEnd() {  // the last thing that happens takes 64 MiB: the ledger knows after the end
   begin();
   void* module = nullptr;
