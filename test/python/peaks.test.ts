@@ -27,7 +27,7 @@ afterEach(() => {
 });
 
 /** Runs an example under a budget of host memory, asking for these sizes one after the other. */
-async function search(example: string, budgetBytes: number, sizes: number[]): Promise<{ said: Message[]; exit: Exit }> {
+async function search(script: string, budgetBytes: number, sizes: number[]): Promise<{ said: Message[]; exit: Exit }> {
   const said: Message[] = [];
   const socket = join(home, 'hook.sock');
   server = createServer((line) => {
@@ -48,7 +48,7 @@ async function search(example: string, budgetBytes: number, sizes: number[]): Pr
   const run = await createRuntime().launch({
     jobId: 'j-peaks',
     launch: 1,
-    argv: [process.env.OOMTUNE_TEST_PYTHON ?? '/usr/bin/python3', join(root, 'examples', example)],
+    argv: [process.env.OOMTUNE_TEST_PYTHON ?? '/usr/bin/python3', join(root, script)],
     cwd: home,
     env: {
       PATH: process.env.PATH ?? '/usr/bin:/bin',
@@ -74,7 +74,7 @@ const totals = (said: Message[]) => said.filter(({ t }) => t === 'measured').map
 describe('peaks of a driven process under the preload', () => {
   it('are the ledger of host memory, phase by phase, and the same each time', async () => {
     const sizes = [50, 100, 200, 400, 100];
-    const { said, exit } = await search('mlp.py', 300 * MIB, [...sizes]);
+    const { said, exit } = await search('examples/mlp.py', 300 * MIB, [...sizes]);
     expect(exit.code).toBe(0);
     const measured = said.filter(({ t }) => t === 'measured');
     expect(measured.map((m) => m.micro_batch)).toEqual(sizes);
@@ -93,12 +93,19 @@ describe('peaks of a driven process under the preload', () => {
   });
 
   it('end in an out-of-memory error of torch at a size that the budget does not hold', async () => {
-    const { said, exit } = await search('transformer.py', 150 * MIB, [2, 60]);
+    const { said, exit } = await search('examples/transformer.py', 150 * MIB, [2, 60]);
     expect(totals(said)).toHaveLength(1);
     const told = said.find(({ t }) => t === 'exception');
     expect(told).toMatchObject({ oom: true, phase: 'train', micro_batch: 60, class: 'RuntimeError' });
     expect(String(told?.message)).toContain('you tried to allocate');
     expect(exit.code).toBe(1);
     expect(exit.ledger?.refused).toBeGreaterThan(0);
+  });
+
+  it('tell of an out-of-memory error that the script swallows', async () => {
+    const { said, exit } = await search('test/fixtures/python/swallows.py', 256 * MIB, [2, 4000]);
+    expect(totals(said)).toHaveLength(1);
+    expect(said.find(({ t }) => t === 'exception')).toMatchObject({ oom: true, phase: 'train', micro_batch: 4000 });
+    expect(exit.code).toBe(1);
   });
 });

@@ -89,7 +89,7 @@ class Applier:
             port.renew()
         if paced:
             self._gate.start_loop()
-        if wanted > micro and not self._gate.engaged:
+        if (wanted > micro or own is None) and not self._gate.engaged:
             self._gate.engage()
             self._hook.warn_of_differences(loader)
         return Split(self._torch, port, wanted, micro, paced)

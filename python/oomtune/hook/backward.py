@@ -14,6 +14,8 @@ class Backward:
         self.active = True
         #: True while one runs. A plain flag: on a GPU checkpointing's inner passes run on another thread.
         self.running = False
+        #: Passes that ended in an exception.
+        self.failures = 0
 
     def install(self):
         original = self._torch.autograd.backward
@@ -31,6 +33,9 @@ class Backward:
             watch.running = True
             try:
                 return original(tensors, grad_tensors, *args, **kwargs)
+            except BaseException:
+                watch.failures += 1
+                raise
             finally:
                 watch.running = False
 

@@ -153,7 +153,7 @@ class Driver:
             return
         if self._stepped:
             self._stepped = False
-            self._since_step = self._backwards = 0
+            self._since_step = self._backwards = self._hook.backward.failures = 0
             self._steps += 1
             self.record.step_done()
         else:
@@ -174,7 +174,9 @@ class Driver:
     def _check_swallowed(self):
         """The script caught an out-of-memory error and goes on: this size did not fit all the same."""
         failures = self._meter.failures()
-        if failures > self._failures and self._since_step and self._backwards < self._since_step:
+        done = self._backwards - self._hook.backward.failures
+        # Refusals alone prove nothing: cuDNN tries a smaller workspace then.
+        if failures > self._failures and self._since_step and done < self._since_step:
             self._hook.link.send(
                 {
                     "t": "exception",
@@ -249,7 +251,7 @@ class Driver:
             if before["micro_batch"] > self.probe["micro_batch"] or before["accumulation"] != self.probe["accumulation"]:
                 skip = max(1, skip)
         self._failures = self._meter.failures()
-        self._since_step = self._backwards = 0
+        self._since_step = self._backwards = self._hook.backward.failures = 0
         self.record = Record(self._meter, max(2, int(answer.get("steps") or 3)), skip)
         self._set_group()
 

@@ -100,6 +100,19 @@ class Knobs(unittest.TestCase):
         self.assertEqual((tuned["batch"], tuned["batches"]), (16, 2))
         self.assertEqual([m["samples"] for m in result.of("step")], [32, 64])
 
+    def test_a_data_set_of_whole_batches_is_cut(self):
+        result = run(
+            "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, IterableDataset\n"
+            "class Stream(IterableDataset):\n"
+            "    def __iter__(self): return iter(torch.randn(2, 6, 4))\n"
+            "model = nn.Linear(4, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+            "for x in DataLoader(Stream(), batch_size=None):\n"
+            "    print(len(x)); optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()\n",
+            "apply", OOMTUNE_MICRO_BATCH=4, OOMTUNE_ACCUMULATION=1, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation",
+        )
+        self.assertEqual(result.output.split(), ["4", "2", "4", "2"], result.errors)
+        self.assertEqual([m["n"] for m in result.of("step")], [1, 2])
+
     def test_batch_normalisation_is_warned_of_when_batches_are_cut(self):
         _, result = self.train(OOMTUNE_MICRO_BATCH=4, OOMTUNE_ACCUMULATION=2, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation")
         self.assertEqual([m["code"] for m in result.of("warn")], ["batch_norm"])
