@@ -18,6 +18,7 @@ class Outcome:
     output: str
     ledger: dict | None
     nvml_peak: dict[int, int] = field(default_factory=dict)
+    fullest: dict[int, dict] = field(default_factory=dict)
 
     def result(self) -> dict:
         """The last line of JSON that the job printed."""
@@ -70,6 +71,7 @@ class Launcher:
         log = tempfile.TemporaryFile(mode="w+b", dir=self.folder)
         process = subprocess.Popen(command, env={**os.environ, **visible, **(env or {}), **added}, stdout=log,
                                    stderr=subprocess.STDOUT, start_new_session=True)
+        self.sampler.watch(process.pid)
         return Job(self, process, log, ledger, devices)
 
     def run(self, command: list[str], budget: int | None, *, timeout: float = 120, **options) -> Outcome:
@@ -84,24 +86,49 @@ class Job:
         self.ledger = ledger
         self.devices = devices
         self.begin = time.monotonic()
+        self.fullest: dict[int, dict] = {}
+
+    def read(self) -> dict | None:
+        if self.ledger is None:
+            return None
+        read = subprocess.run([str(self.launcher.native / "oomtune-ledger"), "read", str(self.ledger)],
+                              capture_output=True, text=True, check=False)
+        return json.loads(read.stdout) if read.returncode == 0 else None
+
+    def poll(self) -> None:
+        """Keeps what the ledger says while the most is held."""
+        reading = self.read()
+        for device in (reading or {}).get("devices", []):
+            if device["live"] > self.fullest.get(device["index"], {}).get("live", -1):
+                self.fullest[device["index"]] = device
 
     def wait(self, timeout: float = 120) -> Outcome:
         try:
             code: int | None = self.process.wait(timeout=max(0.1, timeout - (time.monotonic() - self.begin)))
         except subprocess.TimeoutExpired:
             code = None
+        seconds = time.monotonic() - self.begin
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
         self.process.wait()
-        seconds = time.monotonic() - self.begin
         self.log.seek(0)
         output = self.log.read().decode(errors="replace")
-        reading = None
-        if self.ledger is not None:
-            read = subprocess.run([str(self.launcher.native / "oomtune-ledger"), "read", str(self.ledger)],
-                                  capture_output=True, text=True, check=False)
-            reading = json.loads(read.stdout) if read.returncode == 0 else None
         peaks = {device: self.launcher.sampler.peak(self.process.pid, device) for device in self.devices}
-        return Outcome(code, seconds, output, reading, peaks)
+        return Outcome(code, seconds, output, self.read(), peaks, self.fullest)
+
+
+def wait_all(jobs: dict[str, Job], timeout: float) -> dict[str, Outcome]:
+    """Waits for jobs that run side by side, and looks at their ledgers meanwhile."""
+    end = time.monotonic() + timeout
+    outcomes: dict[str, Outcome] = {}
+    while len(outcomes) < len(jobs):
+        for name, job in jobs.items():
+            if name in outcomes:
+                continue
+            job.poll()
+            if job.process.poll() is not None or time.monotonic() > end:
+                outcomes[name] = job.wait(0)
+        time.sleep(0.1)
+    return outcomes

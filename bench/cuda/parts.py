@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
+from launch import wait_all
+
 JOBS = Path(__file__).parent / "jobs"
 GIB = 2**30
 MIB = 2**20
@@ -51,7 +53,7 @@ def verdict(outcome, budget: int, place: int = 1, device: int = 0) -> dict:
         "code": outcome.code, "seconds": round(outcome.seconds, 1), "budget": budget, "ledger_peak": ledger,
         "nvml_peak": nvml, "difference_pct": round(100 * (ledger - nvml) / nvml, 2) if nvml else None,
         "agrees": bool(nvml) and abs(ledger - nvml) <= allowed, "within_budget": nvml <= budget,
-        "overhead": seen.get("overhead"), "kinds": seen.get("kinds"), "refused": (outcome.ledger or {}).get("refused"),
+        "overhead": seen.get("overhead"), "kinds_when_fullest": outcome.fullest.get(place, {}).get("kinds"), "refused": (outcome.ledger or {}).get("refused"),
         "blind": (outcome.ledger or {}).get("blind"),
         "own_oom": result.get("is_torch_oom", result.get("is_own_oom")), "recovered": result.get("recovered"),
         "error": result.get("error"), "text": result.get("text"),
@@ -86,8 +88,8 @@ def compat(bench: Bench) -> None:
     for at in range(0, len(names), 8):
         running = {name: bench.launcher.start(jobs[name], budget, env=environments.get(name))
                    for name in names[at:at + 8]}
-        for name, job in running.items():
-            bench.record("compat", {"job": name, **verdict(job.wait(100), budget)})
+        for name, outcome in wait_all(running, 100).items():
+            bench.record("compat", {"job": name, **verdict(outcome, budget)})
 
 
 def exact(bench: Bench) -> None:
@@ -194,7 +196,7 @@ def ddp(bench: Bench) -> None:
     budget = 10 * GIB
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
                str(JOBS / "ddp.py")]
-    outcome = bench.launcher.run(command, budget, devices=[0, 1], timeout=120)
+    outcome = wait_all({"ddp": bench.launcher.start(command, budget, devices=[0, 1])}, 120)["ddp"]
     reports = [json.loads(line) for line in outcome.output.splitlines() if line.startswith("{")]
     for report in reports:
         rank = report["rank"]

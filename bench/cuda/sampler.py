@@ -1,20 +1,26 @@
 """Watches through NVML what processes hold on the devices, so that the ledger's figures have something to be held to."""
 
-import os
 import threading
 import time
 
 import pynvml
 
 
+def parent(pid: int) -> int:
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
+
 class Sampler:
-    """Peaks per session (each job runs in a session of its own), in bytes, summed over its processes, per device."""
+    """Peaks per job, in bytes, summed over the job's processes, per device. A job is known by its first process."""
 
     def __init__(self, interval: float = 0.005):
         pynvml.nvmlInit()
         self.handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
         self.interval = interval
         self.peaks: dict[tuple[int, int], int] = {}
+        self.jobs: set[int] = set()
+        self.owners: dict[int, int] = {}
         self.stopping = False
         self.thread = threading.Thread(target=self._watch, daemon=True)
         self.thread.start()
@@ -40,8 +46,20 @@ class Sampler:
     def total(self, device: int) -> int:
         return pynvml.nvmlDeviceGetMemoryInfo(self.handles[device]).total
 
-    def peak(self, session: int, device: int) -> int:
-        return self.peaks.get((session, device), 0)
+    def watch(self, job: int) -> None:
+        self.jobs.add(job)
+
+    def peak(self, job: int, device: int) -> int:
+        return self.peaks.get((job, device), 0)
+
+    def _owner(self, pid: int) -> int:
+        """The job from which a process descends; 0: none. Remembered, as orphans lose their parents."""
+        if pid not in self.owners:
+            at = pid
+            while at > 1 and at not in self.jobs:
+                at = parent(at)
+            self.owners[pid] = at if at > 1 else 0
+        return self.owners[pid]
 
     def _watch(self) -> None:
         while not self.stopping:
@@ -53,11 +71,11 @@ class Sampler:
                     continue
                 for process in processes:
                     try:
-                        session = os.getsid(process.pid)
-                    except ProcessLookupError:
+                        job = self._owner(process.pid)
+                    except (OSError, ValueError):
                         continue
-                    sums[session] = sums.get(session, 0) + (process.usedGpuMemory or 0)
-                for session, bytes_ in sums.items():
-                    if bytes_ > self.peaks.get((session, device), 0):
-                        self.peaks[(session, device)] = bytes_
+                    sums[job] = sums.get(job, 0) + (process.usedGpuMemory or 0)
+                for job, bytes_ in sums.items():
+                    if bytes_ > self.peaks.get((job, device), 0):
+                        self.peaks[(job, device)] = bytes_
             time.sleep(self.interval)
