@@ -5,7 +5,7 @@ import { OomtuneError } from '../common/errors.js';
 import { stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
 import type { Runtime } from '../runtime/types.js';
-import type { Store, StoredJob } from '../store/index.js';
+import type { PatchResult, Store, StoredJob } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
 import { Detached, letsGo } from '../worker/detached.js';
 import type { Leasing, Progress, RunReport, WorkDeps, WorkRequest } from '../worker/types.js';
@@ -124,7 +124,7 @@ export class Execution {
   }
 
   async #close(patch: Partial<JobRecord>): Promise<ExecutionEnd> {
-    const result = await this.#deps.store.jobs.patch(this.record.job, patch, this.#deps.claim);
+    const result = await this.#write(patch);
     this.#log.info({ state: patch.state, recorded: result }, 'job ended');
     return 'done';
   }
@@ -196,20 +196,26 @@ export class Execution {
 
   async #patch(patch: Partial<JobRecord>): Promise<void> {
     if (patch.reason !== undefined) this.reason = patch.reason;
-    const { jobs } = this.#deps.store;
-    Object.assign(this.record, patch);
-    const result = await jobs.patch(this.record.job, patch, this.#deps.claim);
+    const result = await this.#write(patch);
     if (result === 'ok') return;
-    if (result === 'missing') {
-      // Redis lost its data; the job has not lost its process
-      await jobs.create(this.record);
-      await jobs.claim({ ...this.record, epoch: 1 }, this.#deps.host, this.#deps.claim);
-      return;
-    }
     // Nothing may be launched that the record does not know of
     this.#lost = true;
     if (!this.#abort.signal.aborted) this.#abort.abort(new ClaimLost(result));
     throw new ClaimLost(result);
+  }
+
+  /** Where Redis lost its data the job has not lost its process: the record is written anew. */
+  async #write(patch: Partial<JobRecord>): Promise<PatchResult> {
+    const { store, host, claim } = this.#deps;
+    const { job } = this.record;
+    const result = await store.jobs.patch(job, patch, claim);
+    if (result === 'missing') {
+      await store.jobs.create(this.record);
+      await store.jobs.claim({ job, epoch: 1 }, host, claim);
+      return store.jobs.patch(job, patch, claim);
+    }
+    if (result === 'ok') Object.assign(this.record, patch);
+    return result;
   }
 
   #progress(event: Progress): void {

@@ -1,0 +1,125 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Log } from '../../common/log.js';
+import type { Store } from '../../store/index.js';
+import { ROW_FIELDS, type Row, readRow } from './row.js';
+
+export interface BoardChange {
+  rows: Row[];
+  gone: string[];
+}
+
+/** Ended jobs that are shown. */
+const ENDED_SHOWN = 1000;
+const LIVE_SHOWN = 5000;
+const GATHER_MS = 120;
+const LOOK_MS = 1000;
+const LOOK_AT_MANY_MS = 4000;
+const MANY = 300;
+const READ_AT_ONCE = 250;
+
+/**
+ * All jobs as lists show them, kept up to date while somebody looks: events say at once which job changed; reasons, which
+ * change without an event, are looked at every second. With nobody looking it reads nothing.
+ */
+export class Board {
+  readonly #store: Store;
+  readonly #log: Log;
+  readonly #listeners = new Set<(change: BoardChange) => void>();
+  #rows = new Map<string, { row: Row; text: string }>();
+  #dirty = new Set<string>();
+  #wake: AbortController | null = null;
+  #loading: Promise<void> | null = null;
+
+  constructor(store: Store, log: Log) {
+    this.#store = store;
+    this.#log = log;
+  }
+
+  /** All rows now, and from now on what changes; returns how to stop. */
+  async watch(listener: (change: BoardChange) => void): Promise<{ rows: Row[]; stop: () => void }> {
+    this.#listeners.add(listener);
+    const stop = (): void => {
+      this.#listeners.delete(listener);
+      if (this.#listeners.size === 0) this.#wake?.abort();
+    };
+    try {
+      this.#loading ??= this.#begin();
+      await this.#loading;
+    } catch (error) {
+      this.#loading = null;
+      stop();
+      throw error;
+    }
+    return { rows: [...this.#rows.values()].map(({ row }) => row), stop };
+  }
+
+  /** An event told of this job. */
+  changed(job: string): void {
+    if (this.#loading === null) return;
+    this.#dirty.add(job);
+    this.#wake?.abort();
+  }
+
+  async #begin(): Promise<void> {
+    this.#rows = new Map();
+    const { redis } = this.#store.connection;
+    const { live, jobs } = this.#store.keys;
+    const [alive, latest] = await Promise.all([
+      redis.zrevrange(live, 0, LIVE_SHOWN - 1),
+      redis.zrevrange(jobs, 0, ENDED_SHOWN + Math.min(await redis.zcard(live), LIVE_SHOWN) - 1),
+    ]);
+    await this.#refresh([...new Set([...alive, ...latest])]);
+    void this.#run();
+  }
+
+  async #run(): Promise<void> {
+    let looked = Date.now();
+    while (this.#listeners.size > 0) {
+      const wait = this.#rows.size > MANY ? LOOK_AT_MANY_MS : LOOK_MS;
+      this.#wake = new AbortController();
+      if (this.#dirty.size === 0) await delay(wait, undefined, { signal: this.#wake.signal }).catch(() => {});
+      if (this.#listeners.size === 0) break;
+      await delay(GATHER_MS); // events come in groups
+      const due = Date.now() - looked >= wait;
+      const ids = this.#dirty;
+      this.#dirty = new Set();
+      try {
+        if (due) {
+          looked = Date.now();
+          for (const id of await this.#store.connection.redis.zrange(this.#store.keys.live, '0', '-1')) ids.add(id);
+          for (const { row } of this.#rows.values()) if (row.ended_at === null) ids.add(row.job);
+        }
+        const change = await this.#refresh([...ids]);
+        if (change.rows.length + change.gone.length > 0) for (const listener of this.#listeners) listener(change);
+      } catch (error) {
+        this.#log.debug({ err: error }, 'jobs could not be read');
+      }
+    }
+    this.#loading = null;
+    this.#rows = new Map();
+  }
+
+  async #refresh(ids: string[]): Promise<BoardChange> {
+    const change: BoardChange = { rows: [], gone: [] };
+    for (let at = 0; at < ids.length; at += READ_AT_ONCE) {
+      const some = ids.slice(at, at + READ_AT_ONCE);
+      const pipeline = this.#store.connection.redis.pipeline();
+      for (const id of some) pipeline.hmget(this.#store.keys.job(id), ...ROW_FIELDS);
+      const replies = (await pipeline.exec()) ?? [];
+      for (const [index, id] of some.entries()) this.#take(id, replies[index]?.[1] as (string | null)[], change);
+    }
+    return change;
+  }
+
+  #take(id: string, values: (string | null)[] | undefined, change: BoardChange): void {
+    const row = Array.isArray(values) ? readRow(id, values) : null;
+    if (row === null) {
+      if (this.#rows.delete(id)) change.gone.push(id);
+      return;
+    }
+    const text = JSON.stringify(row);
+    if (this.#rows.get(id)?.text === text) return;
+    this.#rows.set(id, { row, text });
+    change.rows.push(row);
+  }
+}

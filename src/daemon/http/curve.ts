@@ -1,0 +1,50 @@
+import { peakBytes, rungName, sameRung } from '../../tuner/index.js';
+import { MemoryModel, readingsOf } from '../../tuner/model.js';
+import type { Observation, Rung } from '../../tuner/types.js';
+
+/** Peak memory against micro-batch on one rung, as a chart shows it. Sizes in bytes. */
+export interface Curve {
+  rung: string;
+  /** `[micro-batch, peak]` of what fitted, ascending. */
+  fits: [number, number][];
+  /** Micro-batches that ran out of memory, ascending; what they would have needed is not known. */
+  failed: number[];
+  /** The model's line: peak = base + slope x micro-batch; null: fewer than two sizes are known. */
+  line: { base: number; slope: number } | null;
+}
+
+/** One curve for each rung that was tried, in the order in which they were. */
+export function curvesOf(journal: readonly Observation[], budgetBytes: number | null): Curve[] {
+  const rungs: Rung[] = [];
+  for (const { rung } of journal) if (!rungs.some((known) => sameRung(known, rung))) rungs.push(rung);
+  return rungs.map((rung) => curveOf(rung, journal, budgetBytes));
+}
+
+function curveOf(rung: Rung, journal: readonly Observation[], budgetBytes: number | null): Curve {
+  const tried = journal.filter((one) => sameRung(one.rung, rung));
+  const fits = new Map<number, number>();
+  for (const { outcome, microBatch, peaks } of tried) {
+    const peak = peakBytes(peaks);
+    if (outcome === 'fit' && peak !== null) fits.set(microBatch, peak);
+  }
+  const failed = tried.filter(({ outcome }) => outcome === 'device_oom').map(({ microBatch }) => microBatch);
+  const ascending = (a: number, b: number): number => a - b;
+  return {
+    rung: rungName(rung),
+    fits: [...fits].sort((a, b) => a[0] - b[0]),
+    failed: [...new Set(failed)].sort(ascending),
+    line: lineOf(tried, budgetBytes),
+  };
+}
+
+/** The tuner's own prediction beyond the last size that fitted: two values of it make the line. */
+function lineOf(tried: readonly Observation[], budgetBytes: number | null): Curve['line'] {
+  const readings = readingsOf(tried);
+  const last = readings.at(-1);
+  if (last === undefined || readings.length < 2) return null;
+  const model = new MemoryModel(readings, budgetBytes ?? last.total);
+  const [near, far] = [model.peakAt(last.microBatch + 1), model.peakAt(last.microBatch + 2)];
+  if (near === null || far === null || !Number.isFinite(far)) return null;
+  const slope = far - near;
+  return { base: near - slope * (last.microBatch + 1), slope };
+}

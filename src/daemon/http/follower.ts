@@ -1,0 +1,84 @@
+import type { Redis } from 'ioredis';
+import type { Log } from '../../common/log.js';
+import type { Store } from '../../store/index.js';
+
+/** An entry of the stream of events, as it is told to others: not checked, so that each field may be missing. */
+export interface Told {
+  /** When, in ms. */
+  at: number;
+  type: string;
+  fields: Record<string, string>;
+}
+
+const BLOCK_MS = 10_000;
+const AT_ONCE = 500;
+const PAUSE_MS = 1000;
+
+/** Tells what happens as it happens: one connection that reads the stream of events, through outages. */
+export class Follower {
+  readonly #store: Store;
+  readonly #log: Log;
+  readonly #listeners = new Set<(event: Told) => void>();
+  #redis: Redis | null = null;
+  #closed = false;
+  #last = '0-0';
+
+  constructor(store: Store, log: Log) {
+    this.#store = store;
+    this.#log = log;
+  }
+
+  /** Tells the last `past` events first. */
+  async start(past: number): Promise<void> {
+    const entries = await this.#store.connection.redis.xrevrange(this.#store.keys.events, '+', '-', 'COUNT', past);
+    this.#redis = this.#store.connection.another();
+    for (const [id, fields] of entries.reverse()) this.#tell(id, fields);
+    void this.#follow(this.#redis);
+  }
+
+  onEvent(listener: (event: Told) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#redis?.disconnect();
+  }
+
+  async #follow(redis: Redis): Promise<void> {
+    const key = this.#store.keys.events;
+    while (!this.#closed) {
+      try {
+        const reply = await redis.xread('COUNT', AT_ONCE, 'BLOCK', BLOCK_MS, 'STREAMS', key, this.#last);
+        for (const [id, fields] of reply?.[0]?.[1] ?? []) this.#tell(id, fields);
+        if (reply === null) await this.#lookBack(redis);
+      } catch (error) {
+        if (this.#closed) return;
+        this.#log.debug({ err: error }, 'the stream of events could not be read');
+        await new Promise((resolve) => setTimeout(resolve, PAUSE_MS).unref());
+      }
+    }
+  }
+
+  /** A Redis that lost its data counts its entries anew: without this nothing would be heard until it is past the old count. */
+  async #lookBack(redis: Redis): Promise<void> {
+    const [newest] = await redis.xrevrange(this.#store.keys.events, '+', '-', 'COUNT', 1);
+    const time = (id: string): number => Number(id.split('-')[0]);
+    if (newest === undefined || time(newest[0]) < time(this.#last)) this.#last = newest?.[0] ?? '0-0';
+  }
+
+  #tell(id: string, pairs: string[]): void {
+    this.#last = id;
+    const fields: Record<string, string> = {};
+    for (let at = 0; at + 1 < pairs.length; at += 2) fields[pairs[at] as string] = pairs[at + 1] as string;
+    const event = { at: Number(id.split('-')[0]), type: fields.type ?? '', fields };
+    for (const listener of this.#listeners) {
+      try {
+        listener(event);
+      } catch (error) {
+        this.#log.warn({ err: error, type: event.type }, 'an event could not be followed');
+      }
+    }
+  }
+}

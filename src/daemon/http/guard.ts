@@ -1,0 +1,87 @@
+import { isIP } from 'node:net';
+import { hostname } from 'node:os';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Gate } from './token.js';
+
+/** Why a request is refused: the status, and a sentence. */
+export interface Refusal {
+  status: 400 | 401 | 403;
+  why: string;
+}
+
+const HEADERS: Record<string, string> = {
+  'content-security-policy': [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+  ].join('; '),
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'permissions-policy': 'camera=(), geolocation=(), microphone=()',
+  'referrer-policy': 'no-referrer',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+};
+
+export const setSafetyHeaders = (reply: FastifyReply): void => {
+  reply.headers(HEADERS);
+};
+
+/**
+ * The name by which the server was called. A name that somebody else's DNS makes point here (rebinding) would let his
+ * page talk to us as its own: only addresses and this machine's own names are answered.
+ */
+export function checkHost(header: string | undefined, own = hostname()): Refusal | null {
+  const name = /^(\[[0-9a-f:.]+\]|[\w.-]+)(:\d{1,5})?$/i.exec(header ?? '')?.[1]?.toLowerCase();
+  if (name !== undefined) {
+    const bare = name.replace(/^\[|\]$/g, '');
+    if (isIP(bare) !== 0 || bare === 'localhost' || bare === own.toLowerCase()) return null;
+  }
+  return { status: 403, why: 'This name is not one that the dashboard is known by; call it by its address.' };
+}
+
+/** What other sites make a browser send is refused; programs that are no browsers send none of these headers. */
+export function checkOrigin(request: Pick<FastifyRequest, 'method' | 'headers'>): Refusal | null {
+  const { origin, host, 'sec-fetch-site': site } = request.headers;
+  const refusal: Refusal = { status: 403, why: 'Requests from other sites are refused.' };
+  if (origin !== undefined && origin !== `http://${host}` && origin !== `https://${host}`) return refusal;
+  if (site !== undefined && site !== 'same-origin' && site !== 'none') return refusal;
+  return null;
+}
+
+/**
+ * A Bearer token, or a session's cookie. A cookie comes along whoever makes the browser ask, so that what changes
+ * something also has to say that it comes from our own page.
+ */
+export function checkWho(request: FastifyRequest, gate: Gate, cookie: string): Refusal | null {
+  const bearer = /^Bearer ([\w-]{1,200})$/.exec(request.headers.authorization ?? '')?.[1];
+  if (request.headers.authorization !== undefined) {
+    return bearer !== undefined && gate.acceptsToken(bearer) ? null : refused('The token is wrong.');
+  }
+  const session = cookieOf(request.headers.cookie, cookie);
+  if (session === null || !gate.acceptsSession(session)) return refused('A token is needed.');
+  if (request.method === 'GET' || request.method === 'HEAD') return null;
+  const { origin, 'sec-fetch-site': site } = request.headers;
+  if (origin === undefined && site !== 'same-origin') {
+    return { status: 403, why: 'A request that changes something must say where it comes from.' };
+  }
+  return null;
+}
+
+const refused = (why: string): Refusal => ({
+  status: 401,
+  why: `${why} \`oomtune dashboard\` prints the address with it.`,
+});
+
+function cookieOf(header: string | undefined, name: string): string | null {
+  for (const part of (header ?? '').split(';')) {
+    const [key, value] = part.trim().split('=');
+    if (key === name && value !== undefined) return value;
+  }
+  return null;
+}

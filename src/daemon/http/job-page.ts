@@ -1,0 +1,186 @@
+import { parseSize } from '../../common/size.js';
+import type { Store, StoredJob } from '../../store/index.js';
+import { ENDED_STATES } from '../../store/index.js';
+import type { JobRecord, Recommendation } from '../../store/types.js';
+import { peakBytes, rungName } from '../../tuner/index.js';
+import type { Observation } from '../../tuner/types.js';
+import { type Curve, curvesOf } from './curve.js';
+import type { Reasons } from './reasons.js';
+
+export type JobAction = 'cancel' | 'hold' | 'release' | 'retry';
+
+/** One probe on the ladder. Sizes in bytes, times in seconds. */
+export interface Step {
+  n: number;
+  launch: number;
+  rung: string;
+  micro_batch: number;
+  accumulation: number;
+  outcome: string;
+  ambiguous: boolean;
+  phase: string | null;
+  peak_bytes: number | null;
+  step_s: number | null;
+  samples_per_s: number | null;
+  retries: number;
+  evidence: string | null;
+  why: string | null;
+}
+
+/** Everything that a job's page shows but its memory over time and its log. */
+export interface JobPage
+  extends Pick<
+    JobRecord,
+    | 'job'
+    | 'name'
+    | 'state'
+    | 'reason'
+    | 'command'
+    | 'host'
+    | 'devices'
+    | 'config'
+    | 'key'
+    | 'submitted_at'
+    | 'started_at'
+    | 'ended_at'
+    | 'exit_code'
+  > {
+  failure: { class: string; evidence: string | null; cause: string | null; advice: string | null } | null;
+  cwd: string;
+  priority: number;
+  after: string[];
+  budget_bytes: number | null;
+  cancelling: boolean;
+  launches: { launch: number; purpose: 'search' | 'run'; micro_batch: number | null }[];
+  steps: Step[];
+  curves: Curve[];
+  recommendation: Pick<
+    Recommendation,
+    | 'key'
+    | 'status'
+    | 'micro_batch'
+    | 'max_micro_batch'
+    | 'accumulation'
+    | 'effective_batch'
+    | 'amp'
+    | 'checkpointing'
+    | 'peak_bytes'
+    | 'budget_bytes'
+    | 'samples_per_s'
+    | 'verified_at'
+  > | null;
+  actions: JobAction[];
+}
+
+const STEPS_SHOWN = 500;
+const TEXT_SHOWN = 2000;
+
+/** Null: there is no such job. `ledgerBudget`: what its last launch was held to, where that can be seen here. */
+export async function jobPage(
+  store: Store,
+  id: string,
+  reasons: Reasons,
+  ledgerBudget: number | null,
+): Promise<JobPage | null> {
+  const job = await store.jobs.get(id);
+  if (job === null || job.job !== id) return null;
+  const found = job.key === null ? null : await store.recommendations.get(job.key);
+  const budget = ledgerBudget ?? found?.budget_bytes ?? writtenBudget(job.options.budget);
+  const { name, state, reason, command, host, devices, config, key, submitted_at, started_at, ended_at, exit_code } =
+    job;
+  return {
+    ...{ job: id, name, state, reason, host, devices, config, key, submitted_at, started_at, ended_at, exit_code },
+    command: command.slice(0, 500).map((word) => cut(word)),
+    failure: failureOf(job),
+    cwd: job.options.cwd,
+    priority: job.options.priority,
+    after: job.options.after,
+    budget_bytes: budget,
+    cancelling: job.cancelAsked !== null && !ENDED_STATES.includes(state),
+    launches: job.launches.map((one) => ({
+      launch: one.launch,
+      purpose: one.purpose,
+      micro_batch: one.config?.micro_batch ?? null,
+    })),
+    steps: stepsOf(job, found, reasons),
+    curves: curvesOf(job.journal, budget),
+    recommendation: found === null ? null : shown(found),
+    actions: actionsOf(job),
+  };
+}
+
+function stepsOf(job: StoredJob, found: Recommendation | null, reasons: Reasons): Step[] {
+  const from = Math.max(0, job.journal.length - STEPS_SHOWN);
+  return job.journal.slice(from).map((one, at): Step => {
+    const asked = { launch: one.launch, micro_batch: one.microBatch, ...one.rung };
+    return {
+      n: from + at + 1,
+      launch: one.launch,
+      rung: rungName(one.rung),
+      micro_batch: one.microBatch,
+      accumulation: one.accumulation,
+      outcome: one.outcome,
+      ambiguous: one.ambiguous,
+      phase: one.phase,
+      peak_bytes: peakBytes(one.peaks),
+      step_s: one.stepSeconds,
+      samples_per_s: rateOf(one),
+      retries: one.allocRetries,
+      evidence: one.evidence === null ? null : cut(one.evidence),
+      why: reasons.of(job.job, asked) ?? whyRecorded(found, one),
+    };
+  });
+}
+
+const rateOf = ({ outcome, stepSeconds, microBatch, accumulation }: Observation): number | null =>
+  outcome === 'fit' && stepSeconds ? (microBatch * accumulation) / stepSeconds : null;
+
+/** Why this size was tried, as the recommendation tells it: for a job whose events have gone by. */
+function whyRecorded(found: Recommendation | null, one: Observation): string | null {
+  const probe = found?.probes.find(
+    ({ launch, micro_batch, amp, checkpointing }) =>
+      launch === one.launch &&
+      micro_batch === one.microBatch &&
+      amp === one.rung.amp &&
+      checkpointing === one.rung.checkpointing,
+  );
+  return probe?.why ?? null;
+}
+
+function failureOf({ failure }: StoredJob): JobPage['failure'] {
+  if (failure === null) return null;
+  const word = (name: string): string | null => {
+    const value = failure.fields[name];
+    return typeof value === 'string' && value !== '' ? cut(value) : null;
+  };
+  const evidence = failure.evidence === null ? null : cut(failure.evidence);
+  return { class: failure.class, evidence, cause: word('cause'), advice: word('advice') };
+}
+
+function shown(found: Recommendation): JobPage['recommendation'] {
+  const { key, status, micro_batch, max_micro_batch, accumulation, effective_batch, amp, checkpointing } = found;
+  const { peak_bytes, budget_bytes, samples_per_s, verified_at } = found;
+  return {
+    ...{ key, status, micro_batch, max_micro_batch, accumulation, effective_batch, amp, checkpointing },
+    ...{ peak_bytes, budget_bytes, samples_per_s, verified_at },
+  };
+}
+
+function actionsOf({ state, launches, cancelAsked }: StoredJob): JobAction[] {
+  if (ENDED_STATES.includes(state)) return ['retry'];
+  const actions: JobAction[] = cancelAsked === null ? ['cancel'] : [];
+  if (state === 'held') actions.push('release');
+  if (state === 'queued' && launches.length === 0) actions.push('hold');
+  return actions;
+}
+
+/** `80%` says nothing without the device. */
+function writtenBudget(budget: string | null): number | null {
+  try {
+    return budget === null || budget.trim().endsWith('%') ? null : parseSize(budget);
+  } catch {
+    return null;
+  }
+}
+
+const cut = (text: string): string => (text.length > TEXT_SHOWN ? `${text.slice(0, TEXT_SHOWN)}…` : text);

@@ -1,0 +1,112 @@
+import type { Device, Runtime } from '../../runtime/types.js';
+import { hostName, type LeaseRecord, type Store } from '../../store/index.js';
+
+/** One device as the page shows it: sizes in bytes; null where it cannot be told from here. */
+export interface DeviceView {
+  host: string;
+  id: string;
+  uuid: string | null;
+  model: string;
+  total_bytes: number;
+  used_bytes: number | null;
+  reserved_bytes: number;
+  fault: string | null;
+  note: string | null;
+  /** Reservations, by job. */
+  holders: { job: string; bytes: number | null; share: boolean }[];
+  /** Who uses the memory, the largest first. */
+  processes: { pid: number; name: string; used_bytes: number; ours: boolean }[];
+}
+
+export interface HostView {
+  host: string;
+  alive: boolean;
+  seen: string;
+  version: string | null;
+}
+
+export interface MachineView {
+  hosts: HostView[];
+  devices: DeviceView[];
+}
+
+const FRESH_MS = 1500;
+const GONE_SHOWN_MS = 24 * 3600_000;
+const PROCESSES_SHOWN = 8;
+
+/** Devices of this host in full; those of others as far as Redis tells of them. */
+export class Machine {
+  readonly #store: Store;
+  readonly #runtime: Runtime;
+  #devices: { at: number; asked: Promise<Device[]> } | null = null;
+
+  constructor(store: Store, runtime: Runtime) {
+    this.#store = store;
+    this.#runtime = runtime;
+  }
+
+  /** The driver is asked at most once in a while, however many ask us. */
+  devices(): Promise<Device[]> {
+    if (this.#devices === null || Date.now() - this.#devices.at > FRESH_MS) {
+      const asked = this.#runtime.devices();
+      asked.catch(() => {
+        this.#devices = null;
+      });
+      this.#devices = { at: Date.now(), asked };
+    }
+    return this.#devices.asked;
+  }
+
+  async view(): Promise<MachineView> {
+    const [devices, leases, hosts] = await Promise.all([
+      this.devices(),
+      this.#store.leases(),
+      this.#store.hosts.list(),
+    ]);
+    const here = hostName();
+    const own = devices.map((device) => ownDevice(device, here, leases));
+    const others = hosts
+      .filter(({ host }) => host !== here)
+      .flatMap(({ host, info }) => (info?.devices ?? []).map((device) => otherDevice(host, device, leases)));
+    return {
+      hosts: hosts
+        .filter(({ info, seen }) => info !== null || Date.now() - seen < GONE_SHOWN_MS)
+        .map(({ host, seen, info }) => ({
+          host,
+          alive: info !== null,
+          seen: new Date(seen).toISOString(),
+          version: info?.version ?? null,
+        })),
+      devices: [...own, ...others],
+    };
+  }
+}
+
+function ownDevice(device: Device, host: string, leases: LeaseRecord[]): DeviceView {
+  const { id, uuid, model, total_bytes, used_bytes, fault, note } = device;
+  const held = leases.filter((lease) => lease.devices.some((one) => one.uuid === uuid));
+  const processes = device.processes
+    .toSorted((a, b) => b.used_bytes - a.used_bytes)
+    .slice(0, PROCESSES_SHOWN)
+    .map(({ pid, name, used_bytes, ours }) => ({ pid, name, used_bytes, ours }));
+  return { host, id, uuid, model, total_bytes, used_bytes, fault, note, processes, ...reserved(held, total_bytes) };
+}
+
+function otherDevice(
+  host: string,
+  { id, model, total_bytes }: { id: string; model: string; total_bytes: number },
+  leases: LeaseRecord[],
+): DeviceView {
+  const held = leases.filter((lease) => lease.host === host && lease.devices.some((one) => one.id === id));
+  const unknown = { uuid: null, used_bytes: null, fault: null, note: null, processes: [] };
+  return { host, id, model, total_bytes, ...unknown, ...reserved(held, total_bytes) };
+}
+
+function reserved(leases: LeaseRecord[], total: number): Pick<DeviceView, 'reserved_bytes' | 'holders'> {
+  return {
+    reserved_bytes: leases.reduce((sum, { bytes }) => sum + (bytes ?? total), 0),
+    holders: leases
+      .toSorted((a, b) => a.taken_at - b.taken_at)
+      .map(({ owner, bytes, share }) => ({ job: owner, bytes, share })),
+  };
+}

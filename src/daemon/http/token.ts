@@ -1,0 +1,69 @@
+import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { stateFolder } from '../../common/home.js';
+
+const SESSION_SECONDS = 30 * 24 * 3600;
+
+/** Where the dashboard's token stands; not the daemon's own, part of which its hosts tell each other. */
+export const tokenPath = (): string => join(stateFolder('daemon'), 'dashboard-token');
+
+/** The token of this home's dashboard, made on first use. */
+export function dashboardToken(path = tokenPath()): string {
+  for (;;) {
+    try {
+      const token = readFileSync(path, 'utf8').trim();
+      if (/^[\w-]{40,100}$/.test(token)) {
+        chmodSync(path, 0o600);
+        return token;
+      }
+      rmSync(path, { force: true }); // cut off by a full disk
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
+    try {
+      writeFileSync(path, randomBytes(32).toString('base64url'), { mode: 0o600, flag: 'wx', flush: true });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
+  }
+}
+
+/**
+ * Who may come in: the bearer of the token, or of a session made from it. A browser sends a cookie to every port of a
+ * host, so that one never carries the token itself; a new token ends all sessions.
+ */
+export class Gate {
+  readonly #token: string;
+
+  constructor(token: string) {
+    this.#token = token;
+  }
+
+  acceptsToken(candidate: string): boolean {
+    return same(candidate, this.#token);
+  }
+
+  /** `<end, s>.<nonce>.<mac>` */
+  newSession(now = Date.now()): { value: string; seconds: number } {
+    const body = `${Math.floor(now / 1000) + SESSION_SECONDS}.${randomBytes(12).toString('base64url')}`;
+    return { value: `${body}.${this.#mac(body)}`, seconds: SESSION_SECONDS };
+  }
+
+  acceptsSession(value: string, now = Date.now()): boolean {
+    const parts = /^((\d{1,12})\.[\w-]{16})\.([\w-]{43})$/.exec(value);
+    if (parts === null) return false;
+    const [, body = '', end = '', mac = ''] = parts;
+    return same(mac, this.#mac(body)) && Number(end) * 1000 > now;
+  }
+
+  #mac(body: string): string {
+    return createHmac('sha256', this.#token).update(`session.${body}`).digest('base64url');
+  }
+}
+
+/** In a time that tells nothing about where, or at what length, the two differ. */
+function same(a: string, b: string): boolean {
+  const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
+  return timingSafeEqual(digest(a), digest(b));
+}
