@@ -10,6 +10,8 @@ export class Automaton {
   private readonly classOf: Uint8Array;
   private readonly shift: number;
   private readonly firstAccept: number;
+  /** Length of the longest literal: a state tells no more than as many characters. */
+  private readonly longest: number;
 
   /** `literals` are canonical (see `canonical`): lower case, no white space. */
   constructor(literals: readonly string[]) {
@@ -25,6 +27,7 @@ export class Automaton {
     }
     this.classOf = classOf;
     this.shift = shift;
+    this.longest = Math.max(0, ...literals.map((literal) => literal.length));
     this.next = next;
     this.firstAccept = trie.outputs.filter((o) => o.length === 0).length;
     this.outputs = new Array<number[]>(trie.outputs.length - this.firstAccept);
@@ -33,19 +36,74 @@ export class Automaton {
     });
   }
 
-  /** Position after the first literal that ends in buffer[from, to), or -1. `cursor.state` carries on over calls. */
-  find(buffer: Uint8Array, from: number, to: number, cursor: { state: number }): number {
+  /** Position after the first literal that ends in buffer[from, to), or -1. `cursor` carries on over calls. */
+  find(buffer: Uint8Array, from: number, to: number, cursor: Cursor): number {
+    // Where one was found a moment ago the next is near: no use in walking ahead.
+    let hit = cursor.near ? this.step(buffer, from, Math.min(to, from + STRIDE), cursor) : -1;
+    let at = hit < 0 && cursor.near ? Math.min(to, from + STRIDE) : from;
+    while (hit < 0 && at < to) {
+      const whole = to - at >= STRIDE;
+      if (!whole || !this.skip(buffer, at, cursor)) hit = this.step(buffer, at, Math.min(to, at + STRIDE), cursor);
+      at += STRIDE;
+    }
+    cursor.near = hit >= 0 && hit - from < STRIDE;
+    return hit;
+  }
+
+  private step(buffer: Uint8Array, from: number, to: number, cursor: Cursor): number {
     const { next, classOf, shift, firstAccept } = this;
     let state = cursor.state;
     for (let i = from; i < to; i++) {
       state = next[(state << shift) | (classOf[buffer[i] as number] as number)] as number;
       if (state >= firstAccept) {
         cursor.state = 0;
+        cursor.literal = (this.outputs[state - firstAccept] as number[])[0] as number;
         return i + 1;
       }
     }
     cursor.state = state;
     return -1;
+  }
+
+  /**
+   * Walks the next STRIDE bytes if no literal ends in them. Each look-up has to wait for the one before; so four parts
+   * are walked side by side, each on into the next until it has forgotten where it began. False: something may be there.
+   */
+  private skip(buffer: Uint8Array, from: number, cursor: Cursor): boolean {
+    const { next, classOf, shift, firstAccept } = this;
+    const part = STRIDE >> 2;
+    let a = cursor.state;
+    let b = 0;
+    let c = 0;
+    let d = 0;
+    for (let i = from; i < from + part; i++) {
+      a = next[(a << shift) | (classOf[buffer[i] as number] as number)] as number;
+      b = next[(b << shift) | (classOf[buffer[i + part] as number] as number)] as number;
+      c = next[(c << shift) | (classOf[buffer[i + 2 * part] as number] as number)] as number;
+      d = next[(d << shift) | (classOf[buffer[i + 3 * part] as number] as number)] as number;
+      if (a >= firstAccept || b >= firstAccept || c >= firstAccept || d >= firstAccept) return false;
+    }
+    if (!this.forgets(buffer, from + part, part, a)) return false;
+    if (!this.forgets(buffer, from + 2 * part, part, b)) return false;
+    if (!this.forgets(buffer, from + 3 * part, part, c)) return false;
+    // The last part began at the root: only what follows enough text is the same as if it had come from further back.
+    if (!this.forgets(buffer, from + 3 * part, part, 0)) return false;
+    cursor.state = d;
+    return true;
+  }
+
+  /** Whether a walk from `state` meets no literal in the next `part` bytes before all that came before them is forgotten. */
+  private forgets(buffer: Uint8Array, from: number, part: number, state: number): boolean {
+    const { next, classOf, shift, firstAccept } = this;
+    let at = state;
+    let left = this.longest;
+    for (let i = from; i < from + part; i++) {
+      const c = classOf[buffer[i] as number] as number;
+      at = next[(at << shift) | c] as number;
+      if (at >= firstAccept) return false;
+      if (c !== BLANK && --left === 0) return true;
+    }
+    return false;
   }
 
   /** Walks canonical text from `state`; calls `hit(literal, end)` for each literal that ends in it; returns the state. */
@@ -60,6 +118,17 @@ export class Automaton {
     return at;
   }
 }
+
+/** Where a search over several buffers stands, and the literal that it found last. */
+export interface Cursor {
+  state: number;
+  literal: number;
+  /** It was found after a short way. */
+  near: boolean;
+}
+
+/** Bytes that are walked at once where nothing is found; more than four times the longest literal with its blanks. */
+const STRIDE = 4096;
 
 /** Class of white space, NUL and carriage return: the state stays as it is. Class 0: any byte that is in no literal. */
 const BLANK = 1;

@@ -9,7 +9,7 @@ const MOST_NEIGHBOURS = 64;
 /** Reads what the families' templates find in canonical text. The first template of a name that matches has the word. */
 export function readFigures(families: readonly FieldFamily[], text: string): Figures {
   const figures: Figures = {};
-  for (const family of families) {
+  for (const family of new Set(families)) {
     for (const { name, templates } of family) {
       for (const template of templates) {
         if (name === 'neighbour') {

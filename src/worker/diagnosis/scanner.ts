@@ -1,4 +1,4 @@
-import type { Automaton } from './automaton.js';
+import type { Automaton, Cursor } from './automaton.js';
 
 /** One line, or the part of it between two carriage returns, or a piece of one that has no end. */
 export interface RawLine {
@@ -22,21 +22,35 @@ const LINES_BEFORE = 40;
 const BYTES_BEFORE = 16 << 10;
 const LINES_AFTER = 240;
 const BYTES_AFTER = 128 << 10;
+/**
+ * A message that comes again and again is read every time for its first times, then only as far as this goes: bytes at
+ * the start, and this part of what was skimmed. So a log that is nothing but errors takes no longer than any other.
+ */
+const FREE_BYTES = 3 << 19;
+const PART_READ = 1 / 100;
+const FIRST_TIMES = 40;
+/** Lines and bytes that are read after one that is still news when that much has been read. */
+const SHORT_LINES = 40;
+const SHORT_BYTES = 16 << 10;
 /** A line without end is read in pieces of this size. */
-const LONGEST_PIECE = 32 << 10;
+const LONGEST_PIECE = 16 << 10;
 
 /**
  * Reads a log of any length in bounded memory. Bytes are skimmed by an automaton; only the surroundings of what it
  * finds, and the log's end, are cut into lines and handed on.
  */
 export class Scanner {
-  private readonly buffer = Buffer.allocUnsafe(CAPACITY);
+  private readonly buffer = Buffer.from(new ArrayBuffer(CAPACITY));
   private end = 0;
   /** Lines before this position are handed on (or given up). */
   private emitted = 0;
   /** Skimmed up to here. */
   private skimmed = 0;
-  private readonly cursor = { state: 0 };
+  private readonly cursor: Cursor = { state: 0, literal: 0, near: false };
+  /** How often each literal was found. */
+  private readonly seen = new Map<number, number>();
+  /** Bytes that may still be read line by line for messages that are no news. */
+  private allowance = FREE_BYTES;
   /** What is left of the open window; 0: skimming. */
   private linesLeft = LINES_AFTER;
   private bytesLeft = BYTES_AFTER;
@@ -80,15 +94,21 @@ export class Scanner {
         this.cursor.state = 0;
       }
       const hit = this.automaton.find(this.buffer, this.skimmed, this.end, this.cursor);
-      if (hit < 0) {
-        this.skimmed = this.end;
-        return;
-      }
-      this.skimmed = hit;
+      const to = hit < 0 ? this.end : hit;
+      this.allowance += (to - this.skimmed) * PART_READ;
+      this.skimmed = to;
+      if (hit < 0) return;
+      if (!this.isNews(this.cursor.literal) && this.allowance <= 0) continue;
       this.openAt(this.windowStart(hit - 1));
-      this.linesLeft = LINES_AFTER;
-      this.bytesLeft = BYTES_AFTER;
+      this.linesLeft = this.allowance > 0 ? LINES_AFTER : SHORT_LINES;
+      this.bytesLeft = this.allowance > 0 ? BYTES_AFTER : SHORT_BYTES;
     }
+  }
+
+  private isNews(literal: number): boolean {
+    const times = (this.seen.get(literal) ?? 0) + 1;
+    this.seen.set(literal, times);
+    return times <= FIRST_TIMES;
   }
 
   /** Moves what may still be needed to the front of the buffer. */
@@ -135,10 +155,12 @@ export class Scanner {
       this.counted = next;
       this.emitted = next;
       this.bytesLeft -= next - from;
+      this.allowance -= next - from;
       if (isLine) this.linesLeft -= 1;
       if (this.bytesLeft <= 0) this.linesLeft = 0;
       if (to > from || isLine) {
-        if (this.sink.line({ text: buffer.toString('utf8', from, to), number }) && this.linesLeft < LINES_AFTER) {
+        const noted = this.sink.line({ text: buffer.toString('utf8', from, to), number });
+        if (noted && this.allowance > 0 && this.linesLeft < LINES_AFTER) {
           this.linesLeft = LINES_AFTER;
           this.bytesLeft = BYTES_AFTER;
         }
@@ -165,12 +187,27 @@ export class Scanner {
   }
 
   private countTo(position: number): void {
-    const { buffer } = this;
-    let lines = 0;
-    for (let i = this.counted; i < position; i++) if (buffer[i] === 10) lines += 1;
-    this.lineNumber += lines;
-    this.counted = Math.max(this.counted, position);
+    if (position <= this.counted) return;
+    this.lineNumber += countLines(this.buffer, this.counted, position);
+    this.counted = position;
   }
+}
+
+/** Line feeds in buffer[from, to), a word of four bytes at a time: few words hold one. */
+function countLines(buffer: Buffer, from: number, to: number): number {
+  let lines = 0;
+  let i = from;
+  for (; i < to && i % 4 !== 0; i++) if (buffer[i] === 10) lines += 1;
+  const words = new Int32Array(buffer.buffer, buffer.byteOffset, buffer.length >> 2);
+  const last = to >> 2;
+  let word = i >> 2;
+  for (; word < last; word++) {
+    const x = (words[word] as number) ^ 0x0a0a0a0a;
+    if (((x - 0x01010101) & ~x & 0x80808080) === 0) continue;
+    for (let k = word * 4; k < word * 4 + 4; k++) if (buffer[k] === 10) lines += 1;
+  }
+  for (i = Math.max(i, word * 4); i < to; i++) if (buffer[i] === 10) lines += 1;
+  return lines;
 }
 
 /** First line feed or carriage return in buffer[from, to), or -1. */

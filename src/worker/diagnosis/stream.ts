@@ -1,12 +1,12 @@
-import { canonicalise } from './canonical.js';
+import { canonical, wordBreak } from './canonical.js';
 import type { Event, Mark } from './event.js';
 import { parseException } from './exception.js';
 import { readFigures } from './figures.js';
 import { readProgress, readStage } from './progress.js';
 import type { Meaning, Signature, Signatures, Use } from './signatures.js';
 import { type Traceback, TracebackReader } from './traceback.js';
-import { EXTENT, type Line, Window } from './window.js';
-import { isMild, saysDealtWith, saysSupposed, wordBreak } from './words.js';
+import { EXTENT, type Line, type Place, Window } from './window.js';
+import { isMild, saysDealtWith, saysSupposed } from './words.js';
 
 /** A literal that was found, to be judged when the lines after it are known. */
 interface Pending {
@@ -59,7 +59,7 @@ export class Stream {
     const line: Line = {
       text,
       number,
-      canonical: canonicalise(text),
+      canonical: canonical(text),
       part,
       stamped,
       traceback: this.ended ?? (part === 'message' ? this.tracebacks.last : null),
@@ -87,7 +87,7 @@ export class Stream {
       return true;
     }
     let noted = false;
-    this.state = this.known.automaton.walk(line.canonical.text, this.state, (literal, end) => {
+    this.state = this.known.automaton.walk(line.canonical, this.state, (literal, end) => {
       const start = this.window.locate(index, end - (this.known.literals[literal] as string).length);
       if (!start) return;
       for (const use of this.known.uses[literal] as readonly Use[]) {
@@ -152,24 +152,24 @@ export class Stream {
     const line = this.window.at(index);
     if (!line) return;
     const fitting = found
-      .filter(({ signature }) => this.fits(signature, index, line.traceback))
+      .filter((place) => this.fits(place.signature, place, line.traceback))
       .sort((a, b) => a.signature.rank - b.signature.rank);
     const best = fitting[0];
     if (!best) return;
     const { signature } = best;
     const literals = new Set(fitting.map((f) => f.literal));
     const limit = Math.min(...this.pending.filter((p) => literals.has(p.literal)).map((p) => p.index));
-    const message = this.window.message(index, limit);
+    const message = this.window.message(best, limit);
     const figures = readFigures(
       fitting.flatMap((f) => f.signature.fields),
       message,
     );
-    const before = line.canonical.text.slice(0, Math.min(...fitting.map((f) => f.offset)));
+    const before = line.canonical.slice(0, Math.min(...fitting.map((f) => f.offset)));
     const raised = line.traceback !== null;
     this.report(line, signature.id, signature, best.mark, {
       rank: signature.rank,
       figures,
-      soft: !raised && (saysSupposed(before) || saysDealtWith(this.window.around(index, 2, 3))),
+      soft: !raised && (saysSupposed(before) || saysDealtWith(this.window.around(best, 2, 3))),
       mild: !raised && isMild(line.text),
       phase: signature.phase,
       prelude: signature.prelude,
@@ -183,7 +183,7 @@ export class Stream {
     const meaning = exceptions.get(path) ?? exceptions.get(name) ?? exceptions.get('Exception');
     if (!line || !meaning) return;
     line.traceback = traceback;
-    const soft = traceback.frames.length === 0 && saysDealtWith(line.canonical.text);
+    const soft = traceback.frames.length === 0 && saysDealtWith(line.canonical);
     this.report(line, `exception:${name}`, meaning, mark, { rank: 1e6, soft });
   }
 
@@ -206,21 +206,21 @@ export class Stream {
     });
   }
 
-  private fits(signature: Signature, index: number, traceback: Traceback | null): boolean {
+  private fits(signature: Signature, place: Place, traceback: Traceback | null): boolean {
     if (signature.framed.length > 0) {
       const inner = (traceback?.frames ?? []).slice(-3).map((frame) => `${frame.function} ${frame.source}`);
       if (!signature.framed.some((text) => inner.some((frame) => frame.includes(text)))) return false;
     }
     if (signature.with.length === 0 && signature.without.length === 0) return true;
-    const scope = this.window.around(index, signature.near);
+    const scope = this.window.around(place, signature.near);
     if (signature.with.length > 0 && !signature.with.some((text) => scope.includes(text))) return false;
     return !signature.without.some((text) => scope.includes(text));
   }
 }
 
 function fitsEdges(use: Use, start: { line: Line; offset: number }, line: Line, end: number): boolean {
-  if (use.start === 'word' && !wordBreak(start.line.canonical, start.offset)) return false;
-  if (use.end === 'word' && !wordBreak(line.canonical, end)) return false;
+  if (use.start === 'word' && !wordBreak(start.line.text, start.offset)) return false;
+  if (use.end === 'word' && !wordBreak(line.text, end)) return false;
   if (use.start === 'line' && start.offset > 0) return false;
-  return use.end !== 'line' || end === line.canonical.text.length;
+  return use.end !== 'line' || end === line.canonical.length;
 }

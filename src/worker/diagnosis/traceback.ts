@@ -21,7 +21,7 @@ export interface Traceback {
   ignored: boolean;
 }
 
-const HEADER = 'traceback (most recent call last)';
+const HEADER = 'raceback (most recent call last)';
 const FRAME = /^\s*(?:[|+] *)?File "([^"]{1,400})", line (\d{1,9})(?:, in (.{1,200}))?/;
 /** rich's boxes and IPython: `/path/file.py:41 in main`, `File ~/x.py:41, in main(args)`. */
 const SHORT_FRAME = /^\s*(?:[│|] )?(?:File )?([\w./~<>-]{1,400}\.py):(\d{1,9}),? in ([\w.<>]{1,100})/;
@@ -70,8 +70,8 @@ export class TracebackReader {
   }
 
   private step(text: string, number: number): Reading['part'] {
-    const header = text.toLowerCase().indexOf(HEADER);
-    if (header >= 0) return this.begin(text, header, number);
+    const header = text.indexOf(HEADER);
+    if (header > 0) return this.begin(text, header - 1, number);
     if (this.state !== 'outside' && ++this.linesIn > LONGEST) this.reset();
     if (this.state === 'outside') {
       if (this.chain(text)) return 'outside';

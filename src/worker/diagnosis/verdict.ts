@@ -96,7 +96,8 @@ function first(found: Incident[], reading: Reading): Incident {
   const ends = new Map<string, Incident>();
   for (const incident of found) {
     const key = incident.last.key;
-    if (key === '' && reading.several && ends.has(key)) continue;
+    const end = ends.get(key);
+    if (end && ((key === '' && reading.several) || goesOn(end, incident))) continue;
     ends.set(key, incident);
   }
   const candidates = [...ends.values()].sort((a, b) => a.last.line - b.last.line);
@@ -106,6 +107,15 @@ function first(found: Incident[], reading: Reading): Incident {
     if (named) return named;
   }
   return candidates[0] as Incident;
+}
+
+/** Lines that one message may be spread over. */
+const SAME_MESSAGE = 14;
+
+/** `later` is the rest of what `earlier` began to say: a message that was wrapped, or that has several telling lines. */
+function goesOn(earlier: Incident, later: Incident): boolean {
+  const sameClass = earlier.event.meaning.class === later.event.meaning.class;
+  return sameClass && later.last.traceback === null && later.last.line - earlier.last.line <= SAME_MESSAGE;
 }
 
 /** An event's class, as the device and the ledger make it. */

@@ -1,11 +1,11 @@
-import type { Canonical } from './canonical.js';
 import type { Reading, Traceback } from './traceback.js';
 
 /** A line of one process, as far as it is understood. */
 export interface Line {
   text: string;
   number: number;
-  canonical: Canonical;
+  /** The text as it is compared (see canonical.ts). */
+  canonical: string;
   part: Reading['part'];
   /** A time stood before it. */
   stamped: boolean;
@@ -16,7 +16,11 @@ export interface Line {
 /** Lines that a message may go on for. */
 export const EXTENT = 14;
 const KEPT = 64;
-const LONGEST_MESSAGE = 16384;
+const LONGEST_MESSAGE = 6000;
+/** Characters of a line that count as near: before a place in it, after it, and of a line beside it. */
+const NEAR_BEFORE = 800;
+const NEAR_AFTER = 2400;
+const NEAR_LINE = 1600;
 
 /** The last lines of one process, by an index that goes on over all of them. */
 export class Window {
@@ -46,7 +50,7 @@ export class Window {
   }
 
   /** The place that lies `offset` characters after the start of line `index`; below zero: in the lines before it. */
-  locate(index: number, offset: number): { index: number; offset: number; line: Line } | null {
+  locate(index: number, offset: number): (Place & { line: Line }) | null {
     let at = index;
     let rest = offset;
     for (;;) {
@@ -54,33 +58,42 @@ export class Window {
       if (!line || isSource(line)) return null;
       if (rest >= 0) return { index: at, offset: rest, line };
       at -= 1;
-      rest += this.at(at)?.canonical.text.length ?? 0;
+      rest += this.at(at)?.canonical.length ?? 0;
     }
   }
 
-  /** Canonical text of the lines around one; the source lines of tracebacks are left out. */
-  around(index: number, before: number, after = before): string {
+  /** Canonical text around a place; the source lines of tracebacks are left out. */
+  around(place: Place, before: number, after = before): string {
     let text = '';
-    for (let i = index - before; i <= index + after; i++) {
+    for (let i = place.index - before; i <= place.index + after; i++) {
       const line = this.at(i);
-      if (line && !isSource(line)) text += line.canonical.text;
+      if (!line || isSource(line)) continue;
+      text += i === place.index ? near(line, place.offset) : line.canonical.slice(0, NEAR_LINE);
     }
-    return text.slice(0, LONGEST_MESSAGE);
+    return text;
   }
 
-  /** Canonical text of the message that begins in line `index`; it ends before line `limit`, or where another begins. */
-  message(index: number, limit: number): string {
-    const first = this.at(index);
-    let text = '';
-    for (let i = index; i < Math.min(index + EXTENT, limit); i++) {
+  /** Canonical text of the message that begins at a place; it ends before line `limit`, or where another begins. */
+  message(place: Place, limit: number): string {
+    const first = this.at(place.index);
+    let text = first ? near(first, place.offset) : '';
+    for (let i = place.index + 1; i < Math.min(place.index + EXTENT, limit); i++) {
       const line = this.at(i);
-      if (!line) break;
-      const other = line.part === 'exception' || isSource(line) || (line.stamped && !first?.stamped);
-      if (i > index && other) break;
-      text += line.canonical.text;
+      if (!line || line.part === 'exception' || isSource(line) || (line.stamped && !first?.stamped)) break;
+      text += line.canonical;
     }
     return text.slice(0, LONGEST_MESSAGE);
   }
+}
+
+/** A line by its index, and a character of its canonical text. */
+export interface Place {
+  index: number;
+  offset: number;
+}
+
+function near(line: Line, offset: number): string {
+  return line.canonical.slice(Math.max(0, offset - NEAR_BEFORE), offset + NEAR_AFTER);
 }
 
 function isSource(line: Line): boolean {

@@ -1,4 +1,4 @@
-import type { Canonical } from './canonical.js';
+import { Automaton } from './automaton.js';
 
 /** What the words around a message say of its weight. All tests are on canonical text: no blanks, lower case. */
 
@@ -96,8 +96,15 @@ const SUPPOSED = [
 ];
 
 export function saysDealtWith(canonical: string): boolean {
-  return DEALT_WITH.some((word) => canonical.includes(word));
+  dealtWith ??= new Automaton(DEALT_WITH);
+  let found = false;
+  dealtWith.walk(canonical, 0, () => {
+    found = true;
+  });
+  return found;
 }
+
+let dealtWith: Automaton | null = null;
 
 /** `before`: the canonical text of the line in front of the message. */
 export function saysSupposed(before: string): boolean {
@@ -116,10 +123,4 @@ export function isMild(text: string): boolean {
   if (/\w+Warning: /.test(head)) return true;
   const glog = GLOG.exec(head)?.[1];
   return glog === 'I' || glog === 'W';
-}
-
-/** Whether a word ends, or begins, before character `at`. */
-export function wordBreak({ text, gap }: Canonical, at: number): boolean {
-  if (at === 0 || at >= text.length || gap[at] === 1) return true;
-  return !/[a-z0-9_]/.test(text[at - 1] as string) || !/[a-z0-9_]/.test(text[at] as string);
 }
