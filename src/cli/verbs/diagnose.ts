@@ -14,7 +14,7 @@ const diagnoseVerb: Verb = async ({ args, options }, { out, signal }) => {
       'Name a file, or pipe a log in: python train.py 2>&1 | oomtune diagnose',
     );
   }
-  const stream = file === '-' ? process.stdin : createReadStream(checkLog(file));
+  const stream = file === '-' ? process.stdin : createReadStream(checkLog(file), { highWaterMark: 1 << 20 });
   const stop = () => stream.destroy(signal.reason);
   signal.addEventListener('abort', stop, { once: true });
   const { diagnose, renderDiagnosis } = await import('../../worker/diagnosis/index.js');
