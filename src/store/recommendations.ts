@@ -104,7 +104,7 @@ function toHash(recommendation: Recommendation): Record<string, string> {
   for (const [name, value] of Object.entries(recommendation)) {
     if (name === 'probes') hash[name] = JSON.stringify(value);
     else if (typeof value === 'boolean') hash[name] = value ? '1' : '0';
-    else hash[name] = value === null ? '' : String(value);
+    else hash[name] = value === null || value === undefined ? '' : String(value);
   }
   return hash;
 }
@@ -120,6 +120,8 @@ const NUMBERS = [
   'known_bad_micro_batch',
   'peak_bytes',
   'samples_per_s',
+  'own_batch',
+  'own_accumulation',
 ];
 const MAY_BE_NULL = new Set(['known_bad_micro_batch', 'peak_bytes', 'samples_per_s', 'torch', 'driver']);
 
@@ -130,6 +132,8 @@ function fromHash(hash: Record<string, string>): Record<string, unknown> {
     const value = record[name];
     if (typeof value === 'string') record[name] = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(value) ? Number(value) : value;
   }
+  for (const name of ['own_batch', 'own_accumulation']) if (hash[name] === '') record[name] = null;
+  if (hash.offload !== undefined) record.offload = hash.offload === '1';
   record.checkpointing = hash.checkpointing === '1' ? true : hash.checkpointing === '0' ? false : hash.checkpointing;
   try {
     record.probes = JSON.parse(hash.probes ?? '');

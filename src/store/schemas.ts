@@ -83,6 +83,9 @@ export const recommendation: z.ZodType<Recommendation> = z.object({
   command_digest: text(256),
   torch: text(256).nullable(),
   driver: text(256).nullable(),
+  own_batch: count.nullish(),
+  own_accumulation: count.nullish(),
+  offload: z.boolean().optional(),
   probes: z.array(probe).max(10_000),
 });
 
