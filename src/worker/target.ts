@@ -140,6 +140,8 @@ export class Target {
     env.OOMTUNE_LAUNCH = String(launch);
     env.OOMTUNE_DEVICE = this.devices.map((device) => device.id).join(',');
     env.OOMTUNE_BUDGET_BYTES = String(this.budgetBytes);
+    // The hook cuts the loader's batches: it has to know how many of them the script makes one step of.
+    if (this.own.accumulation !== null) env.OOMTUNE_OWN_ACCUMULATION = String(this.own.accumulation);
     if (resume) env.OOMTUNE_RESUME = '1';
     return { argv: filled.argv, env, knobEnv };
   }

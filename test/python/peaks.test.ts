@@ -108,4 +108,19 @@ describe('peaks of a driven process under the preload', () => {
     expect(said.find(({ t }) => t === 'exception')).toMatchObject({ oom: true, phase: 'train', micro_batch: 4000 });
     expect(exit.code).toBe(1);
   });
+
+  it('show memory that each step leaves behind, in a loop that leaks and in no other', async () => {
+    const grown = async (example: string) => {
+      const { said } = await search(example, 400 * MIB, [64, 32]);
+      server?.close();
+      rmSync(home, { recursive: true, force: true });
+      home = mkdtempSync(join(tmpdir(), 'oomtune-peaks-'));
+      return said.filter(({ t }) => t === 'measured').map((m) => Number(m.growth_bytes_per_step));
+    };
+    // At least the activations of two layers of 1024 for each sample.
+    for (const [place, bytes] of (await grown('examples/leak.py')).entries()) {
+      expect(bytes).toBeGreaterThan(([64, 32][place] as number) * 8192);
+    }
+    expect(await grown('examples/mlp.py')).toEqual([0, 0]);
+  });
 });

@@ -18,6 +18,7 @@ class Measurer(Driver):
         super().__init__(hook)
         self._by_step = True
         self._measured = None
+        self._own_batch = None
 
     def keeps_out(self, port):
         if self._measured is not None and self._measured() is port.loader:
@@ -80,6 +81,7 @@ class Measurer(Driver):
             hook.leave(75)
         hook.link.send(hook.describe_loop(loader, source))
         self._measured = None if loader is None else weakref.ref(loader)
+        self._own_batch = None if loader is None else samples.own_batch(loader)
         self.state = "measuring"
         hook.driving = True
         hook.phase = "train"
@@ -96,7 +98,7 @@ class Measurer(Driver):
     def _finish(self):
         settings = self._hook.settings
         self.probe = {
-            "micro_batch": settings.micro_batch or 0,
+            "micro_batch": settings.micro_batch or self._own_batch or 1,
             "accumulation": settings.accumulation,
             "amp": settings.amp,
             "checkpointing": settings.checkpointing,

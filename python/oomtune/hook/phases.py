@@ -22,6 +22,7 @@ class Phases:
         self.total = None
         self.reserved = None
         self.resident = None
+        self._starts = []
         if reset:
             self._meter.reset()
 
@@ -32,7 +33,16 @@ class Phases:
 
     def step_starts(self):
         """A new optimizer step's first batch was handed out: what is in use now stays in use throughout."""
-        self.resident = _higher(self.resident, self._meter.live())
+        live = self._meter.live()
+        self._starts.append(live)
+        self.resident = _higher(self.resident, live)
+
+    def growth(self):
+        """Bytes by which each step leaves more behind than the one before; the first makes the optimizer's state."""
+        later = self._starts[1:]
+        if len(later) < 2 or None in later:
+            return None
+        return min(after - before for before, after in zip(later, later[1:]))
 
     def _book(self):
         total, allocated, reserved = self._meter.peaks()
@@ -49,4 +59,5 @@ class Phases:
             "optimizer_bytes": self.allocated.get(OPTIMIZER),
             "reserved_bytes": self.reserved,
             "resident_bytes": self.resident,
+            "growth_bytes_per_step": self.growth(),
         }
