@@ -1,0 +1,187 @@
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { cancelJob } from '../../src/daemon/index.js';
+import { until } from '../store/home.js';
+import { Host, sleep } from './host.js';
+
+/**
+ * Two machines as far as the network goes: two network namespaces, each joined by a cable of its own to the one with
+ * Redis in it. Pulling a cable is setting its link down: packets vanish, and nobody is told.
+ */
+const unable = ((): string | null => {
+  if (process.getuid?.() !== 0) return 'not root';
+  const made = spawnSync('ip', ['netns', 'add', 'oomtune-try']);
+  spawnSync('ip', ['netns', 'del', 'oomtune-try']);
+  return made.status === 0 ? null : `ip netns add failed: ${made.stderr?.toString().trim() || made.error?.message}`;
+})();
+if (unable !== null)
+  process.stderr.write(`SKIPPED: two hosts in two network namespaces need root and iproute2 (${unable})\n`);
+
+describe.skipIf(unable !== null)('two hosts on one Redis', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'oomtune-net-'));
+  const ip = (...args: string[]) => execFileSync('ip', args);
+  const names = ['oomtune-a', 'oomtune-b'];
+  let redis: ReturnType<typeof spawn>;
+  let host: Host;
+  let daemons: Record<string, ReturnType<typeof spawn>> = {};
+
+  beforeAll(async () => {
+    for (const name of names) spawnSync('ip', ['netns', 'del', name]);
+    for (const [at, name] of names.entries()) {
+      ip('netns', 'add', name);
+      ip('link', 'add', `oomt${at}`, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', name);
+      ip('addr', 'add', `10.213.${at}.1/24`, 'dev', `oomt${at}`);
+      ip('link', 'set', `oomt${at}`, 'up');
+      ip('-n', name, 'addr', 'add', `10.213.${at}.2/24`, 'dev', 'eth0');
+      ip('-n', name, 'link', 'set', 'eth0', 'up');
+      ip('-n', name, 'link', 'set', 'lo', 'up');
+      ip('-n', name, 'route', 'add', 'default', 'via', `10.213.${at}.1`);
+    }
+    const args = [
+      '--port',
+      '6391',
+      '--bind',
+      '127.0.0.1',
+      '10.213.0.1',
+      '10.213.1.1',
+      '--requirepass',
+      'cable',
+      '--save',
+      '',
+      '--dir',
+      folder,
+    ];
+    redis = spawn('redis-server', args, { stdio: 'pipe' });
+    await new Promise<void>((resolve) =>
+      redis.stdout?.on('data', (data: Buffer) => data.includes('Ready to accept') && resolve()),
+    );
+  });
+  afterAll(() => {
+    redis?.kill('SIGKILL');
+    for (const name of names) spawnSync('ip', ['netns', 'del', name]);
+    rmSync(folder, { recursive: true, force: true });
+  });
+  afterEach(async () => {
+    plug(0);
+    plug(1);
+    for (const daemon of Object.values(daemons)) await host.kill(daemon);
+    daemons = {};
+    await (await host.store()).connection.redis.flushall();
+    await host.close();
+  });
+
+  const unplug = (at: number) => ip('link', 'set', `oomt${at}`, 'down');
+  const plug = (at: number) => ip('link', 'set', `oomt${at}`, 'up');
+
+  /** Both share a home folder, as hosts of a cluster do; each has its own name. */
+  async function start(at: number, settings = {}): Promise<void> {
+    const env = { OOMTUNE_REDIS_URL: `redis://:cable@10.213.${at}.1:6391`, OOMTUNE_HOST: names[at] };
+    const times = { heartbeatMs: 1000, sweepMs: 1000, lockMs: 5000, renewMs: 1000, ...settings };
+    const prefix = ['ip', 'netns', 'exec', names[at] as string];
+    daemons[names[at] as string] = await host.start({ allowInsecureRedis: true, cpuLanes: 1, ...times }, env, prefix);
+  }
+
+  const both = async (): Promise<void> => {
+    host = new Host('redis://:cable@127.0.0.1:6391');
+    await start(0);
+    await start(1);
+  };
+
+  /** Heartbeats last 20 s. */
+  const gone = async (at: number) =>
+    until(async () => !(await (await host.store()).hosts.isAlive(names[at] as string)), 40);
+
+  test('jobs go to both, and to the one that is named', async () => {
+    await both();
+    const ids: string[] = [];
+    for (let n = 0; n < 6; n += 1) ids.push(await host.shell('sleep 0.7'));
+    const named = await host.shell('true', { host: 'oomtune-b' });
+    const nobody = await host.shell('true', { host: 'oomtune-c' });
+    const jobs = [];
+    for (const id of ids) jobs.push(await host.state(id, 'succeeded', 30));
+    expect(new Set(jobs.map((job) => job.host))).toEqual(new Set(names));
+    expect((await host.state(named, 'succeeded')).host).toBe('oomtune-b');
+    await until(async () => (await host.job(nobody)).reason?.startsWith('no host has') === true);
+    expect((await host.job(nobody)).reason).toContain('on oomtune-c; there are oomtune-a, oomtune-b');
+    expect(ids.map((id) => host.starts(id))).toEqual(ids.map(() => 1));
+  });
+
+  test('one is cut off in the middle: what it runs is reported, never run by the other, and recorded when it is back', async () => {
+    await both();
+    const id = await host.shell('sleep 30; echo end >> ends', { host: null });
+    const at = names.indexOf((await host.state(id, 'running')).host as string);
+    const other = names[1 - at];
+    unplug(at);
+    await gone(at);
+    await until(async () => (await host.job(id)).reason?.includes('has not been heard') === true);
+    expect(await host.job(id)).toMatchObject({ state: 'running', host: names[at] });
+    // The other goes on working, and past its lock and the stalled check it still leaves the job alone
+    const here = await host.shell('true');
+    expect((await host.state(here, 'succeeded', 20)).host).toBe(other);
+    await sleep(8000);
+    expect(host.starts(id)).toBe(1);
+    plug(at);
+    await host.state(id, 'succeeded', 60);
+    expect(await host.job(id)).toMatchObject({ host: names[at], exit_code: 0, reason: null });
+    expect(host.starts(id)).toBe(1);
+    expect(host.lines('ends')).toEqual(['end']);
+  });
+
+  test('a job that ended while its host was cut off is recorded once it is back', async () => {
+    await both();
+    const id = await host.shell('sleep 3; echo end >> ends', { host: 'oomtune-a' });
+    await host.state(id, 'running');
+    unplug(0);
+    await until(() => host.lines('ends').length === 1);
+    await gone(0);
+    plug(0);
+    await host.state(id, 'succeeded', 60);
+    expect(host.starts(id)).toBe(1);
+  });
+
+  test('what the lost host had taken but not launched is run by the other, and not by the first when it is back', async () => {
+    await both();
+    const store = await host.store();
+    const total = (await store.hosts.list())[0]?.info?.devices.find((device) => device.id === 'cpu')
+      ?.total_bytes as number;
+    const budget = String(Math.floor(total * 0.6));
+    await host.kill(daemons['oomtune-b']); // so that the first has it
+    await gone(1);
+    await host.kill(daemons['oomtune-a']);
+    await start(0, { cpuLanes: 2 });
+    const big = await host.shell('sleep 45', { budget, host: 'oomtune-a' });
+    await host.state(big, 'running');
+    const id = await host.shell('true', { budget });
+    await until(async () => (await host.job(id)).reason?.includes('holds') === true); // taken, waits for its lease
+    unplug(0);
+    await gone(0);
+    await cancelJob(store, big);
+    expect((await host.job(big)).state).toBe('running'); // nobody there to end it yet
+    await start(1);
+    // On one machine both see the same memory: the lease of the lost host still stands, and the job must wait for it
+    await until(async () => (await host.job(id)).claimHost === 'oomtune-b', 40);
+    plug(0);
+    await host.state(big, 'cancelled', 60);
+    const job = await host.state(id, 'succeeded', 60);
+    expect(job.host).toBe('oomtune-b');
+    expect(host.starts(id)).toBe(1);
+  });
+
+  test('a second daemon of the same name is refused', async () => {
+    await both();
+    const shared = host;
+    const second = new Host(shared.url);
+    const env = { OOMTUNE_REDIS_URL: 'redis://:cable@127.0.0.1:6391', OOMTUNE_HOST: 'oomtune-a' };
+    await expect(second.start({}, env)).rejects.toThrow(/OOMTUNE_DAEMON_RUNNING/);
+    await second.close();
+    process.env.OOMTUNE_HOME = shared.home;
+  });
+
+  test('over the network without TLS a daemon refuses to start unless told', async () => {
+    host = new Host('redis://:cable@127.0.0.1:6391');
+    await expect(start(0, { allowInsecureRedis: false })).rejects.toThrow(/OOMTUNE_REDIS_UNSAFE/);
+  });
+});
