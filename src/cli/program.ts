@@ -193,7 +193,10 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
   const running = (command: Command) =>
     command
       .option('--cpu-lanes <n>', 'jobs at a time with --device cpu (default: 1)')
-      .option('--allow-insecure-redis', 'take jobs from a Redis that others on the network can write to');
+      .option('--allow-insecure-redis', 'take jobs from a Redis that others on the network can write to')
+      .option('--http-port <n>', 'port of the dashboard; 0: none (default: the first free one from 8421 on)')
+      .option('--http-host <address>', 'address of this machine to serve it on (default: 127.0.0.1)')
+      .option('--metrics-open', "let /metrics be read without the dashboard's token");
   running(verb(daemon, 'start', 'start it in the background', () => import('./verbs/daemon-start.js')));
   verb(daemon, 'stop', 'stop it; running jobs go on', () => import('./verbs/daemon-stop.js')).option(
     '--kill',
@@ -208,6 +211,9 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
       () => import('./verbs/daemon-run.js'),
     ),
   );
+  verb(program, 'dashboard', "print the dashboard's address, with its token", () => import('./verbs/dashboard.js'), {
+    group: SERVE,
+  });
   verb(redis, 'url', 'print its URL, starting it if need be', () => import('./verbs/redis-url.js'));
   verb(redis, 'status', 'tell whether it runs', () => import('./verbs/redis-status.js'));
   verb(redis, 'stop', 'stop it', () => import('./verbs/redis-stop.js'));
@@ -225,7 +231,7 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     `
 Examples:
   $ oomtune find-batch --device cpu --budget 300MiB -- python train.py
-  $ oomtune run --effective-batch 256 -- python train.py --batch-size {micro_batch} --accum {accumulation}
+  $ oomtune run --effective-batch 256 -- python train.py --batch-size {micro_batch} --accumulation {accumulation}
   $ oomtune submit --budget 24GiB -- python train.py && oomtune wait @
 
 Exit codes: 0 done, 2 wrong usage, 3 nothing fits, 4 the job failed for another reason than memory,

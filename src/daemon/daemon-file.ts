@@ -16,6 +16,8 @@ const schema = z.object({
   started_at: z.string(),
   /** It takes jobs. */
   ready: z.boolean(),
+  /** Address of its dashboard; null: it has none. */
+  dashboard: z.string().nullable().default(null),
 });
 
 /** `daemon/daemon.json`: the daemon of this home on this host. */

@@ -5,11 +5,13 @@
  * - `submitJob(store, { command, options, environment })` → the job's record
  * - `cancelJob`, `holdJob`, `releaseJob`, `retryJob` `(store, id)`; `waitForJobs(store, ids, signal)`
  * - `startDaemon(store, { cpuLanes, allowInsecureRedis })`, `stopDaemon(store, { kill })`, `daemonStatus(store)`
+ * - `dashboardAddress()`: of this host's daemon, with the token
  * - `runDaemon(store, { signal, cpuLanes, allowInsecureRedis })`: in this process, until the signal is aborted
  */
 import type { Store } from '../store/index.js';
 import type { RunOptions } from './run.js';
 
+export { dashboardAddress } from './dashboard-address.js';
 export { type DaemonStatus, daemonStatus, type StartOptions, startDaemon, stopDaemon } from './lifecycle.js';
 export type { RunOptions } from './run.js';
 export { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';

@@ -11,6 +11,9 @@ export interface StartOptions {
   /** Jobs at a time with `--device cpu`. */
   cpuLanes?: number;
   allowInsecureRedis?: boolean;
+  httpPort?: number;
+  httpHost?: string;
+  metricsOpen?: boolean;
 }
 
 export interface DaemonStatus {
@@ -20,6 +23,8 @@ export interface DaemonStatus {
   version: string | null;
   redis: string;
   started_at: string | null;
+  /** Address of the dashboard; null: it is off. */
+  dashboard: string | null;
   /** Jobs that have not ended, on all hosts. */
   jobs: number;
 }
@@ -37,6 +42,7 @@ export async function daemonStatus(store: Store): Promise<DaemonStatus> {
     version: file?.version ?? null,
     redis: file?.redis ?? store.url,
     started_at: file?.started_at ?? null,
+    dashboard: file?.dashboard ?? null,
     jobs: (await store.jobs.counts()).live,
   };
 }
@@ -58,6 +64,9 @@ export async function startDaemon(store: Store, options: StartOptions = {}): Pro
   const argv = [join(PACKAGE_ROOT, 'bin', 'oomtune.js'), 'daemon', 'run'];
   if (options.cpuLanes !== undefined) argv.push('--cpu-lanes', String(options.cpuLanes));
   if (options.allowInsecureRedis === true) argv.push('--allow-insecure-redis');
+  if (options.httpPort !== undefined) argv.push('--http-port', String(options.httpPort));
+  if (options.httpHost !== undefined) argv.push('--http-host', options.httpHost);
+  if (options.metricsOpen === true) argv.push('--metrics-open');
   const path = logPath();
   const begin = freshLog(path);
   const log = openSync(path, 'a', 0o600);

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { OomtuneError } from '../common/errors.js';
 import { PACKAGE_ROOT } from '../common/home.js';
-import { createLog } from '../common/log.js';
+import { createLog, type Log } from '../common/log.js';
 import type { Runtime } from '../runtime/types.js';
 import { checkRedisIsSafe, hostName, type Store, thisProcess } from '../store/index.js';
 import { Daemon } from './daemon.js';
@@ -15,6 +15,7 @@ import {
   writeDaemonFile,
 } from './daemon-file.js';
 import type { WorkerApi } from './execution.js';
+import type { HttpServer } from './http/index.js';
 import { holdLock } from './lock.js';
 import { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';
 
@@ -47,32 +48,54 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     redis: store.url,
     started_at: new Date().toISOString(),
     ready: false,
+    dashboard: null,
   };
   writeDaemonFile(file);
   store.connection.onOutage = (state, shown) => {
     if (state === 'lost')
       log.warn({ redis: shown }, 'Redis does not answer: jobs go on, new ones wait until it is back');
   };
+  const ownRuntime = runtime ?? (await import('../runtime/index.js')).createRuntime();
   const daemon = new Daemon({
     store,
-    runtime: runtime ?? (await import('../runtime/index.js')).createRuntime(),
+    runtime: ownRuntime,
     worker: worker ?? (await import('../worker/index.js')),
     settings: all,
     token: stableToken(),
     version,
     log,
   });
+  let http: HttpServer | null = null;
   try {
     if (process.getuid?.() === 0) log.warn('the daemon runs as root, and so do its jobs');
     const failed = daemon.failed;
     failed.catch(() => {});
     await daemon.start();
-    writeDaemonFile({ ...file, ready: true });
+    http = await serve({ store, runtime: ownRuntime, log, version }, all);
+    writeDaemonFile({ ...file, ready: true, dashboard: http?.url ?? null });
     await Promise.race([aborted(signal), failed]);
   } finally {
+    await http?.close();
     await daemon.stop({ kill: daemon.killAsked });
     removeDaemonFile(host);
     lock.release();
+  }
+}
+
+/** The dashboard; null where it is off, or cannot be had: jobs do not need it. */
+async function serve(
+  parts: { store: Store; runtime: Runtime; log: Log; version: string },
+  { httpPort, httpHost, metricsOpen }: DaemonSettings,
+): Promise<HttpServer | null> {
+  if (httpPort === 0) return null;
+  try {
+    const { startHttp } = await import('./http/index.js');
+    const http = await startHttp({ ...parts, host: httpHost, port: httpPort, metricsOpen });
+    parts.log.info({ url: http.url }, 'the dashboard is served');
+    return http;
+  } catch (error) {
+    parts.log.warn({ err: error, host: httpHost, port: httpPort }, 'there is no dashboard: its port cannot be had');
+    return null;
   }
 }
 

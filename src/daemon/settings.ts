@@ -6,6 +6,12 @@ export interface DaemonSettings {
   gpuLanes: number;
   /** TCP beyond loopback without password and TLS: whoever reaches that Redis runs commands here. */
   allowInsecureRedis: boolean;
+  /** Where the dashboard is served; null: the first free port of ten from 8421 on; 0: nowhere. */
+  httpPort: number | null;
+  /** An address of this machine; beyond loopback nothing is encrypted. */
+  httpHost: string;
+  /** `/metrics` without the dashboard's token. */
+  metricsOpen: boolean;
   /**
    * BullMQ's lock. Long, as an outage of Redis must not make a running job look abandoned: with 30 s a pause of 45 s
    * started it a second time.
@@ -29,6 +35,9 @@ export const DAEMON_SETTINGS: DaemonSettings = {
   cpuLanes: 1,
   gpuLanes: 4,
   allowInsecureRedis: false,
+  httpPort: null,
+  httpHost: '127.0.0.1',
+  metricsOpen: false,
   lockMs: 600_000,
   renewMs: 60_000,
   heartbeatMs: 5000,

@@ -1,0 +1,11 @@
+import type { Verb } from '../program.js';
+
+const dashboardVerb: Verb = async (_invocation, { out }) => {
+  const { dashboardAddress } = await import('../../daemon/index.js');
+  const { url, address } = dashboardAddress();
+  if (out.json) out.document({ schema: 1, url, address });
+  else out.data(address);
+  return 0;
+};
+
+export default dashboardVerb;

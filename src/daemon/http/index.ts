@@ -1,0 +1,154 @@
+/** The dashboard and the metrics of a daemon, over HTTP: on loopback, behind a token, with no word to other sites. */
+import type { Server } from 'node:http';
+import { isIP } from 'node:net';
+import { type FastifyError, type FastifyInstance, fastify } from 'fastify';
+import { OomtuneError } from '../../common/errors.js';
+import type { Log } from '../../common/log.js';
+import type { Runtime } from '../../runtime/types.js';
+import { hostName, type Store } from '../../store/index.js';
+import { Board } from './board.js';
+import { Follower } from './follower.js';
+import { checkHost, checkOrigin, setSafetyHeaders } from './guard.js';
+import { Machine } from './machine.js';
+import { createMetrics } from './metrics.js';
+import { Reasons } from './reasons.js';
+import { addRoutes, refuse } from './routes.js';
+import { Sampler } from './sampler.js';
+import { Scrape } from './scrape.js';
+import { Streams } from './streams.js';
+import { Tally } from './tally.js';
+import { dashboardToken, Gate } from './token.js';
+import { Late } from './within.js';
+
+export { dashboardToken, tokenPath } from './token.js';
+
+export interface HttpParts {
+  store: Store;
+  runtime: Runtime;
+  log: Log;
+  version: string;
+  /** An address of this machine. */
+  host?: string;
+  /** Null: the first that is free of ten from 8421 on. 0: any. */
+  port?: number | null;
+  /** `/metrics` without a token. */
+  metricsOpen?: boolean;
+  tokenFile?: string;
+}
+
+export interface HttpServer {
+  /** `http://127.0.0.1:8421/` */
+  url: string;
+  close(): Promise<void>;
+}
+
+export const FIRST_PORT = 8421;
+const PORTS_TRIED = 10;
+/** Events that tell why the sizes of recent searches were tried. */
+const PAST_EVENTS = 2000;
+
+/** Rejects where no port can be had. */
+export async function startHttp(parts: HttpParts): Promise<HttpServer> {
+  const { store, runtime, log, version, host = '127.0.0.1' } = parts;
+  const gate = new Gate(dashboardToken(parts.tokenFile));
+  const follower = new Follower(store, log);
+  const board = new Board(store, log);
+  const machine = new Machine(store, runtime);
+  const sampler = new Sampler(store, runtime, log);
+  const reasons = new Reasons();
+  const metrics = createMetrics();
+  const shared = { store, board, machine, sampler, follower, reasons, host: hostName(), version };
+  const streams = new Streams(shared);
+  const scrape = new Scrape({ store, runtime, machine, sampler, metrics }, version);
+  const tally = new Tally(store, metrics);
+  const app = createApp(log);
+  let port = 0;
+  const cookie = (): string => `oomtune_${port}`;
+  addRoutes(app, { ...shared, gate, cookie, streams, scrape, metricsOpen: parts.metricsOpen ?? false });
+
+  follower.onEvent((event) => reasons.hear(event));
+  await follower.start(PAST_EVENTS);
+  follower.onEvent((event) => tally.hear(event)); // what was before is not counted again
+  follower.onEvent(({ fields }) => fields.job && board.changed(fields.job));
+  sampler.start();
+  const close = async (): Promise<void> => {
+    sampler.close();
+    follower.close();
+    streams.close();
+    metrics.registry.clear();
+    await app.close();
+  };
+  try {
+    port = await listen(app, host, parts.port ?? null);
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  if (!isLoopback(host)) log.warn({ host }, 'the dashboard is served beyond this machine, without encryption');
+  return { url: `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}/`, close };
+}
+
+function createApp(log: Log): FastifyInstance {
+  const app = fastify({
+    logger: false,
+    bodyLimit: 4096,
+    requestTimeout: 30_000,
+    forceCloseConnections: true,
+    routerOptions: { maxParamLength: 100 },
+  });
+  app.removeContentTypeParser('text/plain'); // what a form of another site could send
+  (app.server as Server).maxConnections = 256;
+  app.addHook('onRequest', async (request, reply) => {
+    setSafetyHeaders(reply);
+    const refusal = checkHost(request.headers.host);
+    if (refusal !== null) return refuse(reply, refusal);
+    if (request.method === 'GET' || request.method === 'HEAD') return;
+    const foreign = checkOrigin(request);
+    if (foreign !== null) return refuse(reply, foreign);
+  });
+  app.addHook('onSend', async (_request, reply) => {
+    if (!reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store');
+  });
+  app.setNotFoundHandler((_request, reply) =>
+    reply.code(404).send({ schema: 1, error: { code: 'NOT_FOUND', message: 'There is nothing here.', remedy: '' } }),
+  );
+  app.setErrorHandler((error: FastifyError | Error, _request, reply) => {
+    if (error instanceof OomtuneError) {
+      return reply.code(error.code === 'OOMTUNE_NO_SUCH_JOB' ? 404 : 409).send(error);
+    }
+    const status = error instanceof Late ? 503 : ((error as FastifyError).statusCode ?? 500);
+    if (status === 500) log.warn({ err: error }, 'a request met a fault of ours');
+    const message =
+      error instanceof Late ? 'Redis does not answer.' : status < 500 ? error.message : 'A fault of ours.';
+    return reply.code(status).send({ schema: 1, error: { code: 'FAILED', message, remedy: 'See the daemon’s log.' } });
+  });
+  return app;
+}
+
+async function listen(app: FastifyInstance, host: string, port: number | null): Promise<number> {
+  const ports = port === null ? Array.from({ length: PORTS_TRIED }, (_, at) => FIRST_PORT + at) : [port];
+  await app.ready();
+  for (const [at, one] of ports.entries()) {
+    try {
+      await listenAt(app.server, host, one);
+      return (app.server.address() as { port: number }).port;
+    } catch (error) {
+      const taken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE';
+      if (!taken || at === ports.length - 1) throw error;
+    }
+  }
+  throw new Error('no port');
+}
+
+/** Not fastify's own, which can be asked only once. */
+function listenAt(server: Server, host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen({ host, port, exclusive: true }, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
+}
+
+const isLoopback = (host: string): boolean => host === 'localhost' || host === '::1' || /^127\./.test(host);

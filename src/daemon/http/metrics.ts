@@ -1,0 +1,53 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+
+/** Seconds, from what a small model needs to a search among large ones, and to a night in the queue. */
+const SEARCH_BUCKETS = [1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600, 1200, 3600];
+const WAIT_BUCKETS = [0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600];
+
+/**
+ * Every metric of ours, in base units. Labels take few values (states, classes, devices): never a job, a key or a name
+ * that users choose.
+ */
+export function createMetrics() {
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+  const gauge = <L extends string = never>(name: string, help: string, labelNames: L[] = []): Gauge<L> =>
+    new Gauge({ name: `oomtune_${name}`, help, labelNames, registers: [registry] });
+  const counter = <L extends string = never>(name: string, help: string, labelNames: L[] = []): Counter<L> =>
+    new Counter({ name: `oomtune_${name}`, help, labelNames, registers: [registry] });
+  const histogram = <L extends string = never>(
+    name: string,
+    help: string,
+    buckets: number[],
+    labelNames: L[] = [],
+  ): Histogram<L> => new Histogram({ name: `oomtune_${name}`, help, buckets, labelNames, registers: [registry] });
+
+  return {
+    registry,
+    build: gauge('build_info', 'Versions of the parts; always 1.', ['version', 'node', 'driver']),
+    redisUp: gauge('redis_up', 'Whether Redis answers: 1 or 0.'),
+    hosts: gauge('hosts', 'Hosts seen within the last day, by whether their daemon is heard.', ['alive']),
+    jobs: gauge('jobs', 'Jobs that have not ended, by state; on all hosts of this Redis.', ['state']),
+    oldest: gauge('queue_oldest_seconds', 'Since when the job that waits longest has waited; 0 when none does.'),
+    leases: gauge('leases', 'Reservations of devices; on all hosts of this Redis.'),
+    leaseWaiters: gauge('lease_waiters', 'Jobs and commands that wait for a reservation; on all hosts of this Redis.'),
+    recommendations: gauge('recommendations', 'Configurations that are recorded.'),
+    refusedRecords: gauge('refused_records', 'Records in Redis that were set aside because they cannot be trusted.'),
+    total: gauge('device_memory_total_bytes', 'Memory of a device of this host.', ['device', 'model']),
+    used: gauge('device_memory_used_bytes', 'Memory in use on a device, by whomever.', ['device', 'model']),
+    reserved: gauge('device_memory_reserved_bytes', 'Memory of a device that leases reserve.', ['device', 'model']),
+    foreign: gauge('device_memory_foreign_bytes', 'Memory in use by processes that are not jobs.', ['device', 'model']),
+    fault: gauge('device_fault', 'Whether the driver calls a device broken: 1 or 0.', ['device', 'model']),
+    ended: counter('jobs_ended_total', 'Jobs that ended on this host, by how.', ['state']),
+    failures: counter('job_failures_total', 'Jobs that failed on this host, by class of the failure.', ['class']),
+    probes: counter('probes_total', 'Sizes that were tried for jobs of this host, by outcome.', ['outcome']),
+    demoted: counter('recommendations_demoted_total', 'Configurations that did not hold in use.'),
+    refused: counter('refused_allocations_total', 'Allocations that a budget or a driver refused to jobs.'),
+    search: histogram('search_duration_seconds', 'From the beginning of a search to its answer.', SEARCH_BUCKETS, [
+      'result',
+    ]),
+    wait: histogram('queue_wait_seconds', 'From queueing a job to its first launch here.', WAIT_BUCKETS),
+  };
+}
+
+export type Metrics = ReturnType<typeof createMetrics>;

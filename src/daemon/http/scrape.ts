@@ -1,0 +1,118 @@
+import type { Runtime } from '../../runtime/types.js';
+import type { Store } from '../../store/index.js';
+import type { JobState } from '../../store/types.js';
+import type { Machine } from './machine.js';
+import type { Metrics } from './metrics.js';
+import type { Sampler } from './sampler.js';
+import { within } from './within.js';
+
+const LIVE: JobState[] = ['queued', 'held', 'searching', 'running'];
+const REDIS_MS = 2000;
+const DAY_MS = 24 * 3600_000;
+const READ_AT_ONCE = 1000;
+
+/** Reads what stands now, and answers with all metrics as text; at most once at a time, however many ask. */
+export class Scrape {
+  readonly #parts: { store: Store; machine: Machine; sampler: Sampler; metrics: Metrics };
+  #refused = 0;
+  #running: Promise<string> | null = null;
+
+  constructor(
+    parts: { store: Store; machine: Machine; sampler: Sampler; metrics: Metrics; runtime: Runtime },
+    version: string,
+  ) {
+    this.#parts = parts;
+    let driver = '';
+    try {
+      driver = parts.runtime.versions().driver ?? '';
+    } catch {} // told by `doctor`
+    parts.metrics.build.set({ version, node: process.versions.node, driver }, 1);
+  }
+
+  text(): Promise<string> {
+    this.#running ??= this.#scrape().finally(() => {
+      this.#running = null;
+    });
+    return this.#running;
+  }
+
+  async #scrape(): Promise<string> {
+    const { metrics, sampler } = this.#parts;
+    const up = await within(this.#readRedis(), REDIS_MS).then(
+      () => true,
+      () => false,
+    );
+    metrics.redisUp.set(up ? 1 : 0);
+    if (!up) {
+      // What stood before the outage must not look like now
+      for (const one of [metrics.jobs, metrics.hosts, metrics.reserved]) one.reset();
+      for (const one of [metrics.oldest, metrics.leases, metrics.leaseWaiters, metrics.recommendations]) one.remove();
+    }
+    await this.#readDevices().catch(() => {
+      for (const one of [metrics.total, metrics.used, metrics.foreign, metrics.fault]) one.reset();
+    });
+    metrics.refused.inc(sampler.refused - this.#refused);
+    this.#refused = sampler.refused;
+    return metrics.registry.metrics();
+  }
+
+  async #readRedis(): Promise<void> {
+    const { store, metrics, machine } = this.#parts;
+    const { redis } = store.connection;
+    if (redis.status !== 'ready') throw new Error('Redis is away');
+    const [waiters, recorded, refusedRecords] = await Promise.all([
+      redis.hlen(store.keys.leaseQueue),
+      redis.zcard(store.keys.configs),
+      redis.llen(store.keys.refused),
+    ]);
+    await this.#readJobs();
+    const { hosts, devices } = await machine.view();
+    const leases = await store.leases();
+    metrics.leaseWaiters.set(waiters);
+    metrics.recommendations.set(recorded);
+    metrics.refusedRecords.set(refusedRecords);
+    metrics.leases.set(leases.length);
+    for (const alive of [true, false]) {
+      const count = hosts.filter((host) => host.alive === alive && Date.now() - Date.parse(host.seen) < DAY_MS).length;
+      metrics.hosts.set({ alive: String(alive) }, count);
+    }
+    metrics.reserved.reset();
+    for (const { id, model, uuid, reserved_bytes } of devices) {
+      if (uuid !== null) metrics.reserved.set({ device: id, model }, reserved_bytes);
+    }
+  }
+
+  async #readJobs(): Promise<void> {
+    const { store, metrics } = this.#parts;
+    const { redis } = store.connection;
+    const entries = await redis.zrange(store.keys.live, '0', '-1', 'WITHSCORES');
+    const counts = new Map<string, number>(LIVE.map((state) => [state, 0]));
+    let oldest = Number.POSITIVE_INFINITY;
+    for (let at = 0; at < entries.length; at += 2 * READ_AT_ONCE) {
+      const some = entries.slice(at, at + 2 * READ_AT_ONCE);
+      const pipeline = redis.pipeline();
+      for (let one = 0; one < some.length; one += 2) pipeline.hget(store.keys.job(some[one] as string), 'state');
+      for (const [index, [, state]] of ((await pipeline.exec()) ?? []).entries()) {
+        const known = counts.get(String(state));
+        if (known !== undefined) counts.set(String(state), known + 1);
+        if (state === 'queued') oldest = Math.min(oldest, Number(some[2 * index + 1]));
+      }
+    }
+    for (const [state, count] of counts) metrics.jobs.set({ state }, count);
+    metrics.oldest.set(Number.isFinite(oldest) ? Math.max(0, Date.now() - oldest) / 1000 : 0);
+  }
+
+  async #readDevices(): Promise<void> {
+    const { machine, metrics } = this.#parts;
+    const devices = await machine.devices();
+    for (const one of [metrics.total, metrics.used, metrics.foreign, metrics.fault]) one.reset();
+    for (const { id, model, total_bytes, used_bytes, processes, fault } of devices) {
+      const labels = { device: id, model };
+      const foreign = processes.filter(({ ours }) => !ours).reduce((sum, one) => sum + one.used_bytes, 0);
+      metrics.total.set(labels, total_bytes);
+      metrics.used.set(labels, used_bytes);
+      metrics.foreign.set(labels, foreign);
+      metrics.fault.set(labels, fault === null ? 0 : 1);
+    }
+  }
+}

@@ -1,0 +1,131 @@
+import type { ServerResponse } from 'node:http';
+import { StringDecoder } from 'node:string_decoder';
+import { setTimeout as delay } from 'node:timers/promises';
+import { ENDED_STATES, type Store } from '../../store/index.js';
+import type { Board } from './board.js';
+import type { Follower } from './follower.js';
+import { type JobPage, jobPage } from './job-page.js';
+import type { Machine } from './machine.js';
+import type { Reasons } from './reasons.js';
+import type { Sampler } from './sampler.js';
+import { Sse } from './sse.js';
+
+export interface StreamParts {
+  store: Store;
+  board: Board;
+  machine: Machine;
+  sampler: Sampler;
+  follower: Follower;
+  reasons: Reasons;
+  host: string;
+  version: string;
+}
+
+/** Each holds a connection, and one to Redis for its log: enough for people, not for a loop that forgets to close. */
+const MOST_STREAMS = 64;
+const LOOK_MS = 1000;
+const MACHINE_MS = 2000;
+
+/** The pages that are open, and what each is told. */
+export class Streams {
+  readonly #parts: StreamParts;
+  readonly #open = new Set<Sse>();
+
+  constructor(parts: StreamParts) {
+    this.#parts = parts;
+  }
+
+  get full(): boolean {
+    return this.#open.size >= MOST_STREAMS;
+  }
+
+  close(): void {
+    for (const sse of this.#open) sse.close();
+  }
+
+  /** All jobs and devices. */
+  overview(response: ServerResponse): void {
+    const sse = this.#begin(response);
+    this.#run(sse, async () => {
+      const { rows, stop } = await this.#parts.board.watch((change) => sse.send('jobs', { full: false, ...change }));
+      sse.signal.addEventListener('abort', stop);
+      if (sse.signal.aborted) stop();
+      sse.send('jobs', { full: true, rows, gone: [] });
+    });
+    this.#repeat(sse, MACHINE_MS, async () => sse.sendChange('machine', await this.#parts.machine.view()));
+  }
+
+  /** One job: its page, its memory, its log. */
+  job(response: ServerResponse, id: string): void {
+    const sse = this.#begin(response);
+    const { sampler, follower, store, reasons } = this.#parts;
+    let wake = new AbortController();
+    const unfollow = follower.onEvent(({ fields }) => fields.job === id && wake.abort());
+    const history = sampler.history(id);
+    sse.send('memory', { full: true, samples: history.samples });
+    const unsample = sampler.onSample(id, (sample) => sse.send('memory', { full: false, samples: [sample] }));
+    sse.signal.addEventListener('abort', () => {
+      unfollow();
+      unsample();
+      wake.abort();
+    });
+    let page: JobPage | null = null;
+    this.#run(sse, async () => {
+      while (!sse.signal.aborted) {
+        page = await jobPage(store, id, reasons, sampler.history(id).budget);
+        sse.sendChange('job', page);
+        wake = new AbortController();
+        if (!sse.signal.aborted) await delay(LOOK_MS, undefined, { signal: wake.signal }).catch(() => {});
+      }
+    });
+    this.#run(sse, async () => {
+      while (!sse.signal.aborted) {
+        await this.#log(sse, id);
+        // Ended: nothing more comes, unless it is run again
+        while (!sse.signal.aborted && (page === null || ENDED_STATES.includes(page.state))) await delay(LOOK_MS);
+        sse.send('log', { text: '', launch: 0, skipped: 0, again: true });
+      }
+    });
+  }
+
+  /** As text that a page shows as it is: what the job wrote, with what was left out said. */
+  async #log(sse: Sse, id: string): Promise<void> {
+    const { store } = this.#parts;
+    const ended = async (): Promise<boolean> => {
+      const job = await store.jobs.get(id);
+      return job === null || ENDED_STATES.includes(job.state);
+    };
+    let launch = 0;
+    let decoder = new StringDecoder('utf8');
+    for await (const piece of store.logs.follow(id, { signal: sse.signal, ended })) {
+      if (piece.launch !== launch || piece.skipped > 0) decoder = new StringDecoder('utf8');
+      launch = piece.launch;
+      sse.send('log', { launch, text: decoder.write(piece.data), skipped: piece.skipped });
+      await sse.drained();
+    }
+  }
+
+  #begin(response: ServerResponse): Sse {
+    const sse = new Sse(response);
+    this.#open.add(sse);
+    sse.signal.addEventListener('abort', () => this.#open.delete(sse));
+    sse.send('hello', { host: this.#parts.host, version: this.#parts.version });
+    this.#repeat(sse, LOOK_MS, async () =>
+      sse.sendChange('redis', { up: this.#parts.store.connection.redis.status === 'ready' }),
+    );
+    return sse;
+  }
+
+  #run(sse: Sse, task: () => Promise<void>): void {
+    task().catch(() => sse.close()); // the page comes back by itself
+  }
+
+  #repeat(sse: Sse, ms: number, task: () => Promise<void>): void {
+    this.#run(sse, async () => {
+      while (!sse.signal.aborted) {
+        await task();
+        await delay(ms, undefined, { signal: sse.signal }).catch(() => {});
+      }
+    });
+  }
+}

@@ -1,0 +1,122 @@
+import { ENDED_STATES, hostName, type Store } from '../../store/index.js';
+import type { JobState } from '../../store/types.js';
+import type { Told } from './follower.js';
+import type { Metrics } from './metrics.js';
+
+interface Times {
+  queued: number | null;
+  searching: number | null;
+  running: boolean;
+  host: string | null;
+}
+
+const JOBS_KEPT = 20_000;
+const OUTCOMES = new Set([
+  'fit',
+  'device_oom',
+  'host_oom',
+  'shm',
+  'disk_full',
+  'network',
+  'device_fault',
+  'user_error',
+  'timeout',
+  'killed',
+  'cancelled',
+]);
+
+/** Counts what events tell, for the jobs of this host: each daemon counts its own, so that sums over hosts are right. */
+export class Tally {
+  readonly #store: Store;
+  readonly #metrics: Metrics;
+  readonly #jobs = new Map<string, Times>();
+  readonly #here = hostName();
+
+  constructor(store: Store, metrics: Metrics) {
+    this.#store = store;
+    this.#metrics = metrics;
+  }
+
+  hear({ type, at, fields }: Told): void {
+    const { job = '' } = fields;
+    if (type === 'job') this.#state(job, fields.state as JobState, at);
+    else if (type === 'probe') this.#probe(job, fields.probe ?? '');
+    else if (type === 'config' && fields.status === 'demoted') this.#ours(job, () => this.#metrics.demoted.inc());
+  }
+
+  #state(job: string, state: JobState, at: number): void {
+    const times = this.#times(job);
+    const { queued, searching, running } = times;
+    if (state === 'queued') {
+      this.#jobs.set(job, { queued: at, searching: null, running: false, host: null });
+      return;
+    }
+    const begins = (state === 'searching' || state === 'running') && searching === null && !running;
+    if (begins) {
+      this.#ours(job, async () => {
+        const since = queued ?? (await this.#submitted(job));
+        if (since !== null) this.#metrics.wait.observe(Math.max(0, at - since) / 1000);
+      });
+    }
+    if (state === 'searching') times.searching = at;
+    const answered = searching !== null && !running && state !== 'searching' && state !== 'held';
+    if (answered) {
+      const result = state === 'running' || state === 'succeeded' ? 'found' : state;
+      this.#ours(job, () => this.#metrics.search.observe({ result }, Math.max(0, at - searching) / 1000));
+    }
+    if (state === 'running') times.running = true;
+    if (!ENDED_STATES.includes(state)) return;
+    this.#ours(job, async () => {
+      this.#jobs.delete(job);
+      this.#metrics.ended.inc({ state });
+      if (state !== 'failed' && state !== 'exhausted') return;
+      const { failure } = (await this.#store.jobs.get(job)) ?? {};
+      if (failure) this.#metrics.failures.inc({ class: failure.class });
+    });
+  }
+
+  #probe(job: string, text: string): void {
+    let outcome: unknown;
+    try {
+      ({ outcome } = JSON.parse(text) as { outcome?: unknown });
+    } catch {
+      return;
+    }
+    if (typeof outcome !== 'string' || !OUTCOMES.has(outcome)) return; // a label must not take any value
+    this.#ours(job, () => this.#metrics.probes.inc({ outcome: outcome as string }));
+  }
+
+  #ours(job: string, count: () => void | Promise<void>): void {
+    this.#hostOf(job)
+      .then((host) => (host === this.#here ? count() : undefined))
+      .catch(() => {}); // Redis went away: one that is not counted
+  }
+
+  async #hostOf(job: string): Promise<string | null> {
+    const times = this.#times(job);
+    times.host ??= await this.#word(job, 'host');
+    return times.host;
+  }
+
+  async #submitted(job: string): Promise<number | null> {
+    const at = Date.parse((await this.#word(job, 'submitted_at')) ?? '');
+    return Number.isNaN(at) ? null : at;
+  }
+
+  async #word(job: string, field: string): Promise<string | null> {
+    const value: unknown = JSON.parse(
+      (await this.#store.connection.redis.hget(this.#store.keys.job(job), field)) ?? 'null',
+    );
+    return typeof value === 'string' ? value : null;
+  }
+
+  #times(job: string): Times {
+    const known = this.#jobs.get(job);
+    if (known !== undefined) return known;
+    const times: Times = { queued: null, searching: null, running: false, host: null };
+    this.#jobs.set(job, times);
+    const [oldest] = this.#jobs.keys();
+    if (this.#jobs.size > JOBS_KEPT && oldest !== undefined) this.#jobs.delete(oldest);
+    return times;
+  }
+}
