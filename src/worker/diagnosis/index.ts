@@ -68,7 +68,7 @@ function readHook(hook: NonNullable<Signals['hook']>, known: Signatures): Event 
   if (lines.length === 0)
     lines.push('Traceback (most recent call last):', ...`${hook.class}: ${hook.message}`.split('\n'));
   lines.forEach((text, i) => {
-    reader.line({ text, number: i + 1 });
+    reader.line({ text, number: i + 1, whole: true });
   });
   const events = reader.finish().events;
   const event = events.filter((e) => e.traceback).sort((a, b) => a.rank - b.rank)[0] ?? events[0];

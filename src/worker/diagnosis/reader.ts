@@ -29,7 +29,7 @@ export class Reader implements LineSink {
       const tagged = untag(text);
       this.launcher(tagged.text);
       const stream = this.stream(tagged.key);
-      if (stream.line(tagged.text, raw.number, tagged.stamped)) noted = true;
+      if (stream.line(tagged, raw)) noted = true;
       if (stream.hungry) this.hungry = 64;
     }
     if (clean.trim() !== '') {

@@ -5,6 +5,8 @@ export interface RawLine {
   text: string;
   /** 1-based, as an editor counts: by line feeds. */
   number: number;
+  /** It came to its end: the log was not cut off within it. */
+  whole: boolean;
 }
 
 /** Takes the lines that may matter. */
@@ -159,7 +161,7 @@ export class Scanner {
       if (isLine) this.linesLeft -= 1;
       if (this.bytesLeft <= 0) this.linesLeft = 0;
       if (to > from || isLine) {
-        const noted = this.sink.line({ text: buffer.toString('utf8', from, to), number });
+        const noted = this.sink.line({ text: buffer.toString('utf8', from, to), number, whole: next > to });
         if (noted && this.allowance > 0 && this.linesLeft < LINES_AFTER) {
           this.linesLeft = LINES_AFTER;
           this.bytesLeft = BYTES_AFTER;

@@ -2,7 +2,9 @@ import { canonical, wordBreak } from './canonical.js';
 import type { Event, Mark } from './event.js';
 import { parseException } from './exception.js';
 import { readFigures } from './figures.js';
+import type { Tagged } from './prefix.js';
 import { readProgress, readStage } from './progress.js';
+import type { RawLine } from './scanner.js';
 import type { Meaning, Signature, Signatures, Use } from './signatures.js';
 import { type Traceback, TracebackReader } from './traceback.js';
 import { EXTENT, type Line, type Place, Window } from './window.js';
@@ -52,7 +54,7 @@ export class Stream {
   }
 
   /** True if the line holds anything of note. */
-  line(raw: string, number: number, stamped: boolean): boolean {
+  line({ text: raw, stamped }: Tagged, { number, whole }: Pick<RawLine, 'number' | 'whole'>): boolean {
     this.ended = null;
     const { part, text } = this.tracebacks.feed(raw, number);
     const index = this.window.end;
@@ -62,6 +64,7 @@ export class Stream {
       canonical: canonical(text),
       part,
       stamped,
+      whole,
       traceback: this.ended ?? (part === 'message' ? this.tracebacks.last : null),
     };
     this.window.push(line);

@@ -103,11 +103,16 @@ function placeAt(
 ): { value: number | null; to: number } | null {
   const number = numberAt(text, at);
   if (!number) return null;
-  if (kind === 'int') return Number.isSafeInteger(number.value) ? { value: number.value, to: number.to } : null;
+  if (kind === 'int') {
+    const ends = number.to < text.length && Number.isSafeInteger(number.value);
+    return ends ? { value: number.value, to: number.to } : null;
+  }
   if (kind === 'mib') return { value: toBytes(number.value, 1024 ** 2), to: number.to };
   const unit = unitAt(text, number.to, must) ?? (must === '' ? null : unitAt(text, number.to, ''));
   if (unit) return { value: toBytes(number.value, unit.factor), to: unit.to };
-  return kind === 'bytes' ? { value: toBytes(number.value, 1), to: number.to } : null;
+  // At the very end of what there is, a number may be the first half of one.
+  if (kind !== 'bytes' || number.to === text.length || text[number.to] === ',') return null;
+  return { value: toBytes(number.value, 1), to: number.to };
 }
 
 /** undefined: no figure ends there. */

@@ -9,6 +9,8 @@ export interface Line {
   part: Reading['part'];
   /** A time stood before it. */
   stamped: boolean;
+  /** It is not cut off by the end of the log. */
+  whole: boolean;
   /** The traceback whose exception or message it is. */
   traceback: Traceback | null;
 }
@@ -73,16 +75,21 @@ export class Window {
     return text;
   }
 
-  /** Canonical text of the message that begins at a place; it ends before line `limit`, or where another begins. */
+  /**
+   * Canonical text of the message that begins at a place; it ends before line `limit`, or where another begins, with a
+   * NUL unless the log was cut off in it.
+   */
   message(place: Place, limit: number): string {
     const first = this.at(place.index);
     let text = first ? near(first, place.offset) : '';
+    let last = first;
     for (let i = place.index + 1; i < Math.min(place.index + EXTENT, limit); i++) {
       const line = this.at(i);
       if (!line || line.part === 'exception' || isSource(line) || (line.stamped && !first?.stamped)) break;
       text += line.canonical;
+      last = line;
     }
-    return text.slice(0, LONGEST_MESSAGE);
+    return text.slice(0, LONGEST_MESSAGE) + (last?.whole ? '\0' : '');
   }
 }
 
