@@ -26,6 +26,29 @@ bool addWithin(Cell& cell, uint64_t size, uint64_t limit) {
   return true;
 }
 
+/**
+ * Death between two writes must leave the device's counters too high, never too low (reconcile() sets them right): what
+ * grows is added to the device first, what shrinks is taken from the slot first.
+ */
+void grow(Cell& device, Cell& slot, uint64_t size, uint64_t* all, uint64_t* mine) {
+  *all = device.fetch_add(size) + size;
+  *mine = slot.fetch_add(size) + size;
+}
+
+void shrink(Cell& device, Cell& slot, uint64_t size, uint64_t* all, uint64_t* mine) {
+  *mine = slot.fetch_sub(size) - size;
+  *all = device.fetch_sub(size) - size;
+}
+
+/** Live bytes above the budget are those of a process that died half way, or overhead, which was promised as well. */
+uint64_t believable(const DeviceEntry& device, uint64_t live) {
+  const uint64_t budget = device.budget.load(std::memory_order_relaxed);
+  if (live <= budget) return live;
+  const uint64_t committed = device.committed.load();
+  const uint64_t most = committed > budget ? committed : budget;
+  return live < most ? live : most;
+}
+
 }  // namespace
 
 bool Gate::attach(const char* path) {
@@ -63,9 +86,10 @@ bool Gate::reserve(uint32_t device, uint64_t size, const char* api, bool record)
 
 void Gate::cancel(uint32_t device, uint64_t size) {
   if (!usable(device)) return;
+  uint64_t all = 0;
+  uint64_t mine = 0;
   Change change(slot());
-  ledger_->devices[device].committed.fetch_sub(size);
-  slot().devices[device].committed.fetch_sub(size);
+  shrink(ledger_->devices[device].committed, slot().devices[device].committed, size, &all, &mine);
 }
 
 void Gate::commit(uint32_t device, Kind kind, uint64_t size) {
@@ -76,21 +100,21 @@ void Gate::commit(uint32_t device, Kind kind, uint64_t size) {
   uint64_t mine = 0;
   {
     Change change(slot());
-    all = entry.live.fetch_add(size) + size;
-    mine = own.live.fetch_add(size) + size;
+    grow(entry.live, own.live, size, &all, &mine);
     own.kinds[kind < kKinds ? kind : kClassic].fetch_add(size);
   }
-  raise(entry.peak, all);
+  raise(entry.peak, believable(entry, all));
   raise(own.peak, mine);
   raise(own.markPeak, mine);
 }
 
 void Gate::add(uint32_t device, Kind kind, uint64_t size) {
   if (!usable(device)) return;
+  uint64_t all = 0;
+  uint64_t mine = 0;
   {
     Change change(slot());
-    ledger_->devices[device].committed.fetch_add(size);
-    slot().devices[device].committed.fetch_add(size);
+    grow(ledger_->devices[device].committed, slot().devices[device].committed, size, &all, &mine);
   }
   commit(device, kind, size);
 }
@@ -99,12 +123,12 @@ void Gate::release(uint32_t device, Kind kind, uint64_t size) {
   if (!usable(device)) return;
   DeviceEntry& entry = ledger_->devices[device];
   SlotDevice& own = slot().devices[device];
+  uint64_t all = 0;
+  uint64_t mine = 0;
   Change change(slot());
-  entry.live.fetch_sub(size);
-  own.live.fetch_sub(size);
   own.kinds[kind < kKinds ? kind : kClassic].fetch_sub(size);
-  entry.committed.fetch_sub(size);
-  own.committed.fetch_sub(size);
+  shrink(entry.live, own.live, size, &all, &mine);
+  shrink(entry.committed, own.committed, size, &all, &mine);
 }
 
 void Gate::setOverhead(uint32_t device, uint64_t bytes) {
@@ -115,13 +139,16 @@ void Gate::setOverhead(uint32_t device, uint64_t bytes) {
   uint64_t mine = 0;
   {
     Change change(slot());
-    uint64_t delta = bytes - own.overhead.exchange(bytes);  // may be negative: unsigned arithmetic wraps as it should
-    entry.committed.fetch_add(delta);
-    own.committed.fetch_add(delta);
-    all = entry.live.fetch_add(delta) + delta;
-    mine = own.live.fetch_add(delta) + delta;
+    const uint64_t before = own.overhead.exchange(bytes);
+    if (bytes >= before) {
+      grow(entry.committed, own.committed, bytes - before, &all, &mine);
+      grow(entry.live, own.live, bytes - before, &all, &mine);
+    } else {
+      shrink(entry.live, own.live, before - bytes, &all, &mine);
+      shrink(entry.committed, own.committed, before - bytes, &all, &mine);
+    }
   }
-  raise(entry.peak, all);
+  raise(entry.peak, believable(entry, all));
   raise(own.peak, mine);
   raise(own.markPeak, mine);
 }

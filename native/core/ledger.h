@@ -117,7 +117,7 @@ struct Ledger {
   Cell bytes;  // of the whole file
   Cell createdNanoseconds;
   Cell refused;    // calls refused in all
-  Cell reaper;     // pid of who is taking back a dead process's bytes; 0: nobody
+  Cell reaper;     // who is taking back a dead process's bytes: pid and start time; 0: nobody
   Word drift;      // 1: device counters may differ from the sum of the slots
   Word reserved;
   Cell claims;  // slots ever taken; 0: no process of the job has loaded a library of ours

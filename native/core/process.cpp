@@ -15,19 +15,24 @@ namespace oomtune {
 namespace {
 
 // Raw calls: the wrappers carry newer glibc versions (gettid 2.30), and the text is needed inside malloc hooks.
+// The length, or minus an errno.
 long readWhole(const char* path, char* buffer, size_t capacity) {
   int fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0));
-  if (fd < 0) return -1;
+  if (fd < 0) return -errno;
   size_t filled = 0;
+  int error = 0;
   while (filled < capacity) {
     ssize_t got = read(fd, buffer + filled, capacity - filled);
     if (got < 0 && errno == EINTR) continue;
+    if (got < 0) error = errno;
     if (got <= 0) break;
     filled += static_cast<size_t>(got);
   }
   close(fd);
-  return static_cast<long>(filled);
+  return error != 0 ? -error : static_cast<long>(filled);
 }
+
+enum class Found { kYes, kNo, kUnknown };
 
 char* putDecimal(char* at, uint64_t value) {
   char digits[20];
@@ -80,16 +85,25 @@ bool parseStat(const char* text, uint64_t length, ProcessStat* out) {
   return true;
 }
 
-bool readStat(uint64_t pid, ProcessStat* out) {
+namespace {
+
+Found find(uint64_t pid, ProcessStat* out) {
   char path[40] = "/proc/";
   char* at = putDecimal(path + 6, pid);
   std::memcpy(at, "/stat", 6);
   char text[1024];
-  int saved = errno;
-  long length = readWhole(path, text, sizeof text);
+  const int saved = errno;
+  const long length = readWhole(path, text, sizeof text);
+  bool gone = length == -ESRCH;
+  if (length == -ENOENT) gone = access("/proc/self/stat", F_OK) == 0;
   errno = saved;
-  return length > 0 && parseStat(text, static_cast<uint64_t>(length), out);
+  if (gone) return Found::kNo;
+  return length > 0 && parseStat(text, static_cast<uint64_t>(length), out) ? Found::kYes : Found::kUnknown;
 }
+
+}  // namespace
+
+bool readStat(uint64_t pid, ProcessStat* out) { return find(pid, out) == Found::kYes; }
 
 uint32_t currentPid() { return static_cast<uint32_t>(syscall(SYS_getpid)); }
 
@@ -115,17 +129,12 @@ uint64_t currentImage() {
 }
 
 bool processLives(uint64_t pid, uint64_t start) {
-  ProcessStat stat;
-  if (!readStat(pid, &stat)) {
-    // Without /proc nothing can be told: take nothing back.
-    int saved = errno;
-    bool procMounted = access("/proc/self/stat", R_OK) == 0;
-    errno = saved;
-    return !procMounted;
-  }
+  ProcessStat stat{};
+  const Found found = find(pid, &stat);
+  if (found != Found::kYes) return found == Found::kUnknown;
   if (start != 0 && stat.start != start) return false;
   // A leader that called pthread_exit is a zombie too while its other threads run on.
-  bool zombie = (stat.state == 'Z' || stat.state == 'X' || stat.state == 'x') && stat.threads <= 1;
+  const bool zombie = (stat.state == 'Z' || stat.state == 'X' || stat.state == 'x') && stat.threads <= 1;
   return !zombie;
 }
 

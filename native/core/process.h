@@ -17,7 +17,7 @@ struct ProcessStat {
 /** Reads a line of /proc/PID/stat; the name in it may hold blanks and parentheses. False: not such a line. */
 bool parseStat(const char* text, uint64_t length, ProcessStat* out);
 
-/** False: there is no such process (or /proc is not mounted). */
+/** False: there is no such process, or it cannot be told. */
 bool readStat(uint64_t pid, ProcessStat* out);
 
 uint32_t currentPid();
@@ -29,7 +29,10 @@ uint64_t currentPidNamespace();
 /** The same for all libraries of one process image, another after exec. */
 uint64_t currentImage();
 
-/** Lives the process with this pid and start time? A zombie does not: its memory is gone. */
+/**
+ * Lives the process with this pid and start time? A zombie does not: its memory is gone. Where it cannot be told (no
+ * /proc, no descriptor left to read it with) it lives.
+ */
 bool processLives(uint64_t pid, uint64_t start);
 
 uint64_t nowNanoseconds();

@@ -83,10 +83,20 @@ bool reconcile(Ledger* ledger) {
   return false;
 }
 
+/** Pid and start time in one word, so that the lock of a dead reaper is known though its pid came back. */
+uint64_t reaperName(uint64_t pid, uint64_t start) { return pid << 32 | (start & UINT32_MAX); }
+
+bool reaperLives(uint64_t name) {
+  ProcessStat stat{};
+  const uint64_t pid = name >> 32;
+  if (!processLives(pid, 0)) return false;
+  return !readStat(pid, &stat) || reaperName(pid, stat.start) == name;
+}
+
 bool lockReaper(Ledger* ledger, uint64_t self) {
   uint64_t holder = 0;
   if (ledger->reaper.compare_exchange_strong(holder, self)) return true;
-  if (holder == self || processLives(holder, 0)) return false;
+  if (holder == self || reaperLives(holder)) return false;
   // The last reaper died at work: what it left is set right by reconcile().
   if (!ledger->reaper.compare_exchange_strong(holder, self)) return false;
   ledger->drift.store(1);
@@ -96,14 +106,15 @@ bool lockReaper(Ledger* ledger, uint64_t self) {
 }  // namespace
 
 uint32_t reapSlots(Ledger* ledger) {
-  const uint64_t self = currentPid();
   const uint64_t pidns = currentPidNamespace();
-  if (!lockReaper(ledger, self)) return 0;
+  ProcessStat stat{};
+  readStat(currentPid(), &stat);
+  if (!lockReaper(ledger, reaperName(currentPid(), stat.start))) return 0;
   uint32_t freed = 0;
   for (uint32_t i = 0; i < kOverflowSlot; ++i) {
     SlotKey& key = ledger->keys[i];
     uint64_t pid = key.pid.load();
-    if (pid == 0 || pid == self) continue;
+    if (pid == 0) continue;
     uint64_t start = key.start.load();
     if (start != 0 && key.pidns.load() != pidns) continue;  // its pid means nothing here
     if (processLives(pid, start)) continue;
@@ -135,6 +146,8 @@ uint32_t claimSlot(Ledger* ledger) {
     // The same process after exec: the old image's memory went with it.
     Slot& slot = ledger->slots[i];
     if (slot.begun.load() != slot.ended.load()) ledger->drift.store(1);
+    uint64_t reaper = reaperName(pid, start);
+    if (ledger->reaper.compare_exchange_strong(reaper, 0)) ledger->drift.store(1);  // a thread of the old image was at it
     takeBack(ledger, slot);
     emptySlot(slot);
     key.image.store(image);

@@ -224,6 +224,20 @@ TEST(Slots, ofAnotherPidNamespaceAreLeftAlone) {
   EXPECT_EQ(reapSlots(ledger.get()), 1u);
 }
 
+TEST(Slots, ofAnEarlierProcessWithOurPidAreTakenBack) {
+  auto ledger = heapLedger(kBudget);
+  ledger->keys[3].pid.store(static_cast<uint64_t>(getpid()));
+  ledger->keys[3].start.store(1);
+  ledger->keys[3].pidns.store(currentPidNamespace());
+  ledger->slots[3].devices[0].committed.store(5);
+  ledger->devices[0].committed.store(5);
+  EXPECT_EQ(reapSlots(ledger.get()), 1u);
+  EXPECT_EQ(ledger->devices[0].committed.load(), 0u);
+  ledger->reaper.store(static_cast<uint64_t>(getpid()) << 32 | 1);  // its lock, too
+  reapSlots(ledger.get());
+  EXPECT_EQ(ledger->reaper.load(), 0u);
+}
+
 TEST(Slots, countersThatADeathLeftHalfDoneAreSetRight) {
   auto ledger = heapLedger(kBudget);
   Gate gate = gateOf(ledger.get());
@@ -242,9 +256,18 @@ TEST(Slots, countersThatADeathLeftHalfDoneAreSetRight) {
   EXPECT_EQ(ledger->drift.load(), 0u);
 }
 
+TEST(Slots, aPeakIsNotRaisedByBytesThatADeathLeftBehind) {
+  auto ledger = heapLedger(kBudget);
+  Gate gate = gateOf(ledger.get());
+  ledger->devices[0].live.fetch_add(900);  // not yet set right
+  ASSERT_TRUE(gate.reserve(0, 800, "malloc"));
+  gate.commit(0, kClassic, 800);
+  EXPECT_EQ(ledger->devices[0].peak.load(), kBudget);
+}
+
 TEST(Slots, theWorkOfAReaperThatDiedIsFinished) {
   auto ledger = heapLedger(kBudget);
-  ledger->reaper.store(999999);
+  ledger->reaper.store(uint64_t{999999} << 32 | 5);
   ledger->devices[0].committed.store(77);  // as it left them
   reapSlots(ledger.get());
   EXPECT_EQ(ledger->reaper.load(), 0u);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,6 +53,18 @@ TEST(Process, thatIsAZombieDoesNotLive) {
   waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
   EXPECT_FALSE(processLives(static_cast<uint64_t>(child), 0));
   waitpid(child, nullptr, 0);
+}
+
+TEST(Process, livesUntilItIsKnownToBeGone) {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{0, before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  const bool lives = processLives(currentPid(), 0);
+  const bool gone = !processLives(0x7ffffffe, 0);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(lives) << "no descriptor was left to look with";
+  EXPECT_FALSE(gone) << "nor can a death be told then";
 }
 
 TEST(Process, hasOneImage) { EXPECT_EQ(currentImage(), currentImage()); }
