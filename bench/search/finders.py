@@ -67,9 +67,11 @@ def lightning(script, mode):
 
     try:
         import lightning.pytorch as pl
+        from lightning.pytorch.plugins.environments import LightningEnvironment
         from lightning.pytorch.tuner import Tuner
     except ImportError:
         import pytorch_lightning as pl
+        from pytorch_lightning.plugins.environments import LightningEnvironment
         from pytorch_lightning.tuner import Tuner
 
     class Module(pl.LightningModule):
@@ -90,7 +92,8 @@ def lightning(script, mode):
         def train_dataloader(self):
             return torch.utils.data.DataLoader(torch.zeros(1 << 20, dtype=torch.uint8), batch_size=self.batch_size)
 
-    trainer = pl.Trainer(accelerator="auto", devices=1, logger=False, enable_checkpointing=False,
+    # Named, or an installed mpi4py makes Lightning take this for a cluster's job.
+    trainer = pl.Trainer(accelerator="auto", devices=1, plugins=[LightningEnvironment()], logger=False, enable_checkpointing=False,
                          enable_progress_bar=False, enable_model_summary=False)
     return Tuner(trainer).scale_batch_size(Module(), mode=mode, steps_per_trial=1, init_val=2)
 
