@@ -2,7 +2,7 @@ import { OomtuneError } from '../common/errors.js';
 import { stateFolder } from '../common/home.js';
 import type { Recommendation } from '../store/types.js';
 import type { Config } from '../tuner/types.js';
-import { digest, fill, recognise } from '../worker/command/index.js';
+import { digest, fill, type Knob, recognise } from '../worker/command/index.js';
 
 export interface Applied {
   key: string;
@@ -46,12 +46,20 @@ export async function applyRecommendation(
   };
   const folder = stateFolder('applied', chosen.key.replace(/[^A-Za-z0-9._-]+/g, '_'));
   const filled = await fill(plan, config, { launchDir: folder });
-  const carriers = Object.values(plan.carriers);
-  if (carriers.includes('hook')) {
-    notes.push('The script takes no batch size by itself: `oomtune run` brings it in.');
+  // What the command has by itself needs nobody to bring it
+  const changed: Knob[] = [
+    'micro_batch',
+    ...(config.accumulation === (plan.own.accumulation ?? 1) ? [] : (['accumulation'] as const)),
+    ...(config.amp === (plan.own.amp ?? 'off') ? [] : (['amp'] as const)),
+    ...(config.checkpointing === (plan.own.checkpointing ?? false) ? [] : (['checkpointing'] as const)),
+  ];
+  const carriers = new Set(changed.map((knob) => plan.carriers[knob]));
+  if (carriers.has('hook')) {
+    notes.push('The command does not take all of it by itself: `oomtune run` brings it in.');
     return { key: chosen.key, config, argv: underOomtune(chosen, command), env: {}, notes };
   }
-  return { key: chosen.key, config, argv: filled.argv, env: carriers.includes('env') ? filled.env : {}, notes };
+  if (carriers.has('none')) notes.push('Nothing in the command takes all of it: put placeholders where it does.');
+  return { key: chosen.key, config, argv: filled.argv, env: carriers.has('env') ? filled.env : {}, notes };
 }
 
 /** The command for `oomtune run` that finds this very recommendation again. */

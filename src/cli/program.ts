@@ -31,7 +31,7 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     .description('Runs any training command at the best configuration that fits the GPU.')
     .usage('VERB [options] [-- COMMAND…]')
     .helpOption('-h, --help', 'show this help')
-    .helpCommand(false)
+    .helpCommand('help [verb]', 'show the help of a verb')
     .configureHelp({
       showGlobalOptions: false,
       helpWidth: Math.min(process.stdout.columns || 100, 120),

@@ -62,9 +62,8 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
           if (event.note) line(`${paint('yellow', 'note:')} ${event.note}`);
           break;
         case 'launch':
-          line(
-            `launch ${event.launch}${event.rung ? `  ${paint('cyan', rungWords(event.rung))}` : ''}  ${paint('dim', event.why)}`,
-          );
+          line(`launch ${event.launch}${event.rung ? `  ${paint('cyan', rungWords(event.rung))}` : ''}`);
+          if (live) liveLine(`  … starting  ${event.why}`);
           break;
         case 'probing':
           if (live) liveLine(`  … micro-batch ${event.probe.microBatch}  ${event.probe.why}`);
