@@ -1,7 +1,9 @@
 import { existsSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Job } from 'bullmq';
 import PQueue from 'p-queue';
 import { OomtuneError } from '../common/errors.js';
+import { stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
 import type { Device, Runtime } from '../runtime/types.js';
 import { type HostInfo, hostName, type Store, type StoredJob } from '../store/index.js';
@@ -318,6 +320,11 @@ export class Daemon {
 
   #execute(record: StoredJob, ticket: Job<Ticket> | null, adopted: boolean): void {
     const { store, runtime, worker, log } = this.#parts;
+    const runs = join(stateFolder('runs'), record.job, '/');
+    if (record.launches.some(({ dir }) => !dir.startsWith(runs) || dir.includes('..'))) {
+      void store.jobs.setAside(record.job, 'its launches stand outside of this home').catch(() => {});
+      return;
+    }
     const claim = this.#claimOf(record);
     const execution = new Execution(record, ticket, { store, runtime, worker, host: this.#host, claim, log });
     this.#active.set(record.job, execution);

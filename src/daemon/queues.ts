@@ -73,7 +73,32 @@ export class Queues {
 
   /** Takes the first job of a queue under our lock; null when there is none. */
   async next(label: string): Promise<Job<Ticket> | null> {
-    return ((await this.#worker(label).getNextJob(this.#token, { block: false })) as Job<Ticket> | undefined) ?? null;
+    try {
+      const job = await this.#worker(label).getNextJob(this.#token, { block: false });
+      return (job as Job<Ticket> | undefined) ?? null;
+    } catch (error) {
+      if ((await this.#dropUnreadable(label)) > 0) return this.next(label);
+      throw error;
+    }
+  }
+
+  /** BullMQ takes an entry before it finds that its data is no JSON, and would find so for ever. */
+  async #dropUnreadable(label: string): Promise<number> {
+    const key = `${this.#store.keys.prefix}:${label}`;
+    let dropped = 0;
+    for (const id of await this.#connection.lrange(`${key}:active`, '0', '-1')) {
+      const [data, opts] = await this.#connection.hmget(`${key}:${id}`, 'data', 'opts');
+      if (isJson(data) && isJson(opts)) continue;
+      await this.#connection
+        .multi()
+        .lrem(`${key}:active`, 0, id)
+        .srem(`${key}:stalled`, id)
+        .del(`${key}:${id}`, `${key}:${id}:lock`)
+        .exec();
+      dropped += 1;
+      this.#onError(new Error(`entry ${id} of queue ${label} could not be read and was removed`));
+    }
+    return dropped;
   }
 
   /** The queue's entry of a job that an earlier daemon of this host took, if our lock on it still holds. */
@@ -86,6 +111,7 @@ export class Queues {
 
   /** The entries of a queue that are locked by this home. */
   async taken(label: string): Promise<Job<Ticket>[]> {
+    await this.#dropUnreadable(label);
     const active = (await this.queue(label).getActive()) as Job<Ticket>[];
     const locked = await Promise.all(active.map((job) => this.extend(job).catch(() => false)));
     return active.filter((_, at) => locked[at] === true);
@@ -98,10 +124,12 @@ export class Queues {
   /** Takes the entry out of its queue; whatever came of the job is in its record. */
   async finish(job: Job<Ticket>): Promise<void> {
     await job.moveToCompleted('', this.#token, false).catch(() => {}); // the lock is gone: nobody will run it, the record says so
+    if (job.opts.removeOnComplete !== true) await job.remove().catch(() => {}); // not one of ours
   }
 
   async refuse(job: Job<Ticket>, why: string): Promise<void> {
     await job.moveToFailed(new UnrecoverableError(why), this.#token, false).catch(() => {});
+    await job.remove().catch(() => {});
   }
 
   /** Puts it back to the front of its priority. */
@@ -163,6 +191,15 @@ export class Queues {
       this.#workers.set(label, worker);
     }
     return worker;
+  }
+}
+
+function isJson(text: string | null | undefined): boolean {
+  try {
+    JSON.parse(text ?? '{}');
+    return true;
+  } catch {
+    return false;
   }
 }
 

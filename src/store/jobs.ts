@@ -81,12 +81,12 @@ export class JobStore {
 
   /** All jobs that have not ended. */
   async live(): Promise<StoredJob[]> {
-    return this.#readMany(await this.#redis.zrange(this.#keys.live, '0', '-1'));
+    return this.#readIndexed(await this.#redis.zrange(this.#keys.live, '0', '-1'));
   }
 
   /** Jobs that are to be put into a queue. */
   async pending(): Promise<StoredJob[]> {
-    return this.#readMany(await this.#redis.smembers(this.#keys.pending));
+    return this.#readIndexed(await this.#redis.smembers(this.#keys.pending));
   }
 
   async isPending(ids: string[]): Promise<boolean[]> {
@@ -203,6 +203,15 @@ export class JobStore {
 
   async #read(id: string): Promise<StoredJob | null> {
     return (await this.#readMany([id]))[0] ?? null;
+  }
+
+  /** Index and record are written in one step: an id without a record was not written by us. */
+  async #readIndexed(ids: string[]): Promise<StoredJob[]> {
+    const found = await this.#readMany(ids);
+    if (found.length === ids.length) return found;
+    const known = new Set(found.map((record) => record.job));
+    for (const id of ids) if (!known.has(id)) await this.setAside(id, 'there is no such record');
+    return found;
   }
 
   async #readMany(ids: string[]): Promise<StoredJob[]> {

@@ -10,7 +10,7 @@ const KEPT_SECONDS = 7 * 24 * 3600;
 export interface LogPiece {
   launch: number;
   data: Buffer;
-  /** Where in the launch's output it begins, in bytes. */
+  /** Where in the launch's output it begins, in bytes; too low where the log was rotated faster than it was read. */
   offset: number;
   /** Bytes before it that were left out: the job wrote faster than a tail is worth. */
   skipped: number;
