@@ -10,8 +10,8 @@ const HOST_SHARE = 0.75;
  * The devices that may carry the job: one named by `--device`, else every GPU (of `--gpu-model`), else the host.
  * Throws OOMTUNE_DEVICE_MISSING when there are fewer than `--gpus` of them.
  */
-export function suitableDevices(all: Device[], options: JobOptions, visible: string | undefined): Device[] {
-  const gpus = visibleGpus(all, visible);
+export function suitableDevices(all: Device[], options: JobOptions): Device[] {
+  const gpus = all.filter((device) => device.id !== 'cpu');
   const wanted = options.device;
   if (wanted === 'cpu') return all.filter((device) => device.id === 'cpu');
   let chosen = wanted === null || wanted === 'cuda' ? gpus : gpus.filter((device) => device.id === wanted);
@@ -33,19 +33,6 @@ export function suitableDevices(all: Device[], options: JobOptions, visible: str
     );
   }
   return healthy;
-}
-
-/** CUDA_VISIBLE_DEVICES narrows what the user may take, by index or by uuid. */
-function visibleGpus(all: Device[], visible: string | undefined): Device[] {
-  const gpus = all.filter((device) => device.id !== 'cpu');
-  if (visible === undefined) return gpus;
-  const names = visible
-    .split(',')
-    .map((name) => name.trim())
-    .filter((name) => name !== '');
-  return names.flatMap(
-    (name) => gpus.find((device) => device.id === `cuda:${name}` || device.uuid.startsWith(name)) ?? [],
-  );
 }
 
 /** `--budget` in bytes on this device; default: the whole GPU, three quarters of the host's memory. */

@@ -17,7 +17,7 @@ const NO_PEAKS: Peaks = {
 /** Highest use that the ledger saw on any device of a launch; null without a ledger. */
 export function ledgerPeak(exit: Exit | null): number | null {
   const devices = exit?.ledger?.devices ?? [];
-  const peaks = devices.map((device) => device.peak_bytes + device.overhead_bytes).filter((bytes) => bytes > 0);
+  const peaks = devices.map((device) => device.peak_bytes).filter((bytes) => bytes > 0);
   return peaks.length === 0 ? null : Math.max(...peaks);
 }
 

@@ -206,7 +206,7 @@ class JobRun {
       outcome: cancelled ? 'cancelled' : ended,
       devices: (exit.ledger?.devices ?? []).map((device) => ({
         device: device.device,
-        peak_bytes: device.peak_bytes + device.overhead_bytes,
+        peak_bytes: device.peak_bytes,
         budget_bytes: device.budget_bytes,
       })),
       refused: exit.ledger?.refused ?? 0,

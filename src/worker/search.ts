@@ -242,7 +242,7 @@ export class Search {
 
   #ledgerPeak(session: Session): number | null {
     const devices = session.run.ledger()?.devices ?? [];
-    const peaks = devices.map((device) => device.peak_bytes + device.overhead_bytes).filter((bytes) => bytes > 0);
+    const peaks = devices.map((device) => device.peak_bytes).filter((bytes) => bytes > 0);
     return peaks.length === 0 ? null : Math.max(...peaks);
   }
 

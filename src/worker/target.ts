@@ -135,7 +135,8 @@ export class Target {
     const filled =
       config === null ? { argv: [...this.plan.command], env: {} } : await fill(this.plan, config, { launchDir: dir });
     const knobEnv = filled.env;
-    const env = { ...this.#environment, ...knobEnv, ...this.#deviceEnvironment() };
+    // Output is followed while it is written; the runtime sets which devices the job sees.
+    const env: Record<string, string> = { PYTHONUNBUFFERED: '1', ...this.#environment, ...knobEnv };
     env.OOMTUNE_JOB_ID = this.#request.jobId;
     env.OOMTUNE_LAUNCH = String(launch);
     env.OOMTUNE_DEVICE = this.devices.map((device) => device.id).join(',');
@@ -161,14 +162,6 @@ export class Target {
     if (config?.offload) knobs.push('offload');
     return knobs;
   }
-
-  /** Only the leased devices are visible to the job; none where the host is the device. */
-  #deviceEnvironment(): Record<string, string> {
-    if (this.kind === 'cpu') return { CUDA_VISIBLE_DEVICES: '' };
-    // NVML counts in bus order, CUDA by default in order of speed.
-    const indices = this.devices.map((device) => device.id.replace('cuda:', ''));
-    return { CUDA_DEVICE_ORDER: 'PCI_BUS_ID', CUDA_VISIBLE_DEVICES: indices.join(',') };
-  }
 }
 
 /** Understands a request: its command, its interpreter, the devices that suit it. Starts nothing that outlives it. */
@@ -176,7 +169,7 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
   const { options } = request;
   const environment = jobEnvironment(options, request.environment);
   const plan = await recognise(request.command, { cwd: options.cwd, env: environment, preset: options.preset });
-  const devices = suitableDevices(await deps.runtime.devices(), options, environment.CUDA_VISIBLE_DEVICES);
+  const devices = suitableDevices(await deps.runtime.devices(), options);
   // A script under `run --no-tune` needs no torch of ours to be looked for.
   const interpreter = options.tune ? await askInterpreter(plan, options.cwd, environment) : null;
   const torch = interpreter?.torch ?? null;

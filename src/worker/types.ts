@@ -112,8 +112,17 @@ export interface Diagnosis {
   soft_ooms?: number[];
 }
 
-/** `batch`: nothing else is to blame. `asked`: one request larger than the whole device. */
-export type MemoryReason = 'batch' | 'neighbour' | 'fragmentation' | 'leak' | 'load' | 'eval' | 'save' | 'asked';
+/** `batch`: nothing else is to blame. `asked`: one request larger than the device. `data`: the data set lives on it. */
+export type MemoryReason =
+  | 'batch'
+  | 'neighbour'
+  | 'data'
+  | 'fragmentation'
+  | 'leak'
+  | 'load'
+  | 'eval'
+  | 'save'
+  | 'asked';
 
 /** Who held the device's memory when it ran out, in bytes; null: not said. */
 export interface MemoryPicture {

@@ -1,50 +1,83 @@
 import { formatBytes } from '../../common/size.js';
 import type { Diagnosis, MemoryPicture, MemoryReason } from '../types.js';
 import type { Signals } from './signals.js';
+import type { Traceback } from './traceback.js';
+
+/** All that can tell why the device's memory did not do. */
+export interface Scene {
+  picture: MemoryPicture | null;
+  phase: Diagnosis['phase'];
+  traceback: Traceback | null;
+  growth: Signals['growth'];
+  deviceData: boolean;
+  gradInEval: boolean | null;
+}
 
 /** Why there was too little memory; the order is that of what to look at first. */
-export function reasonOf(picture: MemoryPicture | null, phase: Diagnosis['phase'], signals: Signals): MemoryReason {
-  if (picture) {
-    const { total_bytes: total, asked_bytes: asked, others_bytes: others, unallocated_bytes: unallocated } = picture;
-    if (total !== null && asked !== null && asked > total) return 'asked';
-    if (others !== null && total !== null && others > total * 0.15 && others > (asked ?? 0)) return 'neighbour';
-    if (others !== null && total === null && others > 2 ** 30) return 'neighbour';
-    if (unallocated !== null && asked !== null && unallocated >= asked && unallocated > (total ?? 0) * 0.05) {
-      return 'fragmentation';
-    }
+export function reasonOf(scene: Scene): MemoryReason {
+  const { picture, phase, growth } = scene;
+  const total = picture?.total_bytes ?? null;
+  const asked = picture?.asked_bytes ?? null;
+  const others = picture?.others_bytes ?? null;
+  const unallocated = picture?.unallocated_bytes ?? null;
+  if (total !== null && asked !== null && asked > total) return 'asked';
+  if (others !== null && others > (total === null ? 2 ** 30 : Math.max(total * 0.15, asked ?? 0))) return 'neighbour';
+  if (scene.deviceData || movesData(scene.traceback)) return 'data';
+  if (growth && growth.bytesPerStep > 0) return 'leak';
+  if (unallocated !== null && asked !== null && unallocated >= asked && unallocated > (total ?? 0) * 0.05) {
+    return 'fragmentation';
   }
-  if (signals.growth && signals.growth.bytesPerStep > 0) return 'leak';
   if (phase === 'load' || phase === 'eval' || phase === 'save') return phase;
   return 'batch';
 }
 
+/** A data set or its collation puts tensors on the device: frames of it, and in one of them the move. */
+function movesData(traceback: Traceback | null): boolean {
+  const frames = traceback?.frames ?? [];
+  const from = frames.findIndex(
+    ({ function: name, file }) =>
+      /^(?:__getitem__|__getitems__|collate\w*|\w*collate_fn)$/.test(name) ||
+      (name === '__init__' && /data(?:set|module|loader)?s?\.py$/i.test(file)),
+  );
+  return from >= 0 && frames.slice(from).some((frame) => /\.(?:to|cuda)\(/.test(frame.source));
+}
+
 /** One or two sentences: the figures that make the reason plain. */
-export function causeOf(
-  reason: MemoryReason,
-  picture: MemoryPicture | null,
-  phase: Diagnosis['phase'],
-  signals: Signals,
-): string {
-  const asked = picture?.asked_bytes ? `${formatBytes(picture.asked_bytes)} more` : 'more';
-  const total = picture?.total_bytes ? ` of ${formatBytes(picture.total_bytes)}` : '';
+export function causeOf(reason: MemoryReason, { picture, phase, growth, traceback, gradInEval }: Scene): string {
+  const more = picture?.asked_bytes ? `${formatBytes(picture.asked_bytes)} more` : 'more';
+  const size = (bytes: number | null | undefined) => formatBytes(bytes ?? 0);
+  const total = picture?.total_bytes ? ` of ${size(picture.total_bytes)}` : '';
   switch (reason) {
     case 'asked':
-      return `One request, ${formatBytes(picture?.asked_bytes ?? 0)}, is larger than the whole device (${formatBytes(picture?.total_bytes ?? 0)}): a wrong shape is more likely than a batch that is too large.`;
+      return `One request, ${size(picture?.asked_bytes)}, is larger than the whole device (${size(picture?.total_bytes)}): a wrong shape is more likely than a batch that is too large.`;
     case 'neighbour':
-      return `Other processes hold ${formatBytes(picture?.others_bytes ?? 0)}${total} on the device${namesOf(picture)}; the job itself asked for ${asked}.`;
+      return `Other processes hold ${size(picture?.others_bytes)}${total} on the device${namesOf(picture)}; the job itself asked for ${more}.`;
+    case 'data':
+      return 'The data set itself puts its tensors on the device, so that all of it (or a copy for each worker) lives there beside the model.';
     case 'fragmentation':
-      return `The allocator holds ${formatBytes(picture?.unallocated_bytes ?? 0)} that no tensor uses, but in pieces too small for the ${formatBytes(picture?.asked_bytes ?? 0)} asked for: memory is fragmented.`;
+      return `The allocator holds ${size(picture?.unallocated_bytes)} that no tensor uses, but in pieces too small for the ${size(picture?.asked_bytes)} asked for: memory is fragmented.`;
     case 'leak':
-      return `Memory grew by ${formatBytes(signals.growth?.bytesPerStep ?? 0)} a step over ${signals.growth?.steps ?? 0} steps, until the device was full: losses or outputs are kept together with their graph, or gradients are never zeroed.`;
+      return `Memory grew by ${size(growth?.bytesPerStep)} a step over ${growth?.steps ?? 0} steps, until the device was full: losses or outputs are kept together with their graph, or gradients are never zeroed.`;
     case 'load':
-      return `The device ran out of memory before the first step, while the model was loaded or built: it asked for ${asked}. No batch size will help.`;
+      return `The device ran out of memory before the first step, while the model was loaded or built: it asked for ${more}. No batch size will help.`;
     case 'eval':
-      return `The device ran out of memory in evaluation, not in training: it asked for ${asked}.`;
+      return `The device ran out of memory in evaluation, not in training: it asked for ${more}.${graphSentence(traceback, gradInEval)}`;
     case 'save':
-      return `The device ran out of memory while a checkpoint was saved: it asked for ${asked}.`;
+      return `The device ran out of memory while a checkpoint was saved: it asked for ${more}.`;
     default:
-      return `The device ran out of memory${phase === 'train' ? ' in a training step' : ''}: the job asked for ${asked}${total ? ` on a device${total}` : ''}.`;
+      return `The device ran out of memory${phase === 'train' ? ' in a training step' : ''}: the job asked for ${more}${total ? ` on a device${total}` : ''}.`;
   }
+}
+
+/** Whether evaluation keeps a graph: the hook may know; torch's decorator shows in the frames. */
+function graphSentence(traceback: Traceback | null, gradInEval: boolean | null): string {
+  if (gradInEval) return ' Gradients were on: it built a graph that nobody needs, since torch.no_grad() is missing.';
+  const guarded = traceback?.frames.some(
+    ({ function: name, file }) => name === 'decorate_context' || /grad_mode\.py$/.test(file),
+  );
+  if (gradInEval === false || guarded)
+    return ' It keeps no graph, so it is the evaluation batch, or outputs that are collected on the device.';
+  return ' If torch.no_grad() is missing there, it also builds a graph that nobody needs.';
 }
 
 function namesOf(picture: MemoryPicture | null): string {
@@ -54,14 +87,15 @@ function namesOf(picture: MemoryPicture | null): string {
   return ` (${shown.join('; ')}${all.length > 4 ? `; ${all.length - 4} more` : ''})`;
 }
 
-/** The key of the advice that fits the reason. */
-export const ADVICE: Record<MemoryReason, string> = {
-  asked: 'asked-too-much',
-  neighbour: 'neighbour',
-  fragmentation: 'fragmentation',
-  leak: 'leak',
-  load: 'load',
-  eval: 'eval',
-  save: 'save',
-  batch: 'smaller-batch',
+/** The key of the advice that fits the reason, and what a tuner can do about it. */
+export const REMEDIES: Record<MemoryReason, { advice: string; cure: NonNullable<Diagnosis['cure']> }> = {
+  asked: { advice: 'asked-too-much', cure: 'smaller' },
+  neighbour: { advice: 'neighbour', cure: 'wait' },
+  data: { advice: 'data', cure: 'none' },
+  fragmentation: { advice: 'fragmentation', cure: 'expandable_segments' },
+  leak: { advice: 'leak', cure: 'none' },
+  load: { advice: 'load', cure: 'none' },
+  eval: { advice: 'eval', cure: 'smaller' },
+  save: { advice: 'save', cure: 'smaller' },
+  batch: { advice: 'smaller-batch', cure: 'smaller' },
 };

@@ -23,12 +23,25 @@ export function readProgress(text: string): Progress | null {
   if (!bar && !lower.includes('step') && !lower.includes('epoch') && !lower.includes('iter') && !lower.includes('loss'))
     return null;
   // Summaries at the end, settings at the start, and messages about memory are no progress.
-  if (lower.startsWith('wandb:') || lower.includes('memory') || lower.includes('error') || lower.includes('exception'))
+  if (
+    lower.startsWith('wandb:') ||
+    lower.includes('out of memory') ||
+    lower.includes('error') ||
+    lower.includes('exception')
+  )
     return null;
   const count = bar ? (BAR.exec(lower) ?? COUNT.exec(lower)) : COUNT.exec(lower);
   if (!bar && !(count && (LOSS.test(lower) || /^\W{0,3}(?:epoch|step|iter|global|train|\[)/.test(lower.trimStart()))))
     return null;
   return { kind: kindOf(lower, bar), step: count ? Number(count[1]) : null };
+}
+
+const DONE =
+  /(?:training (?:is )?(?:complete|completed|finished|done|ended)|(?:finished|completed|done with|end of) training|trainer\.fit` stopped|training took|run finished successfully|job completed successfully)/;
+
+/** The job says that it came to its end. */
+export function saysDone(text: string): boolean {
+  return text.length < 400 && DONE.test(text.toLowerCase());
 }
 
 /** What a line says the job is at, progress or not. */

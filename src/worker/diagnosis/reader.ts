@@ -54,6 +54,7 @@ export class Reader implements LineSink {
       lastWords: this.lastWords,
       several: this.several,
       rootRank: this.rootRank,
+      growth: (key) => this.streams.get(key)?.trend.growth() ?? null,
     };
   }
 
@@ -92,4 +93,6 @@ export interface Reading {
   several: boolean;
   /** The rank that failed first, as the launcher tells it. */
   rootRank: number | null;
+  /** How a process's memory rose from step to step, if its progress shows it. */
+  growth: (key: string) => { bytesPerStep: number; steps: number } | null;
 }

@@ -14,7 +14,12 @@ export interface Signals {
   hostOom: boolean | null;
   endedBy: Exit['ended_by'] | null;
   neighbours: DeviceProcess[];
+  /** Of the device; null: unknown. */
   totalBytes: number | null;
+  /** The hook saw tensors on the device come out of a Dataset. */
+  deviceData: boolean;
+  /** The hook saw evaluation run with gradients on; null: it saw none. */
+  gradInEval: boolean | null;
 }
 
 /** The exception that the hook saw leave the program. */

@@ -3,10 +3,11 @@ import type { Event, Mark } from './event.js';
 import { parseException } from './exception.js';
 import { readFigures } from './figures.js';
 import type { Tagged } from './prefix.js';
-import { readProgress, readStage } from './progress.js';
+import { type Progress, readProgress, readStage, saysDone } from './progress.js';
 import type { RawLine } from './scanner.js';
 import type { Meaning, Signature, Signatures, Use } from './signatures.js';
 import { type Traceback, TracebackReader } from './traceback.js';
+import { Trend } from './trend.js';
 import { EXTENT, type Line, type Place, Window } from './window.js';
 import { isMild, saysDealtWith, saysSupposed } from './words.js';
 
@@ -36,6 +37,7 @@ export class Stream {
   private pending: Pending[] = [];
   private raised: Raised[] = [];
   private ended: Traceback | null = null;
+  readonly trend = new Trend();
   readonly mark: Mark = { lines: 0, step: -1, trained: false, stage: null };
 
   constructor(
@@ -56,7 +58,12 @@ export class Stream {
   /** True if the line holds anything of note. */
   line({ text: raw, stamped }: Tagged, { number, whole }: Pick<RawLine, 'number' | 'whole'>): boolean {
     this.ended = null;
-    const { part, text } = this.tracebacks.feed(raw, number);
+    let { part, text } = this.tracebacks.feed(raw, number);
+    if (part === 'message' && (saysDone(text) || readProgress(text))) {
+      // No part of the exception's message: the job went on.
+      this.tracebacks.reset();
+      part = 'outside';
+    }
     const index = this.window.end;
     const line: Line = {
       text,
@@ -71,6 +78,9 @@ export class Stream {
     const noted = this.search(line, index);
     if (this.ended) this.raised.push({ traceback: this.ended, index, mark: { ...this.mark } });
     if (part === 'outside') this.outside(line, index);
+    // A progress bar has no line feed: the traceback is printed right behind it.
+    const bar = part === 'header' ? readProgress(text.slice(0, text.indexOf('Traceback'))) : null;
+    if (bar) this.advance(bar, text);
     this.settle(index - EXTENT);
     return noted || part !== 'outside';
   }
@@ -107,10 +117,12 @@ export class Stream {
   private outside(line: Line, index: number): void {
     const progress = readProgress(line.text);
     if (progress) {
-      this.advance(progress);
+      this.advance(progress, line.text);
       return;
     }
     this.mark.stage = readStage(line.text) ?? this.mark.stage;
+    // As good as two steps more: whatever came before, it did not end the job.
+    if (saysDone(line.text)) this.mark.lines += 2;
     // An exception without its traceback: cut off, or interleaved with another's.
     const exception = /^[A-Za-z_]/.test(line.text) ? parseException(line.text, false) : null;
     if (!exception || /Warning$/.test(exception.name)) return;
@@ -128,8 +140,8 @@ export class Stream {
     this.raised.push({ traceback, index, mark: { ...this.mark } });
   }
 
-  private advance(progress: NonNullable<ReturnType<typeof readProgress>>): void {
-    const { kind, step } = progress;
+  private advance({ kind, step }: Progress, text: string): void {
+    if (kind === 'train') this.trend.add(text, step);
     this.mark.stage = kind;
     if (kind === 'train' || kind === 'eval') {
       this.mark.lines += 1;

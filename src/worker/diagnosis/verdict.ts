@@ -17,6 +17,8 @@ export interface Verdict {
   caught: Event | null;
   /** Device OOMs that the job got over. */
   softOoms: Event[];
+  /** The job said that it went on on the CPU. */
+  fallback: Event | null;
 }
 
 type Status = Pick<Verdict, 'class' | 'certain' | 'told'>;
@@ -30,6 +32,7 @@ export function judge(reading: Reading, signals: Signals, hook: Event | null): V
     event,
     caught,
     softOoms: softOoms.filter((soft) => soft !== event),
+    fallback: reading.events.find((e) => e.id === 'cpu-fallback') ?? null,
   });
   if (signals.endedBy === 'cancel') return verdict({ class: 'cancelled', certain: true, told: 'it was cancelled' });
   if (failed(signals) === false && signals.endedBy !== 'timeout') {

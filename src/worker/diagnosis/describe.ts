@@ -1,0 +1,142 @@
+import type { Diagnosis } from '../types.js';
+import { causeOf, REMEDIES, reasonOf, type Scene } from './cause.js';
+import type { Event } from './event.js';
+import { type Figures, mergeFigures } from './figures.js';
+import { phaseOf } from './phase.js';
+import { pictureOf } from './picture.js';
+import type { Reading } from './reader.js';
+import type { Signals } from './signals.js';
+import type { Signatures } from './signatures.js';
+import type { Verdict } from './verdict.js';
+
+/** Lines between messages of one failure. */
+const SAME_FAILURE = 400;
+
+/** The document for a verdict: figures, phase, why, and what helps. */
+export function describe(verdict: Verdict, reading: Reading, signals: Signals, known: Signatures): Diagnosis {
+  const { event } = verdict;
+  const last = event === null && verdict.class !== 'ok' ? (reading.lastWords.at(-1) ?? null) : null;
+  const figures = event ? gather(event, reading) : {};
+  const diagnosis: Diagnosis = {
+    class: verdict.class,
+    certain: verdict.certain,
+    evidence: event?.evidence ?? last?.text ?? null,
+    line: event ? event.line || null : (last?.line ?? null),
+    fields: fieldsOf(figures),
+    phase: event ? phaseOf(event) : 'unknown',
+    cause: '',
+    advice: '',
+    ambiguous: verdict.class === 'device_oom' && !verdict.certain,
+    reason: null,
+    signature: event?.id ?? null,
+    rank: event?.key || null,
+    memory: null,
+    soft_ooms: verdict.softOoms.map((e) => e.line),
+  };
+  const advise = (key: string) => {
+    diagnosis.advice = known.advice[key] ?? '';
+  };
+  if (verdict.class === 'device_oom') describeMemory(diagnosis, verdict, figures, reading, signals, advise);
+  else if (verdict.class === 'ok') describeOk(diagnosis, verdict, advise);
+  else {
+    diagnosis.cause = verdict.told ? sentence(verdict.told) : (event?.meaning.cause ?? '');
+    advise(event && !verdict.told ? event.meaning.advice : verdict.class);
+    if (verdict.caught)
+      diagnosis.cause += ` It was raised while another error was handled (line ${verdict.caught.line}).`;
+  }
+  const soft = verdict.softOoms;
+  if (verdict.class !== 'ok' && soft.length > 0) {
+    diagnosis.cause += ` Before that the job had got over ${times(soft.length)} (line ${soft[0]?.line}).`;
+  }
+  return diagnosis;
+}
+
+function describeMemory(
+  diagnosis: Diagnosis,
+  { certain, told, event }: Verdict,
+  figures: Figures,
+  reading: Reading,
+  signals: Signals,
+  advise: (key: string) => void,
+): void {
+  const picture = pictureOf(figures, signals);
+  const scene: Scene = {
+    picture,
+    phase: diagnosis.phase,
+    traceback: event?.traceback ?? null,
+    growth: signals.growth ?? reading.growth(event?.key ?? ''),
+    deviceData: signals.deviceData,
+    gradInEval: signals.gradInEval,
+  };
+  const reason = reasonOf(scene);
+  diagnosis.memory = picture;
+  diagnosis.reason = reason;
+  diagnosis.cure = REMEDIES[reason].cure;
+  diagnosis.cause = told ? sentence(told) : causeOf(reason, scene);
+  advise(REMEDIES[reason].advice);
+  if (certain) return;
+  diagnosis.cure = 'smaller';
+  if (event) diagnosis.cause = `${event.meaning.cause} It may mean something else.`;
+  advise('ambiguous');
+}
+
+function describeOk(diagnosis: Diagnosis, { softOoms, told, fallback }: Verdict, advise: (key: string) => void): void {
+  const soft = softOoms[0];
+  const shown = soft ?? fallback;
+  diagnosis.cause = told ? sentence(told) : 'The job ended well.';
+  advise(told ? 'no-failure' : 'ok');
+  if (shown) {
+    diagnosis.evidence = shown.evidence;
+    diagnosis.line = shown.line;
+    diagnosis.fields = fieldsOf(shown.figures);
+    diagnosis.signature = shown.id;
+  }
+  if (soft) {
+    diagnosis.cause = `The job got over ${times(softOoms.length)} on the device (soft OOM, line ${soft.line}) and ${told ? 'went on' : 'ended well'}.`;
+    advise('soft-oom');
+  }
+  if (fallback) {
+    diagnosis.cause += ` It fell back to the CPU (line ${fallback.line}).`;
+    if (!soft) advise('fallback');
+  }
+}
+
+/** The event's own figures, and what other messages of the same failure and process add. */
+function gather(event: Event, reading: Reading): Figures {
+  let figures = event.figures;
+  for (const other of reading.events) {
+    const same = other !== event && other.key === event.key && other.meaning.class === event.meaning.class;
+    if (same && Math.abs(other.line - event.line) < SAME_FAILURE) figures = mergeFigures(figures, other.figures);
+  }
+  return figures;
+}
+
+function fieldsOf({
+  tried_bytes,
+  total_bytes,
+  free_bytes,
+  allocated_bytes,
+  reserved_bytes,
+  gpu,
+}: Figures): Diagnosis['fields'] {
+  return {
+    tried_bytes: tried_bytes ?? null,
+    total_bytes: total_bytes ?? null,
+    free_bytes: free_bytes ?? null,
+    allocated_bytes: allocated_bytes ?? null,
+    reserved_bytes: reserved_bytes ?? null,
+    gpu: gpu ?? null,
+  };
+}
+
+/** More are not counted: a log may repeat one message without end. */
+const MANY = 100;
+
+function times(count: number): string {
+  if (count === 1) return 'an out-of-memory error';
+  return count < MANY ? `${count} out-of-memory errors` : 'hundreds of out-of-memory errors';
+}
+
+function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+}
