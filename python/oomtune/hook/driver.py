@@ -9,8 +9,10 @@ import math
 import weakref
 
 from . import samples
+from .feed import Feed
 from .gate import Micro
 from .meter import find_meter
+from .pace import Pace
 from .phases import FORWARD_BACKWARD, LOAD, OPTIMIZER, OTHER
 from .record import Record
 
@@ -18,8 +20,6 @@ from .record import Record
 NO_BACKWARD = 16
 #: Batches without an optimizer step after which the loop cannot be driven.
 NO_STEP = 512
-#: Calls of another loader in a row after which that one sets the pace.
-OTHER_PACE = 3
 
 
 class Driver:
@@ -32,12 +32,10 @@ class Driver:
         self.record = None
         self._meter = None
         self._port = None
-        self._pace = None
-        self._strangers = 0
+        self._pace = Pace()
         self._rejected = weakref.WeakSet()
         self._forced = weakref.WeakSet()
-        self._sources = weakref.WeakKeyDictionary()
-        self._cached = {}
+        self._feed = Feed(hook)
         self._handed = 0
         self._steps = 0
         self._since_step = 0
@@ -61,7 +59,7 @@ class Driver:
         loader = port.loader
         if self.state == "released" or loader in self._rejected:
             return False
-        known = loader in self._forced or loader in self._sources
+        known = loader in self._forced or self._feed.knows(loader)
         # A validation loop in the middle of training keeps its own batches, also where it shares the loader.
         taken = self._torch.is_grad_enabled() if known else self._hook.training.likely()
         if taken:
@@ -121,7 +119,7 @@ class Driver:
         if not hook.link.open():
             hook.leave(75)
         try:
-            source = self._source(port)
+            source = self._feed.source(port)
             hook.link.send(hook.describe_loop(port.loader, source))
         except samples.Unsuitable as reason:
             hook.link.send(hook.describe_loop(port.loader, None))
@@ -136,15 +134,8 @@ class Driver:
         gc.freeze()
 
     def _asked(self, port):
-        if self._pace is None or self._pace() is None:
-            self._pace = weakref.ref(port.loader)
-        if self._pace() is port.loader:
-            self._strangers = 0
-        else:
-            self._strangers += 1
-            if self._strangers < OTHER_PACE:
-                return
-            self._pace = weakref.ref(port.loader)
+        if not self._pace.asked(port.loader):
+            return
         if self._port is None or self._port() is not port:
             self._port = weakref.ref(port)
             self._gate.start_loop()
@@ -167,9 +158,9 @@ class Driver:
             self._hook.leave(0)
         if self._since_step >= NO_BACKWARD and self._backwards == 0 and not self._steps:
             self._rejected.add(port.loader)
-            self._sources.pop(port.loader, None)
+            self._feed.drop(port.loader)
             self._since_step = 0
-            self._pace = None
+            self._pace = Pace()
 
     def _check_swallowed(self):
         """The script caught an out-of-memory error and goes on: this size did not fit all the same."""
@@ -220,7 +211,7 @@ class Driver:
     def _release(self):
         self.state = "released"
         self.record = None
-        self._cached = {}
+        self._feed.clear()
         self._gate.release()
         self._hook.driving = False
         gc.unfreeze()
@@ -240,7 +231,7 @@ class Driver:
             "offload": bool(answer.get("offload")),
         }
         self._hook.rung.switch(self.probe["amp"], self.probe["checkpointing"], self.probe["offload"])
-        self._cached = {}
+        self._feed.clear()
         self._hook.optimizers.renew()
         gc.collect()
         self._meter.tidy()
@@ -266,13 +257,13 @@ class Driver:
             self._gate.release()
 
     def _hand(self, port):
-        paced = self._pace is not None and self._pace() is port.loader
+        paced = self._pace.sets(port.loader)
         size = self.micro_batch
         if not paced:
-            ours, others = samples.own_batch(self._pace()), samples.own_batch(port.loader)
+            ours, others = samples.own_batch(self._pace.loader()), samples.own_batch(port.loader)
             if ours and others:
                 size = max(1, round(size * others / ours))
-        batch = self._batch(port, size)
+        batch = self._feed.batch(port, size)
         if paced:
             place = self._handed % self._group
             self._gate.handed(Micro(self._handed // self._group, place, self._group, 1.0 / self._group))
@@ -284,19 +275,3 @@ class Driver:
             self.record.phases.enter(FORWARD_BACKWARD)
             self.record.start_clock()
         return batch
-
-    def _batch(self, port, size):
-        source = self._source(port)
-        if source.fresh:
-            return source.make(size)
-        key = (id(source), size)
-        if key not in self._cached:
-            self._cached[key] = source.make(size)
-        return self._cached[key]
-
-    def _source(self, port):
-        source = self._sources.get(port.loader)
-        if source is None:
-            source = samples.find_source(self._torch, port.loader, port.another, self._meter.device == "cpu")
-            self._sources[port.loader] = source
-        return source

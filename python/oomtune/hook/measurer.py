@@ -57,7 +57,7 @@ class Measurer(Driver):
                 self._settle()
                 return self._hand(port)
         batch = port.next_real()
-        if self.record is not None and self._pace() is port.loader:
+        if self.record is not None and self._pace.sets(port.loader):
             self._handed += 1
             if self._since_step == 0:
                 self.record.phases.step_starts()
@@ -71,7 +71,7 @@ class Measurer(Driver):
         if samples.own_batch(port.loader) != self._hook.settings.micro_batch:
             return None
         try:
-            return self._source(port)
+            return self._feed.source(port)
         except samples.Unsuitable:
             return None
 
