@@ -66,7 +66,11 @@ const step = z.object({
   resident_bytes: bytes.optional(),
 });
 
-const remark = z.object({ t: z.enum(['eval', 'save', 'warn']), message: z.string().default('') });
+const remark = z.object({
+  t: z.enum(['eval', 'save', 'warn']),
+  code: z.string().optional(),
+  message: z.string().default(''),
+});
 
 const bye = z.object({ t: z.literal('bye'), reason: z.string(), message: z.string().default('') });
 

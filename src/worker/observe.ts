@@ -115,6 +115,8 @@ export async function diagnoseSession(
     hook: session.exception,
     hostOom: exit.host_oom,
     endedBy: exit.ended_by,
+    deviceData: session.warnings.has('dataset_on_device'),
+    gradInEval: session.warnings.has('eval_builds_graph') ? true : null,
     ...more,
   });
 }

@@ -40,7 +40,12 @@ export async function findBatchReport(
     wall_s: round(wallSeconds, 2),
     probes: outcome.observations.map((observation) => probeRecord(observation)),
     apply: config === null ? null : await howToApply(request, target, config, applyDir),
-    notes: [...target.notes, ...(answer?.notes ?? []), ...(action.type === 'exhausted' ? [action.why] : [])],
+    notes: [
+      ...target.notes,
+      ...outcome.notes,
+      ...(answer?.notes ?? []),
+      ...(action.type === 'exhausted' ? [action.why] : []),
+    ],
   };
 }
 

@@ -104,14 +104,21 @@ class JobRun {
       const attempt = await this.#attempt(target, lease, config, adopt, resume);
       adopt = null;
       const { diagnosis } = attempt;
-      const late = diagnosis?.class === 'device_oom' && config !== null && retries > 0 && diagnosis.cure !== 'none';
-      const smaller = late && config !== null ? stepDown(config) : null;
+      const late = diagnosis?.class === 'device_oom' && config !== null && retries > 0;
+      if (late && diagnosis.cure === 'expandable_segments' && target.useExpandableSegments()) {
+        resume ||= attempt.session.steps > 0;
+        this.#note(`Out of memory by fragmentation: going on with expandable segments. ${diagnosis.evidence ?? ''}`);
+        continue;
+      }
+      // Against a leak, a neighbour or the model itself no smaller batch helps: the diagnosis says what does.
+      const helps = diagnosis?.cure !== 'none' && diagnosis?.cure !== 'wait';
+      const smaller = late && helps && config !== null ? stepDown(config) : null;
       if (smaller === null || config === null || this.#deps.signal.aborted)
         return this.#report(target, attempt, config);
       await this.#deps.recommendations.demote(target.key, config.micro_batch, this.#request.jobId);
       resume = attempt.session.steps > 0 || madeCheckpoint(options.cwd, attempt.exit);
       const text = `Out of memory at micro-batch ${config.micro_batch}: going on with ${smaller.micro_batch} x ${smaller.accumulation}${resume ? ', resuming' : ''}. ${diagnosis?.evidence ?? ''}`;
-      this.#deps.progress({ type: 'note', text: text.trim() });
+      this.#note(text);
       config = smaller;
     }
   }
@@ -142,7 +149,10 @@ class JobRun {
     const exit = await this.#outlast(session, signal);
     const failed = exit.code !== 0 || exit.ended_by !== 'job';
     const diagnosis = failed
-      ? await diagnoseSession(session, exit, target.kind, { growth: this.#growth.perStep() })
+      ? await diagnoseSession(session, exit, target.kind, {
+          growth: this.#growth.perStep(),
+          ...(await target.surroundings()),
+        })
       : null;
     return { session, exit, diagnosis };
   }
@@ -193,6 +203,10 @@ class JobRun {
     if (letsGo(signal)) throw new Detached();
     session.run.end('cancel');
     return session.ended();
+  }
+
+  #note(text: string): void {
+    this.#deps.progress({ type: 'note', text: text.trim() });
   }
 
   #report(target: Target, attempt: Attempt, config: Config | null): RunReport {

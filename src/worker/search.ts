@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { stateFolder } from '../common/home.js';
+import { formatBytes } from '../common/size.js';
 import type { Exit } from '../runtime/types.js';
 import { sameRung, Tuner } from '../tuner/index.js';
 import type { Action, Constraints, Observation, Probe, Rung } from '../tuner/types.js';
@@ -24,12 +25,15 @@ export interface SearchOutcome {
   torch: string | null;
   /** What the script's own loop asked for, as the hook saw it. */
   loop: Loop | null;
+  /** What was noticed on the way, for a person. */
+  notes: string[];
   /** Verdict on the last launch that died; null when none did. */
   diagnosis: Diagnosis | null;
 }
 
 /** A launch may load data for long, but a search that hangs must end. */
 const LAUNCH_SECONDS = 1800;
+const MIB = 1024 ** 2;
 
 /** Drives the tuner: makes each launch, has it run the probes, and tells the tuner what came of them. */
 export class Search {
@@ -46,6 +50,7 @@ export class Search {
   #torch: string | null = null;
   #startup: number | null = null;
   #diagnosis: Diagnosis | null = null;
+  #leak: string | null = null;
 
   constructor(request: WorkRequest, deps: WorkDeps, target: Target, goal: Constraints['goal']) {
     this.#request = request;
@@ -102,6 +107,7 @@ export class Search {
       torch: this.#torch,
       loop: this.#loop,
       diagnosis: this.#diagnosis,
+      notes: this.#leak === null ? [] : [this.#leak],
     };
   }
 
@@ -160,6 +166,7 @@ export class Search {
     this.#startup ??= session.startupSeconds;
     this.#torch ??= session.hello?.torch ?? null;
     if (measurement !== null) {
+      this.#watchGrowth(measurement);
       const alive = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
       if (!alive) await this.#close();
       if (measurement.total_bytes === null) measurement.total_bytes = this.#ledgerPeak(session);
@@ -173,7 +180,7 @@ export class Search {
     }
     const whole = exit.code === 0 && exit.ended_by === 'job' && session.exception === null && this.#mode !== 'probe';
     if (whole) return observeWhole(probe, place, exit);
-    const verdict = await diagnoseSession(session, exit, this.#target.kind);
+    const verdict = await diagnoseSession(session, exit, this.#target.kind, await this.#target.surroundings());
     this.#diagnosis =
       verdict.class === 'ok' ? undriveable('the script ended before its first optimizer step') : verdict;
     return observeDeath(probe, place, this.#diagnosis, exit);
@@ -186,6 +193,13 @@ export class Search {
       return null;
     }
     return session.ask(probe, carried);
+  }
+
+  /** A loop that leaves memory behind with every step will run out of it at any batch size: said once, early. */
+  #watchGrowth({ growth_bytes_per_step: growth, total_bytes: total }: Measurement): void {
+    if (this.#leak !== null || !growth || growth < Math.max(MIB, (total ?? 0) / 200)) return;
+    this.#leak = `Memory grows by ${formatBytes(growth)} with every step: something keeps it (a loss or an output stored with its graph?), and no batch size will help for long.`;
+    this.#deps.progress({ type: 'note', text: this.#leak });
   }
 
   /** Starts a process on a rung. Its launch is recorded before it is made. */

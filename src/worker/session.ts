@@ -55,6 +55,8 @@ export class Session {
   /** Seconds from the start to the training loop's first batch; null: there was none yet. */
   startupSeconds: number | null = null;
   steps = 0;
+  /** Codes of what the hook warned of: `dataset_on_device`, `eval_builds_graph`, … */
+  readonly warnings = new Set<string>();
 
   readonly #mode: HookMode;
   readonly #hook: HookServer | null;
@@ -190,6 +192,7 @@ export class Session {
       if (message.t === 'hello') this.hello = message;
       else if (message.t === 'loop') {
         this.loop ??= message;
+        for (const code of message.warnings) this.warnings.add(code);
         this.startupSeconds ??= (Date.now() - this.startedAt) / 1000;
         this.#looping.add(event.rank);
       } else if (message.t === 'measured') this.#measured.set(event.rank, message);
@@ -198,7 +201,10 @@ export class Session {
       else if (message.t === 'step') {
         this.steps = Math.max(this.steps, message.n);
         this.#hooks.onStep?.(message);
-      } else this.#hooks.onRemark?.(message.t, message.message);
+      } else {
+        if (message.t === 'warn' && message.code !== undefined) this.warnings.add(message.code);
+        this.#hooks.onRemark?.(message.t, message.message);
+      }
     }
     this.#wake();
   }

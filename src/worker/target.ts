@@ -7,10 +7,14 @@ import type { Device } from '../runtime/types.js';
 import type { Config, Probe, Rung } from '../tuner/types.js';
 import { type CommandPlan, defaultName, digest, fill, type Knob, recognise } from './command/index.js';
 import { resolveBudget, suitableDevices } from './device.js';
+import type { DiagnoseInput } from './diagnosis/index.js';
 import { jobEnvironment } from './environment.js';
 import { askInterpreter } from './interpreter.js';
 import { configKey } from './key.js';
 import type { Lease, WorkDeps, WorkRequest } from './types.js';
+
+const ALLOCATOR = 'PYTORCH_CUDA_ALLOC_CONF';
+const EXPANDABLE = 'expandable_segments:True';
 
 /** A command with its knobs filled in: what a launch needs. `knobEnv` is the part of `env` that carries the knobs. */
 export interface Filled {
@@ -39,6 +43,7 @@ export class Target {
   readonly #request: WorkRequest;
   readonly #deps: WorkDeps;
   readonly #environment: Record<string, string>;
+  #expandable = false;
 
   constructor(
     request: WorkRequest,
@@ -117,6 +122,15 @@ export class Target {
     return lease;
   }
 
+  /** What else is on the devices: whose memory it was when there was too little. */
+  async surroundings(): Promise<Pick<DiagnoseInput, 'neighbours' | 'totalBytes'>> {
+    if (this.kind === 'cpu') return { totalBytes: this.budgetBytes };
+    const ids = new Set(this.devices.map((device) => device.id));
+    const now = (await this.#deps.runtime.devices()).filter((device) => ids.has(device.id));
+    const neighbours = now.flatMap((device) => device.processes.filter((process) => !process.ours));
+    return { neighbours, totalBytes: this.budgetBytes };
+  }
+
   configOf(probe: Pick<Probe, 'rung' | 'microBatch' | 'accumulation'>): Config {
     const { amp, checkpointing, offload } = probe.rung;
     return {
@@ -144,7 +158,18 @@ export class Target {
     // The hook cuts the loader's batches: it has to know how many of them the script makes one step of.
     if (this.own.accumulation !== null) env.OOMTUNE_OWN_ACCUMULATION = String(this.own.accumulation);
     if (resume) env.OOMTUNE_RESUME = '1';
+    if (this.#expandable) env[ALLOCATOR] = EXPANDABLE;
     return { argv: filled.argv, env, knobEnv };
+  }
+
+  /**
+   * From the next launch on, torch maps memory in segments that can grow, which ends fragmentation. False where it is on
+   * already, or where the user's own allocator settings must stay.
+   */
+  useExpandableSegments(): boolean {
+    if (this.kind === 'cpu' || this.#expandable || this.#environment[ALLOCATOR] !== undefined) return false;
+    this.#expandable = true;
+    return true;
   }
 
   /** Knobs that only the hook can bring to the script, and that differ from the script as it stands. */
