@@ -9,14 +9,16 @@ import type { Signals } from './signals.js';
 import type { Signatures } from './signatures.js';
 import type { Verdict } from './verdict.js';
 
-/** Lines between messages of one failure. */
-const SAME_FAILURE = 400;
+/** Lines between what an allocator prints, with all its blocks, and the exception that comes of it. */
+const PRELUDE = 400;
+/** Lines that one message may be spread over. */
+const SAME_MESSAGE = 14;
 
 /** The document for a verdict: figures, phase, why, and what helps. */
 export function describe(verdict: Verdict, reading: Reading, signals: Signals, known: Signatures): Diagnosis {
   const { event } = verdict;
   const last = event === null && verdict.class !== 'ok' ? (reading.lastWords.at(-1) ?? null) : null;
-  const figures = event ? gather(event, reading) : {};
+  const figures = event ? gather(event, verdict.soft, reading) : {};
   const diagnosis: Diagnosis = {
     class: verdict.class,
     certain: verdict.certain,
@@ -102,11 +104,14 @@ function describeOk(diagnosis: Diagnosis, { softOoms, told, fallback }: Verdict,
 }
 
 /** The event's own figures, and what other messages of the same failure and process add. */
-function gather(event: Event, reading: Reading): Figures {
+function gather(event: Event, soft: ReadonlySet<Event>, reading: Reading): Figures {
   let figures = event.figures;
   for (const other of reading.events) {
-    const same = other !== event && other.key === event.key && other.meaning.class === event.meaning.class;
-    if (same && Math.abs(other.line - event.line) < SAME_FAILURE) figures = mergeFigures(figures, other.figures);
+    if (other === event || soft.has(other) || other.key !== event.key) continue;
+    if (other.meaning.class !== event.meaning.class) continue;
+    if (other.traceback && other.traceback !== event.traceback) continue;
+    const near = Math.abs(other.line - event.line) < (other.prelude ? PRELUDE : SAME_MESSAGE);
+    if (near) figures = mergeFigures(figures, other.figures);
   }
   return figures;
 }

@@ -46,7 +46,7 @@ export function incidents(events: readonly Event[], marks: ReadonlyMap<string, M
   const found: Incident[] = [];
   for (const event of events) {
     const { traceback } = event;
-    if (!traceback) {
+    if (!traceback || isBeside(event, traceback)) {
       found.push({ event, last: event, soft: isSoft(event, marks), caught: null });
       continue;
     }
@@ -58,8 +58,22 @@ export function incidents(events: readonly Event[], marks: ReadonlyMap<string, M
     if (!inner.has(traceback)) found.push(resolve(event, byTraceback, marks));
   }
   found.sort((a, b) => a.last.line - b.last.line || a.event.rank - b.event.rank);
-  for (const incident of found) explain(incident, found);
+  found.forEach((incident, i) => {
+    explain(incident, found);
+    const before = found[i - 1];
+    // The rest of a message that was wrapped is as soft as its beginning.
+    if (before?.soft && goesOn(before, incident)) incident.soft = true;
+  });
   return found;
+}
+
+/** Lines that one message may be spread over. */
+const SAME_MESSAGE = 14;
+
+/** `later` is the rest of what `earlier` began to say: a message that was wrapped, or that has several telling lines. */
+export function goesOn(earlier: Incident, later: Incident): boolean {
+  const same = earlier.last.key === later.last.key && earlier.event.meaning.class === later.event.meaning.class;
+  return same && later.last.traceback === null && later.last.line - earlier.last.line <= SAME_MESSAGE;
 }
 
 /** Lines between what native code printed and the end of the traceback that came of it. */
@@ -76,6 +90,12 @@ function explain(incident: Incident, all: readonly Incident[]): void {
     if (!other.prelude || other.soft || other.progress.lines !== last.progress.lines) continue;
     incident.event = { ...other, phase: other.phase ?? null, traceback: last.traceback };
   }
+}
+
+/** Launchers and schedulers print right behind an exception; what they say is no part of its message. */
+function isBeside({ meaning, line }: Event, traceback: Traceback): boolean {
+  const own = meaning.role === 'ending' || meaning.role === 'wrapper' || meaning.role === 'soft';
+  return own && line > traceback.exceptionLine;
 }
 
 /** Of two readings of one message: the earlier signature; a sign that is weak gives way to a class of exception. */

@@ -54,13 +54,10 @@ export function untag(line: string): Tagged {
       continue;
     }
     const rest = unstamp(text, first);
-    if (rest === null) {
-      if (!text.startsWith('##[')) break;
-      text = text.slice(text.indexOf(']') + 1);
-      continue;
-    }
-    stamped = true;
-    text = rest;
+    if (rest !== null) stamped = true;
+    const inner = rest ?? unchannel(text, first) ?? (text.startsWith('##[') ? text.slice(text.indexOf(']') + 1) : null);
+    if (inner === null) break;
+    text = inner;
   }
   return { key, text, stamped };
 }
@@ -86,6 +83,15 @@ function unstamp(text: string, first: number): string | null {
     if (match) return text.slice(match[0].length);
   }
   return null;
+}
+
+/** `[stderr] `, and the name of a job before it. */
+const CHANNEL = /^(?:[\w.-]{1,80} )?[[(<]std(?:err|out)[\])>]:? ?/;
+
+function unchannel(text: string, first: number): string | null {
+  if (first !== 91 && first !== 40 && first !== 60 && !isLetter(first)) return null;
+  const match = CHANNEL.exec(text);
+  return match ? text.slice(match[0].length) : null;
 }
 
 /** The last number in a key: the rank, where it names one. */

@@ -10,6 +10,7 @@ const COUNT =
   /(?:^|[^a-z])(?:global[ _-]?step|steps?|iter(?:ation)?s?|it|batch(?:es)?|epochs?|update)(?: \w{1,12})?[ :=#[\]"'(]{1,5}(\d{1,9})/;
 const LOSS =
   /(?:^|[^a-z])(?:loss|lr|perplexity|ppl|acc(?:uracy)?|throughput|samples\/s(?:ec)?|it\/s|s\/it|tokens\/s(?:ec)?)[^a-z]{0,6}\d/;
+const FAILING = /(?:^|[^\w])error:|[a-z]error\b(?!_)|exception|traceback/;
 const LOADING =
   /\b(?:load|download|fetch|token|map|filter|prepar|resolv|generat\w* (?:train|split)|shard|extract|build)/;
 const SAVING = /\b(?:sav(?:e|ing)\b|writing checkpoint|checkpoint saved)/;
@@ -22,14 +23,8 @@ export function readProgress(text: string): Progress | null {
   const lower = text.toLowerCase();
   if (!bar && !lower.includes('step') && !lower.includes('epoch') && !lower.includes('iter') && !lower.includes('loss'))
     return null;
-  // Summaries at the end, settings at the start, and messages about memory are no progress.
-  if (
-    lower.startsWith('wandb:') ||
-    lower.includes('out of memory') ||
-    lower.includes('error') ||
-    lower.includes('exception')
-  )
-    return null;
+  // Summaries at the end, settings at the start, and messages about failures are no progress.
+  if (lower.includes('wandb:') || lower.includes('out of memory') || FAILING.test(lower)) return null;
   const count = bar ? (BAR.exec(lower) ?? COUNT.exec(lower)) : COUNT.exec(lower);
   if (!bar && !(count && (LOSS.test(lower) || /^\W{0,3}(?:epoch|step|iter|global|train|\[)/.test(lower.trimStart()))))
     return null;

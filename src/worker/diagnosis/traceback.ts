@@ -25,6 +25,12 @@ const HEADER = 'raceback (most recent call last)';
 const FRAME = /^\s*(?:[|+] *)?File "([^"]{1,400})", line (\d{1,9})(?:, in (.{1,200}))?/;
 /** rich's boxes and IPython: `/path/file.py:41 in main`, `File ~/x.py:41, in main(args)`. */
 const SHORT_FRAME = /^\s*(?:[│|] )?(?:File )?([\w./~<>-]{1,400}\.py):(\d{1,9}),? in ([\w.<>]{1,100})/;
+/** The beginning of another program's line, or of a logger's record: an exception's message has ended. */
+const RECORD =
+  /^(?:\[[DIWEF][ \d]|[IWEF]\d{4} \d\d:|(?:srun|slurmstepd|wandb|make|mpirun|prterun|bash|sh)(?:\[\d{1,6}\])?: |(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL)\b|\[(?:DEBUG|INFO|WARN|WARNING|ERROR)\]|\[\d{4}-\d\d)/;
+/** Functions at the bottom of what runs when a program is over. */
+const CLEANUP =
+  /^(?:_run_finalizers|_exit_function|__del__|_python_exit|_run_exitfuncs|_shutdown_workers|_cleanup|_shutdown)$/;
 const LONGEST = 600;
 const MOST_FRAMES = 400;
 
@@ -150,7 +156,7 @@ export class TracebackReader {
       exception,
       previous: this.relation ? this.last : null,
       relation: this.relation,
-      ignored: this.ignored,
+      ignored: this.ignored || CLEANUP.test(this.frames[0]?.function ?? ''),
     };
     this.relation = null;
     this.state = 'message';
@@ -173,7 +179,7 @@ export class TracebackReader {
       this.relation = 'original';
       return 'frame';
     }
-    if (text.trim() === '' || text.startsWith('"""') || this.linesIn > 40) {
+    if (text.trim() === '' || text.startsWith('"""') || this.linesIn > 40 || RECORD.test(text)) {
       this.state = 'outside';
       return 'outside';
     }

@@ -1,6 +1,6 @@
 import type { FailureClass } from '../../tuner/types.js';
 import type { Event } from './event.js';
-import { type Incident, incidents } from './incident.js';
+import { goesOn, type Incident, incidents } from './incident.js';
 import { rankOf } from './prefix.js';
 import type { Reading } from './reader.js';
 import { endSignal, failed, lastRefusal, type Signals, wasRefused } from './signals.js';
@@ -17,6 +17,8 @@ export interface Verdict {
   caught: Event | null;
   /** Device OOMs that the job got over. */
   softOoms: Event[];
+  /** Events that ended nothing. */
+  soft: ReadonlySet<Event>;
   /** The job said that it went on on the CPU. */
   fallback: Event | null;
 }
@@ -32,6 +34,7 @@ export function judge(reading: Reading, signals: Signals, hook: Event | null): V
     event,
     caught,
     softOoms: softOoms.filter((soft) => soft !== event),
+    soft: new Set(all.filter((i) => i.soft).flatMap((i) => [i.event, i.last])),
     fallback: reading.events.find((e) => e.id === 'cpu-fallback') ?? null,
   });
   if (signals.endedBy === 'cancel') return verdict({ class: 'cancelled', certain: true, told: 'it was cancelled' });
@@ -59,7 +62,9 @@ export function judge(reading: Reading, signals: Signals, hook: Event | null): V
     });
   }
   const { role } = chosen.event.meaning;
-  if (status && role !== 'fatal' && role !== 'ending') {
+  // Slurm tells a cancelled step SIGTERM, and says so.
+  const told = role === 'ending' || chosen.event.meaning.class === 'cancelled';
+  if (status && role !== 'fatal' && !told) {
     return verdict(status, status.class === chosen.event.meaning.class ? chosen.event : null);
   }
   if (status?.certain && status.class === 'host_oom') return verdict(status);
@@ -85,10 +90,10 @@ function choose(all: Incident[], reading: Reading): Incident | null {
 }
 
 function roleOf(incident: Incident): (typeof ROLES)[number] {
-  const { meaning, traceback, mild } = incident.event;
-  if (meaning.role === 'soft') return 'wrapper';
+  const { meaning, mild } = incident.event;
+  if (meaning.role === 'soft' || incident.last.traceback?.ignored) return 'wrapper';
   if (meaning.role !== 'fatal') return meaning.role;
-  return mild || traceback?.ignored ? 'weak' : 'fatal';
+  return mild ? 'weak' : 'fatal';
 }
 
 /**
@@ -110,15 +115,6 @@ function first(found: Incident[], reading: Reading): Incident {
     if (named) return named;
   }
   return candidates[0] as Incident;
-}
-
-/** Lines that one message may be spread over. */
-const SAME_MESSAGE = 14;
-
-/** `later` is the rest of what `earlier` began to say: a message that was wrapped, or that has several telling lines. */
-function goesOn(earlier: Incident, later: Incident): boolean {
-  const sameClass = earlier.event.meaning.class === later.event.meaning.class;
-  return sameClass && later.last.traceback === null && later.last.line - earlier.last.line <= SAME_MESSAGE;
 }
 
 /** An event's class, as the device and the ledger make it. */
