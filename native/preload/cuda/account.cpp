@@ -27,6 +27,7 @@ pthread_mutex_t beginning = PTHREAD_MUTEX_INITIALIZER;
 int devices = 0;
 Place places[kOrdinals];
 Device ordinals[kDevices];
+std::atomic<int> underWay{0};
 
 void afterFork() {
   // Cheap, as most children only call exec: the slot is taken when the child first counts something.
@@ -43,6 +44,7 @@ void atEnd() {
 
 void startAnew() {
   beginning = PTHREAD_MUTEX_INITIALIZER;
+  underWay.store(0);
   theGate.forked();
   forgetTables();
   forgetPools();
@@ -208,6 +210,10 @@ void release(Place place, Kind kind, uint64_t size) {
 void refused(Place place, uint64_t size, const char* api, RefusedBy by) {
   if (place >= 0) gate().refuse(place, size, api, by);
 }
+
+Unsettled::Unsettled() { underWay.fetch_add(1); }
+Unsettled::~Unsettled() { underWay.fetch_sub(1); }
+bool unsettled() { return underWay.load() != 0; }
 
 void blind(Blind reason) { gate().markBlind(reason); }
 

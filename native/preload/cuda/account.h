@@ -35,6 +35,19 @@ void add(Place place, Kind kind, uint64_t size);
 void release(Place place, Kind kind, uint64_t size);
 void refused(Place place, uint64_t size, const char* api, RefusedBy by);
 
+/**
+ * Lives around every call that changes what the driver has given, until the ledger knows: meanwhile the two do not agree,
+ * and nothing that is measured can be believed.
+ */
+class Unsettled {
+ public:
+  Unsettled();
+  ~Unsettled();
+  Unsettled(const Unsettled&) = delete;
+  Unsettled& operator=(const Unsettled&) = delete;
+};
+bool unsettled();
+
 /** Something was passed through that is not counted. */
 void blind(Blind reason);
 

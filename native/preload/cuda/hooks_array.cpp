@@ -72,6 +72,7 @@ template <class ArrayHandle, class Call>
 Result create(ArrayHandle* array, uint64_t bytes, const char* api, Call call) {
   const Place place = account::placeOfCurrent();
   if (!account::admit(place, bytes, api)) return kOutOfMemory;
+  account::Unsettled unsettled;
   Result result = call();
   account::settle(place, kArray, bytes, result, api);
   if (result == kSuccess) remember(place, bytes, reinterpret_cast<uint64_t>(*array));
@@ -96,6 +97,7 @@ OOMTUNE_HOOK(cuMipmappedArrayCreate, Mipmap* array, const Array3dDescriptor* wan
 
 template <class ArrayHandle>
 Result destroy(ArrayHandle array, Result (*real)(ArrayHandle)) {
+  account::Unsettled unsettled;
   Allocation allocation{};
   const uint64_t handle = reinterpret_cast<uint64_t>(array);
   const bool ours = arrays.take(handle, &allocation);

@@ -33,7 +33,7 @@ OOMTUNE_HOOK(cuGetProcAddress_v2, const char* symbol, void** function, int versi
 
 /** A context that does not fit would not have come to be on a card as large as the budget. */
 bool contextFits(Place place, const char* api) {
-  account::measure(place);
+  measureContext(place);
   if (!account::overBudget(place)) return true;
   account::refused(place, account::gate().overhead(place), api, kByBudget);
   return false;
@@ -90,57 +90,47 @@ OOMTUNE_HOOK(cuDevicePrimaryCtxRetain, Context* context, Device device) {
   return kOutOfMemory;
 }
 
-void primaryGone(Result result, Device device) {
-  Place place = account::placeOf(device);
-  if (result != kSuccess || place < 0 || primaryActive(device)) return;
-  uint64_t context = primaries[place].exchange(0);
-  if (context != 0) releaseContext(context);
-  account::measure(place);
-}
-
-OOMTUNE_HOOK(cuDevicePrimaryCtxRelease, Device device) {
-  Result result = cuDevicePrimaryCtxRelease_real(device);
-  primaryGone(result, device);
+/** Calls what may end a primary context, and forgets what went with it. */
+Result endPrimary(Result (*real)(Device), Device device) {
+  const Place place = account::placeOf(device);
+  Result result = kSuccess;
+  bool gone = false;
+  {
+    account::Unsettled unsettled;
+    result = real(device);
+    gone = result == kSuccess && place >= 0 && !primaryActive(device);
+    if (gone) releaseContext(primaries[place].exchange(0));
+  }
+  if (gone) account::measure(place);
   return result;
 }
+
+OOMTUNE_HOOK(cuDevicePrimaryCtxRelease, Device device) { return endPrimary(cuDevicePrimaryCtxRelease_real, device); }
 
 OOMTUNE_HOOK(cuDevicePrimaryCtxRelease_v2, Device device) {
-  Result result = cuDevicePrimaryCtxRelease_v2_real(device);
-  primaryGone(result, device);
-  return result;
+  return endPrimary(cuDevicePrimaryCtxRelease_v2_real, device);
 }
 
-OOMTUNE_HOOK(cuDevicePrimaryCtxReset, Device device) {
-  Result result = cuDevicePrimaryCtxReset_real(device);
-  primaryGone(result, device);
-  return result;
-}
+OOMTUNE_HOOK(cuDevicePrimaryCtxReset, Device device) { return endPrimary(cuDevicePrimaryCtxReset_real, device); }
 
-OOMTUNE_HOOK(cuDevicePrimaryCtxReset_v2, Device device) {
-  Result result = cuDevicePrimaryCtxReset_v2_real(device);
-  primaryGone(result, device);
-  return result;
-}
+OOMTUNE_HOOK(cuDevicePrimaryCtxReset_v2, Device device) { return endPrimary(cuDevicePrimaryCtxReset_v2_real, device); }
 
-void contextGone(Result result, Context context) {
-  if (result != kSuccess) return;
-  releaseContext(reinterpret_cast<uint64_t>(context));
-  for (Place place = 1; place < static_cast<Place>(kDevices); ++place) {
+Result endContext(Result (*real)(Context), Context context) {
+  Result result = kSuccess;
+  {
+    account::Unsettled unsettled;
+    result = real(context);
+    if (result == kSuccess) releaseContext(reinterpret_cast<uint64_t>(context));
+  }
+  for (Place place = 1; result == kSuccess && place < static_cast<Place>(kDevices); ++place) {
     if (account::gate().overhead(place) != 0) account::measure(place);
   }
-}
-
-OOMTUNE_HOOK(cuCtxDestroy, Context context) {
-  Result result = cuCtxDestroy_real(context);
-  contextGone(result, context);
   return result;
 }
 
-OOMTUNE_HOOK(cuCtxDestroy_v2, Context context) {
-  Result result = cuCtxDestroy_v2_real(context);
-  contextGone(result, context);
-  return result;
-}
+OOMTUNE_HOOK(cuCtxDestroy, Context context) { return endContext(cuCtxDestroy_real, context); }
+
+OOMTUNE_HOOK(cuCtxDestroy_v2, Context context) { return endContext(cuCtxDestroy_v2_real, context); }
 
 OOMTUNE_HOOK(cuMemGetInfo_v2, size_t* free, size_t* total) {
   size_t realFree = 0;

@@ -30,6 +30,7 @@ OOMTUNE_HOOK(cuMemAlloc_v2, Address* address, size_t size) {
   const Place place = account::placeOfCurrent();
   const uint64_t bytes = account::physical(size);
   if (!account::admit(place, bytes, "cuMemAlloc_v2")) return kOutOfMemory;
+  account::Unsettled unsettled;
   Result result = cuMemAlloc_v2_real(address, size);
   account::settle(place, kClassic, bytes, result, "cuMemAlloc_v2");
   if (result == kSuccess) remember(place, kClassic, bytes, *address);
@@ -41,6 +42,7 @@ OOMTUNE_HOOK(cuMemAllocPitch_v2, Address* address, size_t* pitch, size_t width, 
   // The driver has the last word on the pitch; 512 is the least alignment of all devices so far.
   const uint64_t expected = account::physical(((width + 511) & ~static_cast<size_t>(511)) * height);
   if (!account::admit(place, expected, "cuMemAllocPitch_v2")) return kOutOfMemory;
+  account::Unsettled unsettled;
   Result result = cuMemAllocPitch_v2_real(address, pitch, width, height, element);
   account::settle(place, kClassic, expected, result, "cuMemAllocPitch_v2");
   if (result != kSuccess) return result;
@@ -54,6 +56,7 @@ OOMTUNE_HOOK(cuMemAllocPitch_v2, Address* address, size_t* pitch, size_t width, 
 OOMTUNE_HOOK(cuMemAllocManaged, Address* address, size_t size, unsigned int flags) {
   const Place place = account::placeOfCurrent();
   if (!account::admit(place, size, "cuMemAllocManaged")) return kOutOfMemory;
+  account::Unsettled unsettled;
   Result result = cuMemAllocManaged_real(address, size, flags);
   account::settle(place, kManaged, size, result, "cuMemAllocManaged");
   if (result == kSuccess) remember(place, kManaged, size, *address);
@@ -62,6 +65,7 @@ OOMTUNE_HOOK(cuMemAllocManaged, Address* address, size_t size, unsigned int flag
 
 OOMTUNE_HOOK(cuMemFree_v2, Address address) {
   // Taken out first: as soon as the driver has it back, another thread may be given the same address.
+  account::Unsettled unsettled;
   Allocation allocation{};
   const bool ours = linear.take(address, &allocation);
   Result result = cuMemFree_v2_real(address);

@@ -30,6 +30,7 @@ Result allocate(Pool pool, Address* address, uint64_t size, Stream stream, const
   if (capturing(stream)) {
     watchGraphs(place);
     if (!account::admit(place, size, api)) return kOutOfMemory;
+    account::Unsettled unsettled;
     Result result = call();
     account::gate().cancel(place, size);
     return result;
@@ -38,25 +39,27 @@ Result allocate(Pool pool, Address* address, uint64_t size, Stream stream, const
   uint64_t growth = 0;
   if (account::available(place) < size + (1ULL << 30)) growth = growthFor(pool, size);
   if (!account::admit(place, growth, api)) return kOutOfMemory;
-  Result result = kSuccess;
-  bool grew = false;
-  {
-    PoolCall underWay;
-    result = call();
-    // Counted before the promise is dropped: in between, nobody else may take the room.
-    grew = result == kSuccess && refreshPool(pool);
+  account::Unsettled unsettled;
+  Result result = call();
+  if (result != kSuccess) {
+    account::gate().cancel(place, growth);
+    if (result == kOutOfMemory) account::refused(place, size, api, kByDriver);
+    return result;
   }
-  if (growth != 0) account::gate().cancel(place, growth);
-  if (result == kOutOfMemory) account::refused(place, size, api, kByDriver);
-  if (!grew || !account::overBudget(place) || undo.free == nullptr) return result;
+  if (countGrowth(pool, growth)) return result;
+  if (undo.free == nullptr) {
+    account::gate().cancel(place, growth);
+    refreshPool(pool);
+    return result;
+  }
   // Idle memory in pieces made the pool grow all the same. It can shrink only when the stream has got so far; a driver
   // that is out of memory waits for that as well.
   undo.free(*address, stream);
   if (undo.wait != nullptr) undo.wait(stream);
-  trimPools(place);
-  account::measure(place);
-  account::refused(place, size, api, kByBudget);
   *address = 0;
+  trimPools(place);
+  account::gate().cancel(place, growth);
+  account::refused(place, size, api, kByBudget);
   return kOutOfMemory;
 }
 
@@ -116,12 +119,14 @@ OOMTUNE_HOOK(cuMemPoolImportFromShareableHandle, Pool* pool, void* from, int typ
 }
 
 OOMTUNE_HOOK(cuMemPoolDestroy, Pool pool) {
+  account::Unsettled unsettled;
   Result result = cuMemPoolDestroy_real(pool);
   if (result == kSuccess) forgetPool(pool);
   return result;
 }
 
 OOMTUNE_HOOK(cuMemPoolTrimTo, Pool pool, size_t keep) {
+  account::Unsettled unsettled;
   Result result = cuMemPoolTrimTo_real(pool, keep);
   if (result == kSuccess) refreshPool(pool);
   return result;

@@ -16,6 +16,7 @@ OOMTUNE_HOOK(cuMemCreate, Handle* handle, size_t size, const AllocationProp* pro
   const bool onDevice = prop != nullptr && prop->location.type == kLocationDevice;
   const Place place = onDevice ? account::placeOf(prop->location.id) : account::kNowhere;
   if (!account::admit(place, size, "cuMemCreate")) return kOutOfMemory;
+  account::Unsettled unsettled;
   Result result = cuMemCreate_real(handle, size, prop, flags);
   account::settle(place, kVmm, size, result, "cuMemCreate");
   if (result == kSuccess && place >= 0 && !vmmCreated(*handle, place, size)) {
@@ -26,6 +27,7 @@ OOMTUNE_HOOK(cuMemCreate, Handle* handle, size_t size, const AllocationProp* pro
 }
 
 OOMTUNE_HOOK(cuMemRelease, Handle handle) {
+  account::Unsettled unsettled;
   Result result = cuMemRelease_real(handle);
   if (result != kSuccess) return result;
   Allocation allocation{};
@@ -41,6 +43,7 @@ OOMTUNE_HOOK(cuMemMap, Address address, size_t size, size_t offset, Handle handl
 }
 
 OOMTUNE_HOOK(cuMemUnmap, Address address, size_t size) {
+  account::Unsettled unsettled;
   Result result = cuMemUnmap_real(address, size);
   if (result == kSuccess) vmmUnmapped(address, size);
   return result;

@@ -21,9 +21,11 @@ using account::Place;
 constexpr uint64_t kGiB = 1ULL << 30;
 // Contexts, modules, NCCL and eagerly loaded kernels stay well below this; more means allocations that no hook saw.
 constexpr uint64_t kUnseen = 4 * kGiB;
-// NVML shows freed memory as used for a moment longer. An overhead that seems to have grown within this many milliseconds
-// of a free is looked at again, this many times at most, half a millisecond apart.
+// NVML shows freed memory as used for a moment longer (seen on an H200 with driver 580): an overhead that seems to have
+// grown within so many milliseconds of a free is not believed at once. After half a second of such doubt it is looked at
+// again and again, half a millisecond apart.
 constexpr uint64_t kFreeShows = 20;
+constexpr uint64_t kDoubt = 500;
 constexpr int kFreeWaits = 20;
 // The inode of the first pid namespace, in which NVML's pids are ours (PROC_PID_INIT_INO of the kernel).
 constexpr uint64_t kFirstPidNamespace = 4026531836ULL;
@@ -39,6 +41,7 @@ struct Watch {
   std::atomic<uint64_t> measuredAt{0};
   std::atomic<uint64_t> costMicroseconds{1000};
   std::atomic<uint64_t> freedAt{0};  // milliseconds; 0: nothing was
+  uint64_t doubtSince = 0;           // milliseconds; 0: no doubt
   std::atomic<uint64_t> importedSeen{0};
   int importsUnseen = 0;  // imports so far that did not show in our figure
 };
@@ -57,21 +60,18 @@ uint64_t milliseconds() {
   return static_cast<uint64_t>(now.tv_sec) * 1000 + static_cast<uint64_t>(now.tv_nsec) / 1000000 + 1;
 }
 
-/** What the hooks have: between `low` (handed out) and `high` (promised) while calls are under way. */
-struct Hooked {
-  uint64_t low;
-  uint64_t high;
-  uint64_t managed;
-};
+uint64_t less(uint64_t from, uint64_t what) { return from > what ? from - what : 0; }
 
-Hooked hookedNow(Place place) {
+/** What the hooks have counted for this process. */
+uint64_t hookedNow(Place place) {
   Gate& gate = account::gate();
   const SlotDevice& own = gate.ledger()->slots[gate.slotIndex()].devices[place];
-  const uint64_t overhead = own.overhead.load();
-  const uint64_t live = own.live.load();
-  const uint64_t committed = own.committed.load();
-  return {live > overhead ? live - overhead : 0, committed > overhead ? committed - overhead : 0,
-          own.kinds[kManaged].load()};
+  return less(own.live.load(), own.overhead.load());
+}
+
+bool holdsManaged(Place place) {
+  Gate& gate = account::gate();
+  return gate.ledger()->slots[gate.slotIndex()].devices[place].kinds[kManaged].load() != 0;
 }
 
 bool aloneOnDevice(Place place) {
@@ -94,40 +94,25 @@ bool usedNow(Watch& watch, Place place, uint64_t* used) {
   if (!watch.hadContext || !aloneOnDevice(place) || !nvmlDeviceBytes(watch.nvml, &device)) return false;
   *used = device > watch.deviceBase ? device - watch.deviceBase : 0;
   // A neighbour's memory looks like ours in this figure: believe it only as far as contexts can go.
-  return *used <= hookedNow(place).high + kUnseen;
+  return *used <= hookedNow(place) + kUnseen;
 }
 
-uint64_t less(uint64_t from, uint64_t what) { return from > what ? from - what : 0; }
-
-uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
-
-uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-
-/** What this process holds besides, seen now; false: there is no figure. */
+/** What this process holds besides, seen now; false: there is no figure, or none at a moment when nothing moved. */
 bool look(Watch& watch, Place place, uint64_t old, uint64_t* overhead) {
-  bool pools = poolCallsUnderWay();
   refreshPools(place);
-  uint64_t used = 0;
-  Hooked before{};
-  Hooked after{};
-  bool still = false;
-  for (int attempt = 0; attempt < 3 && !still; ++attempt) {
-    before = hookedNow(place);
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    uint64_t used = 0;
+    const uint64_t before = hookedNow(place);
+    bool moved = account::unsettled();
     if (!usedNow(watch, place, &used)) return false;
-    after = hookedNow(place);
-    still = before.low == before.high && after.low == after.high && before.low == after.low;
+    moved = moved || account::unsettled() || hookedNow(place) != before;
+    if (moved) continue;
+    *overhead = less(less(used, watch.importedSeen.load()), before);
+    // Managed memory moves between host and device: it must not make the rest look smaller than it was.
+    if (*overhead < old && holdsManaged(place)) *overhead = old;
+    return true;
   }
-  used = less(used, watch.importedSeen.load());
-  const uint64_t low = less(used, most(before.high, after.high));
-  const uint64_t high = less(used, least(before.low, after.low));
-  // While other threads allocate, the truth lies in between: keep the last figure unless it lies outside.
-  *overhead = old < low ? low : old > high ? high : old;
-  // Managed memory moves between host and device: it must not make the rest look smaller than it was.
-  if (after.managed != 0 && *overhead < old) *overhead = old;
-  // A pool that has grown and is not counted yet must not pass for overhead.
-  pools = pools || poolCallsUnderWay();
-  if (pools && *overhead > old) *overhead = old;
-  return true;
+  return false;
 }
 
 bool freedLately(const Watch& watch) {
@@ -140,11 +125,18 @@ void measureLocked(Watch& watch, Place place) {
   const uint64_t old = gate.overhead(place);
   uint64_t overhead = 0;
   if (!look(watch, place, old, &overhead)) return;
-  for (int wait = 0; wait < kFreeWaits && overhead > old && freedLately(watch); ++wait) {
-    const timespec pause{0, 500000};
-    nanosleep(&pause, nullptr);
-    if (!look(watch, place, old, &overhead)) return;
+  if (overhead > old && freedLately(watch)) {
+    // Where memory is freed all the time the doubt would never end: then wait it out, now and again.
+    const uint64_t now = milliseconds();
+    if (watch.doubtSince == 0) watch.doubtSince = now;
+    if (now - watch.doubtSince < kDoubt) return;
+    for (int wait = 0; wait < kFreeWaits && overhead > old; ++wait) {
+      const timespec pause{0, 500000};
+      nanosleep(&pause, nullptr);
+      if (!look(watch, place, old, &overhead)) return;
+    }
   }
+  watch.doubtSince = 0;
   if (overhead != old) gate.setOverhead(place, overhead);
   if (overhead > kUnseen) {
     gate.markBlind(kBlindUnseen);
@@ -170,6 +162,12 @@ void beforeContext(Place place) {
   if (watch.hadContext) return;
   watch.hadContext = true;
   nvmlDeviceBytes(watch.nvml, &watch.deviceBase);
+}
+
+void measureContext(Place place) {
+  if (place < 0 || !account::gate().attached()) return;
+  watches[place].freedAt.store(0);  // what grew is the context: no doubt about it
+  measureNow(place);
 }
 
 void measureNow(Place place) {
@@ -226,7 +224,7 @@ uint64_t afterImport(Place place, uint64_t before, uint64_t size) {
     ++watch.importsUnseen;
     return 0;
   }
-  uint64_t seen = size == 0 ? used - before : least(used - before, account::physical(size));
+  uint64_t seen = size == 0 ? used - before : used - before < account::physical(size) ? used - before : account::physical(size);
   watch.importedSeen.fetch_add(seen);
   return seen;
 }
@@ -245,6 +243,7 @@ void forgetMeasurements() {
     watch.measuring.store(false);
     watch.measuredAt.store(0);
     watch.freedAt.store(0);
+    watch.doubtSince = 0;
     watch.importedSeen.store(0);
   }
 }

@@ -13,6 +13,8 @@ void watchDevice(account::Place place, const char* bus, const char* mig);
 /** Notes the device's state before a context is made, for devices without figures per process. */
 void beforeContext(account::Place place);
 
+/** After a context was made. */
+void measureContext(account::Place place);
 void measureNow(account::Place place);
 /** Measures if the last time lies at least `milliseconds` back; true if it did. */
 bool measureIfOlder(account::Place place, uint64_t milliseconds);

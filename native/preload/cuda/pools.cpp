@@ -28,7 +28,6 @@ int count = 0;
 std::atomic<bool> graphs[kDevices];
 uint64_t graphCounted[kDevices];
 std::atomic<uint64_t> growths{0};  // all growths of pools seen so far, or'ed: their lowest bit is the step
-std::atomic<int> underWay{0};
 
 uint64_t attribute(Pool pool, int which) {
   uint64_t value = 0;
@@ -40,6 +39,12 @@ void countTo(Place place, Kind kind, uint64_t* counted, uint64_t now) {
   if (now > *counted) account::add(place, kind, now - *counted);
   if (now < *counted) account::release(place, kind, *counted - now);
   *counted = now;
+}
+
+/** What a pool has given back. Growth is counted by the call that made it, which has promised it already. */
+void countShrinking(Known& at) {
+  const uint64_t reserved = attribute(at.pool, kPoolReservedCurrent);
+  if (reserved < at.counted) countTo(at.place, kAsync, &at.counted, reserved);
 }
 
 void refreshGraphs(Place place) {
@@ -74,17 +79,32 @@ void forgetPool(Pool pool) {
   }
 }
 
-bool refreshPool(Pool pool) {
+bool countGrowth(Pool pool, uint64_t promised) {
+  Gate& gate = account::gate();
+  Lock lock(mutex);
+  for (int i = 0; i < count; ++i) {
+    Known& at = known[i];
+    if (at.pool != pool || at.place < 0) continue;
+    const uint64_t reserved = attribute(pool, kPoolReservedCurrent);
+    const uint64_t grown = reserved > at.counted ? reserved - at.counted : 0;
+    growths.fetch_or(grown, std::memory_order_relaxed);
+    // The promise becomes what is counted: at no moment does the sum hold both.
+    if (grown > promised && !gate.reserve(at.place, grown - promised, "", false)) return false;
+    if (grown < promised) gate.cancel(at.place, promised - grown);
+    if (grown > 0) gate.commit(at.place, kAsync, grown);
+    if (reserved < at.counted) account::release(at.place, kAsync, at.counted - reserved);
+    at.counted = reserved;
+    return true;
+  }
+  return true;
+}
+
+void refreshPool(Pool pool) {
   Lock lock(mutex);
   for (int i = 0; i < count; ++i) {
     if (known[i].pool != pool || known[i].place < 0) continue;
-    const uint64_t before = known[i].counted;
     countTo(known[i].place, kAsync, &known[i].counted, attribute(pool, kPoolReservedCurrent));
-    if (known[i].counted <= before) return false;
-    growths.fetch_or(known[i].counted - before, std::memory_order_relaxed);
-    return true;
   }
-  return false;
 }
 
 Place placeOfPool(Pool pool) {
@@ -110,8 +130,7 @@ uint64_t growthFor(Pool pool, uint64_t size) {
 void refreshPools(Place place) {
   Lock lock(mutex);
   for (int i = 0; i < count; ++i) {
-    if (known[i].place != place) continue;
-    countTo(place, kAsync, &known[i].counted, attribute(known[i].pool, kPoolReservedCurrent));
+    if (known[i].place == place) countShrinking(known[i]);
   }
   refreshGraphs(place);
 }
@@ -123,15 +142,11 @@ bool trimPools(Place place) {
     if (known[i].place != place || driver.poolTrimTo == nullptr) continue;
     const uint64_t before = known[i].counted;
     driver.poolTrimTo(known[i].pool, 0);
-    countTo(place, kAsync, &known[i].counted, attribute(known[i].pool, kPoolReservedCurrent));
+    countShrinking(known[i]);
     freed = freed || known[i].counted < before;
   }
   return freed;
 }
-
-PoolCall::PoolCall() { underWay.fetch_add(1); }
-PoolCall::~PoolCall() { underWay.fetch_sub(1); }
-bool poolCallsUnderWay() { return underWay.load() != 0; }
 
 void watchGraphs(Place place) {
   if (place >= 0) graphs[place].store(true);
@@ -140,7 +155,6 @@ void watchGraphs(Place place) {
 void forgetPools() {
   mutex = PTHREAD_MUTEX_INITIALIZER;
   count = 0;
-  underWay.store(0);
   for (uint32_t place = 0; place < kDevices; ++place) {
     graphs[place].store(false);
     graphCounted[place] = 0;

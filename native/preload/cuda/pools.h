@@ -5,19 +5,10 @@
 
 namespace oomtune::cuda {
 
-/** Reads what the pools of a device have reserved, and counts the difference to the last time. */
+/** Takes back what the pools of a device have given back, and counts what its graphs have reserved. */
 void refreshPools(account::Place place);
 /** Gives back what the pools keep for later. True if anything came back. */
 bool trimPools(account::Place place);
-/** While one lives, a pool may have grown already and not be counted yet. */
-class PoolCall {
- public:
-  PoolCall();
-  ~PoolCall();
-  PoolCall(const PoolCall&) = delete;
-  PoolCall& operator=(const PoolCall&) = delete;
-};
-bool poolCallsUnderWay();
 /** Memory nodes exist: from now on graph memory is looked at. */
 void watchGraphs(account::Place place);
 /** In the child of a fork. */
