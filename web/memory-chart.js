@@ -1,0 +1,133 @@
+import { axis, chartFrame, colour, memoryAxis } from './chart.js';
+import { h } from './dom.js';
+import { bytes } from './format.js';
+
+/** Beyond this the oldest of what came since the page was opened goes: the daemon thins out what it keeps. */
+const MOST = 4000;
+
+/** What the job holds, from its first launch on, with a mark where each launch begins. */
+export function memoryChart() {
+  const frame = chartFrame('memory-title', 'Memory over time', 'It is drawn while the job runs on this daemon’s host.');
+  let samples = [];
+  let budget = null;
+  let purposes = new Map();
+  let drawn = false;
+  let asked = false;
+
+  const later = () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => {
+      asked = false;
+      draw();
+    });
+  };
+
+  function draw() {
+    frame.figure.dataset.samples = samples.length;
+    frame.figure.dataset.launches = launches(samples).length;
+    if (samples.length < 2) {
+      if (drawn) frame.set(null);
+      drawn = false;
+      return;
+    }
+    const peak = Math.max(...samples.map(({ bytes: size }) => size));
+    frame.describe(
+      `${launches(samples).length} launches; the highest memory seen is ${bytes(peak)}${budget === null ? '' : `, the budget ${bytes(budget)}`}.`,
+    );
+    if (drawn) {
+      frame.setData(columns(samples, budget));
+      return;
+    }
+    drawn = true;
+    frame.caption.replaceChildren(...legend(budget));
+    frame.set(() => ({ data: columns(samples, budget), options: options(() => ({ samples, budget, purposes })) }));
+  }
+
+  return {
+    element: frame.element,
+    close: frame.close,
+    setJob(job) {
+      purposes = new Map(job.launches.map(({ launch, purpose }) => [launch, purpose]));
+      if (job.budget_bytes === budget) return;
+      budget = job.budget_bytes;
+      drawn = false;
+      later();
+    },
+    update({ full, samples: more }) {
+      samples = full ? more : [...samples, ...more].slice(-MOST);
+      later();
+    },
+  };
+}
+
+const launches = (samples) => samples.filter(({ launch }, at) => launch !== samples[at - 1]?.launch);
+
+/** A gap between launches: nothing of the job is there then. */
+function columns(samples, budget) {
+  const [xs, ys] = [[], []];
+  for (const [at, { launch, at: time, bytes: size }] of samples.entries()) {
+    if (at > 0 && samples[at - 1].launch !== launch) {
+      xs.push((time - 1) / 1000);
+      ys.push(null);
+    }
+    xs.push(time / 1000);
+    ys.push(size);
+  }
+  return [xs, ys, xs.map(() => budget)];
+}
+
+function legend(budget) {
+  const items = [
+    h('span', { class: 'c0' }, h('span', { class: 'swatch' }), 'held by the job'),
+    h('span', {}, '▏launch begins'),
+  ];
+  if (budget !== null)
+    items.push(h('span', { class: 'cbad' }, h('span', { class: 'swatch dash' }), `budget ${bytes(budget)}`));
+  return items;
+}
+
+function options(now) {
+  const top = () => {
+    const { samples, budget } = now();
+    return (Math.max(...samples.map(({ bytes: size }) => size), budget ?? 0) || 1) * 1.12;
+  };
+  const soft = colour('curve-0');
+  return {
+    series: [
+      {},
+      { stroke: soft, width: 1.5, fill: `color-mix(in srgb, ${soft} 14%, transparent)`, points: { show: false } },
+      { stroke: colour('bad'), width: 1.5, dash: [6, 4], points: { show: false } },
+    ],
+    axes: [{ ...axis(), space: 70 }, memoryAxis()],
+    scales: { x: { time: true }, y: { range: () => [0, top()] } },
+    hooks: { draw: [(plot) => marks(plot, now())] },
+  };
+}
+
+/** A line and a number where each launch begins; numbers that would stand on each other are left out. */
+function marks(plot, { samples, purposes }) {
+  const { ctx, bbox } = plot;
+  const ratio = devicePixelRatio;
+  ctx.save();
+  ctx.strokeStyle = colour('ink-2');
+  ctx.fillStyle = colour('ink-2');
+  ctx.lineWidth = ratio;
+  ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+  let free = Number.NEGATIVE_INFINITY;
+  for (const { launch, at } of launches(samples)) {
+    const x = Math.round(plot.valToPos(at / 1000, 'x', true)) + 0.5;
+    if (x < bbox.left - 1 || x > bbox.left + bbox.width + 1) continue;
+    ctx.globalAlpha = 0.55;
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.globalAlpha = 1;
+    const text = purposes.get(launch) === 'run' ? `${launch} run` : String(launch);
+    if (x < free) continue;
+    ctx.fillText(text, x + 3 * ratio, bbox.top + 10 * ratio);
+    free = x + ctx.measureText(text).width + 8 * ratio;
+  }
+  ctx.restore();
+}
