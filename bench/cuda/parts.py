@@ -118,20 +118,22 @@ def exact(bench: Bench) -> None:
             deadline = time.monotonic() + 60
             while bench.sampler.free(0) > size * GIB + 64 * MIB and time.monotonic() < deadline:
                 time.sleep(0.1)
-            time.sleep(1)
+            time.sleep(3)
             free = bench.sampler.free(0)
             outcome = bench.launcher.run(bench.python("fit.py", model, found[model, size, "budget"] or guess), None,
                                          watched=False, timeout=90)
         finally:
             holder.wait(0)
         real = outcome.result().get("largest")
+        # The bare job cannot hold more than was free: if it did, the card was not as full as it was thought to be.
+        void = outcome.nvml_peak.get(0, 0) > free + 2 * MIB
         budget = found[model, size, "budget"]
         bench.record("exact", {"model": model, "gib": size, "really_free": real, "budget": budget,
                                "fraction": found[model, size, "fraction"], "nvml_free_at_start": free,
                                "difference_pct": round(100 * (budget - real) / real, 2) if real and budget else None,
                                "fraction_difference_pct": round(100 * (found[model, size, "fraction"] - real) / real, 2)
                                if real and found[model, size, "fraction"] else None,
-                               "nvml_peak": outcome.nvml_peak.get(0),
+                               "nvml_peak": outcome.nvml_peak.get(0), "void": void,
                                "tail": outcome.output[-800:] if outcome.code != 0 else ""})
 
 

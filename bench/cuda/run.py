@@ -26,8 +26,10 @@ from sampler import Sampler  # noqa: E402
 def versions(sampler: Sampler) -> dict:
     code = "import torch; print(torch.__version__, torch.version.cuda)"
     torch = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False,
+                            cwd=Path(__file__).parent).stdout.strip()
     return {
-        "gpu": sampler.name(0), "gpus": len(sampler.handles), "driver": sampler.driver(), "torch": torch,
+        "commit": commit or None, "gpu": sampler.name(0), "gpus": len(sampler.handles), "driver": sampler.driver(), "torch": torch,
         "python": platform.python_version(), "kernel": platform.release(),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "command": "python3 bench/cuda/run.py " + " ".join(sys.argv[1:]),

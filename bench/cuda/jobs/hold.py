@@ -16,9 +16,14 @@ def free() -> int:
     return torch.cuda.mem_get_info()[0]
 
 
+# What ended just now may not have given back everything: go on until nothing has changed for two seconds.
 held = []
-for chunk in (2**30, 2**26, 2**21):
-    while free() - wanted >= chunk:
-        held.append(torch.empty(chunk, dtype=torch.uint8, device="cuda"))
+still = time.monotonic()
+while time.monotonic() - still < 2:
+    for chunk in (2**30, 2**26, 2**21):
+        while free() - wanted >= chunk:
+            held.append(torch.empty(chunk, dtype=torch.uint8, device="cuda"))
+            still = time.monotonic()
+    time.sleep(0.05)
 print(f"holding; free {free()}", flush=True)
 time.sleep(600)
