@@ -131,7 +131,7 @@ export class Execution {
 
   #request(): WorkRequest {
     const { record } = this;
-    if (!this.#launched) {
+    if (!this.#launched && record.epoch > 1) {
       // A retry begins anew: what an earlier try left on disk must not be taken for this one's
       rmSync(join(stateFolder('runs'), record.job), { recursive: true, force: true });
     }
@@ -186,12 +186,13 @@ export class Execution {
     await this.#patch(more);
     const last = (patch.launches ?? this.record.launches).at(-1);
     if (patch.launches !== undefined) this.record.launches = [...patch.launches]; // the worker goes on adding to its own
-    if (last !== undefined && (patch.launches !== undefined || this.#tail === null)) await this.#follow(last);
+    if (last !== undefined && (patch.launches !== undefined || this.#tail === null))
+      await this.#follow(last, patch.launches === undefined);
   }
 
-  async #follow(launch: JobRecord['launches'][number]): Promise<void> {
+  async #follow(launch: JobRecord['launches'][number], goOn: boolean): Promise<void> {
     await this.#tail?.close();
-    this.#tail = new LogTail(this.#deps.store.logs, this.record.job, launch.launch, launch.dir);
+    this.#tail = new LogTail(this.#deps.store.logs, this.record.job, launch.launch, launch.dir, goOn);
   }
 
   async #patch(patch: Partial<JobRecord>): Promise<void> {

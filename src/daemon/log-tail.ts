@@ -16,7 +16,6 @@ export class LogTail {
   readonly #job: string;
   readonly #launch: number;
   readonly #dir: string;
-  readonly #buffer = Buffer.alloc(MOST_BYTES);
   readonly #stop = new AbortController();
   readonly #done: Promise<void>;
   #handle: FileHandle | null = null;
@@ -25,12 +24,13 @@ export class LogTail {
   #at = 0;
   #before = 0;
 
-  constructor(logs: LogTails, job: string, launch: number, dir: string) {
+  /** `goOn`: an earlier daemon may have copied a part of it. */
+  constructor(logs: LogTails, job: string, launch: number, dir: string, goOn: boolean) {
     this.#logs = logs;
     this.#job = job;
     this.#launch = launch;
     this.#dir = dir;
-    this.#done = this.#follow();
+    this.#done = this.#follow(goOn);
   }
 
   /** Copies what is there and ends. */
@@ -39,10 +39,10 @@ export class LogTail {
     await this.#done;
   }
 
-  async #follow(): Promise<void> {
+  async #follow(goOn: boolean): Promise<void> {
     try {
-      const known = (await this.#logs.read(this.#job)).findLast((piece) => piece.launch === this.#launch);
-      this.#before = 0;
+      const pieces = goOn ? await this.#logs.read(this.#job) : [];
+      const known = pieces.findLast((piece) => piece.launch === this.#launch);
       let skipTo = known === undefined ? 0 : known.offset + known.data.length;
       while (!this.#stop.signal.aborted) {
         skipTo = await this.#copy(skipTo);
@@ -67,9 +67,10 @@ export class LogTail {
     for (;;) {
       const { size } = await this.#handle.stat();
       const from = Math.max(this.#at, size - MOST_BYTES);
-      const { bytesRead } = await this.#handle.read(this.#buffer, 0, MOST_BYTES, from);
-      if (bytesRead > 0) {
-        await this.#logs.append(this.#job, this.#launch, this.#before + from, this.#buffer.subarray(0, bytesRead));
+      if (size > from) {
+        const buffer = Buffer.allocUnsafe(size - from);
+        const { bytesRead } = await this.#handle.read(buffer, 0, buffer.length, from);
+        await this.#logs.append(this.#job, this.#launch, this.#before + from, buffer.subarray(0, bytesRead));
         this.#at = from + bytesRead;
       }
       const now = await stat(join(this.#dir, 'log')).catch(() => null);

@@ -27,4 +27,12 @@ export function forgetEnvironment(job: string): void {
   rmSync(file(job), { force: true });
 }
 
-const file = (job: string): string => join(stateFolder('daemon', 'environments'), `${job}.json`);
+const folders = new Map<string | undefined, string>();
+
+/** The folder is made once for each home: a daemon asks for every job. */
+function file(job: string): string {
+  const { OOMTUNE_HOME } = process.env;
+  const folder = folders.get(OOMTUNE_HOME) ?? stateFolder('daemon', 'environments');
+  folders.set(OOMTUNE_HOME, folder);
+  return join(folder, `${job}.json`);
+}

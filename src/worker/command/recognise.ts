@@ -1,4 +1,4 @@
-import { closeSync, openSync, readSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { OomtuneError } from '../../common/errors.js';
 import type { Amp } from '../../tuner/types.js';
 import { type PlaceholderName, placeholders } from '../placeholders.js';
@@ -139,8 +139,9 @@ function head(path: string, bytes: number): string | null {
   try {
     const file = openSync(path, 'r');
     try {
-      const buffer = Buffer.alloc(bytes);
-      return buffer.subarray(0, readSync(file, buffer, 0, bytes, 0)).toString('latin1');
+      const { size } = fstatSync(file);
+      const buffer = Buffer.allocUnsafe(Math.min(bytes, size));
+      return buffer.subarray(0, readSync(file, buffer, 0, buffer.length, 0)).toString('latin1');
     } finally {
       closeSync(file);
     }
