@@ -60,7 +60,9 @@ function memoryBar(memory: MemoryPicture, width: number, paint: Paint): string[]
       `│${paint(36, '█'.repeat(mine))}${paint(33, '▒'.repeat(theirs))}${'░'.repeat(rest)}│${paint(31, '▶'.repeat(want))}`,
     );
   }
-  if (legend.length > 0) lines.push(...wrap(legend.join('  '), width));
+  // A part's sign, name and size stay on one line.
+  const parts = legend.map((text) => text.replaceAll(' ', '\u00a0')).join('  ');
+  if (legend.length > 0) lines.push(...wrap(parts, width).map((line) => line.replaceAll('\u00a0', ' ')));
   return lines;
 }
 

@@ -21,7 +21,7 @@ const CAPACITY = 2 << 20;
 /** The end of a log is read whole, however dull it looks. */
 const TAIL = 256 << 10;
 const LINES_BEFORE = 40;
-const BYTES_BEFORE = 16 << 10;
+const BYTES_BEFORE = 12 << 10;
 const LINES_AFTER = 240;
 const BYTES_AFTER = 128 << 10;
 /**

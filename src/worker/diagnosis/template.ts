@@ -108,6 +108,9 @@ function placeAt(
     return ends ? { value: number.value, to: number.to } : null;
   }
   if (kind === 'mib') return { value: toBytes(number.value, 1024 ** 2), to: number.to };
+  if (kind === 'bytes' && must !== '' && text.startsWith(must, number.to)) {
+    return { value: toBytes(number.value, 1), to: number.to };
+  }
   const unit = unitAt(text, number.to, must) ?? (must === '' ? null : unitAt(text, number.to, ''));
   if (unit) return { value: toBytes(number.value, unit.factor), to: unit.to };
   // At the very end of what there is, a number may be the first half of one.

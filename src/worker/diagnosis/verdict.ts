@@ -136,6 +136,8 @@ function outranks(chosen: Incident | null, hook: Event, signals: Signals): boole
   return chosen !== null || statusOf(signals) !== null;
 }
 
+const CRASHES = new Set(['SIGSEGV', 'SIGILL', 'SIGFPE']);
+
 /** What the exit alone says, if it says anything. */
 function statusOf(signals: Signals): Status | null {
   if (signals.endedBy === 'timeout') return { class: 'timeout', certain: true, told: 'it ran past its time limit' };
@@ -162,6 +164,9 @@ function statusOf(signals: Signals): Status | null {
   if (signal === 'SIGXCPU') return { class: 'timeout', certain: true, told: 'it used up its processor time (SIGXCPU)' };
   if (signal === 'SIGBUS')
     return { class: 'shm', certain: false, told: 'bus error (SIGBUS): usually /dev/shm is full' };
+  if (signal && CRASHES.has(signal)) {
+    return { class: 'user_error', certain: true, told: `it crashed in native code (${signal})` };
+  }
   if (signals.exitCode === 124 && !signals.signal)
     return { class: 'timeout', certain: true, told: 'it ran past its time limit (exit code 124)' };
   return null;

@@ -1,0 +1,185 @@
+import { describe, expect, it } from 'vitest';
+import type { LedgerReading } from '../../src/runtime/types.js';
+import { type DiagnoseInput, diagnose } from '../../src/worker/diagnosis/index.js';
+
+const OOM =
+  'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.69 GiB of which 1.20 GiB is free.';
+
+function judge(log: string, more: Partial<DiagnoseInput>) {
+  return diagnose({ log: [Buffer.from(log)], ...more });
+}
+
+function traceback(exception: string, frame = 'File "train.py", line 3, in <module>'): string {
+  return `Traceback (most recent call last):\n  ${frame}\n    step()\n${exception}\n`;
+}
+
+function refused(device: string): LedgerReading {
+  return {
+    devices: [{ device, live_bytes: 900, peak_bytes: 950, overhead_bytes: 10, budget_bytes: 1000 }],
+    refused: 1,
+    refusals: [
+      {
+        pid: 7,
+        api: 'cuMemAlloc_v2',
+        size_bytes: 200,
+        live_bytes: 900,
+        budget_bytes: 1000,
+        by: 'budget',
+        device,
+        at: '2026-01-01T00:00:00Z',
+      },
+    ],
+    blind: false,
+  };
+}
+
+describe('a refused allocation', () => {
+  it('is no failure where the job ended well', async () => {
+    const d = await judge('done\n', { exitCode: 0, ledger: refused('cuda:0') });
+    expect(d.class).toBe('ok');
+  });
+
+  it('just before a failure without a word is out of memory, though not for certain', async () => {
+    const d = await judge('step 1 loss 2\n', { exitCode: 1, ledger: refused('cuda:0') });
+    expect([d.class, d.certain]).toEqual(['device_oom', false]);
+    expect(d.memory).toMatchObject({ total_bytes: 1000, asked_bytes: 200 });
+  });
+
+  it('settles a text that can mean something else', async () => {
+    const text = traceback(
+      'RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`',
+    );
+    expect(await judge(text, { exitCode: 1 })).toMatchObject({ class: 'device_oom', certain: false, ambiguous: true });
+    expect(await judge(text, { exitCode: 1, ledger: refused('cuda:0') })).toMatchObject({
+      class: 'device_oom',
+      certain: true,
+      ambiguous: false,
+    });
+    const solver = traceback(
+      'RuntimeError: cusolver error: CUSOLVER_STATUS_INTERNAL_ERROR, when calling `cusolverDnSgetrf`',
+    );
+    expect((await judge(solver, { exitCode: 1 })).class).toBe('device_fault');
+    expect((await judge(solver, { exitCode: 1, ledger: refused('cuda:0') })).class).toBe('device_oom');
+  });
+
+  it('does not make an error of the program one of memory: allocators retry', async () => {
+    const d = await judge(traceback("KeyError: 'loss'"), { exitCode: 1, ledger: refused('cuda:0') });
+    expect(d.class).toBe('user_error');
+  });
+
+  it('makes want of host memory one of the device, where the host is the device', async () => {
+    const text = traceback('MemoryError');
+    expect((await judge(text, { exitCode: 1 })).class).toBe('host_oom');
+    expect((await judge(text, { exitCode: 1, device: 'cpu' })).class).toBe('host_oom');
+    expect((await judge(text, { exitCode: 1, device: 'cpu', ledger: refused('cpu') })).class).toBe('device_oom');
+  });
+});
+
+describe("the hook's exception", () => {
+  const hook = { class: 'torch.OutOfMemoryError', message: OOM.slice(24), phase: 'eval', oom: true } as const;
+
+  it('is believed where the log is silent', async () => {
+    const d = await judge('', { exitCode: 1, hook });
+    expect(d).toMatchObject({ class: 'device_oom', certain: true, phase: 'eval', line: null });
+    expect(d.fields.tried_bytes).toBe(2 * 2 ** 30);
+  });
+
+  it('takes its line from the log where that has it too', async () => {
+    const d = await judge(`step 1\n${traceback(OOM)}`, { exitCode: 1, hook });
+    expect(d).toMatchObject({ class: 'device_oom', phase: 'eval', line: 5 });
+  });
+
+  it('is no failure where the job ended well', async () => {
+    expect((await judge('', { exitCode: 0, hook })).class).toBe('ok');
+  });
+
+  it('of another kind is the failure, whatever had been caught before', async () => {
+    const d = await judge(`${traceback(OOM)}skipping batch\n`, {
+      exitCode: 1,
+      hook: { class: 'KeyError', message: "'loss'", phase: 'train', oom: false },
+    });
+    expect(d).toMatchObject({ class: 'user_error', phase: 'train' });
+  });
+
+  it('that only echoes another rank gives way to what that rank said', async () => {
+    const d = await judge(`[rank1]: ${traceback(OOM).trimEnd().replaceAll('\n', '\n[rank1]: ')}\n`, {
+      exitCode: 1,
+      hook: { class: 'torch.distributed.DistBackendError', message: 'NCCL error in: x', phase: 'train', oom: false },
+    });
+    expect(d).toMatchObject({ class: 'device_oom', rank: '1' });
+  });
+});
+
+describe('how a job ended', () => {
+  it('says host memory only with the kernel for a witness', async () => {
+    expect((await judge('', { signal: 'SIGKILL' })).class).toBe('killed');
+    expect((await judge('', { signal: 'SIGKILL', hostOom: false })).class).toBe('killed');
+    expect((await judge('', { signal: 'SIGKILL', hostOom: true })).class).toBe('host_oom');
+    expect((await judge('', { exitCode: 137 })).class).toBe('killed');
+    expect((await judge('Out of memory: Killed process 7 (python)\n', { exitCode: 137 })).class).toBe('host_oom');
+  });
+
+  it.each([
+    ['SIGTERM', 'killed'],
+    ['TERM', 'killed'],
+    ['15', 'killed'],
+    ['SIGINT', 'cancelled'],
+    ['SIGSEGV', 'user_error'],
+    ['SIGBUS', 'shm'],
+    ['SIGXCPU', 'timeout'],
+  ])('by %s is %s', async (signal, wanted) => {
+    expect((await judge('step 1 loss 2\n', { signal })).class).toBe(wanted);
+  });
+
+  it.each([
+    [124, 'timeout'],
+    [130, 'cancelled'],
+    [137, 'killed'],
+    [143, 'killed'],
+    [-9, 'killed'],
+    [247, 'killed'],
+    [139, 'user_error'],
+    [1, 'user_error'],
+    [0, 'ok'],
+  ])('with exit code %i and no error text is %s', async (exitCode, wanted) => {
+    expect((await judge('step 1 loss 2\n', { exitCode })).class).toBe(wanted);
+  });
+
+  it('by its own time limit or by request is told by the one who did it', async () => {
+    expect((await judge('step 1 loss 2\n', { signal: 'SIGTERM', endedBy: 'timeout' })).class).toBe('timeout');
+    expect((await judge('step 1 loss 2\n', { exitCode: 0, endedBy: 'timeout' })).class).toBe('timeout');
+    expect((await judge(traceback(OOM), { signal: 'SIGTERM', endedBy: 'cancel' })).class).toBe('cancelled');
+    expect((await judge(traceback(OOM), { signal: 'SIGTERM', endedBy: 'timeout' })).class).toBe('device_oom');
+  });
+});
+
+describe('who held the memory', () => {
+  it('is named where the device list knows the pid', async () => {
+    const text = traceback(
+      `${OOM} Process 1234 has 10.00 GiB memory in use. Including non-PyTorch memory, this process has 12.49 GiB memory in use.`,
+    );
+    const neighbours = [{ pid: 1234, name: 'python other.py', used_bytes: 1, ours: false }];
+    const d = await judge(text, { exitCode: 1, neighbours });
+    expect(d).toMatchObject({ reason: 'neighbour', cure: 'wait' });
+    expect(d.cause).toContain('pid 1234 python other.py: 10 GiB');
+  });
+
+  it('is a leak where memory grew step by step, and no batch helps', async () => {
+    const d = await judge(traceback(OOM), { exitCode: 1, growth: { bytesPerStep: 1 << 20, steps: 40 } });
+    expect(d).toMatchObject({ reason: 'leak', cure: 'none' });
+    expect(d.cause).toContain('1 MiB a step over 40 steps');
+  });
+
+  it('is evaluation without no_grad where the hook saw gradients there', async () => {
+    const text = traceback(OOM, 'File "train.py", line 9, in evaluate');
+    expect((await judge(text, { exitCode: 1, gradInEval: true })).cause).toContain('torch.no_grad() is missing');
+    expect((await judge(text, { exitCode: 1, gradInEval: false })).cause).toContain('keeps no graph');
+  });
+
+  it('is the data set where the hook saw it give out tensors of the device', async () => {
+    expect(await judge(traceback(OOM), { exitCode: 1, deviceData: true })).toMatchObject({
+      reason: 'data',
+      cure: 'none',
+    });
+  });
+});
