@@ -42,7 +42,9 @@ export function answerOf(
     notes: [
       ...plan.notes(size, max),
       ...notes,
-      ...(rung.amp === 'off' ? [] : [`${rung.amp} is turned on: this changes the numerics.`]),
+      ...(rung.amp === 'off' || rung.amp === c.rungs[0]?.amp
+        ? []
+        : [`${rung.amp} is turned on: this changes the numerics.`]),
       ...(retries ? [`At micro-batch ${max} the allocator has to retry in every step: it fits, but slowly.`] : []),
     ],
   };

@@ -183,6 +183,12 @@ function outOfReach(top: number, model: MemoryModel, sizes: Sizes): boolean {
 function sizeToVerify({ trail, model, sizes }: Sight): number {
   const top = trail.top as number;
   const { ceiling } = trail;
+  const untried = trail.all.every((o) => !o.fresh || o.outcome === 'fit');
+  if (!model.caching && ceiling !== null && model.lower !== null && untried) {
+    // What failed did so in a process that held a little more than a fresh one does: sizes between may well fit.
+    const between = sizes.down(Math.min(ceiling - 1, Math.floor(model.lower)));
+    if (between !== null && between > top && between > (trail.firmTop ?? 0)) return between;
+  }
   if (!model.caching || ceiling === null || top < TINY) return top;
   const crowded = top + 2 > (model.upper ?? Number.POSITIVE_INFINITY);
   const lowered = top < SMALL ? top - (crowded ? 1 : 0) : Math.min(top, Math.ceil((1 - FRESH_LOSS) * ceiling));

@@ -44,6 +44,7 @@ const measured = z.object({
   alloc_retries: z.number().nonnegative().default(0),
   step_s: z.array(z.number().nonnegative()).default([]),
   own_accumulation: z.number().int().positive().nullable().optional(),
+  own_amp: z.boolean().optional(),
   growth_bytes_per_step: z.number().nullable().optional(),
 });
 

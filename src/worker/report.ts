@@ -98,14 +98,10 @@ export function recommendationOf(target: Target, outcome: SearchOutcome, answer:
     torch: outcome.torch ?? target.torch,
     driver: target.devices[0]?.driver ?? null,
     own_batch: target.own.microBatch ?? outcome.loop?.own_batch ?? null,
-    own_accumulation: target.own.accumulation ?? ownAccumulation(outcome.observations) ?? null,
+    own_accumulation: target.own.accumulation,
     offload: config.offload ?? false,
     probes: outcome.observations.map((observation) => probeRecord(observation)),
   };
-}
-
-function ownAccumulation(observations: readonly Observation[]): number | undefined {
-  return observations.length === 0 ? undefined : 1;
 }
 
 /** The contract's fields, in the contract's order. */

@@ -75,6 +75,8 @@ class JobRun {
     const known = recorded === null ? null : reuse(recorded, target, options);
     if (recorded !== null && known !== null) {
       this.#deps.progress({ type: 'reused', recommendation: recorded });
+      target.own.microBatch ??= recorded.own_batch ?? null;
+      target.own.accumulation ??= recorded.own_accumulation ?? null;
       for (const text of known.notes) this.#deps.progress({ type: 'note', text });
       return known;
     }

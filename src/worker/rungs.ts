@@ -32,12 +32,18 @@ export function allowedRungs(
       offload: can?.offload ?? false,
     },
   });
-  if (rungs.length === 0) {
+  const { supports } = target.plan;
+  const taken = rungs.filter(
+    (rung) =>
+      (target.carrier('amp') === 'hook' || supports.amp.includes(rung.amp)) &&
+      (target.carrier('checkpointing') === 'hook' || supports.checkpointing.includes(rung.checkpointing)),
+  );
+  if (taken.length === 0) {
     throw new OomtuneError(
       'OOMTUNE_NO_KNOB',
       `The options ask for amp ${options.amp} and checkpointing ${options.checkpointing}${options.exact ? ' with --exact' : ''}, which this command cannot take.`,
       'Leave --amp and --checkpointing at auto, or put {amp} and {checkpointing} where the command takes them.',
     );
   }
-  return rungs;
+  return taken;
 }

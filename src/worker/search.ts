@@ -4,10 +4,10 @@ import { formatBytes } from '../common/size.js';
 import type { Exit } from '../runtime/types.js';
 import { sameRung, Tuner } from '../tuner/index.js';
 import type { Action, Constraints, Observation, Probe, Rung } from '../tuner/types.js';
+import { constraintsOf, withLoop } from './constraints.js';
 import { Detached } from './detached.js';
 import type { Loop } from './hook-messages.js';
 import { diagnoseSession, observeDeath, observeFit, observeWhole, probeRecord, samplesPerSecond } from './observe.js';
-import { allowedRungs } from './rungs.js';
 import { type HookMode, type Measurement, Session } from './session.js';
 import type { Target } from './target.js';
 import type { Diagnosis, WorkDeps, WorkRequest } from './types.js';
@@ -51,6 +51,8 @@ export class Search {
   #startup: number | null = null;
   #diagnosis: Diagnosis | null = null;
   #leak: string | null = null;
+  #ownAmp = false;
+  #learned = false;
 
   constructor(request: WorkRequest, deps: WorkDeps, target: Target, goal: Constraints['goal']) {
     this.#request = request;
@@ -68,7 +70,8 @@ export class Search {
     signal.addEventListener('abort', stop);
     try {
       signal.throwIfAborted();
-      const tuner = new Tuner(await this.#constraints());
+      if (this.#mode === 'probe') await this.#open(this.#target.baseRung, null);
+      let tuner = new Tuner(this.#constraints());
       const journal: Observation[] = [];
       for (const observation of this.#request.journal) {
         tuner.tell(observation);
@@ -81,6 +84,12 @@ export class Search {
         signal.throwIfAborted();
         journal.push(observation);
         await this.#deps.persist({ journal });
+        if (this.#learned) {
+          // What the loop does by itself shows at its first step only: the bounds are drawn anew, what was seen stays.
+          this.#learned = false;
+          tuner = new Tuner(this.#constraints());
+          for (const earlier of journal.slice(0, -1)) tuner.tell(earlier);
+        }
         tuner.tell(observation);
         this.#deps.progress({
           type: 'probe',
@@ -98,8 +107,9 @@ export class Search {
   }
 
   #outcome(action: Exclude<Action, { type: 'probe' }>, tuner: Tuner): SearchOutcome {
+    const times = this.#target.loopAccumulation;
     return {
-      action,
+      action: action.type === 'found' ? { type: 'found', answer: withLoop(action.answer, times) } : action,
       observations: tuner.observations,
       launches: new Set(tuner.observations.map((observation) => observation.launch)).size,
       allLaunches: this.#launches,
@@ -111,35 +121,21 @@ export class Search {
     };
   }
 
-  /** The search's bounds. Where the hook drives, the script is started first: only its loop tells what it asks for. */
-  async #constraints(): Promise<Constraints> {
-    const { options } = this.#request;
-    const target = this.#target;
-    const base = target.baseRung;
-    if (this.#mode === 'probe') await this.#open(base, null);
-    const can = this.#loop?.can ?? null;
-    const rungs = allowedRungs(target, options, can);
-    const ownBatch = target.own.microBatch ?? this.#loop?.own_batch ?? null;
-    const ownAccumulation = target.own.accumulation ?? 1;
-    const keep = this.#goal === 'keep' && (ownBatch !== null || options.effectiveBatch !== null);
-    const effective =
-      options.effectiveBatch ?? (keep && ownBatch !== null ? ownBatch * ownAccumulation * target.worldSize : null);
-    return {
-      rungs,
-      minBatch: options.minBatch,
-      maxBatch: options.maxBatch,
-      effectiveBatch: effective,
-      worldSize: target.worldSize,
-      accumulation: options.accumulation,
-      objective: options.objective,
-      headroomPct: options.headroomPct,
-      budgetBytes: target.budgetBytes,
-      steps: options.steps,
-      maxLaunches: options.maxLaunches,
-      ownBatch: keep ? ownBatch : null,
-      goal: keep && ownBatch !== null ? 'keep' : 'search',
-      knownBad: target.knownBad,
-    };
+  /** The search's bounds, in the loop's own batches: what it accumulates by itself is none of the tuner's business. */
+  #constraints(): Constraints {
+    return constraintsOf(this.#request.options, this.#target, this.#goal, this.#loop, this.#ownAmp);
+  }
+
+  /** Takes what the first measured step told of the loop: its own accumulation, and whether it autocasts by itself. */
+  #learn(measurement: Measurement): void {
+    const { own } = this.#target;
+    const accumulation = measurement.own_accumulation ?? 1;
+    if (own.accumulation === null) {
+      own.accumulation = accumulation;
+      this.#learned ||= accumulation > 1;
+    }
+    this.#learned ||= (measurement.own_amp ?? false) && !this.#ownAmp;
+    this.#ownAmp ||= measurement.own_amp ?? false;
   }
 
   /** Runs one probe in the live process if that can take it, else in a new one. */
@@ -166,6 +162,7 @@ export class Search {
     this.#startup ??= session.startupSeconds;
     this.#torch ??= session.hello?.torch ?? null;
     if (measurement !== null) {
+      this.#learn(measurement);
       this.#watchGrowth(measurement);
       const alive = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
       if (!alive) await this.#close();

@@ -131,6 +131,12 @@ export class Target {
     return { neighbours, totalBytes: this.budgetBytes };
   }
 
+  /** Times that the script's own loop accumulates besides what the tuner asks for; where argv carries it, 1. */
+  get loopAccumulation(): number {
+    const carrier = this.carrier('accumulation');
+    return carrier === 'hook' || carrier === 'none' ? (this.own.accumulation ?? 1) : 1;
+  }
+
   configOf(probe: Pick<Probe, 'rung' | 'microBatch' | 'accumulation'>): Config {
     const { amp, checkpointing, offload } = probe.rung;
     return {
@@ -177,7 +183,8 @@ export class Target {
     const knobs: string[] = [];
     const differs = (knob: Knob): boolean => {
       if (config === undefined) return true;
-      if (knob === 'micro_batch') return config.micro_batch !== this.own.microBatch || config.accumulation !== 1;
+      if (knob === 'micro_batch')
+        return config.micro_batch !== this.own.microBatch || config.accumulation !== (this.own.accumulation ?? 1);
       if (knob === 'accumulation') return config.accumulation !== (this.own.accumulation ?? 1);
       return knob === 'amp' ? config.amp !== this.baseRung.amp : config.checkpointing !== this.baseRung.checkpointing;
     };
@@ -193,7 +200,12 @@ export class Target {
 export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Target> {
   const { options } = request;
   const environment = jobEnvironment(options, request.environment);
-  const plan = await recognise(request.command, { cwd: options.cwd, env: environment, preset: options.preset });
+  const plan = await recognise(request.command, {
+    cwd: options.cwd,
+    env: environment,
+    preset: options.preset,
+    worldSize: options.gpus > 1 ? options.gpus : null,
+  });
   const devices = suitableDevices(await deps.runtime.devices(), options);
   // A script under `run --no-tune` needs no torch of ours to be looked for.
   const interpreter = options.tune ? await askInterpreter(plan, options.cwd, environment) : null;

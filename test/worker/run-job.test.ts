@@ -37,6 +37,20 @@ describe('running a job to its end', () => {
     expect(report.devices[0]?.peak_bytes).toBeLessThanOrEqual(38 * 1024 ** 2);
   });
 
+  it('counts what the loop accumulates by itself into the effective batch', async () => {
+    const bench = workbench('run', [python, 'accumulating.py']);
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded' });
+    expect(report.config).toMatchObject({ micro_batch: 64, accumulation: 4, effective_batch: 256 });
+    expect(logs(bench)[0]).toContain('steps 4');
+
+    const small = workbench('run', [python, 'accumulating.py'], { budget: '38MiB' });
+    const split = await runJob(small.request, small.deps);
+    expect(split).toMatchObject({ outcome: 'succeeded', config: { effective_batch: 256 } });
+    expect(split.config?.micro_batch).toBeLessThan(64);
+    expect(logs(small)[0]).toContain('loop steps'); // the loop's own calls go on; the optimizer's steps are gated
+  });
+
   it('passes a failure through without another try', async () => {
     const bench = workbench('run', [python, 'flags.py', '--fail', 'exit'], { tune: false });
     const report = await runJob(bench.request, bench.deps);

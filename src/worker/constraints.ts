@@ -1,0 +1,57 @@
+import type { JobOptions } from '../store/types.js';
+import type { Answer, Constraints } from '../tuner/types.js';
+import type { Loop } from './hook-messages.js';
+import { allowedRungs } from './rungs.js';
+import type { Target } from './target.js';
+
+/**
+ * The bounds of a search. Where the script's own loop accumulates, the tuner sees one of the loop's batches as the whole:
+ * `withLoop` puts the loop's own accumulation back into the answer.
+ */
+export function constraintsOf(
+  options: JobOptions,
+  target: Target,
+  goal: Constraints['goal'],
+  loop: Loop | null,
+  ownAmp: boolean,
+): Constraints {
+  const driven = target.carrier('micro_batch') === 'hook';
+  const ownBatch = target.own.microBatch ?? loop?.own_batch ?? null;
+  const times = target.loopAccumulation;
+  const { worldSize } = target;
+  const keep = goal === 'keep' && ownBatch !== null;
+  const asked = options.effectiveBatch === null ? null : Math.max(1, Math.round(options.effectiveBatch / times));
+  const accumulated = target.loopAccumulation > 1 ? 1 : (target.own.accumulation ?? 1);
+  // The hook repeats samples beyond the end of the data set, but no real step can hold more than there are.
+  const samples = driven ? (loop?.samples ?? null) : null;
+  const most = Math.min(options.maxBatch ?? Number.POSITIVE_INFINITY, samples ?? Number.POSITIVE_INFINITY);
+  return {
+    rungs: allowedRungs(target, options, ownAmp && loop !== null ? { ...loop.can, amp: false } : (loop?.can ?? null)),
+    minBatch: Math.max(options.minBatch, target.plan.minBatch ?? 1),
+    maxBatch: Number.isFinite(most) ? Math.max(1, most) : null,
+    effectiveBatch: asked ?? (keep ? (ownBatch as number) * accumulated * worldSize : null),
+    worldSize,
+    accumulation: options.accumulation,
+    objective: options.objective,
+    headroomPct: options.headroomPct,
+    budgetBytes: target.budgetBytes,
+    steps: options.steps,
+    maxLaunches: options.maxLaunches,
+    ownBatch: keep ? ownBatch : null,
+    goal: keep ? 'keep' : 'search',
+    knownBad: target.knownBad,
+  };
+}
+
+/** An answer for the whole loop, which goes round `times` for each optimizer step by itself. */
+export function withLoop(answer: Answer, times: number): Answer {
+  if (times === 1) return answer;
+  const { config } = answer;
+  const whole = {
+    ...config,
+    accumulation: config.accumulation * times,
+    effective_batch: config.effective_batch * times,
+  };
+  const { samplesPerSecond: rate } = answer;
+  return { ...answer, config: whole, samplesPerSecond: rate === null ? null : rate * times };
+}
