@@ -1,5 +1,5 @@
-import type { Recommendation } from '../store/types.js';
-import type { Answer, Config, Observation } from '../tuner/types.js';
+import type { ProbeRecord, Recommendation } from '../store/types.js';
+import type { Answer, Config } from '../tuner/types.js';
 import { probeRecord } from './observe.js';
 import type { SearchOutcome } from './search.js';
 import type { Target } from './target.js';
@@ -38,7 +38,7 @@ export async function findBatchReport(
     launches: outcome.launches,
     startup_s: outcome.startupSeconds === null ? null : round(outcome.startupSeconds, 2),
     wall_s: round(wallSeconds, 2),
-    probes: outcome.observations.map((observation) => probeRecord(observation)),
+    probes: probesOf(outcome),
     apply: config === null ? null : await howToApply(request, target, config, applyDir),
     notes: [
       ...target.notes,
@@ -100,8 +100,12 @@ export function recommendationOf(target: Target, outcome: SearchOutcome, answer:
     own_batch: target.own.microBatch ?? outcome.loop?.own_batch ?? null,
     own_accumulation: target.own.accumulation,
     offload: config.offload ?? false,
-    probes: outcome.observations.map((observation) => probeRecord(observation)),
+    probes: probesOf(outcome),
   };
+}
+
+function probesOf({ observations, whys }: SearchOutcome): ProbeRecord[] {
+  return observations.map((observation, index) => probeRecord(observation, whys[index] ?? undefined));
 }
 
 /** The contract's fields, in the contract's order. */

@@ -48,15 +48,9 @@ class JobRun {
     try {
       const begun = this.#launches.findLast((launch) => launch.purpose === 'run');
       let choice: Choice | null = begun?.config ? { config: begun.config, notes: [] } : null;
-      const takes = target.carrier('micro_batch') !== 'none';
-      if (!takes && this.#request.options.tune) {
-        this.#deps.progress({
-          type: 'note',
-          text: 'Nothing in the command takes the micro-batch: it runs as it stands.',
-        });
-      } else if (!begun && this.#request.options.tune) {
+      if (!begun && this.#request.options.tune) {
         const chosen = await this.#choose(target);
-        if ('outcome' in chosen) return chosen;
+        if (chosen !== null && 'outcome' in chosen) return chosen;
         choice = chosen;
       }
       return await this.#run(target, lease, choice?.config ?? null, begun?.dir ?? null);
@@ -68,10 +62,14 @@ class JobRun {
     }
   }
 
-  /** The recorded configuration, else a search that keeps the user's effective batch. */
-  async #choose(target: Target): Promise<Choice | RunReport> {
+  /**
+   * The recorded configuration, else a search that keeps the user's effective batch. Null: as it stands, since nothing in
+   * the command takes a batch size; a report: nothing is to be run.
+   */
+  async #choose(target: Target): Promise<Choice | RunReport | null> {
     const { options } = this.#request;
     const recorded = await this.#deps.recommendations.get(target.key);
+    if (recorded?.command_digest === target.digest) target.trustHook();
     const known = recorded === null ? null : reuse(recorded, target, options);
     if (recorded !== null && known !== null) {
       this.#deps.progress({ type: 'reused', recommendation: recorded });
@@ -80,11 +78,19 @@ class JobRun {
       for (const text of known.notes) this.#deps.progress({ type: 'note', text });
       return known;
     }
+    if (target.carrier('micro_batch') === 'none') {
+      this.#note('Nothing in the command takes the micro-batch: it runs as it stands.');
+      return null;
+    }
     if (recorded?.status === 'demoted') target.knownBad = recorded.known_bad_micro_batch;
     await this.#deps.persist({ state: 'searching', reason: null, key: target.key, name: target.name });
     const outcome = await new Search({ ...this.#request, launches: this.#launches }, this.#deps, target, 'keep').run();
     for (let n = this.#launches.length; n < outcome.allLaunches.length; n += 1) {
       this.#launches.push(outcome.allLaunches[n] as WorkRequest['launches'][number]);
+    }
+    if (outcome.undriveable) {
+      this.#note('No training step was seen in which the batch size could be set: it runs as it stands.');
+      return null;
     }
     if (outcome.action.type !== 'found') return this.#withoutRun(target, outcome);
     const { answer } = outcome.action;

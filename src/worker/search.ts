@@ -25,6 +25,10 @@ export interface SearchOutcome {
   torch: string | null;
   /** What the script's own loop asked for, as the hook saw it. */
   loop: Loop | null;
+  /** The script ran, but took no batch from us: it is no training loop that can be tuned. */
+  undriveable: boolean;
+  /** Why each size was tried, in the order of `observations`; null: it was tried by an earlier process. */
+  whys: readonly (string | null)[];
   /** What was noticed on the way, for a person. */
   notes: string[];
   /** Verdict on the last launch that died; null when none did. */
@@ -53,6 +57,8 @@ export class Search {
   #leak: string | null = null;
   #ownAmp = false;
   #learned = false;
+  #undriveable = false;
+  readonly #whys: (string | null)[] = [];
 
   constructor(request: WorkRequest, deps: WorkDeps, target: Target, goal: Constraints['goal']) {
     this.#request = request;
@@ -76,6 +82,7 @@ export class Search {
       for (const observation of this.#request.journal) {
         tuner.tell(observation);
         journal.push(observation);
+        this.#whys.push(null);
       }
       for (;;) {
         const action = tuner.next();
@@ -83,6 +90,7 @@ export class Search {
         const observation = await this.#measure(action.probe);
         signal.throwIfAborted();
         journal.push(observation);
+        this.#whys.push(action.probe.why);
         await this.#deps.persist({ journal });
         if (this.#learned) {
           // What the loop does by itself shows at its first step only: the bounds are drawn anew, what was seen stays.
@@ -117,6 +125,8 @@ export class Search {
       torch: this.#torch,
       loop: this.#loop,
       diagnosis: this.#diagnosis,
+      undriveable: this.#undriveable,
+      whys: this.#whys,
       notes: this.#leak === null ? [] : [this.#leak],
     };
   }
@@ -172,12 +182,14 @@ export class Search {
     const exit = await this.#deathOf(session);
     this.#session = null;
     if (this.#mode === 'probe' && session.exception === null && session.bye !== null) {
+      this.#undriveable = true;
       this.#diagnosis = undriveable(session.bye);
       return observeDeath(probe, place, this.#diagnosis, exit);
     }
     const whole = exit.code === 0 && exit.ended_by === 'job' && session.exception === null && this.#mode !== 'probe';
     if (whole) return observeWhole(probe, place, exit);
     const verdict = await diagnoseSession(session, exit, this.#target.kind, await this.#target.surroundings());
+    this.#undriveable = verdict.class === 'ok';
     this.#diagnosis =
       verdict.class === 'ok' ? undriveable('the script ended before its first optimizer step') : verdict;
     return observeDeath(probe, place, this.#diagnosis, exit);

@@ -44,6 +44,7 @@ export class Target {
   readonly #deps: WorkDeps;
   readonly #environment: Record<string, string>;
   #expandable = false;
+  #trustsHook: boolean;
 
   constructor(
     request: WorkRequest,
@@ -59,11 +60,10 @@ export class Target {
     this.#request = request;
     this.#deps = deps;
     this.#environment = environment;
-    this.hook =
-      request.options.preset !== 'none' &&
-      plan.program.kind === 'python' &&
-      plan.program.isolated === null &&
-      torch !== null;
+    const { kind, isolated } = plan.program;
+    const possible = kind === 'shell' || (kind === 'python' && isolated === null && torch !== null);
+    this.hook = request.options.preset !== 'none' && possible;
+    this.#trustsHook = request.purpose === 'find-batch';
     this.name = request.options.name ?? defaultName(plan);
     this.digest = digest(plan);
     this.worldSize = plan.worldSize ?? (devices[0]?.id === 'cpu' ? 1 : Math.max(1, request.options.gpus));
@@ -98,7 +98,13 @@ export class Target {
 
   carrier(knob: Knob): CommandPlan['carriers'][Knob] {
     const carrier = this.plan.carriers[knob];
+    if (carrier === 'none' && this.hook && this.plan.program.kind === 'shell' && this.#trustsHook) return 'hook';
     return carrier === 'hook' && !this.hook ? 'none' : carrier;
+  }
+
+  /** A shell script shows only by running whether a training loop is in it: an earlier search has seen one. */
+  trustHook(): void {
+    this.#trustsHook = true;
   }
 
   /** Reserves the devices; `bytes` null: whole. The target then speaks of the devices that it got. */

@@ -61,6 +61,13 @@ describe('find-batch with real processes', () => {
     expect(bench.leases()).toBe(0);
   });
 
+  it('finds the training loop in a shell script', async () => {
+    const bench = workbench('find-batch', ['sh', 'train.sh', python], { budget: '60MiB' });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.status).toBe('found');
+    expect(report.config?.micro_batch).toBeGreaterThan(1);
+  });
+
   it('ends a launch that hangs and says that it timed out', async () => {
     const bench = workbench('find-batch', [...flags, '--fail', 'hang'], { timeoutSeconds: 4 });
     const report = await findBatch(bench.request, bench.deps);

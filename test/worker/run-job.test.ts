@@ -51,6 +51,13 @@ describe('running a job to its end', () => {
     expect(logs(small)[0]).toContain('loop steps'); // the loop's own calls go on; the optimizer's steps are gated
   });
 
+  it('runs a script that trains nothing as it stands', async () => {
+    const bench = workbench('run', [python, '-c', 'import torch; print("evaluated")']);
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0, config: null });
+    expect(logs(bench)).toEqual(['evaluated\n']);
+  });
+
   it('passes a failure through without another try', async () => {
     const bench = workbench('run', [python, 'flags.py', '--fail', 'exit'], { tune: false });
     const report = await runJob(bench.request, bench.deps);

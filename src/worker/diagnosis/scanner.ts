@@ -28,8 +28,8 @@ const BYTES_AFTER = 128 << 10;
  * A message that comes again and again is read every time for its first times, then only as far as this goes: bytes at
  * the start, and this part of what was skimmed. So a log that is nothing but errors takes no longer than any other.
  */
-const FREE_BYTES = 3 << 19;
-const PART_READ = 1 / 100;
+const FREE_BYTES = 3 << 18;
+const PART_READ = 1 / 160;
 const FIRST_TIMES = 40;
 /** Lines and bytes that are read after one that is still news when that much has been read. */
 const SHORT_LINES = 40;
