@@ -23,10 +23,25 @@ export const memoryAxis = () => ({
 });
 
 export const axis = () => ({
+  size: 30,
   stroke: colour('ink-2'),
   font: '11.5px system-ui, sans-serif',
   grid: { stroke: colour('line'), width: 1 },
   ticks: { show: false },
+});
+
+const CLOCK = new Intl.DateTimeFormat(undefined, {
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+  hour12: false,
+});
+
+/** Times of the day, as long as they fit. */
+export const timeAxis = () => ({
+  ...axis(),
+  space: 84,
+  values: (_plot, splits) => splits.map((s) => CLOCK.format(s * 1000)),
 });
 
 /** The frame of a chart: it draws when there is something to draw, as wide as there is room, again when colours change. */

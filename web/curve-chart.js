@@ -112,10 +112,7 @@ function drawing(curves, budget) {
     data,
     options: {
       series,
-      axes: [
-        { ...axis(), space: 56, label: 'micro-batch', labelSize: 18, labelFont: '11.5px system-ui, sans-serif' },
-        memoryAxis(),
-      ],
+      axes: [{ ...axis(), space: 56 }, memoryAxis()],
       scales: { x: { time: false, range: [0, end] }, y: { range: [0, top || 1] } },
     },
   };
@@ -135,6 +132,7 @@ function crosses(plot, index) {
   ctx.save();
   ctx.strokeStyle = colour('bad');
   ctx.lineWidth = 2 * devicePixelRatio;
+  ctx.setLineDash([]);
   ctx.beginPath();
   for (const [at, y] of plot.data[index].entries()) {
     if (y === null || y === undefined) continue;

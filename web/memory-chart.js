@@ -1,4 +1,4 @@
-import { axis, chartFrame, colour, memoryAxis } from './chart.js';
+import { chartFrame, colour, memoryAxis, timeAxis } from './chart.js';
 import { h } from './dom.js';
 import { bytes } from './format.js';
 
@@ -96,14 +96,25 @@ function options(now) {
   return {
     series: [
       {},
-      { stroke: soft, width: 1.5, fill: `color-mix(in srgb, ${soft} 14%, transparent)`, points: { show: false } },
+      {
+        stroke: soft,
+        width: 1.5,
+        fill: `color-mix(in srgb, ${soft} 14%, transparent)`,
+        points: { show: lonely, size: 4 },
+      },
       { stroke: colour('bad'), width: 1.5, dash: [6, 4], points: { show: false } },
     ],
-    axes: [{ ...axis(), space: 70 }, memoryAxis()],
+    axes: [timeAxis(), memoryAxis()],
     scales: { x: { time: true }, y: { range: () => [0, top()] } },
     hooks: { draw: [(plot) => marks(plot, now())] },
   };
 }
+
+/** A launch that was seen once only has no line: it gets a point. */
+const lonely = (plot, series) => {
+  const ys = plot.data[series];
+  return ys.some((y, at) => y !== null && (ys[at - 1] ?? null) === null && (ys[at + 1] ?? null) === null);
+};
 
 /** A line and a number where each launch begins; numbers that would stand on each other are left out. */
 function marks(plot, { samples, purposes }) {
@@ -113,6 +124,9 @@ function marks(plot, { samples, purposes }) {
   ctx.strokeStyle = colour('ink-2');
   ctx.fillStyle = colour('ink-2');
   ctx.lineWidth = ratio;
+  ctx.setLineDash([]);
+  ctx.textAlign = 'left';
+  ctx.textBaseline = 'alphabetic';
   ctx.font = `${11 * ratio}px system-ui, sans-serif`;
   let free = Number.NEGATIVE_INFINITY;
   for (const { launch, at } of launches(samples)) {

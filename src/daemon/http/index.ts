@@ -114,7 +114,7 @@ function createApp(log: Log): FastifyInstance {
   );
   app.setErrorHandler((error: FastifyError | Error, _request, reply) => {
     if (error instanceof OomtuneError) {
-      return reply.code(error.code === 'OOMTUNE_NO_SUCH_JOB' ? 404 : 409).send(error);
+      return reply.code(error.code === 'OOMTUNE_NO_SUCH_JOB' ? 404 : 409).send(error.toJSON());
     }
     const status = error instanceof Late ? 503 : ((error as FastifyError).statusCode ?? 500);
     if (status === 500) log.warn({ err: error }, 'a request met a fault of ours');

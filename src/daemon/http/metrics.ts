@@ -1,8 +1,23 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { ENDED_STATES } from '../../store/index.js';
+import type { FailureClass } from '../../tuner/types.js';
 
 /** Seconds, from what a small model needs to a search among large ones, and to a night in the queue. */
 const SEARCH_BUCKETS = [1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600, 1200, 3600];
 const WAIT_BUCKETS = [0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600];
+
+export const FAILURES: readonly FailureClass[] = [
+  'device_oom',
+  'host_oom',
+  'shm',
+  'disk_full',
+  'network',
+  'device_fault',
+  'user_error',
+  'timeout',
+  'killed',
+  'cancelled',
+];
 
 /**
  * Every metric of ours, in base units. Labels take few values (states, classes, devices): never a job, a key or a name
@@ -22,7 +37,7 @@ export function createMetrics() {
     labelNames: L[] = [],
   ): Histogram<L> => new Histogram({ name: `oomtune_${name}`, help, buckets, labelNames, registers: [registry] });
 
-  return {
+  const all = {
     registry,
     build: gauge('build_info', 'Versions of the parts; always 1.', ['version', 'node', 'driver']),
     redisUp: gauge('redis_up', 'Whether Redis answers: 1 or 0.'),
@@ -48,6 +63,11 @@ export function createMetrics() {
     ]),
     wait: histogram('queue_wait_seconds', 'From queueing a job to its first launch here.', WAIT_BUCKETS),
   };
+  // A series that begins with its first failure hides that failure from `increase()`
+  for (const state of ENDED_STATES) all.ended.inc({ state }, 0);
+  for (const name of FAILURES) all.failures.inc({ class: name }, 0);
+  for (const outcome of ['fit', ...FAILURES]) all.probes.inc({ outcome }, 0);
+  return all;
 }
 
 export type Metrics = ReturnType<typeof createMetrics>;

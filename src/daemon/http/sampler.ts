@@ -5,7 +5,8 @@ import type { LedgerReading, Run, Runtime } from '../../runtime/types.js';
 import { hostName, type Store } from '../../store/index.js';
 import { Ring, type Sample } from './ring.js';
 
-const LOOK_MS = 500;
+/** Launches of a search may take less than a second. */
+const LOOK_MS = 250;
 const IDLE_MS = 2000;
 /** Jobs whose history is kept, those that ended first go first. */
 const JOBS_KEPT = 64;

@@ -1,7 +1,7 @@
 import { ENDED_STATES, hostName, type Store } from '../../store/index.js';
 import type { JobState } from '../../store/types.js';
 import type { Told } from './follower.js';
-import type { Metrics } from './metrics.js';
+import { FAILURES, type Metrics } from './metrics.js';
 
 interface Times {
   queued: number | null;
@@ -11,19 +11,7 @@ interface Times {
 }
 
 const JOBS_KEPT = 20_000;
-const OUTCOMES = new Set([
-  'fit',
-  'device_oom',
-  'host_oom',
-  'shm',
-  'disk_full',
-  'network',
-  'device_fault',
-  'user_error',
-  'timeout',
-  'killed',
-  'cancelled',
-]);
+const OUTCOMES = new Set<string>(['fit', ...FAILURES]);
 
 /** Counts what events tell, for the jobs of this host: each daemon counts its own, so that sums over hosts are right. */
 export class Tally {

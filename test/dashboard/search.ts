@@ -1,0 +1,31 @@
+import type { Observation } from '../../src/tuner/types.js';
+
+/** What a search was told of one size on the first rung; `total` null: it ran out of memory. */
+export const observation = (
+  microBatch: number,
+  total: number | null,
+  changes: Partial<Observation> = {},
+): Observation => ({
+  rung: { amp: 'off', checkpointing: false },
+  microBatch,
+  accumulation: 1,
+  launch: 1,
+  fresh: microBatch === 1,
+  steps: 3,
+  outcome: total === null ? 'device_oom' : 'fit',
+  ambiguous: false,
+  phase: total === null ? 'train' : null,
+  peaks: {
+    totalBytes: total,
+    forwardBackwardBytes: total,
+    optimizerBytes: null,
+    reservedBytes: null,
+    residentBytes: null,
+  },
+  allocRetries: 0,
+  stepSeconds: total === null ? null : 0.02,
+  refusedBytes: total === null ? 4096 : null,
+  evidence: total === null ? 'RuntimeError: out of memory' : null,
+  alive: true,
+  ...changes,
+});
