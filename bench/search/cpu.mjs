@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * Compares `oomtune find-batch` on the CPU device with a bisection that takes a fresh process for each size.
- * node bench/search/cpu.mjs [--only NAME] [--python PATH] [--record]
+ * node bench/search/cpu.mjs [--only NAME] [--exactly NAME,NAME] [--budget MIB] [--python PATH] [--record]
  * --record writes bench/results/search-cpu.jsonl and search-cpu.md. Needs `npm run build`, redis-server and torch.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -15,6 +15,8 @@ const MIB = 1024 ** 2;
 const STEPS = 3;
 const python = option('--python') ?? interpreter();
 const only = option('--only');
+const exactly = option('--exactly')?.split(',');
+const budgetWanted = option('--budget');
 const example = (file, ...args) => [python, join(ROOT, 'examples', file), ...args];
 const WORKLOADS = [
   { name: 'mlp', command: example('mlp.py'), budgets: [60, 150, 300] },
@@ -32,7 +34,12 @@ const WORKLOADS = [
   },
   { name: 'transformer, bf16', command: example('transformer.py', '--amp', 'bf16'), budgets: [100, 150, 300] },
   { name: 'convnet', command: example('convnet.py'), budgets: [100, 200, 400] },
-].filter((workload) => only === undefined || workload.name.includes(only));
+]
+  .filter(({ name }) => (only === undefined || name.includes(only)) && (exactly?.includes(name) ?? true))
+  .map((workload) => ({
+    ...workload,
+    budgets: workload.budgets.filter((mib) => budgetWanted === undefined || mib === Number(budgetWanted)),
+  }));
 
 const home = mkdtempSync(join(tmpdir(), 'oomtune-bench-'));
 const rows = [];

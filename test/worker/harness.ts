@@ -9,7 +9,7 @@ import type { Progress, WorkDeps, WorkRequest } from '../../src/worker/types.js'
 
 /** An interpreter with torch, as the set-up finds it. */
 export function pythonWithTorch(): string {
-  for (const path of [process.env.OOMTUNE_TEST_PYTHON, '/usr/bin/python3', 'python3']) {
+  for (const path of [process.env.OOMTUNE_PYTHON, '/usr/bin/python3', 'python3']) {
     if (!path) continue;
     try {
       execFileSync(path, ['-c', 'import torch'], { stdio: 'ignore' });
