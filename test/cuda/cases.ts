@@ -19,6 +19,11 @@ export const CASES: { holds: string; name: string; setting?: Setting }[] = [
   },
   { holds: 'charges what stream-ordered pools have reserved', name: 'Async' },
   { holds: 'charges pools that the program made, where they lie on a device', name: 'Pools' },
+  {
+    holds: 'undoes a growth of a pool that nobody could foresee',
+    name: 'Pieces',
+    setting: { env: { FAKE_PIECES: '1' } },
+  },
   { holds: 'keeps physical memory charged while a handle or a mapping is left', name: 'Vmm' },
   { holds: 'charges the memory of graphs', name: 'Graphs' },
   { holds: 'hands arguments of every kind through unharmed', name: 'Trampoline' },

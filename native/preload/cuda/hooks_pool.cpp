@@ -35,30 +35,32 @@ Result allocate(Pool pool, Address* address, uint64_t size, Stream stream, const
     account::gate().cancel(place, size);
     return result;
   }
-  // Far from the limit there is nothing to ask first.
-  uint64_t growth = 0;
-  if (account::available(place) < size + (1ULL << 30)) growth = growthFor(pool, size);
-  if (!account::admit(place, growth, api)) return kOutOfMemory;
-  account::Unsettled unsettled;
-  Result result = call();
-  if (result != kSuccess) {
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    // Far from the limit there is nothing to ask first.
+    uint64_t growth = 0;
+    if (account::available(place) < size + (1ULL << 30)) growth = growthFor(pool, size);
+    if (!account::admit(place, growth, api)) return kOutOfMemory;
+    account::Unsettled unsettled;
+    Result result = call();
+    if (result != kSuccess) {
+      account::gate().cancel(place, growth);
+      if (result == kOutOfMemory) account::refused(place, size, api, kByDriver);
+      return result;
+    }
+    if (countGrowth(pool, growth)) return result;
+    if (undo.free == nullptr) {
+      account::gate().cancel(place, growth);
+      refreshPool(pool);
+      return result;
+    }
+    // Idle memory in pieces made the pool grow all the same. It can shrink only when the stream has got so far; a driver
+    // that is out of memory waits for that as well, and tries once more.
+    undo.free(*address, stream);
+    if (undo.wait != nullptr) undo.wait(stream);
+    *address = 0;
+    trimPools(place);
     account::gate().cancel(place, growth);
-    if (result == kOutOfMemory) account::refused(place, size, api, kByDriver);
-    return result;
   }
-  if (countGrowth(pool, growth)) return result;
-  if (undo.free == nullptr) {
-    account::gate().cancel(place, growth);
-    refreshPool(pool);
-    return result;
-  }
-  // Idle memory in pieces made the pool grow all the same. It can shrink only when the stream has got so far; a driver
-  // that is out of memory waits for that as well.
-  undo.free(*address, stream);
-  if (undo.wait != nullptr) undo.wait(stream);
-  *address = 0;
-  trimPools(place);
-  account::gate().cancel(place, growth);
   account::refused(place, size, api, kByBudget);
   return kOutOfMemory;
 }

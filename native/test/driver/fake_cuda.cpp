@@ -5,6 +5,7 @@
 // FAKE_COUNT     number of devices (1)                                FAKE_CONTEXT   bytes that a context takes (100 MiB)
 // FAKE_FAIL      "cuMemAlloc_v2:3:719": the third call of that function answers 719
 // FAKE_MODULE    bytes that cuModuleLoadData takes, unseen by any hook
+// FAKE_PIECES    idle memory of pools cannot be used again      FAKE_LAG  milliseconds that NVML shows what was freed
 #include <stdio.h>
 
 #include <atomic>
@@ -164,8 +165,11 @@ Result allocateFrom(PoolState* pool, Address* address, size_t size) {
     *address = newName(size);
     return 0;
   }
-  if (pool->used + size > pool->reserved) {
-    uint64_t grow = (pool->used + size - pool->reserved + (32 << 20) - 1) / (32 << 20) * (32 << 20);
+  // FAKE_PIECES: what is idle in a pool lies in pieces that are of no use for anything new.
+  const bool pieces = getenv("FAKE_PIECES") != nullptr;
+  if (pieces || pool->used + size > pool->reserved) {
+    uint64_t need = pieces ? size : pool->used + size - pool->reserved;
+    uint64_t grow = (need + (32 << 20) - 1) / (32 << 20) * (32 << 20);
     if (!take(pool->device, static_cast<int64_t>(grow))) return 2;
     pool->reserved += grow;
   }

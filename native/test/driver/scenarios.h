@@ -8,7 +8,7 @@
   X(Linear) X(Refusal) X(Figures) X(Pitch) X(Managed) X(Host) X(Arrays) X(Imports) X(Contexts) X(ContextRefused)  \
   X(Async) X(Pools) X(Vmm) X(Graphs) X(Trampoline) X(Resolver) X(OldDriver) X(NewDriver) X(NoDriver) X(NoLedger)  \
   X(DriverRefuses) X(Faults) X(FreeFault) X(OverheadGrows) X(Blind) X(TwoDevices) X(Storm) X(Fork) X(Ranks)       \
-  X(Killed) X(Leak) X(Nvml) X(GrowsAtEnd) X(Lag)
+  X(Killed) X(Leak) X(Nvml) X(GrowsAtEnd) X(Pieces) X(Lag)
 
 #define DECLARE(name) void scenario##name();
 SCENARIOS(DECLARE)

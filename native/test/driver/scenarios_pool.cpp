@@ -35,6 +35,26 @@ void scenarioAsync() {
   CHECK_EQUAL(live(), 100 * MiB);
 }
 
+void scenarioPieces() {  // idle memory lies in pieces: pools grow where nobody would think so
+  begin();
+  Address first = 0;
+  Address second = 0;
+  CHECK_EQUAL((call<AllocAsync>("cuMemAllocAsync", &first, size_t{192 * MiB}, Stream{})), 0);
+  CHECK_EQUAL((call<FreeAsync>("cuMemFreeAsync", first, Stream{})), 0);
+  CHECK_EQUAL((call<AllocAsync>("cuMemAllocAsync", &first, size_t{160 * MiB}, Stream{})), 0);
+  CHECK_EQUAL(kind(oomtune::kAsync), 352 * MiB);
+  // 192 MiB are idle, and yet the pool grows by 128 MiB more, past the budget: it is trimmed, then there is room.
+  CHECK_EQUAL((call<AllocAsync>("cuMemAllocAsync", &second, size_t{128 * MiB}, Stream{})), 0);
+  CHECK_EQUAL(kind(oomtune::kAsync), 288 * MiB);
+  CHECK_EQUAL(refusedCalls(), 0);
+  CHECK_EQUAL((call<FreeAsync>("cuMemFreeAsync", second, Stream{})), 0);
+  CHECK_EQUAL((call<AllocAsync>("cuMemAllocAsync", &second, size_t{256 * MiB}, Stream{})), kOutOfMemory);
+  CHECK_EQUAL(kind(oomtune::kAsync), 160 * MiB);
+  CHECK_EQUAL(refusedCalls(), 1);
+  CHECK(peak() <= 512 * MiB);
+  CHECK_EQUAL(committed(), live());
+}
+
 void scenarioPools() {
   begin();
   PoolProps props{};
