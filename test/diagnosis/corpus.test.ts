@@ -20,7 +20,7 @@ describe('a log of the corpus', () => {
   });
 
   it('is one of many: enough logs, classes and programs', () => {
-    expect(CORPUS.length).toBeGreaterThan(150);
+    expect(CORPUS.length).toBeGreaterThan(400);
     const classes = new Set(CORPUS.map((c) => c.expected.class));
     expect([...classes].sort()).toEqual(
       'cancelled device_fault device_oom disk_full host_oom killed network ok shm timeout user_error'.split(' '),

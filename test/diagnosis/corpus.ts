@@ -35,9 +35,20 @@ export interface Case {
   log: Buffer;
 }
 
-export const CORPUS: Case[] = Object.entries(
+const LONG: Case[] = Object.entries(
   z.record(z.string(), expectation).parse(parse(readFileSync(`${FOLDER}expected.yaml`, 'utf8'))),
 ).map(([name, expected]) => ({ name, expected, log: readFileSync(`${FOLDER}${name}.log`) }));
+
+const SHORT: Case[] = z
+  .array(expectation.extend({ log: z.string() }).strict())
+  .parse(parse(readFileSync(`${FOLDER}short.yaml`, 'utf8')))
+  .map(({ log, ...expected }, i) => ({
+    name: `short-${i + 1}: ${(log.trimEnd().split('\n').at(-1) ?? '').slice(0, 60)}`,
+    expected,
+    log: Buffer.from(log),
+  }));
+
+export const CORPUS: Case[] = [...LONG, ...SHORT];
 
 export function judgeCase(expected: Expectation, log: Buffer, more: Partial<DiagnoseInput> = {}): Promise<Diagnosis> {
   return diagnose({

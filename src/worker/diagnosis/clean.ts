@@ -22,7 +22,7 @@ export function stripCodes(raw: string): string {
 }
 
 /** `[1;31m` with what loggers write for the escape byte, or with nothing. Every part is bounded. */
-const ORPHANED_COLOUR = /(?:\^\[|#033|\\x1[bB]|\\u001[bB]|\\033|\\e)?\[\d{0,3}(?:;\d{1,3}){0,4}m/g;
+const ORPHANED_COLOUR = /(?:(?:\^\[|#033|\\x1[bB]|\\u001[bB]|\\033|\\e)\[|\[(?=\d))\d{0,3}(?:;\d{1,3}){0,4}m/g;
 
 function hasControls(text: string): boolean {
   for (let i = 0; i < text.length; i++) {

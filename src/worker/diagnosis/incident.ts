@@ -20,6 +20,7 @@ const OWN_FAULTS = new Set([
   'AttributeError',
   'TypeError',
   'IndexError',
+  'ValueError',
   'UnboundLocalError',
   'ZeroDivisionError',
   'FileNotFoundError',
@@ -38,6 +39,9 @@ const OWN_FAULTS = new Set([
   'RecursionError',
   'StopIteration',
 ]);
+
+/** What a message says that only passes an error on. */
+const PASSED_ON = /fail|abort|giving up|gave up|stopp|crash|terminat|could not|unable|memory|oom/i;
 
 /** Puts the events of a log together into failures, in the order in which they ended. */
 export function incidents(events: readonly Event[], marks: ReadonlyMap<string, Mark>): Incident[] {
@@ -83,7 +87,8 @@ const PRELUDE_LINES = 120;
 function explain(incident: Incident, all: readonly Incident[]): void {
   const { event, last } = incident;
   const name = last.traceback?.exception.name ?? '';
-  if ((!isDefault(event) && event.meaning.certain) || event !== last || !last.traceback || OWN_FAULTS.has(name)) return;
+  if ((!isDefault(event) && event.meaning.certain) || event !== last || !last.traceback) return;
+  if (OWN_FAULTS.has(name) && !(name === 'ValueError' && PASSED_ON.test(last.traceback.exception.message))) return;
   const start = last.traceback.line;
   for (const { event: other } of all) {
     if (other.line >= start || other.line < start - PRELUDE_LINES || other.key !== last.key) continue;
@@ -137,7 +142,8 @@ function isToBlame(earlier: Event, later: Event, relation: Traceback['relation']
       tells && (isDefault(later) || later.meaning.role === 'weak' || later.meaning.class === earlier.meaning.class)
     );
   // While an exception was handled another came: either the handler is at fault, or it passed the first one on.
-  return tells && isDefault(later) && !OWN_FAULTS.has(name);
+  if (!tells || !isDefault(later) || OWN_FAULTS.has(name)) return false;
+  return name !== 'RuntimeError' || PASSED_ON.test(later.traceback?.exception.message ?? '');
 }
 
 function isSoft(event: Event, marks: ReadonlyMap<string, Mark>): boolean {

@@ -5,7 +5,8 @@ export interface Progress {
   step: number | null;
 }
 
-const BAR = /(\d{1,9})\/(\d{1,9}|\?) ?\[/;
+const BAR = /(\d{1,9})\/(\d{1,9}|\?) ?[[━]/;
+const KERAS = /^\W{0,4}\d{1,7}\/\d{1,7} (?:\[[=.>]|━)/;
 const COUNT =
   /(?:^|[^a-z])(?:global[ _-]?step|steps?|iter(?:ation)?s?|it|batch(?:es)?|epochs?|update)(?: \w{1,12})?[ :=#[\]"'(]{1,5}(\d{1,9})/;
 const LOSS =
@@ -19,7 +20,7 @@ const EVALUATING = /\b(?:eval|valid|val\b|test(?:ing)?\b|predict|inference|sanit
 /** Reads a line as progress; null for every other line. */
 export function readProgress(text: string): Progress | null {
   if (text.length > 2000 || !hasDigit(text)) return null;
-  const bar = text.includes('%|') || text.includes('it/s') || text.includes('s/it');
+  const bar = KERAS.test(text) || text.includes('%|') || text.includes('it/s') || text.includes('s/it');
   const lower = text.toLowerCase();
   if (!bar && !lower.includes('step') && !lower.includes('epoch') && !lower.includes('iter') && !lower.includes('loss'))
     return null;

@@ -77,6 +77,10 @@ function read(text: string, from: number, to: number, keep: 'first' | 'last'): Q
     // `1,000,000` is one number; in `0,100` the comma separates two.
     const grouped =
       groups.slice(1).every((g) => /^\d{3}(\.\d+)?$/.test(g)) && /^[1-9]\d{0,2}$/.test(groups[0] as string);
+    // Some locales write `1900,00 MiB`.
+    if (!grouped && keep === 'first' && /^\d{1,7},\d{2}$/.test(text.slice(from, to))) {
+      return { value: Number(text.slice(from, to).replace(',', '.')), from, to };
+    }
     if (!grouped && keep === 'first') end = from + (groups[0] as string).length;
     if (!grouped && keep === 'last') start = to - (groups.at(-1) as string).length;
   }

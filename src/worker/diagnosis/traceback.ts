@@ -92,8 +92,11 @@ export class TracebackReader {
     return this.inFrames(text, number);
   }
 
-  private begin(text: string, at: number, number: number): 'header' {
+  private begin(text: string, at: number, number: number): 'header' | 'exception' {
     const before = text.slice(0, at);
+    // An error whose message is the traceback of another language.
+    const foreign = this.state === 'frames' && /: $/.test(before) ? parseException(before.trimEnd(), true) : null;
+    if (foreign) return this.finish(foreign, number);
     const boxed = /[─╭┌]/.test(before);
     this.open_(number, boxed ? '' : before);
     this.boxed = boxed;

@@ -42,7 +42,7 @@ export function judge(reading: Reading, signals: Signals, hook: Event | null): V
     // Whatever the log says, the job got over it.
     return { ...verdict({ class: 'ok', certain: true, told: null }), softOoms: softOomsOf(all) };
   }
-  const chosen = choose(all, reading);
+  const chosen = choose(all, reading, failed(signals) === null);
   if (hook && !outranks(chosen, hook, signals)) {
     const twin = all.find(
       (i) => i.event.meaning.class === hook.meaning.class && i.event.evidence.includes(firstLine(hook)),
@@ -77,9 +77,9 @@ function softOomsOf(all: Incident[]): Event[] {
 
 const ROLES = ['fatal', 'ending', 'weak', 'echo', 'wrapper'] as const;
 
-/** The failure that the log is about: see the rules at each step. */
-function choose(all: Incident[], reading: Reading): Incident | null {
-  const alive = all.filter((i) => !i.soft);
+/** The failure that the log is about: see the rules at each step. `unproved`: nothing says that the job failed at all. */
+function choose(all: Incident[], reading: Reading, unproved: boolean): Incident | null {
+  const alive = all.filter((i) => !i.soft && !(unproved && i.event.mild && i.event.meaning.class !== 'device_oom'));
   for (const role of ROLES) {
     const found = alive.filter((i) => roleOf(i) === role);
     if (found.length === 0) continue;
