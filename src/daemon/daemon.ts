@@ -1,7 +1,6 @@
 import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Job } from 'bullmq';
-import PQueue from 'p-queue';
 import { OomtuneError } from '../common/errors.js';
 import { stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
@@ -10,11 +9,12 @@ import { type HostInfo, hostName, type Store, type StoredJob } from '../store/in
 import { killPath } from './daemon-file.js';
 import { Dispatcher } from './dispatcher.js';
 import { Execution, type ExecutionEnd, type WorkerApi } from './execution.js';
+import { Intake } from './intake.js';
+import { Lanes } from './lanes.js';
 import { Queues, type Ticket } from './queues.js';
 import { labelOf, requirementOf } from './routing.js';
 import type { DaemonSettings } from './settings.js';
 import { Sweeper } from './sweeper.js';
-import { readTicket } from './ticket.js';
 
 export interface DaemonParts {
   store: Store;
@@ -26,8 +26,6 @@ export interface DaemonParts {
   version: string;
   log: Log;
 }
-
-const LEFT_MS = 3000;
 
 /**
  * The scheduler of one host. Jobs' records say who answers for what; queues only order them. It can be killed at any
@@ -41,15 +39,11 @@ export class Daemon {
   readonly #sweeper: Sweeper;
   readonly #active = new Map<string, Execution>();
   readonly #running = new Set<Promise<void>>();
-  readonly #lanes: { cpu: PQueue; gpu: PQueue };
-  readonly #laneSize: { cpu: number; gpu: number };
-  readonly #left = new Set<string>();
+  readonly #lanes: Lanes;
+  readonly #intake: Intake;
   readonly #timers: NodeJS.Timeout[] = [];
   #devices: Device[] = [];
-  #info: HostInfo;
-  #intake: Promise<void> | null = null;
-  #intakeAgain = false;
-  #lookAtTaken = true;
+  readonly #info: HostInfo;
   #stopping = false;
   #fatal: ((error: Error) => void) | null = null;
 
@@ -59,8 +53,7 @@ export class Daemon {
     this.#queues = new Queues(store, settings, token, (error) => log.debug({ err: error }, 'queue'));
     this.#dispatcher = new Dispatcher(store, this.#queues, log);
     this.#sweeper = new Sweeper(parts, this.#host, this.#queues);
-    this.#laneSize = { cpu: settings.cpuLanes, gpu: settings.gpuLanes };
-    this.#lanes = { cpu: new PQueue({ concurrency: settings.cpuLanes }), gpu: new PQueue({ concurrency: 1 }) };
+    this.#lanes = new Lanes(settings);
     this.#info = {
       host: this.#host,
       instance: token.slice(0, 12),
@@ -69,6 +62,16 @@ export class Daemon {
       devices: [],
       started_at: new Date().toISOString(),
     };
+    this.#intake = new Intake({
+      store,
+      queues: this.#queues,
+      lanes: this.#lanes,
+      host: this.#info,
+      active: this.#active,
+      log,
+      claimOf: (record) => this.#claimOf(record),
+      execute: (record, ticket) => this.#execute(record, ticket, false),
+    });
   }
 
   /** Takes over what this host had claimed, then takes jobs. Throws OOMTUNE_DAEMON_RUNNING for a second of the name. */
@@ -92,7 +95,10 @@ export class Daemon {
     store.connection.redis.on('ready', this.#onReady);
     await this.#dispatch();
     await this.#sweep();
-    log.info({ host: this.#host, lanes: this.#laneSize, redis: store.url, adopted: this.#active.size }, 'daemon ready');
+    log.info(
+      { host: this.#host, lanes: this.#lanes.sizes, redis: store.url, adopted: this.#active.size },
+      'daemon ready',
+    );
   }
 
   /** Resolves never; rejects when the daemon cannot go on. */
@@ -112,7 +118,7 @@ export class Daemon {
     this.#stopping = true;
     store.connection.redis.off('ready', this.#onReady);
     for (const timer of this.#timers) clearInterval(timer);
-    await this.#intake;
+    await this.#intake.close();
     for (const execution of this.#active.values()) {
       if (kill) execution.cancel();
       else execution.detach();
@@ -122,7 +128,7 @@ export class Daemon {
     if (kill) await settled;
     else await Promise.race([settled, new Promise((resolve) => setTimeout(resolve, settings.stopMs))]);
     await Promise.race([
-      store.hosts.leave(this.#host).then(() => store.events.wake('host', '')),
+      store.hosts.leave(this.#info).then(() => store.events.wake('host', '')),
       new Promise((resolve) => setTimeout(resolve, 1000)),
     ]);
     await this.#queues.close();
@@ -151,7 +157,7 @@ export class Daemon {
 
   readonly #onReady = (): void => {
     this.#parts.log.info('Redis is back');
-    this.#lookAtTaken = true;
+    this.#intake.lookAtTaken();
     for (const execution of this.#active.values()) execution.repeat();
     this.#sweep().catch((error: unknown) => this.#parts.log.warn({ err: error }, 'sweep failed'));
   };
@@ -160,7 +166,7 @@ export class Daemon {
     if (this.#stopping) return;
     if (wake === 'cancel') this.#active.get(job)?.cancel();
     else if (wake === 'hold') this.#active.get(job)?.putBack();
-    const kick = wake === 'submit' || wake === 'release' || wake === 'ended' ? this.#dispatch() : this.#take();
+    const kick = wake === 'submit' || wake === 'release' || wake === 'ended' ? this.#dispatch() : this.#intake.take();
     kick.catch((error: unknown) => this.#parts.log.warn({ err: error }, 'a wake could not be followed'));
   }
 
@@ -168,8 +174,7 @@ export class Daemon {
     this.#devices = await this.#parts.runtime.devices();
     const healthy = this.#devices.filter((device) => device.fault === null);
     this.#info.devices = healthy.map(({ id, model, total_bytes }) => ({ id, model, total_bytes }));
-    const gpus = healthy.filter((device) => device.id !== 'cpu').length;
-    this.#laneSize.gpu = Math.max(1, gpus * this.#parts.settings.gpuLanes);
+    this.#lanes.gpus = healthy.filter((device) => device.id !== 'cpu').length;
   }
 
   async #beat(): Promise<void> {
@@ -201,23 +206,14 @@ export class Daemon {
   async #sweep(): Promise<void> {
     if (this.#stopping) return;
     await this.#inventory();
-    await this.#sweeper.sweep(this.#devices, this.#active, (label) => this.#leaveAlone(label));
+    await this.#sweeper.sweep(this.#devices, this.#active, (label) => this.#intake.leaveAlone(label));
     await this.#adopt();
     await this.#dispatch();
   }
 
-  /** For a while, so that another host comes first to a job that waited here in vain. */
-  #leaveAlone(label: string): void {
-    this.#left.add(label);
-    setTimeout(() => {
-      this.#left.delete(label);
-      if (!this.#stopping) void this.#take().catch(() => {});
-    }, LEFT_MS).unref();
-  }
-
   async #dispatch(): Promise<void> {
     await this.#dispatcher.dispatch();
-    await this.#take();
+    await this.#intake.take();
   }
 
   /** Goes on with what this host answers for and nobody here works at: after a start, or a put-back that failed. */
@@ -236,89 +232,8 @@ export class Daemon {
     }
   }
 
-  /** Takes jobs from all queues that suit, as long as there are free lanes. */
-  #take(): Promise<void> {
-    if (this.#intake !== null) {
-      this.#intakeAgain = true;
-      return this.#intake;
-    }
-    this.#intake = this.#takeAll().finally(() => {
-      this.#intake = null;
-    });
-    return this.#intake;
-  }
-
-  async #takeAll(): Promise<void> {
-    do {
-      this.#intakeAgain = false;
-      if (this.#stopping) return;
-      if (this.#lookAtTaken) await this.#sortOutTaken();
-      for (const label of await this.#queues.suitable(this.#info)) {
-        if (!this.#left.has(label)) await this.#takeFrom(label);
-      }
-    } while (this.#intakeAgain && !this.#stopping);
-  }
-
-  /**
-   * Entries that are locked by this home, but that nobody here works at: taken by a daemon that was killed before its next
-   * step. Without this they would wait until the lock expires. Only while nothing is being taken.
-   */
-  async #sortOutTaken(): Promise<void> {
-    this.#lookAtTaken = false;
-    const ours = new Set([...this.#active.values()].map((execution) => execution.ticket?.id));
-    for (const label of await this.#queues.suitable(this.#info)) {
-      for (const ticket of await this.#queues.taken(label)) {
-        if (ours.has(ticket.id)) continue;
-        const entry = readTicket(ticket.data);
-        const record = entry === null ? null : await this.#parts.store.jobs.get(entry.job);
-        const waits = record?.state === 'queued' && record.epoch === entry?.epoch && record.claimHost === null;
-        if (waits) await this.#queues.putBack(ticket);
-        else if (record === null || !this.#active.has(record.job)) await this.#queues.finish(ticket);
-      }
-    }
-  }
-
-  /** One job of a label may wait for its lease; those behind it wait in the queue, where other hosts see them. */
-  async #takeFrom(label: string): Promise<void> {
-    const lane = this.#laneOf(label);
-    while (!this.#stopping && this.#lanes[lane].pending + this.#lanes[lane].size < this.#laneSize[lane]) {
-      const waiting = [...this.#active.values()].find(
-        (execution) => execution.waitingSince !== null && labelOf(requirementOf(execution.record.options)) === label,
-      );
-      if (waiting !== undefined) {
-        const best = await this.#queues.waitingPriority(label);
-        if (best === null || best <= waiting.record.options.priority || !waiting.putBack()) return;
-      }
-      const ticket = await this.#queues.next(label);
-      if (ticket === null) return;
-      await this.#begin(ticket);
-    }
-  }
-
-  async #begin(ticket: Job<Ticket>): Promise<void> {
-    const { store, log } = this.#parts;
-    const entry = readTicket(ticket.data);
-    if (entry === null) {
-      log.warn({ entry: ticket.id }, 'a queue entry that cannot be read was refused');
-      await this.#queues.refuse(ticket, 'it cannot be read');
-      return;
-    }
-    const record = await store.jobs.get(entry.job);
-    if (record === null || record.job !== entry.job || record.epoch !== entry.epoch) {
-      await this.#queues.finish(ticket); // of an earlier life of the job, or of none that can be trusted
-      return;
-    }
-    const claimed = await store.jobs.claim(record, this.#host, this.#claimOf(record));
-    if (claimed === 'ours' || claimed === 'claimed') {
-      const active = this.#active.get(record.job);
-      if (active === undefined) this.#execute(record, ticket, false);
-      else active.ticket ??= ticket;
-      return;
-    }
-    await this.#queues.finish(ticket); // held, ended, or another host's, which goes on with it by its claim
-  }
-
   #execute(record: StoredJob, ticket: Job<Ticket> | null, adopted: boolean): void {
+    if (this.#active.has(record.job)) return; // adopted in the moment in which it was taken, or the other way round
     const { store, runtime, worker, log } = this.#parts;
     const runs = join(stateFolder('runs'), record.job, '/');
     if (record.launches.some(({ dir }) => !dir.startsWith(runs) || dir.includes('..'))) {
@@ -328,13 +243,9 @@ export class Daemon {
     const claim = this.#claimOf(record);
     const execution = new Execution(record, ticket, { store, runtime, worker, host: this.#host, claim, log });
     this.#active.set(record.job, execution);
-    const name = this.#laneOf(labelOf(requirementOf(record.options)));
-    const lane = this.#lanes[name];
-    // What runs already does not wait for a lane
-    lane.concurrency = Math.max(this.#laneSize[name], adopted ? lane.pending + lane.size + 1 : 1);
-    const done = lane
-      .add(() => execution.run())
-      .then((end) => this.#after(execution, end as ExecutionEnd))
+    const done = this.#lanes
+      .add(labelOf(requirementOf(record.options)), adopted, () => execution.run())
+      .then((end) => this.#after(execution, end))
       .catch((error: unknown) => log.error({ err: error, job: record.job }, 'a job was lost sight of'));
     this.#running.add(done);
     void done.finally(() => this.#running.delete(done));
@@ -345,13 +256,7 @@ export class Daemon {
     this.#active.delete(record.job);
     if (ticket !== null && end === 'done') await this.#queues.finish(ticket);
     if (ticket !== null && end === 'back') await this.#queues.putBack(ticket);
-    if (!this.#stopping) void this.#take().catch(() => {});
-  }
-
-  #laneOf(label: string): 'cpu' | 'gpu' {
-    if (label.startsWith('cpu')) return 'cpu';
-    if (label.startsWith('cuda')) return 'gpu';
-    return this.#devices.some((device) => device.id !== 'cpu' && device.fault === null) ? 'gpu' : 'cpu';
+    if (!this.#stopping) void this.#intake.take().catch(() => {});
   }
 
   /** The same for every daemon of this home, other in each epoch of the job. */

@@ -10,6 +10,7 @@ import type { JobRecord } from '../store/types.js';
 import { Detached, letsGo } from '../worker/detached.js';
 import type { Leasing, Progress, RunReport, WorkDeps, WorkRequest } from '../worker/types.js';
 import { LogTail } from './log-tail.js';
+import { failureOf, outcomeOf, plainOutcome } from './outcome.js';
 import type { Ticket } from './queues.js';
 import { savedEnvironment } from './saved-environment.js';
 
@@ -277,43 +278,6 @@ export class Execution {
       return null;
     }
     await this.#deps.store.leasing.forget(this.record.job);
-    if (exit.code === 0) return { state: 'succeeded', reason: null, exit_code: 0 };
-    const evidence = exit.error ?? `It ended with ${exit.signal ?? `status ${exit.code}`}.`;
-    const failure = { class: exit.ended_by === 'timeout' ? 'timeout' : 'user_error', evidence, fields: {} } as const;
-    return { state: exit.ended_by === 'timeout' ? 'timeout' : 'failed', reason: null, exit_code: exit.code, failure };
+    return plainOutcome(exit);
   }
-}
-
-function outcomeOf(report: RunReport): Partial<JobRecord> {
-  const { failure } = report;
-  const state = report.outcome;
-  return {
-    state,
-    reason: null,
-    exit_code: report.exit_code,
-    config: report.config,
-    key: report.key,
-    failure:
-      failure === null || failure.class === 'ok' || state === 'succeeded'
-        ? null
-        : {
-            class: failure.class,
-            evidence: failure.evidence ?? failure.cause,
-            fields: { ...failure.fields, cause: failure.cause, advice: failure.advice, signal: report.signal },
-          },
-  };
-}
-
-function failureOf(error: unknown): Partial<JobRecord> {
-  const known = error instanceof OomtuneError ? error : null;
-  const text = error instanceof Error ? error.message : String(error);
-  return {
-    state: 'failed',
-    reason: known === null ? `a fault in oomtune: ${text}` : text,
-    failure: {
-      class: 'user_error',
-      evidence: text,
-      fields: { code: known?.code ?? 'OOMTUNE_INTERNAL', advice: known?.remedy ?? 'See the log of the daemon.' },
-    },
-  };
 }

@@ -30,6 +30,11 @@ local t = redis.call('TIME')
 redis.call('ZADD', KEYS[2], t[1] * 1000, ARGV[4])
 return false`);
 
+const LEAVE = new Script(`
+local ok, info = pcall(cjson.decode, redis.call('GET', KEYS[1]) or '')
+if ok and type(info) == 'table' and info.instance == ARGV[1] then redis.call('DEL', KEYS[1]) end
+return 1`);
+
 /** Hosts whose daemons live: `{oomtune}:host:<name>`, which expires. */
 export class Hosts {
   readonly #redis: Redis;
@@ -47,8 +52,9 @@ export class Hosts {
     return typeof other === 'string' ? parse(other) : null;
   }
 
-  async leave(host: string): Promise<void> {
-    await this.#redis.del(this.#keys.host(host));
+  /** Takes the daemon's own heartbeat away, never that of another daemon of the name. */
+  async leave({ host, instance }: Pick<HostInfo, 'host' | 'instance'>): Promise<void> {
+    await LEAVE.run(this.#redis, [this.#keys.host(host)], [instance]);
   }
 
   async isAlive(host: string): Promise<boolean> {

@@ -1,11 +1,13 @@
 import { randomBytes } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { z } from 'zod';
 import { OomtuneError } from '../common/errors.js';
 import { formatBytes } from '../common/size.js';
 import type { Events } from './events.js';
+import { HeldLease } from './held-lease.js';
 import type { Keys } from './keys.js';
+import { jobLives, memoryHeld, ownerLives } from './lease-owner.js';
+import { type Reply, waitReason } from './lease-reason.js';
 import * as scripts from './lease-scripts.js';
 import { bootId, hostName, startTime, thisProcess } from './process-identity.js';
 import type { Script } from './script.js';
@@ -244,59 +246,6 @@ export class LeaseStore {
   }
 }
 
-/** A reservation that is renewed until it is released. */
-export class HeldLease<D extends LeaseDevice> {
-  devices: D[];
-  readonly #store: LeaseStore;
-  readonly #owner: string;
-  readonly #instance: string;
-  readonly #timer: NodeJS.Timeout;
-  #released = false;
-
-  constructor(store: LeaseStore, owner: string, instance: string, devices: D[], { renewMs }: LeaseTimes) {
-    this.#store = store;
-    this.#owner = owner;
-    this.#instance = instance;
-    this.devices = devices;
-    this.#timer = setInterval(() => {
-      store.renew(owner, instance).catch(() => {}); // Redis is away: nobody frees a lease whose owner lives
-    }, renewMs);
-    this.#timer.unref();
-  }
-
-  async attach(run: { supervisorPid: number; dir: string }): Promise<void> {
-    await this.#store.attach(this.#owner, this.#instance, run.supervisorPid, run.dir);
-  }
-
-  async resize(bytes: number | null): Promise<void> {
-    const done = await this.#store.resize(this.#owner, this.#instance, bytes, this.devices);
-    if (done === 1) return;
-    throw new OomtuneError(
-      'OOMTUNE_LEASE_LOST',
-      done === 0 ? 'The lease on the device is gone.' : 'The lease on the device cannot grow: others share the device.',
-      'Run the job again; it waits until the device is free.',
-    );
-  }
-
-  async release(): Promise<void> {
-    if (this.#released) return;
-    this.#released = true;
-    clearInterval(this.#timer);
-    await this.#store.release(this.#owner, this.#instance);
-  }
-}
-
-interface WaitEntry {
-  id: string;
-  uuid: string;
-  total: number;
-  foreign: number;
-  reserved: number;
-  owners: { owner: string; bytes?: number; host: string; expired: boolean }[];
-  blocked?: string;
-}
-type Reply = { granted: string[] } | { waits: WaitEntry[] };
-
 /** What the script has to know of a device. `foreign` -1: who uses its memory cannot be told, only how much is used. */
 function toRequest(device: LeaseDevice) {
   const ours = device.processes.filter((one) => one.ours).reduce((sum, one) => sum + one.used_bytes, 0);
@@ -333,64 +282,4 @@ function checkPossible({
       : `No device has the ${formatBytes(bytes)} that are asked for.`,
     'See `oomtune devices` for what there is.',
   );
-}
-
-/** One line for a person: what is in the way on each device, pids and names of strangers included. */
-function waitReason(
-  waits: WaitEntry[],
-  devices: LeaseDevice[],
-  request: Pick<LeaseRequest<LeaseDevice>, 'bytes' | 'count'>,
-): string {
-  const wants = request.bytes === null ? 'all of it' : formatBytes(request.bytes);
-  const words = waits.slice(0, 4).map((entry) => {
-    const owners = Array.isArray(entry.owners) ? entry.owners : []; // Lua writes an empty list as {}
-    const parts = owners
-      .slice(0, 4)
-      .map(({ owner, bytes }) => `${owner} holds ${bytes === undefined ? 'all' : formatBytes(bytes)}`);
-    if (owners.length > 4) parts.push(`${owners.length - 4} more hold some`);
-    if (entry.foreign > 0) {
-      const strangers = (devices.find((device) => device.uuid === entry.uuid)?.processes ?? [])
-        .filter((one) => !one.ours)
-        .sort((a, b) => b.used_bytes - a.used_bytes)
-        .slice(0, 2)
-        .map((one) => `${one.name} (pid ${one.pid})`);
-      parts.push(
-        `${formatBytes(entry.foreign)} are used by ${strangers.length > 0 ? strangers.join(', ') : 'processes that are not ours'}`,
-      );
-    }
-    if (entry.blocked !== undefined) parts.push(`${entry.blocked} has waited longer for it`);
-    return `${entry.id} of ${formatBytes(entry.total)}: ${parts.join(', ') || 'in use'}`;
-  });
-  if (waits.length > 4) words.push(`and ${waits.length - 4} more`);
-  const many = request.count === 1 ? '' : `${request.count} devices, `;
-  return `waits for ${many}${wants} of a device: ${words.join('; ')}`.replace(
-    'all of it of a device',
-    'a whole device',
-  );
-}
-
-function ownerLives(lease: LeaseRecord): boolean {
-  return lease.boot === bootId() && startTime(lease.process.pid) === lease.process.start;
-}
-
-/** A supervisor of the job lives, or any process that carries the job's id in its environment. */
-async function jobLives(lease: LeaseRecord): Promise<boolean> {
-  if (lease.supervisors.some(({ pid, start }) => startTime(pid) === start)) return true;
-  const { readdir, readFile } = await import('node:fs/promises');
-  const mark = `OOMTUNE_JOB_ID=${lease.owner}\0`;
-  for (const name of await readdir('/proc')) {
-    if (!/^\d+$/.test(name)) continue;
-    const environment = await readFile(`/proc/${name}/environ`, 'latin1').catch(() => '');
-    if (environment.includes(mark) && startTime(Number(name)) !== null) return true;
-    await delay(0);
-  }
-  return false;
-}
-
-/** Whether a GPU still holds memory of a process of ours that no other lease answers for: the driver frees it late. */
-function memoryHeld(lease: LeaseRecord, devices: LeaseDevice[]): boolean {
-  const pids = new Set(lease.supervisors.map((one) => one.pid).concat(lease.process.pid));
-  return devices
-    .filter((device) => lease.devices.some(({ uuid }) => uuid === device.uuid))
-    .some((device) => device.processes.some((one) => pids.has(one.pid) && one.used_bytes > 0));
 }

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { cancelJob } from '../../src/daemon/index.js';
-import { until } from '../store/home.js';
+import { freePort, until } from '../store/home.js';
 import { Host, sleep } from './host.js';
 
 /**
@@ -13,8 +13,8 @@ import { Host, sleep } from './host.js';
  */
 const unable = ((): string | null => {
   if (process.getuid?.() !== 0) return 'not root';
-  const made = spawnSync('ip', ['netns', 'add', 'oomtune-try']);
-  spawnSync('ip', ['netns', 'del', 'oomtune-try']);
+  const made = spawnSync('ip', ['netns', 'add', `oomtune-try${process.pid}`]);
+  spawnSync('ip', ['netns', 'del', `oomtune-try${process.pid}`]);
   return made.status === 0 ? null : `ip netns add failed: ${made.stderr?.toString().trim() || made.error?.message}`;
 })();
 if (unable !== null)
@@ -23,30 +23,36 @@ if (unable !== null)
 describe.skipIf(unable !== null)('two hosts on one Redis', () => {
   const folder = mkdtempSync(join(tmpdir(), 'oomtune-net-'));
   const ip = (...args: string[]) => execFileSync('ip', args);
-  const names = ['oomtune-a', 'oomtune-b'];
+  // Of this run alone: another may be under way on the same machine
+  const names = [`oomtune-a${process.pid}`, `oomtune-b${process.pid}`] as const;
+  const links = [`oa${process.pid}`, `ob${process.pid}`] as const;
+  const net = `10.${200 + (process.pid % 50)}`;
+  const subnet = (at: number) => `${net}.${(Math.floor(process.pid / 50) % 100) * 2 + at}`;
+  let port = 0;
   let redis: ReturnType<typeof spawn>;
   let host: Host;
   let daemons: Record<string, ReturnType<typeof spawn>> = {};
 
   beforeAll(async () => {
+    port = await freePort();
     for (const name of names) spawnSync('ip', ['netns', 'del', name]);
     for (const [at, name] of names.entries()) {
       ip('netns', 'add', name);
-      ip('link', 'add', `oomt${at}`, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', name);
-      ip('addr', 'add', `10.213.${at}.1/24`, 'dev', `oomt${at}`);
-      ip('link', 'set', `oomt${at}`, 'up');
-      ip('-n', name, 'addr', 'add', `10.213.${at}.2/24`, 'dev', 'eth0');
+      ip('link', 'add', links[at] as string, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', name);
+      ip('addr', 'add', `${subnet(at)}.1/24`, 'dev', links[at] as string);
+      ip('link', 'set', links[at] as string, 'up');
+      ip('-n', name, 'addr', 'add', `${subnet(at)}.2/24`, 'dev', 'eth0');
       ip('-n', name, 'link', 'set', 'eth0', 'up');
       ip('-n', name, 'link', 'set', 'lo', 'up');
-      ip('-n', name, 'route', 'add', 'default', 'via', `10.213.${at}.1`);
+      ip('-n', name, 'route', 'add', 'default', 'via', `${subnet(at)}.1`);
     }
     const args = [
       '--port',
-      '6391',
+      String(port),
       '--bind',
       '127.0.0.1',
-      '10.213.0.1',
-      '10.213.1.1',
+      `${subnet(0)}.1`,
+      `${subnet(1)}.1`,
       '--requirepass',
       'cable',
       '--save',
@@ -73,19 +79,19 @@ describe.skipIf(unable !== null)('two hosts on one Redis', () => {
     await host.close();
   });
 
-  const unplug = (at: number) => ip('link', 'set', `oomt${at}`, 'down');
-  const plug = (at: number) => ip('link', 'set', `oomt${at}`, 'up');
+  const unplug = (at: number) => ip('link', 'set', links[at] as string, 'down');
+  const plug = (at: number) => ip('link', 'set', links[at] as string, 'up');
 
   /** Both share a home folder, as hosts of a cluster do; each has its own name. */
   async function start(at: number, settings = {}): Promise<void> {
-    const env = { OOMTUNE_REDIS_URL: `redis://:cable@10.213.${at}.1:6391`, OOMTUNE_HOST: names[at] };
+    const env = { OOMTUNE_REDIS_URL: `redis://:cable@${subnet(at)}.1:${port}`, OOMTUNE_HOST: names[at] };
     const times = { heartbeatMs: 1000, sweepMs: 1000, lockMs: 5000, renewMs: 1000, ...settings };
     const prefix = ['ip', 'netns', 'exec', names[at] as string];
     daemons[names[at] as string] = await host.start({ allowInsecureRedis: true, cpuLanes: 1, ...times }, env, prefix);
   }
 
   const both = async (): Promise<void> => {
-    host = new Host('redis://:cable@127.0.0.1:6391');
+    host = new Host(`redis://:cable@127.0.0.1:${port}`);
     await start(0);
     await start(1);
   };
@@ -98,14 +104,14 @@ describe.skipIf(unable !== null)('two hosts on one Redis', () => {
     await both();
     const ids: string[] = [];
     for (let n = 0; n < 6; n += 1) ids.push(await host.shell('sleep 0.7'));
-    const named = await host.shell('true', { host: 'oomtune-b' });
+    const named = await host.shell('true', { host: names[1] });
     const nobody = await host.shell('true', { host: 'oomtune-c' });
     const jobs = [];
     for (const id of ids) jobs.push(await host.state(id, 'succeeded', 30));
     expect(new Set(jobs.map((job) => job.host))).toEqual(new Set(names));
-    expect((await host.state(named, 'succeeded')).host).toBe('oomtune-b');
+    expect((await host.state(named, 'succeeded')).host).toBe(names[1]);
     await until(async () => (await host.job(nobody)).reason?.startsWith('no host has') === true);
-    expect((await host.job(nobody)).reason).toContain('on oomtune-c; there are oomtune-a, oomtune-b');
+    expect((await host.job(nobody)).reason).toContain(`on oomtune-c; there are ${names.join(', ')}`);
     expect(ids.map((id) => host.starts(id))).toEqual(ids.map(() => 1));
   });
 
@@ -132,7 +138,7 @@ describe.skipIf(unable !== null)('two hosts on one Redis', () => {
 
   test('a job that ended while its host was cut off is recorded once it is back', async () => {
     await both();
-    const id = await host.shell('sleep 3; echo end >> ends', { host: 'oomtune-a' });
+    const id = await host.shell('sleep 3; echo end >> ends', { host: names[0] });
     await host.state(id, 'running');
     unplug(0);
     await until(() => host.lines('ends').length === 1);
@@ -148,11 +154,11 @@ describe.skipIf(unable !== null)('two hosts on one Redis', () => {
     const total = (await store.hosts.list())[0]?.info?.devices.find((device) => device.id === 'cpu')
       ?.total_bytes as number;
     const budget = String(Math.floor(total * 0.6));
-    await host.kill(daemons['oomtune-b']); // so that the first has it
+    await host.kill(daemons[names[1]]); // so that the first has it
     await gone(1);
-    await host.kill(daemons['oomtune-a']);
+    await host.kill(daemons[names[0]]);
     await start(0, { cpuLanes: 2 });
-    const big = await host.shell('sleep 45', { budget, host: 'oomtune-a' });
+    const big = await host.shell('sleep 45', { budget, host: names[0] });
     await host.state(big, 'running');
     const id = await host.shell('true', { budget });
     await until(async () => (await host.job(id)).reason?.includes('holds') === true); // taken, waits for its lease
@@ -162,11 +168,11 @@ describe.skipIf(unable !== null)('two hosts on one Redis', () => {
     expect((await host.job(big)).state).toBe('running'); // nobody there to end it yet
     await start(1);
     // On one machine both see the same memory: the lease of the lost host still stands, and the job must wait for it
-    await until(async () => (await host.job(id)).claimHost === 'oomtune-b', 40);
+    await until(async () => (await host.job(id)).claimHost === names[1], 40);
     plug(0);
     await host.state(big, 'cancelled', 60);
     const job = await host.state(id, 'succeeded', 60);
-    expect(job.host).toBe('oomtune-b');
+    expect(job.host).toBe(names[1]);
     expect(host.starts(id)).toBe(1);
   });
 
@@ -174,14 +180,16 @@ describe.skipIf(unable !== null)('two hosts on one Redis', () => {
     await both();
     const shared = host;
     const second = new Host(shared.url);
-    const env = { OOMTUNE_REDIS_URL: 'redis://:cable@127.0.0.1:6391', OOMTUNE_HOST: 'oomtune-a' };
+    const env = { OOMTUNE_REDIS_URL: `redis://:cable@127.0.0.1:${port}`, OOMTUNE_HOST: names[0] };
     await expect(second.start({}, env)).rejects.toThrow(/OOMTUNE_DAEMON_RUNNING/);
+    process.env.OOMTUNE_HOME = shared.home;
+    expect((await (await shared.store()).hosts.get(names[0]))?.pid).toBe(daemons[names[0]]?.pid);
     await second.close();
     process.env.OOMTUNE_HOME = shared.home;
   });
 
   test('over the network without TLS a daemon refuses to start unless told', async () => {
-    host = new Host('redis://:cable@127.0.0.1:6391');
+    host = new Host(`redis://:cable@127.0.0.1:${port}`);
     await expect(start(0, { allowInsecureRedis: false })).rejects.toThrow(/OOMTUNE_REDIS_UNSAFE/);
   });
 });

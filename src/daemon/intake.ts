@@ -1,0 +1,138 @@
+import type { Job } from 'bullmq';
+import type { Log } from '../common/log.js';
+import type { HostInfo, Store, StoredJob } from '../store/index.js';
+import type { Execution } from './execution.js';
+import type { Lanes } from './lanes.js';
+import type { Queues, Ticket } from './queues.js';
+import { labelOf, requirementOf } from './routing.js';
+import { readTicket } from './ticket.js';
+
+export interface IntakeParts {
+  store: Store;
+  queues: Queues;
+  lanes: Lanes;
+  host: HostInfo;
+  active: ReadonlyMap<string, Execution>;
+  log: Log;
+  claimOf: (record: StoredJob) => string;
+  execute: (record: StoredJob, ticket: Job<Ticket>) => void;
+}
+
+/** How long another host comes first to a job that waited here in vain. */
+const LEFT_MS = 3000;
+
+/** Takes jobs from the queues that suit this host, as long as there are lanes for them. One look at a time. */
+export class Intake {
+  readonly #parts: IntakeParts;
+  readonly #left = new Set<string>();
+  #running: Promise<void> | null = null;
+  #again = false;
+  #closed = false;
+  #sortOut = true;
+
+  constructor(parts: IntakeParts) {
+    this.#parts = parts;
+  }
+
+  /** Calls that come meanwhile make it look once more. */
+  take(): Promise<void> {
+    if (this.#running !== null) {
+      this.#again = true;
+      return this.#running;
+    }
+    this.#running = this.#all().finally(() => {
+      this.#running = null;
+    });
+    return this.#running;
+  }
+
+  /** Has the next look begin with what is locked by this home already. */
+  lookAtTaken(): void {
+    this.#sortOut = true;
+  }
+
+  leaveAlone(label: string): void {
+    this.#left.add(label);
+    setTimeout(() => {
+      this.#left.delete(label);
+      void this.take().catch(() => {});
+    }, LEFT_MS).unref();
+  }
+
+  /** Takes nothing more. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#running?.catch(() => {});
+  }
+
+  async #all(): Promise<void> {
+    const { queues, host } = this.#parts;
+    do {
+      this.#again = false;
+      if (this.#closed) return;
+      const labels = await queues.suitable(host);
+      if (this.#sortOut) await this.#sortOutTaken(labels);
+      for (const label of labels) if (!this.#left.has(label)) await this.#takeFrom(label);
+    } while (this.#again);
+  }
+
+  /**
+   * Entries that are locked by this home, but that nobody here works at: taken by a daemon that was killed before its next
+   * step. Without this they would wait until the lock expires. Only while nothing is being taken.
+   */
+  async #sortOutTaken(labels: string[]): Promise<void> {
+    const { store, queues, active } = this.#parts;
+    this.#sortOut = false;
+    const ours = new Set([...active.values()].map((execution) => execution.ticket?.id));
+    for (const label of labels) {
+      for (const ticket of await queues.taken(label)) {
+        if (ours.has(ticket.id)) continue;
+        const entry = readTicket(ticket.data);
+        const record = entry === null ? null : await store.jobs.get(entry.job);
+        const waits = record?.state === 'queued' && record.epoch === entry?.epoch && record.claimHost === null;
+        if (waits) await queues.putBack(ticket);
+        else if (record === null || !active.has(record.job)) await queues.finish(ticket);
+      }
+    }
+  }
+
+  /** One job of a label may wait for its lease; those behind it wait in the queue, where other hosts see them. */
+  async #takeFrom(label: string): Promise<void> {
+    const { queues, lanes, active } = this.#parts;
+    while (!this.#closed && lanes.hasRoom(label)) {
+      const waiting = [...active.values()].find(
+        ({ waitingSince, record }) => waitingSince !== null && labelOf(requirementOf(record.options)) === label,
+      );
+      if (waiting !== undefined) {
+        const best = await queues.waitingPriority(label);
+        if (best === null || best <= waiting.record.options.priority || !waiting.putBack()) return;
+      }
+      const ticket = await queues.next(label);
+      if (ticket === null) return;
+      await this.#begin(ticket);
+    }
+  }
+
+  async #begin(ticket: Job<Ticket>): Promise<void> {
+    const { store, queues, host, active, log, claimOf, execute } = this.#parts;
+    const entry = readTicket(ticket.data);
+    if (entry === null) {
+      log.warn({ entry: ticket.id }, 'a queue entry that cannot be read was refused');
+      await queues.refuse(ticket, 'it cannot be read');
+      return;
+    }
+    const record = await store.jobs.get(entry.job);
+    if (record === null || record.job !== entry.job || record.epoch !== entry.epoch) {
+      await queues.finish(ticket); // of an earlier life of the job, or of none that can be trusted
+      return;
+    }
+    const claimed = await store.jobs.claim(record, host.host, claimOf(record));
+    if (claimed !== 'ours' && claimed !== 'claimed') {
+      await queues.finish(ticket); // held, ended, or another host's, which goes on with it by its claim
+      return;
+    }
+    const working = active.get(record.job);
+    if (working === undefined) execute(record, ticket);
+    else working.ticket ??= ticket;
+  }
+}

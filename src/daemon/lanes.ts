@@ -1,0 +1,50 @@
+import PQueue from 'p-queue';
+import type { DaemonSettings } from './settings.js';
+
+/**
+ * How many jobs this host works at at a time, for the host's memory and for its GPUs. Leases decide who may use a device;
+ * lanes bound what is begun at all.
+ */
+export class Lanes {
+  readonly #cpu: PQueue;
+  readonly #gpu = new PQueue({ concurrency: 1 });
+  readonly #sizes: { cpu: number; gpu: number };
+  readonly #each: number;
+  #gpus = 0;
+
+  constructor({ cpuLanes, gpuLanes }: Pick<DaemonSettings, 'cpuLanes' | 'gpuLanes'>) {
+    this.#cpu = new PQueue({ concurrency: cpuLanes });
+    this.#sizes = { cpu: cpuLanes, gpu: 1 };
+    this.#each = gpuLanes;
+  }
+
+  /** GPUs that work. */
+  set gpus(count: number) {
+    this.#gpus = count;
+    this.#sizes.gpu = Math.max(1, count * this.#each);
+    this.#gpu.concurrency = Math.max(this.#sizes.gpu, this.#gpu.pending);
+  }
+
+  get sizes(): { cpu: number; gpu: number } {
+    return { ...this.#sizes };
+  }
+
+  hasRoom(label: string): boolean {
+    const name = this.#nameOf(label);
+    const lane = name === 'cpu' ? this.#cpu : this.#gpu;
+    return lane.pending + lane.size < this.#sizes[name];
+  }
+
+  /** `atOnce`: it runs already, and does not wait for a lane. */
+  add<T>(label: string, atOnce: boolean, task: () => Promise<T>): Promise<T> {
+    const name = this.#nameOf(label);
+    const lane = name === 'cpu' ? this.#cpu : this.#gpu;
+    lane.concurrency = Math.max(this.#sizes[name], atOnce ? lane.pending + lane.size + 1 : 1);
+    return lane.add(task);
+  }
+
+  #nameOf(label: string): 'cpu' | 'gpu' {
+    if (label.startsWith('any')) return this.#gpus > 0 ? 'gpu' : 'cpu';
+    return label.startsWith('cpu') ? 'cpu' : 'gpu';
+  }
+}

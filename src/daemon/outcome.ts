@@ -1,0 +1,53 @@
+import { OomtuneError } from '../common/errors.js';
+import type { Exit } from '../runtime/types.js';
+import type { JobRecord } from '../store/types.js';
+import type { RunReport } from '../worker/types.js';
+
+/** What the record says after a report of the worker's. */
+export function outcomeOf(report: RunReport): Partial<JobRecord> {
+  const { failure } = report;
+  const state = report.outcome;
+  return {
+    state,
+    reason: null,
+    exit_code: report.exit_code,
+    config: report.config,
+    key: report.key,
+    failure:
+      failure === null || failure.class === 'ok' || state === 'succeeded'
+        ? null
+        : {
+            class: failure.class,
+            evidence: failure.evidence ?? failure.cause,
+            fields: { ...failure.fields, cause: failure.cause, advice: failure.advice, signal: report.signal },
+          },
+  };
+}
+
+/** What it says when the worker could not do its work. */
+export function failureOf(error: unknown): Partial<JobRecord> {
+  const known = error instanceof OomtuneError ? error : null;
+  const text = error instanceof Error ? error.message : String(error);
+  return {
+    state: 'failed',
+    reason: known === null ? `a fault in oomtune: ${text}` : text,
+    failure: {
+      class: 'user_error',
+      evidence: text,
+      fields: { code: known?.code ?? 'OOMTUNE_INTERNAL', advice: known?.remedy ?? 'See the log of the daemon.' },
+    },
+  };
+}
+
+/** What it says of a run that nobody could diagnose: its exit alone. */
+export function plainOutcome(exit: Exit): Partial<JobRecord> {
+  if (exit.code === 0) return { state: 'succeeded', reason: null, exit_code: 0, failure: null };
+  const late = exit.ended_by === 'timeout';
+  const evidence = exit.error ?? `It ended with ${exit.signal ?? `status ${exit.code}`}.`;
+  return {
+    state: late ? 'timeout' : 'failed',
+    reason: null,
+    exit_code: exit.code,
+    failure: { class: late ? 'timeout' : 'user_error', evidence, fields: {} },
+  };
+}

@@ -1,0 +1,44 @@
+import { OomtuneError } from '../common/errors.js';
+import type { LeaseDevice, LeaseStore, LeaseTimes } from './leases.js';
+
+/** A reservation that is renewed until it is released. */
+export class HeldLease<D extends LeaseDevice> {
+  devices: D[];
+  readonly #store: LeaseStore;
+  readonly #owner: string;
+  readonly #instance: string;
+  readonly #timer: NodeJS.Timeout;
+  #released = false;
+
+  constructor(store: LeaseStore, owner: string, instance: string, devices: D[], { renewMs }: LeaseTimes) {
+    this.#store = store;
+    this.#owner = owner;
+    this.#instance = instance;
+    this.devices = devices;
+    this.#timer = setInterval(() => {
+      store.renew(owner, instance).catch(() => {}); // Redis is away: nobody frees a lease whose owner lives
+    }, renewMs);
+    this.#timer.unref();
+  }
+
+  async attach(run: { supervisorPid: number; dir: string }): Promise<void> {
+    await this.#store.attach(this.#owner, this.#instance, run.supervisorPid, run.dir);
+  }
+
+  async resize(bytes: number | null): Promise<void> {
+    const done = await this.#store.resize(this.#owner, this.#instance, bytes, this.devices);
+    if (done === 1) return;
+    throw new OomtuneError(
+      'OOMTUNE_LEASE_LOST',
+      done === 0 ? 'The lease on the device is gone.' : 'The lease on the device cannot grow: others share the device.',
+      'Run the job again; it waits until the device is free.',
+    );
+  }
+
+  async release(): Promise<void> {
+    if (this.#released) return;
+    this.#released = true;
+    clearInterval(this.#timer);
+    await this.#store.release(this.#owner, this.#instance);
+  }
+}
