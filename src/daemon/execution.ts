@@ -164,11 +164,10 @@ export class Execution {
   /** The store's leases; notes whether we wait for one, as only such a job can be put back. */
   #leasing(): Leasing {
     const { leasing } = this.#deps.store;
-    const { runtime } = this.#deps;
     return {
       acquire: async (request) => {
         this.waitingSince = Date.now();
-        const lease = await leasing.acquire({ refresh: () => runtime.devices(), ...request });
+        const lease = await leasing.acquire(request);
         this.waitingSince = null;
         return lease;
       },

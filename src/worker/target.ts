@@ -120,6 +120,8 @@ export class Target {
       // The host is not one job's alone: only the budget is taken.
       bytes: host || shared ? (bytes ?? this.budgetBytes) : bytes,
       share: host || options.share,
+      needBytes: options.budget === null ? null : this.budgetBytes,
+      refresh: () => this.#deps.runtime.devices(),
       signal: this.#deps.signal,
       onWait: (reason) => this.#deps.progress({ type: 'waiting', reason }),
     });
