@@ -9,8 +9,10 @@ const FAST = 0.97;
 const INTERIOR = [0.9, 0.8, 0.65, 0.5];
 /** A size this much larger than a good one is worth another probe. */
 const WORTHWHILE = 1.01;
-/** How often the speed of one size is measured on a busy machine. */
-const TRIES = 3;
+/** How often the speed of one size is measured on a busy machine: once more tells chance from cause, twice costs time. */
+const TRIES = 2;
+/** Probes that may follow the verification only to tell speeds apart, the one that proves the answer among them. */
+const AFTERTHOUGHTS = 4;
 /** Sizes nearer than this to a measured one tell nothing new about speed. */
 const SAME = 0.03;
 
@@ -49,16 +51,30 @@ export function recommend(choice: Choice): Recommendation {
   const pick = fast.at(-1) ?? good.toSorted((a, b) => (rateOf(trail, a) ?? 0) - (rateOf(trail, b) ?? 0)).at(-1);
   if (pick === undefined) return lastResort(choice, measured);
   const largest = good.at(-1) as number;
-  if (choice.cheap && pick !== largest && trail.fits(largest).length < TRIES && isNoisy(trail, choice.max)) {
+  const spare = patience(choice);
+  if (spare && pick !== largest && triesOf(choice, largest) < TRIES && isNoisy(trail, choice.max)) {
     return { measure: largest, why: 'speeds vary here, so the largest of the good sizes gets another chance' };
   }
-  if (choice.cheap && best > 0 && pick !== largest) {
+  if (spare && best > 0 && pick !== largest) {
     const between = interior(choice, measured).find((size) => size > pick && size < largest);
     if (between !== undefined) return { measure: between, why: 'the largest sizes run slower: where does that begin?' };
   }
   if (choice.firm && !trail.isFirm(pick))
     return { measure: pick, why: 'the size to be recommended, in the process that took the largest' };
   return { size: pick, notes: notesOn(choice, pick, good, best) };
+}
+
+/** Whether one more probe may be spent on speed alone: it costs no launch, and there have not been many of them yet. */
+function patience({ trail, max, firm, cheap }: Choice): boolean {
+  if (!cheap) return false;
+  const verified = trail.all.findIndex((o) => o.outcome === 'fit' && o.fresh && o.microBatch >= max);
+  const spent = verified < 0 ? 0 : trail.all.length - verified - 1;
+  return spent < AFTERTHOUGHTS - (firm ? 1 : 0);
+}
+
+/** How often the speed of a size was measured where it counts: in the process that proves the answer. */
+function triesOf({ trail, firm }: Choice, size: number): number {
+  return trail.fits(size).filter((o) => !firm || trail.isFirmFit(o)).length;
 }
 
 /** Samples per second and device: the best that fresh processes showed, else what was measured last; null: no time. */

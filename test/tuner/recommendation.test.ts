@@ -60,6 +60,25 @@ describe('the recommendation', () => {
     expect(found(s).samplesPerSecond).toBeCloseTo(100);
   });
 
+  it.each(Array.from({ length: 40 }, (_, seed) => seed + 1))(
+    'does not go on measuring on a noisy machine (seed %i)',
+    (seed) => {
+      let state = seed;
+      const noise = () => {
+        state = (state * 48271) % 2147483647;
+        return state / 2147483647;
+      };
+      const s = search(plainJob({ rate: () => 40 + 60 * noise() }), constraints(base));
+      expect(s.last.type).toBe('found');
+      const verified = s.probes.findIndex((p) => p.fresh && p.microBatch === 450);
+      const after = s.probes.slice(verified + 1).map((p) => p.microBatch);
+      expect(verified).toBeGreaterThan(0);
+      expect(after.length).toBeLessThanOrEqual(4);
+      expect(after.filter((size) => size === 435).length).toBeLessThanOrEqual(2);
+      expect(new Set(after.filter((size) => size !== 435)).size).toBe(after.filter((size) => size !== 435).length);
+    },
+  );
+
   it('never recommends a size at which the allocator retries', () => {
     const job: Job = {
       run: (probe, warm) => ({ ...plainJob().run(probe, warm), allocRetries: probe.microBatch > 400 ? 3 : 0 }),
