@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type Case, CORPUS, expectedFields, judgeCase } from './corpus.js';
+import { CORPUS, expectedFields, judgeCase } from './corpus.js';
 
 /** Logs that are plain text, one process, and so can be wrapped once more. */
 const PLAIN = CORPUS.filter(({ name }) => !/^wrap-|ddp-|deepspeed|-c$|ok-empty|spawn/.test(name));
@@ -34,11 +34,20 @@ const WRAPPINGS: Record<string, Wrapping> = {
 };
 
 describe.each(Object.entries(WRAPPINGS))('a log %s', (_, wrap) => {
-  it.each(PLAIN)('$name is still judged right', async ({ expected, log }: Case) => {
-    const diagnosis = await judgeCase(expected, Buffer.from(wrap(log.toString('utf8'))));
-    expect(diagnosis.class).toBe(expected.class);
-    const fields = expectedFields(expected);
-    if (fields) expect(diagnosis.fields).toEqual(fields);
-    if (expected.phase) expect(diagnosis.phase).toBe(expected.phase);
+  it('is still judged right', async () => {
+    const wrong: unknown[] = [];
+    for (const { name, expected, log } of PLAIN) {
+      const diagnosis = await judgeCase(expected, Buffer.from(wrap(log.toString('utf8'))));
+      const { class: wanted, phase } = expected;
+      const got = { class: diagnosis.class, phase: diagnosis.phase, fields: diagnosis.fields };
+      const fields = expectedFields(expected) ?? got.fields;
+      try {
+        expect(got).toEqual({ class: wanted, phase: phase ?? got.phase, fields });
+      } catch (error) {
+        wrong.push([name, (error as Error).message]);
+      }
+    }
+    expect(wrong).toEqual([]);
+    expect(PLAIN.length).toBeGreaterThan(300);
   });
 });

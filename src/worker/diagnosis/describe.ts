@@ -17,7 +17,8 @@ const SAME_MESSAGE = 14;
 /** The document for a verdict: figures, phase, why, and what helps. */
 export function describe(verdict: Verdict, reading: Reading, signals: Signals, known: Signatures): Diagnosis {
   const { event } = verdict;
-  const last = event === null && verdict.class !== 'ok' ? (reading.lastWords.at(-1) ?? null) : null;
+  // Where no signature knows the error, the last words may still tell a person.
+  const last = event === null && verdict.class === 'user_error' ? lastWords(reading) : null;
   const figures = event ? gather(event, verdict.soft, reading) : {};
   const diagnosis: Diagnosis = {
     class: verdict.class,
@@ -101,6 +102,14 @@ function describeOk(diagnosis: Diagnosis, { softOoms, told, fallback }: Verdict,
     diagnosis.cause += ` It fell back to the CPU (line ${fallback.line}).`;
     if (!soft) advise('fallback');
   }
+}
+
+const TELLING = /error|fatal|fail|cannot|can't|could not|unable|invalid|denied|not found|missing|refused|panic|abort/i;
+const LAUNCHER = /^(?:wandb|make|srun|slurmstepd)(?:\[\d+\])?: /;
+
+/** The last line that speaks of a failure, else the last line. */
+function lastWords({ lastWords: words }: Reading): Reading['lastWords'][number] | null {
+  return words.findLast(({ text }) => TELLING.test(text) && !LAUNCHER.test(text)) ?? words.at(-1) ?? null;
 }
 
 /** The event's own figures, and what other messages of the same failure and process add. */
