@@ -6,7 +6,7 @@ const COLOURS = 5;
 
 /** Peak memory against micro-batch: the sizes that were tried, the model's line through them, the budget. */
 export function curveChart() {
-  const frame = chartFrame('curve-title', 'Peak memory by micro-batch', 'It is drawn as sizes are tried.');
+  const frame = chartFrame('curve-title', 'Peak memory by micro-batch', 'No size has been tried.');
   let shown = '';
   return {
     element: frame.element,

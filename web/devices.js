@@ -27,17 +27,21 @@ function makeDevice({ id }) {
   const model = h('span', { class: 'quiet' });
   const total = h('span', { class: 'total' });
   const used = h('div', { class: 'fill' });
+  const strangers = h('div', { class: 'fill other' });
   const reserved = h('div', { class: 'fill reserved' });
-  const meter = h('div', { class: 'meter', role: 'meter', 'aria-valuemin': '0' }, used, reserved);
+  const meter = h('div', { class: 'meter', role: 'meter', 'aria-valuemin': '0' }, used, strangers, reserved);
   const usedText = h('b', {});
   const reservedText = h('b', {});
   const freeText = h('b', {});
+  const strangersText = h('b', {});
+  const strangersKey = h('span', {}, h('span', { class: 'key' }), 'by strangers ', strangersText);
   const legend = h(
     'div',
     { class: 'legend' },
     h('span', {}, h('span', { class: 'key used' }), 'used ', usedText),
     h('span', {}, h('span', { class: 'key reserved' }), 'reserved ', reservedText),
-    h('span', {}, 'free ', freeText),
+    h('span', {}, 'unused ', freeText),
+    strangersKey,
   );
   const who = h('ul', { class: 'who', 'aria-label': `Who holds ${id}` });
   const note = h('p', { class: 'note' });
@@ -53,6 +57,12 @@ function makeDevice({ id }) {
       setText(total, bytes(all));
       used.style.width = `${part(use ?? 0, all)}%`;
       reserved.style.width = `${part(kept, all)}%`;
+      const foreign = device.processes.reduce((sum, one) => sum + (one.ours ? 0 : one.used_bytes), 0);
+      strangers.style.width = `${part(Math.min(foreign, use ?? 0), all)}%`;
+      strangers.style.left = `${part(Math.max(0, (use ?? 0) - foreign), all)}%`;
+      strangersKey.hidden = foreign === 0;
+      setText(strangersText, bytes(foreign));
+      reserved.hidden = kept === 0;
       setText(usedText, bytes(use));
       setText(reservedText, kept === 0 ? 'none' : bytes(kept));
       setText(freeText, use === null ? '—' : bytes(Math.max(0, all - use)));

@@ -18,7 +18,7 @@ export function ladderPart() {
   );
   const table = h('table', { class: 'ladder', 'aria-labelledby': 'ladder-title' }, h('thead', {}, head), body);
   const about = h('p', {});
-  const empty = h('p', { class: 'void' }, 'Nothing has been tried yet.');
+  const empty = h('p', { class: 'void' }, 'Nothing has been tried.');
   const element = h(
     'section',
     { class: 'sheet', 'aria-labelledby': 'ladder-title' },
@@ -60,7 +60,7 @@ function makeHeading() {
 function makeStep() {
   const cells = { n: h('td', { class: 'quiet' }), launch: h('td', {}), size: h('td', { class: 'num' }) };
   const verdict = h('span', { class: 'state' });
-  const peak = h('span', {});
+  const peak = h('span', { class: 'amount' });
   const fill = h('span', { class: 'fill' });
   const part = h('span', { class: 'part', 'aria-hidden': 'true' }, fill);
   const step = h('td', { class: 'num' });

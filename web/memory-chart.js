@@ -7,7 +7,11 @@ const MOST = 4000;
 
 /** What the job holds, from its first launch on, with a mark where each launch begins. */
 export function memoryChart() {
-  const frame = chartFrame('memory-title', 'Memory over time', 'It is drawn while the job runs on this daemon’s host.');
+  const frame = chartFrame(
+    'memory-title',
+    'Memory over time',
+    'Nothing was seen of it: this is drawn while a job runs on the daemon’s host.',
+  );
   let samples = [];
   let budget = null;
   let purposes = new Map();

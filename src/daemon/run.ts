@@ -75,7 +75,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     writeDaemonFile({ ...file, ready: true, dashboard: http?.url ?? null });
     await Promise.race([aborted(signal), failed]);
   } finally {
-    await http?.close();
+    await http?.close().catch((error: unknown) => log.debug({ err: error }, 'the dashboard did not close'));
     await daemon.stop({ kill: daemon.killAsked });
     removeDaemonFile(host);
     lock.release();
