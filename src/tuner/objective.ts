@@ -47,11 +47,15 @@ export function recommend(choice: Choice): Recommendation {
     return { measure: wanted, why: `the largest that leaves ${choice.headroomPct} % of the budget free` };
   }
   const best = Math.max(0, ...trail.sizes.map((size) => rateOf(trail, size) ?? 0));
-  const fast = good.filter((size) => (rateOf(trail, size) ?? best) >= FAST * best);
-  const pick = fast.at(-1) ?? good.toSorted((a, b) => (rateOf(trail, a) ?? 0) - (rateOf(trail, b) ?? 0)).at(-1);
+  const spent = afterthoughts(choice);
+  const proved = good.filter((size) => trail.isFirm(size));
+  // Speeds that change from process to process could be followed for ever: in the end what is proved has to do.
+  const open = choice.firm && spent >= AFTERTHOUGHTS && proved.length > 0 ? proved : good;
+  const fast = open.filter((size) => (rateOf(trail, size) ?? best) >= FAST * best);
+  const pick = fast.at(-1) ?? open.toSorted((a, b) => (rateOf(trail, a) ?? 0) - (rateOf(trail, b) ?? 0)).at(-1);
   if (pick === undefined) return lastResort(choice, measured);
   const largest = good.at(-1) as number;
-  const spare = patience(choice);
+  const spare = choice.cheap && spent < AFTERTHOUGHTS - (choice.firm ? 1 : 0);
   if (spare && pick !== largest && triesOf(choice, largest) < TRIES && isNoisy(trail, choice.max)) {
     return { measure: largest, why: 'speeds vary here, so the largest of the good sizes gets another chance' };
   }
@@ -64,12 +68,10 @@ export function recommend(choice: Choice): Recommendation {
   return { size: pick, notes: notesOn(choice, pick, good, best) };
 }
 
-/** Whether one more probe may be spent on speed alone: it costs no launch, and there have not been many of them yet. */
-function patience({ trail, max, firm, cheap }: Choice): boolean {
-  if (!cheap) return false;
+/** Probes since a fresh process took the largest size. */
+function afterthoughts({ trail, max }: Choice): number {
   const verified = trail.all.findIndex((o) => o.outcome === 'fit' && o.fresh && o.microBatch >= max);
-  const spent = verified < 0 ? 0 : trail.all.length - verified - 1;
-  return spent < AFTERTHOUGHTS - (firm ? 1 : 0);
+  return verified < 0 ? 0 : trail.all.length - verified - 1;
 }
 
 /** How often the speed of a size was measured where it counts: in the process that proves the answer. */
