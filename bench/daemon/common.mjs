@@ -11,17 +11,44 @@ process.env.OOMTUNE_HOME = home;
 process.env.OOMTUNE_LOG ??= 'warn';
 
 export const { openStore } = await import(join(ROOT, 'dist/store/index.js'));
-export const { submitJob, cancelJob, startDaemon, stopDaemon, daemonStatus } = await import(join(ROOT, 'dist/daemon/index.js'));
+export const { submitJob, cancelJob, startDaemon, stopDaemon, daemonStatus } = await import(
+  join(ROOT, 'dist/daemon/index.js')
+);
 export const { stopRedis, redisStatus } = await import(join(ROOT, 'dist/store/index.js'));
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 export const ENDED = ['succeeded', 'failed', 'cancelled', 'exhausted', 'timeout'];
 
 export const options = (changes = {}) => ({
-  name: null, device: 'cpu', budget: '64MiB', gpus: 1, effectiveBatch: null, minBatch: 1, maxBatch: null, amp: 'auto',
-  checkpointing: 'auto', accumulation: 'auto', exact: false, objective: 'max-batch', headroomPct: 3, preset: 'none', steps: 3,
-  timeoutSeconds: null, maxLaunches: null, env: [], envFile: null, cwd: home, tune: false, priority: 0, after: [], share: true,
-  gpuModel: null, host: null, resumeArg: null, retries: 0, ...changes,
+  name: null,
+  device: 'cpu',
+  budget: '64MiB',
+  gpus: 1,
+  effectiveBatch: null,
+  minBatch: 1,
+  maxBatch: null,
+  amp: 'auto',
+  checkpointing: 'auto',
+  accumulation: 'auto',
+  exact: false,
+  objective: 'max-batch',
+  headroomPct: 3,
+  preset: 'none',
+  steps: 3,
+  timeoutSeconds: null,
+  maxLaunches: null,
+  env: [],
+  envFile: null,
+  cwd: home,
+  tune: false,
+  priority: 0,
+  after: [],
+  share: true,
+  gpuModel: null,
+  host: null,
+  resumeArg: null,
+  retries: 0,
+  ...changes,
 });
 
 /** Kilobytes of resident memory; null where there is no such process. */
@@ -54,7 +81,9 @@ export function orphans() {
 export function machine() {
   const version = (command, args) => {
     try {
-      return execFileSync(command, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] }).trim().split('\n')[0];
+      return execFileSync(command, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
+        .trim()
+        .split('\n')[0];
     } catch {
       return null;
     }

@@ -3,7 +3,22 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ROOT, daemonStatus, home, machine, openStore, options, quantile, rss, sleep, startDaemon, stopDaemon, submitJob, tidy } from './common.mjs';
+import {
+  cancelJob,
+  daemonStatus,
+  home,
+  machine,
+  openStore,
+  options,
+  quantile,
+  ROOT,
+  rss,
+  sleep,
+  startDaemon,
+  stopDaemon,
+  submitJob,
+  tidy,
+} from './common.mjs';
 
 const SAMPLES = Number(process.argv[2] ?? 200);
 const JOBS = Number(process.argv[3] ?? 400);
@@ -37,17 +52,50 @@ for (let n = 0; n < SAMPLES; n += 1) {
 }
 for (let n = 0; n < Math.ceil(SAMPLES / 4); n += 1) {
   const before = now();
-  const job = execFileSync(process.execPath, [join(ROOT, 'bin/oomtune.js'), 'submit', '--device', 'cpu', '--budget', '64MiB', '--preset', 'none', '--', ...stamp], {
-    encoding: 'utf8', cwd: home,
-  }).trim();
+  const job = execFileSync(
+    process.execPath,
+    [
+      join(ROOT, 'bin/oomtune.js'),
+      'submit',
+      '--device',
+      'cpu',
+      '--budget',
+      '64MiB',
+      '--preset',
+      'none',
+      '--',
+      ...stamp,
+    ],
+    {
+      encoding: 'utf8',
+      cwd: home,
+    },
+  ).trim();
   await drained();
   const record = await store.jobs.get(job);
   program.push(Number(readFileSync(join(record.launches[0].dir, 'log'), 'utf8')) * 1000 - before);
 }
 
+/** From the wish to the record: the job is gone then, with all its processes. */
+const cancels = [];
+for (let n = 0; n < Math.ceil(SAMPLES / 4); n += 1) {
+  const { job } = await submit(['/bin/sleep', '600']);
+  while ((await store.jobs.get(job)).state !== 'running') await sleep(5);
+  const before = now();
+  await cancelJob(store, job);
+  while ((await store.jobs.get(job)).state !== 'cancelled') await sleep(2);
+  cancels.push(now() - before);
+}
+
 async function ours(jobs) {
   const pid = (await daemonStatus(store)).pid;
-  const cpu = () => readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ').at(-1).split(' ').slice(11, 13).reduce((a, b) => a + Number(b) / 100, 0);
+  const cpu = () =>
+    readFileSync(`/proc/${pid}/stat`, 'latin1')
+      .split(') ')
+      .at(-1)
+      .split(' ')
+      .slice(11, 13)
+      .reduce((a, b) => a + Number(b) / 100, 0);
   const cpuBefore = cpu();
   const rssBefore = rss(pid);
   const before = now();
@@ -88,12 +136,20 @@ function spooler(jobs) {
 }
 
 const round = (value) => Math.round(value * 10) / 10;
-const spread = (values) => ({ median: round(quantile(values, 0.5)), p99: round(quantile(values, 0.99)), samples: values.length });
+const spread = (values) => ({
+  median: round(quantile(values, 0.5)),
+  p99: round(quantile(values, 0.99)),
+  samples: values.length,
+});
 
 say(`throughput, ${JOBS} no-op jobs, then as many by task-spooler`);
 const rounds = [];
 for (let n = 0; n < 3; n += 1) rounds.push({ oomtune: await ours(JOBS), tsp: spooler(JOBS) });
-const rates = (who) => quantile(rounds.map((one) => one[who].jobs_per_s), 0.5);
+const rates = (who) =>
+  quantile(
+    rounds.map((one) => one[who].jobs_per_s),
+    0.5,
+  );
 const result = {
   command: `node bench/daemon/dispatch.mjs ${SAMPLES} ${JOBS}`,
   ...machine(),
@@ -104,7 +160,12 @@ const result = {
     program_submit_to_exec: spread(program),
     tsp_submit_to_exec: rounds[0].tsp.dispatch_ms,
   },
-  noop_jobs_per_s: { oomtune: rates('oomtune'), tsp: rates('tsp'), times_slower: round(rates('tsp') / rates('oomtune')) },
+  cancel_running_ms: spread(cancels),
+  noop_jobs_per_s: {
+    oomtune: rates('oomtune'),
+    tsp: rates('tsp'),
+    times_slower: round(rates('tsp') / rates('oomtune')),
+  },
   rounds,
 };
 process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);

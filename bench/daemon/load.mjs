@@ -1,6 +1,20 @@
 // 1,000 jobs of mixed outcome on 4 CPU lanes, with the daemon killed (SIGKILL) every 30 s.
 //   node bench/daemon/load.mjs [jobs] [seconds between kills] > bench/results/daemon-load.json
-import { ENDED, cancelJob, daemonStatus, home, machine, openStore, options, orphans, redisStatus, rss, sleep, startDaemon, submitJob, tidy } from './common.mjs';
+import {
+  cancelJob,
+  daemonStatus,
+  home,
+  machine,
+  openStore,
+  options,
+  orphans,
+  redisStatus,
+  rss,
+  sleep,
+  startDaemon,
+  submitJob,
+  tidy,
+} from './common.mjs';
 
 const JOBS = Number(process.argv[2] ?? 1000);
 const KILL_SECONDS = Number(process.argv[3] ?? 30);
@@ -13,7 +27,12 @@ const KINDS = {
   works: { share: 0.15, line: 'sleep 0.5; exit 0', state: 'succeeded' },
   crashes: { share: 0.1, line: 'exit 3', state: 'failed', failure: 'user_error' },
   segfaults: { share: 0.05, line: 'kill -SEGV $$', state: 'failed' },
-  oom: { share: 0.1, line: "exec /usr/bin/python3 -c 'b = [bytearray(1 << 20) for _ in range(500)]'", state: 'failed', failure: 'device_oom' },
+  oom: {
+    share: 0.1,
+    line: "exec /usr/bin/python3 -c 'b = [bytearray(1 << 20) for _ in range(500)]'",
+    state: 'failed',
+    failure: 'device_oom',
+  },
   hangs: { share: 0.1, line: '(setsid sleep 600 &) ; sleep 600', state: 'timeout', options: { timeoutSeconds: 2 } },
   cancelled: { share: 0.1, line: 'setsid sleep 600 & sleep 600', state: 'cancelled' },
 };
@@ -21,7 +40,8 @@ const KINDS = {
 const store = await openStore({ onOutage: () => {} });
 await startDaemon(store, { cpuLanes: 4 });
 // The start that memory is compared with: a daemon that has seen some jobs
-for (let n = 0; n < 20; n += 1) await submitJob(store, { command: ['/bin/true'], options: options(), environment: process.env });
+for (let n = 0; n < 20; n += 1)
+  await submitJob(store, { command: ['/bin/true'], options: options(), environment: process.env });
 while ((await store.jobs.counts()).live > 0) await sleep(100);
 const redisBefore = (await redisStatus()).used_bytes;
 const rssBefore = rss((await daemonStatus(store)).pid);
@@ -34,7 +54,11 @@ for (const [kind, { share, line, options: more }] of Object.entries(KINDS)) {
 const plan = [...jobs.keys()].sort((a, b) => a.order - b.order);
 const ids = new Map();
 for (const job of plan) {
-  const record = await submitJob(store, { command: ['/bin/sh', '-c', `${started}; ${job.line}`], options: options(job.more), environment: process.env });
+  const record = await submitJob(store, {
+    command: ['/bin/sh', '-c', `${started}; ${job.line}`],
+    options: options(job.more),
+    environment: process.env,
+  });
   ids.set(record.job, job.kind);
 }
 say(`${ids.size} jobs submitted in ${((Date.now() - begun) / 1000).toFixed(1)} s`);
@@ -82,20 +106,30 @@ for (const [id, kind] of ids) {
   const state = job?.state ?? 'lost';
   states[`${kind}: ${state}`] = (states[`${kind}: ${state}`] ?? 0) + 1;
   const expected = KINDS[kind];
-  if (state !== expected.state) wrong.push(`${id} (${kind}) ended as ${state}: ${job?.reason ?? ''} ${JSON.stringify(job?.failure ?? null)}`);
-  else if (expected.failure && job.failure?.class !== expected.failure) wrong.push(`${id} (${kind}) failed as ${job.failure?.class}`);
+  if (state !== expected.state)
+    wrong.push(`${id} (${kind}) ended as ${state}: ${job?.reason ?? ''} ${JSON.stringify(job?.failure ?? null)}`);
+  else if (expected.failure && job.failure?.class !== expected.failure)
+    wrong.push(`${id} (${kind}) failed as ${job.failure?.class}`);
   const count = starts.get(id) ?? 0;
   if (count > 1 || (count === 0 && kind !== 'cancelled')) wrong.push(`${id} (${kind}) started ${count} times`);
 }
 const { redis } = store.connection;
 const queued = [];
-for (const key of await redis.keys('{oomtune}:c*:*')) if (/:(active|wait|prioritized|delayed|failed|completed)$/.test(key)) queued.push(key);
+for (const key of await redis.keys('{oomtune}:c*:*'))
+  if (/:(active|wait|prioritized|delayed|failed|completed)$/.test(key)) queued.push(key);
 await redis.call('MEMORY', 'PURGE').catch(() => {});
 const result = {
   command: `node bench/daemon/load.mjs ${JOBS} ${KILL_SECONDS}`,
   ...machine(),
-  jobs: ids.size, lanes: 4, seconds: Math.round(seconds), daemon_kills: kills, states, wrong,
-  orphans: orphans().length, leases: (await store.leases()).length, queue_keys: queued,
+  jobs: ids.size,
+  lanes: 4,
+  seconds: Math.round(seconds),
+  daemon_kills: kills,
+  states,
+  wrong,
+  orphans: orphans().length,
+  leases: (await store.leases()).length,
+  queue_keys: queued,
   daemon_rss_kib: { before: rssBefore, after: rss((await daemonStatus(store)).pid) },
   redis_bytes: { before: redisBefore, after: (await redisStatus()).used_bytes },
 };

@@ -19,7 +19,8 @@ import { ROOT, until } from '../store/home.js';
 import { options } from '../store/samples.js';
 
 const FIXTURE = join(ROOT, 'test/fixtures/daemon/daemon.mjs');
-type Settings = Partial<DaemonSettings> & { leaseTimes?: Partial<LeaseTimes> };
+/** `gpus`: models of GPUs that the daemon is to believe in. */
+type Settings = Partial<DaemonSettings> & { leaseTimes?: Partial<LeaseTimes>; gpus?: string[] };
 
 /** A host as a user has it: a home, a Redis, a daemon in a process of its own, and a client. */
 export class Host {

@@ -1,0 +1,54 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { labelOf, parseRequirement, requirementOf, describe as say, suits } from '../../src/daemon/routing.js';
+import { options } from '../store/samples.js';
+
+const GIB = 1024 ** 3;
+const gpu = (index: number, model = 'NVIDIA H200', gib = 140) => ({
+  id: `cuda:${index}`,
+  model,
+  total_bytes: gib * GIB,
+});
+const cpu = { id: 'cpu', model: 'Xeon', total_bytes: 64 * GIB };
+const small = { host: 'small', devices: [cpu] };
+const big = { host: 'big', devices: [gpu(0), gpu(1), cpu] };
+const of = (changes: Parameters<typeof options>[0]) =>
+  requirementOf(options({ device: null, budget: null, ...changes }));
+
+test.each([
+  [{}, true, true],
+  [{ device: 'cpu' }, true, true],
+  [{ device: 'cuda' }, false, true],
+  [{ device: 'cuda:1' }, false, true],
+  [{ device: 'cuda:2' }, false, false],
+  [{ gpus: 2 }, false, true],
+  [{ gpus: 3 }, false, false],
+  [{ gpuModel: 'H200' }, false, true],
+  [{ gpuModel: 'A100' }, false, false],
+  [{ host: 'small' }, true, false],
+  [{ budget: '100GiB' }, false, true],
+  [{ budget: '50%' }, true, true],
+  [{ budget: '200GiB' }, false, false],
+  [{ device: 'cpu', budget: '65GiB' }, false, false],
+] as const)('%j: small %s, big %s', (changes, onSmall, onBig) => {
+  expect([suits(of(changes), small), suits(of(changes), big)]).toEqual([onSmall, onBig]);
+});
+
+test('jobs with the same wish share a queue, others never do, and every label is a name that BullMQ takes', () => {
+  const wish = fc.record({
+    device: fc.constantFrom(null, 'cpu', 'cuda', 'cuda:0', 'cuda:1'),
+    gpus: fc.integer({ min: 1, max: 4 }),
+    gpuModel: fc.option(fc.string({ minLength: 1, maxLength: 30 })),
+    host: fc.option(fc.string({ minLength: 1, maxLength: 30 })),
+    budget: fc.constantFrom(null, '1GiB', '24GiB', '80%'),
+  });
+  fc.assert(
+    fc.property(wish, wish, (one, other) => {
+      const [a, b] = [of(one), of(other)];
+      expect(labelOf(a)).toMatch(/^(any|cpu|cuda)[a-z0-9-]*$/);
+      expect(labelOf(a) === labelOf(b)).toBe(JSON.stringify(a) === JSON.stringify(b));
+      expect(parseRequirement(JSON.stringify(a))).toEqual(a);
+      expect(say(a).length).toBeGreaterThan(0);
+    }),
+  );
+});
