@@ -1,6 +1,7 @@
-import { accessSync, constants } from 'node:fs';
+import { accessSync, constants, existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
+import prebuilds from 'pkg-prebuilds';
 import { OomtuneError } from '../common/errors.js';
 import { PACKAGE_ROOT } from '../common/home.js';
 
@@ -74,14 +75,24 @@ export interface Native {
 const require = createRequire(import.meta.url);
 let loaded: Native | undefined;
 
-/** Where the native parts may be, in the order in which they are tried. */
+/** What pkg-prebuilds names a prebuilt addon by. Node-API 8 is in every Node that oomtune runs on. */
+const PREBUILT = { name: 'oomtune', napi_versions: [8] };
+const PREBUILT_FILE = 'node-napi-v8.node';
+
+/** In the package's JavaScript and README, but not in its types. */
+type Resolve = (root: string, options: typeof PREBUILT, prebuiltOnly: boolean, mustBeThere: boolean) => string | null;
+const { resolve } = prebuilds as unknown as { resolve: Resolve };
+
+/** Where the parts built ahead for this kind of machine are, whether or not they are there. */
+export function prebuiltFolder(root = PACKAGE_ROOT): string {
+  const found = resolve(root, PREBUILT, true, false);
+  return found ? dirname(found) : join(root, 'prebuilds', `oomtune-${process.platform}-${process.arch}`);
+}
+
+/** Where the native parts may be, in the order in which they are tried: what was built here fits for certain. */
 export function nativeFolders(env: NodeJS.ProcessEnv = process.env): string[] {
   const own = env.OOMTUNE_NATIVE;
-  const folders = [
-    join(PACKAGE_ROOT, 'build', 'Release'),
-    join(PACKAGE_ROOT, 'prebuilds', `${process.platform}-${process.arch}`),
-  ];
-  return own ? [own] : folders;
+  return own ? [own] : [join(PACKAGE_ROOT, 'build', 'Release'), prebuiltFolder()];
 }
 
 /** The addon and the executables beside it. Throws OOMTUNE_NATIVE_MISSING with all places tried. */
@@ -91,7 +102,8 @@ export function loadNative(folders = nativeFolders()): Native {
   for (const folder of folders) {
     try {
       const supervisor = join(folder, 'oomtune-supervisor');
-      const addon = require(join(folder, 'oomtune.node')) as Addon;
+      const prebuilt = join(folder, PREBUILT_FILE);
+      const addon = require(existsSync(prebuilt) ? prebuilt : join(folder, 'oomtune.node')) as Addon;
       accessSync(supervisor, constants.X_OK);
       loaded = { addon, folder, supervisor };
       return loaded;
@@ -104,7 +116,7 @@ export function loadNative(folders = nativeFolders()): Native {
     'OOMTUNE_NATIVE_MISSING',
     `The native runtime could not be loaded. Tried: ${tried.join('; ')}.`,
     process.platform === 'linux'
-      ? 'Run `npm run build:native` in the package; it needs cmake and a C++ compiler. OOMTUNE_NATIVE names another folder.'
+      ? 'Run `npm rebuild oomtune` where it is installed, or `npm run build:native` in a checkout; both need cmake and a C++ compiler. OOMTUNE_NATIVE names another folder.'
       : 'oomtune runs jobs on Linux only.',
   );
 }

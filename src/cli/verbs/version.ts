@@ -4,6 +4,12 @@ import { PACKAGE_ROOT } from '../../common/home.js';
 import type { Verb } from '../program.js';
 import { facts } from '../table.js';
 
+/** The hook is Python's, with a version of its own file: one that was copied elsewhere may be of another release. */
+function hookVersion(): string | null {
+  const file = join(PACKAGE_ROOT, 'python', 'oomtune', '__init__.py');
+  return /^__version__ = "(.+)"$/m.exec(readFileSync(file, 'utf8'))?.[1] ?? null;
+}
+
 const versionVerb: Verb = async (_invocation, { out, runtime }) => {
   const { version } = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')) as { version: string };
   const parts = await runtime().then(
@@ -15,6 +21,7 @@ const versionVerb: Verb = async (_invocation, { out, runtime }) => {
     node: process.versions.node,
     addon: parts?.addon ?? null,
     supervisor: parts?.supervisor ?? null,
+    hook: hookVersion(),
     driver: parts?.driver ?? null,
   };
   if (out.json) out.document({ schema: 1, versions });

@@ -1,0 +1,116 @@
+import { copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { prebuiltFolder } from '../../src/runtime/native.js';
+import { ROOT } from '../cli/oomtune.js';
+import { Installed } from './installed.js';
+
+const installed = new Installed();
+const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+let files: string[];
+
+/** Set-up of this file: one installation, which the tests use in turn. Its dependencies come from npm's cache or registry. */
+beforeAll(async () => {
+  const packed = await installed.pack();
+  files = packed.files;
+  const { code, stderr } = await installed.npm(['install', packed.tarball]);
+  if (code !== 0) throw new Error(`npm install failed:\n${stderr}`);
+  copyFileSync(join(ROOT, 'test', 'fixtures', 'package', 'tiny.py'), join(installed.folder, 'tiny.py'));
+}, 300_000);
+afterAll(() => installed.close());
+
+describe('the packed package', () => {
+  it('holds what runs, what is read and what can be built from, and nothing of the workshop', () => {
+    for (const file of [
+      'bin/oomtune.js',
+      'dist/cli/main.js',
+      'config/ladder.yaml',
+      'config/signatures.yaml',
+      'config/presets/timm.yaml',
+      'python/inject/sitecustomize.py',
+      'python/oomtune/__init__.py',
+      'examples/mlp.py',
+      'web/index.html',
+      'CMakeLists.txt',
+      'native/addon/addon.cpp',
+      'scripts/package/install.mjs',
+      'LICENSE',
+      'README.md',
+    ]) {
+      expect(files).toContain(file);
+    }
+    expect(files.filter((file) => /__pycache__|\.pyc$|^src\/|^test\/|^native\/test\/|\.map$/.test(file))).toEqual([]);
+  });
+
+  it('holds the native runtime of this kind of machine, whole', () => {
+    const folder = relative(ROOT, prebuiltFolder());
+    for (const part of [
+      'node-napi-v8.node',
+      'oomtune-supervisor',
+      'liboomtune_host.so',
+      'cuda/libcuda.so.1',
+      'cuda/libnvidia-ml.so.1',
+    ]) {
+      expect(files).toContain(`${folder}/${part}`);
+    }
+  });
+});
+
+describe('installed where there is no compiler', () => {
+  it('takes the prebuilt runtime and builds nothing', async () => {
+    expect(existsSync(join(installed.package, 'build'))).toBe(false);
+    const { code, stdout, stderr } = await installed.oomtune(['--version', '--json']);
+    expect(stderr).toBe('');
+    expect(code).toBe(0);
+    expect(JSON.parse(stdout).versions).toMatchObject({
+      oomtune: version,
+      addon: version,
+      supervisor: version,
+      hook: version,
+      node: process.versions.node,
+    });
+  });
+
+  it('passes its own doctor', async () => {
+    const { code, stdout } = await installed.oomtune(['doctor', '--json']);
+    const { checks } = JSON.parse(stdout) as { checks: { check: string; status: string; found: string }[] };
+    expect(checks.filter((check) => check.status === 'failed')).toEqual([]);
+    expect(code).toBe(0);
+  });
+
+  it('finds the batch of a script, budget and hook at work', async () => {
+    const args = ['find-batch', '--json', '--device', 'cpu', '--budget', '60MiB', '--', 'python3', 'tiny.py'];
+    const { code, stdout, stderr } = await installed.oomtune(args);
+    expect(code, stderr).toBe(0);
+    const report = JSON.parse(stdout);
+    expect(report.status).toBe('found');
+    // the script holds more than 60 MiB at its largest: without the ledger's budget every size would fit
+    const outcomes = report.probes.map((probe: { outcome: string }) => probe.outcome);
+    expect(outcomes).toContain('device_oom');
+    expect(report.max_micro_batch).toBeGreaterThan(8);
+    expect(report.peak_bytes).toBeLessThanOrEqual(60 * 2 ** 20);
+  });
+});
+
+describe('installed where the prebuilt runtime does not load', () => {
+  beforeAll(() => {
+    writeFileSync(join(prebuiltFolder(installed.package), 'node-napi-v8.node'), 'of another libc');
+  });
+
+  it('is installed all the same without a compiler, and doctor says what is missing', async () => {
+    const { code, stderr } = await installed.npm(['rebuild', 'oomtune']);
+    expect(code).toBe(0);
+    expect(stderr).toContain('Install cmake and a C++ compiler, then run: npm rebuild oomtune');
+    const doctor = await installed.oomtune(['doctor', '--json']);
+    expect(doctor.code).toBe(5);
+    const failed = JSON.parse(doctor.stdout).checks.filter((check: { status: string }) => check.status === 'failed');
+    expect(failed).toMatchObject([{ check: 'native', remedy: expect.stringContaining('npm rebuild oomtune') }]);
+  });
+
+  it('builds from source with a compiler', async () => {
+    const { code } = await installed.npm(['rebuild', 'oomtune'], { path: process.env.PATH as string });
+    expect(code).toBe(0);
+    const { stdout } = await installed.oomtune(['--version', '--json']);
+    expect(JSON.parse(stdout).versions).toMatchObject({ addon: version, supervisor: version });
+  }, 600_000);
+});
