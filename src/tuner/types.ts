@@ -79,6 +79,10 @@ export interface Peaks {
   reservedBytes: number | null;
   /** Bytes in use when a step starts: parameters, optimizer state, and gradients when accumulating. */
   residentBytes: number | null;
+  /** What stays from step to step, as the framework's own objects tell: weights, all gradients, the optimizer's state. */
+  parameterBytes?: number | null;
+  gradientBytes?: number | null;
+  optimizerStateBytes?: number | null;
 }
 
 /** What came of a probe. */

@@ -45,6 +45,9 @@ const measured = z.object({
   step_s: z.array(z.number().nonnegative()).default([]),
   own_accumulation: z.number().int().positive().nullable().optional(),
   own_amp: z.boolean().optional(),
+  parameter_bytes: bytes.optional(),
+  gradient_bytes: bytes.optional(),
+  optimizer_state_bytes: bytes.optional(),
   growth_bytes_per_step: z.number().nullable().optional(),
 });
 

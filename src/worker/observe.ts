@@ -3,8 +3,9 @@ import type { Exit } from '../runtime/types.js';
 import type { ProbeRecord } from '../store/types.js';
 import type { Observation, Peaks, Probe } from '../tuner/types.js';
 import { type DiagnoseInput, diagnose } from './diagnosis/index.js';
-import type { Measurement, Session } from './session.js';
+import type { Session } from './session.js';
 import type { Diagnosis } from './types.js';
+import type { Measurement } from './worst-rank.js';
 
 const NO_PEAKS: Peaks = {
   totalBytes: null,
@@ -45,6 +46,9 @@ export function observeFit(probe: Probe, place: Place, measurement: Measurement,
       optimizerBytes: measurement.optimizer_bytes,
       reservedBytes: measurement.reserved_bytes,
       residentBytes: measurement.resident_bytes,
+      parameterBytes: measurement.parameter_bytes ?? null,
+      gradientBytes: measurement.gradient_bytes ?? null,
+      optimizerStateBytes: measurement.optimizer_state_bytes ?? null,
     },
     allocRetries: measurement.alloc_retries,
     stepSeconds: steadySeconds(measurement.step_s),

@@ -8,10 +8,11 @@ import { constraintsOf, withLoop } from './constraints.js';
 import { Detached } from './detached.js';
 import type { Loop } from './hook-messages.js';
 import { diagnoseSession, observeDeath, observeFit, observeWhole, probeRecord, samplesPerSecond } from './observe.js';
-import { type HookMode, type Measurement, Session } from './session.js';
+import { type HookMode, Session } from './session.js';
 import type { Target } from './target.js';
 import type { Diagnosis, WorkDeps, WorkRequest } from './types.js';
 import { undriveable } from './undriveable.js';
+import type { Measurement } from './worst-rank.js';
 
 /** What a search came to. */
 export interface SearchOutcome {

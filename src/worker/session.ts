@@ -1,12 +1,11 @@
-import { createHash } from 'node:crypto';
-import { tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
-import { homeFolder, PACKAGE_ROOT, privateFolder } from '../common/home.js';
+import { privateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
 import type { Exit, Run, Runtime } from '../runtime/types.js';
 import type { Probe } from '../tuner/types.js';
+import { hookEnvironment, hookSocketPath } from './hook-environment.js';
 import type { Hello, HookException, HookOrder, Loop, Measured, Step } from './hook-messages.js';
 import { type HookEvent, HookServer } from './hook-server.js';
+import { type Measurement, worstRank } from './worst-rank.js';
 
 /**
  * How the hook takes part in a launch. `probe`: it drives the loop through sizes that we ask for. `measure`: argv carries
@@ -32,9 +31,6 @@ export interface SessionRequest {
   /** Knobs that the hook itself has to apply (`apply` and `measure`). */
   hookKnobs: string[];
 }
-
-/** Worst rank of one probe: peaks and times are maxima over the ranks. */
-export type Measurement = Omit<Measured, 't' | 'step_s'> & { step_s: number[] };
 
 export interface SessionHooks {
   onStep?: (step: Step) => void;
@@ -87,7 +83,7 @@ export class Session {
     let hook: HookServer | null = null;
     let env = request.env;
     if (request.mode !== 'none') {
-      const path = socketPath(request.dir);
+      const path = hookSocketPath(request.dir);
       hook = await HookServer.listen(path, log, (event) => (session ? session.#hear(event) : early.push(event)));
       env = { ...env, ...hookEnvironment(request, path) };
     }
@@ -209,50 +205,6 @@ export class Session {
     this.#wake();
   }
 }
-
-function worstRank(ranks: Measured[]): Measurement {
-  const first = ranks[0] as Measured;
-  const most = (pick: (rank: Measured) => number | null): number | null => {
-    const values = ranks.map(pick).filter((value) => value !== null);
-    return values.length === 0 ? null : Math.max(...values);
-  };
-  const slowest = ranks.reduce((a, b) => (sum(b.step_s) > sum(a.step_s) ? b : a));
-  return {
-    ...first,
-    total_bytes: most((rank) => rank.total_bytes),
-    forward_backward_bytes: most((rank) => rank.forward_backward_bytes),
-    optimizer_bytes: most((rank) => rank.optimizer_bytes),
-    reserved_bytes: most((rank) => rank.reserved_bytes),
-    resident_bytes: most((rank) => rank.resident_bytes),
-    alloc_retries: most((rank) => rank.alloc_retries) ?? 0,
-    steps: Math.min(...ranks.map((rank) => rank.steps)),
-    step_s: slowest.step_s,
-  };
-}
-
-/** The variables that switch the hook on; the inject folder goes first so that Python finds its sitecustomize. */
-function hookEnvironment(request: SessionRequest, socket: string): Record<string, string> {
-  const path = [join(PACKAGE_ROOT, 'python', 'inject'), join(PACKAGE_ROOT, 'python')];
-  if (request.env.PYTHONPATH) path.push(request.env.PYTHONPATH);
-  return {
-    PYTHONPATH: path.join(delimiter),
-    OOMTUNE_HOOK: request.mode,
-    OOMTUNE_HOOK_SOCKET: socket,
-    OOMTUNE_HOOK_KNOBS: request.hookKnobs.join(','),
-    OOMTUNE_STEPS: String(request.steps),
-  };
-}
-
-/** A unix socket's path may have 107 bytes: where the launch folder is deeper, a private folder under /tmp serves. */
-function socketPath(dir: string): string {
-  const path = join(dir, 'hook.sock');
-  if (Buffer.byteLength(path) <= 107) return path;
-  const name = createHash('sha256').update(dir).digest('hex').slice(0, 16);
-  const folder = `oomtune-${process.getuid?.() ?? 0}-${createHash('sha256').update(homeFolder()).digest('hex').slice(0, 8)}`;
-  return join(privateFolder(join(tmpdir(), folder)), `${name}.sock`);
-}
-
-const sum = (values: number[]): number => values.reduce((a, b) => a + b, 0);
 
 const delay = (ms: number): Promise<void> =>
   new Promise((resolve) => {

@@ -11,6 +11,7 @@ import weakref
 from . import samples
 from .feed import Feed
 from .gate import Micro
+from .holdings import Holdings
 from .meter import find_meter
 from .pace import Pace
 from .phases import FORWARD_BACKWARD, LOAD, OPTIMIZER, OTHER
@@ -93,6 +94,7 @@ class Driver:
 
     def before_step(self):
         if self.record is not None and not self._hook.backward.running:
+            self.record.gradients_are_made()
             self.record.phases.enter(OPTIMIZER)
 
     def forward_backward_again(self):
@@ -243,8 +245,11 @@ class Driver:
                 skip = max(1, skip)
         self._failures = self._meter.failures()
         self._since_step = self._backwards = self._hook.backward.failures = 0
-        self.record = Record(self._meter, max(2, int(answer.get("steps") or 3)), skip)
+        self.record = Record(self._meter, max(2, int(answer.get("steps") or 3)), skip, holdings=self._holdings())
         self._set_group()
+
+    def _holdings(self):
+        return Holdings(self._torch, self._hook.optimizers, self._hook.modules, self._meter.device)
 
     def _set_group(self):
         """Batches that the hook has to make one step of, beyond those that the script does."""

@@ -85,7 +85,7 @@ class Measurer(Driver):
         self.state = "measuring"
         hook.driving = True
         hook.phase = "train"
-        self.record = Record(self._meter, hook.settings.steps, phases=phases)
+        self.record = Record(self._meter, hook.settings.steps, phases=phases, holdings=self._holdings())
 
     def _book_step(self):
         self._gate.own_accumulation = max(1, self._backwards)

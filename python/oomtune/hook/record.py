@@ -6,10 +6,12 @@ from .phases import Phases
 
 
 class Record:
-    """`skip`: optimizer steps to let pass first, since batches of the size before are still on their way."""
+    """`skip`: optimizer steps to let pass first, since batches of the size before are still on their way. `holdings`:
+    tells what stays in memory from step to step."""
 
-    def __init__(self, meter, steps, skip=0, phases=None):
+    def __init__(self, meter, steps, skip=0, phases=None, holdings=None):
         self._meter = meter
+        self._holdings = holdings
         self.wanted = steps
         self.skip = skip
         self.phases = phases or Phases(meter)
@@ -36,12 +38,19 @@ class Record:
             # The first step may retry while the cache finds its shape; later ones are the steady state.
             self._retries = self._meter.retries()
 
+    def gradients_are_made(self):
+        """Looked at in the first step only: it is not one whose seconds count."""
+        if self._holdings is not None and not self.seconds:
+            self._holdings.see_gradients()
+
     @property
     def complete(self):
         return len(self.seconds) >= self.wanted
 
     def report(self):
         message = self.phases.report()
+        if self._holdings is not None:
+            message.update(self._holdings.report())
         message["steps"] = len(self.seconds)
         message["step_s"] = [round(seconds, 6) for seconds in self.seconds]
         message["alloc_retries"] = self._meter.retries() - (self._retries or 0)
