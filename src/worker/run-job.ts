@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs';
+import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { stateFolder } from '../common/home.js';
 import type { Exit } from '../runtime/types.js';
@@ -8,6 +8,7 @@ import { Growth } from './growth.js';
 import { diagnoseSession } from './observe.js';
 import { recommendationOf, round } from './report.js';
 import { type Choice, reuse, stepDown } from './reuse.js';
+import { emptyReport, reportOf } from './run-report.js';
 import { Search, type SearchOutcome } from './search.js';
 import { Session } from './session.js';
 import { prepare, type Target } from './target.js';
@@ -92,7 +93,7 @@ class JobRun {
       this.#note('No training step was seen in which the batch size could be set: it runs as it stands.');
       return null;
     }
-    if (outcome.action.type !== 'found') return this.#withoutRun(target, outcome);
+    if (outcome.action.type !== 'found') return await this.#withoutRun(target, outcome);
     const { answer } = outcome.action;
     await this.#deps.recommendations.put(
       recommendationOf(target, outcome, answer, new Date().toISOString()),
@@ -217,54 +218,37 @@ class JobRun {
     this.#deps.progress({ type: 'note', text: text.trim() });
   }
 
-  #report(target: Target, attempt: Attempt, config: Config | null): RunReport {
-    const { exit, diagnosis } = attempt;
-    const cancelled = this.#deps.signal.aborted || exit.ended_by === 'cancel';
-    const ended = exit.ended_by === 'timeout' ? 'timeout' : exit.code === 0 ? 'succeeded' : 'failed';
-    return {
-      ...this.#frame(target, config),
-      exit_code: exit.code,
-      signal: exit.signal,
-      outcome: cancelled ? 'cancelled' : ended,
-      devices: (exit.ledger?.devices ?? []).map((device) => ({
-        device: device.device,
-        peak_bytes: device.peak_bytes,
-        budget_bytes: device.budget_bytes,
-      })),
-      refused: exit.ledger?.refused ?? 0,
-      refusals: exit.ledger?.refusals ?? [],
-      blind: exit.ledger?.blind ?? false,
-      failure: diagnosis,
-    };
+  #report(target: Target, { exit, diagnosis }: Attempt, config: Config | null): RunReport {
+    return reportOf(this.#frame(target, config), exit, diagnosis, this.#deps.signal.aborted);
   }
 
-  /** The report of a job whose search ended without an answer. */
-  #withoutRun(target: Target, outcome: SearchOutcome): RunReport {
-    const { action } = outcome;
+  /** The report of a job whose search ended without an answer: how its last launch ended is how the job ended. */
+  async #withoutRun(target: Target, outcome: SearchOutcome): Promise<RunReport> {
+    const exhausted = outcome.action.type === 'exhausted';
+    const last = this.#launches.at(-1);
+    const run = exhausted || last === undefined ? null : await this.#deps.runtime.adopt(last.dir);
+    const exit = (await run?.wait()) ?? null;
+    // What a search starts does not write to the terminal; its last words are owed to whoever waits there.
+    if (run !== null && this.#request.foreground) {
+      for (const line of lastLines(run.logFile)) this.#note(line);
+    }
     return {
       ...this.#frame(target, null),
-      outcome: action.type === 'exhausted' ? 'exhausted' : 'failed',
+      exit_code: exit?.code ?? null,
+      signal: exit?.signal ?? null,
+      outcome: exhausted ? 'exhausted' : exit?.ended_by === 'timeout' ? 'timeout' : 'failed',
       failure: outcome.diagnosis,
     };
   }
 
   #frame(target: Target, config: Config | null): RunReport {
-    return {
-      schema: 1,
-      job: this.#request.jobId,
-      exit_code: null,
-      signal: null,
-      outcome: 'failed',
+    const { jobId, options } = this.#request;
+    return emptyReport(jobId, {
       config,
-      key: this.#request.options.tune ? target.key : null,
-      devices: [],
-      refused: 0,
-      refusals: [],
-      blind: false,
-      failure: null,
+      key: options.tune ? target.key : null,
       launches: this.#launches.length,
       wall_s: round((Date.now() - this.#started) / 1000, 2),
-    };
+    });
   }
 }
 

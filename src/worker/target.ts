@@ -98,8 +98,8 @@ export class Target {
 
   carrier(knob: Knob): CommandPlan['carriers'][Knob] {
     const carrier = this.plan.carriers[knob];
-    if (carrier === 'none' && this.hook && this.plan.program.kind === 'shell' && this.#trustsHook) return 'hook';
-    return carrier === 'hook' && !this.hook ? 'none' : carrier;
+    if (carrier !== 'hook') return carrier;
+    return this.hook && (this.plan.program.kind !== 'shell' || this.#trustsHook) ? 'hook' : 'none';
   }
 
   /** A shell script shows only by running whether a training loop is in it: an earlier search has seen one. */

@@ -65,6 +65,15 @@ describe('running a job to its end', () => {
     expect(report.failure?.class).toBe('user_error');
   });
 
+  it('passes the failure of a tuned script through too, with its last words', async () => {
+    const bench = workbench('run', [python, 'flags.py', '--batch', '{micro_batch}', '--fail', 'exit']);
+    const report = await runJob({ ...bench.request, foreground: true }, bench.deps);
+    expect(report).toMatchObject({ outcome: 'failed', exit_code: 7, launches: 1, config: null });
+
+    const shell = workbench('run', ['sh', '-c', 'exit 9']);
+    expect(await runJob(shell.request, shell.deps)).toMatchObject({ outcome: 'failed', exit_code: 9, launches: 1 });
+  });
+
   it('steps down after a late out-of-memory error, demotes the record and says resume', async () => {
     const bench = workbench('run', [python, 'late.py'], { budget: '100MiB', resumeArg: '--resume' });
     const report = await runJob(bench.request, bench.deps);
