@@ -24,6 +24,13 @@ export function findPython({ again = false } = {}) {
   return null;
 }
 
+/** An interpreter that can build a wheel without fetching anything: the one with torch, else the system's; null: none. */
+export function findWheelBuilder() {
+  const ask = 'import importlib.util as u,sys;sys.exit(not all(map(u.find_spec,("pip","setuptools","wheel"))))';
+  const places = [findPython()?.path, '/usr/bin/python3'];
+  return places.find((path) => path && output([path, '-c', ask]) !== null) ?? null;
+}
+
 function candidates() {
   const paths = [];
   const seen = new Set();

@@ -1,6 +1,6 @@
 import { accessSync, constants, existsSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
-import { findPython } from './python.mjs';
+import { findPython, findWheelBuilder } from './python.mjs';
 import { Missing, output, run, say } from './say.mjs';
 
 /** Where `name` is on PATH, or in the folders that a plain user's PATH may leave out. */
@@ -37,6 +37,11 @@ function needs({ tests }) {
     needed.push({ what: 'googletest', there: gtest, packages: ['libgtest-dev'] });
     // completion is tested in the shells themselves
     for (const shell of ['zsh', 'fish']) needed.push({ what: shell, there: () => which(shell), packages: [shell] });
+    needed.push({
+      what: 'pip, setuptools and wheel',
+      there: findWheelBuilder,
+      packages: ['python3-pip', 'python3-setuptools', 'python3-wheel'],
+    });
     needed.push({
       what: 'chromium',
       there: () => which('chromium') ?? which('chromium-browser'),

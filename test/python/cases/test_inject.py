@@ -83,7 +83,7 @@ class Injection(unittest.TestCase):
         self.assertEqual(run(text, "apply").output, "None\n")
 
     def test_wheel_has_no_dependencies(self):
-        with open(os.path.join(ROOT, "pyproject.toml")) as file:
+        with open(os.path.join(ROOT, "python", "pyproject.toml")) as file:
             self.assertIn("\ndependencies = []\n", file.read())
 
 
