@@ -101,6 +101,15 @@ describe("the hook's exception", () => {
     expect(d).toMatchObject({ class: 'user_error', phase: 'train' });
   });
 
+  it('raised while an OOM was handled is a fault of the handler', async () => {
+    const chain = `${traceback(OOM)}\nDuring handling of the above exception, another exception occurred:\n\n${traceback("NameError: name 'x' is not defined")}`;
+    const d = await judge('', {
+      exitCode: 1,
+      hook: { class: 'NameError', message: "name 'x' is not defined", phase: 'train', oom: false, traceback: chain },
+    });
+    expect(d.class).toBe('user_error');
+  });
+
   it('that only echoes another rank gives way to what that rank said', async () => {
     const d = await judge(`[rank1]: ${traceback(OOM).trimEnd().replaceAll('\n', '\n[rank1]: ')}\n`, {
       exitCode: 1,

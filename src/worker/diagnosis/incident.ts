@@ -97,16 +97,20 @@ function explain(incident: Incident, all: readonly Incident[]): void {
   }
 }
 
-/** Launchers and schedulers print right behind an exception; what they say is no part of its message. */
-function isBeside({ meaning, line }: Event, traceback: Traceback): boolean {
-  const own = meaning.role === 'ending' || meaning.role === 'wrapper' || meaning.role === 'soft';
-  return own && line > traceback.exceptionLine;
+/**
+ * Launchers, schedulers and other ranks print right behind an exception; what they say is no part of its message, and the
+ * message of a `KeyError` has one line anyway.
+ */
+function isBeside({ meaning, line }: Event, { exception, exceptionLine }: Traceback): boolean {
+  if (line <= exceptionLine) return false;
+  const others = meaning.role === 'ending' || meaning.role === 'wrapper' || meaning.role === 'soft';
+  return others || (meaning.role === 'echo' && OWN_FAULTS.has(exception.name));
 }
 
-/** Of two readings of one message: the earlier signature; a sign that is weak gives way to a class of exception. */
+/** Of two readings of one message: one that ended the process, not one of any exception; then the earlier signature. */
 function moreTelling(a: Event, b: Event): Event {
-  const strong = (event: Event) => (event.meaning.role === 'weak' || event.meaning.role === 'soft' ? 1 : 0);
-  if (strong(a) !== strong(b) && !isDefault(strong(a) < strong(b) ? a : b)) return strong(a) < strong(b) ? a : b;
+  const says = (event: Event) => event.meaning.role === 'fatal' && !isDefault(event);
+  if (says(a) !== says(b)) return says(a) ? a : b;
   return a.rank <= b.rank ? a : b;
 }
 
@@ -135,8 +139,9 @@ function isToBlame(earlier: Event, later: Event, relation: Traceback['relation']
   const tells = earlier.meaning.class !== 'user_error' && earlier.meaning.role !== 'wrapper';
   const name = later.traceback?.exception.name ?? '';
   const passesOn = later.meaning.role === 'wrapper' || later.meaning.role === 'echo';
-  if (relation === 'original') return passesOn || isDefault(later) || tells;
   if (passesOn && earlier.meaning.role !== 'wrapper') return true;
+  // The earlier one only brings the other's traceback along, as its message.
+  if (relation === 'original') return false;
   if (relation === 'cause')
     return (
       tells && (isDefault(later) || later.meaning.role === 'weak' || later.meaning.class === earlier.meaning.class)

@@ -2,6 +2,7 @@ import type { Diagnosis } from '../types.js';
 import { Decoder } from './decode.js';
 import { describe } from './describe.js';
 import type { Event } from './event.js';
+import { incidents } from './incident.js';
 import { Reader, type Reading } from './reader.js';
 import { Scanner } from './scanner.js';
 import type { Signals } from './signals.js';
@@ -60,8 +61,8 @@ function readHook(hook: NonNullable<Signals['hook']>, known: Signatures): Event 
   lines.forEach((text, i) => {
     reader.line({ text, number: i + 1, whole: true });
   });
-  const events = reader.finish().events;
-  const event = events.filter((e) => e.traceback).sort((a, b) => a.rank - b.rank)[0] ?? events[0];
+  const { events, marks } = reader.finish();
+  const event = incidents(events, marks).findLast((incident) => incident.last.traceback)?.event;
   if (!event) return null;
   const phase = hook.phase === 'unknown' ? event.phase : hook.phase;
   const meaning = hook.oom && event.meaning.class !== 'device_oom' ? { ...event.meaning, ...HOOK_OOM } : event.meaning;

@@ -64,11 +64,11 @@ const signatureSchema = z
     any: texts,
     /** One of these must stand nearby too. */
     with: texts,
-    /** None of these may. */
+    /** None of these may be in its line. */
     without: texts,
     /** One of these must be in the innermost frames of its traceback. */
     framed: texts,
-    /** How many lines before and after count as nearby. */
+    /** How many lines before and after count as nearby for `with`. */
     near: z.number().int().min(0).max(12).default(2),
     /** The families of figures that the message may hold. */
     fields: z.array(z.string()).default([]),

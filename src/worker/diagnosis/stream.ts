@@ -226,10 +226,13 @@ export class Stream {
       const inner = (traceback?.frames ?? []).slice(-3).map((frame) => `${frame.function} ${frame.source}`);
       if (!signature.framed.some((text) => inner.some((frame) => frame.includes(text)))) return false;
     }
-    if (signature.with.length === 0 && signature.without.length === 0) return true;
+    if (signature.without.length > 0) {
+      const line = this.window.around(place, 0);
+      if (signature.without.some((text) => line.includes(text))) return false;
+    }
+    if (signature.with.length === 0) return true;
     const scope = this.window.around(place, signature.near);
-    if (signature.with.length > 0 && !signature.with.some((text) => scope.includes(text))) return false;
-    return !signature.without.some((text) => scope.includes(text));
+    return signature.with.some((text) => scope.includes(text));
   }
 }
 

@@ -182,6 +182,13 @@ export class TracebackReader {
       this.relation = 'original';
       return 'frame';
     }
+    // Another process's exception, between the lines of this one's message.
+    const other = /^[A-Za-z_]/.test(text) ? parseException(text, false) : null;
+    if (other) {
+      this.frames = [];
+      this.startLine = number;
+      return this.finish(other, number);
+    }
     if (text.trim() === '' || text.startsWith('"""') || this.linesIn > 40 || RECORD.test(text)) {
       this.state = 'outside';
       return 'outside';
