@@ -1,10 +1,11 @@
-import { closeSync, openSync, readSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { stateFolder } from '../common/home.js';
 import type { Exit } from '../runtime/types.js';
 import type { Config } from '../tuner/types.js';
 import { Detached, letsGo } from './detached.js';
 import { Growth } from './growth.js';
+import { lastLines } from './last-lines.js';
 import { diagnoseSession } from './observe.js';
 import { recommendationOf, round } from './report.js';
 import { type Choice, reuse, stepDown } from './reuse.js';

@@ -1,5 +1,3 @@
-import { join } from 'node:path';
-import { stateFolder } from '../common/home.js';
 import { formatBytes } from '../common/size.js';
 import type { Exit } from '../runtime/types.js';
 import { sameRung, Tuner } from '../tuner/index.js';
@@ -8,7 +6,8 @@ import { constraintsOf, withLoop } from './constraints.js';
 import { Detached } from './detached.js';
 import type { Loop } from './hook-messages.js';
 import { diagnoseSession, observeDeath, observeFit, observeWhole, probeRecord, samplesPerSecond } from './observe.js';
-import { type HookMode, Session } from './session.js';
+import { openLaunch } from './search-launch.js';
+import type { HookMode, Session } from './session.js';
 import type { Target } from './target.js';
 import type { Diagnosis, WorkDeps, WorkRequest } from './types.js';
 import { undriveable } from './undriveable.js';
@@ -36,8 +35,6 @@ export interface SearchOutcome {
   diagnosis: Diagnosis | null;
 }
 
-/** A launch may load data for long, but a search that hangs must end. */
-const LAUNCH_SECONDS = 1800;
 const MIB = 1024 ** 2;
 
 /** Drives the tuner: makes each launch, has it run the probes, and tells the tuner what came of them. */
@@ -212,41 +209,15 @@ export class Search {
     this.#deps.progress({ type: 'note', text: this.#leak });
   }
 
-  /** Starts a process on a rung. Its launch is recorded before it is made. */
+  /** Starts a process on a rung, and where the hook drives waits for its training loop. */
   async #open(rung: Rung, probe: Probe | null): Promise<void> {
-    const { jobId, options } = this.#request;
-    const launch = this.#launches.length + 1;
-    const dir = join(stateFolder('runs', jobId), String(launch));
-    const target = this.#target;
-    const config = probe === null ? null : target.configOf(probe);
-    this.#launches.push({ launch, dir, purpose: 'search', config });
-    await this.#deps.persist({ launches: this.#launches });
-    const filled = await target.fill(config ?? target.configOf({ rung, microBatch: 1, accumulation: 1 }), dir, launch);
-    this.#deps.progress({ type: 'launch', launch, rung, why: probe?.why ?? 'to see what the script asks for' });
-    this.#deps.signal.throwIfAborted();
     this.#used = 0;
     this.#rung = rung;
-    this.#session = await Session.open(
-      this.#deps.runtime,
-      {
-        jobId,
-        launch,
-        dir,
-        argv: filled.argv,
-        cwd: options.cwd,
-        env: filled.env,
-        devices: target.devices.map((device) => device.id),
-        budgetBytes: target.limitBytes,
-        timeoutSeconds: options.timeoutSeconds ?? LAUNCH_SECONDS,
-        graceSeconds: 5,
-        output: 'log',
-        mode: this.#mode,
-        steps: options.steps,
-        hookKnobs: this.#mode === 'measure' ? target.hookKnobs() : [],
-      },
-      this.#deps.log,
-      { onRemark: (kind, text) => kind === 'warn' && this.#deps.progress({ type: 'note', text }) },
-    );
+    this.#session = await openLaunch(this.#request, this.#deps, this.#target, this.#launches, {
+      mode: this.#mode,
+      rung,
+      probe,
+    });
     if (this.#deps.signal.aborted) this.#session.run.end('cancel');
     if (this.#mode !== 'probe') return;
     const loop = await this.#session.ready();

@@ -1,0 +1,43 @@
+import type { Exit } from '../runtime/types.js';
+import type { Diagnosis, RunReport } from './types.js';
+
+/** The report of a job of which nothing ran. */
+export function emptyReport(job: string, known: Pick<RunReport, 'config' | 'key' | 'launches' | 'wall_s'>): RunReport {
+  return {
+    schema: 1,
+    job,
+    exit_code: null,
+    signal: null,
+    outcome: 'failed',
+    config: known.config,
+    key: known.key,
+    devices: [],
+    refused: 0,
+    refusals: [],
+    blind: false,
+    failure: null,
+    launches: known.launches,
+    wall_s: known.wall_s,
+  };
+}
+
+/** `empty` filled in with what the last launch came to. */
+export function reportOf(empty: RunReport, exit: Exit, failure: Diagnosis | null, aborted: boolean): RunReport {
+  const cancelled = aborted || exit.ended_by === 'cancel';
+  const ended = exit.ended_by === 'timeout' ? 'timeout' : exit.code === 0 ? 'succeeded' : 'failed';
+  return {
+    ...empty,
+    exit_code: exit.code,
+    signal: exit.signal,
+    outcome: cancelled ? 'cancelled' : ended,
+    devices: (exit.ledger?.devices ?? []).map((device) => ({
+      device: device.device,
+      peak_bytes: device.peak_bytes,
+      budget_bytes: device.budget_bytes,
+    })),
+    refused: exit.ledger?.refused ?? 0,
+    refusals: exit.ledger?.refusals ?? [],
+    blind: exit.ledger?.blind ?? false,
+    failure,
+  };
+}

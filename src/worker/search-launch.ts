@@ -1,0 +1,51 @@
+import { join } from 'node:path';
+import { stateFolder } from '../common/home.js';
+import type { Probe, Rung } from '../tuner/types.js';
+import { type HookMode, Session } from './session.js';
+import type { Target } from './target.js';
+import type { WorkDeps, WorkRequest } from './types.js';
+
+/** A launch may load data for long, but a search that hangs must end. */
+const LAUNCH_SECONDS = 1800;
+
+/**
+ * Starts a process of a search on a rung; `probe` null: only to see what the script asks for. The launch is added to
+ * `launches` and recorded before it is made. Rejects with the signal's reason when aborted before that.
+ */
+export async function openLaunch(
+  { jobId, options }: WorkRequest,
+  deps: WorkDeps,
+  target: Target,
+  launches: WorkRequest['launches'],
+  { mode, rung, probe }: { mode: HookMode; rung: Rung; probe: Probe | null },
+): Promise<Session> {
+  const launch = launches.length + 1;
+  const dir = join(stateFolder('runs', jobId), String(launch));
+  const config = probe === null ? null : target.configOf(probe);
+  launches.push({ launch, dir, purpose: 'search', config });
+  await deps.persist({ launches });
+  const filled = await target.fill(config ?? target.configOf({ rung, microBatch: 1, accumulation: 1 }), dir, launch);
+  deps.progress({ type: 'launch', launch, rung, why: probe?.why ?? 'to see what the script asks for' });
+  deps.signal.throwIfAborted();
+  return Session.open(
+    deps.runtime,
+    {
+      jobId,
+      launch,
+      dir,
+      argv: filled.argv,
+      cwd: options.cwd,
+      env: filled.env,
+      devices: target.devices.map((device) => device.id),
+      budgetBytes: target.limitBytes,
+      timeoutSeconds: options.timeoutSeconds ?? LAUNCH_SECONDS,
+      graceSeconds: 5,
+      output: 'log',
+      mode,
+      steps: options.steps,
+      hookKnobs: mode === 'measure' ? target.hookKnobs() : [],
+    },
+    deps.log,
+    { onRemark: (kind, text) => kind === 'warn' && deps.progress({ type: 'note', text }) },
+  );
+}
