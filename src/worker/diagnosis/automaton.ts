@@ -18,11 +18,13 @@ export class Automaton {
     const { classOf, shift } = classes(literals);
     const trie = buildTrie(literals, classOf);
     const order = acceptLast(trie.outputs);
-    const width = 1 << shift;
     const next = new Uint16Array(trie.outputs.length << shift);
-    for (let state = 0; state < trie.outputs.length; state++) {
+    // Level by level: a state goes where its suffix goes, but for its own children.
+    for (const state of trie.breadthFirst) {
       const row = (order[state] as number) << shift;
-      for (let c = 0; c < width; c++) next[row | c] = order[trie.goto(state, c)] as number;
+      const suffix = (order[trie.fail[state] as number] as number) << shift;
+      if (state !== 0) next.copyWithin(row, suffix, suffix + (1 << shift));
+      for (const [c, to] of trie.children[state] as Map<number, number>) next[row | c] = order[to] as number;
       next[row | BLANK] = order[state] as number;
     }
     this.classOf = classOf;
@@ -149,8 +151,12 @@ function classes(literals: readonly string[]): { classOf: Uint8Array; shift: num
 }
 
 interface Trie {
+  children: Map<number, number>[];
+  /** The state of the longest proper suffix that is a state too. */
+  fail: Int32Array;
   outputs: number[][];
-  goto(state: number, c: number): number;
+  /** All states, the shorter ones first. */
+  breadthFirst: number[];
 }
 
 function buildTrie(literals: readonly string[], classOf: Uint8Array): Trie {
@@ -173,25 +179,20 @@ function buildTrie(literals: readonly string[], classOf: Uint8Array): Trie {
     (outputs[state] as number[]).push(id);
   });
   const fail = new Int32Array(children.length);
-  const goto = (state: number, c: number): number => {
-    let at = state;
-    for (;;) {
-      const to = (children[at] as Map<number, number>).get(c);
-      if (to !== undefined) return to;
-      if (at === 0) return 0;
-      at = fail[at] as number;
-    }
-  };
-  const queue = [...(children[0] as Map<number, number>).values()];
-  for (let head = 0; head < queue.length; head++) {
-    const state = queue[head] as number;
-    (outputs[state] as number[]).push(...(outputs[fail[state] as number] as number[]));
+  const breadthFirst = [0];
+  for (let head = 0; head < breadthFirst.length; head++) {
+    const state = breadthFirst[head] as number;
+    (outputs[state] as number[]).push(...(state === 0 ? [] : (outputs[fail[state] as number] as number[])));
     for (const [c, to] of children[state] as Map<number, number>) {
-      fail[to] = goto(fail[state] as number, c);
-      queue.push(to);
+      let at = state;
+      while (at !== 0 && fail[to] === 0) {
+        at = fail[at] as number;
+        fail[to] = (children[at] as Map<number, number>).get(c) ?? 0;
+      }
+      breadthFirst.push(to);
     }
   }
-  return { outputs, goto };
+  return { children, fail, outputs, breadthFirst };
 }
 
 /** New number of each state: those that end a literal come last, so that one comparison tells them. Root stays 0. */
