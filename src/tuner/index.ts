@@ -1,4 +1,6 @@
 export { divisors, type EffectivePlan, planEffective } from './accumulation.js';
+export { type Anatomy, anatomyOf, PARTS } from './anatomy.js';
+export { type Curve, curvesOf } from './curve.js';
 export { explainStep, rungName } from './explain.js';
 export { changesNumerics, type LadderOptions, ladderFrom, sameRung } from './ladder.js';
 export { peakBytes } from './model.js';

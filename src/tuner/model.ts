@@ -80,6 +80,11 @@ export class MemoryModel {
     this.cautious = cautious === null ? null : Math.max(cautious, ray);
   }
 
+  /** Bytes that one more sample adds to the peak of forward and backward; null: no line yet. */
+  get bytesPerSample(): number | null {
+    return this.#active?.slope ?? null;
+  }
+
   /** Predicted largest size whose driver-level peak stays within `bytes`; null: no line yet. */
   largestWithin(bytes: number): number | null {
     return this.#largest(bytes, 0);

@@ -1,5 +1,6 @@
 import type { ProbeRecord, Recommendation } from '../store/types.js';
 import type { Answer, Config } from '../tuner/types.js';
+import { memoryReport } from './memory-report.js';
 import { probeRecord } from './observe.js';
 import type { SearchOutcome } from './search.js';
 import type { Target } from './target.js';
@@ -40,6 +41,7 @@ export async function findBatchReport(
     wall_s: round(wallSeconds, 2),
     probes: probesOf(outcome),
     apply: config === null ? null : await howToApply(request, target, config, applyDir),
+    memory: config === null ? null : memoryReport(outcome.observations, config, target.budgetBytes),
     notes: [
       ...target.notes,
       ...outcome.notes,

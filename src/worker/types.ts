@@ -1,6 +1,7 @@
 import type { Log } from '../common/log.js';
 import type { Device, LedgerReading, Runtime } from '../runtime/types.js';
 import type { JobOptions, JobRecord, ProbeRecord, Recommendation } from '../store/types.js';
+import type { Anatomy } from '../tuner/index.js';
 import type { Config, FailureClass, Observation, Probe, Rung } from '../tuner/types.js';
 
 /** One command to be searched or run. */
@@ -162,7 +163,21 @@ export interface FindBatchReport {
   wall_s: number;
   probes: ProbeRecord[];
   apply: { argv: string[]; env: Record<string, string>; oomtune: string[] } | null;
+  /** What fills the device's memory at `config`; null: nothing was found, or its peak could not be measured. */
+  memory: MemoryReport | null;
   notes: string[];
+}
+
+/** The peak of `config` taken apart, and the curve of peak against micro-batch on its rung. Bytes. */
+export interface MemoryReport extends Anatomy {
+  curve: {
+    /** What fitted, ascending; a size measured more than once counts as it was last. */
+    fits: { micro_batch: number; peak_bytes: number }[];
+    /** Sizes that ran out of memory, ascending: what they would have needed is not known. */
+    out_of_memory: number[];
+    /** The prediction: peak = base_bytes + bytes_per_sample x micro-batch; null: too few sizes were measured. */
+    prediction: { base_bytes: number; bytes_per_sample: number } | null;
+  };
 }
 
 /** What a run came to: `run --report FILE` writes it, submitted jobs keep it in their record. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { curvesOf } from '../../src/daemon/http/curve.js';
 import { Ring } from '../../src/daemon/http/ring.js';
+import { curvesOf } from '../../src/tuner/curve.js';
 import { observation } from './search.js';
 
 const MIB = 1 << 20;

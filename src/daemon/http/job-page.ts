@@ -2,9 +2,9 @@ import { parseSize } from '../../common/size.js';
 import type { Store, StoredJob } from '../../store/index.js';
 import { ENDED_STATES } from '../../store/index.js';
 import type { JobRecord, Recommendation } from '../../store/types.js';
+import { type Curve, curvesOf } from '../../tuner/curve.js';
 import { peakBytes, rungName } from '../../tuner/index.js';
 import type { Observation } from '../../tuner/types.js';
-import { type Curve, curvesOf } from './curve.js';
 import type { Reasons } from './reasons.js';
 
 export type JobAction = 'cancel' | 'hold' | 'release' | 'retry';

@@ -1,6 +1,7 @@
-import { peakBytes, rungName, sameRung } from '../../tuner/index.js';
-import { MemoryModel, readingsOf } from '../../tuner/model.js';
-import type { Observation, Rung } from '../../tuner/types.js';
+import { rungName } from './explain.js';
+import { sameRung } from './ladder.js';
+import { MemoryModel, peakBytes, readingsOf } from './model.js';
+import type { Observation, Rung } from './types.js';
 
 /** Peak memory against micro-batch on one rung, as a chart shows it. Sizes in bytes. */
 export interface Curve {

@@ -1,0 +1,107 @@
+import { sameRung } from './ladder.js';
+import { MemoryModel, peakBytes, readingsOf } from './model.js';
+import type { Config, Observation } from './types.js';
+
+/**
+ * What fills the device's memory at the moment of the peak. All bytes; null: cannot be known here, and is in `rest`. No
+ * part is negative, and the parts together are `peak_bytes` (`activations_per_sample` is no part but a slope).
+ */
+export interface Anatomy {
+  /** The size whose peak is taken apart. */
+  micro_batch: number;
+  accumulation: number;
+  /** Highest use of the device, everything counted: what is held against the budget. */
+  peak_bytes: number;
+  /** Where the framework's own peak was; null: the phases were not told apart. */
+  peak_in: 'forward_backward' | 'optimizer' | null;
+  /** Weights, frozen ones included. */
+  parameters: number | null;
+  gradients: number | null;
+  optimizer_state: number | null;
+  /** What forward and backward hold for the samples, beside all gradients. */
+  activations: number | null;
+  /** What one more sample adds: the slope of the forward and backward peaks. */
+  activations_per_sample: number | null;
+  /** Reserved by the caching allocator, but in no tensor at the allocated peak; null: no such allocator. */
+  allocator_slack: number | null;
+  /** Held by the driver beside the allocator: the CUDA context, libraries' own memory; null on the CPU. */
+  context: number | null;
+  /** All else: buffers, data, workspaces, the optimizer's temporaries, and whatever is null above. */
+  rest: number;
+}
+
+/** Names of the parts that add up to the peak, in the order in which they are drawn. */
+export const PARTS = [
+  'parameters',
+  'gradients',
+  'optimizer_state',
+  'activations',
+  'allocator_slack',
+  'context',
+  'rest',
+] as const;
+
+/**
+ * Takes the peak of a configuration apart. Gradients are made as activations are freed, so a peak in mid-backward has not
+ * all of both: `activations` is then what is left beside all gradients. Null: no probe of the configuration fitted with
+ * a peak that could be measured.
+ */
+export function anatomyOf(observations: readonly Observation[], config: Config, budgetBytes: number): Anatomy | null {
+  const { amp, checkpointing, offload } = config;
+  const onRung = observations.filter((o) => sameRung(o.rung, { amp, checkpointing, offload }));
+  const observation = witness(onRung, config);
+  if (observation === null) return null;
+  const { peaks, microBatch } = observation;
+  const total = peakBytes(peaks) as number;
+  const slope = new MemoryModel(readingsOf(onRung), budgetBytes).bytesPerSample;
+  const perSample = slope === null ? null : Math.max(0, Math.round(slope));
+  const forwardBackward = peaks.forwardBackwardBytes;
+  const optimizer = peaks.optimizerBytes ?? 0;
+  const inOptimizer = forwardBackward !== null && optimizer > forwardBackward;
+  const allocated = forwardBackward === null ? null : Math.max(forwardBackward, optimizer);
+  const reserved = peaks.reservedBytes || null;
+
+  let left = total;
+  /** Cuts a part off what is left of the peak: peaks of different counters may be some bytes apart. */
+  const cut = (bytes: number | null | undefined): number | null => {
+    if (bytes === null || bytes === undefined) return null;
+    const part = Math.min(Math.max(0, Math.round(bytes)), left);
+    left -= part;
+    return part;
+  };
+  const context = cut(reserved === null || peaks.totalBytes === null ? null : total - reserved);
+  const slack = cut(reserved === null || allocated === null ? null : reserved - allocated);
+  const parameters = cut(peaks.parameterBytes);
+  const state = cut(peaks.optimizerStateBytes);
+  const gradients = cut(peaks.gradientBytes);
+  // In the optimizer's step the activations are gone.
+  const activations = cut(inOptimizer ? 0 : perSample === null ? null : perSample * microBatch);
+  return {
+    micro_batch: microBatch,
+    accumulation: observation.accumulation,
+    peak_bytes: total,
+    peak_in: forwardBackward === null ? null : inOptimizer ? 'optimizer' : 'forward_backward',
+    parameters,
+    gradients,
+    optimizer_state: state,
+    activations,
+    activations_per_sample: perSample,
+    allocator_slack: slack,
+    context,
+    rest: left,
+  };
+}
+
+/** The probe that speaks for the configuration: the highest peak that a fresh process showed, else the highest at all. */
+function witness(onRung: readonly Observation[], config: Config): Observation | null {
+  const fits = onRung.filter(
+    (o) => o.outcome === 'fit' && o.microBatch === config.micro_batch && peakBytes(o.peaks) !== null,
+  );
+  // Gradients that wait for more micro-batches are a part of the peak wherever the answer accumulates.
+  const alike = fits.filter((o) => o.accumulation > 1 || config.accumulation === 1);
+  const told = alike.length > 0 ? alike : fits;
+  const fresh = told.filter((o) => o.fresh);
+  const candidates = fresh.length > 0 ? fresh : told;
+  const peak = (o: Observation): number => peakBytes(o.peaks) as number;
+  return candidates.reduce<Observation | null>((best, o) => (best && peak(best) >= peak(o) ? best : o), null);
+}
