@@ -42,6 +42,12 @@ function needs({ tests }) {
       there: findWheelBuilder,
       packages: ['python3-pip', 'python3-setuptools', 'python3-wheel'],
     });
+    // 3 MB of packages; nothing of it is started but by the test that follows the guide
+    needed.push({
+      what: 'slurm',
+      there: () => ['munged', 'slurmctld', 'slurmd', 'sbatch'].every((name) => which(name) !== null),
+      packages: ['munge', 'slurmctld', 'slurmd', 'slurm-client'],
+    });
     needed.push({
       what: 'chromium',
       there: () => which('chromium') ?? which('chromium-browser'),
