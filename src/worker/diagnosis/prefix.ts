@@ -28,8 +28,7 @@ const PARENTHESISED = [
 const WORDED = [
   /^(?:rank|worker|node|gpu|proc|trainer|task|host)[ _-]?(\d{1,5}) {0,2}[:|>] ?/i,
   // docker compose: trainer-1  | , and pdsh, as DeepSpeed starts it: worker-1:
-  /^([A-Za-z][\w.-]{0,60}[-_]\d{1,5}) {0,12}\| ?/,
-  /^([A-Za-z][\w.-]{0,60}[-_.]\d{1,5}): /,
+  /^(?!epoch|step|iter|batch|trial|fold|layer|stage|phase)([a-z][\w.-]{0,60}[-_]\d{1,5})(?: {0,12}\| ?|: )/i,
 ];
 const SRUN = /^ {0,3}(\d{1,4}): /;
 const STAMPS = [

@@ -42,7 +42,8 @@ export function judge(reading: Reading, signals: Signals, hook: Event | null): V
     // Whatever the log says, the job got over it.
     return { ...verdict({ class: 'ok', certain: true, told: null }), softOoms: softOomsOf(all) };
   }
-  const chosen = choose(all, reading, failed(signals) === null);
+  let chosen = choose(all, reading, failed(signals) === null);
+  if (chosen?.event.meaning.role === 'wrapper') chosen = revived(all, reading) ?? chosen;
   if (hook && !outranks(chosen, hook, signals)) {
     const twin = all.find(
       (i) => i.event.meaning.class === hook.meaning.class && i.event.evidence.includes(firstLine(hook)),
@@ -84,9 +85,23 @@ function choose(all: Incident[], reading: Reading, unproved: boolean): Incident 
     const found = alive.filter((i) => roleOf(i) === role);
     if (found.length === 0) continue;
     if (role !== 'fatal') return role === 'weak' ? (found.at(-1) as Incident) : (found[0] as Incident);
-    return first(found, reading);
+    const incident = first(found, reading);
+    // Who ends a job may do it as a keyboard would: then the reason stands before.
+    const ender = alive.find((i) => roleOf(i) === 'ending' && i.last.line < incident.last.line);
+    return ender && incident.event.meaning.class === 'cancelled' ? ender : incident;
   }
   return null;
+}
+
+/**
+ * Where ranks are not told apart, the steps that others still took look as if one had got over its error. If a launcher
+ * says that a process failed, and nothing else tells why, that error was the reason after all.
+ */
+function revived(all: Incident[], reading: Reading): Incident | null {
+  if (!reading.several) return null;
+  return (
+    all.find((i) => i.soft && !i.event.soft && i.last.traceback !== null && i.event.meaning.role === 'fatal') ?? null
+  );
 }
 
 function roleOf(incident: Incident): (typeof ROLES)[number] {
