@@ -23,6 +23,9 @@ export interface Filled {
   knobEnv: Record<string, string>;
 }
 
+/** Read once: a daemon understands many commands. */
+let ladder: unknown = null;
+
 /** A command understood, on the devices that it is to run on: what search and run both stand on. */
 export class Target {
   readonly plan: CommandPlan;
@@ -70,7 +73,8 @@ export class Target {
     this.notes = [...plan.notes];
     this.baseRung = { amp: plan.own.amp ?? 'off', checkpointing: plan.own.checkpointing ?? false };
     this.own = { microBatch: plan.own.microBatch, accumulation: plan.own.accumulation };
-    this.ladder = parse(readFileSync(join(PACKAGE_ROOT, 'config', 'ladder.yaml'), 'utf8'));
+    ladder ??= parse(readFileSync(join(PACKAGE_ROOT, 'config', 'ladder.yaml'), 'utf8'));
+    this.ladder = ladder;
   }
 
   get kind(): 'cpu' | 'cuda' {
