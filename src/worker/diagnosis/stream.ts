@@ -181,10 +181,12 @@ export class Stream {
     );
     const before = line.canonical.slice(0, Math.min(...fitting.map((f) => f.offset)));
     const raised = line.traceback !== null;
+    // A tip or a line of code: nothing happened.
+    if (!raised && saysSupposed(before)) return;
     this.report(line, signature.id, signature, best.mark, {
       rank: signature.rank,
       figures,
-      soft: !raised && (saysSupposed(before) || saysDealtWith(this.window.around(best, 2, 3))),
+      soft: !raised && saysDealtWith(this.window.around(best, 0, 3)),
       mild: !raised && isMild(line.text),
       phase: signature.phase,
       prelude: signature.prelude,

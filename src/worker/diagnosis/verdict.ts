@@ -42,8 +42,9 @@ export function judge(reading: Reading, signals: Signals, hook: Event | null): V
     // Whatever the log says, the job got over it.
     return { ...verdict({ class: 'ok', certain: true, told: null }), softOoms: softOomsOf(all) };
   }
-  let chosen = choose(all, reading, failed(signals) === null);
-  if (chosen?.event.meaning.role === 'wrapper') chosen = revived(all, reading) ?? chosen;
+  const chosen = choose(all, reading, failed(signals) === null);
+  const told = chosen !== null && roleOf(chosen) !== 'wrapper';
+  const last = told || (chosen === null && failed(signals) === null) ? null : revived(all, reading);
   if (hook && !outranks(chosen, hook, signals)) {
     const twin = all.find(
       (i) => i.event.meaning.class === hook.meaning.class && i.event.evidence.includes(firstLine(hook)),
@@ -51,6 +52,8 @@ export function judge(reading: Reading, signals: Signals, hook: Event | null): V
     return verdict(judged(hook, signals, wasRefused(signals)), twin ? { ...hook, ...pick(twin.event) } : hook);
   }
   const status = statusOf(signals);
+  if (last && !status)
+    return verdict({ ...judged(last.event, signals, wasRefused(signals)), certain: false }, last.event);
   if (!chosen) {
     if (status) return verdict(status);
     if (failed(signals) === null)
@@ -64,8 +67,8 @@ export function judge(reading: Reading, signals: Signals, hook: Event | null): V
   }
   const { role } = chosen.event.meaning;
   // Slurm tells a cancelled step SIGTERM, and says so.
-  const told = role === 'ending' || chosen.event.meaning.class === 'cancelled';
-  if (status && role !== 'fatal' && !told) {
+  const ended = role === 'ending' || chosen.event.meaning.class === 'cancelled';
+  if (status && role !== 'fatal' && !ended) {
     return verdict(status, status.class === chosen.event.meaning.class ? chosen.event : null);
   }
   if (status?.certain && status.class === 'host_oom') return verdict(status);
@@ -94,14 +97,13 @@ function choose(all: Incident[], reading: Reading, unproved: boolean): Incident 
 }
 
 /**
- * Where ranks are not told apart, the steps that others still took look as if one had got over its error. If a launcher
- * says that a process failed, and nothing else tells why, that error was the reason after all.
+ * An error that looked as if it had been got over, where nothing else tells why the job failed: ranks that are not told
+ * apart print steps behind another's error; and a message that says `skipping` may yet be the last.
  */
 function revived(all: Incident[], reading: Reading): Incident | null {
-  if (!reading.several) return null;
-  return (
-    all.find((i) => i.soft && !i.event.soft && i.last.traceback !== null && i.event.meaning.role === 'fatal') ?? null
-  );
+  const soft = all.filter((i) => i.soft && i.event.meaning.role === 'fatal');
+  if (reading.several) return soft.find((i) => !i.event.soft && i.last.traceback !== null) ?? null;
+  return soft.findLast((i) => reading.marks.get(i.last.key)?.lines === i.event.progress.lines) ?? null;
 }
 
 function roleOf(incident: Incident): (typeof ROLES)[number] {
