@@ -1,5 +1,7 @@
 import { formatBytes } from '../common/size.js';
 import type { FindBatchReport } from '../worker/types.js';
+import { curveText } from './curve-text.js';
+import { memoryBar } from './memory-bar.js';
 import type { Paint } from './output.js';
 import { spent } from './progress.js';
 import { facts } from './table.js';
@@ -24,11 +26,29 @@ export function renderFound(report: FindBatchReport, paint: Paint): string {
     ['search', spent(report.launches, report.probes.length, report.wall_s)],
     ['recorded', report.key],
   ]);
-  const notes = (report.notes ?? []).map((note) => `  ${paint('yellow', 'note:')} ${note}`);
+  const said = report.notes ?? [];
+  const notes = said.map((note) => `  ${paint('yellow', 'note:')} ${note}`);
   const paste = report.apply === null ? [] : ['', `  ${paint('dim', 'run it:')} ${shellWords(report.apply.oomtune)}`];
   const direct = plainCommand(report);
   if (direct !== null) paste.push(`  ${paint('dim', 'or:')}     ${direct}`);
-  return [head, table, ...notes, ...paste].join('\n');
+  return [head, table, ...picture(report, paint), ...(said.length > 0 ? ['', ...notes] : []), ...paste].join('\n');
+}
+
+/** What fills the memory, and how it grows with the micro-batch. */
+function picture({ memory, device, config }: FindBatchReport, paint: Paint): string[] {
+  if (memory === null || config === null) return [];
+  const width = Math.max(24, Math.min(64, (process.stdout.columns || 80) - 14));
+  const bar = memoryBar(memory, device.budget_bytes, paint, width);
+  const curve = curveText(memory, device.budget_bytes, paint, width - 6) ?? [];
+  const title = (text: string): string => `  ${paint('bold', text)}`;
+  return [
+    '',
+    title(`memory at micro-batch ${memory.micro_batch}`),
+    ...bar.map((line) => `  ${line}`),
+    ...(curve.length > 0
+      ? ['', title(`peak by micro-batch, ${rungWords(config)}`), ...curve.map((line) => `  ${line}`)]
+      : []),
+  ];
 }
 
 /** The command without oomtune, when argv alone carries the answer. */

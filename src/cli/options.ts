@@ -84,6 +84,10 @@ const WORK: Spec[] = [
   { flags: '--cwd <dir>', about: 'folder to run in', group: COMMAND, preset: 'here' },
 ];
 
+const FIND_BATCH: Spec[] = [
+  { flags: '--plot <file>', about: 'draw what fills the memory into this file, as SVG', group: SEARCH },
+];
+
 const SUBMIT: Spec[] = [
   { flags: '--priority <n>', about: 'higher goes first', group: QUEUE, preset: '0' },
   { flags: '--after <job>', about: 'start only when this job has succeeded (repeatable)', group: QUEUE, many: true },
@@ -105,6 +109,10 @@ export function addCommonOptions(command: Command): Command {
 
 export function addWorkOptions(command: Command): Command {
   return addSpecs(command, WORK);
+}
+
+export function addFindBatchOptions(command: Command): Command {
+  return addSpecs(command, FIND_BATCH);
 }
 
 export function addSubmitOptions(command: Command): Command {

@@ -2,7 +2,7 @@ import { Argument, Command, Option } from 'commander';
 import type { Context } from './context.js';
 import { usageError } from './errors.js';
 import { nearest } from './nearest.js';
-import { addCommonOptions, addSubmitOptions, addWorkOptions } from './options.js';
+import { addCommonOptions, addFindBatchOptions, addSubmitOptions, addWorkOptions } from './options.js';
 
 /** What a verb is handed: its positional arguments, its options, and the user's command (all that follows `--`). */
 export interface Invocation {
@@ -92,16 +92,14 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
   const jobs = (required: boolean) => new Argument(required ? '<job...>' : '[job...]', 'job ids; @ is the latest');
   const oneJob = new Argument('<job>', 'job id; @ is the latest');
 
-  verb(
-    program,
-    'find-batch',
-    'find, verify and record the best configuration for a command',
-    () => import('./verbs/find-batch.js'),
-    {
-      group: DO,
-      takesCommand: true,
-      work: 'here',
-    },
+  addFindBatchOptions(
+    verb(
+      program,
+      'find-batch',
+      'find, verify and record the best configuration for a command',
+      () => import('./verbs/find-batch.js'),
+      { group: DO, takesCommand: true, work: 'here' },
+    ),
   );
   verb(program, 'run', 'run a command in the foreground, tuned and supervised', () => import('./verbs/run.js'), {
     group: DO,

@@ -3,17 +3,26 @@ import type { FindBatchReport } from '../../worker/types.js';
 import { interrupted, renderError } from '../errors.js';
 import { renderFound } from '../find-batch-view.js';
 import { toJobOptions } from '../job-options.js';
+import { plotFile } from '../plot/file.js';
 import type { Verb } from '../program.js';
+import { writeWhole } from '../whole-file.js';
 import { workDeps } from '../work.js';
 
 const findBatchVerb: Verb = async ({ options, command }, context) => {
   const jobOptions = toJobOptions(options, command);
+  const plot = plotFile(options.plot);
   const { out } = context;
   const { deps, request } = await workDeps(context, 'find-batch', jobOptions, command);
   const { findBatch } = await import('../../worker/index.js');
   const report = await findBatch(request, deps);
   context.progress.close();
   if (context.signal.aborted) throw interrupted();
+  if (plot !== null && report.memory !== null) {
+    const { picture } = await import('../plot/picture.js');
+    writeWhole(plot, picture(report, report.memory));
+  } else if (plot !== null && report.status === 'found') {
+    out.note(`Nothing was drawn into ${plot}: no probe could measure its peak.`);
+  }
   if (out.json) out.document(report);
   else if (report.status === 'found') out.data(renderFound(report, out.paint));
   else renderError(notFound(report), out);

@@ -1,0 +1,33 @@
+import { PARTS } from '../tuner/index.js';
+import type { MemoryReport } from '../worker/types.js';
+import { bytesOr } from './words.js';
+
+export type Part = (typeof PARTS)[number];
+
+export const PART_NAMES: Record<Part, string> = {
+  parameters: 'parameters',
+  gradients: 'gradients',
+  optimizer_state: 'optimizer state',
+  activations: 'activations',
+  allocator_slack: 'allocator slack',
+  context: 'context',
+  rest: 'the rest',
+};
+
+export interface PartSize {
+  part: Part;
+  name: string;
+  bytes: number;
+  /** What a legend adds in brackets; empty: nothing. */
+  remark: string;
+}
+
+/** The parts that are known and not nothing, in the order in which they are drawn. */
+export function partsOf(memory: MemoryReport): PartSize[] {
+  return PARTS.flatMap((part) => {
+    const bytes = memory[part];
+    if (bytes === null || bytes === 0) return [];
+    const slope = part === 'activations' ? memory.activations_per_sample : null;
+    return [{ part, name: PART_NAMES[part], bytes, remark: slope === null ? '' : `${bytesOr(slope)} a sample` }];
+  });
+}

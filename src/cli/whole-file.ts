@@ -1,0 +1,29 @@
+import { closeSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { usageError } from './errors.js';
+
+/** Hours of work must not end with a file that cannot be written: this is tried before the start. `what`: `report`. */
+export function checkWritable(file: string, what: string): void {
+  const probe = beside(file);
+  try {
+    closeSync(openSync(probe, 'wx', 0o600));
+    rmSync(probe);
+  } catch (cause) {
+    const code = (cause as NodeJS.ErrnoException).code;
+    throw usageError(
+      `The ${what} ${file} cannot be written (${code}).`,
+      'Name a file in a folder that exists and is yours.',
+    );
+  }
+}
+
+/** Whole or not at all: another program may be waiting for it. */
+export function writeWhole(file: string, text: string): void {
+  const half = beside(file);
+  writeFileSync(half, text, { mode: 0o600 });
+  renameSync(half, file);
+}
+
+function beside(file: string): string {
+  return join(dirname(file), `.${basename(file)}.${process.pid}`);
+}
