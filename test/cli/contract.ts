@@ -46,6 +46,28 @@ const failure = z.object({
   fields: z.record(z.string(), z.union([z.number(), z.string(), z.null()])),
 });
 
+const part = bytes.nullable();
+
+export const memory = z.object({
+  micro_batch: count,
+  accumulation: count,
+  peak_bytes: bytes,
+  peak_in: z.enum(['forward_backward', 'optimizer']).nullable(),
+  parameters: part,
+  gradients: part,
+  optimizer_state: part,
+  activations: part,
+  activations_per_sample: part,
+  allocator_slack: part,
+  context: part,
+  rest: bytes,
+  curve: z.object({
+    fits: z.array(z.object({ micro_batch: count, peak_bytes: bytes })),
+    out_of_memory: z.array(count),
+    prediction: z.object({ base_bytes: z.number().int(), bytes_per_sample: z.number().int() }).nullable(),
+  }),
+});
+
 export const findBatch = z.object({
   schema: z.literal(1),
   key: z.string(),
@@ -66,6 +88,7 @@ export const findBatch = z.object({
   apply: z
     .object({ argv: z.array(z.string()), env: z.record(z.string(), z.string()), oomtune: z.array(z.string()) })
     .nullable(),
+  memory: memory.nullable(),
 });
 
 export const diagnosis = z.object({
