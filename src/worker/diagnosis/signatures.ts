@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
+import { OomtuneError } from '../../common/errors.js';
 import { PACKAGE_ROOT } from '../../common/home.js';
 import { Automaton } from './automaton.js';
 import { canonical } from './canonical.js';
@@ -143,10 +144,26 @@ export interface Signatures {
 
 let loaded: Signatures | null = null;
 
-/** The signatures of config/signatures.yaml, read once, on first use. Throws if the file breaks its own rules. */
+/**
+ * The signatures of config/signatures.yaml, read once, on first use. Throws OOMTUNE_INTERNAL, with the place and the
+ * reason, if the file breaks its own rules.
+ */
 export function signatures(): Signatures {
-  loaded ??= compileSignatures(readFileSync(join(PACKAGE_ROOT, 'config', 'signatures.yaml'), 'utf8'));
-  return loaded;
+  if (loaded) return loaded;
+  const path = join(PACKAGE_ROOT, 'config', 'signatures.yaml');
+  try {
+    loaded = compileSignatures(readFileSync(path, 'utf8'));
+    return loaded;
+  } catch (cause) {
+    const issue = cause instanceof z.ZodError ? cause.issues[0] : null;
+    const reason = issue ? `${issue.path.join('.')}: ${issue.message}` : (cause as Error).message;
+    throw new OomtuneError(
+      'OOMTUNE_INTERNAL',
+      `${path} cannot be used: ${reason}.`,
+      'Undo the last change to it, or install oomtune again.',
+      { cause },
+    );
+  }
 }
 
 /** Text that makes the lines around it worth reading, beside the signatures' own. */

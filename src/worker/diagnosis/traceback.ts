@@ -32,7 +32,9 @@ const RECORD =
 const CLEANUP =
   /^(?:_run_finalizers|_exit_function|__del__|_python_exit|_run_exitfuncs|_shutdown_workers|_cleanup|_shutdown)$/;
 const LONGEST = 600;
-const MOST_FRAMES = 400;
+/** Of a deeper traceback the middle is left out: it is a recursion, or a framework's own. */
+const MOST_FRAMES = 120;
+const OUTER_FRAMES = 30;
 
 /** What a line is to the tracebacks of its stream. `text`: the line without what stood before the traceback. */
 export interface Reading {
@@ -129,7 +131,8 @@ export class TracebackReader {
   private inFrames(text: string, number: number): Reading['part'] {
     const frame = this.frame(text);
     if (frame) {
-      if (this.frames.length < MOST_FRAMES) this.frames.push(frame);
+      if (this.frames.length >= MOST_FRAMES) this.frames.splice(OUTER_FRAMES, 1);
+      this.frames.push(frame);
       return 'frame';
     }
     if (this.boxed && /^[│|╭]/.test(text)) return 'frame';
