@@ -42,6 +42,9 @@ function needs({ tests }) {
       there: findWheelBuilder,
       packages: ['python3-pip', 'python3-setuptools', 'python3-wheel'],
     });
+    // a client that is not ours reads what was recorded
+    const client = () => output(['/usr/bin/python3', '-c', 'import redis']) !== null;
+    needed.push({ what: "Redis's client for Python", there: client, packages: ['python3-redis'] });
     // 3 MB of packages; nothing of it is started but by the test that follows the guide
     needed.push({
       what: 'slurm',
