@@ -1,10 +1,9 @@
 import { statSync } from 'node:fs';
-import { join } from 'node:path';
-import { stateFolder } from '../common/home.js';
 import type { Exit } from '../runtime/types.js';
 import type { Config } from '../tuner/types.js';
 import { Detached, letsGo } from './detached.js';
 import { Growth } from './growth.js';
+import { openJob } from './job-launch.js';
 import { lastLines } from './last-lines.js';
 import { diagnoseSession } from './observe.js';
 import { recommendationOf, round } from './report.js';
@@ -144,7 +143,14 @@ class JobRun {
     const { signal } = this.#deps;
     this.#growth = new Growth();
     const adopted = adopt === null ? null : await this.#deps.runtime.adopt(adopt);
-    const session = adopted === null ? await this.#launch(target, config, resume) : Session.adopt(adopted);
+    const session =
+      adopted === null
+        ? await openJob(this.#request, this.#deps, target, this.#launches, {
+            config,
+            resume,
+            onStep: (step) => this.#growth.add(step),
+          })
+        : Session.adopt(adopted);
     await lease.attach(session.run);
     const last = this.#launches.at(-1);
     this.#deps.progress({ type: 'running', config, launch: last?.launch ?? 1, logFile: session.run.logFile });
@@ -165,41 +171,6 @@ class JobRun {
         })
       : null;
     return { session, exit, diagnosis };
-  }
-
-  async #launch(target: Target, config: Config | null, resume: boolean): Promise<Session> {
-    const { jobId, options, foreground } = this.#request;
-    const launch = this.#launches.length + 1;
-    const dir = join(stateFolder('runs', jobId), String(launch));
-    this.#launches.push({ launch, dir, purpose: 'run', config });
-    await this.#deps.persist({ launches: this.#launches });
-    const filled = await target.fill(config, dir, launch, resume);
-    this.#deps.signal.throwIfAborted();
-    const again = resume && options.resumeArg !== null ? [options.resumeArg] : [];
-    return Session.open(
-      this.#deps.runtime,
-      {
-        jobId,
-        launch,
-        dir,
-        argv: [...filled.argv, ...again],
-        cwd: options.cwd,
-        env: filled.env,
-        devices: target.devices.map((device) => device.id),
-        budgetBytes: target.limitBytes,
-        timeoutSeconds: options.timeoutSeconds,
-        graceSeconds: 10,
-        output: foreground ? 'inherit' : 'log',
-        mode: options.tune && target.hook ? 'apply' : 'none',
-        steps: options.steps,
-        hookKnobs: config === null ? [] : target.hookKnobs(config),
-      },
-      this.#deps.log,
-      {
-        onStep: (step) => this.#growth.add(step),
-        onRemark: (kind, text) => kind === 'warn' && this.#deps.progress({ type: 'note', text }),
-      },
-    );
   }
 
   /** Waits for the end; an abort ends the job, unless it says to let go. */

@@ -1,0 +1,48 @@
+import { join } from 'node:path';
+import { stateFolder } from '../common/home.js';
+import type { Config } from '../tuner/types.js';
+import type { Step } from './hook-messages.js';
+import { Session } from './session.js';
+import type { Target } from './target.js';
+import type { WorkDeps, WorkRequest } from './types.js';
+
+/**
+ * Starts the job itself; `config` null: as it stands. The launch is added to `launches` and recorded before it is made.
+ * Rejects with the signal's reason when aborted before that.
+ */
+export async function openJob(
+  { jobId, options, foreground }: WorkRequest,
+  deps: WorkDeps,
+  target: Target,
+  launches: WorkRequest['launches'],
+  { config, resume, onStep }: { config: Config | null; resume: boolean; onStep: (step: Step) => void },
+): Promise<Session> {
+  const launch = launches.length + 1;
+  const dir = join(stateFolder('runs', jobId), String(launch));
+  launches.push({ launch, dir, purpose: 'run', config });
+  await deps.persist({ launches });
+  const filled = await target.fill(config, dir, launch, resume);
+  deps.signal.throwIfAborted();
+  const again = resume && options.resumeArg !== null ? [options.resumeArg] : [];
+  return Session.open(
+    deps.runtime,
+    {
+      jobId,
+      launch,
+      dir,
+      argv: [...filled.argv, ...again],
+      cwd: options.cwd,
+      env: filled.env,
+      devices: target.devices.map((device) => device.id),
+      budgetBytes: target.limitBytes,
+      timeoutSeconds: options.timeoutSeconds,
+      graceSeconds: 10,
+      output: foreground ? 'inherit' : 'log',
+      mode: options.tune && target.hook ? 'apply' : 'none',
+      steps: options.steps,
+      hookKnobs: config === null ? [] : target.hookKnobs(config),
+    },
+    deps.log,
+    { onStep, onRemark: (kind, text) => kind === 'warn' && deps.progress({ type: 'note', text }) },
+  );
+}
