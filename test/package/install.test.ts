@@ -39,6 +39,9 @@ describe('the packed package', () => {
     ]) {
       expect(files).toContain(file);
     }
+    const modules = files.filter((file) => /^dist\/.*\.js$/.test(file));
+    const stale = modules.filter((file) => !existsSync(join(ROOT, file.replace('dist', 'src').replace(/js$/, 'ts'))));
+    expect(stale).toEqual([]);
     expect(files.filter((file) => /__pycache__|\.pyc$|^src\/|^test\/|^native\/test\/|\.map$/.test(file))).toEqual([]);
   });
 
