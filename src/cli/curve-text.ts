@@ -81,7 +81,8 @@ function axis(right: number, column: (size: number) => number, width: number): s
   let text = '';
   for (const size of countTicks(right, 5)) {
     const label = String(size);
-    const start = Math.max(0, column(size) + 1 - Math.floor(label.length / 2));
+    const centred = column(size) + 1 - Math.floor(label.length / 2);
+    const start = Math.max(0, Math.min(centred, width + 1 - label.length));
     if (text === '' || start > text.length) text = text.padEnd(start) + label;
   }
   const name = 'micro-batch';

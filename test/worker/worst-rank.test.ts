@@ -1,0 +1,45 @@
+import { describe, expect, it } from 'vitest';
+import { hookMessage, type Measured } from '../../src/worker/hook-messages.js';
+import { worstRank } from '../../src/worker/worst-rank.js';
+
+function measured(patch: Record<string, unknown>): Measured {
+  const message = hookMessage.parse({
+    t: 'measured',
+    micro_batch: 8,
+    accumulation: 1,
+    steps: 3,
+    total_bytes: 100,
+    forward_backward_bytes: 80,
+    optimizer_bytes: 50,
+    reserved_bytes: null,
+    resident_bytes: 40,
+    step_s: [0.1, 0.1, 0.1],
+    ...patch,
+  });
+  if (message.t !== 'measured') throw new Error(message.t);
+  return message;
+}
+
+describe('the worst rank of a probe', () => {
+  it('takes each figure from where it is highest, and the seconds from the slowest', () => {
+    const ranks = [
+      measured({ total_bytes: 120, parameter_bytes: 10, gradient_bytes: 9, optimizer_state_bytes: 20 }),
+      measured({ resident_bytes: 60, parameter_bytes: 12, gradient_bytes: null, steps: 2, step_s: [0.2, 0.2] }),
+    ];
+    expect(worstRank(ranks)).toMatchObject({
+      total_bytes: 120,
+      resident_bytes: 60,
+      reserved_bytes: null,
+      parameter_bytes: 12,
+      gradient_bytes: 9,
+      optimizer_state_bytes: 20,
+      steps: 2,
+      step_s: [0.2, 0.2],
+    });
+  });
+
+  it('knows nothing of weights where an older hook says nothing', () => {
+    const { parameter_bytes, gradient_bytes, optimizer_state_bytes } = worstRank([measured({})]);
+    expect([parameter_bytes, gradient_bytes, optimizer_state_bytes]).toEqual([null, null, null]);
+  });
+});
