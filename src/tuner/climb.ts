@@ -20,6 +20,8 @@ export interface Step {
   why: string;
 }
 
+/** As many sizes within 3 per cent of each other as are enough to stop believing the prediction to the sample. */
+const CREPT = 6;
 /** From this part of the predicted limit on, the limit is predicted from near by. */
 const NEAR = 0.985;
 /** Fragmentation seldom takes more than this off the line of allocated peaks: below it steps may be long. */
@@ -51,13 +53,14 @@ function stepFrom(sight: Sight, top: number, roof: number): Step {
 
 /** Nothing near has failed yet: rise in strides towards the predicted limit, then one size beyond it. */
 function climb(sight: Sight, top: number, roof: number): Step {
-  const { model, perLaunch } = sight;
+  const { trail, model, perLaunch } = sight;
   if (model.readings.length === 0)
     return { size: 2 * top, purpose: 'climb', why: 'nothing is measured here, so the size doubles' };
   if (model.lower === null || model.cautious === null) return secondSize(sight, top);
   const hi = roof - 1;
   const limit = Math.min(model.lower, hi);
-  const cautious = Math.max(top + 1, 0.9 * model.cautious);
+  // However little the figures promise, a stride is a stride: from sample to sample a climb would not end.
+  const cautious = Math.max(top + 1, 1.03 * top, 0.9 * model.cautious);
   if (top < 0.15 * limit && !perLaunch) {
     return {
       size: Math.min(limit / 4, cautious),
@@ -78,7 +81,9 @@ function climb(sight: Sight, top: number, roof: number): Step {
   if (top < near && !perLaunch && !model.caching) {
     return { size: near, purpose: 'climb', why: `just below the predicted limit, ${say(limit)}` };
   }
-  if (top < (perLaunch ? near : Math.floor(limit))) {
+  // A prediction that moves on by a sample with each size that it was right about would be followed for ever.
+  const crept = trail.sizes.filter((size) => size >= 0.97 * top).length >= CREPT;
+  if (top < (perLaunch ? near : Math.floor(limit)) && !crept) {
     return { size: limit, purpose: 'climb', why: 'the largest size that is predicted to fit' };
   }
   return beyond(sight, top);

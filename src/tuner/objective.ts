@@ -11,6 +11,8 @@ const INTERIOR = [0.9, 0.8, 0.65, 0.5];
 const WORTHWHILE = 1.01;
 /** How often the speed of one size is measured on a busy machine: once more tells chance from cause, twice costs time. */
 const TRIES = 2;
+/** More than this no unrest excuses. */
+const MOST_UNREST = 0.2;
 /** Probes that may follow the verification only to tell speeds apart, the one that proves the answer among them. */
 const AFTERTHOUGHTS = 4;
 /** Sizes nearer than this to a measured one tell nothing new about speed. */
@@ -51,7 +53,9 @@ export function recommend(choice: Choice): Recommendation {
   const proved = good.filter((size) => trail.isFirm(size));
   // Speeds that change from process to process could be followed for ever: in the end what is proved has to do.
   const open = choice.firm && spent >= AFTERTHOUGHTS && proved.length > 0 ? proved : good;
-  const fast = open.filter((size) => (rateOf(trail, size) ?? best) >= FAST * best);
+  // Where the same size in the same process runs now faster, now slower, a difference as small as that means nothing.
+  const enough = FAST - unrestOf(choice, good.at(-1));
+  const fast = open.filter((size) => (rateOf(trail, size) ?? best) >= enough * best);
   const pick = fast.at(-1) ?? open.toSorted((a, b) => (rateOf(trail, a) ?? 0) - (rateOf(trail, b) ?? 0)).at(-1);
   if (pick === undefined) return lastResort(choice, measured);
   const largest = good.at(-1) as number;
@@ -89,6 +93,19 @@ export function rateOf(trail: Trail, size: number): number | null {
 
 function rate(o: Observation): number {
   return o.stepSeconds ? (o.microBatch * o.accumulation) / o.stepSeconds : 0;
+}
+
+/** By how much the speed of one size differed from try to try in fresh processes: 0 where it was measured once. */
+function unrestOf({ trail }: Choice, size: number | undefined): number {
+  const rates =
+    size === undefined
+      ? []
+      : trail
+          .fits(size)
+          .filter((o) => trail.isFirmFit(o))
+          .map(rate);
+  const timed = rates.filter((value) => value > 0);
+  return timed.length < 2 ? 0 : Math.min(MOST_UNREST, 1 - Math.min(...timed) / Math.max(...timed));
 }
 
 /** Whether the largest size, which is measured in two processes, ran at clearly different speeds: the machine is busy. */
