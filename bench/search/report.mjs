@@ -97,6 +97,9 @@ ${lines.join('\n')}
 export function record(name, rows, text) {
   const folder = join(ROOT, 'bench', 'results');
   mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, `${name}.jsonl`), `${rows.map((row) => JSON.stringify(row).replaceAll(ROOT, '')).join('\n')}\n`);
+  writeFileSync(
+    join(folder, `${name}.jsonl`),
+    `${rows.map((row) => JSON.stringify(row).replaceAll(ROOT, '')).join('\n')}\n`,
+  );
   writeFileSync(join(folder, `${name}.md`), text);
 }
