@@ -1,5 +1,5 @@
 import { createReadStream, existsSync } from 'node:fs';
-import type { Exit } from '../runtime/types.js';
+import type { Exit, LedgerReading } from '../runtime/types.js';
 import type { ProbeRecord } from '../store/types.js';
 import type { Observation, Peaks, Probe } from '../tuner/types.js';
 import { type DiagnoseInput, diagnose } from './diagnosis/index.js';
@@ -16,8 +16,8 @@ const NO_PEAKS: Peaks = {
 };
 
 /** Highest use that the ledger saw on any device of a launch; null without a ledger. */
-export function ledgerPeak(exit: Exit | null): number | null {
-  const devices = exit?.ledger?.devices ?? [];
+export function ledgerPeak(reading: LedgerReading | null): number | null {
+  const devices = reading?.devices ?? [];
   const peaks = devices.map((device) => device.peak_bytes).filter((bytes) => bytes > 0);
   return peaks.length === 0 ? null : Math.max(...peaks);
 }
@@ -68,7 +68,7 @@ export function observeWhole(probe: Probe, place: Place, exit: Exit): Observatio
         micro_batch: probe.microBatch,
         accumulation: probe.accumulation,
         steps: probe.steps,
-        total_bytes: ledgerPeak(exit),
+        total_bytes: ledgerPeak(exit.ledger),
         forward_backward_bytes: null,
         optimizer_bytes: null,
         reserved_bytes: null,
@@ -94,7 +94,7 @@ export function observeDeath(probe: Probe, place: Place, diagnosis: Diagnosis, e
     outcome,
     ambiguous: outcome === 'device_oom' && (diagnosis.ambiguous ?? false),
     phase: diagnosis.phase,
-    peaks: { ...NO_PEAKS, totalBytes: ledgerPeak(exit) },
+    peaks: { ...NO_PEAKS, totalBytes: ledgerPeak(exit.ledger) },
     allocRetries: 0,
     stepSeconds: null,
     refusedBytes: diagnosis.fields.tried_bytes ?? exit.ledger?.refusals.at(-1)?.size_bytes ?? null,

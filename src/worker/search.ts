@@ -5,7 +5,15 @@ import type { Action, Constraints, Observation, Probe, Rung } from '../tuner/typ
 import { constraintsOf, withLoop } from './constraints.js';
 import { Detached } from './detached.js';
 import type { Loop } from './hook-messages.js';
-import { diagnoseSession, observeDeath, observeFit, observeWhole, probeRecord, samplesPerSecond } from './observe.js';
+import {
+  diagnoseSession,
+  ledgerPeak,
+  observeDeath,
+  observeFit,
+  observeWhole,
+  probeRecord,
+  samplesPerSecond,
+} from './observe.js';
 import { openLaunch } from './search-launch.js';
 import type { HookMode, Session } from './session.js';
 import type { Target } from './target.js';
@@ -174,7 +182,7 @@ export class Search {
       this.#watchGrowth(measurement);
       const alive = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
       if (!alive) await this.#close();
-      if (measurement.total_bytes === null) measurement.total_bytes = this.#ledgerPeak(session);
+      if (measurement.total_bytes === null) measurement.total_bytes = ledgerPeak(session.run.ledger());
       return observeFit(probe, place, measurement, alive);
     }
     const exit = await this.#deathOf(session);
@@ -233,12 +241,6 @@ export class Search {
     } finally {
       clearTimeout(patience);
     }
-  }
-
-  #ledgerPeak(session: Session): number | null {
-    const devices = session.run.ledger()?.devices ?? [];
-    const peaks = devices.map((device) => device.peak_bytes).filter((bytes) => bytes > 0);
-    return peaks.length === 0 ? null : Math.max(...peaks);
   }
 
   async #close(): Promise<void> {
