@@ -1,18 +1,15 @@
 import { existsSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
-import type { Job } from 'bullmq';
 import { OomtuneError } from '../common/errors.js';
-import { stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
 import type { Device, Runtime } from '../runtime/types.js';
-import { type HostInfo, hostName, type Store, type StoredJob } from '../store/index.js';
+import { type HostInfo, hostName, type Store } from '../store/index.js';
 import { killPath } from './daemon-file.js';
 import { Dispatcher } from './dispatcher.js';
-import { Execution, type ExecutionEnd, type WorkerApi } from './execution.js';
+import type { WorkerApi } from './execution.js';
+import { Executions } from './executions.js';
 import { Intake } from './intake.js';
 import { Lanes } from './lanes.js';
-import { Queues, type Ticket } from './queues.js';
-import { labelOf, requirementOf } from './routing.js';
+import { Queues } from './queues.js';
 import type { DaemonSettings } from './settings.js';
 import { Sweeper } from './sweeper.js';
 
@@ -37,8 +34,7 @@ export class Daemon {
   readonly #queues: Queues;
   readonly #dispatcher: Dispatcher;
   readonly #sweeper: Sweeper;
-  readonly #active = new Map<string, Execution>();
-  readonly #running = new Set<Promise<void>>();
+  readonly #executions: Executions;
   readonly #lanes: Lanes;
   readonly #intake: Intake;
   readonly #timers: NodeJS.Timeout[] = [];
@@ -62,16 +58,14 @@ export class Daemon {
       devices: [],
       started_at: new Date().toISOString(),
     };
-    this.#intake = new Intake({
-      store,
-      queues: this.#queues,
-      lanes: this.#lanes,
-      host: this.#info,
-      active: this.#active,
-      log,
-      claimOf: (record) => this.#claimOf(record),
-      execute: (record, ticket) => this.#execute(record, ticket, false),
+    const shared = { queues: this.#queues, lanes: this.#lanes };
+    this.#executions = new Executions({
+      ...parts,
+      ...shared,
+      host: this.#host,
+      onEnd: () => this.#take(),
     });
+    this.#intake = new Intake({ ...shared, store, log, host: this.#info, executions: this.#executions });
   }
 
   /** Takes over what this host had claimed, then takes jobs. Throws OOMTUNE_DAEMON_RUNNING for a second of the name. */
@@ -96,7 +90,7 @@ export class Daemon {
     await this.#dispatch();
     await this.#sweep();
     log.info(
-      { host: this.#host, lanes: this.#lanes.sizes, redis: store.url, adopted: this.#active.size },
+      { host: this.#host, lanes: this.#lanes.sizes, redis: store.url, adopted: this.#executions.size },
       'daemon ready',
     );
   }
@@ -108,10 +102,6 @@ export class Daemon {
     });
   }
 
-  get activeJobs(): string[] {
-    return [...this.#active.keys()];
-  }
-
   /** Lets go of all jobs, which go on; `kill`: ends them and waits until nothing of them is left. */
   async stop({ kill }: { kill: boolean }): Promise<void> {
     const { store, settings, log } = this.#parts;
@@ -119,12 +109,12 @@ export class Daemon {
     store.connection.redis.off('ready', this.#onReady);
     for (const timer of this.#timers) clearInterval(timer);
     await this.#intake.close();
-    for (const execution of this.#active.values()) {
+    for (const execution of this.#executions) {
       if (kill) execution.cancel();
       else execution.detach();
     }
-    log.info({ jobs: this.activeJobs, kill }, 'daemon stops');
-    const settled = Promise.all(this.#running);
+    log.info({ jobs: this.#executions.ids(), kill }, 'daemon stops');
+    const settled = this.#executions.settled();
     if (kill) await settled;
     else await Promise.race([settled, new Promise((resolve) => setTimeout(resolve, settings.stopMs))]);
     await Promise.race([
@@ -158,14 +148,14 @@ export class Daemon {
   readonly #onReady = (): void => {
     this.#parts.log.info('Redis is back');
     this.#intake.lookAtTaken();
-    for (const execution of this.#active.values()) execution.repeat();
+    for (const execution of this.#executions) execution.repeat();
     this.#sweep().catch((error: unknown) => this.#parts.log.warn({ err: error }, 'sweep failed'));
   };
 
   #onWake(wake: string, job: string): void {
     if (this.#stopping) return;
-    if (wake === 'cancel') this.#active.get(job)?.cancel();
-    else if (wake === 'hold') this.#active.get(job)?.putBack();
+    if (wake === 'cancel') this.#executions.get(job)?.cancel();
+    else if (wake === 'hold') this.#executions.get(job)?.putBack();
     const kick = wake === 'submit' || wake === 'release' || wake === 'ended' ? this.#dispatch() : this.#intake.take();
     kick.catch((error: unknown) => this.#parts.log.warn({ err: error }, 'a wake could not be followed'));
   }
@@ -190,7 +180,7 @@ export class Daemon {
   }
 
   async #renew(): Promise<void> {
-    for (const execution of this.#active.values()) {
+    for (const execution of this.#executions) {
       if (execution.ticket === null) continue;
       const held = await this.#queues.extend(execution.ticket);
       if (!held) execution.ticket = null; // void from now on: the claim in the record is what counts
@@ -198,15 +188,15 @@ export class Daemon {
   }
 
   async #lookForCancels(): Promise<void> {
-    const ids = this.activeJobs;
+    const ids = this.#executions.ids();
     if (ids.length === 0) return;
-    for (const id of await this.#parts.store.jobs.cancelAsked(ids)) this.#active.get(id)?.cancel();
+    for (const id of await this.#parts.store.jobs.cancelAsked(ids)) this.#executions.get(id)?.cancel();
   }
 
   async #sweep(): Promise<void> {
     if (this.#stopping) return;
     await this.#inventory();
-    await this.#sweeper.sweep(this.#devices, this.#active, (label) => this.#intake.leaveAlone(label));
+    await this.#sweeper.sweep(this.#devices, this.#executions, (label) => this.#intake.leaveAlone(label));
     await this.#adopt();
     await this.#dispatch();
   }
@@ -220,47 +210,20 @@ export class Daemon {
   async #adopt(): Promise<void> {
     for (const record of await this.#parts.store.jobs.live()) {
       if (this.#stopping) return;
-      if (record.claimHost !== this.#host || this.#active.has(record.job)) continue;
+      if (record.claimHost !== this.#host || this.#executions.has(record.job)) continue;
       if (record.state === 'held') continue;
-      const claim = this.#claimOf(record);
+      const claim = this.#executions.claimOf(record);
       if ((await this.#parts.store.jobs.claim(record, this.#host, claim)) !== 'ours') continue;
       const fresh = await this.#parts.store.jobs.get(record.job);
-      if (fresh === null || this.#active.has(record.job)) continue;
+      if (fresh === null) continue;
       const ticket = await this.#queues.reclaim(fresh).catch(() => null);
       this.#parts.log.info({ job: record.job, state: record.state, ticket: ticket !== null }, 'job adopted');
-      this.#execute(fresh, ticket, true);
+      this.#executions.begin(fresh, ticket, true);
     }
   }
 
-  #execute(record: StoredJob, ticket: Job<Ticket> | null, adopted: boolean): void {
-    if (this.#active.has(record.job)) return; // adopted in the moment in which it was taken, or the other way round
-    const { store, runtime, worker, log } = this.#parts;
-    const runs = join(stateFolder('runs'), record.job, '/');
-    if (record.launches.some(({ dir }) => !dir.startsWith(runs) || dir.includes('..'))) {
-      void store.jobs.setAside(record.job, 'its launches stand outside of this home').catch(() => {});
-      return;
-    }
-    const claim = this.#claimOf(record);
-    const execution = new Execution(record, ticket, { store, runtime, worker, host: this.#host, claim, log });
-    this.#active.set(record.job, execution);
-    const done = this.#lanes
-      .add(labelOf(requirementOf(record.options)), adopted, () => execution.run())
-      .then((end) => this.#after(execution, end))
-      .catch((error: unknown) => log.error({ err: error, job: record.job }, 'a job was lost sight of'));
-    this.#running.add(done);
-    void done.finally(() => this.#running.delete(done));
-  }
-
-  async #after(execution: Execution, end: ExecutionEnd): Promise<void> {
-    const { ticket, record } = execution;
-    this.#active.delete(record.job);
-    if (ticket !== null && end === 'done') await this.#queues.finish(ticket);
-    if (ticket !== null && end === 'back') await this.#queues.putBack(ticket);
-    if (!this.#stopping) void this.#intake.take().catch(() => {});
-  }
-
-  /** The same for every daemon of this home, other in each epoch of the job. */
-  #claimOf({ epoch }: StoredJob): string {
-    return `${this.#parts.token}.${epoch}`;
+  #take(): void {
+    if (this.#stopping) return;
+    this.#intake.take().catch((error: unknown) => this.#parts.log.warn({ err: error }, 'no job could be taken'));
   }
 }

@@ -5,10 +5,12 @@ import { OomtuneError } from '../common/errors.js';
 import { stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
 import type { Runtime } from '../runtime/types.js';
-import type { PatchResult, Store, StoredJob } from '../store/index.js';
+import type { Store, StoredJob } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
-import { Detached, letsGo } from '../worker/detached.js';
+import { Detached } from '../worker/detached.js';
 import type { Leasing, Progress, RunReport, WorkDeps, WorkRequest } from '../worker/types.js';
+import { ClaimedRecord, ClaimLost } from './claimed-record.js';
+import { LastLaunch } from './last-launch.js';
 import { LogTail } from './log-tail.js';
 import { failureOf, outcomeOf, plainOutcome } from './outcome.js';
 import type { Ticket } from './queues.js';
@@ -32,8 +34,6 @@ export interface ExecutionDeps {
 /** How the daemon's part in a job ended. `back`: not started, to be queued again. `left`: goes on without us. */
 export type ExecutionEnd = 'done' | 'back' | 'left';
 
-/** The job was taken from us: another host answers for it, or it was held or ended behind our back. */
-class ClaimLost extends Error {}
 class PutBack extends Error {}
 class Cancelled extends Error {}
 
@@ -42,43 +42,53 @@ export class Execution {
   readonly record: StoredJob;
   /** Its entry in the queue; null: gone, which does not matter to the job. */
   ticket: Job<Ticket> | null;
-  readonly startedAt = Date.now();
   /** Since when it waits for a lease (ms); null: it does not. */
   waitingSince: number | null = null;
-  reason: string | null = null;
 
   readonly #deps: ExecutionDeps;
   readonly #abort = new AbortController();
   readonly #log: Log;
+  readonly #claimed: ClaimedRecord;
+  readonly #last: LastLaunch;
   #tail: LogTail | null = null;
   #launched: boolean;
-  #lost = false;
 
   constructor(record: StoredJob, ticket: Job<Ticket> | null, deps: ExecutionDeps) {
     this.record = record;
     this.ticket = ticket;
     this.#deps = deps;
     this.#log = deps.log.child({ job: record.job });
+    this.#claimed = new ClaimedRecord(record, { ...deps, onLost: (error) => this.#stop(error) });
+    this.#last = new LastLaunch(record, deps.runtime, deps.store.leasing);
     this.#launched = record.launches.length > 0;
     if (record.cancelAsked !== null) this.cancel();
   }
 
   /** Ends the job for good. */
   cancel(): void {
-    if (!this.#abort.signal.aborted) this.#abort.abort(new Cancelled('The job was cancelled.'));
+    this.#stop(new Cancelled('The job was cancelled.'));
   }
 
   /** Lets go of it: the job goes on under its supervisor. */
   detach(): void {
-    if (this.#abort.signal.aborted) return;
-    this.#abort.abort(this.waitingSince === null || this.#launched ? new Detached() : new PutBack());
+    this.#stop(this.waitingSince === null || this.#launched ? new Detached() : new PutBack());
   }
 
   /** Gives it back to its queue, if nothing of it has been started. False: it has. */
   putBack(): boolean {
     if (this.waitingSince === null || this.#launched) return false;
-    if (!this.#abort.signal.aborted) this.#abort.abort(new PutBack('It goes back to its queue.'));
+    this.#stop(new PutBack('It goes back to its queue.'));
     return true;
+  }
+
+  /** Says where it stands again, after somebody else wrote that this host could not be heard. */
+  repeat(): void {
+    this.#claimed.repeat();
+  }
+
+  /** The first reason holds. */
+  #stop(reason: Error): void {
+    if (!this.#abort.signal.aborted) this.#abort.abort(reason);
   }
 
   /** Never rejects. */
@@ -86,8 +96,8 @@ export class Execution {
     try {
       const patch: Partial<JobRecord> = { host: this.#deps.host };
       if (!this.#launched) patch.reason = 'starting';
-      await this.#patch(patch);
-      await this.#endStrays();
+      await this.#claimed.patch(patch);
+      await this.#last.endStray();
       this.#log.info({ adopted: this.#launched }, 'job taken');
       const report = await this.#deps.worker.runJob(this.#request(), this.#workDeps());
       await this.#tail?.close();
@@ -107,16 +117,19 @@ export class Execution {
     const reason: unknown = signal.aborted ? signal.reason : error;
     if (reason instanceof Detached) return 'left';
     if (!signal.aborted && this.#launched) {
-      const exit = await this.#outlast(error);
-      if (exit !== null) return this.#close(exit);
+      // A run that lives is not ended because we cannot understand it any more: its script was moved, its interpreter is gone
+      const exit = await this.#last.outlast(signal, () =>
+        this.#log.warn({ err: error }, 'the run goes on, though it could not be prepared again'),
+      );
+      if (exit !== null) return this.#close(plainOutcome(exit));
     }
-    if (!(reason instanceof PutBack)) await this.#endLast();
-    if (this.#lost || reason instanceof ClaimLost) {
+    if (!(reason instanceof PutBack)) await this.#last.end();
+    if (this.#claimed.lost || reason instanceof ClaimLost) {
       this.#log.warn('the job was taken from this host, or ended behind its back');
       return 'done';
     }
     if (reason instanceof PutBack) {
-      await this.#deps.store.jobs.unclaim(this.record.job, this.#deps.claim, this.reason ?? 'waits in its queue');
+      await this.#claimed.giveBack();
       return 'back';
     }
     if (reason instanceof Cancelled) return this.#close({ state: 'cancelled', reason: null });
@@ -125,7 +138,7 @@ export class Execution {
   }
 
   async #close(patch: Partial<JobRecord>): Promise<ExecutionEnd> {
-    const result = await this.#write(patch);
+    const result = await this.#claimed.write(patch);
     this.#log.info({ state: patch.state, recorded: result }, 'job ended');
     return 'done';
   }
@@ -183,7 +196,7 @@ export class Execution {
         more.started_at = this.record.started_at;
       }
     }
-    await this.#patch(more);
+    await this.#claimed.patch(more);
     const last = (patch.launches ?? this.record.launches).at(-1);
     if (patch.launches !== undefined) this.record.launches = [...patch.launches]; // the worker goes on adding to its own
     if (last !== undefined && (patch.launches !== undefined || this.#tail === null))
@@ -195,88 +208,15 @@ export class Execution {
     this.#tail = new LogTail(this.#deps.store.logs, this.record.job, launch.launch, launch.dir, goOn);
   }
 
-  async #patch(patch: Partial<JobRecord>): Promise<void> {
-    if (patch.reason !== undefined) this.reason = patch.reason;
-    const result = await this.#write(patch);
-    if (result === 'ok') return;
-    // Nothing may be launched that the record does not know of
-    this.#lost = true;
-    if (!this.#abort.signal.aborted) this.#abort.abort(new ClaimLost(result));
-    throw new ClaimLost(result);
-  }
-
-  /** Where Redis lost its data the job has not lost its process: the record is written anew. */
-  async #write(patch: Partial<JobRecord>): Promise<PatchResult> {
-    const { store, host, claim } = this.#deps;
-    const { job } = this.record;
-    const result = await store.jobs.patch(job, patch, claim);
-    if (result === 'missing') {
-      await store.jobs.create(this.record);
-      await store.jobs.claim({ job, epoch: 1 }, host, claim);
-      return store.jobs.patch(job, patch, claim);
-    }
-    if (result === 'ok') Object.assign(this.record, patch);
-    return result;
-  }
-
   #progress(event: Progress): void {
     const { store } = this.#deps;
-    if (event.type === 'waiting') this.#say(event.reason);
-    else if (event.type === 'launch') this.#say(`launch ${event.launch}: ${event.why}`);
+    if (event.type === 'waiting') this.#claimed.say(event.reason);
+    else if (event.type === 'launch') this.#claimed.say(`launch ${event.launch}: ${event.why}`);
     else if (event.type === 'probing')
-      this.#say(`trying micro-batch ${event.probe.microBatch} (launch ${event.launch})`);
-    else if (event.type === 'running') this.#say(null);
+      this.#claimed.say(`trying micro-batch ${event.probe.microBatch} (launch ${event.launch})`);
+    else if (event.type === 'running') this.#claimed.say(null);
     else if (event.type === 'probe') {
       store.events.add({ type: 'probe', job: this.record.job, probe: event.record }).catch(() => {});
     } else if (event.type === 'note') this.#log.info({ note: event.text }, 'note');
-  }
-
-  /** Says where the job stands; of several that come quickly only the last has to arrive. */
-  #say(reason: string | null): void {
-    if (reason === this.reason) return;
-    this.reason = reason;
-    this.#patch({ reason }).catch(() => {});
-  }
-
-  /** Says it again, after somebody else wrote that this host could not be heard. */
-  repeat(): void {
-    this.#patch({ reason: this.reason }).catch(() => {});
-  }
-
-  /** A search's process that an earlier daemon left has nobody to report to: it is ended before another is started. */
-  async #endStrays(): Promise<void> {
-    if (this.record.launches.at(-1)?.purpose === 'search') await this.#endLast();
-  }
-
-  /** Ends what may still run of the job, and waits until nothing of it is left. */
-  async #endLast(): Promise<void> {
-    const last = this.record.launches.at(-1);
-    const run = last === undefined ? null : await this.#deps.runtime.adopt(last.dir);
-    run?.end('cancel');
-    await run?.wait();
-    if (run !== null) await this.#deps.store.leasing.forget(this.record.job);
-  }
-
-  /**
-   * A run that lives is not ended because we cannot understand it any more (its script was moved, its interpreter is
-   * gone): it is watched to its end. Null: nothing runs, or we were told to end it or to let go.
-   */
-  async #outlast(error: unknown): Promise<Partial<JobRecord> | null> {
-    const last = this.record.launches.at(-1);
-    if (last === undefined || last.purpose !== 'run') return null;
-    const run = await this.#deps.runtime.adopt(last.dir);
-    if (run === null) return null;
-    this.#log.warn({ err: error }, 'the run goes on, though it could not be prepared again');
-    const { signal } = this.#abort;
-    const aborted = new Promise<null>((resolve) =>
-      signal.addEventListener('abort', () => resolve(null), { once: true }),
-    );
-    const exit = await Promise.race([run.wait(), aborted]);
-    if (exit === null) {
-      if (letsGo(signal)) throw signal.reason;
-      return null;
-    }
-    await this.#deps.store.leasing.forget(this.record.job);
-    return plainOutcome(exit);
   }
 }

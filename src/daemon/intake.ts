@@ -1,7 +1,7 @@
 import type { Job } from 'bullmq';
 import type { Log } from '../common/log.js';
-import type { HostInfo, Store, StoredJob } from '../store/index.js';
-import type { Execution } from './execution.js';
+import type { HostInfo, Store } from '../store/index.js';
+import type { Executions } from './executions.js';
 import type { Lanes } from './lanes.js';
 import type { Queues, Ticket } from './queues.js';
 import { labelOf, requirementOf } from './routing.js';
@@ -12,10 +12,8 @@ export interface IntakeParts {
   queues: Queues;
   lanes: Lanes;
   host: HostInfo;
-  active: ReadonlyMap<string, Execution>;
+  executions: Executions;
   log: Log;
-  claimOf: (record: StoredJob) => string;
-  execute: (record: StoredJob, ticket: Job<Ticket>) => void;
 }
 
 /** How long another host comes first to a job that waited here in vain. */
@@ -81,9 +79,9 @@ export class Intake {
    * step. Without this they would wait until the lock expires. Only while nothing is being taken.
    */
   async #sortOutTaken(labels: string[]): Promise<void> {
-    const { store, queues, active } = this.#parts;
+    const { store, queues, executions } = this.#parts;
     this.#sortOut = false;
-    const ours = new Set([...active.values()].map((execution) => execution.ticket?.id));
+    const ours = new Set([...executions].map((execution) => execution.ticket?.id));
     for (const label of labels) {
       for (const ticket of await queues.taken(label)) {
         if (ours.has(ticket.id)) continue;
@@ -91,16 +89,16 @@ export class Intake {
         const record = entry === null ? null : await store.jobs.get(entry.job);
         const waits = record?.state === 'queued' && record.epoch === entry?.epoch && record.claimHost === null;
         if (waits) await queues.putBack(ticket);
-        else if (record === null || !active.has(record.job)) await queues.finish(ticket);
+        else if (record === null || !executions.has(record.job)) await queues.finish(ticket);
       }
     }
   }
 
   /** One job of a label may wait for its lease; those behind it wait in the queue, where other hosts see them. */
   async #takeFrom(label: string): Promise<void> {
-    const { queues, lanes, active } = this.#parts;
+    const { queues, lanes, executions } = this.#parts;
     while (!this.#closed && lanes.hasRoom(label)) {
-      const waiting = [...active.values()].find(
+      const waiting = [...executions].find(
         ({ waitingSince, record }) => waitingSince !== null && labelOf(requirementOf(record.options)) === label,
       );
       if (waiting !== undefined) {
@@ -114,7 +112,7 @@ export class Intake {
   }
 
   async #begin(ticket: Job<Ticket>): Promise<void> {
-    const { store, queues, host, active, log, claimOf, execute } = this.#parts;
+    const { store, queues, host, executions, log } = this.#parts;
     const entry = readTicket(ticket.data);
     if (entry === null) {
       log.warn({ entry: ticket.id }, 'a queue entry that cannot be read was refused');
@@ -126,13 +124,13 @@ export class Intake {
       await queues.finish(ticket); // of an earlier life of the job, or of none that can be trusted
       return;
     }
-    const claimed = await store.jobs.claim(record, host.host, claimOf(record));
+    const claimed = await store.jobs.claim(record, host.host, executions.claimOf(record));
     if (claimed !== 'ours' && claimed !== 'claimed') {
       await queues.finish(ticket); // held, ended, or another host's, which goes on with it by its claim
       return;
     }
-    const working = active.get(record.job);
-    if (working === undefined) execute(record, ticket);
+    const working = executions.get(record.job);
+    if (working === undefined) executions.begin(record, ticket, false);
     else working.ticket ??= ticket;
   }
 }

@@ -1,7 +1,7 @@
 import type { Log } from '../common/log.js';
 import type { Device } from '../runtime/types.js';
 import type { Store, StoredJob } from '../store/index.js';
-import type { Execution } from './execution.js';
+import type { Executions } from './executions.js';
 import type { Queues } from './queues.js';
 import { describe, type HostDevices, labelOf, requirementOf, suits } from './routing.js';
 import { forgetEnvironment } from './saved-environment.js';
@@ -29,11 +29,7 @@ export class Sweeper {
   }
 
   /** `passOn`: told the label of a job that is given back for others to take. */
-  async sweep(
-    devices: Device[],
-    active: ReadonlyMap<string, Execution>,
-    passOn: (label: string) => void,
-  ): Promise<void> {
+  async sweep(devices: Device[], executions: Executions, passOn: (label: string) => void): Promise<void> {
     const hosts = await this.#store.hosts.list();
     const alive = hosts.flatMap(({ info }) => (info === null ? [] : [info]));
     const live = await this.#store.jobs.live();
@@ -44,7 +40,7 @@ export class Sweeper {
     }
     await this.#findLostEntries(live);
     await this.#sayWhyTheyWait(live, alive);
-    this.#giveToOthers(active, alive, passOn);
+    this.#giveToOthers(executions, alive, passOn);
     for (const owner of await this.#store.leasing.reap(devices))
       this.#log.info({ owner }, 'lease of a crashed owner freed');
     for (const job of await this.#store.jobs.prune(this.#settings.keptJobs)) forgetEnvironment(job);
@@ -103,8 +99,8 @@ export class Sweeper {
   }
 
   /** A job that waits here for its lease may find one elsewhere. */
-  #giveToOthers(active: ReadonlyMap<string, Execution>, alive: HostDevices[], passOn: (label: string) => void): void {
-    for (const execution of active.values()) {
+  #giveToOthers(executions: Executions, alive: HostDevices[], passOn: (label: string) => void): void {
+    for (const execution of executions) {
       const { waitingSince, record } = execution;
       if (waitingSince === null || Date.now() - waitingSince < this.#settings.putBackMs) continue;
       const requirement = requirementOf(record.options);

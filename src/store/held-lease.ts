@@ -1,5 +1,6 @@
 import { OomtuneError } from '../common/errors.js';
-import type { LeaseDevice, LeaseStore, LeaseTimes } from './leases.js';
+import type { LeaseDevice } from './lease-request.js';
+import type { LeaseStore, LeaseTimes } from './leases.js';
 
 /** A reservation that is renewed until it is released. */
 export class HeldLease<D extends LeaseDevice> {

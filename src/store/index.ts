@@ -10,8 +10,11 @@ import { Events } from './events.js';
 import { Hosts } from './hosts.js';
 import { JobStore } from './jobs.js';
 import { Keys } from './keys.js';
-import { LEASE_TIMES, type LeaseDevice, type LeaseRecord, LeaseStore, type LeaseTimes } from './leases.js';
+import type { LeaseRecord } from './lease-record.js';
+import type { LeaseDevice } from './lease-request.js';
+import { LEASE_TIMES, LeaseStore, type LeaseTimes } from './leases.js';
 import { LogTails } from './logs.js';
+import { MemoryTraces } from './memory-traces.js';
 import { RecommendationStore } from './recommendations.js';
 import { evictionPolicy } from './safety.js';
 
@@ -20,14 +23,17 @@ export { ensureEmbeddedRedis } from './embedded.js';
 export type { Events, Wake } from './events.js';
 export { HEARTBEAT_MS, type HostInfo, type Hosts } from './hosts.js';
 export { newJobId } from './job-id.js';
-export type { JobStore, PatchResult, StoredJob } from './jobs.js';
+export type { JobStore, PatchResult } from './jobs.js';
 export { Keys } from './keys.js';
-export { LEASE_TIMES, type LeaseRecord, type LeaseStore, type LeaseTimes } from './leases.js';
+export type { LeaseRecord } from './lease-record.js';
+export { LEASE_TIMES, type LeaseStore, type LeaseTimes } from './leases.js';
 export type { LogPiece, LogTails } from './logs.js';
+export type { MemorySample, MemoryTrace, MemoryTraces } from './memory-traces.js';
 export { bootId, hostName, isAlive, type ProcessIdentity, startTime, thisProcess } from './process-identity.js';
 export type { RecommendationStore } from './recommendations.js';
 export { checkRedisIsSafe } from './safety.js';
 export { command as commandSchema, ENDED_STATES, jobOptions as jobOptionsSchema } from './schemas.js';
+export type { StoredJob } from './stored-job.js';
 export { parseRedisUrl, withoutPassword } from './url.js';
 
 export interface Store {
@@ -42,6 +48,7 @@ export interface Store {
   readonly jobs: JobStore;
   readonly events: Events;
   readonly logs: LogTails;
+  readonly memory: MemoryTraces;
   readonly leasing: LeaseStore;
   readonly hosts: Hosts;
   leases(): Promise<LeaseRecord[]>;
@@ -77,6 +84,7 @@ export async function openStore(options: StoreOptions = {}): Promise<Store> {
     jobs: new JobStore(redis, keys),
     events,
     logs: new LogTails(connection, keys),
+    memory: new MemoryTraces(redis, keys),
     leasing,
     hosts: new Hosts(redis, keys),
     leases: () => leasing.list(),

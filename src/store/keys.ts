@@ -50,6 +50,8 @@ export class Keys {
   }
   /** STREAM, bounded: the tail of a job's output. */
   log = (id: string): string => `${this.prefix}:log:${id}`;
+  /** STRING that expires: what a job held over time, as JSON. */
+  memory = (id: string): string => `${this.prefix}:memory:${id}`;
   /** HASH: leases by owner. */
   get leases(): string {
     return `${this.prefix}:leases`;

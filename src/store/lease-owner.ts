@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { LeaseDevice, LeaseRecord } from './leases.js';
+import type { LeaseRecord } from './lease-record.js';
+import type { LeaseDevice } from './lease-request.js';
 import { bootId, startTime } from './process-identity.js';
 
 /** The process that took the lease lives. */

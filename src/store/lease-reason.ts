@@ -1,5 +1,5 @@
 import { formatBytes } from '../common/size.js';
-import type { LeaseDevice, LeaseRequest } from './leases.js';
+import type { LeaseDevice, LeaseRequest } from './lease-request.js';
 
 /** What ACQUIRE tells of a device that is not free. */
 export interface WaitEntry {

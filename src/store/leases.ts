@@ -1,45 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import type { Redis } from 'ioredis';
-import { z } from 'zod';
-import { OomtuneError } from '../common/errors.js';
-import { formatBytes } from '../common/size.js';
 import type { Events } from './events.js';
 import { HeldLease } from './held-lease.js';
 import type { Keys } from './keys.js';
 import { jobLives, memoryHeld, ownerLives } from './lease-owner.js';
 import { type Reply, waitReason } from './lease-reason.js';
+import { type LeaseRecord, readLease } from './lease-record.js';
+import { checkPossible, type LeaseDevice, type LeaseRequest, stillThere, toRequest } from './lease-request.js';
 import * as scripts from './lease-scripts.js';
 import { bootId, hostName, startTime, thisProcess } from './process-identity.js';
 import type { Script } from './script.js';
-
-/** What a reservation has to know of a device. */
-export interface LeaseDevice {
-  /** `cuda:N` or `cpu`. */
-  id: string;
-  uuid: string;
-  total_bytes: number;
-  used_bytes: number;
-  processes: { pid: number; name: string; used_bytes: number; ours: boolean }[];
-}
-
-export interface LeaseRequest<D extends LeaseDevice> {
-  /** Job id: a process that takes over the job takes over its lease. */
-  owner: string;
-  /** Those that suit. */
-  devices: D[];
-  /** How many of them, at once or none. */
-  count: number;
-  /** On each device; null: whole devices. */
-  bytes: number | null;
-  share: boolean;
-  /** With `bytes` null: what must be free of the memory of strangers. Absent: nine tenths of the device. */
-  needBytes?: number | null;
-  /** The devices as they are now: asked while waiting. */
-  refresh?: () => Promise<D[]>;
-  signal: AbortSignal;
-  /** Told why it waits, when that changes. */
-  onWait: (reason: string) => void;
-}
 
 export interface LeaseTimes {
   /** Without renewal for this long a lease's owner is looked for. */
@@ -52,43 +22,6 @@ export interface LeaseTimes {
 }
 
 export const LEASE_TIMES: LeaseTimes = { ttlMs: 60_000, renewMs: 15_000, lookMs: 2000, patienceMs: 30_000 };
-
-const identity = z.object({ pid: z.number().int(), start: z.string() });
-
-const recordSchema = z.object({
-  owner: z.string().optional(),
-  host: z.string(),
-  boot: z.string(),
-  instance: z.string(),
-  process: identity,
-  devices: z.array(z.object({ uuid: z.string(), id: z.string() })),
-  /** Null: the whole device. Absent in Lua's JSON. */
-  bytes: z.number().nullish(),
-  share: z.boolean(),
-  supervisors: z
-    .array(identity.extend({ dir: z.string() }))
-    .or(z.object({}))
-    .nullish(),
-  taken_at: z.number(),
-  expires_at: z.number(),
-});
-
-/** One reservation as it stands in Redis. */
-export interface LeaseRecord {
-  owner: string;
-  host: string;
-  boot: string;
-  instance: string;
-  process: { pid: number; start: string };
-  devices: { uuid: string; id: string }[];
-  bytes: number | null;
-  share: boolean;
-  supervisors: { pid: number; start: string; dir: string }[];
-  taken_at: number;
-  expires_at: number;
-  /** As read: a lease is freed only if nobody changed it since. */
-  text: string;
-}
 
 /** Reserves device memory: the same leases for daemons and foreground commands, on every host of this Redis. */
 export class LeaseStore {
@@ -170,15 +103,8 @@ export class LeaseStore {
 
   /** Everything that is reserved, by everybody. */
   async list(): Promise<LeaseRecord[]> {
-    const found: LeaseRecord[] = [];
-    for (const [owner, text] of Object.entries(await this.#redis.hgetall(this.#keys.leases))) {
-      try {
-        const { supervisors, bytes, ...record } = recordSchema.parse(JSON.parse(text));
-        const list = Array.isArray(supervisors) ? supervisors : []; // Lua writes an empty list as {}
-        found.push({ ...record, owner, bytes: bytes ?? null, supervisors: list, text });
-      } catch {} // set aside by the next script that meets it
-    }
-    return found;
+    const all = Object.entries(await this.#redis.hgetall(this.#keys.leases));
+    return all.flatMap(([owner, text]) => readLease(owner, text) ?? []);
   }
 
   /** Reserved bytes by device uuid. A whole device counts with `totals`, where it is known. */
@@ -244,42 +170,4 @@ export class LeaseStore {
     const { leases, leaseQueue, wake, events, refused } = this.#keys;
     return script.run(this.#redis, [leases, leaseQueue, wake, events, refused], args);
   }
-}
-
-/** What the script has to know of a device. `foreign` -1: who uses its memory cannot be told, only how much is used. */
-function toRequest(device: LeaseDevice) {
-  const ours = device.processes.filter((one) => one.ours).reduce((sum, one) => sum + one.used_bytes, 0);
-  const blind = device.processes.length === 0 && device.used_bytes > 0;
-  return {
-    uuid: device.uuid,
-    id: device.id,
-    total: device.total_bytes,
-    used: device.used_bytes,
-    foreign: blind ? -1 : Math.max(0, device.used_bytes - ours),
-    host: device.id === 'cpu',
-  };
-}
-
-function stillThere<D extends LeaseDevice>(devices: D[], now: D[]): D[] {
-  return devices.map((device) => now.find((one) => one.uuid === device.uuid) ?? device);
-}
-
-function checkPossible({
-  devices,
-  count,
-  bytes,
-}: {
-  devices: LeaseDevice[];
-  count: number;
-  bytes: number | null;
-}): void {
-  const largeEnough = devices.filter((device) => bytes === null || bytes <= device.total_bytes);
-  if (largeEnough.length >= count && count >= 1) return;
-  throw new OomtuneError(
-    'OOMTUNE_DEVICE_MISSING',
-    bytes === null || devices.length < count
-      ? `${count} devices are asked for, there are ${devices.length}.`
-      : `No device has the ${formatBytes(bytes)} that are asked for.`,
-    'See `oomtune devices` for what there is.',
-  );
 }

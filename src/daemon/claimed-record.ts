@@ -1,0 +1,72 @@
+import type { PatchResult, Store, StoredJob } from '../store/index.js';
+import type { JobRecord } from '../store/types.js';
+
+/** The job was taken from us: another host answers for it, or it was held or ended behind our back. */
+export class ClaimLost extends Error {}
+
+export interface Claim {
+  store: Store;
+  host: string;
+  /** Patches without it are refused. */
+  claim: string;
+  /** Told when it holds no more. */
+  onLost: (error: ClaimLost) => void;
+}
+
+/** The record of a job that this host answers for: each step is written only while the claim on it holds. */
+export class ClaimedRecord {
+  readonly job: StoredJob;
+  /** Where the job stands, as it was said last. */
+  reason: string | null = null;
+  /** The claim is gone. */
+  lost = false;
+  readonly #claim: Claim;
+
+  constructor(job: StoredJob, claim: Claim) {
+    this.job = job;
+    this.#claim = claim;
+  }
+
+  /** Throws ClaimLost: nothing may be launched that the record does not know of. */
+  async patch(patch: Partial<JobRecord>): Promise<void> {
+    if (patch.reason !== undefined) this.reason = patch.reason;
+    const result = await this.write(patch);
+    if (result === 'ok') return;
+    this.lost = true;
+    const error = new ClaimLost(result);
+    this.#claim.onLost(error);
+    throw error;
+  }
+
+  /** Where Redis lost its data the job has not lost its process: the record is written anew. */
+  async write(patch: Partial<JobRecord>): Promise<PatchResult> {
+    const { store, host, claim } = this.#claim;
+    const { job } = this.job;
+    const result = await store.jobs.patch(job, patch, claim);
+    if (result === 'missing') {
+      await store.jobs.create(this.job);
+      await store.jobs.claim({ job, epoch: 1 }, host, claim);
+      return store.jobs.patch(job, patch, claim);
+    }
+    if (result === 'ok') Object.assign(this.job, patch);
+    return result;
+  }
+
+  /** Says where the job stands; of several that come quickly only the last has to arrive. */
+  say(reason: string | null): void {
+    if (reason === this.reason) return;
+    this.reason = reason;
+    this.repeat();
+  }
+
+  /** Says it again, after somebody else wrote that this host could not be heard. */
+  repeat(): void {
+    this.patch({ reason: this.reason }).catch(() => {}); // who has lost the claim is told of it
+  }
+
+  /** Gives the job back, of which nothing was launched. */
+  async giveBack(): Promise<void> {
+    const { store, claim } = this.#claim;
+    await store.jobs.unclaim(this.job.job, claim, this.reason ?? 'waits in its queue');
+  }
+}

@@ -1,0 +1,51 @@
+import type { Exit, Run, Runtime } from '../runtime/types.js';
+import type { LeaseStore, StoredJob } from '../store/index.js';
+import { letsGo } from '../worker/detached.js';
+
+/** What may still run of a job: its last launch, which an earlier daemon may have made. */
+export class LastLaunch {
+  readonly #job: StoredJob;
+  readonly #runtime: Runtime;
+  readonly #leasing: LeaseStore;
+
+  constructor(job: StoredJob, runtime: Runtime, leasing: LeaseStore) {
+    this.#job = job;
+    this.#runtime = runtime;
+    this.#leasing = leasing;
+  }
+
+  /** A search's process has nobody to report to any more: it is ended before another is started. */
+  async endStray(): Promise<void> {
+    if (this.#job.launches.at(-1)?.purpose === 'search') await this.end();
+  }
+
+  /** Ends it, and waits until nothing of it is left. */
+  async end(): Promise<void> {
+    const run = await this.#find();
+    run?.end('cancel');
+    await run?.wait();
+    if (run !== null) await this.#leasing.forget(this.#job.job);
+  }
+
+  /**
+   * Waits for the end of a run that can only be watched, and says so to `found`. Null: nothing runs, or the signal tells
+   * to end it. Throws the signal's reason when told to let go.
+   */
+  async outlast(signal: AbortSignal, found: () => void): Promise<Exit | null> {
+    const run = this.#job.launches.at(-1)?.purpose === 'run' ? await this.#find() : null;
+    if (run === null) return null;
+    found();
+    const aborted = new Promise<null>((resolve) =>
+      signal.addEventListener('abort', () => resolve(null), { once: true }),
+    );
+    const exit = await Promise.race([run.wait(), aborted]);
+    if (exit === null && letsGo(signal)) throw signal.reason;
+    if (exit !== null) await this.#leasing.forget(this.#job.job);
+    return exit;
+  }
+
+  async #find(): Promise<Run | null> {
+    const last = this.#job.launches.at(-1);
+    return last === undefined ? null : this.#runtime.adopt(last.dir);
+  }
+}

@@ -1,0 +1,49 @@
+import { z } from 'zod';
+
+const identity = z.object({ pid: z.number().int(), start: z.string() });
+
+const recordSchema = z.object({
+  owner: z.string().optional(),
+  host: z.string(),
+  boot: z.string(),
+  instance: z.string(),
+  process: identity,
+  devices: z.array(z.object({ uuid: z.string(), id: z.string() })),
+  /** Null: the whole device. Absent in Lua's JSON. */
+  bytes: z.number().nullish(),
+  share: z.boolean(),
+  supervisors: z
+    .array(identity.extend({ dir: z.string() }))
+    .or(z.object({}))
+    .nullish(),
+  taken_at: z.number(),
+  expires_at: z.number(),
+});
+
+/** One reservation as it stands in Redis. */
+export interface LeaseRecord {
+  owner: string;
+  host: string;
+  boot: string;
+  instance: string;
+  process: { pid: number; start: string };
+  devices: { uuid: string; id: string }[];
+  bytes: number | null;
+  share: boolean;
+  supervisors: { pid: number; start: string; dir: string }[];
+  taken_at: number;
+  expires_at: number;
+  /** As read: a lease is freed only if nobody changed it since. */
+  text: string;
+}
+
+/** A lease as Redis has it; null for what cannot be read, which the next script that meets it sets aside. */
+export function readLease(owner: string, text: string): LeaseRecord | null {
+  try {
+    const { supervisors, bytes, ...record } = recordSchema.parse(JSON.parse(text));
+    const list = Array.isArray(supervisors) ? supervisors : []; // Lua writes an empty list as {}
+    return { ...record, owner, bytes: bytes ?? null, supervisors: list, text };
+  } catch {
+    return null;
+  }
+}

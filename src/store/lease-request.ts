@@ -1,0 +1,71 @@
+import { OomtuneError } from '../common/errors.js';
+import { formatBytes } from '../common/size.js';
+
+/** What a reservation has to know of a device. */
+export interface LeaseDevice {
+  /** `cuda:N` or `cpu`. */
+  id: string;
+  uuid: string;
+  total_bytes: number;
+  used_bytes: number;
+  processes: { pid: number; name: string; used_bytes: number; ours: boolean }[];
+}
+
+export interface LeaseRequest<D extends LeaseDevice> {
+  /** Job id: a process that takes over the job takes over its lease. */
+  owner: string;
+  /** Those that suit. */
+  devices: D[];
+  /** How many of them, at once or none. */
+  count: number;
+  /** On each device; null: whole devices. */
+  bytes: number | null;
+  share: boolean;
+  /** With `bytes` null: what must be free of the memory of strangers. Absent: nine tenths of the device. */
+  needBytes?: number | null;
+  /** The devices as they are now: asked while waiting. */
+  refresh?: () => Promise<D[]>;
+  signal: AbortSignal;
+  /** Told why it waits, when that changes. */
+  onWait: (reason: string) => void;
+}
+
+/** What the script has to know of a device. `foreign` -1: who uses its memory cannot be told, only how much is used. */
+export function toRequest(device: LeaseDevice) {
+  const ours = device.processes.filter((one) => one.ours).reduce((sum, one) => sum + one.used_bytes, 0);
+  const blind = device.processes.length === 0 && device.used_bytes > 0;
+  return {
+    uuid: device.uuid,
+    id: device.id,
+    total: device.total_bytes,
+    used: device.used_bytes,
+    foreign: blind ? -1 : Math.max(0, device.used_bytes - ours),
+    host: device.id === 'cpu',
+  };
+}
+
+/** The devices of `devices` as they are now; one that has vanished stays as it was. */
+export function stillThere<D extends LeaseDevice>(devices: D[], now: D[]): D[] {
+  return devices.map((device) => now.find((one) => one.uuid === device.uuid) ?? device);
+}
+
+/** Throws OOMTUNE_DEVICE_MISSING for what can never be granted. */
+export function checkPossible({
+  devices,
+  count,
+  bytes,
+}: {
+  devices: LeaseDevice[];
+  count: number;
+  bytes: number | null;
+}): void {
+  const largeEnough = devices.filter((device) => bytes === null || bytes <= device.total_bytes);
+  if (largeEnough.length >= count && count >= 1) return;
+  throw new OomtuneError(
+    'OOMTUNE_DEVICE_MISSING',
+    bytes === null || devices.length < count
+      ? `${count} devices are asked for, there are ${devices.length}.`
+      : `No device has the ${formatBytes(bytes)} that are asked for.`,
+    'See `oomtune devices` for what there is.',
+  );
+}
