@@ -2,6 +2,9 @@ import { chartFrame, colour, memoryAxis, timeAxis } from './chart.js';
 import { h } from './dom.js';
 import { bytes } from './format.js';
 
+/** So many times the usual distance, and so many ms, without a sample: nobody looked then. */
+const LONG = 8;
+const LONG_MS = 5000;
 /** Beyond this the oldest of what came since the page was opened goes: the daemon thins out what it keeps. */
 const MOST = 4000;
 
@@ -10,7 +13,7 @@ export function memoryChart() {
   const frame = chartFrame(
     'memory-title',
     'Memory over time',
-    'Nothing was seen of it: this is drawn while a job runs on the daemon’s host.',
+    'Nothing was seen of it. This is drawn while a job runs, and kept for a week.',
   );
   let samples = [];
   let budget = null;
@@ -30,6 +33,8 @@ export function memoryChart() {
   function draw() {
     frame.figure.dataset.samples = samples.length;
     frame.figure.dataset.launches = launches(samples).length;
+    const unseen = gaps(samples);
+    frame.figure.dataset.gaps = unseen.size;
     if (samples.length < 2) {
       if (drawn) frame.set(null);
       drawn = false;
@@ -37,7 +42,7 @@ export function memoryChart() {
     }
     const peak = Math.max(...samples.map(({ bytes: size }) => size));
     frame.describe(
-      `${launches(samples).length} launches; the highest memory seen is ${bytes(peak)}${budget === null ? '' : `, the budget ${bytes(budget)}`}.`,
+      `${launches(samples).length} launches; the highest memory seen is ${bytes(peak)}${budget === null ? '' : `, the budget ${bytes(budget)}`}.${unseen.size === 0 ? '' : ' No daemon looked for some of the time.'}`,
     );
     if (drawn) {
       frame.setData(columns(samples, budget));
@@ -53,6 +58,10 @@ export function memoryChart() {
     close: frame.close,
     setJob(job) {
       purposes = new Map(job.launches.map(({ launch, purpose }) => [launch, purpose]));
+      if (job.launches.length === 0 && samples.length > 0) {
+        samples = []; // queued again: it begins anew
+        later();
+      }
       if (job.budget_bytes === budget) return;
       budget = job.budget_bytes;
       drawn = false;
@@ -67,11 +76,20 @@ export function memoryChart() {
 
 const launches = (samples) => samples.filter(({ launch }, at) => launch !== samples[at - 1]?.launch);
 
-/** A gap between launches: nothing of the job is there then. */
+/** Where, within a launch, the time before a sample was not looked at: the daemon was down. */
+function gaps(samples) {
+  const passed = samples.map(({ at, launch }, n) => (launch === samples[n - 1]?.launch ? at - samples[n - 1].at : 0));
+  const usual = passed.filter((ms) => ms > 0).sort((a, b) => a - b);
+  const long = Math.max(LONG_MS, LONG * (usual[usual.length >> 1] ?? 0));
+  return new Set(passed.flatMap((ms, n) => (ms > long ? [n] : [])));
+}
+
+/** A break between launches, and where nobody looked: nothing is known of the job then. */
 function columns(samples, budget) {
   const [xs, ys] = [[], []];
+  const unseen = gaps(samples);
   for (const [at, { launch, at: time, bytes: size }] of samples.entries()) {
-    if (at > 0 && samples[at - 1].launch !== launch) {
+    if (at > 0 && (samples[at - 1].launch !== launch || unseen.has(at))) {
       xs.push((time - 1) / 1000);
       ys.push(null);
     }

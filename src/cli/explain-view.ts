@@ -1,6 +1,8 @@
 import { formatBytes } from '../common/size.js';
+import type { MemoryTrace } from '../store/index.js';
 import type { JobRecord, ProbeRecord, Recommendation } from '../store/types.js';
 import type { Observation } from '../tuner/types.js';
+import { memoryOverTime } from './memory-over-time.js';
 import type { Paint } from './output.js';
 import { hasEnded } from './status-view.js';
 import { oneLine } from './table.js';
@@ -19,7 +21,12 @@ interface Told {
 }
 
 /** Why a job waits, or how its configuration was found and what came of it, as a story. */
-export function explainJob(job: JobRecord, recommendation: Recommendation | null, paint: Paint): string {
+export function explainJob(
+  job: JobRecord,
+  recommendation: Recommendation | null,
+  trace: MemoryTrace | null,
+  paint: Paint,
+): string {
   const lines = [`${paint('bold', job.job)}  ${job.name}: ${shellWords(job.command)}`, ''];
   lines.push(opening(job));
   const told = job.journal.length > 0 ? job.journal.map(fromObservation) : [];
@@ -40,6 +47,8 @@ export function explainJob(job: JobRecord, recommendation: Recommendation | null
   }
   const runs = job.launches.filter((launch) => launch.purpose === 'run');
   if (runs.length > 1) lines.push('', ...relaunches(runs));
+  const held = trace === null ? [] : memoryOverTime(job, trace, paint);
+  if (held.length > 0) lines.push('', ...held);
   if (hasEnded(job)) lines.push('', ending(job, paint));
   return lines.join('\n');
 }

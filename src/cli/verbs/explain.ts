@@ -1,3 +1,4 @@
+import type { MemoryTrace } from '../../store/index.js';
 import { explainJob, explainRecommendation } from '../explain-view.js';
 import { namedJob } from '../jobs.js';
 import type { Verb } from '../program.js';
@@ -15,13 +16,20 @@ const explainVerb: Verb = async ({ args }, context) => {
     return 0;
   }
   const job = await namedJob(store, name);
-  const recommendation = job.key === null ? null : await store.recommendations.get(job.key);
+  const [recommendation, trace] = await Promise.all([
+    job.key === null ? null : store.recommendations.get(job.key),
+    store.memory.get(job.job),
+  ]);
   if (out.json) {
-    out.document({ schema: 1, ...statusEntry(job), launches: job.launches, probes: probesOf(job), recommendation });
+    const more = { launches: job.launches, probes: probesOf(job), recommendation, memory_over_time: overTime(trace) };
+    out.document({ schema: 1, ...statusEntry(job), ...more });
   } else {
-    out.data(explainJob(job, recommendation, out.paint));
+    out.data(explainJob(job, recommendation, trace, out.paint));
   }
   return 0;
 };
 
 export default explainVerb;
+
+const overTime = (trace: MemoryTrace | null) =>
+  trace === null ? null : { budget_bytes: trace.budget_bytes, samples: trace.samples };

@@ -72,9 +72,9 @@ export async function startHttp(parts: HttpParts): Promise<HttpServer> {
   follower.onEvent(({ fields }) => fields.job && board.changed(fields.job));
   sampler.start();
   const close = async (): Promise<void> => {
-    sampler.close();
     follower.close();
     streams.close();
+    await sampler.close();
     metrics.registry.clear();
     await app.close();
   };

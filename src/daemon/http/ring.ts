@@ -1,11 +1,4 @@
-/** Memory of one job at one moment. */
-export interface Sample {
-  /** ms since the epoch. */
-  at: number;
-  launch: number;
-  /** Everything counted, on the device that holds most. */
-  bytes: number;
-}
+import type { MemorySample } from '../../store/index.js';
 
 /**
  * Samples of one job from its beginning to now, never more than `capacity`: when it is full every second one is left out
@@ -13,16 +6,20 @@ export interface Sample {
  */
 export class Ring {
   readonly #capacity: number;
-  #samples: Sample[] = [];
-  #every = 1;
-  #skipped = 0;
+  #samples: MemorySample[];
+  #every: number;
+  #skipped: number;
 
-  constructor(capacity = 600) {
+  /** `begun`: what another had kept of it. */
+  constructor(capacity = 600, begun: { samples: readonly MemorySample[]; every: number } = { samples: [], every: 1 }) {
     this.#capacity = capacity;
+    this.#samples = [...begun.samples];
+    this.#every = begun.every;
+    this.#skipped = begun.every; // time has passed: the next one stands for itself
   }
 
   /** Keeps the highest of those that it leaves out: a peak must not vanish. Returns whether it was kept by itself. */
-  add(sample: Sample): boolean {
+  add(sample: MemorySample): boolean {
     const last = this.#samples.at(-1);
     this.#skipped += 1;
     if (last !== undefined && last.launch === sample.launch && this.#skipped < this.#every) {
@@ -35,7 +32,7 @@ export class Ring {
     return true;
   }
 
-  get samples(): readonly Sample[] {
+  get samples(): readonly MemorySample[] {
     return this.#samples;
   }
 
@@ -45,9 +42,9 @@ export class Ring {
 
   #thin(): void {
     this.#every *= 2;
-    const thinned: Sample[] = [];
+    const thinned: MemorySample[] = [];
     for (let at = 0; at < this.#samples.length; at += 2) {
-      const [one, two] = [this.#samples[at] as Sample, this.#samples[at + 1]];
+      const [one, two] = [this.#samples[at] as MemorySample, this.#samples[at + 1]];
       if (two === undefined || two.launch !== one.launch) thinned.push(one, ...(two === undefined ? [] : [two]));
       else thinned.push({ ...one, bytes: Math.max(one.bytes, two.bytes) });
     }

@@ -98,10 +98,9 @@ function addApi(app: FastifyInstance, parts: RouteParts): void {
 
     api.get('/api/jobs/:job', async (request) => {
       const { job } = request.params as { job: string };
-      const { budget } = parts.sampler.history(job);
-      const page = jobId.safeParse(job).success
-        ? await within(jobPage(store, job, parts.reasons, budget), REDIS_MS)
-        : null;
+      if (!jobId.safeParse(job).success) throw noSuchJob(job);
+      const seen = parts.sampler.history(job) ?? (await within(store.memory.get(job), REDIS_MS));
+      const page = await within(jobPage(store, job, parts.reasons, seen?.budget_bytes ?? null), REDIS_MS);
       if (page === null) throw noSuchJob(job);
       return { schema: 1, ...page };
     });

@@ -1,35 +1,34 @@
 import { basename } from 'node:path';
 import { z } from 'zod';
 import type { Log } from '../../common/log.js';
-import type { LedgerReading, Run, Runtime } from '../../runtime/types.js';
-import { hostName, type Store } from '../../store/index.js';
-import { Ring, type Sample } from './ring.js';
+import type { Run, Runtime } from '../../runtime/types.js';
+import { hostName, type MemorySample, type MemoryTrace, type Store } from '../../store/index.js';
+import { Watch } from './watch.js';
+import { within } from './within.js';
 
 /** Launches of a search may take less than a second. */
 const LOOK_MS = 250;
 const IDLE_MS = 2000;
-/** Jobs whose history is kept, those that ended first go first. */
+/** Jobs that have ended and are kept here; of the others Redis knows. */
 const JOBS_KEPT = 64;
+const LAST_WORDS_MS = 2000;
 
 const launches = z.array(z.object({ launch: z.number(), dir: z.string() }));
 
-interface Watched {
-  ring: Ring;
-  budget: number | null;
-  refused: Map<string, number>;
-}
+/** `full`: everything from the beginning; else what is to be added. */
+export type MemoryListener = (samples: readonly MemorySample[], full: boolean) => void;
 
 /**
  * Looks at the memory of the jobs that hold a lease on this host, by the ledgers in their launch folders: the jobs
- * themselves are not disturbed, and an earlier daemon's go on being seen.
+ * themselves are not disturbed. What is seen is written to Redis, so that the next daemon goes on with it.
  */
 export class Sampler {
   readonly #store: Store;
   readonly #runtime: Runtime;
   readonly #log: Log;
-  readonly #jobs = new Map<string, Watched>();
+  readonly #jobs = new Map<string, Watch>();
   readonly #runs = new Map<string, Run>();
-  readonly #listeners = new Map<string, Set<(sample: Sample) => void>>();
+  readonly #listeners = new Map<string, Set<MemoryListener>>();
   #timer: NodeJS.Timeout | null = null;
   #closed = false;
   /** Allocations that a budget or a driver refused, as far as they were seen. */
@@ -52,17 +51,22 @@ export class Sampler {
     void again();
   }
 
-  close(): void {
+  /** Writes down what was seen last, if Redis takes it at once. */
+  async close(): Promise<void> {
     this.#closed = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
+    const saving = Promise.all([...this.#jobs].map(([job, watch]) => this.#save(job, watch)));
+    await within(saving, LAST_WORDS_MS).catch((error: unknown) =>
+      this.#log.debug({ err: error }, 'the memory of jobs over time could not be written'),
+    );
   }
 
-  history(job: string): { samples: readonly Sample[]; budget: number | null } {
-    const watched = this.#jobs.get(job);
-    return { samples: watched?.ring.samples ?? [], budget: watched?.budget ?? null };
+  /** What was seen by this daemon; null: nothing, but Redis may know more. */
+  history(job: string): MemoryTrace | null {
+    return this.#jobs.get(job)?.trace ?? null;
   }
 
-  onSample(job: string, listener: (sample: Sample) => void): () => void {
+  onSample(job: string, listener: MemoryListener): () => void {
     const listeners = this.#listeners.get(job) ?? new Set();
     this.#listeners.set(job, listeners.add(listener));
     return () => {
@@ -74,25 +78,32 @@ export class Sampler {
   async #look(): Promise<boolean> {
     const here = hostName();
     const owners = (await this.#store.leases()).filter(({ host }) => host === here).map(({ owner }) => owner);
-    if (owners.length === 0) {
-      this.#runs.clear();
-      return false;
-    }
     const pipeline = this.#store.connection.redis.pipeline();
-    for (const owner of owners) pipeline.hget(this.#store.keys.job(owner), 'launches');
-    const replies = (await pipeline.exec()) ?? [];
+    for (const owner of owners) pipeline.hmget(this.#store.keys.job(owner), 'launches', 'epoch');
+    const replies = owners.length === 0 ? [] : ((await pipeline.exec()) ?? []);
     const dirs = new Set<string>();
     for (const [at, owner] of owners.entries()) {
-      const last = readLaunches(replies[at]?.[1]).at(-1);
+      const [written, epoch] = (replies[at]?.[1] ?? []) as (string | null)[];
+      const last = readLaunches(written).at(-1);
       if (last === undefined) continue;
       dirs.add(last.dir);
-      await this.#read(owner, last.launch, last.dir);
+      await this.#read(owner, Number(epoch ?? 1), last.launch, last.dir);
     }
     for (const dir of this.#runs.keys()) if (!dirs.has(dir)) this.#runs.delete(dir);
-    return true;
+    await this.#tidy(new Set(owners));
+    return owners.length > 0;
   }
 
-  async #read(job: string, launch: number, dir: string): Promise<void> {
+  /** Writes down what has ended, and lets go of the oldest. */
+  async #tidy(held: Set<string>): Promise<void> {
+    for (const [job, watch] of this.#jobs) {
+      if (held.has(job)) continue;
+      await this.#save(job, watch);
+      if (this.#jobs.size > JOBS_KEPT) this.#jobs.delete(job);
+    }
+  }
+
+  async #read(job: string, epoch: number, launch: number, dir: string): Promise<void> {
     // A folder of another job would be somebody's trick: records come from Redis
     if (!dir.endsWith(`/${job}/${basename(dir)}`)) return;
     const run = this.#runs.get(dir) ?? (await this.#runtime.adopt(dir));
@@ -100,31 +111,31 @@ export class Sampler {
     this.#runs.set(dir, run);
     const ledger = run.ledger();
     if (ledger === null) return;
-    const watched = this.#watched(job);
-    this.refused += newlyRefused(watched, dir, ledger);
+    const watch = await this.#watch(job, epoch);
+    this.refused += watch.learn(dir, ledger);
     const held = ledger.devices.map(({ live_bytes, overhead_bytes }) => live_bytes + overhead_bytes);
-    const budgets = ledger.devices.flatMap(({ budget_bytes }) => (budget_bytes ? [budget_bytes] : []));
-    watched.budget = budgets.length === 0 ? watched.budget : Math.min(...budgets);
     const sample = { at: Date.now(), launch, bytes: Math.max(0, ...held) };
-    if (!watched.ring.add(sample)) return;
-    for (const listener of this.#listeners.get(job) ?? []) listener(sample);
+    if (watch.add(sample)) this.#tell(job, [sample], false);
+    if (watch.due) await this.#save(job, watch);
   }
 
-  #watched(job: string): Watched {
+  async #watch(job: string, epoch: number): Promise<Watch> {
     const known = this.#jobs.get(job);
-    const watched = known ?? { ring: new Ring(), budget: null, refused: new Map() };
     this.#jobs.delete(job); // the one looked at last stands last
-    this.#jobs.set(job, watched);
-    const [oldest] = this.#jobs.keys();
-    if (this.#jobs.size > JOBS_KEPT && oldest !== undefined) this.#jobs.delete(oldest);
-    return watched;
+    const begins = known?.epoch !== epoch;
+    const watch = begins ? new Watch(epoch, await this.#store.memory.get(job)) : known;
+    this.#jobs.set(job, watch);
+    if (begins) this.#tell(job, watch.trace.samples, true);
+    return watch;
   }
-}
 
-function newlyRefused({ refused }: Watched, dir: string, ledger: LedgerReading): number {
-  const before = refused.get(dir) ?? 0;
-  refused.set(dir, ledger.refused);
-  return Math.max(0, ledger.refused - before);
+  async #save(job: string, watch: Watch): Promise<void> {
+    if (watch.dirty) await this.#store.memory.put(job, watch.take());
+  }
+
+  #tell(job: string, samples: readonly MemorySample[], full: boolean): void {
+    for (const listener of this.#listeners.get(job) ?? []) listener(samples, full);
+  }
 }
 
 function readLaunches(value: unknown): z.infer<typeof launches> {

@@ -61,9 +61,8 @@ export class Streams {
     const { sampler, follower, store, reasons } = this.#parts;
     let wake = new AbortController();
     const unfollow = follower.onEvent(({ fields }) => fields.job === id && wake.abort());
-    const history = sampler.history(id);
-    sse.send('memory', { full: true, samples: history.samples });
-    const unsample = sampler.onSample(id, (sample) => sse.send('memory', { full: false, samples: [sample] }));
+    sse.send('memory', { full: true, samples: sampler.history(id)?.samples ?? [] });
+    const unsample = sampler.onSample(id, (samples, full) => sse.send('memory', { full, samples }));
     sse.signal.addEventListener('abort', () => {
       unfollow();
       unsample();
@@ -72,8 +71,13 @@ export class Streams {
     let page: JobPage | null = null;
     this.#run(sse, async () => {
       while (!sse.signal.aborted) {
-        page = await jobPage(store, id, reasons, sampler.history(id).budget);
+        const here = sampler.history(id);
+        const seen = here ?? (await store.memory.get(id)); // by an earlier daemon, or by that of another host
+        page = await jobPage(store, id, reasons, seen?.budget_bytes ?? null);
         sse.sendChange('job', page);
+        if (sampler.history(id) === null && seen !== null) {
+          sse.sendChange('memory', { full: true, samples: seen.samples });
+        }
         wake = new AbortController();
         if (!sse.signal.aborted) await delay(LOOK_MS, undefined, { signal: wake.signal }).catch(() => {});
       }

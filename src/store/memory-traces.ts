@@ -1,0 +1,100 @@
+import type { Redis } from 'ioredis';
+import { z } from 'zod';
+import type { Keys } from './keys.js';
+import { refuse } from './refused.js';
+import { complaint } from './schemas.js';
+
+/** Memory of one job at one moment. */
+export interface MemorySample {
+  /** ms since the epoch. */
+  at: number;
+  launch: number;
+  /** Everything counted, on the device that holds most. */
+  bytes: number;
+}
+
+/** What a job held from its first launch on, thinned out evenly: so many samples, however long it ran. */
+export interface MemoryTrace {
+  /** The try that it belongs to: a retry begins a new one. */
+  epoch: number;
+  budget_bytes: number | null;
+  /** Each sample stands for so many looks. */
+  every: number;
+  samples: readonly MemorySample[];
+}
+
+/** As long as the tail of the job's output. */
+const KEPT_SECONDS = 7 * 24 * 3600;
+const MOST_SAMPLES = 5000;
+
+const whole = z.number().int().nonnegative();
+/** Times as differences, without names: a sample takes about 16 bytes. */
+const stored = z.object({
+  schema: z.literal(1),
+  epoch: whole,
+  budget_bytes: whole.nullable(),
+  every: whole.min(1),
+  begin: whole,
+  samples: z.array(z.tuple([whole, whole, whole])).max(MOST_SAMPLES),
+});
+
+/** The memory of each job over time, so that it outlives the daemon that saw it and can be drawn on any host. */
+export class MemoryTraces {
+  readonly #redis: Redis;
+  readonly #keys: Keys;
+
+  constructor(redis: Redis, keys: Keys) {
+    this.#redis = redis;
+    this.#keys = keys;
+  }
+
+  /** Replaces what was kept of the job. */
+  async put(job: string, { epoch, budget_bytes, every, samples }: MemoryTrace): Promise<void> {
+    const begin = samples[0]?.at ?? 0;
+    let last = begin;
+    const rows = samples.map(({ at, launch, bytes }) => {
+      const row = [Math.max(0, at - last), launch, Math.round(bytes)];
+      last = Math.max(at, last); // a clock that was set back would make a time before the one before
+      return row;
+    });
+    const text = JSON.stringify({ schema: 1, epoch, budget_bytes, every, begin, samples: rows });
+    await this.#redis.set(this.#keys.memory(job), text, 'EX', KEPT_SECONDS);
+  }
+
+  /** Of the try that the job is in now. Null: nothing was seen of it, or it has been forgotten. */
+  async get(job: string): Promise<MemoryTrace | null> {
+    const key = this.#keys.memory(job);
+    const [text, epoch] = await Promise.all([this.#redis.get(key), this.#redis.hget(this.#keys.job(job), 'epoch')]);
+    if (text === null) return null;
+    const read = parse(text);
+    if (typeof read === 'string') {
+      await this.#redis.del(key);
+      await refuse(this.#redis, this.#keys, key, read);
+      return null;
+    }
+    return String(read.epoch) === (epoch ?? '1') ? read : null;
+  }
+}
+
+/** The trace, or what is wrong with it. */
+function parse(text: string): MemoryTrace | string {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch {
+    return 'it is no JSON';
+  }
+  const parsed = stored.safeParse(json);
+  if (!parsed.success) return complaint(parsed.error);
+  const { epoch, budget_bytes, every, begin, samples } = parsed.data;
+  let at = begin;
+  return {
+    epoch,
+    budget_bytes,
+    every,
+    samples: samples.map(([passed, launch, bytes]) => {
+      at += passed;
+      return { at, launch, bytes };
+    }),
+  };
+}
