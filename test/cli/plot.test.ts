@@ -35,8 +35,9 @@ describe('find-batch --plot', () => {
     const { parameters, gradients, optimizer_state, activations, rest } = memory;
     const parts = [parameters, gradients, optimizer_state, activations, rest].map((bytes) => bytes ?? 0);
     expect(parts.reduce((a, b) => a + b)).toBe(memory.peak_bytes);
-    // Two activations of 64 KiB and a gradient of one: 192 KiB a sample, and little beside.
-    expect(memory.activations_per_sample).toBeGreaterThanOrEqual(192 * 1024);
+    // Two activations of 64 KiB and a gradient of one: 192 KiB a sample, and little beside. It is the slope of a line
+    // through peaks, which what the threads hold at that moment moves by some hundred KiB.
+    expect(memory.activations_per_sample).toBeGreaterThan(188 * 1024);
     expect(memory.activations_per_sample).toBeLessThan(200 * 1024);
     expect(rest).toBeLessThan(8 * MIB);
   });
