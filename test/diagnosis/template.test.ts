@@ -26,6 +26,7 @@ describe('a template', () => {
     ],
     ['calloc {bytes}', 'Failed to CUDA calloc async 4 bytes', undefined],
     ['allowed {size}', 'allowed 17179869184.00 GiB', null],
+    ['allocate {bytes}', 'allocate 40000000000000000 bytes.', null],
     ['tried to allocate {size}', 'tried to allocate 12', undefined],
     ['{int} left', 'gpu 0, 100 left', 100],
     ['uses {bytes}', 'uses 1.34e+10 bytes', 1.34e10],

@@ -20,8 +20,11 @@ const UNITS: readonly (readonly [string, number])[] = [
   ['t', 1024 ** 4],
 ];
 
-/** No device holds as much: torch prints 2^64 bytes where there is no limit, and counters wrap below zero. */
-const IMPOSSIBLE = 2 ** 60;
+/**
+ * No device holds as much: torch prints 2^64 bytes where there is no limit, and counters wrap below zero. From here on
+ * a double does not tell whole bytes apart either.
+ */
+const IMPOSSIBLE = Number.MAX_SAFE_INTEGER;
 
 /** A number in canonical text: what it says, and where it stands. */
 export interface Quantity {
