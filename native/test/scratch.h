@@ -1,4 +1,4 @@
-// A ledger on the heap, and a folder that goes away with the test.
+// A ledger on the heap, a gate to it, and a folder that goes away with the test.
 #pragma once
 
 #include <dirent.h>
@@ -12,6 +12,7 @@
 #include <string>
 
 #include "file.h"
+#include "gate.h"
 
 namespace oomtune {
 
@@ -24,6 +25,12 @@ inline std::unique_ptr<Ledger, LedgerFree> heapLedger(uint64_t budget) {
   const DeviceSetup devices[] = {{0, budget, "cpu", ""}, {1, budget, "cuda:3", "GPU-1"}, {2, kNoBudget, "cuda:5", "GPU-2"}};
   initLedger(ledger.get(), devices, 3);
   return ledger;
+}
+
+inline Gate gateOf(Ledger* ledger) {
+  Gate gate;
+  gate.attachTo(ledger);
+  return gate;
 }
 
 class Scratch {

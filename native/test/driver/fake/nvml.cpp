@@ -2,7 +2,7 @@
 // does not know, only the figures of whole devices are right.
 #include <stdio.h>
 
-#include "fake_state.h"
+#include "state.h"
 
 #define API extern "C" __attribute__((visibility("default"))) int
 

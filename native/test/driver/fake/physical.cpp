@@ -1,0 +1,107 @@
+// Physical memory and its mappings; multicast objects, which have handles but no memory. Drivers of FAKE_OLD have none.
+#include "card.h"
+
+#ifndef FAKE_OLD
+
+using namespace fake;
+
+namespace fake {
+
+namespace {
+
+struct Physical {
+  int device;  // -1: takes nothing of a device
+  uint64_t size;
+  int references;
+  int mappings;
+};
+
+std::map<Handle, Physical> physicals;
+std::map<Address, std::pair<uint64_t, Handle>> mappings;
+Handle lastGone = 0;
+
+/** Handles come back at once, as with real drivers. */
+Handle newHandle() {
+  if (lastGone == 0) return newName(1);
+  const Handle handle = lastGone;
+  lastGone = 0;
+  return handle;
+}
+
+void dropPhysical(Handle handle) {
+  Physical& physical = physicals[handle];
+  if (physical.references != 0 || physical.mappings != 0) return;
+  if (physical.device >= 0) take(physical.device, -static_cast<int64_t>(physical.size));
+  physicals.erase(handle);
+  lastGone = handle;
+}
+
+}  // namespace
+
+}  // namespace fake
+
+API cuMemCreate(Handle* handle, size_t size, const AllocationProp* prop, unsigned long long) {
+  FAULT("cuMemCreate");
+  std::lock_guard<std::mutex> lock(mutex);
+  const bool onDevice = prop->location.type == kLocationDevice;
+  if (onDevice && !take(prop->location.id, static_cast<int64_t>(size))) return 2;
+  physicals[*handle = newHandle()] = Physical{onDevice ? prop->location.id : -1, size, 1, 0};
+  return 0;
+}
+API cuMemRelease(Handle handle) {
+  FAULT("cuMemRelease");
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (physicals.count(handle) == 0 || physicals[handle].references == 0) return 1;
+    --physicals[handle].references;
+    dropPhysical(handle);
+  }
+  // FAKE_SLOW_RELEASE: time enough for another thread to be given the same handle.
+  if (const uint64_t wait = number("FAKE_SLOW_RELEASE", 0)) usleep(static_cast<useconds_t>(wait));
+  return 0;
+}
+API cuMemAddressReserve(Address* address, size_t size, size_t, Address, unsigned long long) {
+  return *address = newName(size), 0;
+}
+API cuMemAddressFree(Address, size_t) { return 0; }
+API cuMemMap(Address address, size_t size, size_t, Handle handle, unsigned long long) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (physicals.count(handle) == 0) return 1;
+  ++physicals[handle].mappings;
+  mappings[address] = {size, handle};
+  return 0;
+}
+API cuMemUnmap(Address address, size_t size) {
+  FAULT("cuMemUnmap");
+  std::lock_guard<std::mutex> lock(mutex);
+  for (auto at = mappings.lower_bound(address); at != mappings.end() && at->first < address + size;) {
+    Handle handle = at->second.second;
+    at = mappings.erase(at);
+    --physicals[handle].mappings;
+    dropPhysical(handle);
+  }
+  return 0;
+}
+API cuMemRetainAllocationHandle(Handle* handle, void* at) {
+  std::lock_guard<std::mutex> lock(mutex);
+  Address address = reinterpret_cast<Address>(at);
+  auto found = mappings.upper_bound(address);
+  if (found == mappings.begin()) return 1;
+  --found;
+  if (address >= found->first + found->second.first) return 1;
+  *handle = found->second.second;
+  ++physicals[*handle].references;
+  return 0;
+}
+API cuMemImportFromShareableHandle(Handle* handle, void*, int) {
+  std::lock_guard<std::mutex> lock(mutex);
+  physicals[*handle = newHandle()] = Physical{-1, 64 << 20, 1, 0};
+  return 0;
+}
+API cuMulticastCreate(Handle* handle, const void*) {
+  std::lock_guard<std::mutex> lock(mutex);
+  physicals[*handle = newHandle()] = Physical{-1, 0, 1, 0};
+  return 0;
+}
+
+#endif
