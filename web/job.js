@@ -1,6 +1,7 @@
 import { actionButtons } from './actions.js';
 import { curveChart } from './curve-chart.js';
 import { announce, h, setAttribute, setText } from './dom.js';
+import { fillingPart } from './filling.js';
 import { ago, bytes, clean, command, number, outcome, seconds, tone, took } from './format.js';
 import { ladderPart } from './ladder.js';
 import { logPart } from './log.js';
@@ -11,10 +12,11 @@ export function jobPage(id) {
   const head = headPart(id);
   const curve = curveChart();
   const memory = memoryChart();
+  const filling = fillingPart();
   const ladder = ladderPart();
   const log = logPart();
   const pair = h('div', { class: 'pair' }, curve.element, memory.element);
-  const rest = [pair, ladder.element, log.element];
+  const rest = [filling.element, pair, ladder.element, log.element];
   let job = null;
   const clock = setInterval(() => job && head.update(job), 1000);
   return {
@@ -36,6 +38,7 @@ export function jobPage(id) {
         head.update(job);
         ladder.update(job);
         curve.update(job);
+        filling.update(job);
         memory.setJob(job);
       },
       memory: memory.update,

@@ -1,7 +1,11 @@
 import { formatBytes } from '../common/size.js';
 import type { MemoryTrace } from '../store/index.js';
 import type { JobRecord, ProbeRecord, Recommendation } from '../store/types.js';
+import type { Anatomy } from '../tuner/index.js';
 import type { Observation } from '../tuner/types.js';
+import { jobBudget } from '../worker/job-budget.js';
+import { jobMemory } from '../worker/memory-report.js';
+import { drawingWidth, memoryBar } from './memory-bar.js';
 import { memoryOverTime } from './memory-over-time.js';
 import type { Paint } from './output.js';
 import { hasEnded } from './status-view.js';
@@ -47,6 +51,9 @@ export function explainJob(
   }
   const runs = job.launches.filter((launch) => launch.purpose === 'run');
   if (runs.length > 1) lines.push('', ...relaunches(runs));
+  const budget = jobBudget(job, recommendation, trace?.budget_bytes ?? null);
+  const memory = jobMemory(job, budget) ?? recommendation?.memory;
+  if (memory) lines.push('', ...filled(memory, budget, paint));
   const held = trace === null ? [] : memoryOverTime(job, trace, paint);
   if (held.length > 0) lines.push('', ...held);
   if (hasEnded(job)) lines.push('', ending(job, paint));
@@ -64,10 +71,22 @@ export function explainRecommendation(recommendation: Recommendation, paint: Pai
       (peak === null
         ? ''
         : ` The recommended one peaks at ${formatBytes(peak)}, ${((1 - peak / budget) * 100).toFixed(1)} % below the budget.`),
+    ...(recommendation.memory ? ['', ...filled(recommendation.memory, budget, paint)] : []),
     '',
     'The search:',
     ...probes(recommendation.probes.map(fromRecord), paint),
   ].join('\n');
+}
+
+/** What the peak is made of; the bar is as long as the budget, or as the peak where that is not known. */
+function filled(memory: Anatomy, budget: number | null, paint: Paint): string[] {
+  const { micro_batch, peak_bytes } = memory;
+  const of = budget === null ? '' : ` of ${formatBytes(budget)}`;
+  const bar = memoryBar(memory, budget ?? peak_bytes, paint, drawingWidth());
+  return [
+    `What fills the memory at micro-batch ${micro_batch} (${formatBytes(peak_bytes)}${of}):`,
+    ...bar.map((line) => `  ${line}`),
+  ];
 }
 
 function opening(job: JobRecord): string {

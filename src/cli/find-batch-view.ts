@@ -1,7 +1,7 @@
 import { formatBytes } from '../common/size.js';
 import type { FindBatchReport } from '../worker/types.js';
 import { curveText } from './curve-text.js';
-import { memoryBar } from './memory-bar.js';
+import { drawingWidth, memoryBar } from './memory-bar.js';
 import type { Paint } from './output.js';
 import { spent } from './progress.js';
 import { facts } from './table.js';
@@ -37,7 +37,7 @@ export function renderFound(report: FindBatchReport, paint: Paint): string {
 /** What fills the memory, and how it grows with the micro-batch. */
 function picture({ memory, device, config }: FindBatchReport, paint: Paint): string[] {
   if (memory === null || config === null) return [];
-  const width = Math.max(24, Math.min(64, (process.stdout.columns || 80) - 14));
+  const width = drawingWidth();
   const bar = memoryBar(memory, device.budget_bytes, paint, width);
   const curve = curveText(memory, device.budget_bytes, paint, width - 6) ?? [];
   const title = (text: string): string => `  ${paint('bold', text)}`;

@@ -1,6 +1,6 @@
 import { formatBytes } from '../common/size.js';
-import type { MemoryReport } from '../worker/types.js';
-import { type Part, partsOf } from './memory-parts.js';
+import type { Anatomy } from '../tuner/index.js';
+import { type Part, partsOf } from '../worker/memory-parts.js';
 import type { Paint } from './output.js';
 
 /** Told apart by glyph, so that they are without colours too. */
@@ -14,8 +14,11 @@ const LOOKS: Record<Part, { glyph: string; style: Parameters<Paint>[0] }> = {
   rest: { glyph: '·', style: 'gray' },
 };
 
+/** Columns of a drawing, with room for what stands beside it. */
+export const drawingWidth = (): number => Math.max(24, Math.min(64, (process.stdout.columns || 80) - 14));
+
 /** A bar as long as the budget, with a stretch for each part of the peak, and a legend with the figures. */
-export function memoryBar(memory: MemoryReport, budgetBytes: number, paint: Paint, width: number): string[] {
+export function memoryBar(memory: Anatomy, budgetBytes: number, paint: Paint, width: number): string[] {
   const parts = partsOf(memory);
   const whole = Math.max(budgetBytes, memory.peak_bytes);
   const cells = (bytes: number): number => Math.round((bytes / whole) * width);

@@ -20,41 +20,6 @@ export const ENDED: readonly JobState[] = ['succeeded', 'failed', 'cancelled', '
 
 export const hasEnded = (job: Pick<JobRecord, 'state'>): boolean => ENDED.includes(job.state);
 
-/** One job of `status --json`: the contract's fields; more may be added, none removed. */
-export function statusEntry(job: JobRecord) {
-  return {
-    job: job.job,
-    name: job.name,
-    state: job.state,
-    reason: job.reason,
-    failure: job.failure,
-    command: job.command,
-    host: job.host,
-    devices: job.devices,
-    config: job.config,
-    key: job.key,
-    submitted_at: job.submitted_at,
-    started_at: job.started_at,
-    ended_at: job.ended_at,
-    exit_code: job.exit_code,
-  };
-}
-
-/** The probes of a job's search as `explain --json` gives them. */
-export function probesOf(job: JobRecord) {
-  return job.journal.map((seen) => ({
-    launch: seen.launch,
-    micro_batch: seen.microBatch,
-    amp: seen.rung.amp,
-    checkpointing: seen.rung.checkpointing,
-    steps: seen.steps,
-    outcome: seen.outcome,
-    peak_bytes: seen.peaks.totalBytes,
-    step_s: seen.stepSeconds,
-    evidence: seen.evidence,
-  }));
-}
-
 /** Many jobs: a line each. */
 export function renderJobs(jobs: JobRecord[], paint: Paint): string {
   return table(

@@ -3,7 +3,8 @@ import type { Store } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
 import { namedJobs } from './jobs.js';
 import type { Verb } from './program.js';
-import { hasEnded, statusEntry } from './status-view.js';
+import { statusEntries } from './status-entry.js';
+import { hasEnded } from './status-view.js';
 
 /** A job that runs is given time to end by itself before it is killed: `cancel` waits for that, but not for ever. */
 const CANCEL_SECONDS = 30;
@@ -24,7 +25,7 @@ function steer(act: Steering): Verb {
         store,
         jobs.map((job) => job.job),
       );
-      out.document({ schema: 1, jobs: after.map(statusEntry) });
+      out.document({ schema: 1, jobs: await statusEntries(store, after) });
     }
     return 0;
   };

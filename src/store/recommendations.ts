@@ -102,7 +102,7 @@ export class RecommendationStore {
 function toHash(recommendation: Recommendation): Record<string, string> {
   const hash: Record<string, string> = {};
   for (const [name, value] of Object.entries(recommendation)) {
-    if (name === 'probes') hash[name] = JSON.stringify(value);
+    if (name === 'probes' || (name === 'memory' && value)) hash[name] = JSON.stringify(value);
     else if (typeof value === 'boolean') hash[name] = value ? '1' : '0';
     else hash[name] = value === null || value === undefined ? '' : String(value);
   }
@@ -135,10 +135,16 @@ function fromHash(hash: Record<string, string>): Record<string, unknown> {
   for (const name of ['own_batch', 'own_accumulation']) if (hash[name] === '') record[name] = null;
   if (hash.offload !== undefined) record.offload = hash.offload === '1';
   record.checkpointing = hash.checkpointing === '1' ? true : hash.checkpointing === '0' ? false : hash.checkpointing;
-  try {
-    record.probes = JSON.parse(hash.probes ?? '');
-  } catch {
-    record.probes = null;
-  }
+  record.probes = fromJson(hash.probes) ?? null;
+  if (hash.memory !== undefined) record.memory = hash.memory === '' ? null : fromJson(hash.memory);
   return record;
+}
+
+/** What it says; undefined: it is no JSON. */
+function fromJson(text: string | undefined): unknown {
+  try {
+    return JSON.parse(text ?? '');
+  } catch {
+    return undefined;
+  }
 }

@@ -62,6 +62,22 @@ export const probe: z.ZodType<ProbeRecord> = z.object({
   why: text(4096).optional(),
 });
 
+const part = bytes.nullable();
+const anatomy = z.object({
+  micro_batch: count,
+  accumulation: count,
+  peak_bytes: bytes,
+  peak_in: z.enum(['forward_backward', 'optimizer']).nullable(),
+  parameters: part,
+  gradients: part,
+  optimizer_state: part,
+  activations: part,
+  activations_per_sample: part,
+  allocator_slack: part,
+  context: part,
+  rest: bytes,
+});
+
 export const recommendation: z.ZodType<Recommendation> = z.object({
   schema: z.literal(1),
   key: text(512).min(1),
@@ -86,6 +102,7 @@ export const recommendation: z.ZodType<Recommendation> = z.object({
   own_batch: count.nullish(),
   own_accumulation: count.nullish(),
   offload: z.boolean().optional(),
+  memory: anatomy.nullish(),
   probes: z.array(probe).max(10_000),
 });
 

@@ -1,3 +1,4 @@
+import type { Anatomy } from '../tuner/index.js';
 import type { Config, FailureClass, Observation } from '../tuner/types.js';
 
 /** `{oomtune}:config:<key>` as the contract has it; all values are strings in Redis. */
@@ -28,6 +29,8 @@ export interface Recommendation {
   own_accumulation?: number | null;
   /** Saved activations are kept in host memory. */
   offload?: boolean;
+  /** What fills the memory at this configuration; null: its peak could not be measured. */
+  memory?: Anatomy | null;
   probes: ProbeRecord[];
 }
 

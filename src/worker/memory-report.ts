@@ -1,4 +1,5 @@
-import { anatomyOf, curvesOf, sameRung } from '../tuner/index.js';
+import type { JobRecord } from '../store/types.js';
+import { anatomyOf, curvesOf, peakBytes, sameRung } from '../tuner/index.js';
 import type { Config, Observation } from '../tuner/types.js';
 import type { MemoryReport } from './types.js';
 
@@ -23,4 +24,25 @@ export function memoryReport(
         line === null ? null : { base_bytes: Math.round(line.base), bytes_per_sample: Math.round(line.slope) },
     },
   };
+}
+
+/**
+ * What fills the memory of a job: at the size it runs with or, where that was not measured by itself, at the largest
+ * that fitted: on the rung it runs on, else on the one tried last. `budgetBytes` null: not known. Null: no peak was measured.
+ */
+export function jobMemory(
+  { config, journal }: Pick<JobRecord, 'config' | 'journal'>,
+  budgetBytes: number | null,
+): MemoryReport | null {
+  const budget = budgetBytes ?? Number.POSITIVE_INFINITY;
+  const own = config === null ? null : memoryReport(journal, config, budget);
+  if (own !== null) return own;
+  const fits = journal.filter(({ outcome, peaks }) => outcome === 'fit' && peakBytes(peaks) !== null);
+  const rung = config ?? fits.at(-1)?.rung;
+  const onRung = rung === undefined ? [] : fits.filter((one) => sameRung(one.rung, rung));
+  const largest = onRung.toSorted((a, b) => a.microBatch - b.microBatch).at(-1);
+  if (largest === undefined) return null;
+  const { microBatch: micro_batch, accumulation } = largest;
+  const product = { micro_batch, accumulation, world_size: 1, effective_batch: micro_batch * accumulation };
+  return memoryReport(journal, { ...largest.rung, ...product }, budget);
 }

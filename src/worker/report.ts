@@ -1,4 +1,5 @@
 import type { ProbeRecord, Recommendation } from '../store/types.js';
+import { anatomyOf } from '../tuner/index.js';
 import type { Answer, Config } from '../tuner/types.js';
 import { memoryReport } from './memory-report.js';
 import { probeRecord } from './observe.js';
@@ -102,6 +103,7 @@ export function recommendationOf(target: Target, outcome: SearchOutcome, answer:
     own_batch: target.own.microBatch ?? outcome.loop?.own_batch ?? null,
     own_accumulation: target.own.accumulation,
     offload: config.offload ?? false,
+    memory: anatomyOf(outcome.observations, config, target.budgetBytes),
     probes: probesOf(outcome),
   };
 }

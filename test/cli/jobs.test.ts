@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { daemonStatus, devices, error, status, submitted } from './contract.js';
+import { daemonStatus, devices, error, memory, status, submitted } from './contract.js';
 import { Oomtune, PYTHON, ROOT } from './oomtune.js';
 
 const oomtune = new Oomtune();
@@ -109,7 +109,19 @@ describe('with a daemon', () => {
     const told = (await oomtune.json(['explain', second])) as { launches: { purpose: string }[] };
     expect(told.launches.map((launch) => launch.purpose)).toEqual(['run']);
     expect((await oomtune.call(['explain', second])).stdout).toContain('No search was needed');
-    expect((await oomtune.call(['explain', first])).stdout).toMatch(/micro-batch \d+: fit, peak/);
+    const story = (await oomtune.call(['explain', first])).stdout;
+    expect(story).toMatch(/micro-batch \d+: fit, peak/);
+    // What fills the memory is told of a search and, by what it recorded, of a job that needed none
+    const filled = /What fills the memory at micro-batch \d+ \(.* of 60 MiB\):\n.*│\n +█ parameters +3.3 MiB/;
+    expect(story).toMatch(filled);
+    expect((await oomtune.call(['explain', second])).stdout).toMatch(filled);
+    expect((await oomtune.call(['explain', 'reused'])).stdout).toMatch(filled);
+    const [searched, reused] = ((await oomtune.json(['status', first, second])) as { jobs: { memory: unknown }[] })
+      .jobs;
+    expect(memory.parse(searched?.memory).micro_batch).toBe(one?.config?.micro_batch);
+    expect(memory.omit({ curve: true }).parse(reused?.memory)).toEqual(
+      memory.omit({ curve: true }).parse(searched?.memory),
+    );
   });
 
   it('a reader that goes away ends status in silence', async () => {

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { daemonStatus, dashboardAddress } from '../../src/daemon/index.js';
 import { Host } from '../daemon/host.js';
 import { ROOT, until } from '../store/home.js';
+import { job } from '../store/samples.js';
 import { Browser, faintTexts } from './browser.js';
 
 const host = new Host();
@@ -113,9 +114,50 @@ describe('a job', () => {
     expect(await inkOf(page, 'Memory over time')).toBeGreaterThan(300);
     await page.getByRole('log').getByText('trained:').waitFor();
 
+    const filling = page.getByRole('region', { name: 'What fills the memory' });
+    const parts = (await filling.getByRole('listitem').allInnerTexts()).map((text) => text.replace(/\s+/g, ' ').trim());
+    for (const name of ['parameters', 'gradients', 'optimizer state'])
+      expect(parts).toContain(`${name} 8.06 MiB 23.7 %`);
+    expect(parts.find((text) => text.startsWith('activations'))).toMatch(/ %, .* a sample$/);
+    expect(parts.at(-1)).toMatch(/^free /);
+    const shares = parts.map((text) => Number(/([\d.]+) %/.exec(text)?.[1]));
+    expect(shares.reduce((a, b) => a + b)).toBeCloseTo(100, 0);
+    expect(await filling.getByRole('img').getAttribute('aria-label')).toContain('of 34 MiB');
+    expect(await filling.locator('header p').innerText()).toContain('the peak in forward and backward');
+    const widths = await filling
+      .locator('.slice')
+      .evaluateAll((slices) => slices.map((slice) => slice.getBoundingClientRect().width));
+    expect(widths).toHaveLength(parts.length);
+    const bar = widths.reduce((a, b) => a + b);
+    for (const [at, width] of widths.entries()) {
+      expect(Math.abs((100 * width) / bar - (shares[at] ?? 0)), parts[at]).toBeLessThan(1);
+    }
+
     await page.getByRole('link', { name: 'All jobs' }).click();
     await page.getByRole('button', { name: /^Ended/ }).click();
     expect(await row(page, id).innerText()).toContain('succeeded');
+    await page.close();
+  });
+
+  it('has its memory over time from an earlier daemon, with a break where nobody looked', async () => {
+    const store = await host.store();
+    const dir = '/tmp/launch';
+    const launches = [1, 2].map((launch) => ({ launch, dir, purpose: 'run' as const, config: null }));
+    const record = job({ name: 'earlier', host: 'elsewhere', launches });
+    await store.jobs.create(record);
+    await store.jobs.patch(record.job, { state: 'succeeded' });
+    const at = (seconds: number, launch: number) => ({ at: 1e12 + seconds * 1000, launch, bytes: 3e6 });
+    const samples = [...[0, 1, 2, 3].map((s) => at(s, 1)), ...[9, 10, 11, 40, 41].map((s) => at(s, 2))];
+    await store.memory.put(record.job, { epoch: 1, budget_bytes: BUDGET, every: 4, samples });
+    const page = await browser.page(`${base()}#/jobs/${record.job}`);
+    const memory = page.getByRole('figure', { name: 'Memory over time' });
+    await until(async () => (await memory.evaluate((figure) => (figure as HTMLElement).dataset.samples)) === '9');
+    expect(await memory.evaluate((figure) => ({ ...(figure as HTMLElement).dataset }))).toMatchObject({
+      launches: '2',
+      gaps: '1',
+    });
+    expect(await memory.textContent()).toContain('the budget 34 MiB. No daemon looked for some of the time.');
+    expect(await inkOf(page, 'Memory over time')).toBeGreaterThan(300);
     await page.close();
   });
 

@@ -51,6 +51,19 @@ test('redis-cli HGETALL shows what the contract promises, and no more', async ()
   expect(hash).toEqual(HASH);
 });
 
+test('what fills the memory is kept with it, and a record without that is as good', async () => {
+  const part = { parameters: 5, gradients: 5, optimizer_state: 10, activations: null, activations_per_sample: null };
+  const whole = { micro_batch: 548, accumulation: 2, peak_bytes: 25, peak_in: 'optimizer' as const };
+  const memory = { ...whole, ...part, allocator_slack: null, context: 3, rest: 2 };
+  await store.recommendations.put(recommendation({ memory }), null);
+  expect((await store.recommendations.get(KEY))?.memory).toEqual(memory);
+  expect(JSON.parse((await store.connection.redis.hget(`{oomtune}:config:${KEY}`, 'memory')) ?? '')).toEqual(memory);
+  await store.recommendations.put(recommendation({ memory: null }), null);
+  expect((await store.recommendations.get(KEY))?.memory).toBeNull();
+  await store.recommendations.put(recommendation(), null);
+  expect(await store.recommendations.get(KEY)).toEqual(recommendation());
+});
+
 test('a second client library reads the record, the index by time verified, and the event', async () => {
   await store.recommendations.put(recommendation(), 'j-abcd2345');
   const client = createClient({ socket: { path: `${home}/redis/redis.sock`, tls: false } });

@@ -1,6 +1,6 @@
 import { formatBytes } from '../../common/size.js';
+import { partsOf } from '../../worker/memory-parts.js';
 import type { FindBatchReport, MemoryReport } from '../../worker/types.js';
-import { partsOf } from '../memory-parts.js';
 import { configWords, rungWords } from '../words.js';
 import { curve } from './curve.js';
 import { STYLE } from './style.js';

@@ -1,4 +1,4 @@
-import type { Part } from '../memory-parts.js';
+import type { Part } from '../../worker/memory-parts.js';
 
 interface Palette {
   ground: string;

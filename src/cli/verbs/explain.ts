@@ -2,7 +2,7 @@ import type { MemoryTrace } from '../../store/index.js';
 import { explainJob, explainRecommendation } from '../explain-view.js';
 import { namedJob } from '../jobs.js';
 import type { Verb } from '../program.js';
-import { probesOf, statusEntry } from '../status-view.js';
+import { probesOf, statusEntry } from '../status-entry.js';
 
 const explainVerb: Verb = async ({ args }, context) => {
   const { out } = context;
@@ -22,7 +22,7 @@ const explainVerb: Verb = async ({ args }, context) => {
   ]);
   if (out.json) {
     const more = { launches: job.launches, probes: probesOf(job), recommendation, memory_over_time: overTime(trace) };
-    out.document({ schema: 1, ...statusEntry(job), ...more });
+    out.document({ schema: 1, ...statusEntry(job, recommendation), ...more });
   } else {
     out.data(explainJob(job, recommendation, trace, out.paint));
   }

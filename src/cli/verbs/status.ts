@@ -2,7 +2,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { usageError } from '../errors.js';
 import { namedJobs } from '../jobs.js';
 import type { Verb } from '../program.js';
-import { renderJob, renderJobs, statusEntry } from '../status-view.js';
+import { statusEntries } from '../status-entry.js';
+import { renderJob, renderJobs } from '../status-view.js';
 
 const SHOWN = 20;
 
@@ -28,7 +29,7 @@ const statusVerb: Verb = async ({ args, options }, context) => {
     }
     return 130;
   }
-  if (out.json) out.document({ schema: 1, jobs: (await read()).map(statusEntry) });
+  if (out.json) out.document({ schema: 1, jobs: await statusEntries(store, await read()) });
   else out.data(await picture());
   return 0;
 };

@@ -1,6 +1,6 @@
 import { namedJobs } from '../jobs.js';
 import type { Verb } from '../program.js';
-import { statusEntry } from '../status-view.js';
+import { statusEntries } from '../status-entry.js';
 
 const waitVerb: Verb = async ({ args }, context) => {
   const { out, signal } = context;
@@ -16,7 +16,7 @@ const waitVerb: Verb = async ({ args }, context) => {
       return job;
     }),
   );
-  if (out.json) out.document({ schema: 1, jobs: jobs.map(statusEntry) });
+  if (out.json) out.document({ schema: 1, jobs: await statusEntries(store, jobs) });
   const failed = jobs
     .filter((job) => job.state !== 'succeeded')
     .sort((a, b) => Date.parse(a.ended_at ?? '') - Date.parse(b.ended_at ?? ''))[0];

@@ -1,10 +1,10 @@
-import { parseSize } from '../../common/size.js';
 import type { Store, StoredJob } from '../../store/index.js';
 import { ENDED_STATES } from '../../store/index.js';
 import type { JobRecord, Recommendation } from '../../store/types.js';
 import { type Curve, curvesOf } from '../../tuner/curve.js';
-import { peakBytes, rungName } from '../../tuner/index.js';
+import { type Anatomy, peakBytes, rungName } from '../../tuner/index.js';
 import type { Observation } from '../../tuner/types.js';
+import { jobBudget, jobMemory, type PartSize, partsOf } from '../../worker/index.js';
 import type { Reasons } from './reasons.js';
 
 export type JobAction = 'cancel' | 'hold' | 'release' | 'retry';
@@ -26,6 +26,11 @@ export interface Step {
   evidence: string | null;
   why: string | null;
 }
+
+/** A peak and its parts, in the order in which they are drawn; they add up to it. Bytes. */
+export type PartedPeak = Pick<Anatomy, 'micro_batch' | 'accumulation' | 'peak_bytes' | 'peak_in'> & {
+  parts: PartSize[];
+};
 
 /** Everything that a job's page shows but its memory over time and its log. */
 export interface JobPage
@@ -54,6 +59,8 @@ export interface JobPage
   launches: { launch: number; purpose: 'search' | 'run'; micro_batch: number | null }[];
   steps: Step[];
   curves: Curve[];
+  /** What fills the memory at the micro-batch it names; null: no peak was measured. */
+  memory: PartedPeak | null;
   recommendation: Pick<
     Recommendation,
     | 'key'
@@ -85,7 +92,8 @@ export async function jobPage(
   const job = await store.jobs.get(id);
   if (job === null || job.job !== id) return null;
   const found = job.key === null ? null : await store.recommendations.get(job.key);
-  const budget = ledgerBudget ?? found?.budget_bytes ?? writtenBudget(job.options.budget);
+  const budget = jobBudget(job, found, ledgerBudget);
+  const memory = jobMemory(job, budget) ?? found?.memory ?? null;
   const { name, state, reason, command, host, devices, config, key, submitted_at, started_at, ended_at, exit_code } =
     job;
   return {
@@ -104,6 +112,7 @@ export async function jobPage(
     })),
     steps: stepsOf(job, found, reasons),
     curves: curvesOf(job.journal, budget),
+    memory: memory === null ? null : partedPeak(memory),
     recommendation: found === null ? null : shown(found),
     actions: actionsOf(job),
   };
@@ -147,6 +156,11 @@ function whyRecorded(found: Recommendation | null, one: Observation): string | n
   return probe?.why ?? null;
 }
 
+function partedPeak(memory: Anatomy): PartedPeak {
+  const { micro_batch, accumulation, peak_bytes, peak_in } = memory;
+  return { micro_batch, accumulation, peak_bytes, peak_in, parts: partsOf(memory) };
+}
+
 function failureOf({ failure }: StoredJob): JobPage['failure'] {
   if (failure === null) return null;
   const word = (name: string): string | null => {
@@ -172,15 +186,6 @@ function actionsOf({ state, launches, cancelAsked }: StoredJob): JobAction[] {
   if (state === 'held') actions.push('release');
   if (state === 'queued' && launches.length === 0) actions.push('hold');
   return actions;
-}
-
-/** `80%` says nothing without the device. */
-function writtenBudget(budget: string | null): number | null {
-  try {
-    return budget === null || budget.trim().endsWith('%') ? null : parseSize(budget);
-  } catch {
-    return null;
-  }
 }
 
 const cut = (text: string): string => (text.length > TEXT_SHOWN ? `${text.slice(0, TEXT_SHOWN)}…` : text);

@@ -1,6 +1,5 @@
-import { PARTS } from '../tuner/index.js';
-import type { MemoryReport } from '../worker/types.js';
-import { bytesOr } from './words.js';
+import { formatBytes } from '../common/size.js';
+import { type Anatomy, PARTS } from '../tuner/index.js';
 
 export type Part = (typeof PARTS)[number];
 
@@ -18,16 +17,16 @@ export interface PartSize {
   part: Part;
   name: string;
   bytes: number;
-  /** What a legend adds in brackets; empty: nothing. */
+  /** What a legend adds to it in brackets; empty: nothing. */
   remark: string;
 }
 
 /** The parts that are known and not nothing, in the order in which they are drawn. */
-export function partsOf(memory: MemoryReport): PartSize[] {
+export function partsOf(memory: Anatomy): PartSize[] {
   return PARTS.flatMap((part) => {
     const bytes = memory[part];
     if (bytes === null || bytes === 0) return [];
     const slope = part === 'activations' ? memory.activations_per_sample : null;
-    return [{ part, name: PART_NAMES[part], bytes, remark: slope === null ? '' : `${bytesOr(slope)} a sample` }];
+    return [{ part, name: PART_NAMES[part], bytes, remark: slope === null ? '' : `${formatBytes(slope)} a sample` }];
   });
 }

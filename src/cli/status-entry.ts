@@ -1,0 +1,51 @@
+import type { Store } from '../store/index.js';
+import type { JobRecord, Recommendation } from '../store/types.js';
+import { jobBudget } from '../worker/job-budget.js';
+import { jobMemory } from '../worker/memory-report.js';
+
+/** The jobs of `status --json`, each with the recommendation that it used or made looked up. */
+export async function statusEntries(store: Store, jobs: JobRecord[]): Promise<StatusEntry[]> {
+  const keys = [...new Set(jobs.flatMap(({ key }) => (key === null ? [] : [key])))];
+  const found = await Promise.all(keys.map((key) => store.recommendations.get(key)));
+  const byKey = new Map(found.map((one, at) => [keys[at], one]));
+  return jobs.map((job) => statusEntry(job, byKey.get(job.key ?? '') ?? null));
+}
+
+export type StatusEntry = ReturnType<typeof statusEntry>;
+
+/** One job of `status --json`: the contract's fields; more may be added, none removed. */
+export function statusEntry(job: JobRecord, found: Recommendation | null) {
+  return {
+    job: job.job,
+    name: job.name,
+    state: job.state,
+    reason: job.reason,
+    failure: job.failure,
+    command: job.command,
+    host: job.host,
+    devices: job.devices,
+    config: job.config,
+    key: job.key,
+    submitted_at: job.submitted_at,
+    started_at: job.started_at,
+    ended_at: job.ended_at,
+    exit_code: job.exit_code,
+    /** What fills the device's memory, as in `find-batch --json`; null: no peak was measured. */
+    memory: jobMemory(job, jobBudget(job, found, null)) ?? found?.memory ?? null,
+  };
+}
+
+/** The probes of a job's search as `explain --json` gives them. */
+export function probesOf(job: JobRecord) {
+  return job.journal.map((seen) => ({
+    launch: seen.launch,
+    micro_batch: seen.microBatch,
+    amp: seen.rung.amp,
+    checkpointing: seen.rung.checkpointing,
+    steps: seen.steps,
+    outcome: seen.outcome,
+    peak_bytes: seen.peaks.totalBytes,
+    step_s: seen.stepSeconds,
+    evidence: seen.evidence,
+  }));
+}
