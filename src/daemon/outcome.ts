@@ -43,11 +43,12 @@ export function failureOf(error: unknown): Partial<JobRecord> {
 export function plainOutcome(exit: Exit): Partial<JobRecord> {
   if (exit.code === 0) return { state: 'succeeded', reason: null, exit_code: 0, failure: null };
   const late = exit.ended_by === 'timeout';
+  const lost = exit.ended_by === 'supervisor-lost';
   const evidence = exit.error ?? `It ended with ${exit.signal ?? `status ${exit.code}`}.`;
   return {
     state: late ? 'timeout' : 'failed',
     reason: null,
     exit_code: exit.code,
-    failure: { class: late ? 'timeout' : 'user_error', evidence, fields: {} },
+    failure: { class: late ? 'timeout' : lost ? 'killed' : 'user_error', evidence, fields: {} },
   };
 }

@@ -1,4 +1,5 @@
-import { existsSync, rmdirSync, writeFileSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import { readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RUN_MARK } from './devices.js';
@@ -11,7 +12,9 @@ import type { Exit, LedgerReading, Run } from './types.js';
 const ORPHAN_GRACE_MS = 2000;
 const ORPHAN_LOOK_MS = 50;
 
-const GROUP_LOOKS = 100;
+const LOCK_LOOK_MS = 500;
+/** What flock(1) is to end with when somebody else holds the lock. */
+const LOCKED = 75;
 const MEMORY_BACK_MS = 10_000;
 const MEMORY_LOOK_MS = 100;
 
@@ -26,17 +29,37 @@ function attempt(action: () => void): void {
 
 const signal = (pid: number, name: NodeJS.Signals) => attempt(() => process.kill(pid, name));
 
-/** Kills what is left in the launch's cgroup (even what has changed its environment), and removes it. */
+/** Kills what is left in the launch's cgroup (even what has changed its environment), waits until it is empty, and removes it. */
 async function clearGroup(folder: string | null): Promise<void> {
   if (folder === null || !basename(folder).startsWith('oomtune-')) return;
-  for (let look = 0; look < GROUP_LOOKS && existsSync(folder); look += 1) {
-    try {
-      rmdirSync(folder); // refused while anything is in it
-      return;
-    } catch {
-      attempt(() => writeFileSync(join(folder, 'cgroup.kill'), '1')); // since Linux 5.14
-      await sleep(ORPHAN_LOOK_MS);
-    }
+  while (isPopulated(folder)) {
+    attempt(() => writeFileSync(join(folder, 'cgroup.kill'), '1')); // since Linux 5.14
+    await sleep(ORPHAN_LOOK_MS);
+  }
+  attempt(() => rmdirSync(folder));
+}
+
+/** Zombies do not count, groups that the job made below it do. */
+function isPopulated(folder: string): boolean {
+  try {
+    return /^populated 1$/m.test(readFileSync(join(folder, 'cgroup.events'), 'utf8'));
+  } catch {
+    return false; // there is no such group
+  }
+}
+
+/**
+ * Waits until nobody holds the lock on a launch's folder, which its supervisor has for as long as it lives. That tells of
+ * one in another container, which no pid does.
+ */
+async function unlocked(dir: string): Promise<void> {
+  for (;;) {
+    const status = await new Promise<unknown>((resolve) => {
+      const argv = ['--nonblock', '--conflict-exit-code', String(LOCKED), dir, 'true'];
+      execFile('flock', argv, (error) => resolve(error?.code));
+    });
+    if (status !== LOCKED) return; // free, or there is no such folder
+    await sleep(LOCK_LOOK_MS);
   }
 }
 
@@ -110,13 +133,22 @@ export class SupervisedRun implements Run {
 
   private async waitOnce(): Promise<Exit> {
     if (this.supervised()) await this.addon.waitForProcess(this.record.pid, this.record.start_time);
-    const exit = readExit(this.dir) ?? (await this.afterLoss());
+    const exit = readExit(this.dir) ?? (await this.withoutWord());
     const ledger = this.ledger();
     if (ledger?.devices.some(({ device }) => device.startsWith('cuda:'))) await memoryBack(this.addon);
     return { ...exit, ledger };
   }
 
-  /** The supervisor died without a word (killed, or the machine went down): nobody knows how the job would have ended. */
+  /** No supervisor can be seen, and it wrote no word. */
+  private async withoutWord(): Promise<Omit<Exit, 'ledger'>> {
+    await unlocked(this.dir);
+    return readExit(this.dir) ?? this.afterLoss();
+  }
+
+  /**
+   * The supervisor died without a word (killed, or the machine went down): nobody knows how the job would have ended. Ends
+   * what is left: the job's own process has gone with its supervisor, and all of a container goes with the container.
+   */
   private async afterLoss(): Promise<Omit<Exit, 'ledger'>> {
     const sameBoot = this.record.boot_id === bootId();
     const stragglers = sameBoot ? await endOrphans(this.dir) : 0;

@@ -3,6 +3,7 @@ import type { Exit, LedgerReading } from '../runtime/types.js';
 import type { ProbeRecord } from '../store/types.js';
 import type { Observation, Peaks, Probe } from '../tuner/types.js';
 import { type DiagnoseInput, diagnose } from './diagnosis/index.js';
+import { isLost, lostDiagnosis } from './lost.js';
 import type { Session } from './session.js';
 import type { Diagnosis } from './types.js';
 import type { Measurement } from './worst-rank.js';
@@ -110,6 +111,7 @@ export async function diagnoseSession(
   device: 'cpu' | 'cuda',
   more: Partial<DiagnoseInput> = {},
 ): Promise<Diagnosis> {
+  if (isLost(exit)) return lostDiagnosis(exit);
   return diagnose({
     log: existsSync(session.run.logFile) ? createReadStream(session.run.logFile) : [],
     exitCode: exit.code,

@@ -1,18 +1,18 @@
-import { statSync } from 'node:fs';
-import type { Exit } from '../runtime/types.js';
+import type { Exit, Run } from '../runtime/types.js';
 import type { Config } from '../tuner/types.js';
 import { Detached, letsGo } from './detached.js';
 import { Growth } from './growth.js';
 import { openJob } from './job-launch.js';
 import { lastLines } from './last-lines.js';
 import { diagnoseSession } from './observe.js';
+import { type Attempt, Relaunches } from './relaunches.js';
 import { recommendationOf, round } from './report.js';
-import { type Choice, reuse, stepDown } from './reuse.js';
+import { type Choice, reuse } from './reuse.js';
 import { emptyReport, reportOf } from './run-report.js';
 import { Search, type SearchOutcome } from './search.js';
 import { Session } from './session.js';
 import { prepare, type Target } from './target.js';
-import type { Diagnosis, Lease, RunReport, WorkDeps, WorkRequest } from './types.js';
+import type { Lease, RunReport, WorkDeps, WorkRequest } from './types.js';
 
 /**
  * Runs a command to its end under supervision: at the recorded configuration, else after a search, else (`--no-tune`) as
@@ -23,23 +23,19 @@ export async function runJob(request: WorkRequest, deps: WorkDeps): Promise<RunR
   return new JobRun(request, deps).complete();
 }
 
-interface Attempt {
-  session: Session;
-  exit: Exit;
-  diagnosis: Diagnosis | null;
-}
-
 class JobRun {
   readonly #request: WorkRequest;
   readonly #deps: WorkDeps;
   readonly #started = Date.now();
   readonly #launches: WorkRequest['launches'];
+  readonly #relaunches: Relaunches;
   #growth = new Growth();
 
   constructor(request: WorkRequest, deps: WorkDeps) {
     this.#request = request;
     this.#deps = deps;
     this.#launches = [...request.launches];
+    this.#relaunches = new Relaunches(request, deps);
   }
 
   async complete(): Promise<RunReport> {
@@ -54,7 +50,7 @@ class JobRun {
         if (chosen !== null && 'outcome' in chosen) return chosen;
         choice = chosen;
       }
-      return await this.#run(target, lease, choice?.config ?? null, begun?.dir ?? null);
+      return await this.#run(target, lease, choice?.config ?? null);
     } catch (error) {
       keep = error instanceof Detached;
       throw error;
@@ -104,51 +100,40 @@ class JobRun {
     return { config: answer.config, notes: answer.notes };
   }
 
-  async #run(target: Target, lease: Lease, first: Config | null, adopted: string | null): Promise<RunReport> {
-    const { options } = this.#request;
+  async #run(target: Target, lease: Lease, first: Config | null): Promise<RunReport> {
     let config = first;
-    let adopt = adopted;
-    let resume = this.#launches.filter((launch) => launch.purpose === 'run').length > 1;
-    for (let retries = options.retries; ; retries -= 1) {
-      const attempt = await this.#attempt(target, lease, config, adopt, resume);
-      adopt = null;
-      const { diagnosis } = attempt;
-      const late = diagnosis?.class === 'device_oom' && config !== null && retries > 0;
-      if (late && diagnosis.cure === 'expandable_segments' && target.useExpandableSegments()) {
-        resume ||= attempt.session.steps > 0;
-        this.#note(`Out of memory by fragmentation: going on with expandable segments. ${diagnosis.evidence ?? ''}`);
-        continue;
-      }
-      // Against a leak, a neighbour or the model itself no smaller batch helps: the diagnosis says what does.
-      const helps = diagnosis?.cure !== 'none' && diagnosis?.cure !== 'wait';
-      const smaller = late && helps && config !== null ? stepDown(config) : null;
-      if (smaller === null || config === null || this.#deps.signal.aborted)
-        return this.#report(target, attempt, config);
-      await this.#deps.recommendations.demote(target.key, config.micro_batch, this.#request.jobId);
-      resume = attempt.session.steps > 0 || madeCheckpoint(options.cwd, attempt.exit);
-      const text = `Out of memory at micro-batch ${config.micro_batch}: going on with ${smaller.micro_batch} x ${smaller.accumulation}${resume ? ', resuming' : ''}. ${diagnosis?.evidence ?? ''}`;
-      this.#note(text);
-      config = smaller;
+    let adopted = await this.#relaunches.begin();
+    for (;;) {
+      const attempt = await this.#attempt(target, lease, config, adopted);
+      adopted = null;
+      const again = await this.#relaunches.next(target, attempt, config);
+      if (again === null) return this.#report(target, attempt, config);
+      // Another process of ours goes on from here: it finds how the launch ended in the launch's folder.
+      if (letsGo(this.#deps.signal)) throw new Detached();
+      if (this.#deps.signal.aborted) return this.#report(target, attempt, config);
+      if (config !== null && again.smaller)
+        await this.#deps.recommendations.demote(target.key, config.micro_batch, this.#request.jobId);
+      this.#note(
+        `${again.why}${this.#relaunches.headway.made ? ', resuming' : ''}. ${attempt.diagnosis?.evidence ?? ''}`,
+      );
+      config = again.config;
     }
   }
 
   /** One launch (or the one taken over) until its whole tree is gone. */
-  async #attempt(
-    target: Target,
-    lease: Lease,
-    config: Config | null,
-    adopt: string | null,
-    resume: boolean,
-  ): Promise<Attempt> {
+  async #attempt(target: Target, lease: Lease, config: Config | null, adopted: Run | null): Promise<Attempt> {
     const { signal } = this.#deps;
+    const { headway } = this.#relaunches;
     this.#growth = new Growth();
-    const adopted = adopt === null ? null : await this.#deps.runtime.adopt(adopt);
     const session =
       adopted === null
         ? await openJob(this.#request, this.#deps, target, this.#launches, {
             config,
-            resume,
-            onStep: (step) => this.#growth.add(step),
+            resume: headway.made,
+            onStep: (step) => {
+              this.#growth.add(step);
+              headway.note(this.#launches.at(-1)?.dir as string);
+            },
           })
         : Session.adopt(adopted);
     await lease.attach(session.run);
@@ -221,14 +206,5 @@ class JobRun {
       launches: this.#launches.length,
       wall_s: round((Date.now() - this.#started) / 1000, 2),
     });
-  }
-}
-
-/** Whether the job's folder changed after its start: a checkpoint was probably written. */
-function madeCheckpoint(cwd: string, exit: Exit): boolean {
-  try {
-    return statSync(cwd).mtimeMs > Date.parse(exit.started_at);
-  } catch {
-    return false; // the folder is gone: there is nothing to resume from
   }
 }

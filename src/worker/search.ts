@@ -5,6 +5,7 @@ import type { Action, Constraints, Observation, Probe, Rung } from '../tuner/typ
 import { constraintsOf, withLoop } from './constraints.js';
 import { Detached } from './detached.js';
 import type { Loop } from './hook-messages.js';
+import { isLost } from './lost.js';
 import {
   diagnoseSession,
   ledgerPeak,
@@ -15,33 +16,14 @@ import {
   samplesPerSecond,
 } from './observe.js';
 import { openLaunch } from './search-launch.js';
+import type { SearchOutcome } from './search-outcome.js';
 import type { HookMode, Session } from './session.js';
 import type { Target } from './target.js';
 import type { Diagnosis, WorkDeps, WorkRequest } from './types.js';
 import { undriveable } from './undriveable.js';
 import type { Measurement } from './worst-rank.js';
 
-/** What a search came to. */
-export interface SearchOutcome {
-  action: Exclude<Action, { type: 'probe' }>;
-  observations: readonly Observation[];
-  launches: number;
-  /** Every launch that was begun, those of an earlier process included. */
-  allLaunches: WorkRequest['launches'];
-  /** Seconds from the first launch to its training loop; null where no hook could tell. */
-  startupSeconds: number | null;
-  torch: string | null;
-  /** What the script's own loop asked for, as the hook saw it. */
-  loop: Loop | null;
-  /** The script ran, but took no batch from us: it is no training loop that can be tuned. */
-  undriveable: boolean;
-  /** Why each size was tried, in the order of `observations`; null: it was tried by an earlier process. */
-  whys: readonly (string | null)[];
-  /** What was noticed on the way, for a person. */
-  notes: string[];
-  /** Verdict on the last launch that died; null when none did. */
-  diagnosis: Diagnosis | null;
-}
+export type { SearchOutcome };
 
 const MIB = 1024 ** 2;
 
@@ -64,6 +46,8 @@ export class Search {
   #ownAmp = false;
   #learned = false;
   #undriveable = false;
+  /** Processes whose supervisor was killed. */
+  #lost = 0;
   readonly #whys: (string | null)[] = [];
 
   constructor(request: WorkRequest, deps: WorkDeps, target: Target, goal: Constraints['goal']) {
@@ -187,6 +171,11 @@ export class Search {
     }
     const exit = await this.#deathOf(session);
     this.#session = null;
+    if (isLost(exit) && this.#lost < this.#request.options.retries) {
+      this.#lost += 1;
+      this.#deps.progress({ type: 'note', text: 'The process was lost: the same size is measured again.' });
+      return this.#measure(probe);
+    }
     if (this.#mode === 'probe' && session.exception === null && session.bye !== null) {
       this.#undriveable = true;
       this.#diagnosis = undriveable(session.bye);
