@@ -2,6 +2,7 @@
 /** Prepares everything, installs only what is missing, and may be run as often as one likes. No dependencies. */
 import { fileURLToPath } from 'node:url';
 import { ensureNative, ensurePackages, ensureTypeScript } from './setup/build.mjs';
+import { ensurePromtool } from './setup/promtool.mjs';
 import { findPython } from './setup/python.mjs';
 import { Missing, say } from './setup/say.mjs';
 import { ensureSystem } from './setup/system.mjs';
@@ -29,6 +30,7 @@ export function setup({ tests = false } = {}) {
   ensurePackages();
   ensureTypeScript();
   ensureNative();
+  if (tests) ensurePromtool();
   say(`set up in ${((Date.now() - started) / 1000).toFixed(1)} s`);
   return python;
 }

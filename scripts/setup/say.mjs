@@ -30,8 +30,8 @@ export function run(argv, { remedy, env } = {}) {
 }
 
 /** What a program printed, or null if it failed or is not there. */
-export function output(argv, { timeout = 60_000, env } = {}) {
+export function output(argv, { timeout = 60_000, env, cwd } = {}) {
   const [program, ...args] = argv;
-  const done = spawnSync(program, args, { encoding: 'utf8', timeout, env: { ...process.env, ...env } });
+  const done = spawnSync(program, args, { encoding: 'utf8', timeout, cwd, env: { ...process.env, ...env } });
   return done.status === 0 ? done.stdout.trim() : null;
 }

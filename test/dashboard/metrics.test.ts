@@ -2,11 +2,11 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { createMetrics } from '../../src/daemon/http/metrics.js';
 import { hostName } from '../../src/store/index.js';
 import type { JobState } from '../../src/store/types.js';
 import { ROOT, startRedis, until, useHome } from '../store/home.js';
 import { job, recommendation } from '../store/samples.js';
+import { noPromtool, promtool } from './promtool.js';
 import { Dashboard } from './server.js';
 
 useHome();
@@ -35,6 +35,14 @@ describe('/metrics', () => {
     expect((await open.ask('/metrics', { known: false })).text).toContain('oomtune_redis_up 1');
     expect((await open.ask('/api/machine', { known: false })).status).toBe(401);
     await open.close();
+  });
+
+  it.skipIf(noPromtool)('is what Prometheus takes, by its own checker', async () => {
+    const { text } = await dashboard.ask('/metrics');
+    expect(promtool(['check', 'metrics'], {}, text)).toEqual({ code: 0, said: '' });
+    expect(
+      promtool(['check', 'metrics'], {}, `${text}\n# HELP x_total x\n# TYPE x_total gauge\nx_total 1\n`).code,
+    ).toBe(3);
   });
 
   it('tells of devices, in bytes', async () => {
@@ -121,10 +129,13 @@ describe('/metrics', () => {
 });
 
 describe('the names of metrics', () => {
-  const all = createMetrics()
-    .registry.getMetricsAsArray()
-    .map(({ name }) => name);
-  const ours = all.filter((name) => name.startsWith('oomtune_')).sort();
+  let all: string[] = [];
+  let ours: string[] = [];
+  beforeAll(async () => {
+    // as they are served
+    all = [...(await dashboard.ask('/metrics')).text.matchAll(/^# TYPE (\w+) /gm)].map(([, name]) => name as string);
+    ours = all.filter((name) => name.startsWith('oomtune_')).sort();
+  });
   const page = read('docs', 'reference', 'metrics.md');
   /** The metric that a name in an expression stands for: a histogram has three. */
   const known = (name: string): boolean => all.includes(name) || all.includes(name.replace(/_(bucket|sum|count)$/, ''));
@@ -143,16 +154,10 @@ describe('the names of metrics', () => {
   });
 
   it('are the ones that alerts ask for', () => {
-    const rules = parse(/```yaml\n(groups:.*?)```/s.exec(page)?.[1] ?? '').groups[0].rules as {
-      alert: string;
-      expr: string;
-      annotations: { summary: string; remedy: string };
-    }[];
+    const rules = parse(read('deploy', 'prometheus-alerts.yaml')).groups[0].rules as { alert: string; expr: string }[];
     expect(rules.length).toBeGreaterThan(15);
-    for (const { alert, expr, annotations } of rules) {
+    for (const { alert, expr } of rules) {
       for (const name of used(expr)) expect(known(name), `${alert}: ${name}`).toBe(true);
-      expect(annotations.remedy.length, alert).toBeGreaterThan(10);
-      expect(annotations.summary.length, alert).toBeGreaterThan(10);
     }
   });
 

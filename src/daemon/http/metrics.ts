@@ -6,6 +6,8 @@ import type { FailureClass } from '../../tuner/types.js';
 const SEARCH_BUCKETS = [1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600, 1200, 3600];
 const WAIT_BUCKETS = [0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600];
 
+const MISNAMED = ['handles', 'requests', 'resources'].map((what) => `nodejs_active_${what}_total`);
+
 export const FAILURES: readonly FailureClass[] = [
   'device_oom',
   'host_oom',
@@ -26,6 +28,8 @@ export const FAILURES: readonly FailureClass[] = [
 export function createMetrics() {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
+  // Gauges whose names end as those of counters do; the same without the ending are there too
+  for (const name of MISNAMED) registry.removeSingleMetric(name);
   const gauge = <L extends string = never>(name: string, help: string, labelNames: L[] = []): Gauge<L> =>
     new Gauge({ name: `oomtune_${name}`, help, labelNames, registers: [registry] });
   const counter = <L extends string = never>(name: string, help: string, labelNames: L[] = []): Counter<L> =>
