@@ -215,6 +215,15 @@ describe('the alerts', () => {
     expect(said).toContain(`SUCCESS: ${rules.length} rules found`);
   });
 
+  it.skipIf(noPromtool)('are taken in by the configuration that the reference shows', () => {
+    const config = /```yaml\n(rule_files:[^]*?)```/.exec(read('docs', 'reference', 'metrics.md'))?.[1] ?? '';
+    expect(parse(config).scrape_configs[0].job_name).toBe('oomtune');
+    const { code, said } = promtool(['check', 'config', '--syntax-only', 'prometheus.yaml'], {
+      'prometheus.yaml': config,
+    });
+    expect(code, said).toBe(0);
+  });
+
   it.skipIf(noPromtool).each(rules)('$alert fires when it should, and not before', (rule) => {
     const files = { 'rules.yaml': text, 'test.yaml': unitTest(rule, CASES[rule.alert] as Case) };
     const { code, said } = promtool(['test', 'rules', 'test.yaml'], files);
