@@ -216,7 +216,7 @@ describe('the alerts', () => {
   });
 
   it.skipIf(noPromtool)('are taken in by the configuration that the reference shows', () => {
-    const config = /```yaml\n(rule_files:[^]*?)```/.exec(read('docs', 'reference', 'metrics.md'))?.[1] ?? '';
+    const config = /```yaml\n(rule_files:.*?)```/s.exec(read('docs', 'reference', 'metrics.md'))?.[1] ?? '';
     expect(parse(config).scrape_configs[0].job_name).toBe('oomtune');
     const { code, said } = promtool(['check', 'config', '--syntax-only', 'prometheus.yaml'], {
       'prometheus.yaml': config,
