@@ -1,4 +1,4 @@
-import { copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { prebuiltFolder } from '../../src/runtime/native.js';
@@ -42,7 +42,9 @@ describe('the packed package', () => {
     const modules = files.filter((file) => /^dist\/.*\.js$/.test(file));
     const stale = modules.filter((file) => !existsSync(join(ROOT, file.replace('dist', 'src').replace(/js$/, 'ts'))));
     expect(stale).toEqual([]);
-    expect(files.filter((file) => /__pycache__|\.pyc$|^src\/|^test\/|^native\/test\/|\.map$/.test(file))).toEqual([]);
+    expect(
+      files.filter((file) => /__pycache__|\.pyc$|^src\/|^test\/|^native\/test\/|\.map$|\.d\.ts$/.test(file)),
+    ).toEqual([]);
   });
 
   it('holds the native runtime of this kind of machine, whole', () => {
@@ -60,6 +62,15 @@ describe('the packed package', () => {
 });
 
 describe('installed where there is no compiler', () => {
+  it('has the libraries that are held to a version once, and no newer one beside', () => {
+    const held = JSON.parse(readFileSync(join(installed.package, 'package.json'), 'utf8')).dependencies;
+    // Newer ones of this part of fastify bring a library that Node 20.17 cannot load; overrides hold in a checkout alone
+    const copies = readdirSync(join(installed.folder, 'app'), { recursive: true, encoding: 'utf8' })
+      .filter((file) => file.endsWith('node_modules/light-my-request/package.json'))
+      .map((file) => JSON.parse(readFileSync(join(installed.folder, 'app', file), 'utf8')).version);
+    expect(copies).toEqual([held['light-my-request']]);
+  });
+
   it('takes the prebuilt runtime and builds nothing', async () => {
     expect(existsSync(join(installed.package, 'build'))).toBe(false);
     const { code, stdout, stderr } = await installed.oomtune(['--version', '--json']);
