@@ -24,6 +24,23 @@ describe('documentation', () => {
     execFileSync(process.execPath, [join(ROOT, 'scripts', 'cli-reference.mjs'), '--check']);
   });
 
+  it('tells of every variable that is read or set, and of no other', () => {
+    const inFiles = (folder: string, pattern: RegExp, names: RegExp): string[] =>
+      readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+        .filter((file) => pattern.test(file) && !file.startsWith('test/'))
+        .flatMap((file) => [...read(folder, file).matchAll(names)].map(([, name]) => name as string));
+    const used = new Set([
+      ...inFiles('src', /\.ts$/, /\b(OOMTUNE_[A-Z_]*[A-Z])\b/g),
+      ...inFiles('python', /\.py$/, /"(OOMTUNE_[A-Z_]+)"/g),
+      ...inFiles('native', /\.(cpp|h)$/, /(?:getenv|openReal)\("(OOMTUNE_[A-Z_]+)"/g),
+    ]);
+    const page = read('docs', 'reference', 'configuration.md');
+    const told = new Set([...page.matchAll(/\b(OOMTUNE_[A-Z_]*[A-Z])\b/g)].map(([, name]) => name as string));
+    const variables = [...used].filter((name) => !Object.hasOwn(ERROR_CODES, name));
+    expect(variables.length).toBeGreaterThan(20);
+    expect([...told].sort()).toEqual(variables.sort());
+  });
+
   it('links only to files that are there', () => {
     const folder = (path: string) => readdirSync(join(ROOT, path)).map((file) => `${path}/${file}`);
     const pages = ['README.md', 'CONTRIBUTING.md', ...['docs', 'docs/guides', 'docs/reference'].flatMap(folder)].filter(
