@@ -153,6 +153,22 @@ void Gate::setOverhead(uint32_t device, uint64_t bytes) {
   raise(own.markPeak, mine);
 }
 
+void Gate::handOver(uint32_t device, Kind kind, uint64_t size) {
+  if (!usable(device)) return;
+  SlotDevice& own = slot().devices[device];
+  Change change(slot());
+  own.kinds[kind < kKinds ? kind : kClassic].fetch_sub(size);
+  own.overhead.fetch_add(size);
+}
+
+void Gate::setMeasured(uint32_t device, Measured by) {
+  if (!usable(device)) return;
+  Word& measured = ledger_->devices[device].measured;
+  uint32_t seen = measured.load(std::memory_order_relaxed);
+  while (seen < by && !measured.compare_exchange_weak(seen, by)) {
+  }
+}
+
 void Gate::refuse(uint32_t device, uint64_t size, const char* api, RefusedBy by) {
   if (!usable(device)) return;
   DeviceEntry& entry = ledger_->devices[device];

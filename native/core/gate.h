@@ -36,6 +36,10 @@ class Gate {
   void add(uint32_t device, Kind kind, uint64_t size);
   /** Sets what this process holds besides (contexts, modules). Never refused: it is there already. */
   void setOverhead(uint32_t device, uint64_t bytes);
+  /** What was counted as `kind` can no longer be followed: it stays charged, as overhead, until that is measured. */
+  void handOver(uint32_t device, Kind kind, uint64_t size);
+  /** Overhead was measured by these figures. */
+  void setMeasured(uint32_t device, Measured by);
   void refuse(uint32_t device, uint64_t size, const char* api, RefusedBy by);
   void markBlind(Blind reason);
 

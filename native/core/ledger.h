@@ -45,6 +45,13 @@ enum Blind : uint32_t {
   kBlindHook = 8,     // a hook met something it does not know and passed it through
 };
 
+/** By which of the driver's figures overhead was measured. The weakest that any process of the launch had to use counts. */
+enum Measured : uint32_t {
+  kMeasuredNot = 0,
+  kMeasuredByProcess = 1,
+  kMeasuredByDevice = 2,  // pids mean something else here than to the driver, as in a container
+};
+
 using Cell = std::atomic<uint64_t>;
 using Word = std::atomic<uint32_t>;
 static_assert(Cell::is_always_lock_free && Word::is_always_lock_free, "shared counters must not need a lock");
@@ -56,11 +63,14 @@ struct DeviceEntry {
   Cell live;
   Cell peak;  // of live; never reset
   Cell refused;
-  Word present;  // 1: this launch has the device
-  Word reserved;
+  Word present;   // 1: this launch has the device
+  Word measured;  // a Measured: by which figures overhead is known
   char name[16];  // "cpu", "cuda:3": how oomtune calls it; zero-terminated
   char uuid[64];  // NVML's uuid, or empty; zero-terminated
-  uint64_t spare[5];
+  Cell base;      // bytes in use on the whole device before the launch's first context, plus 1; 0: not looked at
+  Cell measurer;  // whose turn it is to measure by the whole device (a name as in Ledger::reaper); 0: nobody's
+  Cell freedAt;   // ms of CLOCK_MONOTONIC when memory was last freed, kept while it is so measured
+  uint64_t spare[2];
 };
 static_assert(sizeof(DeviceEntry) == 168, "layout");
 

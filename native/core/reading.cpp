@@ -59,6 +59,8 @@ bool readLedger(const Ledger* ledger, Reading* out) {
     const uint64_t budget = entry.budget.load();
     device.budget = budget < kLargest ? budget : kNoBudget;
     device.refused = plausible(entry.refused.load());
+    const uint32_t measured = entry.measured.load();
+    device.measured = measured <= kMeasuredByDevice ? measured : static_cast<uint32_t>(kMeasuredNot);
   }
   for (uint32_t i = 0; i < kSlots; ++i) {
     if (ledger->keys[i].pid.load() == 0) continue;

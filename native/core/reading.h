@@ -14,6 +14,7 @@ struct DeviceReading {
   uint64_t overhead;
   uint64_t budget;  // kNoBudget: none
   uint64_t refused;
+  uint32_t measured;  // a Measured
   uint64_t kinds[kKinds];
 };
 

@@ -83,40 +83,53 @@ bool reconcile(Ledger* ledger) {
   return false;
 }
 
-/** Pid and start time in one word, so that the lock of a dead reaper is known though its pid came back. */
-uint64_t reaperName(uint64_t pid, uint64_t start) { return pid << 32 | (start & UINT32_MAX); }
+/** Pid and start time in one word, so that the lock of a dead process is known though its pid came back. */
+uint64_t nameOf(uint64_t pid, uint64_t start) { return pid << 32 | (start & UINT32_MAX); }
 
-bool reaperLives(uint64_t name) {
+uint64_t ownName() {
+  ProcessStat stat{};
+  readStat(currentPid(), &stat);
+  return nameOf(currentPid(), stat.start);
+}
+
+bool namedLives(uint64_t name) {
   ProcessStat stat{};
   const uint64_t pid = name >> 32;
   if (!processLives(pid, 0)) return false;
-  return !readStat(pid, &stat) || reaperName(pid, stat.start) == name;
+  return !readStat(pid, &stat) || nameOf(pid, stat.start) == name;
 }
 
-bool lockReaper(Ledger* ledger, uint64_t self) {
+/** `died`: it was taken from a process that died at work. */
+bool lockAs(Cell& word, uint64_t self, bool* died) {
   uint64_t holder = 0;
-  if (ledger->reaper.compare_exchange_strong(holder, self)) return true;
-  if (holder == self || reaperLives(holder)) return false;
-  // The last reaper died at work: what it left is set right by reconcile().
-  if (!ledger->reaper.compare_exchange_strong(holder, self)) return false;
-  ledger->drift.store(1);
-  return true;
+  *died = false;
+  if (word.compare_exchange_strong(holder, self)) return true;
+  if (holder == self || namedLives(holder)) return false;
+  return *died = word.compare_exchange_strong(holder, self);
 }
 
 }  // namespace
 
+bool takeTurn(Cell& turn) {
+  bool died = false;
+  return lockAs(turn, ownName(), &died);
+}
+
+void endTurn(Cell& turn) { turn.store(0); }
+
 uint32_t reapSlots(Ledger* ledger) {
   const uint64_t pidns = currentPidNamespace();
-  ProcessStat stat{};
-  readStat(currentPid(), &stat);
-  if (!lockReaper(ledger, reaperName(currentPid(), stat.start))) return 0;
+  bool died = false;
+  if (!lockAs(ledger->reaper, ownName(), &died)) return 0;
+  if (died) ledger->drift.store(1);  // what the last reaper left half done is set right by reconcile()
   uint32_t freed = 0;
   for (uint32_t i = 0; i < kOverflowSlot; ++i) {
     SlotKey& key = ledger->keys[i];
     uint64_t pid = key.pid.load();
     if (pid == 0) continue;
     uint64_t start = key.start.load();
-    if (start != 0 && key.pidns.load() != pidns) continue;  // its pid means nothing here
+    // Being taken: it holds nothing yet, and nobody can tell in which namespace its pid means something.
+    if (start == 0 || key.pidns.load() != pidns) continue;
     if (processLives(pid, start)) continue;
     Slot& slot = ledger->slots[i];
     bool cutShort = slot.begun.load() != slot.ended.load();
@@ -146,8 +159,12 @@ uint32_t claimSlot(Ledger* ledger) {
     // The same process after exec: the old image's memory went with it.
     Slot& slot = ledger->slots[i];
     if (slot.begun.load() != slot.ended.load()) ledger->drift.store(1);
-    uint64_t reaper = reaperName(pid, start);
+    uint64_t reaper = nameOf(pid, start);
     if (ledger->reaper.compare_exchange_strong(reaper, 0)) ledger->drift.store(1);  // a thread of the old image was at it
+    for (DeviceEntry& device : ledger->devices) {
+      uint64_t measurer = nameOf(pid, start);
+      device.measurer.compare_exchange_strong(measurer, 0);
+    }
     takeBack(ledger, slot);
     emptySlot(slot);
     key.image.store(image);

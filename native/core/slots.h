@@ -17,6 +17,10 @@ uint32_t claimSlot(Ledger* ledger);
  */
 uint32_t reapSlots(Ledger* ledger);
 
+/** One process at a time, also after the one whose turn it was died. False: it is another's. */
+bool takeTurn(Cell& turn);
+void endTurn(Cell& turn);
+
 /** Marks a change of one slot's and its device's counters, so that one which was cut short by death is noticed. */
 class Change {
  public:

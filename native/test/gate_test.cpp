@@ -116,3 +116,29 @@ TEST(Gate, ofTheSameImageShareTheirSlot) {
   EXPECT_EQ(gateOf(ledger.get()).slotIndex(), gateOf(ledger.get()).slotIndex());
   EXPECT_EQ(ledger->claims.load(), 1u);
 }
+
+TEST(Gate, keepsChargingWhatItHandsOver) {
+  auto ledger = heapLedger(kBudget);
+  Gate gate = gateOf(ledger.get());
+  ASSERT_TRUE(gate.reserve(1, 600, "cuMemAllocAsync"));
+  gate.commit(1, kAsync, 600);
+  gate.setOverhead(1, 50);
+  gate.handOver(1, kAsync, 400);
+  const SlotDevice& own = ledger->slots[gate.slotIndex()].devices[1];
+  EXPECT_EQ(own.kinds[kAsync].load(), 200u);
+  EXPECT_EQ(gate.overhead(1), 450u);
+  EXPECT_EQ(gate.live(1), 650u);
+  EXPECT_EQ(gate.available(1), kBudget - 650);
+  gate.setOverhead(1, 50);  // measured: it is gone
+  EXPECT_EQ(gate.live(1), 250u);
+}
+
+TEST(Gate, remembersTheWeakestFiguresThatWereUsed) {
+  auto ledger = heapLedger(kBudget);
+  Gate gate = gateOf(ledger.get());
+  EXPECT_EQ(ledger->devices[1].measured.load(), kMeasuredNot);
+  gate.setMeasured(1, kMeasuredByProcess);
+  gate.setMeasured(1, kMeasuredByDevice);
+  gate.setMeasured(1, kMeasuredByProcess);
+  EXPECT_EQ(ledger->devices[1].measured.load(), kMeasuredByDevice);
+}

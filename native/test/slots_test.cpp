@@ -112,6 +112,39 @@ TEST(Slots, ofAnotherPidNamespaceAreLeftAlone) {
   EXPECT_EQ(reapSlots(ledger.get()), 1u);
 }
 
+TEST(Slots, thatAreBeingTakenAreLeftAlone) {
+  auto ledger = heapLedger(kBudget);
+  // By a process of another pid namespace, which has not written yet where its pid means something: here it means nobody.
+  ledger->keys[3].pid.store(999999);
+  ledger->keys[3].pidns.store(currentPidNamespace());  // of whoever had the slot before
+  EXPECT_EQ(reapSlots(ledger.get()), 0u);
+  EXPECT_EQ(ledger->keys[3].pid.load(), 999999u);
+}
+
+TEST(Turns, areTakenByOneAtATimeAndFromTheDead) {
+  auto ledger = heapLedger(kBudget);
+  Cell& turn = ledger->devices[1].measurer;
+  EXPECT_TRUE(takeTurn(turn));
+  EXPECT_FALSE(takeTurn(turn)) << "another thread of the same process";
+  endTurn(turn);
+  turn.store(uint64_t{999999} << 32 | 5);
+  EXPECT_TRUE(takeTurn(turn)) << "its holder died";
+  endTurn(turn);
+  ProcessStat parent{};
+  ASSERT_TRUE(readStat(static_cast<uint64_t>(getppid()), &parent));
+  turn.store(static_cast<uint64_t>(getppid()) << 32 | (parent.start & UINT32_MAX));
+  EXPECT_FALSE(takeTurn(turn));
+}
+
+TEST(Turns, ofAnEarlierImageOfThisProcessEndWithIt) {
+  auto ledger = heapLedger(kBudget);
+  Gate before = gateOf(ledger.get());
+  ASSERT_TRUE(takeTurn(ledger->devices[1].measurer));
+  ledger->keys[before.slotIndex()].image.store(12345);  // as if exec had been called meanwhile
+  gateOf(ledger.get());
+  EXPECT_TRUE(takeTurn(ledger->devices[1].measurer));
+}
+
 TEST(Slots, ofAnEarlierProcessWithOurPidAreTakenBack) {
   auto ledger = heapLedger(kBudget);
   ledger->keys[3].pid.store(static_cast<uint64_t>(getpid()));

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { buildCard } from './card.js';
@@ -67,17 +67,47 @@ test('the list of libcuda covers the functions that CUDA 12 and 13 programs link
   expect(names.size).toBeGreaterThan(725);
 });
 
-test('no hook lies on the launch path', () => {
-  const sources = readdirSync(SOURCES).filter((file) => file.startsWith('hooks_'));
-  const hooked = sources.flatMap((file) =>
+const HEADERS = ['/usr/local/cuda/include', '/usr/include'].find((folder) => existsSync(join(folder, 'cuda.h')));
+if (!HEADERS) console.warn("Skipped: the list beside CUDA's own headers, as they are not installed here.");
+
+test.skipIf(!HEADERS)("the list of libcuda covers CUDA's own headers", () => {
+  const names = new Set(listed('symbols.def'));
+  const own = ['cuda.h', 'cudaProfiler.h', 'cudaGL.h', 'cudaEGL.h', 'cudaVDPAU.h'].filter((file) =>
+    existsSync(join(HEADERS as string, file)),
+  );
+  const text = own.map((file) => readFileSync(join(HEADERS as string, file), 'utf8')).join('\n');
+  // A header maps names to their newest forms by macros, and declares the rest under the names themselves.
+  const declared = [...text.matchAll(/^CUresult CUDAAPI (cu[A-Z]\w+)\(/gm)].map((match) => match[1] as string);
+  const forms = [...text.matchAll(/\b(cu[A-Z]\w+_(?:v\d|ptsz|ptds)(?:_pts[z]|_ptds)?)\b/g)].map(
+    (match) => match[1] as string,
+  );
+  expect(declared.length).toBeGreaterThan(400);
+  const windows = /^cuWGL/;
+  expect([...new Set([...declared, ...forms])].filter((name) => !names.has(name) && !windows.test(name))).toEqual([]);
+});
+
+const hooks = readdirSync(SOURCES)
+  .filter((file) => file.startsWith('hooks_'))
+  .flatMap((file) =>
     [...readFileSync(join(SOURCES, file), 'utf8').matchAll(/OOMTUNE_HOOKED\((\w+)\)/g)].map(
       (match) => match[1] as string,
     ),
   );
-  expect(hooked.length).toBeGreaterThan(40);
-  expect(hooked.filter((name) => /^cu(Launch|GraphLaunch|Memcpy|Memset|Event|StreamSynchronize)/.test(name))).toEqual(
+
+test('every hook is called by some program of the tests', () => {
+  const programs = join(SOURCES, '..', '..', 'test', 'driver');
+  const text = readdirSync(programs)
+    .filter((file) => /^(scenarios.*\.cpp|program\.h)$/.test(file))
+    .map((file) => readFileSync(join(programs, file), 'utf8'))
+    .join('\n');
+  expect(hooks.filter((name) => !text.includes(`"${name}"`))).toEqual([]);
+});
+
+test('no hook lies on the launch path', () => {
+  expect(hooks.length).toBeGreaterThan(40);
+  expect(hooks.filter((name) => /^cu(Launch|GraphLaunch|Memcpy|Memset|Event|StreamSynchronize)/.test(name))).toEqual(
     [],
   );
   const known = new Set(listed('symbols.def'));
-  expect(hooked.filter((name) => !known.has(name))).toEqual([]);
+  expect(hooks.filter((name) => !known.has(name))).toEqual([]);
 });

@@ -43,6 +43,11 @@ describe('the stand-in for libcuda', () => {
     expect(ledger.devices[0]).toMatchObject({ overhead: 164 * MiB, peak: 164 * MiB });
   });
 
+  test('believes its own count when the driver stops telling', async () => {
+    const ledger = await scenario(folder, 'Silent');
+    expect(ledger.devices[0]).toMatchObject({ overhead: 100 * MiB, kinds: { async: 64 * MiB } });
+  });
+
   test('leaves what a program leaked to be read after its end', async () => {
     const ledger = await scenario(folder, 'Leak');
     const leaked = 1000 * 64 * 1024;

@@ -1,8 +1,8 @@
 #include "account.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <atomic>
 
@@ -12,98 +12,48 @@
 #include "real.h"
 #include "table.h"
 #include "tables.h"
+#include "watch.h"
 
 namespace oomtune::cuda::account {
 
 namespace {
 
-constexpr int kOrdinals = 64;
 constexpr uint64_t kMiB = 1ULL << 20;
 
 Gate theGate;
 std::atomic<bool> begun{false};
-std::atomic<bool> inChild{false};
 pthread_mutex_t beginning = PTHREAD_MUTEX_INITIALIZER;
-int devices = 0;
-Place places[kOrdinals];
-Device ordinals[kDevices];
 std::atomic<int> underWay{0};
+
+enum Lineage : int { kOwn, kForked, kAnew };
+std::atomic<int> lineage{kOwn};
 
 void afterFork() {
   // Cheap, as most children only call exec: the slot is taken when the child first counts something.
-  inChild.store(true);
+  lineage.store(kForked);
 }
 
 /** The last look: what the process held besides may have grown since its last allocation. */
 void atEnd() {
-  if (inChild.load()) return;
+  if (lineage.load() != kOwn) return;
   for (Place place = 1; place < static_cast<Place>(kDevices); ++place) {
     if (theGate.overhead(place) != 0) measureAtEnd(place);
   }
 }
 
+/** In a forked child, by whichever of its threads is first; the others wait. */
 void startAnew() {
-  beginning = PTHREAD_MUTEX_INITIALIZER;
-  underWay.store(0);
-  theGate.forked();
-  forgetTables();
-  forgetPools();
-  forgetMeasurements();
-}
-
-void uuidText(const char* kind, const Uuid& uuid, char* out) {
-  static const char kHex[] = "0123456789abcdef";
-  strcpy(out, kind);
-  char* at = out + strlen(kind);
-  for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) *at++ = '-';
-    *at++ = kHex[uuid.bytes[i] >> 4];
-    *at++ = kHex[uuid.bytes[i] & 15];
+  int expected = kForked;
+  if (lineage.compare_exchange_strong(expected, kAnew)) {
+    beginning = PTHREAD_MUTEX_INITIALIZER;
+    underWay.store(0);
+    theGate.forked();
+    forgetTables();
+    forgetPools();
+    forgetMeasurements();
+    lineage.store(kOwn, std::memory_order_release);
   }
-  *at = '\0';
-}
-
-bool ledgerKnowsUuids() {
-  for (uint32_t d = 1; d < kDevices; ++d) {
-    const DeviceEntry& entry = theGate.ledger()->devices[d];
-    if (entry.present.load() == 1 && entry.uuid[0] != '\0') return true;
-  }
-  return false;
-}
-
-/** By uuid, as a rank may have narrowed or reordered what it sees; by ordinal where the launcher knew no uuids. */
-Place findPlace(Device ordinal) {
-  if (!ledgerKnowsUuids()) return ordinal + 1 < static_cast<int>(kDevices) ? ordinal + 1 : kNowhere;
-  Uuid uuid{};
-  if (driver.deviceGetUuid == nullptr || driver.deviceGetUuid(&uuid, ordinal) != kSuccess) return kNowhere;
-  char text[64];
-  uuidText("GPU-", uuid, text);
-  Place place = theGate.deviceByUuid(text);
-  if (place >= 0) return place;
-  uuidText("MIG-", uuid, text);
-  return theGate.deviceByUuid(text);
-}
-
-void learnDevices() {
-  for (Place& place : places) place = kNowhere;
-  for (Device& ordinal : ordinals) ordinal = -1;
-  int count = 0;
-  if (driver.deviceGetCount == nullptr || driver.deviceGetCount(&count) != kSuccess) return;
-  for (Device ordinal = 0; ordinal < count && ordinal < kOrdinals; ++ordinal) {
-    Place place = findPlace(ordinal);
-    places[ordinal] = place;
-    if (place < 0) continue;
-    ordinals[place] = ordinal;
-    char bus[32] = "";
-    char mig[64] = "";
-    Uuid uuid{};
-    if (driver.deviceGetPciBusId != nullptr) driver.deviceGetPciBusId(bus, sizeof bus, ordinal);
-    if (driver.deviceGetUuid != nullptr && driver.deviceGetUuid(&uuid, ordinal) == kSuccess) {
-      uuidText("MIG-", uuid, mig);
-    }
-    watchDevice(place, bus, mig);
-  }
-  devices = count;
+  while (lineage.load(std::memory_order_acquire) != kOwn) sched_yield();
 }
 
 }  // namespace
@@ -126,60 +76,29 @@ void begin() {
 }
 
 Gate& gate() {
-  if (inChild.load(std::memory_order_relaxed) && inChild.exchange(false)) startAnew();
+  if (__builtin_expect(lineage.load(std::memory_order_acquire) != kOwn, 0)) startAnew();
   return theGate;
 }
 
-Place placeOf(Device ordinal) {
-  if (!begun.load(std::memory_order_acquire) || ordinal < 0 || ordinal >= devices || ordinal >= kOrdinals) {
-    return kNowhere;
-  }
-  return places[ordinal];
+uint64_t physical(uint64_t size) {
+  if (size <= kMiB || size > UINT64_MAX - 2 * kMiB) return size;  // nothing is that large: the driver will say so
+  return (size + 2 * kMiB - 1) & ~(2 * kMiB - 1);
 }
-
-Place placeOfCurrent() {
-  if (!begun.load(std::memory_order_acquire) || !theGate.attached()) return kNowhere;
-  if (devices == 1) return places[0];
-  Device ordinal = -1;
-  if (driver.ctxGetDevice == nullptr || driver.ctxGetDevice(&ordinal) != kSuccess) return kNowhere;
-  return placeOf(ordinal);
-}
-
-Place placeOfStream(Stream stream) {
-  // 0, 1 and 2 mean the default streams of the current context.
-  if (devices <= 1 || reinterpret_cast<uintptr_t>(stream) <= 2) return placeOfCurrent();
-  Device ordinal = -1;
-  if (driver.streamGetDevice != nullptr && driver.streamGetDevice(stream, &ordinal) == kSuccess) {
-    return placeOf(ordinal);
-  }
-  Context context = nullptr;
-  if (driver.streamGetCtx == nullptr || driver.streamGetCtx(stream, &context) != kSuccess ||
-      driver.ctxPushCurrent == nullptr || driver.ctxPushCurrent(context) != kSuccess) {
-    return placeOfCurrent();
-  }
-  Place place = placeOfCurrent();
-  driver.ctxPopCurrent(&context);
-  return place;
-}
-
-Device ordinalOf(Place place) { return place > 0 && place < static_cast<Place>(kDevices) ? ordinals[place] : -1; }
-
-uint64_t physical(uint64_t size) { return size > kMiB ? (size + 2 * kMiB - 1) & ~(2 * kMiB - 1) : size; }
 
 bool admit(Place place, uint64_t size, const char* api) {
   Gate& gate = account::gate();
   if (place < 0 || !gate.attached()) return true;
   const uint64_t left = gate.available(place);
   bool fresh = false;
-  if (left == kNoBudget || left > size + 1024 * kMiB) {
+  if (left == kNoBudget || left / 2 > size / 2 + 512 * kMiB) {
     fresh = measureOften(place, 1000);
-  } else if (left > size + 64 * kMiB) {
+  } else if (left / 2 > size / 2 + 32 * kMiB) {
     fresh = measureOften(place);
   } else {
     measureNow(place);
     fresh = true;
   }
-  if (gate.reserve(place, size, api, false)) return true;
+  if (size == 0 || gate.reserve(place, size, api, false)) return true;
   // As the driver does before it gives up: what its pools only keep for later goes back first.
   bool freed = trimPools(place);
   if (freed || !fresh) measureNow(place);
@@ -205,6 +124,13 @@ void release(Place place, Kind kind, uint64_t size) {
   if (place < 0) return;
   if (place != static_cast<Place>(kHostDevice)) noteFreed(place);
   gate().release(place, kind, size);
+}
+
+void handOver(Place place, Kind kind, uint64_t size) {
+  if (place < 0) return;
+  // Without figures it would stay charged for good.
+  if (gate().ledger()->devices[place].measured.load() == kMeasuredNot) release(place, kind, size);
+  else gate().handOver(place, kind, size);
 }
 
 void refused(Place place, uint64_t size, const char* api, RefusedBy by) {

@@ -1,38 +1,32 @@
-// What the hooks tell the ledger: which device a call means, whether its size fits, and what the process holds besides.
-// All sizes are bytes; a `Place` is the ledger's index of a device, or kNowhere for one that this launch does not count.
+// What the hooks tell the ledger: whether a size fits, what was given and given back, and what the process holds besides.
+// All sizes are bytes.
 #pragma once
 
 #include "gate.h"
+#include "places.h"
 #include "types.h"
 
 namespace oomtune::cuda::account {
-
-using Place = int;
-constexpr Place kNowhere = -1;
 
 /** At cuInit: maps the ledger and learns which devices the process sees. Without a ledger nothing is counted. */
 void begin();
 Gate& gate();
 
-/** The device of an ordinal as this process sees it. */
-Place placeOf(Device ordinal);
-/** The device of the calling thread's context. */
-Place placeOfCurrent();
-/** The device on which a stream's work runs. */
-Place placeOfStream(Stream stream);
-/** An ordinal of this process for a place; -1: none. */
-Device ordinalOf(Place place);
-
 /** What an allocation of `size` takes from the device: the driver deals in 2 MiB above 1 MiB. */
 uint64_t physical(uint64_t size);
 
-/** Promises `size` bytes, or records a refusal in the name of `api`: then the hook answers kOutOfMemory. */
+/**
+ * Promises `size` bytes, or records a refusal in the name of `api`: then the hook answers kOutOfMemory. What takes nothing
+ * is never refused.
+ */
 bool admit(Place place, uint64_t size, const char* api);
 /** The driver gave what was admitted, or did not (`result`). */
 void settle(Place place, Kind kind, uint64_t size, Result result, const char* api);
 /** Counts what is there already and was not admitted (the driver took more than it was asked for). */
 void add(Place place, Kind kind, uint64_t size);
 void release(Place place, Kind kind, uint64_t size);
+/** What is still held and can no longer be followed: it is charged as overhead, where that can be measured. */
+void handOver(Place place, Kind kind, uint64_t size);
 void refused(Place place, uint64_t size, const char* api, RefusedBy by);
 
 /**

@@ -98,6 +98,9 @@ void findOwn(void* handle) {
   find(handle, &driver.streamGetCtx, "cuStreamGetCtx");
   find(handle, &driver.streamGetDevice, "cuStreamGetDevice");
   find(handle, &driver.streamIsCapturing, "cuStreamIsCapturing");
+  find(handle, &driver.streamIsCapturingPtsz, "cuStreamIsCapturing_ptsz", "cuStreamIsCapturing");
+  find(handle, &driver.exchangeCaptureMode, "cuThreadExchangeStreamCaptureMode");
+  find(handle, &driver.memGetAddressRange, "cuMemGetAddressRange_v2");
   find(handle, &driver.primaryCtxGetState, "cuDevicePrimaryCtxGetState");
   find(handle, &driver.primaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRelease");
   find(handle, &driver.ctxDestroy, "cuCtxDestroy_v2", "cuCtxDestroy");

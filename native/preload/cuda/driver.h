@@ -53,12 +53,33 @@ struct Driver {
   Result (*streamGetCtx)(Stream, Context*);
   Result (*streamGetDevice)(Stream, Device*);
   Result (*streamIsCapturing)(Stream, int*);
+  Result (*streamIsCapturingPtsz)(Stream, int*);
+  Result (*exchangeCaptureMode)(int*);
+  Result (*memGetAddressRange)(Address*, size_t*, Address);
   Result (*primaryCtxGetState)(Device, unsigned int*, int*);
   Result (*primaryCtxRelease)(Device);
   Result (*ctxDestroy)(Context);
 };
 
 extern Driver driver;
+
+/**
+ * Lives around calls that the hooks make for themselves: while some stream is being captured, many calls of the driver
+ * break the capture, unless their thread says that it knows what it does.
+ */
+class Relaxed {
+ public:
+  Relaxed() { exchanged_ = driver.exchangeCaptureMode != nullptr && driver.exchangeCaptureMode(&mode_) == kSuccess; }
+  ~Relaxed() {
+    if (exchanged_) driver.exchangeCaptureMode(&mode_);
+  }
+  Relaxed(const Relaxed&) = delete;
+  Relaxed& operator=(const Relaxed&) = delete;
+
+ private:
+  int mode_ = kCaptureRelaxed;
+  bool exchanged_ = false;
+};
 
 /** Opens the real driver if that was not done yet. False: there is none. */
 bool openDriver();

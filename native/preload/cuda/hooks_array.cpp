@@ -56,11 +56,7 @@ uint64_t descriptionBytes(const Array3dDescriptor* wanted, unsigned int levels) 
 
 void remember(Place place, uint64_t size, uint64_t handle) {
   if (place < 0 || size == 0) return;
-  Allocation allocation{size, 0, static_cast<int16_t>(place), kArray, 0};
-  Context context = nullptr;
-  if (driver.ctxGetCurrent != nullptr && driver.ctxGetCurrent(&context) == kSuccess) {
-    allocation.context = reinterpret_cast<uint64_t>(context);
-  }
+  const Allocation allocation{size, currentContext(), static_cast<int16_t>(place), kArray, contextAge()};
   if (!arrays.put(handle, allocation)) {
     account::release(place, kArray, size);
     account::blind(kBlindHook);

@@ -4,8 +4,9 @@
 #include "account.h"
 #include "driver.h"
 #include "measure.h"
-#include "pools.h"
+#include "pool_list.h"
 #include "tables.h"
+#include "watch.h"
 
 namespace oomtune::cuda {
 
@@ -39,9 +40,16 @@ bool contextFits(Place place, const char* api) {
   return false;
 }
 
+/** The driver had no room for a context: how much it would have taken nobody knows. */
+Result sayIfRefused(Result result, Place place, const char* api) {
+  if (result == kOutOfMemory) account::refused(place, 0, api, kByDriver);
+  return result;
+}
+
 Result withinBudget(Result result, Context* context, Device device, const char* api) {
   Place place = account::placeOf(device);
-  if (result != kSuccess || place < 0 || contextFits(place, api)) return result;
+  if (result != kSuccess) return sayIfRefused(result, place, api);
+  if (place < 0 || contextFits(place, api)) return result;
   if (driver.ctxDestroy != nullptr && context != nullptr) driver.ctxDestroy(*context);
   account::measure(place);
   return kOutOfMemory;
@@ -82,7 +90,8 @@ OOMTUNE_HOOK(cuDevicePrimaryCtxRetain, Context* context, Device device) {
   const bool first = place >= 0 && !primaryActive(device);
   if (first) beforeContext(place);
   Result result = cuDevicePrimaryCtxRetain_real(context, device);
-  if (result != kSuccess || place < 0) return result;
+  if (result != kSuccess) return sayIfRefused(result, place, "cuDevicePrimaryCtxRetain");
+  if (place < 0) return result;
   if (context != nullptr) primaries[place].store(reinterpret_cast<uint64_t>(*context));
   if (!first || contextFits(place, "cuDevicePrimaryCtxRetain")) return result;
   if (driver.primaryCtxRelease != nullptr) driver.primaryCtxRelease(device);
@@ -90,37 +99,53 @@ OOMTUNE_HOOK(cuDevicePrimaryCtxRetain, Context* context, Device device) {
   return kOutOfMemory;
 }
 
+enum class End { kReset, kRelease };
+
 /** Calls what may end a primary context, and forgets what went with it. */
-Result endPrimary(Result (*real)(Device), Device device) {
+Result endPrimary(Result (*real)(Device), Device device, End how) {
   const Place place = account::placeOf(device);
+  const bool active = primaryActive(device);
+  const uint64_t context = place >= 0 ? primaries[place].load() : 0;
   Result result = kSuccess;
   bool gone = false;
   {
     account::Unsettled unsettled;
+    const uint32_t age = endContext();
     result = real(device);
-    gone = result == kSuccess && place >= 0 && !primaryActive(device);
-    if (gone) releaseContext(primaries[place].exchange(0));
+    // After a reset another thread may have made it anew by now; all the same what was in it is gone.
+    gone = result == kSuccess && place >= 0 && (how == End::kReset ? active : !primaryActive(device));
+    if (gone) {
+      releaseContext(context, age);
+      forgetPoolsOn(place);
+    }
   }
   if (gone) account::measure(place);
   return result;
 }
 
-OOMTUNE_HOOK(cuDevicePrimaryCtxRelease, Device device) { return endPrimary(cuDevicePrimaryCtxRelease_real, device); }
-
-OOMTUNE_HOOK(cuDevicePrimaryCtxRelease_v2, Device device) {
-  return endPrimary(cuDevicePrimaryCtxRelease_v2_real, device);
+OOMTUNE_HOOK(cuDevicePrimaryCtxRelease, Device device) {
+  return endPrimary(cuDevicePrimaryCtxRelease_real, device, End::kRelease);
 }
 
-OOMTUNE_HOOK(cuDevicePrimaryCtxReset, Device device) { return endPrimary(cuDevicePrimaryCtxReset_real, device); }
+OOMTUNE_HOOK(cuDevicePrimaryCtxRelease_v2, Device device) {
+  return endPrimary(cuDevicePrimaryCtxRelease_v2_real, device, End::kRelease);
+}
 
-OOMTUNE_HOOK(cuDevicePrimaryCtxReset_v2, Device device) { return endPrimary(cuDevicePrimaryCtxReset_v2_real, device); }
+OOMTUNE_HOOK(cuDevicePrimaryCtxReset, Device device) {
+  return endPrimary(cuDevicePrimaryCtxReset_real, device, End::kReset);
+}
 
-Result endContext(Result (*real)(Context), Context context) {
+OOMTUNE_HOOK(cuDevicePrimaryCtxReset_v2, Device device) {
+  return endPrimary(cuDevicePrimaryCtxReset_v2_real, device, End::kReset);
+}
+
+Result destroyContext(Result (*real)(Context), Context context) {
   Result result = kSuccess;
   {
     account::Unsettled unsettled;
+    const uint32_t age = endContext();
     result = real(context);
-    if (result == kSuccess) releaseContext(reinterpret_cast<uint64_t>(context));
+    if (result == kSuccess) releaseContext(reinterpret_cast<uint64_t>(context), age);
   }
   for (Place place = 1; result == kSuccess && place < static_cast<Place>(kDevices); ++place) {
     if (account::gate().overhead(place) != 0) account::measure(place);
@@ -128,9 +153,9 @@ Result endContext(Result (*real)(Context), Context context) {
   return result;
 }
 
-OOMTUNE_HOOK(cuCtxDestroy, Context context) { return endContext(cuCtxDestroy_real, context); }
+OOMTUNE_HOOK(cuCtxDestroy, Context context) { return destroyContext(cuCtxDestroy_real, context); }
 
-OOMTUNE_HOOK(cuCtxDestroy_v2, Context context) { return endContext(cuCtxDestroy_v2_real, context); }
+OOMTUNE_HOOK(cuCtxDestroy_v2, Context context) { return destroyContext(cuCtxDestroy_v2_real, context); }
 
 OOMTUNE_HOOK(cuMemGetInfo_v2, size_t* free, size_t* total) {
   size_t realFree = 0;

@@ -12,10 +12,11 @@ using account::Place;
 
 /** A node that asks for more than is left would fail when its graph is launched: refuse it where it can be refused. */
 bool nodeFits(const MemAllocNodeParams* params, const char* api) {
-  if (params == nullptr || params->pool.location.type != kLocationDevice) return true;
-  const Place place = account::placeOf(params->pool.location.id);
+  if (params == nullptr) return true;
+  const Place place = account::placeOf(params->pool.location);
+  if (place < 0) return true;
   if (!account::admit(place, params->bytes, api)) return false;
-  if (place >= 0) account::gate().cancel(place, params->bytes);
+  account::gate().cancel(place, params->bytes);
   watchGraphs(place);
   return true;
 }

@@ -9,11 +9,7 @@ namespace {
 
 void count(Result result, void** at, size_t size) {
   if (result != kSuccess || at == nullptr || !account::gate().attached()) return;
-  Allocation allocation{size, 0, static_cast<int16_t>(kHostDevice), kHostPinned, 0};
-  Context context = nullptr;
-  if (driver.ctxGetCurrent != nullptr && driver.ctxGetCurrent(&context) == kSuccess) {
-    allocation.context = reinterpret_cast<uint64_t>(context);
-  }
+  const Allocation allocation{size, currentContext(), static_cast<int16_t>(kHostDevice), kHostPinned, contextAge()};
   if (pinned.put(reinterpret_cast<uint64_t>(*at), allocation)) account::add(kHostDevice, kHostPinned, size);
 }
 

@@ -1,7 +1,7 @@
 // Linear device memory that belongs to a context: plain, pitched, managed; and what comes in from other processes.
 #include "account.h"
 #include "driver.h"
-#include "measure.h"
+#include "imports.h"
 #include "tables.h"
 
 namespace oomtune::cuda {
@@ -10,15 +10,9 @@ namespace {
 
 using account::Place;
 
-uint64_t currentContext() {
-  Context context = nullptr;
-  if (driver.ctxGetCurrent == nullptr || driver.ctxGetCurrent(&context) != kSuccess) return 0;
-  return reinterpret_cast<uint64_t>(context);
-}
-
 void remember(Place place, Kind kind, uint64_t size, Address address) {
   if (place < 0) return;
-  Allocation allocation{size, currentContext(), static_cast<int16_t>(place), static_cast<uint16_t>(kind), 0};
+  Allocation allocation{size, currentContext(), static_cast<int16_t>(place), static_cast<uint16_t>(kind), contextAge()};
   // Without memory for the note the bytes would never be taken back: better to forget them now, and to say so.
   if (!linear.put(address, allocation)) {
     account::release(place, kind, size);
@@ -37,32 +31,6 @@ OOMTUNE_HOOK(cuMemAlloc_v2, Address* address, size_t size) {
   return result;
 }
 
-OOMTUNE_HOOK(cuMemAllocPitch_v2, Address* address, size_t* pitch, size_t width, size_t height, unsigned int element) {
-  const Place place = account::placeOfCurrent();
-  // The driver has the last word on the pitch; 512 is the least alignment of all devices so far.
-  const uint64_t expected = account::physical(((width + 511) & ~static_cast<size_t>(511)) * height);
-  if (!account::admit(place, expected, "cuMemAllocPitch_v2")) return kOutOfMemory;
-  account::Unsettled unsettled;
-  Result result = cuMemAllocPitch_v2_real(address, pitch, width, height, element);
-  account::settle(place, kClassic, expected, result, "cuMemAllocPitch_v2");
-  if (result != kSuccess) return result;
-  const uint64_t real = account::physical(*pitch * height);
-  if (real > expected) account::add(place, kClassic, real - expected);
-  if (real < expected) account::release(place, kClassic, expected - real);
-  remember(place, kClassic, real, *address);
-  return result;
-}
-
-OOMTUNE_HOOK(cuMemAllocManaged, Address* address, size_t size, unsigned int flags) {
-  const Place place = account::placeOfCurrent();
-  if (!account::admit(place, size, "cuMemAllocManaged")) return kOutOfMemory;
-  account::Unsettled unsettled;
-  Result result = cuMemAllocManaged_real(address, size, flags);
-  account::settle(place, kManaged, size, result, "cuMemAllocManaged");
-  if (result == kSuccess) remember(place, kManaged, size, *address);
-  return result;
-}
-
 OOMTUNE_HOOK(cuMemFree_v2, Address address) {
   // Taken out first: as soon as the driver has it back, another thread may be given the same address.
   account::Unsettled unsettled;
@@ -78,34 +46,74 @@ OOMTUNE_HOOK(cuMemFree_v2, Address address) {
   return result;
 }
 
+OOMTUNE_HOOK(cuMemAllocPitch_v2, Address* address, size_t* pitch, size_t width, size_t height, unsigned int element) {
+  const Place place = account::placeOfCurrent();
+  // The driver has the last word on the pitch; 512 is the least alignment of all devices so far.
+  const uint64_t expected = account::physical(((width + 511) & ~static_cast<size_t>(511)) * height);
+  if (!account::admit(place, expected, "cuMemAllocPitch_v2")) return kOutOfMemory;
+  account::Unsettled unsettled;
+  Result result = cuMemAllocPitch_v2_real(address, pitch, width, height, element);
+  account::settle(place, kClassic, expected, result, "cuMemAllocPitch_v2");
+  if (result != kSuccess) return result;
+  const uint64_t real = account::physical(*pitch * height);
+  if (real < expected) account::release(place, kClassic, expected - real);
+  if (real > expected && !account::admit(place, real - expected, "cuMemAllocPitch_v2")) {
+    cuMemFree_v2_real(*address);
+    *address = 0;
+    account::release(place, kClassic, expected);
+    return kOutOfMemory;
+  }
+  if (real > expected) account::settle(place, kClassic, real - expected, kSuccess, "cuMemAllocPitch_v2");
+  remember(place, kClassic, real, *address);
+  return result;
+}
+
+OOMTUNE_HOOK(cuMemAllocManaged, Address* address, size_t size, unsigned int flags) {
+  const Place place = account::placeOfCurrent();
+  if (!account::admit(place, size, "cuMemAllocManaged")) return kOutOfMemory;
+  account::Unsettled unsettled;
+  Result result = cuMemAllocManaged_real(address, size, flags);
+  account::settle(place, kManaged, size, result, "cuMemAllocManaged");
+  if (result == kSuccess) remember(place, kManaged, size, *address);
+  return result;
+}
+
 // Memory of another process is that process's to pay for: it is only watched, so that NVML does not charge it twice.
-void imported(Place place, Address address, uint64_t before) {
-  const uint64_t seen = afterImport(place, before, 0);
-  if (seen != 0) imports.put(address, Allocation{seen, 0, static_cast<int16_t>(place), kIpc, 0});
+template <class Open>
+Result import(Address* address, Open open) {
+  const Place place = account::placeOfCurrent();
+  const BeforeImport before = beforeImport(place);
+  Result result = open();
+  if (result != kSuccess || place < 0) return result;
+  Allocation known{};
+  if (imports.get(*address, &known)) {  // opened once more: it is there until it has been closed as often
+    ++known.count;
+    imports.put(*address, known);
+    return result;
+  }
+  size_t size = 0;
+  if (driver.memGetAddressRange == nullptr || driver.memGetAddressRange(nullptr, &size, *address) != kSuccess) size = 0;
+  const uint64_t seen = afterImport(place, before, size);
+  if (seen != 0) imports.put(*address, Allocation{seen, 0, static_cast<int16_t>(place), kIpc, 1});
+  return result;
 }
 
 OOMTUNE_HOOK(cuIpcOpenMemHandle, Address* address, IpcMemHandle handle, unsigned int flags) {
-  const Place place = account::placeOfCurrent();
-  const uint64_t before = beforeImport(place);
-  Result result = cuIpcOpenMemHandle_real(address, handle, flags);
-  if (result == kSuccess) imported(place, *address, before);
-  return result;
+  return import(address, [=] { return cuIpcOpenMemHandle_real(address, handle, flags); });
 }
 
 OOMTUNE_HOOK(cuIpcOpenMemHandle_v2, Address* address, IpcMemHandle handle, unsigned int flags) {
-  const Place place = account::placeOfCurrent();
-  const uint64_t before = beforeImport(place);
-  Result result = cuIpcOpenMemHandle_v2_real(address, handle, flags);
-  if (result == kSuccess) imported(place, *address, before);
-  return result;
+  return import(address, [=] { return cuIpcOpenMemHandle_v2_real(address, handle, flags); });
 }
 
 OOMTUNE_HOOK(cuIpcCloseMemHandle, Address address) {
   Allocation allocation{};
   const bool known = imports.take(address, &allocation);
   Result result = cuIpcCloseMemHandle_real(address);
-  if (known && result == kSuccess) importGone(allocation.place, allocation.size);
-  if (known && result != kSuccess) imports.put(address, allocation);
+  if (!known) return result;
+  if (result == kSuccess) --allocation.count;
+  if (allocation.count > 0) imports.put(address, allocation);
+  else importGone(allocation.place, allocation.size);
   return result;
 }
 

@@ -11,23 +11,24 @@ namespace {
 
 using account::Place;
 
-bool capturing(Stream stream) {
-  int status = 0;
-  return driver.streamIsCapturing != nullptr && driver.streamIsCapturing(stream, &status) == kSuccess && status != 0;
-}
-
-/** The calls by which an allocation is undone, for the kind of default stream that the program uses. */
-struct Undo {
+/** The driver's calls for one kind of default stream, of which a program uses the legacy one or one for each thread. */
+struct Calls {
   Result (*free)(Address, Stream);
   Result (*wait)(Stream);
+  Result (*isCapturing)(Stream, int*);
 };
 
+bool capturing(Stream stream, const Calls& calls) {
+  int status = 0;
+  return calls.isCapturing != nullptr && calls.isCapturing(stream, &status) == kSuccess && status != 0;
+}
+
 template <class Call>
-Result allocate(Pool pool, Address* address, uint64_t size, Stream stream, const char* api, Undo undo, Call call) {
+Result allocate(Pool pool, Address* address, uint64_t size, Stream stream, const char* api, Calls calls, Call call) {
   const Place place = placeOfPool(pool);
   if (place < 0 || !account::gate().attached()) return call();
   // Inside a capture the memory becomes a node of the graph: the pool does not grow, the graph's memory does.
-  if (capturing(stream)) {
+  if (capturing(stream, calls)) {
     watchGraphs(place);
     if (!account::admit(place, size, api)) return kOutOfMemory;
     account::Unsettled unsettled;
@@ -47,16 +48,17 @@ Result allocate(Pool pool, Address* address, uint64_t size, Stream stream, const
       if (result == kOutOfMemory) account::refused(place, size, api, kByDriver);
       return result;
     }
-    if (countGrowth(pool, growth)) return result;
-    if (undo.free == nullptr) {
+    if (countGrowth(pool, place, growth)) return result;
+    if (calls.free == nullptr) {
       account::gate().cancel(place, growth);
       refreshPool(pool);
       return result;
     }
     // Idle memory in pieces made the pool grow all the same. It can shrink only when the stream has got so far; a driver
     // that is out of memory waits for that as well, and tries once more.
-    undo.free(*address, stream);
-    if (undo.wait != nullptr) undo.wait(stream);
+    const Relaxed relaxed;
+    calls.free(*address, stream);
+    if (calls.wait != nullptr) calls.wait(stream);
     *address = 0;
     trimPools(place);
     account::gate().cancel(place, growth);
@@ -65,8 +67,8 @@ Result allocate(Pool pool, Address* address, uint64_t size, Stream stream, const
   return kOutOfMemory;
 }
 
-Undo plain() { return {driver.memFreeAsync, driver.streamSynchronize}; }
-Undo perThread() { return {driver.memFreeAsyncPtsz, driver.streamSynchronizePtsz}; }
+Calls plain() { return {driver.memFreeAsync, driver.streamSynchronize, driver.streamIsCapturing}; }
+Calls perThread() { return {driver.memFreeAsyncPtsz, driver.streamSynchronizePtsz, driver.streamIsCapturingPtsz}; }
 
 Pool poolOfStream(Stream stream) {
   const Place place = account::placeOfStream(stream);
@@ -75,7 +77,7 @@ Pool poolOfStream(Stream stream) {
   if (ordinal < 0 || driver.deviceGetMemPool == nullptr || driver.deviceGetMemPool(&pool, ordinal) != kSuccess) {
     return nullptr;
   }
-  if (placeOfPool(pool) == kUnknownPool) knowPool(pool, place);
+  if (placeOfPool(pool) == kUnknownPool) knowPool(pool, place, Origin::kBuiltIn);
   return pool;
 }
 
@@ -89,9 +91,9 @@ OOMTUNE_HOOK(cuMemAllocAsync_ptsz, Address* address, size_t size, Stream stream)
                   [=] { return cuMemAllocAsync_ptsz_real(address, size, stream); });
 }
 
-/** Pools come from more calls than are hooked: one not seen before is taken to lie where its stream runs. */
+/** A pool that came by no way that is hooked is taken to lie where its stream runs. */
 Pool named(Pool pool, Stream stream) {
-  if (placeOfPool(pool) == kUnknownPool) knowPool(pool, account::placeOfStream(stream));
+  if (placeOfPool(pool) == kUnknownPool) knowPool(pool, account::placeOfStream(stream), Origin::kMade);
   return pool;
 }
 
@@ -105,25 +107,29 @@ OOMTUNE_HOOK(cuMemAllocFromPoolAsync_ptsz, Address* address, size_t size, Pool p
                   [=] { return cuMemAllocFromPoolAsync_ptsz_real(address, size, pool, stream); });
 }
 
+Kind kindOf(int type) { return type == kAllocationManaged ? kManaged : kAsync; }
+
 OOMTUNE_HOOK(cuMemPoolCreate, Pool* pool, const PoolProps* props) {
   Result result = cuMemPoolCreate_real(pool, props);
   if (result == kSuccess && props != nullptr) {
-    const bool onDevice = props->location.type == kLocationDevice;
-    knowPool(*pool, onDevice ? account::placeOf(props->location.id) : account::kNowhere);
+    knowPool(*pool, account::placeOf(props->location), Origin::kMade, kindOf(props->type));
   }
   return result;
 }
 
 OOMTUNE_HOOK(cuMemPoolImportFromShareableHandle, Pool* pool, void* from, int type, unsigned long long flags) {
   Result result = cuMemPoolImportFromShareableHandle_real(pool, from, type, flags);
-  if (result == kSuccess) knowPool(*pool, account::kNowhere);
+  if (result == kSuccess) knowPool(*pool, account::kNowhere, Origin::kMade);
   return result;
 }
 
 OOMTUNE_HOOK(cuMemPoolDestroy, Pool pool) {
   account::Unsettled unsettled;
+  LeavingPool leaving{};
+  const bool ours = takePool(pool, &leaving);
   Result result = cuMemPoolDestroy_real(pool);
-  if (result == kSuccess) forgetPool(pool);
+  if (ours && result == kSuccess) poolGone(leaving);
+  if (ours && result != kSuccess) poolStays(pool, leaving);
   return result;
 }
 
@@ -134,9 +140,32 @@ OOMTUNE_HOOK(cuMemPoolTrimTo, Pool pool, size_t keep) {
   return result;
 }
 
+// The ways to a pool that nobody made: where it lies has to be noted here, as the driver does not tell it later.
 OOMTUNE_HOOK(cuDeviceGetDefaultMemPool, Pool* pool, Device device) {
   Result result = cuDeviceGetDefaultMemPool_real(pool, device);
-  if (result == kSuccess) knowPool(*pool, account::placeOf(device));
+  if (result == kSuccess) knowPool(*pool, account::placeOf(device), Origin::kBuiltIn);
+  return result;
+}
+
+OOMTUNE_HOOK(cuDeviceGetMemPool, Pool* pool, Device device) {
+  Result result = cuDeviceGetMemPool_real(pool, device);
+  if (result == kSuccess) knowPool(*pool, account::placeOf(device), Origin::kBuiltIn);
+  return result;
+}
+
+OOMTUNE_HOOK(cuMemGetDefaultMemPool, Pool* pool, Location* location, int type) {
+  Result result = cuMemGetDefaultMemPool_real(pool, location, type);
+  if (result == kSuccess && location != nullptr) {
+    knowPool(*pool, account::placeOf(*location), Origin::kBuiltIn, kindOf(type));
+  }
+  return result;
+}
+
+OOMTUNE_HOOK(cuMemGetMemPool, Pool* pool, Location* location, int type) {
+  Result result = cuMemGetMemPool_real(pool, location, type);
+  if (result == kSuccess && location != nullptr) {
+    knowPool(*pool, account::placeOf(*location), Origin::kBuiltIn, kindOf(type));
+  }
   return result;
 }
 
@@ -146,6 +175,8 @@ const Hook kHooks[] = {
     OOMTUNE_HOOKED(cuMemPoolCreate),         OOMTUNE_HOOKED(cuMemPoolDestroy),
     OOMTUNE_HOOKED(cuMemPoolImportFromShareableHandle),
     OOMTUNE_HOOKED(cuMemPoolTrimTo),         OOMTUNE_HOOKED(cuDeviceGetDefaultMemPool),
+    OOMTUNE_HOOKED(cuDeviceGetMemPool),      OOMTUNE_HOOKED(cuMemGetDefaultMemPool),
+    OOMTUNE_HOOKED(cuMemGetMemPool),
 };
 
 }  // namespace

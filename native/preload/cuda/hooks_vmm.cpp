@@ -2,7 +2,7 @@
 // lies; reservations of addresses and memory on the host are free. An import is its maker's to pay for.
 #include "account.h"
 #include "driver.h"
-#include "measure.h"
+#include "imports.h"
 #include "tables.h"
 #include "vmm.h"
 
@@ -13,8 +13,7 @@ namespace {
 using account::Place;
 
 OOMTUNE_HOOK(cuMemCreate, Handle* handle, size_t size, const AllocationProp* prop, unsigned long long flags) {
-  const bool onDevice = prop != nullptr && prop->location.type == kLocationDevice;
-  const Place place = onDevice ? account::placeOf(prop->location.id) : account::kNowhere;
+  const Place place = prop != nullptr ? account::placeOf(prop->location) : account::kNowhere;
   if (!account::admit(place, size, "cuMemCreate")) return kOutOfMemory;
   account::Unsettled unsettled;
   Result result = cuMemCreate_real(handle, size, prop, flags);
@@ -28,11 +27,13 @@ OOMTUNE_HOOK(cuMemCreate, Handle* handle, size_t size, const AllocationProp* pro
 
 OOMTUNE_HOOK(cuMemRelease, Handle handle) {
   account::Unsettled unsettled;
+  Allocation import{};
+  const bool imported = importedHandles.take(handle, &import);
+  const uint32_t block = vmmReleasing(handle);
   Result result = cuMemRelease_real(handle);
-  if (result != kSuccess) return result;
-  Allocation allocation{};
-  if (importedHandles.take(handle, &allocation)) importGone(allocation.place, allocation.size);
-  vmmReleased(handle);
+  vmmReleased(handle, block, result == kSuccess);
+  if (imported && result == kSuccess) importGone(import.place, import.size);
+  if (imported && result != kSuccess) importedHandles.put(handle, import);
   return result;
 }
 
@@ -57,11 +58,11 @@ OOMTUNE_HOOK(cuMemRetainAllocationHandle, Handle* handle, void* address) {
 
 OOMTUNE_HOOK(cuMemImportFromShareableHandle, Handle* handle, void* from, int type) {
   const Place place = account::placeOfCurrent();
-  const uint64_t before = beforeImport(place);
+  const BeforeImport before = beforeImport(place);
   Result result = cuMemImportFromShareableHandle_real(handle, from, type);
   if (result != kSuccess) return result;
   const uint64_t seen = afterImport(place, before, 0);
-  if (seen != 0) importedHandles.put(*handle, Allocation{seen, 0, static_cast<int16_t>(place), kIpc, 0});
+  if (seen != 0) importedHandles.put(*handle, Allocation{seen, 0, static_cast<int16_t>(place), kIpc, 1});
   return result;
 }
 

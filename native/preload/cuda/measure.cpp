@@ -1,16 +1,12 @@
 #include "measure.h"
 
-#include <pthread.h>
-#include <string.h>
 #include <time.h>
 
-#include <atomic>
-
-#include "process.h"
+#include "driver.h"
 #include "pools.h"
 #include "real.h"
 #include "table.h"
-#include "usage.h"
+#include "watch.h"
 
 namespace oomtune::cuda {
 
@@ -27,26 +23,6 @@ constexpr uint64_t kUnseen = 4 * kGiB;
 constexpr uint64_t kFreeShows = 20;
 constexpr uint64_t kDoubt = 500;
 constexpr int kFreeWaits = 20;
-// The inode of the first pid namespace, in which NVML's pids are ours (PROC_PID_INIT_INO of the kernel).
-constexpr uint64_t kFirstPidNamespace = 4026531836ULL;
-
-struct Watch {
-  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-  NvmlDevice nvml = nullptr;
-  bool pidIsOurs = false;     // NVML's figure for our pid is really ours
-  bool pidWasThere = false;   // a figure for our pid before we had a context: another process's
-  bool hadContext = false;
-  uint64_t deviceBase = 0;    // bytes in use on the whole device before our first context
-  std::atomic<bool> measuring{false};
-  std::atomic<uint64_t> measuredAt{0};
-  std::atomic<uint64_t> costMicroseconds{1000};
-  std::atomic<uint64_t> freedAt{0};  // milliseconds; 0: nothing was
-  uint64_t doubtSince = 0;           // milliseconds; 0: no doubt
-  std::atomic<uint64_t> importedSeen{0};
-  int importsUnseen = 0;  // imports so far that did not show in our figure
-};
-
-Watch watches[kDevices];
 
 uint64_t microseconds() {
   timespec now{};
@@ -62,39 +38,13 @@ uint64_t milliseconds() {
 
 uint64_t less(uint64_t from, uint64_t what) { return from > what ? from - what : 0; }
 
-/** What the hooks have counted for this process. */
-uint64_t hookedNow(Place place) {
-  Gate& gate = account::gate();
-  const SlotDevice& own = gate.ledger()->slots[gate.slotIndex()].devices[place];
-  return less(own.live.load(), own.overhead.load());
-}
-
+/** Of any process of the launch, as a figure of the whole device has all of theirs in it. */
 bool holdsManaged(Place place) {
-  Gate& gate = account::gate();
-  return gate.ledger()->slots[gate.slotIndex()].devices[place].kinds[kManaged].load() != 0;
-}
-
-bool aloneOnDevice(Place place) {
-  Gate& gate = account::gate();
+  const Ledger& ledger = *account::gate().ledger();
   for (uint32_t i = 0; i < kSlots; ++i) {
-    if (i == gate.slotIndex() || gate.ledger()->keys[i].pid.load() == 0) continue;
-    if (gate.ledger()->slots[i].devices[place].committed.load() != 0) return false;
+    if (ledger.keys[i].pid.load() != 0 && ledger.slots[i].devices[place].kinds[kManaged].load() != 0) return true;
   }
-  return true;
-}
-
-/** This process's bytes on the device, by whichever figure can be had. */
-bool usedNow(Watch& watch, Place place, uint64_t* used) {
-  const Figure figure = nvmlProcessBytes(watch.nvml, currentPid(), used);
-  if (figure == Figure::kFound && !watch.pidIsOurs) {
-    watch.pidIsOurs = currentPidNamespace() == kFirstPidNamespace || (watch.hadContext && !watch.pidWasThere);
-  }
-  if (watch.pidIsOurs) return figure != Figure::kUnknown;  // absent: no context any more
-  uint64_t device = 0;
-  if (!watch.hadContext || !aloneOnDevice(place) || !nvmlDeviceBytes(watch.nvml, &device)) return false;
-  *used = device > watch.deviceBase ? device - watch.deviceBase : 0;
-  // A neighbour's memory looks like ours in this figure: believe it only as far as contexts can go.
-  return *used <= hookedNow(place) + kUnseen;
+  return false;
 }
 
 /** What this process holds besides, seen now; false: there is no figure, or none at a moment when nothing moved. */
@@ -102,12 +52,15 @@ bool look(Watch& watch, Place place, uint64_t old, uint64_t* overhead) {
   refreshPools(place);
   for (int attempt = 0; attempt < 4; ++attempt) {
     uint64_t used = 0;
+    bool othersMoved = false;
     const uint64_t before = hookedNow(place);
     bool moved = account::unsettled();
-    if (!usedNow(watch, place, &used)) return false;
-    moved = moved || account::unsettled() || hookedNow(place) != before;
+    if (!usedNow(watch, place, &used, &othersMoved)) return false;
+    moved = moved || othersMoved || account::unsettled() || hookedNow(place) != before;
     if (moved) continue;
     *overhead = less(less(used, watch.importedSeen.load()), before);
+    // A neighbour's memory looks like ours in a figure of the whole device: believe it only as far as contexts can go.
+    if (!watch.pidIsOurs && *overhead > kUnseen) return false;
     // Managed memory moves between host and device: it must not make the rest look smaller than it was.
     if (*overhead < old && holdsManaged(place)) *overhead = old;
     return true;
@@ -115,9 +68,13 @@ bool look(Watch& watch, Place place, uint64_t old, uint64_t* overhead) {
   return false;
 }
 
-bool freedLately(const Watch& watch) {
-  const uint64_t at = watch.freedAt.load(std::memory_order_relaxed);
-  return at != 0 && milliseconds() - at <= kFreeShows;
+/** By this process; in a figure of the whole device, by any process of the launch. */
+bool freedLately(const Watch& watch, Place place) {
+  uint64_t at = watch.freedAt.load(std::memory_order_relaxed);
+  const uint64_t byAny = watch.pidIsOurs ? 0 : account::gate().ledger()->devices[place].freedAt.load();
+  if (byAny > at) at = byAny;
+  const uint64_t now = milliseconds();
+  return at != 0 && now <= at + kFreeShows;
 }
 
 void measureLocked(Watch& watch, Place place) {
@@ -125,7 +82,7 @@ void measureLocked(Watch& watch, Place place) {
   const uint64_t old = gate.overhead(place);
   uint64_t overhead = 0;
   if (!look(watch, place, old, &overhead)) return;
-  if (overhead > old && freedLately(watch)) {
+  if (overhead > old && freedLately(watch, place)) {
     // Where memory is freed all the time the doubt would never end: then wait it out, now and again.
     const uint64_t now = milliseconds();
     if (watch.doubtSince == 0) watch.doubtSince = now;
@@ -146,33 +103,17 @@ void measureLocked(Watch& watch, Place place) {
 
 }  // namespace
 
-void watchDevice(Place place, const char* bus, const char* mig) {
-  Watch& watch = watches[place];
-  Lock lock(watch.mutex);
-  watch.nvml = nvmlDevice(bus, mig);
-  uint64_t used = 0;
-  watch.pidWasThere = nvmlProcessBytes(watch.nvml, currentPid(), &used) == Figure::kFound;
-  if (watch.nvml == nullptr) debugLine("NVML does not know device %s: contexts are not counted", bus);
-}
-
-void beforeContext(Place place) {
-  if (place < 0 || !account::gate().attached()) return;
-  Watch& watch = watches[place];
-  Lock lock(watch.mutex);
-  if (watch.hadContext) return;
-  watch.hadContext = true;
-  nvmlDeviceBytes(watch.nvml, &watch.deviceBase);
-}
-
 void measureContext(Place place) {
   if (place < 0 || !account::gate().attached()) return;
-  watches[place].freedAt.store(0);  // what grew is the context: no doubt about it
+  watchOf(place).freedAt.store(0);  // what grew is the context: no doubt about it
+  account::gate().ledger()->devices[place].freedAt.store(0);
   measureNow(place);
 }
 
 void measureNow(Place place) {
   if (!account::gate().attached()) return;
-  Watch& watch = watches[place];
+  Watch& watch = watchOf(place);
+  const Relaxed relaxed;
   Lock lock(watch.mutex);
   const uint64_t begin = microseconds();
   watch.measuring.store(true);
@@ -182,11 +123,16 @@ void measureNow(Place place) {
   watch.measuredAt.store(milliseconds(), std::memory_order_relaxed);
 }
 
-void noteFreed(Place place) { watches[place].freedAt.store(milliseconds(), std::memory_order_relaxed); }
+void noteFreed(Place place) {
+  Watch& watch = watchOf(place);
+  const uint64_t now = milliseconds();
+  watch.freedAt.store(now, std::memory_order_relaxed);
+  if (!watch.pidIsOurs) account::gate().ledger()->devices[place].freedAt.store(now, std::memory_order_relaxed);
+}
 
 bool measureIfOlder(Place place, uint64_t age) {
   if (!account::gate().attached()) return false;
-  Watch& watch = watches[place];
+  Watch& watch = watchOf(place);
   uint64_t last = watch.measuredAt.load(std::memory_order_relaxed);
   uint64_t now = milliseconds();
   if (now - last < age) return false;
@@ -197,55 +143,17 @@ bool measureIfOlder(Place place, uint64_t age) {
 }
 
 bool measureOften(Place place, unsigned times) {
-  return measureIfOlder(place, watches[place].costMicroseconds.load(std::memory_order_relaxed) * times / 1000 + 1);
+  return measureIfOlder(place, watchOf(place).costMicroseconds.load(std::memory_order_relaxed) * times / 1000 + 1);
 }
 
 void measureAtEnd(Place place) {
-  Watch& watch = watches[place];
+  Watch& watch = watchOf(place);
   if (!watch.measuring.load()) measureNow(place);  // no trylock: older glibcs have it in libpthread alone
-}
-
-uint64_t beforeImport(Place place) {
-  uint64_t used = 0;
-  if (place < 0 || !account::gate().attached()) return 0;
-  Watch& watch = watches[place];
-  Lock lock(watch.mutex);
-  // Asking takes a while, and programs import by the hundred: once it is clear that nothing shows, stop.
-  if (watch.importsUnseen >= 4) return 0;
-  return watch.pidIsOurs && nvmlProcessBytes(watch.nvml, currentPid(), &used) == Figure::kFound ? used : 0;
-}
-
-uint64_t afterImport(Place place, uint64_t before, uint64_t size) {
-  uint64_t used = 0;
-  if (place < 0 || before == 0) return 0;
-  Watch& watch = watches[place];
-  Lock lock(watch.mutex);
-  if (nvmlProcessBytes(watch.nvml, currentPid(), &used) != Figure::kFound || used <= before) {
-    ++watch.importsUnseen;
-    return 0;
-  }
-  uint64_t seen = size == 0 ? used - before : used - before < account::physical(size) ? used - before : account::physical(size);
-  watch.importedSeen.fetch_add(seen);
-  return seen;
-}
-
-void importGone(Place place, uint64_t seen) {
-  if (place >= 0) watches[place].importedSeen.fetch_sub(seen);
 }
 
 void forgetMeasurements() {
   nvmlForked();
-  for (Watch& watch : watches) {
-    watch.mutex = PTHREAD_MUTEX_INITIALIZER;
-    watch.pidIsOurs = false;
-    watch.pidWasThere = false;
-    watch.hadContext = false;
-    watch.measuring.store(false);
-    watch.measuredAt.store(0);
-    watch.freedAt.store(0);
-    watch.doubtSince = 0;
-    watch.importedSeen.store(0);
-  }
+  forgetWatches();
 }
 
 }  // namespace oomtune::cuda

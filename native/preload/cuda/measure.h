@@ -1,17 +1,10 @@
 // Overhead: what a process holds on a device besides what the hooks admitted (context, modules, the driver's own
-// buffers). It is measured: NVML's figure for this process less what the hooks have live. Where NVML knows no processes
-// (a container with pids of its own) the growth of the whole device stands in, as far as nobody else is there.
+// buffers). It is measured: the driver's figure less what the hooks have live.
 #pragma once
 
 #include "account.h"
 
 namespace oomtune::cuda {
-
-/** At cuInit, before any context: `bus` and `mig` name the device for NVML. */
-void watchDevice(account::Place place, const char* bus, const char* mig);
-
-/** Notes the device's state before a context is made, for devices without figures per process. */
-void beforeContext(account::Place place);
 
 /** After a context was made. */
 void measureContext(account::Place place);
@@ -26,15 +19,6 @@ void noteFreed(account::Place place);
 
 /** At exit, when a thread may have stopped in the middle of a measurement: then this one is left out. */
 void measureAtEnd(account::Place place);
-
-/**
- * Memory of another process that is mapped here belongs to that process. Whether NVML counts it here as well is seen by
- * looking before and after; what it counts twice is left out of the overhead.
- */
-uint64_t beforeImport(account::Place place);
-/** Bytes by which this import raised this process's figure: to be given to importGone(). */
-uint64_t afterImport(account::Place place, uint64_t before, uint64_t size);
-void importGone(account::Place place, uint64_t seen);
 
 /** In the child of a fork. */
 void forgetMeasurements();

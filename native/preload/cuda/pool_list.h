@@ -7,15 +7,38 @@ namespace oomtune::cuda {
 
 constexpr account::Place kUnknownPool = -2;
 
-/** kNowhere for a pool that does not count: of host memory, imported. */
-void knowPool(Pool pool, account::Place place);
-void forgetPool(Pool pool);
+/** Made by the program, or there as long as the driver is. */
+enum class Origin { kMade, kBuiltIn };
+
+/** `place` is kNowhere for a pool that does not count: of host memory, imported. A pool that is known stays as it is. */
+void knowPool(Pool pool, account::Place place, Origin origin, Kind kind = kAsync);
 account::Place placeOfPool(Pool pool);
+
+/** What is known of a pool, while it is being destroyed. */
+struct LeavingPool {
+  account::Place place;
+  Origin origin;
+  Kind kind;
+  uint64_t counted;
+  uint64_t used;  // by allocations that outlive it
+};
 /**
- * Reads what one pool has reserved, and counts the difference, for which the `promised` bytes that were admitted are used
- * up. False: it grew by more than fits; nothing was counted, the promise stands, and the growth has to be undone.
+ * Around the driver's own destruction: as soon as the driver has taken a pool back, another thread may be given one of the
+ * same name. False: it was not known.
  */
-bool countGrowth(Pool pool, uint64_t promised);
+bool takePool(Pool pool, LeavingPool* out);
+/** Destroyed: what nobody uses is given back; the rest stays until its owners free it, which nobody can see any more. */
+void poolGone(const LeavingPool& pool);
+void poolStays(Pool pool, const LeavingPool& known);
+
+/** What the program made on a device whose primary context ended is gone, and may not be asked for its figures. */
+void forgetPoolsOn(account::Place place);
+
+/**
+ * Reads what one pool has reserved, and counts the difference, for which the `promised` bytes that were admitted at `place`
+ * are used up. False: it grew by more than fits; nothing was counted, the promise stands, and the growth has to be undone.
+ */
+bool countGrowth(Pool pool, account::Place place, uint64_t promised);
 /** Counts the difference, whatever it is. */
 void refreshPool(Pool pool);
 /** By how much a pool will grow for another allocation, as far as can be told beforehand. */

@@ -15,6 +15,8 @@ using account::Place;
 struct Known {
   Pool pool;
   Place place;
+  Origin origin;
+  Kind kind;
   uint64_t counted;
 };
 
@@ -29,10 +31,20 @@ std::atomic<bool> graphs[kDevices];
 uint64_t graphCounted[kDevices];
 std::atomic<uint64_t> growths{0};  // all growths of pools seen so far, or'ed: their lowest bit is the step
 
-uint64_t attribute(Pool pool, int which) {
-  uint64_t value = 0;
-  if (driver.poolGetAttribute == nullptr || driver.poolGetAttribute(pool, which, &value) != kSuccess) return 0;
-  return value;
+Known* find(Pool pool) {
+  for (int i = 0; i < count; ++i) {
+    if (known[i].pool == pool) return &known[i];
+  }
+  return nullptr;
+}
+
+void drop(Known* at) { *at = known[--count]; }
+
+/** False: the driver does not say (it may be shutting down): what was counted stands. */
+bool attribute(Pool pool, int which, uint64_t* value) {
+  const Relaxed relaxed;
+  *value = 0;
+  return driver.poolGetAttribute != nullptr && driver.poolGetAttribute(pool, which, value) == kSuccess;
 }
 
 void countTo(Place place, Kind kind, uint64_t* counted, uint64_t now) {
@@ -43,8 +55,10 @@ void countTo(Place place, Kind kind, uint64_t* counted, uint64_t now) {
 
 /** What a pool has given back. Growth is counted by the call that made it, which has promised it already. */
 void countShrinking(Known& at) {
-  const uint64_t reserved = attribute(at.pool, kPoolReservedCurrent);
-  if (reserved < at.counted) countTo(at.place, kAsync, &at.counted, reserved);
+  uint64_t reserved = 0;
+  if (attribute(at.pool, kPoolReservedCurrent, &reserved) && reserved < at.counted) {
+    countTo(at.place, at.kind, &at.counted, reserved);
+  }
 }
 
 void refreshGraphs(Place place) {
@@ -59,75 +73,99 @@ void refreshGraphs(Place place) {
 
 }  // namespace
 
-void knowPool(Pool pool, Place place) {
+void knowPool(Pool pool, Place place, Origin origin, Kind kind) {
   if (pool == nullptr) return;
   Lock lock(mutex);
-  for (int i = 0; i < count; ++i) {
-    if (known[i].pool == pool) return;
-  }
-  if (count < kPools) known[count++] = Known{pool, place, 0};
+  if (find(pool) != nullptr) return;
+  if (count < kPools) known[count++] = Known{pool, place, origin, kind, 0};
   else account::blind(kBlindHook);
 }
 
-void forgetPool(Pool pool) {
+Place placeOfPool(Pool pool) {
   Lock lock(mutex);
-  for (int i = 0; i < count; ++i) {
-    if (known[i].pool != pool) continue;
-    countTo(known[i].place, kAsync, &known[i].counted, 0);
-    known[i] = known[--count];
-    return;
+  const Known* at = find(pool);
+  return at != nullptr ? at->place : kUnknownPool;
+}
+
+bool takePool(Pool pool, LeavingPool* out) {
+  Lock lock(mutex);
+  Known* at = find(pool);
+  if (at == nullptr) return false;
+  *out = LeavingPool{at->place, at->origin, at->kind, at->counted, 0};
+  if (at->place >= 0 && !attribute(pool, kPoolUsedCurrent, &out->used)) out->used = at->counted;
+  drop(at);
+  return true;
+}
+
+void poolGone(const LeavingPool& pool) {
+  const uint64_t kept = pool.used < pool.counted ? pool.used : pool.counted;
+  if (pool.counted > kept) account::release(pool.place, pool.kind, pool.counted - kept);
+  if (kept > 0) account::handOver(pool.place, pool.kind, kept);
+}
+
+void poolStays(Pool pool, const LeavingPool& leaving) {
+  Lock lock(mutex);
+  if (count < kPools) known[count++] = Known{pool, leaving.place, leaving.origin, leaving.kind, leaving.counted};
+}
+
+void forgetPoolsOn(Place place) {
+  Lock lock(mutex);
+  for (int i = 0; i < count;) {
+    Known& at = known[i];
+    if (at.place != place || at.origin == Origin::kBuiltIn) {
+      ++i;
+      continue;
+    }
+    countTo(place, at.kind, &at.counted, 0);
+    drop(&at);
   }
 }
 
-bool countGrowth(Pool pool, uint64_t promised) {
+bool countGrowth(Pool pool, Place place, uint64_t promised) {
   Gate& gate = account::gate();
   Lock lock(mutex);
-  for (int i = 0; i < count; ++i) {
-    Known& at = known[i];
-    if (at.pool != pool || at.place < 0) continue;
-    const uint64_t reserved = attribute(pool, kPoolReservedCurrent);
-    const uint64_t grown = reserved > at.counted ? reserved - at.counted : 0;
-    growths.fetch_or(grown, std::memory_order_relaxed);
-    // The promise becomes what is counted: at no moment does the sum hold both.
-    if (grown > promised && !gate.reserve(at.place, grown - promised, "", false)) return false;
-    if (grown < promised) gate.cancel(at.place, promised - grown);
-    if (grown > 0) gate.commit(at.place, kAsync, grown);
-    if (reserved < at.counted) account::release(at.place, kAsync, at.counted - reserved);
-    at.counted = reserved;
+  Known* at = find(pool);
+  uint64_t reserved = 0;
+  if (at == nullptr || at->place != place || !attribute(pool, kPoolReservedCurrent, &reserved)) {
+    gate.cancel(place, promised);
+    account::blind(kBlindHook);
     return true;
   }
+  const uint64_t grown = reserved > at->counted ? reserved - at->counted : 0;
+  growths.fetch_or(grown, std::memory_order_relaxed);
+  // The promise becomes what is counted: at no moment does the sum hold both.
+  if (grown > promised && !gate.reserve(place, grown - promised, "", false)) return false;
+  if (grown < promised) gate.cancel(place, promised - grown);
+  if (grown > 0) gate.commit(place, at->kind, grown);
+  if (reserved < at->counted) account::release(place, at->kind, at->counted - reserved);
+  at->counted = reserved;
   return true;
 }
 
 void refreshPool(Pool pool) {
   Lock lock(mutex);
-  for (int i = 0; i < count; ++i) {
-    if (known[i].pool != pool || known[i].place < 0) continue;
-    countTo(known[i].place, kAsync, &known[i].counted, attribute(pool, kPoolReservedCurrent));
-  }
-}
-
-Place placeOfPool(Pool pool) {
-  Lock lock(mutex);
-  for (int i = 0; i < count; ++i) {
-    if (known[i].pool == pool) return known[i].place;
-  }
-  return kUnknownPool;
+  Known* at = find(pool);
+  uint64_t reserved = 0;
+  if (at == nullptr || at->place < 0 || !attribute(pool, kPoolReservedCurrent, &reserved)) return;
+  countTo(at->place, at->kind, &at->counted, reserved);
 }
 
 uint64_t growthFor(Pool pool, uint64_t size) {
-  const uint64_t reserved = attribute(pool, kPoolReservedCurrent);
-  const uint64_t used = attribute(pool, kPoolUsedCurrent);
+  uint64_t reserved = 0;
+  uint64_t used = 0;
+  attribute(pool, kPoolReservedCurrent, &reserved);
+  attribute(pool, kPoolUsedCurrent, &used);
   if (reserved >= used && reserved - used >= size) return 0;
   // What is idle is rarely where it could be used together with what is new: the pool grows by the whole size, in the
   // steps in which it has been seen to grow.
   const uint64_t seen = growths.load(std::memory_order_relaxed);
   const uint64_t lowest = seen & (~seen + 1);
   const uint64_t step = lowest == 0 || lowest > kLargestStep ? kLargestStep : lowest < kLeastStep ? kLeastStep : lowest;
-  return (size + step - 1) & ~(step - 1);
+  return size > UINT64_MAX - step ? size : (size + step - 1) & ~(step - 1);
 }
 
 void refreshPools(Place place) {
+  const Relaxed relaxed;
   Lock lock(mutex);
   for (int i = 0; i < count; ++i) {
     if (known[i].place == place) countShrinking(known[i]);
@@ -136,6 +174,7 @@ void refreshPools(Place place) {
 }
 
 bool trimPools(Place place) {
+  const Relaxed relaxed;
   Lock lock(mutex);
   bool freed = false;
   for (int i = 0; i < count; ++i) {

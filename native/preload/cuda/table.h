@@ -75,8 +75,7 @@ class Table {
   void forget() {
     for (Shard& shard : shards_) {
       shard.mutex = PTHREAD_MUTEX_INITIALIZER;
-      if (shard.cells != nullptr) munmap(shard.cells, shard.capacity * sizeof(Cell));
-      shard.cells = nullptr;
+      shard.cells = nullptr;  // not unmapped: a thread of the parent may have been half way through a growth
       shard.capacity = 0;
       shard.count = 0;
     }

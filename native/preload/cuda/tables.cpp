@@ -1,5 +1,8 @@
 #include "tables.h"
 
+#include <atomic>
+
+#include "driver.h"
 #include "vmm.h"
 
 namespace oomtune::cuda {
@@ -10,10 +13,26 @@ Table<Allocation> pinned;
 Table<Allocation> imports;
 Table<Allocation> importedHandles;
 
-void releaseContext(uint64_t context) {
+namespace {
+
+std::atomic<uint32_t> age{1};
+
+}  // namespace
+
+uint64_t currentContext() {
+  Context context = nullptr;
+  if (driver.ctxGetCurrent == nullptr || driver.ctxGetCurrent(&context) != kSuccess) return 0;
+  return reinterpret_cast<uint64_t>(context);
+}
+
+uint32_t contextAge() { return age.load(std::memory_order_relaxed); }
+
+uint32_t endContext() { return age.fetch_add(1); }
+
+void releaseContext(uint64_t context, uint32_t age) {
   if (context == 0) return;
-  auto gone = [context](uint64_t, const Allocation& allocation) {
-    if (allocation.context != context) return false;
+  auto gone = [context, age](uint64_t, const Allocation& allocation) {
+    if (allocation.context != context || allocation.count > age) return false;
     account::release(allocation.place, static_cast<Kind>(allocation.kind), allocation.size);
     return true;
   };

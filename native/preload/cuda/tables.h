@@ -11,7 +11,7 @@ struct Allocation {
   uint64_t context;  // freed with it; 0: not bound to one
   int16_t place;
   uint16_t kind;
-  uint32_t reserved;
+  uint32_t count;  // of a thing of a context: when it was made, as contextAge() had it; of an import: how often it is open
 };
 
 /** Linear device memory, by address. */
@@ -24,8 +24,18 @@ extern Table<Allocation> pinned;
 extern Table<Allocation> imports;
 extern Table<Allocation> importedHandles;
 
+/** The calling thread's context as it stands in an Allocation; 0: none. */
+uint64_t currentContext();
+
+/**
+ * A driver may name a new context as it named one that is gone. So what dies with a context is told by age: an allocation
+ * notes the age at which it was made, and a context that ends takes only what is no younger than endContext() said before.
+ */
+uint32_t contextAge();
+uint32_t endContext();
+
 /** Everything that a context which is gone had. */
-void releaseContext(uint64_t context);
+void releaseContext(uint64_t context, uint32_t age);
 
 /** In the child of a fork. */
 void forgetTables();

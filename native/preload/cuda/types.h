@@ -26,7 +26,10 @@ constexpr Result kNotInitialized = 3;
 constexpr Result kNoDevice = 100;
 constexpr Result kNotFound = 500;
 
-enum LocationType : int { kLocationInvalid = 0, kLocationDevice = 1 };
+// All others are of host memory, or of none.
+enum LocationType : int { kLocationDevice = 1, kLocationHost = 2, kLocationHostNuma = 3 };
+enum AllocationType : int { kAllocationPinned = 1, kAllocationManaged = 2 };
+constexpr int kCaptureRelaxed = 2;
 
 struct Location {
   int type;

@@ -10,6 +10,7 @@ struct Block {
   uint64_t size;
   uint32_t references;
   uint32_t mappings;
+  uint32_t leaving;  // references that are being given up
   int32_t place;
   uint32_t next;  // in the free list
 };
@@ -51,7 +52,7 @@ uint32_t newBlock() {
 
 void dropIfGone(uint32_t index) {
   Block& block = blockAt(index);
-  if (block.references != 0 || block.mappings != 0) return;
+  if (block.references != 0 || block.mappings != 0 || block.leaving != 0) return;
   account::release(block.place, kVmm, block.size);
   block.next = freeList;
   freeList = index;
@@ -63,7 +64,7 @@ bool vmmCreated(Handle handle, account::Place place, uint64_t size) {
   Lock lock(mutex);
   uint32_t index = newBlock();
   if (index == kNone) return false;
-  blockAt(index) = Block{size, 1, 0, place, kNone};
+  blockAt(index) = Block{size, 1, 0, 0, place, kNone};
   if (handles.put(handle, index)) return true;
   blockAt(index).next = freeList;
   freeList = index;
@@ -92,13 +93,26 @@ void vmmRetained(Handle handle, Address address) {
   if (found && handles.put(handle, at.block)) ++blockAt(at.block).references;
 }
 
-void vmmReleased(Handle handle) {
+uint32_t vmmReleasing(Handle handle) {
   Lock lock(mutex);
   uint32_t index = 0;
-  if (!handles.get(handle, &index)) return;
+  if (!handles.get(handle, &index)) return kNone;
   Block& block = blockAt(index);
+  ++block.leaving;
   if (block.references > 0) --block.references;
   if (block.references == 0) handles.take(handle, &index);
+  return index;
+}
+
+void vmmReleased(Handle handle, uint32_t index, bool done) {
+  if (index == kNone) return;
+  Lock lock(mutex);
+  Block& block = blockAt(index);
+  --block.leaving;
+  if (!done) {
+    ++block.references;
+    handles.put(handle, index);
+  }
   dropIfGone(index);
 }
 

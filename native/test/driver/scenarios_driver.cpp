@@ -36,6 +36,17 @@ void scenarioResolver() {
   using AllocAsync = Result(Address*, size_t, Stream);
   CHECK_EQUAL(reinterpret_cast<AllocAsync*>(ask("cuMemAllocAsync", 12000, 2))(&address, 1 * MiB, Stream{}), 0);
   CHECK_EQUAL(kind(oomtune::kAsync), 32 * MiB);
+  // One name, three bindings: each version gets its own, with the arguments that it has there.
+  Context context = nullptr;
+  void* none = nullptr;
+  void* second = ask("cuCtxCreate", 11000, 0);
+  void* third = ask("cuCtxCreate", 12000, 0);
+  void* fourth = ask("cuCtxCreate", 13000, 0);
+  CHECK(second != third && third != fourth);
+  CHECK_EQUAL(reinterpret_cast<Result (*)(Context*, unsigned, Device)>(second)(&context, 0u, 0), 0);
+  CHECK_EQUAL(reinterpret_cast<Result (*)(Context*, void*, int, unsigned, Device)>(third)(&context, none, 0, 0u, 0), 0);
+  CHECK_EQUAL(reinterpret_cast<Result (*)(Context*, void*, unsigned, Device)>(fourth)(&context, none, 0u, 0), 0);
+  CHECK_EQUAL(overhead(), 400 * MiB);
   // A version that has no such function gets the driver's own refusal.
   ask("cuMemAllocAsync", 11000, 0, 500);
   ask("cuNoSuchThing", 13000, 0, 500);
@@ -210,5 +221,6 @@ void scenarioNvml() {  // the memory that NVML shows is the budget's too
       reinterpret_cast<int (*)(void*, MemoryV2*)>(dlsym(nvml, "nvmlDeviceGetMemoryInfo_v2"))(device, &second), 0);
   CHECK_EQUAL(second.total, 512 * MiB);
   CHECK_EQUAL(second.free, 312 * MiB);
+  CHECK_EQUAL(second.reserved + second.used + second.free, second.total);
   CHECK_EQUAL(reinterpret_cast<Init*>(dlsym(nvml, "nvmlDeviceGetBrand"))(), 13);  // not in this library
 }

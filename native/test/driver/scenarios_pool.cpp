@@ -1,4 +1,6 @@
 // Memory that is not bound to one call: stream-ordered pools, physical memory and its mappings, graphs.
+#include <initializer_list>
+
 #include "scenarios.h"
 
 namespace {
@@ -76,6 +78,34 @@ void scenarioPools() {
   CHECK_EQUAL(kind(oomtune::kAsync), 0);
 }
 
+void scenarioHostPools() {  // since CUDA 13 there are built-in pools of host memory, and of managed memory
+  begin();
+  Pool pool = nullptr;
+  Address address = 0;
+  using GetPool = Result(Pool*, Location*, int);
+  using FromPool = Result(Address*, size_t, Pool, Stream);
+  for (const char* get : {"cuMemGetDefaultMemPool", "cuMemGetMemPool"}) {
+    for (Location location : {Location{kLocationHost, 0}, Location{kLocationHostNuma, 0}}) {
+      CHECK_EQUAL((call<GetPool>(get, &pool, &location, int{kAllocationPinned})), 0);
+      CHECK_EQUAL((call<FromPool>("cuMemAllocFromPoolAsync", &address, size_t{600 * MiB}, pool, Stream{})), 0);
+      CHECK_EQUAL(live(), 100 * MiB);
+    }
+  }
+  Location device{kLocationDevice, 0};
+  CHECK_EQUAL((call<GetPool>("cuMemGetMemPool", &pool, &device, int{kAllocationPinned})), 0);
+  CHECK_EQUAL((call<FromPool>("cuMemAllocFromPoolAsync", &address, size_t{40 * MiB}, pool, Stream{})), 0);
+  CHECK_EQUAL(kind(oomtune::kAsync), 64 * MiB);
+  Pool same = nullptr;
+  CHECK_EQUAL((call<Result(Pool*, Device)>("cuDeviceGetMemPool", &same, 0)), 0);
+  CHECK(same == pool);
+  // A pool that comes from another process is its maker's.
+  void* none = nullptr;
+  using Import = Result(Pool*, void*, int, unsigned long long);
+  CHECK_EQUAL((call<Import>("cuMemPoolImportFromShareableHandle", &pool, none, 1, 0ULL)), 0);
+  CHECK_EQUAL((call<FromPool>("cuMemAllocFromPoolAsync", &address, size_t{600 * MiB}, pool, Stream{})), 0);
+  CHECK_EQUAL(live(), 164 * MiB);
+}
+
 void scenarioVmm() {
   begin();
   AllocationProp prop{};
@@ -138,6 +168,10 @@ void scenarioGraphs() {
   CHECK_EQUAL((call<AddNode>("cuGraphAddNode_v2", &node, graph, none, noEdges, size_t{0}, &general)), 0);
   CHECK_EQUAL((call<Result(GraphExec*, Graph, unsigned long long)>("cuGraphInstantiateWithFlags", &exec, graph, 0ULL)),
               0);
+  for (const char* instantiate : {"cuGraphInstantiateWithParams", "cuGraphInstantiateWithParams_ptsz"}) {
+    void* none = nullptr;
+    CHECK_EQUAL((call<Result(GraphExec*, Graph, void*)>(instantiate, &exec, graph, none)), 0);
+  }
   CHECK_EQUAL(kind(oomtune::kGraph), 0);
   CHECK_EQUAL((call<Result(GraphExec, Stream)>("cuGraphUpload", exec, Stream{})), 0);
   CHECK_EQUAL(kind(oomtune::kGraph), 128 * MiB);
@@ -145,6 +179,14 @@ void scenarioGraphs() {
   CHECK_EQUAL((call<AddAlloc>("cuGraphAddMemAllocNode", &node, graph, none, size_t{0}, &params)), kOutOfMemory);
   general.alloc.bytes = 300 * MiB;
   CHECK_EQUAL((call<AddNode>("cuGraphAddNode_v2", &node, graph, none, noEdges, size_t{0}, &general)), kOutOfMemory);
+  // The older form of the call, which a program of CUDA 12.2 asks for.
+  using OlderNode = Result(GraphNode*, Graph, const GraphNode*, size_t, GraphNodeParams*);
+  CHECK_EQUAL((call<OlderNode>("cuGraphAddNode", &node, graph, none, size_t{0}, &general)), kOutOfMemory);
+  general.alloc.bytes = 16 * MiB;
+  CHECK_EQUAL((call<OlderNode>("cuGraphAddNode", &node, graph, none, size_t{0}, &general)), 0);
+  CHECK_EQUAL((call<Result(GraphExec, Stream)>("cuGraphUpload_ptsz", exec, Stream{})), 0);
+  CHECK_EQUAL(kind(oomtune::kGraph), 144 * MiB);
+  CHECK_EQUAL((call<Result(GraphExec)>("cuGraphExecDestroy", exec)), 0);
   CHECK_EQUAL((call<Result(Device)>("cuDeviceGraphMemTrim", 0)), 0);
   CHECK_EQUAL(kind(oomtune::kGraph), 0);
   // Captured stream-ordered allocations become nodes too.

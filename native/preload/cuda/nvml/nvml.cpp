@@ -90,6 +90,10 @@ const DeviceEntry* entryOf(NvmlDevice device) {
   return entry.present.load() == 1 ? &entry : nullptr;
 }
 
+// What the driver keeps for itself is not part of the budget, and total = reserved + used + free.
+void withoutReserve(Memory*) {}
+void withoutReserve(MemoryV2* info) { info->reserved = 0; }
+
 template <class Info>
 int clamp(NvmlDevice device, Info* info, int result) {
   const DeviceEntry* entry = result == kSuccess && info != nullptr ? entryOf(device) : nullptr;
@@ -101,6 +105,7 @@ int clamp(NvmlDevice device, Info* info, int result) {
   info->total = budget;
   info->free = left < info->free ? left : info->free;
   info->used = budget - info->free;
+  withoutReserve(info);
   return result;
 }
 

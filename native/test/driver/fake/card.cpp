@@ -32,7 +32,10 @@ Result fault(const char* name) {
   const size_t second = wanted.find(':', first + 1);
   if (first == std::string::npos || second == std::string::npos || wanted.substr(0, first) != name) return 0;
   std::lock_guard<std::mutex> lock(counting);
-  return ++calls[name] == atoi(wanted.c_str() + first + 1) ? atoi(wanted.c_str() + second + 1) : 0;
+  const int nth = atoi(wanted.c_str() + first + 1);
+  const int call = ++calls[name];
+  const bool struck = wanted[second - 1] == '+' ? call >= nth : call == nth;
+  return struck ? atoi(wanted.c_str() + second + 1) : 0;
 }
 
 bool breaksCapture() {
@@ -56,9 +59,7 @@ bool take(int device, int64_t bytes) {
     state.mine().ghostUntil = now() + number("FAKE_LAG", 0);
   }
   if (bytes > 0 && state.used(device) + static_cast<uint64_t>(bytes) > state->capacity) return false;
-  Process& mine = state.mine();
-  mine.bytes[device] += static_cast<uint64_t>(bytes);
-  if (mine.bytes[device] > state->most[device]) state->most[device] = mine.bytes[device];
+  state.mine().bytes[device] += static_cast<uint64_t>(bytes);
   return true;
 }
 

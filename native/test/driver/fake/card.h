@@ -9,7 +9,7 @@
 
 #define API extern "C" __attribute__((visibility("default"))) oomtune::cuda::Result
 
-/** An injected fault: FAKE_FAIL="name:n:result" makes the n-th call of `name` answer `result`. */
+/** An injected fault: FAKE_FAIL="name:n:result" makes the n-th call of `name` answer `result`, "name:n+:result" all from it on. */
 #define FAULT(name) \
   if (oomtune::cuda::Result injected = fake::fault(name); injected != 0) return injected
 

@@ -125,9 +125,13 @@ API cuDevicePrimaryCtxRelease_v2(Device device) {
 }
 API cuDevicePrimaryCtxRelease(Device device) { return cuDevicePrimaryCtxRelease_v2(device); }
 API cuDevicePrimaryCtxReset_v2(Device device) {
-  std::lock_guard<std::mutex> lock(mutex);
-  if (primary[device] != 0) destroyPrimary(device);
-  primaryCount[device] = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (primary[device] != 0) destroyPrimary(device);
+    primaryCount[device] = 0;
+  }
+  // FAKE_SLOW: time enough for another thread to be given what this one gave back.
+  usleep(static_cast<useconds_t>(number("FAKE_SLOW", 0)));
   return 0;
 }
 API cuDevicePrimaryCtxReset(Device device) { return cuDevicePrimaryCtxReset_v2(device); }

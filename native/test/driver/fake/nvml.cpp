@@ -63,7 +63,7 @@ API nvmlDeviceGetMemoryInfo_v2(Handle handle, MemoryInfo2* info) {
   info->total = plain.total;
   info->used = plain.used;
   info->free = plain.free;
-  info->reserved = 0;
+  info->reserved = 300 << 20;
   return 0;
 }
 API nvmlDeviceGetComputeRunningProcesses_v3(Handle handle, unsigned int* count, ProcessInfo* infos) {

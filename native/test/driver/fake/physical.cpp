@@ -56,8 +56,7 @@ API cuMemRelease(Handle handle) {
     --physicals[handle].references;
     dropPhysical(handle);
   }
-  // FAKE_SLOW_RELEASE: time enough for another thread to be given the same handle.
-  if (const uint64_t wait = number("FAKE_SLOW_RELEASE", 0)) usleep(static_cast<useconds_t>(wait));
+  usleep(static_cast<useconds_t>(number("FAKE_SLOW", 0)));
   return 0;
 }
 API cuMemAddressReserve(Address* address, size_t size, size_t, Address, unsigned long long) {

@@ -1,4 +1,6 @@
 // Stream-ordered pools. They grow in steps of FAKE_POOL_STEP bytes (32 MiB, as seen on an H200 with driver 580).
+#include <memory>
+
 #include "card.h"
 
 using namespace fake;
@@ -9,14 +11,15 @@ namespace {
 
 struct PoolState {
   int device;  // -1: of host memory
+  bool builtIn;
   uint64_t used = 0;
   uint64_t reserved = 0;
   bool destroyed = false;  // gone for the program; what is still in use keeps it
-  bool builtIn = false;
 };
+using PoolPointer = std::shared_ptr<PoolState>;
 
-std::map<Pool, PoolState*> pools;
-std::map<Address, std::pair<uint64_t, PoolState*>> asyncBlocks;
+std::map<Pool, PoolPointer> pools;
+std::map<Address, std::pair<uint64_t, PoolPointer>> asyncBlocks;
 Pool defaults[kDevices];
 Pool currents[kDevices];
 Pool hostDefault = nullptr;
@@ -25,11 +28,8 @@ uint64_t step() { return number("FAKE_POOL_STEP", 32 << 20); }
 uint64_t stepped(uint64_t size) { return (size + step() - 1) / step() * step(); }
 
 Pool makePool(int device, bool builtIn) {
-  PoolState* made = new PoolState();
-  made->device = device;
-  made->builtIn = builtIn;
   const Pool pool = reinterpret_cast<Pool>(newName(1));
-  pools[pool] = made;
+  pools[pool] = std::make_shared<PoolState>(PoolState{device, builtIn});
   return pool;
 }
 
@@ -49,14 +49,14 @@ Pool currentPool(int device) {
 }
 
 /** Real drivers read whatever lies behind a handle: who hands in one that is gone must not get away with it here. */
-PoolState& stateOf(Pool pool) {
+PoolPointer stateOf(Pool pool) {
   auto found = pools.find(pool);
   if (found == pools.end()) {
     static const char kWords[] = "the fake driver was given a pool that is gone\n";
     if (write(STDERR_FILENO, kWords, sizeof kWords - 1) < 0) _exit(98);
     _exit(99);
   }
-  return *found->second;
+  return found->second;
 }
 
 void trim(PoolState& pool, uint64_t keep) {
@@ -66,7 +66,8 @@ void trim(PoolState& pool, uint64_t keep) {
   pool.reserved = wanted;
 }
 
-Result allocateFrom(PoolState& pool, Address* address, size_t size) {
+Result allocateFrom(const PoolPointer& from, Address* address, size_t size) {
+  PoolState& pool = *from;
   if (capturing) {
     addGraphMemory(pool.device, rounded(size));
     *address = newName(size);
@@ -82,7 +83,7 @@ Result allocateFrom(PoolState& pool, Address* address, size_t size) {
   }
   pool.used += size;
   *address = newName(size);
-  asyncBlocks[*address] = {size, &pool};
+  asyncBlocks[*address] = {size, from};
   return 0;
 }
 
@@ -96,7 +97,7 @@ void forgetPools(int device) {
       continue;
     }
     for (auto block = asyncBlocks.begin(); block != asyncBlocks.end();) {
-      block = block->second.second == &pool ? asyncBlocks.erase(block) : ++block;
+      block = block->second.second == at->second ? asyncBlocks.erase(block) : ++block;
     }
     pool.used = 0;
     trim(pool, 0);
@@ -104,7 +105,6 @@ void forgetPools(int device) {
       ++at;
       continue;
     }
-    delete at->second;
     at = pools.erase(at);
   }
   currents[device] = defaults[device];
@@ -146,26 +146,25 @@ API cuMemPoolImportFromShareableHandle(Pool* pool, void*, int, unsigned long lon
 API cuMemPoolDestroy(Pool pool) {
   FAULT("cuMemPoolDestroy");
   std::lock_guard<std::mutex> lock(mutex);
-  PoolState& gone = stateOf(pool);
+  const PoolPointer gone = stateOf(pool);
   pools.erase(pool);
-  gone.destroyed = true;
-  trim(gone, 0);
-  if (gone.used == 0) delete &gone;
+  gone->destroyed = true;
+  trim(*gone, 0);
   return 0;
 }
 API cuMemPoolTrimTo(Pool pool, size_t keep) {
   UNSAFE_IN_CAPTURE();
   std::lock_guard<std::mutex> lock(mutex);
-  trim(stateOf(pool), keep);
+  trim(*stateOf(pool), keep);
   return 0;
 }
 API cuMemPoolGetAttribute(Pool pool, int attribute, void* value) {
   FAULT("cuMemPoolGetAttribute");
   UNSAFE_IN_CAPTURE();
   std::lock_guard<std::mutex> lock(mutex);
-  const PoolState& asked = stateOf(pool);
+  const PoolPointer asked = stateOf(pool);
   *static_cast<uint64_t*>(value) =
-      attribute == kPoolReservedCurrent ? asked.reserved : attribute == kPoolUsedCurrent ? asked.used : 0;
+      attribute == kPoolReservedCurrent ? asked->reserved : attribute == kPoolUsedCurrent ? asked->used : 0;
   return 0;
 }
 
@@ -187,11 +186,10 @@ API cuMemFreeAsync(Address address, Stream) {
   std::lock_guard<std::mutex> lock(mutex);
   auto found = asyncBlocks.find(address);
   if (found == asyncBlocks.end()) return 1;
-  PoolState& pool = *found->second.second;
-  pool.used -= found->second.first;
+  const auto [size, pool] = found->second;
   asyncBlocks.erase(found);
-  if (pool.destroyed) trim(pool, 0);
-  if (pool.destroyed && pool.used == 0) delete &pool;
+  pool->used -= size;
+  if (pool->destroyed) trim(*pool, 0);
   return 0;
 }
 API cuMemFreeAsync_ptsz(Address address, Stream stream) { return cuMemFreeAsync(address, stream); }

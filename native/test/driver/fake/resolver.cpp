@@ -7,6 +7,7 @@
 // FAKE_FAIL      "cuMemAlloc_v2:3:719": the third call of that function answers 719
 // FAKE_MODULE    bytes that cuModuleLoadData takes, unseen by any hook
 // FAKE_PIECES    idle memory of pools cannot be used again      FAKE_LAG  milliseconds that NVML shows what was freed
+// FAKE_POOL_STEP bytes by which pools grow (32 MiB)             FAKE_SLOW  microseconds that a reset or release goes on
 #include "card.h"
 
 using namespace fake;

@@ -29,7 +29,6 @@ struct Process {
 struct State {
   pthread_mutex_t mutex;
   uint64_t capacity;
-  uint64_t most[kDevices];  // the most that one process held, as an NVML that looks all the time would have it
   Process processes[kProcesses];
 };
 

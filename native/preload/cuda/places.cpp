@@ -1,0 +1,118 @@
+#include "places.h"
+
+#include <string.h>
+
+#include <atomic>
+
+#include "account.h"
+#include "driver.h"
+#include "watch.h"
+
+namespace oomtune::cuda::account {
+
+namespace {
+
+constexpr int kOrdinals = 64;
+
+int devices = 0;
+Place places[kOrdinals];
+Device ordinals[kDevices];
+std::atomic<bool> learned{false};
+
+void uuidText(const char* kind, const Uuid& uuid, char* out) {
+  static const char kHex[] = "0123456789abcdef";
+  strcpy(out, kind);
+  char* at = out + strlen(kind);
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) *at++ = '-';
+    *at++ = kHex[uuid.bytes[i] >> 4];
+    *at++ = kHex[uuid.bytes[i] & 15];
+  }
+  *at = '\0';
+}
+
+bool ledgerKnowsUuids() {
+  for (uint32_t d = 1; d < kDevices; ++d) {
+    const DeviceEntry& entry = gate().ledger()->devices[d];
+    if (entry.present.load() == 1 && entry.uuid[0] != '\0') return true;
+  }
+  return false;
+}
+
+/** By uuid, as a rank may have narrowed or reordered what it sees; by ordinal where the launcher knew no uuids. */
+Place findPlace(Device ordinal) {
+  if (!ledgerKnowsUuids()) return ordinal + 1 < static_cast<int>(kDevices) ? ordinal + 1 : kNowhere;
+  Uuid uuid{};
+  if (driver.deviceGetUuid == nullptr || driver.deviceGetUuid(&uuid, ordinal) != kSuccess) return kNowhere;
+  char text[64];
+  uuidText("GPU-", uuid, text);
+  Place place = gate().deviceByUuid(text);
+  if (place >= 0) return place;
+  uuidText("MIG-", uuid, text);
+  return gate().deviceByUuid(text);
+}
+
+}  // namespace
+
+void learnDevices() {
+  for (Place& place : places) place = kNowhere;
+  for (Device& ordinal : ordinals) ordinal = -1;
+  int count = 0;
+  if (driver.deviceGetCount == nullptr || driver.deviceGetCount(&count) != kSuccess) return;
+  for (Device ordinal = 0; ordinal < count && ordinal < kOrdinals; ++ordinal) {
+    Place place = findPlace(ordinal);
+    places[ordinal] = place;
+    if (place < 0) continue;
+    ordinals[place] = ordinal;
+    char bus[32] = "";
+    char mig[64] = "";
+    Uuid uuid{};
+    if (driver.deviceGetPciBusId != nullptr) driver.deviceGetPciBusId(bus, sizeof bus, ordinal);
+    if (driver.deviceGetUuid != nullptr && driver.deviceGetUuid(&uuid, ordinal) == kSuccess) {
+      uuidText("MIG-", uuid, mig);
+    }
+    watchDevice(place, bus, mig);
+  }
+  devices = count;
+  learned.store(true, std::memory_order_release);
+}
+
+Place placeOf(Device ordinal) {
+  if (!learned.load(std::memory_order_acquire) || ordinal < 0 || ordinal >= devices || ordinal >= kOrdinals) {
+    return kNowhere;
+  }
+  return places[ordinal];
+}
+
+Place placeOf(const Location& location) {
+  return location.type == kLocationDevice ? placeOf(location.id) : kNowhere;
+}
+
+Place placeOfCurrent() {
+  if (!learned.load(std::memory_order_acquire)) return kNowhere;
+  if (devices == 1) return places[0];
+  Device ordinal = -1;
+  if (driver.ctxGetDevice == nullptr || driver.ctxGetDevice(&ordinal) != kSuccess) return kNowhere;
+  return placeOf(ordinal);
+}
+
+Place placeOfStream(Stream stream) {
+  // 0, 1 and 2 mean the default streams of the current context.
+  if (devices <= 1 || reinterpret_cast<uintptr_t>(stream) <= 2) return placeOfCurrent();
+  Device ordinal = -1;
+  if (driver.streamGetDevice != nullptr && driver.streamGetDevice(stream, &ordinal) == kSuccess) {
+    return placeOf(ordinal);
+  }
+  Context context = nullptr;
+  if (driver.streamGetCtx == nullptr || driver.streamGetCtx(stream, &context) != kSuccess ||
+      driver.ctxPushCurrent == nullptr || driver.ctxPushCurrent(context) != kSuccess) {
+    return placeOfCurrent();
+  }
+  Place place = placeOfCurrent();
+  driver.ctxPopCurrent(&context);
+  return place;
+}
+
+Device ordinalOf(Place place) { return place > 0 && place < static_cast<Place>(kDevices) ? ordinals[place] : -1; }
+
+}  // namespace oomtune::cuda::account

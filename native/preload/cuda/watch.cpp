@@ -1,0 +1,114 @@
+#include "watch.h"
+
+#include "process.h"
+#include "real.h"
+#include "slots.h"
+#include "table.h"
+
+namespace oomtune::cuda {
+
+namespace {
+
+using account::Place;
+
+// The inode of the first pid namespace, in which NVML's pids are ours (PROC_PID_INIT_INO of the kernel).
+constexpr uint64_t kFirstPidNamespace = 4026531836ULL;
+
+Watch watches[kDevices];
+
+DeviceEntry& entryOf(Place place) { return account::gate().ledger()->devices[place]; }
+
+/** The whole device's bytes, less what stood there before the launch and what its other processes account for. */
+bool usedByDevice(Watch& watch, Place place, uint64_t* used, bool* moved) {
+  DeviceEntry& entry = entryOf(place);
+  const uint64_t base = entry.base.load();
+  if (!watch.hadContext || base == 0) return false;
+  // One at a time: two that measured at once would both find what is nobody's yet, and both take it for theirs.
+  if (!takeTurn(entry.measurer)) return false;
+  Gate& gate = account::gate();
+  // The dead account for nothing any more.
+  if (entry.live.load() > gate.live(place)) reapSlots(gate.ledger());
+  const uint64_t before = entry.live.load();
+  *moved = entry.committed.load() != before;
+  uint64_t device = 0;
+  const bool known = nvmlDeviceBytes(watch.nvml, &device);
+  const uint64_t own = gate.live(place);
+  const uint64_t live = entry.live.load();
+  *moved = *moved || live != before || entry.committed.load() != live;
+  endTurn(entry.measurer);
+  const uint64_t others = base - 1 + (live > own ? live - own : 0);
+  *used = device > others ? device - others : 0;
+  return known;
+}
+
+}  // namespace
+
+Watch& watchOf(Place place) { return watches[place]; }
+
+void watchDevice(Place place, const char* bus, const char* mig) {
+  Watch& watch = watches[place];
+  Lock lock(watch.mutex);
+  watch.nvml = nvmlDevice(bus, mig);
+  uint64_t used = 0;
+  watch.pidWasThere = nvmlProcessBytes(watch.nvml, currentPid(), &used) == Figure::kFound;
+  if (watch.nvml == nullptr) debugLine("NVML does not know device %s: contexts are not counted", bus);
+}
+
+void beforeContext(Place place) {
+  if (place < 0 || !account::gate().attached()) return;
+  Watch& watch = watches[place];
+  Lock lock(watch.mutex);
+  if (watch.hadContext) return;
+  watch.hadContext = true;
+  uint64_t device = 0;
+  uint64_t none = 0;
+  Cell& base = entryOf(place).base;  // the launch's first process says it for all
+  if (base.load() == 0 && nvmlDeviceBytes(watch.nvml, &device)) base.compare_exchange_strong(none, device + 1);
+}
+
+uint64_t hookedNow(Place place) {
+  Gate& gate = account::gate();
+  const SlotDevice& own = gate.ledger()->slots[gate.slotIndex()].devices[place];
+  const uint64_t live = own.live.load();
+  const uint64_t overhead = own.overhead.load();
+  return live > overhead ? live - overhead : 0;
+}
+
+bool usedNow(Watch& watch, Place place, uint64_t* used, bool* moved) {
+  *moved = false;
+  const Figure figure = nvmlProcessBytes(watch.nvml, currentPid(), used);
+  if (figure == Figure::kFound && !watch.pidIsOurs) {
+    watch.pidIsOurs = currentPidNamespace() == kFirstPidNamespace || (watch.hadContext && !watch.pidWasThere);
+  }
+  if (watch.pidIsOurs) {
+    if (figure == Figure::kUnknown) return false;  // absent: no context any more
+    account::gate().setMeasured(place, kMeasuredByProcess);
+    return true;
+  }
+  if (!usedByDevice(watch, place, used, moved)) return false;
+  account::gate().setMeasured(place, kMeasuredByDevice);
+  if (!watch.told) {
+    watch.told = true;
+    debugLine("the driver does not know this process by its pid here (as in a container): what it holds is measured by "
+              "the figures of the whole device, which is exact only while no other job is on it");
+  }
+  return true;
+}
+
+void forgetWatches() {
+  for (Watch& watch : watches) {
+    watch.mutex = PTHREAD_MUTEX_INITIALIZER;
+    watch.pidIsOurs = false;
+    watch.pidWasThere = false;
+    watch.hadContext = false;
+    watch.told = false;
+    watch.measuring.store(false);
+    watch.measuredAt.store(0);
+    watch.freedAt.store(0);
+    watch.doubtSince = 0;
+    watch.importedSeen.store(0);
+    watch.importsUnseen = 0;
+  }
+}
+
+}  // namespace oomtune::cuda

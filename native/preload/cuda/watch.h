@@ -1,0 +1,52 @@
+// What the driver's own figures say of a device: NVML's for this process, or, where the driver knows processes by other
+// pids than we do (as in a container), those of the whole device.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+
+#include "account.h"
+#include "usage.h"
+
+namespace oomtune::cuda {
+
+/** One device as this process watches it. What is no atomic is the holder's of `mutex`. */
+struct Watch {
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  NvmlDevice nvml = nullptr;
+  std::atomic<bool> pidIsOurs{false};  // NVML's figure for our pid is really ours
+  bool pidWasThere = false;            // a figure for our pid before we had a context: another process's
+  bool hadContext = false;
+  bool told = false;  // that only the whole device's figures are to be had
+  std::atomic<bool> measuring{false};
+  std::atomic<uint64_t> measuredAt{0};
+  std::atomic<uint64_t> costMicroseconds{1000};
+  std::atomic<uint64_t> freedAt{0};  // milliseconds; 0: nothing was
+  uint64_t doubtSince = 0;           // milliseconds; 0: no doubt
+  std::atomic<uint64_t> importedSeen{0};
+  int importsUnseen = 0;  // imports so far that did not show in our figure
+};
+
+Watch& watchOf(account::Place place);
+
+/** At cuInit, before any context: `bus` and `mig` name the device for NVML. */
+void watchDevice(account::Place place, const char* bus, const char* mig);
+
+/** Notes the device's state before a context is made, for devices without figures per process. */
+void beforeContext(account::Place place);
+
+/** What the hooks have counted for this process. */
+uint64_t hookedNow(account::Place place);
+
+/**
+ * This process's bytes on the device, contexts included, by whichever figure can be had. By the whole device's, that is
+ * what nobody else of the launch accounts for: right for the launch, if nobody else is on the device. `moved`: others of
+ * the launch were at work meanwhile. False: there is no figure.
+ */
+bool usedNow(Watch& watch, account::Place place, uint64_t* used, bool* moved);
+
+/** In the child of a fork. */
+void forgetWatches();
+
+}  // namespace oomtune::cuda
