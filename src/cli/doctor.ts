@@ -2,10 +2,10 @@ import { execFile } from 'node:child_process';
 import { accessSync, constants, readFileSync, statfsSync, statSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
-import { OomtuneError } from '../common/errors.js';
 import { homeFolder } from '../common/home.js';
 import { formatBytes } from '../common/size.js';
 import type { Context } from './context.js';
+import { asOomtuneError } from './errors.js';
 import { plural } from './words.js';
 
 /** One check: what was found and, if it is not well, what to do. `failed`: something will not work. */
@@ -54,8 +54,8 @@ export async function examine(context: Context): Promise<Finding[]> {
 }
 
 function ofError(check: string, thrown: unknown): Finding {
-  if (thrown instanceof OomtuneError) return failed(check, thrown.message, thrown.remedy);
-  return failed(check, thrown instanceof Error ? thrown.message : String(thrown), 'Run it with OOMTUNE_DEBUG=1.');
+  const { message, remedy } = asOomtuneError(thrown, null);
+  return failed(check, message, remedy);
 }
 
 async function node(): Promise<Finding[]> {
@@ -108,8 +108,11 @@ async function redisServer(context: Context): Promise<Finding[]> {
 async function redis(context: Context): Promise<Finding[]> {
   const store = await context.store();
   const findings = [ok('redis', `answers at ${store.url}`)];
-  const { checkRedisIsSafe } = await import('../store/index.js');
+  const { checkRedisIsSafe, checkRedisTakesWrites } = await import('../store/index.js');
   await checkRedisIsSafe(store.connection.redis, store.connection.target, { allowInsecure: false }).catch((error) =>
+    findings.push(ofError('redis', error)),
+  );
+  await checkRedisTakesWrites(store.connection.redis, store.keys).catch((error) =>
     findings.push(ofError('redis', error)),
   );
   return findings;

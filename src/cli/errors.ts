@@ -1,5 +1,7 @@
 import { CommanderError } from 'commander';
 import { type ErrorCode, OomtuneError } from '../common/errors.js';
+import { homePath } from '../common/home.js';
+import { refusal } from '../common/refusal.js';
 import { inspect, type Output } from './output.js';
 
 /** Every line that starts the program as wrong usage ends with this. */
@@ -13,6 +15,8 @@ export function asOomtuneError(thrown: unknown, verb: string | null): OomtuneErr
   if (thrown instanceof CommanderError) return fromCommander(thrown, verb);
   if (isOomtuneLike(thrown)) return new OomtuneError(thrown.code, thrown.message, thrown.remedy, { cause: thrown });
   if (thrown instanceof Error && thrown.name === 'AbortError') return interrupted(thrown);
+  const refused = refusal(thrown, homePath());
+  if (refused !== null) return refused;
   const said = thrown instanceof Error ? thrown.message : inspect(thrown);
   return new OomtuneError(
     'OOMTUNE_INTERNAL',

@@ -1,7 +1,7 @@
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import { PACKAGE_ROOT } from '../common/home.js';
+import { isFolder, PACKAGE_ROOT } from '../common/home.js';
 import { parseSize } from '../common/size.js';
 import type { JobOptions } from '../store/types.js';
 import { jobEnvironment } from '../worker/environment.js';
@@ -142,8 +142,11 @@ function checkTogether(options: JobOptions): void {
 
 function folder(cwd: string | undefined): string {
   const path = resolve(cwd ?? '.');
-  if (!statSync(path, { throwIfNoEntry: false })?.isDirectory()) {
-    throw usageError(`The folder ${path} does not exist.`, 'Check the path given to --cwd.');
+  if (!isFolder(path)) {
+    throw usageError(
+      existsSync(path) ? `${path} is no folder.` : `The folder ${path} does not exist.`,
+      'Check the path given to --cwd.',
+    );
   }
   return path;
 }

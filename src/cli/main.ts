@@ -3,13 +3,20 @@ import { type Context, createContext } from './context.js';
 import { asOomtuneError, interrupted, renderError } from './errors.js';
 import { createOutput, outliveClosedPipes } from './output.js';
 import { createProgram } from './program.js';
+import { takesCommand } from './user-command.js';
 
 /** Ended by Ctrl-C as a matter of course: nothing needs to be said about it. */
 const ONLY_LOOKS = ['logs', 'status', 'wait'];
 
+/** The first word that is neither an option nor the value of one. */
+function verbOf(head: string[]): string | null {
+  return head.find((word, index) => !word.startsWith('-') && head[index - 1] !== '--redis') ?? null;
+}
+
 /** Runs one command line (without node and script) and answers with the exit code. */
 async function main(argv: string[]): Promise<number> {
-  // The user's command is cut off before anything is parsed: its words are never taken for ours.
+  // The user's command is cut off before anything is parsed: its words are never taken for ours. For a verb that takes
+  // none the two dashes end the options, as everywhere: `diagnose -- -odd-name.log`.
   const dashes = argv.indexOf('--');
   const head = dashes < 0 ? argv : argv.slice(0, dashes);
   const command = dashes < 0 ? [] : argv.slice(dashes + 1);
@@ -22,13 +29,14 @@ async function main(argv: string[]): Promise<number> {
     called.code = await verb(invocation, called.context);
   }, command);
   try {
-    await program.parseAsync(head, { from: 'user' });
+    const asked = program.commands.find((known) => known.name() === verbOf(head));
+    await program.parseAsync(asked === undefined || takesCommand.has(asked) ? head : argv, { from: 'user' });
     return called.code;
   } catch (thrown) {
     // commander prints the help itself and then throws
     if (thrown instanceof CommanderError && thrown.exitCode === 0) return 0;
-    const first = head.find((word) => !word.startsWith('-'));
-    const verb = called.verb ?? (program.commands.some((known) => known.name() === first) ? (first as string) : null);
+    const first = verbOf(head);
+    const verb = called.verb ?? (program.commands.some((known) => known.name() === first) ? first : null);
     const stopped = called.context?.interruptedBy ?? null;
     called.context?.progress.close();
     const error = stopped === null ? asOomtuneError(thrown, verb) : interrupted(thrown);
@@ -42,6 +50,10 @@ async function main(argv: string[]): Promise<number> {
 }
 
 outliveClosedPipes();
+// Libraries talk to the console about what they do by themselves; what a person has to know is said by us.
+console.warn = (...said: unknown[]) => {
+  if (process.env.OOMTUNE_DEBUG) process.stderr.write(`${said.join(' ')}\n`);
+};
 process.on('uncaughtException', (thrown) => {
   const error = asOomtuneError(thrown, null);
   renderError(error, createOutput(process.argv.includes('--json')));

@@ -95,7 +95,12 @@ const SUBMIT: Spec[] = [
   { flags: '--gpu-model <model>', about: 'only on GPUs whose model holds this text', group: QUEUE },
   { flags: '--host <host>', about: 'only on this host', group: QUEUE },
   { flags: '--resume-arg <arg>', about: 'added to the command when it is relaunched after progress', group: QUEUE },
-  { flags: '--retries <n>', about: 'relaunches after a late out-of-memory error, or when the run was lost (a reboot)', group: QUEUE, preset: '2' },
+  {
+    flags: '--retries <n>',
+    about: 'relaunches after a late out-of-memory error, or when the run was lost (a reboot)',
+    group: QUEUE,
+    preset: '2',
+  },
 ];
 
 /** Adds `--json` and `--redis`, which every verb takes. */

@@ -3,6 +3,7 @@ import type { Context } from './context.js';
 import { usageError } from './errors.js';
 import { nearest } from './nearest.js';
 import { addCommonOptions, addFindBatchOptions, addSubmitOptions, addWorkOptions } from './options.js';
+import { commandBeforeDashes, noCommand, takesCommand, usageOf } from './user-command.js';
 
 /** What a verb is handed: its positional arguments, its options, and the user's command (all that follows `--`). */
 export interface Invocation {
@@ -73,7 +74,10 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     const made = parent.command(name, { hidden: shape.hidden ?? false }).description(about);
     if (shape.group) made.helpGroup(shape.group);
     for (const argument of shape.args ?? []) made.addArgument(argument);
-    if (shape.takesCommand) made.usage(`${usageOf(shape.args)}[options] -- COMMAND…`);
+    if (shape.takesCommand) {
+      takesCommand.add(made);
+      made.usage(`${usageOf(shape.args)}[options] -- COMMAND…`);
+    }
     if (shape.work) addWorkOptions(made);
     if (shape.work === 'queued') addSubmitOptions(made);
     made.allowExcessArguments(Boolean(shape.takesCommand)); // so that a forgotten `--` can be told from a stray word
@@ -236,24 +240,4 @@ Exit codes: 0 done, 2 wrong usage, 3 nothing fits, 4 the job failed for another 
 5 something needed is missing, 6 no such job, 130 interrupted; run passes the job's own code through.`,
   );
   return program;
-}
-
-function usageOf(args: Argument[] | undefined): string {
-  return (args ?? []).map((argument) => `[${argument.name()}] `).join('');
-}
-
-function noCommand(verb: string) {
-  return usageError(
-    'There is no command to work on.',
-    `Write it after two dashes: oomtune ${verb} [options] -- python train.py`,
-  );
-}
-
-function commandBeforeDashes(verb: string, words: string[], command: string[]) {
-  return command.length > 0
-    ? usageError(`Unexpected word "${words[0]}" before the two dashes.`, `See \`oomtune ${verb} --help\`.`)
-    : usageError(
-        `The command "${words.join(' ')}" must follow two dashes.`,
-        `Write: oomtune ${verb} [options] -- ${words.join(' ')}`,
-      );
 }

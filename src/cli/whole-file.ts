@@ -1,9 +1,11 @@
 import { closeSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { isFolder } from '../common/home.js';
 import { usageError } from './errors.js';
 
 /** Hours of work must not end with a file that cannot be written: this is tried before the start. `what`: `report`. */
 export function checkWritable(file: string, what: string): void {
+  if (isFolder(file)) throw usageError(`The ${what} ${file} is a folder.`, 'Name a file in it.');
   const probe = beside(file);
   try {
     closeSync(openSync(probe, 'wx', 0o600));

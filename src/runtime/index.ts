@@ -3,13 +3,15 @@ import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } 
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
+import { unusableFolder } from '../common/refusal.js';
 import { findCommand } from './command.js';
 import { listDevices, RUN_MARK } from './devices.js';
 import { preloadEnvironment } from './environment.js';
 import { loadNative, type Native } from './native.js';
-import { readSupervisor } from './records.js';
+import { readExit, readSupervisor } from './records.js';
 import { SupervisedRun } from './run.js';
 import { checkSpec, encodeSpec, type LedgerDevice } from './spec.js';
+import { startFailure } from './start-failure.js';
 import type { Device, LaunchSpec, Run, Runtime } from './types.js';
 
 export type * from './types.js';
@@ -47,10 +49,11 @@ class LocalRuntime implements Runtime {
       throw error;
     }
     const run = await this.adopt(spec.dir);
-    if (!run) {
-      throw new OomtuneError('OOMTUNE_INTERNAL', `The supervisor left no record in ${spec.dir}.`, 'Is its disk full?');
-    }
-    return run;
+    if (!run) throw unusableFolder(spec.dir, new Error('the supervisor left no record in it'));
+    const exit = readExit(spec.dir);
+    if (exit?.ended_by !== 'start-failed') return run;
+    rmSync(spec.dir, { recursive: true, force: true });
+    throw startFailure(exit.error ?? '', spec.argv[0] as string, spec.dir);
   }
 
   async adopt(dir: string): Promise<Run | null> {

@@ -110,7 +110,7 @@ export interface Run {
 /** The face that workers see; `createRuntime()` in runtime/index.ts makes it. Tests may pass a stand-in. */
 export interface Runtime {
   devices(): Promise<Device[]>;
-  /** Throws OomtuneError (OOMTUNE_COMMAND_MISSING, OOMTUNE_NATIVE_MISSING) before anything is left behind. */
+  /** Throws OomtuneError (OOMTUNE_COMMAND_MISSING, OOMTUNE_HOME_UNUSABLE, OOMTUNE_NATIVE_MISSING); nothing is left behind then. */
   launch(spec: LaunchSpec): Promise<Run>;
   /** The run in `dir` if its supervisor lives (pid and start time) or its exit.json is there; null if it never started. */
   adopt(dir: string): Promise<Run | null>;

@@ -1,7 +1,8 @@
 import { Redis, type RedisOptions } from 'ioredis';
 import { OomtuneError } from '../common/errors.js';
+import { refusal } from '../common/refusal.js';
 import { ensureEmbeddedRedis, wasStopped } from './embedded.js';
-import { parseRedisUrl, type RedisTarget } from './url.js';
+import { parseRedisUrl, type RedisTarget, unixUrl } from './url.js';
 
 /** Told when Redis goes and comes back while somebody works with it. */
 export type OutageListener = (state: 'lost' | 'back', shown: string) => void;
@@ -35,7 +36,7 @@ export class Connection {
 
   /** `url` null: the embedded Redis, started if need be. Throws OOMTUNE_REDIS_UNREACHABLE, OOMTUNE_REDIS_MISSING, OOMTUNE_USAGE. */
   static async open(url: string | null, listener: OutageListener): Promise<Connection> {
-    const target = parseRedisUrl(url ?? `unix://${await ensureEmbeddedRedis()}`);
+    const target = parseRedisUrl(url ?? unixUrl(await ensureEmbeddedRedis()));
     const connection = new Connection(target, url === null, listener);
     await connection.#firstTry();
     return connection;
@@ -157,7 +158,9 @@ export class Connection {
 
 function unreachable(shown: string, error: unknown): OomtuneError {
   const text = error instanceof Error ? error.message : String(error);
-  if (/NOAUTH|WRONGPASS|NOPERM|invalid (username|password)|AUTH/i.test(text)) {
+  const refused = /^NOPERM/.test(text) ? refusal(error, '') : null;
+  if (refused !== null) return refused;
+  if (/NOAUTH|WRONGPASS|invalid (username|password)|AUTH/i.test(text)) {
     return new OomtuneError(
       'OOMTUNE_REDIS_UNREACHABLE',
       `Redis at ${shown} asks for another password.`,
@@ -175,7 +178,11 @@ function unreachable(shown: string, error: unknown): OomtuneError {
           ? 'the host is not known'
           : /ETIMEDOUT|no answer|timeout/i.test(text)
             ? 'no answer within 5 s'
-            : text;
+            : /RESP type|Protocol error/i.test(text)
+              ? 'what answers there is no Redis'
+              : /^(closed|Connection is closed\.?)$/.test(text)
+                ? 'it closes the connection at once'
+                : text;
   return new OomtuneError(
     'OOMTUNE_REDIS_UNREACHABLE',
     `Redis at ${shown} cannot be reached: ${why}.`,

@@ -17,6 +17,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
 import { homeFolder, stateFolder } from '../common/home.js';
 import { ask } from './ask.js';
+import { unixUrl } from './url.js';
 
 /** Where the embedded Redis of this home listens, and what it is. */
 export interface EmbeddedStatus {
@@ -66,7 +67,7 @@ export function wasStopped(): boolean {
 }
 
 export function embeddedUrl(): string {
-  return `unix://${embeddedSocket()}`;
+  return unixUrl(embeddedSocket());
 }
 
 /** `redis/redis.sock`; where that path is too long for a socket (107 bytes), a private folder under /tmp has it. */
@@ -175,8 +176,12 @@ function writeConfig(folder: string, socket: string): string {
     'set-proc-title yes',
   ];
   const draft = `${path}.${process.pid}`;
-  writeFileSync(draft, `${lines.join('\n')}\n`, { mode: 0o600 });
-  renameSync(draft, path);
+  try {
+    writeFileSync(draft, `${lines.join('\n')}\n`, { mode: 0o600 });
+    renameSync(draft, path);
+  } finally {
+    rmSync(draft, { force: true }); // a full disk leaves half of it
+  }
   return path;
 }
 

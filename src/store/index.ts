@@ -31,7 +31,7 @@ export type { LogPiece, LogTails } from './logs.js';
 export type { MemorySample, MemoryTrace, MemoryTraces } from './memory-traces.js';
 export { bootId, hostName, isAlive, type ProcessIdentity, startTime, thisProcess } from './process-identity.js';
 export type { RecommendationStore } from './recommendations.js';
-export { checkRedisIsSafe } from './safety.js';
+export { checkRedisIsSafe, checkRedisTakesWrites } from './safety.js';
 export { command as commandSchema, ENDED_STATES, jobOptions as jobOptionsSchema } from './schemas.js';
 export type { StoredJob } from './stored-job.js';
 export { parseRedisUrl, withoutPassword } from './url.js';

@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 import { OomtuneError } from '../common/errors.js';
+import type { Keys } from './keys.js';
 import type { RedisTarget } from './url.js';
 
 /** `noeviction`, …; null where this user may not ask. */
@@ -44,4 +45,9 @@ export async function checkRedisIsSafe(
       'redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf.',
     );
   }
+}
+
+/** Whether scripts may write: a replica, a full server or an ACL lets a user read and refuses the first job. Throws Redis's own error. */
+export async function checkRedisTakesWrites(redis: Redis, keys: Keys): Promise<void> {
+  await redis.eval("return redis.call('SET', KEYS[1], '', 'PX', 1000)", 1, `${keys.prefix}:doctor`);
 }

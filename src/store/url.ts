@@ -63,9 +63,14 @@ function parseUnix(text: string): RedisTarget {
       username: query.get('username') || undefined,
       password: query.get('password') || undefined,
     },
-    shown: `unix://${path}${db === 0 ? '' : `?db=${db}`}`,
+    shown: `${unixUrl(path)}${db === 0 ? '' : `?db=${db}`}`,
     guarded: true,
   };
+}
+
+/** `unix:///path`; only what would end the path is written as a number, so that plain paths stay as they are. */
+export function unixUrl(path: string): string {
+  return `unix://${path.replace(/[%?#]/g, encodeURIComponent)}`;
 }
 
 /** The URL with user and password taken out, for messages. */

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { parse } from 'yaml';
 import { OomtuneError } from '../common/errors.js';
 import { PACKAGE_ROOT } from '../common/home.js';
+import { findCommand } from '../runtime/command.js';
 import type { Device } from '../runtime/types.js';
 import type { Config, Probe, Rung } from '../tuner/types.js';
 import { type CommandPlan, defaultName, digest, fill, type Knob, recognise } from './command/index.js';
@@ -226,6 +227,7 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
   resolveBudget(options.budget, devices[0] as Device); // says now what would be wrong later
   if (interpreter !== null) deps.progress({ type: 'interpreter', ...interpreter, note: null });
   if (request.purpose === 'find-batch' && target.carrier('micro_batch') === 'none') {
+    findCommand(request.command[0] as string, environment, options.cwd); // a command that is not there takes nothing either
     throw new OomtuneError(
       'OOMTUNE_NO_KNOB',
       'Nothing in the command takes the micro-batch.',

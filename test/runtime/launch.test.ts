@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { createRuntime } from '../../src/runtime/index.js';
@@ -56,6 +56,12 @@ describe('a launch', () => {
     });
     await expect(runtime.launch(launchSpec(['/etc/passwd'], { dir }))).rejects.toMatchObject({
       code: 'OOMTUNE_COMMAND_MISSING',
+    });
+    const script = `${dir}.sh`;
+    writeFileSync(script, 'echo no interpreter is named\n', { mode: 0o700 });
+    await expect(runtime.launch(launchSpec([script], { dir }))).rejects.toMatchObject({
+      code: 'OOMTUNE_COMMAND_MISSING',
+      message: expect.stringContaining('Exec format error'),
     });
     expect(existsSync(dir)).toBe(false);
   });

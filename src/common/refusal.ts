@@ -1,0 +1,66 @@
+import { OomtuneError } from './errors.js';
+
+/** What the file system says no with, and how a person says it. */
+const FILE_SYSTEM: Record<string, string> = {
+  ENOSPC: 'there is no room left on its disk',
+  EDQUOT: "the user's disk quota is used up",
+  EROFS: 'it is on a read-only file system',
+  EACCES: 'permission denied',
+  EPERM: 'permission denied',
+  ENOTDIR: 'a file stands where a folder should be',
+  EEXIST: 'a file stands where a folder should be',
+  ENOENT: 'it cannot be made there',
+  ENAMETOOLONG: 'its path is too long',
+  ELOOP: 'its path goes round in circles',
+  EIO: 'the disk does not answer',
+};
+
+/** First words of Redis's replies, what they mean, and what to do. */
+const REDIS: Record<string, [why: string, remedy: string]> = {
+  READONLY: ['it is a read-only replica', 'Give the URL of the primary.'],
+  OOM: ['it is full (maxmemory)', 'Raise its maxmemory, or use another Redis.'],
+  MISCONF: ['it cannot save its data', 'Look at its log; often the disk that it saves to is full.'],
+  NOPERM: [
+    'its user may not do that',
+    'Give the user these rights: ACL SETUSER NAME ~{oomtune}:* &{oomtune}:* +@all -@dangerous +info.',
+  ],
+  NOAUTH: ['it asks for a password', 'Put user and password into the URL: redis://user:password@host:6379.'],
+  LOADING: ['it still loads its data', 'Try again in a moment.'],
+  BUSY: ['it is busy with a script', 'Try again in a moment.'],
+  MASTERDOWN: ['its primary is away', 'Give the URL of the primary.'],
+  NOREPLICAS: ['it has too few replicas to write', 'Bring the replicas back, or lower min-replicas-to-write.'],
+  CLUSTERDOWN: ['its cluster is down', 'Mend the cluster.'],
+  MOVED: ['it is one node of a cluster', 'Use a Redis that is no cluster, or the node that has the slot of {oomtune}.'],
+  WRONGTYPE: ['a key of oomtune holds something else', 'Delete that key, or choose another OOMTUNE_PREFIX.'],
+};
+
+/** A folder of oomtune's own that cannot be made or entered. */
+export function unusableFolder(path: string, cause: unknown): OomtuneError {
+  const error = cause as NodeJS.ErrnoException;
+  const why = FILE_SYSTEM[error.code ?? ''] ?? error.message;
+  return new OomtuneError(
+    'OOMTUNE_HOME_UNUSABLE',
+    `The folder ${path}, where oomtune keeps its state, cannot be used: ${why}.`,
+    'Set OOMTUNE_HOME to a folder on a local disk that is yours and has room.',
+    { cause },
+  );
+}
+
+/** What the system or Redis refused, as an error that a user can act on; null: something else went wrong. `home`: oomtune's folder. */
+export function refusal(thrown: unknown, home: string): OomtuneError | null {
+  if (!(thrown instanceof Error)) return null;
+  if (thrown.name === 'ReplyError') return refusedByRedis(thrown);
+  const { code, path } = thrown as NodeJS.ErrnoException;
+  if (code === undefined || !(code in FILE_SYSTEM)) return null;
+  // a write that fails does not name its file: a full disk is our own folder's
+  const ours = path === undefined ? code === 'ENOSPC' || code === 'EDQUOT' : `${path}/`.startsWith(`${home}/`);
+  return ours && code !== 'ENOENT' && code !== 'EEXIST' ? unusableFolder(home, thrown) : null;
+}
+
+function refusedByRedis(error: Error): OomtuneError | null {
+  const [why, remedy] = REDIS[/^[A-Z]+/.exec(error.message)?.[0] ?? ''] ?? [];
+  if (why === undefined || remedy === undefined) return null;
+  return new OomtuneError('OOMTUNE_REDIS_REFUSED', `Redis refused a command: ${why}.`, remedy, {
+    cause: new Error(error.message), // not the client's own error: that one carries the command's arguments
+  });
+}
