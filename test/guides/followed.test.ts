@@ -1,0 +1,100 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { PYTHON, ROOT } from '../cli/oomtune.js';
+import { blocks, Reader } from './page.js';
+
+const reader = new Reader();
+
+/** What a line becomes where there is no GPU and no hour to spend. Each leaves the command itself as it is written. */
+const SMALLER: [RegExp, string][] = [
+  [/^npm .*$/gm, ''], // prepares the machine
+  [/^ssh .*$/gm, ''], // another machine
+  [/^.*XREAD BLOCK.*$/gm, ''], // waits for the next event
+  [/^export OOMTUNE_REDIS_URL=.*$/gm, ''], // a server of the reader's own
+  [/^oomtune daemon run .*$/gm, 'timeout --signal INT 5 oomtune daemon run || test $? = 124'], // for good
+  [/^\$ /gm, ''],
+  [/--budget \S+/g, '--device cpu --budget 120MiB --max-batch 4'],
+  [/--effective-batch \d+/g, '--device cpu --budget 120MiB --effective-batch 8'],
+];
+
+/** A page's blocks as one script. */
+async function follow(page: string): Promise<string> {
+  const script = SMALLER.reduce((text, [long, short]) => text.replace(long, short), blocks(page).join('\n'));
+  return (await reader.shell(script)).stdout;
+}
+
+beforeAll(async () => {
+  const script = readFileSync(join(ROOT, 'examples', 'transformer.py'), 'utf8');
+  reader.file('train.py', script.replace('samples=512', 'samples=32')); // a guide is no long training
+  reader.file('evaluate.py', 'print("accuracy 1.0")\n');
+  reader.file('train.log', 'RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n');
+  const args = ['--name', 'quickstart', '--device', 'cpu', '--budget', '300MiB', '--max-batch', '4'];
+  const command = ['find-batch', ...args, '--', PYTHON, 'train.py'];
+  const { code, stderr } = await reader.oomtune.call(command, { cwd: reader.work });
+  expect(stderr).toContain('fit');
+  expect(code).toBe(0);
+});
+beforeEach(async () => {
+  await reader.oomtune.call(['daemon', 'stop', '--kill']); // each page starts its own
+});
+afterAll(() => reader.close());
+
+describe('a page works as it is written', () => {
+  it('README.md', async () => {
+    const said = await follow('README.md');
+    expect(said).toMatch(/recommended +micro-batch \d+/);
+    expect(said).toContain('micro_batch\n');
+    expect(said).toContain('device_oom');
+    expect(said).toMatch(/^\S*python\S* train\.py --batch-size \d+$/m);
+  });
+
+  it('docs/guides/first-job.md', async () => {
+    const said = await follow('docs/guides/first-job.md');
+    expect(said).toMatch(/recommended +micro-batch \d+/);
+    expect(said).toContain('train.py --batch-size');
+    expect(said).toContain('accuracy 1.0');
+    expect(said).toContain('device_oom');
+  });
+
+  it('docs/guides/recommendations.md', async () => {
+    const said = await follow('docs/guides/recommendations.md');
+    expect(said).toContain('quickstart:cpu:300m:1x\n');
+    expect(said).toMatch(/^\S*python\S* train\.py --batch-size \d+ --accumulation 1$/m);
+  });
+
+  it('docs/reference/redis.md', async () => {
+    expect(await follow('docs/reference/redis.md')).toBe('\n'); // its recommendation is of another machine
+  });
+
+  it('docs/guides/budgets.md', async () => {
+    await follow('docs/guides/budgets.md');
+    const report = JSON.parse(readFileSync(join(reader.work, 'report.json'), 'utf8'));
+    expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0, refused: 0 });
+    expect(report.devices[0].budget_bytes).toBe(120 * 2 ** 20);
+  });
+
+  it('docs/guides/diagnosis.md', async () => {
+    const said = await follow('docs/guides/diagnosis.md');
+    expect(said.match(/device_oom/g)?.length).toBeGreaterThan(1);
+    expect(said).toMatch(/^ok: /m);
+  });
+
+  it('docs/guides/sharing.md', async () => {
+    const said = await follow('docs/guides/sharing.md');
+    expect(said).toMatch(/small +\w+ /);
+    expect(said).toMatch(/other: \S*python\S* train\.py --lr 0\.1/);
+  });
+
+  it('docs/guides/dashboard.md', async () => {
+    expect(await follow('docs/guides/dashboard.md')).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/#token=\S{43}$/m);
+  });
+
+  it('docs/guides/deploy.md', async () => {
+    const said = await follow('docs/guides/deploy.md');
+    expect(said).toMatch(/^running +true$/m);
+    expect(said).toMatch(/^j-\w+$/m);
+    const { stdout } = await reader.shell('oomtune daemon stop; oomtune status --json @');
+    expect(JSON.parse(stdout.slice(stdout.indexOf('{"schema"'))).jobs[0].state).toBe('queued'); // for a host with two such GPUs
+  });
+});
