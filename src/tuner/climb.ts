@@ -1,5 +1,5 @@
 import { hasRisen, type MemoryModel } from './model.js';
-import { closingSize, type Sizes } from './sizes.js';
+import { closingSize, type Sizes, SMALL } from './sizes.js';
 import type { Trail } from './trail.js';
 import type { Probe } from './types.js';
 
@@ -22,10 +22,17 @@ export interface Step {
 
 /** As many sizes within 3 per cent of each other as are enough to stop believing the prediction to the sample. */
 const CREPT = 6;
+/** However little a sample seems to cost, a kink may come: at small sizes no stride is longer than this. */
+const STRIDE = 32;
 /** From this part of the predicted limit on, the limit is predicted from near by. */
 const NEAR = 0.985;
-/** Fragmentation seldom takes more than this off the line of allocated peaks: below it steps may be long. */
-const SAFE = 0.84;
+/** A caching allocator's peak bends below the limit as fragments add up: it is looked at here, and then in short strides. */
+const BEND = 0.87;
+const AFTER_BEND = 1.07;
+/** Where it had to give its cache back already, it may fail at any size. */
+const UNDER_PRESSURE = 1.03;
+/** Below this a sample is more than any of these parts. */
+const TINY = 8;
 
 /**
  * The next size to try between the largest that fits (there is one) and the smallest that does not, each predicted to
@@ -36,10 +43,18 @@ export function nextSize(sight: Sight): Step | null {
   const top = trail.top as number;
   const roof = trail.ceiling ?? (sizes.hi === null ? Number.POSITIVE_INFINITY : sizes.hi + 1);
   const step = stepFrom(sight, top, roof);
-  const size = sizes.down(Math.min(step.size, roof - 1));
+  const size = sizes.down(Math.min(step.size, roof - 1, longest(sight, top)));
   if (size !== null && size > top) return { ...step, size };
   const up = sizes.up(top + 1);
   return up !== null && up < roof ? { ...step, size: up } : null;
+}
+
+/** The longest stride while nothing has failed: where the allocator is under pressure, predictions are worth little. */
+function longest({ trail, model, perLaunch }: Sight, top: number): number {
+  const pressed = trail.sizes.some((size) => size >= 0.7 * top && trail.isPressed(size));
+  return model.caching && !perLaunch && pressed && trail.ceiling === null
+    ? Math.max(top + 1, UNDER_PRESSURE * top)
+    : Number.POSITIVE_INFINITY;
 }
 
 function stepFrom(sight: Sight, top: number, roof: number): Step {
@@ -63,7 +78,7 @@ function climb(sight: Sight, top: number, roof: number): Step {
   const cautious = Math.max(top + 1, 1.03 * top, 0.9 * model.cautious);
   if (top < 0.15 * limit && !perLaunch) {
     return {
-      size: Math.min(limit / 4, cautious),
+      size: Math.min(limit / 4, cautious, STRIDE * top),
       purpose: 'climb',
       why: `about a quarter of the predicted limit, ${say(limit)}`,
     };
@@ -75,11 +90,20 @@ function climb(sight: Sight, top: number, roof: number): Step {
       why: `about half of the predicted limit, ${say(limit)}`,
     };
   }
+  const bends = model.caching && !perLaunch;
+  if (bends && top < 0.8 * limit && limit >= TINY) {
+    return {
+      size: Math.min(BEND * limit, cautious),
+      purpose: 'climb',
+      why: `most of the way to the predicted limit, ${say(limit)}: fragments begin to show here`,
+    };
+  }
   if (model.lower > 1.1 * hi)
     return { size: hi, purpose: 'climb', why: 'the largest size that is allowed is predicted to fit' };
-  const near = Math.floor(limit >= 50 ? NEAR * limit : limit - 1);
-  if (top < near && !perLaunch && !model.caching) {
-    return { size: near, purpose: 'climb', why: `just below the predicted limit, ${say(limit)}` };
+  const near = Math.floor(limit >= SMALL ? NEAR * limit : limit - 1);
+  if (top < near && !perLaunch) {
+    const size = bends ? Math.min(near, Math.max(top + 1, AFTER_BEND * top)) : near;
+    return { size, purpose: 'climb', why: `towards the predicted limit, ${say(limit)}` };
   }
   // A prediction that moves on by a sample with each size that it was right about would be followed for ever.
   const crept = trail.sizes.filter((size) => size >= 0.97 * top).length >= CREPT;
@@ -124,16 +148,11 @@ function beyond({ trail, model, perLaunch }: Sight, top: number): Step {
     const size = Math.max(closingSize(top), Math.floor((top + upper) / 2));
     return { size, purpose: 'bound', why: `halfway to the upper bound, ${say(upper)}` };
   }
-  const rest = upper - top;
-  if (top < 0.98 * SAFE * upper) {
-    const size = Math.min(top + Math.max(1, rest / 3), SAFE * upper);
-    return { size, purpose: 'bound', why: `towards the upper bound, ${say(upper)}, that the allocated bytes give` };
-  }
-  const step = Math.min(0.02 * top, Math.max(0.007 * top, rest / 3));
+  const most = (trail.isPressed(top) ? 0.01 : 0.02) * top;
   return {
-    size: top + Math.max(1, step),
+    size: top + Math.max(1, Math.min(most, Math.max(0.007 * top, (upper - top) / 3))),
     purpose: 'bound',
-    why: `a small step towards the upper bound, ${say(upper)}`,
+    why: `a small step towards the upper bound, ${say(upper)}, that the allocated bytes give`,
   };
 }
 
@@ -155,26 +174,6 @@ function narrow({ trail, model, sizes, perLaunch }: Sight, top: number, ceiling:
   const aim = perLaunch || model.lower < NEAR * ceiling ? model.lower : NEAR * model.lower;
   const size = Math.min(Math.max(aim, top + margin), Math.max(ceiling - margin, sizes.up(top + 1) ?? 0));
   return { size, purpose: 'bound', why: `the line through the last peaks meets the budget at ${say(model.lower)}` };
-}
-
-/**
- * Sizes fitted in a process that had run others, but not in a fresh one: from here on only fresh processes are believed,
- * at sizes that step down ever faster and then close in. Null: nothing was refuted, or no size is left in between.
- */
-export function retreat({ trail, sizes }: Sight): Step | null {
-  const { ceiling, refuted } = trail;
-  if (refuted === 0 || ceiling === null) return null;
-  const firm = trail.firmTop ?? 0;
-  const lower = ceiling - Math.max(1, Math.round(0.01 * 2 ** (refuted - 1) * ceiling));
-  const aim = sizes.down(lower > firm ? lower : (firm + ceiling) / 2);
-  const size = aim !== null && aim > firm ? aim : sizes.up(firm + 1);
-  if (size === null || size >= ceiling) return null;
-  return {
-    size,
-    purpose: 'verify',
-    fresh: true,
-    why: `${ceiling} fits after other sizes only, so each is tried afresh`,
-  };
 }
 
 function say(size: number): string {

@@ -1,8 +1,9 @@
 import type { EffectivePlan } from './accumulation.js';
-import { nextSize, retreat, type Sight, type Step } from './climb.js';
+import { nextSize, type Sight, type Step } from './climb.js';
 import { MemoryModel, readingsOf } from './model.js';
 import { recommend } from './objective.js';
-import { closed, type Sizes } from './sizes.js';
+import { proof, proofBelowFailure, retreat } from './proof.js';
+import { closed, type Sizes, SMALL } from './sizes.js';
 import type { Trail } from './trail.js';
 import type { Probe, Rung } from './types.js';
 
@@ -27,10 +28,7 @@ export interface RungSearch {
   guess: number | null;
 }
 
-/** A fresh process may take this much less than one that has probed other sizes. */
-const FRESH_LOSS = 0.018;
-/** Below this a sample more or less decides, below the other it is more than a fresh process differs. */
-const SMALL = 50;
+/** Below this a sample is more than a fresh process differs by, where a caching allocator is at work. */
 const TINY = 20;
 /** Part of what is in use at a step's start that gradients make up at least (Adam; more with plainer optimizers). */
 const GRADIENTS = 0.25;
@@ -48,8 +46,8 @@ export function searchRung(search: RungSearch): RungStep {
   const sight = sightOf(search);
   const { model } = sight;
   if (!settled(sight)) {
-    const next = retreat(sight) ?? wholeBatch(search, sight) ?? (bracketed(sight) ? null : nextSize(sight));
-    return next ? careful(search, { kind: 'probe', fresh: false, ...next }) : verification(sight);
+    const next = retreat(sight) ?? wholeBatch(search, sight) ?? (bracketed(sight) ? null : towards(search, sight));
+    return next ? careful(search, { kind: 'probe', fresh: false, ...next }) : proofStep(search);
   }
   const max = trail.firmTop as number;
   const choices = plan.choices(max);
@@ -98,13 +96,12 @@ export function surveyRung(search: RungSearch): RungStep {
   return { kind: 'probe', size: advice.measure, purpose: 'speed', fresh: false, why: advice.why };
 }
 
-/** The fresh probe of the largest size that fits as far as is known. */
-export function verification(sight: Sight): RungStep & { kind: 'probe' } {
-  const why = 'the largest size has to fit a fresh process too';
-  return { kind: 'probe', size: sizeToVerify(sight), purpose: 'verify', fresh: true, why };
+/** The probe that decides, whether or not there is more to try. */
+export function proofStep(search: RungSearch): RungStep & { kind: 'probe' } {
+  return { kind: 'probe', fresh: true, ...proof(sightOf(search)) };
 }
 
-export function sightOf({ trail, sizes, perLaunch, budgetBytes }: RungSearch): Sight {
+function sightOf({ trail, sizes, perLaunch, budgetBytes }: RungSearch): Sight {
   const model = new MemoryModel(readingsOf(trail.sizes.flatMap((size) => trail.fits(size))), budgetBytes);
   return { trail, model, sizes, perLaunch };
 }
@@ -176,24 +173,9 @@ function outOfReach(top: number, model: MemoryModel, sizes: Sizes): boolean {
   return next === null || (next > top + 1 && next > 1.25 * top && model.upper !== null && next > 1.1 * model.upper);
 }
 
-/**
- * Where a caching allocator is at work a fresh process may take a little less than the one that probed: then the size to
- * verify is the smallest that is still near enough to the first that failed.
- */
-function sizeToVerify({ trail, model, sizes }: Sight): number {
-  const top = trail.top as number;
-  const { ceiling } = trail;
-  const untried = trail.all.every((o) => !o.fresh || o.outcome === 'fit');
-  if (!model.caching && ceiling !== null && model.lower !== null && untried) {
-    // What failed did so in a process that held a little more than a fresh one does: sizes between may well fit.
-    const between = sizes.down(Math.min(ceiling - 1, Math.floor(model.lower)));
-    if (between !== null && between > top && between > (trail.firmTop ?? 0)) return between;
-  }
-  if (!model.caching || ceiling === null || top < TINY) return top;
-  const crowded = top + 2 > (model.upper ?? Number.POSITIVE_INFINITY);
-  const lowered = top < SMALL ? top - (crowded ? 1 : 0) : Math.min(top, Math.ceil((1 - FRESH_LOSS) * ceiling));
-  const size = sizes.down(lowered);
-  return size !== null && size > (trail.firmTop ?? 0) && closed(size, ceiling, sizes) ? size : top;
+/** The next size between what fits and what does not; where that takes a new process, one that could prove the answer. */
+function towards({ alive }: RungSearch, sight: Sight): Step | null {
+  return (alive ? null : proofBelowFailure(sight)) ?? nextSize(sight);
 }
 
 /** After a failure that may not have been memory the next size is clearly smaller, or one that is known to fit. */

@@ -38,7 +38,7 @@ export function listed(members: readonly number[]): Sizes {
 }
 
 /** Below this a search is to end within one sample of the maximum, from here on within 2 per cent. */
-const SMALL = 50;
+export const SMALL = 50;
 const TOLERANCE = 0.02;
 
 /** Whether `top` is near enough to the largest size that may fit when `ceiling` is known not to. */
@@ -47,6 +47,12 @@ export function closed(top: number, ceiling: number, sizes: Sizes): boolean {
   if (next === null || next >= ceiling) return true;
   const best = ceiling - 1;
   return best < SMALL ? best - top <= 1 : top >= (1 - TOLERANCE) * best;
+}
+
+/** The smallest size that would still be near enough to the largest one below `ceiling`. */
+export function nearEnoughTo(ceiling: number): number {
+  const best = ceiling - 1;
+  return best < SMALL ? best - 1 : Math.ceil((1 - TOLERANCE) * best);
 }
 
 /** The smallest size above `top` that would close the search if it failed. */

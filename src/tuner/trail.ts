@@ -17,6 +17,8 @@ export class Trail {
   readonly ceiling: number | null;
   /** Smallest size seen to fail here; null: none was. */
   readonly smallestBad: number | null;
+  /** A size failed as the first thing that its process ran. */
+  readonly diedFresh: boolean;
   /** How often a fresh process could not take what one that had run other sizes took. */
   readonly refuted: number;
   readonly #bad: ReadonlySet<number>;
@@ -52,6 +54,7 @@ export class Trail {
     this.firmTop = max(firm);
     this.ceiling = min([...bad].filter((size) => size > (this.top ?? 0)));
     this.smallestBad = min(bads.map((o) => o.microBatch).filter((size) => !firm.has(size)));
+    this.diedFresh = this.all.some((o) => o.fresh && o.outcome !== 'fit');
     const everTop = max(fits.map((o) => o.microBatch)) ?? 0;
     this.refuted = firmBad.filter((size) => size <= everTop && size >= (this.ceiling ?? 0)).length;
   }
@@ -84,6 +87,11 @@ export class Trail {
   /** Whether this fit was in a process that tells what a fresh one takes. */
   isFirmFit(o: Observation): boolean {
     return isFirm(o, [...this.#fits.values()].flat());
+  }
+
+  /** Whether the allocator had to give its cache back in a steady step: it fits, but which step it fails is chance. */
+  isPressed(size: number): boolean {
+    return this.fits(size).some((o) => o.allocRetries > 0);
   }
 
   /** The last failure of the smallest size that failed. */

@@ -2,7 +2,7 @@ import { type EffectivePlan, planEffective } from './accumulation.js';
 import { answerOf, bestVerified } from './answer.js';
 import { rungName } from './explain.js';
 import { rateOf } from './objective.js';
-import { type RungSearch, type RungStep, searchRung, sightOf, surveyRung, verification } from './search.js';
+import { proofStep, type RungSearch, type RungStep, searchRung, surveyRung } from './search.js';
 import { listed, range, type Sizes } from './sizes.js';
 import { Trail } from './trail.js';
 import type { Action, Constraints, Observation, Probe } from './types.js';
@@ -13,6 +13,8 @@ const LARGEST = 2 ** 20;
 const SPEED_STEPS = 5;
 /** Optimizer steps that a maximum near a caching allocator's limit has to last. */
 const VERIFY_STEPS = 10;
+/** Steps for which a caching allocator has to be at rest: near the limit it finds out by and by what does not fit. */
+const REST_STEPS: Partial<Record<Probe['purpose'], number>> = { verify: 8, bound: 3, speed: 3 };
 /** A search that has not ended after so many probes is told measurements that contradict each other. */
 const MOST_PROBES = 250;
 
@@ -141,7 +143,7 @@ export class Tuner {
     let step = wanted;
     if (launches && left === 1 && !wanted.fresh && top !== null) {
       const choice = bestVerified(this.#constraints, this.#plan, search.trail) ? null : this.#plan.choices(top)?.hi;
-      if (top !== firmTop) step = verification(sightOf(search));
+      if (top !== firmTop) step = proofStep(search);
       else if (choice && choice !== wanted.size)
         step = { ...wanted, size: choice, why: 'a size that the answer may have' };
     }
@@ -150,6 +152,7 @@ export class Tuner {
       microBatch: step.size,
       accumulation: this.#plan.probeAccumulation(step.size),
       steps: Math.max(steps, this.#extraSteps(step.purpose)),
+      restSteps: this.#restSteps(step.purpose),
       fresh: step.fresh,
       purpose: step.purpose,
       why: step.why,
@@ -159,9 +162,16 @@ export class Tuner {
 
   /** Speed takes more steps to tell, and so does a maximum that fragments of a caching allocator may yet spoil. */
   #extraSteps(purpose: Probe['purpose']): number {
-    const caching = this.#observations.some((o) => (o.peaks.reservedBytes ?? 0) > 0);
-    if (purpose === 'verify' && caching) return VERIFY_STEPS;
+    if (purpose === 'verify' && this.#isCaching()) return VERIFY_STEPS;
     return purpose === 'speed' ? SPEED_STEPS : 0;
+  }
+
+  #restSteps(purpose: Probe['purpose']): number {
+    return this.#isCaching() ? (REST_STEPS[purpose] ?? 0) : 0;
+  }
+
+  #isCaching(): boolean {
+    return this.#observations.some((o) => (o.peaks.reservedBytes ?? 0) > 0);
   }
 
   #found(index: number, search: RungSearch, size: number, max: number, notes: string[]): Action {

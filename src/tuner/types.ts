@@ -61,6 +61,11 @@ export interface Probe {
   /** Micro-batches per optimizer step while probing: 2 where the answer will accumulate (gradients stay resident). */
   accumulation: number;
   steps: number;
+  /**
+   * The probe goes on, within reason, until a caching allocator has asked the driver for nothing in this many steps: before
+   * it has come to rest, the next step may be the one that it cannot place. 0: `steps` are enough.
+   */
+  restSteps: number;
   /** True: must be the first thing that a new process runs. False: may share the process of the probe before. */
   fresh: boolean;
   purpose: 'own' | 'floor' | 'climb' | 'bound' | 'verify' | 'speed';

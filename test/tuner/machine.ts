@@ -14,6 +14,8 @@ export interface Job {
 export interface Result {
   outcome: Observation['outcome'];
   peaks?: Partial<Peaks>;
+  /** Where it ran for more than the probe asked for. */
+  steps?: number;
   stepSeconds?: number | null;
   allocRetries?: number;
   phase?: Observation['phase'];
@@ -84,7 +86,7 @@ function observationOf(probe: Probe, result: Result, launch: number, fresh: bool
     accumulation: probe.accumulation,
     launch,
     fresh,
-    steps: probe.steps,
+    steps: result.steps ?? probe.steps,
     outcome: result.outcome,
     ambiguous: result.ambiguous ?? false,
     phase: fit ? null : (result.phase ?? 'train'),

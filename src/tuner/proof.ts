@@ -1,0 +1,70 @@
+import type { Sight, Step } from './climb.js';
+import { closed, nearEnoughTo, SMALL } from './sizes.js';
+
+/** Below this a sample more or less decides. */
+const TINY = 20;
+/**
+ * What a fresh process is asked to prove lies this much below the first size that failed in one that had run others: a
+ * second launch that dies costs more than the last per cents are worth. Within the search's tolerance.
+ */
+const MARGIN = 0.018;
+
+/** The probe that decides: the largest size that fits as far as is known, as the first thing that a process runs. */
+export function proof(sight: Sight): Step {
+  const why = 'the largest size has to fit a fresh process too';
+  return { size: sizeToProve(sight), purpose: 'verify', fresh: true, why };
+}
+
+function sizeToProve({ trail, model, sizes }: Sight): number {
+  const top = trail.top as number;
+  const { ceiling } = trail;
+  if (ceiling === null) return top;
+  if (!model.caching) {
+    // What failed did so in a process that held a little more than a fresh one does: sizes between may well fit.
+    const between = trail.diedFresh ? null : sizes.down(Math.min(ceiling - 1, Math.floor(model.lower ?? top)));
+    return between !== null && between > Math.max(top, trail.firmTop ?? 0) ? between : top;
+  }
+  if (top < TINY) return top;
+  const crowded = trail.isPressed(top) || top + 2 > (model.upper ?? Number.POSITIVE_INFINITY);
+  const lowered = top < SMALL ? top - (crowded ? 1 : 0) : Math.ceil((1 - MARGIN) * (ceiling - 1));
+  const size = sizes.down(Math.min(top, lowered));
+  return size !== null && size > (trail.firmTop ?? 0) && closed(size, ceiling, sizes) ? size : top;
+}
+
+/**
+ * A process died at a size that was predicted to fit, well above the largest that does. The next process might close in on
+ * it, and a third would have to prove what the second found: instead the second begins with a size that, if it fits,
+ * is near enough. Null: that is not predicted to fit either, or was tried and did not.
+ */
+export function proofBelowFailure({ trail, model, sizes, perLaunch }: Sight): Step | null {
+  const { ceiling, top } = trail;
+  if (perLaunch || !model.caching || ceiling === null || top === null || trail.diedFresh) return null;
+  const size = sizes.down(nearEnoughTo(ceiling));
+  if (size === null || size <= top || model.lower === null || model.lower < size) return null;
+  return {
+    size,
+    purpose: 'verify',
+    fresh: true,
+    why: `${ceiling} failed where it was predicted to fit: this is near enough`,
+  };
+}
+
+/**
+ * Sizes fitted in a process that had run others, but not in a fresh one: from here on only fresh processes are believed,
+ * at sizes that step down ever faster and then close in. Null: nothing was refuted, or no size is left in between.
+ */
+export function retreat({ trail, sizes }: Sight): Step | null {
+  const { ceiling, refuted } = trail;
+  if (refuted === 0 || ceiling === null) return null;
+  const firm = trail.firmTop ?? 0;
+  const lower = ceiling - (ceiling - nearEnoughTo(ceiling)) * 2 ** (refuted - 1);
+  const aim = sizes.down(lower > firm ? lower : (firm + ceiling) / 2);
+  const size = aim !== null && aim > firm ? aim : sizes.up(firm + 1);
+  if (size === null || size >= ceiling) return null;
+  return {
+    size,
+    purpose: 'verify',
+    fresh: true,
+    why: `${ceiling} fits after other sizes only, so each is tried afresh`,
+  };
+}

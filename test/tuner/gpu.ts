@@ -1,0 +1,161 @@
+import type { Probe } from '../../src/tuner/types.js';
+import { type Block, CachingAllocator, OutOfMemory } from './caching-allocator.js';
+import { type Job, MIB, type Result } from './machine.js';
+import { type MemoryScript, Stage } from './memory-script.js';
+import { forwardBackward, type Network } from './networks.js';
+
+/** Driver memory of a process beside what its allocator holds. */
+const CONTEXT = 740 * MIB;
+/** Steps that a worker lets a probe take at most until the allocator has come to rest. */
+const MOST_STEPS = 30;
+
+/** A training process: its allocator, and what it holds from step to step. */
+class Process {
+  readonly memory: CachingAllocator;
+  /** Highest in forward and backward, in the optimizer's step, and when a step begins. */
+  forwardBackward = 0;
+  optimizer = 0;
+  resident = 0;
+  readonly #weights: readonly number[];
+  readonly #work: (size: number, zero: () => void) => Block[];
+  readonly #zeroAtEnd: boolean;
+  #gradients: Block[] = [];
+  #state: Block[] = [];
+
+  constructor(model: Network | MemoryScript, limit: number) {
+    const memory = new CachingAllocator(limit);
+    this.memory = memory;
+    if ('unit' in model) {
+      const stage = new Stage(memory, model);
+      this.#weights = model.weights;
+      this.#work = (size, zero) => stage.forwardBackward(size, zero);
+      this.#zeroAtEnd = false;
+    } else {
+      this.#weights = model.layers.flatMap((layer) => layer.weights);
+      this.#work = (size, zero) => forwardBackward(model, memory, size, zero);
+      this.#zeroAtEnd = !model.gradientsInForward;
+    }
+    for (const bytes of this.#weights) memory.allocate(bytes);
+  }
+
+  step(size: number): void {
+    const { memory } = this;
+    this.resident = Math.max(this.resident, memory.allocated);
+    memory.peakAllocated = memory.allocated;
+    const gradients = this.#work(size, () => this.#zero());
+    this.#gradients = gradients;
+    this.forwardBackward = Math.max(this.forwardBackward, memory.peakAllocated);
+    memory.peakAllocated = memory.allocated;
+    if (this.#state.length === 0) {
+      this.#state = this.#weights.flatMap((bytes) => [memory.allocate(bytes), memory.allocate(bytes)]);
+    }
+    for (const block of this.#weights.map((bytes) => memory.allocate(bytes))) memory.free(block);
+    this.optimizer = Math.max(this.optimizer, memory.peakAllocated);
+    if (this.#zeroAtEnd) this.#zero();
+  }
+
+  /** As the hook does between sizes: no gradients, no state of the optimizer, nothing cached. */
+  renew(): void {
+    this.#zero();
+    for (const block of this.#state) this.memory.free(block);
+    this.#state = [];
+    this.memory.emptyCache();
+    this.memory.peakReserved = this.memory.reserved;
+    this.forwardBackward = this.optimizer = this.resident = 0;
+  }
+
+  #zero(): void {
+    for (const block of this.#gradients) this.memory.free(block);
+    this.#gradients = [];
+  }
+}
+
+export interface GpuJob extends Job {
+  budgetBytes: number;
+  /** Whether a fresh process takes the size for so many steps. */
+  lasts(size: number, steps: number): boolean;
+  /** The size before the first that fails so many steps of a fresh process: above it some may fit again. 0: none fits. */
+  edge(steps: number): number;
+}
+
+/** A model on a device with a budget. A fresh probe begins a process, others renew the one there is. */
+export function gpuJob(model: Network | MemoryScript, budgetBytes: number): GpuJob {
+  const limit = budgetBytes - CONTEXT;
+  let process: Process | null = null;
+  const lasts = (size: number, steps: number): boolean =>
+    survives(() => {
+      const alone = new Process(model, limit);
+      for (let n = 0; n < steps; n += 1) alone.step(size);
+    });
+  return {
+    budgetBytes,
+    lasts,
+    edge: (steps) => {
+      let high = 1;
+      while (lasts(high, steps)) high *= 2;
+      let low = Math.floor(high / 2);
+      while (high - low > 1) {
+        const middle = (low + high) >> 1;
+        if (lasts(middle, steps)) low = middle;
+        else high = middle;
+      }
+      // A bisection may have stepped over sizes that fail.
+      let size = Math.floor(0.88 * low);
+      while (lasts(size + 1, steps)) size += 1;
+      return size;
+    },
+    run: (probe, warm) => {
+      if (warm) process?.renew();
+      else {
+        process = null;
+        if (
+          !survives(() => {
+            process = new Process(model, limit);
+          })
+        )
+          return { outcome: 'device_oom', phase: 'load' };
+      }
+      return measure(process as unknown as Process, probe);
+    },
+  };
+}
+
+function survives(work: () => void): boolean {
+  try {
+    work();
+    return true;
+  } catch (error) {
+    if (error instanceof OutOfMemory) return false;
+    throw error;
+  }
+}
+
+function measure(process: Process, probe: Probe): Result {
+  const { memory } = process;
+  let retries = 0;
+  let quiet = 0;
+  let steps = 0;
+  const survived = survives(() => {
+    while (steps < probe.steps || (quiet < probe.restSteps && steps < MOST_STEPS)) {
+      const [segments, before] = [memory.segments, memory.retries];
+      process.step(probe.microBatch);
+      steps += 1;
+      quiet = memory.segments === segments && memory.retries === before ? quiet + 1 : 0;
+      if (steps > 1) retries += memory.retries - before;
+    }
+  });
+  if (!survived) return { outcome: 'device_oom' };
+  return {
+    outcome: 'fit',
+    steps,
+    allocRetries: retries,
+    stepSeconds: 0.01 + 0.001 * probe.microBatch,
+    peaks: {
+      totalBytes: memory.peakReserved + CONTEXT,
+      forwardBackwardBytes: process.forwardBackward,
+      optimizerBytes: process.optimizer,
+      reservedBytes: memory.peakReserved,
+      residentBytes: process.resident,
+    },
+  };
+}
