@@ -14,6 +14,7 @@ Napi::Object gpuObject(Napi::Env env, const Gpu& gpu) {
   out.Set("mig", Napi::Number::New(env, gpu.mig));
   out.Set("uuid", gpu.uuid);
   out.Set("parent", gpu.parent);
+  out.Set("bus", gpu.bus);
   out.Set("model", gpu.model);
   out.Set("fault", gpu.fault);
   out.Set("total_bytes", Napi::Number::New(env, static_cast<double>(gpu.total)));

@@ -23,6 +23,12 @@ const char* deviceName(const Reading& reading, uint32_t index) {
   return "";
 }
 
+Napi::Value measured(Napi::Env env, uint32_t by) {
+  if (by == kMeasuredByProcess) return Napi::String::New(env, "process");
+  if (by == kMeasuredByDevice) return Napi::String::New(env, "device");
+  return env.Null();
+}
+
 const char* const kKindNames[kKinds] = {"classic", "managed", "async", "vmm", "graph", "array", "host_pinned", "ipc"};
 
 Napi::Object deviceObject(Napi::Env env, const DeviceReading& device) {
@@ -33,6 +39,7 @@ Napi::Object deviceObject(Napi::Env env, const DeviceReading& device) {
   out.Set("overhead_bytes", bytes(env, device.overhead));
   out.Set("budget_bytes", budget(env, device.budget));
   out.Set("refused", bytes(env, device.refused));
+  out.Set("measured", measured(env, device.measured));
   Napi::Object kinds = Napi::Object::New(env);
   for (uint32_t k = 0; k < kKinds; ++k) kinds.Set(kKindNames[k], bytes(env, device.kinds[k]));
   out.Set("kinds", kinds);

@@ -19,6 +19,7 @@ struct Gpu {
   int32_t mig = -1;    // index of the MIG device on it, -1: the whole GPU
   std::string uuid;
   std::string parent;  // uuid of the GPU that a MIG device is part of
+  std::string bus;     // PCI bus id as the kernel writes it ("0000:17:00.0"); of the whole GPU
   std::string model;
   std::string fault;   // empty: none
   uint64_t total = 0;

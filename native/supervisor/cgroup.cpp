@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 
 namespace oomtune {
@@ -58,6 +59,20 @@ Cgroup::~Cgroup() {
   if (procs_ < 0) return;
   close(procs_);
   rmdir(path_.c_str());
+}
+
+int Cgroup::limit(const std::string& region, uint64_t bytes) const {
+  return procs_ < 0 ? ENOENT : limitRegion(path_, region, bytes);
+}
+
+int limitRegion(const std::string& group, const std::string& region, uint64_t bytes) {
+  const int file = open((group + "/dmem.max").c_str(), O_WRONLY | O_CLOEXEC);
+  if (file < 0) return errno;
+  const std::string line = region + " " + std::to_string(bytes) + "\n";
+  const ssize_t done = write(file, line.data(), line.size());
+  const int error = done == static_cast<ssize_t>(line.size()) ? 0 : done < 0 ? errno : EIO;
+  close(file);
+  return error;
 }
 
 void Cgroup::enter() const {

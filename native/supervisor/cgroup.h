@@ -1,6 +1,7 @@
 // A cgroup (v2) of the launch's own, where this user may make one: its cgroup.kill ends what signals cannot outrun.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace oomtune {
@@ -12,6 +13,11 @@ class Cgroup {
   bool make(const std::string& name);
   /** Its folder; empty when none was made. */
   const std::string& path() const { return path_; }
+  /**
+   * Holds all in it to `bytes` of a region of device memory ("drm/0000:17:00.0/vram0", of the dmem controller, Linux 6.14).
+   * 0 or an errno; ENOENT: there is no group, or the controller is not handed on to it.
+   */
+  int limit(const std::string& region, uint64_t bytes) const;
   /** To be called in the child between fork and exec. */
   void enter() const;
   /** SIGKILL to all in it, at once. */
@@ -21,6 +27,9 @@ class Cgroup {
   std::string path_;
   int procs_ = -1;
 };
+
+/** The same, of a group by its folder. */
+int limitRegion(const std::string& group, const std::string& region, uint64_t bytes);
 
 /** The folders of our own cgroups: v2 (or empty), and v1's memory controller (or empty). */
 void ownCgroups(std::string* unified, std::string* memory);

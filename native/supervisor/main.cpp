@@ -25,11 +25,8 @@
 #include "log.h"
 #include "loop.h"
 #include "process.h"
+#include "records.h"
 #include "spec.h"
-
-#ifndef OOMTUNE_VERSION
-#define OOMTUNE_VERSION "0.0.0"
-#endif
 
 namespace {
 
@@ -51,41 +48,6 @@ bool readSpec(int folder, Spec* spec, std::string* error) {
   }
   close(file);
   return parseSpec(bytes.data(), bytes.size(), spec, error);
-}
-
-std::string bootId() {
-  const std::string id = readFile("/proc/sys/kernel/random/boot_id", 64);
-  return id.substr(0, id.find('\n'));
-}
-
-int writeWho(int folder, const std::string& startedAt, pid_t job, const std::string& cgroup) {
-  ProcessStat self{};
-  ProcessStat main{};
-  readStat(currentPid(), &self);
-  const bool started = job > 0 && readStat(static_cast<uint64_t>(job), &main);
-  return writeRecord(folder, "supervisor.json",
-                     "{\"schema\":1,\"pid\":" + text(currentPid()) + ",\"start_time\":" + text(static_cast<int64_t>(self.start)) +
-                         ",\"job_pid\":" + (job > 0 ? text(job) : "null") +
-                         ",\"job_start_time\":" + (started ? text(static_cast<int64_t>(main.start)) : "null") +
-                         ",\"cgroup\":" + (cgroup.empty() ? "null" : quoted(cgroup)) + ",\"boot_id\":" + quoted(bootId()) +
-                         ",\"started_at\":" + quoted(startedAt) + ",\"version\":" + quoted(OOMTUNE_VERSION) + "}\n",
-                     false);
-}
-
-int writeExit(int folder, const std::string& startedAt, const Outcome& outcome, Told oom, const std::string& error) {
-  const bool failed = !error.empty();
-  const bool signalled = !failed && WIFSIGNALED(outcome.status);
-  const std::string code = failed || signalled ? "null" : text(WEXITSTATUS(outcome.status));
-  return writeRecord(
-      folder, "exit.json",
-      "{\"schema\":1,\"code\":" + code +
-          ",\"signal\":" + (signalled ? quoted(signalName(WTERMSIG(outcome.status))) : "null") +
-          ",\"ended_by\":" + quoted(failed ? "start-failed" : outcome.endedBy) +
-          ",\"error\":" + (failed ? quoted(error) : "null") +
-          ",\"host_oom\":" + (oom == Told::kUnknown ? "null" : oom == Told::kYes ? "true" : "false") +
-          ",\"started_at\":" + quoted(startedAt) + ",\"ended_at\":" + quoted(isoTime(nowNanoseconds())) +
-          ",\"stragglers\":" + text(outcome.stragglers) + "}\n",
-      true);
 }
 
 int makeLedger(const std::string& folder, const Spec& spec, Ledger** ledger) {
@@ -130,6 +92,16 @@ void guardStandardStreams() {
   if (fd >= 3) close(fd);
 }
 
+/** Beside what the job's own libraries hold it to: where the kernel does not, the log says so, and the job runs. */
+void limitRegions(const Cgroup& cgroup, const Spec& spec, Log& log) {
+  for (const SpecRegion& region : spec.regions) {
+    const int code = cgroup.limit(region.name, region.bytes);
+    if (code == 0) continue;
+    const std::string note = "[oomtune: the kernel does not limit " + region.name + ": " + strerror(code) + "]\n";
+    log.write(note.data(), note.size());
+  }
+}
+
 int supervise(const std::string& path, int folder, int report) {
   const std::string startedAt = isoTime(nowNanoseconds());
   prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -152,6 +124,7 @@ int supervise(const std::string& path, int folder, int report) {
   if (const int code = makeLedger(path, spec, &ledger)) return failed(std::string("ledger: ") + strerror(code));
   Cgroup cgroup;
   cgroup.make("oomtune-" + spec.job + "-" + text(spec.launch) + "-" + text(currentPid()));
+  limitRegions(cgroup, spec, log);
   // Told before the job starts: who finds this supervisor killed ends what is left in the group.
   writeWho(folder, startedAt, -1, cgroup.path());
   OomEvidence evidence;

@@ -59,6 +59,16 @@ bool device(const std::string& text, Spec* spec) {
   return true;
 }
 
+bool region(const std::string& text, Spec* spec) {
+  const size_t comma = text.find(',');
+  if (comma == std::string::npos) return false;
+  SpecRegion entry{text.substr(comma + 1), 0};
+  if (!number(text.substr(0, comma), 1ULL << 53, &entry.bytes)) return false;
+  if (entry.name.empty() || !plainText(entry.name, 255) || spec->regions.size() == kDevices) return false;
+  spec->regions.push_back(entry);
+  return true;
+}
+
 bool variable(const std::string& text, Spec* spec) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) return false;
@@ -133,6 +143,8 @@ bool parseSpec(const char* bytes, size_t length, Spec* spec, std::string* error)
       sound = variable(value, spec);
     } else if (key == "device") {
       sound = device(value, spec);
+    } else if (key == "dmem") {
+      sound = region(value, spec);
     } else {
       for (size_t i = 0; i < kOnceCount; ++i) {
         if (key == kOnce[i]) {

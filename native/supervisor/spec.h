@@ -1,5 +1,5 @@
 // What the supervisor is asked to do: the file `spec` in the launch folder. Records `key=value`, each ended by a NUL
-// byte; the keys are those below, in any order; each but arg, env and device stands at most once.
+// byte; the keys are those below, in any order; each but arg, env, device and dmem stands at most once.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,12 @@ struct SpecDevice {
   std::string uuid;
 };
 
+/** A limit of the kernel's own on a device: a region of the dmem controller. */
+struct SpecRegion {
+  std::string name;  // "drm/0000:17:00.0/vram0"
+  uint64_t bytes;
+};
+
 struct Spec {
   std::string job;
   uint32_t launch = 0;
@@ -25,6 +31,7 @@ struct Spec {
   std::vector<std::string> environment;  // env=NAME=VALUE
   std::string cwd;
   std::vector<SpecDevice> devices;  // device=INDEX,BUDGET|-,NAME,UUID
+  std::vector<SpecRegion> regions;  // dmem=BYTES,REGION
   uint64_t timeoutMs = 0;           // 0: none
   uint64_t graceMs = 0;
   uint64_t lingerMs = 2000;         // for what outlives the job's main process

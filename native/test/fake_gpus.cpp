@@ -23,6 +23,12 @@ struct ProcessInfo {
   unsigned int gpuInstance, computeInstance;
 };
 
+struct PciInfo {
+  char legacyBusId[16];
+  unsigned int domain, bus, device, deviceId, subsystemId;
+  char busId[32];
+};
+
 struct FieldValue {
   unsigned int field, scope;
   long long timestamp, latency;
@@ -67,6 +73,12 @@ API nvmlDeviceGetHandleByIndex_v2(unsigned int index, Handle* out) {
 API nvmlDeviceGetUUID(Handle device, char* out, unsigned int size) {
   const long number = numberOf(device);
   return std::snprintf(out, size, "%s-%ld", number >= kMig ? "MIG" : "GPU", number), 0;
+}
+API nvmlDeviceGetPciInfo_v3(Handle device, PciInfo* out) {
+  *out = PciInfo{};
+  out->bus = 0xa0 + static_cast<unsigned>(numberOf(device));
+  std::snprintf(out->busId, sizeof out->busId, "00000000:%02X:00.0", out->bus);
+  return 0;
 }
 API nvmlDeviceGetName(Handle device, char* out, unsigned int size) {
   return std::snprintf(out, size, numberOf(device) >= kMig ? "NVIDIA Fake MIG 3g.40gb" : "NVIDIA Fake"), 0;

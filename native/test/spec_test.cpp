@@ -18,6 +18,7 @@ std::string records(std::initializer_list<const char*> lines) {
 
 const std::string kSound = records({"version=1", "job=j-1", "launch=2", "cwd=/tmp", "timeout_ms=0", "grace_ms=500",
                                     "log_bytes=65536", "output=inherit", "standin=/lib/x", "device=0,1048576,cpu,", "device=2,-,cuda:7,GPU-x",
+                                    "dmem=1048576,drm/0000:17:00.0/vram0",
                                     "arg=python", "arg=", "arg=a=b\n c", "env=PATH=/bin", "env=EMPTY="});
 
 bool parses(const std::string& text) {
@@ -60,6 +61,9 @@ TEST(Spec, isReadAsItWasWritten) {
   EXPECT_EQ(spec.devices[1].index, 2u);
   EXPECT_EQ(spec.devices[1].budget, kNoBudget);
   EXPECT_EQ(spec.devices[1].uuid, "GPU-x");
+  ASSERT_EQ(spec.regions.size(), 1u);
+  EXPECT_EQ(spec.regions[0].name, "drm/0000:17:00.0/vram0");
+  EXPECT_EQ(spec.regions[0].bytes, 1048576u);
 }
 
 TEST(Spec, takesNothingElse) {
@@ -67,6 +71,7 @@ TEST(Spec, takesNothingElse) {
        {"version=2", "version=", "job=", "job=a/b", "job=a b", "launch=0", "launch=-1", "launch=4294967296", "launch=1x",
         "cwd=tmp", "cwd=", "timeout_ms=1.5", "timeout_ms=99999999999999999999", "grace_ms= 5", "log_bytes=1", "output=both",
         "device=17,-,cpu,", "device=0,12,cpu", "device=0,0x10,cpu,", "device=0,-,,", "device=2,1,cuda:1,", "env==x",
+        "dmem=", "dmem=5", "dmem=5,", "dmem=-,x", "dmem=5,a b", "dmem=max,x",
         "env=x", "standin=", "standin=x", "unknown=1", "ARG=x"}) {
     EXPECT_FALSE(parsesWith(record)) << record;
   }

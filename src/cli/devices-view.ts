@@ -11,7 +11,9 @@ export interface DeviceEntry extends Device {
 /** One device of `devices --json`. */
 export function deviceEntry(device: DeviceEntry) {
   const { id, uuid, model, total_bytes, used_bytes, reserved_bytes, processes, note, fault, driver } = device;
-  return { id, uuid, model, total_bytes, used_bytes, reserved_bytes, processes, note, fault, driver };
+  const { figures, first_party_limit } = device;
+  const told = { processes, figures, note, fault, driver, first_party_limit };
+  return { id, uuid, model, total_bytes, used_bytes, reserved_bytes, ...told };
 }
 
 export function renderDevices(devices: DeviceEntry[], paint: Paint): string {

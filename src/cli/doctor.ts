@@ -4,6 +4,7 @@ import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { homeFolder } from '../common/home.js';
 import { formatBytes } from '../common/size.js';
+import type { FirstPartyLimit } from '../runtime/types.js';
 import type { Context } from './context.js';
 import { asOomtuneError } from './errors.js';
 import { plural } from './words.js';
@@ -86,9 +87,18 @@ async function native(context: Context): Promise<Finding[]> {
     } else if (device.note !== null) {
       findings.push(ok(device.id, `${device.model}: ${device.note}`));
     }
+    if (device.id !== 'cpu') findings.push(ok(`${device.id} limit`, LIMITS[device.first_party_limit]));
   }
   return findings;
 }
+
+/** What holds jobs to their budgets on a device. */
+const LIMITS: Record<FirstPartyLimit, string> = {
+  none: "budgets are held by oomtune's hooks; the driver offers no limit of its own here (MPS does not run, no dmem region)",
+  mig: "budgets are held by oomtune's hooks, the size of this part of the GPU by the driver (MIG)",
+  mps: "budgets are held by oomtune's hooks, and for each process by MPS, which runs here",
+  dmem: "budgets are held by oomtune's hooks, and by the kernel's dmem controller",
+};
 
 async function redisServer(context: Context): Promise<Finding[]> {
   const path = onPath('redis-server');

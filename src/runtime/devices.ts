@@ -1,6 +1,7 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { hostDevice } from './host.js';
+import { firstPartyLimit, inFirstNamespace, type Offers, offers } from './limits.js';
 import type { NativeGpu, NativeInventory } from './native.js';
 import { environmentOf } from './process.js';
 import type { Device, DeviceProcess } from './types.js';
@@ -10,6 +11,8 @@ export const RUN_MARK = 'OOMTUNE_RUN_DIR';
 
 const NO_PROCESSES =
   'The driver does not tell what each process holds here (as in a container): only the whole device is known.';
+const FOREIGN_PIDS =
+  'The driver names processes by pids that mean nothing here (as in a container): only the whole device is known.';
 
 function processName(pid: number, told: string): string {
   if (told) return basename(told.split(' ')[0] ?? told);
@@ -31,6 +34,11 @@ function deviceProcesses(gpu: NativeGpu): DeviceProcess[] {
 
 /** Memory in use that no listed process accounts for; a driver and display hold less than this. */
 const UNEXPLAINED_BYTES = 2 * 1024 ** 3;
+
+/** In a pid namespace of our own, the driver may name processes as they are called outside. */
+function pidsAreForeign(gpu: NativeGpu, proc: string): boolean {
+  return !inFirstNamespace(proc) && gpu.processes.some(({ pid }) => !existsSync(`${proc}/${pid}`));
+}
 
 function noteOf(gpu: NativeGpu): string | null {
   const told = gpu.processes.reduce((sum, process) => sum + (process.used_bytes ?? 0), 0);
@@ -57,20 +65,35 @@ export function visibleGpus(gpus: NativeGpu[], visible: string | undefined): Nat
   return chosen;
 }
 
+function deviceOf(gpu: NativeGpu, ordinal: number, driver: string, offered: Offers, proc: string): Device {
+  const foreign = pidsAreForeign(gpu, proc);
+  const note = foreign ? FOREIGN_PIDS : noteOf(gpu);
+  return {
+    id: `cuda:${ordinal}`,
+    uuid: gpu.uuid || `lost:${gpu.index}`,
+    model: gpu.model || 'unknown',
+    total_bytes: gpu.total_bytes,
+    used_bytes: gpu.used_bytes,
+    // Another namespace's pids name other processes here, or none: better no list than a wrong one.
+    processes: foreign ? [] : deviceProcesses(gpu),
+    note,
+    fault: gpu.fault || null,
+    driver: driver || null,
+    bus: gpu.bus || null,
+    figures: note === null ? 'process' : 'device',
+    first_party_limit: firstPartyLimit(gpu, offered),
+  };
+}
+
 /** The inventory: GPUs first, the host last. */
-export function listDevices(inventory: NativeInventory, visible: string | undefined): Device[] {
-  const gpus = visibleGpus(inventory.gpus, visible).map(
-    (gpu, ordinal): Device => ({
-      id: `cuda:${ordinal}`,
-      uuid: gpu.uuid || `lost:${gpu.index}`,
-      model: gpu.model || 'unknown',
-      total_bytes: gpu.total_bytes,
-      used_bytes: gpu.used_bytes,
-      processes: deviceProcesses(gpu),
-      note: noteOf(gpu),
-      fault: gpu.fault || null,
-      driver: inventory.driver || null,
-    }),
+export function listDevices(
+  inventory: NativeInventory,
+  visible: string | undefined,
+  offered: Offers = offers(),
+  proc = '/proc',
+): Device[] {
+  const gpus = visibleGpus(inventory.gpus, visible).map((gpu, ordinal) =>
+    deviceOf(gpu, ordinal, inventory.driver, offered, proc),
   );
   const host = hostDevice();
   const trouble = inventory.error ? `The NVIDIA driver does not answer: ${inventory.error}.` : null;

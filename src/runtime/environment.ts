@@ -24,6 +24,12 @@ function prepend(value: string | undefined, ours: string, separators = /[:;]/): 
   return [ours, ...rest].join(':');
 }
 
+/** Puts ours behind what the user has set, and never twice. */
+function append(value: string | undefined, ours: string): string {
+  const rest = (value ?? '').split(/[:\s]/).filter((part) => part && part !== ours);
+  return [...rest, ours].join(':');
+}
+
 function cachedDriver(): string | undefined {
   for (const program of ['/sbin/ldconfig', '/usr/sbin/ldconfig']) {
     try {
@@ -76,9 +82,9 @@ export interface Preload {
 }
 
 /**
- * What the job's environment needs so that our libraries are loaded into it: LD_PRELOAD (before the user's own, which
- * stay), and for CUDA the stand-in's folder first on LD_LIBRARY_PATH and the path of the real driver. A library that is
- * not built is left out: the job then runs without a ledger for that device.
+ * What the job's environment needs so that our libraries are loaded into it: LD_PRELOAD (the allocator's before the user's
+ * own, which stay, the driver's behind them), and for CUDA the stand-in's folder first on LD_LIBRARY_PATH and the path of the
+ * real driver. A library that is not built is left out: the job then runs without a ledger for that device.
  */
 export function preloadEnvironment(devices: string[], env: Record<string, string>, nativeFolder: string): Preload {
   const preload: Preload = { env: {}, standIn: null };
@@ -89,7 +95,8 @@ export function preloadEnvironment(devices: string[], env: Record<string, string
   const standIn = join(folder, CUDA_LIBRARY);
   const driver = devices.some((id) => id.startsWith('cuda:')) && existsSync(standIn) ? cudaDriver(env, folder) : null;
   if (driver) {
-    preload.env.LD_PRELOAD = prepend(preload.env.LD_PRELOAD ?? env.LD_PRELOAD, standIn, /[:\s]/);
+    // Last, where the driver itself would stand: what the user preloads may interpose it, and finds it as the next one.
+    preload.env.LD_PRELOAD = append(preload.env.LD_PRELOAD ?? env.LD_PRELOAD, standIn);
     preload.env.LD_LIBRARY_PATH = prepend(env.LD_LIBRARY_PATH, folder);
     preload.env.OOMTUNE_CUDA_DRIVER = driver;
     preload.standIn = realpathSync(standIn);

@@ -72,5 +72,8 @@ export function hostDevice(): Device {
     note: limited ? `The memory limit of the cgroup, not the machine's ${Math.round(total / 1024 ** 3)} GiB.` : null,
     fault: null,
     driver: null,
+    bus: null,
+    figures: 'device',
+    first_party_limit: 'none',
   };
 }

@@ -7,6 +7,7 @@ import { unusableFolder } from '../common/refusal.js';
 import { findCommand } from './command.js';
 import { listDevices, RUN_MARK } from './devices.js';
 import { preloadEnvironment } from './environment.js';
+import { mpsEnvironment, type Offers, offers } from './limits.js';
 import { loadNative, type Native } from './native.js';
 import { readExit, readSupervisor } from './records.js';
 import { SupervisedRun } from './run.js';
@@ -20,13 +21,15 @@ export type * from './types.js';
 const START_MS = 2000;
 
 class LocalRuntime implements Runtime {
-  private uuids: Map<string, string> | undefined;
+  private known: Map<string, Device> | undefined;
+  private offered: Offers | undefined;
 
   constructor(private readonly native: Native) {}
 
   async devices(): Promise<Device[]> {
-    const devices = listDevices(await this.native.addon.inventory(), process.env.CUDA_VISIBLE_DEVICES);
-    this.uuids = new Map(devices.map(({ id, uuid }) => [id, uuid]));
+    this.offered = offers();
+    const devices = listDevices(await this.native.addon.inventory(), process.env.CUDA_VISIBLE_DEVICES, this.offered);
+    this.known = new Map(devices.map((device) => [device.id, device]));
     return devices;
   }
 
@@ -41,7 +44,8 @@ class LocalRuntime implements Runtime {
     const env = this.environment(spec, devices, preload.env);
     mkdirSync(spec.dir, { recursive: true, mode: 0o700 });
     const file = join(spec.dir, 'spec');
-    writeFileSync(file, encodeSpec(spec, env, devices, preload.standIn), { mode: 0o600, flag: 'wx' });
+    const text = encodeSpec(spec, env, devices, preload.standIn, this.regions(spec.devices));
+    writeFileSync(file, text, { mode: 0o600, flag: 'wx' });
     try {
       await this.native.addon.spawnSupervisor(this.native.supervisor, spec.dir, spec.output === 'inherit');
     } catch (error) {
@@ -83,11 +87,11 @@ class LocalRuntime implements Runtime {
   /** Devices as the ledger counts them: the job's CUDA ordinals in the order of the launch's devices. */
   private async ledgerDevices(ids: string[]): Promise<LedgerDevice[]> {
     const wantsGpu = ids.some((id) => id !== 'cpu');
-    if (wantsGpu && !ids.every((id) => id === 'cpu' || this.uuids?.has(id))) await this.devices();
+    if (wantsGpu && !ids.every((id) => id === 'cpu' || this.known?.has(id))) await this.devices();
     let ordinal = 0;
     return ids.map((id) => {
       if (id === 'cpu') return { index: 0, name: id, uuid: '' };
-      const uuid = this.uuids?.get(id);
+      const uuid = this.known?.get(id)?.uuid;
       if (!uuid) {
         throw new OomtuneError(
           'OOMTUNE_DEVICE_MISSING',
@@ -100,6 +104,19 @@ class LocalRuntime implements Runtime {
     });
   }
 
+  /** Regions of the kernel's dmem controller that the launch is to be held to. */
+  private regions(ids: string[]): string[] {
+    const limited = ids.map((id) => this.known?.get(id)).filter((device) => device?.first_party_limit === 'dmem');
+    return limited.flatMap((device) => this.offered?.regions.get(device?.bus ?? '') ?? []);
+  }
+
+  /** What MPS is told, where it runs and the user has not said otherwise. */
+  private mps(spec: LaunchSpec, gpus: number): Record<string, string> {
+    const runs = spec.devices.some((id) => this.known?.get(id)?.first_party_limit === 'mps');
+    if (!runs || spec.budgetBytes === null || spec.env.CUDA_MPS_PINNED_DEVICE_MEM_LIMIT !== undefined) return {};
+    return mpsEnvironment(gpus, spec.budgetBytes);
+  }
+
   private environment(
     spec: LaunchSpec,
     devices: LedgerDevice[],
@@ -109,6 +126,7 @@ class LocalRuntime implements Runtime {
     return {
       ...spec.env,
       ...preload,
+      ...this.mps(spec, gpus.length),
       // By uuid, as indexes mean other GPUs to CUDA than to NVML; none where the job has no GPU.
       CUDA_VISIBLE_DEVICES: gpus.join(','),
       OOMTUNE_JOB_ID: spec.jobId,

@@ -7,12 +7,13 @@ export function readLedger(addon: Addon, dir: string): LedgerReading | null {
   const read = addon.readLedger(join(dir, 'ledger'));
   if (!read || read.claims === 0) return null;
   return {
-    devices: read.devices.map(({ device, live_bytes, peak_bytes, overhead_bytes, budget_bytes }) => ({
+    devices: read.devices.map(({ device, live_bytes, peak_bytes, overhead_bytes, budget_bytes, measured }) => ({
       device,
       live_bytes,
       peak_bytes,
       overhead_bytes,
       budget_bytes,
+      measured_by: measured,
     })),
     refused: read.refused,
     refusals: read.refusals.map(({ pid, api, size_bytes, live_bytes, budget_bytes, by, device, at_ms }) => ({

@@ -13,6 +13,8 @@ export interface NativeGpu {
   mig: number;
   uuid: string;
   parent: string;
+  /** PCI bus id, "0000:17:00.0"; empty: not told. */
+  bus: string;
   model: string;
   fault: string;
   total_bytes: number;
@@ -36,6 +38,7 @@ export interface NativeLedger {
     overhead_bytes: number;
     budget_bytes: number | null;
     refused: number;
+    measured: 'process' | 'device' | null;
     kinds: Record<string, number>;
   }[];
   refusals: {

@@ -24,6 +24,7 @@ export function encodeSpec(
   env: Record<string, string>,
   devices: LedgerDevice[],
   standIn: string | null,
+  regions: string[] = [],
 ): string {
   const records = [
     'version=1',
@@ -36,6 +37,7 @@ export function encodeSpec(
     `output=${spec.output}`,
     ...(standIn === null ? [] : [`standin=${standIn}`]),
     ...devices.map((d) => `device=${d.index},${spec.budgetBytes ?? '-'},${d.name},${d.uuid}`),
+    ...(spec.budgetBytes === null ? [] : regions.map((region) => `dmem=${spec.budgetBytes},${region}`)),
     ...spec.argv.map((argument) => `arg=${argument}`),
     ...Object.entries(env).map(([name, value]) => `env=${name}=${value}`),
   ];

@@ -8,6 +8,12 @@ export interface DeviceProcess {
   ours: boolean;
 }
 
+/**
+ * Which limit of the driver's or the kernel's own holds a job to its budget, beside oomtune's: the kernel's `dmem` controller,
+ * `mps` (each process by itself), `mig` (no budget, but the size of this part of a GPU), or none.
+ */
+export type FirstPartyLimit = 'dmem' | 'mps' | 'mig' | 'none';
+
 export interface Device {
   /** `cuda:N` or `cpu`. */
   id: string;
@@ -21,6 +27,11 @@ export interface Device {
   note: string | null;
   fault: string | null;
   driver: string | null;
+  /** PCI bus id as the kernel writes it; null for the host. */
+  bus: string | null;
+  /** What the driver tells of memory here: what each `process` holds, or (as in a container) only the whole `device`. */
+  figures: 'process' | 'device';
+  first_party_limit: FirstPartyLimit;
 }
 
 /** What the supervisor is asked to start. Everything stands in `dir`, which only this user can enter. */
@@ -67,6 +78,8 @@ export interface LedgerReading {
     peak_bytes: number;
     overhead_bytes: number;
     budget_bytes: number | null;
+    /** Whose figures told the overhead: each `process`'s, or the whole `device`'s; null: nothing was measured. */
+    measured_by: 'process' | 'device' | null;
   }[];
   /** Total number of refused calls; `refusals` holds the latest. */
   refused: number;

@@ -34,6 +34,7 @@ export function reportOf(empty: RunReport, exit: Exit, failure: Diagnosis | null
       device: device.device,
       peak_bytes: device.peak_bytes,
       budget_bytes: device.budget_bytes,
+      measured_by: device.measured_by,
     })),
     refused: exit.ledger?.refused ?? 0,
     refusals: exit.ledger?.refusals ?? [],

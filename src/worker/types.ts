@@ -190,7 +190,13 @@ export interface RunReport {
   outcome: 'succeeded' | 'failed' | 'cancelled' | 'exhausted' | 'timeout';
   config: Config | null;
   key: string | null;
-  devices: { device: string; peak_bytes: number; budget_bytes: number | null }[];
+  devices: {
+    device: string;
+    peak_bytes: number;
+    budget_bytes: number | null;
+    /** Whose figures told contexts and modules: each `process`'s, or (as in a container) the whole `device`'s; null: no GPU. */
+    measured_by: 'process' | 'device' | null;
+  }[];
   refused: number;
   refusals: LedgerReading['refusals'];
   blind: boolean;

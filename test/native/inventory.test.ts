@@ -31,6 +31,7 @@ describe('the inventory', () => {
           mig: -1,
           uuid: 'GPU-1',
           parent: '',
+          bus: '0000:a1:00.0',
           model: 'NVIDIA Fake',
           fault: '',
           total_bytes: 80 * GiB,
@@ -47,9 +48,10 @@ describe('the inventory', () => {
 
   test('lists the parts of a divided GPU in its place', () => {
     const { gpus } = inventoryOf('mig');
-    expect(gpus.map(({ uuid, mig, parent, total_bytes }) => ({ uuid, mig, parent, total_bytes }))).toEqual([
-      { uuid: 'MIG-100', mig: 0, parent: 'GPU-1', total_bytes: 40 * GiB },
-      { uuid: 'MIG-102', mig: 2, parent: 'GPU-1', total_bytes: 40 * GiB },
+    const bus = '0000:a1:00.0';
+    expect(gpus.map(({ uuid, mig, parent, bus, total_bytes }) => ({ uuid, mig, parent, bus, total_bytes }))).toEqual([
+      { uuid: 'MIG-100', mig: 0, parent: 'GPU-1', bus, total_bytes: 40 * GiB },
+      { uuid: 'MIG-102', mig: 2, parent: 'GPU-1', bus, total_bytes: 40 * GiB },
     ]);
   });
 

@@ -131,10 +131,10 @@ describe('the environment of a job', () => {
     const standIn = file('native/cuda/libcuda.so.1');
     const driver = file('driver/libcuda.so.580');
     symlinkSync(driver, join(root, 'driver', 'libcuda.so.1'));
-    const user = { LD_LIBRARY_PATH: `${join(root, 'driver')}:/x y` };
+    const user = { LD_LIBRARY_PATH: `${join(root, 'driver')}:/x y`, LD_PRELOAD: '/interposer.so' };
     const { env, standIn: told } = preloadEnvironment(['cuda:0'], user, native);
     expect(env).toEqual({
-      LD_PRELOAD: standIn,
+      LD_PRELOAD: `/interposer.so:${standIn}`,
       LD_LIBRARY_PATH: `${join(native, 'cuda')}:${join(root, 'driver')}:/x y`,
       OOMTUNE_CUDA_DRIVER: driver,
     });
