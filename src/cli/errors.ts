@@ -37,6 +37,13 @@ export function interrupted(cause?: unknown): OomtuneError {
   );
 }
 
+/** The sentence of a search without an answer; `failure`: the class that it ended with. */
+export function nothingFits(failure: string | undefined): string {
+  return failure === 'user_error'
+    ? 'No micro-batch is left to try.'
+    : 'Nothing fits, even the smallest batch with every allowed knob.';
+}
+
 /** The one place that shows an error: a sentence, the remedy, the code; with `--json` the document, on stdout. */
 export function renderError(error: OomtuneError, out: Output): void {
   if (out.json) {

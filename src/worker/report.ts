@@ -1,6 +1,7 @@
 import type { ProbeRecord, Recommendation } from '../store/types.js';
 import { anatomyOf } from '../tuner/index.js';
-import type { Answer, Config } from '../tuner/types.js';
+import type { Answer, Config, FailureClass } from '../tuner/types.js';
+import { exhaustedDiagnosis } from './exhausted.js';
 import { memoryReport } from './memory-report.js';
 import { probeRecord } from './observe.js';
 import type { SearchOutcome } from './search.js';
@@ -24,7 +25,7 @@ export async function findBatchReport(
     key: target.key,
     name: target.name,
     status: action.type,
-    ...(action.type === 'found' ? {} : { failure: failureOf(outcome) }),
+    ...(action.type === 'found' ? {} : { failure: failureOf(outcome, request.options) }),
     device: {
       id: device.id,
       model: device.model,
@@ -67,13 +68,14 @@ async function howToApply(
   return { argv, env: knobEnv, oomtune: [...oomtune, '--', ...request.command] };
 }
 
-function failureOf(outcome: SearchOutcome): NonNullable<FindBatchReport['failure']> {
+function failureOf(outcome: SearchOutcome, options: WorkRequest['options']): NonNullable<FindBatchReport['failure']> {
   const { action, diagnosis } = outcome;
-  const fields = diagnosis?.fields ?? {};
-  const advice = diagnosis?.advice;
-  if (action.type === 'failed') return { class: action.failure, evidence: action.evidence, fields, advice };
-  const evidence = action.type === 'exhausted' ? (action.evidence ?? action.why) : null;
-  return { class: 'device_oom', evidence, fields, advice };
+  if (action.type === 'exhausted') {
+    const { class: kind, fields, advice } = exhaustedDiagnosis(diagnosis, action.why, options);
+    return { class: kind as FailureClass, evidence: action.evidence ?? action.why, fields, advice };
+  }
+  const { failure, evidence } = action as Extract<typeof action, { type: 'failed' }>;
+  return { class: failure, evidence, fields: diagnosis?.fields ?? {}, advice: diagnosis?.advice };
 }
 
 /** The recommendation that a found answer becomes. `now`: ISO 8601. */

@@ -21,7 +21,10 @@ export interface Choice {
 export function reuse(
   recommendation: Recommendation,
   job: { digest: string; budgetBytes: number; worldSize: number; baseRung: Rung; own: OwnBatch },
-  options: Pick<JobOptions, 'effectiveBatch' | 'amp' | 'checkpointing' | 'exact' | 'accumulation'>,
+  options: Pick<
+    JobOptions,
+    'effectiveBatch' | 'minBatch' | 'maxBatch' | 'amp' | 'checkpointing' | 'exact' | 'accumulation'
+  >,
 ): Choice | null {
   const { baseRung, worldSize } = job;
   if (recommendation.status !== 'verified' || recommendation.command_digest !== job.digest) return null;
@@ -34,14 +37,22 @@ export function reuse(
   const microBatch = job.own.microBatch ?? recommendation.own_batch ?? null;
   const accumulation = job.own.accumulation ?? recommendation.own_accumulation ?? 1;
   const ownEffective = microBatch === null ? null : microBatch * accumulation * worldSize;
-  const effective = options.effectiveBatch ?? ownEffective ?? recommendation.effective_batch;
+  const most = Math.min(recommendation.micro_batch, options.maxBatch ?? Number.POSITIVE_INFINITY);
+  const effective = options.effectiveBatch ?? ownEffective ?? most * worldSize;
   const rung = {
     amp: recommendation.amp,
     checkpointing: recommendation.checkpointing,
     ...(recommendation.offload ? { offload: true } : {}),
   };
   const asItStands = rung.amp === baseRung.amp && rung.checkpointing === baseRung.checkpointing && !rung.offload;
-  if (asItStands && microBatch !== null && effective === ownEffective && microBatch <= recommendation.max_micro_batch) {
+  const allowed = (size: number): boolean => size >= options.minBatch && size <= (options.maxBatch ?? size);
+  if (
+    asItStands &&
+    microBatch !== null &&
+    effective === ownEffective &&
+    microBatch <= recommendation.max_micro_batch &&
+    allowed(microBatch)
+  ) {
     return { config: makeConfig(microBatch, accumulation, worldSize, rung), notes: [] };
   }
   const notes: string[] = [];
@@ -51,12 +62,15 @@ export function reuse(
       `An effective batch of ${effective} cannot be shared by ${worldSize} devices; ${perDevice * worldSize} is used.`,
     );
   }
-  const largest = largestDivisor(perDevice, recommendation.micro_batch);
-  if (options.accumulation === 'off' && largest !== perDevice) return null;
-  if (ownEffective === null && options.effectiveBatch === null) {
-    notes.push(`The command has no batch of its own: it runs at the recommended micro-batch ${largest}.`);
-  }
+  const largest = largestDivisor(perDevice, most);
+  if ((options.accumulation === 'off' && largest !== perDevice) || !allowed(largest)) return null;
+  if (ownEffective === null && options.effectiveBatch === null) notes.push(noBatchOfItsOwn(largest));
   return { config: makeConfig(largest, perDevice / largest, worldSize, rung), notes };
+}
+
+/** What a command with `{micro_batch}` is told that was given no effective batch. */
+export function noBatchOfItsOwn(microBatch: number): string {
+  return `The command has no batch of its own: it runs at the recommended micro-batch ${microBatch} with accumulation 1; --effective-batch N keeps another.`;
 }
 
 /**

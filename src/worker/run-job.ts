@@ -1,13 +1,14 @@
 import type { Exit, Run } from '../runtime/types.js';
 import type { Config } from '../tuner/types.js';
 import { Detached, letsGo } from './detached.js';
+import { exhaustedDiagnosis } from './exhausted.js';
 import { Growth } from './growth.js';
 import { openJob } from './job-launch.js';
 import { lastLines } from './last-lines.js';
 import { diagnoseSession } from './observe.js';
 import { type Attempt, Relaunches } from './relaunches.js';
 import { recommendationOf, round } from './report.js';
-import { type Choice, reuse } from './reuse.js';
+import { type Choice, noBatchOfItsOwn, reuse } from './reuse.js';
 import { emptyReport, reportOf } from './run-report.js';
 import { Search, type SearchOutcome } from './search.js';
 import { Session } from './session.js';
@@ -96,8 +97,11 @@ class JobRun {
       this.#request.jobId,
     );
     if (target.own.microBatch === null && outcome.loop?.own_batch) target.own.microBatch = outcome.loop.own_batch;
-    for (const text of answer.notes) this.#deps.progress({ type: 'note', text });
-    return { config: answer.config, notes: answer.notes };
+    const notes = [...answer.notes];
+    if (target.own.microBatch === null && options.effectiveBatch === null)
+      notes.push(noBatchOfItsOwn(answer.config.micro_batch));
+    for (const text of notes) this.#deps.progress({ type: 'note', text });
+    return { config: answer.config, notes };
   }
 
   async #run(target: Target, lease: Lease, first: Config | null): Promise<RunReport> {
@@ -181,7 +185,8 @@ class JobRun {
 
   /** The report of a job whose search ended without an answer: how its last launch ended is how the job ended. */
   async #withoutRun(target: Target, outcome: SearchOutcome): Promise<RunReport> {
-    const exhausted = outcome.action.type === 'exhausted';
+    const { action, diagnosis } = outcome;
+    const exhausted = action.type === 'exhausted';
     const last = this.#launches.at(-1);
     const run = exhausted || last === undefined ? null : await this.#deps.runtime.adopt(last.dir);
     const exit = (await run?.wait()) ?? null;
@@ -194,7 +199,7 @@ class JobRun {
       exit_code: exit?.code ?? null,
       signal: exit?.signal ?? null,
       outcome: exhausted ? 'exhausted' : exit?.ended_by === 'timeout' ? 'timeout' : 'failed',
-      failure: outcome.diagnosis,
+      failure: exhausted ? exhaustedDiagnosis(diagnosis, action.why, this.#request.options) : diagnosis,
     };
   }
 

@@ -35,6 +35,8 @@ const job = {
 };
 const options = {
   effectiveBatch: null,
+  minBatch: 1,
+  maxBatch: null as number | null,
   amp: 'auto' as const,
   checkpointing: 'auto' as const,
   exact: false,
@@ -58,7 +60,21 @@ describe('reuse of a recommendation', () => {
   it('says so when a command with no batch of its own runs at the recommended one', () => {
     const choice = reuse(recommendation, { ...job, own: { microBatch: null, accumulation: null } }, options);
     expect(choice?.config).toMatchObject({ micro_batch: 40, accumulation: 1 });
-    expect(choice?.notes.join(' ')).toContain('no batch of its own');
+    expect(choice?.notes.join(' ')).toMatch(/no batch of its own.*micro-batch 40 with accumulation 1/);
+    const accumulated = { ...recommendation, accumulation: 4, effective_batch: 160 };
+    const again = reuse(accumulated, { ...job, own: { microBatch: null, accumulation: null } }, options);
+    expect(again?.config).toMatchObject({ micro_batch: 40, accumulation: 1, effective_batch: 40 });
+  });
+
+  it('runs at no micro-batch that the options rule out', () => {
+    const bare = { ...job, own: { microBatch: null, accumulation: null } };
+    expect(reuse(recommendation, job, { ...options, maxBatch: 3 })?.config).toMatchObject({
+      micro_batch: 2,
+      accumulation: 4,
+    });
+    expect(reuse(recommendation, bare, { ...options, maxBatch: 3 })?.config).toMatchObject({ micro_batch: 3 });
+    expect(reuse(recommendation, job, { ...options, minBatch: 9 })).toBeNull();
+    expect(reuse(recommendation, bare, { ...options, minBatch: 41 })).toBeNull();
   });
 
   it.each([

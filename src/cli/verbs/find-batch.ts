@@ -1,6 +1,6 @@
 import { OomtuneError } from '../../common/errors.js';
 import type { FindBatchReport } from '../../worker/types.js';
-import { interrupted, renderError } from '../errors.js';
+import { interrupted, nothingFits, renderError } from '../errors.js';
 import { renderFound } from '../find-batch-view.js';
 import { toJobOptions } from '../job-options.js';
 import { plotFile } from '../plot/file.js';
@@ -34,12 +34,15 @@ export default findBatchVerb;
 /** A search without an answer, told as an error. */
 function notFound(report: FindBatchReport): OomtuneError {
   const evidence = report.failure?.evidence ? `\nEvidence: ${report.failure.evidence}` : '';
-  const notes = (report.notes ?? []).map((note) => `\n${note}`).join('');
+  const notes = (report.notes ?? [])
+    .filter((note) => note !== report.failure?.evidence)
+    .map((note) => `\n${note}`)
+    .join('');
   if (report.status === 'exhausted') {
     return new OomtuneError(
       'OOMTUNE_EXHAUSTED',
-      'Nothing fits, even the smallest batch with every allowed knob.',
-      `Give a larger --budget or a smaller --min-batch, or make the model smaller.${notes}${evidence}`,
+      nothingFits(report.failure?.class),
+      `${report.failure?.advice ?? 'Give a larger --budget.'}${notes}${evidence}`,
     );
   }
   return new OomtuneError(

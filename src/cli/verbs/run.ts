@@ -2,7 +2,7 @@ import { constants } from 'node:os';
 import { OomtuneError } from '../../common/errors.js';
 import type { RunReport } from '../../worker/types.js';
 import type { Context } from '../context.js';
-import { interrupted, renderError, usageError } from '../errors.js';
+import { interrupted, nothingFits, renderError, usageError } from '../errors.js';
 import { toJobOptions } from '../job-options.js';
 import type { Verb } from '../program.js';
 import { checkReportFile, writeReport } from '../report-file.js';
@@ -34,11 +34,7 @@ function codeOf(report: RunReport, context: Context): number {
   const { failure } = report;
   if (report.exit_code === 0 && report.outcome === 'succeeded') return 0;
   if (report.exit_code === null && report.signal === null && report.outcome === 'exhausted') {
-    return tell(
-      'OOMTUNE_EXHAUSTED',
-      'Nothing fits, even the smallest batch with every allowed knob.',
-      'Give a larger --budget, or make the model smaller.',
-    );
+    return tell('OOMTUNE_EXHAUSTED', nothingFits(failure?.class));
   }
   const how =
     report.outcome === 'timeout'
@@ -55,13 +51,9 @@ function codeOf(report: RunReport, context: Context): number {
   return ours;
 
   /** Said on stderr even with --json: stdout has been the job's. */
-  function tell(code: 'OOMTUNE_EXHAUSTED' | 'OOMTUNE_JOB_FAILED', message: string, remedy?: string): number {
+  function tell(code: 'OOMTUNE_EXHAUSTED' | 'OOMTUNE_JOB_FAILED', message: string): number {
     const evidence = failure?.evidence ? `\nEvidence: ${failure.evidence}` : '';
-    const error = new OomtuneError(
-      code,
-      message,
-      `${remedy ?? (failure?.advice || 'Its output says why.')}${evidence}`,
-    );
+    const error = new OomtuneError(code, message, `${failure?.advice || 'Its output says why.'}${evidence}`);
     renderError(error, { ...context.out, json: false });
     return error.exitCode;
   }

@@ -1,0 +1,29 @@
+import { describe, expect, it } from 'vitest';
+import { exhaustedDiagnosis } from '../../src/worker/exhausted.js';
+import { undriveable } from '../../src/worker/undriveable.js';
+
+const all = { minBatch: 1, amp: 'auto', checkpointing: 'auto', accumulation: 'auto', exact: false } as const;
+const oom = { ...undriveable('CUDA out of memory'), class: 'device_oom', advice: 'Use a smaller batch.' } as const;
+
+describe('a search without an answer', () => {
+  it('advises no smaller batch where the smallest did not fit', () => {
+    expect(exhaustedDiagnosis(oom, 'why', all)).toMatchObject({
+      class: 'device_oom',
+      advice: 'Give a larger --budget, or make the model smaller.',
+    });
+  });
+
+  it('names what the options rule out', () => {
+    expect(exhaustedDiagnosis(oom, 'why', { ...all, minBatch: 8, exact: true }).advice).toBe(
+      'Give a larger --budget or a smaller --min-batch or more knobs to turn, or make the model smaller.',
+    );
+  });
+
+  it('keeps the advice of a job that could not even load', () => {
+    expect(exhaustedDiagnosis({ ...oom, phase: 'load' }, 'why', all).advice).toBe(oom.advice);
+  });
+
+  it('blames the options where nothing could be tried', () => {
+    expect(exhaustedDiagnosis(null, 'no size', all)).toMatchObject({ class: 'user_error', evidence: 'no size' });
+  });
+});
