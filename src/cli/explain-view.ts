@@ -93,6 +93,7 @@ function opening(job: JobRecord): string {
   const submitted = `It was submitted ${ago(job.submitted_at)}`;
   switch (job.state) {
     case 'queued':
+      if (job.reason?.startsWith('waits ')) return `${submitted} and ${job.reason}.`;
       return `${submitted} and waits: ${job.reason ?? 'no daemon has looked at it yet (`oomtune daemon status`)'}.`;
     case 'held':
       return `${submitted} and is held${job.reason ? `: ${job.reason}` : ''}; \`oomtune release ${job.job}\` lets it start.`;

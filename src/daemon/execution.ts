@@ -216,7 +216,8 @@ export class Execution {
       this.#claimed.say(`trying micro-batch ${event.probe.microBatch} (launch ${event.launch})`);
     else if (event.type === 'running') this.#claimed.say(null);
     else if (event.type === 'probe') {
-      store.events.add({ type: 'probe', job: this.record.job, probe: event.record }).catch(() => {});
+      const { job, key } = this.record;
+      store.events.add({ type: 'probe', job, key, probe: event.record }).catch(() => {});
     } else if (event.type === 'note') this.#log.info({ note: event.text }, 'note');
   }
 }

@@ -3,9 +3,10 @@ import type { Device } from '../runtime/types.js';
 import type { Store, StoredJob } from '../store/index.js';
 import type { Executions } from './executions.js';
 import type { Queues } from './queues.js';
-import { describe, type HostDevices, labelOf, requirementOf, suits } from './routing.js';
+import { type HostDevices, labelOf, requirementOf, suits } from './routing.js';
 import { forgetEnvironment } from './saved-environment.js';
 import type { DaemonSettings } from './settings.js';
+import { waitingReason } from './waiting-reason.js';
 
 /**
  * Looks everything over now and then, for what no event tells: hosts that vanished, queue entries that were lost between
@@ -83,15 +84,9 @@ export class Sweeper {
   async #sayWhyTheyWait(live: StoredJob[], alive: HostDevices[]): Promise<void> {
     for (const job of live) {
       if (job.state !== 'queued' || job.claimHost !== null || job.reason?.endsWith('to succeed')) continue;
-      const requirement = requirementOf(job.options);
-      const fitting = alive.filter((host) => suits(requirement, host));
-      const names = (hosts: HostDevices[]): string => hosts.map(({ host }) => host).join(', ');
-      const reason =
-        fitting.length === 0
-          ? `no host has ${describe(requirement)}; there are ${names(alive)}`
-          : job.reason?.startsWith('waits for ')
-            ? job.reason
-            : `waits in its queue for ${names(fitting)}`;
+      const why = waitingReason(requirementOf(job.options), alive, live);
+      // A lease's own words ("waits for cuda:0, …") say more than that a host is there for it
+      const reason = why.startsWith('waits in its queue') && job.reason?.startsWith('waits for ') ? job.reason : why;
       if (reason !== job.reason && !job.reason?.startsWith('waits for a daemon')) {
         await this.#store.jobs.patch(job.job, { reason });
       }

@@ -8,11 +8,13 @@ import { Script } from './script.js';
 const PRELUDE = `
 local job, jobs, live, pending, events, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 local ENDED = {succeeded = true, failed = true, cancelled = true, exhausted = true, timeout = true}
+local function text(field)
+  local ok, value = pcall(cjson.decode, redis.call('HGET', job, field) or 'null')
+  if ok and type(value) == 'string' then return value end
+  return ''
+end
 local function announce(id, state)
-  local reason = redis.call('HGET', job, 'reason') or 'null'
-  local ok, text = pcall(cjson.decode, reason)
-  if not ok or type(text) ~= 'string' then text = '' end
-  redis.call('XADD', events, 'MAXLEN', '~', 10000, '*', 'type', 'job', 'job', id, 'state', state, 'reason', text)
+  redis.call('XADD', events, 'MAXLEN', '~', 10000, '*', 'type', 'job', 'job', id, 'key', text('key'), 'state', state, 'reason', text('reason'))
 end
 local function close(id, state, now)
   redis.call('HSET', job, 'state', state, 'ended_at', cjson.encode(now))

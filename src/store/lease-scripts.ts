@@ -30,7 +30,7 @@ local function read(key)
 end
 local function announce(record, action)
   for _, device in ipairs(record.devices) do
-    redis.call('XADD', events, 'MAXLEN', '~', 10000, '*', 'type', 'lease', 'device', tostring(device.id), 'owner', record.owner,
+    redis.call('XADD', events, 'MAXLEN', '~', 10000, '*', 'type', 'lease', 'job', record.owner, 'key', '', 'device', tostring(device.id), 'owner', record.owner,
       'bytes', tostring(num(record.bytes) or 'whole'), 'action', action)
   end
 end

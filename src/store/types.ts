@@ -124,7 +124,7 @@ export interface JobRecord {
 }
 
 export type OomtuneEvent =
-  | { type: 'job'; job: string; state: JobState; reason: string | null }
-  | { type: 'probe'; job: string; probe: ProbeRecord }
+  | { type: 'job'; job: string; key: string | null; state: JobState; reason: string | null }
+  | { type: 'probe'; job: string; key: string | null; probe: ProbeRecord }
   | { type: 'config'; key: string; job: string | null; status: 'verified' | 'demoted' }
-  | { type: 'lease'; device: string; owner: string; bytes: number; action: 'taken' | 'freed' };
+  | { type: 'lease'; job: string; key: null; device: string; owner: string; bytes: number; action: 'taken' | 'freed' };

@@ -110,8 +110,8 @@ describe.skipIf(unable !== null)('two hosts on one Redis', () => {
     for (const id of ids) jobs.push(await host.state(id, 'succeeded', 30));
     expect(new Set(jobs.map((job) => job.host))).toEqual(new Set(names));
     expect((await host.state(named, 'succeeded')).host).toBe(names[1]);
-    await until(async () => (await host.job(nobody)).reason?.startsWith('no host has') === true);
-    expect((await host.job(nobody)).reason).toContain(`on oomtune-c; there are ${names.join(', ')}`);
+    await until(async () => (await host.job(nobody)).reason?.startsWith('no daemon runs on oomtune-c') === true);
+    expect((await host.job(nobody)).reason).toContain(`; there are ${names.join(', ')}`);
     expect(ids.map((id) => host.starts(id))).toEqual(ids.map(() => 1));
   });
 
