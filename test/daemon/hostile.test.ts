@@ -1,7 +1,7 @@
 import { Queue } from 'bullmq';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { until } from '../store/home.js';
-import { Host, sleep } from './host.js';
+import { Host } from './host.js';
 
 let host: Host;
 beforeEach(() => {
@@ -91,23 +91,3 @@ test('hostile entries in a queue run nothing and are taken out of it', async () 
   expect(host.lines('hacked')).toEqual([]);
   await queue.close();
 });
-
-test('the memory of a daemon stays where it was over hundreds of jobs', async () => {
-  await host.start({ cpuLanes: 4 });
-  const rss = async () => {
-    const { readFileSync } = await import('node:fs');
-    return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${host.daemon?.pid}/status`, 'utf8'))?.[1]);
-  };
-  const round = async () => {
-    const ids: string[] = [];
-    for (let n = 0; n < 60; n += 1) ids.push(await host.submit(['/bin/true']));
-    for (const id of ids) await host.state(id, 'succeeded', 60);
-    await sleep(500);
-    return rss();
-  };
-  await round();
-  const before = await round();
-  await round();
-  await round();
-  expect((await round()) - before).toBeLessThan(40 * 1024); // KiB; a leak of one record and its log a job would be more
-}, 240_000);
