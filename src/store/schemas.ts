@@ -169,6 +169,7 @@ const observation = z.object({
     optimizerStateBytes: size.optional(),
   }),
   allocRetries: z.number().nonnegative(),
+  growthBytesPerStep: size.optional(),
   stepSeconds: size,
   refusedBytes: size,
   evidence: text(65_536).nullable(),

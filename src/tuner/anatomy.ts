@@ -1,5 +1,6 @@
 import { sameRung } from './ladder.js';
-import { MemoryModel, peakBytes, readingsOf } from './model.js';
+import { MemoryModel, readingsOf } from './model.js';
+import { peakBytes } from './peaks.js';
 import type { Config, Observation } from './types.js';
 
 /**

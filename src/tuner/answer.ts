@@ -1,6 +1,6 @@
 import type { EffectivePlan } from './accumulation.js';
-import { peakBytes } from './model.js';
 import { peakOf, rateOf } from './objective.js';
+import { growthBytes, LASTING, lastingPeak } from './peaks.js';
 import type { Trail } from './trail.js';
 import type { Answer, Config, Constraints, Rung } from './types.js';
 
@@ -30,6 +30,7 @@ export function answerOf(
     const firm = trail.fits(s).filter((o) => trail.isFirmFit(o));
     return firm.length > 0 ? [Math.max(...firm.map((o) => o.steps))] : [];
   });
+  const grows = trail.fits(size).some((o) => growthBytes(o) > 0);
   const retries = trail.fits(max).some((o) => o.fresh && o.allocRetries > 0);
   return {
     config,
@@ -45,6 +46,7 @@ export function answerOf(
       ...(rung.amp === 'off' || rung.amp === c.rungs[0]?.amp
         ? []
         : [`${rung.amp} is turned on: this changes the numerics.`]),
+      ...(grows ? [`Memory grows from step to step: the sizes are such that it lasts for ${LASTING} steps.`] : []),
       ...(retries ? [`At micro-batch ${max} the allocator has to retry in every step: it fits, but slowly.`] : []),
     ],
   };
@@ -59,7 +61,7 @@ export function bestVerified(c: Constraints, plan: EffectivePlan, trail: Trail):
   const limit = c.budgetBytes * (1 - c.headroomPct / 100);
   const roomy = firm.filter((size) => {
     const fits = trail.fits(size).filter((o) => trail.isFirmFit(o));
-    return fits.every((o) => o.allocRetries === 0 && (peakBytes(o.peaks) ?? 0) <= limit);
+    return fits.every((o) => o.allocRetries === 0 && (lastingPeak(o) ?? 0) <= limit);
   });
   const size = roomy.at(-1) ?? firm[0];
   return size === undefined ? null : { size, max };

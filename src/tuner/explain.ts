@@ -1,5 +1,5 @@
 import { formatBytes } from '../common/size.js';
-import { peakBytes } from './model.js';
+import { peakBytes } from './peaks.js';
 import type { Action, Config, Observation, Rung } from './types.js';
 
 /** `bf16, checkpointing`; the first rung is `as it stands`. */

@@ -1,6 +1,7 @@
-import type { Observation, Peaks } from './types.js';
+import { growthBytes, lastingPeak } from './peaks.js';
+import type { Observation } from './types.js';
 
-/** The peaks of one size that fitted, in bytes. */
+/** The peaks of one size that fitted, in bytes; of a loop that leaves memory behind, those that it will come to. */
 export interface Reading {
   microBatch: number;
   /** Everything counted: what the budget is compared with. */
@@ -124,27 +125,21 @@ export function readingsOf(observations: readonly Observation[]): Reading[] {
   return [...bySize.values()].sort((a, b) => a.microBatch - b.microBatch);
 }
 
-/** The bytes to hold against the budget: driver level if it is known, else the best that the framework says. */
-export function peakBytes(peaks: Peaks): number | null {
-  if (peaks.totalBytes !== null) return peaks.totalBytes;
-  if (peaks.reservedBytes) return peaks.reservedBytes;
-  if (peaks.forwardBackwardBytes === null) return null;
-  return Math.max(peaks.forwardBackwardBytes, peaks.optimizerBytes ?? 0);
-}
-
 function readingOf(o: Observation): Reading | null {
-  const total = peakBytes(o.peaks);
+  const total = lastingPeak(o);
   if (o.outcome !== 'fit' || total === null) return null;
-  const { forwardBackwardBytes, optimizerBytes, reservedBytes, residentBytes } = o.peaks;
-  const active = forwardBackwardBytes ?? total;
-  const flat = forwardBackwardBytes === null ? 0 : (optimizerBytes ?? 0);
-  const caching = (reservedBytes ?? 0) > 0;
+  const { forwardBackwardBytes, optimizerBytes, residentBytes } = o.peaks;
+  const growth = growthBytes(o);
+  const active = forwardBackwardBytes === null ? total : forwardBackwardBytes + growth;
+  const flat = forwardBackwardBytes === null ? 0 : (optimizerBytes ?? 0) + growth;
+  const caching = (o.peaks.reservedBytes ?? 0) > 0;
+  const held = caching ? (o.peaks.reservedBytes as number) + growth : Math.max(active, flat);
   return {
     microBatch: o.microBatch,
     total,
     active,
     flat,
-    context: Math.max(0, total - (caching ? (reservedBytes as number) : Math.max(active, flat))),
+    context: Math.max(0, total - held),
     resident: residentBytes,
     accumulating: o.accumulation > 1,
     phased: forwardBackwardBytes !== null,

@@ -1,4 +1,5 @@
-import { type MemoryModel, peakBytes } from './model.js';
+import type { MemoryModel } from './model.js';
+import { lastingPeak, peakBytes } from './peaks.js';
 import type { Sizes } from './sizes.js';
 import type { Trail } from './trail.js';
 import type { Observation } from './types.js';
@@ -116,9 +117,13 @@ function isNoisy(trail: Trail, max: number): boolean {
 
 /** Highest peak seen at a size that fits, bytes; null if it could not be measured. */
 export function peakOf(trail: Trail, size: number): number | null {
+  return highest(trail, size, (o) => peakBytes(o.peaks));
+}
+
+function highest(trail: Trail, size: number, value: (o: Observation) => number | null): number | null {
   const fits = trail.fits(size);
   const firm = fits.filter((o) => o.fresh);
-  const peaks = (firm.length > 0 ? firm : fits).map((o) => peakBytes(o.peaks)).filter((value) => value !== null);
+  const peaks = (firm.length > 0 ? firm : fits).map(value).filter((bytes) => bytes !== null);
   return peaks.length > 0 ? Math.max(...peaks) : null;
 }
 
@@ -129,7 +134,7 @@ function retriesOf(trail: Trail, size: number): number {
 
 /** Unmeasured peaks cannot be compared: then the size itself has to stay below the largest by the headroom. */
 function leavesRoom(trail: Trail, size: number, limit: number, { max, headroomPct }: Choice): boolean {
-  const peak = peakOf(trail, size);
+  const peak = highest(trail, size, lastingPeak);
   return peak === null ? size <= max * (1 - headroomPct / 100) || headroomPct === 0 : peak <= limit;
 }
 

@@ -119,9 +119,12 @@ function floorStep({ trail, sizes, guess }: RungSearch): RungStep | null {
   if (trail.ceiling !== null && trail.ceiling <= sizes.lo) {
     const failure = trail.smallestFailure;
     const when = failure?.phase === 'load' ? ' while the job was still loading' : '';
+    const grown = trail.all.some((o) => o.outcome === 'fit');
     const why = failure
       ? `micro-batch ${failure.microBatch} ran out of memory${when}`
-      : `micro-batch ${trail.ceiling} is known not to fit`;
+      : grown
+        ? `micro-batch ${trail.ceiling} fits at first, but memory grows with every step`
+        : `micro-batch ${trail.ceiling} is known not to fit`;
     return { kind: 'closed', why, evidence: failure?.evidence ?? null };
   }
   return {

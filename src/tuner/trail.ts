@@ -1,4 +1,5 @@
 import { sameRung } from './ladder.js';
+import { BELIEVED, mayGrow, outgrows } from './peaks.js';
 import type { Observation, Rung } from './types.js';
 
 /**
@@ -22,21 +23,26 @@ export class Trail {
   /** How often a fresh process could not take what one that had run other sizes took. */
   readonly refuted: number;
   readonly #bad: ReadonlySet<number>;
+  /** Measured for long enough to know that memory does not grow out of the budget. */
+  readonly #sure: (o: Observation) => boolean;
   readonly #fits = new Map<number, Observation[]>();
 
   /** `needs`: the accumulation that a probe of a size must have had to count. `knownBad`: told from outside. */
   constructor(
     rung: Rung,
     observations: readonly Observation[],
+    budgetBytes: number,
     needs: (size: number) => number,
     knownBad: number | null = null,
   ) {
     this.all = observations.filter((o) => sameRung(o.rung, rung));
     const counted = this.all.filter((o) => Math.min(o.accumulation, 2) >= needs(o.microBatch) || o.outcome !== 'fit');
-    const fits = counted.filter((o) => o.outcome === 'fit');
-    const bads = counted.filter((o) => o.outcome !== 'fit');
+    const lasts = (o: Observation) => o.outcome === 'fit' && !outgrows(o, budgetBytes);
+    const fits = counted.filter(lasts);
+    const bads = counted.filter((o) => !lasts(o));
     const firmBad = bads.filter((o) => o.fresh).map((o) => o.microBatch);
-    const firm = new Set(fits.filter((o) => isFirm(o, fits)).map((o) => o.microBatch));
+    this.#sure = (o) => o.steps >= BELIEVED || !mayGrow(o, budgetBytes);
+    const firm = new Set(fits.filter((o) => this.#sure(o) && isFirm(o, fits)).map((o) => o.microBatch));
     for (const size of firmBad) firm.delete(size);
     const bad = new Set([
       ...bads.map((o) => o.microBatch).filter((size) => !firm.has(size)),
@@ -54,7 +60,7 @@ export class Trail {
     this.firmTop = max(firm);
     this.ceiling = min([...bad].filter((size) => size > (this.top ?? 0)));
     this.smallestBad = min(bads.map((o) => o.microBatch).filter((size) => !firm.has(size)));
-    this.diedFresh = this.all.some((o) => o.fresh && o.outcome !== 'fit');
+    this.diedFresh = firmBad.length > 0;
     const everTop = max(fits.map((o) => o.microBatch)) ?? 0;
     this.refuted = firmBad.filter((size) => size <= everTop && size >= (this.ceiling ?? 0)).length;
   }
@@ -86,7 +92,7 @@ export class Trail {
 
   /** Whether this fit was in a process that tells what a fresh one takes. */
   isFirmFit(o: Observation): boolean {
-    return isFirm(o, [...this.#fits.values()].flat());
+    return this.#sure(o) && isFirm(o, [...this.#fits.values()].flat());
   }
 
   /** Whether the allocator had to give its cache back in a steady step: it fits, but which step it fails is chance. */

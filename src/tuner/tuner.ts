@@ -2,6 +2,7 @@ import { type EffectivePlan, planEffective } from './accumulation.js';
 import { answerOf, bestVerified } from './answer.js';
 import { rungName } from './explain.js';
 import { rateOf } from './objective.js';
+import { BELIEVED, mayGrow } from './peaks.js';
 import { proofStep, type RungSearch, type RungStep, searchRung, surveyRung } from './search.js';
 import { listed, range, type Sizes } from './sizes.js';
 import { Trail } from './trail.js';
@@ -163,6 +164,7 @@ export class Tuner {
   /** Speed takes more steps to tell, and so does a maximum that fragments of a caching allocator may yet spoil. */
   #extraSteps(purpose: Probe['purpose']): number {
     if (purpose === 'verify' && this.#isCaching()) return VERIFY_STEPS;
+    if (this.#observations.some((o) => mayGrow(o, this.#constraints.budgetBytes))) return BELIEVED;
     return purpose === 'speed' ? SPEED_STEPS : 0;
   }
 
@@ -202,7 +204,7 @@ export class Tuner {
     const c = this.#constraints;
     const rung = c.rungs[index] as Probe['rung'];
     const needs = (size: number) => this.#plan.probeAccumulation(size);
-    const trail = new Trail(rung, this.#observations, needs, index === 0 ? c.knownBad : null);
+    const trail = new Trail(rung, this.#observations, c.budgetBytes, needs, index === 0 ? c.knownBad : null);
     const fits = this.#observations.filter((o) => o.outcome === 'fit');
     return {
       rung,

@@ -108,6 +108,8 @@ export interface Observation {
   peaks: Peaks;
   /** Allocator retries in the steady state (after the first step): it fits, but slowly. */
   allocRetries: number;
+  /** Bytes by which memory rose with each step, as far as it can be told; what rises will have risen more after 200. */
+  growthBytesPerStep?: number | null;
   /** Seconds per optimizer step in the steady state (median); null if unknown. */
   stepSeconds: number | null;
   /** Bytes of the allocation that was refused; null if unknown or none. */

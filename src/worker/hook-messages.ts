@@ -49,6 +49,10 @@ const measured = z.object({
   gradient_bytes: bytes.optional(),
   optimizer_state_bytes: bytes.optional(),
   growth_bytes_per_step: z.number().nullable().optional(),
+  /** Steps at the end in which a caching allocator asked the driver for nothing; null: there is none. */
+  quiet_steps: z.number().int().nonnegative().nullable().optional(),
+  /** By how much what it holds rose with each of the later steps. */
+  creep_bytes_per_step: z.number().nullable().optional(),
 });
 
 const exception = z.object({
@@ -98,5 +102,7 @@ export type HookOrder =
       offload: boolean;
       steps: number;
     }
+  /** The probe goes on where it is, for more steps. */
+  | { t: 'more'; steps: number }
   | { t: 'go' }
   | { t: 'end' };

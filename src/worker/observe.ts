@@ -4,6 +4,7 @@ import type { ProbeRecord } from '../store/types.js';
 import type { Observation, Peaks, Probe } from '../tuner/types.js';
 import { type DiagnoseInput, diagnose } from './diagnosis/index.js';
 import { isLost, lostDiagnosis } from './lost.js';
+import { growthPerStep } from './rest.js';
 import type { Session } from './session.js';
 import type { Diagnosis } from './types.js';
 import type { Measurement } from './worst-rank.js';
@@ -52,6 +53,7 @@ export function observeFit(probe: Probe, place: Place, measurement: Measurement,
       optimizerStateBytes: measurement.optimizer_state_bytes ?? null,
     },
     allocRetries: measurement.alloc_retries,
+    growthBytesPerStep: growthPerStep(probe, measurement),
     stepSeconds: steadySeconds(measurement.step_s),
     refusedBytes: null,
     evidence: null,

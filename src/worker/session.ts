@@ -5,6 +5,7 @@ import type { Probe } from '../tuner/types.js';
 import { hookEnvironment, hookSocketPath } from './hook-environment.js';
 import type { Hello, HookException, HookOrder, Loop, Measured, Step } from './hook-messages.js';
 import { type HookEvent, HookServer } from './hook-server.js';
+import { stepsToRest } from './rest.js';
 import { type Measurement, worstRank } from './worst-rank.js';
 
 /**
@@ -140,6 +141,18 @@ export class Session {
         steps: probe.steps,
       });
     }
+    let measurement = await this.#measurement();
+    for (;;) {
+      const steps = measurement === null ? 0 : stepsToRest(probe, measurement);
+      if (steps === 0) return measurement;
+      // Every rank gets the same number, or those that stop would leave the others waiting for their gradients.
+      this.#hook?.broadcast({ t: 'more', steps });
+      measurement = await this.#measurement();
+    }
+  }
+
+  /** What all ranks measured; null when the process ended instead. */
+  async #measurement(): Promise<Measurement | null> {
     await this.#until(() => this.#measured.size >= this.#world || this.bye !== null || this.exception !== null);
     if (this.#measured.size < this.#world) return null;
     const worst = worstRank([...this.#measured.values()]);

@@ -6,9 +6,15 @@ export type Measurement = Omit<Measured, 't' | 'step_s'> & { step_s: number[] };
 /** What a probe cost on the rank that it cost most: it is the one that decides. `ranks`: at least one. */
 export function worstRank(ranks: Measured[]): Measurement {
   const first = ranks[0] as Measured;
+  const known = (pick: (rank: Measured) => number | null | undefined): number[] =>
+    ranks.map(pick).filter((value) => typeof value === 'number');
   const most = (pick: (rank: Measured) => number | null | undefined): number | null => {
-    const values = ranks.map(pick).filter((value) => typeof value === 'number');
+    const values = known(pick);
     return values.length === 0 ? null : Math.max(...values);
+  };
+  const least = (pick: (rank: Measured) => number | null | undefined): number | null => {
+    const values = known(pick);
+    return values.length === 0 ? null : Math.min(...values);
   };
   const slowest = ranks.reduce((a, b) => (sum(b.step_s) > sum(a.step_s) ? b : a));
   return {
@@ -22,6 +28,9 @@ export function worstRank(ranks: Measured[]): Measurement {
     gradient_bytes: most((rank) => rank.gradient_bytes),
     optimizer_state_bytes: most((rank) => rank.optimizer_state_bytes),
     alloc_retries: most((rank) => rank.alloc_retries) ?? 0,
+    growth_bytes_per_step: most((rank) => rank.growth_bytes_per_step),
+    creep_bytes_per_step: most((rank) => rank.creep_bytes_per_step),
+    quiet_steps: least((rank) => rank.quiet_steps),
     steps: Math.min(...ranks.map((rank) => rank.steps)),
     step_s: slowest.step_s,
   };

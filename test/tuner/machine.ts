@@ -3,6 +3,7 @@ import type { Action, Answer, Constraints, Observation, Peaks, Probe, Rung } fro
 
 export const GIB = 1024 ** 3;
 export const MIB = 1024 ** 2;
+export type { Constraints };
 export const AS_IT_STANDS: Rung = { amp: 'off', checkpointing: false };
 
 /** A job as the tuner can see it: what a probe costs and whether it fits. */
@@ -18,6 +19,7 @@ export interface Result {
   steps?: number;
   stepSeconds?: number | null;
   allocRetries?: number;
+  growthBytesPerStep?: number;
   phase?: Observation['phase'];
   ambiguous?: boolean;
   evidence?: string | null;
@@ -99,6 +101,7 @@ function observationOf(probe: Probe, result: Result, launch: number, fresh: bool
       ...result.peaks,
     },
     allocRetries: result.allocRetries ?? 0,
+    growthBytesPerStep: result.growthBytesPerStep ?? null,
     stepSeconds: fit ? (result.stepSeconds ?? null) : null,
     refusedBytes: null,
     evidence: fit ? null : (result.evidence ?? `out of memory at ${probe.microBatch}`),

@@ -207,6 +207,8 @@ class Driver:
             hook.leave(0)
         elif kind == "go":
             self._release()
+        elif kind == "more" and self.record is not None:
+            self.record.extend(max(1, int(answer.get("steps") or 1)))
         elif kind == "probe":
             self._start(answer)
 

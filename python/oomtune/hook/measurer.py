@@ -105,8 +105,10 @@ class Measurer(Driver):
             "offload": settings.offload,
         }
         self._send_measured()
-        self.state = "driving"
-        self._take(self._hook.link.receive())
+        answer = self._hook.link.receive()
+        if answer is None or answer.get("t") != "more":
+            self.state = "driving"
+        self._take(answer)
 
     def _check_bounds(self, port):
         if self.state == "driving":

@@ -69,6 +69,9 @@ class CpuMeter:
     def retries(self):
         return 0
 
+    def reserved(self):
+        return None
+
     def failures(self):
         """Allocations that were refused so far: growth tells of an out-of-memory error that the script swallowed."""
         return self.ledger.refused()
@@ -112,6 +115,11 @@ class CudaMeter:
 
     def retries(self):
         return int(self._stats().get("num_alloc_retries", 0))
+
+    def reserved(self):
+        """(bytes that the allocator holds of the driver, all that it ever asked of it)."""
+        figures = self._stats().get("reserved_bytes")
+        return (int(figures["all"]["current"]), int(figures["all"]["allocated"])) if figures else None
 
     def failures(self):
         # A refused driver call is no failure yet: torch frees its cache and tries again.

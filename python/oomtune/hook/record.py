@@ -3,6 +3,7 @@
 import time
 
 from .phases import Phases
+from .rest import Rest
 
 
 class Record:
@@ -16,6 +17,7 @@ class Record:
         self.skip = skip
         self.phases = phases or Phases(meter)
         self.seconds = []
+        self._rest = Rest(meter)
         self._clock = None
         self._retries = None
 
@@ -30,10 +32,12 @@ class Record:
         if self._clock is not None:
             self.seconds.append(now - self._clock)
         self._clock = now
+        self._rest.step_done()
         if self.skip > 0:
             self.skip -= 1
             self.seconds = []
             self.phases.clear()
+            self._rest.clear()
         elif self._retries is None:
             # The first step may retry while the cache finds its shape; later ones are the steady state.
             self._retries = self._meter.retries()
@@ -42,6 +46,11 @@ class Record:
         """Looked at in the first step only: it is not one whose seconds count."""
         if self._holdings is not None and not self.seconds:
             self._holdings.see_gradients()
+
+    def extend(self, steps):
+        """Goes on where it was. The wait for the worker is nobody's step."""
+        self.wanted += steps
+        self._clock = None
 
     @property
     def complete(self):
@@ -54,4 +63,6 @@ class Record:
         message["steps"] = len(self.seconds)
         message["step_s"] = [round(seconds, 6) for seconds in self.seconds]
         message["alloc_retries"] = self._meter.retries() - (self._retries or 0)
+        message["quiet_steps"] = self._rest.quiet_steps()
+        message["creep_bytes_per_step"] = self._rest.creep()
         return message

@@ -1,0 +1,37 @@
+import type { Observation, Peaks } from './types.js';
+
+/** Optimizer steps that a size has to last, not only those for which it was measured. */
+export const LASTING = 200;
+/** From so many steps on a rise from step to step is believed: the first make the optimizer's state and fill caches. */
+export const BELIEVED = 6;
+/** A rise that comes to less than this part of the budget in LASTING steps is no reason to measure for longer. */
+const NOISE = 0.0002;
+
+/** The bytes to hold against the budget: driver level if it is known, else the best that the framework says. */
+export function peakBytes(peaks: Peaks): number | null {
+  if (peaks.totalBytes !== null) return peaks.totalBytes;
+  if (peaks.reservedBytes) return peaks.reservedBytes;
+  if (peaks.forwardBackwardBytes === null) return null;
+  return Math.max(peaks.forwardBackwardBytes, peaks.optimizerBytes ?? 0);
+}
+
+/** By how much more than measured a loop that leaves memory behind will hold after LASTING steps, in bytes. */
+export function growthBytes({ steps, growthBytesPerStep: growth }: Observation): number {
+  return steps < BELIEVED ? 0 : (growth ?? 0) * Math.max(0, LASTING - steps);
+}
+
+/** The highest peak within LASTING steps; null: not measured. */
+export function lastingPeak(o: Observation): number | null {
+  const peak = peakBytes(o.peaks);
+  return peak === null ? null : peak + growthBytes(o);
+}
+
+/** It fitted the steps that it was measured for, and will not fit those that follow. */
+export function outgrows(o: Observation, budgetBytes: number): boolean {
+  return growthBytes(o) > 0 && (lastingPeak(o) ?? 0) > budgetBytes;
+}
+
+/** It seems to grow: more steps will tell whether it does. */
+export function mayGrow({ growthBytesPerStep: growth }: Observation, budgetBytes: number): boolean {
+  return (growth ?? 0) * LASTING > NOISE * budgetBytes;
+}

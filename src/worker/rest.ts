@@ -1,0 +1,22 @@
+import type { Probe } from '../tuner/types.js';
+import type { Measurement } from './worst-rank.js';
+
+/** Steps at most that a probe is let run until its allocator has come to rest. */
+const MOST_STEPS = 30;
+
+/** Further steps that a probe needs before its caching allocator can have been at rest for long enough; 0: none. */
+export function stepsToRest({ restSteps }: Probe, { quiet_steps: quiet, steps }: Measurement): number {
+  if (quiet === null || quiet === undefined || quiet >= restSteps) return 0;
+  return Math.max(0, Math.min(restSteps - quiet, MOST_STEPS - steps));
+}
+
+/**
+ * Bytes by which memory rises with each step and will go on to: what the loop leaves behind, and what an allocator that
+ * has not come to rest takes besides; null: not measured.
+ */
+export function growthPerStep({ restSteps }: Probe, measurement: Measurement): number | null {
+  const { growth_bytes_per_step: left, creep_bytes_per_step: creep, quiet_steps: quiet } = measurement;
+  const restless = typeof quiet === 'number' && quiet < restSteps;
+  if (typeof left !== 'number' && !restless) return null;
+  return Math.max(0, left ?? 0, restless ? (creep ?? 0) : 0);
+}

@@ -1,0 +1,83 @@
+"""A probe goes on until the caching allocator has come to rest."""
+
+import sys
+import unittest
+
+from support import PATH, probe, run
+
+sys.path[:0] = PATH.split(":")
+
+from oomtune.hook.rest import Rest  # noqa: E402
+
+LOOP = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(TensorDataset(torch.randn(400, 4), torch.randn(400, 2)), batch_size=8):
+    print('batch', len(x), flush=True)
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+"""
+
+
+class Allocator:
+    """Stands in for a GPU's meter: what the allocator held, had asked for and had to give back, step by step."""
+
+    def __init__(self, *steps):
+        self._steps = list(steps)
+
+    def reserved(self):
+        return self._steps[0][:2]
+
+    def retries(self):
+        return self._steps.pop(0)[2]
+
+
+def rest(*steps):
+    result = Rest(Allocator(*steps))
+    for _ in steps:
+        result.step_done()
+    return result
+
+
+class Resting(unittest.TestCase):
+    def test_is_quiet_for_the_steps_that_asked_for_nothing(self):
+        self.assertEqual(rest((10, 10, 0)).quiet_steps(), 0)
+        self.assertEqual(rest((10, 10, 0), (12, 12, 0), (12, 12, 0), (12, 12, 0)).quiet_steps(), 2)
+
+    def test_is_not_quiet_where_the_cache_was_given_back(self):
+        self.assertEqual(rest((12, 12, 0), (12, 14, 1), (12, 16, 2)).quiet_steps(), 0)
+
+    def test_creeps_by_what_the_later_steps_added(self):
+        held = [10, 20, 30, 31, 32, 33, 34]
+        self.assertEqual(rest(*((bytes, bytes, 0) for bytes in held)).creep(), 1)
+        self.assertIsNone(rest((10, 10, 0), (12, 12, 0)).creep())
+
+    def test_where_there_is_no_such_allocator_nothing_is_told(self):
+        class Host:
+            def reserved(self):
+                return None
+
+        result = Rest(Host())
+        result.step_done()
+        self.assertEqual((result.quiet_steps(), result.creep()), (None, None))
+
+
+class GoingOn(unittest.TestCase):
+    def test_a_probe_goes_on_where_it_was(self):
+        result = run(LOOP, "probe", [probe(4), {"t": "more", "steps": 2}, probe(6)])
+        self.assertEqual((result.status, result.output), (0, "batch 4\n" * 5 + "batch 6\n" * 3), result.errors)
+        told = [(m["micro_batch"], m["steps"], m["quiet_steps"]) for m in result.of("measured")]
+        self.assertEqual(told, [(4, 3, None), (4, 5, None), (6, 3, None)])
+
+    def test_a_measured_script_goes_on_with_its_own_batches(self):
+        result = run(LOOP, "measure", [{"t": "more", "steps": 2}], OOMTUNE_MICRO_BATCH=8)
+        self.assertEqual((result.status, result.output), (0, "batch 8\n" * 5), result.errors)
+        self.assertEqual([m["steps"] for m in result.of("measured")], [3, 5])
+
+
+if __name__ == "__main__":
+    unittest.main()

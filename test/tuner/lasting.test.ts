@@ -1,0 +1,138 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { type Constraints, constraints, found, type Job, MIB, search } from './machine.js';
+
+const BUDGET = 2048 * MIB;
+/** Steps that a worker lets a probe take at most until the allocator has come to rest. */
+const MOST_STEPS = 30;
+
+interface Growing extends Job {
+  /** Highest use within so many steps. */
+  after(size: number, steps: number): number;
+}
+
+/**
+ * A loop whose memory rises: by `leak` bytes a step for ever, and by `creep` (a part of its peak) as an allocator's
+ * fragments add up, more and more slowly.
+ */
+function growing(shape: {
+  resident: number;
+  perSample: number;
+  leak: (size: number) => number;
+  creep: number;
+  pace: number;
+  caching: boolean;
+}): Growing {
+  const peak = (size: number, step: number): number =>
+    (shape.resident + size * shape.perSample) * (1 + shape.creep * (1 - Math.exp(-step / shape.pace))) +
+    shape.leak(size) * step;
+  return {
+    after: peak,
+    run: (probe) => {
+      const size = probe.microBatch;
+      let steps = 0;
+      let quiet = 0;
+      while (steps < probe.steps || (shape.caching && quiet < probe.restSteps && steps < MOST_STEPS)) {
+        steps += 1;
+        if (peak(size, steps) > BUDGET) return { outcome: 'device_oom' };
+        quiet = peak(size, steps) - peak(size, steps - 1) < 2 * MIB ? quiet + 1 : 0;
+      }
+      const held = peak(size, steps);
+      const creep =
+        shape.caching && quiet < probe.restSteps ? (held - peak(size, steps >> 1)) / (steps - (steps >> 1)) : 0;
+      return {
+        outcome: 'fit',
+        steps,
+        growthBytesPerStep: Math.max(shape.leak(size), creep),
+        peaks: {
+          totalBytes: held,
+          forwardBackwardBytes: shape.resident + size * shape.perSample + shape.leak(size) * steps,
+          optimizerBytes: shape.resident,
+          reservedBytes: shape.caching ? held : null,
+          residentBytes: shape.resident,
+        },
+      };
+    },
+  };
+}
+
+const jobs = fc.record({
+  resident: fc.integer({ min: 20, max: 800 }).map((n) => n * MIB),
+  perSample: fc.integer({ min: 100, max: 30_000 }).map((n) => n * 1024),
+  caching: fc.boolean(),
+});
+const wanted = (patch: Partial<Constraints> = {}): Constraints => constraints({ budgetBytes: BUDGET, ...patch });
+
+describe('a loop that leaves memory behind', () => {
+  it('gets sizes that last 200 steps, and not much smaller ones than that takes', () => {
+    fc.assert(
+      fc.property(
+        jobs,
+        fc.integer({ min: 8, max: 3000 }).map((n) => n * 1024),
+        fc.boolean(),
+        (shape, bytes, each) => {
+          // What is kept is a loss with its graph, or something of every sample.
+          const leak = (size: number): number => (each ? (bytes * size) / 400 : bytes);
+          const job = growing({ ...shape, leak, creep: 0, pace: 1 });
+          fc.pre(job.after(1, 200) <= BUDGET);
+          const { maxMicroBatch, config, notes } = found(search(job, wanted()));
+          expect(job.after(maxMicroBatch, 200)).toBeLessThanOrEqual(1.0002 * BUDGET);
+          expect(job.after(config.micro_batch, 200)).toBeLessThanOrEqual(BUDGET);
+          const larger = maxMicroBatch < 50 ? maxMicroBatch + 2 : Math.ceil(maxMicroBatch / 0.98) + 1;
+          expect(job.after(larger, 200)).toBeGreaterThan(0.995 * BUDGET);
+          if (200 * leak(config.micro_batch) > 0.001 * BUDGET) {
+            expect(notes.join(' ')).toContain('Memory grows from step to step');
+          }
+        },
+      ),
+      { numRuns: 300 },
+    );
+  });
+
+  it('is told so where not even the smallest size lasts', () => {
+    const job = growing({
+      resident: 100 * MIB,
+      perSample: MIB,
+      leak: () => 20 * MIB,
+      creep: 0,
+      pace: 1,
+      caching: false,
+    });
+    const { last } = search(job, wanted());
+    expect(last.type === 'exhausted' && last.why).toContain('memory grows');
+  });
+
+  it('is measured for longer, so that one rise early on is no leak', () => {
+    const still = growing({ resident: 100 * MIB, perSample: MIB, leak: () => 0, creep: 0, pace: 1, caching: false });
+    const job: Job = {
+      run: (probe, warm) => ({
+        ...still.run(probe, warm),
+        // Something is made in the second step that stays: three steps show a rise, more do not.
+        growthBytesPerStep: probe.steps < 6 ? 5 * MIB : 0,
+      }),
+    };
+    const { maxMicroBatch } = found(search(job, wanted()));
+    expect(maxMicroBatch).toBe(1948);
+  });
+});
+
+describe('an allocator whose fragments add up', () => {
+  it('is given sizes that last 200 steps, however slowly it fills', () => {
+    fc.assert(
+      fc.property(
+        jobs,
+        fc.double({ min: 0, max: 0.3, noNaN: true }),
+        fc.double({ min: 0.5, max: 80, noNaN: true }),
+        (shape, creep, pace) => {
+          const job = growing({ ...shape, caching: true, leak: () => 0, creep, pace });
+          fc.pre(job.after(1, 200) <= 0.5 * BUDGET);
+          const { maxMicroBatch, config } = found(search(job, wanted()));
+          // Less than a block of the allocator's is no rise that it could tell.
+          expect(job.after(maxMicroBatch, 200)).toBeLessThanOrEqual(BUDGET + 200 * 2 * MIB * 0.05);
+          expect(job.after(config.micro_batch, 200)).toBeLessThanOrEqual(BUDGET);
+        },
+      ),
+      { numRuns: 300 },
+    );
+  });
+});

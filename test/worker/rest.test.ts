@@ -1,0 +1,79 @@
+import { mkdtempSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { createLog } from '../../src/common/log.js';
+import type { Probe } from '../../src/tuner/types.js';
+import { observeFit } from '../../src/worker/observe.js';
+import { Session } from '../../src/worker/session.js';
+import type { Measurement } from '../../src/worker/worst-rank.js';
+import { FIXTURES, workbench } from './harness.js';
+
+const probe: Probe = {
+  rung: { amp: 'off', checkpointing: false },
+  microBatch: 4,
+  accumulation: 1,
+  steps: 3,
+  restSteps: 4,
+  fresh: true,
+  purpose: 'verify',
+  why: '',
+};
+
+/** Asks a process whose allocator comes to rest after so many steps for one probe. */
+async function ask(ranks: number, restful: number, wanted: Probe) {
+  const { deps } = workbench('find-batch', []);
+  const dir = mkdtempSync(join(tmpdir(), 'oomtune-launch-'));
+  const session = await Session.open(
+    deps.runtime,
+    {
+      jobId: 'rest',
+      launch: 1,
+      dir,
+      argv: ['python3', 'restless.py', String(ranks), String(restful)],
+      cwd: FIXTURES,
+      env: { PATH: process.env.PATH ?? '' },
+      devices: ['cpu'],
+      budgetBytes: null,
+      timeoutSeconds: 60,
+      graceSeconds: 1,
+      output: 'log',
+      mode: 'probe',
+      steps: 3,
+      hookKnobs: [],
+    },
+    createLog('test', 'silent'),
+  );
+  await session.ready();
+  const measurement = await session.ask(wanted, false);
+  await session.close();
+  const orders = readFileSync(session.run.logFile, 'utf8').match(/steps \d+/g);
+  return { measurement: measurement as Measurement, orders };
+}
+
+describe('a probe whose allocator has not come to rest', () => {
+  it('goes on until it has, and no longer', async () => {
+    const { measurement, orders } = await ask(1, 5, probe);
+    expect(orders).toEqual(['steps 3', 'steps 4', 'steps 2']);
+    expect(measurement).toMatchObject({ steps: 9, quiet_steps: 4 });
+    const observation = observeFit(probe, { launch: 1, fresh: true }, measurement, true);
+    expect(observation).toMatchObject({ steps: 9, growthBytesPerStep: null });
+  });
+
+  it('is not let run where nobody asked for rest', async () => {
+    const { orders } = await ask(1, 5, { ...probe, restSteps: 0 });
+    expect(orders).toEqual(['steps 3']);
+  });
+
+  it('waits for the last of several ranks, all of which make the same steps', async () => {
+    const { measurement } = await ask(3, 5, probe);
+    expect(measurement).toMatchObject({ steps: 11, quiet_steps: 4 });
+  });
+
+  it('is ended after some thirty steps, and tells by how much it still creeps', async () => {
+    const { measurement } = await ask(1, 1000, probe);
+    expect(measurement.steps).toBe(30);
+    const observation = observeFit(probe, { launch: 1, fresh: true }, measurement, true);
+    expect(observation.growthBytesPerStep).toBe(3);
+  });
+});
