@@ -51,6 +51,7 @@ function needs({ tests }) {
       there: () => ['munged', 'slurmctld', 'slurmd', 'sbatch'].every((name) => which(name) !== null),
       packages: ['munge', 'slurmctld', 'slurmd', 'slurm-client'],
     });
+    needed.push({ what: 'jq', there: () => which('jq'), packages: ['jq'] }); // a guide reads a report with it
     needed.push({
       what: 'chromium',
       there: () => which('chromium') ?? which('chromium-browser'),

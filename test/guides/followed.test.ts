@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { PYTHON, ROOT } from '../cli/oomtune.js';
-import { blocks, Reader } from './page.js';
+import { blocks, PAGES, Reader } from './page.js';
 
 const reader = new Reader();
 
@@ -39,6 +39,16 @@ beforeEach(async () => {
   await reader.oomtune.call(['daemon', 'stop', '--kill']); // each page starts its own
 });
 afterAll(() => reader.close());
+
+/** Followed elsewhere: on stand-ins for frameworks (standins.test.ts), on a cluster (clusters.test.ts). */
+const ELSEWHERE = ['frameworks', 'hf-trainer', 'lightning', 'nanogpt', 'presets', 'timm', 'torchrun', 'clusters'];
+
+it('every page with something for a shell is followed by a test', () => {
+  const own = [...readFileSync(import.meta.filename, 'utf8').matchAll(/^ {2}it\('(\S+\.md)/gm)].map(([, page]) => page);
+  const elsewhere = ELSEWHERE.map((name) => `docs/guides/${name}.md`);
+  const withCommands = PAGES.filter((page) => blocks(page).length > 0);
+  expect([...new Set([...own, ...elsewhere])].sort()).toEqual(withCommands.sort());
+});
 
 describe('a page works as it is written', () => {
   it('README.md', async () => {
@@ -78,6 +88,14 @@ describe('a page works as it is written', () => {
     const said = await follow('docs/guides/diagnosis.md');
     expect(said.match(/device_oom/g)?.length).toBeGreaterThan(1);
     expect(said).toMatch(/^ok: /m);
+  });
+
+  it('docs/guides/clusters.md: what is read out of a report', async () => {
+    await reader.shell(
+      'oomtune run --device cpu --budget 8MiB --no-tune --report report.json -- python train.py || test $? = 1',
+    );
+    const line = blocks('docs/guides/clusters.md').find((block) => block.startsWith('jq ')) as string;
+    expect((await reader.shell(line)).stdout).toMatch(/^failed\ndevice_oom\n.*can't allocate memory/);
   });
 
   it('docs/guides/sharing.md', async () => {

@@ -1,15 +1,16 @@
-import { mkdirSync, readFileSync, statSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { filled, plan, project } from './project.js';
 import { DEEPSPEED, HF } from './scripts.js';
 
-function launchFolder(cwd: string): string {
-  const folder = join(cwd, 'launch');
-  mkdirSync(folder, { mode: 0o700, recursive: true });
-  return folder;
-}
+let launches = 0;
+/** Not there yet, as when a launch begins. */
+const launchFolder = (cwd: string): string => {
+  launches += 1;
+  return join(cwd, 'launches', String(launches));
+};
 
 describe('Axolotl', () => {
   const YAML = `# my run
@@ -52,6 +53,7 @@ learning_rate: 1.0e-4
     expect(argv).toEqual(['axolotl', 'train', copy, '--debug']);
     expect(copy.startsWith(`${launchDir}/`)).toBe(true);
     expect(statSync(copy).mode & 0o777).toBe(0o600);
+    expect(statSync(launchDir).mode & 0o777).toBe(0o700);
     expect(readFileSync(copy, 'utf8')).toBe(
       YAML.replace('micro_batch_size: 2', 'micro_batch_size: 7')
         .replace('steps: 4', 'steps: 3')

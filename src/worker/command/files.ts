@@ -1,6 +1,7 @@
 import { chmodSync, renameSync, writeFileSync } from 'node:fs';
 import { basename, extname, join, resolve } from 'node:path';
 import { type Document, isMap, isNode, isScalar, parseDocument, stringify } from 'yaml';
+import { privateFolder } from '../../common/home.js';
 import { holds, type Scene } from '../presets/match.js';
 import type { FileRule, Preset } from '../presets/schema.js';
 import { readText } from '../presets/text.js';
@@ -219,9 +220,9 @@ function plainValue(source: string): Scalar | undefined {
   return text !== '' && Number.isFinite(number) ? number : undefined;
 }
 
-/** Writes a private copy (0600) into the launch folder, whole or not at all, and returns its path. */
+/** Writes a private copy (0600) into the launch folder, which it makes, whole or not at all; returns its path. */
 export function writeCopy(launchDir: string, file: PlanFile, text: string): string {
-  const path = join(launchDir, `oomtune-${file.name}-${basename(file.absolute)}`);
+  const path = join(privateFolder(launchDir), `oomtune-${file.name}-${basename(file.absolute)}`);
   const fresh = `${path}.${process.pid}.new`;
   writeFileSync(fresh, text, { mode: 0o600 });
   chmodSync(fresh, 0o600); // a left-over of that name keeps its old mode
