@@ -56,9 +56,11 @@ console.warn = (...said: unknown[]) => {
 };
 process.on('uncaughtException', (thrown) => {
   const error = asOomtuneError(thrown, null);
-  renderError(error, createOutput(process.argv.includes('--json')));
+  const json = process.argv.includes('--json') && error.code !== 'OOMTUNE_OUTPUT_FAILED';
+  renderError(error, createOutput(json));
   process.exit(error.exitCode);
 });
 const code = await main(process.argv.slice(2));
 // Whatever a library left open must not keep the command alive; what was written must be out first.
-process.stdout.write('', () => process.stderr.write('', () => process.exit(code)));
+// A write that failed is told a moment after the last one is done.
+process.stdout.write('', () => process.stderr.write('', () => setImmediate(() => process.exit(code))));

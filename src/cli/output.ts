@@ -1,4 +1,5 @@
 import { formatWithOptions, styleText } from 'node:util';
+import { OomtuneError } from '../common/errors.js';
 
 /** Data goes to stdout, everything said about it to stderr. */
 export interface Output {
@@ -51,7 +52,12 @@ export function createOutput(json: boolean): Output {
 export function outliveClosedPipes(): void {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0);
-    throw error;
+    throw new OomtuneError(
+      'OOMTUNE_OUTPUT_FAILED',
+      `The output cannot be written: ${error.code ?? error.message}.`,
+      'Is there room where stdout goes?',
+      { cause: error },
+    );
   });
   process.stderr.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error;

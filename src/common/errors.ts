@@ -14,6 +14,7 @@ export const ERROR_CODES = {
   OOMTUNE_REDIS_UNSAFE: { exit: 5, about: 'The Redis in use would let strangers run commands, or may lose data.' },
   OOMTUNE_REDIS_REFUSED: { exit: 5, about: 'Redis refused a command.' },
   OOMTUNE_HOME_UNUSABLE: { exit: 5, about: "The folder of oomtune's state cannot be used." },
+  OOMTUNE_OUTPUT_FAILED: { exit: 5, about: 'The output cannot be written.' },
   OOMTUNE_COMMAND_MISSING: { exit: 5, about: 'The command cannot be found or is not executable.' },
   OOMTUNE_DEVICE_MISSING: { exit: 5, about: 'The device asked for is not on this machine.' },
   OOMTUNE_TORCH_MISSING: { exit: 5, about: 'The interpreter has no torch.' },

@@ -1,10 +1,11 @@
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { refusal } from '../../src/common/refusal.js';
 import { startRedis } from '../store/home.js';
-import { Oomtune } from './oomtune.js';
+import { Oomtune, PROGRAM } from './oomtune.js';
 
 const oomtune = new Oomtune();
 const folder = mkdtempSync(join(tmpdir(), 'oomtune-odd-'));
@@ -64,6 +65,17 @@ describe('a state folder', () => {
 });
 
 const words = (text: string): string[] => text.split(' ');
+
+describe('a disk that is full where stdout goes', () => {
+  it.each([['status'], ['status --json'], ['completion bash'], ['--help']])('is told: %s', async (verb) => {
+    const { status, stderr } = spawnSync('sh', ['-c', `"$0" ${verb} > /dev/full`, PROGRAM], {
+      env: oomtune.env,
+      encoding: 'utf8',
+    });
+    expect(stderr).toMatch(/^oomtune: The output cannot be written: ENOSPC/);
+    expect(status).toBe(5);
+  });
+});
 
 describe('a Redis that refuses what it is asked', () => {
   const refused = async (url: string, says: RegExp, verbs = [['submit', '--device', 'cpu', '--', 'true']]) => {

@@ -152,6 +152,10 @@ describe('digest and name', () => {
     expect(defaultName(await plan('yolo train batch=8'))).toMatch(/^yolo-[0-9a-f]{8}$/);
     expect(defaultName(await plan(['python', '-c', 'import torch']))).toMatch(/^code-[0-9a-f]{8}$/);
     expect(defaultName(await plan(['./my job:1.sh']))).toMatch(/^my-job-1\.sh-[0-9a-f]{8}$/);
+    // What `--name` takes: no dash in front, no more than 100 characters
+    expect(defaultName(await plan(['./-dash.sh']))).toMatch(/^dash\.sh-[0-9a-f]{8}$/);
+    expect(defaultName(await plan(['./é é']))).toMatch(/^job-[0-9a-f]{8}$/);
+    expect(defaultName(await plan([`./${'long'.repeat(60)}`]))).toHaveLength(89);
   });
 });
 

@@ -60,5 +60,11 @@ export function defaultName(plan: CommandPlan): string {
   const { script, module, name, code } = plan.program;
   const stem =
     script?.stem ?? module?.split('.').at(-1) ?? name ?? (code === null ? stemOf(plan.command[0] ?? 'job') : 'code');
-  return `${stem.replace(/[^A-Za-z0-9._-]/g, '-')}-${digest(plan).slice(0, 8)}`;
+  return `${nameOf(stem)}-${digest(plan).slice(0, 8)}`;
+}
+
+/** What `--name` would take as well, so that the command that is printed with it can be run. */
+function nameOf(stem: string): string {
+  const plain = stem.replace(/[^A-Za-z0-9._-]+/g, '-').replace(/^[-.]+|-+$/g, '');
+  return plain.slice(0, 80) || 'job';
 }
