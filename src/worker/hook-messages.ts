@@ -101,6 +101,8 @@ export type HookOrder =
       checkpointing: boolean;
       offload: boolean;
       steps: number;
+      /** Where samples differ in length and memory is cached, other samples than the longest have their turn too. */
+      vary: boolean;
     }
   /** The probe goes on where it is, for more steps. */
   | { t: 'more'; steps: number }

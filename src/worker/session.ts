@@ -139,6 +139,7 @@ export class Session {
         checkpointing: probe.rung.checkpointing,
         offload: probe.rung.offload ?? false,
         steps: probe.steps,
+        vary: probe.purpose === 'verify',
       });
     }
     let measurement = await this.#measurement();

@@ -247,7 +247,10 @@ class Driver:
                 skip = max(1, skip)
         self._failures = self._meter.failures()
         self._since_step = self._backwards = self._hook.backward.failures = 0
-        self.record = Record(self._meter, max(2, int(answer.get("steps") or 3)), skip, holdings=self._holdings())
+        # Only a caching allocator minds that lengths change.
+        vary = bool(answer.get("vary")) and self._feed.variable and self._meter.reserved() is not None
+        steps = max(2, int(answer.get("steps") or 3))
+        self.record = Record(self._meter, steps, skip, holdings=self._holdings(), vary=vary)
         self._set_group()
 
     def _holdings(self):
@@ -270,7 +273,7 @@ class Driver:
             ours, others = samples.own_batch(self._pace.loader()), samples.own_batch(port.loader)
             if ours and others:
                 size = max(1, round(size * others / ours))
-        batch = self._feed.batch(port, size)
+        batch = self._feed.batch(port, size, self.record.turn())
         if paced:
             place = self._handed % self._group
             self._gate.handed(Micro(self._handed // self._group, place, self._group, 1.0 / self._group))

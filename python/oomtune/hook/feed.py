@@ -23,8 +23,16 @@ class Feed:
             self._sources[port.loader] = source
         return source
 
-    def batch(self, port, size):
+    @property
+    def variable(self):
+        """Samples differ in length: batches of the longest are not all that a training run will see."""
+        return any(source.variable for source in self._sources.values())
+
+    def batch(self, port, size, turn=None):
+        """The longest samples, or (`turn`) some that a shuffled loader might give at that step."""
         source = self.source(port)
+        if turn is not None:
+            return source.draw(size, turn)
         if source.fresh:
             return source.make(size)
         key = (id(source), size)

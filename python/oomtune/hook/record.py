@@ -8,12 +8,14 @@ from .rest import Rest
 
 class Record:
     """`skip`: optimizer steps to let pass first, since batches of the size before are still on their way. `holdings`:
-    tells what stays in memory from step to step."""
+    tells what stays in memory from step to step. `vary`: every other step has other samples than the longest, since
+    lengths that change are what a caching allocator's memory falls to pieces over; those steps come on top."""
 
-    def __init__(self, meter, steps, skip=0, phases=None, holdings=None):
+    def __init__(self, meter, steps, skip=0, phases=None, holdings=None, vary=False):
         self._meter = meter
         self._holdings = holdings
-        self.wanted = steps
+        self._vary = vary
+        self.wanted = 2 * steps if vary else steps
         self.skip = skip
         self.phases = phases or Phases(meter)
         self.seconds = []
@@ -47,6 +49,11 @@ class Record:
         if self._holdings is not None and not self.seconds:
             self._holdings.see_gradients()
 
+    def turn(self):
+        """Which step this is, if it is one for other samples; else None."""
+        step = len(self.seconds)
+        return step if self._vary and step % 2 == 1 else None
+
     def extend(self, steps):
         """Goes on where it was. The wait for the worker is nobody's step."""
         self.wanted += steps
@@ -61,8 +68,11 @@ class Record:
         if self._holdings is not None:
             message.update(self._holdings.report())
         message["steps"] = len(self.seconds)
-        message["step_s"] = [round(seconds, 6) for seconds in self.seconds]
+        # Steps of shorter samples are faster: they tell nothing of the size.
+        timed = self.seconds[::2] if self._vary else self.seconds
+        message["step_s"] = [round(seconds, 6) for seconds in timed]
         message["alloc_retries"] = self._meter.retries() - (self._retries or 0)
-        message["quiet_steps"] = self._rest.quiet_steps()
-        message["creep_bytes_per_step"] = self._rest.creep()
+        # Where lengths change from step to step no allocator comes to rest.
+        message["quiet_steps"] = None if self._vary else self._rest.quiet_steps()
+        message["creep_bytes_per_step"] = None if self._vary else self._rest.creep()
         return message

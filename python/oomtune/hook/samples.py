@@ -5,12 +5,15 @@ memory on a long sentence at step 9,000.
 """
 
 import itertools
+import random
 import time
 
 from . import trees
 
 #: Samples looked at to see whether lengths vary, and the most that are looked at if they do.
 FIRST_LOOK, LONG_LOOK, LONG_LOOK_SECONDS = 24, 20000, 2.0
+#: Samples of one batch that are read; others repeat them.
+KEPT = 256
 #: Indices drawn from the sampler.
 DRAWN = 65536
 
@@ -53,6 +56,10 @@ class Source:
     def make(self, count):
         raise NotImplementedError
 
+    def draw(self, count, turn):
+        """A batch as a shuffled loader would give it, another one for each turn: not the longest samples."""
+        return self.make(count)
+
 
 class MapSource(Source):
     def __init__(self, loader, refetch):
@@ -72,7 +79,10 @@ class MapSource(Source):
             return drawn
         self.variable = True
         until = time.monotonic() + LONG_LOOK_SECONDS
-        for index in _spread(drawn, LONG_LOOK):
+        look = _spread(drawn, LONG_LOOK)
+        # When time is up, all parts of a data set that is sorted by length must have been looked at.
+        random.Random(0).shuffle(look)
+        for index in look:
             if time.monotonic() > until:
                 break
             if index not in sizes:
@@ -84,11 +94,16 @@ class MapSource(Source):
         if self._refetch:
             return self._collate(self._fetch(indices))
         # Each sample once: repeating a reference costs nothing, decoding an image again does.
-        distinct = indices[: min(count, len(self._indices), 256)]
+        distinct = indices[: min(count, len(self._indices), KEPT)]
         missing = [index for index in distinct if index not in self._kept]
         if missing:
             self._kept.update(zip(missing, self._fetch(missing)))
         samples = [self._kept[index] for index in distinct]
+        return self._collate(list(itertools.islice(itertools.cycle(samples), count)))
+
+    def draw(self, count, turn):
+        distinct = random.Random(turn).sample(self._indices, min(count, len(self._indices), KEPT))
+        samples = self._fetch(distinct)
         return self._collate(list(itertools.islice(itertools.cycle(samples), count)))
 
     def _fetch(self, indices):
@@ -106,7 +121,7 @@ class IterableSource(Source):
         samples = []
         for sample in loader.dataset:
             samples.append(sample)
-            if len(samples) >= 256 or (len(samples) >= FIRST_LOOK and time.monotonic() > until):
+            if len(samples) >= KEPT or (len(samples) >= FIRST_LOOK and time.monotonic() > until):
                 break
         if not samples:
             raise Unsuitable("the data set is empty")
@@ -119,6 +134,10 @@ class IterableSource(Source):
 
     def make(self, count):
         return self._collate(list(itertools.islice(itertools.cycle(self._samples), count)))
+
+    def draw(self, count, turn):
+        drawn = random.Random(turn).sample(self._samples, len(self._samples))
+        return self._collate(list(itertools.islice(itertools.cycle(drawn), count)))
 
 
 class BatchSource(Source):

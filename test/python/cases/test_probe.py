@@ -202,6 +202,21 @@ class Driving(unittest.TestCase):
         self.assertEqual({line for line in self.seen if line.startswith("length")}, {"length 100"})
         self.assertIn("variable_length", result.one("loop")["warnings"])
 
+    def test_longest_samples_are_found_at_the_end_of_a_slow_data_set(self):
+        result = self.drive(
+            "import time\n"
+            "class Text(Dataset):\n"
+            "    def __len__(self): return 20000\n"
+            "    def __getitem__(self, i): time.sleep(0.001); return torch.ones(i // 200 + 1, 4)\n"
+            "def pad(rows): return nn.utils.rnn.pad_sequence(rows, batch_first=True)\n"
+            "for x in DataLoader(Text(), batch_size=8, collate_fn=pad):\n"
+            "    note('length', x.shape[1])\n"
+            "    work(x, torch.zeros(x.shape[0], x.shape[1], 2))\n"
+        )
+        self.assert_driven(result)
+        lengths = [int(line.split()[1]) for line in self.seen if line.startswith("length")]
+        self.assertGreater(min(lengths), 98)
+
     def test_nothing_of_the_users_is_overwritten(self):
         result = self.drive(
             "import atexit; atexit.register(note, 'atexit')\n"

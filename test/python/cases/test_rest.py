@@ -79,5 +79,48 @@ class GoingOn(unittest.TestCase):
         self.assertEqual([m["steps"] for m in result.of("measured")], [3, 5])
 
 
+#: Texts of 1 to 40 tokens; a caching allocator, which the CPU does not have, is pretended.
+TEXTS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+import oomtune.hook.meter
+oomtune.hook.meter.CpuMeter.reserved = lambda self: (1, 1)
+def pad(texts):
+    return nn.utils.rnn.pad_sequence(texts, batch_first=True)
+model = nn.Embedding(9, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+texts = [torch.ones(1 + n % 40, dtype=torch.long) for n in range(400)]
+for batch in DataLoader(texts, batch_size=8, shuffle=True, collate_fn=pad):
+    print(*batch.shape, flush=True)
+    optimizer.zero_grad()
+    model(batch).sum().backward()
+    optimizer.step()
+"""
+
+
+class Varying(unittest.TestCase):
+    def shapes(self, *answers):
+        result = run(TEXTS, "probe", answers)
+        self.assertEqual(result.status, 0, result.errors)
+        return [tuple(map(int, line.split())) for line in result.output.splitlines()], result.of("measured")
+
+    def test_a_verification_has_other_samples_than_the_longest_in_every_other_step(self):
+        shapes, measured = self.shapes(probe(4, vary=True))
+        self.assertEqual(shapes[::2], [(4, 40)] * 3)
+        self.assertEqual([count for count, _ in shapes], [4] * 6)
+        self.assertGreater(len({length for _, length in shapes[1::2]} - {40}), 1)
+        self.assertEqual((measured[0]["steps"], len(measured[0]["step_s"]), measured[0]["quiet_steps"]), (6, 3, None))
+
+    def test_other_probes_have_the_longest_alone(self):
+        shapes, measured = self.shapes(probe(4))
+        self.assertEqual(shapes, [(4, 40)] * 3)
+        self.assertEqual(measured[0]["steps"], 3)
+
+    def test_samples_of_one_length_need_no_change(self):
+        result = run(TEXTS.replace("1 + n % 40", "40"), "probe", [probe(4, vary=True)])
+        self.assertEqual((result.status, result.output), (0, "4 40\n" * 3), result.errors)
+
+
 if __name__ == "__main__":
     unittest.main()
