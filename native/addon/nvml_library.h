@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 
+#include "compat.h"
+
 namespace oomtune::nvml {
 
 using Handle = void*;

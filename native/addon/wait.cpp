@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <memory>
 #include <thread>
 
 #include "process.h"
@@ -41,12 +40,16 @@ Napi::Value waitForProcess(const Napi::CallbackInfo& info) {
   Napi::Env env = info.Env();
   const uint64_t pid = static_cast<uint64_t>(info[0].As<Napi::Number>().Int64Value());
   const uint64_t start = static_cast<uint64_t>(info[1].As<Napi::Number>().Int64Value());
-  auto promise = std::make_shared<Napi::Promise::Deferred>(Napi::Promise::Deferred::New(env));
+  // No shared_ptr: it would ask for a symbol that is as new as glibc 2.32.
+  auto* promise = new Napi::Promise::Deferred(Napi::Promise::Deferred::New(env));
   auto done = Napi::ThreadSafeFunction::New(env, Napi::Function(), "oomtune:wait", 0, 1);
   std::thread([=]() mutable {
     sleepUntilGone(pid, start);
-    // Refused when the environment is being torn down; then nobody waits any more.
-    done.BlockingCall([promise](Napi::Env inner, Napi::Function) { promise->Resolve(inner.Undefined()); });
+    // Refused when the environment is being torn down; then nobody waits any more, and the promise went with it.
+    done.BlockingCall([promise](Napi::Env inner, Napi::Function) {
+      promise->Resolve(inner.Undefined());
+      delete promise;
+    });
     done.Release();
   }).detach();
   return promise->Promise();

@@ -121,6 +121,14 @@ TEST(Slots, thatAreBeingTakenAreLeftAlone) {
   EXPECT_EQ(ledger->keys[3].pid.load(), 999999u);
 }
 
+TEST(Slots, ofOurOwnAreNeverTakenBack) {
+  auto ledger = heapLedger(kBudget);
+  Gate gate = gateOf(ledger.get());
+  ledger->keys[gate.slotIndex()].start.store(1);  // as if the start time were told otherwise now
+  EXPECT_EQ(reapSlots(ledger.get()), 0u);
+  EXPECT_TRUE(gate.reserve(0, 5, "malloc"));
+}
+
 TEST(Turns, areTakenByOneAtATimeAndFromTheDead) {
   auto ledger = heapLedger(kBudget);
   Cell& turn = ledger->devices[1].measurer;

@@ -19,7 +19,7 @@ const TARGETS = [
 ];
 
 /** The stand-ins, the pretended card and the program, built plainly or under sanitizers. */
-export function buildCard(kind: 'plain' | 'address' | 'thread'): Promise<string> {
+export function buildCard(kind: 'plain' | 'address' | 'thread' | 'aarch64'): Promise<string> {
   return buildNative(kind, TARGETS);
 }
 
@@ -33,6 +33,8 @@ export interface Setting {
   /** Two devices, named in the ledger by their uuids. */
   two?: boolean;
   ledger?: boolean;
+  /** What starts the programs, where they are for another machine. */
+  emulator?: string[];
   env?: Record<string, string>;
 }
 
@@ -50,14 +52,18 @@ export interface LedgerDocument {
  */
 export async function scenario(folder: string, name: string, setting: Setting = {}): Promise<LedgerDocument> {
   const { budget = 512 * MiB, route = 'preload', driver = 'now', two = false, ledger = true, env = {} } = setting;
+  const started = (program: string): [string, ...string[]] =>
+    [...(setting.emulator ?? []), join(folder, program)] as never;
   const place = mkdtempSync(join(tmpdir(), 'oomtune-card-'));
   try {
     const file = join(place, 'ledger');
     const amount = budget === null ? 'none' : String(budget);
     const devices = two ? UUIDS.flatMap((uuid, n) => [String(n + 1), amount, uuid]) : ['1', amount, '-'];
-    execFileSync(join(folder, 'oomtune-ledger'), ['create', file, ...devices]);
+    const [tool, ...before] = started('oomtune-ledger');
+    execFileSync(tool, [...before, 'create', file, ...devices]);
     const standIns = join(folder, 'cuda');
-    await passes(join(folder, 'oomtune-driver-program'), [name], {
+    const [program, ...words] = started('oomtune-driver-program');
+    await passes(program, [...words, name], {
       FAKE_STATE: join(place, 'card'),
       OOMTUNE_CUDA_DRIVER: driver === 'none' ? '/nonexistent' : join(folder, 'fake', driver, 'libcuda.so.1'),
       OOMTUNE_NVML_DRIVER: join(folder, 'fake', 'now', 'libnvidia-ml.so.1'),
@@ -66,7 +72,7 @@ export async function scenario(folder: string, name: string, setting: Setting = 
       LD_LIBRARY_PATH: standIns,
       ...env,
     });
-    return JSON.parse(execFileSync(join(folder, 'oomtune-ledger'), ['read', file], { encoding: 'utf8' }));
+    return JSON.parse(execFileSync(tool, [...before, 'read', file], { encoding: 'utf8' }));
   } finally {
     rmSync(place, { recursive: true, force: true });
   }

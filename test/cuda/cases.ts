@@ -143,8 +143,19 @@ export const CASES: { holds: string; name: string; setting?: Setting }[] = [
     name: 'Ranks',
     setting: { env: { FAKE_NO_PIDS: '1' } },
   },
+  {
+    holds: 'believes no figure that was taken between a free and an allocation of the same size',
+    name: 'Swap',
+    setting: { env: { FAKE_NVML_SLOW: '30000' } },
+  },
   { holds: 'never passes the budget in a storm of threads', name: 'Storm' },
   { holds: 'gives a forked child an account of its own', name: 'Fork' },
   { holds: 'holds four processes to one budget, contexts included', name: 'Ranks' },
   { holds: 'takes back what a killed process held', name: 'Killed' },
 ];
+
+/**
+ * Programs of several living processes, which know each other by pid and start time. qemu-user tells a forked child the start
+ * time of its parent, and its neighbours the right one: each is taken for dead there.
+ */
+export const OF_NEIGHBOURS = ['Container', 'Ranks'];

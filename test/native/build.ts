@@ -14,7 +14,25 @@ const KINDS = {
     options: ['-DCMAKE_BUILD_TYPE=RelWithDebInfo', '-DOOMTUNE_SANITIZE=address,undefined'],
   },
   thread: { folder: 'build-tsan', options: ['-DCMAKE_BUILD_TYPE=RelWithDebInfo', '-DOOMTUNE_SANITIZE=thread'] },
+  /** For 64-bit Arm; what comes of it runs under an emulator. */
+  aarch64: {
+    folder: 'build-aarch64',
+    options: ['-DCMAKE_BUILD_TYPE=Release', '-DCMAKE_TOOLCHAIN_FILE=native/test/aarch64.cmake'],
+  },
 };
+
+const ARM = { compiler: 'aarch64-linux-gnu-g++', emulator: 'qemu-aarch64-static', libraries: '/usr/aarch64-linux-gnu' };
+
+/** How a program for 64-bit Arm is started here; null, with what is missing printed, where it cannot be. */
+export function armEmulator(): string[] | null {
+  const found = (name: string) => (process.env.PATH ?? '').split(':').some((folder) => existsSync(join(folder, name)));
+  const missing = [ARM.compiler, ARM.emulator].filter((name) => !found(name));
+  if (missing.length === 0) return [ARM.emulator, '-L', ARM.libraries];
+  console.warn(
+    `Skipped: what runs on aarch64, as ${missing.join(' and ')} cannot be found (apt-get install g++-aarch64-linux-gnu qemu-user-static).`,
+  );
+  return null;
+}
 
 /** Is googletest installed? Asked as CMake asks. */
 export const hasGoogletest = ['/usr/include', '/usr/local/include'].some((folder) =>

@@ -17,10 +17,11 @@ constexpr int kAttempts = 4;
 /** Both figures of a moment at which no other thread was allocating, if there was one. */
 bool look(Watch& watch, Place place, BeforeImport* seen) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const uint64_t changes = changesNow();
     seen->hooked = hookedNow(place);
     const bool moved = account::unsettled();
     if (nvmlProcessBytes(watch.nvml, currentPid(), &seen->used) != Figure::kFound) return false;
-    if (!moved && !account::unsettled() && hookedNow(place) == seen->hooked) break;
+    if (!moved && !account::unsettled() && changesNow() == changes) break;
   }
   return true;
 }

@@ -53,12 +53,13 @@ bool look(Watch& watch, Place place, uint64_t old, uint64_t* overhead) {
   for (int attempt = 0; attempt < 4; ++attempt) {
     uint64_t used = 0;
     bool othersMoved = false;
-    const uint64_t before = hookedNow(place);
+    const uint64_t changes = changesNow();
+    const uint64_t hooked = hookedNow(place);
     bool moved = account::unsettled();
     if (!usedNow(watch, place, &used, &othersMoved)) return false;
-    moved = moved || othersMoved || account::unsettled() || hookedNow(place) != before;
+    moved = moved || othersMoved || account::unsettled() || changesNow() != changes;
     if (moved) continue;
-    *overhead = less(less(used, watch.importedSeen.load()), before);
+    *overhead = less(less(used, watch.importedSeen.load()), hooked);
     // A neighbour's memory looks like ours in a figure of the whole device: believe it only as far as contexts can go.
     if (!watch.pidIsOurs && *overhead > kUnseen) return false;
     // Managed memory moves between host and device: it must not make the rest look smaller than it was.

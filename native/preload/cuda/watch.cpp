@@ -74,6 +74,11 @@ uint64_t hookedNow(Place place) {
   return live > overhead ? live - overhead : 0;
 }
 
+uint64_t changesNow() {
+  Gate& gate = account::gate();
+  return gate.ledger()->slots[gate.slotIndex()].begun.load();
+}
+
 bool usedNow(Watch& watch, Place place, uint64_t* used, bool* moved) {
   *moved = false;
   const Figure figure = nvmlProcessBytes(watch.nvml, currentPid(), used);

@@ -39,6 +39,9 @@ void beforeContext(account::Place place);
 /** What the hooks have counted for this process. */
 uint64_t hookedNow(account::Place place);
 
+/** Counts every change of this process's account: two equal sums may be those before and after a free and an allocation. */
+uint64_t changesNow();
+
 /**
  * This process's bytes on the device, contexts included, by whichever figure can be had. By the whole device's, that is
  * what nobody else of the launch accounts for: right for the launch, if nobody else is on the device. `moved`: others of

@@ -6,12 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-// The version that every glibc of this architecture has.
-#if defined(__x86_64__)
-__asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
-#elif defined(__aarch64__)
-__asm__(".symver dlsym, dlsym@GLIBC_2.17");
-#endif
+#include "compat.h"
 
 namespace oomtune {
 

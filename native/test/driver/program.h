@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 
 #include "file.h"
 #include "types.h"
@@ -92,6 +93,13 @@ inline uint64_t overhead(int place = 1) {
     if (ledger().keys[i].pid.load() != 0) sum += ledger().slots[i].devices[place].overhead.load();
   }
   return sum;
+}
+
+/** 128 + n: signal n ended it. */
+inline int exitOf(pid_t child) {
+  int status = 0;
+  CHECK_EQUAL(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 struct Named {

@@ -135,50 +135,6 @@ void scenarioFreeFault() {
   CHECK_EQUAL(live(), 100 * MiB);
 }
 
-void scenarioOverheadGrows() {  // loading a module takes 64 MiB that no hook sees
-  begin();
-  void* module = nullptr;
-  Address address = 0;
-  CHECK_EQUAL((call<Result(void**, const void*)>("cuModuleLoadData", &module, nullptr)), 0);
-  CHECK_EQUAL(allocate(&address, 350 * MiB), kOutOfMemory);
-  CHECK_EQUAL(overhead(), 164 * MiB);
-  CHECK_EQUAL(allocate(&address, 348 * MiB), 0);
-  CHECK_EQUAL(committed(), 512 * MiB);
-}
-
-void scenarioBlind() {  // 5 GiB that no hook sees
-  begin();
-  void* module = nullptr;
-  Address address = 0;
-  CHECK_EQUAL((call<Result(void**, const void*)>("cuModuleLoadData", &module, nullptr)), 0);
-  CHECK_EQUAL(ledger().blind.load(), 0);
-  CHECK_EQUAL(allocate(&address, 8060 * MiB), kOutOfMemory);
-  CHECK_EQUAL(ledger().blind.load(), oomtune::kBlindUnseen);
-}
-
-void scenarioLag() {  // NVML shows freed memory for some milliseconds more
-  begin();
-  Address first = 0;
-  Address second = 0;
-  for (int round = 0; round < 5; ++round) {
-    CHECK_EQUAL(allocate(&first, 200 * MiB), 0);
-    CHECK_EQUAL(allocate(&second, 212 * MiB), 0);
-    CHECK_EQUAL(release(first), 0);
-    CHECK_EQUAL(allocate(&first, 200 * MiB), 0);  // what was freed can be had again at once
-    CHECK_EQUAL(committed(), 512 * MiB);
-    CHECK_EQUAL(release(first), 0);
-    CHECK_EQUAL(release(second), 0);
-  }
-  CHECK_EQUAL(refusedCalls(), 0);
-  CHECK_EQUAL(peak(), 512 * MiB);
-}
-
-void scenarioGrowsAtEnd() {  // the last thing that happens takes 64 MiB: the ledger knows after the end
-  begin();
-  void* module = nullptr;
-  CHECK_EQUAL((call<Result(void**, const void*)>("cuModuleLoadData", &module, nullptr)), 0);
-}
-
 void scenarioTwoDevices() {
   CHECK_EQUAL(start(), 0);
   Context first = nullptr;

@@ -126,10 +126,3 @@ void scenarioPoolPeak() {
   CHECK_EQUAL(live(), shown());
   CHECK_EQUAL(committed(), live());
 }
-
-void scenarioSilent() {  // the driver stops telling what its pools hold, as it may while it shuts down
-  begin();
-  Address address = 0;
-  CHECK_EQUAL((call<AllocAsync>("cuMemAllocAsync", &address, size_t{64 * MiB}, Stream{})), 0);
-  CHECK_EQUAL(setenv("FAKE_FAIL", "cuMemPoolGetAttribute:1+:4", 1), 0);
-}

@@ -65,12 +65,6 @@ void* otherStorm(void* argument) {
   return nullptr;
 }
 
-int exitOf(pid_t child) {
-  int status = 0;
-  CHECK_EQUAL(waitpid(child, &status, 0), child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 }  // namespace
 
 void scenarioStorm() {
@@ -134,49 +128,6 @@ void scenarioForkThreads() {  // the threads of a forked child all come at once
   }
   CHECK_EQUAL(exitOf(child), 0);
   CHECK_EQUAL(live(), 150 * MiB);
-}
-
-void scenarioContainer() {  // the driver knows our processes by pids that mean nothing here
-  begin();
-  Address address = 0;
-  CHECK_EQUAL(ledger().devices[1].measured.load(), oomtune::kMeasuredByDevice);
-  CHECK_EQUAL(overhead(), 100 * MiB);
-  CHECK_EQUAL(allocate(&address, 50 * MiB), 0);
-  int ready[2];
-  int leave[2];
-  CHECK_EQUAL(pipe(ready), 0);
-  CHECK_EQUAL(pipe(leave), 0);
-  char word = 0;
-  const char* const self = "/proc/self/exe";
-  const pid_t child = fork();
-  if (child == 0) {
-    CHECK_EQUAL(dup2(ready[1], 8), 8);
-    CHECK_EQUAL(dup2(leave[0], 9), 9);
-    close(leave[1]);
-    execl(self, self, "ContainerNeighbour", static_cast<char*>(nullptr));
-    _exit(127);
-  }
-  close(ready[1]);
-  CHECK_EQUAL(read(ready[0], &word, 1), 1);
-  CHECK_EQUAL(overhead(), 200 * MiB);  // both contexts, whoever of us found them
-  CHECK_EQUAL(live(), 280 * MiB);
-  CHECK_EQUAL(allocate(&address, 234 * MiB), kOutOfMemory);
-  CHECK_EQUAL(allocate(&address, 232 * MiB), 0);
-  CHECK_EQUAL(committed(), 512 * MiB);
-  close(leave[1]);
-  CHECK_EQUAL(exitOf(child), 0);
-  CHECK_EQUAL(release(address), 0);
-  CHECK_EQUAL(allocate(&address, 362 * MiB), 0);  // with the other process went its memory
-  CHECK_EQUAL(overhead(), 100 * MiB);
-}
-
-void scenarioContainerNeighbour() {
-  begin();
-  Address address = 0;
-  char word = 0;
-  CHECK_EQUAL(allocate(&address, 30 * MiB), 0);
-  CHECK_EQUAL(write(8, &word, 1), 1);
-  CHECK_EQUAL(read(9, &word, 1), 0);
 }
 
 void scenarioRanks() {

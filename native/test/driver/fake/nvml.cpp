@@ -1,6 +1,8 @@
 // An NVML of no device, over the same pretended card as the fake driver. FAKE_NO_PIDS: as in a container whose pids NVML
-// does not know, only the figures of whole devices are right.
+// does not know, only the figures of whole devices are right. FAKE_NVML_SLOW: microseconds that it takes before it looks,
+// and after.
 #include <stdio.h>
+#include <unistd.h>
 
 #include "state.h"
 
@@ -66,7 +68,7 @@ API nvmlDeviceGetMemoryInfo_v2(Handle handle, MemoryInfo2* info) {
   info->reserved = 300 << 20;
   return 0;
 }
-API nvmlDeviceGetComputeRunningProcesses_v3(Handle handle, unsigned int* count, ProcessInfo* infos) {
+static int processes(Handle handle, unsigned int* count, ProcessInfo* infos) {
   fake::Locked state;
   unsigned int found = 0;
   for (const fake::Process& process : state->processes) {
@@ -78,5 +80,12 @@ API nvmlDeviceGetComputeRunningProcesses_v3(Handle handle, unsigned int* count, 
   }
   *count = found;
   return 0;
+}
+API nvmlDeviceGetComputeRunningProcesses_v3(Handle handle, unsigned int* count, ProcessInfo* infos) {
+  const useconds_t slow = static_cast<useconds_t>(fake::number("FAKE_NVML_SLOW", 0));
+  usleep(slow);
+  const int result = processes(handle, count, infos);
+  usleep(slow);
+  return result;
 }
 API nvmlDeviceGetGraphicsRunningProcesses_v3(Handle, unsigned int* count, ProcessInfo*) { return *count = 0, 0; }

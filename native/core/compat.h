@@ -1,5 +1,5 @@
 // Binds the calls that moved into libc with glibc 2.34 to their old versions, so that a library built on a new system
-// still loads into a container with an old one. Included by every file of the stand-ins that uses them.
+// still loads into a container with an old one. Included by every file that uses them.
 #pragma once
 
 #if defined(__GLIBC__) || defined(__linux__)
