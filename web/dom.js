@@ -46,6 +46,19 @@ export function keyed(parent, make, key) {
   };
 }
 
+/** A function that has `draw` called at most once a frame, however often it is called itself. */
+export function oncePerFrame(draw) {
+  let asked = false;
+  return () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => {
+      asked = false;
+      draw();
+    });
+  };
+}
+
 let saying = null;
 
 /** Tells screen readers; of several that come at once all are told. */

@@ -1,5 +1,5 @@
 import { actionButtons } from './actions.js';
-import { announce, h, keyed, setAttribute, setText } from './dom.js';
+import { announce, h, keyed, oncePerFrame, setAttribute, setText } from './dom.js';
 import { ago, clean, isEnded, outcome, seconds, tone, took } from './format.js';
 
 const PAGE = 50;
@@ -19,7 +19,6 @@ export function jobsPart() {
   let tab = 'open';
   let at = 0;
   let drawn = false;
-  let asked = false;
 
   const body = h('tbody', {});
   const show = keyed(body, makeRow, ({ job }) => job);
@@ -93,15 +92,7 @@ export function jobsPart() {
     setText(place, `${at * PAGE + 1} to ${at * PAGE + shown.length} of ${chosen.length}`);
   }
 
-  /** At most once a frame, however many changes come in. */
-  function later() {
-    if (asked) return;
-    asked = true;
-    requestAnimationFrame(() => {
-      asked = false;
-      draw();
-    });
-  }
+  const later = oncePerFrame(draw);
 
   const slash = (event) => {
     if (event.key !== '/' || event.target instanceof HTMLInputElement) return;

@@ -1,4 +1,4 @@
-import { h, setText } from './dom.js';
+import { h, oncePerFrame, setText } from './dom.js';
 import { clean } from './format.js';
 
 const LINES = 2000;
@@ -30,7 +30,7 @@ export function logPart() {
   let fresh = [];
   let line = '';
   let launch = 0;
-  let asked = false;
+  const later = oncePerFrame(draw);
 
   const push = (text, mark = false) => {
     fresh.push({ text, mark });
@@ -38,7 +38,6 @@ export function logPart() {
   };
 
   function draw() {
-    asked = false;
     const atEnd = view.scrollHeight - view.scrollTop - view.clientHeight < 40;
     let plain = [];
     const flush = () => {
@@ -95,9 +94,7 @@ export function logPart() {
       line = remember(parts.pop());
       for (const part of parts) push(shorten(part));
       setText(state, `launch ${from}; the last ${LINES} lines`);
-      if (asked) return;
-      asked = true;
-      requestAnimationFrame(draw);
+      later();
     },
   };
 }

@@ -1,5 +1,5 @@
 import { chartFrame, colour, memoryAxis, timeAxis } from './chart.js';
-import { h } from './dom.js';
+import { h, oncePerFrame } from './dom.js';
 import { bytes } from './format.js';
 
 /** So many times the usual distance, and so many ms, without a sample: nobody looked then. */
@@ -19,16 +19,7 @@ export function memoryChart() {
   let budget = null;
   let purposes = new Map();
   let drawn = false;
-  let asked = false;
-
-  const later = () => {
-    if (asked) return;
-    asked = true;
-    requestAnimationFrame(() => {
-      asked = false;
-      draw();
-    });
-  };
+  const later = oncePerFrame(draw);
 
   function draw() {
     frame.figure.dataset.samples = samples.length;

@@ -1,3 +1,5 @@
+import { editDistance } from '../common/edit-distance.js';
+
 /** The verb that a misspelt word is nearest to, if two letters or fewer lie between. */
 export function nearest(word: string, names: string[]): string | null {
   const distances = names
@@ -6,17 +8,4 @@ export function nearest(word: string, names: string[]): string | null {
     .sort((a, b) => a.distance - b.distance);
   const [best] = distances;
   return best !== undefined && best.distance <= 2 && best.distance < word.length ? best.name : null;
-}
-
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, at) => at);
-  for (let i = 1; i <= a.length; i += 1) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j += 1) {
-      const changed = (row[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(changed, (row[j] as number) + 1, (next[j - 1] as number) + 1));
-    }
-    row = next;
-  }
-  return row[b.length] as number;
 }

@@ -21,6 +21,7 @@ import { evictionPolicy } from './safety.js';
 export type { Connection } from './connection.js';
 export { ensureEmbeddedRedis } from './embedded.js';
 export type { Events, Wake } from './events.js';
+export { FAILURE_CLASSES } from './failure-classes.js';
 export { HEARTBEAT_MS, type HostInfo, type Hosts } from './hosts.js';
 export { newJobId } from './job-id.js';
 export type { JobStore, PatchResult } from './jobs.js';

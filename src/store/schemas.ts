@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { FAILURE_CLASSES } from './failure-classes.js';
 import type { JobOptions, JobRecord, JobState, ProbeRecord, Recommendation } from './types.js';
 
 /**
@@ -12,18 +13,7 @@ const bytes = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
 const count = z.number().int().min(1).max(Number.MAX_SAFE_INTEGER);
 const amp = z.enum(['off', 'bf16', 'fp16']);
 
-export const failureClass = z.enum([
-  'device_oom',
-  'host_oom',
-  'shm',
-  'disk_full',
-  'network',
-  'device_fault',
-  'user_error',
-  'timeout',
-  'killed',
-  'cancelled',
-]);
+export const failureClass = z.enum(FAILURE_CLASSES);
 const outcome = z.union([z.literal('fit'), failureClass]);
 
 export const JOB_STATES = [

@@ -1,3 +1,4 @@
+import { editDistance } from '../common/edit-distance.js';
 import { OomtuneError } from '../common/errors.js';
 import type { Config } from '../tuner/types.js';
 
@@ -48,19 +49,6 @@ function pieces(element: string): Piece[] {
   return found;
 }
 
-function distance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
-  for (let i = 1; i <= a.length; i += 1) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j += 1) {
-      const swap = (row[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(swap, (row[j] as number) + 1, (next[j - 1] as number) + 1));
-    }
-    row = next;
-  }
-  return row[b.length] as number;
-}
-
 function isKnown(piece: Piece): boolean {
   const names: readonly string[] = piece.text === null ? VALUE_NAMES : SWITCH_NAMES;
   return names.includes(piece.name);
@@ -72,7 +60,7 @@ function nearest(name: string): string | null {
   for (const known of VALUE_NAMES) {
     const target = known.replaceAll('_', '');
     // Short names have many innocent neighbours ({amp} and {map}): only longer ones are forgiven two letters.
-    if (distance(plain, target) <= (target.length > 4 ? 2 : 0)) return known;
+    if (editDistance(plain, target) <= (target.length > 4 ? 2 : 0)) return known;
   }
   return null;
 }

@@ -1,20 +1,10 @@
 import type { Verb } from '../program.js';
-import { facts } from '../table.js';
+import { tellStatus } from '../running.js';
 
 const daemonStatusVerb: Verb = async (_invocation, context) => {
   const store = await context.store();
   const { daemonStatus } = await import('../../daemon/index.js');
-  const status = await daemonStatus(store);
-  if (context.out.json) context.out.document({ schema: 1, ...status });
-  else if (!status.running) context.out.data('not running; `oomtune daemon start` starts it');
-  else {
-    context.out.data(
-      facts(
-        Object.entries(status).map(([name, value]) => [name, value === null ? null : String(value)]),
-        '',
-      ),
-    );
-  }
+  tellStatus(context.out, await daemonStatus(store), '`oomtune daemon start` starts it');
   return 0;
 };
 

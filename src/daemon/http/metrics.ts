@@ -1,25 +1,11 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import { ENDED_STATES } from '../../store/index.js';
-import type { FailureClass } from '../../tuner/types.js';
+import { ENDED_STATES, FAILURE_CLASSES } from '../../store/index.js';
 
 /** Seconds, from what a small model needs to a search among large ones, and to a night in the queue. */
 const SEARCH_BUCKETS = [1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600, 1200, 3600];
 const WAIT_BUCKETS = [0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600];
 
 const MISNAMED = ['handles', 'requests', 'resources'].map((what) => `nodejs_active_${what}_total`);
-
-export const FAILURES: readonly FailureClass[] = [
-  'device_oom',
-  'host_oom',
-  'shm',
-  'disk_full',
-  'network',
-  'device_fault',
-  'user_error',
-  'timeout',
-  'killed',
-  'cancelled',
-];
 
 /**
  * Every metric of ours, in base units. Labels take few values (states, classes, devices): never a job, a key or a name
@@ -69,8 +55,8 @@ export function createMetrics() {
   };
   // A series that begins with its first failure hides that failure from `increase()`
   for (const state of ENDED_STATES) all.ended.inc({ state }, 0);
-  for (const name of FAILURES) all.failures.inc({ class: name }, 0);
-  for (const outcome of ['fit', ...FAILURES]) all.probes.inc({ outcome }, 0);
+  for (const name of FAILURE_CLASSES) all.failures.inc({ class: name }, 0);
+  for (const outcome of ['fit', ...FAILURE_CLASSES]) all.probes.inc({ outcome }, 0);
   return all;
 }
 

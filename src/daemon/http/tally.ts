@@ -1,7 +1,7 @@
-import { ENDED_STATES, hostName, type Store } from '../../store/index.js';
+import { ENDED_STATES, FAILURE_CLASSES, hostName, type Store } from '../../store/index.js';
 import type { JobState } from '../../store/types.js';
 import type { Told } from './follower.js';
-import { FAILURES, type Metrics } from './metrics.js';
+import type { Metrics } from './metrics.js';
 
 interface Times {
   queued: number | null;
@@ -11,7 +11,7 @@ interface Times {
 }
 
 const JOBS_KEPT = 20_000;
-const OUTCOMES = new Set<string>(['fit', ...FAILURES]);
+const OUTCOMES = new Set<string>(['fit', ...FAILURE_CLASSES]);
 
 /** Counts what events tell, for the jobs of this host: each daemon counts its own, so that sums over hosts are right. */
 export class Tally {

@@ -4,6 +4,7 @@ import { parse } from 'yaml';
 import { z } from 'zod';
 import { OomtuneError } from '../../common/errors.js';
 import { PACKAGE_ROOT } from '../../common/home.js';
+import { FAILURE_CLASSES } from '../../store/failure-classes.js';
 import { Automaton } from './automaton.js';
 import { canonical } from './canonical.js';
 import { compileTemplate, type Template } from './template.js';
@@ -23,18 +24,7 @@ const FIELD_NAMES = [
 ] as const;
 export type FieldName = (typeof FIELD_NAMES)[number];
 
-const failureClass = z.enum([
-  'device_oom',
-  'host_oom',
-  'shm',
-  'disk_full',
-  'network',
-  'device_fault',
-  'user_error',
-  'timeout',
-  'killed',
-  'cancelled',
-]);
+const failureClass = z.enum(FAILURE_CLASSES);
 
 /** What a signature's text is worth when several are in one log. */
 const role = z.enum([
