@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { output, ROOT, say } from './say.mjs';
 import { which } from './system.mjs';
 
-const OWN = join(ROOT, 'build', 'tools', 'promtool');
+/** Not in build/, which cmake-js empties. */
+const OWN = join(ROOT, 'build-tools', 'promtool');
 
 /** Prometheus's own checker of rules and metrics: the system's, else the one that set-up took out of Debian's package; null: none. */
 export const findPromtool = () => which('promtool') ?? (existsSync(OWN) ? OWN : null);
