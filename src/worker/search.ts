@@ -20,7 +20,7 @@ import type { SearchOutcome } from './search-outcome.js';
 import type { HookMode, Session } from './session.js';
 import type { Target } from './target.js';
 import type { Diagnosis, WorkDeps, WorkRequest } from './types.js';
-import { undriveable } from './undriveable.js';
+import { undriveable, usesOwnBatch } from './undriveable.js';
 import type { Measurement } from './worst-rank.js';
 
 export type { SearchOutcome };
@@ -45,6 +45,7 @@ export class Search {
   #leak: string | null = null;
   #ownAmp = false;
   #learned = false;
+  #measured = false;
   #undriveable = false;
   /** Processes whose supervisor was killed. */
   #lost = 0;
@@ -162,6 +163,7 @@ export class Search {
     this.#startup ??= session.startupSeconds;
     this.#torch ??= session.hello?.torch ?? null;
     if (measurement !== null) {
+      this.#measured = true;
       this.#learn(measurement);
       this.#watchGrowth(measurement);
       const alive = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
@@ -176,18 +178,34 @@ export class Search {
       this.#deps.progress({ type: 'note', text: 'The process was lost: the same size is measured again.' });
       return this.#measure(probe);
     }
-    if (this.#mode === 'probe' && session.exception === null && session.bye !== null) {
+    const bye = session.exception === null ? session.bye : null;
+    // A loop that is shorter than the search goes on in another process.
+    if (bye?.reason === 'loop_over' && this.#used > 1) return this.#measure(probe);
+    if (this.#mode === 'probe' && bye !== null) {
       this.#undriveable = true;
-      this.#diagnosis = undriveable(session.bye);
+      this.#diagnosis = undriveable(bye, probe.steps);
       return observeDeath(probe, place, this.#diagnosis, exit);
     }
     const whole = exit.code === 0 && exit.ended_by === 'job' && session.exception === null && this.#mode !== 'probe';
     if (whole) return observeWhole(probe, place, exit);
-    const verdict = await diagnoseSession(session, exit, this.#target.kind, await this.#target.surroundings());
+    // How what started the training ended (a shell script goes on after an error) says nothing where the hook saw why.
+    const end = session.exception === null ? exit : { ...exit, code: 1, signal: null };
+    const verdict = await diagnoseSession(session, end, this.#target.kind, await this.#target.surroundings());
     this.#undriveable = verdict.class === 'ok';
-    this.#diagnosis =
-      verdict.class === 'ok' ? undriveable('the script ended before its first optimizer step') : verdict;
+    this.#diagnosis = verdict.class === 'ok' ? undriveable(null, probe.steps) : verdict;
+    if (verdict.class === 'user_error') this.#diagnosis = await this.#withOwnBatch(probe, verdict);
     return observeDeath(probe, place, this.#diagnosis, exit);
+  }
+
+  /** The verdict on the first probe of a script: where the script's own batch trains, the size is the reason. */
+  async #withOwnBatch(probe: Probe, verdict: Diagnosis): Promise<Diagnosis> {
+    const own = this.#loop?.own_batch ?? null;
+    const first = this.#mode === 'probe' && this.#goal === 'search' && !this.#measured;
+    if (!first || own === null || own === probe.microBatch) return verdict;
+    await this.#open(probe.rung, null);
+    const trains = await this.#ask({ ...probe, microBatch: own }, false);
+    await this.#close();
+    return trains === null ? verdict : usesOwnBatch(own, probe.microBatch, verdict);
   }
 
   async #ask(probe: Probe, carried: boolean): Promise<Measurement | null> {

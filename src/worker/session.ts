@@ -6,6 +6,7 @@ import { hookEnvironment, hookSocketPath } from './hook-environment.js';
 import type { Hello, HookException, HookOrder, Loop, Measured, Step } from './hook-messages.js';
 import { type HookEvent, HookServer } from './hook-server.js';
 import { stepsToRest } from './rest.js';
+import type { Bye } from './undriveable.js';
 import { type Measurement, worstRank } from './worst-rank.js';
 
 /**
@@ -47,7 +48,7 @@ export class Session {
   hello: Hello | null = null;
   loop: Loop | null = null;
   /** Why the hook took no part after all; null: it did, or has not said. */
-  bye: string | null = null;
+  bye: Bye | null = null;
   exit: Exit | null = null;
   /** Seconds from the start to the training loop's first batch; null: there was none yet. */
   startupSeconds: number | null = null;
@@ -207,7 +208,7 @@ export class Session {
         this.#looping.add(event.rank);
       } else if (message.t === 'measured') this.#measured.set(event.rank, message);
       else if (message.t === 'exception') this.exception ??= message;
-      else if (message.t === 'bye') this.bye ??= message.message || message.reason;
+      else if (message.t === 'bye') this.bye ??= message;
       else if (message.t === 'step') {
         this.steps = Math.max(this.steps, message.n);
         this.#hooks.onStep?.(message);

@@ -1,7 +1,38 @@
 import type { Diagnosis } from './types.js';
 
-/** The script ran, but nothing in it took a batch size from the hook. */
-export function undriveable(evidence: string): Diagnosis {
+const PLACEHOLDER =
+  'Let the script take its batch size from a flag, and put {micro_batch} where its value goes: -- python train.py --batch-size {micro_batch}.';
+
+/** What the hook said when it took no part: `undriveable`, `loop_over`, `end`. */
+export interface Bye {
+  reason: string;
+  message: string;
+}
+
+/** The script ran, but nothing in it took a batch size from the hook. `bye` null: the hook said nothing. */
+export function undriveable(bye: Bye | null, steps: number): Diagnosis {
+  if (bye?.reason === 'undriveable') {
+    return told(`The batch size cannot be set from outside: ${bye.message}.`, PLACEHOLDER);
+  }
+  if (bye !== null) {
+    return told(
+      `The training loop ended before it had made ${steps} optimizer steps at one size.`,
+      `Let it run for at least ${3 * steps} steps. ${PLACEHOLDER}`,
+    );
+  }
+  return told(
+    'The script ended, and no training with PyTorch was seen in it.',
+    `Run it alone and see that it trains. ${PLACEHOLDER}`,
+  );
+}
+
+/** The script trains at its own batch and fails at another: its code uses the number besides the DataLoader. */
+export function usesOwnBatch(own: number, tried: number, failure: Diagnosis): Diagnosis {
+  const cause = `The script trains with its own batch of ${own} and fails with ${tried}: it uses the number elsewhere than in its DataLoader.`;
+  return { ...failure, cause, advice: `${cause} ${PLACEHOLDER}` };
+}
+
+function told(evidence: string, advice: string): Diagnosis {
   return {
     class: 'user_error',
     certain: true,
@@ -17,7 +48,6 @@ export function undriveable(evidence: string): Diagnosis {
     },
     phase: 'unknown',
     cause: 'No training step was seen in which the batch size could be set.',
-    advice:
-      'Run the script alone and see that it trains. If it reads no torch DataLoader, put {micro_batch} where its batch size goes.',
+    advice,
   };
 }

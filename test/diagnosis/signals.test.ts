@@ -45,6 +45,16 @@ describe('a refused allocation', () => {
     expect(d.memory).toMatchObject({ total_bytes: 1000, asked_bytes: 200 });
   });
 
+  it('is the reason of a crash that follows: libraries write to what they did not get', async () => {
+    const crash = { exitCode: null, signal: 'SIGSEGV' };
+    expect(await judge('', { ...crash, device: 'cpu' })).toMatchObject({ class: 'user_error', certain: true });
+    const there = await judge('', { ...crash, device: 'cpu', ledger: refused('cpu') });
+    expect(there).toMatchObject({ class: 'device_oom', certain: true });
+    expect(there.cause).toContain('SIGSEGV');
+    const gpu = await judge('', { ...crash, device: 'cuda', ledger: refused('cuda:0') });
+    expect(gpu).toMatchObject({ class: 'device_oom', ambiguous: true });
+  });
+
   it('settles a text that can mean something else', async () => {
     const text = traceback(
       'RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`',

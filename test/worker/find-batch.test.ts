@@ -90,7 +90,7 @@ describe('find-batch with real processes', () => {
     const bench = workbench('find-batch', [python, '-c', 'import torch']);
     const report = await findBatch(bench.request, bench.deps);
     expect(report.failure).toMatchObject({ class: 'user_error' });
-    expect(report.failure?.evidence).toContain('before its first optimizer step');
+    expect(report.failure?.evidence).toContain('no training with PyTorch was seen');
     expect(report.launches).toBe(1);
   });
 

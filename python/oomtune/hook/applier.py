@@ -122,6 +122,9 @@ class Applier:
     def backward(self):
         pass
 
+    def backward_over(self):
+        pass
+
     def before_step(self):
         self._hook.telemetry.step_starts()
 

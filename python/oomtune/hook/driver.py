@@ -5,22 +5,19 @@ books what the steps since then cost, and in the end leaves the process.
 """
 
 import gc
-import math
+import threading
 import weakref
 
 from . import samples
+from .candidates import Candidates
 from .feed import Feed
-from .gate import Micro
-from .holdings import Holdings
 from .meter import find_meter
 from .pace import Pace
-from .phases import FORWARD_BACKWARD, LOAD, OPTIMIZER, OTHER
-from .record import Record
-
-#: Batches without any backward pass after which a loop is taken for no training loop.
-NO_BACKWARD = 16
-#: Batches without an optimizer step after which the loop cannot be driven.
-NO_STEP = 512
+from .phases import BACKWARD, FORWARD, LOAD, OPTIMIZER, OTHER
+from .report import swallowed
+from .rewind import Rewind
+from .rounds import Rounds
+from .trial import Probe, Trial
 
 
 class Driver:
@@ -29,23 +26,16 @@ class Driver:
         self._torch = hook.torch
         self._gate = hook.gate
         self.state = "waiting"
-        self.probe = None
-        self.record = None
-        self._meter = None
+        self.trial = Trial(hook)
+        self._rounds = Rounds()
+        self._rewind = Rewind(hook.optimizers.identities, self._loop_over)
+        self._feed = Feed(hook)
+        self._candidates = Candidates(hook, self._feed.knows)
         self._port = None
         self._pace = Pace()
-        self._rejected = weakref.WeakSet()
-        self._forced = weakref.WeakSet()
-        self._feed = Feed(hook)
-        self._handed = 0
-        self._steps = 0
-        self._since_step = 0
-        self._backwards = 0
-        self._stepped = False
-        self._failures = 0
-        #: The loader of the latest loop that was given its own batches.
-        self._passed = None
-        self._group = 1
+        self._asking = None
+        #: Batches are asked for by another thread than the one that trains, ahead of it.
+        self._apart = False
 
     # -- what loader.Port asks
 
@@ -53,71 +43,73 @@ class Driver:
         return self.state != "released"
 
     def keeps_out(self, port):
-        """A loop that began with real batches goes on with them, unless it turned out to be the training loop."""
-        return self.state == "released" or port.loader not in self._forced
+        return self.state == "released" or not self._candidates.may_change(port.loader)
 
     def takes(self, port):
-        loader = port.loader
-        if self.state == "released" or loader in self._rejected:
-            return False
-        known = loader in self._forced or self._feed.knows(loader)
-        # A validation loop in the middle of training keeps its own batches, also where it shares the loader.
-        taken = self._torch.is_grad_enabled() if known else self._hook.training.likely()
-        if taken:
-            self._hook.phase = "train"
-        elif self.state == "driving":
-            self._hook.phase = "eval"
-        else:
-            self._passed = weakref.ref(loader)
-        return taken
+        return self.state != "released" and self._candidates.takes(port.loader, self.state == "driving")
 
     def next(self, port):
         if self.state == "waiting":
             self._begin(port)
         self._asked(port)
-        self._settle()
-        if self.state != "driving" or port.loader in self._rejected:
+        if not self._apart:
+            self._settle()
+        if self.state != "driving" or self._candidates.rejected(port.loader):
             return port.next_real()
         return self._hand(port)
 
-    def _settle(self):
-        """Waits for the worker wherever it is its turn."""
-        while self.state == "driving" and (self.probe is None or self.record.complete):
-            if self.probe is not None:
-                self._send_measured()
-            self._take(self._hook.link.receive())
+    @property
+    def micro_batch(self):
+        return None if self.trial.probe is None else self.trial.probe.micro_batch
 
     # -- what the optimizer and backward watchers tell
 
     def backward(self):
-        self._backwards += 1
+        self._rewind.goes_on()
+        self._rounds.backwards += 1
+        self.trial.enter(BACKWARD)
+        self._check_hindrance()
+
+    def backward_over(self):
+        self.trial.enter(FORWARD)
 
     def before_step(self):
-        if self.record is not None and not self._hook.backward.running:
-            self.record.gradients_are_made()
-            self.record.phases.enter(OPTIMIZER)
+        if self.trial.record is not None and not self._hook.backward.running:
+            self.trial.record.gradients_are_made()
+            self.trial.enter(OPTIMIZER)
 
     def forward_backward_again(self):
-        if self.record is not None:
-            self.record.phases.enter(FORWARD_BACKWARD)
+        self.trial.enter(FORWARD)
 
     def after_step(self):
-        passed = None if self._passed is None else self._passed()
-        if self.state == "waiting" and passed is not None:
-            # It did not look like training, and is: its model is in evaluation mode on purpose, say.
-            self._forced.add(passed)
-        if self.record is not None and not self._hook.backward.running:
-            self.record.phases.enter(OTHER)
-        self._stepped = True
+        if self.state == "waiting":
+            self._candidates.trained()
+        if not self._hook.backward.running:
+            self.trial.enter(OTHER)
+        self._rounds.step()
         if self._gate.engaged and self._gate.own_accumulation > 1:
             # The script accumulates by itself: its gradients stay resident without any help.
-            self._set_group()
+            self.trial.set_group()
+        self._check_hindrance()
+        if self.state == "driving" and self._hook.entry == "plain" and not self._hook.optimizers.awaited():
+            # Frameworks were told not to end; a loop in which another optimizer is yet to step may be an inner one.
+            self._rewind.stepped()
+        self._apart = self._asking not in (None, threading.get_ident())
+        if self._apart and self.trial.record is not None:
+            self._book()
+            self._settle()
+            self._start_step()
 
-    # -- the parts
+    def ending(self):
+        """The script ends by itself: because it ran out of memory and caught that, perhaps."""
+        if self.trial.record is not None and self._rounds.batches and self.trial.refused():
+            self._hook.link.send(swallowed(self.micro_batch))
+
+    # -- the conversation with the worker
 
     def _begin(self, port):
         hook = self._hook
-        self._meter = hook.meter = find_meter(self._torch)
+        self.trial.meter = hook.meter = find_meter(self._torch)
         if not hook.link.open():
             hook.leave(75)
         try:
@@ -125,8 +117,7 @@ class Driver:
             hook.link.send(hook.describe_loop(port.loader, source))
         except samples.Unsuitable as reason:
             hook.link.send(hook.describe_loop(port.loader, None))
-            hook.bye("undriveable", str(reason))
-            hook.leave(0)
+            hook.give_up(str(reason))
         if hook.trainer_accumulation:
             self._gate.own_accumulation = hook.trainer_accumulation
         self.state = "driving"
@@ -135,67 +126,12 @@ class Driver:
         gc.collect()
         gc.freeze()
 
-    def _asked(self, port):
-        if not self._pace.asked(port.loader):
-            return
-        if self._port is None or self._port() is not port:
-            self._port = weakref.ref(port)
-            self._gate.start_loop()
-        self._gate.asked()
-        if self.record is None:
-            return
-        if self._stepped:
-            self._stepped = False
-            self._since_step = self._backwards = self._hook.backward.failures = 0
-            self._steps += 1
-            self.record.step_done()
-        else:
-            self._check_bounds(port)
-        self._check_swallowed()
-        self.record.phases.enter(LOAD)
-
-    def _check_bounds(self, port):
-        if self._since_step >= NO_STEP:
-            self._hook.bye("undriveable", "no optimizer step in %d batches" % self._since_step)
-            self._hook.leave(0)
-        if self._since_step >= NO_BACKWARD and self._backwards == 0 and not self._steps:
-            self._rejected.add(port.loader)
-            self._feed.drop(port.loader)
-            self._since_step = 0
-            self._pace = Pace()
-
-    def _check_swallowed(self):
-        """The script caught an out-of-memory error and goes on: this size did not fit all the same."""
-        failures = self._meter.failures()
-        done = self._backwards - self._hook.backward.failures
-        # Refusals alone prove nothing: cuDNN tries a smaller workspace then.
-        if failures > self._failures and self._since_step and done < self._since_step:
-            self._hook.link.send(
-                {
-                    "t": "exception",
-                    "class": "torch.OutOfMemoryError",
-                    "message": "out of memory (caught by the script)",
-                    "phase": "train",
-                    "frame": None,
-                    "oom": True,
-                    "micro_batch": self.micro_batch,
-                    "traceback": "",
-                }
-            )
-            self._hook.leave(1)
-        self._failures = failures
-
-    def _send_measured(self):
-        probe = self.probe
-        message = {"t": "measured", "micro_batch": probe["micro_batch"], "accumulation": self._batches_a_step()}
-        message.update({name: probe[name] for name in ("amp", "checkpointing", "offload")})
-        message.update(self.record.report())
-        message["own_accumulation"] = self._gate.own_accumulation
-        message["own_amp"] = self._hook.own_amp()
-        self._hook.link.send(message)
-
-    def _batches_a_step(self):
-        return self._group * self._gate.own_accumulation
+    def _settle(self):
+        """Waits for the worker wherever it is its turn."""
+        while self.state == "driving" and (self.trial.probe is None or self.trial.complete):
+            if self.trial.probe is not None:
+                self._hook.link.send(self.trial.measured())
+            self._take(self._hook.link.receive())
 
     def _take(self, answer):
         hook = self._hook
@@ -207,64 +143,51 @@ class Driver:
             hook.leave(0)
         elif kind == "go":
             self._release()
-        elif kind == "more" and self.record is not None:
-            self.record.extend(max(1, int(answer.get("steps") or 1)))
+        elif kind == "more" and self.trial.record is not None:
+            self.trial.record.extend(max(1, int(answer.get("steps") or 1)))
         elif kind == "probe":
-            self._start(answer)
+            self._feed.clear()
+            self._new_step()
+            self.trial.begin(Probe.asked(answer), self._apart, self._feed.variable)
 
     def _release(self):
         self.state = "released"
-        self.record = None
+        self.trial.record = None
+        self._rewind.disarm()
         self._feed.clear()
         self._gate.release()
         self._hook.driving = False
         gc.unfreeze()
         self._hook.rung.switch("off", False, False)
 
-    @property
-    def micro_batch(self):
-        return None if self.probe is None else self.probe["micro_batch"]
+    # -- the loop's rounds
 
-    def _start(self, answer):
-        before = self.probe
-        self.probe = {
-            "micro_batch": max(1, int(answer["micro_batch"])),
-            "accumulation": max(1, int(answer.get("accumulation") or 1)),
-            "amp": answer.get("amp") or "off",
-            "checkpointing": bool(answer.get("checkpointing")),
-            "offload": bool(answer.get("offload")),
-        }
-        self._hook.rung.switch(self.probe["amp"], self.probe["checkpointing"], self.probe["offload"])
-        self._feed.clear()
-        self._hook.optimizers.renew()
-        gc.collect()
-        self._meter.tidy()
-        skip = 0
-        if before is not None:
-            # Batches of the size before are still with the loop: fetched ahead, or bound to its variables.
-            skip = math.ceil(self._gate.ahead / self._batches_a_step())
-            if before["micro_batch"] > self.probe["micro_batch"] or before["accumulation"] != self.probe["accumulation"]:
-                skip = max(1, skip)
-        self._failures = self._meter.failures()
-        self._since_step = self._backwards = self._hook.backward.failures = 0
-        # Only a caching allocator minds that lengths change.
-        vary = bool(answer.get("vary")) and self._feed.variable and self._meter.reserved() is not None
-        steps = max(2, int(answer.get("steps") or 3))
-        self.record = Record(self._meter, steps, skip, holdings=self._holdings(), vary=vary)
-        self._set_group()
-
-    def _holdings(self):
-        return Holdings(self._torch, self._hook.optimizers, self._hook.modules, self._meter.device)
-
-    def _set_group(self):
-        """Batches that the hook has to make one step of, beyond those that the script does."""
-        wanted = 1 if self.probe is None else self.probe["accumulation"]
-        own = self._gate.own_accumulation
-        self._group = 1 if own > 1 else wanted
-        if self._group > 1:
-            self._gate.engage()
+    def _asked(self, port):
+        self._rounds.asked()
+        self._asking = threading.get_ident()
+        if not self._pace.asked(port.loader):
+            return
+        self._rewind.asked()
+        if self._port is None or self._port() is not port:
+            self._port = weakref.ref(port)
+            self._gate.start_loop()
+        self._gate.asked()
+        if self.trial.record is None or self._apart:
+            return
+        if self._rounds.stepped:
+            self._book()
         else:
-            self._gate.release()
+            self._check_bounds(port)
+        self._check_swallowed()
+        self.trial.enter(LOAD)
+
+    def _book(self):
+        self._new_step()
+        self.trial.step_done(self._apart)
+
+    def _new_step(self):
+        self._rounds.begin()
+        self._hook.backward.failures = 0
 
     def _hand(self, port):
         paced = self._pace.sets(port.loader)
@@ -273,15 +196,49 @@ class Driver:
             ours, others = samples.own_batch(self._pace.loader()), samples.own_batch(port.loader)
             if ours and others:
                 size = max(1, round(size * others / ours))
-        batch = self._feed.batch(port, size, self.record.turn())
+        batch = self._feed.batch(port, size, self.trial.record.turn())
         if paced:
-            place = self._handed % self._group
-            self._gate.handed(Micro(self._handed // self._group, place, self._group, 1.0 / self._group))
-            self._hook.modules.sync(self._gate.syncs)
-            self._handed += 1
-            if self._since_step == 0:
-                self.record.phases.step_starts()
-            self._since_step += 1
-            self.record.phases.enter(FORWARD_BACKWARD)
-            self.record.start_clock()
+            self.trial.hand()
+            self._handed()
         return batch
+
+    def _handed(self):
+        if not self._apart:
+            if self._rounds.batches == 0:
+                self._start_step()
+            self._rounds.batches += 1
+            self.trial.enter(FORWARD)
+
+    def _start_step(self):
+        self.trial.record.phases.step_starts()
+        self.trial.enter(FORWARD)
+        self.trial.record.start_clock()
+
+    # -- what goes wrong
+
+    def _check_hindrance(self):
+        if self.state in ("waiting", "driving"):
+            reason = self._rounds.hindrance(self._candidates.any, len(self._hook.optimizers) > 0)
+            if reason is not None:
+                self._hook.give_up(reason)
+
+    def _check_bounds(self, port):
+        self._check_hindrance()
+        if self._rounds.idle:
+            self._candidates.reject(port.loader)
+            self._feed.drop(port.loader)
+            self._rounds.begin()
+            self._pace = Pace()
+
+    def _check_swallowed(self):
+        """The script caught an out-of-memory error and goes on: this size did not fit all the same."""
+        batches = self._rounds.batches
+        done = self._rounds.backwards - self._hook.backward.failures
+        # Refusals alone prove nothing: cuDNN tries a smaller workspace then.
+        if self.trial.refused() and batches and done < batches:
+            self._hook.link.send(swallowed(self.micro_batch))
+            self._hook.leave(1)
+
+    def _loop_over(self):
+        self._hook.loop_over()
+        self._hook.leave(0)

@@ -1,12 +1,15 @@
 """The hook of this process: one object that holds its parts together."""
 
 import atexit
+import functools
 import os
 import sys
 
+from .ancestors import end_ancestors
 from .finder import Finder
 from .link import Link
 from .report import Reporter
+from .results import Results
 
 
 #: When a module has been imported: the part of the hook that attends to it, and its function.
@@ -21,6 +24,7 @@ SEARCHING = {
     "tensorboardX": ("trackers", "quiet_tensorboard"),
     "mlflow": ("trackers", "quiet_mlflow"),
     "safetensors.torch": ("saving", "quiet_safetensors"),
+    "shutil": ("results", "keep_from_shutil"),
 }
 
 
@@ -37,6 +41,8 @@ class Hook:
         self.trainer_accumulation = None
         #: Knobs that a framework applies by itself.
         self.native = set()
+        #: The user's files, in a process that is thrown away.
+        self.results = None
         #: A loss that sums was made.
         self.sum_loss = False
         #: Where an exception would have happened: load, train, eval, save.
@@ -54,6 +60,9 @@ class Hook:
 
             quiet_environment()
             moments.update(SEARCHING)
+            self.results = Results(lambda: self.driving)
+            self.results.install()
+            self._watch_exit()
         Finder({name: self._at(*moment) for name, moment in moments.items()}).install()
         self.reporter.install()
         atexit.register(self._ending)
@@ -88,6 +97,22 @@ class Hook:
         if self.guide is not None:
             self.guide.backward()
         return self.gate.backward()
+
+    def backward_over(self):
+        if self.guide is not None:
+            self.guide.backward_over()
+
+    def _watch_exit(self):
+        """No exit handler runs then: without a last word the worker would wonder."""
+        original = os._exit
+
+        @functools.wraps(original)
+        def _exit(status):
+            if os.getpid() == self._pid:
+                self._ending()
+            original(status)
+
+        os._exit = _exit
 
     # -- messages
 
@@ -145,8 +170,19 @@ class Hook:
 
     def _ending(self):
         """The script came to its end while batches were still asked for."""
-        if self.driving and os.getpid() == self._pid and not self.reporter.told:
-            self.bye("loop_over", "the training loop ended by itself")
+        if self.driving and os.getpid() == self._pid:
+            if not self.reporter.told:
+                self.guide.ending()
+                self.loop_over()
+            end_ancestors()
+
+    def loop_over(self):
+        self.bye("loop_over", "the training loop ended by itself")
+
+    def give_up(self, reason):
+        """The script cannot be driven: says why, and ends it before it does more."""
+        self.bye("undriveable", reason)
+        self.leave(0)
 
     def leave(self, status):
         """Ends the process here and now: nothing of the script's runs any more, no exit handler either."""
@@ -155,6 +191,8 @@ class Hook:
         for child in multiprocessing.active_children():
             child.terminate()
         self.link.close()
+        if status == 0:
+            end_ancestors()
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
@@ -166,6 +204,7 @@ class Hook:
         """Loader workers and other children are not this process: they only inherit what was patched."""
         self.link.forget()
         self.guide = None
+        self.driving = False
         if self.torch is not None:
             self.gate.release()
             self.optimizers.active = False

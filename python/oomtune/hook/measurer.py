@@ -9,8 +9,9 @@ import weakref
 from . import samples
 from .driver import Driver
 from .meter import find_meter
-from .phases import FORWARD_BACKWARD, LOAD, Phases
+from .phases import FORWARD, Phases
 from .record import Record
+from .trial import Probe
 
 
 class Measurer(Driver):
@@ -33,37 +34,34 @@ class Measurer(Driver):
     def before_step(self):
         if self.state == "waiting":
             # No DataLoader: the first sign of a training loop is its optimizer.
-            self._meter = self._hook.meter = find_meter(self._torch)
-            phases = Phases(self._meter, FORWARD_BACKWARD, reset=False)
-            self._begin_measuring(None, None, phases)
-            self.record.start_clock()
+            self._begin_measuring(None)
+            self.trial.record.start_clock()
         super().before_step()
 
     def after_step(self):
         super().after_step()
         if self.state == "measuring" and self._by_step:
-            self._book_step()
-            self.record.phases.enter(FORWARD_BACKWARD)
+            self._gate.own_accumulation = max(1, self._rounds.backwards)
+            self._new_step()
+            self.trial.record.step_done()
+            if self.trial.complete:
+                self._finish()
+            self.trial.enter(FORWARD)
 
     def _pass_on(self, port):
         if self.state == "waiting":
-            self._meter = self._hook.meter = find_meter(self._torch)
-            self._begin_measuring(port.loader, self._look(port), None)
+            self._begin_measuring(port)
         self._by_step = False
         self._asked(port)
-        if self.record.complete:
+        if self.trial.complete:
             self._finish()
             if self.state == "driving":
                 self._settle()
                 return self._hand(port)
         batch = port.next_real()
-        if self.record is not None and self._pace.sets(port.loader):
-            self._handed += 1
-            if self._since_step == 0:
-                self.record.phases.step_starts()
-            self._since_step += 1
-            self.record.phases.enter(FORWARD_BACKWARD)
-            self.record.start_clock()
+        if self.trial.record is not None and self._pace.sets(port.loader):
+            self.trial.passed_on()
+            self._handed()
         return batch
 
     def _look(self, port):
@@ -75,36 +73,33 @@ class Measurer(Driver):
         except samples.Unsuitable:
             return None
 
-    def _begin_measuring(self, loader, source, phases):
-        hook = self._hook
+    def _begin_measuring(self, port):
+        hook, trial = self._hook, self.trial
+        trial.meter = hook.meter = find_meter(self._torch)
         if not hook.link.open():
             hook.leave(75)
-        hook.link.send(hook.describe_loop(loader, source))
+        loader = None if port is None else port.loader
+        hook.link.send(hook.describe_loop(loader, None if port is None else self._look(port)))
         self._measured = None if loader is None else weakref.ref(loader)
         self._own_batch = None if loader is None else samples.own_batch(loader)
         self.state = "measuring"
         hook.driving = True
         hook.phase = "train"
-        self.record = Record(self._meter, hook.settings.steps, phases=phases, holdings=self._holdings())
-
-    def _book_step(self):
-        self._gate.own_accumulation = max(1, self._backwards)
-        self._stepped = False
-        self._since_step = self._backwards = 0
-        self.record.step_done()
-        if self.record.complete:
-            self._finish()
+        # What was allocated before the first step counts for it where there is no batch to begin with.
+        phases = Phases(trial.meter, FORWARD, reset=False) if port is None else None
+        trial.record = Record(trial.meter, hook.settings.steps, phases=phases, holdings=trial.holdings())
 
     def _finish(self):
         settings = self._hook.settings
-        self.probe = {
-            "micro_batch": settings.micro_batch or self._own_batch or 1,
-            "accumulation": settings.accumulation,
-            "amp": settings.amp,
-            "checkpointing": settings.checkpointing,
-            "offload": settings.offload,
-        }
-        self._send_measured()
+        self.trial.probe = Probe(
+            settings.micro_batch or self._own_batch or 1,
+            settings.accumulation,
+            settings.amp,
+            settings.checkpointing,
+            settings.offload,
+            settings.steps,
+        )
+        self._hook.link.send(self.trial.measured())
         answer = self._hook.link.receive()
         if answer is None or answer.get("t") != "more":
             self.state = "driving"

@@ -16,6 +16,9 @@ class Optimizers:
         self._known = weakref.WeakSet()
         #: Optimizers that had no state before their first probed step: theirs can be made again.
         self._lazy = weakref.WeakSet()
+        #: Those that have stepped at all, and those that have since `renew()`.
+        self._moving = weakref.WeakSet()
+        self._moved = weakref.WeakSet()
         self.active = True
         #: The hook's own loss scaler while there is one.
         self.scaling = None
@@ -57,6 +60,18 @@ class Optimizers:
                 optimizer.state.clear()
         for parameter in self.parameters():
             parameter.grad = None
+        self._moved = weakref.WeakSet()
+
+    def identities(self):
+        return frozenset(id(optimizer) for optimizer in self._known)
+
+    def awaited(self):
+        """Whether one that has stepped before is yet to step since `renew()`, or one is yet to step at all."""
+        return any(optimizer not in self._moved for optimizer in self._moving)
+
+    def give_up(self):
+        """Waits no more for those that have not stepped."""
+        self._moving = weakref.WeakSet(self._moved)
 
     def parameters(self):
         for optimizer in self.known():
@@ -89,6 +104,7 @@ class Optimizers:
         @functools.wraps(original)
         def step(self, *args, **kwargs):
             if watch._depth or not watch.active:
+                watch._moves(self)
                 return original(self, *args, **kwargs)
             closure = args[0] if args and callable(args[0]) else kwargs.get("closure")
             if not watch._gate.attempt(self, closure is not None):
@@ -113,6 +129,7 @@ class Optimizers:
             finally:
                 watch._depth -= 1
             watch._gate.stepped(self)
+            watch._moves(self)
             watch._listener.after_step(self)
             return result
 
@@ -120,6 +137,10 @@ class Optimizers:
         # torch wraps a class's step once, and knows by this mark that it has.
         step.hooked = True
         return step
+
+    def _moves(self, optimizer):
+        self._moving.add(optimizer)
+        self._moved.add(optimizer)
 
     def _watched_closure(self, closure):
         @functools.wraps(closure)

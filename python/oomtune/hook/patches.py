@@ -28,7 +28,7 @@ def patch_torch(hook, torch):
     hook.optimizers = Optimizers(torch, hook.gate, hook)
     hook.training = Training(torch, hook.optimizers)
     hook.modules = Modules(torch, hook.optimizers)
-    hook.backward = Backward(torch, hook.backward_begins)
+    hook.backward = Backward(torch, hook.backward_begins, hook.backward_over)
     hook.rung = Rung(torch, hook.modules, hook.optimizers, hook.backward)
     hook.telemetry = Telemetry(hook)
     hook.optimizers.install()
@@ -42,7 +42,7 @@ def patch_torch(hook, torch):
         # Checkpointing restores autocast in the backward pass: that is nobody's own.
         ours = lambda: hook.rung.autocast.inside or hook.backward.running  # noqa: E731
         watch_autocast(torch, ours, hook.saw_own_amp)
-        quiet_saves(torch, lambda: hook.driving)
+        quiet_saves(torch, hook.results)
         hook.guide = Driver(hook) if settings.drives else Measurer(hook)
     else:
         tell_saves(torch, hook)

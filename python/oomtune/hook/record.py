@@ -5,6 +5,9 @@ import time
 from .phases import Phases
 from .rest import Rest
 
+#: Steps more that are waited for an optimizer that has stepped before.
+PATIENCE = 32
+
 
 class Record:
     """`skip`: optimizer steps to let pass first, since batches of the size before are still on their way. `holdings`:
@@ -59,9 +62,15 @@ class Record:
         self.wanted += steps
         self._clock = None
 
-    @property
-    def complete(self):
-        return len(self.seconds) >= self.wanted
+    def complete(self, optimizers):
+        """Enough steps, and of each optimizer at least one: a generator's may come once in five of its critic's."""
+        done = len(self.seconds)
+        if done < self.wanted:
+            return False
+        if optimizers.awaited() and done < self.wanted + PATIENCE:
+            return False
+        optimizers.give_up()
+        return True
 
     def report(self):
         message = self.phases.report()

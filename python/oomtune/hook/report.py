@@ -74,6 +74,20 @@ def phase_of(trace, phase):
     return phase
 
 
+def swallowed(micro_batch):
+    """The message for an out-of-memory error that the script caught."""
+    return {
+        "t": "exception",
+        "class": "torch.OutOfMemoryError",
+        "message": "out of memory (caught by the script)",
+        "phase": "train",
+        "frame": None,
+        "oom": True,
+        "micro_batch": micro_batch,
+        "traceback": "",
+    }
+
+
 class Reporter:
     """`describe()` gives phase, micro_batch and whether an allocation was refused; `send(message)` carries it."""
 

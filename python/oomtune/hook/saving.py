@@ -1,16 +1,16 @@
-"""While a process is driven its results mean nothing: they must not overwrite the user's files."""
+"""Where a script saves its results: noted while a job runs, kept from the user's files while a process is driven."""
 
 import functools
 
 
-def quiet_saves(torch, driven):
-    """torch.save to a path does nothing while `driven()`; into memory it works as ever."""
+def quiet_saves(torch, results):
+    """torch.save to a path does nothing while the process is driven; into memory it works as ever."""
     original = torch.save
 
     @functools.wraps(original)
     def save(obj, f, *args, **kwargs):
-        if driven() and not _in_memory(f):
-            return None
+        if results.driven() and not _in_memory(f):
+            return results.wrote(f)
         return original(obj, f, *args, **kwargs)
 
     torch.save = save
@@ -34,20 +34,17 @@ def tell_saves(torch, hook):
 
 
 def quiet_safetensors(hook, module):
-    def driven():
-        return hook.driving
-
-    for name in ("save_file", "save_model"):
+    for name, place in (("save_file", 1), ("save_model", 1)):
         original = getattr(module, name, None)
         if original is not None:
-            setattr(module, name, _quiet(original, driven))
+            setattr(module, name, _quiet(original, hook.results, place))
 
 
-def _quiet(original, driven):
+def _quiet(original, results, place):
     @functools.wraps(original)
     def save(*args, **kwargs):
-        if driven():
-            return None
+        if results.driven():
+            return results.wrote(args[place] if len(args) > place else kwargs.get("filename"))
         return original(*args, **kwargs)
 
     return save

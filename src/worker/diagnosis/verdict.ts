@@ -181,6 +181,10 @@ function statusOf(signals: Signals): Status | null {
   if (signal === 'SIGXCPU') return { class: 'timeout', certain: true, told: 'it used up its processor time (SIGXCPU)' };
   if (signal === 'SIGBUS')
     return { class: 'shm', certain: false, told: 'bus error (SIGBUS): usually /dev/shm is full' };
+  if (signal && CRASHES.has(signal) && wasRefused(signals)) {
+    // Libraries that do not look at what an allocation gave them write to address 0.
+    return { class: 'device_oom', certain: signals.device === 'cpu', told: crashSentence(signals, signal) };
+  }
   if (signal && CRASHES.has(signal)) {
     return { class: 'user_error', certain: true, told: `it crashed in native code (${signal})` };
   }
@@ -190,8 +194,16 @@ function statusOf(signals: Signals): Status | null {
 }
 
 function refusalSentence(signals: Signals): string {
+  return `it ended without error text after ${theRefusal(signals)}`;
+}
+
+function crashSentence(signals: Signals, signal: string): string {
+  return `it crashed in native code (${signal}) after ${theRefusal(signals)}`;
+}
+
+function theRefusal(signals: Signals): string {
   const refusal = lastRefusal(signals);
-  return `it ended without error text after ${refusal ? `a refused allocation of ${refusal.size_bytes} bytes` : 'a refused allocation'}`;
+  return refusal ? `a refused allocation of ${refusal.size_bytes} bytes` : 'a refused allocation';
 }
 
 function pick(event: Event): Pick<Event, 'evidence' | 'line' | 'key'> {

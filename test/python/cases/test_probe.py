@@ -240,12 +240,54 @@ class Driving(unittest.TestCase):
         self.assertEqual(self.sizes(), [3, 3, 3, 8, 8, 8, 8, 8])
         self.assertIn("epilogue", self.seen)
 
-    def test_a_loop_that_ends_by_itself_says_so(self):
+    def test_a_loop_that_is_too_short_is_begun_again(self):
         result = self.drive(
-            "it = iter(DataLoader(data, batch_size=8))\nfor _ in range(2): work(*next(it))\n", [probe(3)]
+            "for epoch in range(1):\n"
+            "    for i, (x, y) in enumerate(DataLoader(data, batch_size=8)):\n"
+            "        work(x, y)\n"
+            "        if i == 1: break\n"
+            "    note('epilogue')\n"
+        )
+        self.assert_driven(result)
+        self.assertNotIn("epilogue", self.seen)
+
+    def test_a_loop_that_cannot_be_begun_again_says_so(self):
+        result = self.drive(
+            "from itertools import islice\n"
+            "batches = islice(DataLoader(data, batch_size=8), 2)\n"
+            "for x, y in batches: work(x, y)\n"
+            "note('epilogue')\n",
+            [probe(3)],
         )
         self.assertEqual(result.status, 0)
         self.assertEqual(result.one("bye")["reason"], "loop_over")
+        self.assertNotIn("epilogue", self.seen)
+
+    def test_a_thread_that_fetches_ahead(self):
+        result = self.drive(
+            "import queue, threading\n"
+            "ahead = queue.Queue(2)\n"
+            "def fetch():\n"
+            "    for batch in DataLoader(data, batch_size=8): ahead.put(batch)\n"
+            "threading.Thread(target=fetch, daemon=True).start()\n"
+            "for i in range(2): work(*ahead.get())\n"
+            "note('epilogue')\n"
+        )
+        # What was fetched before the size changed is let pass.
+        self.assertEqual(set(self.sizes()[:4]), {3})
+        self.assertEqual(self.sizes()[-2:], [50, 50])
+        self.assertEqual([m["steps"] for m in result.of("measured")], [3, 2])
+        self.assertNotIn("epilogue", self.seen)
+
+    def test_an_optimizer_that_steps_seldom_is_waited_for(self):
+        result = self.drive(
+            "other = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+            "for i, (x, y) in enumerate(DataLoader(data, batch_size=8)):\n"
+            "    work(x, y)\n"
+            "    if i % 5 == 0: note('other'); other.step()\n"
+        )
+        self.assertEqual([m["steps"] for m in result.of("measured")], [3, 3])
+        self.assertEqual([line.split()[0] for line in self.seen[-4:]], ["batch", "batch", "batch", "other"])
 
     def test_a_loop_without_steps_is_given_up(self):
         result = self.drive(

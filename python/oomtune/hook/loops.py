@@ -1,0 +1,92 @@
+"""Finds the loops and statements of a source file by line numbers."""
+
+import ast
+import linecache
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_BLOCKS = (ast.Try, ast.With, ast.AsyncWith)
+
+
+class Place:
+    """Lines `first` to `last`; `entry` is the line to go to for running them anew, `guarded` says that they are in a
+    `try` or a `with`."""
+
+    def __init__(self, node, last, entry, guarded):
+        self._node = node
+        self._first, self._last = node.lineno, last
+        self.entry = entry
+        self.guarded = guarded
+        #: Lines that do nothing but leave a loop.
+        self.exits = frozenset(_exits(node)) if isinstance(node, _LOOPS) else ()
+
+    def holds(self, *lines):
+        return all(self._first <= line <= self._last for line in lines)
+
+    def code(self, filename):
+        return compile(ast.Module([self._node], []), filename, "exec")
+
+
+class Source:
+    """The syntax tree of one file; empty where its text cannot be had."""
+
+    def __init__(self, filename):
+        self.filename = filename
+        try:
+            self._tree = ast.parse("".join(linecache.getlines(filename)))
+        except (SyntaxError, ValueError):
+            self._tree = ast.parse("")
+
+    def loop(self, *lines):
+        """The innermost loop around the lines, within the function that they are in; None: none."""
+        found, guarded = None, False
+        for node in self._around(lines[0]):
+            if isinstance(node, _SCOPES):
+                found, guarded = None, False
+            elif isinstance(node, _BLOCKS):
+                guarded = True
+            elif isinstance(node, _LOOPS):
+                # A `while` is entered past its condition, which may have come true.
+                entry = node.body[0].lineno if isinstance(node, ast.While) else node.lineno
+                place = Place(node, node.body[-1].end_lineno, entry, guarded)
+                found = place if place.holds(*lines) else found
+        return found
+
+    def statement(self, line):
+        """The statement that runs at a line; of a compound one its head."""
+        found, guarded = None, False
+        for node in self._around(line):
+            if isinstance(node, ast.stmt):
+                body = getattr(node, "body", None)
+                last = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno
+                place = Place(node, last, node.lineno, guarded)
+                found = place if place.holds(line) else found
+            guarded = isinstance(node, _BLOCKS) or (guarded and not isinstance(node, _SCOPES))
+        return found
+
+    def _around(self, line):
+        """Nodes that reach over the line, outermost first."""
+        node = self._tree
+        while node is not None:
+            reach = (child for child in ast.iter_child_nodes(node) if hasattr(child, "lineno"))
+            node = next((child for child in reach if child.lineno <= line <= child.end_lineno), None)
+            if node is not None:
+                yield node
+
+
+def _exits(loop):
+    """Lines of the loop's own `break`s, and of `return`s, that nothing else stands on."""
+    pending = [(child, True) for child in loop.body]
+    while pending:
+        node, own = pending.pop()
+        if isinstance(node, ast.Return) or (own and isinstance(node, ast.Break)):
+            yield node.lineno
+        if isinstance(node, _SCOPES):
+            continue
+        inner = own and not isinstance(node, _LOOPS)
+        for child in ast.iter_child_nodes(node):
+            # `if done: break`: whether it leaves cannot be told by its line.
+            if isinstance(child, ast.stmt) and child.lineno > node.lineno:
+                pending.append((child, inner))
+            elif not isinstance(child, (ast.stmt, ast.expr)):
+                pending.append((child, inner))

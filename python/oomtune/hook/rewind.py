@@ -1,0 +1,165 @@
+"""Keeps a driven script inside its training loop.
+
+A loop that breaks off after so many steps, or runs over `range(20)`, ends before all sizes are measured; what follows
+it (evaluation, checkpoints, another start of the process for the rest) is nothing that a search needs. So where the
+script is about to leave its loop, it is sent back to the loop's first line, as a debugger's `jump` does. Lines are
+traced only from an optimizer step to the next request for a batch.
+"""
+
+import inspect
+import sys
+import threading
+
+from .loops import Source
+
+#: Times in a row that a loop may be sent back without asking for a batch.
+IN_VAIN = 2
+#: Pythons that keep count of their stack when they jump, and that do also where the loop is in a `try` or a `with`:
+#: older ones crash.
+JUMPS, GUARDED = sys.version_info >= (3, 10), sys.version_info >= (3, 11)
+_ANONYMOUS = ("<listcomp>", "<genexpr>", "<lambda>", "<dictcomp>", "<setcomp>")
+
+
+class Rewind:
+    """`over()` is called when the loop has ended and cannot be begun again. `trained()` tells what the loop trains: a
+    loop that comes back with something else would not be the same loop."""
+
+    def __init__(self, trained, over):
+        self._trained = trained
+        self._over = over
+        #: Lines by frame, when a batch was asked for and at the latest step.
+        self._asked = {}
+        self._stepped = {}
+        self._asking = None
+        self._sources = {}
+        #: The thread whose lines are traced; None: none.
+        self._armed = None
+        self._frame = None
+        self._place = None
+        self._raised = False
+        self._vain = 0
+        self._kept = None
+
+    def asked(self):
+        """The script asks for a batch: it is in its loop."""
+        self.goes_on()
+        if self._kept is not None and self._kept != self._trained():
+            self._over()
+        self._kept = None
+        self._asking = threading.get_ident()
+        self._asked = {id(frame): frame.f_lineno for frame in _stack()}
+
+    def goes_on(self):
+        """The loop is at work. A thread that fetches batches ahead tells nothing of that."""
+        if self._armed in (None, threading.get_ident()):
+            self.disarm()
+            self._vain = 0
+
+    def stepped(self):
+        """The optimizer has made a step: from here on the loop may end."""
+        if self._armed is None and sys.gettrace() is not None:
+            return  # a debugger's or a coverage tool's
+        frames = list(_stack())
+        before = self._asked if self._asking == threading.get_ident() else self._stepped
+        self._stepped = {id(frame): frame.f_lineno for frame in frames}
+        for frame in frames:
+            line = before.get(id(frame))
+            if line is not None and frame.f_code.co_name not in _ANONYMOUS:
+                place = self._source(frame).loop(frame.f_lineno, line)
+                if place is not None:
+                    self._watch(frame, place)
+                    return
+
+    def disarm(self):
+        if self._armed is not None:
+            self._armed = None
+            self._frame = self._place = None
+            sys.settrace(None)
+
+    # -- the parts
+
+    def _source(self, frame):
+        filename = frame.f_code.co_filename
+        if filename not in self._sources:
+            self._sources[filename] = Source(filename)
+        return self._sources[filename]
+
+    def _watch(self, frame, place):
+        # By its identity: a reference would keep alive what the frame holds.
+        self._frame, self._place, self._raised = id(frame), place, False
+        frame.f_trace = self._trace
+        if self._armed is None:
+            self._armed = threading.get_ident()
+            sys.settrace(_no_trace)
+
+    def _trace(self, frame, event, argument):
+        if self._armed is None or id(frame) != self._frame:
+            return None
+        if event == "exception":
+            self._raised = True
+            if issubclass(argument[0], SystemExit):
+                self._give_up()
+        elif event == "line":
+            self._raised = False
+            if not self._place.holds(frame.f_lineno) or frame.f_lineno in self._place.exits:
+                self._jump(frame)
+        elif event == "return" and not frame.f_code.co_flags & inspect.CO_GENERATOR:
+            self._returns(frame)
+        return self._trace
+
+    def _jump(self, frame):
+        self._count()
+        try:
+            if self._place.guarded and not GUARDED or not JUMPS:
+                raise ValueError("this Python does not jump there safely")
+            frame.f_lineno = self._place.entry
+        except ValueError:
+            self._give_up()
+
+    def _returns(self, frame):
+        if self._raised:
+            self.disarm()  # a real error on its way out
+        elif frame.f_code.co_name == "<module>":
+            self._run_again(frame)
+        else:
+            self._climb(frame.f_back)
+
+    def _run_again(self, frame):
+        """The loop was the script's last statement."""
+        code = self._place.code(frame.f_code.co_filename)
+        self.disarm()
+        while True:
+            self._count()
+            exec(code, frame.f_globals)
+
+    def _climb(self, frame):
+        """The loop was its function's last statement: the one that called the function is run again."""
+        place = None if frame is None else self._source(frame).statement(frame.f_lineno)
+        if place is None:
+            self._give_up()
+        else:
+            self._kept = self._trained()
+            self._watch(frame, place)
+
+    def _count(self):
+        self._vain += 1
+        if self._vain > IN_VAIN:
+            self._give_up()
+
+    def _give_up(self):
+        self.disarm()
+        self._over()
+
+
+def _no_trace(frame, event, argument):
+    return None
+
+
+def _stack():
+    """The frames of this thread outside of the hook, innermost first."""
+    here = __name__.rpartition(".")[0]
+    frame = sys._getframe(2)
+    while frame is not None:
+        if not frame.f_globals.get("__name__", "").startswith(here):
+            yield frame
+        frame = frame.f_back

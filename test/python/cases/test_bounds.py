@@ -1,0 +1,95 @@
+"""Scripts that cannot be driven, or that end: they are ended early, and say why."""
+
+import os
+import subprocess
+import tempfile
+import unittest
+
+from support import PATH, Worker, environment, probe, run
+from test_probe import HEAD
+
+PLAIN = "for x, y in DataLoader(data, batch_size=8): work(x, y)\n"
+
+
+class Bounds(unittest.TestCase):
+    def run_in(self, text, answers=(), **env):
+        with tempfile.TemporaryDirectory() as folder:
+            result = run(HEAD + text + "note('epilogue')\n", "probe", answers, cwd=folder, **env)
+            with open(os.path.join(folder, "seen")) as file:
+                self.seen = file.read().split("\n")[:-1]
+        return result
+
+    def assert_given_up(self, result, reason):
+        self.assertEqual(result.status, 0, result.errors)
+        self.assertEqual((result.one("bye")["reason"], result.one("bye")["message"]), ("undriveable", reason))
+        self.assertNotIn("epilogue", self.seen)
+
+    def test_batches_cut_by_hand(self):
+        result = self.run_in("for i in range(100): work(data.tensors[0][:8], data.tensors[1][:8])\n")
+        self.assert_given_up(result, "the script trains without a torch DataLoader")
+        self.assertLess(len(self.seen), 10)
+
+    def test_a_few_steps_to_warm_up_are_allowed(self):
+        result = self.run_in("for i in range(3): work(*data[:8])\n" + PLAIN, [probe(3)])
+        self.assertEqual([m["micro_batch"] for m in result.of("measured")], [3])
+
+    def test_one_batch_over_and_over(self):
+        result = self.run_in("x, y = next(iter(DataLoader(data, batch_size=8)))\nfor i in range(10**6): work(x, y)\n", [probe(3)])
+        self.assert_given_up(result, "the script makes step after step without asking its DataLoader for another batch")
+
+    def test_a_list_of_all_batches(self):
+        result = self.run_in(
+            "batches = list(DataLoader(data, batch_size=1))\nwhile True:\n    for x, y in batches: work(x, y)\n", [probe(3)]
+        )
+        self.assert_given_up(result, "the script makes step after step without asking its DataLoader for another batch")
+
+    def test_no_optimizer(self):
+        result = self.run_in(
+            "model, optimizer = nn.Linear(4, 2), None\n"
+            "import gc; gc.collect()\n"
+            "for epoch in range(10**6):\n"
+            "    for x, y in DataLoader(data, batch_size=8):\n"
+            "        nn.functional.mse_loss(model(x), y).backward()\n"
+            "        with torch.no_grad():\n"
+            "            for p in model.parameters(): p -= 0.1 * p.grad\n"
+        )
+        self.assert_given_up(result, "the script trains without a torch optimizer")
+
+    def test_the_last_word_of_a_script_that_leaves_at_once(self):
+        result = self.run_in("[work(x, y) for i, (x, y) in zip(range(2), DataLoader(data, batch_size=8))]\nos._exit(0)\n", [probe(3)])
+        self.assertEqual(result.one("bye")["reason"], "loop_over")
+
+    def test_an_out_of_memory_error_that_ends_the_script_quietly(self):
+        text = (
+            "import ctypes\n"
+            "from oomtune.hook.meter import CpuMeter\n"
+            "CpuMeter.failures = lambda self: int(os.path.exists('refused'))\n"
+            "try:\n"
+            "    for x, y in DataLoader(data, batch_size=8):\n"
+            "        open('refused', 'w').close()\n"
+            "        raise RuntimeError('out of memory')\n"
+            "except RuntimeError: print('sorry')\n"
+        )
+        result = self.run_in(text, [probe(3)])
+        self.assertTrue(result.one("exception")["oom"])
+
+
+class Ancestors(unittest.TestCase):
+    def test_a_launcher_goes_on_where_no_supervisor_is_above(self):
+        # Under a supervisor the launcher is ended: test/worker holds that with the real one.
+        worker = Worker([probe(3)])
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "train.py"), "w") as file:
+                file.write(HEAD + PLAIN)
+            done = subprocess.run(
+                ["sh", "-c", "/usr/bin/env \"$0\" train.py; echo after", os.environ.get("OOMTUNE_TEST_PYTHON", "/usr/bin/python3")],
+                cwd=folder, env=environment(worker, "probe", PYTHONPATH=PATH),
+                stdout=subprocess.PIPE, universal_newlines=True, timeout=100,
+            )  # fmt: skip
+        worker.close()
+        self.assertEqual(done.stdout, "after\n")
+        self.assertEqual(worker.of("bye")[0]["reason"], "end")
+
+
+if __name__ == "__main__":
+    unittest.main()

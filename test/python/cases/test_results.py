@@ -1,0 +1,73 @@
+"""While a process is driven the user's files of earlier results stay as they are, whatever the script does with them."""
+
+import os
+import tempfile
+import unittest
+
+from support import probe, run
+from test_probe import HEAD
+
+LOOP = "for x, y in DataLoader(data, batch_size=8):\n    work(x, y)\n"
+
+
+class Results(unittest.TestCase):
+    def drive(self, text, answers=(probe(3),)):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("best.pt", "oldest.ckpt", "state.pkl", "runs/model.pt", "runs/log.txt"):
+                path = os.path.join(folder, name)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w") as file:
+                    file.write("an earlier run's")
+            result = run(HEAD + "import pickle, shutil, numpy\nfrom pathlib import Path\n" + text, "probe", answers, cwd=folder)
+            self.files = {}
+            for place, _, names in os.walk(folder):
+                for name in names:
+                    with open(os.path.join(place, name), "rb") as file:
+                        self.files[os.path.relpath(os.path.join(place, name), folder)] = file.read()
+        self.assertEqual(result.status, 0, result.errors)
+        return result
+
+    def assert_untouched(self):
+        names = {"best.pt", "oldest.ckpt", "state.pkl", "runs/model.pt", "runs/log.txt", "seen"}
+        self.assertEqual(set(self.files), names)
+        self.assertEqual({self.files[name] for name in names - {"seen"}}, {b"an earlier run's"})
+
+    def test_saving_into_a_file_that_the_script_opens(self):
+        self.drive(LOOP + "    with open('best.pt', 'wb') as file: torch.save(model, file)\n")
+        self.assert_untouched()
+
+    def test_a_new_checkpoint_that_takes_the_place_of_the_old(self):
+        self.drive(LOOP + "    torch.save(model, 'new.pt'); os.replace('new.pt', 'best.pt'); shutil.copy('best.pt', 'copy.pt')\n")
+        self.assert_untouched()
+
+    def test_asking_about_what_was_saved(self):
+        self.drive(LOOP + "    torch.save(model, 'a.pth'); assert os.path.exists('a.pth') and Path('a.pth').stat().st_size > 0\n")
+        self.assert_untouched()
+
+    def test_rotation(self):
+        self.drive(LOOP + "    os.remove('oldest.ckpt'); Path('best.pt').unlink(); shutil.rmtree('runs')\n")
+        self.assert_untouched()
+
+    def test_pickles_and_arrays(self):
+        self.drive(
+            LOOP + "    with Path('state.pkl').open('wb') as file: pickle.dump(1, file)\n"
+            "    numpy.save('weights.npy', numpy.zeros(2)); numpy.savez('all.npz', a=numpy.zeros(2))\n"
+        )
+        self.assert_untouched()
+
+    def test_other_files_are_the_scripts_own(self):
+        self.drive(LOOP + "    with open('table.csv', 'a') as file: file.write('x')\n    Path('runs/log.txt').unlink(missing_ok=True)\n")
+        self.assertEqual(self.files["table.csv"], b"xxx")
+        self.assertNotIn("runs/log.txt", self.files)
+
+    def test_once_released_it_writes_and_removes(self):
+        self.drive(
+            LOOP + "    pass\nos.remove('oldest.ckpt'); torch.save(model, 'best.pt'); shutil.rmtree('runs')\n",
+            [probe(3), {"t": "go"}],
+        )
+        self.assertEqual(set(self.files), {"best.pt", "state.pkl", "seen"})
+        self.assertNotEqual(self.files["best.pt"], b"an earlier run's")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,227 @@
+"""A driven loop that would end is begun again; nothing that follows it runs. No torch: any interpreter can try."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from support import PATH
+
+sys.path[:0] = PATH.split(os.pathsep)
+from oomtune.hook.rewind import GUARDED, JUMPS  # noqa: E402
+
+HEAD = """
+import os, sys
+from itertools import cycle, islice
+from oomtune.hook.rewind import Rewind
+asked, model = 0, object()
+def over(): print('over', flush=True); os._exit(0)
+rewind = Rewind(lambda: id(model), over)
+class Loader:
+    def __iter__(self): return self
+    def __next__(self):
+        global asked
+        rewind.asked()
+        asked += 1
+        if asked > 9: print('enough', flush=True); os._exit(0)
+        return asked
+loader = Loader()
+def step(batch): rewind.stepped()
+"""
+
+AGAIN = {
+    "break": """
+for i, x in enumerate(loader):
+    step(x)
+    if i == 1: break
+print('epilogue')
+""",
+    "break as the last statement": """
+for i, x in enumerate(loader):
+    step(x)
+    if i == 1: break
+""",
+    "break in a function": """
+def main():
+    for i, x in enumerate(loader):
+        step(x)
+        if i == 1:
+            break
+main()
+print('epilogue')
+""",
+    "break on the condition's line, at the end of a function": """
+def train(loader):
+    for i, x in enumerate(loader):
+        step(x)
+        if i == 1: break
+for epoch in range(1):
+    train(
+        loader
+    )
+print('epilogue')
+""",
+    "return": """
+class Trainer:
+    seen = 0
+    def fit(self, batches):
+        for x in batches:
+            step(x)
+            self.seen += 1
+            if self.seen >= 2:
+                return self
+print(Trainer().fit(loader))
+""",
+    "a range of steps": """
+batches = iter(loader)
+for i in range(2):
+    x = next(batches)
+    step(x)
+print('epilogue')
+""",
+    "a range of steps as the last statement": """
+batches = iter(loader)
+for i in range(2): step(next(batches))
+""",
+    "while": """
+i = 0
+while i < 2:
+    try:
+        x = next(loader)
+    except StopIteration:
+        continue
+    step(x)
+    i += 1
+print('epilogue')
+""",
+    "islice": """
+for x in islice(cycle(loader), 2):
+    step(x)
+print('epilogue')
+""",
+    "a generator around the loader": """
+def endless():
+    while True:
+        for x in loader: yield x
+batches = endless()
+for i in range(2):
+    step(next(batches))
+print('epilogue')
+""",
+    "epochs": """
+for epoch in range(1):
+    for i, x in enumerate(loader):
+        step(x)
+        if i == 1: break
+    print('validation')
+print('epilogue')
+""",
+    "batches of one step in an inner loop": """
+for i in range(2):
+    for part in range(2):
+        x = next(loader)
+    step(x)
+print('epilogue')
+""",
+    "a with": """
+import contextlib
+with contextlib.suppress(OSError):
+    for i, x in enumerate(loader):
+        step(x)
+        if i == 1: break
+print('epilogue')
+""",
+    "try and finally": """
+try:
+    for i, x in enumerate(loader):
+        step(x)
+        if i == 1: break
+finally:
+    print('epilogue')
+""",
+    "errors that the loop catches": """
+for i, x in enumerate(loader):
+    step(x)
+    try: {}['no']
+    except KeyError: pass
+    if i == 1: break
+print('epilogue')
+""",
+}
+
+OVER = {
+    "sys.exit": """
+for i, x in enumerate(loader):
+    step(x)
+    if i == 1: sys.exit(0)
+""",
+    "a model that the function makes itself": """
+def main():
+    global model
+    model = object()
+    for i, x in enumerate(loader):
+        step(x)
+        if i == 1: break
+main()
+""",
+    "an iterator that is used up": """
+batches = islice(loader, 2)
+for x in batches:
+    step(x)
+print('epilogue')
+""",
+}
+
+
+def run(text):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "script.py")
+        with open(path, "w") as file:
+            file.write(HEAD + text)
+        return subprocess.run(
+            [sys.executable, path],
+            env={"PYTHONPATH": PATH, "PYTHONDONTWRITEBYTECODE": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            timeout=60,
+        )
+
+
+class Rewinding(unittest.TestCase):
+    def test_begun_again(self):
+        for name, text in AGAIN.items():
+            with self.subTest(name):
+                done = run(text)
+                guarded = text.startswith(("\ntry", "\nimport contextlib"))
+                possible = GUARDED if guarded else JUMPS or name.endswith("as the last statement")
+                self.assertEqual((done.stdout, done.returncode), ("enough\n" if possible else "over\n", 0), done.stderr)
+
+    def test_over(self):
+        for name, text in OVER.items():
+            with self.subTest(name):
+                done = run(text)
+                self.assertEqual((done.stdout, done.returncode), ("over\n", 0), done.stderr)
+
+    def test_real_errors_pass(self):
+        done = run("for x in loader:\n    step(x)\n    raise KeyError('theirs')\n")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("KeyError: 'theirs'", done.stderr)
+
+    def test_another_ones_trace_is_left_alone(self):
+        done = run(
+            "lines = []\n"
+            "def trace(frame, event, argument):\n"
+            "    lines.append(event)\n"
+            "sys.settrace(trace)\n"
+            "for i, x in enumerate(loader):\n"
+            "    step(x)\n"
+            "    if i == 1: break\n"
+            "print('epilogue', sys.gettrace() is trace)\n"
+        )
+        self.assertEqual(done.stdout, "epilogue True\n", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

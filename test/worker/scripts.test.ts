@@ -1,0 +1,64 @@
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { findBatch } from '../../src/worker/find-batch.js';
+import { pythonWithTorch, workbench } from './harness.js';
+
+const python = pythonWithTorch();
+let folder: string;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'oomtune-scripts-'));
+});
+
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+async function search(command: string[], budget = '60MiB') {
+  const bench = workbench('find-batch', command, { budget });
+  const report = await findBatch(bench.request, bench.deps);
+  expect(bench.processes()).toEqual([]);
+  return report;
+}
+
+describe('a search on scripts as people write them', () => {
+  it('goes on in another process where the training is shorter than the search', async () => {
+    const report = await search([python, 'short.py']);
+    expect(report.status).toBe('found');
+    expect(report.launches).toBeGreaterThan(2);
+    const same = await search([python, 'tiny.py']);
+    expect(Math.abs((report.max_micro_batch as number) - (same.max_micro_batch as number))).toBeLessThan(10);
+  });
+
+  it('says that a script uses its batch size elsewhere too', async () => {
+    const report = await search([python, 'constant.py']);
+    expect(report.failure?.class).toBe('user_error');
+    expect(report.failure?.evidence).toContain('Expected hidden size');
+    expect(report.failure?.advice).toContain('own batch of 8');
+    expect(report.failure?.advice).toContain('{micro_batch}');
+  });
+
+  it.each([
+    ['no DataLoader', 'import torch\np = torch.ones(1, requires_grad=True)\no = torch.optim.SGD([p], 1)\nwhile True: p.sum().backward(); o.step()', 'without a torch DataLoader'],
+    ['no torch', 'import math', 'no training with PyTorch was seen'],
+  ])('says what to do about a script with %s', async (_, text, evidence) => {
+    const report = await search([python, '-c', text]);
+    expect(report.failure?.evidence).toContain(evidence);
+    expect(report.failure?.advice).toContain('{micro_batch}');
+  });
+
+  it('lets nothing run that follows the training in a shell script', async () => {
+    const mark = join(folder, 'mark');
+    const report = await search(['sh', 'afterwards.sh', python, mark]);
+    expect(report.status).toBe('found');
+    expect(existsSync(mark)).toBe(false);
+  });
+
+  it('sees the training, and its end for want of memory, in a process that the script spawns', async () => {
+    const mark = join(folder, 'mark');
+    const report = await search([python, 'spawns.py', mark]);
+    expect(report.status).toBe('found');
+    expect(report.probes.some((probe) => probe.outcome === 'device_oom')).toBe(true);
+    expect(existsSync(mark)).toBe(false);
+  });
+});
