@@ -7,8 +7,10 @@ export interface Output {
   /** Colours and glyphs for stdout and for stderr. */
   readonly paint: Paint;
   readonly paintErr: Paint;
-  /** Writes data; adds the newline. */
+  /** Writes data for a person; adds the newline. */
   data(text: string): void;
+  /** The same, to the letter: for words that a shell is to read. */
+  exact(text: string): void;
   /** Writes the one JSON document of a `--json` call. */
   document(value: unknown): void;
   /** A line for a person, on stderr. */
@@ -39,10 +41,19 @@ export function createOutput(json: boolean): Output {
     json,
     paint: paintFor(process.stdout),
     paintErr: paintFor(process.stderr),
-    data: (text) => process.stdout.write(text.endsWith('\n') ? text : `${text}\n`),
+    data: (text) => process.stdout.write(ended(printable(text))),
+    exact: (text) => process.stdout.write(ended(text)),
     document: (value) => process.stdout.write(`${JSON.stringify(value, null, process.stdout.isTTY ? 2 : undefined)}\n`),
-    note: (text) => process.stderr.write(`${text}\n`),
+    note: (text) => process.stderr.write(`${printable(text)}\n`),
   };
+}
+
+const ended = (text: string): string => (text.endsWith('\n') ? text : `${text}\n`);
+
+/** Records and logs may hold anything: of its control characters only line ends, tabs and colours reach the terminal. */
+export function printable(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  return text.replace(/[\u0000-\u0008\u000b-\u001a\u001c-\u001f\u007f-\u009f]+|\u001b(?!\[[\d;]*m)/g, ' ');
 }
 
 /**

@@ -1,7 +1,7 @@
 import { OomtuneError } from '../../common/errors.js';
 import { usageError } from '../errors.js';
-import type { Verb } from '../program.js';
 import { renderRecommendations } from '../recommend-view.js';
+import type { Verb } from '../verb.js';
 import { shellWords } from '../words.js';
 
 const recommendVerb: Verb = async ({ args, options, command }, context) => {
@@ -33,7 +33,7 @@ const recommendVerb: Verb = async ({ args, options, command }, context) => {
       out.document({ schema: 1, key: applied.key, config: applied.config, argv: applied.argv, env: applied.env });
     else {
       const env = Object.entries(applied.env).map(([key, value]) => `${key}=${value}`);
-      out.data(shellWords(env.length > 0 ? ['env', ...env, ...applied.argv] : applied.argv));
+      out.exact(shellWords(env.length > 0 ? ['env', ...env, ...applied.argv] : applied.argv));
     }
     return 0;
   }

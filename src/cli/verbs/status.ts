@@ -1,9 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { usageError } from '../errors.js';
 import { namedJobs } from '../jobs.js';
-import type { Verb } from '../program.js';
+import { printable } from '../output.js';
 import { statusEntries } from '../status-entry.js';
 import { renderJob, renderJobs } from '../status-view.js';
+import type { Verb } from '../verb.js';
 
 const SHOWN = 20;
 
@@ -24,7 +25,7 @@ const statusVerb: Verb = async ({ args, options }, context) => {
   };
   if (options.watch) {
     while (!signal.aborted) {
-      out.data(repaint(await picture()));
+      out.exact(repaint(printable(await picture())));
       await delay(1000, undefined, { signal }).catch(() => {});
     }
     return 130;
