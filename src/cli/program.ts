@@ -1,25 +1,8 @@
 import { Argument, Command, Option } from 'commander';
-import type { Context } from './context.js';
 import { usageError } from './errors.js';
 import { nearest } from './nearest.js';
-import { addCommonOptions, addFindBatchOptions, addSubmitOptions, addWorkOptions } from './options.js';
-import { commandBeforeDashes, noCommand, takesCommand, usageOf } from './user-command.js';
-
-/** What a verb is handed: its positional arguments, its options, and the user's command (all that follows `--`). */
-export interface Invocation {
-  verb: string;
-  args: string[];
-  options: Record<string, unknown>;
-  command: string[];
-}
-
-/** A verb does its work and answers with the exit code. */
-export type Verb = (invocation: Invocation, context: Context) => Promise<number>;
-
-/** Verbs are loaded when they are called: `--help` must not wait for Redis clients and schemas. */
-type Loader = () => Promise<{ default: Verb }>;
-
-export type Dispatch = (invocation: Invocation, load: Loader) => Promise<void>;
+import { addCommonOptions, addFindBatchOptions } from './options.js';
+import { type Dispatch, verbMaker } from './verb.js';
 
 const DO = 'Find, run, queue:';
 const FOLLOW = 'Follow and steer jobs:';
@@ -57,42 +40,7 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     throw usageError(`There is no verb "${word}".`, `${hint}Run \`oomtune --help\` to see them all.`);
   });
 
-  const verb = (
-    parent: Command,
-    name: string,
-    about: string,
-    load: Loader,
-    shape: {
-      group?: string;
-      args?: Argument[];
-      takesCommand?: boolean;
-      work?: 'here' | 'queued';
-      hidden?: boolean;
-    } = {},
-  ): Command => {
-    const path = parent === program ? name : `${parent.name()} ${name}`;
-    const made = parent.command(name, { hidden: shape.hidden ?? false }).description(about);
-    if (shape.group) made.helpGroup(shape.group);
-    for (const argument of shape.args ?? []) made.addArgument(argument);
-    if (shape.takesCommand) {
-      takesCommand.add(made);
-      made.usage(`${usageOf(shape.args)}[options] -- COMMAND…`);
-    }
-    if (shape.work) addWorkOptions(made);
-    if (shape.work === 'queued') addSubmitOptions(made);
-    made.allowExcessArguments(Boolean(shape.takesCommand)); // so that a forgotten `--` can be told from a stray word
-    addCommonOptions(made);
-    made.action(() => {
-      const extra = shape.takesCommand && !shape.args ? made.args : [];
-      if (extra.length > 0) throw commandBeforeDashes(path, extra, command);
-      if (shape.work && command.length === 0) throw noCommand(path);
-      if (shape.work && command[0] === '')
-        throw usageError('The command is an empty word.', `See \`oomtune ${path} --help\`.`);
-      return dispatch({ verb: path, args: made.args, options: made.optsWithGlobals(), command }, load);
-    });
-    return made;
-  };
-
+  const verb = verbMaker(program, dispatch, command);
   const jobs = (required: boolean) => new Argument(required ? '<job...>' : '[job...]', 'job ids; @ is the latest');
   const oneJob = new Argument('<job>', 'job id; @ is the latest');
 

@@ -2,9 +2,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Store } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
 import { namedJobs } from './jobs.js';
-import type { Verb } from './program.js';
 import { statusEntries } from './status-entry.js';
 import { hasEnded } from './status-view.js';
+import type { Verb } from './verb.js';
 
 /** A job that runs is given time to end by itself before it is killed: `cancel` waits for that, but not for ever. */
 const CANCEL_SECONDS = 30;

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { toJobOptions } from '../../src/cli/job-options.js';
-import { createProgram, type Invocation } from '../../src/cli/program.js';
+import { createProgram } from '../../src/cli/program.js';
+import type { Invocation } from '../../src/cli/verb.js';
 import { blocks, PAGES } from '../guides/page.js';
 
 /** Every call of oomtune in the blocks: the words of the line up to the next command. */

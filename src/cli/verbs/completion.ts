@@ -1,5 +1,6 @@
 import { completionScript } from '../completion/index.js';
-import { createProgram, type Verb } from '../program.js';
+import { createProgram } from '../program.js';
+import type { Verb } from '../verb.js';
 
 const completionVerb: Verb = async ({ args }, { out }) => {
   const shell = args[0] as 'bash' | 'zsh' | 'fish';

@@ -1,5 +1,5 @@
 import { daemonOptions } from '../daemon-options.js';
-import type { Verb } from '../program.js';
+import type { Verb } from '../verb.js';
 
 /** Until a signal: which is how a daemon ends well, so that the exit code is 0. */
 const daemonRunVerb: Verb = async ({ options }, context) => {

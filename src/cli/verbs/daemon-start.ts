@@ -1,5 +1,5 @@
 import { daemonOptions } from '../daemon-options.js';
-import type { Verb } from '../program.js';
+import type { Verb } from '../verb.js';
 
 const daemonStartVerb: Verb = async ({ options }, context) => {
   const { out } = context;

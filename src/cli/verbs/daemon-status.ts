@@ -1,5 +1,5 @@
-import type { Verb } from '../program.js';
 import { tellStatus } from '../running.js';
+import type { Verb } from '../verb.js';
 
 const daemonStatusVerb: Verb = async (_invocation, context) => {
   const store = await context.store();

@@ -1,4 +1,4 @@
-import type { Verb } from '../program.js';
+import type { Verb } from '../verb.js';
 
 const daemonStopVerb: Verb = async ({ options }, context) => {
   const { out } = context;

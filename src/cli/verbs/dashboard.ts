@@ -1,4 +1,4 @@
-import type { Verb } from '../program.js';
+import type { Verb } from '../verb.js';
 
 const dashboardVerb: Verb = async (_invocation, { out }) => {
   const { dashboardAddress } = await import('../../daemon/index.js');

@@ -1,5 +1,5 @@
 import { type DeviceEntry, deviceEntry, renderDevices } from '../devices-view.js';
-import type { Verb } from '../program.js';
+import type { Verb } from '../verb.js';
 
 const devicesVerb: Verb = async (_invocation, context) => {
   const { out } = context;

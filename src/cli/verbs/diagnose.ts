@@ -2,7 +2,7 @@ import { accessSync, constants, createReadStream, statSync } from 'node:fs';
 import { constants as os } from 'node:os';
 import { usageError } from '../errors.js';
 import { coloured } from '../output.js';
-import type { Verb } from '../program.js';
+import type { Verb } from '../verb.js';
 
 const diagnoseVerb: Verb = async ({ args, options }, { out, signal }) => {
   const exitCode = readExitCode(options.exitCode);

@@ -1,5 +1,5 @@
 import { examine } from '../doctor.js';
-import type { Verb } from '../program.js';
+import type { Verb } from '../verb.js';
 
 const MARKS = { ok: ['green', '✓'], warning: ['yellow', '!'], failed: ['red', '✗'] } as const;
 

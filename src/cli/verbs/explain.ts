@@ -1,8 +1,8 @@
 import type { MemoryTrace } from '../../store/index.js';
 import { explainJob, explainRecommendation } from '../explain-view.js';
 import { namedJob } from '../jobs.js';
-import type { Verb } from '../program.js';
 import { probesOf, statusEntry } from '../status-entry.js';
+import type { Verb } from '../verb.js';
 
 const explainVerb: Verb = async ({ args }, context) => {
   const { out } = context;

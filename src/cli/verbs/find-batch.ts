@@ -4,7 +4,7 @@ import { interrupted, nothingFits, renderError } from '../errors.js';
 import { renderFound } from '../find-batch-view.js';
 import { toJobOptions } from '../job-options.js';
 import { plotFile } from '../plot/file.js';
-import type { Verb } from '../program.js';
+import type { Verb } from '../verb.js';
 import { writeWhole } from '../whole-file.js';
 import { workDeps } from '../work.js';
 

@@ -1,7 +1,7 @@
 import { usageError } from '../errors.js';
 import { namedJobs } from '../jobs.js';
 import { showLogs } from '../logs.js';
-import type { Verb } from '../program.js';
+import type { Verb } from '../verb.js';
 
 const logsVerb: Verb = async ({ args, options }, context) => {
   const { out, signal } = context;

@@ -1,5 +1,5 @@
-import type { Verb } from '../program.js';
 import { tellStatus } from '../running.js';
+import type { Verb } from '../verb.js';
 
 const redisStatusVerb: Verb = async (_invocation, context) => {
   const { redisStatus } = await import('../../store/index.js');

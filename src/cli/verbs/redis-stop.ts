@@ -1,5 +1,5 @@
 import { usageError } from '../errors.js';
-import type { Verb } from '../program.js';
+import type { Verb } from '../verb.js';
 
 const redisStopVerb: Verb = async (_invocation, context) => {
   if (context.redisUrl !== null) {

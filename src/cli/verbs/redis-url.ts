@@ -1,4 +1,4 @@
-import type { Verb } from '../program.js';
+import type { Verb } from '../verb.js';
 
 const redisUrlVerb: Verb = async (_invocation, context) => {
   const { url } = await context.store();

@@ -1,5 +1,5 @@
 import { namedJob } from '../jobs.js';
-import type { Verb } from '../program.js';
+import type { Verb } from '../verb.js';
 
 const retryVerb: Verb = async ({ args }, context) => {
   const { out } = context;

@@ -4,8 +4,8 @@ import type { RunReport } from '../../worker/types.js';
 import type { Context } from '../context.js';
 import { interrupted, nothingFits, renderError, usageError } from '../errors.js';
 import { toJobOptions } from '../job-options.js';
-import type { Verb } from '../program.js';
 import { checkReportFile, writeReport } from '../report-file.js';
+import type { Verb } from '../verb.js';
 import { workDeps } from '../work.js';
 
 const runVerb: Verb = async ({ options, command }, context) => {

@@ -1,6 +1,6 @@
 import { jobEnvironment } from '../../worker/environment.js';
 import { toJobOptions } from '../job-options.js';
-import type { Verb } from '../program.js';
+import type { Verb } from '../verb.js';
 
 const submitVerb: Verb = async ({ options, command }, context) => {
   const { out } = context;

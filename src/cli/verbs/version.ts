@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PACKAGE_ROOT } from '../../common/home.js';
-import type { Verb } from '../program.js';
 import { facts } from '../table.js';
+import type { Verb } from '../verb.js';
 
 /** The hook is Python's, with a version of its own file: one that was copied elsewhere may be of another release. */
 function hookVersion(): string | null {

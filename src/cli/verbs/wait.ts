@@ -1,6 +1,6 @@
 import { namedJobs } from '../jobs.js';
-import type { Verb } from '../program.js';
 import { statusEntries } from '../status-entry.js';
+import type { Verb } from '../verb.js';
 
 const waitVerb: Verb = async ({ args }, context) => {
   const { out, signal } = context;
