@@ -1,6 +1,6 @@
 import type { JobOptions } from '../store/types.js';
 import type { Diagnosis } from './types.js';
-import { undriveable } from './undriveable.js';
+import { told } from './undriveable.js';
 
 /**
  * Why no configuration fits, and what is left to do: a larger budget, or knobs and sizes that the options rule out. Where
@@ -13,7 +13,7 @@ export function exhaustedDiagnosis(
 ): Diagnosis {
   if (seen === null) {
     const advice = 'Widen --min-batch, --max-batch and --effective-batch, or leave out --accumulation off.';
-    return { ...undriveable(why), cause: 'The options leave no micro-batch to try.', advice };
+    return { ...told(why, advice), cause: 'The options leave no micro-batch to try.' };
   }
   return seen.phase === 'load' ? seen : { ...seen, advice: exhaustedAdvice(options) };
 }

@@ -32,7 +32,8 @@ export function usesOwnBatch(own: number, tried: number, failure: Diagnosis): Di
   return { ...failure, cause, advice: `${cause} ${PLACEHOLDER}` };
 }
 
-function told(evidence: string, advice: string): Diagnosis {
+/** A failure that nothing in a log shows. */
+export function told(evidence: string, advice: string): Diagnosis {
   return {
     class: 'user_error',
     certain: true,
