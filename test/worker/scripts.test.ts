@@ -39,7 +39,11 @@ describe('a search on scripts as people write them', () => {
   });
 
   it.each([
-    ['no DataLoader', 'import torch\np = torch.ones(1, requires_grad=True)\no = torch.optim.SGD([p], 1)\nwhile True: p.sum().backward(); o.step()', 'without a torch DataLoader'],
+    [
+      'no DataLoader',
+      'import torch\np = torch.ones(1, requires_grad=True)\no = torch.optim.SGD([p], 1)\nwhile True: p.sum().backward(); o.step()',
+      'without a torch DataLoader',
+    ],
     ['no torch', 'import math', 'no training with PyTorch was seen'],
   ])('says what to do about a script with %s', async (_, text, evidence) => {
     const report = await search([python, '-c', text]);
