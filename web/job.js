@@ -167,7 +167,8 @@ function factsOf(job) {
   ];
 }
 
-function peakOf({ config, recommendation, steps }) {
+function peakOf({ config, recommendation, memory, steps }) {
+  if (memory !== null && config !== null && memory.micro_batch === config.micro_batch) return memory.peak_bytes;
   if (recommendation !== null && config !== null && recommendation.micro_batch === config.micro_batch)
     return recommendation.peak_bytes;
   const peaks = steps.flatMap(({ outcome: word, peak_bytes: peak }) => (word === 'fit' && peak !== null ? [peak] : []));
