@@ -69,6 +69,11 @@ void counting() {
   for (void* pointer : {small, tensor, odd, aligned, old, page, pages, array, zeroed}) free(pointer);
   CHECK(live() == before);
   free(nullptr);
+  void* sized = malloc(65536);
+  symbol<void (*)(void*, size_t)>("free_sized")(sized, 65536);
+  void* both = aligned_alloc(4096, 8192);
+  symbol<void (*)(void*, size_t, size_t)>("free_aligned_sized")(both, 4096, 8192);
+  CHECK(live() == before);
 }
 
 void growing() {

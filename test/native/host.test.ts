@@ -13,7 +13,7 @@ const { folder } = loadNative();
 let programs: string;
 
 beforeAll(async () => {
-  programs = await buildNative('plain', ['oomtune-host-program']);
+  programs = await buildNative('plain', ['oomtune-host-program', 'oomtune_test_allocator']);
 }, 600_000);
 
 async function run(argv: string[], budgetBytes: number | null) {
@@ -42,7 +42,7 @@ describe('the host preload', () => {
     expect(names.sort()).toEqual(
       [
         ...['aligned_alloc', 'calloc', 'free', 'malloc', 'memalign', 'posix_memalign', 'pvalloc'],
-        ...['realloc', 'reallocarray', 'valloc'],
+        ...['realloc', 'reallocarray', 'valloc', 'free_sized', 'free_aligned_sized'],
         ...['oomtune_budget', 'oomtune_live', 'oomtune_peak', 'oomtune_refused', 'oomtune_reset_peak'],
       ].sort(),
     );
@@ -69,6 +69,15 @@ describe('the host preload', () => {
     const spec = launchSpec([join(programs, 'oomtune-host-program')], { budgetBytes: 64 * MiB });
     const started = await runtime.launch({ ...spec, env: { ...spec.env, LD_PRELOAD: other } });
     expect(await started.wait()).toMatchObject({ code: 0 });
+  });
+});
+
+describe('an allocator that does not tell the sizes of its blocks', () => {
+  test('is never asked for them in the words of another', async () => {
+    const spec = launchSpec(['ls', '-l', '/etc'], { budgetBytes: 64 * MiB });
+    const other = join(programs, 'liboomtune_test_allocator.so');
+    const started = await runtime.launch({ ...spec, env: { ...spec.env, LD_PRELOAD: other } });
+    expect(await started.wait()).toMatchObject({ code: 0, signal: null });
   });
 });
 

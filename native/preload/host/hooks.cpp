@@ -110,6 +110,10 @@ HOOK void free(void* pointer) {
   real->free(pointer);
 }
 
+// Since C23. Not handed on under their own names: an allocator below may not have them.
+HOOK void free_sized(void* pointer, size_t) { free(pointer); }
+HOOK void free_aligned_sized(void* pointer, size_t, size_t) { free(pointer); }
+
 HOOK void* realloc(void* pointer, size_t size) {
   const oomtune::RealAllocator* real = realAllocator();
   if (pointer == nullptr) return malloc(size);

@@ -25,6 +25,15 @@ void find(Function& into, const char* name) {
   into = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
 }
 
+bool ofOneLibrary(const void* one, const void* other) {
+  Dl_info first{};
+  Dl_info second{};
+  return dladdr(one, &first) != 0 && dladdr(other, &second) != 0 && first.dli_fbase == second.dli_fbase;
+}
+
+/** For an allocator that does not tell: any block may be one of those that count. */
+size_t untold(void*) { return SIZE_MAX; }
+
 }  // namespace
 
 const RealAllocator* realAllocator() {
@@ -42,6 +51,10 @@ const RealAllocator* realAllocator() {
     find(real.memalign, "memalign");
     find(real.valloc, "valloc");
     find(real.malloc_usable_size, "malloc_usable_size");
+    // glibc's would read its own marks before blocks that another allocator made.
+    const bool same = ofOneLibrary(reinterpret_cast<const void*>(real.malloc),
+                                   reinterpret_cast<const void*>(real.malloc_usable_size));
+    if (!same) real.malloc_usable_size = untold;
     looking = false;
     state.store(2, std::memory_order_release);
     return &real;
