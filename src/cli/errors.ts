@@ -61,6 +61,9 @@ export function renderError(error: OomtuneError, out: Output): void {
 
 /** commander's words in our form: `error: unknown option '--foo'\n(Did you mean --for?)`. */
 function fromCommander(error: CommanderError, verb: string | null): OomtuneError {
+  if (error.code === 'commander.help') {
+    return usageError('There is no such verb to help with.', 'Run `oomtune --help` to see them all.');
+  }
   const [first = '', ...rest] = error.message.replace(/^error: /, '').split('\n');
   const choice = /^option '(--[a-z-]+)[^']*' argument '([^']*)' is invalid\. Allowed choices are (.*)\.$/.exec(first);
   const help = `Run \`oomtune ${verb ? `${verb} ` : ''}--help\` to see what it takes.`;

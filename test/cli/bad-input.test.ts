@@ -18,6 +18,7 @@ interface Case {
 const CASES: Case[] = [
   { args: ['frobnicate'], exit: 2, code: 'OOMTUNE_USAGE', says: /no verb "frobnicate"/ },
   { args: ['statsu'], exit: 2, code: 'OOMTUNE_USAGE', says: /oomtune status/ },
+  { args: ['help', 'frobnicate'], exit: 2, code: 'OOMTUNE_USAGE', says: /no such verb/ },
   { args: ['status', '--frob'], exit: 2, code: 'OOMTUNE_USAGE', says: /--frob/ },
   { args: ['find-batch', '--bugdet', '1GiB', '--', 'true'], exit: 2, code: 'OOMTUNE_USAGE', says: /--budget/ },
   { args: ['find-batch'], exit: 2, code: 'OOMTUNE_USAGE', says: /no command/ },
