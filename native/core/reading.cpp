@@ -68,8 +68,8 @@ bool readLedger(const Ledger* ledger, Reading* out) {
     for (uint32_t n = 0; n < out->deviceCount; ++n) {
       DeviceReading& device = out->devices[n];
       const SlotDevice& held = ledger->slots[i].devices[device.index];
-      device.overhead += plausible(held.overhead.load());
-      for (uint32_t k = 0; k < kKinds; ++k) device.kinds[k] += plausible(held.kinds[k].load());
+      device.overhead = plausible(device.overhead + plausible(held.overhead.load()));
+      for (uint32_t k = 0; k < kKinds; ++k) device.kinds[k] = plausible(device.kinds[k] + plausible(held.kinds[k].load()));
     }
   }
   out->refused = plausible(ledger->refused.load());

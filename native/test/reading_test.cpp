@@ -62,6 +62,19 @@ TEST(Reading, leavesOutARefusalThatIsBeingWritten) {
   EXPECT_EQ(reading->refusals[0].size, 6u);
 }
 
+TEST(Reading, addsUpToNothingThatJavaScriptCannotHold) {
+  auto ledger = heapLedger(1000);
+  for (uint32_t i = 0; i < 3; ++i) {
+    ledger->keys[i].pid.store(1);
+    ledger->slots[i].devices[1].overhead.store((1ULL << 53) - 1);
+    ledger->slots[i].devices[1].kinds[kVmm].store((1ULL << 53) - 1);
+  }
+  auto reading = std::make_unique<Reading>();
+  ASSERT_TRUE(readLedger(ledger.get(), reading.get()));
+  EXPECT_LT(reading->devices[1].overhead, 1ULL << 53);
+  EXPECT_LT(reading->devices[1].kinds[kVmm], 1ULL << 53);
+}
+
 TEST(Reading, believesNothingThatAJobMayHaveWritten) {
   std::mt19937_64 random(7);
   auto reading = std::make_unique<Reading>();
