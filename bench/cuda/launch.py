@@ -95,6 +95,10 @@ class Job:
                               capture_output=True, text=True, check=False)
         return json.loads(read.stdout) if read.returncode == 0 else None
 
+    def said(self, text: str) -> bool:
+        """Has the job printed this by now?"""
+        return text.encode() in os.pread(self.log.fileno(), 2**20, 0)
+
     def poll(self) -> None:
         """Keeps what the ledger says while the most is held."""
         reading = self.read()

@@ -53,7 +53,8 @@ def verdict(outcome, budget: int, place: int = 1, device: int = 0) -> dict:
         "code": outcome.code, "seconds": round(outcome.seconds, 1), "budget": budget, "ledger_peak": ledger,
         "nvml_peak": nvml, "difference_pct": round(100 * (ledger - nvml) / nvml, 2) if nvml else None,
         "agrees": bool(nvml) and abs(ledger - nvml) <= allowed, "within_budget": nvml <= budget,
-        "overhead": seen.get("overhead"), "kinds_when_fullest": outcome.fullest.get(place, {}).get("kinds"), "refused": (outcome.ledger or {}).get("refused"),
+        "overhead": seen.get("overhead"), "measured_by": {1: "process", 2: "device"}.get(seen.get("measured")),
+        "kinds_when_fullest": outcome.fullest.get(place, {}).get("kinds"), "refused": (outcome.ledger or {}).get("refused"),
         "blind": (outcome.ledger or {}).get("blind"),
         "own_oom": result.get("is_torch_oom", result.get("is_own_oom")), "recovered": result.get("recovered"),
         "error": result.get("error"), "text": result.get("text"),
@@ -65,7 +66,7 @@ def verdict(outcome, budget: int, place: int = 1, device: int = 0) -> dict:
 def compat(bench: Bench) -> None:
     budget = 6 * GIB
     jobs = {f"torch {mode}": bench.python("torch_train.py", mode)
-            for mode in ("native", "expandable", "async", "graphs", "workers", "ipc")}
+            for mode in ("native", "expandable", "async", "graphs", "async-graphs", "workers", "ipc")}
     jobs["torch two processes"] = bench.python("torch_pair.py")
     jobs["figures"] = bench.python("figures.py")
     jobs["torch eager modules"] = bench.python("torch_train.py", "native")
@@ -81,59 +82,83 @@ def compat(bench: Bench) -> None:
     program = bench.runtime_program()
     if program is not None:
         jobs["static cudart"] = [program]
+        jobs["static cudart, reset"] = [program, "reset"]
     else:
         bench.record("compat", {"job": "static cudart", "left_out": "nvcc is not installed"})
     names = [name for name in jobs if not bench.only or name in bench.only]
     # Each has a budget of its own, so they can run side by side; a few at a time, for the host's sake.
-    for at in range(0, len(names), 8):
+    for at in range(0, len(names), 9):
         running = {name: bench.launcher.start(jobs[name], budget, env=environments.get(name))
-                   for name in names[at:at + 8]}
+                   for name in names[at:at + 9]}
         for name, outcome in wait_all(running, 100).items():
             bench.record("compat", {"job": name, **verdict(outcome, budget)})
 
 
-def exact(bench: Bench) -> None:
-    guesses = {("resnet50", 8): 168, ("resnet50", 16): 352, ("gpt2", 8): 40, ("gpt2", 16): 92}
+def fitted(bench: Bench, guesses: dict[tuple[str, int], int]) -> dict[tuple[str, int, str], int | None]:
+    """The largest batches by a budget, and by torch's memory fraction. Their limits do not get in each other's way, so that as
+    many run side by side as the card has room for."""
     total = bench.sampler.total(0)
-    limited = {}
-    # Budgets do not get in each other's way; only what is really free needs the card to itself.
+    waiting = [(model, size, by) for (model, size) in guesses for by in ("budget", "fraction")]
+    found: dict[tuple[str, int, str], int | None] = {}
+    while waiting:
+        room = bench.sampler.free(0)
+        running = {}
+        for key in list(waiting):
+            model, size, by = key
+            need = size * GIB + 2 * GIB  # a fraction does not limit contexts and libraries
+            if need > room and running:
+                continue
+            room -= need
+            waiting.remove(key)
+            guess = guesses[model, size]
+            if by == "budget":
+                running[key] = bench.launcher.start(bench.python("fit.py", model, guess), size * GIB)
+            else:
+                fraction = bench.python("fit.py", model, int(guess * 1.1), size * GIB / total)
+                running[key] = bench.launcher.start(fraction, None, watched=False)
+        for key, job in running.items():
+            outcome = job.wait(150)
+            found[key] = outcome.result().get("largest")
+            bench.record("exact-run", {"model": key[0], "gib": key[1], "by": key[2], "largest": found[key],
+                                       "seconds": round(outcome.seconds, 1), "code": outcome.code,
+                                       "nvml_peak": outcome.nvml_peak.get(0), "overhead": outcome.device().get("overhead"),
+                                       "ledger_peak": outcome.device().get("peak"),
+                                       "refused": (outcome.ledger or {}).get("refused"),
+                                       "tail": outcome.output[-800:] if outcome.code != 0 else ""})
+    return found
+
+
+def really_free(bench: Bench, model: str, size: int, guess: int) -> tuple[int, object]:
+    """The card as it is, with all but `size` GiB held by another process: what was free at the start, and the outcome."""
+    holder = bench.launcher.start(bench.python("hold.py", size * GIB), None, watched=False)
+    try:
+        deadline = time.monotonic() + 60
+        while not holder.said("holding") and time.monotonic() < deadline:
+            time.sleep(0.1)
+        free = bench.sampler.free(0)
+        return free, bench.launcher.run(bench.python("fit.py", model, guess), None, watched=False, timeout=90)
+    finally:
+        holder.wait(0)
+
+
+def difference_pct(value: int | None, real: int | None) -> float | None:
+    return round(100 * (value - real) / real, 2) if value and real else None
+
+
+def exact(bench: Bench) -> None:
+    guesses = {("resnet50", 8): 164, ("resnet50", 16): 352, ("gpt2", 8): 15, ("gpt2", 16): 34}
+    found = fitted(bench, guesses)
     for (model, size), guess in guesses.items():
-        limited[model, size, "budget"] = bench.launcher.start(bench.python("fit.py", model, guess), size * GIB)
-        fraction = size * GIB / total
-        limited[model, size, "fraction"] = bench.launcher.start(
-            bench.python("fit.py", model, int(guess * 1.1), fraction), None, watched=False)
-    found = {}
-    for key, job in limited.items():
-        outcome = job.wait(150)
-        found[key] = outcome.result().get("largest")
-        bench.record("exact-run", {"model": key[0], "gib": key[1], "by": key[2], "largest": found[key],
-                                   "seconds": round(outcome.seconds, 1), "code": outcome.code,
-                                   "nvml_peak": outcome.nvml_peak.get(0), "overhead": outcome.device().get("overhead"),
-                                   "ledger_peak": outcome.device().get("peak"),
-                                   "refused": (outcome.ledger or {}).get("refused"),
-                                   "tail": outcome.output[-800:] if outcome.code != 0 else ""})
-    for (model, size), guess in guesses.items():
-        holder = bench.launcher.start(bench.python("hold.py", size * GIB), None, watched=False)
-        try:
-            deadline = time.monotonic() + 60
-            while bench.sampler.free(0) > size * GIB + 64 * MIB and time.monotonic() < deadline:
-                time.sleep(0.1)
-            time.sleep(3)
-            free = bench.sampler.free(0)
-            outcome = bench.launcher.run(bench.python("fit.py", model, found[model, size, "budget"] or guess), None,
-                                         watched=False, timeout=90)
-        finally:
-            holder.wait(0)
+        budget, fraction = found[model, size, "budget"], found[model, size, "fraction"]
+        free, outcome = really_free(bench, model, size, budget or guess)
         real = outcome.result().get("largest")
-        # The bare job cannot hold more than was free: if it did, the card was not as full as it was thought to be.
-        void = outcome.nvml_peak.get(0, 0) > free + 2 * MIB
-        budget = found[model, size, "budget"]
-        bench.record("exact", {"model": model, "gib": size, "really_free": real, "budget": budget,
-                               "fraction": found[model, size, "fraction"], "nvml_free_at_start": free,
-                               "difference_pct": round(100 * (budget - real) / real, 2) if real and budget else None,
-                               "fraction_difference_pct": round(100 * (found[model, size, "fraction"] - real) / real, 2)
-                               if real and found[model, size, "fraction"] else None,
-                               "nvml_peak": outcome.nvml_peak.get(0), "void": void,
+        # The bare job cannot hold more than was free, and not less was to be free: else the card was not as full as thought.
+        held = outcome.nvml_peak.get(0, 0)
+        void = (f"the bare job held {held} bytes where {free} were free" if held > free + 2 * MIB
+                else f"{free} bytes were free instead of {size} GiB" if abs(free - size * GIB) > 32 * MIB else None)
+        bench.record("exact", {"model": model, "gib": size, "really_free": real, "budget": budget, "fraction": fraction,
+                               "nvml_free_at_start": free, "difference_pct": difference_pct(budget, real),
+                               "fraction_difference_pct": difference_pct(fraction, real), "nvml_peak": held, "void": void,
                                "tail": outcome.output[-800:] if outcome.code != 0 else ""})
 
 

@@ -63,6 +63,7 @@ class Sampler:
 
     def _watch(self) -> None:
         while not self.stopping:
+            alive: set[int] = set()
             for device, handle in enumerate(self.handles):
                 sums: dict[int, int] = {}
                 try:
@@ -70,6 +71,7 @@ class Sampler:
                 except pynvml.NVMLError:
                     continue
                 for process in processes:
+                    alive.add(process.pid)
                     try:
                         job = self._owner(process.pid)
                     except (OSError, ValueError):
@@ -78,4 +80,6 @@ class Sampler:
                 for job, bytes_ in sums.items():
                     if bytes_ > self.peaks.get((job, device), 0):
                         self.peaks[(job, device)] = bytes_
+            # A pid that comes back is another process.
+            self.owners = {pid: job for pid, job in self.owners.items() if pid in alive}
             time.sleep(self.interval)

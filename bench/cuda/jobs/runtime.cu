@@ -1,5 +1,6 @@
 // A program of the CUDA runtime, linked statically (nvcc's default): every way to memory, then the limit, then on.
-// argv[1] "pairs": instead measures how long a pair of allocation and free takes.
+// argv[1] "pairs": instead measures how long a pair of allocation and free takes; "reset": resets the device between two
+// fillings, of which neither may be charged for the other.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -43,7 +44,38 @@ static double pairs(size_t size, int count, bool async) {
   return rounds[rounds.size() / 2];
 }
 
+static int fill(size_t bytes) {
+  const size_t MiB = 1 << 20;
+  void* plain = nullptr;
+  void* current = nullptr;
+  void* own = nullptr;
+  cudaMemPool_t pool;
+  cudaMemPoolProps props = {};
+  props.allocType = cudaMemAllocationTypePinned;
+  props.location.type = cudaMemLocationTypeDevice;
+  OK(cudaMalloc(&plain, bytes));
+  OK(cudaMallocAsync(&current, 200 * MiB, 0));
+  OK(cudaMemPoolCreate(&pool, &props));
+  OK(cudaMallocFromPoolAsync(&own, 300 * MiB, pool, 0));
+  OK(cudaDeviceSynchronize());
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  return 0;
+}
+
+static int reset() {
+  const size_t GiB = 1 << 30;
+  if (fill(2 * GiB) != 0) return 1;
+  OK(cudaDeviceReset());
+  if (fill(3 * GiB) != 0) return 1;
+  OK(cudaDeviceReset());
+  void* again = nullptr;
+  OK(cudaMalloc(&again, 3 * GiB));
+  printf("{\"recovered\": true, \"allocations\": 3}\n");
+  return 0;
+}
+
 int main(int argc, char** argv) {
+  if (argc > 1 && strcmp(argv[1], "reset") == 0) return reset();
   OK(cudaFree(nullptr));
   if (argc > 1 && strcmp(argv[1], "pairs") == 0) {
     void* keep = nullptr;

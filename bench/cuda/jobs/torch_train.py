@@ -1,7 +1,7 @@
 """Trains a little with torch, then takes memory until it is refused, lets go, and trains on.
 
-Modes: native, expandable, async (allocators), graphs (a captured step), workers (data-loader processes), ipc (a tensor
-shared with another process). The last line is JSON: which error came, and whether training went on after it.
+Modes: native, expandable, async (allocators), graphs (a captured step), async-graphs (both), workers (data-loader processes),
+ipc (a tensor shared with another process). The last line is JSON: which error came, and whether training went on after it.
 """
 
 import json
@@ -12,7 +12,7 @@ import time
 mode = sys.argv[1]
 if mode == "expandable":
     os.environ["PYTORCH_CUDA_ALLOC_CONF"] = os.environ["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
-if mode == "async":
+if mode in ("async", "async-graphs"):
     os.environ["PYTORCH_CUDA_ALLOC_CONF"] = os.environ["PYTORCH_ALLOC_CONF"] = "backend:cudaMallocAsync"
 
 import torch  # noqa: E402
@@ -63,7 +63,7 @@ def main():
             step(model, optimizer, bx.cuda(non_blocking=True), by.cuda(non_blocking=True))
     for _ in range(5):
         step(model, optimizer, x, y)
-    if mode == "graphs":
+    if mode in ("graphs", "async-graphs"):
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
