@@ -122,9 +122,6 @@ class Applier:
     def backward(self):
         pass
 
-    def backward_over(self):
-        pass
-
     def before_step(self):
         self._hook.telemetry.step_starts()
 

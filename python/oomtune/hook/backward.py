@@ -4,12 +4,11 @@ import functools
 
 
 class Backward:
-    """`weight()` is asked at each outermost backward pass of the script, `over()` called when it is done."""
+    """`weight()` is asked at each outermost backward pass of the script."""
 
-    def __init__(self, torch, weight, over, scale=None):
+    def __init__(self, torch, weight, scale=None):
         self._torch = torch
         self._weight = weight
-        self._over = over
         #: Another factor on the gradients (a loss scaler's); None: none.
         self.scale = scale
         self.active = True
@@ -39,7 +38,6 @@ class Backward:
                 raise
             finally:
                 watch.running = False
-                watch._over()
 
         self._torch.autograd.backward = backward
 

@@ -13,7 +13,7 @@ from .candidates import Candidates
 from .feed import Feed
 from .meter import find_meter
 from .pace import Pace
-from .phases import BACKWARD, FORWARD, LOAD, OPTIMIZER, OTHER
+from .phases import FORWARD_BACKWARD, LOAD, OPTIMIZER, OTHER
 from .report import swallowed
 from .rewind import Rewind
 from .rounds import Rounds
@@ -67,11 +67,7 @@ class Driver:
     def backward(self):
         self._rewind.goes_on()
         self._rounds.backwards += 1
-        self.trial.enter(BACKWARD)
         self._check_hindrance()
-
-    def backward_over(self):
-        self.trial.enter(FORWARD)
 
     def before_step(self):
         if self.trial.record is not None and not self._hook.backward.running:
@@ -79,7 +75,7 @@ class Driver:
             self.trial.enter(OPTIMIZER)
 
     def forward_backward_again(self):
-        self.trial.enter(FORWARD)
+        self.trial.enter(FORWARD_BACKWARD)
 
     def after_step(self):
         if self.state == "waiting":
@@ -207,11 +203,11 @@ class Driver:
             if self._rounds.batches == 0:
                 self._start_step()
             self._rounds.batches += 1
-            self.trial.enter(FORWARD)
+            self.trial.enter(FORWARD_BACKWARD)
 
     def _start_step(self):
         self.trial.record.phases.step_starts()
-        self.trial.enter(FORWARD)
+        self.trial.enter(FORWARD_BACKWARD)
         self.trial.record.start_clock()
 
     # -- what goes wrong

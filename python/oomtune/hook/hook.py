@@ -98,10 +98,6 @@ class Hook:
             self.guide.backward()
         return self.gate.backward()
 
-    def backward_over(self):
-        if self.guide is not None:
-            self.guide.backward_over()
-
     def _watch_exit(self):
         """No exit handler runs then: without a last word the worker would wonder."""
         original = os._exit

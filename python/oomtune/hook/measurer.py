@@ -9,7 +9,7 @@ import weakref
 from . import samples
 from .driver import Driver
 from .meter import find_meter
-from .phases import FORWARD, Phases
+from .phases import FORWARD_BACKWARD, Phases
 from .record import Record
 from .trial import Probe
 
@@ -46,7 +46,7 @@ class Measurer(Driver):
             self.trial.record.step_done()
             if self.trial.complete:
                 self._finish()
-            self.trial.enter(FORWARD)
+            self.trial.enter(FORWARD_BACKWARD)
 
     def _pass_on(self, port):
         if self.state == "waiting":
@@ -86,7 +86,7 @@ class Measurer(Driver):
         hook.driving = True
         hook.phase = "train"
         # What was allocated before the first step counts for it where there is no batch to begin with.
-        phases = Phases(trial.meter, FORWARD, reset=False) if port is None else None
+        phases = Phases(trial.meter, FORWARD_BACKWARD, reset=False) if port is None else None
         trial.record = Record(trial.meter, hook.settings.steps, phases=phases, holdings=trial.holdings())
 
     def _finish(self):

@@ -28,7 +28,7 @@ def patch_torch(hook, torch):
     hook.optimizers = Optimizers(torch, hook.gate, hook)
     hook.training = Training(torch, hook.optimizers)
     hook.modules = Modules(torch, hook.optimizers)
-    hook.backward = Backward(torch, hook.backward_begins, hook.backward_over)
+    hook.backward = Backward(torch, hook.backward_begins)
     hook.rung = Rung(torch, hook.modules, hook.optimizers, hook.backward)
     hook.telemetry = Telemetry(hook)
     hook.optimizers.install()

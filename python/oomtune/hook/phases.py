@@ -1,6 +1,6 @@
 """Peaks of a training step, phase by phase: their maximum hides which of them grows with the batch."""
 
-LOAD, FORWARD, BACKWARD, OPTIMIZER, OTHER = "load", "forward", "backward", "optimizer", "other"
+LOAD, FORWARD_BACKWARD, OPTIMIZER, OTHER = "load", "forward_backward", "optimizer", "other"
 
 
 def _higher(one, other):
@@ -52,13 +52,9 @@ class Phases:
 
     def report(self):
         self._book()
-        forward, backward = self.allocated.get(FORWARD), self.allocated.get(BACKWARD)
         return {
             "total_bytes": self.total,
-            # Apart, since the larger one hides how fast the other grows.
-            "forward_bytes": forward,
-            "backward_bytes": backward,
-            "forward_backward_bytes": _higher(forward, backward),
+            "forward_backward_bytes": self.allocated.get(FORWARD_BACKWARD),
             "optimizer_bytes": self.allocated.get(OPTIMIZER),
             "reserved_bytes": self.reserved,
             "resident_bytes": self.resident,
