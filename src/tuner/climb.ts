@@ -26,7 +26,10 @@ const CREPT = 6;
 const STRIDE = 32;
 /** From this part of the predicted limit on, the limit is predicted from near by. */
 const NEAR = 0.985;
-/** A caching allocator's peak bends below the limit as fragments add up: it is looked at here, and then in short strides. */
+/**
+ * A caching allocator's peak bends below the limit as fragments add up: it is looked at here, and then in short strides.
+ * So is a peak that has bent already.
+ */
 const BEND = 0.87;
 const AFTER_BEND = 1.07;
 /** Where it had to give its cache back already, it may fail at any size. */
@@ -90,12 +93,12 @@ function climb(sight: Sight, top: number, roof: number): Step {
       why: `about half of the predicted limit, ${say(limit)}`,
     };
   }
-  const bends = model.caching && !perLaunch;
+  const bends = (model.caching || model.bent) && !perLaunch;
   if (bends && top < 0.8 * limit && limit >= TINY) {
     return {
       size: Math.min(BEND * limit, cautious),
       purpose: 'climb',
-      why: `most of the way to the predicted limit, ${say(limit)}: fragments begin to show here`,
+      why: `most of the way to the predicted limit, ${say(limit)}: up here the peak is no straight line`,
     };
   }
   if (model.lower > 1.1 * hi)
@@ -157,23 +160,36 @@ function beyond({ trail, model, perLaunch }: Sight, top: number): Step {
 }
 
 /** A size has failed: narrow the gap between it and the largest that fits. */
-function narrow({ trail, model, sizes, perLaunch }: Sight, top: number, ceiling: number): Step {
+function narrow(sight: Sight, top: number, ceiling: number): Step {
+  const { trail, model, sizes, perLaunch } = sight;
   const gap = ceiling - top;
   if (trail.smallestBad === null && model.lower !== null && model.lower >= ceiling) {
     // The bound is an earlier run's, who met more than a few steps: near enough below it is all there is to know.
     return { size: Math.ceil(0.98 * (ceiling - 1)), purpose: 'climb', why: `an earlier run could not take ${ceiling}` };
   }
-  if (model.readings.length === 0 || model.lower === null || model.lower >= ceiling) {
+  const chord = model.caching ? null : alongRefusal(sight, top, ceiling);
+  if (model.readings.length === 0 || model.lower === null || (model.lower >= ceiling && chord === null)) {
     return {
       size: top + gap / 2,
       purpose: 'bound',
       why: `halfway between ${top}, which fits, and ${ceiling}, which does not`,
     };
   }
+  const meets = Math.min(model.lower, chord ?? Number.POSITIVE_INFINITY);
   const margin = Math.max(1, gap / 8);
-  const aim = perLaunch || model.lower < NEAR * ceiling ? model.lower : NEAR * model.lower;
+  const aim = perLaunch || meets < NEAR * ceiling ? meets : NEAR * meets;
   const size = Math.min(Math.max(aim, top + margin), Math.max(ceiling - margin, sizes.up(top + 1) ?? 0));
-  return { size, purpose: 'bound', why: `the line through the last peaks meets the budget at ${say(model.lower)}` };
+  return { size, purpose: 'bound', why: `the line through the last peaks meets the budget at ${say(meets)}` };
+}
+
+/** Where the line from the largest that fits to what the failed size needed at least meets the budget; null: unknown. */
+function alongRefusal({ trail, model }: Sight, top: number, ceiling: number): number | null {
+  const failure = trail.all.findLast((o) => o.microBatch === ceiling && o.outcome !== 'fit');
+  const here = model.peakAt(top);
+  const { totalBytes: held } = failure?.peaks ?? { totalBytes: null };
+  if (here === null || held === null || !failure?.refusedBytes) return null;
+  const needed = held + failure.refusedBytes;
+  return needed > model.budgetBytes ? top + ((model.budgetBytes - here) * (ceiling - top)) / (needed - here) : null;
 }
 
 function say(size: number): string {

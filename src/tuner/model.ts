@@ -31,6 +31,8 @@ interface Line {
 const SATURATED = 0.97;
 /** Bytes, as a part of the budget, by which a peak may differ from one probe to the next for no reason. */
 const NOISE = 0.002;
+/** Part of the budget: slopes that differ by more over the way to the limit show that the peak is no line. */
+const BENT = 0.01;
 /** Without separate phases: the rise over the lowest peak that shows that a point has left the optimizer's floor. */
 const RISEN = 1.05;
 
@@ -49,6 +51,8 @@ export class MemoryModel {
   readonly cautious: number | null;
   /** A caching allocator is at work: peaks near the budget saturate, and only a fresh process tells what fits. */
   readonly caching: boolean;
+  /** Memory does not rise in a line here: the last two slopes disagree on what is left below the limit. */
+  readonly bent: boolean;
   readonly #active: Line | null;
   readonly #slack: Line | null;
 
@@ -73,6 +77,7 @@ export class MemoryModel {
     const context = Math.min(...usable.map((r) => r.context));
     const active = this.#active;
     this.upper = active && this.lower !== null ? Math.max(this.lower, solve(active, budgetBytes - context)) : null;
+    this.bent = this.lower !== null && disagreement(usable, this.lower) > BENT * budgetBytes;
     const pair = wellApart(usable);
     const doubt = pair ? (NOISE * budgetBytes) / (pair[1].microBatch - pair[0].microBatch) : 0;
     const cautious = this.#largest(budgetBytes, doubt);
@@ -184,6 +189,14 @@ function wellApart(readings: readonly Reading[]): [Reading, Reading] | null {
   if (!last) return null;
   const before = readings.findLast((r) => r.microBatch <= 0.75 * last.microBatch) ?? readings.at(-2);
   return before && before !== last ? [before, last] : null;
+}
+
+/** Bytes by which the last two slopes differ over what is left to `limit`. */
+function disagreement(readings: readonly Reading[], limit: number): number {
+  const [first, middle, last] = readings.slice(-3);
+  if (!first || !middle || !last || !Number.isFinite(limit)) return 0;
+  const slope = (a: Reading, b: Reading): number => (b.active - a.active) / (b.microBatch - a.microBatch);
+  return Math.abs(slope(middle, last) - slope(first, middle)) * Math.max(0, limit - last.microBatch);
 }
 
 function lineThrough(readings: readonly Reading[], value: (r: Reading) => number): Line | null {

@@ -27,8 +27,6 @@ export interface Choice {
   /** The largest that fits; a member of the searched sizes, not necessarily a choice. */
   max: number;
   headroomPct: number;
-  /** The size must have fitted a fresh process. */
-  firm: boolean;
   /** Whether a probe of a smaller size costs no launch. */
   cheap: boolean;
 }
@@ -53,14 +51,14 @@ export function recommend(choice: Choice): Recommendation {
   const spent = afterthoughts(choice);
   const proved = good.filter((size) => trail.isFirm(size));
   // Speeds that change from process to process could be followed for ever: in the end what is proved has to do.
-  const open = choice.firm && spent >= AFTERTHOUGHTS && proved.length > 0 ? proved : good;
+  const open = spent >= AFTERTHOUGHTS && proved.length > 0 ? proved : good;
   // Where the same size in the same process runs now faster, now slower, a difference as small as that means nothing.
   const enough = FAST - unrestOf(choice, good.at(-1));
   const fast = open.filter((size) => (rateOf(trail, size) ?? best) >= enough * best);
   const pick = fast.at(-1) ?? open.toSorted((a, b) => (rateOf(trail, a) ?? 0) - (rateOf(trail, b) ?? 0)).at(-1);
   if (pick === undefined) return lastResort(choice, measured);
   const largest = good.at(-1) as number;
-  const spare = choice.cheap && spent < AFTERTHOUGHTS - (choice.firm ? 1 : 0);
+  const spare = choice.cheap && spent < AFTERTHOUGHTS - 1;
   if (spare && pick !== largest && triesOf(choice, largest) < TRIES && isNoisy(trail, choice.max)) {
     return { measure: largest, why: 'speeds vary here, so the largest of the good sizes gets another chance' };
   }
@@ -68,7 +66,7 @@ export function recommend(choice: Choice): Recommendation {
     const between = interior(choice, measured).find((size) => size > pick && size < largest);
     if (between !== undefined) return { measure: between, why: 'the largest sizes run slower: where does that begin?' };
   }
-  if (choice.firm && !trail.isFirm(pick))
+  if (!trail.isFirm(pick))
     return { measure: pick, why: 'the size to be recommended, in the process that took the largest' };
   return { size: pick, notes: notesOn(choice, pick, good, best) };
 }
@@ -80,8 +78,8 @@ function afterthoughts({ trail, max }: Choice): number {
 }
 
 /** How often the speed of a size was measured where it counts: in the process that proves the answer. */
-function triesOf({ trail, firm }: Choice, size: number): number {
-  return trail.fits(size).filter((o) => !firm || trail.isFirmFit(o)).length;
+function triesOf({ trail }: Choice, size: number): number {
+  return trail.fits(size).filter((o) => trail.isFirmFit(o)).length;
 }
 
 /** Samples per second and device: the best that fresh processes showed, else what was measured last; null: no time. */
@@ -168,14 +166,13 @@ function interior({ trail, choices, max }: Choice, measured: number[]): number[]
 }
 
 /** No measured choice leaves the headroom: the smallest choice that a fresh process took, or that has to be tried. */
-function lastResort({ trail, choices, max, firm, headroomPct }: Choice, measured: number[]): Recommendation {
+function lastResort({ trail, choices, max, headroomPct }: Choice, measured: number[]): Recommendation {
   const smallest = choices.lo;
   if (smallest <= max && trail.fits(smallest).length === 0 && !trail.badBelow(max).includes(smallest)) {
     return { measure: smallest, why: 'the smallest size that the answer may have' };
   }
-  const size = measured.find((m) => !firm || trail.isFirm(m)) ?? choices.down(max) ?? max;
-  if (firm ? !trail.isFirm(size) : trail.fits(size).length === 0)
-    return { measure: size, why: 'the only size that the answer may have' };
+  const size = measured.find((m) => trail.isFirm(m)) ?? choices.down(max) ?? max;
+  if (!trail.isFirm(size)) return { measure: size, why: 'the only size that the answer may have' };
   return { size, notes: [`No smaller size can be used, so less than ${headroomPct} % of the budget is left free.`] };
 }
 

@@ -1,7 +1,7 @@
 import type { EffectivePlan } from './accumulation.js';
 import { nextSize, type Sight, type Step } from './climb.js';
 import { MemoryModel, readingsOf } from './model.js';
-import { recommend } from './objective.js';
+import { rateOf, recommend } from './objective.js';
 import { proof, proofBelowFailure, retreat } from './proof.js';
 import { closed, type Sizes, SMALL } from './sizes.js';
 import type { Trail } from './trail.js';
@@ -32,8 +32,8 @@ export interface RungSearch {
 const TINY = 20;
 /** Part of what is in use at a step's start that gradients make up at least (Adam; more with plainer optimizers). */
 const GRADIENTS = 0.25;
-/** Part of the roomiest size from which on a survey has seen enough. */
-const SURVEYED = 0.95;
+/** Part of the largest size with headroom at which a survey has seen enough: near its best speed, and far from the limit. */
+const SURVEYED = 0.7;
 
 /**
  * The next step on one rung: the smallest size, a climb to the largest, its verification in a fresh process, and then,
@@ -58,15 +58,15 @@ export function searchRung(search: RungSearch): RungStep {
   // A process that began with the largest size proves smaller ones on the way.
   const proves = search.alive ? (trail.provedBy(trail.all.at(-1)?.launch ?? 0) ?? 0) : 0;
   const { headroomPct } = search;
-  const advice = recommend({ trail, model, choices, max, firm: true, headroomPct, cheap: proves >= max });
+  const advice = recommend({ trail, model, choices, max, headroomPct, cheap: proves >= max });
   if ('size' in advice) return { kind: 'found', size: advice.size, max, notes: advice.notes };
   const purpose = advice.measure === max ? 'verify' : 'speed';
   return { kind: 'probe', size: advice.measure, purpose, fresh: proves < advice.measure, why: advice.why };
 }
 
 /**
- * The next step of a survey: what the rung is worth in samples/s, without looking for the first size that fails. The
- * size it finds has been measured, not verified.
+ * The next step of a survey: what the rung is worth in samples/s, well away from the first size that fails. The size that
+ * it finds is the fastest that was measured, and not verified.
  */
 export function surveyRung(search: RungSearch): RungStep {
   const { trail, sizes, plan, budgetBytes, headroomPct } = search;
@@ -74,26 +74,24 @@ export function surveyRung(search: RungSearch): RungStep {
   if (floor) return floor;
   const sight = sightOf(search);
   const top = trail.top as number;
-  const roomy = sight.model.largestWithin(budgetBytes * (1 - headroomPct / 100));
-  const enough = Math.min(roomy ?? Number.POSITIVE_INFINITY, sizes.hi ?? Number.POSITIVE_INFINITY);
-  if (trail.ceiling === null && top < SURVEYED * enough) {
+  const roomy = sight.model.largestWithin(budgetBytes * (1 - headroomPct / 100)) ?? Number.POSITIVE_INFINITY;
+  const most = Math.min(sizes.hi ?? Number.POSITIVE_INFINITY, plan.perDevice ?? Number.POSITIVE_INFINITY);
+  const enough = Math.floor(Math.min(SURVEYED * roomy, most));
+  if (trail.ceiling === null && top < enough) {
     const next = nextSize(sight);
     const size = next && sizes.down(Math.max(Math.min(next.size, enough), top + 1));
     if (next && size !== null && size > top) return careful(search, { kind: 'probe', fresh: false, ...next, size });
   }
   const choices = plan.choices(top);
   if (!choices) return { kind: 'closed', why: 'no size can make up the effective batch', evidence: null };
-  const advice = recommend({
-    trail,
-    model: sight.model,
-    choices,
-    max: top,
-    firm: false,
-    headroomPct,
-    cheap: search.alive,
-  });
-  if ('size' in advice) return { kind: 'found', size: advice.size, max: top, notes: advice.notes };
-  return { kind: 'probe', size: advice.measure, purpose: 'speed', fresh: false, why: advice.why };
+  const largest = choices.hi ?? top;
+  if (trail.fits(largest).length === 0 && !trail.badBelow(top).includes(largest)) {
+    const why = 'the largest size so far that the answer may have';
+    return { kind: 'probe', size: largest, purpose: 'speed', fresh: false, why };
+  }
+  const measured = trail.sizes.filter((size) => choices.down(size) === size);
+  const fastest = measured.toSorted((a, b) => (rateOf(trail, b) ?? 0) - (rateOf(trail, a) ?? 0))[0];
+  return { kind: 'found', size: fastest ?? choices.lo, max: top, notes: [] };
 }
 
 /** The probe that decides, whether or not there is more to try. */

@@ -1,5 +1,5 @@
 import { sameRung } from './ladder.js';
-import { BELIEVED, mayGrow, outgrows } from './peaks.js';
+import { BELIEVED, lastingPeak, mayGrow, outgrows } from './peaks.js';
 import type { Observation, Rung } from './types.js';
 
 /**
@@ -39,7 +39,7 @@ export class Trail {
     const counted = this.all.filter((o) => Math.min(o.accumulation, 2) >= needs(o.microBatch) || o.outcome !== 'fit');
     const lasts = (o: Observation) => o.outcome === 'fit' && !outgrows(o, budgetBytes);
     const fits = counted.filter(lasts);
-    const bads = counted.filter((o) => !lasts(o));
+    const bads = counted.filter((o) => !lasts(o) && !fits.some((later) => disproves(later, o, budgetBytes)));
     const firmBad = bads.filter((o) => o.fresh).map((o) => o.microBatch);
     this.#sure = (o) => o.steps >= BELIEVED || !mayGrow(o, budgetBytes);
     const firm = new Set(fits.filter((o) => this.#sure(o) && isFirm(o, fits)).map((o) => o.microBatch));
@@ -111,6 +111,17 @@ export class Trail {
 /** First in its launch, or after a larger one (with as many gradients resident) that was first and fitted. */
 function isFirm(o: Observation, fits: readonly Observation[]): boolean {
   return o.fresh || fits.some((other) => other.fresh && other.launch === o.launch && other.microBatch >= o.microBatch);
+}
+
+/**
+ * A process that has run many sizes may keep something of each. Where every byte is counted a fresh one tells that such a
+ * process failed for that alone: even if it needed nothing but what grows with the size, it would have room for the other.
+ */
+function disproves(fresh: Observation, failure: Observation, budgetBytes: number): boolean {
+  const peak = lastingPeak(fresh);
+  const exact = fresh.fresh && peak !== null && !fresh.peaks.reservedBytes;
+  const apart = !failure.fresh && fresh.launch > failure.launch;
+  return exact && apart && (peak * failure.microBatch) / fresh.microBatch <= budgetBytes;
 }
 
 function min(values: Iterable<number>): number | null {

@@ -61,6 +61,22 @@ describe('the climb', () => {
     expect(found(s).knownBad).toBe(300);
   });
 
+  it('takes the failure of a process that kept something of each size for what it is', () => {
+    let kept = 0;
+    const job: Job = {
+      run: (probe, warm) => {
+        kept = warm ? kept + 25 * MIB : 0;
+        const { peaks, ...result } = plainJob({ budget: BUDGET - kept }).run(probe, warm);
+        const added = peaks && Object.fromEntries(Object.entries(peaks).map(([part, bytes]) => [part, bytes + kept]));
+        return { ...result, peaks: added };
+      },
+    };
+    const s = search(job, constraints(base));
+    expect(s.observations.find((o) => o.outcome !== 'fit')?.microBatch).toBeLessThan(430);
+    expect(found(s).maxMicroBatch).toBeGreaterThanOrEqual(430);
+    expect(found(s).maxMicroBatch).toBeLessThanOrEqual(450);
+  });
+
   it('believes only fresh processes when one of them cannot take what a warm one took', () => {
     const job: Job = {
       run: (probe, warm) =>
