@@ -102,7 +102,7 @@ it('outlives a daemon that is killed, is drawn by the next one, and by that of a
 it('begins anew with a retry, and is forgotten with its job', async () => {
   const store = await host.store();
   await host.start(settings, threads);
-  const id = await host.shell('sleep 5'); // a daemon that has nothing to look at looks every other second
+  const id = await host.shell('sleep 1');
   await host.state(id, 'succeeded');
   await until(async () => (await store.memory.get(id)) !== null);
   const [first] = (await store.memory.get(id))?.samples ?? [];

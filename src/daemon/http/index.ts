@@ -70,6 +70,7 @@ export async function startHttp(parts: HttpParts): Promise<HttpServer> {
   await follower.start(PAST_EVENTS);
   follower.onEvent((event) => tally.hear(event)); // what was before is not counted again
   follower.onEvent(({ fields }) => fields.job && board.changed(fields.job));
+  follower.onEvent(({ type }) => type === 'lease' && sampler.wake());
   sampler.start();
   const close = async (): Promise<void> => {
     follower.close();

@@ -31,6 +31,7 @@ export class Sampler {
   readonly #listeners = new Map<string, Set<MemoryListener>>();
   #timer: NodeJS.Timeout | null = null;
   #closed = false;
+  #woken = false;
   /** Allocations that a budget or a driver refused, as far as they were seen. */
   refused = 0;
 
@@ -41,14 +42,15 @@ export class Sampler {
   }
 
   start(): void {
-    const again = async (): Promise<void> => {
-      const busy = await this.#look().catch((error: unknown) => {
-        this.#log.debug({ err: error }, 'ledgers could not be read');
-        return false;
-      });
-      if (!this.#closed) this.#timer = setTimeout(again, busy ? LOOK_MS : IDLE_MS).unref();
-    };
-    void again();
+    void this.#again();
+  }
+
+  /** A lease was taken: looks at once where it would have slept, as a search's first launch may be over in two seconds. */
+  wake(): void {
+    this.#woken = true;
+    if (this.#timer === null || this.#closed) return; // it is looking, and will again
+    clearTimeout(this.#timer);
+    void this.#again();
   }
 
   /** Writes down what was seen last, if Redis takes it at once. */
@@ -73,6 +75,17 @@ export class Sampler {
       listeners.delete(listener);
       if (listeners.size === 0) this.#listeners.delete(job);
     };
+  }
+
+  async #again(): Promise<void> {
+    this.#timer = null;
+    this.#woken = false;
+    const busy = await this.#look().catch((error: unknown) => {
+      this.#log.debug({ err: error }, 'ledgers could not be read');
+      return false;
+    });
+    if (!this.#closed)
+      this.#timer = setTimeout(() => void this.#again(), busy || this.#woken ? LOOK_MS : IDLE_MS).unref();
   }
 
   async #look(): Promise<boolean> {
