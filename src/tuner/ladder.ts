@@ -31,7 +31,12 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
   const { entries, half } = readLadder(data);
   const { amp = 'auto', checkpointing = 'auto', exact = false, can = {} } = options;
   const type = amp === 'bf16' || amp === 'fp16' ? amp : (options.half ?? half);
-  const allowed = entries.filter((entry) => {
+  const checkpoints = checkpointing !== 'off' && can.checkpointing !== false;
+  const possible = entries.map((entry) =>
+    // The last resort has everything else turned on that is allowed.
+    entry.offload ? { ...entry, checkpointing: entry.checkpointing && checkpoints } : entry,
+  );
+  const allowed = possible.filter((entry) => {
     if (amp !== 'auto' && (amp === 'off') !== (entry.amp === 'off')) return false;
     if (checkpointing !== 'auto' && (checkpointing === 'on') !== entry.checkpointing) return false;
     if (exact && entry.changesNumerics) return false;
@@ -39,7 +44,7 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
     if (entry.checkpointing && can.checkpointing === false) return false;
     return !entry.offload || can.offload === true;
   });
-  // Moving activations to the host is the last resort: once, with everything else that is allowed turned on.
+  // Moving activations to the host comes last, and once.
   const resort = allowed.filter((entry) => entry.offload).at(-1);
   return [...allowed.filter((entry) => !entry.offload), ...(resort ? [resort] : [])].map((entry) => ({
     amp: entry.amp === 'off' ? 'off' : type,

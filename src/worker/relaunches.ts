@@ -48,7 +48,9 @@ export class Relaunches {
   /** Null: the end stands. */
   async next(target: Target, { session, exit, diagnosis }: Attempt, config: Config | null): Promise<Relaunch | null> {
     if (this.#made >= this.#request.options.retries) return null;
-    const next = isLost(exit) ? this.#afterLoss(config) : afterFailure(target, diagnosis, config);
+    const next = isLost(exit)
+      ? this.#afterLoss(config)
+      : afterFailure(target, diagnosis, config, this.#request.options);
     if (next === null) return null;
     this.#made += 1;
     await this.headway.look(session.run.dir, exit);
@@ -62,13 +64,18 @@ export class Relaunches {
   }
 }
 
-function afterFailure(target: Target, diagnosis: Diagnosis | null, config: Config | null): Relaunch | null {
+function afterFailure(
+  target: Target,
+  diagnosis: Diagnosis | null,
+  config: Config | null,
+  options: WorkRequest['options'],
+): Relaunch | null {
   if (diagnosis?.class !== 'device_oom' || config === null) return null;
   if (diagnosis.cure === 'expandable_segments' && target.useExpandableSegments()) {
     return { config, smaller: false, why: 'Out of memory by fragmentation: going on with expandable segments' };
   }
   // Against a leak, a neighbour or the model itself no smaller batch helps: the diagnosis says what does.
-  const smaller = diagnosis.cure === 'none' || diagnosis.cure === 'wait' ? null : stepDown(config);
+  const smaller = diagnosis.cure === 'none' || diagnosis.cure === 'wait' ? null : stepDown(config, options);
   if (smaller === null) return null;
   const sizes = `going on with ${smaller.micro_batch} x ${smaller.accumulation}`;
   return { config: smaller, smaller: true, why: `Out of memory at micro-batch ${config.micro_batch}: ${sizes}` };

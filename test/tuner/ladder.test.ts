@@ -23,6 +23,19 @@ describe('the ladder', () => {
     ]);
   });
 
+  it('moves activations to host memory without checkpointing where that is not allowed or not possible', () => {
+    expect(names(data, { amp: 'off', checkpointing: 'off', can: { offload: true } })).toEqual([
+      'as it stands',
+      'activations in host memory',
+    ]);
+    expect(names(data, { can: { offload: true, checkpointing: false } })).toEqual([
+      'as it stands',
+      'bf16',
+      'bf16, activations in host memory',
+    ]);
+    expect(names(data, { checkpointing: 'on', can: { offload: true, checkpointing: false } })).toEqual([]);
+  });
+
   it('leaves out what changes numerics when it has to be exact', () => {
     expect(ladderFrom(data, { exact: true }).some(changesNumerics)).toBe(false);
     expect(names(data, { exact: true })).toEqual(['as it stands', 'checkpointing']);

@@ -125,11 +125,28 @@ describe('stepping down after a late out-of-memory error', () => {
           amp: 'off' as const,
           checkpointing: false,
         };
-        const next = stepDown(config);
+        const next = stepDown(config, { accumulation: 'auto', minBatch: 1 });
         expect(next?.micro_batch).toBeLessThanOrEqual(micro / 2);
         expect((next?.micro_batch ?? 0) * (next?.accumulation ?? 0)).toBe(micro * accumulation);
       }),
     );
     expect(largestDivisor(97, 50)).toBe(1);
+  });
+
+  it('neither accumulates nor goes below the smallest micro-batch where the options forbid it', () => {
+    const config = {
+      micro_batch: 64,
+      accumulation: 1,
+      world_size: 1,
+      effective_batch: 64,
+      amp: 'off' as const,
+      checkpointing: false,
+    };
+    expect(stepDown(config, { accumulation: 'off', minBatch: 1 })).toBeNull();
+    expect(stepDown(config, { accumulation: 'auto', minBatch: 33 })).toBeNull();
+    expect(stepDown(config, { accumulation: 'auto', minBatch: 32 })).toMatchObject({
+      micro_batch: 32,
+      accumulation: 2,
+    });
   });
 });

@@ -1,0 +1,84 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import type { JobOptions } from '../../src/store/types.js';
+import { findBatch } from '../../src/worker/find-batch.js';
+import { runJob } from '../../src/worker/run-job.js';
+import { FIXTURES, pythonWithTorch, workbench } from './harness.js';
+
+const python = pythonWithTorch();
+
+/** What the job itself printed, when all was decided. */
+function output({ persisted }: ReturnType<typeof workbench>): string {
+  const { launches } = persisted.findLast((patch) => 'launches' in patch) as {
+    launches: { dir: string; purpose: string }[];
+  };
+  return readFileSync(join(launches.at(-1)?.dir as string, 'log'), 'utf8');
+}
+
+describe('the ladder with real processes', () => {
+  it('surveys every rung in one process for the fastest, and finds its largest size', async () => {
+    const bench = workbench('find-batch', [python, 'deep.py'], {
+      budget: '80MiB',
+      objective: 'throughput',
+      effectiveBatch: 512,
+    });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.status).toBe('found');
+    const rungs = new Set(report.probes.filter((p) => p.launch === 1).map((p) => `${p.amp} ${p.checkpointing}`));
+    expect([...rungs].sort()).toEqual(['bf16 false', 'bf16 true', 'off false', 'off true']);
+    // Only the search for the largest size on the rung that was chosen may run out of memory.
+    const chosen = report.probes.filter(
+      (p) => p.amp === report.config?.amp && p.checkpointing === report.config?.checkpointing,
+    );
+    expect(report.probes.filter((p) => p.outcome !== 'fit').every((p) => chosen.includes(p))).toBe(true);
+    expect(report.config?.effective_batch).toBe(512);
+    const rate = (probes: typeof chosen) =>
+      Math.max(...probes.filter((p) => p.launch === 1 && p.step_s).map((p) => p.micro_batch / (p.step_s as number)));
+    const surveyed = chosen.filter((p) => p.micro_batch <= 512);
+    expect(rate(surveyed)).toBeGreaterThan(0.5 * rate(report.probes.filter((p) => p.micro_batch <= 512)));
+  });
+
+  it('runs a job to its end in the precision that was found', async () => {
+    const bench = workbench('run', [python, 'deep.py'], { budget: '80MiB', objective: 'throughput', amp: 'bf16' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0 });
+    expect(report.config).toMatchObject({ amp: 'bf16', effective_batch: 4096 });
+    expect(output(bench)).toContain('trained in torch.bfloat16');
+  });
+
+  describe('where activations can be moved to a second memory (a file stands in for it)', () => {
+    const bench = (purpose: 'find-batch' | 'run', options: Partial<JobOptions>) => {
+      const { request, ...rest } = workbench(purpose, [python, 'deep.py'], {
+        budget: '80MiB',
+        amp: 'off',
+        checkpointing: 'off',
+        env: ['PYTHONPATH'],
+        ...options,
+      });
+      const environment = { ...request.environment, PYTHONPATH: join(FIXTURES, 'host') };
+      return { request: { ...request, environment }, ...rest };
+    };
+
+    it('finds sizes that the device alone cannot take', async () => {
+      const alone = bench('find-batch', {});
+      const { max_micro_batch: fits, config } = await findBatch(alone.request, alone.deps);
+      expect(config?.offload).toBeUndefined();
+      const helped = bench('find-batch', { minBatch: 2 * (fits as number) });
+      const report = await findBatch(helped.request, helped.deps);
+      expect(report.config).toMatchObject({ amp: 'off', checkpointing: false, offload: true });
+      expect(report.max_micro_batch).toBeGreaterThanOrEqual(2 * (fits as number));
+      expect(report.probes.filter((p) => p.outcome !== 'fit').length).toBeLessThanOrEqual(2);
+      expect(report.launches).toBeLessThanOrEqual(3);
+    });
+
+    it('runs a job to its end that fits in no other way', async () => {
+      const { request, deps, ...rest } = bench('run', { accumulation: 'off' });
+      const report = await runJob(request, deps);
+      expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0 });
+      expect(report.config).toMatchObject({ micro_batch: 4096, accumulation: 1, offload: true });
+      expect(report.devices[0]?.peak_bytes).toBeLessThanOrEqual(80 * 1024 ** 2);
+      expect(output({ request, deps, ...rest })).toContain('trained in torch.float32');
+    });
+  });
+});
