@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import { OomtuneError } from '../common/errors.js';
 import type { JobOptions } from '../store/types.js';
@@ -37,47 +37,53 @@ export function jobEnvironment(
     if (value === undefined || SECRET.test(name)) continue;
     if (ENVIRONMENT_ALLOWED.some((pattern) => pattern.test(name))) environment[name] = value;
   }
-  if (options.envFile !== null) Object.assign(environment, readEnvFile(options.envFile, options.cwd));
-  for (const entry of options.env) {
-    const [name, value] = splitEntry(entry);
-    if (value !== null) environment[name] = value;
-    else if (from[name] !== undefined) environment[name] = from[name];
+  const asked = options.envFile === null ? [] : readEnvFile(options.envFile, options.cwd);
+  for (const entry of options.env) asked.push(splitEntry(entry, null));
+  for (const [name, value] of asked) {
+    const given = value ?? from[name];
+    if (given !== undefined) environment[name] = given;
   }
   return environment;
 }
 
-function splitEntry(entry: string): [name: string, value: string | null] {
+type Entry = [name: string, value: string | null];
+
+/** `NAME=VALUE`, or `NAME` alone (null). `line`: where it stands in a file, whose text is shown to nobody. */
+function splitEntry(entry: string, line: string | null): Entry {
   const at = entry.indexOf('=');
   const name = at < 0 ? entry : entry.slice(0, at);
-  if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) {
+  if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name) || entry.includes('\0')) {
     throw new OomtuneError(
       'OOMTUNE_USAGE',
-      `Expected the name of an environment variable, got "${name}".`,
-      'Write --env NAME (its value is taken from where the job is launched) or --env NAME=VALUE.',
+      line === null
+        ? `Expected the name of an environment variable, got ${JSON.stringify(name)}.`
+        : `${line} does not start with the name of an environment variable.`,
+      'Write NAME (its value is taken from where the job is launched) or NAME=VALUE.',
     );
   }
   return [name, at < 0 ? null : entry.slice(at + 1)];
 }
 
 /** `NAME=VALUE` a line; blank lines and `#` comments are skipped, matching quotes around a value are removed. */
-function readEnvFile(file: string, cwd: string): Record<string, string> {
+function readEnvFile(file: string, cwd: string): Entry[] {
   const path = isAbsolute(file) ? file : join(cwd, file);
   let text: string;
   try {
+    // A pipe gives its text once, but the file is read when the job is asked for and again when it is launched.
+    if (!statSync(path).isFile()) throw new Error('it is no regular file');
     text = readFileSync(path, 'utf8');
   } catch (cause) {
     throw new OomtuneError('OOMTUNE_USAGE', `The file ${path} cannot be read.`, 'Check the path given to --env-file.', {
       cause,
     });
   }
-  const values: Record<string, string> = {};
-  for (const raw of text.split(/\r?\n/)) {
+  const entries: Entry[] = [];
+  for (const [at, raw] of text.split(/\r?\n/).entries()) {
     const line = raw.trim().replace(/^export\s+/, '');
     if (line === '' || line.startsWith('#')) continue;
-    const [name, value] = splitEntry(line);
-    if (value === null) continue;
-    const quoted = /^(["'])(.*)\1$/.exec(value.trim());
-    values[name] = quoted ? (quoted[2] as string) : value.trim();
+    const [name, value] = splitEntry(line, `Line ${at + 1} of ${path}`);
+    const quoted = /^(["'])(.*)\1$/.exec(value?.trim() ?? '');
+    entries.push([name, quoted ? (quoted[2] as string) : (value?.trim() ?? null)]);
   }
-  return values;
+  return entries;
 }

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -38,6 +39,27 @@ describe('the environment of a job', () => {
     writeFileSync(join(folder, '.env'), '# comment\n\nexport A="one two"\nB=\'x\'\nC=3\n');
     const environment = jobEnvironment({ env: ['C=4'], envFile: '.env', cwd: folder }, {});
     expect(environment).toEqual({ A: 'one two', B: 'x', C: '4' });
+  });
+
+  it('takes a name without a value in --env-file from where the job is launched, as --env does', () => {
+    const file = join(mkdtempSync(join(tmpdir(), 'oomtune-env-')), 'env');
+    writeFileSync(file, 'EXPERIMENT\nABSENT\n');
+    expect(jobEnvironment({ ...bare, envFile: file }, from)).toMatchObject({ EXPERIMENT: 'x' });
+    expect(jobEnvironment({ ...bare, envFile: file }, from)).not.toHaveProperty('ABSENT');
+  });
+
+  it('names the line of --env-file that it cannot read, and does not show it', () => {
+    const file = join(mkdtempSync(join(tmpdir(), 'oomtune-env-')), 'env');
+    writeFileSync(file, 'A=1\n\n-----BEGIN hunter2\n');
+    expect(() => jobEnvironment({ ...bare, envFile: file }, {})).toThrow(`Line 3 of ${file} does not start with`);
+    writeFileSync(file, 'A=1\0B=2\n');
+    expect(() => jobEnvironment({ ...bare, envFile: file }, {})).toThrow('Line 1 of');
+  });
+
+  it('refuses a pipe for --env-file, which could be read only once, without waiting for it', () => {
+    const pipe = join(mkdtempSync(join(tmpdir(), 'oomtune-env-')), 'pipe');
+    execFileSync('mkfifo', [pipe]);
+    expect(() => jobEnvironment({ ...bare, envFile: pipe }, {})).toThrow(OomtuneError);
   });
 
   it.each([
