@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { PYTHON, ROOT } from '../cli/oomtune.js';
 import { blocks, PAGES, Reader } from './page.js';
 
+vi.setConfig({ testTimeout: 300_000 }); // a page is many commands
 const reader = new Reader();
 
 /** What a line becomes where there is no GPU and no hour to spend. Each leaves the command itself as it is written. */

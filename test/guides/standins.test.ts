@@ -1,6 +1,6 @@
 import { cpSync, existsSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { PYTHON, ROOT } from '../cli/oomtune.js';
 import { blocks, Reader } from './page.js';
 
@@ -9,6 +9,7 @@ import { blocks, Reader } from './page.js';
  * with the same flags and files (test/fixtures/frameworks). What is theirs alone is not shown by it.
  */
 const STAND_INS = join(ROOT, 'test', 'fixtures', 'frameworks');
+vi.setConfig({ testTimeout: 300_000 }); // a page is many commands
 const reader = new Reader();
 const folder = (name: string): string => join(reader.work, name);
 
