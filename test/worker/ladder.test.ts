@@ -61,14 +61,13 @@ describe('the ladder with real processes', () => {
     };
 
     it('finds sizes that the device alone cannot take', async () => {
-      const alone = bench('find-batch', {});
-      const { max_micro_batch: fits, config } = await findBatch(alone.request, alone.deps);
-      expect(config?.offload).toBeUndefined();
-      const helped = bench('find-batch', { minBatch: 2 * (fits as number) });
-      const report = await findBatch(helped.request, helped.deps);
+      const { request, deps } = bench('find-batch', { minBatch: 2400, maxBatch: 3000 });
+      const report = await findBatch(request, deps);
       expect(report.config).toMatchObject({ amp: 'off', checkpointing: false, offload: true });
-      expect(report.max_micro_batch).toBeGreaterThanOrEqual(2 * (fits as number));
-      expect(report.probes.filter((p) => p.outcome !== 'fit').length).toBeLessThanOrEqual(2);
+      expect(report.max_micro_batch).toBe(3000);
+      // The device alone could not take the smallest of them.
+      expect(report.probes.map((p) => [p.micro_batch, p.outcome])[0]).toEqual([2400, 'device_oom']);
+      expect(report.probes.slice(1).every((p) => p.outcome === 'fit')).toBe(true);
       expect(report.launches).toBeLessThanOrEqual(3);
     });
 
