@@ -144,19 +144,11 @@ describe('a guide’s commands reach a script with the flags that it is about', 
     expect(readFileSync(join(folder('consoles'), 'config.yml'), 'utf8')).toContain('micro_batch_size: 4 # samples');
   });
 
-  it('those of the page on all frameworks', async () => {
-    const where = (line: string): string =>
-      /run_clm/.test(line)
-        ? 'hf-trainer'
-        : /--model vit/.test(line)
-          ? 'timm'
-          : /train_gpt2/.test(line)
-            ? 'nanogpt'
-            : /main\.py fit/.test(line)
-              ? 'lightning'
-              : 'torchrun';
+  it('those of the page on all frameworks are the pages’ own', () => {
+    const plain = (line: string): string => line.replace(/\s+#.*$/, '');
     const lines = calls('frameworks').filter((line) => !line.includes('{'));
-    expect(lines.map(where)).toEqual(['hf-trainer', 'timm', 'nanogpt', 'lightning', 'torchrun']);
-    for (const line of lines) expect((await follow(line, where(line))).length, line).toBeGreaterThan(1);
+    const known = ['hf-trainer', 'timm', 'nanogpt', 'lightning', 'torchrun'].flatMap(calls).map(plain);
+    expect(lines.length).toBe(5);
+    for (const line of lines) expect(known).toContain(plain(line));
   });
 });
