@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { findOption, removeOccurrences } from './argv.js';
 import { canonical, locateFile } from './files.js';
 import { tunedOptions } from './knobs.js';
-import { stemOf } from './program.js';
+import { stemOf } from './script.js';
 import { editorOf } from './recognise.js';
 import type { CommandPlan } from './types.js';
 
