@@ -15,6 +15,9 @@ export function asOomtuneError(thrown: unknown, verb: string | null): OomtuneErr
   if (thrown instanceof CommanderError) return fromCommander(thrown, verb);
   if (isOomtuneLike(thrown)) return new OomtuneError(thrown.code, thrown.message, thrown.remedy, { cause: thrown });
   if (thrown instanceof Error && thrown.name === 'AbortError') return interrupted(thrown);
+  if (thrown instanceof Error && 'syscall' in thrown && thrown.syscall === 'uv_cwd') {
+    return usageError('The folder that this was called in is gone.', 'Go to one that exists (cd).');
+  }
   const refused = refusal(thrown, homePath());
   if (refused !== null) return refused;
   const said = thrown instanceof Error ? thrown.message : inspect(thrown);

@@ -1,8 +1,9 @@
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { ERROR_CODES } from '../../src/common/errors.js';
-import { Oomtune } from './oomtune.js';
+import { Oomtune, PROGRAM } from './oomtune.js';
 
 const oomtune = new Oomtune();
 afterAll(() => oomtune.close());
@@ -176,6 +177,15 @@ describe('bad input', () => {
     const { devices } = (await oomtune.json(['devices'])) as { devices: { reserved_bytes: number }[] };
     expect(devices.map((device) => device.reserved_bytes)).toEqual(devices.map(() => 0));
     expect(readdirSync(oomtune.home)).not.toContain('report.json');
+  });
+
+  it('a folder that is gone is told as that', () => {
+    const script = 'cd "$1" && rmdir "$1" && exec "$0" run --no-tune --device cpu -- true';
+    const gone = join(oomtune.home, 'gone');
+    mkdirSync(gone);
+    const { status, stderr } = spawnSync('sh', ['-c', script, PROGRAM, gone], { env: oomtune.env, encoding: 'utf8' });
+    expect(stderr).toContain('is gone');
+    expect(status).toBe(2);
   });
 
   it('a stack trace is shown only when it is asked for', async () => {
