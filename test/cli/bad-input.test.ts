@@ -125,6 +125,7 @@ const CASES: Case[] = [
   { args: ['explain', 'j-nothere'], exit: 6, code: 'OOMTUNE_NO_SUCH_JOB', says: /j-nothere/ },
   { args: ['submit', '--after', 'j-nothere', '--', 'true'], exit: 6, code: 'OOMTUNE_NO_SUCH_JOB', says: /j-nothere/ },
   { args: ['recommend', 'nothing-of-it'], exit: 6, code: 'OOMTUNE_NO_SUCH_CONFIG', says: /nothing-of-it/ },
+  { args: ['recommend', 'one', 'two'], exit: 2, code: 'OOMTUNE_USAGE', says: /Too many arguments/ },
   { args: ['recommend', '--apply'], exit: 2, code: 'OOMTUNE_USAGE', says: /command/ },
   { args: ['diagnose', '/no/such.log'], exit: 2, code: 'OOMTUNE_USAGE', says: /\/no\/such\.log/ },
   { args: ['diagnose', '--signal', 'SIGNOPE'], exit: 2, code: 'OOMTUNE_USAGE', says: /SIGNOPE/ },
