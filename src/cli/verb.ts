@@ -45,7 +45,8 @@ export function verbMaker(program: Command, dispatch: Dispatch, command: string[
     }
     if (shape.work) addWorkOptions(made);
     if (shape.work === 'queued') addSubmitOptions(made);
-    made.allowExcessArguments(Boolean(shape.takesCommand)); // so that a forgotten `--` can be told from a stray word
+    // where only the command may stand, a forgotten `--` is told from a stray word
+    made.allowExcessArguments(Boolean(shape.takesCommand) && !shape.args);
     addCommonOptions(made);
     made.action(() => {
       const extra = shape.takesCommand && !shape.args ? made.args : [];
