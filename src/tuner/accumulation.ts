@@ -58,6 +58,14 @@ export function planEffective(c: Constraints): EffectivePlan {
   };
 }
 
+/** Why the options leave no micro-batch to try. */
+export function noSize({ minBatch, maxBatch, accumulation }: Constraints, perDevice: number | null): string {
+  const range = `the micro-batch may be from ${minBatch} to ${maxBatch ?? 'any size'} (--max-batch, and the samples that there are)`;
+  if (perDevice === null || minBatch > (maxBatch ?? minBatch)) return range;
+  if (accumulation === 'off') return `without accumulation the micro-batch would have to be ${perDevice}, but ${range}`;
+  return `no such micro-batch makes up ${perDevice}: ${range}`;
+}
+
 /** An effective batch with few divisors (a prime, say) may be exact only in many small parts: a near one is faster. */
 function manyParts(size: number, parts: number, perDevice: number, max: number, worldSize: number): string[] {
   const larger = divisors(perDevice).some((d) => d > size && d <= max);

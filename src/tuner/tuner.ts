@@ -1,4 +1,4 @@
-import { type EffectivePlan, planEffective } from './accumulation.js';
+import { type EffectivePlan, noSize, planEffective } from './accumulation.js';
 import { answerOf, bestVerified } from './answer.js';
 import { rungName } from './explain.js';
 import { rateOf } from './objective.js';
@@ -61,7 +61,7 @@ export class Tuner {
     if (other) return { type: 'failed', failure: other.outcome as 'user_error', evidence: other.evidence };
     if (c.rungs.length === 0) return exhausted('the options leave no rung to try');
     const sizes = this.#sizes();
-    if (!sizes) return exhausted('no micro-batch in the allowed range can make up the effective batch');
+    if (!sizes) return exhausted(noSize(c, this.#plan.perDevice));
     const doubtful = this.#observations.find((o) => o.ambiguous && o.outcome !== 'fit' && this.#isSmallest(o, sizes));
     if (doubtful) return { type: 'failed', failure: 'device_oom', evidence: doubtful.evidence };
     return this.#asItStands() ?? (c.objective === 'throughput' ? this.#fastest(sizes) : this.#first(sizes));

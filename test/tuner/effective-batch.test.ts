@@ -46,6 +46,18 @@ describe('the effective batch', () => {
     expect(notes.join(' ')).toContain('an effective batch of 1020');
   });
 
+  it('names the bounds that leave nothing to try', () => {
+    const why = (changes: Parameters<typeof constraints>[0]) => search(job, constraints({ ...base, ...changes })).last;
+    expect(why({ effectiveBatch: null, minBatch: 3000, maxBatch: 2048 })).toMatchObject({
+      type: 'exhausted',
+      why: expect.stringMatching(/^the micro-batch may be from 3000 to 2048/),
+    });
+    expect(why({ effectiveBatch: 64, maxBatch: 8, accumulation: 'off' })).toMatchObject({
+      type: 'exhausted',
+      why: expect.stringMatching(/^without accumulation the micro-batch would have to be 64, but .* from 1 to 8 /),
+    });
+  });
+
   it('fits at once or not at all without accumulation', () => {
     const off = { ...base, accumulation: 'off' as const };
     expect(found(search(job, constraints({ ...off, effectiveBatch: 400 }))).config).toMatchObject({
