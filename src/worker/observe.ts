@@ -24,7 +24,8 @@ export function ledgerPeak(reading: LedgerReading | null): number | null {
   return peaks.length === 0 ? null : Math.max(...peaks);
 }
 
-interface Place {
+/** Where a probe ran. */
+export interface Place {
   launch: number;
   /** First probe of its launch. */
   fresh: boolean;

@@ -1,54 +1,22 @@
-import { formatBytes } from '../common/size.js';
-import type { Exit } from '../runtime/types.js';
-import { sameRung, Tuner } from '../tuner/index.js';
-import type { Action, Constraints, Observation, Probe, Rung } from '../tuner/types.js';
+import { Tuner } from '../tuner/index.js';
+import type { Action, Constraints, Observation } from '../tuner/types.js';
 import { constraintsOf, withLoop } from './constraints.js';
 import { Detached } from './detached.js';
-import type { Loop } from './hook-messages.js';
-import { isLost } from './lost.js';
-import {
-  diagnoseSession,
-  ledgerPeak,
-  observeDeath,
-  observeFit,
-  observeWhole,
-  probeRecord,
-  samplesPerSecond,
-} from './observe.js';
-import { openLaunch } from './search-launch.js';
+import { probeRecord, samplesPerSecond } from './observe.js';
+import { Prober } from './prober.js';
 import type { SearchOutcome } from './search-outcome.js';
-import type { HookMode, Session } from './session.js';
 import type { Target } from './target.js';
-import type { Diagnosis, WorkDeps, WorkRequest } from './types.js';
-import { undriveable, usesOwnBatch } from './undriveable.js';
-import type { Measurement } from './worst-rank.js';
+import type { WorkDeps, WorkRequest } from './types.js';
 
 export type { SearchOutcome };
 
-const MIB = 1024 ** 2;
-
-/** Drives the tuner: makes each launch, has it run the probes, and tells the tuner what came of them. */
+/** Drives the tuner: has its probes run, writes down what came of each, and tells it. */
 export class Search {
   readonly #request: WorkRequest;
   readonly #deps: WorkDeps;
   readonly #target: Target;
   readonly #goal: Constraints['goal'];
-  readonly #mode: HookMode;
-  readonly #launches: WorkRequest['launches'];
-  #session: Session | null = null;
-  #used = 0;
-  #rung: Rung | null = null;
-  #loop: Loop | null = null;
-  #torch: string | null = null;
-  #startup: number | null = null;
-  #diagnosis: Diagnosis | null = null;
-  #leak: string | null = null;
-  #ownAmp = false;
-  #learned = false;
-  #measured = false;
-  #undriveable = false;
-  /** Processes whose supervisor was killed. */
-  #lost = 0;
+  readonly #prober: Prober;
   readonly #whys: (string | null)[] = [];
 
   constructor(request: WorkRequest, deps: WorkDeps, target: Target, goal: Constraints['goal']) {
@@ -56,18 +24,18 @@ export class Search {
     this.#deps = deps;
     this.#target = target;
     this.#goal = goal;
-    this.#mode = target.hook ? (target.carrier('micro_batch') === 'hook' ? 'probe' : 'measure') : 'none';
-    this.#launches = [...request.launches];
+    this.#prober = new Prober(request, deps, target, goal);
   }
 
   /** Searches to the end. Leaves no process behind, however it ends; rejects with the signal's reason when aborted. */
   async run(): Promise<SearchOutcome> {
     const { signal } = this.#deps;
-    const stop = (): void => this.#session?.run.end('cancel');
+    const prober = this.#prober;
+    const stop = (): void => prober.interrupt();
     signal.addEventListener('abort', stop);
     try {
       signal.throwIfAborted();
-      if (this.#mode === 'probe') await this.#open(this.#target.baseRung, null);
+      await prober.begin();
       let tuner = new Tuner(this.#constraints());
       const journal: Observation[] = [];
       for (const observation of this.#request.journal) {
@@ -78,14 +46,13 @@ export class Search {
       for (;;) {
         const action = tuner.next();
         if (action.type !== 'probe') return this.#outcome(action, tuner);
-        const observation = await this.#measure(action.probe);
+        const observation = await prober.measure(action.probe);
         signal.throwIfAborted();
         journal.push(observation);
         this.#whys.push(action.probe.why);
         await this.#deps.persist({ journal });
-        if (this.#learned) {
+        if (prober.hasLearned()) {
           // What the loop does by itself shows at its first step only: the bounds are drawn anew, what was seen stays.
-          this.#learned = false;
           tuner = new Tuner(this.#constraints());
           for (const earlier of journal.slice(0, -1)) tuner.tell(earlier);
         }
@@ -99,7 +66,7 @@ export class Search {
       }
     } finally {
       signal.removeEventListener('abort', stop);
-      await this.#close();
+      await prober.close();
       if (signal.aborted && signal.reason instanceof Detached)
         this.#deps.log.info('the search is left where it stands');
     }
@@ -107,152 +74,25 @@ export class Search {
 
   #outcome(action: Exclude<Action, { type: 'probe' }>, tuner: Tuner): SearchOutcome {
     const times = this.#target.loopAccumulation;
+    const { launches, startupSeconds, torch, loop, diagnosis, undriveable, leak } = this.#prober;
     return {
       action: action.type === 'found' ? { type: 'found', answer: withLoop(action.answer, times) } : action,
       observations: tuner.observations,
       launches: new Set(tuner.observations.map((observation) => observation.launch)).size,
-      allLaunches: this.#launches,
-      startupSeconds: this.#startup,
-      torch: this.#torch,
-      loop: this.#loop,
-      diagnosis: this.#diagnosis,
-      undriveable: this.#undriveable,
+      allLaunches: launches,
+      startupSeconds,
+      torch,
+      loop,
+      diagnosis,
+      undriveable,
       whys: this.#whys,
-      notes: this.#leak === null ? [] : [this.#leak],
+      notes: leak === null ? [] : [leak],
     };
   }
 
   /** The search's bounds, in the loop's own batches: what it accumulates by itself is none of the tuner's business. */
   #constraints(): Constraints {
-    return constraintsOf(this.#request.options, this.#target, this.#goal, this.#loop, this.#ownAmp);
-  }
-
-  /** Takes what the first measured step told of the loop: its own accumulation, and whether it autocasts by itself. */
-  #learn(measurement: Measurement): void {
-    const { own } = this.#target;
-    const accumulation = measurement.own_accumulation ?? 1;
-    if (own.accumulation === null) {
-      own.accumulation = accumulation;
-      this.#learned ||= accumulation > 1;
-    }
-    this.#learned ||= (measurement.own_amp ?? false) && !this.#ownAmp;
-    this.#ownAmp ||= measurement.own_amp ?? false;
-  }
-
-  /** Runs one probe in the live process if that can take it, else in a new one. */
-  async #measure(probe: Probe): Promise<Observation> {
-    const live = this.#session;
-    const switches = this.#rung !== null && sameRung(this.#rung, probe.rung);
-    const takes =
-      live !== null &&
-      // A process that died before it was asked anything answers for the first probe.
-      (this.#used === 0 || (live.exit === null && !probe.fresh)) &&
-      (this.#mode === 'probe' || this.#used > 0) &&
-      (switches || (this.#mode === 'probe' && (this.#loop?.can.switch_rung ?? false)));
-    if (!takes) {
-      await this.#close();
-      await this.#open(probe.rung, probe);
-    }
-    const session = this.#session as Session;
-    this.#rung = probe.rung;
-    const place = { launch: this.#launches.length, fresh: this.#used === 0 };
-    const carried = this.#mode !== 'probe' && this.#used === 0;
-    this.#used += 1;
-    this.#deps.progress({ type: 'probing', probe, launch: place.launch });
-    const measurement = session.exit === null && session.exception === null ? await this.#ask(probe, carried) : null;
-    this.#startup ??= session.startupSeconds;
-    this.#torch ??= session.hello?.torch ?? null;
-    if (measurement !== null) {
-      this.#measured = true;
-      this.#learn(measurement);
-      this.#watchGrowth(measurement);
-      const alive = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
-      if (!alive) await this.#close();
-      if (measurement.total_bytes === null) measurement.total_bytes = ledgerPeak(session.run.ledger());
-      return observeFit(probe, place, measurement, alive);
-    }
-    const exit = await this.#deathOf(session);
-    this.#session = null;
-    if (isLost(exit) && this.#lost < this.#request.options.retries) {
-      this.#lost += 1;
-      this.#deps.progress({ type: 'note', text: 'The process was lost: the same size is measured again.' });
-      return this.#measure(probe);
-    }
-    const bye = session.exception === null ? session.bye : null;
-    // A loop that is shorter than the search goes on in another process.
-    if (bye?.reason === 'loop_over' && this.#used > 1) return this.#measure(probe);
-    if (this.#mode === 'probe' && bye !== null) {
-      this.#undriveable = true;
-      this.#diagnosis = undriveable(bye, probe.steps);
-      return observeDeath(probe, place, this.#diagnosis, exit);
-    }
-    const whole = exit.code === 0 && exit.ended_by === 'job' && session.exception === null && this.#mode !== 'probe';
-    if (whole) return observeWhole(probe, place, exit);
-    // How what started the training ended (a shell script goes on after an error) says nothing where the hook saw why.
-    const end = session.exception === null ? exit : { ...exit, code: 1, signal: null };
-    const verdict = await diagnoseSession(session, end, this.#target.kind, await this.#target.surroundings());
-    this.#undriveable = verdict.class === 'ok';
-    this.#diagnosis = verdict.class === 'ok' ? undriveable(null, probe.steps) : verdict;
-    if (verdict.class === 'user_error') this.#diagnosis = await this.#withOwnBatch(probe, verdict);
-    return observeDeath(probe, place, this.#diagnosis, exit);
-  }
-
-  /** The verdict on the first probe of a script: where the script's own batch trains, the size is the reason. */
-  async #withOwnBatch(probe: Probe, verdict: Diagnosis): Promise<Diagnosis> {
-    const own = this.#loop?.own_batch ?? null;
-    const first = this.#mode === 'probe' && this.#goal === 'search' && !this.#measured;
-    if (!first || own === null || own === probe.microBatch) return verdict;
-    await this.#open(probe.rung, null);
-    const trains = await this.#ask({ ...probe, microBatch: own }, false);
-    await this.#close();
-    return trains === null ? verdict : usesOwnBatch(own, probe.microBatch, verdict);
-  }
-
-  async #ask(probe: Probe, carried: boolean): Promise<Measurement | null> {
-    const session = this.#session as Session;
-    if (this.#mode === 'none') {
-      await session.ended();
-      return null;
-    }
-    return session.ask(probe, carried);
-  }
-
-  /** A loop that leaves memory behind with every step will run out of it at any batch size: said once, early. */
-  #watchGrowth({ growth_bytes_per_step: growth, total_bytes: total }: Measurement): void {
-    if (this.#leak !== null || !growth || growth < Math.max(MIB, (total ?? 0) / 200)) return;
-    this.#leak = `Memory grows by ${formatBytes(growth)} with every step: something keeps it (a loss or an output stored with its graph?), and no batch size will help for long.`;
-    this.#deps.progress({ type: 'note', text: this.#leak });
-  }
-
-  /** Starts a process on a rung, and where the hook drives waits for its training loop. */
-  async #open(rung: Rung, probe: Probe | null): Promise<void> {
-    this.#used = 0;
-    this.#rung = rung;
-    this.#session = await openLaunch(this.#request, this.#deps, this.#target, this.#launches, {
-      mode: this.#mode,
-      rung,
-      probe,
-    });
-    if (this.#deps.signal.aborted) this.#session.run.end('cancel');
-    if (this.#mode !== 'probe') return;
-    const loop = await this.#session.ready();
-    this.#loop ??= loop;
-  }
-
-  /** A process that reported its death is given a moment to go by itself; ranks that wait for it are ended. */
-  async #deathOf(session: Session): Promise<Exit> {
-    if (this.#mode === 'probe' && session.bye !== null && session.exception === null) session.run.end('cancel');
-    const patience = setTimeout(() => session.exception !== null && session.run.end('cancel'), 10_000);
-    try {
-      return await session.ended();
-    } finally {
-      clearTimeout(patience);
-    }
-  }
-
-  async #close(): Promise<void> {
-    const session = this.#session;
-    this.#session = null;
-    if (session !== null) await session.close();
+    const { loop, ownAmp } = this.#prober;
+    return constraintsOf(this.#request.options, this.#target, this.#goal, loop, ownAmp);
   }
 }

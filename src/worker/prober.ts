@@ -1,0 +1,208 @@
+import { formatBytes } from '../common/size.js';
+import type { Exit } from '../runtime/types.js';
+import { sameRung } from '../tuner/index.js';
+import type { Constraints, Observation, Probe, Rung } from '../tuner/types.js';
+import type { Loop } from './hook-messages.js';
+import { isLost } from './lost.js';
+import { diagnoseSession, ledgerPeak, observeDeath, observeFit, observeWhole, type Place } from './observe.js';
+import { openLaunch } from './search-launch.js';
+import type { HookMode, Session } from './session.js';
+import type { Target } from './target.js';
+import type { Diagnosis, WorkDeps, WorkRequest } from './types.js';
+import { undriveable, usesOwnBatch } from './undriveable.js';
+import type { Measurement } from './worst-rank.js';
+
+const MIB = 1024 ** 2;
+
+/** Runs the probes of a search: each in the live process if that can take it, else in a new one. */
+export class Prober {
+  /** Every launch that was begun, those of an earlier process included. */
+  readonly launches: WorkRequest['launches'];
+  /** What the script's own loop asked for, as the hook saw it. */
+  loop: Loop | null = null;
+  /** The script autocasts by itself. */
+  ownAmp = false;
+  torch: string | null = null;
+  /** Seconds from the first launch to its training loop. */
+  startupSeconds: number | null = null;
+  /** Verdict on the last launch that died. */
+  diagnosis: Diagnosis | null = null;
+  /** The script ran, but took no batch from us. */
+  undriveable = false;
+  /** A sentence about memory that the loop leaves behind; null: it leaves none. */
+  leak: string | null = null;
+  readonly #request: WorkRequest;
+  readonly #deps: WorkDeps;
+  readonly #target: Target;
+  readonly #goal: Constraints['goal'];
+  readonly #mode: HookMode;
+  #session: Session | null = null;
+  /** Probes that the live process was asked for. */
+  #used = 0;
+  #rung: Rung | null = null;
+  #learned = false;
+  #measured = false;
+  /** Processes whose supervisor was killed. */
+  #lost = 0;
+
+  constructor(request: WorkRequest, deps: WorkDeps, target: Target, goal: Constraints['goal']) {
+    this.#request = request;
+    this.#deps = deps;
+    this.#target = target;
+    this.#goal = goal;
+    this.#mode = target.hook ? (target.carrier('micro_batch') === 'hook' ? 'probe' : 'measure') : 'none';
+    this.launches = [...request.launches];
+  }
+
+  /** Where the hook drives, the first process tells what the script asks for before any size is chosen. */
+  async begin(): Promise<void> {
+    if (this.#mode === 'probe') await this.#open(this.#target.baseRung, null);
+  }
+
+  /** Ends what runs, without waiting for it. */
+  interrupt(): void {
+    this.#session?.run.end('cancel');
+  }
+
+  /** Whether more is known of the loop than when this was last asked: the bounds of the search change with it. */
+  hasLearned(): boolean {
+    const learned = this.#learned;
+    this.#learned = false;
+    return learned;
+  }
+
+  /** Runs one probe in the live process if that can take it, else in a new one. */
+  async measure(probe: Probe): Promise<Observation> {
+    if (!this.#takes(probe)) {
+      await this.close();
+      await this.#open(probe.rung, probe);
+    }
+    const session = this.#session as Session;
+    this.#rung = probe.rung;
+    const place = { launch: this.launches.length, fresh: this.#used === 0 };
+    const carried = this.#mode !== 'probe' && this.#used === 0;
+    this.#used += 1;
+    this.#deps.progress({ type: 'probing', probe, launch: place.launch });
+    const measurement = session.exit === null && session.exception === null ? await this.#ask(probe, carried) : null;
+    this.startupSeconds ??= session.startupSeconds;
+    this.torch ??= session.hello?.torch ?? null;
+    if (measurement === null) return this.#afterDeath(session, probe, place);
+    this.#measured = true;
+    this.#learn(measurement);
+    this.#watchGrowth(measurement);
+    const alive = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
+    if (!alive) await this.close();
+    if (measurement.total_bytes === null) measurement.total_bytes = ledgerPeak(session.run.ledger());
+    return observeFit(probe, place, measurement, alive);
+  }
+
+  #takes(probe: Probe): boolean {
+    const live = this.#session;
+    if (live === null) return false;
+    const sameKnobs = this.#rung !== null && sameRung(this.#rung, probe.rung);
+    // A process that died before it was asked anything answers for the first probe.
+    const free = this.#used === 0 || (live.exit === null && !probe.fresh);
+    return this.#mode === 'probe'
+      ? free && (sameKnobs || (this.loop?.can.switch_rung ?? false))
+      : free && sameKnobs && this.#used > 0;
+  }
+
+  /** What the end of the process says of the probe that it did not survive. */
+  async #afterDeath(session: Session, probe: Probe, place: Place): Promise<Observation> {
+    const exit = await this.#deathOf(session);
+    this.#session = null;
+    if (isLost(exit) && this.#lost < this.#request.options.retries) {
+      this.#lost += 1;
+      this.#deps.progress({ type: 'note', text: 'The process was lost: the same size is measured again.' });
+      return this.measure(probe);
+    }
+    const bye = session.exception === null ? session.bye : null;
+    // A loop that is shorter than the search goes on in another process.
+    if (bye?.reason === 'loop_over' && this.#used > 1) return this.measure(probe);
+    if (this.#mode === 'probe' && bye !== null) {
+      this.undriveable = true;
+      this.diagnosis = undriveable(bye, probe.steps);
+      return observeDeath(probe, place, this.diagnosis, exit);
+    }
+    const whole = exit.code === 0 && exit.ended_by === 'job' && session.exception === null && this.#mode !== 'probe';
+    if (whole) return observeWhole(probe, place, exit);
+    // How what started the training ended (a shell script goes on after an error) says nothing where the hook saw why.
+    const end = session.exception === null ? exit : { ...exit, code: 1, signal: null };
+    const verdict = await diagnoseSession(session, end, this.#target.kind, await this.#target.surroundings());
+    this.undriveable = verdict.class === 'ok';
+    this.diagnosis = verdict.class === 'ok' ? undriveable(null, probe.steps) : verdict;
+    if (verdict.class === 'user_error') this.diagnosis = await this.#withOwnBatch(probe, verdict);
+    return observeDeath(probe, place, this.diagnosis, exit);
+  }
+
+  /** The verdict on the first probe of a script: where the script's own batch trains, the size is the reason. */
+  async #withOwnBatch(probe: Probe, verdict: Diagnosis): Promise<Diagnosis> {
+    const own = this.loop?.own_batch ?? null;
+    const first = this.#mode === 'probe' && this.#goal === 'search' && !this.#measured;
+    if (!first || own === null || own === probe.microBatch) return verdict;
+    await this.#open(probe.rung, null);
+    const trains = await this.#ask({ ...probe, microBatch: own }, false);
+    await this.close();
+    return trains === null ? verdict : usesOwnBatch(own, probe.microBatch, verdict);
+  }
+
+  async #ask(probe: Probe, carried: boolean): Promise<Measurement | null> {
+    const session = this.#session as Session;
+    if (this.#mode === 'none') {
+      await session.ended();
+      return null;
+    }
+    return session.ask(probe, carried);
+  }
+
+  /** Takes what the first measured step told of the loop: its own accumulation, and whether it autocasts by itself. */
+  #learn(measurement: Measurement): void {
+    const { own } = this.#target;
+    const accumulation = measurement.own_accumulation ?? 1;
+    if (own.accumulation === null) {
+      own.accumulation = accumulation;
+      this.#learned ||= accumulation > 1;
+    }
+    this.#learned ||= (measurement.own_amp ?? false) && !this.ownAmp;
+    this.ownAmp ||= measurement.own_amp ?? false;
+  }
+
+  /** A loop that leaves memory behind with every step will run out of it at any batch size: said once, early. */
+  #watchGrowth({ growth_bytes_per_step: growth, total_bytes: total }: Measurement): void {
+    if (this.leak !== null || !growth || growth < Math.max(MIB, (total ?? 0) / 200)) return;
+    this.leak = `Memory grows by ${formatBytes(growth)} with every step: something keeps it (a loss or an output stored with its graph?), and no batch size will help for long.`;
+    this.#deps.progress({ type: 'note', text: this.leak });
+  }
+
+  /** Starts a process on a rung, and where the hook drives waits for its training loop. */
+  async #open(rung: Rung, probe: Probe | null): Promise<void> {
+    this.#used = 0;
+    this.#rung = rung;
+    this.#session = await openLaunch(this.#request, this.#deps, this.#target, this.launches, {
+      mode: this.#mode,
+      rung,
+      probe,
+    });
+    if (this.#deps.signal.aborted) this.#session.run.end('cancel');
+    if (this.#mode !== 'probe') return;
+    const loop = await this.#session.ready();
+    this.loop ??= loop;
+  }
+
+  /** A process that reported its death is given a moment to go by itself; ranks that wait for it are ended. */
+  async #deathOf(session: Session): Promise<Exit> {
+    if (this.#mode === 'probe' && session.bye !== null && session.exception === null) session.run.end('cancel');
+    const patience = setTimeout(() => session.exception !== null && session.run.end('cancel'), 10_000);
+    try {
+      return await session.ended();
+    } finally {
+      clearTimeout(patience);
+    }
+  }
+
+  async close(): Promise<void> {
+    const session = this.#session;
+    this.#session = null;
+    if (session !== null) await session.close();
+  }
+}
