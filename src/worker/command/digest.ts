@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { findOption, removeOccurrences } from './argv.js';
 import { canonical, locateFile } from './files.js';
 import { tunedOptions } from './knobs.js';
-import { stemOf } from './script.js';
 import { editorOf } from './recognise.js';
+import { stemOf } from './script.js';
 import type { CommandPlan } from './types.js';
 
 /** Flags that say a batch size or an accumulation in scripts that no preset knows: the hook sets both whatever they say. */
