@@ -19,9 +19,11 @@ export function constraintsOf(
   const ownBatch = target.own.microBatch ?? loop?.own_batch ?? null;
   const times = target.loopAccumulation;
   const { worldSize } = target;
-  const keep = goal === 'keep' && ownBatch !== null;
   const asked = options.effectiveBatch === null ? null : Math.max(1, Math.round(options.effectiveBatch / times));
   const accumulated = target.loopAccumulation > 1 ? 1 : (target.own.accumulation ?? 1);
+  const own = ownBatch === null ? null : ownBatch * accumulated * worldSize;
+  // Who asks for a larger effective batch does not ask for the script's micro-batch: the best size is looked for.
+  const keep = goal === 'keep' && own !== null && (asked === null || asked <= own);
   // The hook repeats samples beyond the end of the data set, but no real step can hold more than there are.
   const samples = driven ? (loop?.samples ?? null) : null;
   const most = Math.min(options.maxBatch ?? Number.POSITIVE_INFINITY, samples ?? Number.POSITIVE_INFINITY);
@@ -29,7 +31,7 @@ export function constraintsOf(
     rungs: allowedRungs(target, options, ownAmp && loop !== null ? { ...loop.can, amp: false } : (loop?.can ?? null)),
     minBatch: Math.max(options.minBatch, target.plan.minBatch ?? 1),
     maxBatch: Number.isFinite(most) ? Math.max(1, most) : null,
-    effectiveBatch: asked ?? (keep ? (ownBatch as number) * accumulated * worldSize : null),
+    effectiveBatch: asked ?? (keep ? own : null),
     worldSize,
     accumulation: options.accumulation,
     objective: options.objective,

@@ -37,6 +37,13 @@ describe('running a job to its end', () => {
     expect(report.devices[0]?.peak_bytes).toBeLessThanOrEqual(38 * 1024 ** 2);
   });
 
+  it('looks beyond the script’s own batch when a larger effective batch is asked for', async () => {
+    const bench = workbench('run', [python, 'tiny.py'], { effectiveBatch: 128 });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', config: { effective_batch: 128 } });
+    expect(report.config?.micro_batch).toBe(128);
+  });
+
   it('counts what the loop accumulates by itself into the effective batch', async () => {
     const bench = workbench('run', [python, 'accumulating.py']);
     const report = await runJob(bench.request, bench.deps);
