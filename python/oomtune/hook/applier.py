@@ -5,7 +5,8 @@ is: the loop gets the very iterator that it would have had."""
 import weakref
 
 from . import samples
-from .batches import Grouped, Split, rebatch
+from .batches import Grouped, Parts, Split, Uncuttable, rebatch
+from .loop import DIFFERENCES
 
 
 class Applier:
@@ -19,6 +20,8 @@ class Applier:
         self._accumulation = settings.accumulation if splits else 1
         self._gate.own_accumulation = settings.own_accumulation
         self._splits = weakref.WeakKeyDictionary()
+        #: Loaders that were made to yield micro-batches themselves.
+        self._regrouped = weakref.WeakSet()
         #: The port that sets the pace, its loader, and that one's own batch.
         self._pace = None
         self._pace_loader = None
@@ -56,7 +59,11 @@ class Applier:
         paced = split.paced
         if paced:
             self._gate.asked()
-        batch, micro = split.take()
+        try:
+            batch, micro = split.take()
+        except Uncuttable:
+            split = self._splits[port] = self._regroup(port)
+            batch, micro = split.take()
         if paced:
             self._gate.handed(micro)
             self._hook.modules.sync(self._gate.syncs)
@@ -83,6 +90,10 @@ class Applier:
             group = self._micro * self._accumulation
             return Grouped(self._torch, port, group, self._micro, self._accumulation)
         wanted, micro = self._sizes(loader, paced)
+        if loader in self._regrouped:
+            if paced:
+                self._gate.start_loop()
+            return Parts(port, wanted, micro, paced)
         own = samples.own_batch(loader)
         if own is not None and own != wanted and loader.batch_sampler is not None:
             rebatch(self._torch, loader, wanted)
@@ -93,6 +104,19 @@ class Applier:
             self._gate.engage()
             self._hook.warn_of_differences(loader)
         return Split(self._torch, port, wanted, micro, paced)
+
+    def _regroup(self, port):
+        """The loader yields batches that only its own collate function can make: it is asked for smaller ones."""
+        loader, paced = port.loader, self._splits[port].paced
+        wanted, micro = self._sizes(loader, paced)
+        if loader not in self._regrouped and loader.batch_sampler is not None:
+            rebatch(self._torch, loader, wanted, micro)
+            self._regrouped.add(loader)
+        if loader not in self._regrouped:
+            self._hook.telemetry.warn("uncuttable", DIFFERENCES["uncuttable"])
+            return Split(self._torch, port, wanted, wanted, paced)
+        port.renew()
+        return Parts(port, wanted, micro, paced)
 
     def _sets_pace(self, port):
         """Of loaders that are gone through together (zip) the first one's batches count."""

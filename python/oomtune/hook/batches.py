@@ -6,6 +6,10 @@ from . import samples, trees
 from .gate import Micro
 
 
+class Uncuttable(Exception):
+    """Rows cannot be taken out of the loader's batches."""
+
+
 class Split:
     """One pass over a loader, its batches cut into micro-batches of at most `micro` samples, in order."""
 
@@ -21,13 +25,17 @@ class Split:
         self._parts = []
 
     def take(self):
-        """(micro-batch, Micro); StopIteration at the end."""
+        """(micro-batch, Micro); StopIteration at the end, Uncuttable before any was taken."""
         if not self._parts:
             self._batch = self._port().next_real()
             self._number += 1
             self._rows = trees.rows(self._torch, self._batch, self._wanted) or 0
             self._parts = [(start, min(start + self._micro, self._rows)) for start in range(0, self._rows, self._micro)]
             self._count = max(1, len(self._parts))
+            if self._count > 1 and not trees.cuttable(self._torch, self._batch, self._rows):
+                self._count, self._parts = 1, []
+                if self._number == 0:
+                    raise Uncuttable()
         if self._count == 1:
             batch, self._batch, self._parts = self._batch, None, []
             return batch, Micro(self._number, 0, 1, 1.0)
@@ -37,6 +45,30 @@ class Split:
         if not self._parts:
             self._batch = None
         return batch, Micro(self._number, place, self._count, (stop - start) / self._rows)
+
+
+class Parts:
+    """One pass over a loader that was made to yield micro-batches: `wanted` samples in parts of at most `micro`."""
+
+    def __init__(self, port, wanted, micro, paced):
+        self._port = weakref.ref(port)
+        self._wanted = wanted
+        self._micro = micro
+        self.paced = paced
+        self._number, self._place, self._count = -1, 0, 0
+        self._left = samples.drawn_count(port.loader)
+
+    def take(self):
+        batch = self._port().next_real()
+        if self._place >= self._count:
+            self._number += 1
+            self._place = 0
+            self._group = self._wanted if self._left is None else max(1, min(self._left, self._wanted))
+            self._count = -(-self._group // self._micro)
+            self._left = None if self._left is None else self._left - self._group
+        place, self._place = self._place, self._place + 1
+        rows = min(self._micro, self._group - place * self._micro)
+        return batch, Micro(self._number, place, self._count, rows / self._group)
 
 
 class Grouped:

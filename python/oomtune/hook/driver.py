@@ -80,9 +80,10 @@ class Driver:
     def after_step(self):
         if self.state == "waiting":
             self._candidates.trained()
-        if not self._hook.backward.running:
+        in_backward = self._hook.backward.running
+        if not in_backward:
             self.trial.enter(OTHER)
-        self._rounds.step()
+        self._rounds.step(in_backward)
         if self._gate.engaged and self._gate.own_accumulation > 1:
             # The script accumulates by itself: its gradients stay resident without any help.
             self.trial.set_group()

@@ -8,7 +8,7 @@ import functools
 
 def gate_calls(torch, gate, optimizers):
     for module in (torch.nn.utils, torch.nn.utils.clip_grad):
-        for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_"):
+        for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "clip_grads_with_norm_"):
             original = getattr(module, name, None)
             if original is not None and not hasattr(original, "_oomtune"):
                 setattr(module, name, _clip(torch, gate, optimizers, original))

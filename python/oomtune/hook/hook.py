@@ -15,6 +15,7 @@ from .results import Results
 #: When a module has been imported: the part of the hook that attends to it, and its function.
 ALWAYS = {
     "torch": ("patches", "patch_torch"),
+    "torchdata.stateful_dataloader.stateful_dataloader": ("loader", "stateful_loader"),
     "transformers.training_args": ("entries", "transformers_arguments"),
     "lightning.pytorch.trainer.trainer": ("entries", "lightning_trainer"),
     "pytorch_lightning.trainer.trainer": ("entries", "lightning_trainer"),

@@ -3,16 +3,23 @@ loops, tqdm, `next(iter(loader))`, accelerate, Lightning."""
 
 import functools
 
+from .randomness import Randomness
+
 
 class Port:
     """The iterator that a loop gets. `guide.next(port)` gives the batches of a loop that it takes over."""
 
-    def __init__(self, loader, make, guide, eager):
+    def __init__(self, torch, loader, make, guide, eager):
+        self._torch = torch
         self.loader = loader
         self._make = make
         self._guide = guide
-        # Making an iterator draws a random number: in a run that counts it is made where the script makes it.
-        self._real = make() if eager else None
+        self._real = self._before = self._after = None
+        if eager:
+            # Making an iterator draws a random number: in a run that counts it is made where the script makes it.
+            self._before = Randomness(torch)
+            self._real = make()
+            self._after = Randomness(torch)
         self._begun = False
         #: The real iterator came to its end.
         self.finished = False
@@ -36,7 +43,7 @@ class Port:
         return self._real
 
     def next_real(self):
-        self._begun = True
+        self._begin()
         try:
             return next(self.real())
         except StopIteration:
@@ -44,8 +51,17 @@ class Port:
             raise
 
     def renew(self):
-        """The loader was changed: what was made of it before is out of date."""
+        """The loader was changed: what was made of it before is out of date. The samples come in the same order."""
+        self._begin()
+        if self._before is not None:
+            self._before.restore()
         self._real = self._make()
+
+    def _begin(self):
+        if not self._begun:
+            self._begun = True
+            if self._after is not None and self._after != Randomness(self._torch):
+                self._before = None  # others have drawn since: they must not draw the same again
 
     def another(self):
         """A real iterator of its own, for a look at the data."""
@@ -57,15 +73,20 @@ class Port:
         return getattr(self.real(), name)
 
 
-def patch_loader(torch, guide, eager):
+def stateful_loader(hook, module):
+    """torchdata's loader goes its own way to an iterator."""
+    if hook.torch is not None:
+        patch_loader(hook.torch, module.StatefulDataLoader, hook.guide, eager=not hook.settings.drives)
+
+
+def patch_loader(torch, kind, guide, eager):
     """`guide.watches(loader)` says whether the loop over it gets a Port; if not nothing at all changes."""
-    kind = torch.utils.data.DataLoader
     original = kind.__iter__
 
     @functools.wraps(original)
     def __iter__(self):
         if torch.utils.data.get_worker_info() is not None or not guide.watches(self):
             return original(self)
-        return Port(self, functools.partial(original, self), guide, eager)
+        return Port(torch, self, functools.partial(original, self), guide, eager)
 
     kind.__iter__ = __iter__

@@ -8,6 +8,7 @@ DIFFERENCES = {
     "sum_loss": "A loss sums over the batch: accumulated micro-batches are weighed as if it were a mean.",
     "token_mean": "A loss is a mean over tokens: micro-batches are weighed by samples, not by tokens.",
     "variable_length": "Samples differ in length: a mean over tokens is weighed by samples when micro-batches accumulate.",
+    "uncuttable": "The data set yields batches that cannot be cut: they are used whole, whatever memory they take.",
     "dataset_on_device": "The data set lies on the device and takes memory from the training.",
 }
 

@@ -47,7 +47,7 @@ def patch_torch(hook, torch):
     else:
         tell_saves(torch, hook)
         hook.guide = Applier(hook)
-    patch_loader(torch, hook.guide, eager=not settings.drives)
+    patch_loader(torch, torch.utils.data.DataLoader, hook.guide, eager=not settings.drives)
 
 
 def _watch_losses(hook, torch):

@@ -30,10 +30,12 @@ class Rounds:
         self.stepped = False
         self.batches = self.backwards = 0
 
-    def step(self):
+    def step(self, in_backward):
+        """`in_backward`: an optimizer for each parameter steps as soon as its gradient is there; many make one step."""
         self.steps += 1
         self.stepped = True
-        self._unasked += 1
+        if not in_backward:
+            self._unasked += 1
 
     @property
     def idle(self):

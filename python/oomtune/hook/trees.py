@@ -26,15 +26,30 @@ def weight(sample):
     return 1
 
 
-def leaves(tree):
+#: How deep objects are looked into: batches of one's own making hold tensors, not worlds.
+DEPTH = 4
+
+
+def _fields(tree):
+    """The fields of an object that a script made for its batches (a dataclass, say); None: it is no such thing."""
+    if isinstance(tree, (str, bytes, int, float, type)) or callable(tree) or hasattr(tree, "shape"):
+        return None
+    return getattr(tree, "__dict__", None)
+
+
+def leaves(tree, depth=DEPTH):
     if isinstance(tree, Mapping):
-        for value in tree.values():
-            yield from leaves(value)
+        parts = tree.values()
     elif isinstance(tree, (list, tuple)):
-        for value in tree:
-            yield from leaves(value)
+        parts = tree
     else:
-        yield tree
+        fields = _fields(tree) if depth else None
+        if not fields:
+            yield tree
+            return
+        parts, depth = fields.values(), depth - 1
+    for value in parts:
+        yield from leaves(value, depth)
 
 
 def rows(torch, batch, hint=None):
@@ -52,6 +67,25 @@ def _list_of(tree, count):
     if isinstance(tree, (list, tuple)):
         return len(tree) == count or any(_list_of(value, count) for value in tree if isinstance(value, (list, tuple)))
     return False
+
+
+def cuttable(torch, tree, count, depth=DEPTH):
+    """Whether all that a batch holds has a row for each sample, or none at all: only then are rows taken out of it.
+    Graphs joined into one, or sequences with time first, are no such batches."""
+    if isinstance(tree, torch.Tensor):
+        return tree.dim() == 0 or tree.shape[0] == count
+    if tree is None or isinstance(tree, (str, bytes, int, float)):
+        return True
+    if isinstance(tree, Mapping):
+        return all(cuttable(torch, value, count, depth) for value in tree.values())
+    if isinstance(tree, (list, tuple)):
+        # One entry a sample, whatever that is.
+        return len(tree) == count or all(cuttable(torch, value, count, depth) for value in tree)
+    shape = getattr(tree, "shape", None)
+    if isinstance(shape, tuple):  # numpy
+        return len(shape) == 0 or shape[0] == count
+    fields = _fields(tree)
+    return bool(fields) and depth > 0 and all(cuttable(torch, value, count, depth - 1) for value in fields.values())
 
 
 def _map(tree, cut_tensor, cut_list, torch, count):
@@ -82,9 +116,10 @@ def _map(tree, cut_tensor, cut_list, torch, count):
     shape = getattr(tree, "shape", None)
     if isinstance(shape, tuple) and len(shape) > 0 and shape[0] == count:  # numpy
         return cut_tensor(tree)
-    if hasattr(tree, "__dict__") and not isinstance(tree, (str, bytes, int, float, type)) and not callable(tree):
-        parts = {name: _map(value, cut_tensor, cut_list, torch, count) for name, value in vars(tree).items()}
-        if all(value is vars(tree)[name] for name, value in parts.items()):
+    fields = _fields(tree)
+    if fields:
+        parts = {name: _map(value, cut_tensor, cut_list, torch, count) for name, value in fields.items()}
+        if all(value is fields[name] for name, value in parts.items()):
             return tree
         twin = copy.copy(tree)
         for name, value in parts.items():

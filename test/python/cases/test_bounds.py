@@ -37,6 +37,22 @@ class Bounds(unittest.TestCase):
         result = self.run_in("x, y = next(iter(DataLoader(data, batch_size=8)))\nfor i in range(10**6): work(x, y)\n", [probe(3)])
         self.assert_given_up(result, "the script makes step after step without asking its DataLoader for another batch")
 
+    def test_an_optimizer_for_each_parameter_that_steps_in_the_backward_pass(self):
+        result = self.run_in(
+            "model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(80)], nn.Linear(4, 2))\n"
+            "singles = {p: torch.optim.SGD([p], lr=0.1) for p in model.parameters()}\n"
+            "def ready(p):\n"
+            "    def hook(grad): p.grad = grad; singles[p].step(); p.grad = None; return torch.zeros_like(grad)\n"
+            "    return hook\n"
+            "for p in singles: p.register_hook(ready(p))\n"
+            "for x, y in DataLoader(data, batch_size=8):\n"
+            "    note('batch', len(x))\n"
+            "    nn.functional.mse_loss(model(x), y).backward()\n",
+            [probe(3), probe(5, steps=2)],
+        )
+        self.assertEqual([m["micro_batch"] for m in result.of("measured")], [3, 5])
+        self.assertEqual([line for line in self.seen if "batch" in line], ["batch 3"] * 3 + ["batch 5"] * 2)
+
     def test_a_list_of_all_batches(self):
         result = self.run_in(
             "batches = list(DataLoader(data, batch_size=1))\nwhile True:\n    for x, y in batches: work(x, y)\n", [probe(3)]

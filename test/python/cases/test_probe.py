@@ -24,6 +24,15 @@ def work(x, y):
     optimizer.step()
 """
 
+# Stands in for torchdata, which is not here: its loader does not go through torch's `__iter__`.
+STATEFUL = """
+from torch.utils.data import DataLoader
+class StatefulDataLoader(DataLoader):
+    def __iter__(self):
+        self._iterator = self._get_iterator()
+        return self._iterator
+"""
+
 ANSWERS = [probe(3), probe(50, steps=2), {"t": "end"}]
 
 
@@ -157,6 +166,16 @@ class Driving(unittest.TestCase):
         )
         self.assert_driven(result)
         self.assertIsNone(result.one("loop")["samples"])
+
+    def test_a_loader_that_goes_its_own_way_to_an_iterator(self):
+        result = self.drive(
+            "os.makedirs('torchdata/stateful_dataloader')\n"
+            "open('torchdata/stateful_dataloader/stateful_dataloader.py', 'w').write(%r)\n"
+            "sys.path.insert(0, '')\n"
+            "from torchdata.stateful_dataloader.stateful_dataloader import StatefulDataLoader\n"
+            "for x, y in StatefulDataLoader(data, batch_size=8): work(x, y)\n" % STATEFUL
+        )
+        self.assert_driven(result)
 
     def test_batch_sampler(self):
         result = self.drive(
