@@ -1,6 +1,8 @@
 // A cgroup (v2) of the launch's own, where this user may make one: its cgroup.kill ends what signals cannot outrun.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <string>
 
@@ -18,14 +20,19 @@ class Cgroup {
    * 0 or an errno; ENOENT: there is no group, or the controller is not handed on to it.
    */
   int limit(const std::string& region, uint64_t bytes) const;
-  /** To be called in the child between fork and exec. */
-  void enter() const;
+  /**
+   * As fork(2), with the child in the group from its first moment: a process that moves there has the kernel wait for a
+   * grace period, some 10 ms. Where the kernel cannot (before Linux 5.7, or in a sandbox that forbids it) the child moves.
+   */
+  pid_t fork() const;
   /** SIGKILL to all in it, at once. */
   void kill() const;
 
  private:
+  void enter() const;
+
   std::string path_;
-  int procs_ = -1;
+  int folder_ = -1;
 };
 
 /** The same, of a group by its folder. */

@@ -54,59 +54,92 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   _exit(127);
 }
 
+/** In the child: everything up to the job's own first instruction. */
+[[noreturn]] void become(const Spec& spec, const std::vector<std::string>& files, const std::vector<char*>& arguments,
+                         const std::vector<char*>& environment, const Streams& streams, int report) {
+  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  umask(streams.mask);
+  if (dup2(streams.in, 0) < 0 || dup2(streams.out, 1) < 0 || dup2(streams.err, 2) < 0) {
+    failChild(report, kStreams, errno);
+  }
+  if (chdir(spec.cwd.c_str()) != 0) failChild(report, kCwd, errno);
+  int denied = 0;
+  for (const std::string& file : files) {
+    execve(file.c_str(), arguments.data(), environment.data());
+    if (errno == EACCES) denied = EACCES;
+    if (errno != ENOENT && errno != ENOTDIR && errno != EACCES) failChild(report, kExec, errno);
+  }
+  failChild(report, kExec, denied != 0 ? denied : errno);
+}
+
+ssize_t readAll(int file, void* bytes, size_t size) {
+  ssize_t got = 0;
+  do {
+    got = read(file, bytes, size);
+  } while (got < 0 && errno == EINTR);
+  return got;
+}
+
 }  // namespace
 
-pid_t startJob(const Spec& spec, const Streams& streams, const Cgroup& cgroup, std::string* error) {
+Job::~Job() {
+  if (report_ >= 0) close(report_);
+  if (go_ < 0) return;
+  close(go_);
+  if (pid_ > 0) waitpid(pid_, nullptr, 0);
+}
+
+bool Job::bear(const Spec& spec, const Streams& streams, const Cgroup& cgroup, std::string* error) {
   const std::vector<std::string> files = candidates(spec);
   const std::vector<char*> arguments = pointers(spec.arguments);
   const std::vector<char*> environment = pointers(spec.environment);
+  int go[2];
   int report[2];
+  if (pipe2(go, O_CLOEXEC) != 0) {
+    *error = std::string("pipe: ") + strerror(errno);
+    return false;
+  }
+  go_ = go[1];
   if (pipe2(report, O_CLOEXEC) != 0) {
     *error = std::string("pipe: ") + strerror(errno);
-    return -1;
+    close(go[0]);
+    return false;
   }
+  report_ = report[0];
   const pid_t parent = getpid();
-  const pid_t pid = fork();
-  if (pid < 0) {
-    *error = std::string("fork: ") + strerror(errno);
-    close(report[0]);
-    close(report[1]);
-    return -1;
-  }
-  if (pid == 0) {
+  pid_ = cgroup.fork();
+  if (pid_ == 0) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127);
-    cgroup.enter();
-    for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, nullptr);
-    umask(streams.mask);
-    if (dup2(streams.in, 0) < 0 || dup2(streams.out, 1) < 0 || dup2(streams.err, 2) < 0) {
-      failChild(report[1], kStreams, errno);
-    }
-    if (chdir(spec.cwd.c_str()) != 0) failChild(report[1], kCwd, errno);
-    int denied = 0;
-    for (const std::string& file : files) {
-      execve(file.c_str(), arguments.data(), environment.data());
-      if (errno == EACCES) denied = EACCES;
-      if (errno != ENOENT && errno != ENOTDIR && errno != EACCES) failChild(report[1], kExec, errno);
-    }
-    failChild(report[1], kExec, denied != 0 ? denied : errno);
+    close(go[1]);
+    char word = 0;
+    if (readAll(go[0], &word, 1) != 1) _exit(127);
+    become(spec, files, arguments, environment, streams, report[1]);
   }
+  if (pid_ < 0) *error = std::string("fork: ") + strerror(errno);
+  close(go[0]);
   close(report[1]);
+  return pid_ > 0;
+}
+
+bool Job::release(const Spec& spec, std::string* error) {
+  const ssize_t told = write(go_, "", 1);
+  close(go_);
+  go_ = -1;
   Failure failure{};
-  ssize_t got = 0;
-  do {
-    got = read(report[0], &failure, sizeof failure);
-  } while (got < 0 && errno == EINTR);
-  close(report[0]);
-  if (got != static_cast<ssize_t>(sizeof failure)) return pid;
-  waitpid(pid, nullptr, 0);
+  // Somebody may have killed it while it waited: then whoever reaps it tells how it ended.
+  const ssize_t got = told == 1 ? readAll(report_, &failure, sizeof failure) : 0;
+  close(report_);
+  report_ = -1;
+  if (got != static_cast<ssize_t>(sizeof failure)) return true;
+  waitpid(pid_, nullptr, 0);
   const std::string subject = failure.step == kCwd ? "cwd " + spec.cwd : spec.arguments[0];
   *error = subject + ": " + strerror(failure.error);
-  return -1;
+  return false;
 }
 
 }  // namespace oomtune

@@ -18,9 +18,22 @@ struct Streams {
 };
 
 /**
- * The job's pid; -1 with a sentence in `error` when it could not be started. The job leads its own process group, and
- * dies with its supervisor: nobody else would end it.
+ * The job, in two steps: born, so that it can be told who it is before it runs, and released. It leads its own process
+ * group, and dies with its supervisor: nobody else would end it. What fails leaves a sentence in `error`.
  */
-pid_t startJob(const Spec& spec, const Streams& streams, const Cgroup& cgroup, std::string* error);
+class Job {
+ public:
+  /** One that was never released ends. */
+  ~Job();
+  bool bear(const Spec& spec, const Streams& streams, const Cgroup& cgroup, std::string* error);
+  pid_t pid() const { return pid_; }
+  /** Lets it run. False: it could not be started, and is gone. */
+  bool release(const Spec& spec, std::string* error);
+
+ private:
+  pid_t pid_ = -1;
+  int go_ = -1;      // a byte is written here when it may run
+  int report_ = -1;  // from here a Failure is read, or the end of the file when it runs
+};
 
 }  // namespace oomtune

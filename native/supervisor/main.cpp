@@ -108,25 +108,28 @@ int supervise(const std::string& path, int folder, int report) {
   const mode_t mask = umask(077);
   if (chdir("/") != 0) return 1;  // keeps no file system busy
   Outcome outcome;
+  Cgroup cgroup;
+  bool told = false;
+  auto tell = [&](pid_t job) {
+    told = true;
+    return writeWho(folder, startedAt, job, cgroup.path());
+  };
   auto failed = [&](const std::string& error) {
+    if (!told) tell(-1);
+    unlinkat(folder, "spec", 0);
     return writeExit(folder, startedAt, outcome, Told::kNo, error) == 0 ? 0 : 1;
   };
   const int signals = takeSignals();
-  if (signals < 0 || writeWho(folder, startedAt, -1, "") != 0) return failed(std::string("supervisor: ") + strerror(errno));
+  if (signals < 0) return failed(std::string("supervisor: ") + strerror(errno));
   Spec spec;
   std::string error;
-  const bool sound = readSpec(folder, &spec, &error);
-  unlinkat(folder, "spec", 0);  // it holds the environment, and with it secrets
-  if (!sound) return failed(error);
+  if (!readSpec(folder, &spec, &error)) return failed(error);
   Log log(folder, spec.logBytes);
   if (const int code = log.open()) return failed(std::string("log: ") + strerror(code));
   Ledger* ledger = nullptr;
   if (const int code = makeLedger(path, spec, &ledger)) return failed(std::string("ledger: ") + strerror(code));
-  Cgroup cgroup;
   cgroup.make("oomtune-" + spec.job + "-" + text(spec.launch) + "-" + text(currentPid()));
   limitRegions(cgroup, spec, log);
-  // Told before the job starts: who finds this supervisor killed ends what is left in the group.
-  writeWho(folder, startedAt, -1, cgroup.path());
   OomEvidence evidence;
   evidence.begin();
 
@@ -136,19 +139,23 @@ int supervise(const std::string& path, int folder, int report) {
   // A terminal cannot be read from another session; a pipe or a file can.
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int in = spec.inherit && isatty(0) == 0 ? 0 : nothing;
-  const pid_t job = startJob(spec, {in, out.write, spec.inherit ? err.write : out.write, mask}, cgroup, &error);
+  Job job;
+  if (!job.bear(spec, {in, out.write, spec.inherit ? err.write : out.write, mask}, cgroup, &error)) return failed(error);
   close(out.write);
   if (err.write >= 0) close(err.write);
-  if (job < 0) return failed(error);
-  writeWho(folder, startedAt, job, cgroup.path());
+  // Told before the job runs, and before the spec goes: who finds neither takes it that nothing was started, and who finds
+  // this supervisor killed ends what is left in the group.
+  if (tell(job.pid()) != 0) return failed(std::string("supervisor: ") + strerror(errno));
+  unlinkat(folder, "spec", 0);  // it holds the environment, and with it secrets
+  if (!job.release(spec, &error)) return failed(error);
   if (report >= 0) close(report);  // whoever waits for the start of the job reads the end of the file
 
   Loop loop(spec, log, ledger);
   loop.read(out.read, err.read, spec.inherit);
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; ++fd) dup2(null, fd);  // whoever started us may wait for our streams to close
-  outcome = loop.run(job, signals, cgroup);
-  return writeExit(folder, startedAt, outcome, evidence.verdict(outcome.killed, job), "") == 0 ? 0 : 1;
+  outcome = loop.run(job.pid(), signals, cgroup);
+  return writeExit(folder, startedAt, outcome, evidence.verdict(outcome.killed, job.pid()), "") == 0 ? 0 : 1;
 }
 
 int usage() {

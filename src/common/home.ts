@@ -10,6 +10,8 @@ export const PACKAGE_ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** Makes a folder (and its parents) that only this user can enter, and returns its path. Throws OOMTUNE_HOME_UNUSABLE. */
 export function privateFolder(path: string): string {
   try {
+    const found = statSync(path, { throwIfNoEntry: false });
+    if (found?.isDirectory() && (found.mode & 0o777) === 0o700) return path;
     makeFolder(path);
     const { mode } = statSync(path);
     if ((mode & 0o777) !== 0o700) chmodSync(path, 0o700); // an older folder may be open to others

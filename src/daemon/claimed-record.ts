@@ -17,13 +17,14 @@ export interface Claim {
 export class ClaimedRecord {
   readonly job: StoredJob;
   /** Where the job stands, as it was said last. */
-  reason: string | null = null;
+  reason: string | null;
   /** The claim is gone. */
   lost = false;
   readonly #claim: Claim;
 
   constructor(job: StoredJob, claim: Claim) {
     this.job = job;
+    this.reason = job.reason;
     this.#claim = claim;
   }
 

@@ -156,7 +156,9 @@ export class Daemon {
     if (this.#stopping) return;
     if (wake === 'cancel') this.#executions.get(job)?.cancel();
     else if (wake === 'hold') this.#executions.get(job)?.putBack();
-    const kick = wake === 'submit' || wake === 'release' || wake === 'ended' ? this.#dispatch() : this.#intake.take();
+    else if (wake === 'label') this.#queues.forgetLabels();
+    const queued = wake === 'submit' || wake === 'release' || (wake === 'ended' && this.#dispatcher.waiting);
+    const kick = queued ? this.#dispatch() : wake === 'ended' ? Promise.resolve() : this.#intake.take();
     kick.catch((error: unknown) => this.#parts.log.warn({ err: error }, 'a wake could not be followed'));
   }
 
@@ -195,6 +197,7 @@ export class Daemon {
 
   async #sweep(): Promise<void> {
     if (this.#stopping) return;
+    this.#queues.forgetLabels();
     await this.#inventory();
     await this.#sweeper.sweep(this.#devices, this.#executions, (label) => this.#intake.leaveAlone(label));
     await this.#adopt();
@@ -213,9 +216,8 @@ export class Daemon {
       if (record.claimHost !== this.#host || this.#executions.has(record.job)) continue;
       if (record.state === 'held') continue;
       const claim = this.#executions.claimOf(record);
-      if ((await this.#parts.store.jobs.claim(record, this.#host, claim)) !== 'ours') continue;
-      const fresh = await this.#parts.store.jobs.get(record.job);
-      if (fresh === null) continue;
+      const { outcome, record: fresh } = await this.#parts.store.jobs.claim(record, this.#host, claim);
+      if (outcome !== 'ours') continue;
       const ticket = await this.#queues.reclaim(fresh).catch(() => null);
       this.#parts.log.info({ job: record.job, state: record.state, ticket: ticket !== null }, 'job adopted');
       this.#executions.begin(fresh, ticket, true);

@@ -12,11 +12,17 @@ export class Dispatcher {
   readonly #log: Log;
   #running: Promise<void> | null = null;
   #again = false;
+  #waiting = false;
 
   constructor(store: Store, queues: Queues, log: Log) {
     this.#store = store;
     this.#queues = queues;
     this.#log = log;
+  }
+
+  /** Whether some job waits for others, as of the last look. */
+  get waiting(): boolean {
+    return this.#waiting;
   }
 
   /** Looks through all pending jobs; calls that come meanwhile make it look once more. */
@@ -34,6 +40,7 @@ export class Dispatcher {
   async #all(): Promise<void> {
     do {
       this.#again = false;
+      this.#waiting = false;
       const pending = await this.#store.jobs.pending();
       pending.sort((a, b) => (a.submitted_at < b.submitted_at ? -1 : 1));
       for (let at = 0; at < pending.length; at += 50) {
@@ -44,12 +51,9 @@ export class Dispatcher {
   }
 
   async #one(job: StoredJob, pending: StoredJob[]): Promise<void> {
-    if (job.state !== 'queued') {
-      await this.#store.jobs.donePending([job.job]);
-      return;
-    }
-    const blocker = await this.#blocker(job, pending);
+    const blocker = job.state === 'queued' ? await this.#blocker(job, pending) : null;
     if (blocker !== null) {
+      this.#waiting = true;
       if ('dead' in blocker) {
         this.#log.info({ job: job.job, why: blocker.dead }, 'a job can never start');
         const failure = { class: 'cancelled' as const, evidence: blocker.dead, fields: {} };
@@ -60,9 +64,7 @@ export class Dispatcher {
       return;
     }
     // Taken off first: a retry or release that comes between puts it on again. A crash between is found by the sweep.
-    await this.#store.jobs.donePending([job.job]);
-    await this.#store.jobs.patch(job.job, { reason: 'waits in its queue' });
-    await this.#queues.add(job);
+    if (await this.#store.jobs.unpend(job.job, 'waits in its queue')) await this.#queues.add(job);
   }
 
   /** What of `--after` is in the way. */

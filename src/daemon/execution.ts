@@ -94,9 +94,6 @@ export class Execution {
   /** Never rejects. */
   async run(): Promise<ExecutionEnd> {
     try {
-      const patch: Partial<JobRecord> = { host: this.#deps.host };
-      if (!this.#launched) patch.reason = 'starting';
-      await this.#claimed.patch(patch);
       await this.#last.endStray();
       this.#log.info({ adopted: this.#launched }, 'job taken');
       const report = await this.#deps.worker.runJob(this.#request(), this.#workDeps());

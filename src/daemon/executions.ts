@@ -74,7 +74,7 @@ export class Executions {
   }
 
   /** The same for every daemon of this home, other in each epoch of the job. */
-  claimOf({ epoch }: StoredJob): string {
+  claimOf({ epoch }: Pick<StoredJob, 'epoch'>): string {
     return `${this.#parts.token}.${epoch}`;
   }
 

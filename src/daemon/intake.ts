@@ -119,14 +119,10 @@ export class Intake {
       await queues.refuse(ticket, 'it cannot be read');
       return;
     }
-    const record = await store.jobs.get(entry.job);
-    if (record === null || record.job !== entry.job || record.epoch !== entry.epoch) {
-      await queues.finish(ticket); // of an earlier life of the job, or of none that can be trusted
-      return;
-    }
-    const claimed = await store.jobs.claim(record, host.host, executions.claimOf(record));
-    if (claimed !== 'ours' && claimed !== 'claimed') {
-      await queues.finish(ticket); // held, ended, or another host's, which goes on with it by its claim
+    const { record } = await store.jobs.claim(entry, host.host, executions.claimOf(entry));
+    if (record === null) {
+      // Held, ended, of an earlier life of the job, or another host's, which goes on with it by its claim
+      await queues.finish(ticket);
       return;
     }
     const working = executions.get(record.job);

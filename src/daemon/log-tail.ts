@@ -1,6 +1,6 @@
+import { statSync } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { LogTails } from '../store/index.js';
 
 const LOOK_MS = 250;
@@ -16,7 +16,8 @@ export class LogTail {
   readonly #job: string;
   readonly #launch: number;
   readonly #dir: string;
-  readonly #stop = new AbortController();
+  #closing = false;
+  #wake: () => void = () => {};
   readonly #done: Promise<void>;
   #handle: FileHandle | null = null;
   #inode = 0;
@@ -35,7 +36,8 @@ export class LogTail {
 
   /** Copies what is there and ends. */
   async close(): Promise<void> {
-    this.#stop.abort();
+    this.#closing = true;
+    this.#wake();
     await this.#done;
   }
 
@@ -44,9 +46,10 @@ export class LogTail {
       const pieces = goOn ? await this.#logs.read(this.#job) : [];
       const known = pieces.findLast((piece) => piece.launch === this.#launch);
       let skipTo = known === undefined ? 0 : known.offset + known.data.length;
-      while (!this.#stop.signal.aborted) {
+      for (;;) {
+        await this.#pause();
+        if (this.#closing) break;
         skipTo = await this.#copy(skipTo);
-        await delay(LOOK_MS, undefined, { signal: this.#stop.signal }).catch(() => {});
       }
       await this.#copy(skipTo);
     } catch {
@@ -56,8 +59,21 @@ export class LogTail {
     }
   }
 
+  /** Until the next look, or the close. */
+  #pause(): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, this.#closing ? 0 : LOOK_MS);
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
   async #copy(skipTo: number): Promise<number> {
     if (this.#handle === null) {
+      // Most jobs that end soon print nothing: a look is far cheaper than to open
+      if ((statSync(join(this.#dir, 'log'), { throwIfNoEntry: false })?.size ?? 0) === 0) return skipTo;
       this.#handle = await open(join(this.#dir, 'log')).catch(() => null);
       if (this.#handle === null) return skipTo;
       const { ino, size } = await this.#handle.stat();

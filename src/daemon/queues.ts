@@ -26,6 +26,7 @@ export class Queues {
   readonly #queues = new Map<string, Queue<Ticket>>();
   readonly #workers = new Map<string, Worker<Ticket>>();
   readonly #requirements = new Map<string, Requirement>();
+  #labelsRead = false;
 
   constructor(store: Store, settings: DaemonSettings, token: string, onError: (error: Error) => void) {
     this.#store = store;
@@ -54,21 +55,28 @@ export class Queues {
         removeOnFail: true,
       },
     );
+    if (!known) await this.#store.events.wake('label');
   }
 
   /** Labels whose jobs this host can run. */
   async suitable(host: HostDevices): Promise<string[]> {
+    if (!this.#labelsRead) await this.#readLabels();
+    return [...this.#requirements].filter(([, requirement]) => suits(requirement, host)).map(([label]) => label);
+  }
+
+  /** Has them read anew: another daemon made one. */
+  forgetLabels(): void {
+    this.#labelsRead = false;
+  }
+
+  async #readLabels(): Promise<void> {
+    this.#labelsRead = true;
     const labels = await this.#store.connection.redis.hgetall(this.#store.keys.labels);
     for (const [label, text] of Object.entries(labels)) {
       const requirement = this.#requirements.get(label) ?? parseRequirement(text);
       // A label that does not say what it is called after was not written by us
       if (requirement !== null && labelOf(requirement) === label) this.#requirements.set(label, requirement);
     }
-    return [...this.#requirements].filter(([, requirement]) => suits(requirement, host)).map(([label]) => label);
-  }
-
-  requirement(label: string): Requirement | null {
-    return this.#requirements.get(label) ?? null;
   }
 
   /** Takes the first job of a queue under our lock; null when there is none. */

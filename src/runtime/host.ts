@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { cpus, hostname, totalmem } from 'node:os';
 import type { Device } from './types.js';
 
@@ -11,6 +11,7 @@ function text(file: string): string | null {
 }
 
 function figure(file: string): number | null {
+  if (!existsSync(file)) return null; // usual, and far cheaper than an exception
   const value = text(file)?.trim();
   return value !== undefined && /^\d+$/.test(value) ? Number(value) : null;
 }
@@ -36,10 +37,10 @@ export function memoryGroup(root = '/sys/fs/cgroup', membership = text('/proc/se
       for (let depth = parts.length; depth >= 0; depth -= 1) {
         const folder = [base, ...parts.slice(0, depth)].join('/');
         const limit = figure(`${folder}/${names[0]}`);
-        const used = figure(`${folder}/${names[1]}`);
         // v1 writes a number near 2^63 for "none".
-        if (limit === null || used === null || limit > 2 ** 60) continue;
-        if (!tightest || limit < tightest.limit) tightest = { limit, used };
+        if (limit === null || limit > 2 ** 60 || (tightest && limit >= tightest.limit)) continue;
+        const used = figure(`${folder}/${names[1]}`);
+        if (used !== null) tightest = { limit, used };
       }
     }
   }
@@ -56,16 +57,36 @@ function memoryInfo(): { total: number; available: number } {
     : { total: totalmem(), available: 0 };
 }
 
-/** Host memory as a device: the machine's, or what its cgroup leaves of it. */
+/** A daemon that starts many jobs a second looks at the host's memory for each. */
+const FRESH_MS = 250;
+
+let latest: { device: Device; at: number } | null = null;
+let identity: Pick<Device, 'uuid' | 'model'> | null = null;
+
+/** What does not change while we run: asked once, as a daemon looks at its devices for every job. */
+function identify(): Pick<Device, 'uuid' | 'model'> {
+  const model = cpus()[0]?.model.trim();
+  return {
+    uuid: `cpu:${text('/etc/machine-id')?.trim() || hostname()}`,
+    model: model && model !== 'unknown' ? model : `${process.arch} CPU`,
+  };
+}
+
+/** Host memory as a device: the machine's, or what its cgroup leaves of it. As it was a moment ago, at most. */
 export function hostDevice(): Device {
+  const now = Date.now();
+  if (latest === null || Math.abs(now - latest.at) > FRESH_MS) latest = { device: readHost(), at: now };
+  return { ...latest.device };
+}
+
+function readHost(): Device {
   const { total, available } = memoryInfo();
   const group = memoryGroup();
   const limited = group !== null && group.limit < total;
-  const model = cpus()[0]?.model.trim();
+  identity ??= identify();
   return {
     id: 'cpu',
-    uuid: `cpu:${text('/etc/machine-id')?.trim() || hostname()}`,
-    model: model && model !== 'unknown' ? model : `${process.arch} CPU`,
+    ...identity,
     total_bytes: limited ? group.limit : total,
     used_bytes: limited ? group.used : total - available,
     processes: [],

@@ -7,8 +7,9 @@ import { unusableFolder } from '../common/refusal.js';
 import { findCommand } from './command.js';
 import { listDevices, RUN_MARK } from './devices.js';
 import { preloadEnvironment } from './environment.js';
+import { isLocked } from './folder-lock.js';
 import { mpsEnvironment, type Offers, offers } from './limits.js';
-import { loadNative, type Native } from './native.js';
+import { loadNative, type Native, type NativeInventory } from './native.js';
 import { readExit, readSupervisor } from './records.js';
 import { SupervisedRun } from './run.js';
 import { checkSpec, encodeSpec, type LedgerDevice } from './spec.js';
@@ -19,18 +20,31 @@ export type * from './types.js';
 
 /** How long a supervisor that has been started may take to write its first record, before it counts as never started. */
 const START_MS = 2000;
+const NO_DRIVER_MS = 10_000;
 
 class LocalRuntime implements Runtime {
   private known: Map<string, Device> | undefined;
   private offered: Offers | undefined;
+  /** What was said when no driver was found, and when. */
+  private without: { inventory: NativeInventory; at: number } | undefined;
 
   constructor(private readonly native: Native) {}
 
   async devices(): Promise<Device[]> {
+    const inventory = await this.inventory();
     this.offered = offers();
-    const devices = listDevices(await this.native.addon.inventory(), process.env.CUDA_VISIBLE_DEVICES, this.offered);
+    const devices = listDevices(inventory, process.env.CUDA_VISIBLE_DEVICES, this.offered);
     this.known = new Map(devices.map((device) => [device.id, device]));
     return devices;
+  }
+
+  /** Where there is no driver it is looked for only now and then: a daemon asks for every job. */
+  private async inventory(): Promise<NativeInventory> {
+    const { without } = this;
+    if (without !== undefined && Date.now() - without.at < NO_DRIVER_MS) return without.inventory;
+    const inventory = await this.native.addon.inventory();
+    this.without = inventory.found || inventory.error !== '' ? undefined : { inventory, at: Date.now() };
+    return inventory;
   }
 
   async launch(spec: LaunchSpec): Promise<Run> {
@@ -67,7 +81,12 @@ class LocalRuntime implements Runtime {
       if (record) return new SupervisedRun(this.native.addon, dir, record);
       // Whoever launched it may have died a moment ago, with the supervisor on its way.
       const spec = statSync(join(dir, 'spec'), { throwIfNoEntry: false });
-      if (!spec || asked - spec.mtimeMs > 10 * START_MS || Date.now() - asked > START_MS) return null;
+      if (!spec) return null;
+      const late = asked - spec.mtimeMs > 10 * START_MS || Date.now() - asked > START_MS;
+      if (late && !(await isLocked(dir))) {
+        const last = readSupervisor(dir); // it may have come between the two looks
+        return last ? new SupervisedRun(this.native.addon, dir, last) : null;
+      }
       await sleep(50);
     }
   }

@@ -26,8 +26,9 @@ function text(file: string): string {
  */
 export function mpsRuns(env: Record<string, string | undefined>, proc = '/proc'): boolean {
   const folder = env.CUDA_MPS_PIPE_DIRECTORY || '/tmp/nvidia-mps';
+  if (!statSync(join(folder, 'control'), { throwIfNoEntry: false })) return false;
   const pid = text(join(folder, 'nvidia-cuda-mps-control.pid')).trim();
-  if (!/^\d+$/.test(pid) || !statSync(join(folder, 'control'), { throwIfNoEntry: false })) return false;
+  if (!/^\d+$/.test(pid)) return false;
   const name = text(join(proc, pid, 'comm')).trim();
   if (name !== '') return name.startsWith('nvidia-cuda-mps');
   return !inFirstNamespace(proc);

@@ -1,8 +1,8 @@
-import { execFile } from 'node:child_process';
 import { readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RUN_MARK } from './devices.js';
+import { unlocked } from './folder-lock.js';
 import { readLedger } from './ledger.js';
 import type { Addon } from './native.js';
 import { bootId, processesWith, processLives } from './process.js';
@@ -12,9 +12,6 @@ import type { Exit, LedgerReading, Run } from './types.js';
 const ORPHAN_GRACE_MS = 2000;
 const ORPHAN_LOOK_MS = 50;
 
-const LOCK_LOOK_MS = 500;
-/** What flock(1) is to end with when somebody else holds the lock. */
-const LOCKED = 75;
 const MEMORY_BACK_MS = 10_000;
 const MEMORY_LOOK_MS = 100;
 
@@ -45,21 +42,6 @@ function isPopulated(folder: string): boolean {
     return /^populated 1$/m.test(readFileSync(join(folder, 'cgroup.events'), 'utf8'));
   } catch {
     return false; // there is no such group
-  }
-}
-
-/**
- * Waits until nobody holds the lock on a launch's folder, which its supervisor has for as long as it lives. That tells of
- * one in another container, which no pid does.
- */
-async function unlocked(dir: string): Promise<void> {
-  for (;;) {
-    const status = await new Promise<unknown>((resolve) => {
-      const argv = ['--nonblock', '--conflict-exit-code', String(LOCKED), dir, 'true'];
-      execFile('flock', argv, (error) => resolve(error?.code));
-    });
-    if (status !== LOCKED) return; // free, or there is no such folder
-    await sleep(LOCK_LOOK_MS);
   }
 }
 

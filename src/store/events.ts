@@ -1,11 +1,12 @@
 import type { Redis } from 'ioredis';
 import type { Connection } from './connection.js';
 import type { Keys } from './keys.js';
+import { pairs } from './pairs.js';
 import { EVENTS_KEPT } from './recommendations.js';
 import type { OomtuneEvent } from './types.js';
 
 /** What a daemon or a waiter is woken by: `<word> <job or nothing>`. */
-export type Wake = 'submit' | 'cancel' | 'hold' | 'release' | 'ended' | 'lease' | 'host';
+export type Wake = 'submit' | 'cancel' | 'hold' | 'release' | 'ended' | 'lease' | 'host' | 'label';
 
 /** The bounded stream of what happened, and the channel that wakes those who wait for it. */
 export class Events {
@@ -58,10 +59,4 @@ export class Events {
     });
     await subscriber.subscribe(this.#keys.wake);
   }
-}
-
-function pairs(fields: string[]): Record<string, string> {
-  const record: Record<string, string> = {};
-  for (let at = 0; at + 1 < fields.length; at += 2) record[fields[at] as string] = fields[at + 1] as string;
-  return record;
 }

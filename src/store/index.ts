@@ -24,7 +24,7 @@ export type { Events, Wake } from './events.js';
 export { FAILURE_CLASSES } from './failure-classes.js';
 export { HEARTBEAT_MS, type HostInfo, type Hosts } from './hosts.js';
 export { newJobId } from './job-id.js';
-export type { JobStore, PatchResult } from './jobs.js';
+export type { Claimed, JobStore, PatchResult } from './jobs.js';
 export { Keys } from './keys.js';
 export type { LeaseRecord } from './lease-record.js';
 export { LEASE_TIMES, type LeaseStore, type LeaseTimes } from './leases.js';

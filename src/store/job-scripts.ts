@@ -60,22 +60,32 @@ if new ~= '' and new ~= state then
 end
 return 'ok'`);
 
-/** ARGV: id, host, claim, epoch, now → claimed | ours | missing | ended | held | stale | away. */
+/** ARGV: id, host, claim, epoch, now → {claimed | ours, field, value, …} or {missing | ended | held | stale | away}. */
 export const CLAIM = script(`
-if not state then return 'missing' end
-if ENDED[state] then return 'ended' end
-if state == 'held' then return 'held' end
-if redis.call('HGET', job, 'epoch') ~= ARGV[4] then return 'stale' end
+if not state then return {'missing'} end
+if ENDED[state] then return {'ended'} end
+if state == 'held' then return {'held'} end
+if redis.call('HGET', job, 'epoch') ~= ARGV[4] then return {'stale'} end
 local holder = redis.call('HGET', job, 'claim_host')
 if holder and holder ~= ARGV[2] then
-  if launched() or alive(holder) then return 'away' end
+  if launched() or alive(holder) then return {'away'} end
   if redis.call('HGET', job, 'cancel') then
     close(ARGV[1], 'cancelled', ARGV[5])
-    return 'ended'
+    return {'ended'}
   end
 end
-redis.call('HSET', job, 'claim_host', ARGV[2], 'claim', ARGV[3])
-return holder == ARGV[2] and 'ours' or 'claimed'`);
+redis.call('HSET', job, 'claim_host', ARGV[2], 'claim', ARGV[3], 'host', cjson.encode(ARGV[2]))
+if not launched() then redis.call('HSET', job, 'reason', '"starting"') end
+local record = redis.call('HGETALL', job)
+table.insert(record, 1, holder == ARGV[2] and 'ours' or 'claimed')
+return record`);
+
+/** A job is about to be put into its queue, perhaps by several daemons at once. ARGV: id, reason (JSON) → 1, or 0 where it is not to be. */
+export const UNPEND = script(`
+redis.call('SREM', pending, ARGV[1])
+if state ~= 'queued' then return 0 end
+redis.call('HSET', job, 'reason', ARGV[2])
+return 1`);
 
 /** Puts a job back that was claimed and not launched. ARGV: id, claim, reason (JSON), now → ok | lost | ended (it was cancelled meanwhile). */
 export const UNCLAIM = script(`

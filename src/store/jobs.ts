@@ -3,11 +3,17 @@ import { OomtuneError } from '../common/errors.js';
 import { isJobId } from './job-id.js';
 import * as scripts from './job-scripts.js';
 import type { Keys } from './keys.js';
+import { pairs } from './pairs.js';
 import { refuse } from './refused.js';
 import { ENDED_STATES, jobRecord } from './schemas.js';
 import type { Script } from './script.js';
 import { fromFields, type StoredJob, toFields } from './stored-job.js';
 import type { JobRecord, JobState } from './types.js';
+
+/** `ours`: this host had it already. `away`: another host answers for it, and may be running it. */
+export type Claimed =
+  | { outcome: 'claimed' | 'ours'; record: StoredJob }
+  | { outcome: 'missing' | 'ended' | 'held' | 'stale' | 'away'; record: null };
 
 export type PatchResult = 'ok' | 'missing' | 'ended' | 'lost' | 'held';
 
@@ -83,8 +89,9 @@ export class JobStore {
     return ids.length === 0 ? [] : (await this.#redis.smismember(this.#keys.pending, ...ids)).map((one) => one === 1);
   }
 
-  async donePending(ids: string[]): Promise<void> {
-    if (ids.length > 0) await this.#redis.srem(this.#keys.pending, ...ids);
+  /** Whether the job is to be put into its queue now. */
+  async unpend(id: string, reason: string): Promise<boolean> {
+    return (await this.#run(scripts.UNPEND, id, [JSON.stringify(reason)])) === 1;
   }
 
   /** Which of these jobs are to be cancelled (or have been, behind our back). */
@@ -113,14 +120,23 @@ export class JobStore {
     return (await this.#run(scripts.PATCH, id, [claim, now(), state, ...toFields(rest)])) as PatchResult;
   }
 
-  /** Makes a host answer for a job. `away`: another host does, and may be running it. */
-  async claim(
-    job: Pick<StoredJob, 'job' | 'epoch'>,
-    host: string,
-    claim: string,
-  ): Promise<'claimed' | 'ours' | 'missing' | 'ended' | 'held' | 'stale' | 'away'> {
-    const args = [host, claim, job.epoch, now()];
-    return (await this.#run(scripts.CLAIM, job.job, args)) as 'claimed';
+  /** Makes a host answer for a job, and reads it in the same step. A record that cannot be trusted is set aside: `missing`. */
+  async claim({ job, epoch }: Pick<StoredJob, 'job' | 'epoch'>, host: string, claim: string): Promise<Claimed> {
+    const args = [host, claim, epoch, now()];
+    let reply: string[];
+    try {
+      reply = (await this.#run(scripts.CLAIM, job, args)) as string[];
+    } catch (error) {
+      if (!(error instanceof Error) || !error.message.includes('WRONGTYPE')) throw error;
+      await this.setAside(job, error.message);
+      return { outcome: 'missing', record: null };
+    }
+    const [outcome, ...fields] = reply as [Claimed['outcome'], ...string[]];
+    if (outcome !== 'claimed' && outcome !== 'ours') return { outcome, record: null };
+    const record = fromFields(job, pairs(fields));
+    if (typeof record === 'object' && record !== null) return { outcome, record };
+    await this.setAside(job, record ?? 'there is no such record');
+    return { outcome: 'missing', record: null };
   }
 
   /** Gives a claimed job back that was not launched. */

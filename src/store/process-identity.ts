@@ -19,8 +19,11 @@ export function startTime(pid: number): string | null {
   }
 }
 
+let own: ProcessIdentity | null = null;
+
 export function thisProcess(): ProcessIdentity {
-  return { pid: process.pid, start: startTime(process.pid) ?? '0' };
+  own ??= { pid: process.pid, start: startTime(process.pid) ?? '0' };
+  return own;
 }
 
 export function isAlive({ pid, start }: ProcessIdentity): boolean {

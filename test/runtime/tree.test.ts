@@ -1,7 +1,9 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { spawn } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { isLocked } from '../../src/runtime/folder-lock.js';
 import { createRuntime } from '../../src/runtime/index.js';
 import { processesWith, readStat } from '../../src/runtime/process.js';
 import type { Run } from '../../src/runtime/types.js';
@@ -98,6 +100,33 @@ for n in range(10000):
 });
 
 describe('a supervisor', () => {
+  test('begins its job in a control group of its own, where there can be one, and removes that', async () => {
+    const run = await runtime.launch(launchSpec(['cat', '/proc/self/cgroup']));
+    const { cgroup, job_pid } = JSON.parse(readFileSync(join(run.dir, 'supervisor.json'), 'utf8'));
+    expect(job_pid).toBeGreaterThan(run.supervisorPid);
+    await run.wait();
+    const unified = /^0::(.*)$/m.exec(readFileSync(run.logFile, 'utf8'))?.[1] ?? '';
+    expect(cgroup === null || cgroup.endsWith(unified)).toBe(true);
+    expect(basename(unified).startsWith('oomtune-')).toBe(cgroup !== null);
+    expect(cgroup !== null && existsSync(cgroup)).toBe(false);
+  });
+
+  test('that is on its way is waited for, however long it takes: it holds the lock on its folder', async () => {
+    const done = await runtime.launch(launchSpec(['true']));
+    await done.wait();
+    const { dir } = launchSpec(['true']);
+    mkdirSync(dir, { recursive: true });
+    writeFileSync(join(dir, 'spec'), '');
+    const longAgo = new Date(Date.now() - 60_000);
+    utimesSync(join(dir, 'spec'), longAgo, longAgo);
+    expect(await runtime.adopt(dir)).toBeNull();
+    const slow = 'sleep 1; cp "$0"/supervisor.json "$1"';
+    const holder = spawn('flock', [dir, 'sh', '-c', slow, done.dir, dir]);
+    await expect.poll(() => isLocked(dir)).toBe(true);
+    expect((await runtime.adopt(dir))?.supervisorPid).toBe(done.supervisorPid);
+    holder.kill();
+  });
+
   test('outlives who started it, and is found by another process', async () => {
     const spec = launchSpec(['sh', '-c', 'echo on; sleep 600']);
     const run = await runtime.launch(spec);

@@ -131,7 +131,7 @@ test('of sixteen processes that claim a job at once, one has it', async () => {
     const stored = await store.jobs.get('${record.job}');
     await store.connection.redis.incr('ready');
     while ((await store.connection.redis.get('ready')) !== '16');
-    say(await store.jobs.claim(await store.jobs.get('${record.job}'), host, host));
+    say((await store.jobs.claim(await store.jobs.get('${record.job}'), host, host)).outcome);
     await store.close();`;
   const replies = await Promise.all(Array.from({ length: 16 }, () => script(source).next()));
   expect(replies.sort()).toEqual([...Array(15).fill('away'), 'claimed']);
@@ -148,17 +148,17 @@ test('only the claim that holds may move a job on', async () => {
 test('what a vanished host had not launched goes to another; what it had launched stays its own', async () => {
   const fresh = await claimed('gone');
   const launched = await claimed('gone', 1);
-  expect(await store.jobs.claim(await read(fresh), 'b', 'token-b')).toBe('claimed');
+  expect((await store.jobs.claim(await read(fresh), 'b', 'token-b')).outcome).toBe('claimed');
   expect(await store.jobs.patch(fresh, { reason: 'still here' }, 'token-gone')).toBe('lost');
-  expect(await store.jobs.claim(await read(launched), 'b', 'token-b')).toBe('away');
+  expect((await store.jobs.claim(await read(launched), 'b', 'token-b')).outcome).toBe('away');
   expect(await store.jobs.requeue(await read(launched), 'x')).toBe(false);
-  expect(await store.jobs.claim(await read(launched), 'gone', 'token-gone')).toBe('ours');
+  expect((await store.jobs.claim(await read(launched), 'gone', 'token-gone')).outcome).toBe('ours');
 });
 
 test('a host that lives keeps even what it has not launched', async () => {
   const id = await claimed('a');
   await store.hosts.beat({ host: 'a', instance: 'i', pid: 1, version: '0', devices: [], started_at: '' });
-  expect(await store.jobs.claim(await read(id), 'b', 'token-b')).toBe('away');
+  expect((await store.jobs.claim(await read(id), 'b', 'token-b')).outcome).toBe('away');
   expect(await store.jobs.requeue(await read(id), 'x')).toBe(false);
 });
 
@@ -185,11 +185,11 @@ test('a held job cannot be started by who had claimed it a moment before', async
   const id = await claimed('a');
   expect(await store.jobs.hold(id)).toBe('held');
   expect(await store.jobs.patch(id, { state: 'searching' }, 'token-a')).toBe('lost');
-  expect(await store.jobs.claim(await read(id), 'a', 'token-a')).toBe('held');
+  expect((await store.jobs.claim(await read(id), 'a', 'token-a')).outcome).toBe('held');
   const stale = await read(id);
   expect(await store.jobs.release(id)).toBe('queued');
-  expect(await store.jobs.claim(stale, 'a', 'token-a')).toBe('stale'); // a queue entry of before
-  expect(await store.jobs.claim(await read(id), 'a', 'token-a')).toBe('claimed');
+  expect((await store.jobs.claim(stale, 'a', 'token-a')).outcome).toBe('stale'); // a queue entry of before
+  expect((await store.jobs.claim(await read(id), 'a', 'token-a')).outcome).toBe('claimed');
   expect(await store.jobs.hold(await claimed('a', 1))).toBe('running');
 });
 
