@@ -8,6 +8,8 @@ const TINY = 20;
  * second launch that dies costs more than the last per cents are worth. Within the search's tolerance.
  */
 const MARGIN = 0.018;
+/** Bytes by which libraries' own buffers differ from run to run where every byte is counted. */
+const STIR = 512 * 1024;
 
 /** The probe that decides: the largest size that fits as far as is known, as the first thing that a process runs. */
 export function proof(sight: Sight): Step {
@@ -21,8 +23,10 @@ function sizeToProve({ trail, model, sizes }: Sight): number {
   if (ceiling === null) return top;
   if (!model.caching) {
     // What failed did so in a process that held a little more than a fresh one does: sizes between may well fit.
-    const between = trail.diedFresh ? null : sizes.down(Math.min(ceiling - 1, Math.floor(model.lower ?? top)));
-    return between !== null && between > Math.max(top, trail.firmTop ?? 0) ? between : top;
+    const within = model.largestWithin(model.budgetBytes - STIR) ?? top;
+    const size = trail.diedFresh ? null : sizes.down(Math.min(ceiling - 1, Math.floor(within)));
+    if (size === null || size <= (trail.firmTop ?? 0)) return top;
+    return size > top || (top >= SMALL && closed(size, ceiling, sizes)) ? size : top;
   }
   if (top < TINY) return top;
   const crowded = trail.isPressed(top) || top + 2 > (model.upper ?? Number.POSITIVE_INFINITY);

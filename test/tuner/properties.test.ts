@@ -4,7 +4,7 @@ import { Tuner } from '../../src/tuner/index.js';
 import { closed, range } from '../../src/tuner/sizes.js';
 import type { Constraints, Probe } from '../../src/tuner/types.js';
 import { BUDGET, jobOf, rough, smooth } from './generated.js';
-import { AS_IT_STANDS, constraints, found, type Search, search } from './machine.js';
+import { AS_IT_STANDS, constraints, found, MIB, type Search, search } from './machine.js';
 
 const limits = fc.record({
   minBatch: fc.integer({ min: 1, max: 8 }),
@@ -62,7 +62,9 @@ describe('on any curve', () => {
         const s = search(job, c);
         checkAnswer(s, c, job);
         const { maxMicroBatch } = found(s);
-        const proved = shape.phases ? maxMicroBatch + 1 : (found(s).knownBad as number);
+        // Half a MiB is left to libraries, whose buffers are not the same from run to run.
+        const near = maxMicroBatch + 1 + (maxMicroBatch >= 49 ? Math.ceil(MIB / 2 / shape.perSample) : 0);
+        const proved = shape.phases ? near : (found(s).knownBad as number);
         expect(job.fits(proved)).toBe(false);
         expect(closed(maxMicroBatch, proved, range(1, null))).toBe(true);
         expect(s.oomLaunches).toBeLessThanOrEqual(shape.phases ? 1 : 8);
