@@ -80,6 +80,11 @@ export const CASES: { holds: string; name: string; setting?: Setting }[] = [
     name: 'Lag',
     setting: { env: { FAKE_LAG: '4' } },
   },
+  {
+    holds: 'doubts by when it looked, not by when it judges',
+    name: 'Lag',
+    setting: { env: { FAKE_LAG: '60', FAKE_NVML_SLOW: '12500' } },
+  },
   { holds: 'knows every form of making and ending a context', name: 'ContextForms' },
   { holds: 'forgets what went with a reset of the device, and asks nothing that is gone', name: 'Reset' },
   {
@@ -142,6 +147,14 @@ export const CASES: { holds: string; name: string; setting?: Setting }[] = [
     holds: 'holds four processes to one budget in a container too, contexts included',
     name: 'Ranks',
     setting: { env: { FAKE_NO_PIDS: '1' } },
+  },
+  {
+    holds: 'believes the contexts of several processes in a container, however large they are together',
+    name: 'Ranks',
+    setting: {
+      budget: 6.5 * GiB,
+      env: { FAKE_NO_PIDS: '1', FAKE_CONTEXT: String(1.5 * GiB), FAKE_CAPACITY: String(16 * GiB) },
+    },
   },
   {
     holds: 'believes no figure that was taken between a free and an allocation of the same size',

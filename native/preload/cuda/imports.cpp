@@ -30,7 +30,7 @@ bool look(Watch& watch, Place place, BeforeImport* seen) {
 
 BeforeImport beforeImport(Place place) {
   BeforeImport seen{0, 0};
-  if (place < 0 || !account::gate().attached()) return seen;
+  if (place < 0 || !account::gate().attached() || !watching()) return seen;
   Watch& watch = watchOf(place);
   Lock lock(watch.mutex);
   if (watch.importsUnseen >= kEnough || !watch.pidIsOurs || !look(watch, place, &seen)) return BeforeImport{0, 0};

@@ -47,6 +47,13 @@ bool holdsManaged(Place place) {
   return false;
 }
 
+uint64_t processes() {
+  const Ledger& ledger = *account::gate().ledger();
+  uint64_t count = 0;
+  for (const SlotKey& key : ledger.keys) count += key.pid.load() != 0 ? 1 : 0;
+  return count;
+}
+
 /** What this process holds besides, seen now; false: there is no figure, or none at a moment when nothing moved. */
 bool look(Watch& watch, Place place, uint64_t old, uint64_t* overhead) {
   refreshPools(place);
@@ -60,8 +67,9 @@ bool look(Watch& watch, Place place, uint64_t old, uint64_t* overhead) {
     moved = moved || othersMoved || account::unsettled() || changesNow() != changes;
     if (moved) continue;
     *overhead = less(less(used, watch.importedSeen.load()), hooked);
-    // A neighbour's memory looks like ours in a figure of the whole device: believe it only as far as contexts can go.
-    if (!watch.pidIsOurs && *overhead > kUnseen) return false;
+    // A neighbour's memory looks like ours in a figure of the whole device: believe it only as far as contexts can go, of all
+    // processes of the launch, as the first to look finds those of all.
+    if (!watch.pidIsOurs && *overhead / kUnseen >= processes()) return false;
     // Managed memory moves between host and device: it must not make the rest look smaller than it was.
     if (*overhead < old && holdsManaged(place)) *overhead = old;
     return true;
@@ -69,21 +77,22 @@ bool look(Watch& watch, Place place, uint64_t old, uint64_t* overhead) {
   return false;
 }
 
-/** By this process; in a figure of the whole device, by any process of the launch. */
-bool freedLately(const Watch& watch, Place place) {
+/** Before `moment`: by this process; in a figure of the whole device, by any process of the launch. */
+bool freedBefore(const Watch& watch, Place place, uint64_t moment) {
   uint64_t at = watch.freedAt.load(std::memory_order_relaxed);
   const uint64_t byAny = watch.pidIsOurs ? 0 : account::gate().ledger()->devices[place].freedAt.load();
   if (byAny > at) at = byAny;
-  const uint64_t now = milliseconds();
-  return at != 0 && now <= at + kFreeShows;
+  return at != 0 && moment <= at + kFreeShows;
 }
 
 void measureLocked(Watch& watch, Place place) {
   Gate& gate = account::gate();
+  const Turn turn(watch, place);
   const uint64_t old = gate.overhead(place);
   uint64_t overhead = 0;
-  if (!look(watch, place, old, &overhead)) return;
-  if (overhead > old && freedLately(watch, place)) {
+  const uint64_t looked = milliseconds();  // before: the thread may be held up between looking and judging
+  if (!turn.ours() || !look(watch, place, old, &overhead)) return;
+  if (overhead > old && freedBefore(watch, place, looked)) {
     // Where memory is freed all the time the doubt would never end: then wait it out, now and again.
     const uint64_t now = milliseconds();
     if (watch.doubtSince == 0) watch.doubtSince = now;
@@ -112,7 +121,7 @@ void measureContext(Place place) {
 }
 
 void measureNow(Place place) {
-  if (!account::gate().attached()) return;
+  if (!account::gate().attached() || !watching()) return;
   Watch& watch = watchOf(place);
   const Relaxed relaxed;
   Lock lock(watch.mutex);
@@ -132,7 +141,7 @@ void noteFreed(Place place) {
 }
 
 bool measureIfOlder(Place place, uint64_t age) {
-  if (!account::gate().attached()) return false;
+  if (!account::gate().attached() || !watching()) return false;
   Watch& watch = watchOf(place);
   uint64_t last = watch.measuredAt.load(std::memory_order_relaxed);
   uint64_t now = milliseconds();
@@ -152,9 +161,6 @@ void measureAtEnd(Place place) {
   if (!watch.measuring.load()) measureNow(place);  // no trylock: older glibcs have it in libpthread alone
 }
 
-void forgetMeasurements() {
-  nvmlForked();
-  forgetWatches();
-}
+void forgetMeasurements() { forgetWatches(); }
 
 }  // namespace oomtune::cuda

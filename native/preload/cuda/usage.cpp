@@ -138,10 +138,4 @@ bool nvmlDeviceBytes(NvmlDevice device, uint64_t* used) {
   return true;
 }
 
-void nvmlForked() {
-  mutex = PTHREAD_MUTEX_INITIALIZER;
-  started = false;
-  tried = false;
-}
-
 }  // namespace oomtune::cuda

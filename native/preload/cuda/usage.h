@@ -19,7 +19,4 @@ Figure nvmlProcessBytes(NvmlDevice device, uint32_t pid, uint64_t* bytes);
 /** Bytes in use on the whole device. */
 bool nvmlDeviceBytes(NvmlDevice device, uint64_t* used);
 
-/** In the child of a fork: NVML must be started anew. */
-void nvmlForked();
-
 }  // namespace oomtune::cuda

@@ -1,5 +1,7 @@
 #include "watch.h"
 
+#include <time.h>
+
 #include "process.h"
 #include "real.h"
 #include "slots.h"
@@ -13,37 +15,48 @@ using account::Place;
 
 // The inode of the first pid namespace, in which NVML's pids are ours (PROC_PID_INIT_INO of the kernel).
 constexpr uint64_t kFirstPidNamespace = 4026531836ULL;
+// For another process's turn to end: half a millisecond each.
+constexpr int kAttempts = 40;
 
 Watch watches[kDevices];
+std::atomic<bool> inChild{false};
 
 DeviceEntry& entryOf(Place place) { return account::gate().ledger()->devices[place]; }
 
 /** The whole device's bytes, less what stood there before the launch and what its other processes account for. */
 bool usedByDevice(Watch& watch, Place place, uint64_t* used, bool* moved) {
   DeviceEntry& entry = entryOf(place);
+  Gate& gate = account::gate();
   const uint64_t base = entry.base.load();
   if (!watch.hadContext || base == 0) return false;
-  // One at a time: two that measured at once would both find what is nobody's yet, and both take it for theirs.
-  if (!takeTurn(entry.measurer)) return false;
-  Gate& gate = account::gate();
   // The dead account for nothing any more.
   if (entry.live.load() > gate.live(place)) reapSlots(gate.ledger());
   const uint64_t before = entry.live.load();
   *moved = entry.committed.load() != before;
   uint64_t device = 0;
-  const bool known = nvmlDeviceBytes(watch.nvml, &device);
+  if (!nvmlDeviceBytes(watch.nvml, &device)) return false;
   const uint64_t own = gate.live(place);
   const uint64_t live = entry.live.load();
   *moved = *moved || live != before || entry.committed.load() != live;
-  endTurn(entry.measurer);
   const uint64_t others = base - 1 + (live > own ? live - own : 0);
   *used = device > others ? device - others : 0;
-  return known;
+  return true;
+}
+
+/** NVML's figure for this process, and whether it is to be believed. */
+Figure identify(Watch& watch, uint64_t* used) {
+  const Figure figure = nvmlProcessBytes(watch.nvml, currentPid(), used);
+  if (figure == Figure::kFound && !watch.pidIsOurs) {
+    watch.pidIsOurs = currentPidNamespace() == kFirstPidNamespace || (watch.hadContext && !watch.pidWasThere);
+  }
+  return figure;
 }
 
 }  // namespace
 
 Watch& watchOf(Place place) { return watches[place]; }
+
+bool watching() { return !inChild.load(std::memory_order_relaxed); }
 
 void watchDevice(Place place, const char* bus, const char* mig) {
   Watch& watch = watches[place];
@@ -55,7 +68,7 @@ void watchDevice(Place place, const char* bus, const char* mig) {
 }
 
 void beforeContext(Place place) {
-  if (place < 0 || !account::gate().attached()) return;
+  if (place < 0 || !account::gate().attached() || !watching()) return;
   Watch& watch = watches[place];
   Lock lock(watch.mutex);
   if (watch.hadContext) return;
@@ -79,12 +92,29 @@ uint64_t changesNow() {
   return gate.ledger()->slots[gate.slotIndex()].begun.load();
 }
 
+Turn::Turn(Watch& watch, Place place) {
+  uint64_t used = 0;
+  if (!watch.pidIsOurs) identify(watch, &used);
+  if (watch.pidIsOurs) return;
+  Cell& turn = entryOf(place).measurer;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (takeTurn(turn)) {
+      held_ = &turn;
+      return;
+    }
+    const timespec pause{0, 500000};
+    nanosleep(&pause, nullptr);
+  }
+  ours_ = false;
+}
+
+Turn::~Turn() {
+  if (held_ != nullptr) endTurn(*held_);
+}
+
 bool usedNow(Watch& watch, Place place, uint64_t* used, bool* moved) {
   *moved = false;
-  const Figure figure = nvmlProcessBytes(watch.nvml, currentPid(), used);
-  if (figure == Figure::kFound && !watch.pidIsOurs) {
-    watch.pidIsOurs = currentPidNamespace() == kFirstPidNamespace || (watch.hadContext && !watch.pidWasThere);
-  }
+  const Figure figure = identify(watch, used);
   if (watch.pidIsOurs) {
     if (figure == Figure::kUnknown) return false;  // absent: no context any more
     account::gate().setMeasured(place, kMeasuredByProcess);
@@ -101,6 +131,7 @@ bool usedNow(Watch& watch, Place place, uint64_t* used, bool* moved) {
 }
 
 void forgetWatches() {
+  inChild.store(true);
   for (Watch& watch : watches) {
     watch.mutex = PTHREAD_MUTEX_INITIALIZER;
     watch.pidIsOurs = false;

@@ -30,6 +30,12 @@ struct Watch {
 
 Watch& watchOf(account::Place place);
 
+/**
+ * False in a child of the process that called cuInit: CUDA does not work there, so that it can hold nothing, and NVML must
+ * not be asked, as another thread of the parent may have been in it, with its locks, at the fork.
+ */
+bool watching();
+
 /** At cuInit, before any context: `bus` and `mig` name the device for NVML. */
 void watchDevice(account::Place place, const char* bus, const char* mig);
 
@@ -43,9 +49,27 @@ uint64_t hookedNow(account::Place place);
 uint64_t changesNow();
 
 /**
+ * Held from looking to writing down what was found, where only the figures of the whole device are to be had: of two
+ * processes that looked at once, both would find what is nobody's yet, and both take it for theirs.
+ */
+class Turn {
+ public:
+  Turn(Watch& watch, account::Place place);
+  ~Turn();
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  /** False: another process was at it all the time. */
+  bool ours() const { return ours_; }
+
+ private:
+  Cell* held_ = nullptr;
+  bool ours_ = true;
+};
+
+/**
  * This process's bytes on the device, contexts included, by whichever figure can be had. By the whole device's, that is
  * what nobody else of the launch accounts for: right for the launch, if nobody else is on the device. `moved`: others of
- * the launch were at work meanwhile. False: there is no figure.
+ * the launch were at work meanwhile. In its Turn. False: there is no figure.
  */
 bool usedNow(Watch& watch, account::Place place, uint64_t* used, bool* moved);
 

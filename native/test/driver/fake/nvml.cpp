@@ -33,7 +33,16 @@ using Handle = void*;
 
 static int ordinal(Handle handle) { return static_cast<int>(reinterpret_cast<long>(handle)) - 1; }
 
-API nvmlInit_v2() { return 0; }
+/** As with the real one: in a child of the process that loaded it, a lock may be held by a thread that is not there. */
+static void notForked() {
+  static const int loadedBy = getpid();
+  if (getpid() == loadedBy) return;
+  static const char kWords[] = "NVML was called in a forked child\n";
+  if (write(STDERR_FILENO, kWords, sizeof kWords - 1) < 0) _exit(98);
+  _exit(97);
+}
+
+API nvmlInit_v2() { return notForked(), 0; }
 API nvmlShutdown() { return 0; }
 API nvmlDeviceGetCount_v2(unsigned int* count) { return *count = static_cast<unsigned>(fake::number("FAKE_COUNT", 1)), 0; }
 API nvmlDeviceGetHandleByIndex_v2(unsigned int index, Handle* handle) {
@@ -53,6 +62,7 @@ API nvmlDeviceGetUUID(Handle handle, char* uuid, unsigned int length) {
   return 0;
 }
 API nvmlDeviceGetMemoryInfo(Handle handle, MemoryInfo* info) {
+  notForked();
   fake::Locked state;
   info->total = state->capacity;
   info->used = state.used(ordinal(handle));
@@ -82,6 +92,7 @@ static int processes(Handle handle, unsigned int* count, ProcessInfo* infos) {
   return 0;
 }
 API nvmlDeviceGetComputeRunningProcesses_v3(Handle handle, unsigned int* count, ProcessInfo* infos) {
+  notForked();
   const useconds_t slow = static_cast<useconds_t>(fake::number("FAKE_NVML_SLOW", 0));
   usleep(slow);
   const int result = processes(handle, count, infos);

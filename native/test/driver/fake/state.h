@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,12 +51,12 @@ inline State* state() {
   if (mapped == nullptr) {
     const char* path = getenv("FAKE_STATE");
     int fd = path != nullptr ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
+    if (fd >= 0 && flock(fd, LOCK_EX) != 0) abort();  // of several processes the first makes it
     bool fresh = fd < 0 || lseek(fd, 0, SEEK_END) < static_cast<off_t>(sizeof(State));
     if (fd >= 0 && fresh && ftruncate(fd, sizeof(State)) != 0) abort();
     void* memory = mmap(nullptr, sizeof(State), PROT_READ | PROT_WRITE,
                         fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED) abort();
-    if (fd >= 0) close(fd);
     mapped = static_cast<State*>(memory);
     if (fresh) {
       pthread_mutexattr_t attributes;
@@ -65,6 +66,8 @@ inline State* state() {
       pthread_mutex_init(&mapped->mutex, &attributes);
       mapped->capacity = number("FAKE_CAPACITY", 1ULL << 30);
     }
+    if (fd >= 0) flock(fd, LOCK_UN);  // the mapping would hold it
+    if (fd >= 0) close(fd);
   }
   pthread_mutex_unlock(&once);
   return mapped;
