@@ -1,14 +1,15 @@
 #!/usr/bin/env node
 /**
  * Compares `oomtune find-batch` on the CPU device with a bisection that takes a fresh process for each size.
- * node bench/search/cpu.mjs [--only NAME] [--exactly NAME,NAME] [--budget MIB] [--python PATH] [--record]
- * --record writes bench/results/search-cpu.jsonl and search-cpu.md. Needs `npm run build`, redis-server and torch.
+ * node bench/search/cpu.mjs [--only NAME] [--exactly NAME,NAME] [--budget MIB,MIB] [--python PATH] [--record] [--keep]
+ * --record writes bench/results/search-cpu.jsonl and search-cpu.md; with --keep rows of an earlier record that this run
+ * does not measure stay. Needs `npm run build`, redis-server and torch.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { findBatch, interpreter, option, ROOT, stopRedis } from './oomtune.mjs';
-import { record, summary } from './report.mjs';
+import { record, recorded, summary } from './report.mjs';
 import { bisect, trial } from './trial.mjs';
 
 const MIB = 1024 ** 2;
@@ -16,33 +17,42 @@ const STEPS = 3;
 const python = option('--python') ?? interpreter();
 const only = option('--only');
 const exactly = option('--exactly')?.split(',');
-const budgetWanted = option('--budget');
+const budgetsWanted = option('--budget')?.split(',').map(Number);
 const example = (file, ...args) => [python, join(ROOT, 'examples', file), ...args];
 const WORKLOADS = [
   { name: 'mlp', command: example('mlp.py'), budgets: [60, 150, 300] },
   { name: 'transformer', command: example('transformer.py'), budgets: [100, 150, 300] },
   {
-    name: 'transformer, accumulation 4',
+    name: 'transformer (accumulation 4)',
     command: example('transformer.py', '--accumulation', '4'),
     accumulation: 4,
     budgets: [100, 150, 300],
   },
   {
-    name: 'transformer, checkpointing',
+    name: 'transformer (checkpointing)',
     command: example('transformer.py', '--checkpointing'),
     budgets: [100, 150, 300],
   },
-  { name: 'transformer, bf16', command: example('transformer.py', '--amp', 'bf16'), budgets: [100, 150, 300] },
+  { name: 'transformer (bf16)', command: example('transformer.py', '--amp', 'bf16'), budgets: [100, 150, 300] },
   { name: 'convnet', command: example('convnet.py'), budgets: [100, 200, 400] },
 ]
   .filter(({ name }) => (only === undefined || name.includes(only)) && (exactly?.includes(name) ?? true))
   .map((workload) => ({
     ...workload,
-    budgets: workload.budgets.filter((mib) => budgetWanted === undefined || mib === Number(budgetWanted)),
+    budgets: workload.budgets.filter((mib) => budgetsWanted?.includes(mib) ?? true),
   }));
 
+if (process.argv.includes('--help')) {
+  process.stdout.write(
+    `Workloads: ${WORKLOADS.map(({ name, budgets }) => `${name} at ${budgets.join(', ')} MiB`).join('; ')}\n`,
+  );
+  process.exit(0);
+}
+
 const home = mkdtempSync(join(tmpdir(), 'oomtune-bench-'));
-const rows = [];
+const measured = (row) =>
+  WORKLOADS.some(({ name, budgets }) => name === row.workload && budgets.includes(Number.parseInt(row.budget, 10)));
+const rows = process.argv.includes('--keep') ? recorded('search-cpu').filter((row) => !measured(row)) : [];
 try {
   for (const workload of WORKLOADS) {
     for (const budget of workload.budgets) {
@@ -50,6 +60,7 @@ try {
       // The yardstick of a start: the script as it stands, to its third optimizer step, the best of three.
       const bare = [];
       for (let n = 0; n < 3; n += 1) bare.push(await trial(workload, null, options));
+      const [load] = loadavg();
       const start = bare.sort((a, b) => a.seconds - b.seconds)[0];
       const found = await findBatch(workload, { home, device: 'cpu', budget: `${budget}MiB`, steps: STEPS });
       const truth = await bisect(workload, options, (one) => process.stderr.write(one.fit ? '.' : 'x'));
@@ -58,6 +69,7 @@ try {
       const row = {
         workload: workload.name,
         budget: `${budget} MiB`,
+        load,
         status: found.status,
         max_micro_batch: answer,
         config: found.config?.micro_batch ?? null,
@@ -86,11 +98,10 @@ try {
   stopRedis(home);
   rmSync(home, { recursive: true, force: true });
 }
-const text = summary(
-  'Search on the CPU device',
-  `node bench/search/cpu.mjs${only ? ` --only ${only}` : ''}`,
-  python,
-  rows,
-);
+const command = `node bench/search/cpu.mjs ${process.argv
+  .slice(2)
+  .filter((word) => word !== '--record')
+  .join(' ')}`.trim();
+const text = summary('Search on the CPU device', command, python, rows);
 process.stdout.write(text);
 if (process.argv.includes('--record')) record('search-cpu', rows, text);

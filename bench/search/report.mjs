@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus, release, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { ROOT, torchVersion } from './oomtune.mjs';
@@ -52,46 +52,63 @@ ${lines.join('\n')}
 `;
 }
 
-/** A page with the peers' finders side by side. */
-export function gpuSummary(title, command, python, card, rows) {
+/** A page with the peers' finders side by side. `missed`: what there was no time for, or what failed. */
+export function gpuSummary(title, command, python, card, rows, missed) {
   const peer = (row, kind) => {
     const one = row.finders.find((item) => item.finder === kind);
     return one ? `${one.found ?? 'failed'} (${one.attempts ?? '?'}, ${round(one.seconds)} s)` : '';
   };
-  const lines = rows.map((row) => {
-    const cells = [
-      row.workload,
-      row.amp === 'off' ? 'fp32' : row.amp,
-      row.found ?? 'none',
-      row.truth,
-      row.share === null ? '' : `${round(row.share * 100)} %`,
-      row.config ?? '',
-      row.speed_share === undefined ? '' : `${round(row.speed_share * 100)} %`,
-      `${row.launches} (${row.probes})`,
-      round(row.search_s),
-      round(row.bare_s),
-      round(row.starts, 2),
-      row.holds_200_steps === null ? '' : row.holds_200_steps ? 'yes' : 'NO',
-      peer(row, 'accelerate'),
-      peer(row, 'power'),
-      peer(row, 'binsearch'),
-      `${row.bisection_attempts}, ${round(row.bisection_s)} s`,
-    ];
-    return `| ${cells.join(' | ')} |`;
-  });
+  const or = (value, text) => (value === undefined || value === null ? '' : text(value));
+  const lines = rows
+    .filter((row) => row.workload)
+    .map((row) => {
+      const again = row.fits_above?.length > 0 ? ` (and ${row.fits_above.join(', ')})` : '';
+      const cells = [
+        row.workload,
+        row.amp === 'off' ? 'fp32' : row.amp,
+        row.found ?? 'none',
+        or(row.truth, (truth) => `${truth}${again}`),
+        or(row.share, (share) => `${round(share * 100)} %`),
+        row.config ?? '',
+        or(row.speed_share, (share) => `${round(share * 100)} %`),
+        `${row.launches} (${row.oom_launches}; ${row.probes})`,
+        round(row.search_s),
+        round(row.bare_s),
+        round(row.starts, 2),
+        or(row.holds_200_steps, (holds) => (holds ? 'yes' : 'NO')),
+        ...['accelerate', 'power', 'binsearch'].map((kind) => peer(row, kind)),
+        or(row.bisection_attempts, (attempts) => `${attempts}, ${round(row.bisection_s)} s`),
+      ];
+      return `| ${cells.join(' | ')} |`;
+    });
+  const checks = rows
+    .flatMap((row) => row.checks ?? [])
+    .map(({ name, ok, said }) => `- ${name}: ${ok ? 'ok' : 'NOT OK'}; ${said}`);
   return `# ${title}
 
 ${conditions(command, python, card)}
 
-\`found\` is find-batch's \`max_micro_batch\` on the script as it stands; \`largest\` is the largest size that a fresh process takes for
-three optimizer steps. \`speed\` is the samples/s of the recommended size (\`config\`) against the best of the sweep. \`starts\` is (search
-time - probed steps) / (one bare launch of the script to its third step). \`holds\`: 200 optimizer steps in another fresh process at the
-size found. Peers: size found (attempts, seconds with the start of the process).
+\`found\` is find-batch's \`max_micro_batch\` on the script as it stands; \`largest\` is what a bisection with a fresh process of ten
+optimizer steps for each size finds (and sizes above it that fit again). \`speed\` is the samples/s of the recommended size
+(\`config\`) against the best of a sweep from 50 % to 100 %. \`launches\`: in all (those that ran out of memory; probes). \`starts\`
+is (search time - probed steps) / (one bare launch of the script to its third step). \`holds\`: 200 optimizer steps in another
+fresh process at the size found. Peers: size found (attempts, seconds with the start of the process).
 
-| workload | precision | found | largest | share | config | speed | launches (probes) | search s | bare s | starts | holds | accelerate | Lightning power | Lightning binsearch | fresh processes |
+| workload | precision | found | largest | share | config | speed | launches | search s | bare s | starts | holds | accelerate | Lightning power | Lightning binsearch | fresh processes |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 ${lines.join('\n')}
-`;
+${checks.length > 0 ? `\nFrom end to end, each with a job that runs to its own end:\n\n${checks.join('\n')}\n` : ''}${missed.length > 0 ? `\nNot measured: ${missed.join(', ')}.\n` : ''}`;
+}
+
+/** The rows of an earlier record. */
+export function recorded(name) {
+  const file = join(ROOT, 'bench', 'results', `${name}.jsonl`);
+  if (!existsSync(file)) return [];
+  return readFileSync(file, 'utf8')
+    .trim()
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line));
 }
 
 export function record(name, rows, text) {

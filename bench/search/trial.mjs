@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -10,8 +10,9 @@ const FINDERS = fileURLToPath(new URL('./finders.py', import.meta.url));
 /** Runs a command under the budget to its end, in an environment of its own. */
 async function launch(argv, folder, { device, budgetBytes }, env) {
   const runtime = await createRuntime();
-  const kept = ['PATH', 'HOME', 'OMP_NUM_THREADS', 'LD_LIBRARY_PATH', 'PYTHONPATH', 'HF_HUB_OFFLINE'];
-  const own = Object.fromEntries(kept.flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])));
+  // A machine's own settings for its libraries stay (NCCL's, for one, may have to).
+  const kept = /^(PATH|HOME|OMP_NUM_THREADS|LD_LIBRARY_PATH|PYTHONPATH|HF_HUB_OFFLINE|(NCCL|TORCH|NVSHMEM)_.*)$/;
+  const own = Object.fromEntries(Object.entries(process.env).filter(([name]) => kept.test(name)));
   const run = await runtime.launch({
     jobId: 'bench',
     launch: 1,
@@ -40,7 +41,8 @@ async function inFolder(work) {
 
 /**
  * Runs a command in a fresh process at one batch size (null: its own) under a budget, for a few optimizer steps.
- * Resolves with whether it fits, the seconds that it took from start to end, its peak, and the seconds of each batch.
+ * Resolves with whether it fits, the seconds that it took from start to end, its peak, and the seconds of each batch. `size`
+ * may be a list: those are run in turn in the same process, for their speed.
  */
 export function trial(workload, size, options) {
   return inFolder(async (folder) => {
@@ -56,21 +58,21 @@ export function trial(workload, size, options) {
     });
     const seconds = (performance.now() - started) / 1000;
     const peak = exit.ledger?.devices[0]?.peak_bytes ?? null;
-    if (exit.code === 0) {
-      const batches = readFileSync(result, 'utf8').split(' ').map(Number);
-      return { size, fit: true, seconds, peak, batches };
-    }
+    const told = existsSync(result) ? readFileSync(result, 'utf8').trim().split('\n') : [];
+    const lines = told.filter(Boolean).map((line) => line.split(' ').map(Number));
+    const speeds = lines.map(([one, ...batches]) => ({ size: one, batches }));
+    if (exit.code === 0) return { size, fit: true, seconds, peak, speeds };
     // A size counts as too large only for memory: anything else would make the yardstick lie.
     if (!(exit.ledger?.refused > 0) && !/out of memory|not enough memory|can't allocate memory/i.test(log)) {
       throw new Error(`${workload.name} at ${size} failed for another reason than memory:\n${log.slice(-2000)}`);
     }
-    return { size, fit: false, seconds, peak, batches: [] };
+    return { size, fit: false, seconds, peak, speeds };
   });
 }
 
 /**
  * The largest size that fits, with a fresh process for each: by doubling from 1 and bisection, or (`from`) outwards from a
- * size that is believed to be near it.
+ * size that is believed to be near it. Where what fits has gaps this is the lower edge of one of them.
  */
 export async function bisect(workload, options, onTrial = () => {}) {
   const trials = [];
@@ -83,22 +85,19 @@ export async function bisect(workload, options, onTrial = () => {}) {
   const from = options.from ?? null;
   let low = 0;
   let high = null;
-  if (from !== null) {
-    for (let reach = Math.max(1, Math.floor(from / 50)); ; reach *= 4) {
-      if (high === null) {
-        const size = low === 0 ? from : low + reach;
-        if (await fits(size)) low = size;
-        else high = size;
-      } else if (low === 0) {
-        const size = Math.max(0, high - reach);
-        if (size === 0 || (await fits(size))) low = size;
-        else high = size;
-        if (size === 0) break;
-      }
-      if (low > 0 && high !== null) break;
+  const first = Math.max(1, Math.floor((from ?? 1) / 50));
+  if (from === null || (await fits(from))) {
+    // Doubling steps up; from a size that is believed to be the largest they begin small, since what fits may have gaps.
+    low = from ?? 0;
+    for (let reach = first; high === null; reach *= 2) {
+      const size = from === null ? reach : low + reach;
+      if (await fits(size)) low = size;
+      else high = size;
     }
   } else {
-    for (let size = 1; high === null; size *= 2) {
+    high = from;
+    for (let reach = first; low === 0 && high > 1; reach *= 2) {
+      const size = Math.max(1, high - reach);
       if (await fits(size)) low = size;
       else high = size;
     }
@@ -112,11 +111,18 @@ export async function bisect(workload, options, onTrial = () => {}) {
   return { size: low, attempts: trials.length, ooms: trials.filter((one) => !one.fit).length, seconds, trials };
 }
 
-/** Samples per second at one size, in the steady state: the median of 10 batches after 3 others. */
-export async function speed(workload, size, options) {
-  const { fit, batches } = await trial(workload, size, { ...options, steps: 13 });
-  const steady = batches.slice(3).sort((a, b) => a - b);
-  return { size, samples_per_s: fit ? size / steady[Math.floor(steady.length / 2)] : 0 };
+/** Samples per second at each size, ascending, in one process: the median of `steps` batches after 3 others; 0: did not fit. */
+export async function speeds(workload, sizes, options, steps = 8) {
+  const ascending = [...new Set(sizes)].sort((a, b) => a - b);
+  const { speeds: told } = await trial(workload, ascending, { ...options, steps: steps + 3 });
+  return ascending.map((size) => {
+    const steady =
+      told
+        .find((one) => one.size === size)
+        ?.batches.slice(3)
+        .sort((a, b) => a - b) ?? [];
+    return { size, samples_per_s: steady.length === 0 ? 0 : size / steady[Math.floor(steady.length / 2)] };
+  });
 }
 
 /** A peer's finder on the same script under the same budget; `found` null when it failed. */

@@ -20,7 +20,8 @@ class Repeated(data.Dataset):
 def limit(size, batches, finish):
     """`size()` is asked for each new loader; 0 leaves it as it is, None leaves it alone altogether.
 
-    `finish(seconds)` is called when one batch more than `batches` is asked for: by then the last step is complete.
+    `finish(seconds)` is called when one batch more than `batches` is asked for: by then the last step is complete. If it
+    returns, the loop goes on with a loader of the size that is asked for then.
     """
     begin, iterate = data.DataLoader.__init__, data.DataLoader.__iter__
 
@@ -38,6 +39,7 @@ def limit(size, batches, finish):
             if self.given == batches:
                 self.batches = None
                 finish([after - before for before, after in zip(self.times, self.times[1:])])
+                self.again()
             self.given += 1
             try:
                 return next(self.batches)
@@ -46,9 +48,18 @@ def limit(size, batches, finish):
                 self.batches = iterate(self.loader)
                 return next(self.batches)
 
+        def again(self):
+            """From here on with another size."""
+            dataset, args, kwargs = self.loader.__dict__["_made"]
+            self.loader = data.DataLoader(dataset, 1, *args, **kwargs)
+            self.batches, self.given, self.times = iterate(self.loader), 0, [time.monotonic()]
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
     def __init__(self, dataset, batch_size=1, *args, **kwargs):
         wanted = size()
         self.__dict__["_limited"] = wanted is not None
+        self.__dict__["_made"] = dataset, args, kwargs
         if wanted and batch_size is not None:
             batch_size = wanted
             if len(dataset) < wanted:
