@@ -1,9 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Store } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
 import { namedJobs } from './jobs.js';
 import { statusEntries } from './status-entry.js';
-import { hasEnded } from './status-view.js';
 import type { Verb } from './verb.js';
 
 /** A job that runs is given time to end by itself before it is killed: `cancel` waits for that, but not for ever. */
@@ -33,17 +31,15 @@ function steer(act: Steering): Verb {
 
 /** Cancelling what has ended is no error: it is as it was wished. */
 export const cancel = steer(async (store, { job }, signal) => {
-  const { cancelJob } = await import('../daemon/index.js');
+  const { cancelJob, waitForJobs } = await import('../daemon/index.js');
   const found = await cancelJob(store, job);
   if (found === 'cancelled') return 'cancelled';
-  const deadline = Date.now() + CANCEL_SECONDS * 1000;
-  for (let wait = 50; Date.now() < deadline && !signal.aborted; wait = Math.min(wait * 2, 500)) {
-    const now = await store.jobs.get(job);
-    if (now === null || hasEnded(now)) {
-      return now === null || now.state === 'cancelled' ? 'cancelled' : `had ended: ${now.state}`;
-    }
-    await delay(wait, undefined, { signal }).catch(() => {});
-  }
+  const patience = AbortSignal.any([signal, AbortSignal.timeout(CANCEL_SECONDS * 1000)]);
+  const ended = await waitForJobs(store, [job], patience).catch((error: unknown) => {
+    if (patience.aborted) return [];
+    throw error;
+  });
+  for (const { state } of ended) return state === 'cancelled' ? 'cancelled' : `had ended: ${state}`;
   return `is to be cancelled; ${(await store.jobs.get(job))?.reason ?? 'its host has not answered yet'}`;
 });
 

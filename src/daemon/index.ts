@@ -15,7 +15,7 @@ export { dashboardAddress } from './dashboard-address.js';
 export { type DaemonStatus, daemonStatus, type StartOptions, startDaemon, stopDaemon } from './lifecycle.js';
 export type { RunOptions } from './run.js';
 export { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';
-export { cancelJob, holdJob, releaseJob, retryJob, waitForJobs } from './steer.js';
+export { cancelJob, holdJob, releaseJob, retryJob } from './steer.js';
 export { type Submission, submitJob } from './submit.js';
 
 /** See runDaemonHere. */
@@ -23,3 +23,4 @@ export async function runDaemon(store: Store, options: RunOptions): Promise<void
   const { runDaemonHere } = await import('./run.js');
   await runDaemonHere(store, options);
 }
+export { waitForJobs } from './wait.js';

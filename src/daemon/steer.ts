@@ -43,40 +43,8 @@ export async function retryJob(store: Store, id: string): Promise<JobRecord> {
   throw new OomtuneError('OOMTUNE_USAGE', `${id} has not ended: it is ${found}.`, `\`oomtune cancel ${id}\` ends it.`);
 }
 
-/** Waits until all have ended; woken by events, and looking each second in case one was lost. */
-export async function waitForJobs(store: Store, ids: string[], signal: AbortSignal): Promise<JobRecord[]> {
-  let wake: () => void = () => {};
-  const unlisten = await store.events.listen((what, job) => what === 'ended' && ids.includes(job) && wake());
-  try {
-    for (;;) {
-      signal.throwIfAborted();
-      const heard = new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, 1000);
-        wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-        signal.addEventListener('abort', wake, { once: true });
-      });
-      const jobs: JobRecord[] = [];
-      for (const id of ids) {
-        const job = await store.jobs.get(id);
-        if (job === null) known(id, 'missing');
-        else jobs.push(job);
-      }
-      if (jobs.every((job) => ENDED_STATES.includes(job.state))) {
-        wake();
-        return jobs;
-      }
-      await heard;
-      signal.removeEventListener('abort', wake);
-    }
-  } finally {
-    unlisten();
-  }
-}
-
-function known<S extends string>(id: string, state: S | 'missing'): S {
+/** Throws OOMTUNE_NO_SUCH_JOB. */
+export function known<S extends string>(id: string, state: S | 'missing'): S {
   if (state !== 'missing') return state as S;
   throw new OomtuneError(
     'OOMTUNE_NO_SUCH_JOB',

@@ -5,8 +5,8 @@ import { pairs } from './pairs.js';
 import { EVENTS_KEPT } from './recommendations.js';
 import type { OomtuneEvent } from './types.js';
 
-/** What a daemon or a waiter is woken by: `<word> <job or nothing>`. */
-export type Wake = 'submit' | 'cancel' | 'hold' | 'release' | 'ended' | 'lease' | 'host' | 'label';
+/** What a daemon or a waiter is woken by: `<word> <job or nothing>`. `back`: wakes may have been missed; said by nobody, but told. */
+export type Wake = 'submit' | 'cancel' | 'hold' | 'release' | 'ended' | 'lease' | 'host' | 'label' | 'back';
 
 /** The bounded stream of what happened, and the channel that wakes those who wait for it. */
 export class Events {
@@ -43,7 +43,7 @@ export class Events {
     await this.#redis.publish(this.#keys.wake, `${wake} ${job}`);
   }
 
-  /** Calls `listener` at each wake; returns how to stop. A wake may be lost with the connection: look now and then too. */
+  /** Calls `listener` at each wake; returns how to stop. A wake may be lost with the connection: `back` tells when. */
   async listen(listener: (wake: Wake, job: string) => void): Promise<() => void> {
     this.#listeners.add(listener);
     this.#subscribed ??= this.#subscribe();
@@ -51,12 +51,23 @@ export class Events {
     return () => this.#listeners.delete(listener);
   }
 
+  #tell(wake: Wake, job: string): void {
+    for (const listener of this.#listeners) listener(wake, job);
+  }
+
   async #subscribe(): Promise<void> {
     const { subscriber } = this.#connection;
     subscriber.on('message', (_channel: string, message: string) => {
       const [wake, job = ''] = message.split(' ');
-      for (const listener of this.#listeners) listener(wake as Wake, job);
+      this.#tell(wake as Wake, job);
     });
     await subscriber.subscribe(this.#keys.wake);
+    // What was said while the connection was away is lost: told once the channel is surely heard again
+    subscriber.on('ready', () => {
+      subscriber
+        .subscribe(this.#keys.wake)
+        .then(() => this.#tell('back', ''))
+        .catch(() => {}); // lost once more: the next 'ready' tells
+    });
   }
 }

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { cancelJob, holdJob, releaseJob, retryJob, waitForJobs } from '../../src/daemon/index.js';
+import { cancelJob, holdJob, releaseJob, retryJob } from '../../src/daemon/index.js';
 import { failure, script, until } from '../store/home.js';
 import { Host, sleep } from './host.js';
 
@@ -229,17 +229,6 @@ test('every waiting job says why it waits', async () => {
   await until(async () => (await host.job(second)).reason?.startsWith('waits in its queue for') === true);
   const live = (await store.jobs.list()).filter((job) => job.state === 'queued' || job.state === 'held');
   expect(live.map((job) => job.reason)).not.toContain(null);
-});
-
-test('who waits for jobs is woken when the last has ended', async () => {
-  await host.start();
-  const store = await host.store();
-  const ids = [await host.shell('true'), await host.shell('sleep 1; exit 9')];
-  const jobs = await waitForJobs(store, ids, new AbortController().signal);
-  expect(jobs.map((job) => job.state)).toEqual(['succeeded', 'failed']);
-  expect((await failure(waitForJobs(store, ['j-zzzzzzz9'], new AbortController().signal))).code).toBe(
-    'OOMTUNE_NO_SUCH_JOB',
-  );
 });
 
 test('a command that is not there fails with its name, and the daemon goes on', async () => {

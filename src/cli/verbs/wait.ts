@@ -7,15 +7,11 @@ const waitVerb: Verb = async ({ args }, context) => {
   const store = await context.store();
   const named = await namedJobs(store, args); // @ is the latest of now, not of later
   const { waitForJobs } = await import('../../daemon/index.js');
-  const jobs = await Promise.all(
-    named.map(async ({ job: id }) => {
-      const [job] = await waitForJobs(store, [id], signal);
-      if (job === undefined) throw new Error(`${id} vanished`);
-      const why = job.failure ? `: ${job.failure.class}${job.failure.evidence ? `, ${job.failure.evidence}` : ''}` : '';
-      out.note(`${job.job}  ${job.name}  ${job.state}${why}`);
-      return job;
-    }),
-  );
+  const ids = named.map(({ job }) => job);
+  const jobs = await waitForJobs(store, ids, signal, (job) => {
+    const why = job.failure ? `: ${job.failure.class}${job.failure.evidence ? `, ${job.failure.evidence}` : ''}` : '';
+    out.note(`${job.job}  ${job.name}  ${job.state}${why}`);
+  });
   if (out.json) out.document({ schema: 1, jobs: await statusEntries(store, jobs) });
   const failed = jobs
     .filter((job) => job.state !== 'succeeded')

@@ -1,0 +1,66 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { cancelJob, waitForJobs } from '../../src/daemon/index.js';
+import type { JobRecord } from '../../src/store/types.js';
+import { failure } from '../store/home.js';
+import { Host, sleep } from './host.js';
+
+let host: Host;
+beforeEach(() => {
+  host = new Host();
+});
+afterEach(() => host.close());
+
+const forEver = new AbortController().signal;
+
+test('who waits for jobs is woken when the last has ended', async () => {
+  await host.start();
+  const store = await host.store();
+  const ids = [await host.shell('true'), await host.shell('sleep 1; exit 9')];
+  const jobs = await waitForJobs(store, ids, forEver);
+  expect(jobs.map((job) => job.state)).toEqual(['succeeded', 'failed']);
+  expect((await failure(waitForJobs(store, ['j-zzzzzzz9'], forEver))).code).toBe('OOMTUNE_NO_SUCH_JOB');
+});
+
+test('who waits is told of each job when it ends, and has them in the order asked for', async () => {
+  await host.start();
+  const ids = [await host.shell('sleep 1'), await host.shell('true'), await host.shell('exit 3')];
+  const told: JobRecord[] = [];
+  const jobs = await waitForJobs(await host.store(), ids, forEver, (job) => told.push(job));
+  expect(jobs.map((job) => job.job)).toEqual(ids);
+  expect(told).toHaveLength(3);
+  expect(told.at(-1)?.job).toBe(ids[0]);
+});
+
+test('who waits asks nothing of Redis until an end is announced', async () => {
+  const store = await host.store();
+  const ids = [await host.shell('true'), await host.shell('true')]; // there is no daemon: nobody else reads them
+  const reads = async () =>
+    Number(/cmdstat_hgetall:calls=(\d+)/.exec(await store.connection.redis.info('commandstats'))?.[1] ?? 0);
+  const waits = waitForJobs(store, ids, forEver);
+  await sleep(500);
+  const before = await reads();
+  expect(before).toBeGreaterThan(0);
+  await sleep(3000);
+  expect(await reads()).toBe(before);
+  for (const id of ids) await cancelJob(store, id);
+  expect((await waits).map((job) => job.state)).toEqual(['cancelled', 'cancelled']);
+});
+
+test('an end that nobody could hear of is found when the connection is back', async () => {
+  const store = await host.store();
+  const id = await host.shell('true');
+  const waits = waitForJobs(store, [id], forEver);
+  await sleep(300);
+  const { redis } = store.connection;
+  // In one step: cut, and ended before anybody can listen again
+  await redis.multi().call('CLIENT', 'KILL', 'TYPE', 'pubsub').hset(store.keys.job(id), 'state', 'cancelled').exec();
+  expect((await waits)[0]?.state).toBe('cancelled');
+});
+
+test('who waits can be told to stop', async () => {
+  const controller = new AbortController();
+  const waits = waitForJobs(await host.store(), [await host.shell('true')], controller.signal);
+  await sleep(200);
+  controller.abort(new Error('enough'));
+  await expect(waits).rejects.toThrow('enough');
+});
