@@ -1,3 +1,5 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { cancelJob, waitForJobs } from '../../src/daemon/index.js';
 import type { JobRecord } from '../../src/store/types.js';
@@ -23,12 +25,16 @@ test('who waits for jobs is woken when the last has ended', async () => {
 
 test('who waits is told of each job when it ends, and has them in the order asked for', async () => {
   await host.start();
-  const ids = [await host.shell('sleep 1'), await host.shell('true'), await host.shell('exit 3')];
+  const last = await host.shell('until [ -e go ]; do sleep 0.05; done');
+  const ids = [last, await host.shell('true'), await host.shell('exit 3')];
   const told: JobRecord[] = [];
-  const jobs = await waitForJobs(await host.store(), ids, forEver, (job) => told.push(job));
-  expect(jobs.map((job) => job.job)).toEqual(ids);
+  const waits = waitForJobs(await host.store(), ids, forEver, (job) => {
+    told.push(job);
+    if (told.length === 2) writeFileSync(join(host.work, 'go'), ''); // only now can the last one end
+  });
+  expect((await waits).map((job) => job.job)).toEqual(ids);
   expect(told).toHaveLength(3);
-  expect(told.at(-1)?.job).toBe(ids[0]);
+  expect(told.at(-1)?.job).toBe(last);
 });
 
 test('who waits asks nothing of Redis until an end is announced', async () => {
