@@ -14,8 +14,6 @@ NO_OPTIMIZER = 32
 
 class Rounds:
     def __init__(self):
-        #: Optimizer steps so far, whoever gave the batches.
-        self.steps = 0
         #: Batches handed out since the last optimizer step, and backward passes meanwhile.
         self.batches = self.backwards = 0
         #: An optimizer stepped since the last batch was asked for.
@@ -32,7 +30,6 @@ class Rounds:
 
     def step(self, in_backward):
         """`in_backward`: an optimizer for each parameter steps as soon as its gradient is there; many make one step."""
-        self.steps += 1
         self.stepped = True
         if not in_backward:
             self._unasked += 1
@@ -40,7 +37,7 @@ class Rounds:
     @property
     def idle(self):
         """A loop goes round without training anything."""
-        return self.batches >= NO_BACKWARD and self.backwards == 0 and self.steps == 0
+        return self.batches >= NO_BACKWARD and self.backwards == 0
 
     def hindrance(self, loaders, optimizers):
         """Why the script cannot be driven; None as long as it may. `loaders`: whether a loader was asked at all."""

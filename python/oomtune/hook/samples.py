@@ -56,6 +56,10 @@ class Source:
     def make(self, count):
         raise NotImplementedError
 
+    def _join(self, samples, count):
+        """The loader's own collation of `count` samples, those that there are over and over."""
+        return self._collate([trees.fresh(sample) for sample in itertools.islice(itertools.cycle(samples), count)])
+
     def draw(self, count, turn):
         """A batch as a shuffled loader would give it, another one for each turn: not the longest samples."""
         return self.make(count)
@@ -92,19 +96,17 @@ class MapSource(Source):
     def make(self, count):
         indices = list(itertools.islice(itertools.cycle(self._indices), count))
         if self._refetch:
-            return self._collate(self._fetch(indices))
+            return self._join(self._fetch(indices), count)
         # Each sample once: repeating a reference costs nothing, decoding an image again does.
         distinct = indices[: min(count, len(self._indices), KEPT)]
         missing = [index for index in distinct if index not in self._kept]
         if missing:
             self._kept.update(zip(missing, self._fetch(missing)))
-        samples = [self._kept[index] for index in distinct]
-        return self._collate(list(itertools.islice(itertools.cycle(samples), count)))
+        return self._join([self._kept[index] for index in distinct], count)
 
     def draw(self, count, turn):
         distinct = random.Random(turn).sample(self._indices, min(count, len(self._indices), KEPT))
-        samples = self._fetch(distinct)
-        return self._collate(list(itertools.islice(itertools.cycle(samples), count)))
+        return self._join(self._fetch(distinct), count)
 
     def _fetch(self, indices):
         together = getattr(self._dataset, "__getitems__", None)
@@ -133,11 +135,11 @@ class IterableSource(Source):
         self._samples = samples
 
     def make(self, count):
-        return self._collate(list(itertools.islice(itertools.cycle(self._samples), count)))
+        return self._join(self._samples, count)
 
     def draw(self, count, turn):
         drawn = random.Random(turn).sample(self._samples, len(self._samples))
-        return self._collate(list(itertools.islice(itertools.cycle(drawn), count)))
+        return self._join(drawn, count)
 
 
 class BatchSource(Source):

@@ -26,6 +26,19 @@ def weight(sample):
     return 1
 
 
+def fresh(sample):
+    """The sample in containers of its own: collate functions pop from dictionaries and sort lists."""
+    if isinstance(sample, (dict, list)):
+        twin = copy.copy(sample)
+        for key, value in sample.items() if isinstance(sample, dict) else enumerate(sample):
+            if isinstance(value, (dict, list, tuple)):
+                twin[key] = fresh(value)
+        return twin
+    if type(sample) is tuple:
+        return tuple(fresh(value) for value in sample)
+    return sample
+
+
 #: How deep objects are looked into: batches of one's own making hold tensors, not worlds.
 DEPTH = 4
 

@@ -119,6 +119,16 @@ class Driving(unittest.TestCase):
         )
         self.assert_driven(result)
 
+    def test_validation_that_looks_like_training_is_given_up(self):
+        result = self.drive(
+            "valid = DataLoader(data, batch_size=1)\n"
+            "for step, (x, y) in enumerate(DataLoader(data, batch_size=8)):\n"
+            "    work(x, y)\n"
+            "    if step in (0, 2): note('valid', sum(len(nn.functional.mse_loss(model(x), y).shape) + 1 for x, y in valid))\n"
+        )
+        self.assert_driven(result)
+        self.assertEqual([line for line in self.seen if line.startswith("valid")][1:], ["valid 40"])
+
     def test_training_in_evaluation_mode(self):
         result = self.drive("model.eval()\nfor x, y in DataLoader(data, batch_size=8): work(x, y)\n")
         # One batch of the script's own, before the loop has shown what it is.
@@ -184,6 +194,21 @@ class Driving(unittest.TestCase):
         )
         self.assert_driven(result)
         self.assertEqual(result.one("loop")["own_batch"], 8)
+
+    def test_a_collate_function_that_takes_its_samples_apart(self):
+        for workers in (0, 1):
+            with self.subTest(workers=workers):
+                result = self.drive(
+                    "class Rows(Dataset):\n"
+                    "    rows = [{'x': x, 'more': [y, 'name']} for x, y in zip(*data.tensors)]\n"
+                    "    def __len__(self): return len(self.rows)\n"
+                    "    def __getitem__(self, i): return self.rows[i]\n"
+                    "def collate(rows):\n"
+                    "    y = torch.stack([row['more'].pop(0) for row in rows])\n"
+                    "    return torch.stack([row.pop('x') for row in rows]), y\n"
+                    "for x, y in DataLoader(Rows(), batch_size=8, collate_fn=collate, num_workers=%d): work(x, y)\n" % workers
+                )
+                self.assert_driven(result)
 
     def test_data_set_of_whole_batches(self):
         result = self.drive(
