@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
-export const home = mkdtempSync(join(tmpdir(), 'oomtune-bench-'));
+/** Of whoever started us, where that is a benchmark too. */
+export const home = process.env.OOMTUNE_BENCH_HOME ?? mkdtempSync(join(tmpdir(), 'oomtune-bench-'));
 process.env.OOMTUNE_HOME = home;
 process.env.OOMTUNE_LOG ??= 'warn';
 
