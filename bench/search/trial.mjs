@@ -19,7 +19,7 @@ async function launch(argv, folder, { device, budgetBytes }, env) {
     argv,
     cwd: process.cwd(),
     env: { ...own, ...(device === 'cpu' ? { CUDA_VISIBLE_DEVICES: '' } : {}), ...env },
-    dir: join(folder, 'launch'),
+    dir: mkdtempSync(join(folder, 'launch-')),
     devices: [device],
     budgetBytes,
     timeoutSeconds: 900,
@@ -48,14 +48,18 @@ export function trial(workload, size, options) {
   return inFolder(async (folder) => {
     const result = join(folder, 'result');
     const started = performance.now();
-    const { exit, log } = await launch(workload.command, folder, options, {
-      PYTHONPATH: [DRIVER, process.env.PYTHONPATH].filter(Boolean).join(':'),
-      BENCH_STEPS: String(options.steps ?? 3),
-      BENCH_ACCUMULATION: String(workload.accumulation ?? 1),
-      BENCH_RESULT: result,
-      ...(size === null ? {} : { BENCH_BATCH: String(size) }),
-      ...options.env,
-    });
+    const run = () =>
+      launch(workload.command, folder, options, {
+        PYTHONPATH: [DRIVER, process.env.PYTHONPATH].filter(Boolean).join(':'),
+        BENCH_STEPS: String(options.steps ?? 3),
+        BENCH_ACCUMULATION: String(workload.accumulation ?? 1),
+        BENCH_RESULT: result,
+        ...(size === null ? {} : { BENCH_BATCH: String(size) }),
+        ...options.env,
+      });
+    let { exit, log } = await run();
+    // Somebody ended its supervisor: that says nothing of the size.
+    if (exit.ended_by === 'supervisor-lost') ({ exit, log } = await run());
     const seconds = (performance.now() - started) / 1000;
     const peak = exit.ledger?.devices[0]?.peak_bytes ?? null;
     const told = existsSync(result) ? readFileSync(result, 'utf8').trim().split('\n') : [];
@@ -64,7 +68,10 @@ export function trial(workload, size, options) {
     if (exit.code === 0) return { size, fit: true, seconds, peak, speeds };
     // A size counts as too large only for memory: anything else would make the yardstick lie.
     if (!(exit.ledger?.refused > 0) && !/out of memory|not enough memory|can't allocate memory/i.test(log)) {
-      throw new Error(`${workload.name} at ${size} failed for another reason than memory:\n${log.slice(-2000)}`);
+      const end = `${exit.signal ?? `exit status ${exit.code}`}, ended by ${exit.ended_by}`;
+      throw new Error(
+        `${workload.name} at ${size} failed for another reason than memory (${end}):\n${log.slice(-2000)}`,
+      );
     }
     return { size, fit: false, seconds, peak, speeds };
   });
