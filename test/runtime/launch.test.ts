@@ -115,12 +115,14 @@ print("recovered")
     expect(ledger?.devices[0]?.peak_bytes).toBeLessThanOrEqual(200 * 1024 ** 2);
   });
 
-  test('gives the same peak from run to run', async () => {
+  test('gives the same peak from run to run, to a MiB', async () => {
     const script = 'import torch; a = torch.randn(512, 512, requires_grad=True); (a @ a).sum().backward()';
     const first = await run([PYTHON, '-c', script]);
     const second = await run([PYTHON, '-c', script]);
     expect(first.exit.code).toBe(0);
-    expect(second.exit.ledger?.devices[0]?.peak_bytes).toBe(first.exit.ledger?.devices[0]?.peak_bytes);
+    const peaks = [first, second].map(({ exit }) => exit.ledger?.devices[0]?.peak_bytes ?? Number.NaN) as [number, number];
+    // To what threads hold at that moment: on a busy machine another one may get to a step first.
+    expect(Math.abs(peaks[0] - peaks[1])).toBeLessThan(2 ** 20);
   });
 
   test('is null in the reading when nothing was loaded into the job', async () => {
