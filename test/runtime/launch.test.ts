@@ -120,7 +120,10 @@ print("recovered")
     const first = await run([PYTHON, '-c', script]);
     const second = await run([PYTHON, '-c', script]);
     expect(first.exit.code).toBe(0);
-    const peaks = [first, second].map(({ exit }) => exit.ledger?.devices[0]?.peak_bytes ?? Number.NaN) as [number, number];
+    const peaks = [first, second].map(({ exit }) => exit.ledger?.devices[0]?.peak_bytes ?? Number.NaN) as [
+      number,
+      number,
+    ];
     // To what threads hold at that moment: on a busy machine another one may get to a step first.
     expect(Math.abs(peaks[0] - peaks[1])).toBeLessThan(2 ** 20);
   });
