@@ -49,6 +49,14 @@ if (process.argv.includes('--help')) {
   process.exit(0);
 }
 
+const words = process.argv.slice(2).filter((word) => word !== '--record');
+const command = ['node bench/search/cpu.mjs', ...words].join(' ');
+const write = () => {
+  const text = summary('Search on the CPU device', command, python, rows);
+  if (process.argv.includes('--record')) record('search-cpu', rows, text);
+  return text;
+};
+
 const home = mkdtempSync(join(tmpdir(), 'oomtune-bench-'));
 const measured = (row) =>
   WORKLOADS.some(({ name, budgets }) => name === row.workload && budgets.includes(Number.parseInt(row.budget, 10)));
@@ -88,6 +96,7 @@ try {
         report: found,
       };
       rows.push(row);
+      write();
       process.stderr.write(
         `\n${row.workload}, ${row.budget}: ${answer} of ${truth.size}, ${row.launches} launches, ${row.search_s.toFixed(1)} s ` +
           `(${row.starts.toFixed(2)} starts and the probed steps); bisection ${truth.attempts} launches, ${truth.seconds.toFixed(1)} s\n`,
@@ -98,10 +107,4 @@ try {
   stopRedis(home);
   rmSync(home, { recursive: true, force: true });
 }
-const command = `node bench/search/cpu.mjs ${process.argv
-  .slice(2)
-  .filter((word) => word !== '--record')
-  .join(' ')}`.trim();
-const text = summary('Search on the CPU device', command, python, rows);
-process.stdout.write(text);
-if (process.argv.includes('--record')) record('search-cpu', rows, text);
+process.stdout.write(write());
