@@ -25,7 +25,8 @@ async function everything(): Promise<string> {
     if (type === 'hash') dumps.push(JSON.stringify(await redis.hgetall(key)));
     else if (type === 'string') dumps.push((await redis.get(key)) ?? '');
     else if (type === 'stream') dumps.push(JSON.stringify(await redis.xrange(key, '-', '+')));
-    else dumps.push((await redis.dumpBuffer(key)).toString('latin1'));
+    // A lock may be gone since the keys were listed.
+    else dumps.push(((await redis.dumpBuffer(key)) as Buffer | null)?.toString('latin1') ?? '');
   }
   return dumps.join('\n');
 }
