@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { until } from '../store/home.js';
@@ -128,7 +128,6 @@ test('a pid that another process got in the meantime is not taken for the superv
   // The record now names a living process of ours, with another start time
   const file = join(job.launches[0]?.dir as string, 'supervisor.json');
   const record = JSON.parse(readFileSync(file, 'utf8'));
-  const { writeFileSync } = await import('node:fs');
   writeFileSync(file, JSON.stringify({ ...record, pid: process.pid }));
   await host.start();
   const ended = await host.ended(id);
@@ -137,12 +136,13 @@ test('a pid that another process got in the meantime is not taken for the superv
 });
 
 test('a run whose script was moved meanwhile is not ended by the restart of its daemon', async () => {
-  const { writeFileSync, renameSync } = await import('node:fs');
   const script = join(host.work, 'train.py');
-  writeFileSync(script, 'import time\nfor i in range(4):\n    time.sleep(0.5)\nopen("ends", "a").write("end\\n")\n');
+  const lines = ['import time', 'open("begun", "w").close()', 'time.sleep(2)', 'open("ends", "a").write("end\\n")', ''];
+  writeFileSync(script, lines.join('\n'));
   await host.start();
   const id = await host.submit(['/usr/bin/python3', script]);
-  await host.state(id, 'running');
+  // A job is running before its interpreter has opened the script.
+  await until(() => existsSync(join(host.work, 'begun')));
   await host.kill();
   renameSync(script, `${script}.old`);
   await host.start();

@@ -32,6 +32,7 @@ export class Host {
   #store: Store | null = null;
 
   readonly url: string | null;
+  readonly #shells = new Set<string>();
 
   /** Becomes the host of this process: a test file has one at a time. `url` null: the embedded Redis. */
   constructor(url: string | null = null) {
@@ -91,8 +92,10 @@ export class Host {
   }
 
   /** A job that runs this line of shell, and counts its starts in the file `starts`. */
-  shell(line: string, changes: Partial<JobOptions> = {}): Promise<string> {
-    return this.submit(['/bin/sh', '-c', `echo $OOMTUNE_JOB_ID $$ >> starts; ${line}`], changes);
+  async shell(line: string, changes: Partial<JobOptions> = {}): Promise<string> {
+    const id = await this.submit(['/bin/sh', '-c', `echo $OOMTUNE_JOB_ID $$ >> starts; ${line}`], changes);
+    this.#shells.add(id);
+    return id;
   }
 
   async job(id: string): Promise<StoredJob> {
@@ -101,9 +104,12 @@ export class Host {
     return job;
   }
 
+  /** Waits until the job is in this state; one that is running has also begun with its line of shell. */
   async state(id: string, state: StoredJob['state'], seconds = 20): Promise<StoredJob> {
     try {
       await until(async () => (await this.job(id)).state === state, seconds);
+      // A job is running as soon as it is launched: before its own first instruction.
+      if (state === 'running' && this.#shells.has(id)) await until(() => this.starts(id) > 0, seconds);
     } catch {
       const { state: is, reason, failure } = await this.job(id);
       throw new Error(`${id} is ${is}, not ${state}: ${reason} ${JSON.stringify(failure)}\n${this.said.slice(-3000)}`);
