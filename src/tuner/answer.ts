@@ -1,6 +1,6 @@
 import type { EffectivePlan } from './accumulation.js';
 import { peakOf, rateOf } from './objective.js';
-import { growthBytes, LASTING, lastingPeak } from './peaks.js';
+import { growthBytes, LASTING, lastingPeak, mayGrow } from './peaks.js';
 import type { Trail } from './trail.js';
 import type { Answer, Config, Constraints, Rung } from './types.js';
 
@@ -30,7 +30,7 @@ export function answerOf(
     const firm = trail.fits(s).filter((o) => trail.isFirmFit(o));
     return firm.length > 0 ? [Math.max(...firm.map((o) => o.steps))] : [];
   });
-  const grows = trail.fits(size).some((o) => growthBytes(o) > 0);
+  const grows = trail.fits(size).some((o) => growthBytes(o) > 0 && mayGrow(o, c.budgetBytes));
   const retries = trail.fits(max).some((o) => o.fresh && o.allocRetries > 0);
   return {
     config,

@@ -4,10 +4,13 @@ import { closed, nearEnoughTo, SMALL } from './sizes.js';
 /** Below this a sample more or less decides. */
 const TINY = 20;
 /**
- * What a fresh process is asked to prove lies this much below the first size that failed in one that had run others: a
- * second launch that dies costs more than the last per cents are worth. Within the search's tolerance.
+ * What a fresh process is asked to prove lies this much below the largest size that fitted in one that had run others, which
+ * may have taken up to 0.6 per cent more than a fresh one does (bench/results/search-gpu.md): a second launch that dies costs
+ * more than the last per cent is worth.
  */
-const MARGIN = 0.018;
+const MARGIN = 0.01;
+/** And no further below the first size that failed than this: within the search's tolerance. */
+const NEAR_FAILURE = 0.018;
 /** Bytes by which libraries' own buffers differ from run to run where every byte is counted. */
 const STIR = 512 * 1024;
 
@@ -30,7 +33,8 @@ function sizeToProve({ trail, model, sizes }: Sight): number {
   }
   if (top < TINY) return top;
   const crowded = trail.isPressed(top) || top + 2 > (model.upper ?? Number.POSITIVE_INFINITY);
-  const lowered = top < SMALL ? top - (crowded ? 1 : 0) : Math.ceil((1 - MARGIN) * (ceiling - 1));
+  const roomy = Math.max(Math.ceil((1 - MARGIN) * top), Math.ceil((1 - NEAR_FAILURE) * (ceiling - 1)));
+  const lowered = top < SMALL ? top - (crowded ? 1 : 0) : Math.min(roomy, top - 1);
   const size = sizes.down(Math.min(top, lowered));
   return size !== null && size > (trail.firmTop ?? 0) && closed(size, ceiling, sizes) ? size : top;
 }
