@@ -95,17 +95,33 @@ async function searchOf(job) {
     finders: [],
     report: found,
   };
-  const at = rows.indexOf(rowOf(job));
+  const before = rowOf(job);
+  // The yardstick knows nothing of a search: it stays, and so do speeds if the size to use is among them.
+  if (before?.trials) {
+    for (const key of ['truth', 'trials', 'fits_above', 'bisection_attempts', 'bisection_s']) row[key] = before[key];
+    row.share = row.truth === 0 ? 1 : (row.found ?? 0) / row.truth;
+  }
+  if (before?.sweep?.some((one) => one.size === row.config)) {
+    row.sweep = before.sweep;
+    row.speed_share = speedShare(row);
+  }
+  if (before) row.finders = before.finders;
+  const at = rows.indexOf(before);
   rows.splice(at < 0 ? rows.length : at, at < 0 ? 0 : 1, row);
   return `${row.found} (use ${row.config}) in ${row.launches} launches, ${row.search_s.toFixed(1)} s`;
+}
+
+/** Speed of the recommended size against the best of the sweep. */
+function speedShare({ sweep, config }) {
+  const best = Math.max(...sweep.map((one) => one.samples_per_s));
+  return (sweep.find((one) => one.size === config)?.samples_per_s ?? 0) / best;
 }
 
 async function sweepOf(job) {
   const row = rowOf(job);
   const parts = [0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1].map((part) => Math.max(1, Math.floor(part * row.found)));
   row.sweep = await speeds(workloadOf(job), [...parts, row.config], optionsOf(job));
-  const best = Math.max(...row.sweep.map((one) => one.samples_per_s));
-  row.speed_share = (row.sweep.find((one) => one.size === row.config)?.samples_per_s ?? 0) / best;
+  row.speed_share = speedShare(row);
   return `${row.config} runs at ${(100 * row.speed_share).toFixed(1)} % of the best`;
 }
 
@@ -142,12 +158,13 @@ async function part(kind) {
   if (kind === 'checks') {
     const options = { python, home, device, budget: dry ? '400MiB' : '8GiB', half: dry ? 'bf16' : 'fp16' };
     const checks = checksOf({ ...options, ranks: dry ? 2 : 1, width: dry ? 32 : 512 });
-    const row = { checks: [] };
+    const row = rows.find((one) => one.checks) ?? { checks: [] };
     for (const [name, check] of Object.entries(checks)) {
+      if (row.checks.some((one) => one.name === name)) continue;
       await attempt(`check ${name}`, () => {
         const result = { name, ...check() };
         row.checks.push(result);
-        if (!rows.includes(row)) rows.splice(0, rows.length, ...rows.filter((one) => !one.checks), row);
+        if (!rows.includes(row)) rows.push(row);
         return `${result.ok ? 'ok' : 'NOT OK'}, ${result.said}`;
       });
     }
