@@ -18,6 +18,8 @@ const schema = z.object({
   ready: z.boolean(),
   /** Address of its dashboard; null: it has none. */
   dashboard: z.string().nullable().default(null),
+  /** Why it has no dashboard although it was to have one; null: nothing is wrong. */
+  dashboard_fault: z.string().nullable().default(null),
 });
 
 /** `daemon/daemon.json`: the daemon of this home on this host. */

@@ -25,6 +25,8 @@ export interface DaemonStatus {
   started_at: string | null;
   /** Address of the dashboard; null: it is off. */
   dashboard: string | null;
+  /** Why there is none although there was to be one; null: nothing is wrong. */
+  dashboard_fault: string | null;
   /** Jobs that have not ended, on all hosts. */
   jobs: number;
 }
@@ -43,6 +45,7 @@ export async function daemonStatus(store: Store): Promise<DaemonStatus> {
     redis: file?.redis ?? store.url,
     started_at: file?.started_at ?? null,
     dashboard: file?.dashboard ?? null,
+    dashboard_fault: file?.dashboard_fault ?? null,
     jobs: (await store.jobs.counts()).live,
   };
 }

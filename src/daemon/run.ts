@@ -49,6 +49,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     started_at: new Date().toISOString(),
     ready: false,
     dashboard: null,
+    dashboard_fault: null,
   };
   writeDaemonFile(file);
   store.connection.onOutage = (state, shown) => {
@@ -71,8 +72,9 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     const failed = daemon.failed;
     failed.catch(() => {});
     await daemon.start();
-    http = await serve({ store, runtime: ownRuntime, log, version }, all);
-    writeDaemonFile({ ...file, ready: true, dashboard: http?.url ?? null });
+    const served = await serve({ store, runtime: ownRuntime, log, version }, all);
+    http = served.http;
+    writeDaemonFile({ ...file, ready: true, dashboard: http?.url ?? null, dashboard_fault: served.fault });
     await Promise.race([aborted(signal), failed]);
   } finally {
     await http?.close().catch((error: unknown) => log.debug({ err: error }, 'the dashboard did not close'));
@@ -82,20 +84,20 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
   }
 }
 
-/** The dashboard; null where it is off, or cannot be had: jobs do not need it. */
+/** The dashboard; null where it is off, or cannot be had, with the reason: jobs do not need it. */
 async function serve(
   parts: { store: Store; runtime: Runtime; log: Log; version: string },
   { httpPort, httpHost, metricsOpen }: DaemonSettings,
-): Promise<HttpServer | null> {
-  if (httpPort === 0) return null;
+): Promise<{ http: HttpServer | null; fault: string | null }> {
+  if (httpPort === 0) return { http: null, fault: null };
   try {
     const { startHttp } = await import('./http/index.js');
     const http = await startHttp({ ...parts, host: httpHost, port: httpPort, metricsOpen });
     parts.log.info({ url: http.url }, 'the dashboard is served');
-    return http;
+    return { http, fault: null };
   } catch (error) {
     parts.log.warn({ err: error, host: httpHost, port: httpPort }, 'there is no dashboard: its port cannot be had');
-    return null;
+    return { http: null, fault: (error as Error).message };
   }
 }
 

@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -9,14 +9,12 @@ import { freePort, ROOT } from '../store/home.js';
 
 const home = mkdtempSync(join(tmpdir(), 'oomtune-dashboard-'));
 
+const PROGRAM = join(ROOT, 'bin', 'oomtune.js');
+const environment = (): NodeJS.ProcessEnv => ({ ...process.env, OOMTUNE_HOME: home, OOMTUNE_REDIS_URL: '' });
+
 /** The command line, as a user has it. */
 function oomtune(...args: string[]): string {
-  const env = { ...process.env, OOMTUNE_HOME: home, OOMTUNE_REDIS_URL: '' };
-  return execFileSync(process.execPath, [join(ROOT, 'bin', 'oomtune.js'), ...args], {
-    env,
-    encoding: 'utf8',
-    stdio: 'pipe',
-  });
+  return execFileSync(process.execPath, [PROGRAM, ...args], { env: environment(), encoding: 'utf8', stdio: 'pipe' });
 }
 const status = (): { running: boolean; dashboard: string | null } => JSON.parse(oomtune('daemon', 'status', '--json'));
 const failure = (...args: string[]): { code: number; said: { error: { code: string; remedy: string } } } => {
@@ -57,8 +55,19 @@ it('goes on without a dashboard where its port is taken', async () => {
   const other = createServer().listen(0, '127.0.0.1');
   await once(other, 'listening');
   const { port } = other.address() as { port: number };
-  oomtune('daemon', 'start', '--http-port', String(port));
-  expect(status()).toMatchObject({ running: true, dashboard: null });
+  const started = spawnSync(process.execPath, [PROGRAM, 'daemon', 'start', '--http-port', String(port)], {
+    encoding: 'utf8',
+    env: environment(),
+  });
+  expect(started.status).toBe(0);
+  expect(started.stderr).toContain(
+    `no dashboard and no metrics (listen EADDRINUSE: address already in use 127.0.0.1:${port})`,
+  );
+  expect(status()).toMatchObject({
+    running: true,
+    dashboard: null,
+    dashboard_fault: expect.stringContaining('EADDRINUSE'),
+  });
   expect(failure('dashboard').said.error.remedy).toContain('its port was taken');
   oomtune('daemon', 'stop');
   other.close();

@@ -10,6 +10,12 @@ const daemonStartVerb: Verb = async ({ options }, context) => {
   if (out.json) out.document({ schema: 1, ...status });
   else {
     out.note(`daemon runs, pid ${status.pid} on ${status.host}`);
+    if (status.dashboard !== null) out.note('`oomtune dashboard` prints the address of its dashboard');
+    else if (status.dashboard_fault !== null) {
+      out.note(
+        `note: it has no dashboard and no metrics (${status.dashboard_fault}); start it with another --http-port`,
+      );
+    }
     if (process.getuid?.() === 0) out.note('note: it runs as root, and so will the jobs');
   }
   return 0;
