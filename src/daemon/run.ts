@@ -17,6 +17,7 @@ import {
 import type { WorkerApi } from './execution.js';
 import type { HttpServer } from './http/index.js';
 import { holdLock } from './lock.js';
+import { Observer } from './observe/observer.js';
 import { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';
 
 export interface RunOptions extends Partial<DaemonSettings> {
@@ -67,6 +68,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     log,
   });
   let http: HttpServer | null = null;
+  let observer: Observer | null = null;
   try {
     if (process.getuid?.() === 0) log.warn('the daemon runs as root, and so do its jobs');
     const failed = daemon.failed;
@@ -74,10 +76,12 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     await daemon.start();
     const served = await serve({ store, runtime: ownRuntime, log, version }, all);
     http = served.http;
+    if (http === null) observer = await observed(store, ownRuntime, log);
     writeDaemonFile({ ...file, ready: true, dashboard: http?.url ?? null, dashboard_fault: served.fault });
     await Promise.race([aborted(signal), failed]);
   } finally {
     await http?.close().catch((error: unknown) => log.debug({ err: error }, 'the dashboard did not close'));
+    await observer?.close();
     await daemon.stop({ kill: daemon.killAsked });
     removeDaemonFile(host);
     lock.release();
@@ -99,6 +103,13 @@ async function serve(
     parts.log.warn({ err: error, host: httpHost, port: httpPort }, 'there is no dashboard: its port cannot be had');
     return { http: null, fault: (error as Error).message };
   }
+}
+
+/** Without a dashboard the memory of jobs is looked at all the same: `explain` shows it. */
+async function observed(store: Store, runtime: Runtime, log: Log): Promise<Observer> {
+  const observer = new Observer(store, runtime, log);
+  await observer.start();
+  return observer;
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

@@ -80,6 +80,9 @@ it('serves metrics to everybody, or nothing at all, if it is told to', async () 
   oomtune('daemon', 'stop');
   oomtune('daemon', 'start', '--http-port', '0');
   expect(status()).toMatchObject({ running: true, dashboard: null });
+  const job = oomtune('submit', '--device', 'cpu', '--budget', '200MiB', '--', 'sleep', '1').trim();
+  oomtune('wait', job);
+  expect(oomtune('explain', job)).toContain('Memory over time'); // it is looked at all the same
   for (const wrong of ['65536', '-1', 'x', '']) {
     expect(failure('daemon', 'run', `--http-port=${wrong}`), wrong).toMatchObject({ code: 2 });
   }

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { Ring } from '../../src/daemon/http/ring.js';
+import { Ring } from '../../src/daemon/observe/ring.js';
 import type { MemorySample } from '../../src/store/index.js';
 import { hostName } from '../../src/store/index.js';
 import { Host, sleep } from '../daemon/host.js';

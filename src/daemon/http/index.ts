@@ -6,19 +6,18 @@ import { OomtuneError } from '../../common/errors.js';
 import type { Log } from '../../common/log.js';
 import type { Runtime } from '../../runtime/types.js';
 import { hostName, type Store } from '../../store/index.js';
+import { Observer } from '../observe/observer.js';
+import { Late } from '../observe/within.js';
 import { Board } from './board.js';
-import { Follower } from './follower.js';
 import { checkHost, checkOrigin, setSafetyHeaders } from './guard.js';
 import { Machine } from './machine.js';
 import { createMetrics } from './metrics.js';
 import { Reasons } from './reasons.js';
 import { addRoutes, refuse } from './routes.js';
-import { Sampler } from './sampler.js';
 import { Scrape } from './scrape.js';
 import { Streams } from './streams.js';
 import { Tally } from './tally.js';
 import { dashboardToken, Gate } from './token.js';
-import { Late } from './within.js';
 
 export { dashboardToken, tokenPath } from './token.js';
 
@@ -51,10 +50,10 @@ const PAST_EVENTS = 2000;
 export async function startHttp(parts: HttpParts): Promise<HttpServer> {
   const { store, runtime, log, version, host = '127.0.0.1' } = parts;
   const gate = new Gate(dashboardToken(parts.tokenFile));
-  const follower = new Follower(store, log);
+  const observer = new Observer(store, runtime, log);
+  const { follower, sampler } = observer;
   const board = new Board(store, log);
   const machine = new Machine(store, runtime);
-  const sampler = new Sampler(store, runtime, log);
   const reasons = new Reasons();
   const metrics = createMetrics();
   const shared = { store, board, machine, sampler, follower, reasons, host: hostName(), version };
@@ -67,15 +66,12 @@ export async function startHttp(parts: HttpParts): Promise<HttpServer> {
   addRoutes(app, { ...shared, gate, cookie, streams, scrape, metricsOpen: parts.metricsOpen ?? false });
 
   follower.onEvent((event) => reasons.hear(event));
-  await follower.start(PAST_EVENTS);
+  await observer.start(PAST_EVENTS);
   follower.onEvent((event) => tally.hear(event)); // what was before is not counted again
   follower.onEvent(({ fields }) => fields.job && board.changed(fields.job));
-  follower.onEvent(({ type }) => type === 'lease' && sampler.wake());
-  sampler.start();
   const close = async (): Promise<void> => {
-    follower.close();
     streams.close();
-    await sampler.close();
+    await observer.close();
     metrics.registry.clear();
     await app.close();
   };

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Told } from './follower.js';
+import type { Told } from '../observe/follower.js';
 
 interface Asked {
   launch: number;

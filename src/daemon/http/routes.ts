@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
 import { OomtuneError } from '../../common/errors.js';
 import type { Store } from '../../store/index.js';
+import { within } from '../observe/within.js';
 import { cancelJob, holdJob, releaseJob, retryJob } from '../steer.js';
 import { type Asset, loadAssets } from './assets.js';
 import { checkOrigin, checkWho, type Refusal } from './guard.js';
@@ -9,7 +10,6 @@ import { jobPage } from './job-page.js';
 import type { Scrape } from './scrape.js';
 import type { StreamParts, Streams } from './streams.js';
 import type { Gate } from './token.js';
-import { within } from './within.js';
 
 export interface RouteParts extends StreamParts {
   gate: Gate;

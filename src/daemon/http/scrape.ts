@@ -1,10 +1,10 @@
 import type { Runtime } from '../../runtime/types.js';
 import type { Store } from '../../store/index.js';
 import type { JobState } from '../../store/types.js';
+import type { Sampler } from '../observe/sampler.js';
+import { within } from '../observe/within.js';
 import type { Machine } from './machine.js';
 import type { Metrics } from './metrics.js';
-import type { Sampler } from './sampler.js';
-import { within } from './within.js';
 
 const LIVE: JobState[] = ['queued', 'held', 'searching', 'running'];
 const REDIS_MS = 2000;

@@ -1,6 +1,6 @@
 import { ENDED_STATES, FAILURE_CLASSES, hostName, type Store } from '../../store/index.js';
 import type { JobState } from '../../store/types.js';
-import type { Told } from './follower.js';
+import type { Told } from '../observe/follower.js';
 import type { Metrics } from './metrics.js';
 
 interface Times {
