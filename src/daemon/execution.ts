@@ -202,7 +202,9 @@ export class Execution {
 
   async #follow(launch: JobRecord['launches'][number], goOn: boolean): Promise<void> {
     await this.#tail?.close();
-    this.#tail = new LogTail(this.#deps.store.logs, this.record.job, launch.launch, launch.dir, goOn);
+    const { logs } = this.#deps.store;
+    const { job } = this.record;
+    this.#tail = new LogTail({ logs, log: this.#log }, { job, launch: launch.launch, dir: launch.dir }, goOn);
   }
 
   #progress(event: Progress): void {

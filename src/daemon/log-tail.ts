@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Log } from '../common/log.js';
 import type { LogTails } from '../store/index.js';
 
 const LOOK_MS = 250;
@@ -16,6 +17,7 @@ export class LogTail {
   readonly #job: string;
   readonly #launch: number;
   readonly #dir: string;
+  readonly #log: Log;
   #closing = false;
   #wake: () => void = () => {};
   readonly #done: Promise<void>;
@@ -26,11 +28,16 @@ export class LogTail {
   #before = 0;
 
   /** `goOn`: an earlier daemon may have copied a part of it. */
-  constructor(logs: LogTails, job: string, launch: number, dir: string, goOn: boolean) {
+  constructor(
+    { logs, log }: { logs: LogTails; log: Log },
+    { job, launch, dir }: { job: string; launch: number; dir: string },
+    goOn: boolean,
+  ) {
     this.#logs = logs;
     this.#job = job;
     this.#launch = launch;
     this.#dir = dir;
+    this.#log = log;
     this.#done = this.#follow(goOn);
   }
 
@@ -52,8 +59,8 @@ export class LogTail {
         skipTo = await this.#copy(skipTo);
       }
       await this.#copy(skipTo);
-    } catch {
-      // a tail is a courtesy: the log itself stands on disk
+    } catch (error) {
+      this.#log.warn({ err: error }, 'the end of a log is not copied any more: the log itself stands on disk');
     } finally {
       await this.#handle?.close().catch(() => {});
     }
@@ -90,13 +97,16 @@ export class LogTail {
         this.#at = from + bytesRead;
       }
       const now = await stat(join(this.#dir, 'log')).catch(() => null);
-      if (now === null || now.ino === this.#inode || this.#at < size) break;
-      await this.#handle.close(); // rotated: the old part has been read to its end
+      if (now === null || now.ino === this.#inode) break;
+      // Rotated: what was written to the old file before that is read first.
+      if ((await this.#handle.stat()).size > this.#at) continue;
+      await this.#handle.close();
+      this.#before += this.#at;
+      this.#at = 0;
       this.#handle = await open(join(this.#dir, 'log')).catch(() => null);
       if (this.#handle === null) break;
-      this.#before += this.#at;
-      this.#inode = now.ino;
-      this.#at = 0;
+      // Of the file that is open: it may have been rotated again since it was looked at, and numbers are used again.
+      this.#inode = (await this.#handle.stat()).ino;
     }
     return 0;
   }
