@@ -1,5 +1,5 @@
 import { hasRisen, type MemoryModel } from './model.js';
-import { closingSize, type Sizes, SMALL } from './sizes.js';
+import { closingSize, nearEnoughTo, type Sizes, SMALL } from './sizes.js';
 import type { Trail } from './trail.js';
 import type { Probe } from './types.js';
 
@@ -24,11 +24,15 @@ export interface Step {
 const CREPT = 6;
 /** However little a sample seems to cost, a kink may come: at small sizes no stride is longer than this. */
 const STRIDE = 32;
+/** Where the peak rises faster and faster (with the square of the size, say), its line reaches no further than this. */
+const BENT_STRIDE = 3;
 /** From this part of the predicted limit on, the limit is predicted from near by. */
 const NEAR = 0.985;
+/** Where the peaks' line meets the budget less than this is sure to fit. */
+const SURE = 0.992;
 /**
- * A caching allocator's peak bends below the limit as fragments add up: it is looked at here, and then in short strides.
- * So is a peak that has bent already.
+ * A caching allocator's peak bends below the limit as fragments add up, and any peak may where another moment of the step
+ * becomes the highest: it is looked at here, and then in short strides if it has bent already.
  */
 const BEND = 0.87;
 const AFTER_BEND = 1.07;
@@ -81,7 +85,7 @@ function climb(sight: Sight, top: number, roof: number): Step {
   const cautious = Math.max(top + 1, 1.03 * top, 0.9 * model.cautious);
   if (top < 0.15 * limit && !perLaunch) {
     return {
-      size: Math.min(limit / 4, cautious, STRIDE * top),
+      size: Math.min(limit / 4, cautious, (model.bent ? BENT_STRIDE : STRIDE) * top),
       purpose: 'climb',
       why: `about a quarter of the predicted limit, ${say(limit)}`,
     };
@@ -94,11 +98,11 @@ function climb(sight: Sight, top: number, roof: number): Step {
     };
   }
   const bends = (model.caching || model.bent) && !perLaunch;
-  if (bends && top < 0.8 * limit && limit >= TINY) {
+  if (!perLaunch && top < 0.8 * limit && limit >= (bends ? TINY : SMALL)) {
     return {
       size: Math.min(BEND * limit, cautious),
       purpose: 'climb',
-      why: `most of the way to the predicted limit, ${say(limit)}: up here the peak is no straight line`,
+      why: `most of the way to the predicted limit, ${say(limit)}: up here the peak may be no straight line`,
     };
   }
   if (model.lower > 1.1 * hi)
@@ -167,6 +171,10 @@ function narrow(sight: Sight, top: number, ceiling: number): Step {
     // The bound is an earlier run's, who met more than a few steps: near enough below it is all there is to know.
     return { size: Math.ceil(0.98 * (ceiling - 1)), purpose: 'climb', why: `an earlier run could not take ${ceiling}` };
   }
+  // The prediction failed where nothing else could be the reason: no line can be trusted up here.
+  if (!model.caching && !perLaunch && trail.diedFresh) {
+    return { size: top + gap / 3, purpose: 'bound', why: `a fresh process could not take ${ceiling}: well below it` };
+  }
   const chord = model.caching ? null : alongRefusal(sight, top, ceiling);
   if (model.readings.length === 0 || model.lower === null || (model.lower >= ceiling && chord === null)) {
     return {
@@ -177,7 +185,9 @@ function narrow(sight: Sight, top: number, ceiling: number): Step {
   }
   const meets = Math.min(model.lower, chord ?? Number.POSITIVE_INFINITY);
   const margin = Math.max(1, gap / 8);
-  const aim = perLaunch || meets < NEAR * ceiling ? meets : NEAR * meets;
+  // Near the failure a first size that is near enough to it need not be followed by another.
+  const enough = Math.max(NEAR * meets, Math.min(nearEnoughTo(ceiling), SURE * meets));
+  const aim = perLaunch || meets < NEAR * ceiling ? meets : enough;
   const size = Math.min(Math.max(aim, top + margin), Math.max(ceiling - margin, sizes.up(top + 1) ?? 0));
   return { size, purpose: 'bound', why: `the line through the last peaks meets the budget at ${say(meets)}` };
 }

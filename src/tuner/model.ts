@@ -96,6 +96,16 @@ export class MemoryModel {
     return this.#largest(bytes, 0);
   }
 
+  /**
+   * Largest size that fits if the peak goes on as steeply as it ever rose from one measured size to the next: where it
+   * bends upwards, the line through sizes far apart promises too much. Null: no two sizes.
+   */
+  steepestWithin(bytes: number): number | null {
+    const last = this.readings.at(-1);
+    const slope = steepest(this.readings.map(({ microBatch, total }) => [microBatch, total]));
+    return last && slope > 0 ? last.microBatch + (bytes - last.total) / slope : null;
+  }
+
   /** Driver-level peak between measured sizes by interpolation (safe), beyond the last by the line; null: unknown. */
   peakAt(size: number): number | null {
     const after = this.readings.find((r) => r.microBatch >= size);
@@ -181,6 +191,16 @@ function risen(readings: readonly Reading[]): readonly Reading[] {
   // The one that has left it may have left it at once: then the peak grows nearly as the size does.
   const chord = (last.total - first.total) / (last.microBatch - first.microBatch);
   return chord >= 0.7 * (last.total / last.microBatch) ? [first, last] : clear;
+}
+
+/** The steepest rise between neighbours, bytes for each sample; 0 where nothing rises. Pairs of size and bytes, ascending. */
+export function steepest(points: readonly (readonly [number, number])[]): number {
+  let most = 0;
+  for (const [at, [size, bytes]] of points.entries()) {
+    const before = points[at - 1];
+    if (before && size > before[0]) most = Math.max(most, (bytes - before[1]) / (size - before[0]));
+  }
+  return most;
 }
 
 /** The last reading, and the nearest before it that is far enough off for a slope that noise does not decide. */

@@ -16,6 +16,8 @@ const TRIES = 2;
 const MOST_UNREST = 0.2;
 /** Probes that may follow the verification only to tell speeds apart, the one that proves the answer among them. */
 const AFTERTHOUGHTS = 4;
+/** Part of the budget by which the second size that was to leave the headroom aims lower; four times as much with each more. */
+const MISS = 0.002;
 /** Sizes nearer than this to a measured one tell nothing new about speed. */
 const SAME = 0.03;
 
@@ -41,14 +43,16 @@ export type Recommendation = { measure: number; why: string } | { size: number; 
 export function recommend(choice: Choice): Recommendation {
   const { trail, choices, model } = choice;
   const limit = model.budgetBytes * (1 - choice.headroomPct / 100);
+  const spent = afterthoughts(choice);
   const measured = trail.sizes.filter((size) => size <= choice.max && choices.down(size) === size);
   const good = measured.filter((size) => leavesRoom(trail, size, limit, choice) && retriesOf(trail, size) === 0);
-  const wanted = largestWithHeadroom(choice, limit, measured, good);
+  // A prediction that is wrong by a little each time would be followed for ever.
+  const missed = spent < 2 ? 0 : MISS * 4 ** (spent - 2);
+  const wanted = largestWithHeadroom(choice, limit * Math.max(0, 1 - missed), measured, good);
   if (wanted !== null && wanted > WORTHWHILE * (good.at(-1) ?? 0) && trail.fits(wanted).length === 0) {
     return { measure: wanted, why: `the largest that leaves ${choice.headroomPct} % of the budget free` };
   }
   const best = Math.max(0, ...trail.sizes.map((size) => rateOf(trail, size) ?? 0));
-  const spent = afterthoughts(choice);
   const proved = good.filter((size) => trail.isFirm(size));
   // Speeds that change from process to process could be followed for ever: in the end what is proved has to do.
   const open = spent >= AFTERTHOUGHTS && proved.length > 0 ? proved : good;

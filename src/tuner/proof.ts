@@ -26,7 +26,8 @@ function sizeToProve({ trail, model, sizes }: Sight): number {
   if (ceiling === null) return top;
   if (!model.caching) {
     // What failed did so in a process that held a little more than a fresh one does: sizes between may well fit.
-    const within = model.largestWithin(model.budgetBytes - STIR) ?? top;
+    const room = model.budgetBytes - STIR;
+    const within = Math.min(model.largestWithin(room) ?? top, model.steepestWithin(room) ?? top);
     const size = trail.diedFresh ? null : sizes.down(Math.min(ceiling - 1, Math.floor(within)));
     if (size === null || size <= (trail.firmTop ?? 0)) return top;
     return size > top || (top >= SMALL && closed(size, ceiling, sizes)) ? size : top;

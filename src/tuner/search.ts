@@ -30,6 +30,8 @@ export interface RungSearch {
 
 /** Below this a sample is more than a fresh process differs by, where a caching allocator is at work. */
 const TINY = 20;
+/** Part of the budget from which on a size may be the largest, with another near by that failed. */
+const FULL = 0.96;
 /** Part of what is in use at a step's start that gradients make up at least (Adam; more with plainer optimizers). */
 const GRADIENTS = 0.25;
 /** Part of the largest size with headroom at which a survey has seen enough: near its best speed, and far from the limit. */
@@ -135,13 +137,30 @@ function floorStep({ trail, sizes, guess }: RungSearch): RungStep | null {
 }
 
 /** The largest size is known, and a fresh process has shown it. */
-function settled({ trail, model, sizes }: Sight): boolean {
+function settled(sight: Sight): boolean {
+  const { trail, model, sizes } = sight;
   const { firmTop, top, ceiling } = trail;
   if (firmTop === null) return false;
   if (firmTop === sizes.hi) return true;
   if (firmTop !== top && trail.refuted === 0 && firmTop < (model.caching ? TINY : SMALL)) return false;
   if (ceiling !== null && closed(firmTop, ceiling, sizes)) return true;
+  if (spent(sight, firmTop)) return true;
   return firmTop === top && outOfReach(firmTop, model, sizes);
+}
+
+/**
+ * One size ran out of memory already, and so little is left at this one that no size worth looking for fits: another failure, to
+ * prove it, would cost two more launches. Where every byte is counted the peak rises at least as fast from here on as it did
+ * up to here (each moment of a step takes a line of its own, and the peak is the highest of them). Or the size that failed
+ * is near: that a fresh process would perhaps have taken it makes little difference.
+ */
+function spent({ trail, model, sizes, perLaunch }: Sight, size: number): boolean {
+  const last = model.readings.at(-1);
+  if (model.caching || perLaunch || !last?.phased || model.lower === null) return false;
+  const failed = trail.all.filter((o) => o.outcome === 'device_oom').map((o) => o.microBatch);
+  const byLine = last.microBatch === size && closed(size, Math.floor(model.lower) + 1, sizes);
+  const full = (model.peakAt(size) ?? 0) >= FULL * model.budgetBytes;
+  return (failed.length > 0 && byLine) || (full && failed.some((other) => other > size && closed(size, other, sizes)));
 }
 
 /** The largest size is known as well as a process that has run other sizes can tell. */

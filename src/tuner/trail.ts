@@ -1,4 +1,5 @@
 import { sameRung } from './ladder.js';
+import { steepest } from './model.js';
 import { BELIEVED, lastingPeak, mayGrow, outgrows } from './peaks.js';
 import type { Observation, Rung } from './types.js';
 
@@ -39,7 +40,8 @@ export class Trail {
     const counted = this.all.filter((o) => Math.min(o.accumulation, 2) >= needs(o.microBatch) || o.outcome !== 'fit');
     const lasts = (o: Observation) => o.outcome === 'fit' && !outgrows(o, budgetBytes);
     const fits = counted.filter(lasts);
-    const bads = counted.filter((o) => !lasts(o) && !fits.some((later) => disproves(later, o, budgetBytes)));
+    const rise = steepestOf(fits);
+    const bads = counted.filter((o) => !lasts(o) && !fits.some((later) => disproves(later, o, budgetBytes, rise)));
     const firmBad = bads.filter((o) => o.fresh).map((o) => o.microBatch);
     this.#sure = (o) => o.steps >= BELIEVED || !mayGrow(o, budgetBytes);
     const firm = new Set(fits.filter((o) => this.#sure(o) && isFirm(o, fits)).map((o) => o.microBatch));
@@ -113,15 +115,24 @@ function isFirm(o: Observation, fits: readonly Observation[]): boolean {
   return o.fresh || fits.some((other) => other.fresh && other.launch === o.launch && other.microBatch >= o.microBatch);
 }
 
+/** The steepest rise of the peak from one size to the next that was measured, bytes for each sample. */
+function steepestOf(fits: readonly Observation[]): number {
+  const peaks = new Map<number, number>();
+  for (const fit of fits) peaks.set(fit.microBatch, Math.max(peaks.get(fit.microBatch) ?? 0, lastingPeak(fit) ?? 0));
+  return steepest([...peaks].sort(([one], [other]) => one - other));
+}
+
 /**
  * A process that has run many sizes may keep something of each. Where every byte is counted a fresh one tells that such a
- * process failed for that alone: even if it needed nothing but what grows with the size, it would have room for the other.
+ * process failed for that alone: even if it needed nothing but what grows with the size, and grew on as steeply as it ever
+ * did (`rise`, bytes for each sample), it would have room for the other.
  */
-function disproves(fresh: Observation, failure: Observation, budgetBytes: number): boolean {
+function disproves(fresh: Observation, failure: Observation, budgetBytes: number, rise: number): boolean {
   const peak = lastingPeak(fresh);
   const exact = fresh.fresh && peak !== null && !fresh.peaks.reservedBytes;
   const apart = !failure.fresh && fresh.launch > failure.launch;
-  return exact && apart && (peak * failure.microBatch) / fresh.microBatch <= budgetBytes;
+  if (!exact || !apart) return false;
+  return peak + (failure.microBatch - fresh.microBatch) * Math.max(peak / fresh.microBatch, rise) <= budgetBytes;
 }
 
 function min(values: Iterable<number>): number | null {

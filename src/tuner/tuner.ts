@@ -246,6 +246,4 @@ export class Tuner {
   }
 }
 
-function exhausted(why: string, evidence: string | null = null): Action {
-  return { type: 'exhausted', why, evidence };
-}
+const exhausted = (why: string, evidence: string | null = null): Action => ({ type: 'exhausted', why, evidence });

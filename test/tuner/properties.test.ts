@@ -101,8 +101,10 @@ describe('on any curve', () => {
         const s = search(job, c, perLaunch);
         checkAnswer(s, c, job);
         const { maxMicroBatch, knownBad } = found(s);
-        expect(knownBad).not.toBeNull();
-        expect(closed(maxMicroBatch, knownBad as number, range(1, null))).toBe(true);
+        // By a failure near by; after one far off by the line of peaks, where each byte is counted phase by phase.
+        const byLine = shape.phases && shape.telemetry && !shape.caching && !perLaunch;
+        expect(s.probes.length - s.observations.filter(({ outcome }) => outcome === 'fit').length).toBeGreaterThan(0);
+        expect(byLine || (knownBad !== null && closed(maxMicroBatch, knownBad, range(1, null)))).toBe(true);
         expect(s.probes.length).toBeLessThanOrEqual(100);
         if (shape.telemetry && !perLaunch) expect(s.launches).toBeLessThanOrEqual(20);
       }),

@@ -23,6 +23,7 @@ describe('the climb', () => {
       [4, false],
       [112, false],
       [225, false],
+      [391, false],
       [443, false],
       [450, false],
       [451, false],

@@ -1,0 +1,65 @@
+import { describe, expect, it } from 'vitest';
+import { constraints, found, type Job, MIB, search } from './machine.js';
+
+const BUDGET = 1000 * MIB;
+
+/** Every byte is counted, phase by phase; `active`: the peak of forward and backward in a fresh process, bytes. */
+function bending(active: (size: number) => number, warmer = 0): Job & { largest: number } {
+  let largest = 1;
+  while (active(largest + 1) <= BUDGET) largest += 1;
+  return {
+    largest,
+    run: ({ microBatch }, warm) => {
+      const bytes = active(microBatch) + (warm ? warmer : 0);
+      if (bytes > BUDGET) return { outcome: 'device_oom' };
+      return {
+        outcome: 'fit',
+        peaks: { totalBytes: bytes, forwardBackwardBytes: bytes, optimizerBytes: 50 * MIB, residentBytes: 40 * MIB },
+      };
+    },
+  };
+}
+
+/** Another moment of the step becomes the highest at `at`, and rises `steeper` times as fast. */
+const kinked = (at: number, steeper: number) => (size: number) =>
+  40 * MIB + size * 0.5 * MIB + Math.max(0, size - at) * (steeper - 1) * 0.5 * MIB;
+
+describe('a peak that bends', () => {
+  it.each([
+    ['where half of the limit was measured', kinked(1000, 1.3), 0],
+    ['far below it', kinked(300, 2), 0],
+    ['in a process that holds a little more than a fresh one', kinked(1000, 1.3), 8 * MIB],
+    ['all along, with the square of the size', (size: number) => 40 * MIB + size * size * 1600, 0],
+    [
+      'all along, with much that grows in a line',
+      (size: number) => 40 * MIB + size * 0.1 * MIB + size * size * 900,
+      4 * MIB,
+    ],
+  ])('%s costs two launches, of which one runs out of memory', (_, active, warmer) => {
+    const job = bending(active, warmer);
+    const s = search(job, constraints({ budgetBytes: BUDGET }));
+    expect([s.launches, s.oomLaunches]).toEqual([2, 1]);
+    const { maxMicroBatch, config } = found(s);
+    expect(maxMicroBatch).toBeLessThanOrEqual(job.largest);
+    expect(maxMicroBatch).toBeGreaterThanOrEqual(Math.ceil(0.98 * job.largest));
+    expect(active(config.micro_batch)).toBeLessThanOrEqual(0.97 * BUDGET);
+    expect(s.probes.length).toBeLessThanOrEqual(16);
+  });
+
+  it('beyond what was measured costs one launch more, and no second failure', () => {
+    const job = bending(kinked(1500, 1.5));
+    const s = search(job, constraints({ budgetBytes: BUDGET }));
+    expect([s.launches, s.oomLaunches]).toEqual([3, 1]);
+    expect(found(s).maxMicroBatch).toBeGreaterThanOrEqual(0.98 * job.largest);
+    expect(found(s).maxMicroBatch).toBeLessThanOrEqual(job.largest);
+  });
+
+  it('that no line foretells, in fresh processes too, is halved rather than followed', () => {
+    // A wall: what is beyond it needs a hundred MiB more.
+    const wall = (size: number) => 640 * MIB + size * 0.02 * MIB + (size > 700 ? 400 * MIB : 0);
+    const s = search(bending(wall), constraints({ budgetBytes: BUDGET }));
+    expect(found(s).maxMicroBatch).toBeGreaterThanOrEqual(686);
+    expect(found(s).maxMicroBatch).toBeLessThanOrEqual(700);
+    expect(s.oomLaunches).toBeLessThanOrEqual(8);
+  });
+});
