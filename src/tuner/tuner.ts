@@ -1,8 +1,9 @@
 import { type EffectivePlan, noSize, planEffective } from './accumulation.js';
 import { answerOf, bestVerified } from './answer.js';
 import { rungName } from './explain.js';
+import { failsAlone, LONE_NOTE } from './lone.js';
 import { rateOf } from './objective.js';
-import { BELIEVED, mayGrow } from './peaks.js';
+import { paceOf } from './pace.js';
 import { proofStep, type RungSearch, type RungStep, searchRung, surveyRung } from './search.js';
 import { listed, range, type Sizes } from './sizes.js';
 import { Trail } from './trail.js';
@@ -10,12 +11,6 @@ import type { Action, Constraints, Observation, Probe } from './types.js';
 
 /** Micro-batches from here on are no memory question. */
 const LARGEST = 2 ** 20;
-/** Optimizer steps of a probe whose speed decides. */
-const SPEED_STEPS = 5;
-/** Optimizer steps that a maximum near a caching allocator's limit has to last. */
-const VERIFY_STEPS = 10;
-/** Steps for which a caching allocator has to be at rest: near the limit it finds out by and by what does not fit. */
-const REST_STEPS: Partial<Record<Probe['purpose'], number>> = { verify: 8, bound: 3, speed: 3 };
 /** A search that has not ended after so many probes is told measurements that contradict each other. */
 const MOST_PROBES = 250;
 
@@ -43,6 +38,11 @@ export class Tuner {
     return this.#observations;
   }
 
+  /** Those that tell of memory: that a single sample cannot be trained on is no failure of the job. */
+  get #telling(): readonly Observation[] {
+    return this.#constraints.minBatch === 1 ? this.#observations.filter((o) => !failsAlone(o)) : this.#observations;
+  }
+
   /** The same action until the next `tell()`. */
   next(): Action {
     this.#next ??= this.#decide();
@@ -57,7 +57,7 @@ export class Tuner {
 
   #decide(): Action {
     const c = this.#constraints;
-    const other = this.#observations.find((o) => o.outcome !== 'fit' && o.outcome !== 'device_oom');
+    const other = this.#telling.find((o) => o.outcome !== 'fit' && o.outcome !== 'device_oom');
     if (other) return { type: 'failed', failure: other.outcome as 'user_error', evidence: other.evidence };
     if (c.rungs.length === 0) return exhausted('the options leave no rung to try');
     const sizes = this.#sizes();
@@ -135,7 +135,7 @@ export class Tuner {
 
   /** The probe, unless the launches are used up; the last of them is kept for a verification. */
   #probe(index: number, search: RungSearch, wanted: RungStep & { kind: 'probe' }): Action {
-    const { maxLaunches, steps, rungs } = this.#constraints;
+    const { maxLaunches, rungs } = this.#constraints;
     if (this.#observations.length >= MOST_PROBES) return this.#stop('the measurements contradict each other');
     const left = maxLaunches === null ? Number.POSITIVE_INFINITY : maxLaunches - this.#launches();
     const launches = wanted.fresh || !search.alive;
@@ -152,8 +152,7 @@ export class Tuner {
       rung: rungs[index] as Probe['rung'],
       microBatch: step.size,
       accumulation: this.#plan.probeAccumulation(step.size),
-      steps: Math.max(steps, this.#extraSteps(step.purpose)),
-      restSteps: this.#restSteps(step.purpose),
+      ...paceOf(step.purpose, this.#constraints, this.#observations),
       fresh: step.fresh,
       purpose: step.purpose,
       why: step.why,
@@ -161,24 +160,10 @@ export class Tuner {
     return { type: 'probe', probe };
   }
 
-  /** Speed takes more steps to tell, and so does a maximum that fragments of a caching allocator may yet spoil. */
-  #extraSteps(purpose: Probe['purpose']): number {
-    if (purpose === 'verify' && this.#isCaching()) return VERIFY_STEPS;
-    if (this.#observations.some((o) => mayGrow(o, this.#constraints.budgetBytes))) return BELIEVED;
-    return purpose === 'speed' ? SPEED_STEPS : 0;
-  }
-
-  #restSteps(purpose: Probe['purpose']): number {
-    return this.#isCaching() ? (REST_STEPS[purpose] ?? 0) : 0;
-  }
-
-  #isCaching(): boolean {
-    return this.#observations.some((o) => (o.peaks.reservedBytes ?? 0) > 0);
-  }
-
   #found(index: number, search: RungSearch, size: number, max: number, notes: string[]): Action {
     const rung = this.#constraints.rungs[index] as Probe['rung'];
-    const all = max >= LARGEST ? [...notes, `Sizes above ${LARGEST} were not tried.`] : notes;
+    const all = max >= LARGEST ? [...notes, `Sizes above ${LARGEST} were not tried.`] : [...notes];
+    if (this.#telling.length < this.#observations.length) all.push(LONE_NOTE);
     return { type: 'found', answer: answerOf(this.#constraints, this.#plan, rung, search.trail, size, max, all) };
   }
 
@@ -204,7 +189,7 @@ export class Tuner {
     const c = this.#constraints;
     const rung = c.rungs[index] as Probe['rung'];
     const needs = (size: number) => this.#plan.probeAccumulation(size);
-    const trail = new Trail(rung, this.#observations, c.budgetBytes, needs, index === 0 ? c.knownBad : null);
+    const trail = new Trail(rung, this.#telling, c.budgetBytes, needs, index === 0 ? c.knownBad : null);
     const fits = this.#observations.filter((o) => o.outcome === 'fit');
     return {
       rung,
@@ -232,7 +217,8 @@ export class Tuner {
     const { minBatch, maxBatch, goal, ownBatch, accumulation } = this.#constraints;
     const { perDevice, choices } = this.#plan;
     if (goal === 'keep' && perDevice !== null) return choices(Math.min(ownBatch ?? perDevice, maxBatch ?? LARGEST));
-    const lo = accumulation === 'off' && perDevice !== null ? perDevice : minBatch;
+    const least = this.#telling.length < this.#observations.length ? 2 : minBatch;
+    const lo = accumulation === 'off' && perDevice !== null ? perDevice : least;
     const hi = maxBatch ?? LARGEST;
     return lo >= minBatch && lo <= hi ? range(lo, hi) : null;
   }

@@ -232,3 +232,27 @@ describe('asking and telling', () => {
     expect(new Tuner(constraints({ ...base, rungs: [] })).next()).toMatchObject({ type: 'exhausted' });
   });
 });
+
+describe('a script that cannot train on one sample', () => {
+  const evidence = 'ValueError: Expected more than 1 value per channel when training, got input size torch.Size([1, 800])';
+  const job: Job = {
+    run: (probe, warm) => (probe.microBatch === 1 ? { outcome: 'user_error', evidence } : plainJob().run(probe, warm)),
+  };
+
+  it('is searched from two on, and says so', () => {
+    const s = search(job, constraints(base));
+    expect(s.probes.slice(0, 2).map((p) => p.microBatch)).toEqual([1, 2]);
+    expect(found(s)).toMatchObject({ maxMicroBatch: 450, knownBad: 451 });
+    expect(found(s).notes.join(' ')).toContain('sizes begin at 2');
+    expect(s.launches).toBe(3);
+  });
+
+  it('fails with its own words where two do not help, or something else is wrong', () => {
+    const two: Job = { run: () => ({ outcome: 'user_error', evidence }) };
+    expect(search(two, constraints(base)).last).toMatchObject({ type: 'failed', failure: 'user_error', evidence });
+    const other: Job = { run: () => ({ outcome: 'user_error', evidence: 'ValueError: x' }) };
+    const s = search(other, constraints(base));
+    expect(s.last).toMatchObject({ type: 'failed', evidence: 'ValueError: x' });
+    expect(s.probes).toHaveLength(1);
+  });
+});

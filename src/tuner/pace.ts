@@ -1,0 +1,24 @@
+import { BELIEVED, mayGrow } from './peaks.js';
+import type { Constraints, Observation, Probe } from './types.js';
+
+/** Optimizer steps of a probe whose speed decides. */
+const SPEED_STEPS = 5;
+/** Optimizer steps that a maximum near a caching allocator's limit has to last. */
+const VERIFY_STEPS = 10;
+/** Steps for which a caching allocator has to be at rest: near the limit it finds out by and by what does not fit. */
+const REST_STEPS: Partial<Record<Probe['purpose'], number>> = { verify: 8, bound: 3, speed: 3 };
+
+/** How long a probe is to run, by what it is for and by what was seen so far. */
+export function paceOf(
+  purpose: Probe['purpose'],
+  { steps, budgetBytes }: Constraints,
+  seen: readonly Observation[],
+): Pick<Probe, 'steps' | 'restSteps'> {
+  const caching = seen.some((o) => (o.peaks.reservedBytes ?? 0) > 0);
+  const more = (): number => {
+    if (purpose === 'verify' && caching) return VERIFY_STEPS;
+    if (seen.some((o) => mayGrow(o, budgetBytes))) return BELIEVED;
+    return purpose === 'speed' ? SPEED_STEPS : 0;
+  };
+  return { steps: Math.max(steps, more()), restSteps: caching ? (REST_STEPS[purpose] ?? 0) : 0 };
+}
