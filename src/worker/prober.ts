@@ -2,6 +2,7 @@ import { formatBytes } from '../common/size.js';
 import type { Exit } from '../runtime/types.js';
 import { sameRung } from '../tuner/index.js';
 import type { Constraints, Observation, Probe, Rung } from '../tuner/types.js';
+import { prepareDiagnosis } from './diagnosis/index.js';
 import type { Loop } from './hook-messages.js';
 import { isLost } from './lost.js';
 import { diagnoseSession, ledgerPeak, observeDeath, observeFit, observeWhole, type Place } from './observe.js';
@@ -185,6 +186,7 @@ export class Prober {
     });
     if (this.#deps.signal.aborted) this.#session.run.end('cancel');
     if (this.#mode !== 'probe') return;
+    prepareDiagnosis();
     const loop = await this.#session.ready();
     this.loop ??= loop;
   }

@@ -1,6 +1,5 @@
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { parse } from 'yaml';
+import { readConfig } from '../common/config.js';
 import { OomtuneError } from '../common/errors.js';
 import { PACKAGE_ROOT } from '../common/home.js';
 import { findCommand } from '../runtime/command.js';
@@ -74,7 +73,7 @@ export class Target {
     this.notes = [...plan.notes];
     this.baseRung = { amp: plan.own.amp ?? 'off', checkpointing: plan.own.checkpointing ?? false };
     this.own = { microBatch: plan.own.microBatch, accumulation: plan.own.accumulation };
-    ladder ??= parse(readFileSync(join(PACKAGE_ROOT, 'config', 'ladder.yaml'), 'utf8'));
+    ladder ??= readConfig(join(PACKAGE_ROOT, 'config', 'ladder.yaml'));
     this.ladder = ladder;
   }
 

@@ -17,6 +17,11 @@ export type DiagnoseInput = {
   log: AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 } & Partial<{ [K in keyof Signals]: Signals[K] | undefined }>;
 
+/** Reads the signatures before they are needed: while a process starts there is time, when it has died there is none. */
+export function prepareDiagnosis(): void {
+  signatures();
+}
+
 /**
  * Says why a job failed, whose memory it was, and what helps. Reads the log once, as a stream, in bounded memory.
  * Rejects only if the log cannot be read.

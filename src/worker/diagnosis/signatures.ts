@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parse } from 'yaml';
 import { z } from 'zod';
+import { readConfig } from '../../common/config.js';
 import { OomtuneError } from '../../common/errors.js';
 import { PACKAGE_ROOT } from '../../common/home.js';
 import { FAILURE_CLASSES } from '../../store/failure-classes.js';
@@ -142,7 +142,7 @@ export function signatures(): Signatures {
   if (loaded) return loaded;
   const path = join(PACKAGE_ROOT, 'config', 'signatures.yaml');
   try {
-    loaded = compileSignatures(readFileSync(path, 'utf8'));
+    loaded = checked(readConfig(path));
     return loaded;
   } catch (cause) {
     const issue = cause instanceof z.ZodError ? cause.issues[0] : null;
@@ -161,7 +161,11 @@ export const LANDMARKS = ['traceback (most recent call last', 'the above excepti
 
 /** Reads and checks a file of signatures. Throws ZodError or RangeError that names what is wrong. */
 export function compileSignatures(yaml: string): Signatures {
-  const file = fileSchema.parse(parse(yaml));
+  return checked(parse(yaml));
+}
+
+function checked(said: unknown): Signatures {
+  const file = fileSchema.parse(said);
   const families = new Map<string, FieldFamily>();
   for (const [name, fields] of Object.entries(file.fields)) {
     families.set(

@@ -1,6 +1,6 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { parse } from 'yaml';
+import { readConfig } from '../../common/config.js';
 import { OomtuneError } from '../../common/errors.js';
 import { PACKAGE_ROOT } from '../../common/home.js';
 import { type Preset, PresetSchema } from './schema.js';
@@ -23,7 +23,7 @@ export function loadPresets(folder: string = PRESET_FOLDER): Preset[] {
 }
 
 function loadPreset(path: string): Preset {
-  const result = PresetSchema.safeParse(parse(readFileSync(path, 'utf8')));
+  const result = PresetSchema.safeParse(readConfig(path));
   if (!result.success) {
     const [issue] = result.error.issues;
     throw new OomtuneError(
