@@ -1,7 +1,7 @@
 import { readFileSync, statSync } from 'node:fs';
 import { join, relative } from 'node:path';
-import { parse } from 'yaml';
 import { PACKAGE_ROOT } from './home.js';
+import { yaml } from './yaml.js';
 
 const FOLDER = join(PACKAGE_ROOT, 'config');
 /** The same files as JSON, made by the build: to parse the YAML of all presets takes a tenth of a second at each start. */
@@ -15,5 +15,5 @@ export function readConfig(path: string): unknown {
     const made = statSync(compiled, { throwIfNoEntry: false });
     if (made && made.mtimeMs >= statSync(path).mtimeMs) return JSON.parse(readFileSync(compiled, 'utf8'));
   }
-  return parse(readFileSync(path, 'utf8'));
+  return yaml().parse(readFileSync(path, 'utf8'));
 }

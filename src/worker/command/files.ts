@@ -1,7 +1,8 @@
 import { chmodSync, renameSync, writeFileSync } from 'node:fs';
 import { basename, extname, join, resolve } from 'node:path';
-import { type Document, isMap, isNode, isScalar, parseDocument, stringify } from 'yaml';
+import type { Document } from 'yaml';
 import { privateFolder } from '../../common/home.js';
+import { yaml } from '../../common/yaml.js';
 import { holds, type Scene } from '../presets/match.js';
 import type { FileRule, Preset } from '../presets/schema.js';
 import { readText } from '../presets/text.js';
@@ -88,8 +89,8 @@ export function findFiles(preset: Preset, scene: Scene, cwd: string): PlanFile[]
 /** A file that no YAML reader takes is left alone: the entry point will say what is wrong with it. */
 function readable(format: PlanFile['format'], text: string): boolean {
   if (format !== 'yaml' && format !== 'json') return true;
-  const { contents, errors } = parseDocument(text);
-  return errors.length === 0 && isMap(contents);
+  const { contents, errors } = yaml().parseDocument(text);
+  return errors.length === 0 && yaml().isMap(contents);
 }
 
 /** A configuration file's text, open for reading and for changes that leave all the rest of it as it stands. */
@@ -116,14 +117,14 @@ function openTree(file: Pick<PlanFile, 'format' | 'text'>): OpenConfig {
   const removed: string[] = [];
   const keys = (path: string) => path.split('.');
   const parsed = () => {
-    const document = parseDocument(text);
+    const document = yaml().parseDocument(text);
     for (const path of removed) if (document.hasIn(keys(path))) document.deleteIn(keys(path));
     return document;
   };
   return {
     get(path) {
       const node = parsed().getIn(keys(path), true);
-      if (!isScalar(node)) return undefined;
+      if (!yaml().isScalar(node)) return undefined;
       return typeof node.value === 'bigint' ? Number(node.value) : (node.value as Scalar);
     },
     set(path, value) {
@@ -151,18 +152,18 @@ function placeOf(
   value: string,
 ): { from: number; to: number; text: string } | null {
   const old = document.getIn(keys, true);
-  if (isScalar(old) && old.range) {
+  if (yaml().isScalar(old) && old.range) {
     const [from, to] = old.range;
     return { from, to, text: from === to && text[from - 1] === ':' ? ` ${value}` : value };
   }
   const parent = keys.length > 1 ? document.getIn(keys.slice(0, -1), true) : document.contents;
-  if (!isMap(parent) || old !== undefined) return null;
+  if (!yaml().isMap(parent) || old !== undefined) return null;
   const last = parent.items.at(-1);
   const key = keys.at(-1) as string;
-  if (!last || !isNode(last.key) || !last.key.range) return null;
+  if (!last || !yaml().isNode(last.key) || !last.key.range) return null;
   const lineStart = text.lastIndexOf('\n', last.key.range[0]) + 1;
   const indent = /^[ \t]*/.exec(text.slice(lineStart))?.[0] ?? '';
-  const end = isNode(last.value) && last.value.range ? last.value.range : last.key.range;
+  const end = yaml().isNode(last.value) && last.value.range ? last.value.range : last.key.range;
   if (parent.flow) {
     const alone = text.slice(lineStart, last.key.range[0]).trim() === '';
     return { from: end[1], to: end[1], text: `,${alone ? `\n${indent}` : ' '}${JSON.stringify(key)}: ${value}` };
@@ -232,5 +233,5 @@ export function writeCopy(launchDir: string, file: PlanFile, text: string): stri
 
 /** Stable text of plain data: keys sorted. */
 export function canonical(data: unknown): string {
-  return stringify(data ?? null, { sortMapEntries: true });
+  return yaml().stringify(data ?? null, { sortMapEntries: true });
 }

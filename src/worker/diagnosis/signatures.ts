@@ -1,9 +1,9 @@
 import { join } from 'node:path';
-import { parse } from 'yaml';
 import { z } from 'zod';
 import { readConfig } from '../../common/config.js';
 import { OomtuneError } from '../../common/errors.js';
 import { PACKAGE_ROOT } from '../../common/home.js';
+import { yaml } from '../../common/yaml.js';
 import { FAILURE_CLASSES } from '../../store/failure-classes.js';
 import { Automaton } from './automaton.js';
 import { canonical } from './canonical.js';
@@ -160,8 +160,8 @@ export function signatures(): Signatures {
 export const LANDMARKS = ['traceback (most recent call last', 'the above exception, another', 'root cause (first'];
 
 /** Reads and checks a file of signatures. Throws ZodError or RangeError that names what is wrong. */
-export function compileSignatures(yaml: string): Signatures {
-  return checked(parse(yaml));
+export function compileSignatures(text: string): Signatures {
+  return checked(yaml().parse(text));
 }
 
 function checked(said: unknown): Signatures {
