@@ -234,7 +234,8 @@ describe('asking and telling', () => {
 });
 
 describe('a script that cannot train on one sample', () => {
-  const evidence = 'ValueError: Expected more than 1 value per channel when training, got input size torch.Size([1, 800])';
+  const evidence =
+    'ValueError: Expected more than 1 value per channel when training, got input size torch.Size([1, 800])';
   const job: Job = {
     run: (probe, warm) => (probe.microBatch === 1 ? { outcome: 'user_error', evidence } : plainJob().run(probe, warm)),
   };
