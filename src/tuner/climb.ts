@@ -84,11 +84,14 @@ function climb(sight: Sight, top: number, roof: number): Step {
   // However little the figures promise, a stride is a stride: from sample to sample a climb would not end.
   const cautious = Math.max(top + 1, 1.03 * top, 0.9 * model.cautious);
   if (top < 0.15 * limit && !perLaunch) {
-    return {
-      size: Math.min(limit / 4, cautious, (model.bent ? BENT_STRIDE : STRIDE) * top),
-      purpose: 'climb',
-      why: `about a quarter of the predicted limit, ${say(limit)}`,
-    };
+    const quarter = Math.min(limit / 4, cautious, STRIDE * top);
+    return model.bent && BENT_STRIDE * top < quarter
+      ? {
+          size: BENT_STRIDE * top,
+          purpose: 'climb',
+          why: 'the peak bends here, so the stride is short',
+        }
+      : { size: quarter, purpose: 'climb', why: `about a quarter of the predicted limit, ${say(limit)}` };
   }
   if (top < 0.4 * limit) {
     return {
