@@ -8,7 +8,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { findBatch, interpreter, option, ROOT, stopRedis } from './oomtune.mjs';
+import { costOf, findBatch, interpreter, option, ROOT, stopRedis } from './oomtune.mjs';
 import { record, recorded, summary } from './report.mjs';
 import { bisect, trial } from './trial.mjs';
 
@@ -83,13 +83,7 @@ try {
         config: found.config?.micro_batch ?? null,
         truth: truth.size,
         share: truth.size === 0 ? 1 : (answer ?? 0) / truth.size,
-        launches: found.launches,
-        oom_launches: found.probes.filter((probe) => probe.outcome === 'device_oom').length,
-        probes: found.probes.length,
-        search_s: found.seconds,
-        bare_s: start.seconds,
-        probed_s: found.probed_seconds,
-        starts: (found.seconds - found.probed_seconds) / start.seconds,
+        ...costOf(found, start.seconds),
         bisection_attempts: truth.attempts,
         bisection_s: truth.seconds,
         holds_20_steps: again?.fit ?? null,

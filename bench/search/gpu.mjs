@@ -20,7 +20,7 @@ import { join } from 'node:path';
 import PQueue from 'p-queue';
 import { parseSize } from '../../dist/common/size.js';
 import { checksOf } from './checks.mjs';
-import { findBatch, interpreter, option, ROOT, stopRedis } from './oomtune.mjs';
+import { costOf, findBatch, interpreter, option, ROOT, stopRedis } from './oomtune.mjs';
 import { gpuSummary, record, recorded } from './report.mjs';
 import { bisect, finder, speeds, trial } from './trial.mjs';
 
@@ -85,13 +85,7 @@ async function searchOf(job) {
     amp,
     found: found.max_micro_batch,
     config: found.config?.micro_batch ?? null,
-    launches: found.launches,
-    oom_launches: found.probes.filter((probe) => probe.outcome === 'device_oom').length,
-    probes: found.probes.length,
-    search_s: found.seconds,
-    bare_s: bare.seconds,
-    probed_s: found.probed_seconds,
-    starts: (found.seconds - found.probed_seconds) / bare.seconds,
+    ...costOf(found, bare.seconds),
     finders: [],
     report: found,
   };

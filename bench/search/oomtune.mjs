@@ -64,6 +64,19 @@ export async function findBatch(workload, { home, device, budget, steps, more = 
   return { ...report, seconds, probed_seconds: probedSeconds(lines, report.probes) };
 }
 
+/** What a search cost, beside one bare start of the script: launches and seconds, as both benchmarks record them. */
+export function costOf(found, bareSeconds) {
+  return {
+    launches: found.launches,
+    oom_launches: found.probes.filter((probe) => probe.outcome === 'device_oom').length,
+    probes: found.probes.length,
+    search_s: found.seconds,
+    bare_s: bareSeconds,
+    probed_s: found.probed_seconds,
+    starts: (found.seconds - found.probed_seconds) / bareSeconds,
+  };
+}
+
 function probedSeconds(lines, probes) {
   let total = 0;
   let before = null;
