@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { Tuner } from '../../src/tuner/index.js';
-import { closed, range } from '../../src/tuner/sizes.js';
+import { closed, closingSize, range } from '../../src/tuner/sizes.js';
 import type { Constraints, Probe } from '../../src/tuner/types.js';
 import { BUDGET, jobOf, rough, smooth } from './generated.js';
 import { AS_IT_STANDS, constraints, found, MIB, type Search, search } from './machine.js';
@@ -109,6 +109,24 @@ describe('on any curve', () => {
         if (shape.telemetry && !perLaunch) expect(s.launches).toBeLessThanOrEqual(20);
       }),
       { numRuns: 1500 },
+    );
+  });
+
+  it('comes within 2 per cent where the peak bends upwards: there the line of peaks is proof', () => {
+    const kinks = fc.record({
+      kinkAt: fc.integer({ min: 2, max: 2000 }),
+      kinkSlope: fc.double({ min: 1, max: 3, noNaN: true }),
+    });
+    fc.assert(
+      fc.property(smooth, kinks, (shape, kink) => {
+        const job = jobOf({ ...shape, ...kink, phases: true });
+        fc.pre(job.fits(1) && !job.fits(2 ** 20));
+        const c = wanted({});
+        const s = search(job, c);
+        checkAnswer(s, c, job);
+        expect(job.fits(closingSize(found(s).maxMicroBatch))).toBe(false);
+      }),
+      { numRuns: 800 },
     );
   });
 

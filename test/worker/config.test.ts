@@ -15,6 +15,8 @@ const files = readdirSync(join(PACKAGE_ROOT, 'config'), { recursive: true, encod
 
 it.each(files)('%s says the same compiled as in YAML', (file) => {
   const path = join(PACKAGE_ROOT, 'config', file);
+  const compiled = join(PACKAGE_ROOT, 'dist', 'config', file.replace(/\.yaml$/, '.json'));
+  expect(JSON.parse(readFileSync(compiled, 'utf8'))).toEqual(parse(readFileSync(path, 'utf8')));
   expect(readConfig(path)).toEqual(parse(readFileSync(path, 'utf8')));
 });
 
