@@ -203,8 +203,7 @@ export class Execution {
   async #follow(launch: JobRecord['launches'][number], goOn: boolean): Promise<void> {
     await this.#tail?.close();
     const { logs } = this.#deps.store;
-    const { job } = this.record;
-    this.#tail = new LogTail({ logs, log: this.#log }, { job, launch: launch.launch, dir: launch.dir }, goOn);
+    this.#tail = new LogTail({ logs, log: this.#log }, { job: this.record.job, ...launch }, goOn);
   }
 
   #progress(event: Progress): void {

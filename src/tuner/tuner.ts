@@ -43,6 +43,10 @@ export class Tuner {
     return this.#constraints.minBatch === 1 ? this.#observations.filter((o) => !failsAlone(o)) : this.#observations;
   }
 
+  get #failsAlone(): boolean {
+    return this.#telling.length < this.#observations.length;
+  }
+
   /** The same action until the next `tell()`. */
   next(): Action {
     this.#next ??= this.#decide();
@@ -163,7 +167,7 @@ export class Tuner {
   #found(index: number, search: RungSearch, size: number, max: number, notes: string[]): Action {
     const rung = this.#constraints.rungs[index] as Probe['rung'];
     const all = max >= LARGEST ? [...notes, `Sizes above ${LARGEST} were not tried.`] : [...notes];
-    if (this.#telling.length < this.#observations.length) all.push(LONE_NOTE);
+    if (this.#failsAlone) all.push(LONE_NOTE);
     return { type: 'found', answer: answerOf(this.#constraints, this.#plan, rung, search.trail, size, max, all) };
   }
 
@@ -217,7 +221,7 @@ export class Tuner {
     const { minBatch, maxBatch, goal, ownBatch, accumulation } = this.#constraints;
     const { perDevice, choices } = this.#plan;
     if (goal === 'keep' && perDevice !== null) return choices(Math.min(ownBatch ?? perDevice, maxBatch ?? LARGEST));
-    const least = this.#telling.length < this.#observations.length ? 2 : minBatch;
+    const least = this.#failsAlone ? 2 : minBatch;
     const lo = accumulation === 'off' && perDevice !== null ? perDevice : least;
     const hi = maxBatch ?? LARGEST;
     return lo >= minBatch && lo <= hi ? range(lo, hi) : null;
