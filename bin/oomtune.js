@@ -6,7 +6,7 @@ import module from 'node:module';
 // Compiled code is kept between starts where Node can (22.1 and newer): the verbs start faster.
 module.enableCompileCache?.();
 
-const main = new URL('../dist/cli/main.js', import.meta.url);
+const main = new URL('../dist/program/main.js', import.meta.url);
 if (existsSync(main)) {
   await import(main.href);
 } else {

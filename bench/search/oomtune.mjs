@@ -1,7 +1,6 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
@@ -33,8 +32,7 @@ export function torchVersion(python) {
 
 /**
  * `oomtune find-batch --json` on a workload as it stands. Adds `seconds` (from the start of the command to its end) and
- * `probed_seconds`: what the probes took, by the times of the progress lines (of the first probe of a launch, whose line also
- * ends the start, only its steps).
+ * `probed_seconds`: what the probes took, each from when it was asked for to its verdict.
  */
 export async function findBatch(workload, { home, device, budget, steps, more = [] }) {
   const args = ['find-batch', '--json', '--device', device, '--budget', budget, '--steps', String(steps), ...more];
@@ -45,23 +43,22 @@ export async function findBatch(workload, { home, device, budget, steps, more = 
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const ended = once(child, 'close');
-  const lines = [];
-  const follow = (async () => {
-    for await (const text of createInterface({ input: child.stderr })) lines.push({ at: performance.now(), text });
-  })();
+  let said = '';
+  child.stderr.setEncoding('utf8').on('data', (part) => {
+    said += part;
+  });
   let output = '';
   for await (const part of child.stdout.setEncoding('utf8')) output += part;
-  await follow;
   const [status] = await ended;
   const seconds = (performance.now() - started) / 1000;
   let report;
   try {
     report = JSON.parse(output);
   } catch {
-    throw new Error(`find-batch printed no report (exit ${status}): ${lines.map((line) => line.text).join('\n')}`);
+    throw new Error(`find-batch printed no report (exit ${status}): ${said}`);
   }
   if (report.error) throw new Error(`find-batch: ${report.error.message}`);
-  return { ...report, seconds, probed_seconds: probedSeconds(lines, report.probes) };
+  return { ...report, seconds, probed_seconds: report.probes.reduce((sum, probe) => sum + probe.wall_s, 0) };
 }
 
 /** What a search cost, beside one bare start of the script: launches and seconds, as both benchmarks record them. */
@@ -75,21 +72,6 @@ export function costOf(found, bareSeconds) {
     probed_s: found.probed_seconds,
     starts: (found.seconds - found.probed_seconds) / bareSeconds,
   };
-}
-
-function probedSeconds(lines, probes) {
-  let total = 0;
-  let before = null;
-  let n = 0;
-  for (const { at, text } of lines) {
-    if (/^launch \d+/.test(text)) before = null;
-    if (!/micro-batch +\d+ /.test(text)) continue;
-    const probe = probes[n];
-    n += 1;
-    total += before === null ? (probe?.step_s ?? 0) * (probe?.steps ?? 0) : (at - before) / 1000;
-    before = at;
-  }
-  return total;
 }
 
 export function stopRedis(home) {

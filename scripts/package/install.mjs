@@ -14,7 +14,7 @@ const say = (text) => process.stderr.write(`oomtune: ${text}\n`);
 
 /** Being there is not enough: an older libc has to refuse it here rather than at the first job. */
 async function prebuiltLoads() {
-  const { loadNative, prebuiltFolder } = await import('../../dist/runtime/native.js');
+  const { loadNative, prebuiltFolder } = await import('../../dist/program/native.js');
   try {
     loadNative([prebuiltFolder()]);
     return true;

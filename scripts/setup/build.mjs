@@ -42,11 +42,12 @@ export function ensurePackages() {
 
 export function ensureTypeScript() {
   const sources = [at('src'), at('config'), at('tsconfig.json'), at('package-lock.json')];
-  if (fresh('tsc', at('dist', 'cli', 'main.js'), ...sources)) return;
+  if (fresh('tsc', at('dist', 'program', 'main.js'), ...sources)) return;
   say('compiling TypeScript');
   const started = new Date();
   run([process.execPath, at('node_modules', 'typescript', 'bin', 'tsc'), '-p', 'tsconfig.json']);
   run([process.execPath, at('scripts', 'setup', 'config.mjs')]);
+  run([process.execPath, at('scripts', 'setup', 'program.mjs')]);
   mark('tsc', started);
 }
 

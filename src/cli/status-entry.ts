@@ -46,6 +46,7 @@ export function probesOf(job: JobRecord) {
     outcome: seen.outcome,
     peak_bytes: seen.peaks.totalBytes,
     step_s: seen.stepSeconds,
+    wall_s: seen.wallSeconds,
     evidence: seen.evidence,
   }));
 }

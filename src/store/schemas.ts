@@ -48,6 +48,7 @@ export const probe: z.ZodType<ProbeRecord> = z.object({
   outcome,
   peak_bytes: bytes.nullable(),
   step_s: z.number().nonnegative().nullable(),
+  wall_s: z.number().nonnegative().optional(),
   evidence: text(65_536).nullable(),
   why: text(4096).optional(),
 });
@@ -161,6 +162,7 @@ const observation = z.object({
   allocRetries: z.number().nonnegative(),
   growthBytesPerStep: size.optional(),
   stepSeconds: size,
+  wallSeconds: z.number().nonnegative().optional(),
   refusedBytes: size,
   evidence: text(65_536).nullable(),
   alive: z.boolean(),

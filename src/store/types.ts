@@ -44,6 +44,8 @@ export interface ProbeRecord {
   outcome: 'fit' | FailureClass;
   peak_bytes: number | null;
   step_s: number | null;
+  /** Seconds that it took in all, the start of its process left out. */
+  wall_s?: number;
   evidence: string | null;
   /** Why this size was tried then. */
   why?: string;

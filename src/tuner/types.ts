@@ -112,6 +112,8 @@ export interface Observation {
   growthBytesPerStep?: number | null;
   /** Seconds per optimizer step in the steady state (median); null if unknown. */
   stepSeconds: number | null;
+  /** Seconds from when it was asked for to its verdict, data and first step included; of its process's start, nothing. */
+  wallSeconds?: number;
   /** Bytes of the allocation that was refused; null if unknown or none. */
   refusedBytes: number | null;
   /** The line that proves the outcome; null when it fit. */

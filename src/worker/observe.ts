@@ -29,6 +29,8 @@ export interface Place {
   launch: number;
   /** First probe of its launch. */
   fresh: boolean;
+  /** When it was asked for, in milliseconds since the epoch. */
+  asked: number;
 }
 
 /** A probe that ran its steps. */
@@ -56,6 +58,7 @@ export function observeFit(probe: Probe, place: Place, measurement: Measurement,
     allocRetries: measurement.alloc_retries,
     growthBytesPerStep: growthPerStep(probe, measurement),
     stepSeconds: steadySeconds(measurement.step_s),
+    wallSeconds: since(place.asked),
     refusedBytes: null,
     evidence: null,
     alive,
@@ -101,6 +104,7 @@ export function observeDeath(probe: Probe, place: Place, diagnosis: Diagnosis, e
     peaks: { ...NO_PEAKS, totalBytes: ledgerPeak(exit.ledger) },
     allocRetries: 0,
     stepSeconds: null,
+    wallSeconds: since(place.asked),
     refusedBytes: diagnosis.fields.tried_bytes ?? exit.ledger?.refusals.at(-1)?.size_bytes ?? null,
     evidence: diagnosis.evidence ?? describeExit(exit),
     alive: false,
@@ -137,6 +141,8 @@ export function describeExit(exit: Exit): string {
   return `exit status ${exit.code}`;
 }
 
+const since = (at: number): number => Math.max(0, Date.now() - at) / 1000;
+
 /** Median of the steps after the first, which pays for allocation and autotuning; null when there is none. */
 function steadySeconds(steps: number[]): number | null {
   const steady = (steps.length > 1 ? steps.slice(1) : steps).toSorted((a, b) => a - b);
@@ -158,6 +164,7 @@ export function probeRecord(observation: Observation, why?: string): ProbeRecord
     outcome: observation.outcome,
     peak_bytes: observation.peaks.totalBytes,
     step_s: observation.stepSeconds,
+    wall_s: observation.wallSeconds,
     evidence: observation.evidence,
     ...(why === undefined ? {} : { why }),
   };

@@ -80,12 +80,14 @@ export class Prober {
     }
     const session = this.#session as Session;
     this.#rung = probe.rung;
-    const place = { launch: this.launches.length, fresh: this.#used === 0 };
+    const place = { launch: this.launches.length, fresh: this.#used === 0, asked: Date.now() };
     const carried = this.#mode !== 'probe' && this.#used === 0;
     this.#used += 1;
     this.#deps.progress({ type: 'probing', probe, launch: place.launch });
     const measurement = session.exit === null && session.exception === null ? await this.#ask(probe, carried) : null;
     this.startupSeconds ??= session.startupSeconds;
+    // What a launch measures by itself begins with its loop.
+    if (carried) place.asked = session.loopsSince ?? place.asked;
     this.torch ??= session.hello?.torch ?? null;
     if (measurement === null) return this.#afterDeath(session, probe, place);
     this.#measured = true;

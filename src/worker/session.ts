@@ -50,8 +50,8 @@ export class Session {
   /** Why the hook took no part after all; null: it did, or has not said. */
   bye: Bye | null = null;
   exit: Exit | null = null;
-  /** Seconds from the start to the training loop's first batch; null: there was none yet. */
-  startupSeconds: number | null = null;
+  /** When the training loop asked for its first batch, in milliseconds since the epoch; null: it has not yet. */
+  loopsSince: number | null = null;
   steps = 0;
   /** Codes of what the hook warned of: `dataset_on_device`, `eval_builds_graph`, … */
   readonly warnings = new Set<string>();
@@ -121,6 +121,11 @@ export class Session {
   async ready(): Promise<Loop | null> {
     await this.#until(() => this.#looping.size >= this.#world || this.bye !== null || this.exception !== null);
     return this.exit === null && this.#looping.size >= this.#world ? this.loop : null;
+  }
+
+  /** Seconds from the start to the training loop's first batch; null: there was none yet. */
+  get startupSeconds(): number | null {
+    return this.loopsSince === null ? null : (this.loopsSince - this.startedAt) / 1000;
   }
 
   get #world(): number {
@@ -204,7 +209,7 @@ export class Session {
       else if (message.t === 'loop') {
         this.loop ??= message;
         for (const code of message.warnings) this.warnings.add(code);
-        this.startupSeconds ??= (Date.now() - this.startedAt) / 1000;
+        this.loopsSince ??= Date.now();
         this.#looping.add(event.rank);
       } else if (message.t === 'measured') this.#measured.set(event.rank, message);
       else if (message.t === 'exception') this.exception ??= message;

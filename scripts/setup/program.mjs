@@ -1,0 +1,46 @@
+#!/usr/bin/env node
+/**
+ * Makes dist/program/ of dist/ and the libraries that it uses: a dozen files are read at a start where there were four
+ * hundred. What a library's licence asks to be kept with it goes into LICENSES.txt beside them.
+ */
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { rolldown } from 'rolldown';
+import { ROOT } from './say.mjs';
+
+const PROGRAM = join(ROOT, 'dist', 'program');
+
+/** The folders of the packages that the modules are from. */
+function packagesOf(modules) {
+  const folders = modules.map((id) => /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/.exec(id)?.[0]);
+  return [...new Set(folders.filter((folder) => folder !== undefined))].sort();
+}
+
+function licence(folder) {
+  const { name, version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+  const file = readdirSync(folder).find((known) => /^(licen[cs]e|copying)/i.test(known));
+  if (file === undefined && license === undefined) throw new Error(`${name} ${version} names no licence`);
+  const text = file === undefined ? '' : `\n${readFileSync(join(folder, file), 'utf8').trim()}\n`;
+  return `${name} ${version}: ${license ?? 'see below'}\n${text}`;
+}
+
+const built = await rolldown({
+  // native.js stands for itself, too: the installation asks it whether what was built ahead loads
+  input: { main: join(ROOT, 'dist', 'cli', 'main.js'), native: join(ROOT, 'dist', 'runtime', 'native.js') },
+  platform: 'node',
+  // an option of a library's, and not there: bullmq packs its keys without it
+  external: ['msgpackr-extract'],
+  onLog(_level, log) {
+    throw new Error(log.message);
+  },
+});
+rmSync(PROGRAM, { recursive: true, force: true });
+const { output } = await built.write({ dir: PROGRAM, format: 'esm' });
+await built.close();
+const modules = output.flatMap((part) => (part.type === 'chunk' ? part.moduleIds : []));
+writeFileSync(
+  join(PROGRAM, 'LICENSES.txt'),
+  packagesOf(modules)
+    .map(licence)
+    .join(`\n${'-'.repeat(80)}\n\n`),
+);
