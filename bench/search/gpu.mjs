@@ -77,7 +77,8 @@ const optionsOf = ({ amp }) => ({ device, budgetBytes: parseSize(budget), steps:
 async function searchOf(job) {
   const { name, amp } = job;
   const workload = workloadOf(job);
-  const bare = await trial(workload, null, optionsOf(job));
+  // The better of two: the first on a machine reads libraries that no one has read before.
+  const bare = [await trial(workload, null, optionsOf(job)), await trial(workload, null, optionsOf(job))];
   const more = ['--env', `WORKLOAD_AMP=${amp}`, '--amp', 'off']; // the script's own precision, whatever the ladder
   const found = await findBatch(workload, { home, device, budget, steps: STEPS, more });
   const row = {
@@ -85,7 +86,7 @@ async function searchOf(job) {
     amp,
     found: found.max_micro_batch,
     config: found.config?.micro_batch ?? null,
-    ...costOf(found, bare.seconds),
+    ...costOf(found, Math.min(...bare.map((one) => one.seconds))),
     finders: [],
     report: found,
   };

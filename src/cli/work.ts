@@ -9,11 +9,10 @@ export async function workDeps(
   options: JobOptions,
   command: string[],
 ): Promise<{ request: WorkRequest; deps: WorkDeps }> {
-  const [{ createLog }, { newJobId }, runtime, store] = await Promise.all([
+  const [{ createLog }, { newJobId }, runtime] = await Promise.all([
     import('../common/log.js'),
-    import('../store/index.js'),
+    import('../store/job-id.js'),
     context.runtime(),
-    context.store(),
   ]);
   context.signal.throwIfAborted();
   return {
@@ -29,8 +28,7 @@ export async function workDeps(
     },
     deps: {
       runtime,
-      recommendations: store.recommendations,
-      leasing: store.leasing,
+      records: () => context.store(),
       signal: context.signal,
       progress: (event) => context.progress.show(event),
       persist: async () => {}, // a foreground verb lives and dies with its terminal: there is no record to keep

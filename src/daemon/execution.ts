@@ -162,8 +162,7 @@ export class Execution {
     const { store, runtime } = this.#deps;
     return {
       runtime,
-      recommendations: store.recommendations,
-      leasing: this.#leasing(),
+      records: async () => ({ recommendations: store.recommendations, leasing: this.#leasing() }),
       signal: this.#abort.signal,
       progress: (event) => this.#progress(event),
       persist: (patch) => this.#persist(patch),

@@ -18,7 +18,7 @@ export async function findBatch(request: WorkRequest, deps: WorkDeps): Promise<F
     const outcome = await new Search(request, deps, target, 'search').run();
     if (outcome.action.type === 'found') {
       const recommendation = recommendationOf(target, outcome, outcome.action.answer, new Date().toISOString());
-      await deps.recommendations.put(recommendation, request.jobId);
+      await (await deps.records()).recommendations.put(recommendation, request.jobId);
     }
     const seconds = (Date.now() - started) / 1000;
     const report = await findBatchReport(

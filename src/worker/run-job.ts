@@ -66,7 +66,8 @@ class JobRun {
    */
   async #choose(target: Target): Promise<Choice | RunReport | null> {
     const { options } = this.#request;
-    const recorded = await this.#deps.recommendations.get(target.key);
+    const { recommendations } = await this.#deps.records();
+    const recorded = await recommendations.get(target.key);
     if (recorded?.command_digest === target.digest) target.trustHook();
     const known = recorded === null ? null : reuse(recorded, target, options);
     if (recorded !== null && known !== null) {
@@ -92,10 +93,7 @@ class JobRun {
     }
     if (outcome.action.type !== 'found') return await this.#withoutRun(target, outcome);
     const { answer } = outcome.action;
-    await this.#deps.recommendations.put(
-      recommendationOf(target, outcome, answer, new Date().toISOString()),
-      this.#request.jobId,
-    );
+    await recommendations.put(recommendationOf(target, outcome, answer, new Date().toISOString()), this.#request.jobId);
     if (target.own.microBatch === null && outcome.loop?.own_batch) target.own.microBatch = outcome.loop.own_batch;
     const notes = [...answer.notes];
     if (target.own.microBatch === null && options.effectiveBatch === null)
@@ -115,8 +113,10 @@ class JobRun {
       // Another process of ours goes on from here: it finds how the launch ended in the launch's folder.
       if (letsGo(this.#deps.signal)) throw new Detached();
       if (this.#deps.signal.aborted) return this.#report(target, attempt, config);
-      if (config !== null && again.smaller)
-        await this.#deps.recommendations.demote(target.key, config.micro_batch, this.#request.jobId);
+      if (config !== null && again.smaller) {
+        const { recommendations } = await this.#deps.records();
+        await recommendations.demote(target.key, config.micro_batch, this.#request.jobId);
+      }
       this.#note(
         `${again.why}${this.#relaunches.headway.made ? ', resuming' : ''}. ${attempt.diagnosis?.evidence ?? ''}`,
       );

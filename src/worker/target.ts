@@ -117,7 +117,8 @@ export class Target {
     const host = this.kind === 'cpu';
     const count = host ? 1 : Math.max(options.gpus, this.plan.worldSize ?? 1);
     const shared = options.share && options.budget !== null;
-    const lease = await this.#deps.leasing.acquire({
+    const { leasing } = await this.#deps.records();
+    const lease = await leasing.acquire({
       owner: jobId,
       devices: this.devices,
       count,
@@ -218,9 +219,10 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
     preset: options.preset,
     worldSize: options.gpus > 1 ? options.gpus : null,
   });
-  const devices = suitableDevices(await deps.runtime.devices(), options);
   // A script under `run --no-tune` needs no torch of ours to be looked for.
-  const interpreter = options.tune ? await askInterpreter(plan, options.cwd, environment) : null;
+  const asking = options.tune ? askInterpreter(plan, options.cwd, environment) : null;
+  const [found, interpreter] = await Promise.all([deps.runtime.devices(), asking, deps.records()]);
+  const devices = suitableDevices(found, options);
   const torch = interpreter?.torch ?? null;
   const target = new Target(request, deps, plan, torch, devices, environment);
   resolveBudget(options.budget, devices[0] as Device); // says now what would be wrong later

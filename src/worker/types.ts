@@ -56,10 +56,16 @@ export interface Lease {
   release(): Promise<void>;
 }
 
-export interface WorkDeps {
-  runtime: Runtime;
+/** What the worker keeps in Redis. */
+export interface Records {
   recommendations: Recommendations;
   leasing: Leasing;
+}
+
+export interface WorkDeps {
+  runtime: Runtime;
+  /** Opened while other things are waited for. */
+  records: () => Promise<Records>;
   signal: AbortSignal;
   progress: (event: Progress) => void;
   /** Writes into the job's record before a step is taken; a no-op for foreground verbs. */

@@ -75,27 +75,29 @@ export function workbench(purpose: WorkRequest['purpose'], command: string[], op
   };
   const deps: WorkDeps = {
     runtime: createRuntime(),
-    recommendations: {
-      get: async (key) => recorded.get(key) ?? null,
-      put: async (recommendation) => void recorded.set(recommendation.key, recommendation),
-      demote: async (key, knownBad) => {
-        const old = recorded.get(key);
-        if (old) recorded.set(key, { ...old, status: 'demoted', known_bad_micro_batch: knownBad });
+    records: async () => ({
+      recommendations: {
+        get: async (key) => recorded.get(key) ?? null,
+        put: async (recommendation) => void recorded.set(recommendation.key, recommendation),
+        demote: async (key, knownBad) => {
+          const old = recorded.get(key);
+          if (old) recorded.set(key, { ...old, status: 'demoted', known_bad_micro_batch: knownBad });
+        },
       },
-    },
-    leasing: {
-      acquire: async ({ devices, count }) => {
-        leases += 1;
-        return {
-          devices: devices.slice(0, count),
-          attach: async () => {},
-          resize: async () => {},
-          release: async () => {
-            leases -= 1;
-          },
-        };
+      leasing: {
+        acquire: async ({ devices, count }) => {
+          leases += 1;
+          return {
+            devices: devices.slice(0, count),
+            attach: async () => {},
+            resize: async () => {},
+            release: async () => {
+              leases -= 1;
+            },
+          };
+        },
       },
-    },
+    }),
     signal: controller.signal,
     progress: (event) => events.push(event),
     persist: async (patch) => void persisted.push(structuredClone(patch)),

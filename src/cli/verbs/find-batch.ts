@@ -12,8 +12,10 @@ const findBatchVerb: Verb = async ({ options, command }, context) => {
   const jobOptions = toJobOptions(options, command);
   const plot = plotFile(options.plot);
   const { out } = context;
-  const { deps, request } = await workDeps(context, 'find-batch', jobOptions, command);
-  const { findBatch } = await import('../../worker/index.js');
+  const [{ deps, request }, { findBatch }] = await Promise.all([
+    workDeps(context, 'find-batch', jobOptions, command),
+    import('../../worker/index.js'),
+  ]);
   const report = await findBatch(request, deps);
   context.progress.close();
   if (context.signal.aborted) throw interrupted();

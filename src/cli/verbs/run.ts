@@ -18,8 +18,10 @@ const runVerb: Verb = async ({ options, command }, context) => {
   }
   const jobOptions = toJobOptions(rest, command);
   if (typeof file === 'string') checkReportFile(file);
-  const { deps, request } = await workDeps(context, 'run', jobOptions, command);
-  const { runJob } = await import('../../worker/index.js');
+  const [{ deps, request }, { runJob }] = await Promise.all([
+    workDeps(context, 'run', jobOptions, command),
+    import('../../worker/index.js'),
+  ]);
   const report = await runJob(request, deps);
   context.progress.close();
   if (typeof file === 'string') writeReport(file, report);

@@ -2,7 +2,7 @@ import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { OomtuneError } from '../../common/errors.js';
 import type { Amp } from '../../tuner/types.js';
 import { type PlaceholderName, placeholders } from '../placeholders.js';
-import { loadPresets, presetNamed } from '../presets/load.js';
+import { presetFiles, presetNamed, readPreset } from '../presets/load.js';
 import { holds, matchPreset, type Scene } from '../presets/match.js';
 import type { Preset } from '../presets/schema.js';
 import { readText } from '../presets/text.js';
@@ -46,12 +46,13 @@ export async function recognise(command: readonly string[], options: RecogniseOp
   settleInterpreter(program, command, cwd, env);
   const scriptText = program.script ? readText(program.script.absolute) : null;
   const scene: Scene = { program, args: command.slice(program.argsStart), scriptText, env, cwd };
-  const preset =
+  const file =
     options.preset === 'none'
       ? null
       : options.preset === 'auto'
-        ? matchPreset(loadPresets(), scene)
+        ? matchPreset(presetFiles(), scene)
         : presetNamed(options.preset);
+  const preset = file ? readPreset(file) : null;
   const notes: string[] = [];
   const files = preset ? findFiles(preset, scene, cwd) : [];
   const editor = preset ? new Editor(preset, scene, files) : null;

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { Program } from '../command/types.js';
-import type { Preset, Recognise, When } from './schema.js';
+import type { Outline, Recognise, When } from './schema.js';
 import { readText } from './text.js';
 import { compareVersions, installedVersion } from './versions.js';
 
@@ -49,7 +49,7 @@ function sourceHolds(rule: When['source'], scene: Scene): boolean {
 }
 
 /** The first preset that recognises the program; null: none does. Presets come in order of priority. */
-export function matchPreset(presets: readonly Preset[], scene: Scene): Preset | null {
+export function matchPreset<T extends Outline>(presets: readonly T[], scene: Scene): T | null {
   return presets.find((preset) => preset.recognise.some((rule) => recognises(rule, scene))) ?? null;
 }
 

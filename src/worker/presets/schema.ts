@@ -122,12 +122,19 @@ export type Switch = z.infer<typeof Switch>;
 
 const list = <T extends z.ZodType>(one: T) => z.union([one, z.array(one)]).optional();
 
-export const PresetSchema = z.strictObject({
+/** What tells a preset from the others. */
+const outline = {
   name: z.string().regex(/^[a-z0-9-]+$/),
-  title: z.string(),
   /** Higher first where several match. */
   priority: z.number().default(0),
   recognise: z.array(Recognise).min(1),
+};
+export const OutlineSchema = z.object(outline);
+export type Outline = z.infer<typeof OutlineSchema>;
+
+export const PresetSchema = z.strictObject({
+  ...outline,
+  title: z.string(),
   files: z.record(z.string(), FileRule).default({}),
   /** Variants of an option: the first whose `when` holds. */
   options: z.record(z.string(), z.union([OptionRule, z.array(OptionRule).min(1)])),
