@@ -140,7 +140,7 @@ async function start(folder: string, socket: string, deadline: number): Promise<
   child.once('error', () => {
     ended = 127;
   });
-  for (let wait = 5; ; wait = Math.min(wait * 2, 50)) {
+  for (let wait = 5; ; wait = Math.min(wait * 1.2, 50)) {
     await delay(wait);
     if (ended === 127) {
       throw new OomtuneError(
