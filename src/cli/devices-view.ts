@@ -21,7 +21,7 @@ export function renderDevices(devices: DeviceEntry[], paint: Paint): string {
     devices,
     [
       { title: 'DEVICE', value: (device) => device.id },
-      { title: 'MODEL', value: (device) => device.model, widest: 44 },
+      { title: 'MODEL', value: (device) => device.model, widest: 44, least: 12 },
       { title: 'TOTAL', value: (device) => formatBytes(device.total_bytes), align: 'right' },
       { title: 'USED', value: (device) => formatBytes(device.used_bytes), align: 'right' },
       { title: 'RESERVED', value: (device) => formatBytes(device.reserved_bytes), align: 'right' },
@@ -38,7 +38,7 @@ export function renderDevices(devices: DeviceEntry[], paint: Paint): string {
       { title: 'PID', value: (row) => String(row.pid), align: 'right' },
       { title: 'USED', value: (row) => formatBytes(row.used_bytes), align: 'right' },
       { title: 'OURS', value: (row) => (row.ours ? 'yes' : 'no') },
-      { title: 'PROCESS', value: (row) => row.name, widest: 60 },
+      { title: 'PROCESS', value: (row) => row.name, widest: 60, least: 16 },
     ],
     (text) => paint('bold', text),
   );

@@ -10,8 +10,8 @@ export function renderRecommendations(all: Recommendation[], paint: Paint): stri
     all,
     [
       { title: 'KEY', value: (one) => one.key },
-      { title: 'CONFIG', value: (one) => configWords(one) },
-      { title: 'RUNG', value: (one) => rungWords(one) },
+      { title: 'CONFIG', value: (one) => configWords(one), least: 14 },
+      { title: 'RUNG', value: (one) => rungWords(one), least: 8 },
       { title: 'MAX', value: (one) => String(one.max_micro_batch), align: 'right' },
       { title: 'PEAK', value: (one) => bytesOr(one.peak_bytes), align: 'right' },
       {

@@ -21,19 +21,20 @@ export const ENDED: readonly JobState[] = ['succeeded', 'failed', 'cancelled', '
 export const hasEnded = (job: Pick<JobRecord, 'state'>): boolean => ENDED.includes(job.state);
 
 /** Many jobs: a line each. */
-export function renderJobs(jobs: JobRecord[], paint: Paint): string {
+export function renderJobs(jobs: JobRecord[], paint: Paint, room?: number): string {
   return table(
     jobs,
     [
       { title: 'JOB', value: (job) => job.job },
-      { title: 'NAME', value: (job) => job.name, widest: 24 },
+      { title: 'NAME', value: (job) => job.name, widest: 24, least: 10 },
       { title: 'STATE', value: (job) => paint(COLOURS[job.state] ?? 'dim', job.state) },
-      { title: 'WHERE', value: (job) => where(job), widest: 28 },
+      { title: 'WHERE', value: (job) => where(job), widest: 28, least: 10 },
       { title: 'FOR', value: (job) => duration(job), align: 'right' },
-      { title: 'CONFIG', value: (job) => (job.config ? configWords(job.config) : '-'), widest: 40 },
-      { title: 'REASON', value: (job) => why(job), widest: 80 },
+      { title: 'CONFIG', value: (job) => (job.config ? configWords(job.config) : '-'), widest: 40, least: 12 },
+      { title: 'REASON', value: (job) => why(job), widest: 80, least: 12 },
     ],
     (text) => paint('bold', text),
+    room,
   );
 }
 

@@ -6,18 +6,37 @@ export interface Column<Row> {
   align?: 'left' | 'right';
   /** Characters that the column may take before it is cut; the last column is never padded. */
   widest?: number;
+  /** Characters that it keeps where the line is longer than the terminal is wide. Absent: it is never cut for that. */
+  least?: number;
 }
 
-/** Columns padded to their widest cell, a header line, no rules: readable by people, awk and cut alike. */
+/** Columns of the terminal; endless in a pipe, where nothing needs to be cut. */
+export const terminalWidth = (): number =>
+  process.stdout.isTTY ? process.stdout.columns || 80 : Number.POSITIVE_INFINITY;
+
+/**
+ * Columns padded to their widest cell, a header line, no rules: readable by people, awk and cut alike. What does not fit
+ * into `room` is taken from the columns that have a `least`, the last of them first.
+ */
 export function table<Row>(
   rows: Row[],
   columns: Column<Row>[],
   head: (text: string) => string = (text) => text,
+  room = terminalWidth(),
 ): string {
   const cells = rows.map((row) => columns.map((column) => cut(oneLine(column.value(row)), column.widest)));
   const widths = columns.map((column, at) =>
     Math.max(column.title.length, ...cells.map((row) => width(row[at] ?? ''))),
   );
+  let over = widths.reduce((sum, one) => sum + one + 2, -2) - room;
+  for (let at = columns.length - 1; at >= 0 && over > 0; at -= 1) {
+    const { least, title } = columns[at] as Column<Row>;
+    if (least === undefined) continue;
+    const kept = Math.max(least, title.length, (widths[at] ?? 0) - over);
+    over -= Math.max(0, (widths[at] ?? 0) - kept);
+    widths[at] = Math.min(widths[at] ?? 0, kept);
+    for (const row of cells) row[at] = cut(row[at] ?? '', widths[at]);
+  }
   const line = (row: string[]): string =>
     row
       .map((cell, at) => {

@@ -170,8 +170,8 @@ export function probeRecord(observation: Observation, why?: string): ProbeRecord
   };
 }
 
-/** Samples per second on one device; null if the step was not timed. */
-export function samplesPerSecond(observation: Observation): number | null {
+/** Samples per second on one device, where the loop goes round `times` for a step by itself; null if the step was not timed. */
+export function samplesPerSecond(observation: Observation, times: number): number | null {
   if (observation.outcome !== 'fit' || !observation.stepSeconds) return null;
-  return (observation.microBatch * observation.accumulation) / observation.stepSeconds;
+  return (times * observation.microBatch * observation.accumulation) / observation.stepSeconds;
 }

@@ -61,7 +61,7 @@ export class Search {
           type: 'probe',
           observation,
           record: probeRecord(observation, action.probe.why),
-          samplesPerSecond: samplesPerSecond(observation),
+          samplesPerSecond: samplesPerSecond(observation, this.#target.loopAccumulation),
         });
       }
     } finally {

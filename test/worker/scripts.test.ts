@@ -30,6 +30,16 @@ describe('a search on scripts as people write them', () => {
     expect(Math.abs((report.max_micro_batch as number) - (same.max_micro_batch as number))).toBeLessThan(10);
   });
 
+  it('keeps a script in its loop that accumulates and would leave it between two steps, and counts all its batches', async () => {
+    const bench = workbench('find-batch', [python, 'between.py'], { budget: '60MiB' });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report).toMatchObject({ status: 'found', launches: 2, config: { accumulation: 2 } });
+    const shown = bench.events.flatMap((event) =>
+      event.type === 'probe' && event.record.micro_batch === report.config?.micro_batch ? [event.samplesPerSecond] : [],
+    );
+    expect(shown).toContain(report.samples_per_s);
+  });
+
   it('says that a script uses its batch size elsewhere too', async () => {
     const report = await search([python, 'constant.py']);
     expect(report.failure?.class).toBe('user_error');

@@ -66,6 +66,8 @@ class Driver:
 
     def backward(self):
         self._rewind.goes_on()
+        if self._gate.own_accumulation > 1 and self._plain():
+            self._rewind.worked()
         self._rounds.backwards += 1
         self._check_hindrance()
 
@@ -88,14 +90,18 @@ class Driver:
             # The script accumulates by itself: its gradients stay resident without any help.
             self.trial.set_group()
         self._check_hindrance()
-        if self.state == "driving" and self._hook.entry == "plain" and not self._hook.optimizers.awaited():
-            # Frameworks were told not to end; a loop in which another optimizer is yet to step may be an inner one.
+        if self._plain() and not self._hook.optimizers.awaited():
+            # A loop in which another optimizer is yet to step may be an inner one.
             self._rewind.stepped()
         self._apart = self._asking not in (None, threading.get_ident())
         if self._apart and self.trial.record is not None:
             self._book()
             self._settle()
             self._start_step()
+
+    def _plain(self):
+        """Whether the loop may end by itself: frameworks were told not to."""
+        return self.state == "driving" and self._hook.entry == "plain"
 
     def ending(self):
         """The script ends by itself: because it ran out of memory and caught that, perhaps."""

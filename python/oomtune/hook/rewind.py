@@ -3,7 +3,7 @@
 A loop that breaks off after so many steps, or runs over `range(20)`, ends before all sizes are measured; what follows
 it (evaluation, checkpoints, another start of the process for the rest) is nothing that a search needs. So where the
 script is about to leave its loop, it is sent back to the loop's first line, as a debugger's `jump` does. Lines are
-traced only from an optimizer step to the next request for a batch.
+traced only from an optimizer step to the next request for a batch; of a loop that accumulates, from each backward pass.
 """
 
 import inspect
@@ -12,7 +12,7 @@ import threading
 
 from .loops import Source
 
-#: Times in a row that a loop may be sent back without asking for a batch.
+#: Times in a row that a loop may be sent back without asking for a batch, or without a step of its optimizer.
 IN_VAIN = 2
 #: Pythons that keep count of their stack when they jump, and that do also where the loop is in a `try` or a `with`:
 #: older ones crash.
@@ -32,12 +32,15 @@ class Rewind:
         self._stepped = {}
         self._asking = None
         self._sources = {}
+        #: The code and the place of the loop that the latest step was seen in.
+        self._loop = None
         #: The thread whose lines are traced; None: none.
         self._armed = None
         self._frame = None
         self._place = None
         self._raised = False
         self._vain = 0
+        self._stepless = 0
         self._kept = None
 
     def asked(self):
@@ -57,6 +60,7 @@ class Rewind:
 
     def stepped(self):
         """The optimizer has made a step: from here on the loop may end."""
+        self._stepless = 0
         if self._armed is None and sys.gettrace() is not None:
             return  # a debugger's or a coverage tool's
         frames = list(_stack())
@@ -67,8 +71,19 @@ class Rewind:
             if line is not None and frame.f_code.co_name not in _ANONYMOUS:
                 place = self._source(frame).loop(frame.f_lineno, line)
                 if place is not None:
+                    self._loop = (frame.f_code, place)
                     self._watch(frame, place)
                     return
+
+    def worked(self):
+        """A batch of several for one step: where the loop may end after a step it may end after this one, too."""
+        if self._loop is None or (self._armed is None and sys.gettrace() is not None):
+            return
+        code, place = self._loop
+        for frame in _stack():
+            if frame.f_code is code and place.holds(frame.f_lineno):
+                self._watch(frame, place)
+                return
 
     def disarm(self):
         if self._armed is not None:
@@ -143,7 +158,8 @@ class Rewind:
 
     def _count(self):
         self._vain += 1
-        if self._vain > IN_VAIN:
+        self._stepless += 1
+        if self._vain > IN_VAIN or self._stepless > IN_VAIN + 1:
             self._give_up()
 
     def _give_up(self):

@@ -28,6 +28,7 @@ class Loader:
         return asked
 loader = Loader()
 def step(batch): rewind.stepped()
+def work(): rewind.goes_on(); rewind.worked()
 """
 
 AGAIN = {
@@ -124,6 +125,22 @@ for i in range(2):
     step(x)
 print('epilogue')
 """,
+    "a batch of several for one step": """
+for i, x in enumerate(loader):
+    work()
+    if i % 2 == 1: step(x)
+    if i >= 2:
+        break
+print('epilogue')
+""",
+    "batches of one step in an inner loop that works on each": """
+for i in range(2):
+    for part in range(2):
+        x = next(loader)
+        work()
+    step(x)
+print('epilogue')
+""",
     "a with": """
 import contextlib
 with contextlib.suppress(OSError):
@@ -164,6 +181,14 @@ def main():
         step(x)
         if i == 1: break
 main()
+""",
+    "a count of batches that begins anew, and never comes to a step again": """
+for i, x in enumerate(loader):
+    work()
+    if i % 2 == 1: step(x)
+    if asked >= 3:
+        break
+print('epilogue')
 """,
     "an iterator that is used up": """
 batches = islice(loader, 2)
