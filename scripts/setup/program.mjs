@@ -3,12 +3,13 @@
  * Makes dist/program/ of dist/ and the libraries that it uses: a dozen files are read at a start where there were four
  * hundred. What a library's licence asks to be kept with it goes into LICENSES.txt beside them.
  */
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { rolldown } from 'rolldown';
 import { ROOT } from './say.mjs';
 
 const PROGRAM = join(ROOT, 'dist', 'program');
+const DRAFT = `${PROGRAM}.${process.pid}`;
 
 /** The folders of the packages that the modules are from. */
 function packagesOf(modules) {
@@ -34,13 +35,16 @@ const built = await rolldown({
     throw new Error(log.message);
   },
 });
-rmSync(PROGRAM, { recursive: true, force: true });
-const { output } = await built.write({ dir: PROGRAM, format: 'esm' });
+const { output } = await built.write({ dir: DRAFT, format: 'esm' });
 await built.close();
 const modules = output.flatMap((part) => (part.type === 'chunk' ? part.moduleIds : []));
 writeFileSync(
-  join(PROGRAM, 'LICENSES.txt'),
+  join(DRAFT, 'LICENSES.txt'),
   packagesOf(modules)
     .map(licence)
     .join(`\n${'-'.repeat(80)}\n\n`),
 );
+// What is called meanwhile finds the whole of one of the two.
+if (existsSync(PROGRAM)) renameSync(PROGRAM, `${DRAFT}.old`);
+renameSync(DRAFT, PROGRAM);
+rmSync(`${DRAFT}.old`, { recursive: true, force: true });

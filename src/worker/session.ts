@@ -15,6 +15,12 @@ import { type Measurement, worstRank } from './worst-rank.js';
  */
 export type HookMode = 'probe' | 'measure' | 'apply' | 'none';
 
+/**
+ * What decides on a size runs with samples of other lengths than the longest, too: lengths that change are what a caching
+ * allocator's memory falls to pieces over, and a fresh process must not be the first to see it. Not so for speeds.
+ */
+const VARIED: readonly Probe['purpose'][] = ['climb', 'bound', 'verify'];
+
 export interface SessionRequest {
   jobId: string;
   launch: number;
@@ -145,7 +151,7 @@ export class Session {
         checkpointing: probe.rung.checkpointing,
         offload: probe.rung.offload ?? false,
         steps: probe.steps,
-        vary: probe.purpose === 'verify',
+        vary: VARIED.includes(probe.purpose),
       });
     }
     let measurement = await this.#measurement();

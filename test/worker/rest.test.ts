@@ -47,8 +47,8 @@ async function ask(ranks: number, restful: number, wanted: Probe) {
   await session.ready();
   const measurement = await session.ask(wanted, false);
   await session.close();
-  const orders = readFileSync(session.run.logFile, 'utf8').match(/steps \d+/g);
-  return { measurement: measurement as Measurement, orders };
+  const log = readFileSync(session.run.logFile, 'utf8');
+  return { measurement: measurement as Measurement, orders: log.match(/steps \d+/g), varied: /vary True/.test(log) };
 }
 
 describe('a probe whose allocator has not come to rest', () => {
@@ -56,7 +56,7 @@ describe('a probe whose allocator has not come to rest', () => {
     const { measurement, orders } = await ask(1, 5, probe);
     expect(orders).toEqual(['steps 3', 'steps 4', 'steps 2']);
     expect(measurement).toMatchObject({ steps: 9, quiet_steps: 4 });
-    const observation = observeFit(probe, { launch: 1, fresh: true }, measurement, true);
+    const observation = observeFit(probe, { launch: 1, fresh: true, asked: Date.now() }, measurement, true);
     expect(observation).toMatchObject({ steps: 9, growthBytesPerStep: null });
   });
 
@@ -73,7 +73,19 @@ describe('a probe whose allocator has not come to rest', () => {
   it('is ended after some thirty steps, and tells by how much it still creeps', async () => {
     const { measurement } = await ask(1, 1000, probe);
     expect(measurement.steps).toBe(30);
-    const observation = observeFit(probe, { launch: 1, fresh: true }, measurement, true);
+    const observation = observeFit(probe, { launch: 1, fresh: true, asked: Date.now() }, measurement, true);
     expect(observation.growthBytesPerStep).toBe(3);
+  });
+});
+
+describe('samples of other lengths', () => {
+  it.each([
+    ['climb', true],
+    ['bound', true],
+    ['verify', true],
+    ['floor', false],
+    ['speed', false],
+  ] as const)('take part in a probe to %s: %s', async (purpose, varied) => {
+    expect(await ask(1, 0, { ...probe, purpose })).toMatchObject({ varied });
   });
 });
