@@ -1,6 +1,7 @@
 """Puts the hook's parts into torch, at the moment it has been imported and before the script can take names from it."""
 
 import functools
+import gc
 
 from .applier import Applier
 from .autocast import watch_autocast
@@ -39,6 +40,8 @@ def patch_torch(hook, torch):
         gate_calls(torch, hook.gate, hook.optimizers)
         _watch_losses(hook, torch)
     if settings.searching:
+        # What the import left stays: to look through all of it for garbage, before the first size, takes as long as a step.
+        gc.freeze()
         # Checkpointing restores autocast in the backward pass: that is nobody's own.
         ours = lambda: hook.rung.autocast.inside or hook.backward.running  # noqa: E731
         watch_autocast(torch, ours, hook.saw_own_amp)
