@@ -41,13 +41,13 @@ export function ensurePackages() {
 }
 
 export function ensureTypeScript() {
-  const sources = [at('src'), at('config'), at('tsconfig.json'), at('package-lock.json')];
+  const sources = ['src', 'config', join('scripts', 'setup'), 'tsconfig.json', 'package-lock.json'].map((name) =>
+    at(name),
+  );
   if (fresh('tsc', at('dist', 'program', 'main.js'), ...sources)) return;
   say('compiling TypeScript');
   const started = new Date();
-  run([process.execPath, at('node_modules', 'typescript', 'bin', 'tsc'), '-p', 'tsconfig.json']);
-  run([process.execPath, at('scripts', 'setup', 'config.mjs')]);
-  run([process.execPath, at('scripts', 'setup', 'program.mjs')]);
+  run(['npm', 'run', '--silent', 'build:ts']);
   mark('tsc', started);
 }
 

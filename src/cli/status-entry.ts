@@ -34,19 +34,3 @@ export function statusEntry(job: JobRecord, found: Recommendation | null) {
     memory: jobMemory(job, jobBudget(job, found, null)) ?? found?.memory ?? null,
   };
 }
-
-/** The probes of a job's search as `explain --json` gives them. */
-export function probesOf(job: JobRecord) {
-  return job.journal.map((seen) => ({
-    launch: seen.launch,
-    micro_batch: seen.microBatch,
-    amp: seen.rung.amp,
-    checkpointing: seen.rung.checkpointing,
-    steps: seen.steps,
-    outcome: seen.outcome,
-    peak_bytes: seen.peaks.totalBytes,
-    step_s: seen.stepSeconds,
-    wall_s: seen.wallSeconds,
-    evidence: seen.evidence,
-  }));
-}

@@ -21,7 +21,7 @@ export const ENDED: readonly JobState[] = ['succeeded', 'failed', 'cancelled', '
 export const hasEnded = (job: Pick<JobRecord, 'state'>): boolean => ENDED.includes(job.state);
 
 /** Many jobs: a line each. */
-export function renderJobs(jobs: JobRecord[], paint: Paint, room?: number): string {
+export function renderJobs(jobs: JobRecord[], paint: Paint): string {
   return table(
     jobs,
     [
@@ -34,7 +34,6 @@ export function renderJobs(jobs: JobRecord[], paint: Paint, room?: number): stri
       { title: 'REASON', value: (job) => why(job), widest: 80, least: 12 },
     ],
     (text) => paint('bold', text),
-    room,
   );
 }
 

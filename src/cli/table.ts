@@ -11,8 +11,7 @@ export interface Column<Row> {
 }
 
 /** Columns of the terminal; endless in a pipe, where nothing needs to be cut. */
-export const terminalWidth = (): number =>
-  process.stdout.isTTY ? process.stdout.columns || 80 : Number.POSITIVE_INFINITY;
+const terminalWidth = (): number => (process.stdout.isTTY ? process.stdout.columns || 80 : Number.POSITIVE_INFINITY);
 
 /**
  * Columns padded to their widest cell, a header line, no rules: readable by people, awk and cut alike. What does not fit

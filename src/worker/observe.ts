@@ -1,6 +1,5 @@
 import { createReadStream, existsSync } from 'node:fs';
 import type { Exit, LedgerReading } from '../runtime/types.js';
-import type { ProbeRecord } from '../store/types.js';
 import type { Observation, Peaks, Probe } from '../tuner/types.js';
 import { type DiagnoseInput, diagnose } from './diagnosis/index.js';
 import { isLost, lostDiagnosis } from './lost.js';
@@ -151,23 +150,6 @@ function steadySeconds(steps: number[]): number | null {
   return steady.length % 2 === 1
     ? (steady[middle] as number)
     : ((steady[middle - 1] as number) + (steady[middle] as number)) / 2;
-}
-
-/** An observation as reports and records show it. */
-export function probeRecord(observation: Observation, why?: string): ProbeRecord {
-  return {
-    launch: observation.launch,
-    micro_batch: observation.microBatch,
-    amp: observation.rung.amp,
-    checkpointing: observation.rung.checkpointing,
-    steps: observation.steps,
-    outcome: observation.outcome,
-    peak_bytes: observation.peaks.totalBytes,
-    step_s: observation.stepSeconds,
-    wall_s: observation.wallSeconds,
-    evidence: observation.evidence,
-    ...(why === undefined ? {} : { why }),
-  };
 }
 
 /** Samples per second on one device, where the loop goes round `times` for a step by itself; null if the step was not timed. */

@@ -3,7 +3,7 @@ import { anatomyOf } from '../tuner/index.js';
 import type { Answer, Config, FailureClass } from '../tuner/types.js';
 import { exhaustedDiagnosis } from './exhausted.js';
 import { memoryReport } from './memory-report.js';
-import { probeRecord } from './observe.js';
+import { probeRecord } from './probe-record.js';
 import type { SearchOutcome } from './search.js';
 import type { Target } from './target.js';
 import type { FindBatchReport, WorkRequest } from './types.js';

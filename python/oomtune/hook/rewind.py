@@ -61,8 +61,8 @@ class Rewind:
     def stepped(self):
         """The optimizer has made a step: from here on the loop may end."""
         self._stepless = 0
-        if self._armed is None and sys.gettrace() is not None:
-            return  # a debugger's or a coverage tool's
+        if self._kept_out():
+            return
         frames = list(_stack())
         before = self._asked if self._asking == threading.get_ident() else self._stepped
         self._stepped = {id(frame): frame.f_lineno for frame in frames}
@@ -77,7 +77,7 @@ class Rewind:
 
     def worked(self):
         """A batch of several for one step: where the loop may end after a step it may end after this one, too."""
-        if self._loop is None or (self._armed is None and sys.gettrace() is not None):
+        if self._loop is None or self._kept_out():
             return
         code, place = self._loop
         for frame in _stack():
@@ -92,6 +92,10 @@ class Rewind:
             sys.settrace(None)
 
     # -- the parts
+
+    def _kept_out(self):
+        """Lines are traced already, and not by us: a debugger, or a coverage tool."""
+        return self._armed is None and sys.gettrace() is not None
 
     def _source(self, frame):
         filename = frame.f_code.co_filename

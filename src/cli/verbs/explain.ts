@@ -1,7 +1,8 @@
 import type { MemoryTrace } from '../../store/index.js';
+import { probeRecord } from '../../worker/probe-record.js';
 import { explainJob, explainRecommendation } from '../explain-view.js';
 import { namedJob } from '../jobs.js';
-import { probesOf, statusEntry } from '../status-entry.js';
+import { statusEntry } from '../status-entry.js';
 import type { Verb } from '../verb.js';
 
 const explainVerb: Verb = async ({ args }, context) => {
@@ -21,7 +22,8 @@ const explainVerb: Verb = async ({ args }, context) => {
     store.memory.get(job.job),
   ]);
   if (out.json) {
-    const more = { launches: job.launches, probes: probesOf(job), recommendation, memory_over_time: overTime(trace) };
+    const probes = job.journal.map((seen) => probeRecord(seen));
+    const more = { launches: job.launches, probes, recommendation, memory_over_time: overTime(trace) };
     out.document({ schema: 1, ...statusEntry(job, recommendation), ...more });
   } else {
     out.data(explainJob(job, recommendation, trace, out.paint));

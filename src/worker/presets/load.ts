@@ -6,35 +6,37 @@ import { OomtuneError } from '../../common/errors.js';
 import { PACKAGE_ROOT } from '../../common/home.js';
 import { type Outline, OutlineSchema, type Preset, PresetSchema } from './schema.js';
 
-export const PRESET_FOLDER = join(PACKAGE_ROOT, 'config', 'presets');
+const FOLDER = join(PACKAGE_ROOT, 'config', 'presets');
 
-/** A preset's file, of which no more was read than tells whether it is the one. */
+/** What a preset's file says, of which no more was checked than tells whether it is the one. */
 export interface PresetFile extends Outline {
   path: string;
+  said: unknown;
 }
 
-const loaded = new Map<string, PresetFile[]>();
+let loaded: PresetFile[] | undefined;
 
-/** All presets of a folder, the most specific first. Throws OOMTUNE_INTERNAL that names file and field when one is malformed. */
-export function presetFiles(folder: string = PRESET_FOLDER): PresetFile[] {
-  const known = loaded.get(folder);
-  if (known) return known;
-  const files = readdirSync(folder)
+/** All presets, the most specific first. Throws OOMTUNE_INTERNAL that names file and field when one is malformed. */
+export function presetFiles(): PresetFile[] {
+  loaded ??= readdirSync(FOLDER)
     .filter((file) => file.endsWith('.yaml'))
-    .sort()
-    .map((file) => ({ ...checked(OutlineSchema, join(folder, file)), path: join(folder, file) }))
+    .map((file) => outlined(join(FOLDER, file)))
     .sort((a, b) => b.priority - a.priority || a.name.localeCompare(b.name));
-  loaded.set(folder, files);
-  return files;
+  return loaded;
+}
+
+function outlined(path: string): PresetFile {
+  const said = readConfig(path);
+  return { ...checked(OutlineSchema, path, said), path, said };
 }
 
 /** The whole preset. Throws OOMTUNE_INTERNAL that names file and field when it is malformed. */
-export function readPreset({ path }: PresetFile): Preset {
-  return checked(PresetSchema, path);
+export function readPreset({ path, said }: PresetFile): Preset {
+  return checked(PresetSchema, path, said);
 }
 
-function checked<T>(schema: ZodType<T>, path: string): T {
-  const result = schema.safeParse(readConfig(path));
+function checked<T>(schema: ZodType<T>, path: string, said: unknown): T {
+  const result = schema.safeParse(said);
   if (!result.success) {
     const [issue] = result.error.issues;
     throw new OomtuneError(
