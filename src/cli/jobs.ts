@@ -1,18 +1,38 @@
 import { OomtuneError } from '../common/errors.js';
-import type { Store } from '../store/index.js';
+import { namedJob as findJob, type NamedJob, type Store } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
+import type { Output } from './output.js';
+import { ago, plural } from './words.js';
 
-/** The records of the jobs that were named, in that order; `@` is the latest. Throws OOMTUNE_NO_SUCH_JOB for the first that is not there. */
-export async function namedJobs(store: Store, names: string[]): Promise<JobRecord[]> {
-  return Promise.all(names.map((name) => namedJob(store, name)));
+/**
+ * The records of the jobs that were named by id, name or `@`, in that order. Says which job a name means that several have.
+ * Throws OOMTUNE_NO_SUCH_JOB for the first that is not there.
+ */
+export async function namedJobs(store: Store, names: string[], out: Pick<Output, 'note'>): Promise<JobRecord[]> {
+  const found = await Promise.all(names.map((name) => findJob(store.jobs, name).catch(orRecorded(store, name))));
+  for (const [at, one] of found.entries()) sayWhich(names[at] as string, one, out);
+  return found.map(({ job }) => job);
 }
 
-export async function namedJob(store: Store, name: string): Promise<JobRecord> {
-  const job = name === '@' ? await store.jobs.latest() : await store.jobs.get(name);
-  if (job !== null) return job;
-  throw new OomtuneError(
-    'OOMTUNE_NO_SUCH_JOB',
-    name === '@' ? 'No job has been submitted yet.' : `There is no job "${name}".`,
-    'See `oomtune status` for the jobs that there are.',
-  );
+export async function namedJob(store: Store, name: string, out: Pick<Output, 'note'>): Promise<JobRecord> {
+  return (await namedJobs(store, [name], out))[0] as JobRecord;
+}
+
+export function sayWhich(name: string, { job, namesakes }: NamedJob, out: Pick<Output, 'note'>): void {
+  if (namesakes < 2) return;
+  const which = `${job.job} is the latest (${job.state}, submitted ${ago(job.submitted_at)})`;
+  out.note(`note: ${plural(namesakes, 'job')} are called ${name}; ${which}.`);
+}
+
+/** A search in the foreground leaves a configuration, but no job: who takes the one for the other is told. */
+function orRecorded(store: Store, name: string): (error: unknown) => Promise<never> {
+  return async (error) => {
+    const isMissing = error instanceof OomtuneError && error.code === 'OOMTUNE_NO_SUCH_JOB';
+    if (!isMissing || name === '@' || (await store.recommendations.find(name)).length === 0) throw error;
+    throw new OomtuneError(
+      'OOMTUNE_NO_SUCH_JOB',
+      `There is no job "${name}", only a recorded configuration.`,
+      `\`oomtune explain ${name}\` tells how it was found; \`oomtune status\` shows the jobs that there are.`,
+    );
+  };
 }

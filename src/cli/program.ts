@@ -1,6 +1,6 @@
 import { Argument, Command, Option } from 'commander';
+import { nearest } from '../common/nearest.js';
 import { usageError } from './errors.js';
-import { nearest } from './nearest.js';
 import { addCommonOptions, addFindBatchOptions } from './options.js';
 import { type Dispatch, verbMaker } from './verb.js';
 
@@ -41,8 +41,9 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
   });
 
   const verb = verbMaker(program, dispatch, command);
-  const jobs = (required: boolean) => new Argument(required ? '<job...>' : '[job...]', 'job ids; @ is the latest');
-  const oneJob = new Argument('<job>', 'job id; @ is the latest');
+  const jobs = (required: boolean) =>
+    new Argument(required ? '<job...>' : '[job...]', 'job ids or names; @ is the latest');
+  const oneJob = new Argument('<job>', 'job id or name; @ is the latest');
 
   addFindBatchOptions(
     verb(
@@ -101,12 +102,12 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     () => import('./verbs/explain.js'),
     {
       group: ASK,
-      args: [new Argument('<job>', 'job id (@ is the latest), or the name or key of a recommendation')],
+      args: [new Argument('<job>', 'job id or name (@ is the latest), or the name or key of a recommendation')],
     },
   );
   verb(program, 'recommend', 'show recorded configurations', () => import('./verbs/recommend.js'), {
     group: ASK,
-    args: [new Argument('[name]', 'name or key')],
+    args: [new Argument('[name]', "name, key, or the stem of the script's name")],
     takesCommand: true,
   })
     .usage('[options] [name] [--apply -- COMMAND…]')

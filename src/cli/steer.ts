@@ -14,15 +14,13 @@ function steer(act: Steering): Verb {
   return async ({ args }, context) => {
     const { out, signal } = context;
     const store = await context.store();
-    const jobs = await namedJobs(store, args);
+    const jobs = await namedJobs(store, args, out);
     const said = await Promise.all(jobs.map((job) => act(store, job, signal)));
     signal.throwIfAborted();
     if (!out.json) for (const [at, job] of jobs.entries()) out.note(`${job.job}  ${said[at]}`);
     else {
-      const after = await namedJobs(
-        store,
-        jobs.map((job) => job.job),
-      );
+      const ids = jobs.map((job) => job.job);
+      const after = await namedJobs(store, ids, out);
       out.document({ schema: 1, jobs: await statusEntries(store, after) });
     }
     return 0;

@@ -1,7 +1,15 @@
-import { basename } from 'node:path';
 import { OomtuneError } from '../common/errors.js';
-import { commandSchema, hostName, jobOptionsSchema, newJobId, type Store, type StoredJob } from '../store/index.js';
+import {
+  commandSchema,
+  hostName,
+  jobOptionsSchema,
+  type NamedJob,
+  namedJob,
+  newJobId,
+  type Store,
+} from '../store/index.js';
 import type { JobOptions, JobRecord } from '../store/types.js';
+import { stemOfCommand } from '../worker/command/index.js';
 import { jobEnvironment } from '../worker/environment.js';
 import { forgetEnvironment, saveEnvironment } from './saved-environment.js';
 
@@ -10,14 +18,21 @@ export interface Submission {
   options: JobOptions;
   /** The submitter's; what the allow-list and `--env` take of it goes into a private file of this host. */
   environment: Record<string, string | undefined>;
+  /** Told which job each name of `--after` stands for. */
+  onNamed?: (name: string, found: NamedJob) => void;
 }
 
 /**
  * Records a job; a daemon puts it into its queue. Returns the record.
  * Throws OOMTUNE_USAGE for what cannot run, OOMTUNE_NO_SUCH_JOB for an unknown `--after`.
  */
-export async function submitJob(store: Store, { command, options, environment }: Submission): Promise<JobRecord> {
-  const after = await Promise.all(options.after.map((name) => dependency(store, name)));
+export async function submitJob(
+  store: Store,
+  { command, options, environment, onNamed = () => {} }: Submission,
+): Promise<JobRecord> {
+  const found = await Promise.all(options.after.map((name) => namedJob(store.jobs, name)));
+  for (const [at, one] of found.entries()) onNamed(options.after[at] as string, one);
+  const after = found.map(({ job }) => job.job);
   const names = options.env.map((entry) => entry.split('=')[0] as string);
   const carriesValues = options.env.some((entry) => entry.includes('='));
   const here = hostName();
@@ -37,7 +52,7 @@ export async function submitJob(store: Store, { command, options, environment }:
   const record: JobRecord = {
     schema: 1,
     job: newJobId(),
-    name: options.name ?? nameOf(command),
+    name: options.name ?? stemOfCommand(command, options.cwd),
     state: 'queued',
     reason: 'waits for a daemon',
     failure: null,
@@ -62,26 +77,6 @@ export async function submitJob(store: Store, { command, options, environment }:
     throw error;
   }
   return record;
-}
-
-async function dependency(store: Store, name: string): Promise<string> {
-  const job: StoredJob | null = name === '@' ? await store.jobs.latest() : await store.jobs.get(name);
-  if (job !== null) return job.job;
-  throw new OomtuneError(
-    'OOMTUNE_NO_SUCH_JOB',
-    `There is no job "${name}" to come after.`,
-    'See `oomtune status` for the jobs that there are.',
-  );
-}
-
-/** `train` for `python -u src/train.py --lr 1`: what a person would call it. */
-function nameOf(command: string[]): string {
-  const script = command.slice(1).find((word) => /\.(py|sh|js|mjs|ts|rb|pl|lua|R)$/.test(word)) ?? command[0] ?? 'job';
-  return (
-    basename(script)
-      .replace(/\.[A-Za-z]+$/, '')
-      .slice(0, 100) || 'job'
-  );
 }
 
 type Parsed<T> =

@@ -1,6 +1,7 @@
 import type { ChainableCommander, Redis } from 'ioredis';
 import { OomtuneError } from '../common/errors.js';
 import { isJobId } from './job-id.js';
+import { type JobLabel, readLabels } from './job-labels.js';
 import * as scripts from './job-scripts.js';
 import type { Keys } from './keys.js';
 import { pairs } from './pairs.js';
@@ -37,22 +38,14 @@ export class JobStore {
     if (made !== 1) throw new OomtuneError('OOMTUNE_INTERNAL', `There is a job ${record.job} already.`, 'Try again.');
   }
 
-  /**
-   * The record of a job, by id or by a beginning of it that no other job has (at least `j-` and three characters).
-   * Null when there is none, or what is there cannot be trusted.
-   */
-  async get(name: string): Promise<StoredJob | null> {
-    const exact = isJobId(name) ? await this.#read(name) : null;
-    if (exact !== null || !/^j-[a-z0-9]{3,31}$/.test(name)) return exact;
-    const matches = (await this.#redis.zrange(this.#keys.jobs, '0', '-1')).filter((id) => id.startsWith(name));
-    if (matches.length > 1) {
-      throw new OomtuneError(
-        'OOMTUNE_NO_SUCH_JOB',
-        `More than one job begins with ${name}: ${matches.slice(0, 5).join(', ')}.`,
-        'Write more of the id.',
-      );
-    }
-    return matches[0] === undefined ? null : this.#read(matches[0]);
+  /** The record of a job by its whole id. Null when there is none, or what is there cannot be trusted. */
+  async get(id: string): Promise<StoredJob | null> {
+    return isJobId(id) ? this.#read(id) : null;
+  }
+
+  /** What every job is called, the latest first; nothing of it has been checked. */
+  labels(): Promise<JobLabel[]> {
+    return readLabels(this.#redis, this.#keys);
   }
 
   /** The job that was submitted last. */

@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis';
+import { answersTo } from '../common/stem.js';
 import type { Keys } from './keys.js';
 import { refuse } from './refused.js';
 import { complaint, recommendation as schema } from './schemas.js';
@@ -79,9 +80,11 @@ export class RecommendationStore {
     return found;
   }
 
-  /** Those of this key or name, the latest first. */
+  /** Those of this key or name, or else of the automatic names that begin with it (a script's stem), the latest first. */
   async find(name: string): Promise<Recommendation[]> {
-    return (await this.list()).filter((one) => one.key === name || one.name === name);
+    const all = await this.list();
+    const exactly = all.filter((one) => one.key === name || one.name === name);
+    return exactly.length > 0 ? exactly : all.filter((one) => answersTo(one.name, name));
   }
 
   async #read(key: string, hash: Record<string, string>): Promise<Recommendation | null> {

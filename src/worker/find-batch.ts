@@ -14,7 +14,7 @@ export async function findBatch(request: WorkRequest, deps: WorkDeps): Promise<F
   const target = await prepare(request, deps);
   const lease = await target.acquire(null);
   try {
-    await deps.persist({ state: 'searching', reason: null, key: target.key, name: target.name });
+    await deps.persist({ state: 'searching', reason: null, key: target.key });
     const outcome = await new Search(request, deps, target, 'search').run();
     if (outcome.action.type === 'found') {
       const recommendation = recommendationOf(target, outcome, outcome.action.answer, new Date().toISOString());

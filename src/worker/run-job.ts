@@ -82,7 +82,7 @@ class JobRun {
       return null;
     }
     if (recorded?.status === 'demoted') target.knownBad = recorded.known_bad_micro_batch;
-    await this.#deps.persist({ state: 'searching', reason: null, key: target.key, name: target.name });
+    await this.#deps.persist({ state: 'searching', reason: null, key: target.key });
     const outcome = await new Search({ ...this.#request, launches: this.#launches }, this.#deps, target, 'keep').run();
     for (let n = this.#launches.length; n < outcome.allLaunches.length; n += 1) {
       this.#launches.push(outcome.allLaunches[n] as WorkRequest['launches'][number]);
@@ -148,7 +148,6 @@ class JobRun {
       reason: null,
       config,
       key: target.key,
-      name: target.name,
       devices: target.devices.map((device) => device.id),
     });
     const exit = await this.#outlast(session, signal);

@@ -46,7 +46,7 @@ describe.each(['bash', 'zsh', 'fish'] as const)('completion in %s', (shell) => {
     writeFileSync(join(folder, 'oomtune'), `#!/bin/sh\nexec '${PROGRAM}' "$@"\n`);
     chmodSync(join(folder, 'oomtune'), 0o755);
     writeFileSync(join(folder, 'script'), (await oomtune.call(['completion', shell])).stdout);
-    job ||= (await oomtune.call(['submit', '--device', 'cpu', '--', 'true'])).stdout.trim();
+    job ||= (await oomtune.call(['submit', '--name', 'sweep-lr-3', '--device', 'cpu', '--', 'true'])).stdout.trim();
   });
 
   it('offers verbs, and the verbs of verbs', async () => {
@@ -62,6 +62,11 @@ describe.each(['bash', 'zsh', 'fish'] as const)('completion in %s', (shell) => {
   it('offers the ids of jobs', async () => {
     expect(job).toMatch(/^j-/);
     expect(await offered(shell, 'oomtune logs j-')).toContain(job);
+  });
+
+  it('offers the names of jobs', async () => {
+    expect(await offered(shell, 'oomtune logs swee')).toContain('sweep-lr-3');
+    expect(await offered(shell, 'oomtune submit --after swee')).toContain('sweep-lr-3');
   });
 });
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { ENDED_STATES, newJobId, openStore, type Store } from '../../src/store/index.js';
+import { ENDED_STATES, namedJob, newJobId, openStore, type Store } from '../../src/store/index.js';
 import type { JobState } from '../../src/store/types.js';
 import { failure, script, useHome } from './home.js';
 import { job } from './samples.js';
@@ -47,10 +47,11 @@ test('ids are short, never all digits, without a colon, and do not repeat', () =
   for (const id of ids) expect(id).toMatch(/^j-[a-z][a-z2-9]{7}$/);
 });
 
-test('what was created is read back the same, by id and by the beginning of it', async () => {
+test('what was created is read back the same, by its id', async () => {
   const record = await create({ name: 'ünïcode ☃', command: ['a', '', '"quoted"', 'x\ny'] });
   expect(await read(record.job)).toMatchObject(record);
-  expect(await store.jobs.get(record.job.slice(0, 6))).toMatchObject(record);
+  expect((await namedJob(store.jobs, record.job.slice(0, 6))).job).toMatchObject(record);
+  expect((await namedJob(store.jobs, 'ünïcode ☃')).job).toMatchObject(record);
   expect(await store.jobs.latest()).toMatchObject(record);
   expect(await store.jobs.get('j-zzzzzzz9')).toBeNull();
   expect(await store.jobs.get('*')).toBeNull();
@@ -60,9 +61,23 @@ test('what was created is read back the same, by id and by the beginning of it',
 test('a beginning that two jobs have names neither', async () => {
   await create({ job: 'j-same2222' });
   await create({ job: 'j-same3333' });
-  expect((await failure(store.jobs.get('j-same'))).message).toBe(
+  expect((await failure(namedJob(store.jobs, 'j-same'))).message).toBe(
     'More than one job begins with j-same: j-same2222, j-same3333.',
   );
+});
+
+test('a name means the latest job that has it; one whose record cannot be read leaves it to the one before', async () => {
+  const earlier = new Date(2026, 0, 1).toISOString();
+  const first = await create({ name: 'same', submitted_at: earlier });
+  const second = await create({ name: 'same', submitted_at: new Date(2026, 0, 2).toISOString() });
+  const other = await create({ name: 'train', submitted_at: earlier, key: 'train-1a2b3c4d:cpu:1g:1x' });
+  expect(await namedJob(store.jobs, 'same')).toMatchObject({ job: { job: second.job }, namesakes: 2 });
+  await store.connection.redis.hset(store.keys.job(second.job), 'options', 'no JSON');
+  expect((await namedJob(store.jobs, 'same')).job.job).toBe(first.job);
+  expect((await namedJob(store.jobs, 'train-1a2b3c4d')).job.job).toBe(other.job);
+  await create({ name: 'old-0a1b2c3d', submitted_at: earlier });
+  expect((await namedJob(store.jobs, 'old')).job.name).toBe('old-0a1b2c3d');
+  expect((await failure(namedJob(store.jobs, 'sane'))).message).toBe('There is no job "sane".');
 });
 
 test('the list has all that live and the last that ended, in the order submitted', async () => {

@@ -1,6 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { PACKAGE_ROOT } from '../../common/home.js';
+import type { Recommendation } from '../../store/types.js';
 import type { Verb } from '../verb.js';
 
 /** Words for the shell to complete with, one a line: `word<TAB>what it is`. Silent about whatever goes wrong. */
@@ -20,10 +21,17 @@ const completeVerb: Verb = async ({ args }, context) => {
     const store = await context.store();
     if (what === 'names') {
       const all = await store.recommendations.list();
-      return all.map((one) => [one.key, `micro-batch ${one.micro_batch}`]);
+      const about = (one: Recommendation): string => `micro-batch ${one.micro_batch}`;
+      const names = new Map(all.toReversed().map((one) => [one.name, about(one)]));
+      return [...names, ...all.map((one): [string, string] => [one.key, about(one)])];
     }
     const jobs = await store.jobs.list({ ended: 30 });
-    return [...jobs.map((job) => [job.job, `${job.name} ${job.state}`] as [string, string]), ['@', 'the latest']];
+    const names = new Map(jobs.map((job) => [job.name, `${job.job} ${job.state}`])); // the latest of a name stays
+    return [
+      ...jobs.map((job): [string, string] => [job.job, `${job.name} ${job.state}`]),
+      ...names,
+      ['@', 'the latest'],
+    ];
   }
 };
 

@@ -9,14 +9,18 @@ const explainVerb: Verb = async ({ args }, context) => {
   const { out } = context;
   const store = await context.store();
   const [name = '@'] = args;
-  // A foreground search leaves no job: its story is told by the recommendation that it made.
-  const recorded = name.startsWith('j-') || name === '@' ? [] : await store.recommendations.find(name);
-  if (recorded.length > 0) {
-    if (out.json) out.document({ schema: 1, recommendations: recorded });
-    else out.data(recorded.map((one) => explainRecommendation(one, out.paint)).join('\n\n'));
+  const found = await namedJob(store, name, out).catch(async (error: unknown) => {
+    // A search in the foreground leaves no job: its story is told by the recommendation that it made.
+    const recorded = name === '@' ? [] : await store.recommendations.find(name);
+    if (recorded.length === 0) throw error;
+    return recorded;
+  });
+  if (Array.isArray(found)) {
+    if (out.json) out.document({ schema: 1, recommendations: found });
+    else out.data(found.map((one) => explainRecommendation(one, out.paint)).join('\n\n'));
     return 0;
   }
-  const job = await namedJob(store, name);
+  const job = found;
   const [recommendation, trace] = await Promise.all([
     job.key === null ? null : store.recommendations.get(job.key),
     store.memory.get(job.job),

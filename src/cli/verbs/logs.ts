@@ -8,7 +8,7 @@ const logsVerb: Verb = async ({ args, options }, context) => {
   const lines = readNumber('--lines', options.lines, 0);
   const launch = readNumber('--launch', options.launch, 1);
   const store = await context.store();
-  const jobs = await namedJobs(store, args);
+  const jobs = await namedJobs(store, args, out);
   const follow = Boolean(options.follow);
   if (out.json) {
     if (follow) throw usageError('--follow goes on; --json writes one document.', 'Leave one of the two out.');

@@ -1,4 +1,7 @@
 import { OomtuneError } from '../../common/errors.js';
+import { nearest } from '../../common/nearest.js';
+import { stemOfName } from '../../common/stem.js';
+import type { Recommendation } from '../../store/types.js';
 import { usageError } from '../errors.js';
 import { renderRecommendations } from '../recommend-view.js';
 import type { Verb } from '../verb.js';
@@ -18,13 +21,7 @@ const recommendVerb: Verb = async ({ args, options, command }, context) => {
   }
   const store = await context.store();
   const found = name === undefined ? await store.recommendations.list() : await store.recommendations.find(name);
-  if (name !== undefined && found.length === 0) {
-    throw new OomtuneError(
-      'OOMTUNE_NO_SUCH_CONFIG',
-      `There is no recorded configuration "${name}".`,
-      'See `oomtune recommend` for those that there are; `oomtune find-batch -- COMMAND…` records one.',
-    );
-  }
+  if (name !== undefined && found.length === 0) throw noSuchConfig(name, await store.recommendations.list());
   if (options.apply) {
     const { applyRecommendation } = await import('../apply.js');
     const applied = await applyRecommendation(found, name ?? null, command);
@@ -45,3 +42,15 @@ const recommendVerb: Verb = async ({ args, options, command }, context) => {
 };
 
 export default recommendVerb;
+
+function noSuchConfig(name: string, all: Recommendation[]): OomtuneError {
+  const near = nearest(
+    name,
+    all.flatMap((one) => [one.name, stemOfName(one.name) ?? one.name, one.key]),
+  );
+  return new OomtuneError(
+    'OOMTUNE_NO_SUCH_CONFIG',
+    `There is no recorded configuration "${name}".`,
+    `${near === null ? '' : `Did you mean \`${near}\`? `}See \`oomtune recommend\` for those that there are; \`oomtune find-batch -- COMMAND…\` records one.`,
+  );
+}

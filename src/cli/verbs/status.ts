@@ -15,7 +15,9 @@ const statusVerb: Verb = async ({ args, options }, context) => {
     throw usageError('--watch shows a picture that changes; --json writes one document.', 'Leave one of the two out.');
   }
   const store = await context.store();
-  const read = () => (args.length > 0 ? namedJobs(store, args) : store.jobs.list({ ended: limit }));
+  const said = new Set<string>(); // a picture that is drawn anew each second says which job it means only once
+  const once = { note: (text: string) => void (said.size === said.add(text).size || out.note(text)) };
+  const read = () => (args.length > 0 ? namedJobs(store, args, once) : store.jobs.list({ ended: limit }));
   const picture = async (): Promise<string> => {
     const jobs = await read();
     if (jobs.length === 0) return 'No jobs. `oomtune submit -- COMMAND…` queues one.';

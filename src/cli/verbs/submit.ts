@@ -1,5 +1,7 @@
+import type { NamedJob } from '../../store/index.js';
 import { jobEnvironment } from '../../worker/environment.js';
 import { toJobOptions } from '../job-options.js';
+import { sayWhich } from '../jobs.js';
 import type { Verb } from '../verb.js';
 
 const submitVerb: Verb = async ({ options, command }, context) => {
@@ -12,7 +14,8 @@ const submitVerb: Verb = async ({ options, command }, context) => {
   }
   const store = await context.store();
   const { submitJob } = await import('../../daemon/index.js');
-  const job = await submitJob(store, { command, options: jobOptions, environment: process.env });
+  const onNamed = (name: string, found: NamedJob): void => sayWhich(name, found, out);
+  const job = await submitJob(store, { command, options: jobOptions, environment: process.env, onNamed });
   if (out.json) out.document({ schema: 1, job: job.job });
   else out.data(job.job);
   return 0;

@@ -5,7 +5,7 @@ import type { Verb } from '../verb.js';
 const waitVerb: Verb = async ({ args }, context) => {
   const { out, signal } = context;
   const store = await context.store();
-  const named = await namedJobs(store, args); // @ is the latest of now, not of later
+  const named = await namedJobs(store, args, out); // @ is the latest of now, not of later
   const { waitForJobs } = await import('../../daemon/index.js');
   const ids = named.map(({ job }) => job);
   const jobs = await waitForJobs(store, ids, signal, (job) => {

@@ -2,9 +2,10 @@ import { createHash } from 'node:crypto';
 import { findOption, removeOccurrences } from './argv.js';
 import { canonical, locateFile } from './files.js';
 import { tunedOptions } from './knobs.js';
+import { findProgram } from './program.js';
 import { editorOf } from './recognise.js';
 import { stemOf } from './script.js';
-import type { CommandPlan } from './types.js';
+import type { CommandPlan, Program } from './types.js';
 
 /** Flags that say a batch size or an accumulation in scripts that no preset knows: the hook sets both whatever they say. */
 const COMMON =
@@ -57,10 +58,17 @@ function withoutCommon(args: readonly string[]): string[] {
 
 /** The name of a job without `--name`: stem of the script (or module, or program) and 8 hex digits of the digest. */
 export function defaultName(plan: CommandPlan): string {
-  const { script, module, name, code } = plan.program;
-  const stem =
-    script?.stem ?? module?.split('.').at(-1) ?? name ?? (code === null ? stemOf(plan.command[0] ?? 'job') : 'code');
-  return `${nameOf(stem)}-${digest(plan).slice(0, 8)}`;
+  return `${stemOfProgram(plan.program, plan.command)}-${digest(plan).slice(0, 8)}`;
+}
+
+/** What a job without `--name` is called: `train` for `torchrun --nproc_per_node 2 src/train.py --lr 1`. */
+export function stemOfCommand(command: readonly string[], cwd: string): string {
+  return stemOfProgram(findProgram(command, cwd), command);
+}
+
+function stemOfProgram({ script, module, name, code }: Program, command: readonly string[]): string {
+  const stem = script?.stem ?? module?.split('.').at(-1) ?? name;
+  return nameOf(stem ?? (code === null ? stemOf(command[0] ?? 'job') : 'code'));
 }
 
 /** What `--name` would take as well, so that the command that is printed with it can be run. */

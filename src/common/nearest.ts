@@ -1,7 +1,7 @@
-import { editDistance } from '../common/edit-distance.js';
+import { editDistance } from './edit-distance.js';
 
-/** The verb that a misspelt word is nearest to, if two letters or fewer lie between. */
-export function nearest(word: string, names: string[]): string | null {
+/** The name that a misspelt word is nearest to: it begins so, or two letters or fewer lie between. Null: none is near. */
+export function nearest(word: string, names: readonly string[]): string | null {
   const distances = names
     .filter((name) => !name.startsWith('_'))
     .map((name) => ({ name, distance: name.startsWith(word) && word.length > 2 ? 1 : editDistance(word, name) }))

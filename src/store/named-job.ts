@@ -1,0 +1,67 @@
+import { OomtuneError } from '../common/errors.js';
+import { nearest } from '../common/nearest.js';
+import { answersTo, stemOfName } from '../common/stem.js';
+import type { JobLabel } from './job-labels.js';
+import type { JobStore } from './jobs.js';
+import type { StoredJob } from './stored-job.js';
+
+export interface NamedJob {
+  job: StoredJob;
+  /** How many jobs have the name; 1 where an id was written. */
+  namesakes: number;
+}
+
+/**
+ * The job that a person means: `@` the latest; an id, or a beginning of it that no other has; a name, which means the latest
+ * job that has it. A job has its own name, and the one that its configuration is recorded under. Throws OOMTUNE_NO_SUCH_JOB,
+ * with the nearest name there is.
+ */
+export async function namedJob(jobs: JobStore, handle: string): Promise<NamedJob> {
+  if (handle === '@') {
+    const latest = await jobs.latest();
+    if (latest !== null) return { job: latest, namesakes: 1 };
+    throw noSuchJob('No job has been submitted yet.');
+  }
+  const exact = await jobs.get(handle);
+  if (exact !== null) return { job: exact, namesakes: 1 };
+  const labels = await jobs.labels();
+  const ids = labels.map(({ job }) => job).filter((id) => handle.length >= 5 && id.startsWith(handle));
+  const [only] = ids;
+  const named = only !== undefined && ids.length === 1 ? [only] : withName(labels, handle);
+  for (const id of named) {
+    const job = await jobs.get(id); // null: it cannot be trusted, and the one before it answers to the name
+    if (job !== null) return { job, namesakes: named.length };
+  }
+  if (ids.length > 1) {
+    throw new OomtuneError(
+      'OOMTUNE_NO_SUCH_JOB',
+      `More than one job begins with ${handle}: ${ids.sort().slice(0, 5).join(', ')}.`,
+      'Write more of the id.',
+    );
+  }
+  throw noSuchJob(
+    `There is no job "${handle}".`,
+    nearest(
+      handle,
+      labels.flatMap((label) => [...names(label).flatMap(withStem), label.job]),
+    ),
+  );
+}
+
+/** Ids of the jobs with this name, the latest first; those called exactly so leave no place to those with a digest behind it. */
+function withName(labels: JobLabel[], name: string): string[] {
+  const exactly = labels.filter((label) => names(label).includes(name));
+  const meant =
+    exactly.length > 0 ? exactly : labels.filter((label) => names(label).some((one) => answersTo(one, name)));
+  return meant.map(({ job }) => job);
+}
+
+const names = ({ name, key }: JobLabel): string[] =>
+  [name, key?.split(':')[0]].filter((one): one is string => typeof one === 'string');
+
+const withStem = (name: string): string[] => [name, stemOfName(name) ?? name];
+
+function noSuchJob(message: string, near: string | null = null): OomtuneError {
+  const hint = near === null ? '' : `Did you mean \`${near}\`? `;
+  return new OomtuneError('OOMTUNE_NO_SUCH_JOB', message, `${hint}See \`oomtune status\` for the jobs that there are.`);
+}
