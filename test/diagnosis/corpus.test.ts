@@ -5,7 +5,7 @@ describe('a log of the corpus', () => {
   it.each(CORPUS)('$name is judged right', async ({ expected, log }) => {
     const diagnosis = await judgeCase(expected, log);
     expect(diagnosis.class).toBe(expected.class);
-    for (const key of ['certain', 'ambiguous', 'phase', 'reason', 'line', 'rank'] as const) {
+    for (const key of ['certain', 'ambiguous', 'phase', 'reason', 'line', 'rank', 'signature'] as const) {
       if (expected[key] !== undefined) expect(diagnosis[key], key).toBe(expected[key]);
     }
     const fields = expectedFields(expected);
@@ -13,6 +13,9 @@ describe('a log of the corpus', () => {
     if (expected.neighbours) {
       expect(diagnosis.memory?.neighbours.map((n) => [n.pid, n.bytes])).toEqual(expected.neighbours);
     }
+    const said = `${diagnosis.cause} ${diagnosis.advice}`;
+    if (expected.says) expect(said).toContain(expected.says);
+    if (expected.never_says) expect(said).not.toContain(expected.never_says);
     if (expected.soft) expect(diagnosis.soft_ooms).toEqual(expected.soft);
     expect(diagnosis.cause).not.toBe('');
     expect(diagnosis.advice).not.toBe('');

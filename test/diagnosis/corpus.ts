@@ -1,7 +1,8 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
 import { z } from 'zod';
+import type { LedgerReading } from '../../src/runtime/types.js';
 import { type DiagnoseInput, diagnose } from '../../src/worker/diagnosis/index.js';
 import type { Diagnosis } from '../../src/worker/types.js';
 
@@ -24,6 +25,13 @@ const expectation = z
     rank: z.string().optional(),
     neighbours: z.array(z.tuple([z.number(), z.number()])).optional(),
     soft: z.array(z.number()).optional(),
+    /** What the CPU's ledger saw: nothing refused, or one allocation. */
+    ledger: z.enum(['none', 'refused']).optional(),
+    signature: z.string().optional(),
+    /** Stands in the cause or the advice. */
+    says: z.string().optional(),
+    /** Does not. */
+    never_says: z.string().optional(),
   })
   .strict();
 
@@ -39,16 +47,57 @@ const LONG: Case[] = Object.entries(
   z.record(z.string(), expectation).parse(parse(readFileSync(`${FOLDER}expected.yaml`, 'utf8'))),
 ).map(([name, expected]) => ({ name, expected, log: readFileSync(`${FOLDER}${name}.log`) }));
 
-const SHORT: Case[] = z
-  .array(expectation.extend({ log: z.string() }).strict())
-  .parse(parse(readFileSync(`${FOLDER}short.yaml`, 'utf8')))
-  .map(({ log, ...expected }, i) => ({
-    name: `short-${i + 1}: ${(log.trimEnd().split('\n').at(-1) ?? '').slice(0, 60)}`,
-    expected,
-    log: Buffer.from(log),
-  }));
+/** Logs that stand in lists, by the list's name. */
+const LISTS = readdirSync(FOLDER)
+  .filter((file) => file.endsWith('.yaml') && file !== 'expected.yaml')
+  .sort();
+const SHORT: Case[] = LISTS.flatMap((file) =>
+  z
+    .array(expectation.extend({ log: z.string() }).strict())
+    .parse(parse(readFileSync(`${FOLDER}${file}`, 'utf8')))
+    .map(({ log, ...expected }, i) => ({
+      name: `${file.replace('.yaml', '')}-${i + 1}: ${(log.trimEnd().split('\n').at(-1) ?? '').slice(0, 60)}`,
+      expected,
+      log: Buffer.from(log),
+    })),
+);
 
 export const CORPUS: Case[] = [...LONG, ...SHORT];
+
+const LEDGERS: Record<'none' | 'refused', LedgerReading> = {
+  none: {
+    devices: [
+      {
+        device: 'cpu',
+        live_bytes: 300,
+        peak_bytes: 400,
+        overhead_bytes: 0,
+        budget_bytes: 1000,
+        measured_by: null,
+      },
+    ],
+    refused: 0,
+    refusals: [],
+    blind: false,
+  },
+  refused: {
+    devices: [],
+    refused: 1,
+    refusals: [
+      {
+        pid: 7,
+        api: 'mmap',
+        size_bytes: 200,
+        live_bytes: 900,
+        budget_bytes: 1000,
+        by: 'budget',
+        device: 'cpu',
+        at: '2026-01-01T00:00:00Z',
+      },
+    ],
+    blind: false,
+  },
+};
 
 export function judgeCase(expected: Expectation, log: Buffer, more: Partial<DiagnoseInput> = {}): Promise<Diagnosis> {
   return diagnose({
@@ -57,6 +106,7 @@ export function judgeCase(expected: Expectation, log: Buffer, more: Partial<Diag
     signal: expected.signal ?? null,
     device: expected.device ?? null,
     growth: expected.growth ?? null,
+    ledger: expected.ledger ? LEDGERS[expected.ledger] : null,
     ...more,
   });
 }

@@ -22,6 +22,22 @@ const LOWER = new Set([
   'select.error',
   '_thread.error',
 ]);
+/**
+ * Classes whose messages quote names and keys of the program: `module 'torch' has no attribute 'OutOfMemoryError'`. What
+ * such a message speaks of did not happen.
+ */
+export const QUOTING = new Set([
+  'AttributeError',
+  'ImportError',
+  'ModuleNotFoundError',
+  'NameError',
+  'UnboundLocalError',
+  'SyntaxError',
+  'IndentationError',
+  'TabError',
+  'KeyError',
+  'TypeError',
+]);
 /** Words that open a log line, not an exception. */
 const LEVELS = /^(?:INFO|WARN|WARNING|ERROR|DEBUG|CRITICAL|FATAL|TRACE|NOTE|NOTICE|[A-Z][a-z]+)$/;
 

@@ -40,6 +40,16 @@ export function saysDone(text: string): boolean {
   return text.length < 400 && DONE.test(text.toLowerCase());
 }
 
+const RECOVERED =
+  /(?:\bretry(?:ing)?\b.{0,60}\b(?:succeeded|successful|worked|ok|done)\b|\bsuccee?ded (?:with|at|after|on)\b.{0,40}\b(?:batch|retry|attempt|size)|\bbatch[ _]size \d{1,7}\b.{0,20}\b(?:works|worked|fits|succeeded)\b|\b(?:recovered|recovery) (?:from|after) (?:the )?(?:oom|out[ -]of[ -]memory|cuda))/;
+
+/** The job says that what had failed went well when it was tried again. */
+export function saysRecovered(text: string): boolean {
+  if (text.length >= 400) return false;
+  const lower = text.toLowerCase();
+  return RECOVERED.test(lower) && !/\b(?:not|never|cannot|could|might)\b/.test(lower);
+}
+
 /** What a line says the job is at, progress or not. */
 export function readStage(text: string): Progress['kind'] | null {
   if (text.length > 400) return null;

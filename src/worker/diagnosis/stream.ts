@@ -1,15 +1,15 @@
 import { canonical, wordBreak } from './canonical.js';
 import type { Event, Mark } from './event.js';
-import { parseException } from './exception.js';
+import { parseException, QUOTING } from './exception.js';
 import { readFigures } from './figures.js';
 import type { Tagged } from './prefix.js';
-import { type Progress, readProgress, readStage, saysDone } from './progress.js';
+import { type Progress, readProgress, readStage, saysDone, saysRecovered } from './progress.js';
 import type { RawLine } from './scanner.js';
 import type { Meaning, Signature, Signatures, Use } from './signatures.js';
 import { type Traceback, TracebackReader } from './traceback.js';
 import { Trend } from './trend.js';
 import { EXTENT, type Line, type Place, Window } from './window.js';
-import { isMild, saysDealtWith, saysSupposed } from './words.js';
+import { isMild, saysDealtWith, saysNoSuchName, saysSupposed } from './words.js';
 
 /** A literal that was found, to be judged when the lines after it are known. */
 interface Pending {
@@ -59,7 +59,7 @@ export class Stream {
   line({ text: raw, stamped }: Tagged, { number, whole }: Pick<RawLine, 'number' | 'whole'>): boolean {
     this.ended = null;
     let { part, text } = this.tracebacks.feed(raw, number);
-    if (part === 'message' && (saysDone(text) || readProgress(text))) {
+    if (part === 'message' && (saysDone(text) || saysRecovered(text) || readProgress(text))) {
       // No part of the exception's message: the job went on.
       this.tracebacks.reset();
       part = 'outside';
@@ -122,7 +122,7 @@ export class Stream {
     }
     this.mark.stage = readStage(line.text) ?? this.mark.stage;
     // As good as two steps more: whatever came before, it did not end the job.
-    if (saysDone(line.text)) this.mark.lines += 2;
+    if (saysDone(line.text) || saysRecovered(line.text)) this.mark.lines += 2;
     // An exception without its traceback: cut off, or interleaved with another's.
     const exception = /^[A-Za-z_]/.test(line.text) ? parseException(line.text, false) : null;
     if (!exception || /Warning$/.test(exception.name)) return;
@@ -186,7 +186,7 @@ export class Stream {
     this.report(line, signature.id, signature, best.mark, {
       rank: signature.rank,
       figures,
-      soft: !raised && saysDealtWith(this.window.around(best, 0, 3)),
+      soft: !traced(line) && saysDealtWith(this.window.around(best, 0, 3)),
       mild: !raised && isMild(line.text),
       phase: signature.phase,
       prelude: signature.prelude,
@@ -224,6 +224,7 @@ export class Stream {
   }
 
   private fits(signature: Signature, place: Place, traceback: Traceback | null): boolean {
+    if (isMemory(signature) && this.quotes(place, traceback)) return false;
     if (signature.framed.length > 0) {
       const inner = (traceback?.frames ?? []).slice(-3).map((frame) => `${frame.function} ${frame.source}`);
       if (!signature.framed.some((text) => inner.some((frame) => frame.includes(text)))) return false;
@@ -236,6 +237,21 @@ export class Stream {
     const scope = this.window.around(place, signature.near);
     return signature.with.some((text) => scope.includes(text));
   }
+
+  /** The text only names what it seems to say. */
+  private quotes(place: Place, traceback: Traceback | null): boolean {
+    if (traceback && QUOTING.has(traceback.exception.name)) return true;
+    return saysNoSuchName(this.window.around(place, 0));
+  }
+}
+
+function isMemory({ class: kind }: Signature): boolean {
+  return kind === 'device_oom' || kind === 'host_oom';
+}
+
+/** Its exception has frames: it left the function that raised it, whatever is printed around it. */
+function traced({ traceback }: Line): boolean {
+  return traceback !== null && traceback.frames.length > 0;
 }
 
 function fitsEdges(use: Use, start: { line: Line; offset: number }, line: Line, end: number): boolean {

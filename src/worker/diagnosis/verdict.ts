@@ -1,18 +1,14 @@
-import type { FailureClass } from '../../tuner/types.js';
 import type { Event } from './event.js';
+import { grounded, groundedEvent, judged, type Status } from './grounds.js';
 import { goesOn, type Incident, incidents } from './incident.js';
 import { rankOf } from './prefix.js';
 import type { Reading } from './reader.js';
 import { endSignal, failed, lastRefusal, type Signals, wasRefused } from './signals.js';
 
 /** What it was, and what tells it. */
-export interface Verdict {
-  class: FailureClass | 'ok';
-  certain: boolean;
+export interface Verdict extends Status {
   /** The event that proves it; null where only the exit status, the ledger or nothing does. */
   event: Event | null;
-  /** A sentence where the class does not come from an event. */
-  told: string | null;
   /** An error that was being handled when this one was raised. */
   caught: Event | null;
   /** Device OOMs that the job got over. */
@@ -23,11 +19,10 @@ export interface Verdict {
   fallback: Event | null;
 }
 
-type Status = Pick<Verdict, 'class' | 'certain' | 'told'>;
-
 /** Weighs everything that is known. Ranked: how the supervisor ended it, refusals and the hook, the exit, the text. */
-export function judge(reading: Reading, signals: Signals, hook: Event | null): Verdict {
-  const all = incidents(reading.events, reading.marks);
+export function judge(reading: Reading, signals: Signals, said: Event | null): Verdict {
+  const all = incidents(reading.events, reading.marks).map((incident) => grounded(incident, signals));
+  const hook = said && groundedEvent(said, signals);
   const softOoms = all.filter((i) => i.soft && i.event.meaning.class === 'device_oom').map((i) => i.event);
   const verdict = (status: Status, event: Event | null = null, caught: Event | null = null): Verdict => ({
     ...status,
@@ -49,11 +44,10 @@ export function judge(reading: Reading, signals: Signals, hook: Event | null): V
     const twin = all.find(
       (i) => i.event.meaning.class === hook.meaning.class && i.event.evidence.includes(firstLine(hook)),
     );
-    return verdict(judged(hook, signals, wasRefused(signals)), twin ? { ...hook, ...pick(twin.event) } : hook);
+    return verdict(judged(hook, signals), twin ? { ...hook, ...pick(twin.event) } : hook);
   }
   const status = statusOf(signals);
-  if (last && !status)
-    return verdict({ ...judged(last.event, signals, wasRefused(signals)), certain: false }, last.event);
+  if (last && !status) return verdict({ ...judged(last.event, signals), certain: false }, last.event);
   if (!chosen) {
     if (status) return verdict(status);
     if (failed(signals) === null)
@@ -72,7 +66,7 @@ export function judge(reading: Reading, signals: Signals, hook: Event | null): V
     return verdict(status, status.class === chosen.event.meaning.class ? chosen.event : null);
   }
   if (status?.certain && status.class === 'host_oom') return verdict(status);
-  return verdict(judged(chosen.event, signals, wasRefused(signals)), chosen.event, chosen.caught);
+  return verdict(judged(chosen.event, signals), chosen.event, chosen.caught);
 }
 
 function softOomsOf(all: Incident[]): Event[] {
@@ -132,19 +126,6 @@ function first(found: Incident[], reading: Reading): Incident {
     if (named) return named;
   }
   return candidates[0] as Incident;
-}
-
-/** An event's class, as the device and the ledger make it. */
-function judged(event: Event, signals: Signals, refused: boolean): Status {
-  const { meaning } = event;
-  const cpu = signals.device === 'cpu' || lastRefusal(signals)?.device === 'cpu';
-  if (meaning.class === 'host_oom' && cpu && (refused || event.id === 'torch-cpu-oom')) {
-    return { class: 'device_oom', certain: true, told: null };
-  }
-  if (!meaning.certain && refused && (meaning.class === 'device_oom' || meaning.class === 'device_fault')) {
-    return { class: 'device_oom', certain: true, told: null };
-  }
-  return { class: meaning.class, certain: meaning.certain, told: null };
 }
 
 /** What the log says is later or larger than what one process's hook saw. */

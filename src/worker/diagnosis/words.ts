@@ -109,6 +109,13 @@ export function saysSupposed(before: string): boolean {
   return before !== '' && SUPPOSED.some((word) => before.includes(word));
 }
 
+const QUOTED = ['hasnoattribute', 'cannotimportname', "'isnotdefined", 'didyoumean:', 'unresolvedreference'];
+
+/** A line that says that a name is not there: it may be the name of an error, which then did not happen. */
+export function saysNoSuchName(canonical: string): boolean {
+  return QUOTED.some((word) => canonical.includes(word));
+}
+
 const LEVEL = /(?:^|[\s[\]|:(-])(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)(?=$|[\s\]|:)-])/;
 const LOWER_LEVEL = /(?:^|[\s[])(debug|info|warning|warn)(?=[:\]]| -)|level=(debug|info|warn)/;
 const GLOG = /^\[?([IWEF])(?:\d{4} | \w+\.cpp|\d{8} )/;

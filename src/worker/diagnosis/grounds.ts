@@ -1,0 +1,67 @@
+import type { FailureClass } from '../../tuner/types.js';
+import type { Event } from './event.js';
+import type { Incident } from './incident.js';
+import { lastRefusal, type Signals, wasRefused } from './signals.js';
+import type { Meaning } from './signatures.js';
+
+/** What a failure is called, and how surely. */
+export interface Status {
+  class: FailureClass | 'ok';
+  certain: boolean;
+  /** A sentence where the class does not come from an event. */
+  told: string | null;
+}
+
+/** The allocator of the CPU itself: where the CPU is the device, its word is as good as a refusal. */
+const CPU_ALLOCATOR = 'torch-cpu-oom';
+
+/** An event's class, as the device and the ledger make it. */
+export function judged(event: Event, signals: Signals): Status {
+  const { meaning } = event;
+  const refused = wasRefused(signals);
+  const cpu = onCpu(signals);
+  const unlikely = cpu && !refused && event.id !== CPU_ALLOCATOR;
+  if (meaning.class === 'host_oom' && cpu && !unlikely) return { class: 'device_oom', certain: true, told: null };
+  if (!meaning.certain && refused && (meaning.class === 'device_oom' || meaning.class === 'device_fault')) {
+    return { class: 'device_oom', certain: true, told: null };
+  }
+  return { class: meaning.class, certain: meaning.certain && !(unlikely && isDeviceOom(event)), told: null };
+}
+
+/**
+ * Takes what the evidence rules out for what it is. A text that speaks of a GPU's memory, from a job whose device is the
+ * CPU and whose ledger refused nothing there, was printed or raised by the program itself.
+ */
+export function grounded(incident: Incident, signals: Signals): Incident {
+  const event = groundedEvent(incident.event, signals);
+  return event === incident.event ? incident : { ...incident, event };
+}
+
+/** The same for one event. */
+export function groundedEvent(event: Event, signals: Signals): Event {
+  if (!isDeviceOom(event) || event.id === CPU_ALLOCATOR || !refusedNothing(signals)) return event;
+  return { ...event, meaning: event.traceback ? RAISED_ON_CPU : SAID_ON_CPU };
+}
+
+const RAISED_ON_CPU: Meaning = {
+  class: 'user_error',
+  role: 'fatal',
+  certain: true,
+  cause:
+    "The program raised an error that speaks of a GPU's memory, but it ran on the CPU, where nothing that it asked for was refused.",
+  advice: 'user_error',
+};
+const SAID_ON_CPU: Meaning = { ...RAISED_ON_CPU, role: 'weak', certain: false };
+
+function isDeviceOom({ meaning }: Event): boolean {
+  return meaning.class === 'device_oom';
+}
+
+function onCpu(signals: Signals): boolean {
+  return signals.device === 'cpu' || lastRefusal(signals)?.device === 'cpu';
+}
+
+/** The ledger saw all of the memory on the CPU, and refused none. */
+function refusedNothing(signals: Signals): boolean {
+  return signals.device === 'cpu' && signals.ledger !== null && !signals.ledger.blind && signals.ledger.refused === 0;
+}
