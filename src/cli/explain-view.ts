@@ -1,4 +1,5 @@
 import { formatBytes } from '../common/size.js';
+import { withheldNote } from '../daemon/withheld.js';
 import type { MemoryTrace } from '../store/index.js';
 import type { JobRecord, ProbeRecord, Recommendation } from '../store/types.js';
 import type { Anatomy } from '../tuner/index.js';
@@ -56,6 +57,8 @@ export function explainJob(
   if (memory) lines.push('', ...filled(memory, budget, paint));
   const held = trace === null ? [] : memoryOverTime(job, trace, paint);
   if (held.length > 0) lines.push('', ...held);
+  const withheld = withheldNote(job.environment);
+  if (withheld !== null) lines.push('', withheld);
   if (hasEnded(job)) lines.push('', ending(job, paint));
   return lines.join('\n');
 }
@@ -145,6 +148,9 @@ function ending(job: JobRecord, paint: Paint): string {
   const when = job.ended_at ? ` ${ago(job.ended_at)}` : '';
   const evidence = job.failure?.evidence ? `\n  ${paint('dim', 'evidence:')} ${oneLine(job.failure.evidence)}` : '';
   const why = job.reason ? ` ${job.reason}` : '';
+  const advice = job.failure?.fields.advice
+    ? `\n  ${paint('dim', 'remedy:')} ${oneLine(String(job.failure.fields.advice))}`
+    : '';
   switch (job.state) {
     case 'succeeded':
       return `It ${paint('green', 'succeeded')}${when}.`;
@@ -155,7 +161,7 @@ function ending(job: JobRecord, paint: Paint): string {
     case 'timeout':
       return `It ${paint('red', 'ran out of time')}${when}.${why}${evidence}`;
     default:
-      return `It ${paint('red', 'failed')}${when}: ${job.failure?.class ?? `exit code ${job.exit_code}`}.${why}${evidence}`;
+      return `It ${paint('red', 'failed')}${when}: ${job.failure?.class ?? `exit code ${job.exit_code}`}.${why}${evidence}${advice}`;
   }
 }
 

@@ -52,6 +52,7 @@ export function renderJob(job: JobRecord, paint: Paint): string {
     ['ended', job.ended_at],
     ['exit code', job.exit_code === null ? null : String(job.exit_code)],
     ['failure', job.failure ? `${job.failure.class}${job.failure.evidence ? `: ${job.failure.evidence}` : ''}` : null],
+    ['remedy', textField(job.failure?.fields.advice)],
     ['refused', job.failure ? bytesOr(numberField(job.failure.fields, 'tried_bytes'), '') || null : null],
     ['launches', job.launches.length === 0 ? null : String(job.launches.length)],
   ];
@@ -79,6 +80,8 @@ function duration(job: JobRecord): string {
   const to = job.ended_at ? Date.parse(job.ended_at) : Date.now();
   return Number.isFinite(from) ? seconds(Math.max(0, (to - from) / 1000)) : '-';
 }
+
+const textField = (value: unknown): string | null => (typeof value === 'string' && value !== '' ? value : null);
 
 function numberField(fields: Record<string, number | string | null>, name: string): number | null {
   const value = fields[name];

@@ -14,7 +14,7 @@ import { LastLaunch } from './last-launch.js';
 import { LogTail } from './log-tail.js';
 import { failureOf, outcomeOf, plainOutcome } from './outcome.js';
 import type { Ticket } from './queues.js';
-import { savedEnvironment } from './saved-environment.js';
+import { Surroundings } from './surroundings.js';
 
 /** What the daemon needs of the worker. */
 export interface WorkerApi {
@@ -50,6 +50,7 @@ export class Execution {
   readonly #log: Log;
   readonly #claimed: ClaimedRecord;
   readonly #last: LastLaunch;
+  readonly #surroundings: Surroundings;
   #tail: LogTail | null = null;
   #launched: boolean;
 
@@ -59,6 +60,7 @@ export class Execution {
     this.#deps = deps;
     this.#log = deps.log.child({ job: record.job });
     this.#claimed = new ClaimedRecord(record, { ...deps, onLost: (error) => this.#stop(error) });
+    this.#surroundings = new Surroundings(record);
     this.#last = new LastLaunch(record, deps.runtime, deps.store.leasing);
     this.#launched = record.launches.length > 0;
     if (record.cancelAsked !== null) this.cancel();
@@ -96,9 +98,11 @@ export class Execution {
     try {
       await this.#last.endStray();
       this.#log.info({ adopted: this.#launched }, 'job taken');
-      const report = await this.#deps.worker.runJob(this.#request(), this.#workDeps());
+      const request = this.#request();
+      await this.#sayWithheld();
+      const report = await this.#deps.worker.runJob(request, this.#workDeps());
       await this.#tail?.close();
-      return await this.#close(outcomeOf(report));
+      return await this.#close(this.#surroundings.blame(outcomeOf(report)));
     } catch (error) {
       await this.#tail?.close();
       return this.#afterError(error).catch((second: unknown) => {
@@ -136,6 +140,7 @@ export class Execution {
 
   async #close(patch: Partial<JobRecord>): Promise<ExecutionEnd> {
     const result = await this.#claimed.write(patch);
+    this.#surroundings.forget();
     this.#log.info({ state: patch.state, recorded: result }, 'job ended');
     return 'done';
   }
@@ -154,8 +159,16 @@ export class Execution {
       journal: record.journal,
       launches: record.launches,
       foreground: false,
-      environment: savedEnvironment(record.job) ?? process.env,
+      environment: this.#surroundings.environment(),
     };
+  }
+
+  /** Written down before the launch: whoever looks into a job that misses something finds it there. */
+  async #sayWithheld(): Promise<void> {
+    const { withheld, note } = this.#surroundings;
+    if (note === null) return;
+    this.#log.info({ withheld }, note);
+    if (this.record.environment) await this.#claimed.patch({ environment: { ...this.record.environment, withheld } });
   }
 
   #workDeps(): WorkDeps {

@@ -1,38 +1,79 @@
-import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { stateFolder } from '../common/home.js';
+import { hostName, type Store } from '../store/index.js';
+import type { SubmittedEnvironment } from '../store/types.js';
+import { boundToHost } from '../worker/environment.js';
 
 /**
- * The environment that a job was submitted with, kept in a private file of the submitting host: its values never go to
- * Redis. Read when the job is launched there.
+ * The environment that a job was submitted with, from then until its end: in a private file of the submitting host, as
+ * its values never go to Redis. The job's record says which file; a retry has another one.
  */
-export function saveEnvironment(job: string, environment: Record<string, string>): void {
-  const path = file(job);
-  const draft = `${path}.${process.pid}`;
-  writeFileSync(draft, JSON.stringify(environment), { mode: 0o600 });
-  renameSync(draft, path);
+const saved = z.object({ store: z.string(), variables: z.record(z.string(), z.string()) });
+
+/** A file may be a moment older than the record that names it. */
+const SETTLED_MS = 60_000;
+
+/** Returns what the record says of it. */
+export function saveEnvironment(store: Store, job: string, variables: Record<string, string>): SubmittedEnvironment {
+  const file = randomBytes(8).toString('hex');
+  const path = pathOf(job, file);
+  writeFileSync(`${path}.draft`, JSON.stringify({ store: nameOf(store), variables }), { mode: 0o600, flag: 'wx' });
+  renameSync(`${path}.draft`, path);
+  return { host: hostName(), file, bound: boundToHost(variables).slice(0, 1000), withheld: [] };
 }
 
-/** Null: it was submitted on another host. */
-export function savedEnvironment(job: string): Record<string, string> | null {
+/** Null: it was submitted on another host (or home), or retried without one. */
+export function savedEnvironment(
+  job: string,
+  where: SubmittedEnvironment | null | undefined,
+): Record<string, string> | null {
+  if (!where?.file || where.host !== hostName()) return null;
+  return read(pathOf(job, where.file))?.variables ?? null;
+}
+
+export function forgetEnvironment(job: string, where: SubmittedEnvironment | null | undefined): void {
+  if (where?.file && where.host === hostName()) rmSync(pathOf(job, where.file), { force: true });
+}
+
+/** Removes what belongs to no job any more: one that was cancelled or ended elsewhere, was pruned, or has got a new file. */
+export async function sweepEnvironments(store: Store, isActive: (job: string) => boolean): Promise<void> {
+  const settled = folder();
+  const names = readdirSync(settled).filter((name) => Date.now() - changed(join(settled, name)) > SETTLED_MS);
+  const files = names
+    .map((name) => ({ path: join(settled, name), job: name.split('.')[0] ?? '', id: name.split('.')[1] }))
+    .filter(({ job }) => !isActive(job));
+  const needed = await store.jobs.environments(files.map(({ job }) => job));
+  for (const [at, { path, id }] of files.entries()) {
+    const is = needed[at];
+    // A home may serve several Redis: what this one knows nothing of may be another one's
+    if (is === undefined ? read(path)?.store === nameOf(store) : is !== id || path.endsWith('.draft'))
+      rmSync(path, { force: true });
+  }
+}
+
+const nameOf = ({ url, keys }: Store): string => `${url} ${keys.prefix}`;
+
+function read(path: string): z.infer<typeof saved> | null {
   try {
-    return z.record(z.string(), z.string()).parse(JSON.parse(readFileSync(file(job), 'utf8')));
+    return saved.parse(JSON.parse(readFileSync(path, 'utf8')));
   } catch {
     return null;
   }
 }
 
-export function forgetEnvironment(job: string): void {
-  rmSync(file(job), { force: true });
-}
+const changed = (path: string): number => statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Date.now();
+
+const pathOf = (job: string, file: string): string => join(folder(), `${job}.${file}.json`);
 
 const folders = new Map<string | undefined, string>();
 
 /** The folder is made once for each home: a daemon asks for every job. */
-function file(job: string): string {
+function folder(): string {
   const { OOMTUNE_HOME } = process.env;
-  const folder = folders.get(OOMTUNE_HOME) ?? stateFolder('daemon', 'environments');
-  folders.set(OOMTUNE_HOME, folder);
-  return join(folder, `${job}.json`);
+  const found = folders.get(OOMTUNE_HOME) ?? stateFolder('daemon', 'environments');
+  folders.set(OOMTUNE_HOME, found);
+  return found;
 }

@@ -1,13 +1,18 @@
 import { OomtuneError } from '../common/errors.js';
 import { ENDED_STATES, type Store } from '../store/index.js';
-import type { JobRecord, JobState } from '../store/types.js';
+import type { JobRecord, JobState, SubmittedEnvironment } from '../store/types.js';
+import { jobEnvironment } from '../worker/environment.js';
+import { forgetEnvironment, saveEnvironment } from './saved-environment.js';
 
 /**
  * Has a job end, whatever its state, from any host; it never runs again. Ended jobs stay as they are. Returns the state
  * that it found, or `cancelled` where that was done at once. Throws OOMTUNE_NO_SUCH_JOB.
  */
 export async function cancelJob(store: Store, id: string): Promise<JobState> {
-  return known(id, await store.jobs.cancel(id));
+  const job = await store.jobs.get(id);
+  const found = known(id, await store.jobs.cancel(id));
+  if (found === 'cancelled') forgetEnvironment(id, job?.environment);
+  return found;
 }
 
 /** Keeps a queued job from starting until it is released. Throws OOMTUNE_USAGE for one that has started or ended. */
@@ -34,14 +39,33 @@ export async function releaseJob(store: Store, id: string): Promise<JobState> {
   );
 }
 
-/** Runs an ended job again, under the same id, from the start. Throws OOMTUNE_USAGE for one that has not ended. */
-export async function retryJob(store: Store, id: string): Promise<JobRecord> {
-  const found = known(id, await store.jobs.retry(id));
+/**
+ * Runs an ended job again, under the same id, from the start. What it was submitted with was removed when it ended: it gets
+ * `environment`, with `--env` taken from there; null (who retries has none): the allow-list, as on another host. Throws
+ * OOMTUNE_USAGE for one that has not ended.
+ */
+export async function retryJob(
+  store: Store,
+  id: string,
+  environment: Record<string, string | undefined> | null = null,
+): Promise<JobRecord> {
+  const before = await store.jobs.get(id);
+  if (before === null) return known(id, 'missing') as never;
+  const { options } = before;
+  const given =
+    environment === null
+      ? emptied(before.environment)
+      : saveEnvironment(store, id, jobEnvironment({ ...options, envFile: null }, environment));
+  const found = known(id, await store.jobs.retry(id, given));
+  if (found !== 'queued') forgetEnvironment(id, given);
   const job = await store.jobs.get(id);
   if (job === null) return known(id, 'missing') as never;
   if (found === 'queued') return job;
   throw new OomtuneError('OOMTUNE_USAGE', `${id} has not ended: it is ${found}.`, `\`oomtune cancel ${id}\` ends it.`);
 }
+
+const emptied = (was: SubmittedEnvironment | null | undefined): SubmittedEnvironment | null =>
+  was == null ? null : { ...was, file: null, withheld: [] };
 
 /** Throws OOMTUNE_NO_SUCH_JOB. */
 export function known<S extends string>(id: string, state: S | 'missing'): S {

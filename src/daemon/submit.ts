@@ -11,12 +11,12 @@ import {
 import type { JobOptions, JobRecord } from '../store/types.js';
 import { stemOfCommand } from '../worker/command/index.js';
 import { jobEnvironment } from '../worker/environment.js';
-import { forgetEnvironment, saveEnvironment } from './saved-environment.js';
+import { forgetEnvironment, saveEnvironment, sweepEnvironments } from './saved-environment.js';
 
 export interface Submission {
   command: string[];
   options: JobOptions;
-  /** The submitter's; what the allow-list and `--env` take of it goes into a private file of this host. */
+  /** The submitter's: kept in a private file of this host until the job ends. */
   environment: Record<string, string | undefined>;
   /** Told which job each name of `--after` stands for. */
   onNamed?: (name: string, found: NamedJob) => void;
@@ -49,15 +49,18 @@ export async function submitJob(
     env: [...new Set(names)],
     host: carriesValues ? here : options.host,
   };
+  await sweepEnvironments(store, () => false); // a host that only submits has no daemon that would
+  const job = newJobId();
   const record: JobRecord = {
     schema: 1,
-    job: newJobId(),
+    job,
     name: options.name ?? stemOfCommand(command, options.cwd),
     state: 'queued',
     reason: 'waits for a daemon',
     failure: null,
     command: check(commandSchema.safeParse(command), 'the command'),
     options: check(jobOptionsSchema.safeParse(stored), 'the options'),
+    environment: saveEnvironment(store, job, jobEnvironment({ ...options, envFile: null }, environment)),
     host: null,
     devices: [],
     config: null,
@@ -69,11 +72,10 @@ export async function submitJob(
     ended_at: null,
     exit_code: null,
   };
-  saveEnvironment(record.job, jobEnvironment({ ...options, envFile: null }, environment));
   try {
     await store.jobs.create(record);
   } catch (error) {
-    forgetEnvironment(record.job);
+    forgetEnvironment(job, record.environment);
     throw error;
   }
   return record;

@@ -4,7 +4,7 @@ import type { Store, StoredJob } from '../store/index.js';
 import type { Executions } from './executions.js';
 import type { Queues } from './queues.js';
 import { type HostDevices, labelOf, requirementOf, suits } from './routing.js';
-import { forgetEnvironment } from './saved-environment.js';
+import { sweepEnvironments } from './saved-environment.js';
 import type { DaemonSettings } from './settings.js';
 import { waitingReason } from './waiting-reason.js';
 
@@ -44,7 +44,8 @@ export class Sweeper {
     this.#giveToOthers(executions, alive, passOn);
     for (const owner of await this.#store.leasing.reap(devices))
       this.#log.info({ owner }, 'lease of a crashed owner freed');
-    for (const job of await this.#store.jobs.prune(this.#settings.keptJobs)) forgetEnvironment(job);
+    await this.#store.jobs.prune(this.#settings.keptJobs);
+    await sweepEnvironments(this.#store, (job) => executions.has(job));
   }
 
   /**

@@ -6,10 +6,10 @@ import * as scripts from './job-scripts.js';
 import type { Keys } from './keys.js';
 import { pairs } from './pairs.js';
 import { refuse } from './refused.js';
-import { ENDED_STATES, jobRecord } from './schemas.js';
+import { ENDED_STATES, jobRecord, submittedEnvironment } from './schemas.js';
 import type { Script } from './script.js';
 import { fromFields, type StoredJob, toFields } from './stored-job.js';
-import type { JobRecord, JobState } from './types.js';
+import type { JobRecord, JobState, SubmittedEnvironment } from './types.js';
 
 /** `ours`: this host had it already. `away`: another host answers for it, and may be running it. */
 export type Claimed =
@@ -98,6 +98,21 @@ export class JobStore {
     });
   }
 
+  /** The file that each job's environment is needed from; null: it has ended, or has none; undefined: there is no such job. */
+  async environments(ids: string[]): Promise<(string | null | undefined)[]> {
+    if (ids.length === 0) return [];
+    const pipeline = this.#redis.pipeline();
+    for (const id of ids) pipeline.hmget(this.#keys.job(id), 'state', 'environment');
+    const replies = (await pipeline.exec()) ?? [];
+    return ids.map((_, at) => {
+      const [state, environment] = (replies[at]?.[1] ?? []) as (string | null)[];
+      if (!state) return undefined;
+      if (ENDED_STATES.includes(state as JobState)) return null;
+      const read = submittedEnvironment.safeParse(fieldOf(environment));
+      return read.success ? read.data.file : null;
+    });
+  }
+
   /** How many there are, without reading them. */
   async counts(): Promise<{ live: number; all: number }> {
     const [live, all] = await Promise.all([this.#redis.zcard(this.#keys.live), this.#redis.zcard(this.#keys.jobs)]);
@@ -152,8 +167,9 @@ export class JobStore {
     return (await this.#run(scripts.RELEASE, id, [JSON.stringify('waits for a daemon')])) as JobState;
   }
 
-  async retry(id: string): Promise<JobState | 'missing' | 'waiting'> {
+  async retry(id: string, environment: SubmittedEnvironment | null): Promise<JobState | 'missing' | 'waiting'> {
     const anew: Partial<JobRecord> = {
+      environment,
       reason: 'waits for a daemon',
       failure: null,
       host: null,
@@ -228,6 +244,14 @@ export class JobStore {
       }
     }
     return found;
+  }
+}
+
+function fieldOf(text: string | null | undefined): unknown {
+  try {
+    return JSON.parse(text ?? 'null');
+  } catch {
+    return null;
   }
 }
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { FAILURE_CLASSES } from './failure-classes.js';
-import type { JobOptions, JobRecord, JobState, ProbeRecord, Recommendation } from './types.js';
+import type { JobOptions, JobRecord, JobState, ProbeRecord, Recommendation, SubmittedEnvironment } from './types.js';
 
 /**
  * What is read back from Redis is checked like any other input: whoever can write there can run commands, and a record
@@ -168,6 +168,19 @@ const observation = z.object({
   alive: z.boolean(),
 });
 
+const names = z.array(text(4096)).max(1000);
+
+export const submittedEnvironment: z.ZodType<SubmittedEnvironment> = z.object({
+  host: text(256),
+  /** Part of a path. */
+  file: z
+    .string()
+    .regex(/^[0-9a-f]{16}$/)
+    .nullable(),
+  bound: names,
+  withheld: names,
+});
+
 export const jobRecord: z.ZodType<JobRecord> = z.object({
   schema: z.literal(1),
   job: z.string().regex(/^j-[a-z0-9]{4,32}$/),
@@ -183,6 +196,7 @@ export const jobRecord: z.ZodType<JobRecord> = z.object({
     .nullable(),
   command,
   options: jobOptions,
+  environment: submittedEnvironment.nullish(),
   host: text(256).nullable(),
   devices: z.array(text(64)).max(1024),
   config: config.nullable(),

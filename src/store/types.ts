@@ -99,6 +99,18 @@ export interface JobOptions {
   retries: number;
 }
 
+/** What the record of a job knows of its submitter's environment: never a value. */
+export interface SubmittedEnvironment {
+  /** Where it is kept until the job ends. */
+  host: string;
+  /** Names its file; null: it was retried by somebody who had none to give. */
+  file: string | null;
+  /** Names that a host other than this one would do without. */
+  bound: string[];
+  /** Those that the job did do without where it was launched. */
+  withheld: string[];
+}
+
 /** One job as it is kept in Redis (`{oomtune}:job:<id>`), the truth that every verb reads. */
 export interface JobRecord {
   schema: 1;
@@ -110,6 +122,7 @@ export interface JobRecord {
   failure: { class: FailureClass; evidence: string | null; fields: Record<string, number | string | null> } | null;
   command: string[];
   options: JobOptions;
+  environment?: SubmittedEnvironment | null;
   host: string | null;
   devices: string[];
   config: Config | null;

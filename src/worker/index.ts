@@ -1,6 +1,5 @@
 export { Detached, letsGo } from './detached.js';
 export { resolveBudget, suitableDevices } from './device.js';
-export { ENVIRONMENT_ALLOWED, jobEnvironment } from './environment.js';
 export { findBatch } from './find-batch.js';
 export { firstWithTorch } from './interpreter.js';
 export { jobBudget } from './job-budget.js';

@@ -1,10 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { OomtuneError } from '../../src/common/errors.js';
-import { jobEnvironment } from '../../src/worker/environment.js';
+import { boundToHost, foreignEnvironment, jobEnvironment } from '../../src/worker/environment.js';
 
 const from = {
   PATH: '/bin',
@@ -19,13 +19,41 @@ const from = {
 const bare = { env: [], envFile: null, cwd: '/' };
 
 describe('the environment of a job', () => {
-  it('lets through what programs need and keeps secrets and the daemon’s own settings back', () => {
-    expect(jobEnvironment(bare, from)).toEqual({
+  it('is all of the user’s own but what oomtune itself sets in a job', () => {
+    const nested = { ...from, OOMTUNE_RESUME: '1', OOMTUNE_HOOK: 'apply', OOMTUNE_MICRO_BATCH: '4', ABSENT: undefined };
+    expect(jobEnvironment(bare, nested)).toEqual(from);
+  });
+
+  it('has a PWD that follows --cwd, and that of the shell where it leads to the same folder', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'oomtune-env-'));
+    const link = `${folder}-link`;
+    symlinkSync(folder, link);
+    expect(jobEnvironment({ ...bare, cwd: folder }, { PWD: link, OLDPWD: '/before' })).toEqual({
+      PWD: link,
+      OLDPWD: '/before',
+    });
+    expect(jobEnvironment({ ...bare, cwd: folder }, { PWD: '/gone', OLDPWD: '/before' })).toEqual({
+      PWD: folder,
+      OLDPWD: '/gone',
+    });
+    expect(jobEnvironment({ ...bare, cwd: folder, env: ['PWD=/mine'] }, { PWD: '/tmp' }).PWD).toBe('/mine');
+  });
+
+  it('of a daemon’s lets through what programs need, and keeps secrets and the daemon’s own settings back', () => {
+    expect(foreignEnvironment(bare, { ...from, OMPI_MCA_plm: 'isolated', PMIX_MCA_gds: 'hash' })).toEqual({
+      OMPI_MCA_plm: 'isolated',
+      PMIX_MCA_gds: 'hash',
       PATH: '/bin',
       HOME: '/home/ada',
       CUDA_VISIBLE_DEVICES: '1',
       HF_HOME: '/cache',
     });
+  });
+
+  it('names what another host would do without, and no trifles of the session', () => {
+    const session = { SHLVL: '1', SSH_CLIENT: '::1', LS_COLORS: 'x', _: '/bin/x', OOMTUNE_HOME: '/x', DISPLAY: ':0' };
+    const names = ['AWS_SECRET_ACCESS_KEY', 'EXPERIMENT', 'HF_TOKEN'];
+    expect(boundToHost(jobEnvironment(bare, { ...from, ...session }))).toEqual(names);
   });
 
   it('takes named variables from where the job is launched, and values as given', () => {

@@ -1,3 +1,4 @@
+import { hostName } from '../../store/process-identity.js';
 import { namedJob } from '../jobs.js';
 import type { Verb } from '../verb.js';
 
@@ -6,7 +7,18 @@ const retryVerb: Verb = async ({ args }, context) => {
   const store = await context.store();
   const { job } = await namedJob(store, args[0] ?? '@', out);
   const { retryJob } = await import('../../daemon/index.js');
-  await retryJob(store, job);
+  const { options } = await retryJob(store, job, process.env);
+  const here = hostName();
+  const missing = options.env.filter((name) => process.env[name] === undefined);
+  out.note(
+    options.host === null || options.host === here
+      ? `The environment that ${job} was submitted with was removed when it ended: it gets this shell's.`
+      : `${job} runs on ${options.host}: it gets what the allow-list and --env take of its daemon's environment.`,
+  );
+  if (missing.length > 0)
+    out.note(
+      `Not set in this shell, though --env named ${missing.length === 1 ? 'it' : 'them'}: ${missing.join(', ')}.`,
+    );
   if (out.json) out.document({ schema: 1, job });
   else out.data(job);
   return 0;

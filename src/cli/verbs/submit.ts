@@ -1,3 +1,4 @@
+import { withheldNote } from '../../daemon/withheld.js';
 import type { NamedJob } from '../../store/index.js';
 import { jobEnvironment } from '../../worker/environment.js';
 import { toJobOptions } from '../job-options.js';
@@ -16,6 +17,9 @@ const submitVerb: Verb = async ({ options, command }, context) => {
   const { submitJob } = await import('../../daemon/index.js');
   const onNamed = (name: string, found: NamedJob): void => sayWhich(name, found, out);
   const job = await submitJob(store, { command, options: jobOptions, environment: process.env, onNamed });
+  const elsewhere = job.options.host !== null && job.options.host !== job.environment?.host;
+  const bound = elsewhere ? withheldNote(job.environment, job.environment?.bound) : null;
+  if (bound !== null) out.note(bound);
   if (out.json) out.document({ schema: 1, job: job.job });
   else out.data(job.job);
   return 0;

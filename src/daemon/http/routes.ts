@@ -28,7 +28,7 @@ const ACTIONS: Record<string, (store: Store, id: string) => Promise<unknown>> = 
   cancel: cancelJob,
   hold: holdJob,
   release: releaseJob,
-  retry: retryJob,
+  retry: (store, id) => retryJob(store, id),
 };
 
 export const refuse = (reply: FastifyReply, { status, why }: Refusal): FastifyReply =>

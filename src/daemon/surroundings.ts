@@ -1,0 +1,55 @@
+import type { StoredJob } from '../store/index.js';
+import type { JobRecord } from '../store/types.js';
+import { foreignEnvironment } from '../worker/environment.js';
+import { forgetEnvironment, savedEnvironment } from './saved-environment.js';
+import { withheldNote } from './withheld.js';
+
+/** What a program says that misses a variable, or is not known to who it asks. */
+const MISSING =
+  /\bKeyError\b|unbound variable|environment variable|\b(401|403)\b|unauthori[sz]ed|forbidden|authenticat|credential|api[ _-]?key|access token|not logged in|log ?in\b|gated repo/i;
+
+/** The environment that a submitted job is launched with on this host, and what of its submitter's stayed behind. */
+export class Surroundings {
+  readonly #job: StoredJob;
+  /** Names of the submitter's variables that the job does without. Known once `environment` was called. */
+  withheld: string[] = [];
+
+  constructor(job: StoredJob) {
+    this.#job = job;
+  }
+
+  /** The submitter's, else (another host's job) what the allow-list and `--env` take of this daemon's. Throws OOMTUNE_USAGE. */
+  environment(): Record<string, string> {
+    const { job, options, environment: where } = this.#job;
+    const own = savedEnvironment(job, where);
+    if (own !== null) return own;
+    const foreign = foreignEnvironment(options, process.env);
+    this.withheld = (where?.bound ?? []).filter((name) => foreign[name] === undefined);
+    return foreign;
+  }
+
+  /** One sentence; null: nothing stayed behind. */
+  get note(): string | null {
+    return withheldNote(this.#job.environment, this.withheld);
+  }
+
+  /** Says of a failure that looks like it that something was withheld. */
+  blame(outcome: Partial<JobRecord>): Partial<JobRecord> {
+    const { failure } = outcome;
+    if (!failure || !['user_error', 'network'].includes(failure.class) || this.note === null) return outcome;
+    const text = `${failure.evidence ?? ''} ${failure.fields.cause ?? ''}`;
+    const named = this.withheld.filter((name) => new RegExp(`\\b${name.replace(/\W/g, '\\$&')}\\b`).test(text));
+    if (named.length === 0 && !MISSING.test(text)) return outcome;
+    const note = withheldNote(this.#job.environment, named.length > 0 ? named : this.withheld);
+    const advice = [note, failure.fields.advice].filter(Boolean).join(' ');
+    return {
+      ...outcome,
+      failure: { ...failure, fields: { ...failure.fields, withheld: this.withheld.join(' '), advice } },
+    };
+  }
+
+  /** The job has ended: nobody needs it any more. */
+  forget(): void {
+    forgetEnvironment(this.#job.job, this.#job.environment);
+  }
+}
