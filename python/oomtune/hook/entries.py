@@ -1,6 +1,7 @@
 """Training frameworks that have these knobs by themselves: theirs are set, which beats doing it for them."""
 
 import functools
+from collections.abc import Mapping
 
 #: Optimizer steps or epochs that no probe reaches.
 NEVER = 10**6
@@ -76,7 +77,6 @@ def lightning_trainer(hook, module):
 
 def _rebatch_training(hook, kind, plain):
     from .batches import rebatch
-    from .trees import leaves
 
     original = kind.dataloader
     if hasattr(original, "_oomtune"):
@@ -88,13 +88,26 @@ def _rebatch_training(hook, kind, plain):
         if self.name.startswith("train"):
             settings = hook.settings
             group = settings.micro_batch * settings.accumulation
-            for loader in leaves(loaders):
-                if isinstance(loader, hook.torch.utils.data.DataLoader) and loader.batch_sampler is not None:
+            for loader in _loaders(hook.torch.utils.data.DataLoader, loaders):
+                if loader.batch_sampler is not None:
                     rebatch(hook.torch, loader, group, settings.micro_batch, plain)
         return loaders
 
     dataloader._oomtune = True
     kind.dataloader = dataloader
+
+
+def _loaders(kind, given):
+    """The loaders in what a train_dataloader() returns: one, a list, a dictionary, or Lightning's CombinedLoader."""
+    if isinstance(given, kind):
+        return [given]
+    if isinstance(given, Mapping):
+        parts = given.values()
+    elif isinstance(given, (list, tuple)):
+        parts = given
+    else:
+        parts = getattr(given, "flattened", ())
+    return [loader for part in parts for loader in _loaders(kind, part)]
 
 
 def _endless(trainer):
