@@ -105,7 +105,7 @@ export class RecommendationStore {
 function toHash(recommendation: Recommendation): Record<string, string> {
   const hash: Record<string, string> = {};
   for (const [name, value] of Object.entries(recommendation)) {
-    if (name === 'probes' || (name === 'memory' && value)) hash[name] = JSON.stringify(value);
+    if (name === 'probes' || name === 'commands' || (name === 'memory' && value)) hash[name] = JSON.stringify(value);
     else if (typeof value === 'boolean') hash[name] = value ? '1' : '0';
     else hash[name] = value === null || value === undefined ? '' : String(value);
   }
@@ -139,6 +139,7 @@ function fromHash(hash: Record<string, string>): Record<string, unknown> {
   if (hash.offload !== undefined) record.offload = hash.offload === '1';
   record.checkpointing = hash.checkpointing === '1' ? true : hash.checkpointing === '0' ? false : hash.checkpointing;
   record.probes = fromJson(hash.probes) ?? null;
+  if (hash.commands !== undefined) record.commands = fromJson(hash.commands);
   if (hash.memory !== undefined) record.memory = hash.memory === '' ? null : fromJson(hash.memory);
   return record;
 }

@@ -44,6 +44,7 @@ export const probe: z.ZodType<ProbeRecord> = z.object({
   micro_batch: count,
   amp,
   checkpointing: z.boolean(),
+  offload: z.boolean().optional(),
   steps: z.number().int().nonnegative(),
   outcome,
   peak_bytes: bytes.nullable(),
@@ -92,6 +93,10 @@ export const recommendation: z.ZodType<Recommendation> = z.object({
   driver: text(256).nullable(),
   own_batch: count.nullish(),
   own_accumulation: count.nullish(),
+  commands: z
+    .array(z.object({ digest: text(256), own_batch: count.nullable(), own_accumulation: count.nullable() }))
+    .max(1000)
+    .optional(),
   offload: z.boolean().optional(),
   memory: anatomy.nullish(),
   probes: z.array(probe).max(10_000),

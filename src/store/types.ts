@@ -27,11 +27,21 @@ export interface Recommendation {
   /** What the command asks for by itself, so that a later run can keep it; null: not known. */
   own_batch?: number | null;
   own_accumulation?: number | null;
+  /** The commands that it is known to hold for, to the letter, the latest last. Absent: recorded by an earlier version. */
+  commands?: VerifiedCommand[];
   /** Saved activations are kept in host memory. */
   offload?: boolean;
   /** What fills the memory at this configuration; null: its peak could not be measured. */
   memory?: Anatomy | null;
   probes: ProbeRecord[];
+}
+
+export interface VerifiedCommand {
+  /** SHA-256 (hex) of its words. */
+  digest: string;
+  /** What it asks for by itself; null: not known. */
+  own_batch: number | null;
+  own_accumulation: number | null;
 }
 
 /** One probe as `find-batch --json` and the `probes` field show it. */
@@ -40,6 +50,8 @@ export interface ProbeRecord {
   micro_batch: number;
   amp: 'off' | 'bf16' | 'fp16';
   checkpointing: boolean;
+  /** Present and true only on the offload rung. */
+  offload?: boolean;
   steps: number;
   outcome: 'fit' | FailureClass;
   peak_bytes: number | null;

@@ -8,6 +8,7 @@ export function probeRecord(observation: Observation, why?: string): ProbeRecord
     micro_batch: observation.microBatch,
     amp: observation.rung.amp,
     checkpointing: observation.rung.checkpointing,
+    ...(observation.rung.offload ? { offload: true } : {}),
     steps: observation.steps,
     outcome: observation.outcome,
     peak_bytes: observation.peaks.totalBytes,

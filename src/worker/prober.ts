@@ -56,8 +56,8 @@ export class Prober {
   }
 
   /** Where the hook drives, the first process tells what the script asks for before any size is chosen. */
-  async begin(): Promise<void> {
-    if (this.#mode === 'probe') await this.#open(this.#target.baseRung, null);
+  async begin(rung: Rung = this.#target.baseRung): Promise<void> {
+    if (this.#mode === 'probe') await this.#open(rung, null);
   }
 
   /** Ends what runs, without waiting for it. */

@@ -7,6 +7,7 @@ import { probeRecord } from './probe-record.js';
 import type { SearchOutcome } from './search.js';
 import type { Target } from './target.js';
 import type { FindBatchReport, WorkRequest } from './types.js';
+import { withCommand } from './verified-commands.js';
 
 /** The document of `find-batch --json`. */
 export async function findBatchReport(
@@ -81,6 +82,7 @@ function failureOf(outcome: SearchOutcome, options: WorkRequest['options']): Non
 /** The recommendation that a found answer becomes. `now`: ISO 8601. */
 export function recommendationOf(target: Target, outcome: SearchOutcome, answer: Answer, now: string): Recommendation {
   const { config } = answer;
+  const own = { ...target.own, microBatch: target.own.microBatch ?? outcome.loop?.own_batch ?? null };
   return {
     schema: 1,
     key: target.key,
@@ -102,8 +104,9 @@ export function recommendationOf(target: Target, outcome: SearchOutcome, answer:
     command_digest: target.digest,
     torch: outcome.torch ?? target.torch,
     driver: target.devices[0]?.driver ?? null,
-    own_batch: target.own.microBatch ?? outcome.loop?.own_batch ?? null,
-    own_accumulation: target.own.accumulation,
+    own_batch: own.microBatch,
+    own_accumulation: own.accumulation,
+    commands: withCommand([], target, own),
     offload: config.offload ?? false,
     memory: anatomyOf(outcome.observations, config, target.budgetBytes),
     probes: probesOf(outcome),

@@ -13,28 +13,33 @@ export interface Choice {
   notes: string[];
 }
 
+type Wishes = Pick<
+  JobOptions,
+  'effectiveBatch' | 'minBatch' | 'maxBatch' | 'amp' | 'checkpointing' | 'exact' | 'accumulation'
+>;
+
+interface Job {
+  budgetBytes: number;
+  worldSize: number;
+  baseRung: Rung;
+  own: OwnBatch;
+}
+
 /**
- * The configuration that a recorded recommendation gives this job, or null if it says nothing about it (another command,
- * another rung wanted, a smaller budget). The effective batch is the user's: what was asked for, else what the command
- * asks for by itself, else (a placeholder and nothing said) the recommended micro-batch.
+ * The configuration that a recommendation gives this job, which it is known to hold for; null if it says nothing about it
+ * (demoted, another rung wanted, a smaller budget). The effective batch is the user's: what was asked for, else what the
+ * command asks for by itself, else (a placeholder and nothing said) the recommended micro-batch.
  */
-export function reuse(
-  recommendation: Recommendation,
-  job: { digest: string; budgetBytes: number; worldSize: number; baseRung: Rung; own: OwnBatch },
-  options: Pick<
-    JobOptions,
-    'effectiveBatch' | 'minBatch' | 'maxBatch' | 'amp' | 'checkpointing' | 'exact' | 'accumulation'
-  >,
-): Choice | null {
+export function configFrom(recommendation: Recommendation, job: Job, options: Wishes): Choice | null {
   const { baseRung, worldSize } = job;
-  if (recommendation.status !== 'verified' || recommendation.command_digest !== job.digest) return null;
+  if (recommendation.status !== 'verified') return null;
   if (recommendation.budget_bytes > job.budgetBytes || recommendation.world_size !== worldSize) return null;
   if (options.amp !== 'auto' && options.amp !== recommendation.amp) return null;
   if (options.checkpointing !== 'auto' && (options.checkpointing === 'on') !== recommendation.checkpointing)
     return null;
   if (options.exact && recommendation.amp !== baseRung.amp) return null;
 
-  const microBatch = job.own.microBatch ?? recommendation.own_batch ?? null;
+  const { microBatch } = job.own;
   const accumulation = job.own.accumulation ?? recommendation.own_accumulation ?? 1;
   const ownEffective = microBatch === null ? null : microBatch * accumulation * worldSize;
   const most = Math.min(recommendation.micro_batch, options.maxBatch ?? Number.POSITIVE_INFINITY);
@@ -53,7 +58,8 @@ export function reuse(
     microBatch <= recommendation.max_micro_batch &&
     allowed(microBatch)
   ) {
-    return { config: makeConfig(microBatch, accumulation, worldSize, rung), notes: [] };
+    const config = makeConfig(microBatch, accumulation, worldSize, rung);
+    return { config, notes: recommendation.micro_batch > microBatch ? [asAsked(config, recommendation)] : [] };
   }
   const notes: string[] = [];
   const perDevice = Math.max(1, Math.round(effective / worldSize));
@@ -66,6 +72,11 @@ export function reuse(
   if ((options.accumulation === 'off' && largest !== perDevice) || !allowed(largest)) return null;
   if (ownEffective === null && options.effectiveBatch === null) notes.push(noBatchOfItsOwn(largest));
   return { config: makeConfig(largest, perDevice / largest, worldSize, rung), notes };
+}
+
+/** Why a job runs at a smaller size than the one recorded. */
+function asAsked({ micro_batch, world_size }: Config, { micro_batch: recorded }: Recommendation): string {
+  return `The script asks for batches of ${micro_batch} by itself and runs as it stands, though ${recorded} at a time would fit: --effective-batch ${recorded * world_size} makes each step of so many, which changes the training.`;
 }
 
 /** What a command with `{micro_batch}` is told that was given no effective batch. */

@@ -1,4 +1,5 @@
 import type { Exit, Run } from '../runtime/types.js';
+import type { Recommendation } from '../store/types.js';
 import type { Config } from '../tuner/types.js';
 import { Detached, letsGo } from './detached.js';
 import { exhaustedDiagnosis } from './exhausted.js';
@@ -8,12 +9,14 @@ import { lastLines } from './last-lines.js';
 import { diagnoseSession } from './observe.js';
 import { type Attempt, Relaunches } from './relaunches.js';
 import { recommendationOf, round } from './report.js';
-import { type Choice, noBatchOfItsOwn, reuse } from './reuse.js';
+import { type Choice, configFrom, noBatchOfItsOwn, type OwnBatch } from './reuse.js';
 import { emptyReport, reportOf } from './run-report.js';
 import { Search, type SearchOutcome } from './search.js';
 import { Session } from './session.js';
 import { prepare, type Target } from './target.js';
 import type { Lease, RunReport, WorkDeps, WorkRequest } from './types.js';
+import { verify } from './verification.js';
+import { ownBatchOf, withCommand } from './verified-commands.js';
 
 /**
  * Runs a command to its end under supervision: at the recorded configuration, else after a search, else (`--no-tune`) as
@@ -69,24 +72,32 @@ class JobRun {
     const { recommendations } = await this.#deps.records();
     const recorded = await recommendations.get(target.key);
     if (recorded?.command_digest === target.digest) target.trustHook();
-    const known = recorded === null ? null : reuse(recorded, target, options);
-    if (recorded !== null && known !== null) {
-      this.#deps.progress({ type: 'reused', recommendation: recorded });
-      target.own.microBatch ??= recorded.own_batch ?? null;
-      target.own.accumulation ??= recorded.own_accumulation ?? null;
-      for (const text of known.notes) this.#deps.progress({ type: 'note', text });
-      return known;
-    }
+    const own = recorded === null ? null : ownBatchOf(recorded, target);
+    const known = recorded === null || own === null ? null : configFrom(recorded, jobOf(target, own), options);
+    if (recorded !== null && own !== null && known !== null) return this.#reused(target, recorded, own, known);
     if (target.carrier('micro_batch') === 'none') {
       this.#note('Nothing in the command takes the micro-batch: it runs as it stands.');
       return null;
     }
     if (recorded?.status === 'demoted') target.knownBad = recorded.known_bad_micro_batch;
     await this.#deps.persist({ state: 'searching', reason: null, key: target.key });
-    const outcome = await new Search({ ...this.#request, launches: this.#launches }, this.#deps, target, 'keep').run();
-    for (let n = this.#launches.length; n < outcome.allLaunches.length; n += 1) {
-      this.#launches.push(outcome.allLaunches[n] as WorkRequest['launches'][number]);
+    let { journal } = this.#request;
+    const mayHold = recorded !== null && configFrom(recorded, jobOf(target, target.own), options) !== null;
+    if (recorded !== null && own === null && mayHold && journal.length === 0) {
+      const verified = await verify({ ...this.#request, launches: this.#launches }, this.#deps, target, recorded);
+      this.#launched(verified.launches);
+      if (verified.choice !== null) {
+        const commands = withCommand(recorded.commands ?? [], target, verified.own);
+        const again = { ...recorded, verified_at: new Date().toISOString(), commands };
+        await recommendations.put(again, this.#request.jobId);
+        return this.#reused(target, recorded, verified.own, verified.choice);
+      }
+      this.#note(`${recorded.key} was recorded for other flags and does not hold for these: it is searched anew.`);
+      journal = verified.journal;
     }
+    const request = { ...this.#request, launches: this.#launches, journal };
+    const outcome = await new Search(request, this.#deps, target, 'keep').run();
+    this.#launched(outcome.allLaunches);
     if (outcome.undriveable) {
       this.#note('No training step was seen in which the batch size could be set: it runs as it stands.');
       return null;
@@ -100,6 +111,19 @@ class JobRun {
       notes.push(noBatchOfItsOwn(answer.config.micro_batch));
     for (const text of notes) this.#deps.progress({ type: 'note', text });
     return { config: answer.config, notes };
+  }
+
+  #reused(target: Target, recommendation: Recommendation, own: OwnBatch, choice: Choice): Choice {
+    this.#deps.progress({ type: 'reused', recommendation });
+    target.own.microBatch ??= own.microBatch;
+    target.own.accumulation ??= own.accumulation;
+    for (const text of choice.notes) this.#deps.progress({ type: 'note', text });
+    return choice;
+  }
+
+  /** Takes over the launches that were begun for it. */
+  #launched(all: WorkRequest['launches']): void {
+    this.#launches.push(...all.slice(this.#launches.length));
   }
 
   async #run(target: Target, lease: Lease, first: Config | null): Promise<RunReport> {
@@ -212,3 +236,10 @@ class JobRun {
     });
   }
 }
+
+const jobOf = ({ budgetBytes, worldSize, baseRung }: Target, own: OwnBatch) => ({
+  budgetBytes,
+  worldSize,
+  baseRung,
+  own,
+});

@@ -5,7 +5,7 @@ import { PACKAGE_ROOT } from '../common/home.js';
 import { findCommand } from '../runtime/command.js';
 import type { Device } from '../runtime/types.js';
 import type { Config, Probe, Rung } from '../tuner/types.js';
-import { type CommandPlan, defaultName, digest, fill, type Knob, recognise } from './command/index.js';
+import { type CommandPlan, defaultName, digest, exactDigest, fill, type Knob, recognise } from './command/index.js';
 import { resolveBudget, suitableDevices } from './device.js';
 import type { DiagnoseInput } from './diagnosis/index.js';
 import { jobEnvironment } from './environment.js';
@@ -34,6 +34,8 @@ export class Target {
   readonly hook: boolean;
   readonly name: string;
   readonly digest: string;
+  /** Of the command to the letter, tuned values included. */
+  readonly exactDigest: string;
   readonly worldSize: number;
   readonly notes: string[];
   /** The command as it stands. */
@@ -69,6 +71,7 @@ export class Target {
     this.#trustsHook = request.purpose === 'find-batch';
     this.name = request.options.name ?? defaultName(plan);
     this.digest = digest(plan);
+    this.exactDigest = exactDigest(plan, this.digest);
     this.worldSize = plan.worldSize ?? (devices[0]?.id === 'cpu' ? 1 : Math.max(1, request.options.gpus));
     this.notes = [...plan.notes];
     this.baseRung = { amp: plan.own.amp ?? 'off', checkpointing: plan.own.checkpointing ?? false };

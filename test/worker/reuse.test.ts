@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Recommendation } from '../../src/store/types.js';
-import { largestDivisor, reuse, stepDown } from '../../src/worker/reuse.js';
+import { configFrom, largestDivisor, stepDown } from '../../src/worker/reuse.js';
 
 const recommendation: Recommendation = {
   schema: 1,
@@ -27,7 +27,6 @@ const recommendation: Recommendation = {
   probes: [],
 };
 const job = {
-  digest: 'd',
   budgetBytes: 300 * 1024 ** 2,
   worldSize: 1,
   baseRung: { amp: 'off' as const, checkpointing: false },
@@ -45,12 +44,12 @@ const options = {
 
 describe('reuse of a recommendation', () => {
   it('runs a job that fits as it stands exactly as it stands', () => {
-    expect(reuse(recommendation, job, options)?.config).toMatchObject({ micro_batch: 8, accumulation: 1 });
+    expect(configFrom(recommendation, job, options)?.config).toMatchObject({ micro_batch: 8, accumulation: 1 });
   });
 
   it('keeps the command’s own effective batch by accumulating where its batch does not fit', () => {
     const own = { microBatch: 128, accumulation: 1 };
-    expect(reuse(recommendation, { ...job, own }, options)?.config).toMatchObject({
+    expect(configFrom(recommendation, { ...job, own }, options)?.config).toMatchObject({
       micro_batch: 32,
       accumulation: 4,
       effective_batch: 128,
@@ -58,27 +57,26 @@ describe('reuse of a recommendation', () => {
   });
 
   it('says so when a command with no batch of its own runs at the recommended one', () => {
-    const choice = reuse(recommendation, { ...job, own: { microBatch: null, accumulation: null } }, options);
+    const choice = configFrom(recommendation, { ...job, own: { microBatch: null, accumulation: null } }, options);
     expect(choice?.config).toMatchObject({ micro_batch: 40, accumulation: 1 });
     expect(choice?.notes.join(' ')).toMatch(/no batch of its own.*micro-batch 40 with accumulation 1/);
     const accumulated = { ...recommendation, accumulation: 4, effective_batch: 160 };
-    const again = reuse(accumulated, { ...job, own: { microBatch: null, accumulation: null } }, options);
+    const again = configFrom(accumulated, { ...job, own: { microBatch: null, accumulation: null } }, options);
     expect(again?.config).toMatchObject({ micro_batch: 40, accumulation: 1, effective_batch: 40 });
   });
 
   it('runs at no micro-batch that the options rule out', () => {
     const bare = { ...job, own: { microBatch: null, accumulation: null } };
-    expect(reuse(recommendation, job, { ...options, maxBatch: 3 })?.config).toMatchObject({
+    expect(configFrom(recommendation, job, { ...options, maxBatch: 3 })?.config).toMatchObject({
       micro_batch: 2,
       accumulation: 4,
     });
-    expect(reuse(recommendation, bare, { ...options, maxBatch: 3 })?.config).toMatchObject({ micro_batch: 3 });
-    expect(reuse(recommendation, job, { ...options, minBatch: 9 })).toBeNull();
-    expect(reuse(recommendation, bare, { ...options, minBatch: 41 })).toBeNull();
+    expect(configFrom(recommendation, bare, { ...options, maxBatch: 3 })?.config).toMatchObject({ micro_batch: 3 });
+    expect(configFrom(recommendation, job, { ...options, minBatch: 9 })).toBeNull();
+    expect(configFrom(recommendation, bare, { ...options, minBatch: 41 })).toBeNull();
   });
 
   it.each([
-    ['another command', { ...job, digest: 'other' }, options],
     ['a smaller budget', { ...job, budgetBytes: 1 }, options],
     ['another world', { ...job, worldSize: 2 }, options],
     ['another amp', job, { ...options, amp: 'bf16' as const }],
@@ -88,21 +86,24 @@ describe('reuse of a recommendation', () => {
       { ...options, accumulation: 'off' as const },
     ],
   ])('says nothing about %s', (_, otherJob, otherOptions) => {
-    expect(reuse(recommendation, otherJob, otherOptions)).toBeNull();
+    expect(configFrom(recommendation, otherJob, otherOptions)).toBeNull();
   });
 
   it('never changes numerics for --exact', () => {
-    expect(reuse({ ...recommendation, amp: 'bf16' }, job, { ...options, exact: true })).toBeNull();
+    expect(configFrom({ ...recommendation, amp: 'bf16' }, job, { ...options, exact: true })).toBeNull();
   });
 
   it('does not trust a demoted record', () => {
-    expect(reuse({ ...recommendation, status: 'demoted' }, job, options)).toBeNull();
+    expect(configFrom({ ...recommendation, status: 'demoted' }, job, options)).toBeNull();
   });
 
   it('keeps the effective batch exact for any wish', () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 4096 }), fc.integer({ min: 1, max: 512 }), (effective, micro) => {
-        const choice = reuse({ ...recommendation, micro_batch: micro }, job, { ...options, effectiveBatch: effective });
+        const choice = configFrom({ ...recommendation, micro_batch: micro }, job, {
+          ...options,
+          effectiveBatch: effective,
+        });
         const config = choice?.config;
         expect(config).toBeDefined();
         if (!config) return;

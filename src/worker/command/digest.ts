@@ -45,6 +45,13 @@ export function digest(plan: CommandPlan): string {
   return createHash('sha256').update(JSON.stringify(parts)).digest('hex');
 }
 
+/** SHA-256 (hex) of the command to the letter, for who has its `digest` already: with `--batch-size 8` it differs from 548's. */
+export function exactDigest(plan: CommandPlan, digest: string): string {
+  return createHash('sha256')
+    .update(JSON.stringify([digest, plan.command]))
+    .digest('hex');
+}
+
 function withoutCommon(args: readonly string[]): string[] {
   const kept: string[] = [];
   for (let index = 0; index < args.length; index += 1) {

@@ -1,0 +1,116 @@
+import { formatBytes } from '../common/size.js';
+import type { ProbeRecord, Recommendation } from '../store/types.js';
+import { sameRung } from '../tuner/index.js';
+import type { Observation, Probe } from '../tuner/types.js';
+import { probeRecord } from './probe-record.js';
+import { Prober } from './prober.js';
+import { type Choice, configFrom, type OwnBatch } from './reuse.js';
+import type { Target } from './target.js';
+import type { WorkDeps, WorkRequest } from './types.js';
+
+/** The peak of the same size on the same rung may be off by so much and still tell of the same memory. */
+const SAME_MEMORY = 0.05;
+/** Steps that a size has to last under a caching allocator, and of those the last without a new segment. */
+const CACHING = { steps: 10, restSteps: 8 };
+
+export interface Verification {
+  /** What to run with; null: the record does not hold for this command. */
+  choice: Choice | null;
+  own: OwnBatch;
+  /** What a search that has to follow can be told. */
+  journal: Observation[];
+  launches: WorkRequest['launches'];
+}
+
+/**
+ * Looks by one probe, of the size that would be run, whether a configuration holds that was recorded under the same name for
+ * other words of the command: a learning rate, a seed or a folder changes nothing of the memory, a model's width does.
+ */
+export async function verify(
+  request: WorkRequest,
+  deps: WorkDeps,
+  target: Target,
+  recorded: Recommendation,
+): Promise<Verification> {
+  const prober = new Prober(request, deps, target, 'keep');
+  const stop = (): void => prober.interrupt();
+  deps.signal.addEventListener('abort', stop);
+  try {
+    deps.signal.throwIfAborted();
+    await prober.begin(rungOf(recorded));
+    const own = ownOf(target, prober);
+    const first = configFrom(recorded, { ...plain(target), own }, request.options);
+    const none = { choice: null, own, journal: [], launches: prober.launches };
+    if (first === null) return none;
+    const observation = await prober.measure(probeOf(first, target, request.options.steps));
+    deps.signal.throwIfAborted();
+    deps.progress({ type: 'probe', observation, record: probeRecord(observation, WHY), samplesPerSecond: null });
+    if (!['fit', 'device_oom'].includes(observation.outcome)) return none;
+    const learned = ownOf(target, prober);
+    const choice = configFrom(recorded, { ...plain(target), own: learned }, request.options);
+    const note = holds(recorded, observation);
+    const same = choice !== null && choice.config.micro_batch === observation.microBatch;
+    if (note === null || !same) return { ...none, journal: [observation] };
+    return { ...none, own: learned, choice: { ...choice, notes: [note, ...choice.notes] } };
+  } finally {
+    deps.signal.removeEventListener('abort', stop);
+    await prober.close();
+  }
+}
+
+const WHY = 'recorded under this name for other flags: one probe tells whether it holds for these';
+
+const rungOf = ({ amp, checkpointing, offload }: Pick<ProbeRecord, 'amp' | 'checkpointing' | 'offload'>) => ({
+  amp,
+  checkpointing,
+  ...(offload ? { offload } : {}),
+});
+
+const plain = ({ budgetBytes, worldSize, baseRung }: Target) => ({ budgetBytes, worldSize, baseRung });
+
+function ownOf({ own }: Target, { loop }: Prober): OwnBatch {
+  return { microBatch: own.microBatch ?? loop?.own_batch ?? null, accumulation: own.accumulation };
+}
+
+function probeOf({ config }: Choice, target: Target, steps: number): Probe {
+  const parts = config.accumulation / target.loopAccumulation;
+  const caching = target.kind === 'cuda' ? CACHING : { steps: 0, restSteps: 0 };
+  return {
+    rung: rungOf(config),
+    microBatch: config.micro_batch,
+    accumulation: parts > 1 ? 2 : 1, // as in a search: with more than one part the gradients wait
+    steps: Math.max(steps, caching.steps),
+    restSteps: caching.restSteps,
+    fresh: true,
+    purpose: 'verify',
+    why: WHY,
+  };
+}
+
+/** A sentence that says why the record holds; null: it does not, or another size would now be the right one. */
+function holds(recorded: Recommendation, observation: Observation): string | null {
+  if (observation.outcome !== 'fit') return null;
+  const peak = observation.peaks.totalBytes;
+  const expected = expectedPeak(recorded.probes, observation);
+  const off = peak === null || expected === null ? 0 : Math.abs(peak / expected - 1);
+  if (off > SAME_MEMORY) return null;
+  const measured = peak === null ? '' : `, peak ${formatBytes(peak)}`;
+  return `One probe shows that what was recorded for other flags of this name holds for these, too (micro-batch ${observation.microBatch}${measured}).`;
+}
+
+/** The peak at this size as the record's probes have it, bytes; between two sizes on the line from one to the other. */
+export function expectedPeak(
+  probes: readonly ProbeRecord[],
+  { rung, microBatch }: Pick<Observation, 'rung' | 'microBatch'>,
+): number | null {
+  const points = probes
+    .filter((one) => one.outcome === 'fit' && one.peak_bytes !== null && sameRung(rungOf(one), rung))
+    .map((one) => ({ size: one.micro_batch, peak: one.peak_bytes as number }))
+    .sort((a, b) => a.size - b.size || a.peak - b.peak);
+  const below = points.findLast(({ size }) => size <= microBatch);
+  const above = points.find(({ size }) => size >= microBatch);
+  if (below === undefined || above === undefined) return null;
+  if (below.size === above.size || below.size === microBatch) return below.peak;
+  const part = (microBatch - below.size) / (above.size - below.size);
+  return below.peak + part * (above.peak - below.peak);
+}

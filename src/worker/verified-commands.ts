@@ -1,0 +1,29 @@
+import type { Recommendation, VerifiedCommand } from '../store/types.js';
+import type { OwnBatch } from './reuse.js';
+import type { Target } from './target.js';
+
+/** More are forgotten, the oldest first: a forgotten one costs a probe. */
+const KEPT = 64;
+
+/**
+ * What the command asks for by itself, where a recommendation is known to hold for it; null: a probe has to tell. A script
+ * may read its batch size from words that the digest leaves out, so words that were never run say nothing of it.
+ */
+export function ownBatchOf(recorded: Recommendation, target: Target): OwnBatch | null {
+  const seen = recorded.commands?.find((one) => one.digest === target.exactDigest);
+  if (seen !== undefined) return merge(target.own, seen);
+  if (recorded.command_digest !== target.digest) return null;
+  const told = target.own.microBatch !== null || target.carrier('micro_batch') !== 'hook';
+  return told || recorded.commands === undefined ? merge(target.own, recorded) : null;
+}
+
+/** The list with this command as its latest entry. */
+export function withCommand(known: readonly VerifiedCommand[], target: Target, own: Target['own']): VerifiedCommand[] {
+  const entry = { digest: target.exactDigest, own_batch: own.microBatch, own_accumulation: own.accumulation };
+  return [...known.filter((one) => one.digest !== entry.digest), entry].slice(-KEPT);
+}
+
+const merge = (own: OwnBatch, seen: Pick<Recommendation, 'own_batch' | 'own_accumulation'>): OwnBatch => ({
+  microBatch: own.microBatch ?? seen.own_batch ?? null,
+  accumulation: own.accumulation ?? seen.own_accumulation ?? null,
+});
