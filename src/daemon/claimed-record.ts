@@ -1,4 +1,4 @@
-import type { PatchResult, Store, StoredJob } from '../store/index.js';
+import { outlast, type PatchResult, type Store, type StoredJob } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
 
 /** The job was taken from us: another host answers for it, or it was held or ended behind our back. */
@@ -9,6 +9,8 @@ export interface Claim {
   host: string;
   /** Patches without it are refused. */
   claim: string;
+  /** Aborted when the daemon lets go of the job: what Redis will not take until then is left to the next daemon. */
+  letGo: AbortSignal;
   /** Told when it holds no more. */
   onLost: (error: ClaimLost) => void;
 }
@@ -21,6 +23,8 @@ export class ClaimedRecord {
   /** The claim is gone. */
   lost = false;
   readonly #claim: Claim;
+  #unsaid = false;
+  #saying = false;
 
   constructor(job: StoredJob, claim: Claim) {
     this.job = job;
@@ -39,8 +43,14 @@ export class ClaimedRecord {
     throw error;
   }
 
+  /** Tries until Redis takes it: an error says nothing about the job. Rejects when the job is let go of. */
+  write(patch: Partial<JobRecord>): Promise<PatchResult> {
+    const { store, letGo: signal } = this.#claim;
+    return outlast(() => this.#write(patch), { signal, onRefused: store.connection.onRefused });
+  }
+
   /** Where Redis lost its data the job has not lost its process: the record is written anew. */
-  async write(patch: Partial<JobRecord>): Promise<PatchResult> {
+  async #write(patch: Partial<JobRecord>): Promise<PatchResult> {
     const { store, host, claim } = this.#claim;
     const { job } = this.job;
     const result = await store.jobs.patch(job, patch, claim);
@@ -62,12 +72,23 @@ export class ClaimedRecord {
 
   /** Says it again, after somebody else wrote that this host could not be heard. */
   repeat(): void {
-    this.patch({ reason: this.reason }).catch(() => {}); // who has lost the claim is told of it
+    this.#unsaid = true;
+    if (!this.#saying) void this.#sayLatest();
+  }
+
+  async #sayLatest(): Promise<void> {
+    this.#saying = true;
+    while (this.#unsaid) {
+      this.#unsaid = false;
+      await this.patch({ reason: this.reason }).catch(() => {}); // who has lost the claim is told of it
+    }
+    this.#saying = false;
   }
 
   /** Gives the job back, of which nothing was launched. */
   async giveBack(): Promise<void> {
     const { store, claim } = this.#claim;
-    await store.jobs.unclaim(this.job.job, claim, this.reason ?? 'waits in its queue');
+    const { onRefused } = store.connection;
+    await outlast(() => store.jobs.unclaim(this.job.job, claim, this.reason ?? 'waits in its queue'), { onRefused });
   }
 }

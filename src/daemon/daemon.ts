@@ -133,11 +133,19 @@ export class Daemon {
 
   #every(ms: number, task: () => Promise<void>): void {
     let busy = false;
+    let told = '';
     const timer = setInterval(() => {
       if (busy) return; // Redis is away: one that waits is enough
       busy = true;
       task()
-        .catch((error: unknown) => this.#parts.log.warn({ err: error }, 'a periodic task failed'))
+        .then(() => {
+          told = '';
+        })
+        .catch((error: unknown) => {
+          const text = String(error);
+          if (text !== told) this.#parts.log.warn({ err: error }, 'a periodic task failed');
+          told = text; // once, not every two seconds for as long as Redis refuses
+        })
         .finally(() => {
           busy = false;
         });
@@ -192,7 +200,7 @@ export class Daemon {
   async #lookForCancels(): Promise<void> {
     const ids = this.#executions.ids();
     if (ids.length === 0) return;
-    for (const id of await this.#parts.store.jobs.cancelAsked(ids)) this.#executions.get(id)?.cancel();
+    await this.#parts.store.jobs.cancelAsked(ids, (id) => this.#executions.get(id)?.cancel());
   }
 
   async #sweep(): Promise<void> {

@@ -5,10 +5,10 @@ import { OomtuneError } from '../common/errors.js';
 import { stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
 import type { Runtime } from '../runtime/types.js';
-import type { Store, StoredJob } from '../store/index.js';
+import { outlast, type Store, type StoredJob } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
 import { Detached } from '../worker/detached.js';
-import type { Leasing, Progress, RunReport, WorkDeps, WorkRequest } from '../worker/types.js';
+import type { Leasing, Progress, Records, RunReport, WorkDeps, WorkRequest } from '../worker/types.js';
 import { ClaimedRecord, ClaimLost } from './claimed-record.js';
 import { LastLaunch } from './last-launch.js';
 import { LogTail } from './log-tail.js';
@@ -47,6 +47,7 @@ export class Execution {
 
   readonly #deps: ExecutionDeps;
   readonly #abort = new AbortController();
+  readonly #letGo = new AbortController();
   readonly #log: Log;
   readonly #claimed: ClaimedRecord;
   readonly #last: LastLaunch;
@@ -59,7 +60,11 @@ export class Execution {
     this.ticket = ticket;
     this.#deps = deps;
     this.#log = deps.log.child({ job: record.job });
-    this.#claimed = new ClaimedRecord(record, { ...deps, onLost: (error) => this.#stop(error) });
+    this.#claimed = new ClaimedRecord(record, {
+      ...deps,
+      letGo: this.#letGo.signal,
+      onLost: (error) => this.#stop(error),
+    });
     this.#surroundings = new Surroundings(record);
     this.#last = new LastLaunch(record, deps.runtime, deps.store.leasing);
     this.#launched = record.launches.length > 0;
@@ -73,7 +78,9 @@ export class Execution {
 
   /** Lets go of it: the job goes on under its supervisor. */
   detach(): void {
-    this.#stop(this.waitingSince === null || this.#launched ? new Detached() : new PutBack());
+    const putBack = this.waitingSince !== null && !this.#launched;
+    this.#stop(putBack ? new PutBack() : new Detached());
+    this.#letGo.abort(new Detached());
   }
 
   /** Gives it back to its queue, if nothing of it has been started. False: it has. */
@@ -172,10 +179,10 @@ export class Execution {
   }
 
   #workDeps(): WorkDeps {
-    const { store, runtime } = this.#deps;
+    const { runtime } = this.#deps;
     return {
       runtime,
-      records: async () => ({ recommendations: store.recommendations, leasing: this.#leasing() }),
+      records: async () => ({ recommendations: this.#recommendations(), leasing: this.#leasing() }),
       signal: this.#abort.signal,
       progress: (event) => this.#progress(event),
       persist: (patch) => this.#persist(patch),
@@ -189,10 +196,28 @@ export class Execution {
     return {
       acquire: async (request) => {
         this.waitingSince = Date.now();
-        const lease = await leasing.acquire(request);
+        const lease = await outlast(() => leasing.acquire(request), {
+          signal: request.signal,
+          onRefused: (error) => {
+            this.#claimed.say(`waits for Redis, which answers with an error: ${error.message}`);
+            this.#deps.store.connection.onRefused(error);
+          },
+        });
         this.waitingSince = null;
         return lease;
       },
+    };
+  }
+
+  /** The store's, but what Redis refuses for now is tried again: a job is not ended for it. */
+  #recommendations(): Records['recommendations'] {
+    const { recommendations, connection } = this.#deps.store;
+    const withstand = <T>(task: () => Promise<T>): Promise<T> =>
+      outlast(task, { signal: this.#abort.signal, onRefused: connection.onRefused });
+    return {
+      get: (key) => withstand(() => recommendations.get(key)),
+      put: (recommendation, job) => withstand(() => recommendations.put(recommendation, job)),
+      demote: (key, knownBad, job) => withstand(() => recommendations.demote(key, knownBad, job)),
     };
   }
 

@@ -3,7 +3,7 @@ import type { Job } from 'bullmq';
 import { stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
 import type { Runtime } from '../runtime/types.js';
-import type { Store, StoredJob } from '../store/index.js';
+import { outlast, type Store, type StoredJob } from '../store/index.js';
 import { Execution, type ExecutionEnd, type WorkerApi } from './execution.js';
 import type { Lanes } from './lanes.js';
 import type { Queues, Ticket } from './queues.js';
@@ -84,10 +84,11 @@ export class Executions {
   }
 
   async #after({ ticket, record }: Execution, end: ExecutionEnd): Promise<void> {
-    const { queues, onEnd } = this.#parts;
+    const { queues, onEnd, store } = this.#parts;
     this.#active.delete(record.job);
-    if (ticket !== null && end === 'done') await queues.finish(ticket);
-    if (ticket !== null && end === 'back') await queues.putBack(ticket);
     onEnd();
+    if (ticket === null || end === 'left') return;
+    const { onRefused } = store.connection;
+    await outlast(() => (end === 'done' ? queues.finish(ticket) : queues.putBack(ticket)), { onRefused });
   }
 }

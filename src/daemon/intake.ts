@@ -80,7 +80,6 @@ export class Intake {
    */
   async #sortOutTaken(labels: string[]): Promise<void> {
     const { store, queues, executions } = this.#parts;
-    this.#sortOut = false;
     const ours = new Set([...executions].map((execution) => execution.ticket?.id));
     for (const label of labels) {
       for (const ticket of await queues.taken(label)) {
@@ -92,6 +91,7 @@ export class Intake {
         else if (record === null || !executions.has(record.job)) await queues.finish(ticket);
       }
     }
+    this.#sortOut = false;
   }
 
   /** One job of a label may wait for its lease; those behind it wait in the queue, where other hosts see them. */
@@ -119,7 +119,12 @@ export class Intake {
       await queues.refuse(ticket, 'it cannot be read');
       return;
     }
-    const { record } = await store.jobs.claim(entry, host.host, executions.claimOf(entry));
+    const { record } = await store.jobs
+      .claim(entry, host.host, executions.claimOf(entry))
+      .catch(async (error: unknown) => {
+        this.#sortOut = true; // Redis would not say: the entry is ours, and must not lie there until its lock expires
+        throw error;
+      });
     if (record === null) {
       // Held, ended, of an earlier life of the job, or another host's, which goes on with it by its claim
       await queues.finish(ticket);

@@ -1,5 +1,5 @@
 import type { Exit, Run, Runtime } from '../runtime/types.js';
-import type { LeaseStore, StoredJob } from '../store/index.js';
+import { type LeaseStore, outlast, type StoredJob } from '../store/index.js';
 import { letsGo } from '../worker/detached.js';
 
 /** What may still run of a job: its last launch, which an earlier daemon may have made. */
@@ -24,7 +24,7 @@ export class LastLaunch {
     const run = await this.#find();
     run?.end('cancel');
     await run?.wait();
-    if (run !== null) await this.#leasing.forget(this.#job.job);
+    if (run !== null) await this.#forget();
   }
 
   /**
@@ -40,8 +40,12 @@ export class LastLaunch {
     );
     const exit = await Promise.race([run.wait(), aborted]);
     if (exit === null && letsGo(signal)) throw signal.reason;
-    if (exit !== null) await this.#leasing.forget(this.#job.job);
+    if (exit !== null) await this.#forget();
     return exit;
+  }
+
+  #forget(): Promise<void> {
+    return outlast(() => this.#leasing.forget(this.#job.job), { onRefused: this.#leasing.onRefused });
   }
 
   async #find(): Promise<Run | null> {

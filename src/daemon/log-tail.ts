@@ -2,7 +2,7 @@ import { statSync } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Log } from '../common/log.js';
-import type { LogTails } from '../store/index.js';
+import { isRefusal, type LogTails, outlast } from '../store/index.js';
 
 const LOOK_MS = 250;
 /** Read at once. A job that writes faster than this four times a second has parts of its tail left out. */
@@ -50,13 +50,16 @@ export class LogTail {
 
   async #follow(goOn: boolean): Promise<void> {
     try {
-      const pieces = goOn ? await this.#logs.read(this.#job) : [];
+      const pieces = goOn ? await outlast(() => this.#logs.read(this.#job)) : [];
       const known = pieces.findLast((piece) => piece.launch === this.#launch);
       let skipTo = known === undefined ? 0 : known.offset + known.data.length;
       for (;;) {
         await this.#pause();
         if (this.#closing) break;
-        skipTo = await this.#copy(skipTo);
+        skipTo = await this.#copy(skipTo).catch((error: unknown) => {
+          if (!isRefusal(error)) throw error;
+          return skipTo; // the next look copies it
+        });
       }
       await this.#copy(skipTo);
     } catch (error) {

@@ -1,6 +1,6 @@
 import { type Job, Queue, UnrecoverableError, Worker } from 'bullmq';
 import type { Redis } from 'ioredis';
-import type { Store, StoredJob } from '../store/index.js';
+import { isRefusal, readPresence, type Store, type StoredJob, valueIn, write } from '../store/index.js';
 import { type HostDevices, labelOf, parseRequirement, type Requirement, requirementOf, suits } from './routing.js';
 import type { DaemonSettings } from './settings.js';
 
@@ -97,12 +97,13 @@ export class Queues {
     for (const id of await this.#connection.lrange(`${key}:active`, '0', '-1')) {
       const [data, opts] = await this.#connection.hmget(`${key}:${id}`, 'data', 'opts');
       if (isJson(data) && isJson(opts)) continue;
-      await this.#connection
-        .multi()
-        .lrem(`${key}:active`, 0, id)
-        .srem(`${key}:stalled`, id)
-        .del(`${key}:${id}`, `${key}:${id}:lock`)
-        .exec();
+      await write(
+        this.#connection
+          .multi()
+          .lrem(`${key}:active`, 0, id)
+          .srem(`${key}:stalled`, id)
+          .del(`${key}:${id}`, `${key}:${id}:lock`),
+      );
       dropped += 1;
       this.#onError(new Error(`entry ${id} of queue ${label} could not be read and was removed`));
     }
@@ -121,7 +122,7 @@ export class Queues {
   async taken(label: string): Promise<Job<Ticket>[]> {
     await this.#dropUnreadable(label);
     const active = (await this.queue(label).getActive()) as Job<Ticket>[];
-    const locked = await Promise.all(active.map((job) => this.extend(job).catch(() => false)));
+    const locked = await Promise.all(active.map((job) => this.extend(job)));
     return active.filter((_, at) => locked[at] === true);
   }
 
@@ -129,30 +130,30 @@ export class Queues {
     return (await job.extendLock(this.#token, this.#settings.lockMs)) === 1;
   }
 
-  /** Takes the entry out of its queue; whatever came of the job is in its record. */
+  /** Takes the entry out of its queue; whatever came of the job is in its record. Throws only where Redis refused. */
   async finish(job: Job<Ticket>): Promise<void> {
-    await job.moveToCompleted('', this.#token, false).catch(() => {}); // the lock is gone: nobody will run it, the record says so
-    if (job.opts.removeOnComplete !== true) await job.remove().catch(() => {}); // not one of ours
+    const gone = await job.moveToCompleted('', this.#token, false).then(() => false, isGone);
+    // Not one of ours, or a try before this one was refused halfway, when the lock had gone and the entry had not
+    if (gone || job.opts.removeOnComplete !== true) await job.remove().catch(isGone);
   }
 
   async refuse(job: Job<Ticket>, why: string): Promise<void> {
-    await job.moveToFailed(new UnrecoverableError(why), this.#token, false).catch(() => {});
-    await job.remove().catch(() => {});
+    await job.moveToFailed(new UnrecoverableError(why), this.#token, false).catch(isGone);
+    await job.remove().catch(isGone);
   }
 
   /** Puts it back to the front of its priority. */
   async putBack(job: Job<Ticket>): Promise<void> {
-    await job.moveToWait(this.#token).catch(() => {});
+    await job.moveToWait(this.#token).catch(isGone);
   }
 
   /** Which of these jobs have an entry in their queue. */
   async present(records: StoredJob[]): Promise<boolean[]> {
-    const pipeline = this.#connection.pipeline();
-    for (const record of records) {
+    const entries = records.map((record) => {
       const label = labelOf(requirementOf(record.options));
-      pipeline.exists(`${this.#store.keys.prefix}:${label}:${ticketId(record)}`);
-    }
-    return ((await pipeline.exec()) ?? []).map(([, reply]) => reply === 1);
+      return `${this.#store.keys.prefix}:${label}:${ticketId(record)}`;
+    });
+    return (await readPresence(this.#connection, entries)).map((reply) => valueIn(reply) !== null);
   }
 
   /** The highest priority that waits in a queue; null: nothing waits. */
@@ -200,6 +201,12 @@ export class Queues {
     }
     return worker;
   }
+}
+
+/** BullMQ's own complaints mean that the entry, or our lock on it, is gone; what Redis refused says nothing of either. */
+function isGone(error: unknown): true {
+  if (isRefusal(error)) throw error;
+  return true;
 }
 
 function isJson(text: string | null | undefined): boolean {

@@ -53,9 +53,11 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     dashboard_fault: null,
   };
   writeDaemonFile(file);
-  store.connection.onOutage = (state, shown) => {
+  store.connection.onOutage = (state, shown, why) => {
     if (state === 'lost')
       log.warn({ redis: shown }, 'Redis does not answer: jobs go on, new ones wait until it is back');
+    else if (state === 'refuses')
+      log.warn({ redis: shown, why }, 'Redis answers with an error: jobs go on, and it is asked until it does not');
   };
   const ownRuntime = runtime ?? (await import('../runtime/index.js')).createRuntime();
   const daemon = new Daemon({

@@ -49,8 +49,11 @@ export async function sweepEnvironments(store: Store, isActive: (job: string) =>
   for (const [at, { path, id }] of files.entries()) {
     const is = needed[at];
     // A home may serve several Redis: what this one knows nothing of may be another one's
-    if (is === undefined ? read(path)?.store === nameOf(store) : is !== id || path.endsWith('.draft'))
-      rmSync(path, { force: true });
+    const idle =
+      is?.is === 'missing'
+        ? read(path)?.store === nameOf(store)
+        : is?.is === 'value' && (is.value !== id || path.endsWith('.draft'));
+    if (idle) rmSync(path, { force: true });
   }
 }
 

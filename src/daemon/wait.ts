@@ -1,4 +1,4 @@
-import { ENDED_STATES, type Store } from '../store/index.js';
+import { ENDED_STATES, outlast, type Store } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
 import { known } from './steer.js';
 
@@ -31,7 +31,7 @@ export async function waitForJobs(
       const look = [...due];
       due.clear();
       for (const id of look.filter((one) => !ended.has(one))) {
-        const job = await store.jobs.get(id);
+        const job = await outlast(() => store.jobs.get(id), { signal, onRefused: store.connection.onRefused });
         if (job === null) known(id, 'missing');
         else if (ENDED_STATES.includes(job.state)) {
           ended.set(id, job);

@@ -4,11 +4,16 @@ import { refusal } from '../common/refusal.js';
 import { ensureEmbeddedRedis, wasStopped } from './embedded.js';
 import { parseRedisUrl, type RedisTarget, unixUrl } from './url.js';
 
-/** Told when Redis goes and comes back while somebody works with it. */
-export type OutageListener = (state: 'lost' | 'back', shown: string) => void;
+/** `refuses`: it answers, but with errors. */
+export type OutageState = 'lost' | 'refuses' | 'back';
+
+/** Told when Redis goes and comes back while somebody works with it, or will not take what has to be written. */
+export type OutageListener = (state: OutageState, shown: string, why: string) => void;
 
 const CONNECT_MS = 5000;
 const PING_EVERY_MS = 5000;
+/** The same refusal is told again after this long, however often it is met. */
+const TELL_AGAIN_MS = 60_000;
 /** No answer for this long: the connection is given up and made anew (a cut cable sends no farewell). */
 const SILENT_MS = 15_000;
 
@@ -24,6 +29,7 @@ export class Connection {
   readonly #others = new Set<Redis>();
   #watch: NodeJS.Timeout | null = null;
   #lost = false;
+  #refused = { why: '', at: 0 };
   #closed = false;
   #listener: OutageListener;
 
@@ -59,6 +65,14 @@ export class Connection {
   set onOutage(listener: OutageListener) {
     this.#listener = listener;
   }
+
+  /** Tells of an error that somebody waits out. */
+  readonly onRefused = (error: Error): void => {
+    const why = error.message.slice(0, 200);
+    if (this.#closed || (this.#refused.why === why && Date.now() - this.#refused.at < TELL_AGAIN_MS)) return;
+    this.#refused = { why, at: Date.now() };
+    this.#listener('refuses', this.target.shown, why);
+  };
 
   close(): void {
     this.#closed = true;
@@ -152,7 +166,7 @@ export class Connection {
   #tell(lost: boolean): void {
     if (this.#lost === lost || this.#closed) return;
     this.#lost = lost;
-    this.#listener(lost ? 'lost' : 'back', this.target.shown);
+    this.#listener(lost ? 'lost' : 'back', this.target.shown, '');
   }
 }
 

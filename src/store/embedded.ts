@@ -16,7 +16,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
 import { homeFolder, stateFolder } from '../common/home.js';
-import { ask } from './ask.js';
+import { type Answer, ask } from './ask.js';
 import { unixUrl } from './url.js';
 
 /** Where the embedded Redis of this home listens, and what it is. */
@@ -47,7 +47,12 @@ export async function ensureEmbeddedRedis(): Promise<string> {
   const deadline = Date.now() + START_SECONDS * 1000;
   rmSync(join(folder, 'stopped'), { force: true });
   for (;;) {
-    if ((await ask(socket, 'PING')) !== null) return socket;
+    const answer = await ask(socket, 'PING');
+    if (serves(answer)) return socket;
+    if (answer.is === 'error' && Date.now() < deadline) {
+      await delay(100); // it still loads its data: starting another would only find its lock
+      continue;
+    }
     const ended = await start(folder, socket, deadline);
     if (ended === 'up') return socket;
     if (Date.now() > deadline) break;
@@ -60,6 +65,10 @@ export async function ensureEmbeddedRedis(): Promise<string> {
     `Another host may share this folder: give each its own OOMTUNE_HOME, or one Redis by --redis URL. See also ${join(folder, 'redis.log')}.`,
   );
 }
+
+/** Whether it takes commands, if not every one: what it refuses the client that is refused tells best. */
+const serves = (answer: Answer): boolean =>
+  answer.is === 'text' || (answer.is === 'error' && !answer.message.startsWith('LOADING'));
 
 /** Whether it was stopped by `redis stop`: those who lost it then do not start it again. */
 export function wasStopped(): boolean {
@@ -94,11 +103,12 @@ export function embeddedSocket(): string {
 
 export async function embeddedStatus(): Promise<EmbeddedStatus> {
   const folder = stateFolder('redis');
-  const info = await ask(embeddedSocket(), 'INFO');
-  const field = (name: string): string | null => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info ?? '')?.[1] ?? null;
+  const answer = await ask(embeddedSocket(), 'INFO');
+  const info = answer.is === 'text' ? answer.text : '';
+  const field = (name: string): string | null => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? null;
   const number = (name: string): number | null => (field(name) === null ? null : Number(field(name)));
   return {
-    running: info !== null,
+    running: answer.is !== 'nobody',
     url: embeddedUrl(),
     pid: number('process_id'),
     version: field('redis_version'),
@@ -107,15 +117,22 @@ export async function embeddedStatus(): Promise<EmbeddedStatus> {
   };
 }
 
-/** Has it write everything and end. False: it did not run. */
+/** Has it write everything and end. False: it did not run. Throws OOMTUNE_REDIS_REFUSED where it goes on all the same. */
 export async function stopEmbeddedRedis(): Promise<boolean> {
   const socket = embeddedSocket();
-  if ((await ask(socket, 'PING')) === null) return false;
-  writeFileSync(join(stateFolder('redis'), 'stopped'), '', { mode: 0o600 });
-  await ask(socket, 'SHUTDOWN');
+  if ((await ask(socket, 'PING')).is === 'nobody') return false;
+  const mark = join(stateFolder('redis'), 'stopped');
+  writeFileSync(mark, '', { mode: 0o600 });
+  const answer = await ask(socket, 'SHUTDOWN');
   const deadline = Date.now() + START_SECONDS * 1000;
-  while (existsSync(socket) && Date.now() < deadline) await delay(20);
-  return true;
+  while (answer.is !== 'error' && existsSync(socket) && Date.now() < deadline) await delay(20);
+  if (!existsSync(socket)) return true;
+  rmSync(mark, { force: true });
+  throw new OomtuneError(
+    'OOMTUNE_REDIS_REFUSED',
+    `The embedded Redis does not end${answer.is === 'error' ? `: ${answer.message}` : ''}.`,
+    `Try again in a moment; see ${join(stateFolder('redis'), 'redis.log')}.`,
+  );
 }
 
 /** One try: `up`, or what the starter ended with. */
@@ -150,7 +167,7 @@ async function start(folder: string, socket: string, deadline: number): Promise<
       );
     }
     if (ended !== null) return ended;
-    if ((await ask(socket, 'PING')) !== null) return 'up';
+    if (serves(await ask(socket, 'PING'))) return 'up';
     if (Date.now() > deadline) return LOCKED;
   }
 }

@@ -1,6 +1,9 @@
 import { OomtuneError } from '../common/errors.js';
 import type { LeaseDevice } from './lease-request.js';
 import type { LeaseStore, LeaseTimes } from './leases.js';
+import { outlast } from './outlast.js';
+
+const RELEASE_MS = 10_000;
 
 /** A reservation that is renewed until it is released. */
 export class HeldLease<D extends LeaseDevice> {
@@ -23,11 +26,15 @@ export class HeldLease<D extends LeaseDevice> {
   }
 
   async attach(run: { supervisorPid: number; dir: string }): Promise<void> {
-    await this.#store.attach(this.#owner, this.#instance, run.supervisorPid, run.dir);
+    const { onRefused } = this.#store;
+    await outlast(() => this.#store.attach(this.#owner, this.#instance, run.supervisorPid, run.dir), { onRefused });
   }
 
   async resize(bytes: number | null): Promise<void> {
-    const done = await this.#store.resize(this.#owner, this.#instance, bytes, this.devices);
+    const { onRefused } = this.#store;
+    const done = await outlast(() => this.#store.resize(this.#owner, this.#instance, bytes, this.devices), {
+      onRefused,
+    });
     if (done === 1) return;
     throw new OomtuneError(
       'OOMTUNE_LEASE_LOST',
@@ -36,10 +43,21 @@ export class HeldLease<D extends LeaseDevice> {
     );
   }
 
+  /**
+   * Returns when it is released, or after ten seconds of refusals: it is then tried on. A command that ends meanwhile leaves
+   * a lease without an owner, which others free.
+   */
   async release(): Promise<void> {
     if (this.#released) return;
     this.#released = true;
     clearInterval(this.#timer);
-    await this.#store.release(this.#owner, this.#instance);
+    const { onRefused } = this.#store;
+    const done = outlast(() => this.#store.release(this.#owner, this.#instance), { onRefused, idle: true });
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, RELEASE_MS);
+    });
+    await Promise.race([done, late]);
+    clearTimeout(timer);
   }
 }

@@ -4,7 +4,7 @@
  * `openStore({ url })` connects (fails within 5 s with OOMTUNE_REDIS_UNREACHABLE), or starts the embedded Redis where
  * `url` is null. Whoever is connected then waits through an outage: it is told on stderr, or to `onOutage`.
  */
-import { Connection, type OutageListener } from './connection.js';
+import { Connection, type OutageListener, type OutageState } from './connection.js';
 import { embeddedStatus, embeddedUrl, stopEmbeddedRedis } from './embedded.js';
 import { Events } from './events.js';
 import { Hosts } from './hosts.js';
@@ -32,8 +32,10 @@ export { LEASE_TIMES, type LeaseStore, type LeaseTimes } from './leases.js';
 export type { LogPiece, LogTails } from './logs.js';
 export type { MemorySample, MemoryTrace, MemoryTraces } from './memory-traces.js';
 export { type NamedJob, namedJob } from './named-job.js';
+export { isRefusal, outlast } from './outlast.js';
 export { bootId, hostName, isAlive, type ProcessIdentity, startTime, thisProcess } from './process-identity.js';
 export type { RecommendationStore } from './recommendations.js';
+export { type Reply, readFields, readHashes, readPresence, valueIn, write } from './replies.js';
 export { checkRedisIsSafe, checkRedisTakesWrites } from './safety.js';
 export { command as commandSchema, ENDED_STATES, jobOptions as jobOptionsSchema } from './schemas.js';
 export type { StoredJob } from './stored-job.js';
@@ -76,7 +78,7 @@ export async function openStore(options: StoreOptions = {}): Promise<Store> {
   const connection = await Connection.open(url, options.onOutage ?? sayOutage);
   const { redis } = connection;
   const events = new Events(connection, keys);
-  const leasing = new LeaseStore(redis, keys, events, { ...LEASE_TIMES, ...options.leaseTimes });
+  const leasing = new LeaseStore(connection, keys, events, { ...LEASE_TIMES, ...options.leaseTimes });
   return {
     url: connection.target.shown,
     secretUrl: url,
@@ -135,8 +137,12 @@ export async function stopRedis(): Promise<boolean> {
   return stopEmbeddedRedis();
 }
 
-function sayOutage(state: 'lost' | 'back', shown: string): void {
+function sayOutage(state: OutageState, shown: string, why: string): void {
   process.stderr.write(
-    state === 'lost' ? `oomtune: Redis at ${shown} does not answer; waiting for it\n` : 'oomtune: Redis is back\n',
+    state === 'lost'
+      ? `oomtune: Redis at ${shown} does not answer; waiting for it\n`
+      : state === 'refuses'
+        ? `oomtune: Redis at ${shown} answers with an error (${why}); waiting until it does not\n`
+        : 'oomtune: Redis is back\n',
   );
 }

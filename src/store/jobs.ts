@@ -1,4 +1,4 @@
-import type { ChainableCommander, Redis } from 'ioredis';
+import type { Redis } from 'ioredis';
 import { OomtuneError } from '../common/errors.js';
 import { isJobId } from './job-id.js';
 import { type JobLabel, readLabels } from './job-labels.js';
@@ -6,6 +6,7 @@ import * as scripts from './job-scripts.js';
 import type { Keys } from './keys.js';
 import { pairs } from './pairs.js';
 import { refuse } from './refused.js';
+import { isWrongType, type Reply, readFields, readHashes, valueIn, write } from './replies.js';
 import { ENDED_STATES, jobRecord, submittedEnvironment } from './schemas.js';
 import type { Script } from './script.js';
 import { fromFields, type StoredJob, toFields } from './stored-job.js';
@@ -14,7 +15,7 @@ import type { JobRecord, JobState, SubmittedEnvironment } from './types.js';
 /** `ours`: this host had it already. `away`: another host answers for it, and may be running it. */
 export type Claimed =
   | { outcome: 'claimed' | 'ours'; record: StoredJob }
-  | { outcome: 'missing' | 'ended' | 'held' | 'stale' | 'away'; record: null };
+  | { outcome: 'missing' | 'unreadable' | 'ended' | 'held' | 'stale' | 'away'; record: null };
 
 export type PatchResult = 'ok' | 'missing' | 'ended' | 'lost' | 'held';
 
@@ -51,7 +52,7 @@ export class JobStore {
   /** The job that was submitted last. */
   async latest(): Promise<StoredJob | null> {
     const ids = await this.#redis.zrevrange(this.#keys.jobs, 0, 9);
-    return (await this.#readMany(ids))[0] ?? null;
+    return (await this.#readMany(ids)).found[0] ?? null;
   }
 
   /** All jobs that have not ended and the last `ended` that have, in the order submitted. */
@@ -62,8 +63,8 @@ export class JobStore {
       const ids = await this.#redis.zrevrange(this.#keys.jobs, at, at + 99);
       if (ids.length === 0) break;
       const known = new Set(live.map((job) => job.job));
-      const more = await this.#readMany(ids.filter((id) => !known.has(id)));
-      gone.push(...more.filter((job) => ENDED_STATES.includes(job.state)));
+      const { found } = await this.#readMany(ids.filter((id) => !known.has(id)));
+      gone.push(...found.filter((job) => ENDED_STATES.includes(job.state)));
     }
     return [...gone.slice(0, ended), ...live].sort((a, b) => (a.submitted_at < b.submitted_at ? -1 : 1));
   }
@@ -87,29 +88,37 @@ export class JobStore {
     return (await this.#run(scripts.UNPEND, id, [JSON.stringify(reason)])) === 1;
   }
 
-  /** Which of these jobs are to be cancelled (or have been, behind our back). */
-  async cancelAsked(ids: string[]): Promise<string[]> {
-    const pipeline = this.#redis.pipeline();
-    for (const id of ids) pipeline.hmget(this.#keys.job(id), 'cancel', 'state');
-    const replies = (await pipeline.exec()) ?? [];
-    return ids.filter((_, at) => {
-      const [cancel, state] = (replies[at]?.[1] ?? []) as (string | null)[];
-      return cancel !== null || state === 'cancelled';
-    });
+  /**
+   * Tells which of these jobs are to be cancelled (or have been, behind our back): those whose record says so. Throws the
+   * first refusal when all that could be read were told.
+   */
+  async cancelAsked(ids: string[], onAsked: (id: string) => void): Promise<void> {
+    const replies = await readFields(
+      this.#redis,
+      ids.map((id) => this.#keys.job(id)),
+      ['cancel', 'state'],
+    );
+    for (const [at, reply] of replies.entries()) {
+      if (reply.is !== 'value') continue;
+      const [cancel, state] = reply.value;
+      if (typeof cancel === 'string' || state === 'cancelled') onAsked(ids[at] as string);
+    }
+    for (const reply of replies) valueIn(reply);
   }
 
-  /** The file that each job's environment is needed from; null: it has ended, or has none; undefined: there is no such job. */
-  async environments(ids: string[]): Promise<(string | null | undefined)[]> {
-    if (ids.length === 0) return [];
-    const pipeline = this.#redis.pipeline();
-    for (const id of ids) pipeline.hmget(this.#keys.job(id), 'state', 'environment');
-    const replies = (await pipeline.exec()) ?? [];
-    return ids.map((_, at) => {
-      const [state, environment] = (replies[at]?.[1] ?? []) as (string | null)[];
-      if (!state) return undefined;
-      if (ENDED_STATES.includes(state as JobState)) return null;
+  /** The file that each job's environment is needed from; null: it has ended, or has none. */
+  async environments(ids: string[]): Promise<Reply<string | null>[]> {
+    const replies = await readFields(
+      this.#redis,
+      ids.map((id) => this.#keys.job(id)),
+      ['state', 'environment'],
+    );
+    return replies.map((reply) => {
+      if (reply.is !== 'value') return reply;
+      const [state, environment] = reply.value;
+      if (ENDED_STATES.includes(state as JobState)) return { is: 'value', value: null };
       const read = submittedEnvironment.safeParse(fieldOf(environment));
-      return read.success ? read.data.file : null;
+      return { is: 'value', value: read.success ? read.data.file : null };
     });
   }
 
@@ -135,16 +144,16 @@ export class JobStore {
     try {
       reply = (await this.#run(scripts.CLAIM, job, args)) as string[];
     } catch (error) {
-      if (!(error instanceof Error) || !error.message.includes('WRONGTYPE')) throw error;
-      await this.setAside(job, error.message);
-      return { outcome: 'missing', record: null };
+      if (!isWrongType(error)) throw error;
+      await refuse(this.#redis, this.#keys, this.#keys.job(job), error.message);
+      return { outcome: 'unreadable', record: null };
     }
     const [outcome, ...fields] = reply as [Claimed['outcome'], ...string[]];
     if (outcome !== 'claimed' && outcome !== 'ours') return { outcome, record: null };
     const record = fromFields(job, pairs(fields));
     if (typeof record === 'object' && record !== null) return { outcome, record };
     await this.setAside(job, record ?? 'there is no such record');
-    return { outcome: 'missing', record: null };
+    return { outcome: 'unreadable', record: null };
   }
 
   /** Gives a claimed job back that was not launched. */
@@ -198,15 +207,15 @@ export class JobStore {
     const live = new Set(await this.#redis.zrange(this.#keys.live, '0', '-1'));
     const gone = oldest.filter((id) => !live.has(id));
     if (gone.length === 0) return [];
-    const multi: ChainableCommander = this.#redis.multi().zrem(this.#keys.jobs, ...gone);
+    const multi = this.#redis.multi().zrem(this.#keys.jobs, ...gone);
     for (const id of gone) multi.del(this.#keys.job(id), this.#keys.log(id), this.#keys.memory(id));
-    await multi.exec();
+    await write(multi);
     return gone;
   }
 
   /** Takes a record that cannot be read out of the way, so that nobody stumbles over it again. */
   async setAside(id: string, why: string): Promise<void> {
-    await this.#redis.multi().zrem(this.#keys.live, id).srem(this.#keys.pending, id).exec();
+    await write(this.#redis.multi().zrem(this.#keys.live, id).srem(this.#keys.pending, id));
     await refuse(this.#redis, this.#keys, this.#keys.job(id), why);
   }
 
@@ -217,33 +226,37 @@ export class JobStore {
   }
 
   async #read(id: string): Promise<StoredJob | null> {
-    return (await this.#readMany([id]))[0] ?? null;
+    return (await this.#readMany([id])).found[0] ?? null;
   }
 
   /** Index and record are written in one step: an id without a record was not written by us. */
   async #readIndexed(ids: string[]): Promise<StoredJob[]> {
-    const found = await this.#readMany(ids);
-    if (found.length === ids.length) return found;
-    const known = new Set(found.map((record) => record.job));
-    for (const id of ids) if (!known.has(id)) await this.setAside(id, 'there is no such record');
+    const { found, missing } = await this.#readMany(ids);
+    for (const id of missing) await this.setAside(id, 'there is no such record');
     return found;
   }
 
-  async #readMany(ids: string[]): Promise<StoredJob[]> {
+  /** Throws where Redis would not say: a record that could not be read is neither missing nor wrong. */
+  async #readMany(ids: string[]): Promise<{ found: StoredJob[]; missing: string[] }> {
     const found: StoredJob[] = [];
+    const missing: string[] = [];
     for (let at = 0; at < ids.length; at += 200) {
       const some = ids.slice(at, at + 200);
-      const pipeline = this.#redis.pipeline();
-      for (const id of some) pipeline.hgetall(this.#keys.job(id));
-      const replies = (await pipeline.exec()) ?? [];
-      for (const [index, [error, hash]] of replies.entries()) {
+      const keys = some.map((id) => this.#keys.job(id));
+      for (const [index, reply] of (await readHashes(this.#redis, keys)).entries()) {
         const id = some[index] as string;
-        const read = error === null ? fromFields(id, hash as Record<string, string>) : error.message;
+        if (reply.is === 'wrong type') {
+          await refuse(this.#redis, this.#keys, this.#keys.job(id), reply.error.message);
+          continue;
+        }
+        const hash = valueIn(reply);
+        const read = hash === null ? null : fromFields(id, hash);
         if (typeof read === 'string') await this.setAside(id, read);
         else if (read !== null) found.push(read);
+        else missing.push(id);
       }
     }
-    return found;
+    return { found, missing };
   }
 }
 

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import type { Redis } from 'ioredis';
+import type { Connection } from './connection.js';
 import type { Events } from './events.js';
 import { HeldLease } from './held-lease.js';
 import type { Keys } from './keys.js';
@@ -8,6 +8,7 @@ import { type Reply, waitReason } from './lease-reason.js';
 import { type LeaseRecord, readLease } from './lease-record.js';
 import { checkPossible, type LeaseDevice, type LeaseRequest, stillThere, toRequest } from './lease-request.js';
 import * as scripts from './lease-scripts.js';
+import { outlast } from './outlast.js';
 import { bootId, hostName, startTime, thisProcess } from './process-identity.js';
 import type { Script } from './script.js';
 
@@ -25,16 +26,21 @@ export const LEASE_TIMES: LeaseTimes = { ttlMs: 60_000, renewMs: 15_000, lookMs:
 
 /** Reserves device memory: the same leases for daemons and foreground commands, on every host of this Redis. */
 export class LeaseStore {
-  readonly #redis: Redis;
+  readonly #connection: Connection;
   readonly #keys: Keys;
   readonly #events: Events;
   readonly #times: LeaseTimes;
 
-  constructor(redis: Redis, keys: Keys, events: Events, times: LeaseTimes = LEASE_TIMES) {
-    this.#redis = redis;
+  constructor(connection: Connection, keys: Keys, events: Events, times: LeaseTimes = LEASE_TIMES) {
+    this.#connection = connection;
     this.#keys = keys;
     this.#events = events;
     this.#times = times;
+  }
+
+  /** Told of refusals that the holder of a lease waits out. */
+  get onRefused(): (error: Error) => void {
+    return this.#connection.onRefused;
   }
 
   /**
@@ -55,6 +61,7 @@ export class LeaseStore {
       share: request.share,
     };
     let told = '';
+    let asked = false;
     let wake: () => void = () => {};
     let unlisten: (() => void) | null = null;
     try {
@@ -68,7 +75,11 @@ export class LeaseStore {
           share: request.share,
         };
         const args = [owner, JSON.stringify(wanted), JSON.stringify(record), this.#times.ttlMs, this.#times.patienceMs];
-        const reply = JSON.parse(String(await this.#run(scripts.ACQUIRE, args))) as Reply;
+        // Who has waited is not sent away because Redis would not answer just now; who has not, is told at once
+        const ask = () => this.#run(scripts.ACQUIRE, args);
+        const said = asked ? await outlast(ask, { signal, onRefused: this.onRefused }) : await ask();
+        asked = true;
+        const reply = JSON.parse(String(said)) as Reply;
         if ('granted' in reply) {
           const granted = reply.granted.map((uuid) => devices.find((device) => device.uuid === uuid) as D);
           return new HeldLease(this, owner, instance, granted, this.#times);
@@ -88,7 +99,7 @@ export class LeaseStore {
         });
         signal.removeEventListener('abort', wake);
         if (signal.aborted) break;
-        await this.reap(devices);
+        await outlast(() => this.reap(devices), { signal, onRefused: this.onRefused });
         if (request.refresh !== undefined) devices = stillThere(devices, await request.refresh());
       }
       throw signal.reason;
@@ -103,7 +114,7 @@ export class LeaseStore {
 
   /** Everything that is reserved, by everybody. */
   async list(): Promise<LeaseRecord[]> {
-    const all = Object.entries(await this.#redis.hgetall(this.#keys.leases));
+    const all = Object.entries(await this.#connection.redis.hgetall(this.#keys.leases));
     return all.flatMap(([owner, text]) => readLease(owner, text) ?? []);
   }
 
@@ -168,6 +179,6 @@ export class LeaseStore {
 
   #run(script: Script, args: (string | number)[]): Promise<unknown> {
     const { leases, leaseQueue, wake, events, refused } = this.#keys;
-    return script.run(this.#redis, [leases, leaseQueue, wake, events, refused], args);
+    return script.run(this.#connection.redis, [leases, leaseQueue, wake, events, refused], args);
   }
 }

@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
 import type { Connection } from './connection.js';
 import type { Keys } from './keys.js';
+import { write } from './replies.js';
 
 /** A job's tail in Redis: at most this many pieces of this size (512 KiB), kept a week after the last. */
 const PIECES = 64;
@@ -37,7 +38,7 @@ export class LogTails {
       pipeline.xadd(key, 'MAXLEN', PIECES, '*', 'launch', launch, 'offset', offset + at, 'data', piece);
     }
     pipeline.expire(key, KEPT_SECONDS);
-    await pipeline.exec();
+    await write(pipeline);
   }
 
   /** What the tail holds now. */

@@ -2,6 +2,7 @@ import type { Redis } from 'ioredis';
 import { answersTo } from '../common/stem.js';
 import type { Keys } from './keys.js';
 import { refuse } from './refused.js';
+import { readHashes, valueIn } from './replies.js';
 import { complaint, recommendation as schema } from './schemas.js';
 import { Script } from './script.js';
 import type { Recommendation } from './types.js';
@@ -65,15 +66,13 @@ export class RecommendationStore {
     const found: Recommendation[] = [];
     for (let at = 0; at < keys.length; at += 200) {
       const some = keys.slice(at, at + 200);
-      const pipeline = this.#redis.pipeline();
-      for (const key of some) pipeline.hgetall(this.#keys.config(key));
-      const replies = (await pipeline.exec()) ?? [];
-      for (const [index, [error, hash]] of replies.entries()) {
-        if (error !== null) {
-          await refuse(this.#redis, this.#keys, this.#keys.config(some[index] ?? ''), error.message);
+      const hashes = some.map((key) => this.#keys.config(key));
+      for (const [index, reply] of (await readHashes(this.#redis, hashes)).entries()) {
+        if (reply.is === 'wrong type') {
+          await refuse(this.#redis, this.#keys, hashes[index] as string, reply.error.message);
           continue;
         }
-        const read = await this.#read(some[index] ?? '', hash as Record<string, string>);
+        const read = await this.#read(some[index] as string, valueIn(reply) ?? {});
         if (read !== null) found.push(read);
       }
     }

@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 import type { Keys } from './keys.js';
+import { write } from './replies.js';
 
 const KEPT = 200;
 const seen = new Set<string>();
@@ -14,11 +15,12 @@ export async function refuse(redis: Redis, keys: Keys, what: string, why: string
   if (seen.size > 1000) seen.clear();
   seen.add(mark);
   const note = JSON.stringify({ what: what.slice(0, 512), why: why.slice(0, 512), at: new Date().toISOString() });
-  await redis
-    .multi()
-    .lpush(keys.refused, note)
-    .ltrim(keys.refused, 0, KEPT - 1)
-    .exec();
+  await write(
+    redis
+      .multi()
+      .lpush(keys.refused, note)
+      .ltrim(keys.refused, 0, KEPT - 1),
+  );
   const { createLog } = await import('../common/log.js');
   createLog('store').warn({ record: what.slice(0, 512), why: why.slice(0, 512) }, 'a record in Redis was refused');
 }

@@ -2,6 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { lstatSync, mkdirSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
+import { ask } from '../../src/store/ask.js';
+import { embeddedSocket, ensureEmbeddedRedis } from '../../src/store/embedded.js';
 import { openStore, redisStatus, stopRedis } from '../../src/store/index.js';
 import { failure, script, until, useHome } from './home.js';
 
@@ -109,6 +111,28 @@ test('a process that is connected when it dies starts it again and goes on', asy
   expect(await store.connection.redis.get('kept')).toBe('yes');
   await until(() => told.includes('back'));
   expect(told).toEqual(['lost', 'back']);
+  await store.close();
+});
+
+test('one that answers with an error is there: nobody takes it for gone, starts another, or says that it was stopped', async () => {
+  const store = await openStore({ onOutage: () => {} });
+  const { redis } = store.connection;
+  const pid = (await redisStatus()).pid;
+  await redis.config('SET', 'busy-reply-threshold', '100');
+  const busy = redis.eval('local t = redis.call("TIME")[1] while redis.call("TIME")[1] - t < 3 do end', 0);
+  await until(async () => (await ask(embeddedSocket(), 'PING')).is === 'error');
+  expect(await ask(embeddedSocket(), 'PING')).toMatchObject({ is: 'error', message: expect.stringContaining('BUSY') });
+  expect(await redisStatus()).toMatchObject({ running: true, pid: null });
+  expect(await ensureEmbeddedRedis()).toBe(embeddedSocket());
+  const error = await failure(stopRedis());
+  expect([error.code, error.message]).toEqual(['OOMTUNE_REDIS_REFUSED', expect.stringContaining('BUSY')]);
+  await busy;
+  expect((await redisStatus()).pid).toBe(pid);
+  expect(serversOf(home)).toEqual([pid]);
+  await redis.config('SET', 'requirepass', 'word');
+  expect(await ask(embeddedSocket(), 'INFO')).toMatchObject({ is: 'error' });
+  expect((await redisStatus()).running).toBe(true);
+  await redis.config('SET', 'requirepass', '');
   await store.close();
 });
 

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Log } from '../../common/log.js';
-import type { Store } from '../../store/index.js';
+import { readFields, type Store, valueIn } from '../../store/index.js';
 import { ROW_FIELDS, type Row, readRow } from './row.js';
 
 export interface BoardChange {
@@ -103,16 +103,16 @@ export class Board {
     const change: BoardChange = { rows: [], gone: [] };
     for (let at = 0; at < ids.length; at += READ_AT_ONCE) {
       const some = ids.slice(at, at + READ_AT_ONCE);
-      const pipeline = this.#store.connection.redis.pipeline();
-      for (const id of some) pipeline.hmget(this.#store.keys.job(id), ...ROW_FIELDS);
-      const replies = (await pipeline.exec()) ?? [];
-      for (const [index, id] of some.entries()) this.#take(id, replies[index]?.[1] as (string | null)[], change);
+      const keys = some.map((id) => this.#store.keys.job(id));
+      for (const [index, reply] of (await readFields(this.#store.connection.redis, keys, ROW_FIELDS)).entries()) {
+        this.#take(some[index] as string, reply.is === 'wrong type' ? null : valueIn(reply), change);
+      }
     }
     return change;
   }
 
-  #take(id: string, values: (string | null)[] | undefined, change: BoardChange): void {
-    const row = Array.isArray(values) ? readRow(id, values) : null;
+  #take(id: string, values: (string | null)[] | null, change: BoardChange): void {
+    const row = values === null ? null : readRow(id, values);
     if (row === null) {
       if (this.#rows.delete(id)) change.gone.push(id);
       return;

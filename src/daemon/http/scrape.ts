@@ -1,5 +1,5 @@
 import type { Runtime } from '../../runtime/types.js';
-import type { Store } from '../../store/index.js';
+import { readFields, type Store, valueIn } from '../../store/index.js';
 import type { JobState } from '../../store/types.js';
 import type { Sampler } from '../observe/sampler.js';
 import { within } from '../observe/within.js';
@@ -90,9 +90,9 @@ export class Scrape {
     let oldest = Number.POSITIVE_INFINITY;
     for (let at = 0; at < entries.length; at += 2 * READ_AT_ONCE) {
       const some = entries.slice(at, at + 2 * READ_AT_ONCE);
-      const pipeline = redis.pipeline();
-      for (let one = 0; one < some.length; one += 2) pipeline.hget(store.keys.job(some[one] as string), 'state');
-      for (const [index, [, state]] of ((await pipeline.exec()) ?? []).entries()) {
+      const keys = some.filter((_, one) => one % 2 === 0).map((id) => store.keys.job(id));
+      for (const [index, reply] of (await readFields(redis, keys, ['state'])).entries()) {
+        const state = (reply.is === 'wrong type' ? null : valueIn(reply))?.[0] ?? null;
         const known = counts.get(String(state));
         if (known !== undefined) counts.set(String(state), known + 1);
         if (state === 'queued') oldest = Math.min(oldest, Number(some[2 * index + 1]));

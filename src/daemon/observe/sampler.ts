@@ -2,7 +2,7 @@ import { basename } from 'node:path';
 import { z } from 'zod';
 import type { Log } from '../../common/log.js';
 import type { Run, Runtime } from '../../runtime/types.js';
-import { hostName, type MemorySample, type MemoryTrace, type Store } from '../../store/index.js';
+import { hostName, type MemorySample, type MemoryTrace, readFields, type Store, valueIn } from '../../store/index.js';
 import { Watch } from './watch.js';
 import { within } from './within.js';
 
@@ -91,12 +91,12 @@ export class Sampler {
   async #look(): Promise<boolean> {
     const here = hostName();
     const owners = (await this.#store.leases()).filter(({ host }) => host === here).map(({ owner }) => owner);
-    const pipeline = this.#store.connection.redis.pipeline();
-    for (const owner of owners) pipeline.hmget(this.#store.keys.job(owner), 'launches', 'epoch');
-    const replies = owners.length === 0 ? [] : ((await pipeline.exec()) ?? []);
+    const keys = owners.map((owner) => this.#store.keys.job(owner));
+    const replies = await readFields(this.#store.connection.redis, keys, ['launches', 'epoch']);
     const dirs = new Set<string>();
-    for (const [at, owner] of owners.entries()) {
-      const [written, epoch] = (replies[at]?.[1] ?? []) as (string | null)[];
+    for (const [at, reply] of replies.entries()) {
+      const owner = owners[at] as string;
+      const [written, epoch] = (reply.is === 'wrong type' ? null : valueIn(reply)) ?? [];
       const last = readLaunches(written).at(-1);
       if (last === undefined) continue;
       dirs.add(last.dir);

@@ -1,0 +1,144 @@
+import { execFileSync } from 'node:child_process';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { cancelJob } from '../../src/daemon/index.js';
+import { startRedis, until } from '../store/home.js';
+import { Host, sleep } from './host.js';
+
+/**
+ * Redis answers, but with errors, while a daemon runs a job. Its client is the user `daemon`, so that rights can be taken
+ * from it; the test's own client and `admin` may do all.
+ */
+let redis: Awaited<ReturnType<typeof startRedis>>;
+let host: Host;
+let told = '';
+const admin = (...command: string[]): string =>
+  execFileSync(
+    'redis-cli',
+    ['-p', String(redis.port), ...(told === '' ? [] : ['-a', told, '--no-auth-warning']), ...command],
+    {
+      encoding: 'utf8',
+    },
+  );
+
+beforeEach(async () => {
+  told = '';
+  redis = await startRedis(['--lua-time-limit', '200']);
+  admin('ACL', 'SETUSER', 'daemon', 'on', '>secret', '~*', '&*', '+@all');
+  host = new Host(`redis://127.0.0.1:${redis.port}`);
+});
+afterEach(async () => {
+  await host.close();
+  await redis.stop();
+});
+
+const TIMES = { cancelLookMs: 200, sweepMs: 500, heartbeatMs: 500, renewMs: 500 };
+const start = () => host.start(TIMES, { OOMTUNE_REDIS_URL: `redis://daemon:secret@127.0.0.1:${redis.port}` });
+const rights = (...rules: string[]) => admin('ACL', 'SETUSER', 'daemon', ...rules);
+
+/** A job that is long over when the trouble ends, and one that is not: each ends with a status of its own. */
+async function two(): Promise<{ short: string; long: string }> {
+  const short = await host.shell('sleep 3; exit 3');
+  const long = await host.shell('sleep 9; exit 7');
+  await host.state(short, 'running');
+  await host.state(long, 'running');
+  return { short, long };
+}
+
+async function bothEnded({ short, long }: { short: string; long: string }): Promise<void> {
+  for (const [id, code] of [
+    [short, 3],
+    [long, 7],
+  ] as const) {
+    expect(await host.ended(id, 40)).toMatchObject({
+      state: 'failed',
+      exit_code: code,
+      failure: { class: 'user_error' },
+    });
+    expect(host.starts(id)).toBe(1);
+  }
+  await until(async () => (await host.leftOver()).length === 0, 30).catch(async () =>
+    expect(await host.leftOver()).toEqual([]),
+  );
+}
+
+for (const denied of [
+  ['-hmget', '-hgetall'],
+  ['-hget', '-hset', '-zrange', '-set'],
+  ['-evalsha', '-eval', '-evalsha_ro'],
+  ['-@all', '+info', '+ping'],
+]) {
+  test(`denied for five seconds (${denied.join(' ')}): what runs goes on and ends with its own status`, async () => {
+    await start();
+    const jobs = await two();
+    rights(...denied);
+    await sleep(5000);
+    expect(host.processes().length).toBeGreaterThan(0); // of the long one: nobody ended it
+    rights('+@all');
+    await bothEnded(jobs);
+    await host.state(await host.shell('true'), 'succeeded');
+  });
+}
+
+test("another tenant's slow script (BUSY): what runs goes on and ends with its own status", async () => {
+  await start();
+  const jobs = await two();
+  const script = 'local t = redis.call("TIME")[1] while redis.call("TIME")[1] - t < 5 do end';
+  admin('EVAL', script, '0');
+  await bothEnded(jobs);
+});
+
+test('a password changed, and given back: what runs goes on and ends with its own status', async () => {
+  await start();
+  const jobs = await two();
+  rights('resetpass', '>changed');
+  admin('CLIENT', 'KILL', 'USER', 'daemon');
+  await sleep(5000);
+  expect(host.daemon?.exitCode).toBeNull();
+  rights('resetpass', '>secret');
+  await bothEnded(jobs);
+});
+
+test('CONFIG SET requirepass, for a daemon without a password: what runs goes on', async () => {
+  await host.start(TIMES);
+  const jobs = await two();
+  admin('CONFIG', 'SET', 'requirepass', 'word');
+  told = 'word';
+  admin('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+  await sleep(5000);
+  admin('CONFIG', 'SET', 'requirepass', '');
+  told = '';
+  await bothEnded(jobs);
+});
+
+test('full (OOM): what runs goes on and ends with its own status', async () => {
+  await start();
+  const jobs = await two();
+  admin('CONFIG', 'SET', 'maxmemory', '1');
+  await sleep(5000);
+  admin('CONFIG', 'SET', 'maxmemory', '0');
+  await bothEnded(jobs);
+});
+
+test('a job that waits to be started while Redis refuses is started when it does not', async () => {
+  await start();
+  rights('-evalsha', '-eval');
+  const id = await host.shell('true');
+  await sleep(2500);
+  expect((await host.job(id)).state).toBe('queued');
+  rights('+@all');
+  await host.state(id, 'succeeded', 30);
+  expect(host.starts(id)).toBe(1);
+  await until(async () => (await host.leftOver()).length === 0, 30);
+});
+
+test('a cancel that is asked for while Redis refuses is followed when it does not', async () => {
+  await start();
+  const id = await host.shell('sleep 60');
+  await host.state(id, 'running');
+  rights('-hmget', '-hgetall', '-evalsha', '-eval');
+  await cancelJob(await host.store(), id);
+  await sleep(1000);
+  rights('+@all');
+  await host.state(id, 'cancelled', 30);
+  await until(async () => (await host.leftOver()).length === 0, 30);
+});

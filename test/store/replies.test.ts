@@ -1,0 +1,142 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { isRefusal, openStore, outlast, type Store } from '../../src/store/index.js';
+import { readFields, readHashes, readPresence, valueIn, write } from '../../src/store/replies.js';
+import { failure, ROOT, startRedis } from './home.js';
+import { job } from './samples.js';
+
+let server: Awaited<ReturnType<typeof startRedis>>;
+let admin: Store;
+let store: Store;
+beforeAll(async () => {
+  server = await startRedis();
+  const url = `redis://127.0.0.1:${server.port}`;
+  admin = await openStore({ url, onOutage: () => {} });
+  await admin.connection.redis.call('ACL', 'SETUSER', 'worker', 'on', '>word', '~*', '&*', '+@all');
+  store = await openStore({ url: url.replace('//', '//worker:word@'), onOutage: () => {} });
+});
+afterAll(async () => {
+  await store.close();
+  await admin.close();
+  await server.stop();
+});
+beforeEach(async () => {
+  await admin.connection.redis.flushall();
+});
+
+const acl = (...rules: string[]) => admin.connection.redis.call('ACL', 'SETUSER', 'worker', ...rules);
+
+test('a value, nothing, a wrong type and a refusal are four different things', async () => {
+  const { redis } = store.connection;
+  await redis.hset('hash', 'a', '1');
+  await redis.set('text', 'x');
+  const keys = ['hash', 'none', 'text'];
+  expect((await readHashes(redis, keys)).map((reply) => reply.is)).toEqual(['value', 'missing', 'wrong type']);
+  expect((await readFields(redis, keys, ['a', 'b']))[0]).toEqual({ is: 'value', value: ['1', null] });
+  expect((await readFields(redis, keys, ['b'])).map((reply) => reply.is)).toEqual(['missing', 'missing', 'wrong type']);
+  expect((await readPresence(redis, keys)).map((reply) => reply.is)).toEqual(['value', 'missing', 'value']);
+  await acl('-hgetall', '-hmget', '-exists');
+  try {
+    for (const replies of [
+      await readHashes(redis, keys),
+      await readFields(redis, keys, ['a']),
+      await readPresence(redis, keys),
+    ]) {
+      expect(replies.map((reply) => reply.is)).toEqual(['error', 'error', 'error']);
+      expect(() => valueIn(replies[1] as never)).toThrow(/NOPERM/);
+    }
+    expect(await readHashes(redis, [])).toEqual([]);
+  } finally {
+    await acl('+@all');
+  }
+});
+
+test('a write that is refused is an error, in a pipeline and in a transaction', async () => {
+  const { redis } = store.connection;
+  await redis.set('text', 'x');
+  for (const batch of [redis.pipeline(), redis.multi()]) {
+    const error = await failure(write(batch.set('a', '1').hset('text', 'a', '1')));
+    expect(error.message).toContain('WRONGTYPE');
+  }
+  await acl('-set');
+  expect((await failure(write(redis.multi().set('a', '1')))).message).toMatch(/EXECABORT|NOPERM/);
+  await acl('+@all');
+});
+
+describe('a job whose record cannot be read', () => {
+  const READS = ['-hgetall', '-hmget', '-hget'];
+
+  test('is neither cancelled nor missing, and stays where it is', async () => {
+    const record = job();
+    await store.jobs.create(record);
+    await acl(...READS);
+    const asked: string[] = [];
+    try {
+      const refused = await failure(store.jobs.cancelAsked([record.job], (id) => asked.push(id)));
+      expect(isRefusal(refused)).toBe(true);
+      for (const read of [
+        () => store.jobs.get(record.job),
+        () => store.jobs.latest(),
+        () => store.jobs.list(),
+        () => store.jobs.live(),
+        () => store.jobs.pending(),
+      ]) {
+        expect(isRefusal(await failure(read()))).toBe(true);
+      }
+    } finally {
+      await acl('+@all');
+    }
+    expect(asked).toEqual([]);
+    expect((await store.jobs.live()).map((one) => one.job)).toEqual([record.job]);
+    expect(await store.jobs.isPending([record.job])).toEqual([true]);
+  });
+
+  test('of another type keeps nobody from reading and cancelling the others', async () => {
+    const [bad, gone, good] = [job(), job(), job()];
+    for (const one of [bad, gone, good]) await store.jobs.create(one);
+    const { redis } = admin.connection;
+    await redis.rename(store.keys.job(bad.job), 'kept');
+    await redis.set(store.keys.job(bad.job), 'not a job');
+    await redis.del(store.keys.job(gone.job));
+    await redis.hset(store.keys.job(good.job), 'cancel', new Date().toISOString());
+    const asked: string[] = [];
+    const look = store.jobs.cancelAsked([bad.job, gone.job, good.job], (id) => asked.push(id));
+    expect((await failure(look)).message).toContain('WRONGTYPE');
+    expect(asked).toEqual([good.job]);
+    expect((await store.jobs.list()).map((one) => one.job)).toEqual([good.job]);
+    await redis.rename('kept', store.keys.job(bad.job));
+    expect((await store.jobs.live()).map((one) => one.job).sort()).toEqual([bad.job, good.job].sort());
+  });
+});
+
+test('what is refused for a while is tried until it is taken', async () => {
+  const { redis } = store.connection;
+  await acl('-set');
+  const told: string[] = [];
+  const done = outlast(() => redis.set('a', '1'), { onRefused: (error) => told.push(error.message) });
+  await new Promise((resolve) => setTimeout(resolve, 700));
+  expect(told).toHaveLength(1);
+  expect(told[0]).toContain('NOPERM');
+  await acl('+@all');
+  await done;
+  expect(await redis.get('a')).toBe('1');
+  await expect(outlast(() => Promise.reject(new TypeError('a fault')))).rejects.toThrow('a fault');
+  const stop = new AbortController();
+  await acl('-set');
+  const stopped = outlast(() => redis.set('a', '2'), { signal: stop.signal });
+  stop.abort(new Error('enough'));
+  await expect(stopped).rejects.toThrow('enough');
+  await acl('+@all');
+});
+
+test('replies of pipelines and transactions are read in one file', () => {
+  const raw = /\.exec\(\s*\)|\.pipeline\(|replies\s*\[[^\]]*\]\s*\?\.\s*\[/;
+  const files = readdirSync(join(ROOT, 'src'), { recursive: true, encoding: 'utf8' }).filter((name) =>
+    name.endsWith('.ts'),
+  );
+  const found = files.filter((name) => raw.test(readFileSync(join(ROOT, 'src', name), 'utf8')));
+  // Two files only build what `write` runs
+  expect(found.sort()).toEqual(['store/logs.ts', 'store/replies.ts']);
+  expect(readFileSync(join(ROOT, 'src/store/logs.ts'), 'utf8')).not.toMatch(/\.exec\(/);
+});
