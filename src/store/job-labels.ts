@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 import type { Keys } from './keys.js';
+import { readFields, valueIn } from './replies.js';
 
 /** What a job is called: its id, its name, and the key of its configuration. */
 export interface JobLabel {
@@ -14,12 +15,10 @@ export async function readLabels(redis: Redis, keys: Keys): Promise<JobLabel[]> 
   const labels: JobLabel[] = [];
   for (let at = 0; at < ids.length; at += 500) {
     const some = ids.slice(at, at + 500);
-    const pipeline = redis.pipeline();
-    for (const id of some) pipeline.hmget(keys.job(id), 'name', 'key');
-    const replies = (await pipeline.exec()) ?? [];
-    for (const [index, job] of some.entries()) {
-      const [name, key] = (replies[index]?.[1] ?? []) as (string | null)[];
-      labels.push({ job, name: textOf(name), key: textOf(key) });
+    const records = some.map((id) => keys.job(id));
+    for (const [index, reply] of (await readFields(redis, records, ['name', 'key'])).entries()) {
+      const [name, key] = (reply.is === 'wrong type' ? null : valueIn(reply)) ?? [];
+      labels.push({ job: some[index] as string, name: textOf(name), key: textOf(key) });
     }
   }
   return labels;
