@@ -183,7 +183,9 @@ test('cancel is final at once for what nobody has begun, and a durable request f
   const running = await claimed('a', 1);
   expect(await store.jobs.cancel(running)).toBe('running');
   expect((await read(running)).cancelAsked).not.toBeNull();
-  expect(await store.jobs.cancelAsked([running, waiting])).toEqual([running, waiting]);
+  const asked: string[] = [];
+  await store.jobs.cancelAsked([running, waiting], (id) => asked.push(id));
+  expect(asked).toEqual([running, waiting]);
   expect(await store.jobs.cancel(waiting)).toBe('cancelled');
   expect(await store.jobs.cancel('j-zzzzzzz9')).toBe('missing');
 });
