@@ -23,6 +23,10 @@ export interface Event {
   phase: 'load' | 'eval' | 'save' | 'train' | null;
   /** Native code says it just before an exception that says less. */
   prelude: boolean;
+  /** Signatures and classes that it is only a consequence of. */
+  after: readonly string[];
+  /** Who runs the job says it: see Signature. */
+  outranks: 'signal' | 'exit' | null;
   /** What its process had got to. */
   progress: Mark;
 }

@@ -80,6 +80,14 @@ export function goesOn(earlier: Incident, later: Incident): boolean {
   return same && later.last.traceback === null && later.last.line - earlier.last.line <= SAME_MESSAGE;
 }
 
+/** `later` only came of `earlier`: a process that fails for memory may crash on its way out. */
+export function isConsequence(earlier: Incident, later: Incident): boolean {
+  const { id, meaning, outranks } = earlier.event;
+  if (outranks) return true;
+  if (earlier.soft || earlier.last.progress.lines !== later.last.progress.lines) return false;
+  return later.event.after.some((name) => name === id || name === meaning.class);
+}
+
 /** Lines between what native code printed and the end of the traceback that came of it. */
 const PRELUDE_LINES = 120;
 
@@ -101,8 +109,9 @@ function explain(incident: Incident, all: readonly Incident[]): void {
  * Launchers, schedulers and other ranks print right behind an exception; what they say is no part of its message, and the
  * message of a `KeyError` has one line anyway.
  */
-function isBeside({ meaning, line }: Event, { exception, exceptionLine }: Traceback): boolean {
+function isBeside({ meaning, line, after }: Event, { exception, exceptionLine }: Traceback): boolean {
   if (line <= exceptionLine) return false;
+  if (after.length > 0) return true;
   const others = meaning.role === 'ending' || meaning.role === 'wrapper' || meaning.role === 'soft';
   return others || (meaning.role === 'echo' && OWN_FAULTS.has(exception.name));
 }
@@ -153,6 +162,7 @@ function isToBlame(earlier: Event, later: Event, relation: Traceback['relation']
 
 function isSoft(event: Event, marks: ReadonlyMap<string, Mark>): boolean {
   if (event.soft || event.meaning.role === 'soft') return true;
+  if (event.outranks) return false;
   const end = marks.get(event.key);
   if (!end) return false;
   const lines = end.lines - event.progress.lines;

@@ -41,7 +41,7 @@ export function saysDone(text: string): boolean {
 }
 
 const RECOVERED =
-  /(?:\bretry(?:ing)?\b.{0,60}\b(?:succeeded|successful|worked|ok|done)\b|\bsuccee?ded (?:with|at|after|on)\b.{0,40}\b(?:batch|retry|attempt|size)|\bbatch[ _]size \d{1,7}\b.{0,20}\b(?:works|worked|fits|succeeded)\b|\b(?:recovered|recovery) (?:from|after) (?:the )?(?:oom|out[ -]of[ -]memory|cuda))/;
+  /(?:\bretry(?:ing)?\b.{0,60}\b(?:succeeded|successful|worked|ok|done)\b|\bsuccee?ded (?:with|at|after|on)\b.{0,40}\b(?:batch|retry|attempt|size)|\bbatch[ _]size \d{1,7}\b.{0,20}\b(?:works|worked|fits|succeeded)\b|\brunner started in \d|\b(?:recovered|recovery) (?:from|after) (?:the )?(?:oom|out[ -]of[ -]memory|cuda))/;
 
 /** The job says that what had failed went well when it was tried again. */
 export function saysRecovered(text: string): boolean {

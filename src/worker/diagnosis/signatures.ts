@@ -69,6 +69,13 @@ const signatureSchema = z
     /** The families of figures that the message may hold. */
     fields: z.array(z.string()).default([]),
     phase: z.enum(['load', 'eval', 'save', 'train']).optional(),
+    /** Signatures and classes that it is only a consequence of, if no progress stands between them. */
+    after: z.array(z.string()).default([]),
+    /**
+     * Who runs the job says it, and knows better: than later progress, errors and signals (`signal`); than exit status 0
+     * too (`exit`).
+     */
+    outranks: z.enum(['signal', 'exit']).optional(),
     /** Native code prints it just before an exception that says less: the exception is then read as this. */
     prelude: z.boolean().default(false),
     cause: z.string().min(10),
@@ -111,6 +118,8 @@ export interface Signature extends Meaning {
   fields: readonly FieldFamily[];
   phase: 'load' | 'eval' | 'save' | 'train' | null;
   prelude: boolean;
+  after: readonly string[];
+  outranks: 'signal' | 'exit' | null;
 }
 
 export type FieldFamily = readonly { name: FieldName; templates: readonly Template[] }[];
@@ -187,6 +196,7 @@ function checked(said: unknown): Signatures {
     }
     return id;
   };
+  const names = new Set<string>([...file.signatures.map((entry) => entry.id), ...FAILURE_CLASSES]);
   for (const mark of LANDMARKS) idOf(canonical(mark));
   file.signatures.forEach((entry, rank) => {
     known(file.advice, entry.advice, entry.id);
@@ -209,7 +219,11 @@ function checked(said: unknown): Signatures {
       }),
       phase: entry.phase ?? null,
       prelude: entry.prelude,
+      after: entry.after,
+      outranks: entry.outranks ?? null,
     };
+    const unknown = entry.after.find((name) => !names.has(name));
+    if (unknown !== undefined) throw new RangeError(`signature ${entry.id}: no signature or class "${unknown}"`);
     if (entry.any.length === 0) throw new RangeError(`signature ${entry.id} has no text`);
     for (const text of entry.any) {
       const start = text.startsWith('|') ? 'word' : text.startsWith('^') ? 'line' : null;

@@ -190,6 +190,8 @@ export class Stream {
       mild: !raised && isMild(line.text),
       phase: signature.phase,
       prelude: signature.prelude,
+      after: signature.after,
+      outranks: signature.outranks,
     });
   }
 
@@ -218,6 +220,8 @@ export class Stream {
       mild: false,
       phase: null,
       prelude: false,
+      after: [],
+      outranks: null,
       progress,
       ...more,
     });

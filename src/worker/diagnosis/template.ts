@@ -4,6 +4,7 @@ import { numberAt, numberBefore, type Quantity, toBytes, unitAt, unitBefore } fr
 /**
  * A form in which a message gives figures: literals with places in braces.
  *   {size}  a number with its unit      {bytes}  a number of bytes, unit or not     {mib}  a number of MiB without unit
+ *   {part}  a number whose unit stands behind the size after it: 7.4/23.6 GiB
  *   {int}   a whole number              {*}      up to 160 other characters
  * Matching goes forward and backward from the first literal, each place bounded: linear in the text, whatever it is.
  */
@@ -16,10 +17,10 @@ export interface Template {
 }
 
 interface Place {
-  kind: 'size' | 'bytes' | 'mib' | 'int';
+  kind: 'size' | 'bytes' | 'mib' | 'part' | 'int';
 }
 
-const KINDS = new Set(['size', 'bytes', 'mib', 'int']);
+const KINDS = new Set(['size', 'bytes', 'mib', 'part', 'int']);
 const LONGEST_SKIP = 160;
 const MOST_TRIES = 64;
 
@@ -108,6 +109,11 @@ function placeAt(
     return ends ? { value: number.value, to: number.to } : null;
   }
   if (kind === 'mib') return { value: toBytes(number.value, 1024 ** 2), to: number.to };
+  if (kind === 'part') {
+    const whole = text[number.to] === '/' ? numberAt(text, number.to + 1) : null;
+    const unit = whole && unitAt(text, whole.to, '');
+    return unit ? { value: toBytes(number.value, unit.factor), to: number.to } : null;
+  }
   if (kind === 'bytes' && must !== '' && text.startsWith(must, number.to)) {
     return { value: toBytes(number.value, 1), to: number.to };
   }

@@ -1,6 +1,6 @@
 import type { Event } from './event.js';
 import { grounded, groundedEvent, judged, type Status } from './grounds.js';
-import { goesOn, type Incident, incidents } from './incident.js';
+import { goesOn, type Incident, incidents, isConsequence } from './incident.js';
 import { rankOf } from './prefix.js';
 import type { Reading } from './reader.js';
 import { endSignal, failed, lastRefusal, type Signals, wasRefused } from './signals.js';
@@ -34,7 +34,9 @@ export function judge(reading: Reading, signals: Signals, said: Event | null): V
   });
   if (signals.endedBy === 'cancel') return verdict({ class: 'cancelled', certain: true, told: 'it was cancelled' });
   if (failed(signals) === false && signals.endedBy !== 'timeout') {
-    // Whatever the log says, the job got over it.
+    const killed = all.find((i) => i.event.outranks === 'exit');
+    if (killed) return verdict(judged(killed.event, signals), killed.event);
+    // Whatever else the log says, the job got over it.
     return { ...verdict({ class: 'ok', certain: true, told: null }), softOoms: softOomsOf(all) };
   }
   const chosen = choose(all, reading, failed(signals) === null);
@@ -83,9 +85,9 @@ function choose(all: Incident[], reading: Reading, unproved: boolean): Incident 
     if (found.length === 0) continue;
     if (role !== 'fatal') return role === 'weak' ? (found.at(-1) as Incident) : (found[0] as Incident);
     const incident = first(found, reading);
-    // Who ends a job may do it as a keyboard would: then the reason stands before.
+    // Who ends a job may do it as a keyboard would, or so that its parts fail one by one: then the reason stands before.
     const ender = alive.find((i) => roleOf(i) === 'ending' && i.last.line < incident.last.line);
-    return ender && incident.event.meaning.class === 'cancelled' ? ender : incident;
+    return ender && (ender.event.outranks || incident.event.meaning.class === 'cancelled') ? ender : incident;
   }
   return null;
 }
@@ -116,7 +118,7 @@ function first(found: Incident[], reading: Reading): Incident {
   for (const incident of found) {
     const key = incident.last.key;
     const end = ends.get(key);
-    if (end && ((key === '' && reading.several) || goesOn(end, incident))) continue;
+    if (end && ((key === '' && reading.several) || goesOn(end, incident) || isConsequence(end, incident))) continue;
     ends.set(key, incident);
   }
   const candidates = [...ends.values()].sort((a, b) => a.last.line - b.last.line);

@@ -96,8 +96,9 @@ const SUPPOSED = [
 export function saysDealtWith(canonical: string): boolean {
   dealtWith ??= new Automaton(DEALT_WITH);
   let found = false;
-  dealtWith.walk(canonical, 0, () => {
-    found = true;
+  dealtWith.walk(canonical, 0, (literal, end) => {
+    // Without its blanks, "you are trying" holds "retrying".
+    if (DEALT_WITH[literal] !== 'retrying' || canonical[end - 'retrying'.length - 1] !== 'a') found = true;
   });
   return found;
 }
