@@ -65,12 +65,11 @@ Napi::Object refusalObject(Napi::Env env, const Reading& reading, const RefusalR
 
 Napi::Value readLedgerFile(const Napi::CallbackInfo& info) {
   Napi::Env env = info.Env();
-  Ledger* ledger = mapLedger(info[0].As<Napi::String>().Utf8Value().c_str(), false);
-  if (ledger == nullptr) return env.Null();
+  // Copied, not mapped: the job can cut the file short at any moment, and a daemon must not die of it.
+  auto ledger = std::make_unique<Ledger>();
+  if (!copyLedger(info[0].As<Napi::String>().Utf8Value().c_str(), ledger.get())) return env.Null();
   auto reading = std::make_unique<Reading>();
-  const bool sound = readLedger(ledger, reading.get());
-  unmapLedger(ledger);
-  if (!sound) return env.Null();
+  if (!readLedger(ledger.get(), reading.get())) return env.Null();
   Napi::Object out = Napi::Object::New(env);
   Napi::Array devices = Napi::Array::New(env, reading->deviceCount);
   for (uint32_t i = 0; i < reading->deviceCount; ++i) devices.Set(i, deviceObject(env, reading->devices[i]));

@@ -21,9 +21,24 @@ int createLedger(const char* path, const DeviceSetup* devices, uint32_t count);
 /** Fills zeroed memory of sizeof(Ledger) bytes. */
 void initLedger(Ledger* ledger, const DeviceSetup* devices, uint32_t count);
 
-/** Null: not there, not ours (another user's), not a regular file, or of another version or size. */
+/**
+ * Null: not there, not ours (another user's), not a regular file, or of another version or size. For the job's own
+ * processes: any of them can cut the file short, and the next look at the mapping is a SIGBUS.
+ */
 Ledger* mapLedger(const char* path, bool writable);
 void unmapLedger(Ledger* ledger);
+
+/**
+ * For the one process that has to map a ledger and to outlive what the job does to it: takes over SIGBUS. A file that was cut
+ * short is replaced by empty memory. One mapping at a time, from mapLedger().
+ */
+void guardLedger(Ledger* ledger);
+
+/** A copy of the file as it is now, for those who watch: nothing that the job does to it can harm them. False: as mapLedger's null. */
+bool copyLedger(const char* path, Ledger* out);
+
+/** Gives the empty pages of a ledger that nobody writes to any more back to the disk: of 940 KB a few are left. */
+void trimLedger(const char* path);
 
 /** Magic, version, counts and size are those of this build. */
 bool ledgerSound(const Ledger* ledger, uint64_t fileBytes);

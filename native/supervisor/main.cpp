@@ -59,6 +59,7 @@ int makeLedger(const std::string& folder, const Spec& spec, Ledger** ledger) {
   }
   const int error = createLedger(path.c_str(), devices.data(), static_cast<uint32_t>(devices.size()));
   if (error == 0) *ledger = mapLedger(path.c_str(), true);
+  if (*ledger != nullptr) guardLedger(*ledger);
   return error;
 }
 
@@ -155,6 +156,7 @@ int supervise(const std::string& path, int folder, int report) {
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; ++fd) dup2(null, fd);  // whoever started us may wait for our streams to close
   outcome = loop.run(job.pid(), signals, cgroup);
+  if (ledger != nullptr) trimLedger((path + "/ledger").c_str());
   return writeExit(folder, startedAt, outcome, evidence.verdict(outcome.killed, job.pid()), "") == 0 ? 0 : 1;
 }
 

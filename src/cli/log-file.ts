@@ -1,7 +1,10 @@
-import { closeSync, existsSync, fstatSync, openSync, readSync, statSync } from 'node:fs';
+import { closeSync, existsSync, readSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { openRegular } from '../common/regular-file.js';
 
 const CHUNK = 64 * 1024;
+/** Of a log's end that is looked through for its last lines: as much as the supervisor lets one file have. */
+const MOST_TAIL = 64 * 1024 ** 2;
 
 /**
  * Reads a launch's log as it grows, across its rotation by size (`log` is renamed to `log.1`): what was open is read to
@@ -61,12 +64,10 @@ export class LogFile {
 
   #open(path: string, offset: number): boolean {
     this.close();
-    try {
-      this.#fd = openSync(path, 'r');
-    } catch {
-      return false; // not written yet, or already cleared away
-    }
-    this.#inode = fstatSync(this.#fd).ino;
+    const file = openRegular(path);
+    if (file === null) return false; // not written yet, or already cleared away
+    this.#fd = file.fd;
+    this.#inode = file.inode;
     this.#offset = offset;
     return true;
   }
@@ -74,14 +75,16 @@ export class LogFile {
 
 /** Where the last `lines` lines start, and how many there are at most. */
 function tailOffset(path: string, lines: number): { offset: number; found: number } {
-  const fd = openSync(path, 'r');
+  const file = openRegular(path);
+  if (file === null) return { offset: 0, found: 0 };
+  const { fd, size } = file;
   try {
-    const { size } = fstatSync(fd);
     if (lines === 0) return { offset: size, found: 0 };
     const buffer = Buffer.allocUnsafe(CHUNK);
     let found = 0;
-    for (let end = size; end > 0; ) {
-      const start = Math.max(0, end - CHUNK);
+    const first = Math.max(0, size - MOST_TAIL);
+    for (let end = size; end > first; ) {
+      const start = Math.max(first, end - CHUNK);
       const count = readSync(fd, buffer, 0, end - start, start);
       for (let at = count - 1; at >= 0; at -= 1) {
         if (buffer[at] !== 0x0a || start + at === size - 1) continue;
@@ -90,7 +93,7 @@ function tailOffset(path: string, lines: number): { offset: number; found: numbe
       }
       end = start;
     }
-    return { offset: 0, found: size > 0 ? found + 1 : 0 };
+    return { offset: first, found: size > 0 ? found + 1 : 0 };
   } finally {
     closeSync(fd);
   }

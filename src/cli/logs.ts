@@ -49,9 +49,22 @@ export async function readLog(
   const launch = pick(job, options.launch);
   if (isAway(job)) return { launch: launch?.launch ?? null, log: (await tailOf(store, job, options)).toString('utf8') };
   const file = open(launch, options);
-  const chunks = file === null ? [] : [...file.read()];
-  file?.close();
-  return { launch: launch?.launch ?? null, log: Buffer.concat(chunks).toString('utf8') };
+  return { launch: launch?.launch ?? null, log: file === null ? '' : wholeLog(file).toString('utf8') };
+}
+
+/** As much of a log as one document may hold. The supervisor's two files have as much together; a job can write more. */
+const MOST_BYTES = 128 * 1024 ** 2;
+
+function wholeLog(file: LogFile): Buffer {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for (const chunk of file.read()) {
+    chunks.push(chunk);
+    length += chunk.length;
+    if (length >= MOST_BYTES) break;
+  }
+  file.close();
+  return Buffer.concat(chunks);
 }
 
 async function follow(store: Store, first: JobRecord, options: LogOptions, writer: Writer): Promise<void> {

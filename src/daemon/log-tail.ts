@@ -1,12 +1,15 @@
 import { statSync } from 'node:fs';
-import { type FileHandle, open, stat } from 'node:fs/promises';
+import { type FileHandle, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Log } from '../common/log.js';
+import { openRegularHandle } from '../common/regular-file.js';
 import { isRefusal, type LogTails, outlast } from '../store/index.js';
 
 const LOOK_MS = 250;
 /** Read at once. A job that writes faster than this four times a second has parts of its tail left out. */
 const MOST_BYTES = 256 * 1024;
+/** Rotations that one look follows: a job can rename its log as fast as we open it. */
+const MOST_ROTATIONS = 16;
 
 /**
  * Copies the end of a launch's log into Redis while it grows. Never holds more than one piece in memory, whatever the
@@ -84,14 +87,19 @@ export class LogTail {
     if (this.#handle === null) {
       // Most jobs that end soon print nothing: a look is far cheaper than to open
       if ((statSync(join(this.#dir, 'log'), { throwIfNoEntry: false })?.size ?? 0) === 0) return skipTo;
-      this.#handle = await open(join(this.#dir, 'log')).catch(() => null);
+      this.#handle = await openRegularHandle(join(this.#dir, 'log'));
       if (this.#handle === null) return skipTo;
       const { ino, size } = await this.#handle.stat();
       this.#inode = ino;
       this.#at = Math.min(skipTo, size); // an earlier daemon's copy goes on where it stood
     }
-    for (;;) {
+    for (let rotations = 0; rotations < MOST_ROTATIONS; rotations += 1) {
       const { size } = await this.#handle.stat();
+      if (size < this.#at) {
+        // Cut short by the job: what comes is new
+        this.#before += this.#at;
+        this.#at = 0;
+      }
       const from = Math.max(this.#at, size - MOST_BYTES);
       if (size > from) {
         const buffer = Buffer.allocUnsafe(size - from);
@@ -106,7 +114,7 @@ export class LogTail {
       await this.#handle.close();
       this.#before += this.#at;
       this.#at = 0;
-      this.#handle = await open(join(this.#dir, 'log')).catch(() => null);
+      this.#handle = await openRegularHandle(join(this.#dir, 'log'));
       if (this.#handle === null) break;
       // Of the file that is open: it may have been rotated again since it was looked at, and numbers are used again.
       this.#inode = (await this.#handle.stat()).ino;

@@ -1,10 +1,14 @@
-import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { readRegular } from '../common/regular-file.js';
 import type { Exit } from './types.js';
 
 const count = z.number().int().nonnegative();
 const pid = z.number().int().positive();
+
+/** Of a record: the job can write into its launch folder. */
+const MOST_BYTES = 64 * 1024;
 
 /** supervisor.json: who owns the launch. */
 const supervisorRecord = z.object({
@@ -38,7 +42,7 @@ export type SupervisorRecord = z.infer<typeof supervisorRecord>;
 function readRecord<S extends z.ZodType>(file: string, schema: S): z.infer<S> | null {
   let text: string;
   try {
-    text = readFileSync(file, 'utf8');
+    text = readRegular(file, MOST_BYTES);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
     throw error;

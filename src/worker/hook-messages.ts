@@ -1,25 +1,58 @@
 import { z } from 'zod';
 
-/** What the Python hook says, one JSON object a line. Unknown fields are dropped, unknown messages refused. */
+/**
+ * What the Python hook says, one JSON object a line. Unknown fields are dropped, unknown messages refused. What is kept of a
+ * message is bounded: a job can say anything in the hook's place.
+ */
 
-const bytes = z.number().nonnegative().nullable().catch(null);
+/** No device and no host holds a PiB. */
+const MOST_BYTES = 2 ** 50;
+const bytes = z.number().nonnegative().max(MOST_BYTES).nullable().catch(null);
+const change = z.number().min(-MOST_BYTES).max(MOST_BYTES).nullable().catch(null);
+/** Batch sizes, steps, samples. */
+const count = z
+  .number()
+  .int()
+  .nonnegative()
+  .max(2 ** 40);
+const size = count.min(1);
+const seconds = z.number().nonnegative().max(1e9);
+
+/** Text of which so many characters are kept. */
+const text = (most: number) => z.string().transform((value) => value.slice(0, most));
+
+/** `dataset_on_device`, …: those of warnings. */
+const CODE = /^[a-z][a-z_]{0,47}$/;
+const MOST_CODES = 32;
+/** Ranks of one launch; seconds of so many steps are kept. */
+const MOST_RANKS = 4096;
+const MOST_STEPS = 1024;
 
 const hello = z.object({
   t: z.literal('hello'),
   v: z.literal(1),
-  pid: z.number().int(),
-  rank: z.number().int().nonnegative(),
-  world_size: z.number().int().positive(),
-  python: z.string().optional(),
-  torch: z.string().nullable().optional(),
-  device: z.string().nullable().optional(),
+  pid: count,
+  rank: z
+    .number()
+    .int()
+    .nonnegative()
+    .max(MOST_RANKS - 1),
+  world_size: z.number().int().positive().max(MOST_RANKS),
+  python: text(100).optional(),
+  torch: text(100).nullable().optional(),
+  device: text(100).nullable().optional(),
 });
 
 const loop = z.object({
   t: z.literal('loop'),
-  own_batch: z.number().int().positive().nullable(),
-  own_accumulation: z.number().int().positive().nullable(),
-  samples: z.number().nullable().optional(),
+  own_batch: size.nullable(),
+  own_accumulation: size.nullable(),
+  samples: z
+    .number()
+    .nonnegative()
+    .max(2 ** 50)
+    .nullable()
+    .optional(),
   can: z.object({
     batch: z.boolean(),
     accumulation: z.boolean(),
@@ -28,59 +61,70 @@ const loop = z.object({
     offload: z.boolean().default(false),
     switch_rung: z.boolean().default(false),
   }),
-  warnings: z.array(z.string()).default([]),
+  warnings: z
+    .array(z.string())
+    .default([])
+    .transform((codes) => codes.filter((code) => CODE.test(code)).slice(0, MOST_CODES)),
 });
 
 const measured = z.object({
   t: z.literal('measured'),
-  micro_batch: z.number().int().positive(),
-  accumulation: z.number().int().positive(),
-  steps: z.number().int().nonnegative(),
+  micro_batch: size,
+  accumulation: size,
+  steps: count,
   total_bytes: bytes,
   forward_backward_bytes: bytes,
   optimizer_bytes: bytes,
   reserved_bytes: bytes,
   resident_bytes: bytes,
-  alloc_retries: z.number().nonnegative().default(0),
-  step_s: z.array(z.number().nonnegative()).default([]),
-  own_accumulation: z.number().int().positive().nullable().optional(),
+  alloc_retries: count.default(0),
+  step_s: z
+    .array(seconds)
+    .default([])
+    .transform((steps) => steps.slice(0, MOST_STEPS)),
+  own_accumulation: size.nullable().optional(),
   own_amp: z.boolean().optional(),
   parameter_bytes: bytes.optional(),
   gradient_bytes: bytes.optional(),
   optimizer_state_bytes: bytes.optional(),
-  growth_bytes_per_step: z.number().nullable().optional(),
+  growth_bytes_per_step: change.optional(),
   /** Steps at the end in which a caching allocator asked the driver for nothing; null: there is none. */
-  quiet_steps: z.number().int().nonnegative().nullable().optional(),
+  quiet_steps: count.nullable().optional(),
   /** By how much what it holds rose with each of the later steps. */
-  creep_bytes_per_step: z.number().nullable().optional(),
+  creep_bytes_per_step: change.optional(),
 });
 
 const exception = z.object({
   t: z.literal('exception'),
-  class: z.string(),
-  message: z.string(),
+  class: text(200),
+  message: text(4000),
   phase: z.enum(['load', 'train', 'eval', 'save', 'unknown']).catch('unknown'),
-  frame: z.string().nullable().optional(),
+  frame: text(500).nullable().optional(),
   oom: z.boolean(),
-  micro_batch: z.number().nullable().optional(),
-  traceback: z.string().optional(),
+  micro_batch: count.nullable().catch(null).optional(),
+  traceback: text(8192).optional(),
 });
 
 const step = z.object({
   t: z.literal('step'),
-  n: z.number().int().nonnegative(),
-  samples: z.number().nullable().optional(),
+  n: count,
+  samples: z
+    .number()
+    .nonnegative()
+    .max(2 ** 50)
+    .nullable()
+    .optional(),
   allocated_bytes: bytes.optional(),
   resident_bytes: bytes.optional(),
 });
 
 const remark = z.object({
   t: z.enum(['eval', 'save', 'warn']),
-  code: z.string().optional(),
-  message: z.string().default(''),
+  code: z.string().regex(CODE).optional(),
+  message: text(1000).default(''),
 });
 
-const bye = z.object({ t: z.literal('bye'), reason: z.string(), message: z.string().default('') });
+const bye = z.object({ t: z.literal('bye'), reason: text(100), message: text(1000).default('') });
 
 export const hookMessage = z.discriminatedUnion('t', [hello, loop, measured, exception, step, remark, bye]);
 

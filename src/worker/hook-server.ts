@@ -1,30 +1,46 @@
 import { chmodSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import type { Log } from '../common/log.js';
+import { HookConnection } from './hook-connection.js';
+import { HookFlow } from './hook-flow.js';
 import { type HookMessage, type HookOrder, hookMessage } from './hook-messages.js';
 
-/** A line longer than this is no message of ours: the peer is dropped. */
-const LONGEST_LINE = 1024 * 1024;
+/** Connections at a time: one for each rank on this host. */
+const MOST_CONNECTIONS = 256;
+/** A launch that sends so much that no hook sends is not listened to any more. */
+const MOST_MISTAKES = 1000;
+/** The first mistakes are logged one by one, the rest as a number. */
+const TOLD_MISTAKES = 3;
+/** What a connection costs of the flow: a job that does nothing but connect is held to the same rate. */
+const CONNECTION_MESSAGES = 10;
 
 /** A message and the rank that sent it; `gone` when that rank's connection ended. */
 export type HookEvent = { rank: number; message: HookMessage } | { rank: number; gone: true };
 
 /**
  * The worker's end of the hook's socket: one connection a rank, JSON lines both ways. Messages are handed on in the
- * order in which they came; whatever does not parse is logged and dropped, since the job on the other end is not trusted.
+ * order in which they came. The job on the other end is not trusted: whatever does not parse is dropped and counted, and
+ * connections, bytes, messages and mistakes are bounded.
  */
 export class HookServer {
   readonly #server: Server;
   readonly #path: string;
   readonly #log: Log;
-  readonly #sockets = new Map<number, Socket>();
+  readonly #all = new Set<Socket>();
+  readonly #ranks = new Map<number, Socket>();
   readonly #listener: (event: HookEvent) => void;
+  readonly #flow = new HookFlow();
+  #mistakes = 0;
+  #closed = false;
 
   private constructor(path: string, log: Log, listener: (event: HookEvent) => void) {
     this.#path = path;
     this.#log = log;
     this.#listener = listener;
     this.#server = createServer((socket) => this.#accept(socket));
+    this.#server.maxConnections = MOST_CONNECTIONS;
+    this.#server.on('drop', () => this.#mistake({}, 'the hook made too many connections'));
+    this.#server.on('error', (error) => this.#log.warn({ err: error }, 'the socket of the hook failed'));
   }
 
   static async listen(path: string, log: Log, listener: (event: HookEvent) => void): Promise<HookServer> {
@@ -41,37 +57,44 @@ export class HookServer {
   /** Sends to every rank that is connected. */
   broadcast(order: HookOrder): void {
     const line = `${JSON.stringify(order)}\n`;
-    for (const socket of this.#sockets.values()) socket.write(line);
+    for (const socket of this.#ranks.values()) socket.write(line);
   }
 
   close(): void {
-    for (const socket of this.#sockets.values()) socket.destroy();
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const socket of this.#all) socket.destroy();
     this.#server.close();
     rmSync(this.#path, { force: true });
+    const untold = this.#mistakes - TOLD_MISTAKES;
+    if (untold > 0) this.#log.warn({ untold }, 'the hook sent more that is no message');
   }
 
   #accept(socket: Socket): void {
+    if (this.#closed || this.#flow.wait > 0) {
+      socket.destroy();
+      this.#mistake({}, 'the hook connects too often');
+      return;
+    }
+    this.#flow.took(0, CONNECTION_MESSAGES);
+    this.#all.add(socket);
     let rank: number | null = null;
-    let rest = '';
-    socket.setEncoding('utf8');
-    socket.on('data', (chunk: string) => {
-      rest += chunk;
-      for (let at = rest.indexOf('\n'); at >= 0; at = rest.indexOf('\n')) {
-        const message = this.#parse(rest.slice(0, at));
-        rest = rest.slice(at + 1);
-        if (message === null) continue;
-        if (message.t === 'hello') {
-          rank = message.rank;
-          this.#sockets.set(rank, socket);
-        }
-        if (rank !== null) this.#listener({ rank, message });
+    const line = (text: string): void => {
+      const message = this.#parse(text);
+      if (message === null) return;
+      if (message.t === 'hello' && rank === null) {
+        rank = message.rank;
+        this.#ranks.set(rank, socket);
       }
-      if (rest.length > LONGEST_LINE) socket.destroy();
-    });
+      if (rank !== null) this.#listener({ rank, message });
+    };
+    const tooLong = (): void => this.#mistake({}, 'the hook sent a line without end');
+    new HookConnection(socket, this.#flow, { line, tooLong });
     socket.on('error', (error) => this.#log.debug({ err: error }, 'hook connection'));
     socket.on('close', () => {
-      if (rank === null || this.#sockets.get(rank) !== socket) return;
-      this.#sockets.delete(rank);
+      this.#all.delete(socket);
+      if (rank === null || this.#ranks.get(rank) !== socket) return;
+      this.#ranks.delete(rank);
       this.#listener({ rank, gone: true });
     });
   }
@@ -82,12 +105,24 @@ export class HookServer {
     try {
       value = JSON.parse(line);
     } catch (error) {
-      this.#log.warn({ err: error }, 'the hook sent a line that is no JSON');
+      this.#mistake({ err: error }, 'the hook sent a line that is no JSON');
       return null;
     }
     const parsed = hookMessage.safeParse(value);
     if (parsed.success) return parsed.data;
-    this.#log.warn({ issues: parsed.error.issues.slice(0, 3) }, 'the hook sent a message that is not known');
+    const issues = parsed.error.issues.slice(0, 3).map(({ code, path }) => ({ code, path: path.slice(0, 4) }));
+    this.#mistake({ issues }, 'the hook sent a message that is not known');
     return null;
+  }
+
+  /** After too many the socket is closed for good, and whoever waits for the hook is told that it takes no part. */
+  #mistake(details: object, text: string): void {
+    if (this.#closed) return;
+    this.#mistakes += 1;
+    if (this.#mistakes <= TOLD_MISTAKES) this.#log.warn(details, text);
+    if (this.#mistakes < MOST_MISTAKES) return;
+    this.#log.warn({ mistakes: this.#mistakes }, 'the hook is not listened to any more: it sends what no hook does');
+    this.close();
+    this.#listener({ rank: 0, message: { t: 'bye', reason: 'flood', message: text } });
   }
 }

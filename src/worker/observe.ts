@@ -1,4 +1,5 @@
-import { createReadStream, existsSync } from 'node:fs';
+import { closeSync, createReadStream } from 'node:fs';
+import { openRegular } from '../common/regular-file.js';
 import type { Exit, LedgerReading } from '../runtime/types.js';
 import type { Observation, Peaks, Probe } from '../tuner/types.js';
 import { type DiagnoseInput, diagnose } from './diagnosis/index.js';
@@ -119,7 +120,7 @@ export async function diagnoseSession(
 ): Promise<Diagnosis> {
   if (isLost(exit)) return lostDiagnosis(exit);
   return diagnose({
-    log: existsSync(session.run.logFile) ? createReadStream(session.run.logFile) : [],
+    log: openLog(session.run.logFile),
     exitCode: exit.code,
     signal: exit.signal,
     device,
@@ -131,6 +132,19 @@ export async function diagnoseSession(
     gradInEval: session.warnings.has('eval_builds_graph') ? true : null,
     ...more,
   });
+}
+
+/** Twice what the supervisor lets a log grow to: of what a job has made longer by itself the end is read. */
+const MOST_LOG_BYTES = 128 * 1024 ** 2;
+
+/** As much of a log as was there when it was opened: a job can put anything in its place, and go on writing to it. */
+function openLog(path: string): Iterable<Buffer> | AsyncIterable<Buffer> {
+  const file = openRegular(path);
+  if (file === null) return [];
+  const { fd, size } = file;
+  if (size > 0) return createReadStream('', { fd, start: Math.max(0, size - MOST_LOG_BYTES), end: size - 1 });
+  closeSync(fd);
+  return [];
 }
 
 /** `exit status 3`, `SIGKILL`: what is left to say when the log says nothing. */

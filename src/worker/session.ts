@@ -45,6 +45,9 @@ export interface SessionHooks {
   onRemark?: (kind: 'eval' | 'save' | 'warn', message: string) => void;
 }
 
+/** Codes of warnings that a launch may have: what the hook knows, with room to grow. */
+const MOST_WARNINGS = 64;
+
 /** One launch with the hook's conversation: opened, asked for probes, closed. */
 export class Session {
   readonly run: Run;
@@ -67,6 +70,7 @@ export class Session {
   readonly #hooks: SessionHooks;
   readonly #measured = new Map<number, Measured>();
   readonly #looping = new Set<number>();
+  readonly #said = new Set<string>();
   readonly #ended: Promise<Exit>;
   #wake: () => void = () => {};
   #asked: Probe | null = null;
@@ -214,7 +218,7 @@ export class Session {
       if (message.t === 'hello') this.hello = message;
       else if (message.t === 'loop') {
         this.loop ??= message;
-        for (const code of message.warnings) this.warnings.add(code);
+        for (const code of message.warnings) this.#warned(code);
         this.loopsSince ??= Date.now();
         this.#looping.add(event.rank);
       } else if (message.t === 'measured') this.#measured.set(event.rank, message);
@@ -223,12 +227,21 @@ export class Session {
       else if (message.t === 'step') {
         this.steps = Math.max(this.steps, message.n);
         this.#hooks.onStep?.(message);
-      } else {
-        if (message.t === 'warn' && message.code !== undefined) this.warnings.add(message.code);
-        this.#hooks.onRemark?.(message.t, message.message);
+      } else if (message.t !== 'warn') this.#hooks.onRemark?.(message.t, message.message);
+      else {
+        const code = message.code ?? '';
+        this.#warned(code);
+        // Each is said once: a job may send the same again and again.
+        if (this.#said.has(code) || this.#said.size >= MOST_WARNINGS) return;
+        this.#said.add(code);
+        this.#hooks.onRemark?.('warn', message.message);
       }
     }
     this.#wake();
+  }
+
+  #warned(code: string): void {
+    if (this.warnings.size < MOST_WARNINGS) this.warnings.add(code);
   }
 }
 

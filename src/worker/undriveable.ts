@@ -3,7 +3,7 @@ import type { Diagnosis } from './types.js';
 const PLACEHOLDER =
   'Let the script take its batch size from a flag, and put {micro_batch} where its value goes: -- python train.py --batch-size {micro_batch}.';
 
-/** What the hook said when it took no part: `undriveable`, `loop_over`, `end`. */
+/** What the hook said when it took no part: `undriveable`, `loop_over`, `end`; `flood`: it said too much to be listened to. */
 export interface Bye {
   reason: string;
   message: string;
@@ -13,6 +13,12 @@ export interface Bye {
 export function undriveable(bye: Bye | null, steps: number): Diagnosis {
   if (bye?.reason === 'undriveable') {
     return told(`The batch size cannot be set from outside: ${bye.message}.`, PLACEHOLDER);
+  }
+  if (bye?.reason === 'flood') {
+    return told(
+      'The command writes to the socket of oomtune’s hook by itself, and is not listened to any more.',
+      'Look for what in the command uses OOMTUNE_HOOK_SOCKET; `--preset none` runs it without the hook.',
+    );
   }
   if (bye !== null) {
     return told(

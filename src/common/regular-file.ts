@@ -1,0 +1,55 @@
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+
+/** A link is not followed, and a pipe without a writer does not keep us waiting. */
+const FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY;
+
+export interface RegularFile {
+  fd: number;
+  /** Bytes, when it was opened. */
+  size: number;
+  inode: number;
+}
+
+/**
+ * Opens a file in a folder that a job can write to, which may have put anything in its place: null where there is no
+ * regular file (a link, a pipe, a device), or none that can be opened.
+ */
+export function openRegular(path: string): RegularFile | null {
+  let fd: number;
+  try {
+    fd = openSync(path, FLAGS);
+  } catch {
+    return null;
+  }
+  const found = fstatSync(fd);
+  if (found.isFile()) return { fd, size: found.size, inode: found.ino };
+  closeSync(fd);
+  return null;
+}
+
+/** The same for who waits for files. The caller closes it. */
+export async function openRegularHandle(path: string): Promise<FileHandle | null> {
+  const handle = await open(path, FLAGS).catch(() => null);
+  if (handle === null || (await handle.stat()).isFile()) return handle;
+  await handle.close();
+  return null;
+}
+
+/** The text of a small file of that kind. Throws the system's error where it is not there, and for what is larger than `most` bytes. */
+export function readRegular(path: string, most: number): string {
+  const fd = openSync(path, FLAGS);
+  try {
+    const found = fstatSync(fd);
+    if (!found.isFile()) throw new Error(`${path} is not a regular file`);
+    if (found.size > most)
+      throw new Error(`${path} has ${found.size} bytes, and ${most} are the most that it may have`);
+    const buffer = Buffer.alloc(found.size);
+    let count = 0;
+    for (let got = -1; got !== 0 && count < buffer.length; count += got)
+      got = readSync(fd, buffer, count, buffer.length - count, count);
+    return buffer.toString('utf8', 0, count);
+  } finally {
+    closeSync(fd);
+  }
+}

@@ -1,0 +1,89 @@
+import type { Socket } from 'node:net';
+import type { HookFlow } from './hook-flow.js';
+
+/** Longer than any message of ours (some 40 KiB, with a traceback): the peer is dropped. */
+const LONGEST_LINE = 256 * 1024;
+const NEWLINE = 0x0a;
+
+/** One connection to the hook's socket, cut into lines at the rate at which the launch is listened to. */
+export class HookConnection {
+  readonly #socket: Socket;
+  readonly #flow: HookFlow;
+  readonly #onLine: (line: string) => void;
+  readonly #onTooLong: () => void;
+  /** Whole lines that wait for their turn. */
+  #whole: Buffer = Buffer.alloc(0);
+  /** The line that has not ended, in a buffer that grows with it: it may come byte by byte. */
+  #part: Buffer = Buffer.alloc(0);
+  #length = 0;
+  #timer: NodeJS.Timeout | null = null;
+
+  constructor(socket: Socket, flow: HookFlow, on: { line: (line: string) => void; tooLong: () => void }) {
+    this.#socket = socket;
+    this.#flow = flow;
+    this.#onLine = on.line;
+    this.#onTooLong = on.tooLong;
+    socket.on('data', (chunk: Buffer) => this.#take(chunk));
+    socket.on('close', () => this.#forget());
+  }
+
+  #take(chunk: Buffer): void {
+    this.#flow.took(chunk.length);
+    const end = chunk.lastIndexOf(NEWLINE) + 1;
+    if (end > 0) {
+      this.#whole = Buffer.concat([this.#whole, this.#part.subarray(0, this.#length), chunk.subarray(0, end)]);
+      this.#length = 0;
+    }
+    this.#add(chunk.subarray(end));
+    if (this.#length > LONGEST_LINE) {
+      this.#onTooLong();
+      this.#socket.destroy();
+      return;
+    }
+    this.#pump();
+  }
+
+  #add(bytes: Buffer): void {
+    const length = this.#length + bytes.length;
+    if (length > this.#part.length) {
+      const larger = Buffer.allocUnsafeSlow(Math.max(length, 2 * this.#part.length, 256));
+      this.#part.copy(larger, 0, 0, this.#length);
+      this.#part = larger;
+    }
+    bytes.copy(this.#part, this.#length);
+    this.#length = length;
+  }
+
+  /** Hands on lines as fast as the flow allows; the socket is read on when all are through. */
+  #pump(): void {
+    while (this.#whole.length > 0 && !this.#socket.destroyed) {
+      const { wait } = this.#flow;
+      if (wait > 0) {
+        this.#later(wait);
+        return;
+      }
+      const end = this.#whole.indexOf(NEWLINE);
+      const line = this.#whole.toString('utf8', 0, end);
+      this.#whole = this.#whole.subarray(end + 1);
+      this.#flow.took(0, 1);
+      this.#onLine(line);
+    }
+    const { wait } = this.#flow;
+    if (wait > 0) this.#later(wait);
+    else this.#socket.resume();
+  }
+
+  #later(ms: number): void {
+    this.#socket.pause();
+    this.#timer ??= setTimeout(() => {
+      this.#timer = null;
+      this.#pump();
+    }, ms).unref();
+  }
+
+  #forget(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#whole = this.#part = Buffer.alloc(0);
+    this.#length = 0;
+  }
+}
