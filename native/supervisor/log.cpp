@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,8 +20,20 @@ int Log::open() {
   return file_ < 0 ? errno : 0;
 }
 
+bool Log::isThere() const {
+  // Not fstat() and fstatat(): these are as new as glibc 2.33 under their plain names
+  struct stat named {};
+  struct stat held {};
+  return syscall(SYS_newfstatat, folder_, "log", &named, AT_SYMLINK_NOFOLLOW) == 0 && syscall(SYS_fstat, file_, &held) == 0 &&
+         named.st_ino == held.st_ino && named.st_dev == held.st_dev;
+}
+
 void Log::rotate() {
-  if (renameat(folder_, "log", folder_, "log.1") != 0) return;
+  // Of a log that was moved away or replaced nothing is kept: what stands in its place is none of ours
+  if (isThere() ? renameat(folder_, "log", folder_, "log.1") != 0 : unlinkat(folder_, "log", 0) != 0 && errno != ENOENT) {
+    if (ftruncate(file_, 0) == 0) size_ = 0;  // a folder in its place, say: bounded all the same
+    return;
+  }
   const int old = file_;
   if (open() == 0) {
     if (old >= 0) close(old);
@@ -27,6 +41,13 @@ void Log::rotate() {
     file_ = old;  // no descriptor to be had: go on in the file that is now log.1
     size_ = 0;
   }
+}
+
+void Log::look() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_) return;
+  next_ = now + std::chrono::seconds(1);
+  if (!isThere()) rotate();
 }
 
 bool Log::put(const char* bytes, size_t length) {
@@ -42,6 +63,7 @@ bool Log::put(const char* bytes, size_t length) {
 }
 
 void Log::write(const char* bytes, size_t length) {
+  look();
   while (length > 0) {
     if (size_ >= limit_) rotate();
     const uint64_t room = limit_ > size_ ? limit_ - size_ : limit_;

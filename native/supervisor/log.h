@@ -1,7 +1,8 @@
 // The job's log: `log`, and `log.1` with what came before it. Written by the supervisor alone, never larger than twice
-// the limit, whatever the job prints.
+// the limit, whatever the job prints. One that is deleted or moved away is made anew.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -23,7 +24,10 @@ class Log {
 
  private:
   bool put(const char* bytes, size_t length);
+  bool isThere() const;
   void rotate();
+  /** Now and then, whether the file that is written to still has its name. */
+  void look();
 
   int folder_;
   int file_ = -1;
@@ -31,6 +35,7 @@ class Log {
   uint64_t size_ = 0;
   uint64_t lost_ = 0;
   uint64_t untold_ = 0;
+  std::chrono::steady_clock::time_point next_{};
 };
 
 }  // namespace oomtune

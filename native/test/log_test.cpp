@@ -53,6 +53,38 @@ TEST(Log, goesOnAfterAFullDiskAndSaysWhatIsMissing) {
   EXPECT_EQ(folder.read("log"), "abcd\n[oomtune: 6 bytes of output were lost: the disk was full]\nklm");
 }
 
+TEST(Log, thatIsTakenAwayIsMadeAnewAndStaysBounded) {
+  Folder folder;
+  Log log(folder.descriptor, 10);
+  ASSERT_EQ(log.open(), 0);
+  log.write("01234", 5);
+  ASSERT_EQ(unlink(folder.file("log").c_str()), 0);
+  log.write("56789", 5);
+  log.write("abc", 3);  // the limit: the file without a name is given up
+  EXPECT_EQ(folder.read("log"), "abc");
+  ASSERT_EQ(unlink(folder.file("log").c_str()), 0);
+  ASSERT_EQ(mkfifo(folder.file("log").c_str(), 0600), 0);
+  log.write("defghij", 7);
+  log.write("klm", 3);
+  EXPECT_EQ(folder.read("log"), "klm");
+  sleep(1);
+  ASSERT_EQ(rename(folder.file("log").c_str(), folder.file("kept").c_str()), 0);
+  log.write("no", 2);  // looked at once a second
+  EXPECT_EQ(folder.read("log"), "no");
+  EXPECT_EQ(folder.read("kept"), "klm");
+}
+
+TEST(Log, whoseNameIsTakenByAFolderStaysBounded) {
+  Folder folder;
+  Log log(folder.descriptor, 10);
+  ASSERT_EQ(log.open(), 0);
+  log.write("0123456789", 10);
+  ASSERT_EQ(rename(folder.file("log").c_str(), folder.file("held").c_str()), 0);
+  ASSERT_EQ(mkdir(folder.file("log").c_str(), 0700), 0);
+  for (int n = 0; n < 100; ++n) log.write("0123456789", 10);
+  EXPECT_LE(folder.read("held").size(), 10u);
+}
+
 TEST(Log, isNotLedAstrayByALink) {
   Folder folder;
   ASSERT_EQ(symlink("/etc/passwd", folder.file("log").c_str()), 0);

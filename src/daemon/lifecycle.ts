@@ -1,11 +1,12 @@
 import { spawn } from 'node:child_process';
-import { closeSync, openSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
 import { homeFolder, PACKAGE_ROOT } from '../common/home.js';
 import { hostName, isAlive, type Store } from '../store/index.js';
 import { type DaemonFile, killPath, logPath, readDaemonFile } from './daemon-file.js';
+import { freshLog } from './own-log.js';
 
 export interface StartOptions {
   /** Jobs at a time with `--device cpu`. */
@@ -32,7 +33,6 @@ export interface DaemonStatus {
 }
 
 const START_SECONDS = 30;
-const LOG_BYTES = 10 * 1024 * 1024;
 
 /** The daemon of this home on this host, and how many jobs there are. */
 export async function daemonStatus(store: Store): Promise<DaemonStatus> {
@@ -142,14 +142,6 @@ async function endLeftJobs(store: Store, host: string): Promise<number> {
   );
   await store.leasing.reap([]);
   return left.length;
-}
-
-/** Moves a long log aside; returns where new lines begin. */
-function freshLog(path: string): number {
-  const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
-  if (size < LOG_BYTES) return size;
-  renameSync(path, `${path}.1`);
-  return 0;
 }
 
 function didNotStart(path: string, begin: number): OomtuneError {

@@ -15,6 +15,7 @@ import {
   writeDaemonFile,
 } from './daemon-file.js';
 import type { WorkerApi } from './execution.js';
+import { Housekeeping } from './housekeeping.js';
 import type { HttpServer } from './http/index.js';
 import { holdLock } from './lock.js';
 import { Observer } from './observe/observer.js';
@@ -69,6 +70,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     version,
     log,
   });
+  const housekeeping = new Housekeeping(log);
   let http: HttpServer | null = null;
   let observer: Observer | null = null;
   try {
@@ -82,6 +84,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     writeDaemonFile({ ...file, ready: true, dashboard: http?.url ?? null, dashboard_fault: served.fault });
     await Promise.race([aborted(signal), failed]);
   } finally {
+    housekeeping.close();
     await http?.close().catch((error: unknown) => log.debug({ err: error }, 'the dashboard did not close'));
     await observer?.close();
     await daemon.stop({ kill: daemon.killAsked });

@@ -82,7 +82,8 @@ export class HookServer {
     const line = (text: string): void => {
       const message = this.#parse(text);
       if (message === null) return;
-      if (message.t === 'hello' && rank === null) {
+      if (message.t === 'hello') {
+        if (rank !== null) return; // it has said who it is
         rank = message.rank;
         this.#ranks.set(rank, socket);
       }

@@ -1,0 +1,29 @@
+import { copyFileSync, fstatSync, ftruncateSync, renameSync, statSync } from 'node:fs';
+
+const LOG_BYTES = 10 * 1024 * 1024;
+const STDERR = 2;
+
+/** Moves a long log aside before a daemon begins; returns where new lines begin. */
+export function freshLog(path: string): number {
+  const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+  if (size < LOG_BYTES) return size;
+  renameSync(path, `${path}.1`);
+  return 0;
+}
+
+/**
+ * Bounds the log of a daemon that runs: what is there is copied aside, and the file begun anew in place, as others may hold
+ * it open. Only where our stderr is that file; of one that was deleted nothing is kept.
+ */
+export function boundLog(path: string): void {
+  const held = fstatSync(STDERR);
+  if (!held.isFile() || held.size < LOG_BYTES) return;
+  const named = statSync(path, { throwIfNoEntry: false });
+  const ours = named?.ino === held.ino && named.dev === held.dev;
+  if (!ours && held.nlink > 0) return; // a file of the user's
+  try {
+    if (ours) copyFileSync(path, `${path}.1`);
+  } finally {
+    ftruncateSync(STDERR, 0); // on a full disk too: there its room is worth more than what it says
+  }
+}
