@@ -41,7 +41,8 @@ export function interrupted(cause?: unknown): OomtuneError {
 }
 
 /** The sentence of a search without an answer; `failure`: the class that it ended with. */
-export function nothingFits(failure: string | undefined): string {
+export function nothingFits(failure: string | undefined, reason: string | null | undefined): string {
+  if (reason === 'leak') return 'No batch size helps: the memory of the job grows with every step.';
   return failure === 'user_error'
     ? 'No micro-batch is left to try.'
     : 'Nothing fits, even the smallest batch with every allowed knob.';

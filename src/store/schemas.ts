@@ -166,6 +166,8 @@ const observation = z.object({
   }),
   allocRetries: z.number().nonnegative(),
   growthBytesPerStep: size.optional(),
+  leakBytesPerStep: size.optional(),
+  keptBy: text(1024).nullable().optional(),
   stepSeconds: size,
   wallSeconds: z.number().nonnegative().optional(),
   refusedBytes: size,

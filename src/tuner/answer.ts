@@ -1,6 +1,7 @@
 import type { EffectivePlan } from './accumulation.js';
+import { growthTold } from './growth.js';
 import { peakOf, rateOf } from './objective.js';
-import { growthBytes, LASTING, lastingPeak, mayGrow } from './peaks.js';
+import { growthBytes, LASTING, lastingPeak, leaks, mayGrow } from './peaks.js';
 import type { Trail } from './trail.js';
 import type { Answer, Config, Constraints, Rung } from './types.js';
 
@@ -30,7 +31,8 @@ export function answerOf(
     const firm = trail.fits(s).filter((o) => trail.isFirmFit(o));
     return firm.length > 0 ? [Math.max(...firm.map((o) => o.steps))] : [];
   });
-  const grows = trail.fits(size).some((o) => growthBytes(o) > 0 && mayGrow(o, c.budgetBytes));
+  const leak = trail.fits(size).findLast((o) => leaks(o, c.budgetBytes));
+  const grows = !leak && trail.fits(size).some((o) => growthBytes(o) > 0 && mayGrow(o, c.budgetBytes));
   const retries = trail.fits(max).some((o) => o.fresh && o.allocRetries > 0);
   return {
     config,
@@ -46,6 +48,7 @@ export function answerOf(
       ...(rung.amp === 'off' || rung.amp === c.rungs[0]?.amp
         ? []
         : [`${rung.amp} is turned on: this changes the numerics.`]),
+      ...(leak ? [`${growthTold(leak, c.budgetBytes)}.`] : []),
       ...(grows ? [`Memory grows from step to step: the sizes are such that it lasts for ${LASTING} steps.`] : []),
       ...(retries ? [`At micro-batch ${max} the allocator has to retry in every step: it fits, but slowly.`] : []),
     ],

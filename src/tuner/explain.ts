@@ -29,7 +29,7 @@ function explainAction(action: Action): string {
       return [`Use ${configName(config)}; the largest micro-batch that fits is ${maxMicroBatch}.`, ...notes].join(' ');
     }
     case 'exhausted':
-      return `Nothing fits: ${action.why}.`;
+      return action.cause === 'growth' ? `${action.why}.` : `Nothing fits: ${action.why}.`;
     case 'failed':
       return `The job failed for another reason than its batch (${action.failure})${quote(action.evidence)}.`;
   }

@@ -1,4 +1,4 @@
-import { BELIEVED, mayGrow } from './peaks.js';
+import { BELIEVED, growthToDoubt, mayGrow } from './peaks.js';
 import type { Constraints, Observation, Probe } from './types.js';
 
 /** Optimizer steps of a probe whose speed decides. */
@@ -13,12 +13,17 @@ export function paceOf(
   purpose: Probe['purpose'],
   { steps, budgetBytes }: Constraints,
   seen: readonly Observation[],
-): Pick<Probe, 'steps' | 'restSteps'> {
+): Pick<Probe, 'steps' | 'restSteps' | 'growthBytes' | 'growthSteps'> {
   const caching = seen.some((o) => (o.peaks.reservedBytes ?? 0) > 0);
   const more = (): number => {
     if (purpose === 'verify' && caching) return VERIFY_STEPS;
     if (seen.some((o) => mayGrow(o, budgetBytes))) return BELIEVED;
     return purpose === 'speed' ? SPEED_STEPS : 0;
   };
-  return { steps: Math.max(steps, more()), restSteps: caching ? (REST_STEPS[purpose] ?? 0) : 0 };
+  return {
+    steps: Math.max(steps, more()),
+    restSteps: caching ? (REST_STEPS[purpose] ?? 0) : 0,
+    growthBytes: growthToDoubt(budgetBytes),
+    growthSteps: BELIEVED,
+  };
 }

@@ -3,7 +3,9 @@ import type { Observation, Peaks } from './types.js';
 /** Optimizer steps that a size has to last, not only those for which it was measured. */
 export const LASTING = 200;
 /** From so many steps on a rise from step to step is believed: the first make the optimizer's state and fill caches. */
-export const BELIEVED = 6;
+export const BELIEVED = 10;
+/** A loop that fills the whole budget with what it leaves behind in so many steps cannot be helped by any size. */
+const HORIZON = 10_000;
 /** A rise that comes to less than this part of the budget in LASTING steps is no reason to measure for longer. */
 const NOISE = 0.0002;
 
@@ -31,7 +33,23 @@ export function outgrows(o: Observation, budgetBytes: number): boolean {
   return growthBytes(o) > 0 && (lastingPeak(o) ?? 0) > budgetBytes;
 }
 
+/** The loop leaves so much behind with every step that whatever size it runs at, its training ends in want of memory. */
+export function leaks(o: Observation, budgetBytes: number): boolean {
+  return o.outcome === 'fit' && o.steps >= BELIEVED && (o.leakBytesPerStep ?? 0) * HORIZON > budgetBytes;
+}
+
+/** Steps until a loop that leaves memory behind has filled the budget. */
+export function stepsToFull(o: Observation, budgetBytes: number): number {
+  const room = Math.max(0, budgetBytes - (peakBytes(o.peaks) ?? 0));
+  return o.steps + Math.floor(room / Math.max(1, o.leakBytesPerStep ?? 0));
+}
+
+/** The rise from step to step, in bytes, from which on a probe is measured for longer. */
+export function growthToDoubt(budgetBytes: number): number {
+  return (NOISE * budgetBytes) / LASTING;
+}
+
 /** It seems to grow: more steps will tell whether it does. */
 export function mayGrow({ growthBytesPerStep: growth }: Observation, budgetBytes: number): boolean {
-  return (growth ?? 0) * LASTING > NOISE * budgetBytes;
+  return (growth ?? 0) > growthToDoubt(budgetBytes);
 }

@@ -1,6 +1,8 @@
 import { type EffectivePlan, noSize, planEffective } from './accumulation.js';
 import { answerOf, bestVerified } from './answer.js';
 import { rungName } from './explain.js';
+import { growthAction } from './growth.js';
+import { sameRung } from './ladder.js';
 import { failsAlone, LONE_NOTE } from './lone.js';
 import { rateOf } from './objective.js';
 import { paceOf } from './pace.js';
@@ -11,12 +13,22 @@ import type { Action, Constraints, Observation, Probe } from './types.js';
 
 /** Micro-batches from here on are no memory question. */
 const LARGEST = 2 ** 20;
-/** A search that has not ended after so many probes is told measurements that contradict each other. */
-const MOST_PROBES = 250;
+/** A search that has not ended after so many probes, or launches, is told measurements that contradict each other. */
+export const MOST_PROBES = 250;
+export const MOST_LAUNCHES = 120;
+/** So often is one size asked for in the same way on the same rung: what that many times have not told, one more will not. */
+export const MOST_REPEATS = 4;
+/** The script's own size is asked for so often, whatever comes of it. */
+export const OWN_TRIES = 2;
 
 /**
  * The search as a state machine: `next()` says what to do, `tell()` what came of it. Every decision follows from the
  * constraints and the observations alone, so a journal of observations told to a new tuner brings it to the same place.
+ *
+ * It ends, whatever it is told: `tell()` only ever adds to the observations, and every way to another probe counts them
+ * against something that falls to nothing. The script's own size has OWN_TRIES; any size on any rung, asked for in the same
+ * way, has MOST_REPEATS; a search has MOST_PROBES and MOST_LAUNCHES. Where one of them is used up the best answer that was
+ * verified is given, or none.
  */
 export class Tuner {
   readonly #constraints: Constraints;
@@ -68,6 +80,8 @@ export class Tuner {
     if (!sizes) return exhausted(noSize(c, this.#plan.perDevice));
     const doubtful = this.#observations.find((o) => o.ambiguous && o.outcome !== 'fit' && this.#isSmallest(o, sizes));
     if (doubtful) return { type: 'failed', failure: 'device_oom', evidence: doubtful.evidence };
+    const growth = growthAction(this.#telling, c);
+    if (growth) return growth;
     return this.#asItStands() ?? (c.objective === 'throughput' ? this.#fastest(sizes) : this.#first(sizes));
   }
 
@@ -84,6 +98,9 @@ export class Tuner {
       return this.#found(0, search, ownBatch, ownBatch, ['The job fits as it stands; larger sizes were not tried.']);
     }
     if (trail.all.some((o) => o.outcome !== 'fit' && o.microBatch <= ownBatch)) return null;
+    // It fitted, and was not believed: it grew out of the budget, or could not be measured for long enough to tell.
+    const tries = trail.all.filter((o) => o.microBatch === ownBatch).length;
+    if (trail.ceiling !== null || tries >= OWN_TRIES) return null;
     const why = 'the size that the script asks for by itself';
     return this.#probe(0, search, { kind: 'probe', size: ownBatch, purpose: 'own', fresh: true, why });
   }
@@ -140,7 +157,8 @@ export class Tuner {
   /** The probe, unless the launches are used up; the last of them is kept for a verification. */
   #probe(index: number, search: RungSearch, wanted: RungStep & { kind: 'probe' }): Action {
     const { maxLaunches, rungs } = this.#constraints;
-    if (this.#observations.length >= MOST_PROBES) return this.#stop('the measurements contradict each other');
+    if (this.#isSpent(wanted, rungs[index] as Probe['rung']))
+      return this.#stop('the measurements contradict each other');
     const left = maxLaunches === null ? Number.POSITIVE_INFINITY : maxLaunches - this.#launches();
     const launches = wanted.fresh || !search.alive;
     if (launches && left <= 0) return this.#stop(`only ${maxLaunches} launches are allowed`);
@@ -162,6 +180,15 @@ export class Tuner {
       why: step.why,
     };
     return { type: 'probe', probe };
+  }
+
+  /** One of the counts that end every search is used up. */
+  #isSpent({ size, fresh }: RungStep & { kind: 'probe' }, rung: Probe['rung']): boolean {
+    const same = this.#observations.filter(
+      (o) => o.microBatch === size && sameRung(o.rung, rung) && (o.fresh || !fresh),
+    );
+    const { length } = this.#observations;
+    return length >= MOST_PROBES || this.#launches() >= MOST_LAUNCHES || same.length >= MOST_REPEATS;
   }
 
   #found(index: number, search: RungSearch, size: number, max: number, notes: string[]): Action {

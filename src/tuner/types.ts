@@ -66,6 +66,12 @@ export interface Probe {
    * it has come to rest, the next step may be the one that it cannot place. 0: `steps` are enough.
    */
   restSteps: number;
+  /**
+   * Memory that rises by more than so many bytes with each step is measured on until `growthSteps`: from there on it can be
+   * told whether it goes on rising.
+   */
+  growthBytes: number;
+  growthSteps: number;
   /** True: must be the first thing that a new process runs. False: may share the process of the probe before. */
   fresh: boolean;
   purpose: 'own' | 'floor' | 'climb' | 'bound' | 'verify' | 'speed';
@@ -110,6 +116,10 @@ export interface Observation {
   allocRetries: number;
   /** Bytes by which memory rose with each step, as far as it can be told; what rises will have risen more after 200. */
   growthBytesPerStep?: number | null;
+  /** The part of it that the loop itself leaves behind: no allocator that comes to rest by and by. */
+  leakBytesPerStep?: number | null;
+  /** The variable of the script that keeps it, with its line; null: not seen. */
+  keptBy?: string | null;
   /** Seconds per optimizer step in the steady state (median); null if unknown. */
   stepSeconds: number | null;
   /** Seconds from when it was asked for to its verdict, data and first step included; of its process's start, nothing. */
@@ -153,6 +163,6 @@ export type Action =
   | { type: 'probe'; probe: Probe }
   | { type: 'found'; answer: Answer }
   /** Nothing fits. `evidence` is the line of the smallest size that failed. */
-  | { type: 'exhausted'; why: string; evidence: string | null }
+  | { type: 'exhausted'; why: string; evidence: string | null; cause?: 'growth' }
   /** A probe failed for a reason that is not memory. */
   | { type: 'failed'; failure: FailureClass; evidence: string | null };

@@ -1,4 +1,5 @@
 import type { JobOptions } from '../store/types.js';
+import type { Action } from '../tuner/types.js';
 import type { Diagnosis } from './types.js';
 import { told } from './undriveable.js';
 
@@ -8,14 +9,30 @@ import { told } from './undriveable.js';
  */
 export function exhaustedDiagnosis(
   seen: Diagnosis | null,
-  why: string,
+  action: Extract<Action, { type: 'exhausted' }>,
   options: Pick<JobOptions, 'minBatch' | 'amp' | 'checkpointing' | 'accumulation' | 'exact'>,
 ): Diagnosis {
+  const { why } = action;
+  if (action.cause === 'growth') return growthDiagnosis(action);
   if (seen === null) {
     const advice = 'Widen --min-batch, --max-batch and --effective-batch, or leave out --accumulation off.';
     return { ...told(why, advice), cause: 'The options leave no micro-batch to try.' };
   }
   return seen.phase === 'load' ? seen : { ...seen, advice: exhaustedAdvice(options) };
+}
+
+/** The loop outgrows any budget: what would help is to be changed in the script. */
+function growthDiagnosis({ why }: Extract<Action, { type: 'exhausted' }>): Diagnosis {
+  const advice =
+    'Keep `loss.item()` rather than `loss`, detach what is carried from step to step, and bound caches. A run that is over before the budget is full: --no-tune runs it as it stands.';
+  return {
+    ...told(`${why}.`, advice),
+    class: 'device_oom',
+    phase: 'train',
+    cause: `${why}.`,
+    cure: 'none',
+    reason: 'leak',
+  };
 }
 
 export function exhaustedAdvice(options: Parameters<typeof exhaustedDiagnosis>[2]): string {

@@ -88,6 +88,8 @@ const measured = z.object({
   gradient_bytes: bytes.optional(),
   optimizer_state_bytes: bytes.optional(),
   growth_bytes_per_step: change.optional(),
+  /** The variable that grows with the steps, with its line. */
+  kept_by: text(500).nullable().optional(),
   /** Steps at the end in which a caching allocator asked the driver for nothing; null: there is none. */
   quiet_steps: count.nullable().optional(),
   /** By how much what it holds rose with each of the later steps. */

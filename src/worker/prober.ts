@@ -1,4 +1,3 @@
-import { formatBytes } from '../common/size.js';
 import type { Exit } from '../runtime/types.js';
 import { sameRung } from '../tuner/index.js';
 import type { Constraints, Observation, Probe, Rung } from '../tuner/types.js';
@@ -12,8 +11,6 @@ import type { Target } from './target.js';
 import type { Diagnosis, WorkDeps, WorkRequest } from './types.js';
 import { undriveable, usesOwnBatch } from './undriveable.js';
 import type { Measurement } from './worst-rank.js';
-
-const MIB = 1024 ** 2;
 
 /** Runs the probes of a search: each in the live process if that can take it, else in a new one. */
 export class Prober {
@@ -30,8 +27,6 @@ export class Prober {
   diagnosis: Diagnosis | null = null;
   /** The script ran, but took no batch from us. */
   undriveable = false;
-  /** A sentence about memory that the loop leaves behind; null: it leaves none. */
-  leak: string | null = null;
   readonly #request: WorkRequest;
   readonly #deps: WorkDeps;
   readonly #target: Target;
@@ -92,7 +87,6 @@ export class Prober {
     if (measurement === null) return this.#afterDeath(session, probe, place);
     this.#measured = true;
     this.#learn(measurement);
-    this.#watchGrowth(measurement);
     const alive = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
     if (!alive) await this.close();
     if (measurement.total_bytes === null) measurement.total_bytes = ledgerPeak(session.run.ledger());
@@ -168,13 +162,6 @@ export class Prober {
     }
     this.#learned ||= (measurement.own_amp ?? false) && !this.ownAmp;
     this.ownAmp ||= measurement.own_amp ?? false;
-  }
-
-  /** A loop that leaves memory behind with every step will run out of it at any batch size: said once, early. */
-  #watchGrowth({ growth_bytes_per_step: growth, total_bytes: total }: Measurement): void {
-    if (this.leak !== null || !growth || growth < Math.max(MIB, (total ?? 0) / 200)) return;
-    this.leak = `Memory grows by ${formatBytes(growth)} with every step: something keeps it (a loss or an output stored with its graph?), and no batch size will help for long.`;
-    this.#deps.progress({ type: 'note', text: this.leak });
   }
 
   /** Starts a process on a rung, and where the hook drives waits for its training loop. */

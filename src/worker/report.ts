@@ -45,12 +45,7 @@ export async function findBatchReport(
     probes: probesOf(outcome),
     apply: config === null ? null : await howToApply(request, target, config, applyDir),
     memory: config === null ? null : memoryReport(outcome.observations, config, target.budgetBytes),
-    notes: [
-      ...target.notes,
-      ...outcome.notes,
-      ...(answer?.notes ?? []),
-      ...(action.type === 'exhausted' ? [action.why] : []),
-    ],
+    notes: [...target.notes, ...(answer?.notes ?? []), ...(action.type === 'exhausted' ? [action.why] : [])],
   };
 }
 
@@ -72,8 +67,14 @@ async function howToApply(
 function failureOf(outcome: SearchOutcome, options: WorkRequest['options']): NonNullable<FindBatchReport['failure']> {
   const { action, diagnosis } = outcome;
   if (action.type === 'exhausted') {
-    const { class: kind, fields, advice } = exhaustedDiagnosis(diagnosis, action.why, options);
-    return { class: kind as FailureClass, evidence: action.evidence ?? action.why, fields, advice };
+    const { class: kind, fields, advice, reason } = exhaustedDiagnosis(diagnosis, action, options);
+    return {
+      class: kind as FailureClass,
+      evidence: action.evidence ?? action.why,
+      fields,
+      advice,
+      ...(reason === 'leak' ? { reason } : {}),
+    };
   }
   const { failure, evidence } = action as Extract<typeof action, { type: 'failed' }>;
   return { class: failure, evidence, fields: diagnosis?.fields ?? {}, advice: diagnosis?.advice };

@@ -4,8 +4,19 @@ import type { Measurement } from './worst-rank.js';
 /** Steps at most that a probe is let run until its allocator has come to rest. */
 const MOST_STEPS = 30;
 
-/** Further steps that a probe needs before its caching allocator can have been at rest for long enough; 0: none. */
-export function stepsToRest({ restSteps }: Probe, { quiet_steps: quiet, steps }: Measurement): number {
+/** Further steps that a probe needs before it can be told whether its memory goes on rising; 0: none. */
+export function stepsToGo(probe: Probe, measurement: Measurement): number {
+  return Math.max(stepsToRest(probe, measurement), stepsToDoubt(probe, measurement));
+}
+
+/** Until what seems to be left behind by each step is told from what is made once. */
+function stepsToDoubt({ growthBytes, growthSteps }: Probe, measurement: Measurement): number {
+  const { growth_bytes_per_step: left, steps } = measurement;
+  return (left ?? 0) > growthBytes ? Math.max(0, growthSteps - steps) : 0;
+}
+
+/** Until its caching allocator can have been at rest for long enough. */
+function stepsToRest({ restSteps }: Probe, { quiet_steps: quiet, steps }: Measurement): number {
   if (quiet === null || quiet === undefined || quiet >= restSteps) return 0;
   return Math.max(0, Math.min(restSteps - quiet, MOST_STEPS - steps));
 }

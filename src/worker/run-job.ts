@@ -222,7 +222,7 @@ class JobRun {
       exit_code: exit?.code ?? null,
       signal: exit?.signal ?? null,
       outcome: exhausted ? 'exhausted' : exit?.ended_by === 'timeout' ? 'timeout' : 'failed',
-      failure: exhausted ? exhaustedDiagnosis(diagnosis, action.why, this.#request.options) : diagnosis,
+      failure: exhausted ? exhaustedDiagnosis(diagnosis, action, this.#request.options) : diagnosis,
     };
   }
 

@@ -18,8 +18,6 @@ export interface SearchOutcome {
   undriveable: boolean;
   /** Why each size was tried, in the order of `observations`; null: it was tried by an earlier process. */
   whys: readonly (string | null)[];
-  /** What was noticed on the way, for a person. */
-  notes: string[];
   /** Verdict on the last launch that died; null when none did. */
   diagnosis: Diagnosis | null;
 }

@@ -75,7 +75,7 @@ export class Search {
 
   #outcome(action: Exclude<Action, { type: 'probe' }>, tuner: Tuner): SearchOutcome {
     const times = this.#target.loopAccumulation;
-    const { launches, startupSeconds, torch, loop, diagnosis, undriveable, leak } = this.#prober;
+    const { launches, startupSeconds, torch, loop, diagnosis, undriveable } = this.#prober;
     return {
       action: action.type === 'found' ? { type: 'found', answer: withLoop(action.answer, times) } : action,
       observations: tuner.observations,
@@ -87,7 +87,6 @@ export class Search {
       diagnosis,
       undriveable,
       whys: this.#whys,
-      notes: leak === null ? [] : [leak],
     };
   }
 

@@ -5,7 +5,7 @@ import type { Probe } from '../tuner/types.js';
 import { hookEnvironment, hookSocketPath } from './hook-environment.js';
 import type { Hello, HookException, HookOrder, Loop, Measured, Step } from './hook-messages.js';
 import { type HookEvent, HookServer } from './hook-server.js';
-import { stepsToRest } from './rest.js';
+import { stepsToGo } from './rest.js';
 import type { Bye } from './undriveable.js';
 import { type Measurement, worstRank } from './worst-rank.js';
 
@@ -160,7 +160,7 @@ export class Session {
     }
     let measurement = await this.#measurement();
     for (;;) {
-      const steps = measurement === null ? 0 : stepsToRest(probe, measurement);
+      const steps = measurement === null ? 0 : stepsToGo(probe, measurement);
       if (steps === 0) return measurement;
       // Every rank gets the same number, or those that stop would leave the others waiting for their gradients.
       this.#hook?.broadcast({ t: 'more', steps });

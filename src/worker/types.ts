@@ -156,6 +156,8 @@ export interface FindBatchReport {
     evidence: string | null;
     fields: Record<string, number | string | null>;
     advice?: string;
+    /** `leak`: memory grows with every step, so no size is recommended. */
+    reason?: 'leak';
   };
   device: { id: string; model: string; total_bytes: number; budget_bytes: number };
   config: Config | null;

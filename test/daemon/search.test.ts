@@ -36,6 +36,16 @@ test('the first submission searches, the second on the same kind of device reuse
   expect(await host.leftOver()).toEqual([]);
 }, 240_000);
 
+test('a job whose memory grows with every step ends after its first launch, and says what keeps the memory', async () => {
+  await host.start();
+  const id = await submit('cache.py', { budget: '120MiB' });
+  const job = await host.state(id, 'exhausted', 60);
+  expect(job.launches.length).toBe(1);
+  expect(job.failure).toMatchObject({ class: 'device_oom' });
+  expect(job.failure?.evidence).toContain('`trainer.cache` (cache.py:16: self.cache[index] = out.detach())');
+  expect(await host.leftOver()).toEqual([]);
+}, 90_000);
+
 test('a search goes on where a killed daemon left it, and no size that is known to be bad is tried again', async () => {
   await host.start();
   const id = await submit('tiny.py', { effectiveBatch: 512 });

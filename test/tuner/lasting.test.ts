@@ -44,6 +44,7 @@ function growing(shape: {
         outcome: 'fit',
         steps,
         growthBytesPerStep: Math.max(shape.leak(size), creep),
+        leakBytesPerStep: shape.leak(size),
         peaks: {
           totalBytes: held,
           forwardBackwardBytes: shape.resident + size * shape.perSample + shape.leak(size) * steps,
@@ -64,15 +65,43 @@ const jobs = fc.record({
 const wanted = (patch: Partial<Constraints> = {}): Constraints => constraints({ budgetBytes: BUDGET, ...patch });
 
 describe('a loop that leaves memory behind', () => {
-  it('gets sizes that last 200 steps, and not much smaller ones than that takes', () => {
+  it('gets no size where it fills any budget soon', () => {
     fc.assert(
       fc.property(
         jobs,
-        fc.integer({ min: 8, max: 3000 }).map((n) => n * 1024),
+        fc.integer({ min: 300, max: 20_000 }).map((n) => n * 1024),
+        (shape, bytes) => {
+          const job = growing({ ...shape, leak: () => bytes, creep: 0, pace: 1 });
+          fc.pre(job.after(1, 12) <= BUDGET);
+          const { last, launches } = search(job, wanted());
+          expect(last).toMatchObject({ type: 'exhausted', cause: 'growth' });
+          expect(last.type === 'exhausted' && last.why).toContain('no batch size helps');
+          expect(launches).toBeLessThanOrEqual(2);
+        },
+      ),
+      { numRuns: 200 },
+    );
+  });
+
+  it('is left at the size that the script asks for where that lasts for a while, and is told how long', () => {
+    const job = growing({ resident: 100 * MIB, perSample: MIB, leak: () => MIB, creep: 0, pace: 1, caching: false });
+    const { config, notes } = found(search(job, wanted({ goal: 'keep', ownBatch: 64 })));
+    expect(config.micro_batch).toBe(64);
+    expect(notes.join(' ')).toMatch(
+      /Memory grows by 1 MiB with every step: .* after about 18\d\d steps, and no batch size helps/,
+    );
+  });
+
+  it('gets sizes that last 200 steps where it grows slowly, and not much smaller ones than that takes', () => {
+    fc.assert(
+      fc.property(
+        jobs,
+        // Less than the part of the budget that fills it in 10,000 steps, at any size.
+        fc.integer({ min: 8, max: 200 }).map((n) => n * 1024),
         fc.boolean(),
         (shape, bytes, each) => {
           // What is kept is a loss with its graph, or something of every sample.
-          const leak = (size: number): number => (each ? (bytes * size) / 400 : bytes);
+          const leak = (size: number): number => (each ? Math.min(200 * 1024, (bytes * size) / 400) : bytes);
           const job = growing({ ...shape, leak, creep: 0, pace: 1 });
           fc.pre(job.after(1, 200) <= BUDGET);
           const { maxMicroBatch, config, notes } = found(search(job, wanted()));
@@ -106,7 +135,7 @@ describe('a loop that leaves memory behind', () => {
       caching: false,
     });
     const { last } = search(job, wanted());
-    expect(last.type === 'exhausted' && last.why).toContain('memory grows');
+    expect(last.type === 'exhausted' && last.why).toContain('Memory grows by 20 MiB');
   });
 
   it('is measured for longer, so that one rise early on is no leak', () => {
@@ -115,7 +144,8 @@ describe('a loop that leaves memory behind', () => {
       run: (probe, warm) => ({
         ...still.run(probe, warm),
         // Something is made in the second step that stays: three steps show a rise, more do not.
-        growthBytesPerStep: probe.steps < 6 ? 5 * MIB : 0,
+        growthBytesPerStep: probe.steps < 10 ? 5 * MIB : 0,
+        leakBytesPerStep: probe.steps < 10 ? 5 * MIB : 0,
       }),
     };
     const { maxMicroBatch } = found(search(job, wanted()));

@@ -20,6 +20,7 @@ export interface Result {
   stepSeconds?: number | null;
   allocRetries?: number;
   growthBytesPerStep?: number;
+  leakBytesPerStep?: number;
   phase?: Observation['phase'];
   ambiguous?: boolean;
   evidence?: string | null;
@@ -102,6 +103,7 @@ function observationOf(probe: Probe, result: Result, launch: number, fresh: bool
     },
     allocRetries: result.allocRetries ?? 0,
     growthBytesPerStep: result.growthBytesPerStep ?? null,
+    leakBytesPerStep: result.leakBytesPerStep ?? null,
     stepSeconds: fit ? (result.stepSeconds ?? null) : null,
     refusedBytes: null,
     evidence: fit ? null : (result.evidence ?? `out of memory at ${probe.microBatch}`),

@@ -5,25 +5,44 @@ import { undriveable } from '../../src/worker/undriveable.js';
 const all = { minBatch: 1, amp: 'auto', checkpointing: 'auto', accumulation: 'auto', exact: false } as const;
 const oom = { ...undriveable('CUDA out of memory'), class: 'device_oom', advice: 'Use a smaller batch.' } as const;
 
+const because = (why: string) => ({ type: 'exhausted', why, evidence: null }) as const;
+
 describe('a search without an answer', () => {
   it('advises no smaller batch where the smallest did not fit', () => {
-    expect(exhaustedDiagnosis(oom, 'why', all)).toMatchObject({
+    expect(exhaustedDiagnosis(oom, because('why'), all)).toMatchObject({
       class: 'device_oom',
       advice: 'Give a larger --budget, or make the model smaller.',
     });
   });
 
   it('names what the options rule out', () => {
-    expect(exhaustedDiagnosis(oom, 'why', { ...all, minBatch: 8, exact: true }).advice).toBe(
+    expect(exhaustedDiagnosis(oom, because('why'), { ...all, minBatch: 8, exact: true }).advice).toBe(
       'Give a larger --budget or a smaller --min-batch or more knobs to turn, or make the model smaller.',
     );
   });
 
   it('keeps the advice of a job that could not even load', () => {
-    expect(exhaustedDiagnosis({ ...oom, phase: 'load' }, 'why', all).advice).toBe(oom.advice);
+    expect(exhaustedDiagnosis({ ...oom, phase: 'load' }, because('why'), all).advice).toBe(oom.advice);
   });
 
   it('blames the options where nothing could be tried', () => {
-    expect(exhaustedDiagnosis(null, 'no size', all)).toMatchObject({ class: 'user_error', evidence: 'no size' });
+    expect(exhaustedDiagnosis(null, because('no size'), all)).toMatchObject({
+      class: 'user_error',
+      evidence: 'no size',
+    });
+  });
+
+  it('tells of growth as growth, with what keeps the memory', () => {
+    const grown = {
+      ...because('Memory grows'),
+      cause: 'growth',
+      evidence: '`losses` (train.py:9: losses.append(loss))',
+    } as const;
+    expect(exhaustedDiagnosis(null, grown, all)).toMatchObject({
+      class: 'device_oom',
+      reason: 'leak',
+      cure: 'none',
+      evidence: 'Memory grows.',
+    });
   });
 });

@@ -1,5 +1,7 @@
 """Peaks of a training step, phase by phase: their maximum hides which of them grows with the batch."""
 
+from .growth import rise
+
 LOAD, FORWARD_BACKWARD, OPTIMIZER, OTHER = "load", "forward_backward", "optimizer", "other"
 
 
@@ -39,10 +41,7 @@ class Phases:
 
     def growth(self):
         """Bytes by which each step leaves more behind than the one before; the first makes the optimizer's state."""
-        later = self._starts[1:]
-        if len(later) < 2 or None in later:
-            return None
-        return min(after - before for before, after in zip(later, later[1:]))
+        return rise(self._starts[1:])
 
     def _book(self):
         total, allocated, reserved = self._meter.peaks()

@@ -46,7 +46,7 @@ def _frames(trace):
     return traceback.extract_tb(trace)
 
 
-def _is_user_code(path):
+def is_user_code(path):
     here = os.path.dirname(os.path.abspath(__file__))
     parts = ("site-packages", "dist-packages", os.sep + "lib" + os.sep + "python", "<frozen", "<string>")
     return not path.startswith(here) and not any(part in path for part in parts)
@@ -55,7 +55,7 @@ def _is_user_code(path):
 def where(trace):
     """`train.py:41 in main`: the innermost line of the user's own code."""
     frames = _frames(trace)
-    chosen = [frame for frame in frames if _is_user_code(frame.filename)] or frames
+    chosen = [frame for frame in frames if is_user_code(frame.filename)] or frames
     if not chosen:
         return None
     last = chosen[-1]
@@ -69,7 +69,7 @@ def phase_of(trace, phase):
             return "save"
         if frame.name in ("save_checkpoint", "save_model", "save_pretrained", "_save_checkpoint"):
             return "save"
-        if frame.name in _EVAL_NAMES and _is_user_code(frame.filename):
+        if frame.name in _EVAL_NAMES and is_user_code(frame.filename):
             return "eval"
     return phase
 

@@ -5,6 +5,7 @@ import math
 
 from .gate import Micro
 from .holdings import Holdings
+from .keepers import Keepers
 from .record import Record
 
 
@@ -43,6 +44,7 @@ class Trial:
         #: Batches handed out, and those that steps were made of as far as these do not follow at once.
         self._handed = self._used = 0
         self._failures = 0
+        self.keepers = Keepers(hook.torch)
 
     def begin(self, probe, apart, variable):
         """In this process, after other sizes. `apart`: a thread fetches the batches ahead; `variable`: samples differ in
@@ -61,6 +63,7 @@ class Trial:
             if before.micro_batch > probe.micro_batch or before.accumulation != probe.accumulation:
                 skip = max(1, skip)
         self._failures = self.meter.failures()
+        self.keepers.look()
         # Only a caching allocator minds that lengths change.
         vary = probe.vary and variable and self.meter.reserved() is not None
         self.record = Record(self.meter, probe.steps, skip, holdings=self.holdings(), vary=vary)
@@ -113,7 +116,8 @@ class Trial:
 
     def measured(self):
         """The message that tells what it cost."""
-        probe = self.probe
+        probe, report = self.probe, self.record.report()
+        grows = (report["growth_bytes_per_step"] or 0) > 0
         return {
             "t": "measured",
             "micro_batch": probe.micro_batch,
@@ -121,7 +125,8 @@ class Trial:
             "amp": probe.amp,
             "checkpointing": probe.checkpointing,
             "offload": probe.offload,
-            **self.record.report(),
+            **report,
+            "kept_by": self.keepers.named(report["steps"]) if grows else None,
             "own_accumulation": self._gate.own_accumulation,
             "own_amp": self._hook.own_amp(),
         }

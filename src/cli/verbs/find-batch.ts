@@ -43,7 +43,7 @@ function notFound(report: FindBatchReport): OomtuneError {
   if (report.status === 'exhausted') {
     return new OomtuneError(
       'OOMTUNE_EXHAUSTED',
-      nothingFits(report.failure?.class),
+      nothingFits(report.failure?.class, report.failure?.reason),
       `${report.failure?.advice ?? 'Give a larger --budget.'}${notes}${evidence}`,
     );
   }

@@ -36,7 +36,7 @@ function codeOf(report: RunReport, context: Context): number {
   const { failure } = report;
   if (report.exit_code === 0 && report.outcome === 'succeeded') return 0;
   if (report.exit_code === null && report.signal === null && report.outcome === 'exhausted') {
-    return tell('OOMTUNE_EXHAUSTED', nothingFits(failure?.class));
+    return tell('OOMTUNE_EXHAUSTED', nothingFits(failure?.class, failure?.reason));
   }
   const how =
     report.outcome === 'timeout'

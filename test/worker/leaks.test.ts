@@ -1,0 +1,62 @@
+import { describe, expect, it } from 'vitest';
+import { findBatch } from '../../src/worker/find-batch.js';
+import { runJob } from '../../src/worker/run-job.js';
+import { pythonWithTorch, workbench } from './harness.js';
+
+const python = pythonWithTorch();
+
+/** Loops that keep what each step makes, and the variable and line that do. */
+const LEAKS = [
+  ['losses with their graphs in a list', 'keeps_losses.py', '`losses` (keeps_losses.py:15: losses.append(loss))'],
+  ['outputs in the cache of an object', 'cache.py', '`trainer.cache` (cache.py:16: self.cache[index] = out.detach())'],
+  ['the graphs of all losses in their sum', 'carries_graph.py', '`total` (carries_graph.py:16: total += loss)'],
+] as const;
+
+describe('a loop that keeps', () => {
+  it.each(LEAKS)('%s gets no recommendation, and is told what keeps them', async (_, script, keeper) => {
+    const bench = workbench('find-batch', [python, script], { budget: '120MiB' });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report).toMatchObject({
+      status: 'exhausted',
+      config: null,
+      failure: { class: 'device_oom', reason: 'leak' },
+    });
+    expect(report.failure?.evidence).toMatch(/^Memory grows by .* with every step, kept by .* no batch size helps/);
+    expect(report.failure?.evidence).toContain(keeper);
+    expect(report.launches).toBeLessThanOrEqual(2);
+    expect(bench.recorded.size).toBe(0);
+  });
+
+  // At these budgets the script's own batch lasts for less than 200 steps.
+  it.each([
+    ['keeps_losses.py', '50MiB'],
+    ['cache.py', '120MiB'],
+    ['carries_graph.py', '60MiB'],
+  ])('%s is not launched again and again by a run', async (script, budget) => {
+    const bench = workbench('run', [python, script], { budget });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'exhausted', exit_code: null });
+    expect(report.failure).toMatchObject({ class: 'device_oom', reason: 'leak', cure: 'none' });
+    expect(report.failure?.evidence).toContain('no batch size helps');
+    expect(report.failure?.advice).toContain('--no-tune');
+    expect(report.launches).toBeLessThanOrEqual(2);
+    expect(bench.processes()).toEqual([]);
+  });
+
+  it('losses runs as it stands where that lasts for a while, and is told for how long', async () => {
+    const bench = workbench('run', [python, 'keeps_losses.py'], { budget: '400MiB' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0, config: { micro_batch: 64 } });
+    const notes = bench.events.flatMap((event) => (event.type === 'note' ? [event.text] : []));
+    expect(notes.join('\n')).toMatch(/Memory grows by .* kept by `losses` .* full after about \d+ steps/);
+  });
+});
+
+describe('a loop that keeps a number of each step', () => {
+  it('is no leak', async () => {
+    const bench = workbench('find-batch', [python, 'tiny.py'], { budget: '60MiB' });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.status).toBe('found');
+    expect(report.notes.join(' ')).not.toContain('grows');
+  });
+});
