@@ -1,4 +1,4 @@
-import { BELIEVED, growthToDoubt, mayGrow } from './peaks.js';
+import { BELIEVED, doubtOf, mayGrow } from './peaks.js';
 import type { Constraints, Observation, Probe } from './types.js';
 
 /** Optimizer steps of a probe whose speed decides. */
@@ -23,7 +23,6 @@ export function paceOf(
   return {
     steps: Math.max(steps, more()),
     restSteps: caching ? (REST_STEPS[purpose] ?? 0) : 0,
-    growthBytes: growthToDoubt(budgetBytes),
-    growthSteps: BELIEVED,
+    ...doubtOf(budgetBytes),
   };
 }

@@ -1,4 +1,4 @@
-import type { Observation, Peaks } from './types.js';
+import type { Observation, Peaks, Probe } from './types.js';
 
 /** Optimizer steps that a size has to last, not only those for which it was measured. */
 export const LASTING = 200;
@@ -44,12 +44,12 @@ export function stepsToFull(o: Observation, budgetBytes: number): number {
   return o.steps + Math.floor(room / Math.max(1, o.leakBytesPerStep ?? 0));
 }
 
-/** The rise from step to step, in bytes, from which on a probe is measured for longer. */
-export function growthToDoubt(budgetBytes: number): number {
-  return (NOISE * budgetBytes) / LASTING;
+/** The rise from step to step, in bytes, from which on a probe is measured for longer, and for how many steps. */
+export function doubtOf(budgetBytes: number): Pick<Probe, 'growthBytes' | 'growthSteps'> {
+  return { growthBytes: (NOISE * budgetBytes) / LASTING, growthSteps: BELIEVED };
 }
 
 /** It seems to grow: more steps will tell whether it does. */
 export function mayGrow({ growthBytesPerStep: growth }: Observation, budgetBytes: number): boolean {
-  return (growth ?? 0) > growthToDoubt(budgetBytes);
+  return (growth ?? 0) > doubtOf(budgetBytes).growthBytes;
 }

@@ -1,6 +1,6 @@
 import { formatBytes } from '../common/size.js';
 import type { ProbeRecord, Recommendation } from '../store/types.js';
-import { sameRung } from '../tuner/index.js';
+import { doubtOf, sameRung } from '../tuner/index.js';
 import type { Observation, Probe } from '../tuner/types.js';
 import { probeRecord } from './probe-record.js';
 import { Prober } from './prober.js';
@@ -81,6 +81,7 @@ function probeOf({ config }: Choice, target: Target, steps: number): Probe {
     accumulation: parts > 1 ? 2 : 1, // as in a search: with more than one part the gradients wait
     steps: Math.max(steps, caching.steps),
     restSteps: caching.restSteps,
+    ...doubtOf(target.budgetBytes),
     fresh: true,
     purpose: 'verify',
     why: WHY,
