@@ -1,7 +1,7 @@
 """Whether memory rises from step to step, judged over all of the steps: what a loop leaves behind goes on rising, however
 much single steps go up and down."""
 
-#: From so many values on a rise has to show in most of their pairs, and in the later half as well.
+#: From so many values on a rise has to show in most of their pairs.
 ENOUGH = 5
 #: Part of the pairs of values by which more have to rise than fall.
 CONCORDANT = 0.6
@@ -13,12 +13,11 @@ def rise(values):
     if len(values) < 2 or None in values:
         return None
     slope, concordance = _fit(values)
-    if len(values) >= ENOUGH:
+    if len(values) >= ENOUGH and concordance < CONCORDANT:
+        return 0
+    if len(values) > 2:
         # What has stopped rising (a cache that is full, an allocator at rest) is left behind by no step.
-        later, _ = _fit(values[len(values) // 2 :])
-        if concordance < CONCORDANT or later <= 0:
-            return 0
-        slope = min(slope, later)
+        slope = min(slope, _fit(values[len(values) // 2 :])[0])
     return max(0, int(slope))
 
 
