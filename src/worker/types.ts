@@ -119,11 +119,15 @@ export interface Diagnosis {
   soft_ooms?: number[];
 }
 
-/** `batch`: nothing else is to blame. `asked`: one request larger than the device. `data`: the data set lives on it. */
+/**
+ * `batch`: nothing else is to blame. `asked`: one request larger than the device. `data`: the data set lives on it.
+ * `limit`: refused below the device's size, by the framework's own limit or by something that is not told.
+ */
 export type MemoryReason =
   | 'batch'
   | 'neighbour'
   | 'data'
+  | 'limit'
   | 'fragmentation'
   | 'leak'
   | 'load'

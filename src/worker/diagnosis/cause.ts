@@ -6,12 +6,20 @@ import type { Traceback } from './traceback.js';
 /** All that can tell why the device's memory did not do. */
 export interface Scene {
   picture: MemoryPicture | null;
+  /** What the framework allows itself, and what of it its allocator holds, in bytes; null: not said. */
+  allowed: number | null;
+  reserved: number | null;
   phase: Diagnosis['phase'];
   traceback: Traceback | null;
   growth: Signals['growth'];
   deviceData: boolean;
   gradInEval: boolean | null;
 }
+
+/** No device has so much; one request for it is a wrong shape, whatever the device. */
+const NO_DEVICE = 200 * 1024 ** 3;
+/** Free memory that allocators cannot use: they round up, and ask for larger blocks than were asked of them. */
+const ROUNDING = 512 * 1024 ** 2;
 
 /** Why there was too little memory; the order is that of what to look at first. */
 export function reasonOf(scene: Scene): MemoryReason {
@@ -20,7 +28,8 @@ export function reasonOf(scene: Scene): MemoryReason {
   const asked = picture?.asked_bytes ?? null;
   const others = picture?.others_bytes ?? null;
   const unallocated = picture?.unallocated_bytes ?? null;
-  if (total !== null && asked !== null && asked > total) return 'asked';
+  if (asked !== null && asked > (total ?? NO_DEVICE)) return 'asked';
+  if (isLimited(scene)) return 'limit';
   if (others !== null && others > (total === null ? 2 ** 30 : Math.max(total * 0.15, asked ?? 0))) return 'neighbour';
   if (scene.deviceData || movesData(scene.traceback)) return 'data';
   if (growth && growth.bytesPerStep > 0) return 'leak';
@@ -29,6 +38,15 @@ export function reasonOf(scene: Scene): MemoryReason {
   }
   if (phase === 'load' || phase === 'eval' || phase === 'save') return phase;
   return 'batch';
+}
+
+/** Refused though it was there: the framework's own limit was reached, or something beside the device's size is one. */
+function isLimited({ picture, allowed, reserved }: Scene): boolean {
+  const asked = picture?.asked_bytes ?? null;
+  const free = picture?.free_bytes ?? null;
+  if (asked === null) return false;
+  if (allowed !== null && reserved !== null && reserved + asked > allowed) return true;
+  return free !== null && free > 2 * asked + ROUNDING;
 }
 
 /** A data set or its collation puts tensors on the device: frames of it, and in one of them the move. */
@@ -43,13 +61,20 @@ function movesData(traceback: Traceback | null): boolean {
 }
 
 /** One or two sentences: the figures that make the reason plain. */
-export function causeOf(reason: MemoryReason, { picture, phase, growth, traceback, gradInEval }: Scene): string {
+export function causeOf(
+  reason: MemoryReason,
+  { picture, allowed, phase, growth, traceback, gradInEval }: Scene,
+): string {
   const more = picture?.asked_bytes ? `${formatBytes(picture.asked_bytes)} more` : 'more';
   const size = (bytes: number | null | undefined) => formatBytes(bytes ?? 0);
   const total = picture?.total_bytes ? ` of ${size(picture.total_bytes)}` : '';
   switch (reason) {
     case 'asked':
-      return `One request, ${size(picture?.asked_bytes)}, is larger than the whole device (${size(picture?.total_bytes)}): a wrong shape is more likely than a batch that is too large.`;
+      return `One request, ${size(picture?.asked_bytes)}, is larger than ${picture?.total_bytes ? `the whole device (${size(picture.total_bytes)})` : 'any device'}: a wrong shape is more likely than a batch that is too large.`;
+    case 'limit':
+      if (allowed !== null)
+        return `The framework allows itself ${size(allowed)}${total ? ` of the device's ${size(picture?.total_bytes)}` : ''}, and asked for ${more} than that.`;
+      return `${size(picture?.asked_bytes)} were refused while ${size(picture?.free_bytes)} were free: it is not the size of the device that ran out.`;
     case 'neighbour':
       return `Other processes hold ${size(picture?.others_bytes)}${total} on the device${namesOf(picture)}; the job itself asked for ${more}.`;
     case 'data':
@@ -87,9 +112,16 @@ function namesOf(picture: MemoryPicture | null): string {
   return ` (${shown.join('; ')}${all.length > 4 ? `; ${all.length - 4} more` : ''})`;
 }
 
-/** The key of the advice that fits the reason, and what a tuner can do about it. */
-export const REMEDIES: Record<MemoryReason, { advice: string; cure: NonNullable<Diagnosis['cure']> }> = {
+interface Remedy {
+  /** Key of the advice. */
+  advice: string;
+  /** What a tuner can do about it. */
+  cure: NonNullable<Diagnosis['cure']>;
+}
+
+const REMEDIES: Record<MemoryReason, Remedy> = {
   asked: { advice: 'asked-too-much', cure: 'smaller' },
+  limit: { advice: 'limit', cure: 'smaller' },
   neighbour: { advice: 'neighbour', cure: 'wait' },
   data: { advice: 'data', cure: 'none' },
   fragmentation: { advice: 'fragmentation', cure: 'expandable_segments' },
@@ -99,3 +131,10 @@ export const REMEDIES: Record<MemoryReason, { advice: string; cure: NonNullable<
   save: { advice: 'save', cure: 'smaller' },
   batch: { advice: 'smaller-batch', cure: 'smaller' },
 };
+
+/** What helps against it. */
+export function remedyOf(reason: MemoryReason, { allowed }: Scene): Remedy {
+  // Nothing that the job does explains it: perhaps what held the memory is gone.
+  if (reason === 'limit' && allowed === null) return { advice: 'not-full', cure: 'wait' };
+  return REMEDIES[reason];
+}

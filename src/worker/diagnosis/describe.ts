@@ -1,7 +1,7 @@
 import type { Diagnosis } from '../types.js';
-import { causeOf, REMEDIES, reasonOf, type Scene } from './cause.js';
+import { causeOf, reasonOf, remedyOf, type Scene } from './cause.js';
 import type { Event } from './event.js';
-import { type Figures, mergeFigures } from './figures.js';
+import { type Figures, mergeFigures, reservedInAll } from './figures.js';
 import { phaseOf } from './phase.js';
 import { pictureOf } from './picture.js';
 import type { Reading } from './reader.js';
@@ -65,6 +65,8 @@ function describeMemory(
   const picture = pictureOf(figures, signals);
   const scene: Scene = {
     picture,
+    allowed: figures.allowed_bytes ?? null,
+    reserved: reservedInAll(figures) ?? null,
     phase: diagnosis.phase,
     traceback: event?.traceback ?? null,
     growth: signals.growth ?? reading.growth(event?.key ?? ''),
@@ -74,9 +76,10 @@ function describeMemory(
   const reason = reasonOf(scene);
   diagnosis.memory = picture;
   diagnosis.reason = reason;
-  diagnosis.cure = REMEDIES[reason].cure;
+  const { advice, cure } = remedyOf(reason, scene);
+  diagnosis.cure = cure;
   diagnosis.cause = told ? sentence(told) : causeOf(reason, scene);
-  advise(REMEDIES[reason].advice);
+  advise(advice);
   if (certain) return;
   diagnosis.cure = 'smaller';
   if (event) diagnosis.cause = `${event.meaning.cause} It may mean something else.`;
@@ -125,21 +128,14 @@ function gather(event: Event, soft: ReadonlySet<Event>, reading: Reading): Figur
   return figures;
 }
 
-function fieldsOf({
-  tried_bytes,
-  total_bytes,
-  free_bytes,
-  allocated_bytes,
-  reserved_bytes,
-  gpu,
-}: Figures): Diagnosis['fields'] {
+function fieldsOf(figures: Figures): Diagnosis['fields'] {
   return {
-    tried_bytes: tried_bytes ?? null,
-    total_bytes: total_bytes ?? null,
-    free_bytes: free_bytes ?? null,
-    allocated_bytes: allocated_bytes ?? null,
-    reserved_bytes: reserved_bytes ?? null,
-    gpu: gpu ?? null,
+    tried_bytes: figures.tried_bytes ?? null,
+    total_bytes: figures.total_bytes ?? null,
+    free_bytes: figures.free_bytes ?? null,
+    allocated_bytes: figures.allocated_bytes ?? null,
+    reserved_bytes: reservedInAll(figures) ?? null,
+    gpu: figures.gpu ?? null,
   };
 }
 

@@ -37,3 +37,10 @@ export function mergeFigures(own: Figures, other: Figures): Figures {
   const neighbours = own.neighbours?.length ? own.neighbours : other.neighbours;
   return { ...other, ...own, ...(neighbours ? { neighbours } : {}) };
 }
+
+/** Held by the allocator in all: torch up to 2.0 says so itself, since then it names the two parts. */
+export function reservedInAll(figures: Figures): number | undefined {
+  const { allocated_bytes: allocated, unallocated_bytes: unallocated, reserved_bytes: reserved } = figures;
+  if (unallocated !== undefined && allocated !== undefined) return allocated + unallocated;
+  return reserved;
+}

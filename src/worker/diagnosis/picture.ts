@@ -1,5 +1,5 @@
 import type { MemoryPicture } from '../types.js';
-import type { Figures } from './figures.js';
+import { type Figures, reservedInAll } from './figures.js';
 import { lastRefusal, type Signals } from './signals.js';
 
 /** What CUDA's context, kernels and libraries take of their own in a process that torch says nothing about. */
@@ -11,7 +11,7 @@ export function pictureOf(figures: Figures, signals: Signals): MemoryPicture | n
   const total = figures.total_bytes ?? signals.totalBytes ?? refusal?.budget_bytes ?? null;
   const free = figures.free_bytes ?? null;
   const asked = figures.tried_bytes ?? refusal?.size_bytes ?? null;
-  const reserved = reservedInAll(figures);
+  const reserved = reservedInAll(figures) ?? null;
   const { named, self } = neighboursOf(figures, signals, reserved);
   const own = figures.process_bytes ?? self ?? reserved ?? figures.allocated_bytes ?? refusal?.live_bytes ?? null;
   const others = othersOf(total, free, own, figures.process_bytes !== undefined, named);
@@ -51,14 +51,6 @@ function neighboursOf(
     named: others.map(({ pid, bytes }) => ({ pid, name: names.get(pid) ?? null, bytes })),
     self: self?.bytes ?? null,
   };
-}
-
-/** Held by the allocator in all: old messages say it, new ones name its two parts. */
-function reservedInAll(figures: Figures): number | null {
-  if (figures.unallocated_bytes !== undefined && figures.allocated_bytes !== undefined) {
-    return figures.allocated_bytes + figures.unallocated_bytes;
-  }
-  return figures.reserved_bytes ?? null;
 }
 
 function unallocated(figures: Figures): number | null {

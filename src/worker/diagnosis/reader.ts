@@ -1,6 +1,6 @@
 import { openEnvelope, stripCodes } from './clean.js';
 import { type Event, EventList, type Mark } from './event.js';
-import { untag } from './prefix.js';
+import { type Tagged, untag } from './prefix.js';
 import type { LineSink, RawLine } from './scanner.js';
 import type { Signatures } from './signatures.js';
 import { Stream } from './stream.js';
@@ -15,6 +15,8 @@ export class Reader implements LineSink {
   /** The last lines that say anything, for a failure that left no better word. */
   private lastWords: { text: string; line: number }[] = [];
   private hungry = 0;
+  /** Who wrote the last line. */
+  private last: Stream | null = null;
   private several = false;
   private rootRank: number | null = null;
   /** Lines left in which a launcher's summary may name the rank that failed first. */
@@ -28,7 +30,7 @@ export class Reader implements LineSink {
     for (const text of openEnvelope(clean) ?? [clean]) {
       const tagged = untag(text);
       this.launcher(tagged.text);
-      const stream = this.stream(tagged.key);
+      const stream = this.writer(tagged);
       if (stream.line(tagged, raw)) noted = true;
       if (stream.hungry) this.hungry = 64;
     }
@@ -42,6 +44,7 @@ export class Reader implements LineSink {
 
   gap(): void {
     for (const stream of this.streams.values()) stream.gap();
+    this.last = null;
     this.lastWords = [];
   }
 
@@ -71,6 +74,14 @@ export class Reader implements LineSink {
       this.rootRank = Number(rank[1]);
       this.summary = 0;
     }
+  }
+
+  /** Of a message of several lines, launchers tag the first, or each; terminals that wrap lines tag nothing. */
+  private writer(tagged: Tagged): Stream {
+    const last = this.last;
+    const lacksTag = last !== null && (tagged.key === '' ? last.key !== '' : last.key.startsWith(`${tagged.key}/`));
+    if (!lacksTag || !last.takes(tagged)) this.last = this.stream(tagged.key);
+    return this.last as Stream;
   }
 
   private stream(key: string): Stream {

@@ -6,7 +6,7 @@ import type { Tagged } from './prefix.js';
 import { type Progress, readProgress, readStage, saysDone, saysRecovered } from './progress.js';
 import type { RawLine } from './scanner.js';
 import type { Meaning, Signature, Signatures, Use } from './signatures.js';
-import { type Traceback, TracebackReader } from './traceback.js';
+import { isProse, type Traceback, TracebackReader } from './traceback.js';
 import { Trend } from './trend.js';
 import { EXTENT, type Line, type Place, Window } from './window.js';
 import { isMild, saysDealtWith, saysNoSuchName, saysSupposed } from './words.js';
@@ -27,6 +27,9 @@ interface Raised {
   index: number;
   mark: Mark;
 }
+
+/** A line that was broken off is at least as long, with what stood before it. */
+const NARROWEST = 40;
 
 /** The lines of one process: finds what its messages say, once the lines around them are known. */
 export class Stream {
@@ -53,6 +56,14 @@ export class Stream {
   /** Whether the lines to come are wanted. */
   get hungry(): boolean {
     return this.tracebacks.open || this.pending.length > 0;
+  }
+
+  /** Whether a line without a tag, right behind one of this process, is the rest of the message that it began. */
+  takes({ text, stamped }: Tagged): boolean {
+    const before = this.window.at(this.window.end - 1);
+    if (!before || before.text.length < NARROWEST || (stamped && !before.stamped)) return false;
+    const open = this.tracebacks.inMessage || this.pending.some((p) => p.index >= this.window.end - 2);
+    return open && isProse(text) && !readProgress(text) && !saysDone(text);
   }
 
   /** True if the line holds anything of note. */

@@ -64,6 +64,11 @@ export class TracebackReader {
     return this.state === 'frames';
   }
 
+  /** The message of an exception may go on. */
+  get inMessage(): boolean {
+    return this.state === 'message';
+  }
+
   feed(raw: string, number: number): Reading {
     const text = this.state === 'outside' ? raw : this.unshape(raw);
     const reading = { part: this.step(text, number), text };
@@ -212,6 +217,12 @@ export class TracebackReader {
     else return false;
     return true;
   }
+}
+
+/** A line that can be the middle of a message: no traceback, exception or record begins in it. */
+export function isProse(text: string): boolean {
+  if (text.trim() === '' || text.includes(HEADER) || FRAME.test(text) || RECORD.test(text)) return false;
+  return !/^[A-Za-z_]/.test(text) || parseException(text, false) === null;
 }
 
 function shapeOf(text: string): string {
