@@ -1,47 +1,11 @@
-import { chmodSync, mkdirSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { homedir } from 'node:os';
-import { dirname, join, resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { unusableFolder } from './refusal.js';
+import { privateFolder } from './private-folder.js';
 
 /** The folder that the package was installed to: config/, python/, native/ and examples/ stand in it. */
 export const PACKAGE_ROOT = fileURLToPath(new URL('../../', import.meta.url));
-
-/** Makes a folder (and its parents) that only this user can enter, and returns its path. Throws OOMTUNE_HOME_UNUSABLE. */
-export function privateFolder(path: string): string {
-  try {
-    const found = statSync(path, { throwIfNoEntry: false });
-    if (found?.isDirectory() && (found.mode & 0o777) === 0o700) return path;
-    makeFolder(path);
-    const { mode } = statSync(path);
-    if ((mode & 0o777) !== 0o700) chmodSync(path, 0o700); // an older folder may be open to others
-  } catch (cause) {
-    throw unusableFolder(path, cause);
-  }
-  return path;
-}
-
-/** mkdir's own `recursive` never ends where a folder cannot be made although its parent is there, as in /proc. */
-function makeFolder(path: string): void {
-  try {
-    mkdirSync(path, 0o700);
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'EEXIST' && statSync(path).isDirectory()) return;
-    if (code !== 'ENOENT' || dirname(path) === path) throw error;
-    makeFolder(dirname(path));
-    mkdirInMadeParent(path);
-  }
-}
-
-function mkdirInMadeParent(path: string): void {
-  try {
-    mkdirSync(path, 0o700);
-  } catch (error) {
-    // another process of the user's made it in between
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST' || !statSync(path).isDirectory()) throw error;
-  }
-}
 
 /** Whether a folder is there; false where a file stands on the way to it. */
 export function isFolder(path: string): boolean {

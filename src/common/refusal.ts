@@ -34,14 +34,16 @@ const REDIS: Record<string, [why: string, remedy: string]> = {
   WRONGTYPE: ['a key of oomtune holds something else', 'Delete that key, or choose another OOMTUNE_PREFIX.'],
 };
 
+const OTHER_HOME = 'Set OOMTUNE_HOME to a folder on a local disk that is yours and has room.';
+
 /** A folder of oomtune's own that cannot be made or entered. */
-export function unusableFolder(path: string, cause: unknown): OomtuneError {
+export function unusableFolder(path: string, cause: unknown, remedy = OTHER_HOME): OomtuneError {
   const error = cause as NodeJS.ErrnoException;
   const why = FILE_SYSTEM[error.code ?? ''] ?? error.message;
   return new OomtuneError(
     'OOMTUNE_HOME_UNUSABLE',
     `The folder ${path}, where oomtune keeps its state, cannot be used: ${why}.`,
-    'Set OOMTUNE_HOME to a folder on a local disk that is yours and has room.',
+    remedy,
     { cause },
   );
 }

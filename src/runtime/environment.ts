@@ -1,8 +1,9 @@
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, lstatSync, mkdirSync, realpathSync, rmSync, symlinkSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, realpathSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
+import { homePath } from '../common/home.js';
+import { temporaryFolder } from '../common/private-folder.js';
 
 const HOST_LIBRARY = 'liboomtune_host.so';
 /** A folder of its own, as it goes onto the job's LD_LIBRARY_PATH: holds libcuda.so.1 and what stands in beside it. */
@@ -58,15 +59,15 @@ export function cudaDriver(env: Record<string, string>, ours: string): string | 
 
 /**
  * A path to the same folder that LD_PRELOAD and LD_LIBRARY_PATH can carry: they are split at blanks and colons. Where
- * the package stands in such a folder, a link in a private one leads there.
+ * the package stands in such a folder, a link in a private one leads there. Throws OOMTUNE_HOME_UNUSABLE where there can be
+ * none: without the libraries the job would have no budget.
  */
 export function preloadable(folder: string): string {
   if (!/[\s:;]/.test(folder)) return folder;
-  const place = join(tmpdir(), `oomtune-${process.getuid?.() ?? 0}`);
-  mkdirSync(place, { recursive: true, mode: 0o700 });
-  const { uid, mode } = lstatSync(place);
-  if (uid !== process.getuid?.() || (mode & 0o077) !== 0) return folder; // somebody else's: trust nothing in it
-  const link = join(place, `native-${createHash('sha256').update(folder).digest('hex').slice(0, 8)}`);
+  const link = join(
+    temporaryFolder(homePath()),
+    `native-${createHash('sha256').update(folder).digest('hex').slice(0, 8)}`,
+  );
   if (!existsSync(link)) {
     rmSync(link, { force: true });
     symlinkSync(folder, link);

@@ -1,21 +1,10 @@
 import { spawn } from 'node:child_process';
-import { createHash } from 'node:crypto';
-import {
-  closeSync,
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { closeSync, existsSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
 import { homeFolder, stateFolder } from '../common/home.js';
+import { temporaryFolder } from '../common/private-folder.js';
 import { type Answer, ask } from './ask.js';
 import { unixUrl } from './url.js';
 
@@ -83,22 +72,7 @@ export function embeddedUrl(): string {
 export function embeddedSocket(): string {
   const path = join(homeFolder(), 'redis', 'redis.sock');
   if (Buffer.byteLength(path) <= 107) return path;
-  const uid = process.getuid?.() ?? 0;
-  const folders = [`oomtune-${uid}`, createHash('sha256').update(homeFolder()).digest('hex').slice(0, 8)];
-  let at = tmpdir().length > 60 ? '/tmp' : tmpdir();
-  for (const name of folders) {
-    at = join(at, name);
-    mkdirSync(at, { recursive: true, mode: 0o700 });
-    const found = lstatSync(at); // everybody may write to /tmp: a folder or a link may wait there for us
-    if (!found.isDirectory() || found.uid !== uid || (found.mode & 0o077) !== 0) {
-      throw new OomtuneError(
-        'OOMTUNE_REDIS_UNSAFE',
-        `The folder ${at} is not this user's alone.`,
-        'Remove it, or choose a shorter OOMTUNE_HOME (the socket then stands in it).',
-      );
-    }
-  }
-  return join(at, 'redis.sock');
+  return join(temporaryFolder(homeFolder()), 'redis.sock');
 }
 
 export async function embeddedStatus(): Promise<EmbeddedStatus> {

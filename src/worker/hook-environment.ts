@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
-import { homeFolder, PACKAGE_ROOT, privateFolder } from '../common/home.js';
+import { homePath, PACKAGE_ROOT } from '../common/home.js';
+import { temporaryFolder } from '../common/private-folder.js';
 import type { SessionRequest } from './session.js';
 
 /** The variables that switch the hook on; the inject folder goes first so that Python finds its sitecustomize. */
@@ -22,6 +22,5 @@ export function hookSocketPath(dir: string): string {
   const path = join(dir, 'hook.sock');
   if (Buffer.byteLength(path) <= 107) return path;
   const name = createHash('sha256').update(dir).digest('hex').slice(0, 16);
-  const folder = `oomtune-${process.getuid?.() ?? 0}-${createHash('sha256').update(homeFolder()).digest('hex').slice(0, 8)}`;
-  return join(privateFolder(join(tmpdir(), folder)), `${name}.sock`);
+  return join(temporaryFolder(homePath()), `${name}.sock`);
 }

@@ -1,5 +1,5 @@
-import { privateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
+import { privateFolder } from '../common/private-folder.js';
 import type { Exit, Run, Runtime } from '../runtime/types.js';
 import type { Probe } from '../tuner/types.js';
 import { hookEnvironment, hookSocketPath } from './hook-environment.js';

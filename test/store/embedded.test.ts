@@ -162,7 +162,8 @@ test('a home whose path is too long for a socket has it in a private folder inst
   rmSync(folder, { recursive: true });
   symlinkSync(home, folder);
   const error = await failure(openStore());
-  expect(error.code).toBe('OOMTUNE_REDIS_UNSAFE');
+  expect(error.code).toBe('OOMTUNE_HOME_UNUSABLE');
+  expect(error.message).toMatch(/a link stands in its place/);
   rmSync(folder);
 });
 
