@@ -3,6 +3,7 @@
 
 #include "inventory.h"
 #include "ledger_reading.h"
+#include "lock.h"
 #include "spawn.h"
 #include "wait.h"
 
@@ -10,6 +11,7 @@ static Napi::Object start(Napi::Env env, Napi::Object exports) {
   exports.Set("version", Napi::String::New(env, OOMTUNE_VERSION));
   exports.Set("inventory", Napi::Function::New(env, oomtune::inventory));
   exports.Set("readLedger", Napi::Function::New(env, oomtune::readLedgerFile));
+  exports.Set("holdLock", Napi::Function::New(env, oomtune::holdLock));
   exports.Set("spawnSupervisor", Napi::Function::New(env, oomtune::spawnSupervisor));
   exports.Set("waitForProcess", Napi::Function::New(env, oomtune::waitForProcess));
   return exports;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "failure.h"
 
@@ -20,27 +21,26 @@ namespace {
 
 constexpr int kReport = 3;
 
-class Spawner : public Napi::AsyncWorker {
+/** One start. It may take for ever, on a dead file system: it waits on a thread of its own, and not on one of libuv's four. */
+class Spawner {
  public:
-  Spawner(Napi::Env env, std::string executable, std::string folder, bool inherit)
-      : Napi::AsyncWorker(env),
-        promise_(Napi::Promise::Deferred::New(env)),
-        executable_(std::move(executable)),
-        folder_(std::move(folder)),
-        inherit_(inherit) {}
+  Spawner(std::string executable, std::string folder, bool inherit)
+      : executable_(std::move(executable)), folder_(std::move(folder)), inherit_(inherit) {}
 
-  Napi::Promise promise() const { return promise_.Promise(); }
-
- protected:
-  void Execute() override {
+  /** Returns the supervisor's pid; else 0, with a sentence in `error`. */
+  int run(std::string* error) {
     int report[2];
-    if (pipe2(report, O_CLOEXEC) != 0) return SetError(std::string("pipe: ") + std::strerror(errno));
+    if (pipe2(report, O_CLOEXEC) != 0) {
+      *error = std::string("pipe: ") + std::strerror(errno);
+      return 0;
+    }
     pid_t starter = -1;
-    const int error = start(report[1], &starter);
+    const int code = start(report[1], &starter);
     close(report[1]);
-    if (error != 0) {
+    if (code != 0) {
       close(report[0]);
-      return SetError(executable_ + ": " + std::strerror(error));
+      *error = executable_ + ": " + std::strerror(code);
+      return 0;
     }
     std::string said;
     char part[64];
@@ -52,13 +52,9 @@ class Spawner : public Napi::AsyncWorker {
     int status = 0;
     while (waitpid(starter, &status, 0) < 0 && errno == EINTR) {
     }
-    pid_ = std::atoi(said.c_str());
-    if (pid_ <= 0) SetError(executable_ + " could not take charge of " + folder_);
-  }
-
-  void OnOK() override { promise_.Resolve(Napi::Number::New(Env(), pid_)); }
-  void OnError(const Napi::Error& error) override {
-    promise_.Reject(failure(Env(), "SUPERVISOR_START", error.Message()).Value());
+    const int pid = std::atoi(said.c_str());
+    if (pid <= 0) *error = executable_ + " could not take charge of " + folder_;
+    return pid <= 0 ? 0 : pid;
   }
 
  private:
@@ -91,20 +87,36 @@ class Spawner : public Napi::AsyncWorker {
     return error;
   }
 
-  Napi::Promise::Deferred promise_;
   std::string executable_;
   std::string folder_;
   bool inherit_;
-  int pid_ = -1;
 };
 
 }  // namespace
 
 Napi::Value spawnSupervisor(const Napi::CallbackInfo& info) {
-  auto* spawner = new Spawner(info.Env(), info[0].As<Napi::String>().Utf8Value(),
-                              info[1].As<Napi::String>().Utf8Value(), info[2].As<Napi::Boolean>().Value());
-  spawner->Queue();
-  return spawner->promise();
+  Napi::Env env = info.Env();
+  Spawner spawner(info[0].As<Napi::String>().Utf8Value(), info[1].As<Napi::String>().Utf8Value(),
+                  info[2].As<Napi::Boolean>().Value());
+  // No shared_ptr: it would ask for a symbol that is as new as glibc 2.32.
+  auto* promise = new Napi::Promise::Deferred(Napi::Promise::Deferred::New(env));
+  auto done = Napi::ThreadSafeFunction::New(env, Napi::Function(), "oomtune:spawn", 0, 1);
+  const Napi::Value kept = promise->Promise();
+  std::thread([spawner, promise, done]() mutable {
+    std::string error;
+    const int pid = spawner.run(&error);
+    // Refused when the environment is being torn down; then nobody waits any more, and the promise went with it.
+    done.BlockingCall([promise, pid, error](Napi::Env inner, Napi::Function) {
+      if (pid > 0) {
+        promise->Resolve(Napi::Number::New(inner, pid));
+      } else {
+        promise->Reject(failure(inner, "SUPERVISOR_START", error).Value());
+      }
+      delete promise;
+    });
+    done.Release();
+  }).detach();
+  return kept;
 }
 
 }  // namespace oomtune

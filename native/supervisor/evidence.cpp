@@ -39,11 +39,14 @@ OomEvidence::~OomEvidence() {
   if (kmsg_ >= 0) close(kmsg_);
 }
 
-void OomEvidence::begin() {
+void OomEvidence::begin(const std::string& group) {
   std::string unified;
   std::string memory;
   ownCgroups(&unified, &memory);
-  if (!unified.empty() && (groupBefore_ = oomKillLine(readFile(unified + "/memory.events", kCounterBytes))) >= 0) {
+  if (!group.empty() && (groupBefore_ = oomKillLine(readFile(group + "/memory.events", kCounterBytes))) >= 0) {
+    groupFile_ = group + "/memory.events";
+    unified_ = own_ = true;
+  } else if (!unified.empty() && (groupBefore_ = oomKillLine(readFile(unified + "/memory.events", kCounterBytes))) >= 0) {
     groupFile_ = unified + "/memory.events";
     unified_ = true;
   } else if (!memory.empty() && (groupBefore_ = oomKillLine(readFile(memory + "/memory.oom_control", kCounterBytes))) >= 0) {
@@ -64,8 +67,10 @@ Told OomEvidence::verdict(bool killed, int64_t mainPid) {
       if (kernelNames(std::string(record, static_cast<size_t>(got)), mainPid)) return Told::kYes;
     }
   }
-  // A child of the job may have been the victim, whom its parent reaped: the group's own counter covers that.
-  if (groupBefore_ >= 0 && oomKillLine(readFile(groupFile_, kCounterBytes)) > groupBefore_) return Told::kYes;
+  const bool inGroup = groupBefore_ >= 0 && oomKillLine(readFile(groupFile_, kCounterBytes)) > groupBefore_;
+  if (inGroup && (own_ || killed)) return Told::kYes;
+  // A child of the job may have been the victim, whom its parent reaped; or another job that shares the group.
+  if (inGroup) return Told::kUnknown;
   const int64_t systemNow = oomKillLine(readFile("/proc/vmstat", kCounterBytes));
   if (systemBefore_ >= 0 && systemNow == systemBefore_) return Told::kNo;
   // Somebody on this machine was killed for memory. v2 would have counted it here even from a group below ours.

@@ -15,14 +15,18 @@ class OomEvidence {
   OomEvidence(const OomEvidence&) = delete;
   OomEvidence& operator=(const OomEvidence&) = delete;
 
-  /** Before the job starts. */
-  void begin();
-  /** After it ended. `killed`: something of the tree that we saw died of a SIGKILL that we did not send. */
+  /** Before the job starts. `group`: the folder of a cgroup of the launch's own; empty: it has none. */
+  void begin(const std::string& group);
+  /**
+   * After it ended. `killed`: something of the tree that we saw died of a SIGKILL that we did not send. What others share a cgroup
+   * with us for may have been theirs: such a counter alone proves nothing.
+   */
   Told verdict(bool killed, int64_t mainPid);
 
  private:
   std::string groupFile_;  // the narrowest cgroup file with an oom_kill line that covers the job
   bool unified_ = false;
+  bool own_ = false;  // no other job is in that group
   int64_t groupBefore_ = -1;
   int64_t systemBefore_ = -1;
   int kmsg_ = -1;

@@ -1,8 +1,10 @@
 #include "job.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -126,10 +128,28 @@ bool Job::bear(const Spec& spec, const Streams& streams, const Cgroup& cgroup, s
   return pid_ > 0;
 }
 
-bool Job::release(const Spec& spec, std::string* error) {
+/** Waits until the job runs or cannot; false when it was told to end first. */
+bool Job::starts(int signals) const {
+  for (;;) {
+    pollfd waits[] = {{report_, POLLIN, 0}, {signals, POLLIN, 0}};
+    if (poll(waits, 2, -1) < 0) continue;
+    if (waits[0].revents != 0) return true;
+    signalfd_siginfo info{};
+    while (read(signals, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+      if (info.ssi_signo != SIGCHLD) return false;
+    }
+  }
+}
+
+bool Job::release(const Spec& spec, int signals, std::string* error) {
   const ssize_t told = write(go_, "", 1);
   close(go_);
   go_ = -1;
+  if (told == 1 && !starts(signals)) {
+    *error = spec.arguments[0] + ": told to end before it had started";
+    kill(pid_, SIGKILL);  // the keeper waits for one that does not die at once
+    return false;
+  }
   Failure failure{};
   // Somebody may have killed it while it waited: then whoever reaps it tells how it ended.
   const ssize_t got = told == 1 ? readAll(report_, &failure, sizeof failure) : 0;

@@ -27,10 +27,15 @@ class Job {
   ~Job();
   bool bear(const Spec& spec, const Streams& streams, const Cgroup& cgroup, std::string* error);
   pid_t pid() const { return pid_; }
-  /** Lets it run. False: it could not be started, and is gone. */
-  bool release(const Spec& spec, std::string* error);
+  /**
+   * Lets it run. False: it could not be started, or a signal of `signals` (a signalfd) told to end it before it was, and it is
+   * gone. A program on a dead file system may keep this waiting for ever otherwise.
+   */
+  bool release(const Spec& spec, int signals, std::string* error);
 
  private:
+  bool starts(int signals) const;
+
   pid_t pid_ = -1;
   int go_ = -1;      // a byte is written here when it may run
   int report_ = -1;  // from here a Failure is read, or the end of the file when it runs

@@ -61,25 +61,47 @@ std::string signalName(int signal) {
   }
 }
 
-int writeRecord(int folder, const char* name, const std::string& text, bool durable) {
+namespace {
+
+constexpr off_t kReserved = 4096;  // a record is shorter than this, and a file system deals out no less
+
+int openSide(int folder, const char* name) {
   const std::string side = std::string(name) + ".tmp";
-  const int file = openat(folder, side.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (file < 0) return errno;
-  int error = 0;
-  for (size_t done = 0; done < text.size() && error == 0;) {
-    const ssize_t put = write(file, text.data() + done, text.size() - done);
+  // Not cut off: the space that was reserved for it is used.
+  return openat(folder, side.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+int putAll(int file, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t put = pwrite(file, text.data() + done, text.size() - done, static_cast<off_t>(done));
     if (put > 0) {
       done += static_cast<size_t>(put);
-    } else if (errno != EINTR) {
-      error = errno;
+    } else if (put == 0 || errno != EINTR) {
+      return put == 0 ? EIO : errno;
     }
   }
+  return ftruncate(file, static_cast<off_t>(text.size())) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+int writeRecord(int folder, const char* name, const std::string& text) {
+  const std::string side = std::string(name) + ".tmp";
+  const int file = openSide(folder, name);
+  if (file < 0) return errno;
+  int error = putAll(file, text);
+  if (error == 0 && fsync(file) != 0) error = errno;
   if (error == 0 && renameat(folder, side.c_str(), folder, name) != 0) error = errno;
-  // Renamed before: one commit of the file system's journal then carries the bytes and the name. A power cut in between
-  // may leave an empty file, which readers take for none.
-  if (error == 0 && durable && fsync(file) != 0) error = errno;
   close(file);
-  if (error == 0 && durable) fsync(folder);
+  if (error == 0) fsync(folder);  // what it holds is there in any case, whole, under one name or the other
+  return error;
+}
+
+int reserveRecord(int folder, const char* name) {
+  const int file = openSide(folder, name);
+  if (file < 0) return errno;
+  const int error = posix_fallocate(file, 0, kReserved);
+  close(file);
   return error;
 }
 

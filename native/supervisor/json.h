@@ -16,9 +16,12 @@ std::string isoTime(uint64_t nanoseconds);
 std::string signalName(int signal);
 
 /**
- * Writes `name` in the folder whole or not at all: to a side file, then renamed. 0 or an errno. `durable`: on the disk
- * before it returns, so that it survives a power cut too.
+ * Writes `name` in the folder whole or not at all, on the disk before it returns: to `name.tmp`, synchronised, then renamed, so
+ * that neither a crash nor a power cut leaves a part of it, or zeros. 0 or an errno.
  */
-int writeRecord(int folder, const char* name, const std::string& text, bool durable);
+int writeRecord(int folder, const char* name, const std::string& text);
+
+/** Takes the space that writeRecord() will need for `name`, so that a disk that fills meanwhile does not matter. 0 or an errno. */
+int reserveRecord(int folder, const char* name);
 
 }  // namespace oomtune

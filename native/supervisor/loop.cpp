@@ -12,6 +12,7 @@
 
 #include "bypass.h"
 #include "cgroup.h"
+#include "process.h"
 #include "slots.h"
 #include "tree.h"
 
@@ -21,6 +22,7 @@ namespace {
 
 constexpr uint64_t kReapEvery = 1000;  // ms; dead processes' bytes in the ledger
 constexpr uint64_t kLookEvery = 5000;  // ms; whether a process goes past the stand-in
+constexpr uint64_t kOwnerEvery = 1000; // ms; whether the process that the run ends with still lives
 constexpr uint64_t kSweepEvery = 50;   // ms between sweeps of SIGKILL
 constexpr uint64_t kLastWords = 5000;  // ms for a reader of our output that does not read, once the run was ended
 
@@ -76,6 +78,7 @@ bool Loop::reap() {
       ++outcome_.stragglers;
     }
   }
+  if (jobEnded_ && !after && !childless_ && onMainEnd) onMainEnd(outcome_);
   return reaped;
 }
 
@@ -112,6 +115,12 @@ void Loop::watchLedger(bool reaped) {
   }
 }
 
+void Loop::watchOwner() {
+  if (spec_.ownerPid == 0 || ending_ || clockMs() < nextOwnerLook_) return;
+  nextOwnerLook_ = clockMs() + kOwnerEvery;
+  if (!processLives(spec_.ownerPid, spec_.ownerStart)) startEnding("cancel");
+}
+
 void Loop::serve(int signals) {
   signalfd_siginfo info{};
   while (::read(signals, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
@@ -124,6 +133,7 @@ void Loop::serve(int signals) {
 int Loop::patience() const {
   const uint64_t now = clockMs();
   uint64_t next = ledger_ != nullptr ? nextReap_ : UINT64_MAX;
+  if (spec_.ownerPid != 0 && !ending_) next = std::min(next, nextOwnerLook_);
   if (!ending_ && !jobEnded_ && deadline_ != 0) next = std::min(next, deadline_);
   if (!ending_ && jobEnded_) next = std::min(next, linger_);
   if (ending_) next = std::min(next, killAt_);
@@ -180,6 +190,7 @@ Outcome Loop::run(pid_t job, int signals, Cgroup& cgroup) {
     serve(signals);
     const bool reaped = reap();
     if (ledger_ != nullptr) watchLedger(reaped);
+    watchOwner();
     if (!childless_) escalate(cgroup);
   }
   drain(signals);

@@ -3,9 +3,9 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 
-#include "evidence.h"
 #include "ledger.h"
 #include "log.h"
 #include "spec.h"
@@ -24,6 +24,9 @@ class Loop {
  public:
   Loop(const Spec& spec, Log& log, Ledger* ledger) : spec_(spec), log_(log), ledger_(ledger) {}
 
+  /** Called when the main process has ended and others of its tree are left. */
+  std::function<void(const Outcome&)> onMainEnd;
+
   /** The read ends of the job's streams; `err` -1: both go into `out`. */
   void read(int out, int err, bool inherit);
   Outcome run(pid_t job, int signals, class Cgroup& cgroup);
@@ -41,6 +44,7 @@ class Loop {
   void startEnding(const char* endedBy);
   void escalate(Cgroup& cgroup);
   void watchLedger(bool reaped);
+  void watchOwner();
   int patience() const;
 
   const Spec& spec_;
@@ -59,6 +63,7 @@ class Loop {
   uint64_t sweeps_ = 0;
   uint64_t nextReap_ = 0;
   uint64_t nextLook_ = 0;  // for processes that go past the stand-in
+  uint64_t nextOwnerLook_ = 0;
 };
 
 }  // namespace oomtune

@@ -1,6 +1,7 @@
 // oomtune-supervisor: owns one launch. It starts the job that DIR/spec describes, keeps its output in DIR/log, ends its
 // whole process tree when told to (SIGTERM: cancelled, SIGUSR1: timed out) or when its time is up, waits until none of
-// it is left, and then writes DIR/exit.json. It needs nobody: whoever started it may die.
+// it is left, and then writes DIR/exit.json. It needs nobody: whoever started it may die. Its parent, the keeper, takes its
+// place should it be killed.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,6 +23,7 @@
 #include "files.h"
 #include "job.h"
 #include "json.h"
+#include "keeper.h"
 #include "log.h"
 #include "loop.h"
 #include "process.h"
@@ -103,28 +105,32 @@ void limitRegions(const Cgroup& cgroup, const Spec& spec, Log& log) {
   }
 }
 
-int supervise(const std::string& path, int folder, int report) {
-  const std::string startedAt = isoTime(nowNanoseconds());
+int supervise(const Folder& launch, const std::string& startedAt, int report) {
+  const std::string& path = launch.path;
+  const int folder = launch.file;
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const mode_t mask = umask(077);
   if (chdir("/") != 0) return 1;  // keeps no file system busy
+  Spec spec;
   Outcome outcome;
   Cgroup cgroup;
   bool told = false;
   auto tell = [&](pid_t job) {
     told = true;
-    return writeWho(folder, startedAt, job, cgroup.path());
+    return writeWho(folder, startedAt, job, cgroup.path(), spec);
   };
   auto failed = [&](const std::string& error) {
     if (!told) tell(-1);
     unlinkat(folder, "spec", 0);
-    return writeExit(folder, startedAt, outcome, Told::kNo, error) == 0 ? 0 : 1;
+    writeExit(launch, startedAt, outcome, Told::kNo, error);
+    return 0;
   };
   const int signals = takeSignals();
   if (signals < 0) return failed(std::string("supervisor: ") + strerror(errno));
-  Spec spec;
   std::string error;
   if (!readSpec(folder, &spec, &error)) return failed(error);
+  // What a disk that fills while the job runs must not take from it: how it ended.
+  if (const int code = reserveRecord(folder, "exit.json")) return failed(std::string("exit.json: ") + strerror(code));
   Log log(folder, spec.logBytes);
   if (const int code = log.open()) return failed(std::string("log: ") + strerror(code));
   Ledger* ledger = nullptr;
@@ -132,7 +138,7 @@ int supervise(const std::string& path, int folder, int report) {
   cgroup.make("oomtune-" + spec.job + "-" + text(spec.launch) + "-" + text(currentPid()));
   limitRegions(cgroup, spec, log);
   OomEvidence evidence;
-  evidence.begin();
+  evidence.begin(cgroup.path());
 
   Pipe out;
   Pipe err;
@@ -148,16 +154,19 @@ int supervise(const std::string& path, int folder, int report) {
   // this supervisor killed ends what is left in the group.
   if (tell(job.pid()) != 0) return failed(std::string("supervisor: ") + strerror(errno));
   unlinkat(folder, "spec", 0);  // it holds the environment, and with it secrets
-  if (!job.release(spec, &error)) return failed(error);
+  if (!job.release(spec, signals, &error)) return failed(error);
   if (report >= 0) close(report);  // whoever waits for the start of the job reads the end of the file
 
   Loop loop(spec, log, ledger);
   loop.read(out.read, err.read, spec.inherit);
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; ++fd) dup2(null, fd);  // whoever started us may wait for our streams to close
+  // Should this supervisor be killed while it waits for what the job left behind, it is still known how the job ended.
+  loop.onMainEnd = [&](const Outcome& main) { writeMainExit(folder, startedAt, main); };
   outcome = loop.run(job.pid(), signals, cgroup);
   if (ledger != nullptr) trimLedger((path + "/ledger").c_str());
-  return writeExit(folder, startedAt, outcome, evidence.verdict(outcome.killed, job.pid()), "") == 0 ? 0 : 1;
+  writeExit(launch, startedAt, outcome, evidence.verdict(outcome.killed, job.pid()), "");
+  return 0;
 }
 
 int usage() {
@@ -201,6 +210,7 @@ int main(int count, char** arguments) {
     return 0;
   }
   guardStandardStreams();
+  signal(SIGPIPE, SIG_IGN);  // whoever started us may be gone before it is told that we are there
   Options options;
   if (!readOptions(count, arguments, &options)) return usage();
   const char* path = options.folder.c_str();
@@ -223,6 +233,18 @@ int main(int count, char** arguments) {
     if (child > 0) return 0;
     setsid();
   }
+  const Folder launch{options.folder, folder};
+  const std::string startedAt = isoTime(nowNanoseconds());
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // what a killed supervisor leaves comes to this process, the keeper
+  const pid_t supervisor = fork();
+  if (supervisor < 0) {
+    fprintf(stderr, "oomtune-supervisor: fork: %s\n", strerror(errno));
+    return 1;
+  }
+  if (supervisor > 0) {
+    if (options.report >= 0) close(options.report);
+    return keepWatch(launch, startedAt, supervisor);
+  }
   if (options.report >= 0) dprintf(options.report, "%d\n", static_cast<int>(getpid()));
-  return supervise(options.folder, folder, options.report);
+  return supervise(launch, startedAt, options.report);
 }

@@ -80,7 +80,7 @@ constexpr uint64_t kLongest = 10ULL * 365 * 24 * 3600 * 1000;  // ten years in m
 
 const char* const kOnce[] = {"version",  "job",       "launch",    "cwd",   "timeout_ms",
                             "grace_ms", "linger_ms", "log_bytes", "output",
-                            "standin"};
+                            "standin",  "owner"};
 constexpr size_t kOnceCount = sizeof kOnce / sizeof kOnce[0];
 
 bool record(const std::string& key, const std::string& value, Spec* spec) {
@@ -106,6 +106,12 @@ bool record(const std::string& key, const std::string& value, Spec* spec) {
   if (key == "standin") {
     spec->standIn = value;
     return !value.empty() && value[0] == '/';
+  }
+  if (key == "owner") {
+    const size_t comma = value.find(',');
+    if (comma == std::string::npos) return false;
+    return number(value.substr(0, comma), INT32_MAX, &spec->ownerPid) && spec->ownerPid != 0 &&
+           number(value.substr(comma + 1), 1ULL << 53, &spec->ownerStart);
   }
   if (key == "output") {
     spec->inherit = value == "inherit";

@@ -23,7 +23,7 @@ TEST(Evidence, findsTheVictimInTheKernelsLog) {
 
 TEST(Evidence, saysNoWhereNothingWasKilled) {
   OomEvidence evidence;
-  evidence.begin();
+  evidence.begin("");
   EXPECT_NE(evidence.verdict(false, 0x7ffffffe), Told::kYes);
 }
 

@@ -28,8 +28,8 @@ TEST(Json, namesSignals) {
 TEST(Json, recordsAreWholeAndPrivate) {
   Scratch scratch;
   const int folder = open(scratch.path().c_str(), O_RDONLY | O_DIRECTORY);
-  EXPECT_EQ(writeRecord(folder, "exit.json", "{}\n", false), 0);
-  EXPECT_EQ(writeRecord(folder, "exit.json", "{\"a\":1}\n", true), 0);
+  EXPECT_EQ(writeRecord(folder, "exit.json", "{}\n"), 0);
+  EXPECT_EQ(writeRecord(folder, "exit.json", "{\"a\":1}\n"), 0);
   EXPECT_EQ(scratch.read("exit.json"), "{\"a\":1}\n");
   EXPECT_EQ(access(scratch.file("exit.json.tmp").c_str(), F_OK), -1);
   struct stat about {};

@@ -1,3 +1,5 @@
+import { OomtuneError } from '../common/errors.js';
+import { TimeUp, within } from '../common/within.js';
 import type { Store } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
 import { namedJobs } from './jobs.js';
@@ -6,6 +8,8 @@ import type { Verb } from './verb.js';
 
 /** A job that runs is given time to end by itself before it is killed: `cancel` waits for that, but not for ever. */
 const CANCEL_SECONDS = 30;
+/** For what is only said to Redis. */
+const TELL_SECONDS = 30;
 
 type Steering = (store: Store, job: JobRecord, signal: AbortSignal) => Promise<string>;
 
@@ -14,9 +18,13 @@ function steer(act: Steering): Verb {
   return async ({ args }, context) => {
     const { out, signal } = context;
     const store = await context.store();
-    const jobs = await namedJobs(store, args, out);
-    const said = await Promise.all(jobs.map((job) => act(store, job, signal)));
-    signal.throwIfAborted();
+    const { jobs, said } = await within((CANCEL_SECONDS + TELL_SECONDS) * 1000, signal, async () => {
+      const named = await namedJobs(store, args, out);
+      return { jobs: named, said: await Promise.all(named.map((job) => act(store, job, signal))) };
+    }).catch((error: unknown) => {
+      if (error instanceof TimeUp) throw noAnswer(store.url, error);
+      throw error;
+    });
     if (!out.json) for (const [at, job] of jobs.entries()) out.note(`${job.job}  ${said[at]}`);
     else {
       const ids = jobs.map((job) => job.job);
@@ -27,16 +35,27 @@ function steer(act: Steering): Verb {
   };
 }
 
+/** What was asked for may still come: it was sent, and Redis may get to it. */
+function noAnswer(url: string, cause: Error): OomtuneError {
+  return new OomtuneError(
+    'OOMTUNE_REDIS_UNREACHABLE',
+    `Redis at ${url} did not answer in time: it is not known whether the job was told.`,
+    'Look with `oomtune status` when it answers again, and repeat it if need be.',
+    { cause },
+  );
+}
+
 /** Cancelling what has ended is no error: it is as it was wished. */
 export const cancel = steer(async (store, { job }, signal) => {
   const { cancelJob, waitForJobs } = await import('../daemon/index.js');
   const found = await cancelJob(store, job);
   if (found === 'cancelled') return 'cancelled';
-  const patience = AbortSignal.any([signal, AbortSignal.timeout(CANCEL_SECONDS * 1000)]);
-  const ended = await waitForJobs(store, [job], patience).catch((error: unknown) => {
-    if (patience.aborted) return [];
-    throw error;
-  });
+  const ended = await within(CANCEL_SECONDS * 1000, signal, (patience) => waitForJobs(store, [job], patience)).catch(
+    (error: unknown) => {
+      if (error instanceof TimeUp) return [];
+      throw error;
+    },
+  );
   for (const { state } of ended) return state === 'cancelled' ? 'cancelled' : `had ended: ${state}`;
   return `is to be cancelled; ${(await store.jobs.get(job))?.reason ?? 'its host has not answered yet'}`;
 });

@@ -21,6 +21,7 @@ export const ERROR_CODES = {
   OOMTUNE_NATIVE_MISSING: { exit: 5, about: 'The native runtime is not built.' },
   OOMTUNE_DAEMON_RUNNING: { exit: 5, about: 'A daemon already runs on this host.' },
   OOMTUNE_DAEMON_DOWN: { exit: 5, about: 'No daemon runs on this host.' },
+  OOMTUNE_STILL_RUNNING: { exit: 5, about: 'Something that was to be ended still runs.' },
   OOMTUNE_LEASE_LOST: { exit: 5, about: 'The lease on the device was lost.' },
   OOMTUNE_NO_SUCH_JOB: { exit: 6, about: 'There is no such job.' },
   OOMTUNE_NO_SUCH_CONFIG: { exit: 6, about: 'There is no recorded configuration of that name.' },

@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { writeDurably } from '../common/durable-file.js';
 import { stateFolder } from '../common/home.js';
 import { isAlive } from '../store/index.js';
 
@@ -30,9 +31,7 @@ const folder = (): string => stateFolder('daemon');
 const path = (host: string): string => join(folder(), `daemon-${host.replace(/[^\w.-]/g, '_')}.json`);
 
 export function writeDaemonFile(file: DaemonFile): void {
-  const draft = `${path(file.host)}.${process.pid}`;
-  writeFileSync(draft, `${JSON.stringify(file)}\n`, { mode: 0o600 });
-  renameSync(draft, path(file.host));
+  writeDurably(path(file.host), `${JSON.stringify(file)}\n`);
 }
 
 /** The living daemon of this host; null when there is none. */

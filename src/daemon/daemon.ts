@@ -108,20 +108,16 @@ export class Daemon {
     this.#stopping = true;
     store.connection.redis.off('ready', this.#onReady);
     for (const timer of this.#timers) clearInterval(timer);
-    await this.#intake.close();
+    await soon(this.#intake.close()); // Redis may be away
     for (const execution of this.#executions) {
       if (kill) execution.cancel();
       else execution.detach();
     }
     log.info({ jobs: this.#executions.ids(), kill }, 'daemon stops');
-    const settled = this.#executions.settled();
-    if (kill) await settled;
-    else await Promise.race([settled, new Promise((resolve) => setTimeout(resolve, settings.stopMs))]);
-    await Promise.race([
-      store.hosts.leave(this.#info).then(() => store.events.wake('host', '')),
-      new Promise((resolve) => setTimeout(resolve, 1000)),
-    ]);
-    await this.#queues.close();
+    await soon(this.#executions.settled(), kill ? settings.killMs : settings.stopMs);
+    if (kill && this.#executions.size > 0) log.error({ jobs: this.#executions.ids() }, 'jobs could not be ended');
+    await soon(store.hosts.leave(this.#info).then(() => store.events.wake('host', '')));
+    await soon(this.#queues.close());
   }
 
   /** Whether `stop --kill` asked for this end. */
@@ -236,4 +232,13 @@ export class Daemon {
     if (this.#stopping) return;
     this.#intake.take().catch((error: unknown) => this.#parts.log.warn({ err: error }, 'no job could be taken'));
   }
+}
+
+/** Waits for it, but not for ever. */
+async function soon(work: Promise<unknown>, ms = 1000): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise((resolve) => {
+    timer = setTimeout(resolve, ms);
+  });
+  await Promise.race([work, late]).finally(() => clearTimeout(timer));
 }

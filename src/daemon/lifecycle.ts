@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
 import { homeFolder, PACKAGE_ROOT } from '../common/home.js';
+import type { Runtime } from '../runtime/types.js';
 import { hostName, isAlive, type Store } from '../store/index.js';
 import { type DaemonFile, killPath, logPath, readDaemonFile } from './daemon-file.js';
 import { freshLog } from './own-log.js';
@@ -33,6 +34,8 @@ export interface DaemonStatus {
 }
 
 const START_SECONDS = 30;
+/** A killed job is gone within its grace and what a supervisor that does not answer gets beyond that. */
+const LEFT_JOB_MS = 60_000;
 
 /** The daemon of this home on this host, and how many jobs there are. */
 export async function daemonStatus(store: Store): Promise<DaemonStatus> {
@@ -101,12 +104,17 @@ export async function startDaemon(store: Store, options: StartOptions = {}): Pro
 /**
  * Stops the daemon of this host; its jobs go on, and the next daemon takes them over. `kill`: ends the jobs too, those
  * that an earlier daemon left behind included, and waits until nothing of them is left. False: there was nothing to stop.
+ * `store` is asked for with `kill` alone: a daemon can be stopped while Redis is away. Throws OOMTUNE_STILL_RUNNING for jobs that
+ * cannot be ended, as the kernel holds on to them.
  */
-export async function stopDaemon(store: Store, { kill = false }: { kill?: boolean } = {}): Promise<boolean> {
+export async function stopDaemon(
+  store: Store | (() => Promise<Store>),
+  { kill = false }: { kill?: boolean } = {},
+): Promise<boolean> {
   const host = hostName();
   const file = readDaemonFile(host);
   if (file !== null) await end(file, kill);
-  const left = kill ? await endLeftJobs(store, host) : 0;
+  const left = kill ? await endLeftJobs(typeof store === 'function' ? await store() : store, host) : 0;
   return file !== null || left > 0;
 }
 
@@ -131,17 +139,29 @@ async function endLeftJobs(store: Store, host: string): Promise<number> {
   if (left.length === 0) return 0;
   const { createRuntime } = await import('../runtime/index.js');
   const runtime = createRuntime();
-  await Promise.all(
+  const stuck = await Promise.all(
     left.map(async (job) => {
-      const last = job.launches.at(-1);
-      const run = last === undefined ? null : await runtime.adopt(last.dir);
-      run?.end('cancel');
-      await run?.wait();
+      if (!(await endWithin(runtime, job.launches.at(-1)?.dir, LEFT_JOB_MS))) return job.job;
       await store.jobs.patch(job.job, { state: 'cancelled', reason: null }, job.claim as string);
+      return null;
     }),
   );
   await store.leasing.reap([]);
-  return left.length;
+  const names = stuck.filter((job) => job !== null).join(', ');
+  if (names === '') return left.length;
+  throw new OomtuneError(
+    'OOMTUNE_STILL_RUNNING',
+    `Something of ${names} still runs, although it was killed: the kernel has not let go of it.`,
+    'A file system or a GPU that does not answer is the usual reason; call this again when it does, or restart the machine.',
+  );
+}
+
+/** Whether nothing of a launch is left after this time at most. */
+async function endWithin(runtime: Runtime, dir: string | undefined, ms: number): Promise<boolean> {
+  const run = dir === undefined ? null : await runtime.adopt(dir);
+  if (run === null) return true;
+  run.end('cancel');
+  return Promise.race([run.wait().then(() => true), delay(ms, false, { ref: false })]);
 }
 
 function didNotStart(path: string, begin: number): OomtuneError {

@@ -17,7 +17,7 @@ import {
 import type { WorkerApi } from './execution.js';
 import { Housekeeping } from './housekeeping.js';
 import type { HttpServer } from './http/index.js';
-import { holdLock } from './lock.js';
+import { lockFile } from './lock.js';
 import { Observer } from './observe/observer.js';
 import { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';
 
@@ -39,7 +39,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
   const log = createLog('daemon', process.env.OOMTUNE_LOG || 'info');
   const host = hostName();
   await checkRedisIsSafe(store.connection.redis, store.connection.target, { allowInsecure: all.allowInsecureRedis });
-  const lock = await holdLock(lockPath(host));
+  const lock = lockFile(lockPath(host));
   if (lock === null) throw alreadyRuns(host);
   const version = packageVersion();
   const file: DaemonFile = {

@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { writeDurably } from '../common/durable-file.js';
 import { stateFolder } from '../common/home.js';
 import { hostName, type Store } from '../store/index.js';
 import type { SubmittedEnvironment } from '../store/types.js';
@@ -19,9 +20,7 @@ const SETTLED_MS = 60_000;
 /** Returns what the record says of it. */
 export function saveEnvironment(store: Store, job: string, variables: Record<string, string>): SubmittedEnvironment {
   const file = randomBytes(8).toString('hex');
-  const path = pathOf(job, file);
-  writeFileSync(`${path}.draft`, JSON.stringify({ store: nameOf(store), variables }), { mode: 0o600, flag: 'wx' });
-  renameSync(`${path}.draft`, path);
+  writeDurably(pathOf(job, file), JSON.stringify({ store: nameOf(store), variables }));
   return { host: hostName(), file, bound: boundToHost(variables).slice(0, 1000), withheld: [] };
 }
 
@@ -52,7 +51,7 @@ export async function sweepEnvironments(store: Store, isActive: (job: string) =>
     const idle =
       is?.is === 'missing'
         ? read(path)?.store === nameOf(store)
-        : is?.is === 'value' && (is.value !== id || path.endsWith('.draft'));
+        : is?.is === 'value' && (is.value !== id || path.endsWith('.tmp'));
     if (idle) rmSync(path, { force: true });
   }
 }

@@ -27,6 +27,8 @@ export interface DaemonSettings {
   putBackMs: number;
   /** How long a stop waits for jobs to be let go of, beyond their own grace. */
   stopMs: number;
+  /** How long a stop that ends the jobs waits for them: their grace, and what a supervisor that does not answer gets. */
+  killMs: number;
   /** Ended jobs that are remembered. */
   keptJobs: number;
 }
@@ -45,5 +47,6 @@ export const DAEMON_SETTINGS: DaemonSettings = {
   cancelLookMs: 2000,
   putBackMs: 10_000,
   stopMs: 15_000,
+  killMs: 60_000,
   keptJobs: 10_000,
 };

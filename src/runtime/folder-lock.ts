@@ -1,22 +1,36 @@
-import { execFile } from 'node:child_process';
+import { closeSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { loadNative } from './native.js';
 
-/** What flock(1) is to end with when somebody else holds the lock. */
-const LOCKED = 75;
 const LOOK_MS = 500;
 
+/** A kernel lock that this process holds until it lets go of it or ends, however it ends. */
+export interface HeldLock {
+  release(): void;
+}
+
+/** Takes the lock on a file or folder; null: somebody else has it. Throws what the file system says (`code`: ENOENT, EACCES, …). */
+export function holdLock(path: string): HeldLock | null {
+  const file = loadNative().addon.holdLock(path);
+  return file === null ? null : { release: () => closeSync(file) };
+}
+
 /**
- * Whether somebody holds the lock on a launch's folder, which its supervisor has from its first moment to its last. That
- * tells of a supervisor in another container, which no pid does.
+ * Whether somebody holds the lock on a launch's folder, which its supervisor has from its first moment until nothing of the
+ * launch is left. That tells of a supervisor in another container, which no pid does.
  */
-export function isLocked(dir: string): Promise<boolean> {
-  const argv = ['--nonblock', '--conflict-exit-code', String(LOCKED), dir, 'true'];
-  return new Promise((resolve) => {
-    execFile('flock', argv, (error) => resolve(error?.code === LOCKED)); // another status: there is no such folder
-  });
+export function isLocked(dir: string): boolean {
+  try {
+    const lock = holdLock(dir);
+    lock?.release();
+    return lock === null;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false; // there is no such folder
+    throw error;
+  }
 }
 
 /** Waits until nobody holds it. */
 export async function unlocked(dir: string): Promise<void> {
-  while (await isLocked(dir)) await sleep(LOOK_MS);
+  while (isLocked(dir)) await sleep(LOOK_MS);
 }

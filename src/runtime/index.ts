@@ -1,25 +1,22 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
 import { unusableFolder } from '../common/refusal.js';
+import { adopt } from './adopt.js';
 import { findCommand } from './command.js';
 import { listDevices, RUN_MARK } from './devices.js';
 import { preloadEnvironment } from './environment.js';
-import { isLocked } from './folder-lock.js';
 import { mpsEnvironment, type Offers, offers } from './limits.js';
 import { loadNative, type Native, type NativeInventory } from './native.js';
-import { readExit, readSupervisor } from './records.js';
-import { SupervisedRun } from './run.js';
+import { readExit } from './records.js';
 import { checkSpec, encodeSpec, type LedgerDevice } from './spec.js';
+import { started } from './start.js';
 import { startFailure } from './start-failure.js';
 import type { Device, LaunchSpec, Run, Runtime } from './types.js';
 
 export type * from './types.js';
 
-/** How long a supervisor that has been started may take to write its first record, before it counts as never started. */
-const START_MS = 2000;
 const NO_DRIVER_MS = 10_000;
 
 class LocalRuntime implements Runtime {
@@ -61,7 +58,7 @@ class LocalRuntime implements Runtime {
     const text = encodeSpec(spec, env, devices, preload.standIn, this.regions(spec.devices));
     writeFileSync(file, text, { mode: 0o600, flag: 'wx' });
     try {
-      await this.native.addon.spawnSupervisor(this.native.supervisor, spec.dir, spec.output === 'inherit');
+      await started(this.native, spec);
     } catch (error) {
       rmSync(file, { force: true });
       throw error;
@@ -74,21 +71,8 @@ class LocalRuntime implements Runtime {
     throw startFailure(exit.error ?? '', spec.argv[0] as string, spec.dir);
   }
 
-  async adopt(dir: string): Promise<Run | null> {
-    const asked = Date.now();
-    for (;;) {
-      const record = readSupervisor(dir);
-      if (record) return new SupervisedRun(this.native.addon, dir, record);
-      // Whoever launched it may have died a moment ago, with the supervisor on its way.
-      const spec = statSync(join(dir, 'spec'), { throwIfNoEntry: false });
-      if (!spec) return null;
-      const late = asked - spec.mtimeMs > 10 * START_MS || Date.now() - asked > START_MS;
-      if (late && !(await isLocked(dir))) {
-        const last = readSupervisor(dir); // it may have come between the two looks
-        return last ? new SupervisedRun(this.native.addon, dir, last) : null;
-      }
-      await sleep(50);
-    }
+  adopt(dir: string): Promise<Run | null> {
+    return adopt(this.native.addon, dir);
   }
 
   versions(): { addon: string; supervisor: string; driver: string | null } {

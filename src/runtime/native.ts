@@ -64,6 +64,8 @@ export interface Addon {
   version: string;
   inventory(): Promise<NativeInventory>;
   readLedger(path: string): NativeLedger | null;
+  /** A descriptor that has the kernel's lock on a file or folder; null: somebody else has it. */
+  holdLock(path: string): number | null;
   spawnSupervisor(executable: string, folder: string, inherit: boolean): Promise<number>;
   waitForProcess(pid: number, startTime: number): Promise<void>;
 }

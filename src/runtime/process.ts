@@ -46,10 +46,15 @@ export function environmentOf(pid: number, name: string): string | null {
   return entry === undefined ? null : entry.slice(name.length + 1);
 }
 
+export function pids(): number[] {
+  return readdirSync('/proc')
+    .filter((entry) => /^\d+$/.test(entry))
+    .map(Number);
+}
+
 /** Living processes whose environment carries `name=value`. */
 export function processesWith(name: string, value: string): number[] {
-  const pids = readdirSync('/proc').filter((entry) => /^\d+$/.test(entry));
-  return pids.map(Number).filter((pid) => {
+  return pids().filter((pid) => {
     if (pid === process.pid || environmentOf(pid, name) !== value) return false;
     const state = readStat(pid)?.state;
     return state !== undefined && state !== 'Z' && state !== 'X';

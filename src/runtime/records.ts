@@ -1,6 +1,7 @@
-import { renameSync, writeFileSync } from 'node:fs';
+import { renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { writeDurably } from '../common/durable-file.js';
 import { readRegular } from '../common/regular-file.js';
 import type { Exit } from './types.js';
 
@@ -21,6 +22,9 @@ const supervisorRecord = z.object({
   cgroup: z.string().startsWith('/sys/fs/cgroup/').nullable().default(null),
   boot_id: z.string(),
   started_at: z.string(),
+  /** 0: none. */
+  timeout_ms: count.default(0),
+  grace_ms: count.default(10_000),
   version: z.string(),
 });
 
@@ -39,31 +43,49 @@ const exitRecord = z.object({
 
 export type SupervisorRecord = z.infer<typeof supervisorRecord>;
 
-function readRecord<S extends z.ZodType>(file: string, schema: S): z.infer<S> | null {
+/** `torn`: it is there, and holds nothing that can be read (zeros after a power cut, the half of it): what it said is not known. */
+type Read<T> = T | 'torn' | null;
+
+function readRecord<S extends z.ZodType>(file: string, schema: S): Read<z.infer<S>> {
   let text: string;
   try {
     text = readRegular(file, MOST_BYTES);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return null;
+    if (code === undefined || code === 'ELOOP') return 'torn'; // no file of its size and kind: the job put it there
     throw error;
   }
-  if (text === '') return null; // a power cut right after the rename
-  return schema.parse(JSON.parse(text));
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch {
+    return 'torn';
+  }
 }
 
 export const readSupervisor = (dir: string) => readRecord(join(dir, 'supervisor.json'), supervisorRecord);
 
-/** Null while the launch is under way. */
+/** Null while the launch is under way, and where its end was written in a way that cannot be read. */
 export function readExit(dir: string): Omit<Exit, 'ledger'> | null {
   const record = readRecord(join(dir, 'exit.json'), exitRecord);
-  if (!record) return null;
+  if (record === null || record === 'torn') return null;
   const { schema: _, ...exit } = record;
   return exit;
 }
 
+/**
+ * How the job's main process ended, which its supervisor noted before it was killed while others of the tree were left; becomes
+ * exit.json. Null: it did not.
+ */
+export function takeMainExit(dir: string): Omit<Exit, 'ledger'> | null {
+  const record = readRecord(join(dir, 'main.json'), exitRecord);
+  if (record === null || record === 'torn') return null;
+  renameSync(join(dir, 'main.json'), join(dir, 'exit.json'));
+  return readExit(dir);
+}
+
 /** For a launch whose supervisor is gone: whole or not at all, as the supervisor would have written it. */
 export function writeExit(dir: string, exit: Omit<Exit, 'ledger'>): void {
-  const side = join(dir, `exit.json.${process.pid}.tmp`);
-  writeFileSync(side, `${JSON.stringify({ schema: 1, ...exit })}\n`, { mode: 0o600, flush: true });
-  renameSync(side, join(dir, 'exit.json'));
+  rmSync(join(dir, 'exit.json.tmp'), { force: true }); // the space that the supervisor had reserved for it
+  writeDurably(join(dir, 'exit.json'), `${JSON.stringify({ schema: 1, ...exit })}\n`);
 }

@@ -1,65 +1,20 @@
-import { readFileSync, rmdirSync, writeFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { RUN_MARK } from './devices.js';
+import { attempt, clearGroup, endKeeper, endOrphans, insist, signal } from './ending.js';
 import { unlocked } from './folder-lock.js';
 import { readLedger } from './ledger.js';
 import type { Addon } from './native.js';
-import { bootId, processesWith, processLives } from './process.js';
-import { readExit, type SupervisorRecord, writeExit } from './records.js';
+import { bootId, processLives, readStat } from './process.js';
+import { readExit, type SupervisorRecord, takeMainExit, writeExit } from './records.js';
+import { groupsOf } from './traces.js';
 import type { Exit, LedgerReading, Run } from './types.js';
-
-const ORPHAN_GRACE_MS = 2000;
-const ORPHAN_LOOK_MS = 50;
 
 const MEMORY_BACK_MS = 10_000;
 const MEMORY_LOOK_MS = 100;
-
-/** For what may be gone by the time it is done. */
-function attempt(action: () => void): void {
-  try {
-    action();
-  } catch {
-    // gone, or another user's
-  }
-}
-
-const signal = (pid: number, name: NodeJS.Signals) => attempt(() => process.kill(pid, name));
-
-/** Kills what is left in the launch's cgroup (even what has changed its environment), waits until it is empty, and removes it. */
-async function clearGroup(folder: string | null): Promise<void> {
-  if (folder === null || !basename(folder).startsWith('oomtune-')) return;
-  while (isPopulated(folder)) {
-    attempt(() => writeFileSync(join(folder, 'cgroup.kill'), '1')); // since Linux 5.14
-    await sleep(ORPHAN_LOOK_MS);
-  }
-  attempt(() => rmdirSync(folder));
-}
-
-/** Zombies do not count, groups that the job made below it do. */
-function isPopulated(folder: string): boolean {
-  try {
-    return /^populated 1$/m.test(readFileSync(join(folder, 'cgroup.events'), 'utf8'));
-  } catch {
-    return false; // there is no such group
-  }
-}
-
-/** Ends what a lost supervisor left behind, known by its mark in the environment; returns how many there were. */
-async function endOrphans(dir: string): Promise<number> {
-  const seen = new Set<number>();
-  const killAt = Date.now() + ORPHAN_GRACE_MS;
-  for (;;) {
-    const left = processesWith(RUN_MARK, dir);
-    if (left.length === 0) return seen.size;
-    for (const pid of left) {
-      if (Date.now() >= killAt) signal(pid, 'SIGKILL');
-      else if (!seen.has(pid)) signal(pid, 'SIGTERM');
-      seen.add(pid);
-    }
-    await sleep(ORPHAN_LOOK_MS);
-  }
-}
+/** How often a supervisor is looked at while its end is waited for. */
+const WATCH_MS = 2000;
+/** How late a supervisor may be with ending a run whose time is up. */
+const LATE_MS = 15_000;
 
 /** The driver may give a dead process's memory back a moment late: waits until no GPU's use falls any more. */
 async function memoryBack(addon: Addon): Promise<void> {
@@ -78,6 +33,7 @@ async function memoryBack(addon: Addon): Promise<void> {
 export class SupervisedRun implements Run {
   readonly logFile: string;
   private ended: Promise<Exit> | undefined;
+  private asked: 'cancel' | 'timeout' | null = null;
 
   constructor(
     private readonly addon: Addon,
@@ -106,7 +62,14 @@ export class SupervisedRun implements Run {
   }
 
   end(reason: 'cancel' | 'timeout'): void {
-    if (this.supervised()) signal(this.record.pid, reason === 'timeout' ? 'SIGUSR1' : 'SIGTERM');
+    if (!this.supervised()) return;
+    const told = reason === 'timeout' ? 'SIGUSR1' : 'SIGTERM';
+    if (this.asked !== null) {
+      signal(this.record.pid, told);
+      return;
+    }
+    this.asked = reason;
+    void insist(this.record.pid, told, this.record.grace_ms, () => this.supervised());
   }
 
   private supervised(): boolean {
@@ -114,27 +77,56 @@ export class SupervisedRun implements Run {
   }
 
   private async waitOnce(): Promise<Exit> {
-    if (this.supervised()) await this.addon.waitForProcess(this.record.pid, this.record.start_time);
+    if (this.supervised()) {
+      const watch = setInterval(() => this.watch(), WATCH_MS);
+      watch.unref();
+      await this.addon.waitForProcess(this.record.pid, this.record.start_time);
+      clearInterval(watch);
+    }
     const exit = readExit(this.dir) ?? (await this.withoutWord());
     const ledger = this.ledger();
     if (ledger?.devices.some(({ device }) => device.startsWith('cuda:'))) await memoryBack(this.addon);
-    return { ...exit, ledger };
+    return { ...this.asAsked(exit), ledger };
+  }
+
+  /** A supervisor that somebody stopped, its own job perhaps, serves neither the job's output nor its time-out. */
+  private watch(): void {
+    if (!this.supervised()) return;
+    const state = readStat(this.record.pid)?.state;
+    if (state === 'T' || state === 't') signal(this.record.pid, 'SIGCONT');
+    const { timeout_ms: limit, grace_ms: grace, started_at: started } = this.record;
+    if (limit > 0 && Date.now() > Date.parse(started) + limit + grace + LATE_MS) this.end('timeout');
+  }
+
+  /** One that had to be killed because it did not do as it was asked ended for that reason. */
+  private asAsked(exit: Omit<Exit, 'ledger'>): Omit<Exit, 'ledger'> {
+    if (this.asked === null || exit.ended_by !== 'supervisor-lost') return exit;
+    return {
+      ...exit,
+      ended_by: this.asked,
+      error: 'The supervisor did not answer; it was killed, and the job with it.',
+    };
   }
 
   /** No supervisor can be seen, and it wrote no word. */
   private async withoutWord(): Promise<Omit<Exit, 'ledger'>> {
+    await endKeeper(this.dir);
     await unlocked(this.dir);
     return readExit(this.dir) ?? this.afterLoss();
   }
 
   /**
-   * The supervisor died without a word (killed, or the machine went down): nobody knows how the job would have ended. Ends
-   * what is left: the job's own process has gone with its supervisor, and all of a container goes with the container.
+   * The supervisor died without a word, and its keeper with it (killed, or the machine went down): nobody knows how the job would
+   * have ended. Ends what is left: the job's own process has gone with its supervisor, and all of a container goes with the
+   * container.
    */
   private async afterLoss(): Promise<Omit<Exit, 'ledger'>> {
     const sameBoot = this.record.boot_id === bootId();
     const stragglers = sameBoot ? await endOrphans(this.dir) : 0;
-    if (sameBoot) await clearGroup(this.record.cgroup);
+    const groups = this.record.cgroup === null ? groupsOf(this.dir) : [this.record.cgroup];
+    if (sameBoot) for (const group of groups) await clearGroup(group);
+    const main = takeMainExit(this.dir);
+    if (main !== null) return main;
     const exit: Omit<Exit, 'ledger'> = {
       code: null,
       signal: null,

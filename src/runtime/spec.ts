@@ -1,4 +1,5 @@
 import { OomtuneError } from '../common/errors.js';
+import { readStat } from './process.js';
 import type { LaunchSpec } from './types.js';
 
 /** A device as the supervisor writes it into the ledger: 0 is the host, 1 + n the job's CUDA ordinal n. */
@@ -35,6 +36,7 @@ export function encodeSpec(
     `timeout_ms=${spec.timeoutSeconds === null ? 0 : Math.max(1, Math.round(spec.timeoutSeconds * 1000))}`,
     `log_bytes=${LOG_BYTES}`,
     `output=${spec.output}`,
+    ...(spec.tied === true ? [`owner=${process.pid},${readStat(process.pid)?.startTime ?? 0}`] : []),
     ...(standIn === null ? [] : [`standin=${standIn}`]),
     ...devices.map((d) => `device=${d.index},${spec.budgetBytes ?? '-'},${d.name},${d.uuid}`),
     ...(spec.budgetBytes === null ? [] : regions.map((region) => `dmem=${spec.budgetBytes},${region}`)),

@@ -53,6 +53,10 @@ export interface LaunchSpec {
   timeoutSeconds: number | null;
   /** Between TERM and KILL. */
   graceSeconds: number;
+  /** The run ends with this process, however that ends: it is owed to whoever waits for it here. */
+  tied?: boolean;
+  /** Asked while the job is being started, which may take long: true, it is not to start any more. */
+  givenUp?: () => boolean;
   /** Where the job's output goes besides the log file. `inherit`: also to this process's stdout and stderr. */
   output: 'log' | 'inherit';
 }
@@ -116,7 +120,10 @@ export interface Run {
   ledger(): LedgerReading | null;
   /** Resolves when exit.json is there and no process of the tree is left. Never rejects for the job's own failure. */
   wait(): Promise<Exit>;
-  /** TERM to the tree, KILL after the grace. `reason` goes into exit.json. Idempotent. */
+  /**
+   * TERM to the tree, KILL after the grace. `reason` goes into exit.json. Idempotent. A supervisor that does not answer (stopped by
+   * its own job, say) is killed some seconds after that, and what is left of the job with it.
+   */
   end(reason: 'cancel' | 'timeout'): void;
 }
 

@@ -6,6 +6,11 @@ export class Detached extends Error {
   }
 }
 
+/** Whether an abort means that the job is to end. */
+export function isEnded(signal: AbortSignal): boolean {
+  return signal.aborted && !letsGo(signal);
+}
+
 /** Whether an abort means "let go", not "end the job". Abort with `new Detached()` as the reason to let go. */
 export function letsGo(signal: AbortSignal): boolean {
   return signal.aborted && signal.reason instanceof Detached;

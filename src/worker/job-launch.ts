@@ -1,6 +1,6 @@
-import { join } from 'node:path';
 import { stateFolder } from '../common/home.js';
 import type { Config } from '../tuner/types.js';
+import { isEnded } from './detached.js';
 import type { Step } from './hook-messages.js';
 import { Session } from './session.js';
 import type { Target } from './target.js';
@@ -11,14 +11,15 @@ import type { WorkDeps, WorkRequest } from './types.js';
  * Rejects with the signal's reason when aborted before that.
  */
 export async function openJob(
-  { jobId, options, foreground }: WorkRequest,
+  { jobId, options, foreground, purpose }: WorkRequest,
   deps: WorkDeps,
   target: Target,
   launches: WorkRequest['launches'],
   { config, resume, onStep }: { config: Config | null; resume: boolean; onStep: (step: Step) => void },
 ): Promise<Session> {
   const launch = launches.length + 1;
-  const dir = join(stateFolder('runs', jobId), String(launch));
+  // Made before it is recorded: a recorded launch whose folder is missing lost it, and may have run.
+  const dir = stateFolder('runs', jobId, String(launch));
   launches.push({ launch, dir, purpose: 'run', config });
   await deps.persist({ launches });
   const filled = await target.fill(config, dir, launch, resume);
@@ -38,6 +39,8 @@ export async function openJob(
       timeoutSeconds: options.timeoutSeconds,
       graceSeconds: 10,
       output: foreground ? 'inherit' : 'log',
+      tied: purpose !== 'submit',
+      givenUp: () => isEnded(deps.signal),
       mode: options.tune && target.hook ? 'apply' : 'none',
       steps: options.steps,
       hookKnobs: config === null ? [] : target.hookKnobs(config),

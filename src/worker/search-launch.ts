@@ -1,6 +1,6 @@
-import { join } from 'node:path';
 import { stateFolder } from '../common/home.js';
 import type { Probe, Rung } from '../tuner/types.js';
+import { isEnded } from './detached.js';
 import { type HookMode, Session } from './session.js';
 import type { Target } from './target.js';
 import type { WorkDeps, WorkRequest } from './types.js';
@@ -13,14 +13,15 @@ const LAUNCH_SECONDS = 1800;
  * `launches` and recorded before it is made. Rejects with the signal's reason when aborted before that.
  */
 export async function openLaunch(
-  { jobId, options }: WorkRequest,
+  { jobId, options, purpose }: WorkRequest,
   deps: WorkDeps,
   target: Target,
   launches: WorkRequest['launches'],
   { mode, rung, probe }: { mode: HookMode; rung: Rung; probe: Probe | null },
 ): Promise<Session> {
   const launch = launches.length + 1;
-  const dir = join(stateFolder('runs', jobId), String(launch));
+  // Made before it is recorded: a recorded launch whose folder is missing lost it, and may have run.
+  const dir = stateFolder('runs', jobId, String(launch));
   const config = probe === null ? null : target.configOf(probe);
   launches.push({ launch, dir, purpose: 'search', config });
   await deps.persist({ launches });
@@ -41,6 +42,8 @@ export async function openLaunch(
       timeoutSeconds: options.timeoutSeconds ?? LAUNCH_SECONDS,
       graceSeconds: 5,
       output: 'log',
+      tied: purpose !== 'submit',
+      givenUp: () => isEnded(deps.signal),
       mode,
       steps: options.steps,
       hookKnobs: mode === 'measure' ? target.hookKnobs() : [],

@@ -34,6 +34,9 @@ export interface SessionRequest {
   timeoutSeconds: number | null;
   graceSeconds: number;
   output: 'log' | 'inherit';
+  /** See LaunchSpec. */
+  tied?: boolean;
+  givenUp?: () => boolean;
   mode: HookMode;
   steps: number;
   /** Knobs that the hook itself has to apply (`apply` and `measure`). */
@@ -112,6 +115,8 @@ export class Session {
         timeoutSeconds: request.timeoutSeconds,
         graceSeconds: request.graceSeconds,
         output: request.output,
+        ...(request.tied === undefined ? {} : { tied: request.tied }),
+        ...(request.givenUp === undefined ? {} : { givenUp: request.givenUp }),
       });
       session = new Session(run, request.mode, hook, hooks);
     } catch (error) {

@@ -112,7 +112,7 @@ test('killed at any moment around a launch, a daemon starts no job twice and los
     await host.kill();
     await host.start();
   }
-  for (const id of ids) expect((await host.ended(id, 60)).state).toBe('succeeded');
+  for (const id of ids) expect(await host.ended(id, 60)).toMatchObject({ state: 'succeeded', failure: null });
   expect(ids.map((id) => host.starts(id))).toEqual(ids.map(() => 1));
   expect(host.lines('ends').sort()).toEqual([...ids].sort());
   await until(async () => (await host.leftOver()).length === 0);

@@ -1,0 +1,49 @@
+/** A time that was set for something is up. */
+export class TimeUp extends Error {
+  constructor(ms: number) {
+    super(`It took longer than ${Math.round(ms / 1000)} s.`);
+    this.name = 'TimeUp';
+  }
+}
+
+/**
+ * What `work` comes to, unless the signal is aborted (then its reason is thrown) or the time is up (TimeUp) before: for work that
+ * nobody can break off, as a request to a server that does not answer. `work` is told by its own signal, which is held by a timer
+ * and by this call: one made by AbortSignal.any() is collected as garbage while only a listener waits for it, and never aborts.
+ */
+export async function within<T>(ms: number, outer: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const controller = new AbortController();
+  const onOuter = (): void => controller.abort(outer.reason);
+  const timer = setTimeout(() => controller.abort(new TimeUp(ms)), ms);
+  outer.addEventListener('abort', onOuter, { once: true });
+  if (outer.aborted) onOuter();
+  try {
+    return await unlessAborted(controller.signal, () => work(controller.signal));
+  } finally {
+    clearTimeout(timer);
+    outer.removeEventListener('abort', onOuter);
+  }
+}
+
+/** What `work` comes to, or the signal's reason where it has come to nothing `graceMs` after an abort. */
+export async function unlessAborted<T>(signal: AbortSignal, work: () => Promise<T>, graceMs = 0): Promise<T> {
+  signal.throwIfAborted();
+  let timer: NodeJS.Timeout | undefined;
+  let onAbort: () => void = () => {};
+  const aborted = new Promise<never>((_, reject) => {
+    onAbort = () => {
+      if (graceMs === 0) reject(signal.reason);
+      else timer = setTimeout(() => reject(signal.reason), graceMs);
+    };
+    signal.addEventListener('abort', onAbort, { once: true });
+  });
+  aborted.catch(() => {});
+  try {
+    const begun = work();
+    begun.catch(() => {}); // nobody may be left to hear of it
+    return await Promise.race([aborted, begun]);
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', onAbort);
+  }
+}

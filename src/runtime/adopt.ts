@@ -1,0 +1,65 @@
+import { statSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isLocked } from './folder-lock.js';
+import type { Addon } from './native.js';
+import { bootId, readStat } from './process.js';
+import { readExit, readSupervisor, type SupervisorRecord } from './records.js';
+import { SupervisedRun } from './run.js';
+import { leavesTraces, supervisorOf, supervisorsOf } from './traces.js';
+import type { Run } from './types.js';
+
+/** How long a supervisor that has been started may take to write its first record, before it counts as never started. */
+const START_MS = 2000;
+const LOOK_MS = 50;
+
+/** What was started in a launch folder, whether it lives or has ended; null: nothing was. */
+export async function adopt(addon: Addon, dir: string): Promise<Run | null> {
+  const asked = Date.now();
+  for (;;) {
+    const record = readSupervisor(dir);
+    if (record === 'torn') return new SupervisedRun(addon, dir, recordOf(dir));
+    if (record !== null) return new SupervisedRun(addon, dir, record);
+    // Whoever launched it may have died a moment ago, with the supervisor on its way.
+    const spec = statSync(join(dir, 'spec'), { throwIfNoEntry: false });
+    if (!spec && readSupervisor(dir) !== null) continue; // it came between the two looks
+    if (!spec) {
+      const onItsWay = supervisorsOf(dir).length > 0 && Date.now() - asked < START_MS;
+      if (!onItsWay) return withoutRecord(addon, dir);
+      await sleep(LOOK_MS);
+      continue;
+    }
+    const late = asked - spec.mtimeMs > 10 * START_MS || Date.now() - asked > START_MS;
+    if (late && !isLocked(dir)) {
+      const last = readSupervisor(dir); // it may have come between the two looks
+      if (last === null || last === 'torn') return withoutRecord(addon, dir);
+      return new SupervisedRun(addon, dir, last);
+    }
+    await sleep(LOOK_MS);
+  }
+}
+
+/** The folder was emptied or removed, or nothing was ever started: what runs is looked for by other means. */
+function withoutRecord(addon: Addon, dir: string): Run | null {
+  const known = readExit(dir) !== null || leavesTraces(dir);
+  return known ? new SupervisedRun(addon, dir, recordOf(dir)) : null;
+}
+
+/** In place of a record that is gone: what can be seen of the supervisor; where it is gone too, one that never lives. */
+function recordOf(dir: string): SupervisorRecord {
+  const pid = supervisorOf(dir);
+  const stat = pid === null ? null : readStat(pid);
+  return {
+    schema: 1,
+    pid: pid !== null && stat !== null ? pid : 2 ** 31 - 1,
+    start_time: stat?.startTime ?? 0,
+    job_pid: null,
+    job_start_time: null,
+    cgroup: null,
+    boot_id: bootId(),
+    started_at: new Date().toISOString(),
+    timeout_ms: 0,
+    grace_ms: 10_000,
+    version: '',
+  };
+}

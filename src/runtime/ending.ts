@@ -1,0 +1,77 @@
+/** Ends what is left of a launch, whoever is gone or does not answer. */
+import { readFileSync, rmdirSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { RUN_MARK } from './devices.js';
+import { processesWith } from './process.js';
+import { isPopulated, supervisorsOf } from './traces.js';
+
+const ORPHAN_GRACE_MS = 2000;
+const LOOK_MS = 50;
+/** How long a supervisor may take beyond the job's grace, before it counts as one that does not answer. */
+const ANSWER_MS = 10_000;
+/** How long the keeper of a killed supervisor has to end the rest of the tree. */
+const KEEPER_MS = 10_000;
+
+/** For what may be gone by the time it is done. */
+export function attempt(action: () => void): void {
+  try {
+    action();
+  } catch {
+    // gone, or another user's
+  }
+}
+
+export const signal = (pid: number, name: NodeJS.Signals) => attempt(() => process.kill(pid, name));
+
+/** Kills what is left in the launch's cgroup (even what has changed its environment), waits until it is empty, and removes it. */
+export async function clearGroup(folder: string): Promise<void> {
+  if (!basename(folder).startsWith('oomtune-')) return;
+  while (isPopulated(folder)) {
+    attempt(() => writeFileSync(join(folder, 'cgroup.kill'), '1')); // since Linux 5.14
+    attempt(() => {
+      for (const line of readFileSync(join(folder, 'cgroup.procs'), 'utf8').split('\n')) {
+        if (Number(line) > 0) signal(Number(line), 'SIGKILL');
+      }
+    });
+    await sleep(LOOK_MS);
+  }
+  attempt(() => rmdirSync(folder));
+}
+
+/** Ends what a lost supervisor left behind, known by its mark in the environment; returns how many there were. */
+export async function endOrphans(dir: string): Promise<number> {
+  const seen = new Set<number>();
+  const killAt = Date.now() + ORPHAN_GRACE_MS;
+  for (;;) {
+    const left = processesWith(RUN_MARK, dir);
+    if (left.length === 0) return seen.size;
+    for (const pid of left) {
+      if (Date.now() >= killAt) signal(pid, 'SIGKILL');
+      else if (!seen.has(pid)) signal(pid, 'SIGTERM');
+      seen.add(pid);
+    }
+    await sleep(LOOK_MS);
+  }
+}
+
+/** Waits for the keeper of a supervisor that is gone, which may have been stopped, but not for ever. */
+export async function endKeeper(dir: string): Promise<void> {
+  const until = Date.now() + KEEPER_MS;
+  for (;;) {
+    const left = supervisorsOf(dir);
+    if (left.length === 0) return;
+    for (const pid of left) signal(pid, Date.now() < until ? 'SIGCONT' : 'SIGKILL');
+    await sleep(LOOK_MS);
+  }
+}
+
+/** Tells a supervisor to end its job, and kills it when it has not some seconds after the job's grace. Resolves when it is gone. */
+export async function insist(pid: number, told: NodeJS.Signals, graceMs: number, lives: () => boolean): Promise<void> {
+  const until = Date.now() + graceMs + ANSWER_MS;
+  signal(pid, told);
+  while (lives()) {
+    signal(pid, Date.now() < until ? 'SIGCONT' : 'SIGKILL'); // its own job may have stopped it
+    await sleep(LOOK_MS);
+  }
+}

@@ -1,0 +1,59 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { OomtuneError } from '../common/errors.js';
+import { signal } from './ending.js';
+import type { Native } from './native.js';
+import { readSupervisor } from './records.js';
+import { supervisorsOf } from './traces.js';
+import type { LaunchSpec } from './types.js';
+
+/** A program on a file system that does not answer never begins: a start that takes this long is given up. */
+const LONGEST_START_MS = 120_000;
+/** How long a supervisor has to give a start up, before it is killed; and after that, before it is left to the kernel. */
+const GIVE_UP_MS = 10_000;
+const LOOK_MS = 200;
+
+/** Starts the supervisor of a launch, whose `spec` is written; resolves once the job runs or could not be started. */
+export async function started({ addon, supervisor }: Native, spec: LaunchSpec): Promise<void> {
+  let over = false;
+  const begun = addon.spawnSupervisor(supervisor, spec.dir, spec.output === 'inherit').finally(() => {
+    over = true;
+  });
+  begun.catch(() => {}); // it may fail after nobody waits for it any more
+  const within = async (ms: number, givenUp = () => false) => {
+    for (const until = Date.now() + ms; !over && Date.now() < until && !givenUp(); ) {
+      await Promise.race([begun, sleep(LOOK_MS, undefined, { ref: false })]);
+      if (!over) goOn(spec.dir);
+    }
+    return over;
+  };
+  for (const end of [askToGiveUp, kill]) {
+    const first = end === askToGiveUp;
+    if (await within(first ? LONGEST_START_MS : GIVE_UP_MS, first ? spec.givenUp : undefined)) break;
+    end(spec.dir);
+  }
+  if (!(await within(GIVE_UP_MS))) throw stuck(spec);
+  await begun;
+}
+
+/** A job may stop its supervisor in its first moment, before that has said that it runs. */
+function goOn(dir: string): void {
+  const record = readSupervisor(dir);
+  if (record !== null && record !== 'torn') signal(record.pid, 'SIGCONT');
+}
+
+function askToGiveUp(dir: string): void {
+  const record = readSupervisor(dir);
+  if (record !== null && record !== 'torn') signal(record.pid, 'SIGTERM');
+}
+
+function kill(dir: string): void {
+  for (const pid of supervisorsOf(dir)) signal(pid, 'SIGKILL');
+}
+
+function stuck({ argv, cwd }: LaunchSpec): OomtuneError {
+  return new OomtuneError(
+    'OOMTUNE_COMMAND_MISSING',
+    `The command ${argv[0]} did not start within ${LONGEST_START_MS / 1000} s.`,
+    `Is the file system that it stands on, or ${cwd}, one that does not answer (NFS, FUSE)?`,
+  );
+}

@@ -1,0 +1,59 @@
+/** What can be found of a launch without its folder: processes and control groups that bear its name. */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { RUN_MARK } from './devices.js';
+import { pids, processesWith, readStat } from './process.js';
+
+const SUPERVISOR = 'oomtune-supervisor';
+
+/** Living processes that were started as the supervisor of this folder: the supervisor itself, and the keeper above it. */
+export function supervisorsOf(dir: string): number[] {
+  return pids().filter((pid) => {
+    let words: string[];
+    try {
+      words = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+    } catch {
+      return false;
+    }
+    return basename(words[0] ?? '') === SUPERVISOR && words.at(-2) === dir && readStat(pid)?.state !== 'Z';
+  });
+}
+
+/** The supervisor among them; where only its keeper is left, that; null: neither lives. */
+export function supervisorOf(dir: string): number | null {
+  const found = supervisorsOf(dir);
+  return found.find((pid) => found.includes(readStat(pid)?.parent ?? 0)) ?? found[0] ?? null;
+}
+
+/** Control groups below our own that were made for this launch. */
+export function groupsOf(dir: string): string[] {
+  const own = /^0::(\/.*)$/m.exec(text('/proc/self/cgroup'))?.[1];
+  if (own === undefined) return [];
+  const root = existsSync('/sys/fs/cgroup/cgroup.controllers') ? '/sys/fs/cgroup' : '/sys/fs/cgroup/unified';
+  const name = `oomtune-${basename(dirname(dir))}-${basename(dir)}-`;
+  try {
+    return readdirSync(join(root, own))
+      .filter((entry) => entry.startsWith(name))
+      .map((entry) => join(root, own, entry));
+  } catch {
+    return []; // no such hierarchy here
+  }
+}
+
+/** Whether anything of the launch is at work. */
+export function leavesTraces(dir: string): boolean {
+  return supervisorsOf(dir).length > 0 || processesWith(RUN_MARK, dir).length > 0 || groupsOf(dir).some(isPopulated);
+}
+
+/** Zombies do not count, groups that the job made below it do. */
+export function isPopulated(group: string): boolean {
+  return /^populated 1$/m.test(text(join(group, 'cgroup.events')));
+}
+
+function text(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return '';
+  }
+}
