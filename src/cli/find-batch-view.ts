@@ -20,7 +20,7 @@ export function renderFound(report: FindBatchReport, paint: Paint): string {
       'peak',
       report.peak_bytes === null
         ? null
-        : `${bytesOr(report.peak_bytes)} of ${formatBytes(device.budget_bytes)}${headroom}`,
+        : `${bytesOr(report.peak_bytes)} of ${formatBytes(device.room_bytes ?? device.budget_bytes)}${headroom}`,
     ],
     ['speed', report.samples_per_s === null ? null : `${rate(report.samples_per_s)} samples/s`],
     ['search', spent(report.launches, report.probes.length, report.wall_s)],

@@ -37,6 +37,7 @@ const raw = z.object({
     .optional(),
   budget: z.string().optional(),
   gpus: whole(1, 1024).default(1),
+  exclusive: z.boolean().default(false),
   effectiveBatch: whole(1).optional(),
   minBatch: whole(1).default(1),
   maxBatch: whole(1).optional(),
@@ -113,7 +114,10 @@ export function toJobOptions(values: RawOptions, command: string[]): JobOptions 
 }
 
 function checkTogether(options: JobOptions): void {
-  const { minBatch, maxBatch, effectiveBatch, exact, amp, device, gpus } = options;
+  const { minBatch, maxBatch, effectiveBatch, exact, amp, device, gpus, share, exclusive } = options;
+  if (share && exclusive) {
+    throw usageError('--share and --exclusive ask for opposite things.', 'Leave one of the two out.');
+  }
   if (maxBatch !== null && minBatch > maxBatch) {
     throw usageError(
       `--min-batch ${minBatch} is above --max-batch ${maxBatch}.`,

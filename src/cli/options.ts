@@ -32,6 +32,7 @@ const WORK: Spec[] = [
   { flags: '--device <device>', about: 'cpu, cuda or cuda:N', group: WHERE, preset: 'the first GPU, else cpu' },
   { flags: '--budget <size>', about: 'all bytes it may hold on one device: 24GiB, 800MiB, 80%', group: WHERE },
   { flags: '--gpus <n>', about: 'number of GPUs', group: WHERE, preset: '1' },
+  { flags: '--exclusive', about: 'no other job on its devices meanwhile, whatever its budget', group: WHERE },
   { flags: '--effective-batch <n>', about: 'samples per optimizer step over all GPUs, kept exactly', group: BATCH },
   { flags: '--min-batch <n>', about: 'smallest micro-batch to accept', group: BATCH, preset: '1' },
   { flags: '--max-batch <n>', about: 'largest micro-batch to try', group: BATCH },
@@ -91,7 +92,7 @@ const FIND_BATCH: Spec[] = [
 const SUBMIT: Spec[] = [
   { flags: '--priority <n>', about: 'higher goes first', group: QUEUE, preset: '0' },
   { flags: '--after <job>', about: 'start only when this job has succeeded (repeatable)', group: QUEUE, many: true },
-  { flags: '--share', about: 'may share a device with other jobs, each held to its budget', group: QUEUE },
+  { flags: '--share', about: 'may share a device with other jobs; with a budget a job does in any case', group: QUEUE },
   { flags: '--gpu-model <model>', about: 'only on GPUs whose model holds this text', group: QUEUE },
   { flags: '--host <host>', about: 'only on this host', group: QUEUE },
   { flags: '--resume-arg <arg>', about: 'added to the command when it is relaunched after progress', group: QUEUE },

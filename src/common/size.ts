@@ -1,7 +1,6 @@
 import { OomtuneError } from './errors.js';
 
 const UNITS: Record<string, number> = {
-  '': 1,
   b: 1,
   k: 1024,
   kib: 1024,
@@ -18,13 +17,22 @@ const UNITS: Record<string, number> = {
 };
 
 /**
- * Reads `24GiB`, `800MiB`, `24GB` (powers of ten), `1073741824` or `80%` (of `totalBytes`) into whole bytes.
- * Throws OOMTUNE_BAD_SIZE for anything else, for zero, and for a percentage outside (0, 100].
+ * Reads `24GiB`, `800MiB`, `24GB` (powers of ten), `1073741824B` or `80%` (of `totalBytes`) into whole bytes.
+ * Throws OOMTUNE_BAD_SIZE for anything else (a number alone too: nobody who writes 24 means bytes), for zero, and for a
+ * percentage outside (0, 100].
  */
 export function parseSize(text: string, totalBytes?: number): number {
   const match = /^(\d+(?:\.\d+)?)\s*([a-z]*|%)$/i.exec(text.trim());
   const amount = match ? Number(match[1]) : Number.NaN;
   const unit = match?.[2]?.toLowerCase() ?? '';
+  if (match && unit === '') {
+    const [digits] = match;
+    throw new OomtuneError(
+      'OOMTUNE_BAD_SIZE',
+      `The memory size "${text}" has no unit.`,
+      `Write ${digits}GiB or ${digits}MiB (${digits}B, if bytes are meant).`,
+    );
+  }
   let bytes = Number.NaN;
   if (unit === '%') {
     if (amount > 0 && amount <= 100) bytes = Math.floor(((totalBytes ?? Number.NaN) * amount) / 100);

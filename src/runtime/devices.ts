@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
-import { basename } from 'node:path';
+import { basename, join } from 'node:path';
+import { homePath } from '../common/home.js';
 import { hostDevice } from './host.js';
 import { firstPartyLimit, inFirstNamespace, type Offers, offers } from './limits.js';
 import type { NativeGpu, NativeInventory } from './native.js';
@@ -8,6 +9,7 @@ import type { Device, DeviceProcess } from './types.js';
 
 /** Set in the environment of every job: its launch folder. */
 export const RUN_MARK = 'OOMTUNE_RUN_DIR';
+const JOB_MARK = 'OOMTUNE_JOB_ID';
 
 const NO_PROCESSES =
   'The driver does not tell what each process holds here (as in a container): only the whole device is known.';
@@ -24,12 +26,12 @@ function processName(pid: number, told: string): string {
 }
 
 function deviceProcesses(gpu: NativeGpu): DeviceProcess[] {
-  return gpu.processes.map(({ pid, name, used_bytes }) => ({
-    pid,
-    name: processName(pid, name),
-    used_bytes: used_bytes ?? 0,
-    ours: environmentOf(pid, RUN_MARK) !== null,
-  }));
+  const runs = join(homePath(), 'runs', '/');
+  return gpu.processes.map(({ pid, name, used_bytes }) => {
+    const ours = environmentOf(pid, RUN_MARK)?.startsWith(runs) ?? false;
+    const job = environmentOf(pid, JOB_MARK);
+    return { pid, name: processName(pid, name), used_bytes: used_bytes ?? 0, ours, job };
+  });
 }
 
 /** Memory in use that no listed process accounts for; a driver and display hold less than this. */

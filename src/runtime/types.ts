@@ -4,8 +4,10 @@ export interface DeviceProcess {
   pid: number;
   name: string;
   used_bytes: number;
-  /** Launched by this user's oomtune. */
+  /** Launched by the oomtune of this home: another user's, or one with other state, has a Redis of its own. */
   ours: boolean;
+  /** The job that it belongs to, of whatever home; null: none, or that cannot be told. */
+  job: string | null;
 }
 
 /**

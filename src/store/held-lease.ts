@@ -8,17 +8,26 @@ const RELEASE_MS = 10_000;
 /** A reservation that is renewed until it is released. */
 export class HeldLease<D extends LeaseDevice> {
   devices: D[];
+  /** Bytes of each device that strangers held when it was granted. */
+  readonly foreign: number[];
   readonly #store: LeaseStore;
   readonly #owner: string;
   readonly #instance: string;
   readonly #timer: NodeJS.Timeout;
   #released = false;
 
-  constructor(store: LeaseStore, owner: string, instance: string, devices: D[], { renewMs }: LeaseTimes) {
+  constructor(
+    store: LeaseStore,
+    owner: string,
+    instance: string,
+    { devices, foreign }: { devices: D[]; foreign: number[] },
+    { renewMs }: LeaseTimes,
+  ) {
     this.#store = store;
     this.#owner = owner;
     this.#instance = instance;
     this.devices = devices;
+    this.foreign = foreign;
     this.#timer = setInterval(() => {
       store.renew(owner, instance).catch(() => {}); // Redis is away: nobody frees a lease whose owner lives
     }, renewMs);
@@ -28,6 +37,11 @@ export class HeldLease<D extends LeaseDevice> {
   async attach(run: { supervisorPid: number; dir: string }): Promise<void> {
     const { onRefused } = this.#store;
     await outlast(() => this.#store.attach(this.#owner, this.#instance, run.supervisorPid, run.dir), { onRefused });
+  }
+
+  /** Owners who have shared a device with this one at some time so far. */
+  async beside(): Promise<string[]> {
+    return this.#store.beside(this.#owner, this.#instance);
   }
 
   async resize(bytes: number | null): Promise<void> {

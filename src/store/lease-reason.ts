@@ -11,13 +11,13 @@ export interface WaitEntry {
   owners: { owner: string; bytes?: number; host: string; expired: boolean }[];
   blocked?: string;
 }
-export type Reply = { granted: string[] } | { waits: WaitEntry[] };
+export type Reply = { granted: string[]; foreign: number[] } | { waits: WaitEntry[] };
 
 /** One line for a person: what is in the way on each device, pids and names of strangers included. */
 export function waitReason(
   waits: WaitEntry[],
   devices: LeaseDevice[],
-  request: Pick<LeaseRequest<LeaseDevice>, 'bytes' | 'count'>,
+  request: Pick<LeaseRequest<LeaseDevice>, 'bytes' | 'count' | 'lenient'>,
 ): string {
   const wants = request.bytes === null ? 'all of it' : formatBytes(request.bytes);
   const words = waits.slice(0, 4).map((entry) => {
@@ -26,15 +26,15 @@ export function waitReason(
       .slice(0, 4)
       .map(({ owner, bytes }) => `${owner} holds ${bytes === undefined ? 'all' : formatBytes(bytes)}`);
     if (owners.length > 4) parts.push(`${owners.length - 4} more hold some`);
-    if (entry.foreign > 0) {
+    // Who does without what strangers hold does not wait for them, and their figures change all the time
+    if (request.lenient ? entry.foreign > entry.total / 2 : entry.foreign > 0) {
       const strangers = (devices.find((device) => device.uuid === entry.uuid)?.processes ?? [])
         .filter((one) => !one.ours)
         .sort((a, b) => b.used_bytes - a.used_bytes)
         .slice(0, 2)
         .map((one) => `${one.name} (pid ${one.pid})`);
-      parts.push(
-        `${formatBytes(entry.foreign)} are used by ${strangers.length > 0 ? strangers.join(', ') : 'processes that are not ours'}`,
-      );
+      const amount = request.lenient ? 'most of it is' : `${formatBytes(entry.foreign)} are`;
+      parts.push(`${amount} used by ${strangers.length > 0 ? strangers.join(', ') : 'processes that are not ours'}`);
     }
     if (entry.blocked !== undefined) parts.push(`${entry.blocked} has waited longer for it`);
     return `${entry.id} of ${formatBytes(entry.total)}: ${parts.join(', ') || 'in use'}`;

@@ -16,6 +16,7 @@ const recordSchema = z.object({
     .array(identity.extend({ dir: z.string() }))
     .or(z.object({}))
     .nullish(),
+  beside: z.array(z.string()).or(z.object({})).nullish(),
   taken_at: z.number(),
   expires_at: z.number(),
 });
@@ -31,6 +32,8 @@ export interface LeaseRecord {
   bytes: number | null;
   share: boolean;
   supervisors: { pid: number; start: string; dir: string }[];
+  /** Owners who shared a device with this one at some time. */
+  beside: string[];
   taken_at: number;
   expires_at: number;
   /** As read: a lease is freed only if nobody changed it since. */
@@ -40,9 +43,13 @@ export interface LeaseRecord {
 /** A lease as Redis has it; null for what cannot be read, which the next script that meets it sets aside. */
 export function readLease(owner: string, text: string): LeaseRecord | null {
   try {
-    const { supervisors, bytes, ...record } = recordSchema.parse(JSON.parse(text));
-    const list = Array.isArray(supervisors) ? supervisors : []; // Lua writes an empty list as {}
-    return { ...record, owner, bytes: bytes ?? null, supervisors: list, text };
+    const { supervisors, beside, bytes, ...record } = recordSchema.parse(JSON.parse(text));
+    // Lua writes an empty list as {}
+    const lists = {
+      supervisors: Array.isArray(supervisors) ? supervisors : [],
+      beside: Array.isArray(beside) ? beside : [],
+    };
+    return { ...record, ...lists, owner, bytes: bytes ?? null, text };
   } catch {
     return null;
   }

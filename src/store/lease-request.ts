@@ -8,7 +8,8 @@ export interface LeaseDevice {
   uuid: string;
   total_bytes: number;
   used_bytes: number;
-  processes: { pid: number; name: string; used_bytes: number; ours: boolean }[];
+  /** `job`: that of oomtune's (anybody's) which it belongs to, where that can be told. */
+  processes: { pid: number; name: string; used_bytes: number; ours: boolean; job?: string | null }[];
 }
 
 export interface LeaseRequest<D extends LeaseDevice> {
@@ -21,6 +22,8 @@ export interface LeaseRequest<D extends LeaseDevice> {
   /** On each device; null: whole devices. */
   bytes: number | null;
   share: boolean;
+  /** Waits for leases only: what strangers hold it does without. */
+  lenient?: boolean;
   /** With `bytes` null: what must be free of the memory of strangers. Absent: nine tenths of the device. */
   needBytes?: number | null;
   /** The devices as they are now: asked while waiting. */
@@ -32,7 +35,8 @@ export interface LeaseRequest<D extends LeaseDevice> {
 
 /** What the script has to know of a device. `foreign` -1: who uses its memory cannot be told, only how much is used. */
 export function toRequest(device: LeaseDevice) {
-  const ours = device.processes.filter((one) => one.ours).reduce((sum, one) => sum + one.used_bytes, 0);
+  const known = device.processes.filter((one) => one.ours || one.job);
+  const ours = known.reduce((sum, one) => sum + one.used_bytes, 0);
   const blind = device.processes.length === 0 && device.used_bytes > 0;
   return {
     uuid: device.uuid,
@@ -40,6 +44,7 @@ export function toRequest(device: LeaseDevice) {
     total: device.total_bytes,
     used: device.used_bytes,
     foreign: blind ? -1 : Math.max(0, device.used_bytes - ours),
+    jobs: known.flatMap(({ job, used_bytes }) => (job ? [{ job, bytes: used_bytes }] : [])),
     host: device.id === 'cpu',
   };
 }

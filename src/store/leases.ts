@@ -73,6 +73,7 @@ export class LeaseStore {
           bytes: request.bytes ?? undefined,
           need: request.needBytes ?? undefined,
           share: request.share,
+          lenient: request.lenient ?? false,
         };
         const args = [owner, JSON.stringify(wanted), JSON.stringify(record), this.#times.ttlMs, this.#times.patienceMs];
         // Who has waited is not sent away because Redis would not answer just now; who has not, is told at once
@@ -82,7 +83,7 @@ export class LeaseStore {
         const reply = JSON.parse(String(said)) as Reply;
         if ('granted' in reply) {
           const granted = reply.granted.map((uuid) => devices.find((device) => device.uuid === uuid) as D);
-          return new HeldLease(this, owner, instance, granted, this.#times);
+          return new HeldLease(this, owner, instance, { devices: granted, foreign: reply.foreign }, this.#times);
         }
         const reason = waitReason(reply.waits, devices, request);
         if (reason !== told) onWait(reason);
@@ -160,6 +161,12 @@ export class LeaseStore {
 
   renew(owner: string, instance: string): Promise<boolean> {
     return this.#run(scripts.RENEW, [owner, instance, this.#times.ttlMs]).then((reply) => reply === 1);
+  }
+
+  async beside(owner: string, instance: string): Promise<string[]> {
+    const text = await this.#connection.redis.hget(this.#keys.leases, owner);
+    const lease = text === null ? null : readLease(owner, text);
+    return lease?.instance === instance ? lease.beside : [];
   }
 
   async attach(owner: string, instance: string, supervisorPid: number, dir: string): Promise<void> {

@@ -113,6 +113,7 @@ export const jobOptions: z.ZodType<JobOptions> = z.object({
     .nullable(),
   budget: text(64).nullable(),
   gpus: z.number().int().min(1).max(1024),
+  exclusive: z.boolean().default(false),
   effectiveBatch: count.nullable(),
   minBatch: count,
   maxBatch: count.nullable(),

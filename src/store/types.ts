@@ -82,6 +82,8 @@ export interface JobOptions {
   /** As written (`24GiB`, `80%`); resolved on the host that runs it. */
   budget: string | null;
   gpus: number;
+  /** Whole devices, whatever the budget. */
+  exclusive: boolean;
   effectiveBatch: number | null;
   minBatch: number;
   maxBatch: number | null;

@@ -36,7 +36,7 @@ export function constraintsOf(
     accumulation: options.accumulation,
     objective: options.objective,
     headroomPct: options.headroomPct,
-    budgetBytes: target.budgetBytes,
+    budgetBytes: target.roomBytes,
     steps: options.steps,
     maxLaunches: options.maxLaunches,
     ownBatch: keep ? ownBatch : null,

@@ -12,7 +12,7 @@ import type { FindBatchReport, WorkDeps, WorkRequest } from './types.js';
 export async function findBatch(request: WorkRequest, deps: WorkDeps): Promise<FindBatchReport> {
   const started = Date.now();
   const target = await prepare(request, deps);
-  const lease = await target.acquire(null);
+  const lease = await target.acquire();
   try {
     await deps.persist({ state: 'searching', reason: null, key: target.key });
     const outcome = await new Search(request, deps, target, 'search').run();

@@ -21,6 +21,7 @@ export async function findBatchReport(
   const device = target.devices[0] as Target['devices'][number];
   const answer = action.type === 'found' ? action.answer : null;
   const config = answer === null ? null : plainConfig(answer.config);
+  const beside = answer === null ? null : await target.notAlone();
   return {
     schema: 1,
     key: target.key,
@@ -32,6 +33,7 @@ export async function findBatchReport(
       model: device.model,
       total_bytes: device.total_bytes,
       budget_bytes: target.budgetBytes,
+      ...(target.roomBytes < target.budgetBytes ? { room_bytes: target.roomBytes } : {}),
     },
     config,
     max_micro_batch: answer?.maxMicroBatch ?? null,
@@ -45,7 +47,13 @@ export async function findBatchReport(
     probes: probesOf(outcome),
     apply: config === null ? null : await howToApply(request, target, config, applyDir),
     memory: config === null ? null : memoryReport(outcome.observations, config, target.budgetBytes),
-    notes: [...target.notes, ...(answer?.notes ?? []), ...(action.type === 'exhausted' ? [action.why] : [])],
+    notes: [
+      ...target.notes,
+      ...target.heldNotes,
+      ...(answer?.notes ?? []),
+      ...(beside === null ? [] : [beside]),
+      ...(action.type === 'exhausted' ? [action.why] : []),
+    ],
   };
 }
 

@@ -20,6 +20,8 @@ type Wishes = Pick<
 
 interface Job {
   budgetBytes: number;
+  /** What strangers leave of the budget; absent: all of it. */
+  roomBytes?: number;
   worldSize: number;
   baseRung: Rung;
   own: OwnBatch;
@@ -34,6 +36,8 @@ export function configFrom(recommendation: Recommendation, job: Job, options: Wi
   const { baseRung, worldSize } = job;
   if (recommendation.status !== 'verified') return null;
   if (recommendation.budget_bytes > job.budgetBytes || recommendation.world_size !== worldSize) return null;
+  // Others hold memory now that was free when it was measured: it is measured again, within what is left.
+  if ((recommendation.peak_bytes ?? 0) > (job.roomBytes ?? job.budgetBytes)) return null;
   if (options.amp !== 'auto' && options.amp !== recommendation.amp) return null;
   if (options.checkpointing !== 'auto' && (options.checkpointing === 'on') !== recommendation.checkpointing)
     return null;

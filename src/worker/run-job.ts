@@ -44,7 +44,7 @@ class JobRun {
 
   async complete(): Promise<RunReport> {
     const target = await prepare(this.#request, this.#deps);
-    const lease = await target.acquire(null);
+    const lease = await target.acquire();
     let keep = false;
     try {
       const begun = this.#launches.findLast((launch) => launch.purpose === 'run');
@@ -104,9 +104,10 @@ class JobRun {
     }
     if (outcome.action.type !== 'found') return await this.#withoutRun(target, outcome);
     const { answer } = outcome.action;
+    const beside = await target.notAlone();
     await recommendations.put(recommendationOf(target, outcome, answer, new Date().toISOString()), this.#request.jobId);
     if (target.own.microBatch === null && outcome.loop?.own_batch) target.own.microBatch = outcome.loop.own_batch;
-    const notes = [...answer.notes];
+    const notes = [...answer.notes, ...(beside === null ? [] : [beside])];
     if (target.own.microBatch === null && options.effectiveBatch === null)
       notes.push(noBatchOfItsOwn(answer.config.micro_batch));
     for (const text of notes) this.#deps.progress({ type: 'note', text });

@@ -11,6 +11,7 @@ import type { DiagnoseInput } from './diagnosis/index.js';
 import { jobEnvironment } from './environment.js';
 import { askInterpreter } from './interpreter.js';
 import { configKey } from './key.js';
+import { heldNotes, notAlone, roomBeside, type Strangers, strangersOn } from './neighbours.js';
 import type { Lease, WorkDeps, WorkRequest } from './types.js';
 
 const ALLOCATOR = 'PYTORCH_CUDA_ALLOC_CONF';
@@ -48,6 +49,8 @@ export class Target {
   readonly #request: WorkRequest;
   readonly #deps: WorkDeps;
   readonly #environment: Record<string, string>;
+  #lease: Lease | null = null;
+  #strangers: Strangers[] = [];
   #expandable = false;
   #trustsHook: boolean;
 
@@ -114,28 +117,50 @@ export class Target {
     this.#trustsHook = true;
   }
 
-  /** Reserves the devices; `bytes` null: whole. The target then speaks of the devices that it got. */
-  async acquire(bytes: number | null): Promise<Lease> {
-    const { options, jobId } = this.#request;
+  /**
+   * Reserves the budget, and no more; without one, or with `--exclusive`, whole devices. The target then speaks of the devices
+   * that it got.
+   */
+  async acquire(): Promise<Lease> {
+    const { options, jobId, purpose } = this.#request;
     const host = this.kind === 'cpu';
     const count = host ? 1 : Math.max(options.gpus, this.plan.worldSize ?? 1);
-    const shared = options.share && options.budget !== null;
+    const whole = options.exclusive || (options.budget === null && !host);
     const { leasing } = await this.#deps.records();
     const lease = await leasing.acquire({
       owner: jobId,
       devices: this.devices,
       count,
-      // The host is not one job's alone: only the budget is taken.
-      bytes: host || shared ? (bytes ?? this.budgetBytes) : bytes,
-      share: host || options.share,
+      bytes: whole ? null : this.budgetBytes,
+      share: !whole,
+      // Who sits in front of it wants what there is now; a queued job can wait for the memory that it was promised.
+      lenient: purpose !== 'submit',
       needBytes: options.budget === null ? null : this.budgetBytes,
       refresh: () => this.#deps.runtime.devices(),
       signal: this.#deps.signal,
       onWait: (reason) => this.#deps.progress({ type: 'waiting', reason }),
     });
     this.devices = lease.devices;
+    this.#lease = lease;
+    this.#strangers = strangersOn(lease);
     this.#deps.progress({ type: 'device', device: this.#device, budgetBytes: this.budgetBytes });
+    for (const text of this.heldNotes) this.#deps.progress({ type: 'note', text });
     return lease;
+  }
+
+  /** What the budget comes to beside the memory of strangers, in bytes. */
+  get roomBytes(): number {
+    return roomBeside(this.#strangers, this.budgetBytes);
+  }
+
+  /** Who holds what is missing of the budget. */
+  get heldNotes(): string[] {
+    return heldNotes(this.#strangers, this.budgetBytes);
+  }
+
+  /** What is to be said of speeds that were measured beside others; null: nothing. */
+  async notAlone(): Promise<string | null> {
+    return this.#lease === null ? null : notAlone(this.#lease, this.#strangers);
   }
 
   /** What else is on the devices: whose memory it was when there was too little. */

@@ -38,6 +38,8 @@ export interface Leasing {
     count: number;
     bytes: number | null;
     share: boolean;
+    /** Waits for leases only: what strangers hold it does without. */
+    lenient: boolean;
     /** With `bytes` null: what must be free of the memory of strangers. Absent: nine tenths of the device. */
     needBytes?: number | null;
     /** The devices as they are now: asked while waiting. */
@@ -49,6 +51,10 @@ export interface Leasing {
 
 export interface Lease {
   devices: Device[];
+  /** Bytes of each device that strangers held when it was granted. */
+  foreign: number[];
+  /** Jobs that have shared a device with this one at some time so far. */
+  beside(): Promise<string[]>;
   /** Tells whose life the lease stands for: if the owner dies, it is freed only when this supervisor is gone too. */
   attach(run: { supervisorPid: number; dir: string }): Promise<void>;
   /** Changes the reserved bytes (whole device while searching, predicted peak after). */
@@ -163,7 +169,8 @@ export interface FindBatchReport {
     /** `leak`: memory grows with every step, so no size is recommended. */
     reason?: 'leak';
   };
-  device: { id: string; model: string; total_bytes: number; budget_bytes: number };
+  /** `room_bytes`: what strangers left of the budget, where they did not leave all of it. */
+  device: { id: string; model: string; total_bytes: number; budget_bytes: number; room_bytes?: number };
   config: Config | null;
   max_micro_batch: number | null;
   peak_bytes: number | null;

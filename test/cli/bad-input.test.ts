@@ -28,6 +28,12 @@ const CASES: Case[] = [
   { args: ['find-batch', '--budget', '24GB?', '--', 'true'], exit: 2, code: 'OOMTUNE_BAD_SIZE', says: /24GB\?/ },
   { args: ['find-batch', '--budget', '0', '--', 'true'], exit: 2, code: 'OOMTUNE_BAD_SIZE', says: /"0"/ },
   { args: ['find-batch', '--budget', '120%', '--', 'true'], exit: 2, code: 'OOMTUNE_BAD_SIZE', says: /120%/ },
+  ...['find-batch', 'run', 'submit'].map((verb) => ({
+    args: [verb, '--budget', '24', '--', 'true'],
+    exit: 2,
+    code: 'OOMTUNE_BAD_SIZE',
+    says: /"24" has no unit.*24GiB or 24MiB/s,
+  })),
   {
     args: ['find-batch', '--min-batch', '64', '--max-batch', '8', '--', 'true'],
     exit: 2,

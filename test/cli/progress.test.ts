@@ -1,3 +1,4 @@
+import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { createProgress } from '../../src/cli/progress.js';
 import type { Observation } from '../../src/tuner/types.js';
@@ -53,6 +54,10 @@ function probe(
     samplesPerSecond: outcome === 'fit' ? microBatch / 0.1 : null,
   };
 }
+
+/** What a person sees: \r and "erase to the end" done as a terminal does. */
+const screen = (text: string): string[] =>
+  text.split('\n').map((line) => stripVTControlCharacters(line.split('\r\u001b[K').at(-1) as string));
 
 const EVENTS: Progress[] = [
   {
@@ -116,5 +121,21 @@ describe('progress', () => {
 
   it('lets nothing that a job wrote steer the terminal', () => {
     expect(shown(true, { TERM: 'xterm' })).not.toContain('\u001b]0;evil');
+  });
+
+  it('on a terminal says for whom it waits on one line, which the start replaces', () => {
+    const device = EVENTS[0] as Progress;
+    const waits = ['waits for j-aaaa', 'waits for j-bbbb'].map((reason): Progress => ({ type: 'waiting', reason }));
+    const drawn: string[] = [];
+    let text = '';
+    const write = (part: string) => (text += part);
+    const view = createProgress({ isTTY: true, columns: 80, write }, { TERM: 'xterm' });
+    for (const event of [...waits, device]) {
+      view.show(event);
+      drawn.push(screen(text).join('|'));
+    }
+    expect(drawn[0]).toBe('waiting: waits for j-aaaa');
+    expect(drawn[1]).toBe('waiting: waits for j-bbbb');
+    expect(drawn[2]).toMatch(/^cpu {2}Some CPU, budget 300 MiB\|$/);
   });
 });

@@ -46,10 +46,10 @@ test('a job has its GPUs to itself, several at once or none, and two that want s
   expect(await host.leftOver()).toEqual([]);
 });
 
-test('jobs that share are packed by their budgets; one that does not share waits until it is alone', async () => {
+test('jobs are packed by their budgets; one without a budget waits until it is alone', async () => {
   await host.start({ gpus: [H200] });
   const shared: string[] = [];
-  for (let n = 0; n < 3; n += 1) shared.push(await noting(1.5, { share: true, budget: '30GiB' }));
+  for (let n = 0; n < 3; n += 1) shared.push(await noting(1.5, { budget: '30GiB' }));
   await until(() => host.lines('times').filter((line) => line.includes('begin')).length === 2);
   const whole = await noting(0.2, {});
   for (const id of [...shared, whole]) await host.state(id, 'succeeded', 60);

@@ -81,6 +81,45 @@ test('memory of strangers counts as taken, and is named by pid and process', asy
   await enough.release();
 });
 
+test('who is lenient waits for leases only, and takes the device that strangers leave most of', async () => {
+  const devices = [gpu(0, 60 * GIB), gpu(1, 20 * GIB)];
+  const whole = await ask({ devices, lenient: true });
+  expect([whole.devices[0]?.id, whole.foreign]).toEqual(['cuda:1', [20 * GIB]]);
+  // Less than half is left of the other: it waits for the one that gives more in the end
+  expect(await waits({ devices, lenient: true })).toContain('most of it is used by blender');
+  expect(await waits({ devices: [gpu(0, 60 * GIB)], lenient: true })).toBeNull();
+  await whole.release();
+  const shared = await ask({ devices: [gpu(1, 20 * GIB)], bytes: 50 * GIB, share: true, lenient: true });
+  expect(await waits({ devices: [gpu(1, 20 * GIB)], bytes: 20 * GIB, share: true, lenient: true })).toContain(
+    'holds 50 GiB',
+  );
+  const rest = await ask({ devices: [gpu(1, 20 * GIB)], bytes: 10 * GIB, share: true, lenient: true });
+  for (const lease of [shared, rest]) await lease.release();
+});
+
+test('a job that has no lease here is a stranger, and one that has is not counted twice', async () => {
+  const lease = await ask({ owner: 'j-leased22', devices: [gpu(0)], bytes: 30 * GIB, share: true });
+  const process = { pid: 7, name: 'python3', used_bytes: 30 * GIB, ours: true };
+  const held = (job: string) => [{ ...gpu(0), used_bytes: 30 * GIB, processes: [{ ...process, job }] }];
+  const next = await ask({ devices: held('j-leased22'), bytes: 50 * GIB, share: true });
+  await next.release();
+  expect(await waits({ devices: held('j-another2'), bytes: 50 * GIB, share: true })).toContain('30 GiB are used by');
+  await lease.release();
+});
+
+test('those who share a device know of one another, those on others do not', async () => {
+  const first = await ask({ owner: 'j-first222', devices: [gpu(0)], bytes: GIB, share: true });
+  const other = await ask({ devices: [gpu(1)], bytes: GIB, share: true });
+  expect([await first.beside(), await other.beside()]).toEqual([[], []]);
+  const second = await ask({ owner: 'j-second22', devices: [gpu(0)], bytes: GIB, share: true });
+  await second.release();
+  expect(await first.beside()).toEqual(['j-second22']);
+  const third = await ask({ devices: [gpu(0)], bytes: GIB, share: true });
+  expect(await third.beside()).toEqual(['j-first222']);
+  expect(await other.beside()).toEqual([]);
+  for (const lease of [first, other, third]) await lease.release();
+});
+
 test('a waiter sees the device as it is now: it starts when the stranger leaves', async () => {
   let foreign = 60 * GIB;
   const reasons: string[] = [];

@@ -7,6 +7,7 @@ export const options = (changes: Partial<JobOptions> = {}): JobOptions => ({
   device: 'cpu',
   budget: '200MiB',
   gpus: 1,
+  exclusive: false,
   effectiveBatch: null,
   minBatch: 1,
   maxBatch: null,

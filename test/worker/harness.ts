@@ -28,6 +28,7 @@ const DEFAULTS: JobOptions = {
   device: 'cpu',
   budget: '200MiB',
   gpus: 1,
+  exclusive: false,
   effectiveBatch: null,
   minBatch: 1,
   maxBatch: null,
@@ -89,6 +90,8 @@ export function workbench(purpose: WorkRequest['purpose'], command: string[], op
           leases += 1;
           return {
             devices: devices.slice(0, count),
+            foreign: devices.slice(0, count).map(() => 0),
+            beside: async () => [],
             attach: async () => {},
             resize: async () => {},
             release: async () => {

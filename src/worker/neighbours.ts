@@ -1,0 +1,61 @@
+import { formatBytes } from '../common/size.js';
+import type { Device } from '../runtime/types.js';
+import type { Lease } from './types.js';
+
+/** Parts of a device below which what strangers hold is not worth a word: what the driver keeps for itself is less. */
+const NAMED = 0.01;
+const UNNAMED = 0.05;
+
+/** Memory of a device that processes other than oomtune's hold. */
+export interface Strangers {
+  device: Device;
+  bytes: number;
+  /** The largest first; empty where the driver does not tell. */
+  names: string[];
+}
+
+/** Who else holds memory of the leased devices, as far as that matters. */
+export function strangersOn({ devices, foreign }: Pick<Lease, 'devices' | 'foreign'>): Strangers[] {
+  return devices.flatMap((device, at) => {
+    if (device.id === 'cpu') return []; // the host is never one's own
+    const bytes = foreign[at] ?? 0;
+    const names = device.processes
+      .filter((one) => !one.ours && one.used_bytes > 0)
+      .sort((a, b) => b.used_bytes - a.used_bytes)
+      .map(({ name, pid }) => `${name || 'a process'} (pid ${pid})`);
+    return bytes > device.total_bytes * (names.length > 0 ? NAMED : UNNAMED) ? [{ device, bytes, names }] : [];
+  });
+}
+
+/** What the strangers leave of `budgetBytes`. */
+export function roomBeside(strangers: Strangers[], budgetBytes: number): number {
+  const free = strangers.map(({ device, bytes }) => Math.max(0, device.total_bytes - bytes));
+  return Math.min(budgetBytes, ...free);
+}
+
+/** Who holds the rest, where that leaves less than was asked for. */
+export function heldNotes(strangers: Strangers[], budgetBytes: number): string[] {
+  return strangers
+    .filter((one) => roomBeside([one], budgetBytes) < budgetBytes)
+    .map(({ device, bytes, names }) => {
+      const free = formatBytes(Math.max(0, device.total_bytes - bytes));
+      const who = listed(names) ?? "processes that are not oomtune's";
+      return `${who} ${names.length === 1 ? 'holds' : 'hold'} ${formatBytes(bytes)} of ${device.id}'s ${formatBytes(device.total_bytes)}; ${free} are left.`;
+    });
+}
+
+/** What is to be said of speeds that were measured while others used the devices; null: nobody did. */
+export async function notAlone(lease: Lease, strangers: Strangers[]): Promise<string | null> {
+  const others = [...(await lease.beside()), ...strangers.flatMap(({ names }) => names.slice(0, 3))];
+  const who = listed(others);
+  if (who === null) return null;
+  const where = lease.devices.map(({ id }) => id).join(', ');
+  return `The speeds were not measured alone: ${who} used ${where} meanwhile. With --exclusive no other job of oomtune does.`;
+}
+
+function listed(names: string[]): string | null {
+  if (names.length === 0) return null;
+  const shown = names.slice(0, 4);
+  if (names.length > shown.length) shown.push(`${names.length - shown.length} more`);
+  return shown.length === 1 ? (shown[0] as string) : `${shown.slice(0, -1).join(', ')} and ${shown.at(-1)}`;
+}
