@@ -16,6 +16,9 @@ describe('the file of signatures', () => {
     ['an advice that is not there', /advice: smaller-batch/, 'advice: no-such'],
     ['a family of figures that is not there', /fields: \[torch, async\]/, 'fields: [torch, nothing]'],
     ['a template without a place', /tried to allocate \{size\}/, 'tried to allocate'],
+    ['a consequence of nothing', /after: \[device_oom\]/, 'after: [no-such]'],
+    ['a program that is not there', /program: llamacpp/, 'program: no-such'],
+    ['a rank that nobody has', /outranks: signal/, 'outranks: everything'],
     ['a key that nobody reads', / {4}certain: false\n/, '    certian: false\n'],
     [
       'a signature without text',

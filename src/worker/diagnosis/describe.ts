@@ -4,6 +4,7 @@ import type { Event } from './event.js';
 import { type Figures, mergeFigures, reservedInAll } from './figures.js';
 import { phaseOf } from './phase.js';
 import { pictureOf } from './picture.js';
+import { programOf } from './program.js';
 import type { Reading } from './reader.js';
 import type { Signals } from './signals.js';
 import type { Signatures } from './signatures.js';
@@ -39,7 +40,7 @@ export function describe(verdict: Verdict, reading: Reading, signals: Signals, k
   const advise = (key: string) => {
     diagnosis.advice = known.advice[key] ?? '';
   };
-  if (verdict.class === 'device_oom') describeMemory(diagnosis, verdict, figures, reading, signals, advise);
+  if (verdict.class === 'device_oom') describeMemory(diagnosis, verdict, figures, reading, signals, known);
   else if (verdict.class === 'ok') describeOk(diagnosis, verdict, advise);
   else {
     diagnosis.cause = verdict.told ? sentence(verdict.told) : (event?.meaning.cause ?? '');
@@ -56,12 +57,15 @@ export function describe(verdict: Verdict, reading: Reading, signals: Signals, k
 
 function describeMemory(
   diagnosis: Diagnosis,
-  { certain, told, event }: Verdict,
+  { certain, told, event, soft }: Verdict,
   figures: Figures,
   reading: Reading,
   signals: Signals,
-  advise: (key: string) => void,
+  known: Signatures,
 ): void {
+  const program = event && programOf(event, known.programs);
+  // What serves a model trains none, whatever its progress lines look like.
+  if (program?.inference && diagnosis.phase === 'train') diagnosis.phase = 'unknown';
   const picture = pictureOf(figures, signals);
   const scene: Scene = {
     picture,
@@ -74,17 +78,22 @@ function describeMemory(
     gradInEval: signals.gradInEval,
   };
   const reason = reasonOf(scene);
+  const remedy = remedyOf(reason, scene);
+  const own = event && [event, ...related(event, soft, reading)].find((e) => !COMMON.has(e.meaning.advice));
+  const special = program?.advice ?? own?.meaning.advice;
   diagnosis.memory = picture;
   diagnosis.reason = reason;
-  const { advice, cure } = remedyOf(reason, scene);
-  diagnosis.cure = cure;
+  diagnosis.cure = certain ? remedy.cure : 'smaller';
   diagnosis.cause = told ? sentence(told) : causeOf(reason, scene);
-  advise(advice);
-  if (certain) return;
-  diagnosis.cure = 'smaller';
-  if (event) diagnosis.cause = `${event.meaning.cause} It may mean something else.`;
-  advise('ambiguous');
+  if (!certain && event) diagnosis.cause = `${event.meaning.cause} It may mean something else.`;
+  const usual = certain ? remedy.advice : 'ambiguous';
+  diagnosis.advice = known.advice[certain && PLAIN.has(reason) ? usual : (special ?? usual)] ?? '';
 }
+
+/** Advice that says nothing that the reason does not say better. */
+const COMMON = new Set(['smaller-batch', 'ambiguous', 'soft-oom']);
+/** Reasons that call for the same remedy whoever runs. */
+const PLAIN = new Set<string | null>(['neighbour', 'asked', 'limit', 'leak', 'data']);
 
 function describeOk(diagnosis: Diagnosis, { softOoms, told, fallback }: Verdict, advise: (key: string) => void): void {
   const soft = softOoms[0];
@@ -117,15 +126,17 @@ function lastWords({ lastWords: words }: Reading): Reading['lastWords'][number] 
 
 /** The event's own figures, and what other messages of the same failure and process add. */
 function gather(event: Event, soft: ReadonlySet<Event>, reading: Reading): Figures {
-  let figures = event.figures;
-  for (const other of reading.events) {
-    if (other === event || soft.has(other) || other.key !== event.key) continue;
-    if (other.meaning.class !== event.meaning.class) continue;
-    if (other.traceback && other.traceback !== event.traceback) continue;
-    const near = Math.abs(other.line - event.line) < (other.prelude ? PRELUDE : SAME_MESSAGE);
-    if (near) figures = mergeFigures(figures, other.figures);
-  }
-  return figures;
+  return related(event, soft, reading).reduce((figures, other) => mergeFigures(figures, other.figures), event.figures);
+}
+
+/** Other messages of the same failure and process. */
+function related(event: Event, soft: ReadonlySet<Event>, reading: Reading): Event[] {
+  return reading.events.filter((other) => {
+    if (other === event || soft.has(other) || other.key !== event.key) return false;
+    if (other.meaning.class !== event.meaning.class) return false;
+    if (other.traceback && other.traceback !== event.traceback) return false;
+    return Math.abs(other.line - event.line) < (other.prelude ? PRELUDE : SAME_MESSAGE);
+  });
 }
 
 function fieldsOf(figures: Figures): Diagnosis['fields'] {

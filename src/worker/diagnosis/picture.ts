@@ -29,7 +29,7 @@ export function pictureOf(figures: Figures, signals: Signals): MemoryPicture | n
 
 /**
  * The other processes, by name where known. In a container torch cannot find itself among the pids and lists its own
- * process with the others: it is the one that holds what the allocator says it holds, and a context's worth more.
+ * process with the others: it is the one that holds what the allocator says it holds, and least more (contexts, graphs, NCCL).
  */
 function neighboursOf(
   figures: Figures,
@@ -42,16 +42,16 @@ function neighboursOf(
     const others = signals.neighbours.filter((p) => !p.ours);
     return { named: others.map((p) => ({ pid: p.pid, name: p.name, bytes: p.used_bytes })), self: null };
   }
-  const self =
-    figures.process_bytes === undefined && reserved !== null
-      ? listed.find((p) => p.bytes >= reserved * 0.99 && p.bytes < reserved + 2 * CONTEXT_BYTES)
-      : undefined;
+  const own = figures.process_bytes === undefined && reserved !== null ? reserved : null;
+  const self = own === null ? undefined : listed.filter((p) => p.bytes >= own * 0.99).sort(byBytes)[0];
   const others = listed.filter((p) => p !== self);
   return {
     named: others.map(({ pid, bytes }) => ({ pid, name: names.get(pid) ?? null, bytes })),
     self: self?.bytes ?? null,
   };
 }
+
+const byBytes = (a: { bytes: number }, b: { bytes: number }): number => a.bytes - b.bytes;
 
 function unallocated(figures: Figures): number | null {
   if (figures.unallocated_bytes !== undefined) return figures.unallocated_bytes;

@@ -69,6 +69,8 @@ const signatureSchema = z
     /** The families of figures that the message may hold. */
     fields: z.array(z.string()).default([]),
     phase: z.enum(['load', 'eval', 'save', 'train']).optional(),
+    /** Whose message it is, of `programs`. */
+    program: z.string().optional(),
     /** Signatures and classes that it is only a consequence of, if no progress stands between them. */
     after: z.array(z.string()).default([]),
     /**
@@ -83,11 +85,24 @@ const signatureSchema = z
   })
   .strict();
 
+const programSchema = z
+  .object({
+    id: z.string().regex(/^[a-z0-9-]+$/),
+    /** It serves a model, and trains none. */
+    inference: z.boolean().default(false),
+    texts: texts.default([]),
+    files: texts.default([]),
+    functions: texts.default([]),
+    advice: z.string(),
+  })
+  .strict();
+
 const fileSchema = z
   .object({
     schema: z.literal(1),
     advice: z.record(z.string(), z.string().min(10)),
     fields: z.record(z.string(), z.partialRecord(z.enum(FIELD_NAMES), z.array(z.string().min(3)))),
+    programs: z.array(programSchema),
     signatures: z.array(signatureSchema).min(1),
     exceptions: z.array(
       z
@@ -105,7 +120,13 @@ const fileSchema = z
   .strict();
 
 /** What the file says of one kind of failure. */
-export type Meaning = Pick<z.infer<typeof signatureSchema>, 'class' | 'role' | 'certain' | 'cause' | 'advice'>;
+export type Meaning = Pick<
+  z.infer<typeof signatureSchema>,
+  'class' | 'role' | 'certain' | 'cause' | 'advice' | 'program'
+>;
+
+/** Who ran, or where it failed, with a remedy of its own. */
+export type Program = z.infer<typeof programSchema>;
 
 export interface Signature extends Meaning {
   id: string;
@@ -139,6 +160,7 @@ export interface Signatures {
   /** By the exception's last name or its whole dotted name. */
   exceptions: ReadonlyMap<string, Meaning>;
   advice: Readonly<Record<string, string>>;
+  programs: readonly Program[];
 }
 
 let loaded: Signatures | null = null;
@@ -208,6 +230,7 @@ function checked(said: unknown): Signatures {
       certain: entry.certain,
       cause: entry.cause,
       advice: entry.advice,
+      ...(entry.program === undefined ? {} : { program: entry.program }),
       with: entry.with.map(canonical),
       without: entry.without.map(canonical),
       framed: entry.framed,
@@ -222,6 +245,9 @@ function checked(said: unknown): Signatures {
       after: entry.after,
       outranks: entry.outranks ?? null,
     };
+    if (entry.program !== undefined && !file.programs.some(({ id }) => id === entry.program)) {
+      throw new RangeError(`signature ${entry.id}: no program "${entry.program}"`);
+    }
     const unknown = entry.after.find((name) => !names.has(name));
     if (unknown !== undefined) throw new RangeError(`signature ${entry.id}: no signature or class "${unknown}"`);
     if (entry.any.length === 0) throw new RangeError(`signature ${entry.id} has no text`);
@@ -237,8 +263,10 @@ function checked(said: unknown): Signatures {
     known(file.advice, meaning.advice, names[0] as string);
     for (const name of names) exceptions.set(name, meaning);
   }
+  for (const { id, advice } of file.programs) known(file.advice, advice, id);
+  const programs = file.programs.map((program) => ({ ...program, texts: program.texts.map(canonical) }));
   const literals = [...ids.keys()];
-  return { automaton: new Automaton(literals), literals, uses, exceptions, advice: file.advice };
+  return { automaton: new Automaton(literals), literals, uses, exceptions, advice: file.advice, programs };
 }
 
 function known(advice: Record<string, string>, key: string, where: string): void {
