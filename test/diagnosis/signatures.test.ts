@@ -18,7 +18,7 @@ describe('the file of signatures', () => {
     ['a template without a place', /tried to allocate \{size\}/, 'tried to allocate'],
     ['a consequence of nothing', /after: \[device_oom\]/, 'after: [no-such]'],
     ['a program that is not there', /program: llamacpp/, 'program: no-such'],
-    ['a rank that nobody has', /outranks: signal/, 'outranks: everything'],
+    ['a rank that nobody has', / {4}outranks: signal/, '    outranks: everything'],
     ['a key that nobody reads', / {4}certain: false\n/, '    certian: false\n'],
     [
       'a signature without text',
