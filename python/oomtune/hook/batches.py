@@ -29,7 +29,10 @@ class Split:
         if not self._parts:
             self._batch = self._port().next_real()
             self._number += 1
-            self._rows = trees.rows(self._torch, self._batch, self._wanted) or 0
+            rows = trees.rows(self._torch, self._batch, self._wanted)
+            if rows is None and self._number == 0 and self._wanted > self._micro:
+                raise Uncuttable()
+            self._rows = rows or 0
             self._parts = [(start, min(start + self._micro, self._rows)) for start in range(0, self._rows, self._micro)]
             self._count = max(1, len(self._parts))
             if self._count > 1 and not trees.cuttable(self._torch, self._batch, self._rows):

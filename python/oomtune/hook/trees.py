@@ -1,6 +1,7 @@
 """Batches and samples as nested structures: tuples, lists, dictionaries, tensors, arrays, text."""
 
 import copy
+import inspect
 from collections.abc import Mapping
 
 
@@ -45,8 +46,8 @@ DEPTH = 4
 
 def _fields(tree):
     """The fields of an object that a script made for its batches (a dataclass, say); None: it is no such thing."""
-    if isinstance(tree, (str, bytes, int, float, type)) or callable(tree) or hasattr(tree, "shape"):
-        return None
+    if isinstance(tree, (str, bytes, int, float, type)) or inspect.isroutine(tree) or hasattr(tree, "shape"):
+        return None  # no look at callable(): the graphs of PyTorch Geometric can be called
     return getattr(tree, "__dict__", None)
 
 

@@ -1,0 +1,35 @@
+"""PyTorch Geometric: graphs of many sizes, joined by its own loader."""
+import torch
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.loader import DataLoader
+from torch_geometric.nn import GCNConv, global_mean_pool
+
+
+def graph(number):
+    nodes = 20 + number % 60
+    edges = torch.randint(nodes, (2, nodes * 4))
+    return Data(x=torch.randn(nodes, 32), edge_index=edges, y=torch.tensor([number % 5]))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = GCNConv(32, 128), GCNConv(128, 128), nn.Linear(128, 5)
+
+    def forward(self, data):
+        hidden = self.first(data.x, data.edge_index).relu()
+        hidden = self.second(hidden, data.edge_index).relu()
+        return self.last(global_mean_pool(hidden, data.batch))
+
+
+torch.manual_seed(0)
+loader = DataLoader([graph(number) for number in range(256)], batch_size=64, shuffle=True)
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+for _ in range(3):
+    for data in loader:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(data), data.y).backward()
+        optimizer.step()
+torch.save(model.state_dict(), "weights.pt")
