@@ -1,4 +1,5 @@
 import { formatBytes } from '../common/size.js';
+import { plain } from '../common/terminal.js';
 import type { Device } from '../runtime/types.js';
 import type { Paint } from './output.js';
 import { table } from './table.js';
@@ -16,7 +17,8 @@ export function deviceEntry(device: DeviceEntry) {
   return { id, uuid, model, total_bytes, used_bytes, reserved_bytes, ...told };
 }
 
-export function renderDevices(devices: DeviceEntry[], paint: Paint): string {
+export function renderDevices(found: DeviceEntry[], paint: Paint): string {
+  const devices = plain(found);
   const overview = table(
     devices,
     [

@@ -2,6 +2,7 @@ import { CommanderError } from 'commander';
 import { type ErrorCode, OomtuneError } from '../common/errors.js';
 import { homePath } from '../common/home.js';
 import { refusal } from '../common/refusal.js';
+import { plainText } from '../common/terminal.js';
 import { inspect, type Output } from './output.js';
 
 /** Every line that starts the program as wrong usage ends with this. */
@@ -54,8 +55,8 @@ export function renderError(error: OomtuneError, out: Output): void {
     out.document(error.toJSON());
   } else {
     const paint = out.paintErr;
-    out.note(`${paint('red', 'oomtune:')} ${error.message}`);
-    for (const line of error.remedy.split('\n')) out.note(`  ${line}`);
+    out.note(`${paint('red', 'oomtune:')} ${plainText(error.message)}`);
+    for (const line of plainText(error.remedy).split('\n')) out.note(`  ${line}`);
     out.note(paint('dim', `  (${error.code})`));
   }
   if (process.env.OOMTUNE_DEBUG) {

@@ -1,4 +1,5 @@
 import { formatBytes } from '../common/size.js';
+import { plain } from '../common/terminal.js';
 import { withheldNote } from '../daemon/withheld.js';
 import type { MemoryTrace } from '../store/index.js';
 import type { JobRecord, ProbeRecord, Recommendation } from '../store/types.js';
@@ -27,15 +28,17 @@ interface Told {
 
 /** Why a job waits, or how its configuration was found and what came of it, as a story. */
 export function explainJob(
-  job: JobRecord,
-  recommendation: Recommendation | null,
+  told: JobRecord,
+  recorded: Recommendation | null,
   trace: MemoryTrace | null,
   paint: Paint,
 ): string {
+  const job = plain(told);
+  const recommendation = plain(recorded);
   const lines = [`${paint('bold', job.job)}  ${job.name}: ${shellWords(job.command)}`, ''];
   lines.push(opening(job));
-  const told = job.journal.length > 0 ? job.journal.map(fromObservation) : [];
-  if (told.length > 0) lines.push('', 'The search:', ...probes(told, paint));
+  const seen = job.journal.map(fromObservation);
+  if (seen.length > 0) lines.push('', 'The search:', ...probes(seen, paint));
   else if (recommendation !== null && job.config !== null) {
     lines.push(
       '',
@@ -64,7 +67,8 @@ export function explainJob(
 }
 
 /** How a recommendation came about. */
-export function explainRecommendation(recommendation: Recommendation, paint: Paint): string {
+export function explainRecommendation(recorded: Recommendation, paint: Paint): string {
+  const recommendation = plain(recorded);
   const { peak_bytes: peak, budget_bytes: budget } = recommendation;
   return [
     `${paint('bold', recommendation.key)}  ${recommendation.status}, ${ago(recommendation.verified_at)}`,

@@ -1,4 +1,5 @@
 import { formatBytes } from '../common/size.js';
+import { plain } from '../common/terminal.js';
 import type { FindBatchReport } from '../worker/types.js';
 import { curveText } from './curve-text.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
@@ -8,7 +9,8 @@ import { facts } from './table.js';
 import { bytesOr, configWords, rate, rungWords, shellWords } from './words.js';
 
 /** The block that a person sees at the end of a search that found something. */
-export function renderFound(report: FindBatchReport, paint: Paint): string {
+export function renderFound(told: FindBatchReport, paint: Paint): string {
+  const report = plain(told);
   const { config, device } = report;
   if (config === null) return '';
   const head = `${paint('bold', report.name)} on ${device.model}, ${formatBytes(device.budget_bytes)} budget`;

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { TerminalText } from '../common/terminal.js';
 import { hostName, type Store } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
 import { usageError } from './errors.js';
@@ -13,6 +14,8 @@ export interface LogOptions {
   launch: number | null;
   signal: AbortSignal;
   write: (data: Buffer | string) => void;
+  /** It goes to a terminal, which is spared all but text and colours; a file or a pipe gets every byte. */
+  terminal: boolean;
   note: (text: string) => void;
 }
 
@@ -23,9 +26,11 @@ const LONGEST_LINE = 64 * 1024;
 /** Shows the output of jobs, of several with a prefix for each line. */
 export async function showLogs(store: Store, jobs: JobRecord[], options: LogOptions): Promise<void> {
   const widest = Math.max(...jobs.map((job) => label(job, jobs).length));
-  const writers = jobs.map((job) =>
-    jobs.length === 1 ? raw(options.write) : prefixed(`${label(job, jobs).padEnd(widest)} | `, options.write),
-  );
+  const writers = jobs.map((job) => {
+    const name = `${label(job, jobs).padEnd(widest)} | `;
+    const writer = jobs.length === 1 ? raw(options.write) : prefixed(name, options.write);
+    return options.terminal ? safe(writer) : writer;
+  });
   if (options.follow) {
     await Promise.all(jobs.map((job, at) => follow(store, job, options, writers[at] as Writer)));
     return;
@@ -151,6 +156,18 @@ function writeAll(file: LogFile, writer: Writer): void {
 interface Writer {
   write(chunk: Buffer): void;
   end(): void;
+}
+
+/** What is safe for a terminal, whatever the job prints. */
+function safe(writer: Writer): Writer {
+  const text = new TerminalText(true);
+  return {
+    write: (chunk) => writer.write(text.take(chunk)),
+    end() {
+      writer.write(text.end());
+      writer.end();
+    },
+  };
 }
 
 const raw = (write: LogOptions['write']): Writer => ({ write, end: () => {} });

@@ -43,9 +43,17 @@ export function createOutput(json: boolean): Output {
     paintErr: paintFor(process.stderr),
     data: (text) => process.stdout.write(ended(printable(text))),
     exact: (text) => process.stdout.write(ended(text)),
-    document: (value) => process.stdout.write(`${JSON.stringify(value, null, process.stdout.isTTY ? 2 : undefined)}\n`),
+    document: (value) => process.stdout.write(`${jsonText(value, process.stdout.isTTY ? 2 : undefined)}\n`),
     note: (text) => process.stderr.write(`${printable(text)}\n`),
   };
+}
+
+/** JSON leaves the control characters beyond ASCII as they are, and terminals obey them. */
+function jsonText(value: unknown, indent: number | undefined): string {
+  return JSON.stringify(value, null, indent).replace(
+    /[\u007f-\u009f]/g,
+    (character) => `\\u00${character.charCodeAt(0).toString(16)}`,
+  );
 }
 
 const ended = (text: string): string => (text.endsWith('\n') ? text : `${text}\n`);

@@ -1,4 +1,5 @@
 import { formatBytes } from '../common/size.js';
+import { plain } from '../common/terminal.js';
 import type { Progress } from '../worker/types.js';
 import { paintFor } from './output.js';
 import { oneLine } from './table.js';
@@ -47,7 +48,8 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
 
   return {
     close: wipe,
-    show(event) {
+    show(told) {
+      const event = plain(told);
       switch (event.type) {
         case 'waiting':
           if (live) liveLine(`waiting: ${event.reason}`);

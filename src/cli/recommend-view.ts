@@ -1,10 +1,12 @@
 import { formatBytes } from '../common/size.js';
+import { plain } from '../common/terminal.js';
 import type { Recommendation } from '../store/types.js';
 import type { Paint } from './output.js';
 import { facts, table } from './table.js';
 import { ago, bytesOr, configWords, rate, rungWords } from './words.js';
 
-export function renderRecommendations(all: Recommendation[], paint: Paint): string {
+export function renderRecommendations(recorded: Recommendation[], paint: Paint): string {
+  const all = plain(recorded);
   if (all.length === 1) return renderOne(all[0] as Recommendation, paint);
   return table(
     all,

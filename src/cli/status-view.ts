@@ -1,3 +1,4 @@
+import { plain } from '../common/terminal.js';
 import type { JobRecord, JobState } from '../store/types.js';
 import type { Paint } from './output.js';
 import { oneLine, table } from './table.js';
@@ -23,7 +24,7 @@ export const hasEnded = (job: Pick<JobRecord, 'state'>): boolean => ENDED.includ
 /** Many jobs: a line each. */
 export function renderJobs(jobs: JobRecord[], paint: Paint): string {
   return table(
-    jobs,
+    plain(jobs),
     [
       { title: 'JOB', value: (job) => job.job },
       { title: 'NAME', value: (job) => job.name, widest: 24, least: 10 },
@@ -38,7 +39,8 @@ export function renderJobs(jobs: JobRecord[], paint: Paint): string {
 }
 
 /** One job: everything that a person may want to know. */
-export function renderJob(job: JobRecord, paint: Paint): string {
+export function renderJob(told: JobRecord, paint: Paint): string {
+  const job = plain(told);
   const lines: [string, string | null][] = [
     ['state', `${paint(COLOURS[job.state] ?? 'dim', job.state)}${why(job) ? `: ${why(job)}` : ''}`],
     ['command', shellWords(job.command)],

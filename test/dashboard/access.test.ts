@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkHost } from '../../src/daemon/http/guard.js';
@@ -204,5 +205,32 @@ describe('what is served', () => {
     expect((await dashboard.ask('/api/jobs/j-abcdef/constructor', { method: 'POST' })).status).toBe(409);
     expect((await dashboard.ask('/api/stream?job=../x')).status).toBe(404);
     expect((await dashboard.ask('/api/stream?job=j-aaaa&job=j-bbbb')).status).toBe(404);
+  });
+});
+
+describe('connections that say nothing', () => {
+  it.each([
+    ['nothing at all', ''],
+    ['half a request', 'GET / HTTP/1.1\r\nhost: localhost\r\n'],
+    [
+      'a request without its body',
+      'POST /api/login HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n',
+    ],
+    ['a request that is done', 'GET / HTTP/1.1\r\nhost: localhost\r\n\r\n'],
+  ])('(%s) keep nobody out', async (_, said) => {
+    let closed = 0;
+    const sockets = Array.from({ length: 600 }, (): Socket => {
+      const socket = connect(Number(new URL(dashboard.url).port), '127.0.0.1');
+      socket.on('error', () => {});
+      socket.on('close', () => {
+        closed += 1;
+      });
+      socket.on('data', () => {});
+      socket.write(said);
+      return socket;
+    });
+    await expect.poll(() => closed, { timeout: 10_000 }).toBeGreaterThanOrEqual(600 - 256);
+    for (let n = 0; n < 5; n += 1) expect((await dashboard.ask('/', { known: false })).status).toBe(200);
+    for (const socket of sockets) socket.destroy();
   });
 });

@@ -1,5 +1,6 @@
 import { accessSync, constants, createReadStream, statSync } from 'node:fs';
 import { constants as os } from 'node:os';
+import { plain } from '../../common/terminal.js';
 import { usageError } from '../errors.js';
 import { coloured } from '../output.js';
 import type { Verb } from '../verb.js';
@@ -22,7 +23,10 @@ const diagnoseVerb: Verb = async ({ args, options }, { out, signal }) => {
   signal.removeEventListener('abort', stop);
   signal.throwIfAborted();
   if (out.json) out.document(diagnosis);
-  else out.data(renderDiagnosis(diagnosis, { color: coloured(process.stdout), width: process.stdout.columns || 100 }));
+  else
+    out.data(
+      renderDiagnosis(plain(diagnosis), { color: coloured(process.stdout), width: process.stdout.columns || 100 }),
+    );
   return 0;
 };
 

@@ -25,6 +25,7 @@ const logsVerb: Verb = async ({ args, options }, context) => {
     launch,
     signal,
     write: (text) => process.stdout.write(text),
+    terminal: Boolean(process.stdout.isTTY),
     note: out.note,
   });
   return 0;

@@ -1,3 +1,4 @@
+import { plainText } from '../../common/terminal.js';
 import { namedJobs } from '../jobs.js';
 import { statusEntries } from '../status-entry.js';
 import type { Verb } from '../verb.js';
@@ -10,7 +11,7 @@ const waitVerb: Verb = async ({ args }, context) => {
   const ids = named.map(({ job }) => job);
   const jobs = await waitForJobs(store, ids, signal, (job) => {
     const why = job.failure ? `: ${job.failure.class}${job.failure.evidence ? `, ${job.failure.evidence}` : ''}` : '';
-    out.note(`${job.job}  ${job.name}  ${job.state}${why}`);
+    out.note(plainText(`${job.job}  ${job.name}  ${job.state}${why}`));
   });
   if (out.json) out.document({ schema: 1, jobs: await statusEntries(store, jobs) });
   const failed = jobs

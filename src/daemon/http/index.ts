@@ -9,6 +9,7 @@ import { hostName, type Store } from '../../store/index.js';
 import { Observer } from '../observe/observer.js';
 import { Late } from '../observe/within.js';
 import { Board } from './board.js';
+import { boundConnections } from './connections.js';
 import { checkHost, checkOrigin, setSafetyHeaders } from './guard.js';
 import { Machine } from './machine.js';
 import { createMetrics } from './metrics.js';
@@ -43,6 +44,8 @@ export interface HttpServer {
 
 export const FIRST_PORT = 8421;
 const PORTS_TRIED = 10;
+/** At a time, streams included. */
+const MOST_CONNECTIONS = 256;
 /** Events that tell why the sizes of recent searches were tried. */
 const PAST_EVENTS = 2000;
 
@@ -90,11 +93,13 @@ function createApp(log: Log): FastifyInstance {
     logger: false,
     bodyLimit: 4096,
     requestTimeout: 30_000,
+    keepAliveTimeout: 10_000,
+    http: { headersTimeout: 10_000 },
     forceCloseConnections: true,
     routerOptions: { maxParamLength: 100 },
   });
   app.removeContentTypeParser('text/plain'); // what a form of another site could send
-  (app.server as Server).maxConnections = 256;
+  boundConnections(app.server as Server, MOST_CONNECTIONS);
   app.addHook('onRequest', async (request, reply) => {
     setSafetyHeaders(reply);
     const refusal = checkHost(request.headers.host);
