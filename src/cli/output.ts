@@ -65,8 +65,8 @@ export function printable(text: string): string {
 }
 
 /**
- * A reader that goes away (`oomtune status | head`) ends the command in silence; a closed stderr only ends the talking,
- * because the work may still have something to write to Redis.
+ * A reader that goes away (`oomtune status | head`) ends the command in silence; a stderr that is closed or full only ends the
+ * talking, because the work may still have something to write to Redis.
  */
 export function outliveClosedPipes(): void {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -78,9 +78,7 @@ export function outliveClosedPipes(): void {
       { cause: error },
     );
   });
-  process.stderr.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
-  });
+  process.stderr.on('error', () => {}); // there is nowhere to say it
 }
 
 /** What a person sees of an unexpected value. */

@@ -10,6 +10,7 @@ import { Executions } from './executions.js';
 import { Intake } from './intake.js';
 import { Lanes } from './lanes.js';
 import { Queues } from './queues.js';
+import { Room } from './room.js';
 import type { DaemonSettings } from './settings.js';
 import { Sweeper } from './sweeper.js';
 
@@ -37,6 +38,7 @@ export class Daemon {
   readonly #executions: Executions;
   readonly #lanes: Lanes;
   readonly #intake: Intake;
+  readonly #room: Room;
   readonly #timers: NodeJS.Timeout[] = [];
   #devices: Device[] = [];
   readonly #info: HostInfo;
@@ -65,7 +67,15 @@ export class Daemon {
       host: this.#host,
       onEnd: () => this.#take(),
     });
-    this.#intake = new Intake({ ...shared, store, log, host: this.#info, executions: this.#executions });
+    this.#room = new Room(settings.roomBytes, log);
+    this.#intake = new Intake({
+      ...shared,
+      room: this.#room,
+      store,
+      log,
+      host: this.#info,
+      executions: this.#executions,
+    });
   }
 
   /** Takes over what this host had claimed, then takes jobs. Throws OOMTUNE_DAEMON_RUNNING for a second of the name. */
@@ -169,12 +179,16 @@ export class Daemon {
   async #inventory(): Promise<void> {
     this.#devices = await this.#parts.runtime.devices();
     const healthy = this.#devices.filter((device) => device.fault === null);
+    this.#info.lacks = this.#room.lack;
     this.#info.devices = healthy.map(({ id, model, total_bytes }) => ({ id, model, total_bytes }));
     this.#lanes.gpus = healthy.filter((device) => device.id !== 'cpu').length;
   }
 
   async #beat(): Promise<void> {
+    const before = this.#info.lacks;
+    this.#info.lacks = this.#room.lack;
     const other = await this.#parts.store.hosts.beat(this.#info);
+    if (before && this.#info.lacks === null) this.#take();
     if (other === null) return;
     this.#fatal?.(
       new OomtuneError(

@@ -4,6 +4,7 @@ import type { HostInfo, Store } from '../store/index.js';
 import type { Executions } from './executions.js';
 import type { Lanes } from './lanes.js';
 import type { Queues, Ticket } from './queues.js';
+import type { Room } from './room.js';
 import { labelOf, requirementOf } from './routing.js';
 import { readTicket } from './ticket.js';
 
@@ -13,6 +14,7 @@ export interface IntakeParts {
   lanes: Lanes;
   host: HostInfo;
   executions: Executions;
+  room: Room;
   log: Log;
 }
 
@@ -97,7 +99,7 @@ export class Intake {
   /** One job of a label may wait for its lease; those behind it wait in the queue, where other hosts see them. */
   async #takeFrom(label: string): Promise<void> {
     const { queues, lanes, executions } = this.#parts;
-    while (!this.#closed && lanes.hasRoom(label)) {
+    while (!this.#closed && lanes.hasRoom(label) && this.#parts.room.lack === null) {
       const waiting = [...executions].find(
         ({ waitingSince, record }) => waitingSince !== null && labelOf(requirementOf(record.options)) === label,
       );

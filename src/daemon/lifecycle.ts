@@ -31,6 +31,8 @@ export interface DaemonStatus {
   dashboard_fault: string | null;
   /** Jobs that have not ended, on all hosts. */
   jobs: number;
+  /** What keeps it from taking jobs; null: nothing. */
+  lacks: string | null;
 }
 
 const START_SECONDS = 30;
@@ -50,6 +52,7 @@ export async function daemonStatus(store: Store): Promise<DaemonStatus> {
     dashboard: file?.dashboard ?? null,
     dashboard_fault: file?.dashboard_fault ?? null,
     jobs: (await store.jobs.counts()).live,
+    lacks: (await store.hosts.list()).find((one) => one.host === hostName())?.info?.lacks ?? null,
   };
 }
 

@@ -23,6 +23,8 @@ export type Requirement = z.infer<typeof schema>;
 export interface HostDevices {
   host: string;
   devices: { id: string; model: string; total_bytes: number }[];
+  /** What keeps it from taking jobs; absent or null: nothing. */
+  lacks?: string | null | undefined;
 }
 
 export function requirementOf(options: JobOptions): Requirement {

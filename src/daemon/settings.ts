@@ -29,6 +29,8 @@ export interface DaemonSettings {
   stopMs: number;
   /** How long a stop that ends the jobs waits for them: their grace, and what a supervisor that does not answer gets. */
   killMs: number;
+  /** Bytes that are kept free at oomtune's home: with less no job is taken. */
+  roomBytes: number;
   /** Ended jobs that are remembered. */
   keptJobs: number;
 }
@@ -48,5 +50,6 @@ export const DAEMON_SETTINGS: DaemonSettings = {
   putBackMs: 10_000,
   stopMs: 15_000,
   killMs: 60_000,
+  roomBytes: 64 * 1024 ** 2,
   keptJobs: 10_000,
 };

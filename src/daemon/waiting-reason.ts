@@ -13,8 +13,11 @@ export function waitingReason(requirement: Requirement, alive: HostDevices[], li
   }
   const fitting = alive.filter((host) => suits(requirement, host));
   if (fitting.length === 0) return `no host has ${describe(requirement)}; there are ${names(alive)}`;
-  const busy = live.filter((job) => job.claimHost !== null && fitting.some(({ host }) => host === job.claimHost));
+  const ready = fitting.filter(({ lacks }) => !lacks);
+  if (ready.length === 0)
+    return `no job is taken: ${fitting.map(({ host, lacks }) => `${host} lacks ${lacks}`).join('; ')}`;
+  const busy = live.filter((job) => job.claimHost !== null && ready.some(({ host }) => host === job.claimHost));
   const [first, ...more] = busy.map(({ job }) => job);
   const by = first === undefined ? '' : `, busy with ${first}${more.length > 0 ? ` and ${more.length} more` : ''}`;
-  return `waits in its queue for ${names(fitting)}${by}`;
+  return `waits in its queue for ${names(ready)}${by}`;
 }

@@ -6,7 +6,7 @@ import { readLedger } from './ledger.js';
 import type { Addon } from './native.js';
 import { bootId, processLives, readStat } from './process.js';
 import { readExit, type SupervisorRecord, takeMainExit, writeExit } from './records.js';
-import { groupsOf } from './traces.js';
+import { groupsOf, supervisorInside } from './traces.js';
 import type { Exit, LedgerReading, Run } from './types.js';
 
 const MEMORY_BACK_MS = 10_000;
@@ -62,25 +62,30 @@ export class SupervisedRun implements Run {
   }
 
   end(reason: 'cancel' | 'timeout'): void {
-    if (!this.supervised()) return;
+    const pid = this.supervisor();
+    if (pid === null) return;
     const told = reason === 'timeout' ? 'SIGUSR1' : 'SIGTERM';
     if (this.asked !== null) {
-      signal(this.record.pid, told);
+      signal(pid, told);
       return;
     }
     this.asked = reason;
-    void insist(this.record.pid, told, this.record.grace_ms, () => this.supervised());
+    void insist(pid, told, this.record.grace_ms, () => processLives(pid, this.record.start_time));
   }
 
-  private supervised(): boolean {
-    return this.record.boot_id === bootId() && processLives(this.record.pid, this.record.start_time);
+  /** The pid by which the supervisor is known here, which in a container is another than in its record; null: it is gone. */
+  private supervisor(): number | null {
+    const { boot_id: boot, pid, start_time: start } = this.record;
+    if (boot !== bootId()) return null;
+    return processLives(pid, start) ? pid : supervisorInside(this.dir, pid, start);
   }
 
   private async waitOnce(): Promise<Exit> {
-    if (this.supervised()) {
-      const watch = setInterval(() => this.watch(), WATCH_MS);
+    const pid = this.supervisor();
+    if (pid !== null) {
+      const watch = setInterval(() => this.watch(pid), WATCH_MS);
       watch.unref();
-      await this.addon.waitForProcess(this.record.pid, this.record.start_time);
+      await this.addon.waitForProcess(pid, this.record.start_time);
       clearInterval(watch);
     }
     const exit = readExit(this.dir) ?? (await this.withoutWord());
@@ -90,10 +95,10 @@ export class SupervisedRun implements Run {
   }
 
   /** A supervisor that somebody stopped, its own job perhaps, serves neither the job's output nor its time-out. */
-  private watch(): void {
-    if (!this.supervised()) return;
-    const state = readStat(this.record.pid)?.state;
-    if (state === 'T' || state === 't') signal(this.record.pid, 'SIGCONT');
+  private watch(pid: number): void {
+    if (!processLives(pid, this.record.start_time)) return;
+    const state = readStat(pid)?.state;
+    if (state === 'T' || state === 't') signal(pid, 'SIGCONT');
     const { timeout_ms: limit, grace_ms: grace, started_at: started } = this.record;
     if (limit > 0 && Date.now() > Date.parse(started) + limit + grace + LATE_MS) this.end('timeout');
   }

@@ -25,6 +25,14 @@ export function supervisorOf(dir: string): number | null {
   return found.find((pid) => found.includes(readStat(pid)?.parent ?? 0)) ?? found[0] ?? null;
 }
 
+/** The pid here of a supervisor that knows itself by another one, as it runs in a container; null: there is none. */
+export function supervisorInside(dir: string, pid: number, startTime: number): number | null {
+  const bears = (found: number) =>
+    readStat(found)?.startTime === startTime &&
+    Number(/^NSpid:.*?(\d+)$/m.exec(text(`/proc/${found}/status`))?.[1]) === pid;
+  return supervisorsOf(dir).find(bears) ?? null;
+}
+
 /** Control groups below our own that were made for this launch. */
 export function groupsOf(dir: string): string[] {
   const own = /^0::(\/.*)$/m.exec(text('/proc/self/cgroup'))?.[1];

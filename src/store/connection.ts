@@ -110,7 +110,7 @@ export class Connection {
         this.redis.once('close', () => reject(last ?? new Error('closed'))),
       );
       failed.catch(() => {});
-      await Promise.race([this.redis.connect().then(() => this.redis.ping()), late, failed]);
+      await Promise.race([this.redis.connect().then(() => this.#greet()), late, failed]);
     } catch (error) {
       this.close();
       throw unreachable(this.target.shown, last ?? error);
@@ -120,6 +120,13 @@ export class Connection {
     this.redis.on('close', () => void this.#revive());
     this.redis.on('ready', () => this.#tell(false));
     this.#watchOver();
+  }
+
+  /** One that cannot save its data answers all the same, and can be read from. */
+  async #greet(): Promise<void> {
+    await this.redis.ping().catch((error: unknown) => {
+      if (!(error instanceof Error && error.message.startsWith('MISCONF'))) throw error;
+    });
   }
 
   /** The server that a reconnecting client waits for has to come from somewhere: the embedded one from us. */

@@ -14,6 +14,8 @@ const schema = z.object({
   version: z.string().max(64),
   devices: z.array(z.object({ id: z.string().max(64), model: z.string().max(256), total_bytes: z.number() })).max(1024),
   started_at: z.string().max(64),
+  /** What keeps it from taking jobs; absent or null: nothing. */
+  lacks: z.string().max(1024).nullish(),
 });
 
 /** What a daemon says about itself. */

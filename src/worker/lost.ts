@@ -1,4 +1,6 @@
-import type { Exit } from '../runtime/types.js';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Exit, Run } from '../runtime/types.js';
 import type { Diagnosis } from './types.js';
 
 /** Nobody knows how the launch would have ended: its supervisor was killed, or the machine went down. Nothing of it runs. */
@@ -24,5 +26,37 @@ export function lostDiagnosis(exit: Exit): Diagnosis {
     phase: 'unknown',
     cause: 'It was lost while it ran: the machine or the container went down, or somebody killed its supervisor.',
     advice: 'A submitted job is launched again as long as --retries allows; `oomtune retry` runs it anew.',
+  };
+}
+
+/**
+ * Whether a recorded launch may have run although nothing of it is found any more: its folder, which is made before the launch is
+ * recorded, was removed, and with it how it ended.
+ */
+export function hasLostFolder(dir: string): boolean {
+  return !existsSync(dir);
+}
+
+/** A run of which nothing is left, not even its folder: it counts as one that was lost. */
+export function runWithoutFolder(dir: string): Run {
+  const at = new Date().toISOString();
+  const exit: Exit = {
+    code: null,
+    signal: null,
+    ended_by: 'supervisor-lost',
+    error: `Its folder ${dir} was removed, and nothing of it runs: how it ended is not known.`,
+    host_oom: null,
+    started_at: at,
+    ended_at: at,
+    stragglers: 0,
+    ledger: null,
+  };
+  return {
+    dir,
+    supervisorPid: 0,
+    logFile: join(dir, 'log'),
+    ledger: () => null,
+    wait: async () => exit,
+    end: () => {},
   };
 }

@@ -1,7 +1,7 @@
 import type { Exit, Run } from '../runtime/types.js';
 import type { Config } from '../tuner/types.js';
 import { Headway } from './headway.js';
-import { isLost } from './lost.js';
+import { hasLostFolder, isLost, runWithoutFolder } from './lost.js';
 import { stepDown } from './reuse.js';
 import type { Session } from './session.js';
 import type { Target } from './target.js';
@@ -36,13 +36,20 @@ export class Relaunches {
     this.headway = new Headway(request, deps.log);
   }
 
-  /** Counts the launches that an earlier process made: one that was only recorded counts as none. Returns the run to take over. */
+  /**
+   * Counts the launches that an earlier process made: one that was only recorded counts as none, one whose folder was removed since
+   * as lost. Returns the run to take over.
+   */
   async begin(): Promise<Run | null> {
     const runs = this.#request.launches.filter((launch) => launch.purpose === 'run');
-    const made = await Promise.all(runs.map((launch) => this.#deps.runtime.adopt(launch.dir)));
+    const made = await Promise.all(runs.map(({ dir }) => this.#find(dir)));
     const last = made.at(-1) ?? null;
     this.#made = made.filter((run) => run !== null).length - (last === null ? 0 : 1);
     return last;
+  }
+
+  async #find(dir: string): Promise<Run | null> {
+    return (await this.#deps.runtime.adopt(dir)) ?? (hasLostFolder(dir) ? runWithoutFolder(dir) : null);
   }
 
   /** Null: the end stands. */

@@ -173,7 +173,7 @@ export class Host {
     for (const pid of this.processes()) process.kill(pid, 'SIGKILL');
     await this.#store?.close();
     if (this.url === null) await stopEmbeddedRedis();
-    rmSync(this.home, { recursive: true, force: true });
+    rmSync(this.home, { recursive: true, force: true, maxRetries: 5 }); // a Redis may be on its way out
     rmSync(this.work, { recursive: true, force: true });
   }
 }

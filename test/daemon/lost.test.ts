@@ -1,6 +1,7 @@
-import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { cancelJob } from '../../src/daemon/index.js';
 import { redisStatus } from '../../src/store/index.js';
 import { until } from '../store/home.js';
 import { FIXTURES, pythonWithTorch } from '../worker/harness.js';
@@ -121,6 +122,7 @@ test('a launch that was recorded and never made counts as none, and what went be
   const [first] = job.launches;
   if (first === undefined) throw new Error('it was launched');
   writeFileSync(join(first.dir, 'progress'), '');
+  mkdirSync(first.dir.replace(/1$/, '2')); // made before it is recorded
   await store.jobs.patch(id, { launches: [first, { ...first, launch: 2, dir: first.dir.replace(/1$/, '2') }] });
   await host.start();
   await host.state(id, 'succeeded');
@@ -147,7 +149,7 @@ test('a run in another container that lives on is not taken for lost', async () 
     ...['sh', '-c', 'echo daemon >> /dev/null; "$@" & wait; sleep 60', 'sh'],
   ]);
   const inside = host.daemon;
-  const id = await trainer('sleep 6; echo end >> ends.log');
+  const id = await trainer('sleep 15; echo end >> ends.log');
   await host.state(id, 'running');
   const pid = daemonUnder(inside?.pid as number);
   process.kill(pid, 'SIGKILL');
@@ -155,7 +157,7 @@ test('a run in another container that lives on is not taken for lost', async () 
   await host.start();
   await sleep(2000);
   expect(await host.job(id)).toMatchObject({ state: 'running', launches: [{ launch: 1 }] });
-  await host.state(id, 'succeeded');
+  await host.state(id, 'succeeded', 40);
   expect([host.lines('said.log').length, host.lines('ends.log'), host.lines('both.log')]).toEqual([1, ['end'], []]);
   await host.kill(inside as NonNullable<typeof inside>);
 });
@@ -179,3 +181,77 @@ test('a search that lost its process measures the same size again, and believes 
   expect(job.journal.length).toBeGreaterThan(1);
   expect(job.journal.every(({ outcome }) => outcome === 'fit' || outcome === 'device_oom')).toBe(true);
 }, 240_000);
+
+test('a removed launch folder hides no run: it is found, not launched again, and its end is known', async () => {
+  await host.start();
+  const ends = await trainer('sleep 4; echo end >> ends.log; exit 5', { retries: 0 });
+  await host.state(ends, 'running');
+  await until(() => host.lines('said.log').length === 1);
+  await host.kill();
+  rmSync(join(host.home, 'runs', ends), { recursive: true });
+  await host.start();
+  const job = await host.state(ends, 'failed');
+  expect([job.exit_code, job.launches.length, host.lines('said.log').length]).toEqual([5, 1, 1]);
+  expect([host.lines('ends.log'), host.lines('both.log')]).toEqual([['end'], []]);
+
+  const endless = await trainer('sleep 300', { retries: 0 });
+  await host.state(endless, 'running');
+  await until(() => host.lines('said.log').length === 2);
+  await host.kill();
+  rmSync(join(host.home, 'runs', endless), { recursive: true });
+  await host.start();
+  await sleep(1000);
+  await cancelJob(await host.store(), endless);
+  await host.state(endless, 'cancelled');
+  expect([host.lines('said.log').length, host.lines('both.log')]).toEqual([2, []]);
+  expect(await host.leftOver()).toEqual([]);
+});
+
+test('a launch whose folder and processes are gone counts as lost, not as one that was never made', async () => {
+  await host.start();
+  const id = await trainer('sleep 300', { retries: 0 });
+  await host.state(id, 'running');
+  await until(() => host.lines('said.log').length === 1);
+  await host.kill();
+  await killAll();
+  rmSync(join(host.home, 'runs', id), { recursive: true });
+  await host.start();
+  expect(await host.state(id, 'failed')).toMatchObject({
+    exit_code: null,
+    failure: { class: 'killed', evidence: expect.stringContaining('was removed') },
+  });
+  expect(host.lines('said.log')).toHaveLength(1);
+});
+
+/** Without the kernel's control groups: where they are mounted there is an empty folder. */
+const UNGROUPED = ['unshare', '--mount', 'sh', '-c', 'mount -t tmpfs none /sys/fs/cgroup && exec "$@"', 'sh'];
+
+test('without a control group, too, nothing of a job outlives its killed supervisor to run beside the next launch', async () => {
+  await host.start({}, {}, UNGROUPED);
+  // Keeps the lock, is deaf to TERM, has left the session and forgotten its environment
+  const hidden = 'env -i setsid bash -c \'trap "" TERM; sleep 300\' &';
+  const id = await trainer(`[ "$OOMTUNE_LAUNCH" = 2 ] && exit 0; ${hidden} sleep 300`);
+  await host.state(id, 'running');
+  await until(() => host.lines('said.log').length === 1);
+  const { launches } = await host.job(id);
+  const record = JSON.parse(readFileSync(join(launches[0]?.dir as string, 'supervisor.json'), 'utf8'));
+  expect(record.cgroup).toBeNull();
+  await sleep(300); // until that child has got so far
+  process.kill(record.pid, 'SIGKILL');
+  await host.state(id, 'succeeded');
+  expect(host.lines('said.log')).toHaveLength(2);
+  expect(host.lines('both.log')).toEqual([]);
+  expect(await host.leftOver()).toEqual([]);
+});
+
+test('a supervisor that is killed after its job has ended well does not make it fail', async () => {
+  await host.start();
+  const id = await trainer('setsid sleep 300 & exit 0', { retries: 0 });
+  await until(async () => (await host.job(id)).launches.length === 1);
+  const dir = (await host.job(id)).launches[0]?.dir as string;
+  await until(() => existsSync(join(dir, 'main.json')));
+  process.kill(JSON.parse(readFileSync(join(dir, 'supervisor.json'), 'utf8')).pid, 'SIGKILL');
+  expect(await host.state(id, 'succeeded')).toMatchObject({ exit_code: 0, failure: null });
+  expect(host.lines('said.log')).toHaveLength(1);
+  expect(await host.leftOver()).toEqual([]);
+});

@@ -139,3 +139,22 @@ test('a supervisor and its keeper are two processes of which only the first has 
   await run.wait();
   await expect.poll(() => left(run.dir)).toEqual([]);
 });
+
+test('the end of a run whose folder was removed meanwhile is known all the same', async () => {
+  const go = join(scratch, 'go');
+  const run = await runtime.launch(launchSpec(['sh', '-c', `while [ ! -e ${go} ]; do sleep 0.05; done; exit 9`]));
+  rmSync(run.dir, { recursive: true });
+  writeFileSync(go, '');
+  expect(await run.wait()).toMatchObject({ code: 9, ended_by: 'job' });
+});
+
+test('a run that is tied to who launched it ends with that, however it is ended', async () => {
+  const { dir } = launchSpec([]);
+  const program = join(ROOT, 'test/fixtures/runtime/tied.mjs');
+  const owner = spawn(process.execPath, [program, dir], { stdio: ['ignore', 'pipe', 'inherit'] });
+  await once(owner.stdout.setEncoding('utf8'), 'data');
+  expect(left(dir).length).toBeGreaterThan(2);
+  owner.kill('SIGKILL');
+  await expect.poll(() => left(dir), { timeout: 15_000 }).toEqual([]);
+  expect(JSON.parse(readFileSync(join(dir, 'exit.json'), 'utf8'))).toMatchObject({ ended_by: 'cancel' });
+});
