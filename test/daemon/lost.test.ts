@@ -99,7 +99,7 @@ test('a supervisor that is killed alone: what is left of the job is ended before
     '[ "$OOMTUNE_LAUNCH" = 2 ] && exit 0; setsid bash -c \'trap "" TERM; sleep 300\' & sleep 300',
   );
   await host.state(id, 'running');
-  await until(() => host.processes().length >= 4);
+  await until(() => host.processes().length >= 5 && host.lines('said.log').length === 1);
   const { launches } = await host.job(id);
   const { pid } = JSON.parse(readFileSync(join(launches[0]?.dir as string, 'supervisor.json'), 'utf8'));
   process.kill(pid, 'SIGKILL');
