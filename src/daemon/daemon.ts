@@ -66,6 +66,7 @@ export class Daemon {
       ...shared,
       host: this.#host,
       onEnd: () => this.#take(),
+      onWait: () => this.#take(),
     });
     this.#room = new Room(settings.roomBytes, log);
     this.#intake = new Intake({

@@ -29,6 +29,8 @@ export interface ExecutionDeps {
   /** This daemon's claim on the job: patches without it are refused. */
   claim: string;
   log: Log;
+  /** Told when it begins to wait for devices: others may find some. */
+  onWait: () => void;
 }
 
 /** How the daemon's part in a job ended. `back`: not started, to be queued again. `left`: goes on without us. */
@@ -196,6 +198,7 @@ export class Execution {
     return {
       acquire: async (request) => {
         this.waitingSince = Date.now();
+        this.#deps.onWait();
         const lease = await outlast(() => leasing.acquire(request), {
           signal: request.signal,
           onRefused: (error) => {

@@ -20,6 +20,8 @@ export interface ExecutionsParts {
   lanes: Lanes;
   /** Told when one has ended here: its lane is free. */
   onEnd: () => void;
+  /** Told when one waits for devices, and takes no lane meanwhile. */
+  onWait: () => void;
 }
 
 /** The jobs that this daemon works at, each once. */

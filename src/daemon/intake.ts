@@ -72,7 +72,8 @@ export class Intake {
       if (this.#closed) return;
       const labels = await queues.suitable(host);
       if (this.#sortOut) await this.#sortOutTaken(labels);
-      for (const label of labels) if (!this.#left.has(label)) await this.#takeFrom(label);
+      for (const label of await queues.inOrder(labels.filter((one) => !this.#left.has(one))))
+        await this.#takeFrom(label);
     } while (this.#again);
   }
 
@@ -99,10 +100,11 @@ export class Intake {
   /** One job of a label may wait for its lease; those behind it wait in the queue, where other hosts see them. */
   async #takeFrom(label: string): Promise<void> {
     const { queues, lanes, executions } = this.#parts;
-    while (!this.#closed && lanes.hasRoom(label) && this.#parts.room.lack === null) {
-      const waiting = [...executions].find(
-        ({ waitingSince, record }) => waitingSince !== null && labelOf(requirementOf(record.options)) === label,
-      );
+    for (;;) {
+      const waits = [...executions].filter(({ waitingSince }) => waitingSince !== null);
+      const labels = waits.map(({ record }) => labelOf(requirementOf(record.options)));
+      if (this.#closed || !lanes.hasRoom(label, labels) || this.#parts.room.lack !== null) return;
+      const waiting = waits[labels.indexOf(label)];
       if (waiting !== undefined) {
         const best = await queues.waitingPriority(label);
         if (best === null || best <= waiting.record.options.priority || !waiting.putBack()) return;

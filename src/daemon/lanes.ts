@@ -29,17 +29,21 @@ export class Lanes {
     return { ...this.#sizes };
   }
 
-  hasRoom(label: string): boolean {
+  /** `waits`: labels of those that wait for a GPU to be theirs. They take no lane: others may do with less, or elsewhere. */
+  hasRoom(label: string, waits: string[] = []): boolean {
     const name = this.#nameOf(label);
     const lane = name === 'cpu' ? this.#cpu : this.#gpu;
-    return lane.pending + lane.size < this.#sizes[name];
+    const idle = name === 'cpu' ? 0 : waits.filter((one) => this.#nameOf(one) === 'gpu').length;
+    return lane.pending + lane.size - idle < this.#sizes[name];
   }
 
   /** `atOnce`: it runs already, and does not wait for a lane. */
   add<T>(label: string, atOnce: boolean, task: () => Promise<T>): Promise<T> {
     const name = this.#nameOf(label);
     const lane = name === 'cpu' ? this.#cpu : this.#gpu;
-    lane.concurrency = Math.max(this.#sizes[name], atOnce ? lane.pending + lane.size + 1 : 1);
+    // A GPU's was asked for room before
+    const begins = atOnce || name === 'gpu';
+    lane.concurrency = Math.max(this.#sizes[name], begins ? lane.pending + lane.size + 1 : 1);
     return lane.add(task);
   }
 

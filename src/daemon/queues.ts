@@ -163,6 +163,26 @@ export class Queues {
     return score === undefined ? null : MIDDLE - Math.floor(Number(score) / 2 ** 32);
   }
 
+  /** The labels by what waits first in the queue of each: the highest priority, then the oldest. */
+  async inOrder(labels: string[]): Promise<string[]> {
+    if (labels.length < 2) return labels;
+    const heads = await Promise.all(
+      labels.map(async (label) => {
+        const key = `${this.#store.keys.prefix}:${label}`;
+        const [id, score] = await this.#connection.zrange(`${key}:prioritized`, '0', '0', 'WITHSCORES');
+        // What was put back stands in the list itself
+        const next = id ?? (await this.#connection.lindex(`${key}:wait`, -1));
+        const since = next == null ? null : await this.#connection.hget(`${key}:${next}`, 'timestamp');
+        return {
+          label,
+          rank: score === undefined ? 0 : Math.floor(Number(score) / 2 ** 32),
+          since: Number(since ?? 0),
+        };
+      }),
+    );
+    return heads.sort((a, b) => a.rank - b.rank || a.since - b.since).map(({ label }) => label);
+  }
+
   /** Leaves all locks as they are. */
   async close(): Promise<void> {
     await Promise.all([...this.#workers.values()].map((worker) => worker.close(true).catch(() => {})));

@@ -14,6 +14,11 @@ const schema = z.object({
   device: z.string().max(64).nullable(),
   /** What one device has to have at least, GiB. */
   gib: z.number().int().min(0),
+  /**
+   * What it takes of a GPU: `all`, `24g`, `80%`. Those who wait in one queue take the same, so that the first of them, where it
+   * cannot start, is in the way of nobody who could.
+   */
+  takes: z.string().max(64).default(''),
 });
 
 /** What a job asks of the host that runs it: one queue for each such wish. */
@@ -28,37 +33,49 @@ export interface HostDevices {
 }
 
 export function requirementOf(options: JobOptions): Requirement {
-  const { device, gpus, gpuModel, host } = options;
+  const { device, gpus, gpuModel, host, budget, exclusive } = options;
   return {
     kind: device === 'cpu' ? 'cpu' : device !== null || gpus > 1 || gpuModel !== null ? 'cuda' : 'any',
     gpus,
     model: gpuModel?.toLowerCase() ?? null,
     host,
     device: device?.startsWith('cuda:') ? device : null,
-    gib: largeBudget(options.budget),
+    gib: largeBudget(budget),
+    takes: device === 'cpu' ? '' : exclusive || budget === null ? 'all' : taken(budget),
   };
 }
 
 /** Budgets that any host can be thought to have make no queue of their own. */
 function largeBudget(budget: string | null): number {
-  if (budget === null || budget.trim().endsWith('%')) return 0;
+  const gib = budget === null ? null : inGib(budget);
+  return gib !== null && gib > 8 ? gib : 0;
+}
+
+function taken(budget: string): string {
+  const gib = inGib(budget);
+  return gib === null ? budget.trim().slice(0, 64) : `${gib}g`;
+}
+
+/** Rounded up; null: a part of a device that is not known yet, or no size at all, which is told when it runs. */
+function inGib(budget: string): number | null {
+  if (budget.trim().endsWith('%')) return null;
   try {
-    const gib = Math.ceil(parseSize(budget) / 1024 ** 3);
-    return gib > 8 ? gib : 0;
+    return Math.ceil(parseSize(budget) / 1024 ** 3);
   } catch {
-    return 0; // told when it runs
+    return null;
   }
 }
 
 /** The queue's name: `any`, `cpu`, `cuda`, with the wish and some digits of its digest where there is more to it. */
 export function labelOf(requirement: Requirement): string {
-  const { kind, gpus, model, host, device, gib } = requirement;
+  const { kind, gpus, model, host, device, gib, takes } = requirement;
   const wishes = [
     gpus > 1 ? `x${gpus}` : '',
     model ?? '',
     host ?? '',
     device?.replace('cuda:', 'gpu') ?? '',
     gib > 0 ? `${gib}g` : '',
+    gib > 0 || takes === 'all' ? '' : takes,
   ].filter((wish) => wish !== '');
   if (wishes.length === 0) return kind;
   const digest = createHash('sha256').update(JSON.stringify(requirement)).digest('hex').slice(0, 8);

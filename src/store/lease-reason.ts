@@ -9,7 +9,9 @@ export interface WaitEntry {
   foreign: number;
   reserved: number;
   owners: { owner: string; bytes?: number; host: string; expired: boolean }[];
+  /** Who goes first on it, by `outranked`: for his priority, else for how long he has waited. */
   blocked?: string;
+  outranked?: boolean;
 }
 export type Reply = { granted: string[]; foreign: number[] } | { waits: WaitEntry[] };
 
@@ -36,7 +38,8 @@ export function waitReason(
       const amount = request.lenient ? 'most of it is' : `${formatBytes(entry.foreign)} are`;
       parts.push(`${amount} used by ${strangers.length > 0 ? strangers.join(', ') : 'processes that are not ours'}`);
     }
-    if (entry.blocked !== undefined) parts.push(`${entry.blocked} has waited longer for it`);
+    if (entry.blocked !== undefined)
+      parts.push(`${entry.blocked} has ${entry.outranked ? 'a higher priority' : 'waited longer for it'}`);
     return `${entry.id} of ${formatBytes(entry.total)}: ${parts.join(', ') || 'in use'}`;
   });
   if (waits.length > 4) words.push(`and ${waits.length - 4} more`);

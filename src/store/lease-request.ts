@@ -22,6 +22,8 @@ export interface LeaseRequest<D extends LeaseDevice> {
   /** On each device; null: whole devices. */
   bytes: number | null;
   share: boolean;
+  /** Who waits with a higher one goes first; absent: 0. */
+  priority?: number;
   /** Waits for leases only: what strangers hold it does without. */
   lenient?: boolean;
   /** With `bytes` null: what must be free of the memory of strangers. Absent: nine tenths of the device. */

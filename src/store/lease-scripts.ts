@@ -175,7 +175,8 @@ if old then
   end
 end
 
--- Who has waited long goes first, on as many devices as he wants: but only who could start once the leases are given back.
+-- Who has a higher priority goes first, and among equals who has waited long, on as many devices as he wants: but only who could
+-- start once the leases are given back.
 -- Memory of strangers may never be, and would leave devices idle for nobody.
 local tickets, mine = {}, nil
 for _, ticket in ipairs(read(queue)) do
@@ -184,10 +185,16 @@ for _, ticket in ipairs(read(queue)) do
   elseif num(ticket.since) and num(ticket.count) then tickets[#tickets + 1] = ticket end
 end
 local since = mine and num(mine.since) or now
-table.sort(tickets, function(a, b) return a.since == b.since and a.owner < b.owner or a.since < b.since end)
-local blocked = {}
+local function rank(x) return num(x.priority) or 0 end
+table.sort(tickets, function(a, b)
+  if rank(a) ~= rank(b) then return rank(a) > rank(b) end
+  if a.since ~= b.since then return a.since < b.since end
+  return a.owner < b.owner
+end)
+local blocked, outranked = {}, {}
 for _, ticket in ipairs(tickets) do
-  if ticket.since < since and now - ticket.since > patience then
+  local older = ticket.since < since and now - ticket.since > patience
+  if rank(ticket) > rank(req) or (rank(ticket) == rank(req) and older) then
     local possible = {}
     local theirs = holdings(ticket.owner)
     for index, device in ipairs(ticket.devices) do
@@ -204,7 +211,9 @@ for _, ticket in ipairs(tickets) do
         if a.bytes ~= b.bytes then return a.bytes < b.bytes end
         return a.index < b.index
       end)
-      for i = 1, ticket.count do blocked[possible[i].uuid] = ticket.owner end
+      for i = 1, ticket.count do
+        blocked[possible[i].uuid], outranked[possible[i].uuid] = ticket.owner, not older
+      end
     end
   end
 end
@@ -217,12 +226,13 @@ if #choice >= req.count then
 end
 
 redis.call('HSET', queue, owner, cjson.encode({since = since, devices = req.devices, count = req.count, bytes = req.bytes, need = req.need,
-  share = req.share, lenient = req.lenient, expires_at = now + 15000}))
+  share = req.share, lenient = req.lenient, priority = req.priority, expires_at = now + 15000}))
 local waits = {}
 for i, device in ipairs(req.devices) do
   local h = held[device.uuid]
   waits[i] = {id = device.id, uuid = device.uuid, total = device.total, foreign = foreign(device, held, owner), reserved = h and h.bytes or 0,
-    owners = h and h.owners or {}, blocked = blocked[device.uuid]}
+    owners = h and h.owners or {}, blocked = blocked[device.uuid],
+    outranked = outranked[device.uuid]}
 end
 return cjson.encode({waits = waits})`);
 

@@ -73,6 +73,7 @@ export class LeaseStore {
           bytes: request.bytes ?? undefined,
           need: request.needBytes ?? undefined,
           share: request.share,
+          priority: request.priority ?? 0,
           lenient: request.lenient ?? false,
         };
         const args = [owner, JSON.stringify(wanted), JSON.stringify(record), this.#times.ttlMs, this.#times.patienceMs];

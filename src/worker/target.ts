@@ -133,6 +133,7 @@ export class Target {
       count,
       bytes: whole ? null : this.budgetBytes,
       share: !whole,
+      priority: options.priority,
       // Who sits in front of it wants what there is now; a queued job can wait for the memory that it was promised.
       lenient: purpose !== 'submit',
       needBytes: options.budget === null ? null : this.budgetBytes,

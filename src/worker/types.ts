@@ -38,6 +38,8 @@ export interface Leasing {
     count: number;
     bytes: number | null;
     share: boolean;
+    /** Who waits with a higher one goes first. */
+    priority: number;
     /** Waits for leases only: what strangers hold it does without. */
     lenient: boolean;
     /** With `bytes` null: what must be free of the memory of strangers. Absent: nine tenths of the device. */

@@ -93,3 +93,30 @@ test('the devices of an adopted run stay its own', async () => {
   expect(most).toEqual({ 'cuda:0': 1, 'cuda:1': 1 });
   expect(devices[first]).toEqual([device]);
 });
+
+const HALF = { model: H200, foreign: 40 * 2 ** 30 };
+
+test('jobs that wait for the memory of strangers keep nobody behind them from a device that would do', async () => {
+  await host.start({ gpus: [HALF, HALF], gpuLanes: 1 });
+  const whole: string[] = [];
+  for (let n = 0; n < 4; n += 1) whole.push(await noting(0.1, {}));
+  const large = await noting(0.1, { budget: '60GiB' });
+  await until(async () => /blender/.test((await host.job(whole[0] as string)).reason ?? ''));
+  const small = [await noting(0.2, { budget: '30GiB' }), await noting(0.2, { budget: '5GiB' })];
+  for (const id of small) await host.state(id, 'succeeded');
+  for (const id of [...whole, large]) expect((await host.job(id)).state).toBe('queued');
+});
+
+test.each([1, 4])(
+  'of jobs that take different amounts the one with the higher priority goes first, with %i lanes',
+  async (gpuLanes) => {
+    await host.start({ gpus: [H200], gpuLanes });
+    const first = await noting(2, {});
+    await host.state(first, 'running');
+    const low = [await noting(0.1, { budget: '70GiB' }), await noting(0.1, { budget: '60GiB', priority: 1 })];
+    const high = await noting(0.1, { budget: '50GiB', priority: 5 });
+    for (const id of [first, ...low, high]) await host.state(id, 'succeeded');
+    const began = host.lines('times').flatMap((line) => (line.includes(' begin ') ? [line.split(' ')[2]] : []));
+    expect(began).toEqual([first, high, low[1], low[0]]);
+  },
+);

@@ -20,7 +20,10 @@ import { options } from '../store/samples.js';
 
 const FIXTURE = join(ROOT, 'test/fixtures/daemon/daemon.mjs');
 /** `gpus`: models of GPUs that the daemon is to believe in. */
-type Settings = Partial<DaemonSettings> & { leaseTimes?: Partial<LeaseTimes>; gpus?: string[] };
+type Settings = Partial<DaemonSettings> & {
+  leaseTimes?: Partial<LeaseTimes>;
+  gpus?: (string | { model: string; foreign: number })[];
+};
 
 /** A host as a user has it: a home, a Redis, a daemon in a process of its own, and a client. */
 export class Host {

@@ -40,7 +40,8 @@ test('jobs with the same wish share a queue, others never do, and every label is
     gpus: fc.integer({ min: 1, max: 4 }),
     gpuModel: fc.option(fc.string({ minLength: 1, maxLength: 30 })),
     host: fc.option(fc.string({ minLength: 1, maxLength: 30 })),
-    budget: fc.constantFrom(null, '1GiB', '24GiB', '80%'),
+    budget: fc.constantFrom(null, '1GiB', '5GiB', '24GiB', '80%'),
+    exclusive: fc.boolean(),
   });
   fc.assert(
     fc.property(wish, wish, (one, other) => {
@@ -51,4 +52,13 @@ test('jobs with the same wish share a queue, others never do, and every label is
       expect(say(a).length).toBeGreaterThan(0);
     }),
   );
+});
+
+test('jobs that take different amounts of a GPU wait in different queues, those of the host in one', () => {
+  const takes = (changes: Parameters<typeof of>[0]) => labelOf(of(changes));
+  expect(takes({ budget: '900MiB' })).toBe(takes({ budget: '1GiB' }));
+  const labels = [{}, { budget: '1GiB' }, { budget: '5GiB' }, { budget: '24GiB' }, { budget: '50%' }].map(takes);
+  expect(new Set(labels).size).toBe(5);
+  expect(takes({ budget: '5GiB', exclusive: true })).toBe('any');
+  expect(takes({ device: 'cpu', budget: '1GiB' })).toBe(takes({ device: 'cpu' }));
 });

@@ -44,9 +44,9 @@ test('cancelled while it waits for its lease, a job never starts and leaves no p
   const [total] = [
     (await store.hosts.list())[0]?.info?.devices.find((device) => device.id === 'cpu')?.total_bytes as number,
   ];
-  const big = await host.shell('sleep 60', { budget: String(Math.floor(total * 0.6)) });
+  const big = await host.shell('sleep 60', { budget: `${Math.floor(total * 0.6)}B` });
   await host.state(big, 'running');
-  const waiting = await host.shell('true', { budget: String(Math.floor(total * 0.6)) });
+  const waiting = await host.shell('true', { budget: `${Math.floor(total * 0.6)}B` });
   await until(async () => (await host.job(waiting)).reason?.includes(`${big} holds`) === true);
   await cancel(waiting);
   await host.state(waiting, 'cancelled', 2);
@@ -185,7 +185,7 @@ test('a job that waits for its lease makes way for one of higher priority', asyn
   const store = await host.store();
   const total = (await store.hosts.list())[0]?.info?.devices.find((device) => device.id === 'cpu')
     ?.total_bytes as number;
-  const budget = String(Math.floor(total * 0.6));
+  const budget = `${Math.floor(total * 0.6)}B`;
   const first = await host.shell('sleep 2', { budget });
   await host.state(first, 'running');
   const low = await host.shell('echo low >> order', { budget });

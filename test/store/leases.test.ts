@@ -195,6 +195,26 @@ test('who waits for many devices is not starved by those who want one', async ()
   await (await big).release();
 });
 
+test('who waits with a higher priority goes first at once, if he could start', async () => {
+  const held = await ask({ devices: [gpu(0)], bytes: 30 * GIB, share: true });
+  const whole = new AbortController();
+  const first = ask({ devices: [gpu(0)], priority: 5, signal: whole.signal });
+  await until(async () => (await store.connection.redis.hlen(store.keys.leaseQueue)) === 1);
+  const small = { devices: [gpu(0)], bytes: GIB, share: true };
+  expect(await waits(small)).toContain('has a higher priority');
+  expect(await waits({ ...small, priority: 6 })).toBeNull();
+  expect(await waits({ ...small, devices: [gpu(0, 20 * GIB)] })).toContain('has a higher priority');
+  whole.abort(new Error('no longer'));
+  await failure(first);
+  const never = new AbortController();
+  const blind = ask({ devices: [gpu(0, 20 * GIB)], priority: 5, signal: never.signal });
+  await until(async () => (await store.connection.redis.hlen(store.keys.leaseQueue)) === 1);
+  expect(await waits({ ...small, devices: [gpu(0, 20 * GIB)] })).toBeNull();
+  never.abort(new Error('no longer'));
+  await failure(blind);
+  await held.release();
+});
+
 test('an abort leaves no trace, neither lease nor place in the queue', async () => {
   const held = await ask({ count: 2 });
   const controller = new AbortController();
