@@ -147,6 +147,7 @@ class Driver:
         elif kind == "go":
             self._release()
         elif kind == "more" and self.trial.record is not None:
+            self.trial.look()
             self.trial.record.extend(max(1, int(answer.get("steps") or 1)))
         elif kind == "probe":
             self._feed.clear()

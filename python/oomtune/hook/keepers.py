@@ -45,7 +45,7 @@ class Keepers:
         """The variable that has grown with most of `steps`, as a person would look for it; None: none was seen."""
         grown = []
         for key, found in self._seen().items():
-            more = found.count - self._before.get(key, 0 if isinstance(found.value, self._torch.Tensor) else found.count)
+            more = found.count - self._before.get(key, found.count)
             if more >= max(2, steps // 2):
                 grown.append((self._bytes(found, more), found))
         if not grown:

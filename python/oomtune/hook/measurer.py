@@ -88,7 +88,6 @@ class Measurer(Driver):
         # What was allocated before the first step counts for it where there is no batch to begin with.
         phases = Phases(trial.meter, FORWARD_BACKWARD, reset=False) if port is None else None
         trial.record = Record(trial.meter, hook.settings.steps, phases=phases, holdings=trial.holdings())
-        trial.keepers.look()
 
     def _finish(self):
         settings = self._hook.settings

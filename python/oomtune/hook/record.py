@@ -47,6 +47,10 @@ class Record:
             # The first step may retry while the cache finds its shape; later ones are the steady state.
             self._retries = self._meter.retries()
 
+    @property
+    def steps(self):
+        return len(self.seconds)
+
     def gradients_are_made(self):
         """Looked at in the first step only: it is not one whose seconds count."""
         if self._holdings is not None and not self.seconds:

@@ -9,6 +9,8 @@ from .keepers import Keepers
 from .record import Record
 
 
+#: Steps after which the variables of a long probe are looked at.
+LOOK = 3
 #: Fields of the worker's message.
 ORDERED = ("micro_batch", "accumulation", "amp", "checkpointing", "offload", "steps", "vary")
 
@@ -44,7 +46,9 @@ class Trial:
         #: Batches handed out, and those that steps were made of as far as these do not follow at once.
         self._handed = self._used = 0
         self._failures = 0
-        self.keepers = Keepers(hook.torch)
+        self._keepers = Keepers(hook.torch)
+        #: Steps that the probe had made when the script's variables were looked at; None: they were not.
+        self._looked = None
 
     def begin(self, probe, apart, variable):
         """In this process, after other sizes. `apart`: a thread fetches the batches ahead; `variable`: samples differ in
@@ -63,7 +67,7 @@ class Trial:
             if before.micro_batch > probe.micro_batch or before.accumulation != probe.accumulation:
                 skip = max(1, skip)
         self._failures = self.meter.failures()
-        self.keepers.look()
+        self._looked = None
         # Only a caching allocator minds that lengths change.
         vary = probe.vary and variable and self.meter.reserved() is not None
         self.record = Record(self.meter, probe.steps, skip, holdings=self.holdings(), vary=vary)
@@ -108,6 +112,20 @@ class Trial:
         if apart:
             self._used += self.batches_a_step
         self.record.step_done()
+        if self.record.steps >= LOOK and self.record.wanted > 2 * LOOK:
+            self.look()
+
+    def look(self):
+        """Once in a probe, and not in its first steps: to read the variables of a running function may keep some alive."""
+        if self._looked is None:
+            self._looked = self.record.steps
+            self._keepers.look()
+
+    def _keeper(self, growth):
+        """The variable that keeps what each step leaves behind; None: nothing is left behind, or it was not seen."""
+        if not growth or self._looked is None:
+            return None
+        return self._keepers.named(self.record.steps - self._looked)
 
     def refused(self):
         """Whether an allocation has failed since this was asked last."""
@@ -117,7 +135,6 @@ class Trial:
     def measured(self):
         """The message that tells what it cost."""
         probe, report = self.probe, self.record.report()
-        grows = (report["growth_bytes_per_step"] or 0) > 0
         return {
             "t": "measured",
             "micro_batch": probe.micro_batch,
@@ -126,7 +143,7 @@ class Trial:
             "checkpointing": probe.checkpointing,
             "offload": probe.offload,
             **report,
-            "kept_by": self.keepers.named(report["steps"]) if grows else None,
+            "kept_by": self._keeper(report["growth_bytes_per_step"]),
             "own_accumulation": self._gate.own_accumulation,
             "own_amp": self._hook.own_amp(),
         }

@@ -72,7 +72,7 @@ class KeepersTest(unittest.TestCase):
 
     def test_finds_a_hidden_state_that_holds_its_past(self):
         text = (
-            "w = torch.ones(3, requires_grad=True)\ndef main():\n    hidden = torch.zeros(3)\n    look()\n"
+            "w = torch.ones(3, requires_grad=True)\ndef main():\n    hidden = torch.zeros(3) + w\n    look()\n"
             "    for i in range(STEPS):\n        hidden = hidden + w\n    name()\nmain()\n"
         )
         self.assertEqual(self.named(text), "`hidden` (script.py:6: hidden = hidden + w)")
