@@ -42,7 +42,7 @@ export type Recommendation = { measure: number; why: string } | { size: number; 
  */
 export function recommend(choice: Choice): Recommendation {
   const { trail, choices, model } = choice;
-  const limit = model.budgetBytes * (1 - choice.headroomPct / 100);
+  const limit = limitOf(choice);
   const spent = afterthoughts(choice);
   const measured = trail.sizes.filter((size) => size <= choice.max && choices.down(size) === size);
   const good = measured.filter((size) => leavesRoom(trail, size, limit, choice) && retriesOf(trail, size) === 0);
@@ -72,7 +72,19 @@ export function recommend(choice: Choice): Recommendation {
   }
   if (!trail.isFirm(pick))
     return { measure: pick, why: 'the size to be recommended, in the process that took the largest' };
-  return { size: pick, notes: notesOn(choice, pick, good, best) };
+  const peak = highest(trail, pick, lastingPeak);
+  const wide = peak === null || peak <= model.budgetBytes * (1 - choice.headroomPct / 100);
+  return { size: pick, notes: [...notesOn(choice, pick, good, best), ...(wide ? [] : [tightNote(choice)])] };
+}
+
+/**
+ * What the recommended size may hold, bytes. Where weights alone leave less than the headroom no size can: half of what the
+ * smallest leaves is left free then, since the smallest of all would be many times slower for little.
+ */
+function limitOf({ trail, model, choices, headroomPct }: Choice): number {
+  const wanted = model.budgetBytes * (1 - headroomPct / 100);
+  const least = highest(trail, choices.lo, lastingPeak);
+  return least === null || least <= wanted ? wanted : (least + model.budgetBytes) / 2;
 }
 
 /** Probes since a fresh process took the largest size. */
@@ -148,7 +160,9 @@ function largestWithHeadroom(choice: Choice, limit: number, measured: number[], 
   const bad = trail.badBelow(max);
   // What fits is not monotone here: one more try well below, then only sizes that have fitted.
   if (bad.length > 1) return null;
-  const roof = Math.min(max, ...slow, ...bad.map((size) => 0.9 * size));
+  // What was measured to leave too little is not predicted anew.
+  const tight = measured.filter((size) => !good.includes(size) && size > (good.at(-1) ?? 0)).map((size) => size - 1);
+  const roof = Math.min(max, ...slow, ...tight, ...bad.map((size) => 0.9 * size));
   if (model.readings.length === 0) return choices.down(roof * (headroomPct === 0 ? 1 : 1 - headroomPct / 100));
   let size = choices.down(roof);
   let low = choices.lo;
@@ -177,7 +191,11 @@ function lastResort({ trail, choices, max, headroomPct }: Choice, measured: numb
   }
   const size = measured.find((m) => trail.isFirm(m)) ?? choices.down(max) ?? max;
   if (!trail.isFirm(size)) return { measure: size, why: 'the only size that the answer may have' };
-  return { size, notes: [`No smaller size can be used, so less than ${headroomPct} % of the budget is left free.`] };
+  return { size, notes: [tightNote({ headroomPct })] };
+}
+
+function tightNote({ headroomPct }: Pick<Choice, 'headroomPct'>): string {
+  return `No size leaves the headroom (weights and the optimizer fill the budget), so less than ${headroomPct} % of it is left free.`;
 }
 
 function notesOn({ max }: Choice, pick: number, good: number[], best: number): string[] {
