@@ -169,6 +169,7 @@ const observation = z.object({
   growthBytesPerStep: size.optional(),
   leakBytesPerStep: size.optional(),
   keptBy: text(1024).nullable().optional(),
+  short: z.boolean().optional(),
   stepSeconds: size,
   wallSeconds: z.number().nonnegative().optional(),
   refusedBytes: size,

@@ -43,7 +43,7 @@ export class Trail {
     const rise = steepestOf(fits);
     const bads = counted.filter((o) => !lasts(o) && !fits.some((later) => disproves(later, o, budgetBytes, rise)));
     const firmBad = bads.filter((o) => o.fresh).map((o) => o.microBatch);
-    this.#sure = (o) => o.steps >= BELIEVED || !mayGrow(o, budgetBytes);
+    this.#sure = (o) => o.steps >= BELIEVED || o.short === true || !mayGrow(o, budgetBytes);
     const firm = new Set(fits.filter((o) => this.#sure(o) && isFirm(o, fits)).map((o) => o.microBatch));
     for (const size of firmBad) firm.delete(size);
     const bad = new Set([

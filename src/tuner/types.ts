@@ -118,6 +118,8 @@ export interface Observation {
   growthBytesPerStep?: number | null;
   /** The part of it that the loop itself leaves behind: no allocator that comes to rest by and by. */
   leakBytesPerStep?: number | null;
+  /** The loop ended by itself: no more steps of it can be measured. */
+  short?: boolean;
   /** The variable of the script that keeps it, with its line; null: not seen. */
   keptBy?: string | null;
   /** Seconds per optimizer step in the steady state (median); null if unknown. */

@@ -88,6 +88,8 @@ const measured = z.object({
   gradient_bytes: bytes.optional(),
   optimizer_state_bytes: bytes.optional(),
   growth_bytes_per_step: change.optional(),
+  /** The loop ended by itself before it had made all of the steps: these are all that there are. */
+  short: z.boolean().optional(),
   /** The variable that grows with the steps, with its line. */
   kept_by: text(500).nullable().optional(),
   /** Steps at the end in which a caching allocator asked the driver for nothing; null: there is none. */

@@ -87,7 +87,8 @@ export class Prober {
     if (measurement === null) return this.#afterDeath(session, probe, place);
     this.#measured = true;
     this.#learn(measurement);
-    const alive = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
+    const goesOn = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
+    const alive = goesOn && !measurement.short;
     if (!alive) await this.close();
     if (measurement.total_bytes === null) measurement.total_bytes = ledgerPeak(session.run.ledger());
     return observeFit(probe, place, measurement, alive);

@@ -165,7 +165,7 @@ export class Session {
     }
     let measurement = await this.#measurement();
     for (;;) {
-      const steps = measurement === null ? 0 : stepsToGo(probe, measurement);
+      const steps = measurement === null || measurement.short ? 0 : stepsToGo(probe, measurement);
       if (steps === 0) return measurement;
       // Every rank gets the same number, or those that stop would leave the others waiting for their gradients.
       this.#hook?.broadcast({ t: 'more', steps });

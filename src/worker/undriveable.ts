@@ -22,8 +22,8 @@ export function undriveable(bye: Bye | null, steps: number): Diagnosis {
   }
   if (bye !== null) {
     return told(
-      `The training loop ended before it had made ${steps} optimizer steps at one size.`,
-      `Let it run for at least ${3 * steps} steps. ${PLACEHOLDER}`,
+      'The training loop ended before it had made 2 optimizer steps at one size.',
+      `Let it run for at least ${Math.max(2, steps)} steps. ${PLACEHOLDER}`,
     );
   }
   return told(

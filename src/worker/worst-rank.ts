@@ -29,6 +29,7 @@ export function worstRank(ranks: Measured[]): Measurement {
     optimizer_state_bytes: most((rank) => rank.optimizer_state_bytes),
     alloc_retries: most((rank) => rank.alloc_retries) ?? 0,
     growth_bytes_per_step: most((rank) => rank.growth_bytes_per_step),
+    short: ranks.some((rank) => rank.short),
     kept_by: ranks.find((rank) => rank.kept_by)?.kept_by ?? null,
     creep_bytes_per_step: most((rank) => rank.creep_bytes_per_step),
     quiet_steps: least((rank) => rank.quiet_steps),

@@ -30,6 +30,22 @@ describe('a search on scripts as people write them', () => {
     expect(Math.abs((report.max_micro_batch as number) - (same.max_micro_batch as number))).toBeLessThan(10);
   });
 
+  it.each([4, 2])('measures what there is of a loop of %i steps, each size in a process of its own', async (steps) => {
+    const bench = workbench('find-batch', [python, 'few_steps.py', String(steps)], {
+      budget: '60MiB',
+      steps: 5,
+      maxBatch: 8,
+    });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report).toMatchObject({ status: 'found', max_micro_batch: 8, verified_steps: steps });
+    expect(report.probes.map((probe) => probe.steps)).toEqual(report.probes.map(() => steps));
+  });
+
+  it('says of a loop of one step that it is too short to measure', async () => {
+    const report = await search([python, 'few_steps.py', '1']);
+    expect(report.failure?.evidence).toContain('before it had made 2 optimizer steps');
+  });
+
   it('keeps a script in its loop that accumulates and would leave it between two steps, and counts all its batches', async () => {
     const bench = workbench('find-batch', [python, 'between.py'], { budget: '60MiB' });
     const report = await findBatch(bench.request, bench.deps);

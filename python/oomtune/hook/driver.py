@@ -20,6 +20,10 @@ from .rounds import Rounds
 from .trial import Probe, Trial
 
 
+#: Optimizer steps that tell whether a size fits: the first makes the optimizer's state, the second trains with it.
+FEWEST_STEPS = 2
+
+
 class Driver:
     def __init__(self, hook):
         self._hook = hook
@@ -104,9 +108,22 @@ class Driver:
         return self.state == "driving" and self._hook.entry == "plain"
 
     def ending(self):
-        """The script ends by itself: because it ran out of memory and caught that, perhaps."""
-        if self.trial.record is not None and self._rounds.batches and self.trial.refused():
+        """The loop ends by itself: because it ran out of memory and that was caught, perhaps. Else what was measured of
+        the first size is told, however short the loop was; of others a new process measures more."""
+        record = self.trial.record
+        if record is None:
+            return
+        if self._rounds.batches and self.trial.refused():
             self._hook.link.send(swallowed(self.micro_batch))
+            return
+        if self._rounds.stepped and not self._apart:
+            self._book()
+        if self.trial.first and record.skip == 0 and record.steps >= FEWEST_STEPS:
+            self._asked_for()
+            self._hook.link.send({**self.trial.measured(), "short": True})
+
+    def _asked_for(self):
+        """The probe is known."""
 
     # -- the conversation with the worker
 

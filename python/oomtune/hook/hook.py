@@ -169,11 +169,12 @@ class Hook:
         """The script came to its end while batches were still asked for."""
         if self.driving and os.getpid() == self._pid:
             if not self.reporter.told:
-                self.guide.ending()
                 self.loop_over()
             end_ancestors()
 
     def loop_over(self):
+        if not self._said_bye:
+            self.guide.ending()
         self.bye("loop_over", "the training loop ended by itself")
 
     def give_up(self, reason):

@@ -89,7 +89,7 @@ class Measurer(Driver):
         phases = Phases(trial.meter, FORWARD_BACKWARD, reset=False) if port is None else None
         trial.record = Record(trial.meter, hook.settings.steps, phases=phases, holdings=trial.holdings())
 
-    def _finish(self):
+    def _asked_for(self):
         settings = self._hook.settings
         self.trial.probe = Probe(
             settings.micro_batch or self._own_batch or 1,
@@ -99,6 +99,9 @@ class Measurer(Driver):
             settings.offload,
             settings.steps,
         )
+
+    def _finish(self):
+        self._asked_for()
         self._hook.link.send(self.trial.measured())
         answer = self._hook.link.receive()
         if answer is None or answer.get("t") != "more":

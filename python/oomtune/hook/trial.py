@@ -41,6 +41,8 @@ class Trial:
         self._gate = hook.gate
         self.meter = None
         self.probe = None
+        #: The process has run no other size before.
+        self.first = True
         self.record = None
         self._group = 1
         #: Batches handed out, and those that steps were made of as far as these do not follow at once.
@@ -54,6 +56,7 @@ class Trial:
         """In this process, after other sizes. `apart`: a thread fetches the batches ahead; `variable`: samples differ in
         length."""
         hook, before = self._hook, self.probe
+        self.first = before is None
         self.probe = probe
         hook.rung.switch(probe.amp, probe.checkpointing, probe.offload)
         hook.optimizers.renew()
