@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { TerminalText } from '../common/terminal.js';
 import { hostName, type Store } from '../store/index.js';
@@ -37,8 +38,11 @@ export async function showLogs(store: Store, jobs: JobRecord[], options: LogOpti
   }
   for (const [at, job] of jobs.entries()) {
     const writer = writers[at] as Writer;
-    const file = isAway(job) ? null : open(pick(job, options.launch), options);
-    if (isAway(job)) writer.write(await tailOf(store, job, options));
+    const launch = pick(job, options.launch);
+    const tailOnly = isAway(job) || isGone(job, launch);
+    const file = tailOnly ? null : open(launch, options);
+    if (isGone(job, launch)) options.note(`The log of ${job.job} is no longer kept: the end of its output is shown.`);
+    if (tailOnly) writer.write(await tailOf(store, job, options));
     else if (file === null) options.note(`${job.job} has not written anything yet.`);
     else writeAll(file, writer);
     writer.end();
@@ -52,7 +56,9 @@ export async function readLog(
   options: Pick<LogOptions, 'launch' | 'lines'>,
 ): Promise<{ launch: number | null; log: string }> {
   const launch = pick(job, options.launch);
-  if (isAway(job)) return { launch: launch?.launch ?? null, log: (await tailOf(store, job, options)).toString('utf8') };
+  if (isAway(job) || isGone(job, launch)) {
+    return { launch: launch?.launch ?? null, log: (await tailOf(store, job, options)).toString('utf8') };
+  }
   const file = open(launch, options);
   return { launch: launch?.launch ?? null, log: file === null ? '' : wholeLog(file).toString('utf8') };
 }
@@ -121,6 +127,11 @@ function open(launch: Launch | null, options: Pick<LogOptions, 'lines'>): LogFil
 /** Runs, or ran, on another host: only the tail in Redis can be read from here. */
 function isAway(job: JobRecord): boolean {
   return job.host !== null && job.host !== hostName();
+}
+
+/** Ended so long ago that its folder was removed. */
+function isGone(job: JobRecord, launch: Launch | null): boolean {
+  return !isAway(job) && launch !== null && hasEnded(job) && !existsSync(launch.dir);
 }
 
 async function tailOf(store: Store, job: JobRecord, options: Pick<LogOptions, 'launch' | 'lines'>): Promise<Buffer> {

@@ -9,12 +9,15 @@ export async function workDeps(
   options: JobOptions,
   command: string[],
 ): Promise<{ request: WorkRequest; deps: WorkDeps }> {
-  const [{ createLog }, { newJobId }, runtime] = await Promise.all([
+  const [{ createLog }, { newJobId }, { tidyNowAndThen }, runtime] = await Promise.all([
     import('../common/log.js'),
     import('../store/job-id.js'),
+    import('../daemon/tidy.js'),
     context.runtime(),
   ]);
   context.signal.throwIfAborted();
+  const log = createLog(purpose);
+  void tidyNowAndThen(() => context.store(), log); // while the job works; it is not waited for
   return {
     request: {
       jobId: newJobId(),
@@ -32,7 +35,7 @@ export async function workDeps(
       signal: context.signal,
       progress: (event) => context.progress.show(event),
       persist: async () => {}, // a foreground verb lives and dies with its terminal: there is no record to keep
-      log: createLog(purpose),
+      log,
     },
   };
 }

@@ -1,28 +1,49 @@
 import type { Log } from '../common/log.js';
+import type { Store } from '../store/index.js';
 import { logPath } from './daemon-file.js';
 import { boundLog } from './own-log.js';
+import type { DaemonSettings } from './settings.js';
+import { tidyRuns } from './tidy.js';
 
 const LOOK_MS = 5000;
 
-/** Keeps what a daemon writes bounded while it runs, with or without Redis. */
+/** Keeps what a daemon and its jobs leave on the disk bounded. */
 export class Housekeeping {
-  readonly #log: Log;
-  readonly #timer: NodeJS.Timeout;
+  readonly #parts: { store: Store; log: Log; settings: DaemonSettings };
+  readonly #timers: NodeJS.Timeout[];
+  #tidying = false;
 
-  constructor(log: Log) {
-    this.#log = log;
-    this.#timer = setInterval(() => this.#look(), LOOK_MS).unref();
+  constructor(parts: { store: Store; log: Log; settings: DaemonSettings }) {
+    this.#parts = parts;
+    this.#timers = [
+      setInterval(() => this.#boundLog(), LOOK_MS).unref(),
+      setInterval(() => void this.#tidy(), parts.settings.tidyMs).unref(),
+    ];
+    void this.#tidy();
   }
 
   close(): void {
-    clearInterval(this.#timer);
+    for (const timer of this.#timers) clearInterval(timer);
   }
 
-  #look(): void {
+  #boundLog(): void {
     try {
       boundLog(logPath());
     } catch (error) {
-      this.#log.warn({ err: error }, 'the log of the daemon could not be bounded');
+      this.#parts.log.warn({ err: error }, 'the log of the daemon could not be bounded');
+    }
+  }
+
+  async #tidy(): Promise<void> {
+    if (this.#tidying) return;
+    this.#tidying = true;
+    const { store, log, settings } = this.#parts;
+    try {
+      await tidyRuns(store, log, settings.keptRuns ?? undefined);
+    } catch (error) {
+      log.warn({ err: error }, 'what ended jobs left on the disk could not be tidied');
+    } finally {
+      this.#tidying = false;
     }
   }
 }

@@ -70,7 +70,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     version,
     log,
   });
-  const housekeeping = new Housekeeping(log);
+  const housekeeping = new Housekeeping({ store, log, settings: all });
   let http: HttpServer | null = null;
   let observer: Observer | null = null;
   try {

@@ -1,3 +1,5 @@
+import type { Retention } from './retention.js';
+
 /** How a daemon behaves. Times in milliseconds. */
 export interface DaemonSettings {
   /** Jobs at a time with `--device cpu`. */
@@ -33,6 +35,10 @@ export interface DaemonSettings {
   roomBytes: number;
   /** Ended jobs that are remembered. */
   keptJobs: number;
+  /** What stays on the disk of ended jobs; null: what config/retention.yaml says. */
+  keptRuns: Retention | null;
+  /** How often that is looked at. */
+  tidyMs: number;
 }
 
 export const DAEMON_SETTINGS: DaemonSettings = {
@@ -52,4 +58,6 @@ export const DAEMON_SETTINGS: DaemonSettings = {
   killMs: 60_000,
   roomBytes: 64 * 1024 ** 2,
   keptJobs: 10_000,
+  keptRuns: null,
+  tidyMs: 600_000,
 };

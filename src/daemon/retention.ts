@@ -1,0 +1,126 @@
+import { lstat, opendir, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { readConfig } from '../common/config.js';
+import { PACKAGE_ROOT } from '../common/home.js';
+import type { Log } from '../common/log.js';
+import { parseSize } from '../common/size.js';
+import { isLocked } from '../runtime/folder-lock.js';
+
+/** How much is kept of jobs that have ended. */
+export interface Retention {
+  days: number;
+  jobs: number;
+  bytes: number;
+  /** What changed within so many milliseconds stays in any case. */
+  freshMs: number;
+}
+
+const DAY_MS = 86_400_000;
+const FRESH_MS = 3_600_000;
+/** Files of one job that are looked at: what a job puts there besides is not ours to count for ever. */
+const MOST_FILES = 10_000;
+
+const file = z.strictObject({
+  runs: z.strictObject({
+    days: z.number().positive(),
+    jobs: z.number().int().nonnegative(),
+    size: z.string(),
+  }),
+});
+
+/** config/retention.yaml. Throws what is wrong with it. */
+export function readRetention(path = join(PACKAGE_ROOT, 'config', 'retention.yaml')): Retention {
+  const { runs } = file.parse(readConfig(path));
+  return { days: runs.days, jobs: runs.jobs, bytes: parseSize(runs.size), freshMs: FRESH_MS };
+}
+
+interface Kept {
+  job: string;
+  path: string;
+  bytes: number;
+  /** When anything of it changed last, in milliseconds since the epoch. */
+  changed: number;
+  running: boolean;
+}
+
+/**
+ * Removes the oldest folders of jobs that have ended, as far as they are more than is to be kept. `isLive` is asked of each
+ * that would go: what it names has not ended, though nothing of it runs now. Returns the ids of those that went.
+ */
+export async function pruneRuns(
+  folder: string,
+  keep: Retention,
+  isLive: (job: string) => boolean,
+  log: Log,
+): Promise<string[]> {
+  const all: Kept[] = [];
+  for (const job of await names(folder)) {
+    const found = await look(folder, job);
+    if (found !== null) all.push(found);
+  }
+  const now = Date.now();
+  all.sort((a, b) => b.changed - a.changed);
+  const gone: string[] = [];
+  let jobs = 0;
+  let bytes = 0;
+  for (const one of all) {
+    jobs += 1;
+    bytes += one.bytes;
+    const surplus = jobs > keep.jobs || bytes > keep.bytes || now - one.changed > keep.days * DAY_MS;
+    if (!surplus || one.running || now - one.changed < keep.freshMs || isLive(one.job)) continue;
+    try {
+      await rm(one.path, { recursive: true, force: true });
+    } catch (error) {
+      log.warn({ err: error, job: one.job }, 'the folder of a job that has ended cannot be removed');
+      continue;
+    }
+    gone.push(one.job);
+    jobs -= 1;
+    bytes -= one.bytes;
+  }
+  return gone;
+}
+
+async function names(folder: string): Promise<string[]> {
+  const entries = await readdir(folder, { withFileTypes: true }).catch(noFolder);
+  return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
+}
+
+function noFolder(error: NodeJS.ErrnoException): never[] {
+  if (error.code === 'ENOENT') return [];
+  throw error;
+}
+
+/** Null: it has gone meanwhile. */
+async function look(folder: string, job: string): Promise<Kept | null> {
+  const path = join(folder, job);
+  const kept: Kept = { job, path, bytes: 0, changed: 0, running: false };
+  try {
+    kept.changed = (await lstat(path)).mtimeMs;
+    const left = { files: MOST_FILES };
+    for (const launch of await names(path)) {
+      const dir = join(path, launch);
+      kept.changed = Math.max(kept.changed, (await lstat(dir)).mtimeMs);
+      kept.running ||= isLocked(dir);
+      kept.bytes += await bytesIn(dir, left);
+    }
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw error;
+  }
+  return kept;
+}
+
+/** What it takes of the disk: a file may be longer than it is large. */
+async function bytesIn(dir: string, left: { files: number }): Promise<number> {
+  let bytes = 0;
+  for await (const entry of await opendir(dir)) {
+    left.files -= 1;
+    if (left.files < 0) break;
+    const path = join(dir, entry.name);
+    if (entry.isDirectory()) bytes += await bytesIn(path, left);
+    else bytes += ((await lstat(path).catch(() => null))?.blocks ?? 0) * 512;
+  }
+  return bytes;
+}
