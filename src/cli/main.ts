@@ -1,19 +1,13 @@
 import { CommanderError } from 'commander';
-import { unlessAborted } from '../common/within.js';
 import { type Context, createContext } from './context.js';
 import { asOomtuneError, interrupted, renderError } from './errors.js';
 import { createOutput, outliveClosedPipes } from './output.js';
+import { patiently } from './patience.js';
 import { createProgram } from './program.js';
 import { takesCommand } from './user-command.js';
 
 /** Ended by Ctrl-C as a matter of course: nothing needs to be said about it. */
 const ONLY_LOOKS = ['logs', 'status', 'wait'];
-
-/** They run something, which they end when they are interrupted. */
-const ENDS_FIRST = ['run', 'find-batch', 'daemon run'];
-
-/** How long the others may take to end by themselves. */
-const INTERRUPTED_MS = 1000;
 
 /** The first word that is neither an option nor the value of one. */
 function verbOf(head: string[]): string | null {
@@ -33,11 +27,7 @@ async function main(argv: string[]): Promise<number> {
     called.verb = invocation.verb;
     called.context = createContext(out, invocation.options);
     const { context } = called;
-    const work = async () => (await load()).default(invocation, context);
-    // A verb that runs something ends that first; any other has nothing to wait for long, and Redis may not answer it.
-    called.code = await (ENDS_FIRST.includes(invocation.verb)
-      ? work()
-      : unlessAborted(context.signal, work, INTERRUPTED_MS));
+    called.code = await patiently(invocation, context, async () => (await load()).default(invocation, context));
   }, command);
   try {
     const asked = program.commands.find((known) => known.name() === verbOf(head));

@@ -1,4 +1,3 @@
-import { OomtuneError } from '../common/errors.js';
 import { TimeUp, within } from '../common/within.js';
 import type { Store } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
@@ -8,8 +7,6 @@ import type { Verb } from './verb.js';
 
 /** A job that runs is given time to end by itself before it is killed: `cancel` waits for that, but not for ever. */
 const CANCEL_SECONDS = 30;
-/** For what is only said to Redis. */
-const TELL_SECONDS = 30;
 
 type Steering = (store: Store, job: JobRecord, signal: AbortSignal) => Promise<string>;
 
@@ -18,13 +15,9 @@ function steer(act: Steering): Verb {
   return async ({ args }, context) => {
     const { out, signal } = context;
     const store = await context.store();
-    const { jobs, said } = await within((CANCEL_SECONDS + TELL_SECONDS) * 1000, signal, async () => {
-      const named = await namedJobs(store, args, out);
-      return { jobs: named, said: await Promise.all(named.map((job) => act(store, job, signal))) };
-    }).catch((error: unknown) => {
-      if (error instanceof TimeUp) throw noAnswer(store.url, error);
-      throw error;
-    });
+    const jobs = await namedJobs(store, args, out);
+    const said = await Promise.all(jobs.map((job) => act(store, job, signal)));
+    signal.throwIfAborted();
     if (!out.json) for (const [at, job] of jobs.entries()) out.note(`${job.job}  ${said[at]}`);
     else {
       const ids = jobs.map((job) => job.job);
@@ -33,16 +26,6 @@ function steer(act: Steering): Verb {
     }
     return 0;
   };
-}
-
-/** What was asked for may still come: it was sent, and Redis may get to it. */
-function noAnswer(url: string, cause: Error): OomtuneError {
-  return new OomtuneError(
-    'OOMTUNE_REDIS_UNREACHABLE',
-    `Redis at ${url} did not answer in time: it is not known whether the job was told.`,
-    'Look with `oomtune status` when it answers again, and repeat it if need be.',
-    { cause },
-  );
 }
 
 /** Cancelling what has ended is no error: it is as it was wished. */

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { redisStatus } from '../../src/store/index.js';
@@ -89,3 +90,43 @@ test('a record of the supervisor that a power cut left full of zeros does not st
   expect([host.starts(lives), host.starts(gone)]).toEqual([1, 1]);
   await expect.poll(() => host.leftOver()).toEqual([]);
 });
+
+test('a run that is killed with -9 leaves no process behind, and its lease is freed', async () => {
+  const store = await host.store();
+  const mark = join(host.work, 'mark');
+  const { child, ended } = oomtune(
+    ...['run', '--no-tune', '--device', 'cpu', '--budget', '64MiB', '--'],
+    ...['sh', '-c', `setsid sleep 600 & echo on > ${mark}; sleep 600`],
+  );
+  await until(() => host.lines('mark').length === 1);
+  expect(await store.leases()).toHaveLength(1);
+  child.kill('SIGKILL');
+  await ended;
+  await until(() => host.processes().length === 0);
+  expect((await oomtune('devices', '--json').ended).said).toContain('"reserved_bytes":0');
+  await expect.poll(() => host.leftOver()).toEqual([]);
+});
+
+test('what only asks Redis ends within a minute although that goes silent', async () => {
+  const id = await host.shell('true');
+  const socket = (await redisStatus()).url.replace('unix://', '');
+  // Between the two: hands everything on until a job is asked for, and nothing more from then on
+  const relay = createServer((client) => {
+    const server = connect(socket);
+    for (const end of [client, server]) end.on('error', () => {});
+    server.pipe(client);
+    let silent = false;
+    client.on('data', (data) => {
+      silent ||= /hgetall|hmget|zrange/i.test(data.toString('latin1'));
+      if (!silent) server.write(data);
+    });
+    client.on('close', () => server.destroy());
+  }).listen(0, '127.0.0.1');
+  await once(relay, 'listening');
+  const url = `redis://127.0.0.1:${(relay.address() as AddressInfo).port}`;
+  const verbs = [oomtune('hold', '--redis', url, id), oomtune('status', '--redis', url)];
+  for (const { ended } of verbs) {
+    expect(await ended).toMatchObject({ code: 5, said: expect.stringContaining('did not answer within 60 s') });
+  }
+  relay.close();
+}, 120_000);

@@ -1,7 +1,11 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { createRuntime } from '../../src/runtime/index.js';
+import { loadNative } from '../../src/runtime/native.js';
+import { encodeSpec } from '../../src/runtime/spec.js';
 import { launchSpec, PYTHON } from './helpers.js';
 
 /** A memory cgroup of our own with a limit, or why there can be none. */
@@ -41,5 +45,35 @@ data = [bytearray(os.urandom(1 << 20)) for _ in range(400)]
     const exit = await run.wait();
     rmdirSync(group.folder);
     expect(exit).toMatchObject({ code: null, signal: 'SIGKILL', ended_by: 'job', host_oom: true });
+  });
+
+  test('is told from one that failed beside another that was', async (context) => {
+    const group = limitedGroup(60 * 1024 ** 2);
+    if ('reason' in group) {
+      console.warn(`Skipped: ${group.reason}.`);
+      context.skip(group.reason);
+      return;
+    }
+    const spec = launchSpec(['sh', '-c', 'echo on; read -r go < "$OOMTUNE_RUN_DIR/go"; exit 1']);
+    mkdirSync(spec.dir, { recursive: true });
+    execFileSync('mkfifo', [join(spec.dir, 'go')]);
+    const env = { ...spec.env, OOMTUNE_RUN_DIR: spec.dir };
+    writeFileSync(join(spec.dir, 'spec'), encodeSpec(spec, env, [], null));
+    // Both supervisor and job are in the group; without cgroup v2 the launch has none of its own for memory
+    const inGroup = ['sh', '-c', `echo $$ > ${group.folder}/cgroup.procs; exec "$@"`, 'sh'];
+    const supervisor = spawn(inGroup[0] as string, [...inGroup.slice(1), loadNative().supervisor, spec.dir]);
+    const ended = once(supervisor, 'exit');
+    await expect
+      .poll(() => existsSync(join(spec.dir, 'log')) && readFileSync(join(spec.dir, 'log'), 'utf8'))
+      .toBe('on\n');
+    const hog = [...inGroup, PYTHON, '-c', 'import os; data = [bytearray(os.urandom(1 << 20)) for _ in range(400)]'];
+    const [, signal] = await once(spawn(hog[0] as string, hog.slice(1)), 'exit');
+    expect(signal).toBe('SIGKILL');
+    writeFileSync(join(spec.dir, 'go'), 'go\n');
+    await ended;
+    rmdirSync(group.folder);
+    const exit = JSON.parse(readFileSync(join(spec.dir, 'exit.json'), 'utf8'));
+    expect(exit).toMatchObject({ code: 1, signal: null, ended_by: 'job' });
+    expect(exit.host_oom).not.toBe(true);
   });
 });

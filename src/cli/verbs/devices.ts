@@ -5,6 +5,7 @@ const devicesVerb: Verb = async (_invocation, context) => {
   const { out } = context;
   const [runtime, store] = await Promise.all([context.runtime(), context.store()]);
   const devices = await runtime.devices();
+  await store.leasing.reap(devices); // what a run that was killed had reserved is nobody's
   const reserved = await store.reservations(devices);
   const entries: DeviceEntry[] = devices.map((device) => ({
     ...device,

@@ -1,0 +1,38 @@
+import { OomtuneError } from '../common/errors.js';
+import { TimeUp, unlessAborted, within } from '../common/within.js';
+import type { Context } from './context.js';
+import type { Invocation } from './verb.js';
+
+/** They run something, which they end when they are interrupted. */
+const ENDS_FIRST = ['run', 'find-batch', 'daemon run'];
+/** How long the others may take to end by themselves. */
+const INTERRUPTED_MS = 1000;
+/** They only ask Redis, or tell it something: it may not answer. */
+const ONLY_ASKS = ['status', 'cancel', 'hold', 'release', 'retry', 'submit', 'explain', 'recommend', 'devices'];
+const LONGEST_ASK_MS = 60_000;
+
+/** Does a verb's work, for as long as it may take: an interrupt ends it, and a Redis that does not answer. */
+export async function patiently(
+  { verb, options }: Invocation,
+  { signal, redisUrl }: Context,
+  work: () => Promise<number>,
+): Promise<number> {
+  if (ENDS_FIRST.includes(verb)) return work();
+  if (!ONLY_ASKS.includes(verb) || options.watch) return unlessAborted(signal, work, INTERRUPTED_MS);
+  try {
+    return await within(LONGEST_ASK_MS, signal, work);
+  } catch (error) {
+    throw error instanceof TimeUp ? noAnswer(redisUrl, error) : error;
+  }
+}
+
+/** What was asked for may still come: it was sent, and Redis may get to it. */
+function noAnswer(url: string | null, cause: Error): OomtuneError {
+  const which = url === null ? 'The embedded Redis' : 'Redis';
+  return new OomtuneError(
+    'OOMTUNE_REDIS_UNREACHABLE',
+    `${which} did not answer within ${LONGEST_ASK_MS / 1000} s: it is not known whether it did what it was told.`,
+    'Look with `oomtune status` when it answers again, and repeat it if need be.',
+    { cause },
+  );
+}
