@@ -149,7 +149,12 @@ function factsOf(job) {
   const knobs =
     config === null
       ? []
-      : [config.amp === 'off' ? null : config.amp, config.checkpointing ? 'checkpointing' : null].filter(Boolean);
+      : [
+          config.amp === 'off' ? null : config.amp,
+          config.checkpointing ? 'checkpointing' : null,
+          config.offload ? 'offload' : null,
+        ].filter(Boolean);
+  const speed = speedOf(job);
   const peak = peakOf(job);
   return [
     ['Micro-batch', config === null ? '—' : String(config.micro_batch), best === null ? null : `at most ${best} fits`],
@@ -160,11 +165,24 @@ function factsOf(job) {
     ],
     ['Knobs', config === null ? '—' : knobs.join(', ') || 'as it stands', null],
     ['Peak', bytes(peak), job.budget_bytes === null ? null : `of ${bytes(job.budget_bytes)}`],
-    ['Speed', found === null ? '—' : number(found.samples_per_s), found === null ? null : 'samples/s'],
+    ['Speed', speed === null ? '—' : number(speed), speed === null ? null : 'samples/s'],
     ['Where', job.host ?? '—', job.devices.join(', ') || null],
     ['Submitted', ago(job.submitted_at), new Date(job.submitted_at).toLocaleTimeString()],
     ['Took', time === null ? '—' : seconds(time), job.exit_code === null ? null : `exit code ${job.exit_code}`],
   ];
+}
+
+/** As the ladder has it: measured at the size that the job runs at, on its rung. Null: it was not. */
+function speedOf({ config, recommendation: found, steps }) {
+  if (config === null) return null;
+  const same = (one) =>
+    one.micro_batch === config.micro_batch &&
+    one.amp === config.amp &&
+    one.checkpointing === config.checkpointing &&
+    Boolean(one.offload) === Boolean(config.offload);
+  const speeds = steps.filter((one) => one.outcome === 'fit' && same(one)).map((one) => one.samples_per_s ?? 0);
+  if (found !== null && same(found) && found.samples_per_s !== null) speeds.push(found.samples_per_s);
+  return speeds.length === 0 ? null : Math.max(...speeds) || null;
 }
 
 function peakOf({ config, recommendation, memory, steps }) {

@@ -4,7 +4,7 @@ import { withheldNote } from '../daemon/withheld.js';
 import type { MemoryTrace } from '../store/index.js';
 import type { JobRecord, ProbeRecord, Recommendation } from '../store/types.js';
 import type { Anatomy } from '../tuner/index.js';
-import type { Observation } from '../tuner/types.js';
+import type { Observation, Rung } from '../tuner/types.js';
 import { jobBudget } from '../worker/job-budget.js';
 import { jobMemory } from '../worker/memory-report.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
@@ -18,7 +18,7 @@ import { ago, bytesOr, configWords, plural, rungWords, seconds, shellWords } fro
 interface Told {
   launch: number;
   microBatch: number;
-  rung: { amp: 'off' | 'bf16' | 'fp16'; checkpointing: boolean };
+  rung: Rung;
   outcome: string;
   peakBytes: number | null;
   stepSeconds: number | null;

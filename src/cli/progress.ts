@@ -101,16 +101,19 @@ type ProbeEvent = Extract<Progress, { type: 'probe' }>;
 function probeLine(
   event: ProbeEvent,
   budget: number,
-  paint: (style: 'green' | 'red' | 'yellow' | 'dim', text: string) => string,
+  paint: (style: 'cyan' | 'green' | 'red' | 'yellow' | 'dim', text: string) => string,
 ): string {
-  const { record, samplesPerSecond } = event;
+  const { record } = event;
+  const speed = record.samples_per_s ?? null;
   const fits = record.outcome === 'fit';
   const oom = record.outcome === 'device_oom';
   const mark = fits ? paint('green', '✓') : oom ? paint('yellow', '✗') : paint('red', '!');
   const parts = [
     `  ${mark} micro-batch ${String(record.micro_batch).padStart(5)}`,
     `${bar(record.peak_bytes, budget, oom)} ${bytesOr(record.peak_bytes).padStart(9)}`,
-    fits && samplesPerSecond !== null ? `${rate(samplesPerSecond).padStart(6)} samples/s` : ' '.repeat(16),
+    fits && speed !== null ? `${rate(speed).padStart(6)} samples/s` : ' '.repeat(16),
+    // One process may try several rungs: what is not the script's own precision is named with each size.
+    ...(record.amp !== 'off' || record.checkpointing || record.offload ? [paint('cyan', rungWords(record))] : []),
     fits ? paint('green', 'fit') : oom ? paint('yellow', 'out of memory') : paint('red', record.outcome),
   ];
   const why = fits ? record.why : (record.evidence ?? record.why);

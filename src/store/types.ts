@@ -56,6 +56,8 @@ export interface ProbeRecord {
   outcome: 'fit' | FailureClass;
   peak_bytes: number | null;
   step_s: number | null;
+  /** Samples trained a second, on all devices together. Absent: recorded by an earlier version. */
+  samples_per_s?: number | null;
   /** Seconds that it took in all, the start of its process left out. */
   wall_s?: number;
   evidence: string | null;

@@ -122,8 +122,10 @@ export interface Observation {
   short?: boolean;
   /** The variable of the script that keeps it, with its line; null: not seen. */
   keptBy?: string | null;
-  /** Seconds per optimizer step in the steady state (median); null if unknown. */
+  /** Seconds per optimizer step of that accumulation in the steady state (median); null if unknown. */
   stepSeconds: number | null;
+  /** Samples trained a second, on all devices together; null if unknown. */
+  samplesPerSecond?: number | null;
   /** Seconds from when it was asked for to its verdict, data and first step included; of its process's start, nothing. */
   wallSeconds?: number;
   /** Bytes of the allocation that was refused; null if unknown or none. */

@@ -27,8 +27,9 @@ export function constraintsOf(
   // The hook repeats samples beyond the end of the data set, but no real step can hold more than there are.
   const samples = driven ? (loop?.samples ?? null) : null;
   const most = Math.min(options.maxBatch ?? Number.POSITIVE_INFINITY, samples ?? Number.POSITIVE_INFINITY);
+  const can = loop?.can ?? null;
   return {
-    rungs: allowedRungs(target, options, ownAmp && loop !== null ? { ...loop.can, amp: false } : (loop?.can ?? null)),
+    rungs: allowedRungs(target, options, ownAmp && can !== null ? { ...can, amp: false, fp16: false } : can),
     minBatch: Math.max(options.minBatch, target.plan.minBatch ?? 1),
     maxBatch: Number.isFinite(most) ? Math.max(1, most) : null,
     effectiveBatch: asked ?? (keep ? own : null),

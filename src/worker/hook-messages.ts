@@ -56,7 +56,10 @@ const loop = z.object({
   can: z.object({
     batch: z.boolean(),
     accumulation: z.boolean(),
+    /** bf16, at its full speed. */
     amp: z.boolean(),
+    /** fp16, with a loss scaler. */
+    fp16: z.boolean().default(false),
     checkpointing: z.boolean(),
     offload: z.boolean().default(false),
     switch_rung: z.boolean().default(false),

@@ -6,6 +6,5 @@ export { jobBudget } from './job-budget.js';
 export { budgetLabel, configKey, deviceSlug } from './key.js';
 export { type PartSize, partsOf } from './memory-parts.js';
 export { jobMemory } from './memory-report.js';
-export { samplesPerSecond } from './observe.js';
 export { runJob } from './run-job.js';
 export * from './types.js';

@@ -169,8 +169,17 @@ function steadySeconds(steps: number[]): number | null {
     : ((steady[middle - 1] as number) + (steady[middle] as number)) / 2;
 }
 
-/** Samples per second on one device, where the loop goes round `times` for a step by itself; null if the step was not timed. */
-export function samplesPerSecond(observation: Observation, times: number): number | null {
-  if (observation.outcome !== 'fit' || !observation.stepSeconds) return null;
-  return (times * observation.microBatch * observation.accumulation) / observation.stepSeconds;
+/**
+ * A fit with its speed. The loop may have made other steps than were asked for: one that accumulates by itself goes on to,
+ * and is left at that. `batches`: those of the loop that it made one step of; `times`: those that it does by itself;
+ * `worldSize`: devices that each train as many samples.
+ */
+export function withSpeed(
+  observation: Observation,
+  { batches, times, worldSize }: { batches: number | null; times: number; worldSize: number },
+): Observation {
+  const asked = observation.accumulation * times;
+  const stepSeconds = observation.stepSeconds && (observation.stepSeconds * asked) / (batches ?? asked);
+  const samples = observation.microBatch * asked * worldSize;
+  return { ...observation, stepSeconds, samplesPerSecond: stepSeconds ? samples / stepSeconds : null };
 }

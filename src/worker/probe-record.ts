@@ -13,6 +13,7 @@ export function probeRecord(observation: Observation, why?: string): ProbeRecord
     outcome: observation.outcome,
     peak_bytes: observation.peaks.totalBytes,
     step_s: observation.stepSeconds,
+    samples_per_s: observation.samplesPerSecond ?? null,
     wall_s: observation.wallSeconds,
     evidence: observation.evidence,
     ...(why === undefined ? {} : { why }),

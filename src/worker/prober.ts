@@ -4,7 +4,15 @@ import type { Constraints, Observation, Probe, Rung } from '../tuner/types.js';
 import { prepareDiagnosis } from './diagnosis/index.js';
 import type { Loop } from './hook-messages.js';
 import { isLost } from './lost.js';
-import { diagnoseSession, ledgerPeak, observeDeath, observeFit, observeWhole, type Place } from './observe.js';
+import {
+  diagnoseSession,
+  ledgerPeak,
+  observeDeath,
+  observeFit,
+  observeWhole,
+  type Place,
+  withSpeed,
+} from './observe.js';
 import { openLaunch } from './search-launch.js';
 import type { HookMode, Session } from './session.js';
 import type { Target } from './target.js';
@@ -91,7 +99,11 @@ export class Prober {
     const alive = goesOn && !measurement.short;
     if (!alive) await this.close();
     if (measurement.total_bytes === null) measurement.total_bytes = ledgerPeak(session.run.ledger());
-    return observeFit(probe, place, measurement, alive);
+    return withSpeed(observeFit(probe, place, measurement, alive), {
+      batches: this.#mode === 'probe' ? measurement.accumulation : null,
+      times: this.#target.loopAccumulation,
+      worldSize: this.#target.worldSize,
+    });
   }
 
   #takes(probe: Probe): boolean {

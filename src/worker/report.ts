@@ -50,6 +50,7 @@ export async function findBatchReport(
     notes: [
       ...target.notes,
       ...target.heldNotes,
+      ...outcome.notes,
       ...(answer?.notes ?? []),
       ...(beside === null ? [] : [beside]),
       ...(action.type === 'exhausted' ? [action.why] : []),

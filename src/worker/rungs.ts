@@ -15,9 +15,16 @@ export function allowedRungs(
   can: Loop['can'] | null,
 ): Rung[] {
   const base = target.baseRung;
+  // A device without bf16 takes fp16, where the hook can scale the loss or the command knows of it.
+  const fp16 =
+    can !== null &&
+    !can.amp &&
+    can.fp16 &&
+    (target.carrier('amp') === 'hook' || target.plan.supports.amp.includes('fp16'));
   const carries = (knob: 'amp' | 'checkpointing'): boolean => {
     const carrier = target.carrier(knob);
-    return carrier === 'hook' ? (can?.[knob] ?? true) : carrier !== 'none';
+    const possible = knob === 'amp' ? (can?.amp ?? true) || can?.fp16 : can?.checkpointing;
+    return carrier === 'hook' ? (possible ?? true) : carrier !== 'none';
   };
   // What the command turns on by itself stays on.
   const amp = options.amp === 'auto' && base.amp !== 'off' ? base.amp : options.amp;
@@ -26,6 +33,7 @@ export function allowedRungs(
     amp,
     checkpointing,
     exact: options.exact && base.amp === 'off',
+    ...(fp16 ? { half: 'fp16' as const } : {}),
     can: {
       amp: base.amp !== 'off' || carries('amp'),
       checkpointing: base.checkpointing || carries('checkpointing'),

@@ -18,6 +18,8 @@ export interface SearchOutcome {
   undriveable: boolean;
   /** Why each size was tried, in the order of `observations`; null: it was tried by an earlier process. */
   whys: readonly (string | null)[];
+  /** Sentences on rungs that were left out. */
+  notes: string[];
   /** Verdict on the last launch that died; null when none did. */
   diagnosis: Diagnosis | null;
 }

@@ -1,8 +1,8 @@
 import { Tuner } from '../tuner/index.js';
-import type { Action, Constraints, Observation } from '../tuner/types.js';
+import type { Action, Constraints, Observation, Rung } from '../tuner/types.js';
 import { constraintsOf, withLoop } from './constraints.js';
 import { Detached } from './detached.js';
-import { samplesPerSecond } from './observe.js';
+import { DroppedRungs, withRung } from './dropped-rungs.js';
 import { probeRecord } from './probe-record.js';
 import { Prober } from './prober.js';
 import type { SearchOutcome } from './search-outcome.js';
@@ -18,13 +18,16 @@ export class Search {
   readonly #target: Target;
   readonly #goal: Constraints['goal'];
   readonly #prober: Prober;
+  readonly #journal: Observation[] = [];
   readonly #whys: (string | null)[] = [];
+  readonly #dropped: DroppedRungs;
 
   constructor(request: WorkRequest, deps: WorkDeps, target: Target, goal: Constraints['goal']) {
     this.#request = request;
     this.#deps = deps;
     this.#target = target;
     this.#goal = goal;
+    this.#dropped = new DroppedRungs(target.baseRung);
     this.#prober = new Prober(request, deps, target, goal);
   }
 
@@ -37,33 +40,28 @@ export class Search {
     try {
       signal.throwIfAborted();
       await prober.begin();
-      let tuner = new Tuner(this.#constraints());
-      const journal: Observation[] = [];
-      for (const observation of this.#request.journal) {
-        tuner.tell(observation);
-        journal.push(observation);
-        this.#whys.push(null);
-      }
+      const journal = this.#journal;
+      journal.push(...this.#request.journal);
+      this.#whys.push(...journal.map(() => null));
+      let tuner = this.#tuner();
       for (;;) {
         const action = tuner.next();
-        if (action.type !== 'probe') return this.#outcome(action, tuner);
+        if (action.type !== 'probe') return this.#outcome(action);
+        const before = prober.diagnosis;
         const observation = await prober.measure(action.probe);
         signal.throwIfAborted();
         journal.push(observation);
         this.#whys.push(action.probe.why);
         await this.#deps.persist({ journal });
-        if (prober.hasLearned()) {
-          // What the loop does by itself shows at its first step only: the bounds are drawn anew, what was seen stays.
-          tuner = new Tuner(this.#constraints());
-          for (const earlier of journal.slice(0, -1)) tuner.tell(earlier);
-        }
-        tuner.tell(observation);
-        this.#deps.progress({
-          type: 'probe',
-          observation,
-          record: probeRecord(observation, action.probe.why),
-          samplesPerSecond: samplesPerSecond(observation, this.#target.loopAccumulation),
-        });
+        this.#deps.progress({ type: 'probe', observation, record: probeRecord(observation, action.probe.why) });
+        if (this.#dropped.drops(observation, this.#constraints().rungs)) {
+          // It says nothing of the command, whatever it looked like.
+          prober.diagnosis = before;
+          prober.undriveable = false;
+          this.#deps.progress({ type: 'note', text: this.#dropped.notes.at(-1) as string });
+          tuner = this.#tuner();
+        } else if (prober.hasLearned()) tuner = this.#tuner();
+        else tuner.tell(observation);
       }
     } finally {
       signal.removeEventListener('abort', stop);
@@ -73,20 +71,40 @@ export class Search {
     }
   }
 
-  #outcome(action: Exclude<Action, { type: 'probe' }>, tuner: Tuner): SearchOutcome {
+  /**
+   * Knows what was seen so far on the rungs that are left. What the loop does by itself shows at its first step only, and what a
+   * rung does when it fails: then the bounds are drawn anew, and what was seen stays.
+   */
+  #tuner(): Tuner {
+    const constraints = this.#constraints();
+    for (const seen of this.#journal) this.#dropped.drops(seen, constraints.rungs);
+    const left = (rung: Rung): boolean => !this.#dropped.has(rung);
+    const tuner = new Tuner({ ...constraints, rungs: constraints.rungs.filter(left) });
+    const told = this.#journal.filter(({ rung }) => left(rung));
+    const alive = told.at(-1) === this.#journal.at(-1);
+    for (const [at, seen] of told.entries()) {
+      tuner.tell(alive || at < told.length - 1 ? seen : { ...seen, alive: false });
+    }
+    return tuner;
+  }
+
+  #outcome(action: Exclude<Action, { type: 'probe' }>): SearchOutcome {
     const times = this.#target.loopAccumulation;
     const { launches, startupSeconds, torch, loop, diagnosis, undriveable } = this.#prober;
+    const failed =
+      action.type === 'failed' ? this.#journal.findLast(({ outcome }) => outcome === action.failure) : null;
     return {
       action: action.type === 'found' ? { type: 'found', answer: withLoop(action.answer, times) } : action,
-      observations: tuner.observations,
-      launches: new Set(tuner.observations.map((observation) => observation.launch)).size,
+      observations: this.#journal,
+      launches: new Set(this.#journal.map((observation) => observation.launch)).size,
       allLaunches: launches,
       startupSeconds,
       torch,
       loop,
-      diagnosis,
+      diagnosis: diagnosis && failed ? withRung(diagnosis, failed.rung, this.#target.baseRung) : diagnosis,
       undriveable,
       whys: this.#whys,
+      notes: this.#dropped.notes,
     };
   }
 

@@ -88,7 +88,7 @@ export type Progress =
   | { type: 'interpreter'; path: string; torch: string | null; note: string | null }
   | { type: 'launch'; launch: number; rung: Rung | null; why: string }
   | { type: 'probing'; probe: Probe; launch: number }
-  | { type: 'probe'; observation: Observation; record: ProbeRecord; samplesPerSecond: number | null }
+  | { type: 'probe'; observation: Observation; record: ProbeRecord }
   | { type: 'found'; report: FindBatchReport }
   | { type: 'reused'; recommendation: Recommendation }
   | { type: 'running'; config: Config | null; launch: number; logFile: string }

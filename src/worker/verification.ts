@@ -44,7 +44,7 @@ export async function verify(
     if (first === null) return none;
     const observation = await prober.measure(probeOf(first, target, request.options.steps));
     deps.signal.throwIfAborted();
-    deps.progress({ type: 'probe', observation, record: probeRecord(observation, WHY), samplesPerSecond: null });
+    deps.progress({ type: 'probe', observation, record: probeRecord(observation, WHY) });
     if (!['fit', 'device_oom'].includes(observation.outcome)) return none;
     const learned = ownOf(target, prober);
     const choice = configFrom(recorded, { ...plain(target), own: learned }, request.options);

@@ -48,10 +48,10 @@ function probe(
       outcome,
       peak_bytes: peak,
       step_s: 0.1,
+      samples_per_s: outcome === 'fit' ? microBatch / 0.1 : null,
       evidence,
       why: 'to see how memory grows',
     },
-    samplesPerSecond: outcome === 'fit' ? microBatch / 0.1 : null,
   };
 }
 

@@ -69,6 +69,8 @@ describe('the ladder with real processes', () => {
       expect(report.probes.map((p) => [p.micro_batch, p.outcome])[0]).toEqual([2400, 'device_oom']);
       expect(report.probes.slice(1).every((p) => p.outcome === 'fit')).toBe(true);
       expect(report.launches).toBeLessThanOrEqual(3);
+      // Each probe names its rung
+      expect(report.probes.map((p) => p.offload ?? false)).toEqual([false, ...report.probes.slice(1).map(() => true)]);
     });
 
     it('runs a job to its end that fits in no other way', async () => {

@@ -51,7 +51,9 @@ describe('a search on scripts as people write them', () => {
     const report = await findBatch(bench.request, bench.deps);
     expect(report).toMatchObject({ status: 'found', launches: 2, config: { accumulation: 2 } });
     const shown = bench.events.flatMap((event) =>
-      event.type === 'probe' && event.record.micro_batch === report.config?.micro_batch ? [event.samplesPerSecond] : [],
+      event.type === 'probe' && event.record.micro_batch === report.config?.micro_batch
+        ? [event.record.samples_per_s]
+        : [],
     );
     expect(shown).toContain(report.samples_per_s);
   });

@@ -4,8 +4,11 @@ from collections.abc import Mapping
 
 
 class Autocast:
-    def __init__(self, torch):
+    """`backward_runs()`: whether a backward pass is under way; a forward pass in it is one that is made again."""
+
+    def __init__(self, torch, backward_runs):
         self._torch = torch
+        self._backward_runs = backward_runs
         self._device = "cpu"
         self._dtype = None
         #: True while the hook's own autocast is on.
@@ -16,7 +19,7 @@ class Autocast:
         self._dtype = {"bf16": self._torch.bfloat16, "fp16": self._torch.float16}.get(amp)
 
     def around(self, call, *args, **kwargs):
-        if self._dtype is None or self.inside:
+        if self._dtype is None or self.inside or self._again():
             return call(*args, **kwargs)
         self.inside = True
         try:
@@ -25,6 +28,16 @@ class Autocast:
         finally:
             self.inside = False
         return self._single(output)
+
+    def _again(self):
+        """A checkpoint of the script's own makes a part again that was inside: torch has brought its precision back."""
+        if not self._backward_runs():
+            return False
+        try:
+            return self._torch.is_autocast_enabled(self._device)
+        except TypeError:  # before torch 2.4
+            cpu = self._device == "cpu"
+            return self._torch.is_autocast_cpu_enabled() if cpu else self._torch.is_autocast_enabled()
 
     def around_norm(self, call, value):
         return call(value.float() if self._dtype is not None else value)

@@ -9,10 +9,13 @@ SEQUENCE = 4
 
 
 class Checkpointing:
-    def __init__(self, torch, modules, forwards):
+    """`inside`: parts of the hook that wrap the same modules and tell by a flag `inside` whether they do already."""
+
+    def __init__(self, torch, modules, forwards, inside=()):
         self._torch = torch
         self._modules = modules
         self._forwards = forwards
+        self._inside = inside
         self._on = False
         self._plan = None
 
@@ -28,10 +31,11 @@ class Checkpointing:
             _turn(module, wanted)
         if wanted and not getattr(self, "_wrapped", False):
             self._wrapped = True
+            # What runs again is what is inside of everything else, in whatever order rungs are tried.
             for block in blocks:
-                self._forwards.wrap(block, functools.partial(self._around_block, block))
+                self._forwards.wrap(block, functools.partial(self._around_block, block), innermost=True)
             for sequence in sequences:
-                self._forwards.wrap(sequence, functools.partial(self._around_sequence, sequence))
+                self._forwards.wrap(sequence, functools.partial(self._around_sequence, sequence), innermost=True)
         self._on = wanted
 
     def _find(self):
@@ -98,21 +102,34 @@ class Checkpointing:
 
         norm = self._torch.nn.modules.batchnorm._BatchNorm
         norms = [layer for module in modules for layer in module.modules() if isinstance(layer, norm)]
-        return checkpoint(_Replay(functools.partial(call, **kwargs), norms), *args, use_reentrant=False)
+        replay = _Replay(functools.partial(call, **kwargs), norms, self._inside)
+        return checkpoint(replay, *args, use_reentrant=False)
 
 
 class _Replay:
-    """Runs a block; when it runs again in the backward pass, running statistics are left as they are."""
+    """Runs a block; when it runs again in the backward pass, running statistics are left as they are, and what was around
+    the model the first time is taken to be around it again (torch itself brings precision and random state back)."""
 
-    def __init__(self, call, norms):
+    def __init__(self, call, norms, inside):
         self._call = call
         self._norms = [layer for layer in norms if layer.track_running_stats]
+        self._inside = [(part, part.inside) for part in inside]
         self._ran = False
 
     def __call__(self, *args):
-        if not self._ran or not self._norms:
+        if not self._ran:
             self._ran = True
             return self._call(*args)
+        now = [part.inside for part, _ in self._inside]
+        try:
+            for part, before in self._inside:
+                part.inside = before
+            return self._again(*args)
+        finally:
+            for (part, _), flag in zip(self._inside, now):
+                part.inside = flag
+
+    def _again(self, *args):
         momenta = [layer.momentum for layer in self._norms]
         counts = [None if layer.num_batches_tracked is None else layer.num_batches_tracked.clone() for layer in self._norms]
         try:

@@ -12,15 +12,16 @@ class Forwards:
     def __init__(self):
         self._around = {}
 
-    def wrap(self, module, around):
-        """`around(call, *args, **kwargs)` runs in place of forward; `call` is what it stands for. True: done."""
+    def wrap(self, module, around, innermost=False):
+        """`around(call, *args, **kwargs)` runs in place of forward; `call` is what it stands for. The last to come is the
+        outermost, unless it asks to stay `innermost`. True: done."""
         key = id(module)
         if not self._patch(module):
             return False
         if key not in self._around:
             self._around[key] = []
             weakref.finalize(module, self._around.pop, key, None)
-        self._around[key].append(around)
+        self._around[key].insert(0 if innermost else len(self._around[key]), around)
         return True
 
     def _run(self, module, call, args, kwargs):

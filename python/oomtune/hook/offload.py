@@ -2,17 +2,19 @@
 
 
 class Offload:
-    def __init__(self, torch):
+    def __init__(self, torch, backward_runs):
         self._torch = torch
-        self._inside = False
+        self._backward_runs = backward_runs
+        self.inside = False
         self.on = False
 
     def around(self, call, *args, **kwargs):
-        if not self.on or self._inside or not self._torch.is_grad_enabled():
+        # What a checkpoint makes again in the backward pass is used at once.
+        if not self.on or self.inside or self._backward_runs() or not self._torch.is_grad_enabled():
             return call(*args, **kwargs)
-        self._inside = True
+        self.inside = True
         try:
             with self._torch.autograd.graph.save_on_cpu(pin_memory=True):
                 return call(*args, **kwargs)
         finally:
-            self._inside = False
+            self.inside = False

@@ -12,9 +12,10 @@ class Rung:
         self._torch = torch
         self._modules = modules
         forwards = self._forwards = Forwards()
-        self.autocast = Autocast(torch)
-        self._checkpointing = Checkpointing(torch, modules, forwards)
-        self._offload = Offload(torch)
+        runs = lambda: backward.running  # noqa: E731
+        self.autocast = Autocast(torch, runs)
+        self._offload = Offload(torch, runs)
+        self._checkpointing = Checkpointing(torch, modules, forwards, (self.autocast, self._offload))
         self._scaling = Scaling(torch, backward, optimizers)
         self._wrapped = False
 
@@ -24,7 +25,14 @@ class Rung:
     def can_amp(self):
         if not hasattr(self._torch, "autocast") or self._torch.float32 not in self._modules.dtypes():
             return False
-        return not self._on_gpu() or self._torch.cuda.is_bf16_supported()
+        return not self._on_gpu() or self._has_bf16()
+
+    def _has_bf16(self):
+        """Not where it would only be emulated, slower than single precision."""
+        try:
+            return self._torch.cuda.is_bf16_supported(including_emulation=False)
+        except TypeError:  # before torch 2.4
+            return self._torch.cuda.is_bf16_supported()
 
     def can_fp16(self):
         return self._on_gpu() and self._torch.float32 in self._modules.dtypes()

@@ -2,15 +2,15 @@ import type { Store, StoredJob } from '../../store/index.js';
 import { ENDED_STATES } from '../../store/index.js';
 import type { JobRecord, Recommendation } from '../../store/types.js';
 import { type Curve, curvesOf } from '../../tuner/curve.js';
-import { type Anatomy, peakBytes, rungName } from '../../tuner/index.js';
-import type { Observation } from '../../tuner/types.js';
+import { type Anatomy, peakBytes, rungName, sameRung } from '../../tuner/index.js';
+import type { Observation, Rung } from '../../tuner/types.js';
 import { jobBudget, jobMemory, type PartSize, partsOf } from '../../worker/index.js';
 import type { Reasons } from './reasons.js';
 
 export type JobAction = 'cancel' | 'hold' | 'release' | 'retry';
 
 /** One probe on the ladder. Sizes in bytes, times in seconds. */
-export interface Step {
+export interface Step extends Rung {
   n: number;
   launch: number;
   rung: string;
@@ -71,6 +71,7 @@ export interface JobPage
     | 'effective_batch'
     | 'amp'
     | 'checkpointing'
+    | 'offload'
     | 'peak_bytes'
     | 'budget_bytes'
     | 'samples_per_s'
@@ -126,6 +127,7 @@ function stepsOf(job: StoredJob, found: Recommendation | null, reasons: Reasons)
       n: from + at + 1,
       launch: one.launch,
       rung: rungName(one.rung),
+      ...one.rung,
       micro_batch: one.microBatch,
       accumulation: one.accumulation,
       outcome: one.outcome,
@@ -141,17 +143,13 @@ function stepsOf(job: StoredJob, found: Recommendation | null, reasons: Reasons)
   });
 }
 
-const rateOf = ({ outcome, stepSeconds, microBatch, accumulation }: Observation): number | null =>
-  outcome === 'fit' && stepSeconds ? (microBatch * accumulation) / stepSeconds : null;
+const rateOf = ({ outcome, samplesPerSecond }: Observation): number | null =>
+  outcome === 'fit' ? (samplesPerSecond ?? null) : null;
 
 /** Why this size was tried, as the recommendation tells it: for a job whose events have gone by. */
 function whyRecorded(found: Recommendation | null, one: Observation): string | null {
   const probe = found?.probes.find(
-    ({ launch, micro_batch, amp, checkpointing }) =>
-      launch === one.launch &&
-      micro_batch === one.microBatch &&
-      amp === one.rung.amp &&
-      checkpointing === one.rung.checkpointing,
+    (probe) => probe.launch === one.launch && probe.micro_batch === one.microBatch && sameRung(probe, one.rung),
   );
   return probe?.why ?? null;
 }
@@ -172,10 +170,11 @@ function failureOf({ failure }: StoredJob): JobPage['failure'] {
 }
 
 function shown(found: Recommendation): JobPage['recommendation'] {
-  const { key, status, micro_batch, max_micro_batch, accumulation, effective_batch, amp, checkpointing } = found;
+  const { key, status, micro_batch, max_micro_batch, accumulation, effective_batch, amp, checkpointing, offload } =
+    found;
   const { peak_bytes, budget_bytes, samples_per_s, verified_at } = found;
   return {
-    ...{ key, status, micro_batch, max_micro_batch, accumulation, effective_batch, amp, checkpointing },
+    ...{ key, status, micro_batch, max_micro_batch, accumulation, effective_batch, amp, checkpointing, offload },
     ...{ peak_bytes, budget_bytes, samples_per_s, verified_at },
   };
 }

@@ -6,6 +6,7 @@ interface Asked {
   micro_batch: number;
   amp: string;
   checkpointing: boolean;
+  offload?: boolean | undefined;
 }
 
 const schema = z.object({
@@ -13,6 +14,7 @@ const schema = z.object({
   micro_batch: z.number(),
   amp: z.string(),
   checkpointing: z.boolean(),
+  offload: z.boolean().optional(),
   why: z.string().max(4096),
 });
 
@@ -44,5 +46,5 @@ export class Reasons {
   }
 }
 
-const nameOf = ({ launch, micro_batch, amp, checkpointing }: Asked): string =>
-  `${launch} ${micro_batch} ${amp} ${checkpointing}`;
+const nameOf = ({ launch, micro_batch, amp, checkpointing, offload = false }: Asked): string =>
+  `${launch} ${micro_batch} ${amp} ${checkpointing} ${offload}`;

@@ -1,11 +1,12 @@
 """Autocast, checkpointing and larger batches on a script that knows nothing of them."""
 
+import os
 import tempfile
 import unittest
 
 import torch
 
-from support import run
+from support import PATH, ROOT, probe, run
 
 SCRIPT = """
 import copy, pickle, sys, torch
@@ -116,6 +117,88 @@ class Knobs(unittest.TestCase):
     def test_batch_normalisation_is_warned_of_when_batches_are_cut(self):
         _, result = self.train(OOMTUNE_MICRO_BATCH=4, OOMTUNE_ACCUMULATION=2, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation")
         self.assertEqual([m["code"] for m in result.of("warn")], ["batch_norm"])
+
+    MODELS = {
+        "one sequence, cut into segments": (
+            "nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU(),"
+            " nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))"
+        ),
+        "repeated blocks": (
+            "nn.Sequential(nn.Conv2d(3, 8, 3), *[nn.Sequential(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU()) for _ in range(3)],"
+            " nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))"
+        ),
+        "a checkpoint of the script's own": "Own(False)",
+        "a checkpoint of the script's own, reentrant": "Own(True)",
+    }
+    MIXED = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+class Own(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.reentrant = reentrant
+        self.stem = nn.Conv2d(3, 8, 3)
+        self.body = nn.Sequential(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3))
+        self.head = nn.Linear(8, 4)
+    def forward(self, x):
+        x = checkpoint(self.body, self.stem(x), use_reentrant=self.reentrant)
+        return self.head(x.mean((2, 3)))
+model = %s
+norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
+if isinstance(model, Own):
+    for norm in norms: norm.momentum = 0.0  # a checkpoint of the script's own counts twice, with the hook and without
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(16, 3, 12, 12), torch.randint(4, (16,)))
+for x, y in DataLoader(data, batch_size=4):
+    output = model(x)
+    assert output.dtype == torch.float32
+    optimizer.zero_grad(); nn.functional.cross_entropy(output, y).backward(); optimizer.step()
+torch.save({name: value for name, value in model.state_dict().items() if "tracked" not in name}, "out.pt")
+"""
+
+    def test_checkpointing_and_autocast_together_are_autocast_alone(self):
+        for name, model in self.MODELS.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                weights = {}
+                for knobs in ("", "amp", "checkpointing,amp"):
+                    on = {"OOMTUNE_AMP": "bf16" if "amp" in knobs else "off", "OOMTUNE_CHECKPOINTING": int("check" in knobs)}
+                    result = run(self.MIXED % model, "apply", cwd=folder, OOMTUNE_HOOK_KNOBS=knobs, **on)
+                    self.assertEqual(result.status, 0, result.errors)
+                    weights[knobs] = torch.load(folder + "/out.pt")
+                different = [key for key, value in weights["amp"].items() if not torch.equal(value, weights[""][key])]
+                self.assertTrue(different, "autocast had no effect")
+                for key, value in weights["amp"].items():
+                    self.assertTrue(torch.equal(value, weights["checkpointing,amp"][key]), key)
+
+    def test_offload_and_checkpointing_together_change_no_weight(self):
+        """A file stands in for the host's memory, which a machine without a GPU has no other of."""
+        host = os.path.join(ROOT, "test", "fixtures", "worker", "host")
+        for name, model in self.MODELS.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                weights = []
+                for knobs in ("", "offload", "checkpointing,offload"):
+                    on = {"OOMTUNE_OFFLOAD": int("offload" in knobs), "OOMTUNE_CHECKPOINTING": int("check" in knobs)}
+                    path = os.pathsep.join([PATH, host])
+                    result = run(self.MIXED % model, "apply", cwd=folder, PYTHONPATH=path, OOMTUNE_HOOK_KNOBS=knobs, **on)
+                    self.assertEqual(result.status, 0, result.errors)
+                    weights.append(torch.load(folder + "/out.pt"))
+                for other in weights[1:]:
+                    for key, value in weights[0].items():
+                        self.assertTrue(torch.equal(value, other[key]), key)
+
+    def test_autocast_after_checkpointing_is_autocast_and_checkpointing(self):
+        """Rungs are tried in this order in one process."""
+        rungs = [{}, {"checkpointing": True}, {"amp": "bf16"}, {"amp": "bf16", "checkpointing": True}]
+        for name, model in self.MODELS.items():
+            with self.subTest(name):
+                answers = [probe(4, steps=2, **rung) for rung in rungs]
+                result = run(self.MIXED % model, "probe", answers)
+                self.assertEqual(result.status, 0, result.errors)
+                self.assertEqual(len(result.of("measured")), 4, result.messages)
+                self.assertFalse(any(m["own_amp"] for m in result.of("measured")))
 
 
 if __name__ == "__main__":

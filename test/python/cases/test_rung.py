@@ -1,0 +1,40 @@
+"""What a device can do, on GPUs that are not here: a stand-in answers for torch.cuda."""
+
+import os
+import sys
+import types
+import unittest
+
+import torch
+
+from support import ROOT
+
+sys.path.insert(0, os.path.join(ROOT, "python"))
+
+from oomtune.hook.rung import Rung  # noqa: E402
+
+
+def rung(bf16):
+    """A rung on a GPU of which torch.cuda.is_bf16_supported is this."""
+    root = types.SimpleNamespace(parameters=lambda: [types.SimpleNamespace(is_cuda=True)])
+    modules = types.SimpleNamespace(roots=lambda: [root], dtypes=lambda: {torch.float32})
+    stand_in = types.SimpleNamespace(
+        autocast=torch.autocast, float32=torch.float32, cuda=types.SimpleNamespace(is_bf16_supported=bf16)
+    )
+    return Rung(stand_in, modules, None, types.SimpleNamespace(running=False))
+
+
+class Types(unittest.TestCase):
+    def test_emulated_bf16_is_none(self):
+        turing = rung(lambda including_emulation=True: including_emulation)
+        self.assertEqual((turing.can_amp(), turing.can_fp16()), (False, True))
+        ampere = rung(lambda including_emulation=True: True)
+        self.assertEqual((ampere.can_amp(), ampere.can_fp16()), (True, True))
+
+    def test_an_older_torch_is_asked_as_it_can_be(self):
+        self.assertEqual(rung(lambda: False).can_amp(), False)
+        self.assertEqual(rung(lambda: True).can_amp(), True)
+
+
+if __name__ == "__main__":
+    unittest.main()
