@@ -32,7 +32,7 @@ const SETTINGS = /^OOMTUNE_(HOME|REDIS_URL|HOST|PREFIX|LOG|DEBUG|PYTHON|NATIVE|C
 const SESSION = [
   /^(_|SHLVL|OLDPWD|PS[0-4]|IFS|EDITOR|VISUAL|PAGER|MAIL|COLORTERM|LS_COLORS|WINDOWID|VTE_VERSION|SESSION_MANAGER)$/,
   /^(DISPLAY|WAYLAND_DISPLAY|XAUTHORITY|DESKTOP_SESSION|INVOCATION_ID|JOURNAL_STREAM|MANAGERPID|NO_COLOR|FORCE_COLOR)$/,
-  /^(BASH_FUNC_|LESS|HIST|SSH_|DBUS_|TERM_|TMUX|STY$|GPG_|GNOME_|GTK_|QT_|KDE_|OOMTUNE_|SUDO_)/,
+  /^(BASH_FUNC_|npm_|LESS|HIST|SSH_|DBUS_|TERM_|TMUX|STY$|GPG_|GNOME_|GTK_|QT_|KDE_|OOMTUNE_|SUDO_)/,
 ];
 
 /** All of an environment but what oomtune itself sets in a job: an outer job's knobs are none of an inner one's. */
@@ -42,10 +42,11 @@ function handedOn(from: Variables): Record<string, string> {
 
 const isAllowed = (name: string): boolean => !SECRET.test(name) && ALLOWED.some((pattern) => pattern.test(name));
 
-/** Names that a job submitted with this environment would do without on another host. */
+/** Names that a job submitted with this environment would do without on another host; what it could not log in without first. */
 export function boundToHost(environment: Record<string, string>): string[] {
   const names = Object.keys(environment).filter((name) => !isAllowed(name));
-  return names.filter((name) => !SESSION.some((pattern) => pattern.test(name))).sort();
+  const missed = names.filter((name) => !SESSION.some((pattern) => pattern.test(name))).sort();
+  return [...missed.filter((name) => SECRET.test(name)), ...missed.filter((name) => !SECRET.test(name))];
 }
 
 /**

@@ -52,7 +52,7 @@ describe('submit to another host', () => {
     const args = ['submit', '--device', 'cpu', '--host', 'elsewhere', '--', 'true'];
     const { code, stderr } = await oomtune.call(args, { env });
     expect(code).toBe(0);
-    expect(stderr).toMatch(/^DATA_DIR, MY_API_KEY stayed on /m);
+    expect(stderr).toMatch(/^MY_API_KEY, DATA_DIR stayed on /m);
     expect(stderr).not.toContain('hunter2');
   });
 });

@@ -146,7 +146,7 @@ test('on another host the allow-list applies, and what stayed behind is named', 
   const job = await host.state(id, 'failed');
   expect(host.lines('allowed')).toEqual(['7']);
   expect(job.host).toBe('elsewhere');
-  const names = ['CC', 'DATA_DIR', 'HF_TOKEN', 'SSL_CERT_FILE', 'WANDB_API_KEY'];
+  const names = ['HF_TOKEN', 'WANDB_API_KEY', 'CC', 'DATA_DIR', 'SSL_CERT_FILE'];
   expect(job.environment?.withheld).toEqual(names);
   expect(job.failure?.evidence).toContain("KeyError: 'DATA_DIR'");
   expect(job.failure?.fields.advice).toMatch(/^DATA_DIR stayed on /);

@@ -153,7 +153,7 @@ describe.skipIf(unable !== null)('two hosts on one Redis', () => {
     const store = await host.store();
     const total = (await store.hosts.list())[0]?.info?.devices.find((device) => device.id === 'cpu')
       ?.total_bytes as number;
-    const budget = String(Math.floor(total * 0.6));
+    const budget = `${Math.floor(total * 0.6)}B`;
     await host.kill(daemons[names[1]]); // so that the first has it
     await gone(1);
     await host.kill(daemons[names[0]]);

@@ -52,7 +52,7 @@ describe('the environment of a job', () => {
 
   it('names what another host would do without, and no trifles of the session', () => {
     const session = { SHLVL: '1', SSH_CLIENT: '::1', LS_COLORS: 'x', _: '/bin/x', OOMTUNE_HOME: '/x', DISPLAY: ':0' };
-    const names = ['AWS_SECRET_ACCESS_KEY', 'EXPERIMENT', 'HF_TOKEN'];
+    const names = ['AWS_SECRET_ACCESS_KEY', 'HF_TOKEN', 'EXPERIMENT'];
     expect(boundToHost(jobEnvironment(bare, { ...from, ...session }))).toEqual(names);
   });
 
