@@ -12,6 +12,8 @@ export class Automaton {
   private readonly firstAccept: number;
   /** Length of the longest literal: a state tells no more than as many characters. */
   private readonly longest: number;
+  /** Characters of a literal that each state has seen. */
+  private readonly depths: Uint8Array;
 
   /** `literals` are canonical (see `canonical`): lower case, no white space. */
   constructor(literals: readonly string[]) {
@@ -31,6 +33,10 @@ export class Automaton {
     this.shift = shift;
     this.longest = Math.max(0, ...literals.map((literal) => literal.length));
     this.next = next;
+    this.depths = new Uint8Array(trie.depths.length);
+    trie.depths.forEach((depth, state) => {
+      this.depths[order[state] as number] = Math.min(depth, 255);
+    });
     this.firstAccept = trie.outputs.filter((o) => o.length === 0).length;
     this.outputs = new Array<number[]>(trie.outputs.length - this.firstAccept);
     trie.outputs.forEach((ids, state) => {
@@ -108,6 +114,11 @@ export class Automaton {
     return false;
   }
 
+  /** How many characters of a literal have come when a walk ends in `state`: text that breaks off there may go on. */
+  depth(state: number): number {
+    return this.depths[state] ?? 0;
+  }
+
   /** Walks canonical text from `state`; calls `hit(literal, end)` for each literal that ends in it; returns the state. */
   walk(text: string, state: number, hit: (literal: number, end: number) => void): number {
     const { next, classOf, shift, firstAccept } = this;
@@ -157,6 +168,8 @@ interface Trie {
   outputs: number[][];
   /** All states, the shorter ones first. */
   breadthFirst: number[];
+  /** By state. */
+  depths: number[];
 }
 
 function buildTrie(literals: readonly string[], classOf: Uint8Array): Trie {
@@ -180,10 +193,12 @@ function buildTrie(literals: readonly string[], classOf: Uint8Array): Trie {
   });
   const fail = new Int32Array(children.length);
   const breadthFirst = [0];
+  const depths = children.map(() => 0);
   for (let head = 0; head < breadthFirst.length; head++) {
     const state = breadthFirst[head] as number;
     (outputs[state] as number[]).push(...(state === 0 ? [] : (outputs[fail[state] as number] as number[])));
     for (const [c, to] of children[state] as Map<number, number>) {
+      depths[to] = (depths[state] as number) + 1;
       let at = state;
       while (at !== 0 && fail[to] === 0) {
         at = fail[at] as number;
@@ -192,7 +207,7 @@ function buildTrie(literals: readonly string[], classOf: Uint8Array): Trie {
       breadthFirst.push(to);
     }
   }
-  return { children, fail, outputs, breadthFirst };
+  return { children, fail, outputs, breadthFirst, depths };
 }
 
 /** New number of each state: those that end a literal come last, so that one comparison tells them. Root stays 0. */

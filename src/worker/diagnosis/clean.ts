@@ -56,6 +56,18 @@ function endOfEscape(text: string, at: number): number {
   return kind === undefined ? at : body - 1;
 }
 
+/** tqdm's bar. Every part is bounded. */
+const BAR = /\d{1,3}%\|[^|]{0,300}\| {0,12}[\d.,kMGT]{1,16}\/[\d.,kMGT?]{1,16} \[[^\]]{0,200}\]/;
+
+/** A progress bar has no line feed: what is printed next stands right behind it. Gives the bar and that, or the line. */
+export function behindBar(text: string): string[] {
+  const bar = text.includes('%|') ? BAR.exec(text) : null;
+  if (!bar) return [text];
+  const end = bar.index + bar[0].length;
+  const rest = text.slice(end);
+  return rest.trim() === '' || BAR.test(rest) ? [text] : [text.slice(0, end), rest];
+}
+
 const MESSAGE_KEYS = ['log', 'message', 'msg', 'MESSAGE', 'text', 'event', 'textPayload', 'body'];
 const TRACE_KEYS = ['exc_info', 'exception', 'stack_trace', 'stacktrace', 'traceback', 'exc_text', 'error'];
 

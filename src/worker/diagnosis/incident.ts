@@ -95,7 +95,14 @@ const PRELUDE_LINES = 120;
 function explain(incident: Incident, all: readonly Incident[]): void {
   const { event, last } = incident;
   const name = last.traceback?.exception.name ?? '';
-  if ((!isDefault(event) && event.meaning.certain) || event !== last || !last.traceback) return;
+  if ((!isDefault(event) && event.meaning.certain) || event !== last) return;
+  if (!last.traceback) {
+    const sure = all.find(
+      (i) => i.event.prelude && i.event.meaning.certain && !i.soft && i !== incident && goesOn(i, incident),
+    );
+    if (sure && sure.last.line <= last.line) incident.event = sure.event;
+    return;
+  }
   if (OWN_FAULTS.has(name) && !(name === 'ValueError' && PASSED_ON.test(last.traceback.exception.message))) return;
   const start = last.traceback.line;
   for (const { event: other } of all) {

@@ -1,4 +1,4 @@
-import { openEnvelope, stripCodes } from './clean.js';
+import { behindBar, openEnvelope, stripCodes } from './clean.js';
 import { type Event, EventList, type Mark } from './event.js';
 import { type Tagged, untag } from './prefix.js';
 import type { LineSink, RawLine } from './scanner.js';
@@ -27,7 +27,7 @@ export class Reader implements LineSink {
   line(raw: RawLine): boolean {
     let noted = false;
     const clean = stripCodes(raw.text);
-    for (const text of openEnvelope(clean) ?? [clean]) {
+    for (const text of (openEnvelope(clean) ?? [clean]).flatMap(behindBar)) {
       const tagged = untag(text);
       this.launcher(tagged.text);
       const stream = this.writer(tagged);

@@ -30,6 +30,8 @@ interface Raised {
 
 /** A line that was broken off is at least as long, with what stood before it. */
 const NARROWEST = 40;
+/** So many characters of a signature's text at a line's end are its beginning, and no chance. */
+const BROKEN_OFF = 8;
 
 /** The lines of one process: finds what its messages say, once the lines around them are known. */
 export class Stream {
@@ -62,7 +64,10 @@ export class Stream {
   takes({ text, stamped }: Tagged): boolean {
     const before = this.window.at(this.window.end - 1);
     if (!before || before.text.length < NARROWEST || (stamped && !before.stamped)) return false;
-    const open = this.tracebacks.inMessage || this.pending.some((p) => p.index >= this.window.end - 2);
+    const open =
+      this.tracebacks.inMessage ||
+      this.known.automaton.depth(this.state) >= BROKEN_OFF ||
+      this.pending.some((p) => p.index >= this.window.end - 2);
     return open && isProse(text) && !readProgress(text) && !saysDone(text);
   }
 
@@ -89,9 +94,6 @@ export class Stream {
     const noted = this.search(line, index);
     if (this.ended) this.raised.push({ traceback: this.ended, index, mark: { ...this.mark } });
     if (part === 'outside') this.outside(line, index);
-    // A progress bar has no line feed: the traceback is printed right behind it.
-    const bar = part === 'header' ? readProgress(text.slice(0, text.indexOf('Traceback'))) : null;
-    if (bar) this.advance(bar, text);
     this.settle(index - EXTENT);
     return noted || part !== 'outside';
   }
@@ -142,6 +144,7 @@ export class Stream {
       line: number,
       exceptionLine: number,
       frames: [],
+      tail: '',
       exception,
       previous: null,
       relation: null,
@@ -182,7 +185,7 @@ export class Stream {
       .sort((a, b) => a.signature.rank - b.signature.rank);
     const best = fitting[0];
     if (!best) return;
-    const { signature } = best;
+    const signature = this.doubted(best.signature, found) ? { ...best.signature, certain: false } : best.signature;
     const literals = new Set(fitting.map((f) => f.literal));
     const limit = Math.min(...this.pending.filter((p) => literals.has(p.literal)).map((p) => p.index));
     const message = this.window.message(best, limit);
@@ -206,6 +209,12 @@ export class Stream {
     });
   }
 
+  /** The log is cut off where one could stand that would have made it another signature, which is not certain. */
+  private doubted({ rank, class: kind }: Signature, found: readonly Pending[]): boolean {
+    const others = found.map((place) => place.signature).filter((other) => other.rank < rank && other.class === kind);
+    return !this.window.endsWhole && others.some((other) => !other.certain && other.with.length > 0);
+  }
+
   private judgeException({ traceback, index, mark }: Raised): void {
     const line = this.window.at(index);
     const { path, name } = traceback.exception;
@@ -214,7 +223,9 @@ export class Stream {
     if (!line || !meaning) return;
     line.traceback = traceback;
     const soft = traceback.frames.length === 0 && saysDealtWith(line.canonical);
-    this.report(line, `exception:${name}`, meaning, mark, { rank: 1e6, soft });
+    // What it says is not all there: what is missing may be what tells.
+    const cut = !line.whole || (this.window.at(this.window.end - 1)?.traceback === traceback && !this.window.endsWhole);
+    this.report(line, `exception:${name}`, cut ? { ...meaning, certain: false } : meaning, mark, { rank: 1e6, soft });
   }
 
   private report(line: Line, id: string, meaning: Meaning, progress: Mark, more: Partial<Event>): void {
@@ -242,6 +253,7 @@ export class Stream {
     if (isMemory(signature) && this.quotes(place, traceback)) return false;
     if (signature.framed.length > 0) {
       const inner = (traceback?.frames ?? []).slice(-3).map((frame) => `${frame.function} ${frame.source}`);
+      inner.push(traceback?.tail ?? '');
       if (!signature.framed.some((text) => inner.some((frame) => frame.includes(text)))) return false;
     }
     if (signature.without.length > 0) {

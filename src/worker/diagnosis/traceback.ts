@@ -9,6 +9,8 @@ export interface Frame {
 }
 
 export interface Traceback {
+  /** Its last lines before the exception, together: frames that a terminal wrapped are no more than that. */
+  tail: string;
   /** Where it begins and where its exception stands, 1-based. */
   line: number;
   exceptionLine: number;
@@ -35,6 +37,8 @@ const LONGEST = 600;
 /** Of a deeper traceback the middle is left out: it is a recursion, or a framework's own. */
 const MOST_FRAMES = 120;
 const OUTER_FRAMES = 30;
+/** Lines that a wrapped frame and its source may take. */
+const TAIL = 5;
 
 /** What a line is to the tracebacks of its stream. `text`: the line without what stood before the traceback. */
 export interface Reading {
@@ -51,6 +55,7 @@ export class TracebackReader {
   private indent = 0;
   private shape = '';
   private boxed = false;
+  private tail: string[] = [];
   private ignored = false;
   private relation: Traceback['relation'] = null;
   /** The last traceback that came to its exception. */
@@ -72,6 +77,7 @@ export class TracebackReader {
   feed(raw: string, number: number): Reading {
     const text = this.state === 'outside' ? raw : this.unshape(raw);
     const reading = { part: this.step(text, number), text };
+    if (this.state === 'frames') this.keep(text);
     if (text.trim() !== '') this.before = text;
     return reading;
   }
@@ -116,8 +122,14 @@ export class TracebackReader {
     return 'header';
   }
 
+  private keep(text: string): void {
+    this.tail.push(text.slice(0, 300));
+    if (this.tail.length > TAIL) this.tail.shift();
+  }
+
   private open_(number: number, before: string): void {
     this.state = 'frames';
+    this.tail = [];
     this.frames = [];
     this.startLine = number;
     this.linesIn = 0;
@@ -162,6 +174,7 @@ export class TracebackReader {
   private finish(exception: Exception, number: number): 'exception' {
     const traceback: Traceback = {
       line: this.startLine,
+      tail: this.tail.join(''),
       exceptionLine: number,
       frames: this.frames,
       exception,

@@ -65,7 +65,8 @@ export function judge(reading: Reading, signals: Signals, said: Event | null): V
   // Slurm tells a cancelled step SIGTERM, and says so.
   const ended = role === 'ending' || chosen.event.meaning.class === 'cancelled';
   if (status && role !== 'fatal' && !ended) {
-    return verdict(status, status.class === chosen.event.meaning.class ? chosen.event : null);
+    if (status.class !== chosen.event.meaning.class) return verdict(status);
+    return verdict({ ...status, certain: status.certain || chosen.event.meaning.certain }, chosen.event);
   }
   if (status?.certain && status.class === 'host_oom') return verdict(status);
   return verdict(judged(chosen.event, signals), chosen.event, chosen.caught);
@@ -83,13 +84,20 @@ function choose(all: Incident[], reading: Reading, unproved: boolean): Incident 
   for (const role of ROLES) {
     const found = alive.filter((i) => roleOf(i) === role);
     if (found.length === 0) continue;
-    if (role !== 'fatal') return role === 'weak' ? (found.at(-1) as Incident) : (found[0] as Incident);
+    if (role === 'weak') return lastOf(found);
+    if (role !== 'fatal') return found[0] as Incident;
     const incident = first(found, reading);
     // Who ends a job may do it as a keyboard would, or so that its parts fail one by one: then the reason stands before.
     const ender = alive.find((i) => roleOf(i) === 'ending' && i.last.line < incident.last.line);
     return ender && (ender.event.outranks || incident.event.meaning.class === 'cancelled') ? ender : incident;
   }
   return null;
+}
+
+/** The last; of several lines of one message the one that is certain. */
+function lastOf(found: Incident[]): Incident {
+  const last = found.at(-1) as Incident;
+  return found.findLast((i) => i.event.meaning.certain && goesOn(i, last)) ?? last;
 }
 
 /**
@@ -106,7 +114,7 @@ function roleOf(incident: Incident): (typeof ROLES)[number] {
   const { meaning, mild } = incident.event;
   if (meaning.role === 'soft' || incident.last.traceback?.ignored) return 'wrapper';
   if (meaning.role !== 'fatal') return meaning.role;
-  return mild ? 'weak' : 'fatal';
+  return mild && !incident.event.outranks ? 'weak' : 'fatal';
 }
 
 /**

@@ -34,6 +34,11 @@ export class Window {
     return this.base + this.lines.length;
   }
 
+  /** The last line is not cut off. */
+  get endsWhole(): boolean {
+    return this.lines.at(-1)?.whole ?? true;
+  }
+
   push(line: Line): void {
     this.lines.push(line);
     if (this.lines.length <= 2 * KEPT) return;
