@@ -1,11 +1,13 @@
-import { outlast, type PatchResult, type Store, type StoredJob } from '../store/index.js';
+import { isWrongType, outlast, type PatchResult, type Restored, type Store, type StoredJob } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
+import type { HeldJobs } from './held-jobs.js';
 
 /** The job was taken from us: another host answers for it, or it was held or ended behind our back. */
 export class ClaimLost extends Error {}
 
 export interface Claim {
   store: Store;
+  held: HeldJobs;
   host: string;
   /** Patches without it are refused. */
   claim: string;
@@ -43,23 +45,50 @@ export class ClaimedRecord {
     throw error;
   }
 
+  /** Keeps a copy at home from now on. */
+  hold(): void {
+    const { host, claim, held } = this.#claim;
+    held.write({ host, claim, epoch: this.job.epoch, record: { ...this.job, reason: this.reason } });
+  }
+
+  /** The copy goes with the job. */
+  forget(): void {
+    this.#claim.held.remove(this.job.job);
+  }
+
+  /** Writes the record back where Redis has lost it. Where the job is another's by now, `onLost` is told. */
+  async restore(): Promise<Restored> {
+    const { store, host, claim, onLost } = this.#claim;
+    const restored = await store.jobs.restore({ host, claim, epoch: this.job.epoch, record: this.job });
+    if (restored !== 'kept' && restored !== 'restored') {
+      this.lost = true;
+      onLost(new ClaimLost(restored));
+    }
+    return restored;
+  }
+
   /** Tries until Redis takes it: an error says nothing about the job. Rejects when the job is let go of. */
   write(patch: Partial<JobRecord>): Promise<PatchResult> {
     const { store, letGo: signal } = this.#claim;
     return outlast(() => this.#write(patch), { signal, onRefused: store.connection.onRefused });
   }
 
-  /** Where Redis lost its data the job has not lost its process: the record is written anew. */
+  /** Where Redis lost its data the job has not lost its process: the record is written back, and the step after it. */
   async #write(patch: Partial<JobRecord>): Promise<PatchResult> {
-    const { store, host, claim } = this.#claim;
+    const { store, claim } = this.#claim;
     const { job } = this.job;
-    const result = await store.jobs.patch(job, patch, claim);
-    if (result === 'missing') {
-      await store.jobs.create(this.job);
-      await store.jobs.claim({ job, epoch: 1 }, host, claim);
-      return store.jobs.patch(job, patch, claim);
+    const write = () => store.jobs.patch(job, patch, claim);
+    let result = await write().catch((error: unknown) => {
+      if (!isWrongType(error)) throw error;
+      return 'missing' as const;
+    });
+    // `lost` too: an older state of Redis knows nothing of our claim
+    const gone = result === 'missing' || result === 'lost';
+    if (gone && (await this.restore()) === 'restored') result = await write();
+    if (result === 'ok') {
+      Object.assign(this.job, patch);
+      this.hold();
     }
-    if (result === 'ok') Object.assign(this.job, patch);
     return result;
   }
 
@@ -90,5 +119,6 @@ export class ClaimedRecord {
     const { store, claim } = this.#claim;
     const { onRefused } = store.connection;
     await outlast(() => store.jobs.unclaim(this.job.job, claim, this.reason ?? 'waits in its queue'), { onRefused });
+    this.forget();
   }
 }

@@ -2,14 +2,17 @@ import { existsSync, rmSync } from 'node:fs';
 import { OomtuneError } from '../common/errors.js';
 import type { Log } from '../common/log.js';
 import type { Device, Runtime } from '../runtime/types.js';
-import { type HostInfo, hostName, type Store } from '../store/index.js';
+import { type HostInfo, hostName, outlast, type Store } from '../store/index.js';
 import { killPath } from './daemon-file.js';
 import { Dispatcher } from './dispatcher.js';
 import type { WorkerApi } from './execution.js';
 import { Executions } from './executions.js';
+import { foreignJobs, hostTaken, isForeign } from './foreign-home.js';
+import { HeldJobs } from './held-jobs.js';
 import { Intake } from './intake.js';
 import { Lanes } from './lanes.js';
 import { Queues } from './queues.js';
+import { Recovery } from './recovery.js';
 import { Room } from './room.js';
 import type { DaemonSettings } from './settings.js';
 import { Sweeper } from './sweeper.js';
@@ -39,10 +42,13 @@ export class Daemon {
   readonly #lanes: Lanes;
   readonly #intake: Intake;
   readonly #room: Room;
+  readonly #recovery: Recovery;
   readonly #timers: NodeJS.Timeout[] = [];
   #devices: Device[] = [];
   readonly #info: HostInfo;
   #stopping = false;
+  /** Redis is back, and what is held here is being compared with it. */
+  #away = 0;
   #fatal: ((error: Error) => void) | null = null;
 
   constructor(parts: DaemonParts) {
@@ -60,10 +66,13 @@ export class Daemon {
       devices: [],
       started_at: new Date().toISOString(),
     };
+    const held = new HeldJobs(store, log);
+    this.#recovery = new Recovery({ ...parts, held, host: this.#host });
     const shared = { queues: this.#queues, lanes: this.#lanes };
     this.#executions = new Executions({
       ...parts,
       ...shared,
+      held,
       host: this.#host,
       onEnd: () => this.#take(),
       onWait: () => this.#take(),
@@ -92,10 +101,12 @@ export class Daemon {
       );
     }
     await store.events.listen((wake, job) => this.#onWake(wake, job));
+    await this.#recovery.recover();
+    await this.#refuseForeignHome();
     await this.#adopt();
     this.#every(settings.heartbeatMs, () => this.#beat());
     this.#every(settings.renewMs, () => this.#renew());
-    this.#every(settings.cancelLookMs, () => this.#lookForCancels());
+    this.#every(settings.cancelLookMs, () => this.#compare());
     this.#every(settings.sweepMs, () => this.#sweep());
     store.connection.redis.on('ready', this.#onReady);
     await this.#dispatch();
@@ -162,13 +173,37 @@ export class Daemon {
 
   readonly #onReady = (): void => {
     this.#parts.log.info('Redis is back');
-    this.#intake.lookAtTaken();
-    for (const execution of this.#executions) execution.repeat();
-    this.#sweep().catch((error: unknown) => this.#parts.log.warn({ err: error }, 'sweep failed'));
+    this.#comeBack().catch((error: unknown) => this.#parts.log.warn({ err: error }, 'sweep failed'));
   };
 
+  /** What was given to others meanwhile is ended, and what Redis has lost is written back, before anything else. */
+  async #comeBack(): Promise<void> {
+    this.#away += 1;
+    try {
+      await outlast(() => this.#executions.compare(), { onRefused: this.#parts.store.connection.onRefused });
+      await this.#executions.fenced();
+    } finally {
+      this.#away -= 1;
+    }
+    this.#intake.lookAtTaken();
+    for (const execution of this.#executions) execution.repeat();
+    await this.#sweep();
+  }
+
+  /**
+   * Jobs that were launched under this host's name from another home may still run there: adopting them would start them a
+   * second time. Throws OOMTUNE_HOST_TAKEN.
+   */
+  async #refuseForeignHome(): Promise<void> {
+    const foreign = foreignJobs(await this.#parts.store.jobs.live(), this.#host, this.#parts.token);
+    const [first] = foreign;
+    if (first === undefined) return;
+    await this.#parts.store.hosts.leave(this.#info);
+    throw hostTaken(this.#host, foreign, first);
+  }
+
   #onWake(wake: string, job: string): void {
-    if (this.#stopping) return;
+    if (this.#stopping || this.#away > 0) return;
     if (wake === 'cancel') this.#executions.get(job)?.cancel();
     else if (wake === 'hold') this.#executions.get(job)?.putBack();
     else if (wake === 'label') this.#queues.forgetLabels();
@@ -208,14 +243,12 @@ export class Daemon {
     }
   }
 
-  async #lookForCancels(): Promise<void> {
-    const ids = this.#executions.ids();
-    if (ids.length === 0) return;
-    await this.#parts.store.jobs.cancelAsked(ids, (id) => this.#executions.get(id)?.cancel());
+  async #compare(): Promise<void> {
+    if (this.#executions.size > 0) await this.#executions.compare();
   }
 
   async #sweep(): Promise<void> {
-    if (this.#stopping) return;
+    if (this.#stopping || this.#away > 0) return;
     this.#queues.forgetLabels();
     await this.#inventory();
     await this.#sweeper.sweep(this.#devices, this.#executions, (label) => this.#intake.leaveAlone(label));
@@ -233,7 +266,7 @@ export class Daemon {
     for (const record of await this.#parts.store.jobs.live()) {
       if (this.#stopping) return;
       if (record.claimHost !== this.#host || this.#executions.has(record.job)) continue;
-      if (record.state === 'held') continue;
+      if (record.state === 'held' || isForeign(record, this.#parts.token)) continue;
       const claim = this.#executions.claimOf(record);
       const { outcome, record: fresh } = await this.#parts.store.jobs.claim(record, this.#host, claim);
       if (outcome !== 'ours') continue;
@@ -244,7 +277,7 @@ export class Daemon {
   }
 
   #take(): void {
-    if (this.#stopping) return;
+    if (this.#stopping || this.#away > 0) return;
     this.#intake.take().catch((error: unknown) => this.#parts.log.warn({ err: error }, 'no job could be taken'));
   }
 }

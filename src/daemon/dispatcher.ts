@@ -71,8 +71,14 @@ export class Dispatcher {
   async #blocker(job: StoredJob, pending: StoredJob[]): Promise<{ dead: string } | { waits: string } | null> {
     const waits: string[] = [];
     for (const id of job.options.after) {
-      const known = pending.find((one) => one.job === id) ?? (await this.#store.jobs.get(id));
-      if (known === null) return { dead: `${id}, which it was to come after, is not known any more` };
+      const near = pending.find((one) => one.job === id);
+      const found = near === undefined ? await this.#store.jobs.find(id) : { is: 'job' as const, job: near };
+      if (found.is === 'missing') return { dead: `${id}, which it was to come after, is not known any more` };
+      if (found.is === 'unreadable') {
+        waits.push(`${id} (its record cannot be read)`);
+        continue;
+      }
+      const known = found.job;
       if (known.state === 'succeeded') continue;
       if (ENDED_STATES.includes(known.state))
         return { dead: `${id}, which it was to come after, ended as ${known.state}` };

@@ -5,11 +5,12 @@ import { OomtuneError } from '../common/errors.js';
 import { stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
 import type { Runtime } from '../runtime/types.js';
-import { outlast, type Store, type StoredJob } from '../store/index.js';
+import { outlast, type Reply, type Standing, type Store, type StoredJob } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
 import { Detached } from '../worker/detached.js';
 import type { Leasing, Progress, Records, RunReport, WorkDeps, WorkRequest } from '../worker/types.js';
 import { ClaimedRecord, ClaimLost } from './claimed-record.js';
+import type { HeldJobs } from './held-jobs.js';
 import { LastLaunch } from './last-launch.js';
 import { LogTail } from './log-tail.js';
 import { failureOf, outcomeOf, plainOutcome } from './outcome.js';
@@ -26,6 +27,7 @@ export interface ExecutionDeps {
   runtime: Runtime;
   worker: WorkerApi;
   host: string;
+  held: HeldJobs;
   /** This daemon's claim on the job: patches without it are refused. */
   claim: string;
   log: Log;
@@ -56,6 +58,8 @@ export class Execution {
   readonly #surroundings: Surroundings;
   #tail: LogTail | null = null;
   #launched: boolean;
+  #closing = false;
+  #ended: Promise<ExecutionEnd> = Promise.resolve('left');
 
   constructor(record: StoredJob, ticket: Job<Ticket> | null, deps: ExecutionDeps) {
     this.record = record;
@@ -97,14 +101,48 @@ export class Execution {
     this.#claimed.repeat();
   }
 
+  /** Resolves when nothing of it is left here, if it is another's by now; else at once. */
+  get fenced(): Promise<void> {
+    return this.#abort.signal.reason instanceof ClaimLost ? this.#ended.then(() => {}) : Promise.resolve();
+  }
+
+  /** What the record has to say as long as the job is ours; null: it ends here, and its record is not compared any more. */
+  get expected(): Pick<Standing, 'epoch' | 'claim' | 'launches'> | null {
+    if (this.#closing || this.#abort.signal.aborted) return null;
+    return { epoch: this.record.epoch, claim: this.#deps.claim, launches: this.record.launches.length };
+  }
+
+  /**
+   * Compares what the record says with what it had to say when it was read: follows a cancel, and writes back what Redis has
+   * lost. Where the job is another's by now its copy here is ended.
+   */
+  async compare(expected: Pick<Standing, 'epoch' | 'claim' | 'launches'>, read: Reply<Standing>): Promise<void> {
+    if (read.is === 'error' || this.expected === null) return;
+    if (read.is === 'value') {
+      const { cancelAsked, epoch, claim, launches } = read.value;
+      if (cancelAsked) return this.cancel();
+      if (epoch === expected.epoch && claim === expected.claim && launches >= expected.launches) return;
+    }
+    const restored = await this.#claimed.restore();
+    if (restored === 'restored') this.#log.warn('Redis had lost the job: its record is written back');
+    else if (restored !== 'kept')
+      this.#log.warn({ why: restored }, "the job is another host's by now: its copy here is ended");
+  }
+
   /** The first reason holds. */
   #stop(reason: Error): void {
     if (!this.#abort.signal.aborted) this.#abort.abort(reason);
   }
 
   /** Never rejects. */
-  async run(): Promise<ExecutionEnd> {
+  run(): Promise<ExecutionEnd> {
+    this.#ended = this.#run();
+    return this.#ended;
+  }
+
+  async #run(): Promise<ExecutionEnd> {
     try {
+      this.#claimed.hold();
       await this.#last.endStray();
       this.#log.info({ adopted: this.#launched }, 'job taken');
       const request = this.#request();
@@ -136,8 +174,10 @@ export class Execution {
     if (!(reason instanceof PutBack)) await this.#last.end();
     if (this.#claimed.lost || reason instanceof ClaimLost) {
       this.#log.warn('the job was taken from this host, or ended behind its back');
+      this.#claimed.forget();
       return 'done';
     }
+    this.#closing = true;
     if (reason instanceof PutBack) {
       await this.#claimed.giveBack();
       return 'back';
@@ -148,7 +188,9 @@ export class Execution {
   }
 
   async #close(patch: Partial<JobRecord>): Promise<ExecutionEnd> {
+    this.#closing = true;
     const result = await this.#claimed.write(patch);
+    this.#claimed.forget();
     this.#surroundings.forget();
     this.#log.info({ state: patch.state, recorded: result }, 'job ended');
     return 'done';

@@ -3,8 +3,9 @@ import type { Job } from 'bullmq';
 import { stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
 import type { Runtime } from '../runtime/types.js';
-import { outlast, type Store, type StoredJob } from '../store/index.js';
+import { outlast, type Reply, type Standing, type Store, type StoredJob } from '../store/index.js';
 import { Execution, type ExecutionEnd, type WorkerApi } from './execution.js';
+import type { HeldJobs } from './held-jobs.js';
 import type { Lanes } from './lanes.js';
 import type { Queues, Ticket } from './queues.js';
 import { labelOf, requirementOf } from './routing.js';
@@ -14,6 +15,7 @@ export interface ExecutionsParts {
   runtime: Runtime;
   worker: WorkerApi;
   host: string;
+  held: HeldJobs;
   token: string;
   log: Log;
   queues: Queues;
@@ -29,6 +31,8 @@ export class Executions {
   readonly #parts: ExecutionsParts;
   readonly #active = new Map<string, Execution>();
   readonly #running = new Set<Promise<void>>();
+  /** Told of once each. */
+  readonly #outside = new Set<string>();
 
   constructor(parts: ExecutionsParts) {
     this.#parts = parts;
@@ -57,12 +61,12 @@ export class Executions {
   /** `adopted`: it runs already, and does not wait for a lane. */
   begin(record: StoredJob, ticket: Job<Ticket> | null, adopted: boolean): void {
     if (this.has(record.job)) return; // adopted in the moment in which it was taken, or the other way round
-    const { store, lanes, log } = this.#parts;
+    const { lanes, log } = this.#parts;
     const runs = join(stateFolder('runs'), record.job, '/');
     if (record.launches.some(({ dir }) => !dir.startsWith(runs) || dir.includes('..'))) {
-      store.jobs
-        .setAside(record.job, 'its launches stand outside of this home')
-        .catch((error: unknown) => log.warn({ err: error, job: record.job }, 'a record could not be set aside'));
+      if (!this.#outside.has(record.job))
+        log.warn({ job: record.job }, 'the launches of a job stand outside of this home: it is left alone');
+      this.#outside.add(record.job);
       return;
     }
     const execution = new Execution(record, ticket, { ...this.#parts, claim: this.claimOf(record) });
@@ -78,6 +82,28 @@ export class Executions {
   /** The same for every daemon of this home, other in each epoch of the job. */
   claimOf({ epoch }: Pick<StoredJob, 'epoch'>): string {
     return `${this.#parts.token}.${epoch}`;
+  }
+
+  /**
+   * Compares what is worked at here with its records: cancels that are asked for are followed, what Redis has lost is
+   * written back, and copies of what is another's by now are ended. Throws the first refusal, after all that was told.
+   */
+  async compare(): Promise<void> {
+    const looks = [...this.#active.values()].flatMap((execution) => {
+      const { expected } = execution;
+      return expected === null ? [] : [{ execution, expected }];
+    });
+    const replies = await this.#parts.store.jobs.standing(looks.map(({ execution }) => execution.record.job));
+    const done = await Promise.allSettled(
+      looks.map(({ execution, expected }, at) => execution.compare(expected, replies[at] as Reply<Standing>)),
+    );
+    for (const one of done) if (one.status === 'rejected') throw one.reason;
+    for (const reply of replies) if (reply.is === 'error') throw reply.error;
+  }
+
+  /** Resolves when the copies that are ended because their jobs are others' by now are gone. */
+  async fenced(): Promise<void> {
+    await Promise.all([...this.#active.values()].map((execution) => execution.fenced));
   }
 
   /** Resolves when those that were begun by now are over. */

@@ -88,7 +88,8 @@ export class Intake {
       for (const ticket of await queues.taken(label)) {
         if (ours.has(ticket.id)) continue;
         const entry = readTicket(ticket.data);
-        const record = entry === null ? null : await store.jobs.get(entry.job);
+        const found = entry === null ? null : await store.jobs.find(entry.job);
+        const record = found?.is === 'job' ? found.job : null;
         const waits = record?.state === 'queued' && record.epoch === entry?.epoch && record.claimHost === null;
         if (waits) await queues.putBack(ticket);
         else if (record === null || !executions.has(record.job)) await queues.finish(ticket);

@@ -1,55 +1,69 @@
 import { OomtuneError } from '../common/errors.js';
+import type { LeasePromise } from './lease-record.js';
 import type { LeaseDevice } from './lease-request.js';
 import type { LeaseStore, LeaseTimes } from './leases.js';
 import { outlast } from './outlast.js';
+import { startTime } from './process-identity.js';
 
 const RELEASE_MS = 10_000;
 
-/** A reservation that is renewed until it is released. */
+/** A reservation that is renewed until it is released, and written back where Redis has lost it. */
 export class HeldLease<D extends LeaseDevice> {
   devices: D[];
   /** Bytes of each device that strangers held when it was granted. */
   readonly foreign: number[];
   readonly #store: LeaseStore;
-  readonly #owner: string;
-  readonly #instance: string;
+  #promise: LeasePromise;
   readonly #timer: NodeJS.Timeout;
+  readonly #stop: () => void;
   #released = false;
 
   constructor(
     store: LeaseStore,
-    owner: string,
-    instance: string,
+    promise: LeasePromise,
     { devices, foreign }: { devices: D[]; foreign: number[] },
     { renewMs }: LeaseTimes,
   ) {
     this.#store = store;
-    this.#owner = owner;
-    this.#instance = instance;
+    this.#promise = promise;
     this.devices = devices;
     this.foreign = foreign;
-    this.#timer = setInterval(() => {
-      store.renew(owner, instance).catch(() => {}); // Redis is away: nobody frees a lease whose owner lives
-    }, renewMs);
+    store.files.write(promise);
+    const renew = () => {
+      this.#renew().catch(() => {}); // Redis is away, or would not: nobody frees a lease whose owner lives
+    };
+    this.#timer = setInterval(renew, renewMs);
     this.#timer.unref();
+    this.#stop = store.whenBack(renew);
   }
 
   async attach(run: { supervisorPid: number; dir: string }): Promise<void> {
-    const { onRefused } = this.#store;
-    await outlast(() => this.#store.attach(this.#owner, this.#instance, run.supervisorPid, run.dir), { onRefused });
+    const start = startTime(run.supervisorPid);
+    if (start === null) return; // it has ended already
+    const supervisor = { pid: run.supervisorPid, start, dir: run.dir };
+    this.#promise = { ...this.#promise, supervisors: [...this.#promise.supervisors, supervisor].slice(-4) };
+    this.#store.files.write(this.#promise);
+    const { owner, instance } = this.#promise;
+    const done = await this.#outlast(() => this.#store.attach(owner, instance, supervisor));
+    if (!done) await this.#restore();
   }
 
   /** Owners who have shared a device with this one at some time so far. */
   async beside(): Promise<string[]> {
-    return this.#store.beside(this.#owner, this.#instance);
+    const { owner, instance } = this.#promise;
+    return this.#outlast(() => this.#store.beside(owner, instance));
   }
 
   async resize(bytes: number | null): Promise<void> {
-    const { onRefused } = this.#store;
-    const done = await outlast(() => this.#store.resize(this.#owner, this.#instance, bytes, this.devices), {
-      onRefused,
-    });
-    if (done === 1) return;
+    const { owner, instance } = this.#promise;
+    const resize = () => this.#outlast(() => this.#store.resize(owner, instance, bytes, this.devices));
+    let done = await resize();
+    if (done === 0 && (await this.#restore())) done = await resize();
+    if (done === 1) {
+      this.#promise = { ...this.#promise, bytes };
+      this.#store.files.write(this.#promise);
+      return;
+    }
     throw new OomtuneError(
       'OOMTUNE_LEASE_LOST',
       done === 0 ? 'The lease on the device is gone.' : 'The lease on the device cannot grow: others share the device.',
@@ -64,14 +78,32 @@ export class HeldLease<D extends LeaseDevice> {
   async release(): Promise<void> {
     if (this.#released) return;
     this.#released = true;
+    this.#stop();
     clearInterval(this.#timer);
+    const { owner, instance } = this.#promise;
+    this.#store.files.remove(this.#promise); // first: from here on nobody writes it back
     const { onRefused } = this.#store;
-    const done = outlast(() => this.#store.release(this.#owner, this.#instance), { onRefused, idle: true });
+    const done = outlast(() => this.#store.release(owner, instance), { onRefused, idle: true });
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, RELEASE_MS);
     });
     await Promise.race([done, late]);
     clearTimeout(timer);
+  }
+
+  async #renew(): Promise<void> {
+    const { owner, instance } = this.#promise;
+    if (await this.#store.renew(owner, instance)) return;
+    if (!this.#released) await this.#store.restore(this.#promise);
+  }
+
+  /** Whether it was lost and is back. */
+  async #restore(): Promise<boolean> {
+    return !this.#released && (await this.#outlast(() => this.#store.restore(this.#promise)));
+  }
+
+  #outlast<T>(task: () => Promise<T>): Promise<T> {
+    return outlast(task, { onRefused: this.#store.onRefused });
   }
 }

@@ -25,7 +25,7 @@ export { FAILURE_CLASSES } from './failure-classes.js';
 export { HEARTBEAT_MS, type HostInfo, type Hosts } from './hosts.js';
 export { newJobId } from './job-id.js';
 export type { JobLabel } from './job-labels.js';
-export type { Claimed, JobStore, PatchResult } from './jobs.js';
+export type { Claimed, JobStore, PatchResult, Restored, Standing } from './jobs.js';
 export { Keys } from './keys.js';
 export type { LeaseRecord } from './lease-record.js';
 export { LEASE_TIMES, type LeaseStore, type LeaseTimes } from './leases.js';
@@ -35,10 +35,15 @@ export { type NamedJob, namedJob } from './named-job.js';
 export { isRefusal, outlast } from './outlast.js';
 export { bootId, hostName, isAlive, type ProcessIdentity, startTime, thisProcess } from './process-identity.js';
 export type { RecommendationStore } from './recommendations.js';
-export { type Reply, readFields, readHashes, readPresence, valueIn, write } from './replies.js';
+export { isWrongType, type Reply, readFields, readHashes, readPresence, valueIn, write } from './replies.js';
 export { checkRedisIsSafe, checkRedisTakesWrites } from './safety.js';
-export { command as commandSchema, ENDED_STATES, jobOptions as jobOptionsSchema } from './schemas.js';
-export type { StoredJob } from './stored-job.js';
+export {
+  command as commandSchema,
+  ENDED_STATES,
+  jobOptions as jobOptionsSchema,
+  jobRecord as jobRecordSchema,
+} from './schemas.js';
+export type { FoundJob, StoredJob, UnreadableJob } from './stored-job.js';
 export { parseRedisUrl, withoutPassword } from './url.js';
 
 export interface Store {

@@ -1,3 +1,4 @@
+import { JOB_SCHEMA } from './schemas.js';
 import { Script } from './script.js';
 
 /**
@@ -32,6 +33,20 @@ local state = redis.call('HGET', job, 'state')
 
 const script = (lua: string): Script => new Script(PRELUDE + lua);
 
+/** Moves what is no hash out of the way of a job's record. KEYS: job hash, where to. → 1, or 0 where it is one, or nothing. */
+export const MOVE_ASIDE = new Script(`
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'hash' or kind == 'none' then return 0 end
+redis.call('RENAME', KEYS[1], KEYS[2])
+return 1`);
+
+/** An index names a job that there is no record of. KEYS: job hash, live, pending. ARGV: id. */
+export const DROP_MISSING = new Script(`
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('SREM', KEYS[3], ARGV[1])
+return 1`);
+
 /** ARGV: id, ms, field, value, … → 1, or 0 where the id is taken. */
 export const CREATE = script(`
 if redis.call('EXISTS', job) == 1 then return 0 end
@@ -60,9 +75,10 @@ if new ~= '' and new ~= state then
 end
 return 'ok'`);
 
-/** ARGV: id, host, claim, epoch, now → {claimed | ours, field, value, …} or {missing | ended | held | stale | away}. */
+/** ARGV: id, host, claim, epoch, now → {claimed | ours, field, value, …} or {missing | unreadable | ended | held | stale | away}. */
 export const CLAIM = script(`
 if not state then return {'missing'} end
+if (tonumber(redis.call('HGET', job, 'schema') or '') or 0) > ${JOB_SCHEMA} then return {'unreadable'} end
 if ENDED[state] then return {'ended'} end
 if state == 'held' then return {'held'} end
 if redis.call('HGET', job, 'epoch') ~= ARGV[4] then return {'stale'} end
@@ -79,6 +95,40 @@ if not launched() then redis.call('HSET', job, 'reason', '"starting"') end
 local record = redis.call('HGETALL', job)
 table.insert(record, 1, holder == ARGV[2] and 'ours' or 'claimed')
 return record`);
+
+/**
+ * Writes back what a host holds, where Redis has lost it: its record is gone, or stands as it was before. A higher epoch was
+ * given since to run the job elsewhere, and a claim under which something was launched stands: then the host has lost it.
+ * ARGV: id, host, claim, epoch, launches, ms, field, value, … → kept | restored | fenced | ended | lost.
+ */
+export const RESTORE = script(`
+local epoch, launches = tonumber(ARGV[4]), tonumber(ARGV[5])
+if state then
+  local known = tonumber(redis.call('HGET', job, 'epoch') or '1') or 1
+  if known > epoch then return 'fenced' end
+  if known == epoch then
+    if ENDED[state] then return 'ended' end
+    local claim = redis.call('HGET', job, 'claim')
+    if claim == ARGV[3] and redis.call('HGET', job, 'claim_host') == ARGV[2] then
+      local ok, list = pcall(cjson.decode, redis.call('HGET', job, 'launches') or '[]')
+      if ok and type(list) == 'table' and #list >= launches then return 'kept' end
+    else
+      if claim and launched() then return 'lost' end
+      if launches == 0 and (claim or state == 'held') then return 'lost' end
+    end
+  end
+end
+redis.call('HSET', job, 'epoch', ARGV[4], 'claim', ARGV[3], 'claim_host', ARGV[2], unpack(ARGV, 7))
+redis.call('ZADD', jobs, ARGV[6], ARGV[1])
+redis.call('ZADD', live, ARGV[6], ARGV[1])
+redis.call('SREM', pending, ARGV[1])
+announce(ARGV[1], redis.call('HGET', job, 'state'))
+return 'restored'`);
+
+/** Takes a claim back on a record that then could not be read. ARGV: id, claim → 1. */
+export const UNDO_CLAIM = script(`
+if redis.call('HGET', job, 'claim') == ARGV[2] then redis.call('HDEL', job, 'claim', 'claim_host') end
+return 1`);
 
 /** A job is about to be put into its queue, perhaps by several daemons at once. ARGV: id, reason (JSON) → 1, or 0 where it is not to be. */
 export const UNPEND = script(`

@@ -2,14 +2,15 @@ import type { Redis } from 'ioredis';
 import { OomtuneError } from '../common/errors.js';
 import { isJobId } from './job-id.js';
 import { type JobLabel, readLabels } from './job-labels.js';
+import { JobReader } from './job-reader.js';
 import * as scripts from './job-scripts.js';
 import type { Keys } from './keys.js';
 import { pairs } from './pairs.js';
 import { refuse } from './refused.js';
-import { isWrongType, type Reply, readFields, readHashes, valueIn, write } from './replies.js';
+import { isWrongType, type Reply, readFields, valueIn, write } from './replies.js';
 import { ENDED_STATES, jobRecord, submittedEnvironment } from './schemas.js';
 import type { Script } from './script.js';
-import { fromFields, type StoredJob, toFields } from './stored-job.js';
+import { type FoundJob, fromFields, type StoredJob, toFields, type UnreadableJob } from './stored-job.js';
 import type { JobRecord, JobState, SubmittedEnvironment } from './types.js';
 
 /** `ours`: this host had it already. `away`: another host answers for it, and may be running it. */
@@ -17,16 +18,31 @@ export type Claimed =
   | { outcome: 'claimed' | 'ours'; record: StoredJob }
   | { outcome: 'missing' | 'unreadable' | 'ended' | 'held' | 'stale' | 'away'; record: null };
 
+/** `kept`: nothing was lost. `restored`: written back. `fenced`, `ended`, `lost`: the host answers for the job no more. */
+export type Restored = 'kept' | 'restored' | 'fenced' | 'ended' | 'lost';
+
+/** Where a job stands, by its record in Redis. */
+export interface Standing {
+  state: JobState;
+  /** It is to be cancelled, or has been. */
+  cancelAsked: boolean;
+  epoch: number;
+  claim: string | null;
+  launches: number;
+}
+
 export type PatchResult = 'ok' | 'missing' | 'ended' | 'lost' | 'held';
 
 /** Job records: `{oomtune}:job:<id>`, fields as JSON but `state`, which is a plain word. */
 export class JobStore {
   readonly #redis: Redis;
   readonly #keys: Keys;
+  readonly #reader: JobReader;
 
   constructor(redis: Redis, keys: Keys) {
     this.#redis = redis;
     this.#keys = keys;
+    this.#reader = new JobReader(redis, keys);
   }
 
   /** Records a new job and announces it. Throws for an id that is taken. */
@@ -39,9 +55,24 @@ export class JobStore {
     if (made !== 1) throw new OomtuneError('OOMTUNE_INTERNAL', `There is a job ${record.job} already.`, 'Try again.');
   }
 
-  /** The record of a job by its whole id. Null when there is none, or what is there cannot be trusted. */
+  /** The record of a job by its whole id. Null when there is none; throws OOMTUNE_RECORD_UNREADABLE for one that cannot be used. */
   async get(id: string): Promise<StoredJob | null> {
-    return isJobId(id) ? this.#read(id) : null;
+    const found = await this.find(id);
+    if (found.is === 'unreadable') throw unreadableRecord(found);
+    return found.is === 'job' ? found.job : null;
+  }
+
+  async find(id: string): Promise<FoundJob> {
+    return (isJobId(id) ? (await this.#reader.find([id]))[0] : undefined) ?? { is: 'missing' };
+  }
+
+  /** Records of jobs that have not ended, or whose end cannot be read. They stand where they are, and nobody works at them. */
+  async unreadable(): Promise<UnreadableJob[]> {
+    const ids = [
+      ...(await this.#redis.zrange(this.#keys.live, '0', '-1')),
+      ...(await this.#redis.smembers(this.#keys.pending)),
+    ];
+    return this.#reader.unreadable([...new Set(ids)]);
   }
 
   /** What every job is called, the latest first; nothing of it has been checked. */
@@ -52,7 +83,7 @@ export class JobStore {
   /** The job that was submitted last. */
   async latest(): Promise<StoredJob | null> {
     const ids = await this.#redis.zrevrange(this.#keys.jobs, 0, 9);
-    return (await this.#readMany(ids)).found[0] ?? null;
+    return (await this.#reader.readable(ids))[0] ?? null;
   }
 
   /** All jobs that have not ended and the last `ended` that have, in the order submitted. */
@@ -63,7 +94,7 @@ export class JobStore {
       const ids = await this.#redis.zrevrange(this.#keys.jobs, at, at + 99);
       if (ids.length === 0) break;
       const known = new Set(live.map((job) => job.job));
-      const { found } = await this.#readMany(ids.filter((id) => !known.has(id)));
+      const found = await this.#reader.readable(ids.filter((id) => !known.has(id)));
       gone.push(...found.filter((job) => ENDED_STATES.includes(job.state)));
     }
     return [...gone.slice(0, ended), ...live].sort((a, b) => (a.submitted_at < b.submitted_at ? -1 : 1));
@@ -71,12 +102,12 @@ export class JobStore {
 
   /** All jobs that have not ended. */
   async live(): Promise<StoredJob[]> {
-    return this.#readIndexed(await this.#redis.zrange(this.#keys.live, '0', '-1'));
+    return this.#reader.indexed(await this.#redis.zrange(this.#keys.live, '0', '-1'));
   }
 
   /** Jobs that are to be put into a queue. */
   async pending(): Promise<StoredJob[]> {
-    return this.#readIndexed(await this.#redis.smembers(this.#keys.pending));
+    return this.#reader.indexed(await this.#redis.smembers(this.#keys.pending));
   }
 
   async isPending(ids: string[]): Promise<boolean[]> {
@@ -88,22 +119,24 @@ export class JobStore {
     return (await this.#run(scripts.UNPEND, id, [JSON.stringify(reason)])) === 1;
   }
 
-  /**
-   * Tells which of these jobs are to be cancelled (or have been, behind our back): those whose record says so. Throws the
-   * first refusal when all that could be read were told.
-   */
-  async cancelAsked(ids: string[], onAsked: (id: string) => void): Promise<void> {
-    const replies = await readFields(
-      this.#redis,
-      ids.map((id) => this.#keys.job(id)),
-      ['cancel', 'state'],
-    );
-    for (const [at, reply] of replies.entries()) {
-      if (reply.is !== 'value') continue;
-      const [cancel, state] = reply.value;
-      if (typeof cancel === 'string' || state === 'cancelled') onAsked(ids[at] as string);
-    }
-    for (const reply of replies) valueIn(reply);
+  /** What each record says of who answers for the job, and whether it is to end. */
+  async standing(ids: string[]): Promise<Reply<Standing>[]> {
+    const fields = ['state', 'cancel', 'epoch', 'claim', 'launches'];
+    const keys = ids.map((id) => this.#keys.job(id));
+    return (await readFields(this.#redis, keys, fields)).map((reply) => {
+      if (reply.is !== 'value') return reply;
+      const [state, cancel, epoch, claim, launches] = reply.value;
+      if (typeof state !== 'string') return { is: 'missing' };
+      const made = fieldOf(launches);
+      const value: Standing = {
+        state: state as JobState,
+        cancelAsked: typeof cancel === 'string' || state === 'cancelled',
+        epoch: Number(epoch ?? 1),
+        claim: claim ?? null,
+        launches: Array.isArray(made) ? made.length : 0,
+      };
+      return { is: 'value', value };
+    });
   }
 
   /** The file that each job's environment is needed from; null: it has ended, or has none. */
@@ -137,7 +170,7 @@ export class JobStore {
     return (await this.#run(scripts.PATCH, id, [claim, now(), state, ...toFields(rest)])) as PatchResult;
   }
 
-  /** Makes a host answer for a job, and reads it in the same step. A record that cannot be trusted is set aside: `missing`. */
+  /** Makes a host answer for a job, and reads it in the same step. `unreadable`: it was left as it is. */
   async claim({ job, epoch }: Pick<StoredJob, 'job' | 'epoch'>, host: string, claim: string): Promise<Claimed> {
     const args = [host, claim, epoch, now()];
     let reply: string[];
@@ -145,15 +178,35 @@ export class JobStore {
       reply = (await this.#run(scripts.CLAIM, job, args)) as string[];
     } catch (error) {
       if (!isWrongType(error)) throw error;
-      await refuse(this.#redis, this.#keys, this.#keys.job(job), error.message);
       return { outcome: 'unreadable', record: null };
     }
     const [outcome, ...fields] = reply as [Claimed['outcome'], ...string[]];
     if (outcome !== 'claimed' && outcome !== 'ours') return { outcome, record: null };
-    const record = fromFields(job, pairs(fields));
-    if (typeof record === 'object' && record !== null) return { outcome, record };
-    await this.setAside(job, record ?? 'there is no such record');
+    const read = fromFields(job, pairs(fields));
+    if (read.is === 'job') return { outcome, record: read.job };
+    await this.#reader.note(read);
+    if (outcome === 'claimed') await this.#run(scripts.UNDO_CLAIM, job, [claim]);
     return { outcome: 'unreadable', record: null };
+  }
+
+  /** Writes back what a host answers for, where Redis has lost its record or stands as before; what took its place is kept aside. */
+  async restore(held: { host: string; claim: string; epoch: number; record: JobRecord }): Promise<Restored> {
+    const { host, claim, epoch } = held;
+    const record = jobRecord.parse(held.record);
+    const args = [host, claim, epoch, record.launches.length, Date.parse(record.submitted_at), ...toFields(record)];
+    const restore = async () => (await this.#run(scripts.RESTORE, record.job, args)) as Restored;
+    return restore().catch(async (error: unknown) => {
+      if (!isWrongType(error) || !(await this.#moveAside(record.job))) throw error;
+      return restore();
+    });
+  }
+
+  async #moveAside(job: string): Promise<boolean> {
+    const aside = this.#keys.aside(job, Date.now());
+    const moved = await scripts.MOVE_ASIDE.run(this.#redis, [this.#keys.job(job), aside], []);
+    if (moved !== 1) return false;
+    await refuse(this.#redis, this.#keys, this.#keys.job(job), `it was no record; what it was is kept in ${aside}`);
+    return true;
   }
 
   /** Gives a claimed job back that was not launched. */
@@ -163,8 +216,9 @@ export class JobStore {
 
   /** `cancelled` where that was done at once; another state: its host has been told. Ended jobs stay as they are. */
   async cancel(id: string): Promise<JobState | 'missing'> {
-    const job = await this.#read(id);
-    const reason = JSON.stringify(`cancelled by the user; ${job?.claimHost ?? 'its host'} ends it`);
+    const found = await this.find(id);
+    const host = found.is === 'job' ? found.job.claimHost : null;
+    const reason = JSON.stringify(`cancelled by the user; ${host ?? 'its host'} ends it`);
     return (await this.#run(scripts.CANCEL, id, [now(), reason])) as JobState;
   }
 
@@ -213,51 +267,21 @@ export class JobStore {
     return gone;
   }
 
-  /** Takes a record that cannot be read out of the way, so that nobody stumbles over it again. */
-  async setAside(id: string, why: string): Promise<void> {
-    await write(this.#redis.multi().zrem(this.#keys.live, id).srem(this.#keys.pending, id));
-    await refuse(this.#redis, this.#keys, this.#keys.job(id), why);
-  }
-
   async #run(script: Script, id: string, args: (string | number)[]): Promise<unknown> {
     const { job, jobs, live, pending, events, wake } = this.#keys;
     const keys = [job(id), jobs, live, pending, events, wake, this.#keys.host('')];
     return script.run(this.#redis, keys, [id, ...args]);
   }
+}
 
-  async #read(id: string): Promise<StoredJob | null> {
-    return (await this.#readMany([id])).found[0] ?? null;
-  }
-
-  /** Index and record are written in one step: an id without a record was not written by us. */
-  async #readIndexed(ids: string[]): Promise<StoredJob[]> {
-    const { found, missing } = await this.#readMany(ids);
-    for (const id of missing) await this.setAside(id, 'there is no such record');
-    return found;
-  }
-
-  /** Throws where Redis would not say: a record that could not be read is neither missing nor wrong. */
-  async #readMany(ids: string[]): Promise<{ found: StoredJob[]; missing: string[] }> {
-    const found: StoredJob[] = [];
-    const missing: string[] = [];
-    for (let at = 0; at < ids.length; at += 200) {
-      const some = ids.slice(at, at + 200);
-      const keys = some.map((id) => this.#keys.job(id));
-      for (const [index, reply] of (await readHashes(this.#redis, keys)).entries()) {
-        const id = some[index] as string;
-        if (reply.is === 'wrong type') {
-          await refuse(this.#redis, this.#keys, this.#keys.job(id), reply.error.message);
-          continue;
-        }
-        const hash = valueIn(reply);
-        const read = hash === null ? null : fromFields(id, hash);
-        if (typeof read === 'string') await this.setAside(id, read);
-        else if (read !== null) found.push(read);
-        else missing.push(id);
-      }
-    }
-    return { found, missing };
-  }
+function unreadableRecord({ job, why, newer }: UnreadableJob): OomtuneError {
+  return new OomtuneError(
+    'OOMTUNE_RECORD_UNREADABLE',
+    `The record of ${job} cannot be read: ${why}.`,
+    newer
+      ? 'Use the version that wrote it; this one leaves it alone.'
+      : 'Mend or delete its key in Redis; until then nothing is done with the job. `oomtune doctor` lists all such records.',
+  );
 }
 
 function fieldOf(text: string | null | undefined): unknown {

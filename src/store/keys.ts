@@ -32,6 +32,8 @@ export class Keys {
   }
   /** HASH: a job's record. */
   job = (id: string): string => `${this.prefix}:job:${id}`;
+  /** Whatever else somebody put where a job's record was, kept. */
+  aside = (id: string, ms: number): string => `${this.prefix}:aside:${id}:${ms}`;
   /** ZSET: all jobs by the time submitted (ms). */
   get jobs(): string {
     return `${this.prefix}:jobs`;

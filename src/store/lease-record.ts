@@ -21,19 +21,31 @@ const recordSchema = z.object({
   expires_at: z.number(),
 });
 
-/** One reservation as it stands in Redis. */
-export interface LeaseRecord {
+export const promiseSchema = recordSchema.omit({ taken_at: true, expires_at: true }).extend({
+  owner: z.string(),
+  bytes: z.number().nullable(),
+  supervisors: z.array(identity.extend({ dir: z.string() })),
+  beside: z.array(z.string()),
+});
+
+/** What its holder knows of a reservation, and can write back. */
+export interface LeasePromise {
   owner: string;
   host: string;
   boot: string;
   instance: string;
   process: { pid: number; start: string };
   devices: { uuid: string; id: string }[];
+  /** Null: the whole device. */
   bytes: number | null;
   share: boolean;
   supervisors: { pid: number; start: string; dir: string }[];
   /** Owners who shared a device with this one at some time. */
   beside: string[];
+}
+
+/** One reservation as it stands in Redis. */
+export interface LeaseRecord extends LeasePromise {
   taken_at: number;
   expires_at: number;
   /** As read: a lease is freed only if nobody changed it since. */

@@ -22,9 +22,9 @@ local function read(key)
     if ok and type(record) == 'table' and type(record.devices) == 'table' and num(record.expires_at) then
       record.owner = all[i]
       found[#found + 1] = record
-    else
+    elseif not (ok and type(record) == 'table' and (num(record.schema) or 1) > 1) then -- a newer version's is left alone
       redis.call('HDEL', key, all[i])
-      redis.call('LPUSH', refused, cjson.encode({what = key .. ' ' .. all[i], why = 'it cannot be read'}))
+      redis.call('LPUSH', refused, cjson.encode({what = key .. ' ' .. all[i], why = 'it cannot be read', was = string.sub(all[i + 1], 1, 4096)}))
       redis.call('LTRIM', refused, 0, 199)
     end
   end
@@ -62,6 +62,19 @@ local function foreign(device, held, owner)
     if one.job ~= owner and not (h and h.by[one.job]) then sum = sum + (num(one.bytes) or 0) end
   end
   return sum
+end
+-- What was promised and is not here was lost with Redis's data: it is promised still. Returns how many.
+local function restore(promises, ttl)
+  local count = 0
+  for _, promise in ipairs(promises) do
+    if redis.call('HEXISTS', leases, promise.owner) == 0 then
+      promise.taken_at, promise.expires_at = now, now + ttl
+      redis.call('HSET', leases, promise.owner, cjson.encode(promise))
+      announce(promise, 'taken')
+      count = count + 1
+    end
+  end
+  return count
 end
 -- Bytes of it that the request asks for.
 local function wants(device, req) return num(req.bytes) or num(req.need) or device.total * 0.9 end
@@ -114,10 +127,17 @@ end
 
 const script = (lua: string): Script => new Script(PRELUDE + lua);
 
-/** ARGV: owner, request (JSON), record (JSON), ttl ms, patience ms. → JSON {granted: [uuid], foreign: [bytes]} or {waits: [...]} */
+/** ARGV: ttl ms, promises (JSON) → how many were lost. */
+export const RESTORE = script(`return restore(cjson.decode(ARGV[2]), tonumber(ARGV[1]))`);
+
+/**
+ * ARGV: owner, request (JSON), record (JSON), ttl ms, patience ms, what is promised on this host already (JSON).
+ * → JSON {granted: [uuid], foreign: [bytes], record} or {waits: [...]}
+ */
 export const ACQUIRE = script(`
 local owner, req, record = ARGV[1], cjson.decode(ARGV[2]), cjson.decode(ARGV[3])
 local ttl, patience = tonumber(ARGV[4]), tonumber(ARGV[5])
+restore(cjson.decode(ARGV[6]), ttl)
 local held = holdings(owner)
 local known = {}
 for _, device in ipairs(req.devices) do known[device.uuid] = device end
@@ -152,7 +172,7 @@ local function grant(devices)
   for i, device in ipairs(devices) do
     uuids[i], others[i] = device.uuid, foreign(known[device.uuid], held, owner)
   end
-  return cjson.encode({granted = uuids, foreign = others})
+  return cjson.encode({granted = uuids, foreign = others, record = record})
 end
 
 -- An earlier process of the same owner left a lease: what was promised stays promised.

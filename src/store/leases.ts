@@ -3,13 +3,14 @@ import type { Connection } from './connection.js';
 import type { Events } from './events.js';
 import { HeldLease } from './held-lease.js';
 import type { Keys } from './keys.js';
+import { LeaseFiles } from './lease-files.js';
 import { jobLives, memoryHeld, ownerLives } from './lease-owner.js';
 import { type Reply, waitReason } from './lease-reason.js';
-import { type LeaseRecord, readLease } from './lease-record.js';
+import { type LeasePromise, type LeaseRecord, readLease } from './lease-record.js';
 import { checkPossible, type LeaseDevice, type LeaseRequest, stillThere, toRequest } from './lease-request.js';
 import * as scripts from './lease-scripts.js';
 import { outlast } from './outlast.js';
-import { bootId, hostName, startTime, thisProcess } from './process-identity.js';
+import { bootId, hostName, thisProcess } from './process-identity.js';
 import type { Script } from './script.js';
 
 export interface LeaseTimes {
@@ -30,9 +31,12 @@ export class LeaseStore {
   readonly #keys: Keys;
   readonly #events: Events;
   readonly #times: LeaseTimes;
+  readonly #listeners = new Set<() => void>();
+  readonly files: LeaseFiles;
 
   constructor(connection: Connection, keys: Keys, events: Events, times: LeaseTimes = LEASE_TIMES) {
     this.#connection = connection;
+    this.files = new LeaseFiles(`${connection.target.shown} ${keys.prefix}`);
     this.#keys = keys;
     this.#events = events;
     this.#times = times;
@@ -59,6 +63,7 @@ export class LeaseStore {
       process: thisProcess(),
       bytes: request.bytes ?? undefined,
       share: request.share,
+      supervisors: [],
     };
     let told = '';
     let asked = false;
@@ -76,15 +81,28 @@ export class LeaseStore {
           priority: request.priority ?? 0,
           lenient: request.lenient ?? false,
         };
-        const args = [owner, JSON.stringify(wanted), JSON.stringify(record), this.#times.ttlMs, this.#times.patienceMs];
         // Who has waited is not sent away because Redis would not answer just now; who has not, is told at once
-        const ask = () => this.#run(scripts.ACQUIRE, args);
+        const ask = async () => {
+          const promised = this.files.living();
+          const args = [
+            owner,
+            JSON.stringify(wanted),
+            JSON.stringify(record),
+            this.#times.ttlMs,
+            this.#times.patienceMs,
+          ];
+          const answer = await this.#run(scripts.ACQUIRE, [...args, JSON.stringify(promised)]);
+          await this.#undo(promised);
+          return answer;
+        };
         const said = asked ? await outlast(ask, { signal, onRefused: this.onRefused }) : await ask();
         asked = true;
         const reply = JSON.parse(String(said)) as Reply;
         if ('granted' in reply) {
           const granted = reply.granted.map((uuid) => devices.find((device) => device.uuid === uuid) as D);
-          return new HeldLease(this, owner, instance, { devices: granted, foreign: reply.foreign }, this.#times);
+          const held = readLease(owner, JSON.stringify(reply.record)) as LeaseRecord;
+          const { text: _, taken_at: __, expires_at: ___, ...promise } = held;
+          return new HeldLease(this, promise, { devices: granted, foreign: reply.foreign }, this.#times);
         }
         const reason = waitReason(reply.waits, devices, request);
         if (reason !== told) onWait(reason);
@@ -155,9 +173,47 @@ export class LeaseStore {
     return (await this.#run(scripts.FREE, [lease.owner, '', lease.text])) === 1;
   }
 
-  /** Frees what an owner holds, for who answers for the job now and knows that nothing of it is left. */
+  /** Frees what an owner holds on this host, for who answered for the job here and knows that nothing of it is left. */
   async forget(owner: string): Promise<void> {
-    await this.#run(scripts.FREE, [owner, '', '']);
+    const lease = (await this.list()).find((one) => one.owner === owner && one.host === hostName());
+    if (lease === undefined) return;
+    this.files.remove(lease);
+    await this.#run(scripts.FREE, [owner, lease.instance, '']);
+  }
+
+  /** Frees what is reserved on a host that is gone: all of it, or what one owner holds. Returns the owners. */
+  async forgetHost(host: string, owner: string | null = null): Promise<string[]> {
+    const leases = (await this.list()).filter(
+      (lease) => lease.host === host && (owner === null || lease.owner === owner),
+    );
+    for (const lease of leases) await this.#run(scripts.FREE, [lease.owner, lease.instance, '']);
+    return leases.map((lease) => lease.owner);
+  }
+
+  /** Writes a lease back that Redis has lost. False: the owner has one, taken by a later process of it. */
+  async restore(promise: LeasePromise): Promise<boolean> {
+    return (await this.#run(scripts.RESTORE, [this.#times.ttlMs, JSON.stringify([promise])])) === 1;
+  }
+
+  /** Calls back each time when the connection is there again; returns how to stop. */
+  whenBack(listener: () => void): () => void {
+    if (this.#listeners.size === 0) this.#connection.redis.on('ready', this.#onReady);
+    this.#listeners.add(listener);
+    return () => {
+      this.#listeners.delete(listener);
+      if (this.#listeners.size === 0) this.#connection.redis.off('ready', this.#onReady);
+    };
+  }
+
+  readonly #onReady = (): void => {
+    for (const listener of this.#listeners) listener();
+  };
+
+  /** What was released while it was being handed over may have been written back by that. */
+  async #undo(promised: LeasePromise[]): Promise<void> {
+    for (const promise of promised) {
+      if (!this.files.has(promise)) await this.#run(scripts.FREE, [promise.owner, promise.instance, '']);
+    }
   }
 
   renew(owner: string, instance: string): Promise<boolean> {
@@ -170,10 +226,9 @@ export class LeaseStore {
     return lease?.instance === instance ? lease.beside : [];
   }
 
-  async attach(owner: string, instance: string, supervisorPid: number, dir: string): Promise<void> {
-    const start = startTime(supervisorPid);
-    if (start === null) return; // it has ended already
-    await this.#run(scripts.ATTACH, [owner, instance, JSON.stringify({ pid: supervisorPid, start, dir })]);
+  /** False: the lease is gone. */
+  async attach(owner: string, instance: string, supervisor: LeasePromise['supervisors'][number]): Promise<boolean> {
+    return (await this.#run(scripts.ATTACH, [owner, instance, JSON.stringify(supervisor)])) === 1;
   }
 
   async resize(owner: string, instance: string, bytes: number | null, devices: LeaseDevice[]): Promise<number> {

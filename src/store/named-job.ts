@@ -29,8 +29,13 @@ export async function namedJob(jobs: JobStore, handle: string): Promise<NamedJob
   const [only] = ids;
   const named = only !== undefined && ids.length === 1 ? [only] : withName(labels, handle);
   for (const id of named) {
-    const job = await jobs.get(id); // null: it cannot be trusted, and the one before it answers to the name
-    if (job !== null) return { job, namesakes: named.length };
+    if (ids.length === 1) {
+      const job = await jobs.get(id);
+      if (job !== null) return { job, namesakes: 1 };
+      continue;
+    }
+    const found = await jobs.find(id); // where it cannot be used the one before it answers to the name
+    if (found.is === 'job') return { job: found.job, namesakes: named.length };
   }
   if (ids.length > 1) {
     throw new OomtuneError(

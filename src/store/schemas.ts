@@ -192,8 +192,11 @@ export const submittedEnvironment: z.ZodType<SubmittedEnvironment> = z.object({
   withheld: names,
 });
 
+/** What this version writes. A higher number is another version's business. */
+export const JOB_SCHEMA = 1;
+
 export const jobRecord: z.ZodType<JobRecord> = z.object({
-  schema: z.literal(1),
+  schema: z.literal(JOB_SCHEMA),
   job: z.string().regex(/^j-[a-z0-9]{4,32}$/),
   name: text(256),
   state: z.enum(JOB_STATES),

@@ -1,4 +1,4 @@
-import { complaint, jobRecord } from './schemas.js';
+import { complaint, JOB_SCHEMA, jobRecord } from './schemas.js';
 import type { JobRecord } from './types.js';
 
 /** A job's record with what only daemons care for. */
@@ -19,26 +19,42 @@ export function toFields(record: Partial<JobRecord>): string[] {
   );
 }
 
-/** The job, null where there is none, or what is wrong with it. */
-export function fromFields(id: string, hash: Record<string, string>): StoredJob | string | null {
+/** A record that is there and cannot be used. It stays where it is: nothing is decided on it. */
+export interface UnreadableJob {
+  job: string;
+  why: string;
+  /** Written by a version of oomtune that comes after this one. */
+  newer: boolean;
+}
+
+export type FoundJob = { is: 'job'; job: StoredJob } | { is: 'missing' } | ({ is: 'unreadable' } & UnreadableJob);
+
+/** What the hash of a record says. */
+export function fromFields(id: string, hash: Record<string, string>): Exclude<FoundJob, { is: 'missing' }> {
   const { state, epoch, claim, claim_host, cancel, ...fields } = hash;
-  if (Object.keys(hash).length === 0) return null;
+  if (Number(fields.schema) > JOB_SCHEMA) {
+    return { is: 'unreadable', job: id, why: `written by a newer oomtune (schema ${fields.schema})`, newer: true };
+  }
+  const wrong = (why: string) => ({ is: 'unreadable' as const, job: id, why, newer: false });
   const record: Record<string, unknown> = { state };
   for (const [name, value] of Object.entries(fields)) {
     try {
       record[name] = JSON.parse(value);
     } catch {
-      return `${name}: it is no JSON`;
+      return wrong(`${name}: it is no JSON`);
     }
   }
   const parsed = jobRecord.safeParse(record);
-  if (!parsed.success) return complaint(parsed.error);
-  if (parsed.data.job !== id) return `its id says ${parsed.data.job}`;
+  if (!parsed.success) return wrong(complaint(parsed.error));
+  if (parsed.data.job !== id) return wrong(`its id says ${parsed.data.job}`);
   return {
-    ...parsed.data,
-    epoch: /^\d{1,15}$/.test(epoch ?? '') ? Number(epoch) : 1,
-    claimHost: claim_host ?? null,
-    claim: claim ?? null,
-    cancelAsked: cancel ?? null,
+    is: 'job',
+    job: {
+      ...parsed.data,
+      epoch: /^\d{1,15}$/.test(epoch ?? '') ? Number(epoch) : 1,
+      claimHost: claim_host ?? null,
+      claim: claim ?? null,
+      cancelAsked: cancel ?? null,
+    },
   };
 }

@@ -183,9 +183,8 @@ test('cancel is final at once for what nobody has begun, and a durable request f
   const running = await claimed('a', 1);
   expect(await store.jobs.cancel(running)).toBe('running');
   expect((await read(running)).cancelAsked).not.toBeNull();
-  const asked: string[] = [];
-  await store.jobs.cancelAsked([running, waiting], (id) => asked.push(id));
-  expect(asked).toEqual([running, waiting]);
+  const standing = await store.jobs.standing([running, waiting]);
+  expect(standing.map((reply) => reply.is === 'value' && reply.value.cancelAsked)).toEqual([true, true]);
   expect(await store.jobs.cancel(waiting)).toBe('cancelled');
   expect(await store.jobs.cancel('j-zzzzzzz9')).toBe('missing');
 });
@@ -226,7 +225,7 @@ test('a retry starts anew under the same id', async () => {
   expect(await store.jobs.retry(id)).toBe('waiting');
 });
 
-test('records that cannot be trusted are set aside, and the others still read', async () => {
+test('records that cannot be used are left where they are, and the others still read', async () => {
   const { redis } = store.connection;
   const good = await create();
   const changes: [string, string][] = [
@@ -245,8 +244,17 @@ test('records that cannot be trusted are set aside, and the others still read', 
   ];
   for (const [field, value] of changes) {
     const { job: id } = await create();
+    const was = await redis.hgetall(store.keys.job(id));
     await redis.hset(store.keys.job(id), field, value);
-    expect(await store.jobs.get(id), `${field}=${value}`).toBeNull();
+    const error = await failure(store.jobs.get(id));
+    expect(error.code, `${field}=${value}`).toBe('OOMTUNE_RECORD_UNREADABLE');
+    const claimed = await store.jobs.claim({ job: id, epoch: Number(was.epoch) }, 'a', 'token-a');
+    expect(claimed, field).toEqual({ outcome: 'unreadable', record: null });
+    // Nothing was taken from it: well again, it is a job as before
+    await redis.hset(store.keys.job(id), field, was[field] ?? '""');
+    if (was[field] === undefined) await redis.hdel(store.keys.job(id), field);
+    expect(await read(id)).toMatchObject({ job: id, state: 'queued', claim: null });
+    await redis.hset(store.keys.job(id), field, value);
   }
   const { job: other } = await create();
   await redis.del(store.keys.job(other));
@@ -254,6 +262,76 @@ test('records that cannot be trusted are set aside, and the others still read', 
   expect((await store.jobs.list()).map((one) => one.job)).toEqual([good.job]);
   expect((await store.jobs.pending()).map((one) => one.job)).toEqual([good.job]);
   expect(await redis.llen(store.keys.refused)).toBeGreaterThan(5);
+  const unreadable = await store.jobs.unreadable();
+  expect(unreadable.map((one) => one.job).sort()).toEqual(
+    (await redis.zrange(store.keys.live, 0, -1)).filter((id) => id !== good.job).sort(),
+  );
+  expect(unreadable.filter(({ newer }) => newer).map(({ why }) => why)).toEqual([
+    'written by a newer oomtune (schema 2)',
+  ]);
+});
+
+test('an index that names a job without a record is put right', async () => {
+  const { redis } = store.connection;
+  const { job: id } = await create();
+  await redis.del(store.keys.job(id));
+  expect(await store.jobs.live()).toEqual([]);
+  expect(await store.jobs.pending()).toEqual([]);
+  expect([await redis.zcard(store.keys.live), await redis.scard(store.keys.pending)]).toEqual([0, 0]);
+});
+
+const held = async (id: string, host = 'a') => {
+  const record = await read(id);
+  return { host, claim: `token-${host}`, epoch: record.epoch, record };
+};
+
+test('what a host holds is written back where it is gone, stands as before, or something else took its place', async () => {
+  const { redis } = store.connection;
+  const id = await claimed('a', 1);
+  const before = await held(id);
+  await store.jobs.patch(
+    id,
+    { launches: [...before.record.launches, { launch: 2, dir: '/runs/2', purpose: 'run', config: null }] },
+    'token-a',
+  );
+  const mine = await held(id);
+  expect(await store.jobs.restore(mine)).toBe('kept');
+  expect(await store.jobs.restore(before)).toBe('kept'); // an older copy takes nothing back
+  expect((await read(id)).launches).toHaveLength(2);
+  for (const lose of [
+    () => redis.flushall(),
+    () => redis.del(store.keys.job(id)),
+    () => redis.hset(store.keys.job(id), 'launches', JSON.stringify(before.record.launches)),
+    () => redis.set(store.keys.job(id), 'something else'),
+    () => redis.hdel(store.keys.job(id), 'claim', 'claim_host'),
+  ]) {
+    await lose();
+    expect(await store.jobs.restore(mine), lose.toString()).toBe('restored');
+    expect(await read(id)).toMatchObject({
+      state: 'running',
+      claim: 'token-a',
+      claimHost: 'a',
+      launches: mine.record.launches,
+    });
+    expect((await store.jobs.live()).map((one) => one.job)).toEqual([id]);
+    expect(await store.jobs.patch(id, { reason: 'goes on' }, 'token-a')).toBe('ok');
+  }
+  const kept = await redis.keys(`${store.keys.prefix}:aside:${id}:*`);
+  expect(await redis.get(kept[0] as string)).toBe('something else');
+});
+
+test("what is another host's by now is not written back", async () => {
+  const id = await claimed('a', 1);
+  const mine = await held(id);
+  await store.jobs.patch(id, { state: 'failed' }, 'token-a');
+  expect(await store.jobs.restore(mine)).toBe('ended');
+  await store.jobs.retry(id);
+  expect(await store.jobs.restore(mine)).toBe('fenced');
+  expect(await read(id)).toMatchObject({ state: 'queued', epoch: 2, claim: null });
+  const other = await claimed('b', 1);
+  expect(await store.jobs.restore({ ...(await held(other)), host: 'a', claim: 'token-a' })).toBe('lost');
+  const fresh = await claimed('b');
+  expect(await store.jobs.restore({ ...(await held(fresh)), host: 'a', claim: 'token-a' })).toBe('lost');
 });
 
 test('every change of state is an event, with its reason', async () => {

@@ -1,22 +1,28 @@
 import { spawn } from 'node:child_process';
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { type LeaseDevice, type LeaseRequest, newJobId, openStore, type Store } from '../../src/store/index.js';
 import { failure, script, until, useHome } from './home.js';
 import { GIB, gpu } from './samples.js';
 
-useHome();
+const home = useHome();
 let store: Store;
 beforeAll(async () => {
   store = await openStore({ leaseTimes: { patienceMs: 300, lookMs: 100 } });
 });
 afterAll(() => store.close());
+// What is held is written back where Redis has lost it: each test lets go of its own
 beforeEach(async () => {
+  for (const lease of held.splice(0)) await lease.release();
   await store.connection.redis.flushall();
+  rmSync(join(home, 'leases'), { recursive: true, force: true });
 });
 
 const never = new AbortController().signal;
-const ask = (changes: Partial<LeaseRequest<LeaseDevice>> = {}) =>
-  store.leasing.acquire({
+const held: { release(): Promise<void> }[] = [];
+const ask = async (changes: Partial<LeaseRequest<LeaseDevice>> = {}) => {
+  const lease = await store.leasing.acquire({
     owner: newJobId(),
     devices: [gpu(0), gpu(1)],
     count: 1,
@@ -26,6 +32,9 @@ const ask = (changes: Partial<LeaseRequest<LeaseDevice>> = {}) =>
     onWait: () => {},
     ...changes,
   });
+  held.push(lease);
+  return lease;
+};
 
 /** Asks, and tells whether it has to wait: nothing else could free the device meanwhile. */
 async function waits(changes: Partial<LeaseRequest<LeaseDevice>>): Promise<string | null> {

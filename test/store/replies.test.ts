@@ -71,10 +71,8 @@ describe('a job whose record cannot be read', () => {
     const record = job();
     await store.jobs.create(record);
     await acl(...READS);
-    const asked: string[] = [];
     try {
-      const refused = await failure(store.jobs.cancelAsked([record.job], (id) => asked.push(id)));
-      expect(isRefusal(refused)).toBe(true);
+      expect(await store.jobs.standing([record.job])).toMatchObject([{ is: 'error' }]);
       for (const read of [
         () => store.jobs.get(record.job),
         () => store.jobs.latest(),
@@ -87,7 +85,6 @@ describe('a job whose record cannot be read', () => {
     } finally {
       await acl('+@all');
     }
-    expect(asked).toEqual([]);
     expect((await store.jobs.live()).map((one) => one.job)).toEqual([record.job]);
     expect(await store.jobs.isPending([record.job])).toEqual([true]);
   });
@@ -100,10 +97,9 @@ describe('a job whose record cannot be read', () => {
     await redis.set(store.keys.job(bad.job), 'not a job');
     await redis.del(store.keys.job(gone.job));
     await redis.hset(store.keys.job(good.job), 'cancel', new Date().toISOString());
-    const asked: string[] = [];
-    const look = store.jobs.cancelAsked([bad.job, gone.job, good.job], (id) => asked.push(id));
-    expect((await failure(look)).message).toContain('WRONGTYPE');
-    expect(asked).toEqual([good.job]);
+    const standing = await store.jobs.standing([bad.job, gone.job, good.job]);
+    expect(standing.map((reply) => reply.is)).toEqual(['wrong type', 'missing', 'value']);
+    expect(standing[2]).toMatchObject({ value: { cancelAsked: true } });
     expect((await store.jobs.list()).map((one) => one.job)).toEqual([good.job]);
     await redis.rename('kept', store.keys.job(bad.job));
     expect((await store.jobs.live()).map((one) => one.job).sort()).toEqual([bad.job, good.job].sort());

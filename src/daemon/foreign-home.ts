@@ -1,0 +1,24 @@
+import { existsSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { OomtuneError } from '../common/errors.js';
+import type { StoredJob } from '../store/index.js';
+
+/** It was launched under a claim of another home, in a folder that this home does not have. `token`: this home's. */
+export function isForeign({ claim, launches }: StoredJob, token: string): boolean {
+  const last = launches.at(-1);
+  return last !== undefined && claim !== null && !claim.startsWith(`${token}.`) && !existsSync(last.dir);
+}
+
+export function foreignJobs(live: StoredJob[], host: string, token: string): StoredJob[] {
+  return live.filter((job) => job.claimHost === host && isForeign(job, token));
+}
+
+export function hostTaken(host: string, jobs: StoredJob[], first: StoredJob): OomtuneError {
+  const home = dirname(dirname(dirname(first.launches.at(-1)?.dir ?? '')));
+  const others = jobs.length > 1 ? ` and ${jobs.length - 1} more` : '';
+  return new OomtuneError(
+    'OOMTUNE_HOST_TAKEN',
+    `A daemon with the home ${home} calls itself ${host} too, and has launched ${first.job}${others}, which may still run.`,
+    `Start it with that OOMTUNE_HOME, or give this one a name of its own by OOMTUNE_HOST; if the other is gone for good, \`oomtune daemon forget ${host}\`.`,
+  );
+}

@@ -1,0 +1,78 @@
+import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { stateFolder } from '../common/home.js';
+import type { Log } from '../common/log.js';
+import { jobRecordSchema, type Store } from '../store/index.js';
+import type { JobRecord } from '../store/types.js';
+
+const schema = z.object({
+  schema: z.literal(1),
+  /** Which Redis: a home may serve several. */
+  store: z.string(),
+  host: z.string(),
+  claim: z.string(),
+  epoch: z.number().int().min(1),
+  record: jobRecordSchema,
+});
+
+/** A job that a daemon of this host answers for, as it was when its record was written last. */
+export interface HeldJob {
+  host: string;
+  claim: string;
+  epoch: number;
+  record: JobRecord;
+}
+
+/**
+ * What the daemon answers for, in files of its own (`daemon/held/<job>.json`): Redis may lose its data while jobs run, and the
+ * daemon may be another one by then. Written after each step that Redis has taken, before the step is made.
+ */
+export class HeldJobs {
+  readonly #store: string;
+  readonly #log: Log;
+  readonly #folder = stateFolder('daemon', 'held');
+
+  constructor({ url, keys }: Pick<Store, 'url' | 'keys'>, log: Log) {
+    this.#store = `${url} ${keys.prefix}`;
+    this.#log = log;
+  }
+
+  write(held: HeldJob): void {
+    const path = this.#path(held.record.job);
+    try {
+      writeFileSync(`${path}.tmp`, JSON.stringify({ schema: 1, store: this.#store, ...held }), { mode: 0o600 });
+      renameSync(`${path}.tmp`, path);
+    } catch (error) {
+      // The job goes on: it is only not written back should Redis lose its data before the next step
+      this.#log.warn({ err: error, job: held.record.job }, 'what the daemon holds could not be written to its home');
+    }
+  }
+
+  remove(job: string): void {
+    rmSync(this.#path(job), { force: true });
+  }
+
+  /** Of this Redis. `host` null: of every host that shares this home. */
+  list(host: string | null): HeldJob[] {
+    return readdirSync(this.#folder)
+      .filter((name) => name.endsWith('.json'))
+      .flatMap((name) => this.#read(join(this.#folder, name)) ?? [])
+      .filter((held) => host === null || held.host === host);
+  }
+
+  #path(job: string): string {
+    return join(this.#folder, `${job}.json`);
+  }
+
+  #read(path: string): HeldJob | null {
+    try {
+      const { store, host, claim, epoch, record } = schema.parse(JSON.parse(readFileSync(path, 'utf8')));
+      return store === this.#store ? { host, claim, epoch, record } : null;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+      this.#log.warn({ err: error, path }, 'a file of what the daemon holds cannot be read');
+      return null;
+    }
+  }
+}

@@ -1,0 +1,64 @@
+import { stateFolder } from '../common/home.js';
+import type { Log } from '../common/log.js';
+import { type LiveLaunch, liveLaunches } from '../runtime/live-launches.js';
+import type { Runtime } from '../runtime/types.js';
+import { outlast, type Store } from '../store/index.js';
+import type { HeldJobs } from './held-jobs.js';
+
+/**
+ * What comes before a daemon takes anything: what this host holds is written back where Redis has lost it, and copies of
+ * jobs that were given to others meanwhile are ended.
+ */
+export class Recovery {
+  readonly #store: Store;
+  readonly #runtime: Runtime;
+  readonly #held: HeldJobs;
+  readonly #host: string;
+  readonly #log: Log;
+
+  constructor(parts: { store: Store; runtime: Runtime; held: HeldJobs; host: string; log: Log }) {
+    this.#store = parts.store;
+    this.#runtime = parts.runtime;
+    this.#held = parts.held;
+    this.#host = parts.host;
+    this.#log = parts.log;
+  }
+
+  async recover(): Promise<void> {
+    for (const held of this.#held.list(this.#host)) {
+      const { job, launches } = held.record;
+      const restored = await this.#store.jobs.restore(held);
+      if (restored === 'restored') this.#log.warn({ job }, 'Redis had lost the job: its record is written back');
+      if (restored === 'restored' || restored === 'kept') continue;
+      await this.#end({ job, dir: launches.at(-1)?.dir ?? '' }, restored);
+      this.#held.remove(job);
+    }
+    for (const launch of liveLaunches(stateFolder('runs'))) await this.#look(launch);
+  }
+
+  /** A run that lives: it is the job's last launch, or a copy that was to end, or nobody knows of it. */
+  async #look(launch: LiveLaunch): Promise<void> {
+    const found = await this.#store.jobs.find(launch.job);
+    if (found.is === 'missing') {
+      // A command in the foreground has no record; a daemon's job whose file was lost as well looks the same
+      this.#log.info(launch, 'a run that no record tells of: it is left alone');
+    } else if (found.is === 'job') {
+      const { ended_at, launches } = found.job;
+      if (ended_at !== null || !launches.some(({ dir }) => dir === launch.dir))
+        await this.#end(launch, ended_at === null ? 'fenced' : 'ended');
+    }
+  }
+
+  async #end({ job, dir }: LiveLaunch, why: string): Promise<void> {
+    const run = dir === '' ? null : await this.#runtime.adopt(dir);
+    if (run === null) return;
+    this.#log.warn(
+      { job, dir, why },
+      'the job was given to others, or ended, while this host was away: its copy here is ended',
+    );
+    run.end('cancel');
+    await run.wait();
+    const { leasing } = this.#store;
+    await outlast(() => leasing.forget(job), { onRefused: leasing.onRefused });
+  }
+}

@@ -1,0 +1,67 @@
+import type { Redis } from 'ioredis';
+import { DROP_MISSING } from './job-scripts.js';
+import type { Keys } from './keys.js';
+import { refuse } from './refused.js';
+import { readHashes, valueIn } from './replies.js';
+import { type FoundJob, fromFields, type StoredJob, type UnreadableJob } from './stored-job.js';
+
+const AT_ONCE = 200;
+
+/**
+ * Reads jobs' records. One that is there and cannot be used (garbage, another type, a newer version's) is left where it is,
+ * noted and told; it is read again the next time, and may be well by then.
+ */
+export class JobReader {
+  readonly #redis: Redis;
+  readonly #keys: Keys;
+
+  constructor(redis: Redis, keys: Keys) {
+    this.#redis = redis;
+    this.#keys = keys;
+  }
+
+  /** In the order of the ids. Throws where Redis would not say of one: that is neither missing nor wrong. */
+  async find(ids: string[]): Promise<FoundJob[]> {
+    const all: FoundJob[] = [];
+    for (let at = 0; at < ids.length; at += AT_ONCE) {
+      const some = ids.slice(at, at + AT_ONCE);
+      const keys = some.map((id) => this.#keys.job(id));
+      for (const [index, reply] of (await readHashes(this.#redis, keys)).entries()) {
+        const id = some[index] as string;
+        if (reply.is === 'wrong type') {
+          all.push({ is: 'unreadable', job: id, why: 'its key holds something else', newer: false });
+          continue;
+        }
+        const hash = valueIn(reply);
+        all.push(hash === null ? { is: 'missing' } : fromFields(id, hash));
+      }
+    }
+    for (const one of all) if (one.is === 'unreadable') await this.note(one);
+    return all;
+  }
+
+  /** Those that can be used. */
+  async readable(ids: string[]): Promise<StoredJob[]> {
+    return (await this.find(ids)).flatMap((one) => (one.is === 'job' ? [one.job] : []));
+  }
+
+  async unreadable(ids: string[]): Promise<UnreadableJob[]> {
+    return (await this.find(ids)).flatMap((one) => (one.is === 'unreadable' ? [one] : []));
+  }
+
+  /** Those that can be used of an index. It is written in one step with the records: an id without one is taken out of it. */
+  async indexed(ids: string[]): Promise<StoredJob[]> {
+    const all = await this.find(ids);
+    const { job, live, pending } = this.#keys;
+    for (const [at, one] of all.entries()) {
+      const id = ids[at] as string;
+      if (one.is === 'missing') await DROP_MISSING.run(this.#redis, [job(id), live, pending], [id]);
+    }
+    return all.flatMap((one) => (one.is === 'job' ? [one.job] : []));
+  }
+
+  /** In the log once, and in `{oomtune}:refused`. */
+  async note({ job, why, newer }: UnreadableJob): Promise<void> {
+    if (!newer) await refuse(this.#redis, this.#keys, this.#keys.job(job), why);
+  }
+}

@@ -1,0 +1,70 @@
+import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { stateFolder } from '../common/home.js';
+import { type LeasePromise, promiseSchema } from './lease-record.js';
+import { bootId, hostName, isAlive } from './process-identity.js';
+
+const schema = z.object({ schema: z.literal(1), store: z.string(), promise: promiseSchema });
+
+/**
+ * What was promised to processes of this home, in files (`leases/<owner>.json`): Redis may lose its data while they hold
+ * the memory. Whoever asks for a lease hands these over with the request, so that none is promised twice.
+ */
+export class LeaseFiles {
+  readonly #store: string;
+
+  /** `store`: which Redis; a home may serve several. */
+  constructor(store: string) {
+    this.#store = store;
+  }
+
+  write(promise: LeasePromise): void {
+    const path = this.#path(promise.owner);
+    const draft = `${path}.${process.pid}`;
+    try {
+      writeFileSync(draft, JSON.stringify({ schema: 1, store: this.#store, promise }), { mode: 0o600 });
+      renameSync(draft, path);
+    } catch (error) {
+      // The lease holds all the same: it is only not written back should Redis lose its data
+      rmSync(draft, { force: true });
+      process.emitWarning(`a lease could not be written to ${path}: ${(error as Error).message}`);
+    }
+  }
+
+  /** Takes away what was promised under this instance; what a later process of the owner wrote stays. */
+  remove({ owner, instance }: Pick<LeasePromise, 'owner' | 'instance'>): void {
+    if (this.has({ owner, instance })) rmSync(this.#path(owner), { force: true });
+  }
+
+  has({ owner, instance }: Pick<LeasePromise, 'owner' | 'instance'>): boolean {
+    return this.#read(this.#path(owner))?.instance === instance;
+  }
+
+  /** Those whose owner lives, or a supervisor of theirs. Files of others are removed. */
+  living(): LeasePromise[] {
+    const folder = stateFolder('leases');
+    return readdirSync(folder)
+      .filter((name) => name.endsWith('.json'))
+      .flatMap((name) => {
+        const promise = this.#read(join(folder, name));
+        if (promise === null || promise.host !== hostName()) return [];
+        if (promise.boot === bootId() && [promise.process, ...promise.supervisors].some(isAlive)) return [promise];
+        rmSync(join(folder, name), { force: true });
+        return [];
+      });
+  }
+
+  #path(owner: string): string {
+    return join(stateFolder('leases'), `${owner.replace(/[^\w.-]/g, '_')}.json`);
+  }
+
+  #read(path: string): LeasePromise | null {
+    try {
+      const { store, promise } = schema.parse(JSON.parse(readFileSync(path, 'utf8')));
+      return store === this.#store ? promise : null;
+    } catch {
+      return null; // gone, or cut off: the lease itself stands in Redis
+    }
+  }
+}
