@@ -45,7 +45,7 @@ const cli = (...words: string[]) => execFileSync('redis-cli', ['-p', String(port
 async function budgetOf(share: number): Promise<string> {
   const [first] = await (await host.store()).hosts.list();
   const total = first?.info?.devices.find((device) => device.id === 'cpu')?.total_bytes as number;
-  return String(Math.floor(total * share));
+  return `${Math.floor(total * share)}B`;
 }
 
 /** The record, the lease, status and cancel work again. */
@@ -132,8 +132,8 @@ test('the daemon killed as well, and Redis empty when the next one starts: it ad
 
 test('a command in the foreground asks for what a job holds, right after the loss: it waits', async () => {
   await host.start();
-  const budget = Number(await budgetOf(0.6));
-  const id = await host.shell('sleep 30', { budget: String(budget) });
+  const budget = Number((await budgetOf(0.6)).replace('B', ''));
+  const id = await host.shell('sleep 30', { budget: `${budget}B` });
   await host.state(id, 'running');
   const [cpu] = ((await (await host.store()).hosts.list())[0]?.info?.devices ?? []).filter((one) => one.id === 'cpu');
   const [lease] = await (await host.store()).leases();
