@@ -1,4 +1,4 @@
-import { BELIEVED, doubtOf, mayGrow } from './peaks.js';
+import { BELIEVED, doubtOf, isSteady, mayGrow } from './peaks.js';
 import type { Constraints, Observation, Probe } from './types.js';
 
 /** Optimizer steps of a probe whose speed decides. */
@@ -11,18 +11,20 @@ const REST_STEPS: Partial<Record<Probe['purpose'], number>> = { verify: 8, bound
 /** How long a probe is to run, by what it is for and by what was seen so far. */
 export function paceOf(
   purpose: Probe['purpose'],
+  microBatch: number,
   { steps, budgetBytes }: Constraints,
   seen: readonly Observation[],
 ): Pick<Probe, 'steps' | 'restSteps' | 'growthBytes' | 'growthSteps'> {
   const caching = seen.some((o) => (o.peaks.reservedBytes ?? 0) > 0);
+  const steady = isSteady(microBatch, seen, budgetBytes);
   const more = (): number => {
     if (purpose === 'verify' && caching) return VERIFY_STEPS;
-    if (seen.some((o) => mayGrow(o, budgetBytes))) return BELIEVED;
+    if (!steady && seen.some((o) => mayGrow(o, budgetBytes))) return BELIEVED;
     return purpose === 'speed' ? SPEED_STEPS : 0;
   };
   return {
     steps: Math.max(steps, more()),
     restSteps: caching ? (REST_STEPS[purpose] ?? 0) : 0,
-    ...doubtOf(budgetBytes),
+    ...doubtOf(budgetBytes, steady),
   };
 }

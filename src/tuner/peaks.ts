@@ -6,6 +6,8 @@ export const LASTING = 200;
 export const BELIEVED = 10;
 /** A loop that fills the whole budget with what it leaves behind in so many steps cannot be helped by any size. */
 const HORIZON = 10_000;
+/** Where a size leaves nothing behind, one of at most so many times as many samples leaves nothing that matters. */
+const ALIKE = 4;
 /** A rise that comes to less than this part of the budget in LASTING steps is no reason to measure for longer. */
 const NOISE = 0.0002;
 
@@ -44,9 +46,19 @@ export function stepsToFull(o: Observation, budgetBytes: number): number {
   return o.steps + Math.floor(room / Math.max(1, o.leakBytesPerStep ?? 0));
 }
 
-/** The rise from step to step, in bytes, from which on a probe is measured for longer, and for how many steps. */
-export function doubtOf(budgetBytes: number): Pick<Probe, 'growthBytes' | 'growthSteps'> {
-  return { growthBytes: (NOISE * budgetBytes) / LASTING, growthSteps: BELIEVED };
+/** The rise from step to step, in bytes, from which on a probe is measured for longer, and for how many steps (0: it is not). */
+export function doubtOf(budgetBytes: number, steady = false): Pick<Probe, 'growthBytes' | 'growthSteps'> {
+  return { growthBytes: (NOISE * budgetBytes) / LASTING, growthSteps: steady ? 0 : BELIEVED };
+}
+
+/**
+ * Whether a size near this one was measured for long enough and left nothing behind. What single steps leave and take
+ * again is then no reason to measure this one for as long, which costs more than all else near the limit.
+ */
+export function isSteady(microBatch: number, seen: readonly Observation[], budgetBytes: number): boolean {
+  const judged = seen.filter((o) => o.outcome === 'fit' && o.steps >= BELIEVED);
+  if (judged.some((o) => mayGrow(o, budgetBytes))) return false;
+  return judged.some((o) => o.microBatch * ALIKE >= microBatch);
 }
 
 /** It seems to grow: more steps will tell whether it does. */

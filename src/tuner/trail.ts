@@ -1,6 +1,6 @@
 import { sameRung } from './ladder.js';
 import { steepest } from './model.js';
-import { BELIEVED, lastingPeak, mayGrow, outgrows } from './peaks.js';
+import { BELIEVED, isSteady, lastingPeak, mayGrow, outgrows } from './peaks.js';
 import type { Observation, Rung } from './types.js';
 
 /**
@@ -43,7 +43,11 @@ export class Trail {
     const rise = steepestOf(fits);
     const bads = counted.filter((o) => !lasts(o) && !fits.some((later) => disproves(later, o, budgetBytes, rise)));
     const firmBad = bads.filter((o) => o.fresh).map((o) => o.microBatch);
-    this.#sure = (o) => o.steps >= BELIEVED || o.short === true || !mayGrow(o, budgetBytes);
+    this.#sure = (o) =>
+      o.steps >= BELIEVED ||
+      o.short === true ||
+      !mayGrow(o, budgetBytes) ||
+      isSteady(o.microBatch, observations, budgetBytes);
     const firm = new Set(fits.filter((o) => this.#sure(o) && isFirm(o, fits)).map((o) => o.microBatch));
     for (const size of firmBad) firm.delete(size);
     const bad = new Set([

@@ -174,7 +174,7 @@ export class Tuner {
       rung: rungs[index] as Probe['rung'],
       microBatch: step.size,
       accumulation: this.#plan.probeAccumulation(step.size),
-      ...paceOf(step.purpose, this.#constraints, this.#observations),
+      ...paceOf(step.purpose, step.size, this.#constraints, this.#observations),
       fresh: step.fresh,
       purpose: step.purpose,
       why: step.why,

@@ -125,6 +125,25 @@ describe('a loop that leaves memory behind', () => {
     expect(notes.join(' ')).not.toContain('Memory grows');
   });
 
+  it('is looked for at some sizes only where single steps go up and down', () => {
+    // 300 KiB more at the end of a short probe, at every size; over ten steps nothing.
+    const steady = growing({ resident: 100 * MIB, perSample: MIB, leak: () => 0, creep: 0, pace: 1, caching: true });
+    const probes: { size: number; steps: number }[] = [];
+    const unsteady: Job = {
+      run: (probe) => {
+        const seen = steady.run(probe);
+        const steps = Math.max(seen.steps ?? 0, 300 * 1024 > probe.growthBytes ? probe.growthSteps : 0);
+        probes.push({ size: probe.microBatch, steps });
+        const noise = steps < 10 ? 300 * 1024 : 0;
+        return { ...seen, steps, growthBytesPerStep: noise, leakBytesPerStep: noise };
+      },
+    };
+    const { config, notes } = found(search(unsteady, wanted()));
+    expect(config.micro_batch).toBeGreaterThan(0.9 * (BUDGET / MIB - 100));
+    expect(notes.join(' ')).not.toContain('Memory grows');
+    expect(probes.filter(({ steps }) => steps < 10).length).toBeGreaterThanOrEqual(probes.length / 2);
+  });
+
   it('is told so where not even the smallest size lasts', () => {
     const job = growing({
       resident: 100 * MIB,
