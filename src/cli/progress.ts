@@ -52,8 +52,7 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
       const event = plain(told);
       switch (event.type) {
         case 'waiting':
-          if (live) liveLine(`waiting: ${event.reason}`);
-          else line(`waiting: ${event.reason}`);
+          (live ? liveLine : line)(event.reason.replace(/^waits/, 'waiting'));
           break;
         case 'device':
           budget = event.budgetBytes;

@@ -134,8 +134,8 @@ describe('progress', () => {
       view.show(event);
       drawn.push(screen(text).join('|'));
     }
-    expect(drawn[0]).toBe('waiting: waits for j-aaaa');
-    expect(drawn[1]).toBe('waiting: waits for j-bbbb');
+    expect(drawn[0]).toBe('waiting for j-aaaa');
+    expect(drawn[1]).toBe('waiting for j-bbbb');
     expect(drawn[2]).toMatch(/^cpu {2}Some CPU, budget 300 MiB\|$/);
   });
 });

@@ -129,8 +129,8 @@ describe('--exclusive, and no budget', () => {
     for (const size of [300, 3000, 700]) (await stranger(size)).kill('SIGKILL');
     first.child.kill('SIGTERM');
     expect(await waits.ended).toBe(0);
-    expect(waits.said.err.match(/^waiting: .*$/gm)).toHaveLength(1);
-    expect(waits.said.err).toMatch(/^waiting: .*j-\w+ holds 5 GiB$/m);
+    expect(waits.said.err.match(/^waiting for .*$/gm)).toHaveLength(1);
+    expect(waits.said.err).toMatch(/^waiting for .*j-\w+ holds 5 GiB$/m);
   });
 
   test('nobody starts beside a job that has the device alone', async () => {

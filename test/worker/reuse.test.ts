@@ -78,6 +78,7 @@ describe('reuse of a recommendation', () => {
 
   it.each([
     ['a smaller budget', { ...job, budgetBytes: 1 }, options],
+    ['memory of strangers where its peak was', { ...job, roomBytes: 0 }, options],
     ['another world', { ...job, worldSize: 2 }, options],
     ['another amp', job, { ...options, amp: 'bf16' as const }],
     [
