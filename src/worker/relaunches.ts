@@ -81,7 +81,7 @@ function afterFailure(
   if (diagnosis.cure === 'expandable_segments' && target.useExpandableSegments()) {
     return { config, smaller: false, why: 'Out of memory by fragmentation: going on with expandable segments' };
   }
-  // Against a leak, a neighbour or the model itself no smaller batch helps: the diagnosis says what does.
+  // Against a leak, a neighbour, an evaluation, a checkpoint or the model itself no smaller batch helps: the diagnosis says what does.
   const smaller = diagnosis.cure === 'none' || diagnosis.cure === 'wait' ? null : stepDown(config, options);
   if (smaller === null) return null;
   const sizes = `going on with ${smaller.micro_batch} x ${smaller.accumulation}`;

@@ -158,7 +158,12 @@ class Hook:
 
     def _state(self):
         refused = self.meter is not None and self.meter.ledger.refused() > 0
-        return {"phase": self.phase, "refused": refused, "micro_batch": getattr(self.guide, "micro_batch", None)}
+        return {
+            "phase": self.phase,
+            "refused": refused,
+            "micro_batch": getattr(self.guide, "micro_batch", None),
+            "trains": self.training.switches if self.torch is not None else None,
+        }
 
     def bye(self, reason, message):
         if not self._said_bye:

@@ -40,7 +40,7 @@ class Source:
     def loop(self, *lines):
         """The innermost loop around the lines, within the function that they are in; None: none."""
         found, guarded = None, False
-        for node in self._around(lines[0]):
+        for node in self.around(lines[0]):
             if isinstance(node, _SCOPES):
                 found, guarded = None, False
             elif isinstance(node, _BLOCKS):
@@ -55,7 +55,7 @@ class Source:
     def statement(self, line):
         """The statement that runs at a line; of a compound one its head."""
         found, guarded = None, False
-        for node in self._around(line):
+        for node in self.around(line):
             if isinstance(node, ast.stmt):
                 body = getattr(node, "body", None)
                 last = max(node.lineno, body[0].lineno - 1) if body else node.end_lineno
@@ -64,7 +64,7 @@ class Source:
             guarded = isinstance(node, _BLOCKS) or (guarded and not isinstance(node, _SCOPES))
         return found
 
-    def _around(self, line):
+    def around(self, line):
         """Nodes that reach over the line, outermost first."""
         node = self._tree
         while node is not None:
@@ -90,3 +90,16 @@ def _exits(loop):
                 pending.append((child, inner))
             elif not isinstance(child, (ast.stmt, ast.expr)):
                 pending.append((child, inner))
+
+
+def without_gradients(filename, line):
+    """Whether a line stands in a `with` that turns gradients off."""
+    for node in Source(filename).around(line):
+        if isinstance(node, (ast.With, ast.AsyncWith)):
+            for item in node.items:
+                said = ast.dump(item.context_expr)
+                if "'no_grad'" in said or "'inference_mode'" in said:
+                    return True
+                if "'set_grad_enabled'" in said and "value=False" in said:
+                    return True
+    return False

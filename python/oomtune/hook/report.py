@@ -16,9 +16,11 @@ OOM_TEXTS = (
     "could not create a memory object",
 )
 #: Texts that mean it only if an allocation was refused just before.
-DOUBTFUL_TEXTS = ("CUSOLVER_STATUS_INTERNAL_ERROR", "CUFFT_INTERNAL_ERROR", "CUBLAS_STATUS_NOT_INITIALIZED", "could not create")
+DOUBTFUL_TEXTS = (
+    "could not execute a primitive",
+    "CUSOLVER_STATUS_INTERNAL_ERROR", "CUFFT_INTERNAL_ERROR", "CUBLAS_STATUS_NOT_INITIALIZED", "could not create")
 
-_EVAL_NAMES = ("evaluate", "evaluation", "validate", "validation", "eval", "test", "evaluation_loop")
+_EVAL_NAMES = ("evaluate", "generate", "predict", "evaluation", "validate", "validation", "eval", "test", "evaluation_loop")
 
 
 def is_oom(error, refused=False):
@@ -62,16 +64,44 @@ def where(trace):
     return "%s:%d in %s" % (os.path.basename(last.filename), last.lineno, last.name)
 
 
-def phase_of(trace, phase):
-    """The phase by the names on the stack, else as tracked: context managers are unwound by now."""
+def phase_of(trace, phase, trains=None):
+    """The phase by the names on the stack and by what the model did there, else as tracked: context managers are unwound
+    by now. `trains(module)`: it holds parameters of an optimizer."""
     for frame in reversed(_frames(trace)):
         if frame.filename.endswith(os.path.join("torch", "serialization.py")) and frame.name in ("save", "_save"):
             return "save"
         if frame.name in ("save_checkpoint", "save_model", "save_pretrained", "_save_checkpoint"):
             return "save"
-        if frame.name in _EVAL_NAMES and is_user_code(frame.filename):
+        if frame.name in _EVAL_NAMES and (is_user_code(frame.filename) or frame.name == "generate"):
             return "eval"
-    return phase
+    return phase if phase == "load" else _mode(trace, trains) or phase
+
+
+def _mode(trace, trains):
+    """`eval`: gradients were off, or the model that is trained was in evaluation mode; `train`: neither; None: not seen."""
+    from .loops import without_gradients
+
+    root = None
+    while trace is not None:
+        frame, line = trace.tb_frame, trace.tb_lineno
+        path, name = frame.f_code.co_filename, frame.f_code.co_name
+        trace = trace.tb_next
+        if is_user_code(path) and without_gradients(path, line):
+            return "eval"
+        if path.endswith(_AUTOGRAD) and name == "backward":
+            return "train"
+        if name == "decorate_context" and trace is not None and _OPTIMIZERS not in trace.tb_frame.f_code.co_filename:
+            return "eval"
+        module = frame.f_locals.get("self")
+        if root is None and hasattr(module, "_modules") and hasattr(module, "training"):
+            root = module if trains is None or trains(module) else None
+    if root is None:
+        return None
+    return "train" if root.training else "eval"
+
+
+_AUTOGRAD = (os.path.join("autograd", "__init__.py"), os.path.join("torch", "_tensor.py"))
+_OPTIMIZERS = os.path.join("torch", "optim")
 
 
 def swallowed(micro_batch):
@@ -131,7 +161,7 @@ class Reporter:
                     "t": "exception",
                     "class": _class_name(kind),
                     "message": str(error)[:2000],
-                    "phase": phase_of(trace, state["phase"]),
+                    "phase": phase_of(trace, state["phase"], state.get("trains")),
                     "frame": where(trace),
                     "oom": is_oom(error, state["refused"]),
                     "micro_batch": state["micro_batch"],

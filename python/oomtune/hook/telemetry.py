@@ -49,6 +49,7 @@ class Telemetry:
 
     def stepped(self):
         self._steps += 1
+        self._hook.training.stepped()
         self._hook.phase = "train"
         if not self._wants():
             return

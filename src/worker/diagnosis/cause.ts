@@ -28,7 +28,8 @@ export function reasonOf(scene: Scene): MemoryReason {
   const asked = picture?.asked_bytes ?? null;
   const others = picture?.others_bytes ?? null;
   const unallocated = picture?.unallocated_bytes ?? null;
-  if (asked !== null && asked > (total ?? NO_DEVICE)) return 'asked';
+  // An evaluation of everything at once asks for more than there is, too: its remedy is the evaluation's.
+  if (asked !== null && asked > (total ?? NO_DEVICE)) return phase === 'eval' || phase === 'save' ? phase : 'asked';
   if (isLimited(scene)) return 'limit';
   if (others !== null && others > (total === null ? 2 ** 30 : Math.max(total * 0.15, asked ?? 0))) return 'neighbour';
   if (scene.deviceData || movesData(scene.traceback)) return 'data';
@@ -127,8 +128,8 @@ const REMEDIES: Record<MemoryReason, Remedy> = {
   fragmentation: { advice: 'fragmentation', cure: 'expandable_segments' },
   leak: { advice: 'leak', cure: 'none' },
   load: { advice: 'load', cure: 'none' },
-  eval: { advice: 'eval', cure: 'smaller' },
-  save: { advice: 'save', cure: 'smaller' },
+  eval: { advice: 'eval', cure: 'none' },
+  save: { advice: 'save', cure: 'none' },
   batch: { advice: 'smaller-batch', cure: 'smaller' },
 };
 

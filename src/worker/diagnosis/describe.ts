@@ -87,12 +87,14 @@ function describeMemory(
   diagnosis.cause = told ? sentence(told) : causeOf(reason, scene);
   if (!certain && event) diagnosis.cause = `${event.meaning.cause} It may mean something else.`;
   const usual = certain ? remedy.advice : 'ambiguous';
-  diagnosis.advice = known.advice[certain && PLAIN.has(reason) ? usual : (special ?? usual)] ?? '';
+  const plain = PLAIN.has(reason) || (BETWEEN_STEPS.has(reason) && !program?.advice);
+  diagnosis.advice = known.advice[certain && plain ? usual : (special ?? usual)] ?? '';
 }
 
 /** Advice that says nothing that the reason does not say better. */
 const COMMON = new Set(['smaller-batch', 'ambiguous', 'soft-oom']);
-/** Reasons that call for the same remedy whoever runs. */
+/** Reasons that call for the same remedy whoever trains; and those that do so whoever runs. */
+const BETWEEN_STEPS = new Set<string | null>(['eval', 'save']);
 const PLAIN = new Set<string | null>(['neighbour', 'asked', 'limit', 'leak', 'data']);
 
 function describeOk(diagnosis: Diagnosis, { softOoms, told, fallback }: Verdict, advise: (key: string) => void): void {
