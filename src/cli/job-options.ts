@@ -72,6 +72,7 @@ const raw = z.object({
   host: nonEmpty('the name of a host').optional(),
   resumeArg: nonEmpty('an argument').optional(),
   retries: whole(0, 1000).default(2),
+  restart: z.boolean().default(false),
 });
 
 /**

@@ -60,6 +60,11 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     work: 'here',
   })
     .addOption(new Option('--no-tune', 'only supervise: telemetry and budget').helpGroup('How the search goes:'))
+    .addOption(
+      new Option('--restart', 'after a late out-of-memory error start again however much was done').helpGroup(
+        'How the search goes:',
+      ),
+    )
     .addOption(new Option('--report <file>', 'write the JSON report of the run to this file'));
   verb(program, 'submit', 'queue a command; prints the job id', () => import('./verbs/submit.js'), {
     group: DO,

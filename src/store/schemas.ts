@@ -140,6 +140,7 @@ export const jobOptions: z.ZodType<JobOptions> = z.object({
   host: word.nullable(),
   resumeArg: argument.nullable(),
   retries: z.number().int().min(0).max(1000),
+  restart: z.boolean().optional(),
 });
 
 const rung = z.object({ amp, checkpointing: z.boolean(), offload: z.boolean().optional() });

@@ -113,6 +113,8 @@ export interface JobOptions {
   host: string | null;
   resumeArg: string | null;
   retries: number;
+  /** `run` only: starts again from the beginning after an out-of-memory error, however much was done. */
+  restart?: boolean;
 }
 
 /** What the record of a job knows of its submitter's environment: never a value. */

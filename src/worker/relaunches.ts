@@ -2,6 +2,7 @@ import type { Exit, Run } from '../runtime/types.js';
 import type { Config } from '../tuner/types.js';
 import { Headway } from './headway.js';
 import { hasLostFolder, isLost, runWithoutFolder } from './lost.js';
+import { resumes, secondsAtStake } from './resumption.js';
 import { stepDown } from './reuse.js';
 import type { Session } from './session.js';
 import type { Target } from './target.js';
@@ -21,7 +22,12 @@ export interface Relaunch {
   /** What was recorded proved too large. */
   smaller: boolean;
   why: string;
+  /** It goes on where the launch before it ended; false: it starts again from the beginning. */
+  resumes: boolean;
 }
+
+/** What is wanted next, before it is known whether it resumes. */
+type Wanted = Omit<Relaunch, 'resumes'>;
 
 /** When a job is launched again after an end that is not its own fault. `--retries` bounds it, over all processes that work at the job. */
 export class Relaunches {
@@ -29,6 +35,8 @@ export class Relaunches {
   readonly #request: WorkRequest;
   readonly #deps: WorkDeps;
   #made = 0;
+  /** Why the job was not launched again though that would have helped, and what to do; null: nothing of the kind. */
+  withheld: string | null = null;
 
   constructor(request: WorkRequest, deps: WorkDeps) {
     this.#request = request;
@@ -59,13 +67,26 @@ export class Relaunches {
       ? this.#afterLoss(config)
       : afterFailure(target, diagnosis, config, this.#request.options);
     if (next === null) return null;
+    const resuming = await resumes(this.#request, target, Date.parse(exit.started_at));
+    this.withheld = resuming ? null : this.#tooMuchToRepeat(exit, next);
+    if (this.withheld !== null) return null;
     this.#made += 1;
     await this.headway.look(session.run.dir, exit);
-    return next;
+    return { ...next, resumes: resuming && this.headway.made };
+  }
+
+  /** Whoever waits at a terminal is asked before much work is done again; a submitted job is owed its end. */
+  #tooMuchToRepeat({ started_at, ended_at }: Exit, { config }: Wanted): string | null {
+    const { purpose, options } = this.#request;
+    if (purpose !== 'run' || options.restart) return null;
+    const seconds = Math.round((Date.parse(ended_at) - Date.parse(started_at)) / 1000);
+    if (!(seconds > secondsAtStake())) return null;
+    const sizes = config === null ? 'as it stands' : `at ${config.micro_batch} x ${config.accumulation}`;
+    return `It ran for ${seconds} s, and nothing shows that it would resume: \`--restart\` runs it again from the beginning, ${sizes}. With checkpoints, --resume-arg ARG says how it goes on from them.`;
   }
 
   /** Whoever waits at a terminal sees that it is gone; a submitted job is owed its end. */
-  #afterLoss(config: Config | null): Relaunch | null {
+  #afterLoss(config: Config | null): Wanted | null {
     if (this.#request.purpose !== 'submit') return null;
     return { config, smaller: false, why: 'The run was lost: launching it again' };
   }
@@ -76,7 +97,7 @@ function afterFailure(
   diagnosis: Diagnosis | null,
   config: Config | null,
   options: WorkRequest['options'],
-): Relaunch | null {
+): Wanted | null {
   if (diagnosis?.class !== 'device_oom' || config === null) return null;
   if (diagnosis.cure === 'expandable_segments' && target.useExpandableSegments()) {
     return { config, smaller: false, why: 'Out of memory by fragmentation: going on with expandable segments' };

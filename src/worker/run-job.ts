@@ -142,9 +142,8 @@ class JobRun {
         const { recommendations } = await this.#deps.records();
         await recommendations.demote(target.key, config.micro_batch, this.#request.jobId);
       }
-      this.#note(
-        `${again.why}${this.#relaunches.headway.made ? ', resuming' : ''}. ${attempt.diagnosis?.evidence ?? ''}`,
-      );
+      const how = again.resumes ? ', resuming' : this.#relaunches.headway.made ? ', again from the beginning' : '';
+      this.#note(`${again.why}${how}. ${attempt.diagnosis?.evidence ?? ''}`);
       config = again.config;
     }
   }
@@ -204,7 +203,10 @@ class JobRun {
   }
 
   #report(target: Target, { exit, diagnosis }: Attempt, config: Config | null): RunReport {
-    return reportOf(this.#frame(target, config), exit, diagnosis, this.#deps.signal.aborted);
+    const { withheld } = this.#relaunches;
+    const failure =
+      diagnosis === null || withheld === null ? diagnosis : { ...diagnosis, advice: `${withheld} ${diagnosis.advice}` };
+    return reportOf(this.#frame(target, config), exit, failure, this.#deps.signal.aborted);
   }
 
   /** The report of a job whose search ended without an answer: how its last launch ended is how the job ended. */
