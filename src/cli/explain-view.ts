@@ -12,7 +12,7 @@ import { memoryOverTime } from './memory-over-time.js';
 import type { Paint } from './output.js';
 import { hasEnded } from './status-view.js';
 import { oneLine } from './table.js';
-import { ago, bytesOr, configWords, plural, rungWords, seconds, shellWords } from './words.js';
+import { ago, bytesOr, configWords, cutWords, plural, rungWords, seconds, shellWords } from './words.js';
 
 /** The parts of a probe that the story needs; both the job's journal and a recommendation's probes give them. */
 interface Told {
@@ -47,6 +47,7 @@ export function explainJob(
   }
   if (job.config !== null) {
     lines.push('', `It ran with ${configWords(job.config)}, ${rungWords(job.config)}.`);
+    if (job.cut) lines.push(`Its batches were cut ${cutWords(job.cut.cut)}: ${job.cut.why}.`);
     if (recommendation?.status === 'demoted') {
       lines.push(
         `That recommendation has since been demoted: ${recommendation.known_bad_micro_batch ?? 'its size'} did not fit.`,
@@ -79,6 +80,7 @@ export function explainRecommendation(recorded: Recommendation, paint: Paint): s
         ? ''
         : ` The recommended one peaks at ${formatBytes(peak)}, ${((1 - peak / budget) * 100).toFixed(1)} % below the budget.`),
     ...(recommendation.memory ? ['', ...filled(recommendation.memory, budget, paint)] : []),
+    ...(recommendation.cut ? [`Batches were cut ${cutWords(recommendation.cut)}.`] : []),
     '',
     'The search:',
     ...probes(recommendation.probes.map(fromRecord), paint),

@@ -44,6 +44,7 @@ const raw = z.object({
   amp: z.enum(['auto', 'off', 'bf16', 'fp16']).default('auto'),
   checkpointing: z.enum(['auto', 'off', 'on']).default('auto'),
   accumulation: z.enum(['auto', 'off']).default('auto'),
+  cut: z.enum(['auto', 'model', 'loader']).default('auto'),
   exact: z.boolean().default(false),
   objective: z.enum(['max-batch', 'throughput']).default('max-batch'),
   headroom: z

@@ -57,6 +57,13 @@ const WORK: Spec[] = [
     choices: ['auto', 'off'],
     preset: 'auto',
   },
+  {
+    flags: '--cut <auto|model|loader>',
+    about: "where a batch is cut into micro-batches: at the model's call, or at the DataLoader",
+    group: BATCH,
+    choices: ['auto', 'model', 'loader'],
+    preset: 'auto: at the model, but by the framework where it accumulates by itself',
+  },
   { flags: '--exact', about: 'nothing that changes the numerics: amp off', group: BATCH },
   {
     flags: '--objective <max-batch|throughput>',

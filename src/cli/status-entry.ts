@@ -25,6 +25,7 @@ export function statusEntry(job: JobRecord, found: Recommendation | null) {
     host: job.host,
     devices: job.devices,
     config: job.config,
+    cut: job.cut ?? null,
     key: job.key,
     submitted_at: job.submitted_at,
     started_at: job.started_at,

@@ -134,7 +134,7 @@ function fromHash(hash: Record<string, string>): Record<string, unknown> {
     const value = record[name];
     if (typeof value === 'string') record[name] = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(value) ? Number(value) : value;
   }
-  for (const name of ['own_batch', 'own_accumulation']) if (hash[name] === '') record[name] = null;
+  for (const name of ['own_batch', 'own_accumulation', 'cut']) if (hash[name] === '') record[name] = null;
   if (hash.offload !== undefined) record.offload = hash.offload === '1';
   record.checkpointing = hash.checkpointing === '1' ? true : hash.checkpointing === '0' ? false : hash.checkpointing;
   record.probes = fromJson(hash.probes) ?? null;

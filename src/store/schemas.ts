@@ -12,6 +12,7 @@ const time = z.iso.datetime({ offset: true });
 const bytes = z.number().int().nonnegative().max(Number.MAX_SAFE_INTEGER);
 const count = z.number().int().min(1).max(Number.MAX_SAFE_INTEGER);
 const amp = z.enum(['off', 'bf16', 'fp16']);
+const cutPlace = z.enum(['model', 'loader']);
 
 export const failureClass = z.enum(FAILURE_CLASSES);
 const outcome = z.union([z.literal('fit'), failureClass]);
@@ -94,6 +95,7 @@ export const recommendation: z.ZodType<Recommendation> = z.object({
   driver: text(256).nullable(),
   own_batch: count.nullish(),
   own_accumulation: count.nullish(),
+  cut: cutPlace.nullish(),
   commands: z
     .array(z.object({ digest: text(256), own_batch: count.nullable(), own_accumulation: count.nullable() }))
     .max(1000)
@@ -121,6 +123,7 @@ export const jobOptions: z.ZodType<JobOptions> = z.object({
   amp: z.enum(['auto', 'off', 'bf16', 'fp16']),
   checkpointing: z.enum(['auto', 'off', 'on']),
   accumulation: z.enum(['auto', 'off']),
+  cut: z.enum(['auto', 'model', 'loader']).optional(),
   exact: z.boolean(),
   objective: z.enum(['max-batch', 'throughput']),
   headroomPct: z.number().min(0).max(90),
@@ -215,6 +218,7 @@ export const jobRecord: z.ZodType<JobRecord> = z.object({
   host: text(256).nullable(),
   devices: z.array(text(64)).max(1024),
   config: config.nullable(),
+  cut: z.object({ cut: cutPlace, why: text(1000) }).nullish(),
   key: text(512).nullable(),
   launches: z
     .array(

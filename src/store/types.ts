@@ -27,6 +27,8 @@ export interface Recommendation {
   /** What the command asks for by itself, so that a later run can keep it; null: not known. */
   own_batch?: number | null;
   own_accumulation?: number | null;
+  /** Where the hook cut the batches that were measured; null: it cut none. */
+  cut?: CutPlace | null;
   /** The commands that it is known to hold for, to the letter, the latest last. Absent: recorded by an earlier version. */
   commands?: VerifiedCommand[];
   /** Saved activations are kept in host memory. */
@@ -77,6 +79,17 @@ export type JobState =
   | 'timeout';
 
 /** Options of find-batch, run and submit after parsing; validated again when read back from Redis. */
+/** Where a batch is cut into micro-batches: where the model is called, or at the DataLoader. */
+export type CutPlace = 'model' | 'loader';
+/** `auto`: at the loader where a framework accumulates by itself, else at the model. */
+export type CutWish = CutPlace | 'auto';
+
+/** How a run's batches were cut, and why so. */
+export interface Cut {
+  cut: CutPlace;
+  why: string;
+}
+
 export interface JobOptions {
   name: string | null;
   /** `cpu`, `cuda`, `cuda:N`; null: the first GPU, else cpu. */
@@ -92,6 +105,8 @@ export interface JobOptions {
   amp: 'auto' | 'off' | 'bf16' | 'fp16';
   checkpointing: 'auto' | 'off' | 'on';
   accumulation: 'auto' | 'off';
+  /** Where batches are cut into micro-batches; absent: auto. */
+  cut?: CutWish;
   exact: boolean;
   objective: 'max-batch' | 'throughput';
   headroomPct: number;
@@ -144,6 +159,8 @@ export interface JobRecord {
   host: string | null;
   devices: string[];
   config: Config | null;
+  /** Where the run's batches are cut into micro-batches; null or absent: they are not. */
+  cut?: Cut | null;
   /** Key of the recommendation that it uses or made. */
   key: string | null;
   /** Launch folders in order, on `host`. Written before the launch. */

@@ -170,10 +170,12 @@ export class Tuner {
       else if (choice && choice !== wanted.size)
         step = { ...wanted, size: choice, why: 'a size that the answer may have' };
     }
+    const accumulation = this.#plan.probeAccumulation(step.size);
     const probe: Probe = {
       rung: rungs[index] as Probe['rung'],
       microBatch: step.size,
-      accumulation: this.#plan.probeAccumulation(step.size),
+      accumulation,
+      ...(accumulation > 1 ? { batch: this.#plan.perDevice } : {}),
       ...paceOf(step.purpose, step.size, this.#constraints, this.#observations),
       fresh: step.fresh,
       purpose: step.purpose,

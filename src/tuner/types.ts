@@ -60,6 +60,8 @@ export interface Probe {
   microBatch: number;
   /** Micro-batches per optimizer step while probing: 2 where the answer will accumulate (gradients stay resident). */
   accumulation: number;
+  /** Samples of the batch of which these micro-batches are parts; null or absent: `accumulation` times as many. */
+  batch?: number | null;
   steps: number;
   /**
    * The probe goes on, within reason, until a caching allocator has asked the driver for nothing in this many steps: before

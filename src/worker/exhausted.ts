@@ -1,7 +1,11 @@
-import type { JobOptions } from '../store/types.js';
+import type { Cut, JobOptions } from '../store/types.js';
 import type { Action } from '../tuner/types.js';
 import type { Diagnosis } from './types.js';
 import { told } from './undriveable.js';
+
+/** The outputs of the whole batch, and the loss's graph on them, stay in memory where the model's call is cut. */
+const WHOLE_OUTPUTS =
+  '--cut loader needs less where the outputs of the whole batch are what does not fit (the logits of a language model, say): the loop then goes round once for each micro-batch, which is not the same for every loop.';
 
 /**
  * Why no configuration fits, and what is left to do: a larger budget, or knobs and sizes that the options rule out. Where
@@ -11,6 +15,7 @@ export function exhaustedDiagnosis(
   seen: Diagnosis | null,
   action: Extract<Action, { type: 'exhausted' }>,
   options: Pick<JobOptions, 'minBatch' | 'amp' | 'checkpointing' | 'accumulation' | 'exact'>,
+  cut: Cut | null,
 ): Diagnosis {
   const { why } = action;
   if (action.cause === 'growth') return growthDiagnosis(action);
@@ -18,7 +23,9 @@ export function exhaustedDiagnosis(
     const advice = 'Widen --min-batch, --max-batch and --effective-batch, or leave out --accumulation off.';
     return { ...told(why, advice), cause: 'The options leave no micro-batch to try.' };
   }
-  return seen.phase === 'load' ? seen : { ...seen, advice: exhaustedAdvice(options) };
+  if (seen.phase === 'load') return seen;
+  const advice = exhaustedAdvice(options);
+  return { ...seen, advice: cut?.cut === 'model' ? `${advice} ${WHOLE_OUTPUTS}` : advice };
 }
 
 /** The loop outgrows any budget: what would help is to be changed in the script. */

@@ -131,9 +131,11 @@ const remark = z.object({
   message: text(1000).default(''),
 });
 
+const cut = z.object({ t: z.literal('cut'), cut: z.enum(['model', 'loader']), why: text(1000) });
+
 const bye = z.object({ t: z.literal('bye'), reason: text(100), message: text(1000).default('') });
 
-export const hookMessage = z.discriminatedUnion('t', [hello, loop, measured, exception, step, remark, bye]);
+export const hookMessage = z.discriminatedUnion('t', [hello, loop, measured, exception, step, remark, cut, bye]);
 
 export type HookMessage = z.infer<typeof hookMessage>;
 export type Hello = z.infer<typeof hello>;
@@ -152,6 +154,8 @@ export type HookOrder =
       checkpointing: boolean;
       offload: boolean;
       steps: number;
+      /** Samples of the batch that the script's loop sees; null: not fixed. */
+      batch: number | null;
       /** Where samples differ in length and memory is cached, other samples than the longest have their turn too. */
       vary: boolean;
     }

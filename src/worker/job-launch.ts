@@ -1,10 +1,18 @@
 import { stateFolder } from '../common/home.js';
+import type { Cut } from '../store/types.js';
 import type { Config } from '../tuner/types.js';
 import { isEnded } from './detached.js';
 import type { Step } from './hook-messages.js';
 import { Session } from './session.js';
 import type { Target } from './target.js';
 import type { WorkDeps, WorkRequest } from './types.js';
+
+interface Launch {
+  config: Config | null;
+  resume: boolean;
+  onStep: (step: Step) => void;
+  onCut: (cut: Cut) => void;
+}
 
 /**
  * Starts the job itself; `config` null: as it stands. The launch is added to `launches` and recorded before it is made.
@@ -15,7 +23,7 @@ export async function openJob(
   deps: WorkDeps,
   target: Target,
   launches: WorkRequest['launches'],
-  { config, resume, onStep }: { config: Config | null; resume: boolean; onStep: (step: Step) => void },
+  { config, resume, onStep, onCut }: Launch,
 ): Promise<Session> {
   const launch = launches.length + 1;
   // Made before it is recorded: a recorded launch whose folder is missing lost it, and may have run.
@@ -46,6 +54,6 @@ export async function openJob(
       hookKnobs: config === null ? [] : target.hookKnobs(config),
     },
     deps.log,
-    { onStep, onRemark: (kind, text) => kind === 'warn' && deps.progress({ type: 'note', text }) },
+    { onStep, onCut, onRemark: (kind, text) => kind === 'warn' && deps.progress({ type: 'note', text }) },
   );
 }

@@ -7,6 +7,7 @@ import { isLost, lostDiagnosis } from './lost.js';
 import { growthPerStep } from './rest.js';
 import type { Session } from './session.js';
 import type { Diagnosis } from './types.js';
+import { uncut } from './undriveable.js';
 import type { Measurement } from './worst-rank.js';
 
 const NO_PEAKS: Peaks = {
@@ -38,7 +39,11 @@ export function observeFit(probe: Probe, place: Place, measurement: Measurement,
   return {
     rung: probe.rung,
     microBatch: probe.microBatch,
-    accumulation: probe.accumulation,
+    // Where the model's call is cut, the loop's whole batch was measured: it may have more parts than were asked for.
+    accumulation: Math.max(
+      probe.accumulation,
+      Math.floor(measurement.accumulation / (measurement.own_accumulation ?? 1)),
+    ),
     launch: place.launch,
     fresh: place.fresh,
     steps: measurement.steps,
@@ -122,6 +127,7 @@ export async function diagnoseSession(
   more: Partial<DiagnoseInput> = {},
 ): Promise<Diagnosis> {
   if (isLost(exit)) return lostDiagnosis(exit);
+  if (session.bye?.reason === 'uncut' && session.exception === null) return uncut(session.bye);
   return diagnose({
     log: openLog(session.run.logFile),
     exitCode: exit.code,

@@ -1,4 +1,5 @@
 import type { Exit } from '../runtime/types.js';
+import type { Cut } from '../store/types.js';
 import { sameRung } from '../tuner/index.js';
 import type { Constraints, Observation, Probe, Rung } from '../tuner/types.js';
 import { prepareDiagnosis } from './diagnosis/index.js';
@@ -17,7 +18,7 @@ import { openLaunch } from './search-launch.js';
 import type { HookMode, Session } from './session.js';
 import type { Target } from './target.js';
 import type { Diagnosis, WorkDeps, WorkRequest } from './types.js';
-import { undriveable, usesOwnBatch } from './undriveable.js';
+import { uncut, undriveable, usesOwnBatch } from './undriveable.js';
 import type { Measurement } from './worst-rank.js';
 
 /** Runs the probes of a search: each in the live process if that can take it, else in a new one. */
@@ -35,6 +36,8 @@ export class Prober {
   diagnosis: Diagnosis | null = null;
   /** The script ran, but took no batch from us. */
   undriveable = false;
+  /** Where the hook cut the batches that it measured. */
+  cut: Cut | null = null;
   readonly #request: WorkRequest;
   readonly #deps: WorkDeps;
   readonly #target: Target;
@@ -92,6 +95,7 @@ export class Prober {
     // What a launch measures by itself begins with its loop.
     if (carried) place.asked = session.loopsSince ?? place.asked;
     this.torch ??= session.hello?.torch ?? null;
+    this.cut ??= session.cut;
     if (measurement === null) return this.#afterDeath(session, probe, place);
     this.#measured = true;
     this.#learn(measurement);
@@ -129,6 +133,10 @@ export class Prober {
     const bye = session.exception === null ? session.bye : null;
     // A loop that is shorter than the search goes on in another process.
     if (bye?.reason === 'loop_over' && this.#used > 1) return this.measure(probe);
+    if (bye?.reason === 'uncut') {
+      this.diagnosis = uncut(bye);
+      return observeDeath(probe, place, this.diagnosis, exit);
+    }
     if (this.#mode === 'probe' && bye !== null) {
       this.undriveable = true;
       this.diagnosis = undriveable(bye, probe.steps);

@@ -76,7 +76,7 @@ async function howToApply(
 function failureOf(outcome: SearchOutcome, options: WorkRequest['options']): NonNullable<FindBatchReport['failure']> {
   const { action, diagnosis } = outcome;
   if (action.type === 'exhausted') {
-    const { class: kind, fields, advice, reason } = exhaustedDiagnosis(diagnosis, action, options);
+    const { class: kind, fields, advice, reason } = exhaustedDiagnosis(diagnosis, action, options, outcome.cut);
     return {
       class: kind as FailureClass,
       evidence: action.evidence ?? action.why,
@@ -117,6 +117,7 @@ export function recommendationOf(target: Target, outcome: SearchOutcome, answer:
     own_batch: own.microBatch,
     own_accumulation: own.accumulation,
     commands: withCommand([], target, own),
+    cut: config.accumulation > 1 ? (outcome.cut?.cut ?? null) : null,
     offload: config.offload ?? false,
     memory: anatomyOf(outcome.observations, config, target.budgetBytes),
     probes: probesOf(outcome),

@@ -1,5 +1,5 @@
 import type { Exit, Run } from '../runtime/types.js';
-import type { Recommendation } from '../store/types.js';
+import type { Cut, Recommendation } from '../store/types.js';
 import type { Config } from '../tuner/types.js';
 import { Detached, letsGo } from './detached.js';
 import { exhaustedDiagnosis } from './exhausted.js';
@@ -34,6 +34,7 @@ class JobRun {
   readonly #launches: WorkRequest['launches'];
   readonly #relaunches: Relaunches;
   #growth = new Growth();
+  #cut: Cut | null = null;
 
   constructor(request: WorkRequest, deps: WorkDeps) {
     this.#request = request;
@@ -158,6 +159,12 @@ class JobRun {
         ? await openJob(this.#request, this.#deps, target, this.#launches, {
             config,
             resume: headway.made,
+            onCut: (cut) => {
+              this.#cut = cut;
+              void this.#deps
+                .persist({ cut })
+                .catch((err: unknown) => this.#deps.log.warn({ err }, 'the cut is not recorded'));
+            },
             onStep: (step) => {
               this.#growth.add(step);
               headway.note(this.#launches.at(-1)?.dir as string);
@@ -225,7 +232,7 @@ class JobRun {
       exit_code: exit?.code ?? null,
       signal: exit?.signal ?? null,
       outcome: exhausted ? 'exhausted' : exit?.ended_by === 'timeout' ? 'timeout' : 'failed',
-      failure: exhausted ? exhaustedDiagnosis(diagnosis, action, this.#request.options) : diagnosis,
+      failure: exhausted ? exhaustedDiagnosis(diagnosis, action, this.#request.options, outcome.cut) : diagnosis,
     };
   }
 
@@ -233,6 +240,7 @@ class JobRun {
     const { jobId, options } = this.#request;
     return emptyReport(jobId, {
       config,
+      cut: this.#cut,
       key: options.tune ? target.key : null,
       launches: this.#launches.length,
       wall_s: round((Date.now() - this.#started) / 1000, 2),

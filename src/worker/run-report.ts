@@ -2,7 +2,10 @@ import type { Exit } from '../runtime/types.js';
 import type { Diagnosis, RunReport } from './types.js';
 
 /** The report of a job of which nothing ran. */
-export function emptyReport(job: string, known: Pick<RunReport, 'config' | 'key' | 'launches' | 'wall_s'>): RunReport {
+export function emptyReport(
+  job: string,
+  known: Pick<RunReport, 'config' | 'cut' | 'key' | 'launches' | 'wall_s'>,
+): RunReport {
   return {
     schema: 1,
     job,
@@ -10,6 +13,7 @@ export function emptyReport(job: string, known: Pick<RunReport, 'config' | 'key'
     signal: null,
     outcome: 'failed',
     config: known.config,
+    cut: known.cut,
     key: known.key,
     devices: [],
     refused: 0,

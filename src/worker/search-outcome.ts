@@ -1,3 +1,4 @@
+import type { Cut } from '../store/types.js';
 import type { Action, Observation } from '../tuner/types.js';
 import type { Loop } from './hook-messages.js';
 import type { Diagnosis, WorkRequest } from './types.js';
@@ -12,6 +13,8 @@ export interface SearchOutcome {
   /** Seconds from the first launch to its training loop; null where no hook could tell. */
   startupSeconds: number | null;
   torch: string | null;
+  /** Where the hook cut the batches that it measured; null: nowhere. */
+  cut: Cut | null;
   /** What the script's own loop asked for, as the hook saw it. */
   loop: Loop | null;
   /** The script ran, but took no batch from us: it is no training loop that can be tuned. */

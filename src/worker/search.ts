@@ -90,7 +90,7 @@ export class Search {
 
   #outcome(action: Exclude<Action, { type: 'probe' }>): SearchOutcome {
     const times = this.#target.loopAccumulation;
-    const { launches, startupSeconds, torch, loop, diagnosis, undriveable } = this.#prober;
+    const { launches, startupSeconds, torch, cut, loop, diagnosis, undriveable } = this.#prober;
     const failed =
       action.type === 'failed' ? this.#journal.findLast(({ outcome }) => outcome === action.failure) : null;
     return {
@@ -100,6 +100,7 @@ export class Search {
       allLaunches: launches,
       startupSeconds,
       torch,
+      cut,
       loop,
       diagnosis: diagnosis && failed ? withRung(diagnosis, failed.rung, this.#target.baseRung) : diagnosis,
       undriveable,

@@ -1,6 +1,7 @@
 import type { Log } from '../common/log.js';
 import { privateFolder } from '../common/private-folder.js';
 import type { Exit, Run, Runtime } from '../runtime/types.js';
+import type { Cut } from '../store/types.js';
 import type { Probe } from '../tuner/types.js';
 import { hookEnvironment, hookSocketPath } from './hook-environment.js';
 import type { Hello, HookException, HookOrder, Loop, Measured, Step } from './hook-messages.js';
@@ -45,6 +46,7 @@ export interface SessionRequest {
 
 export interface SessionHooks {
   onStep?: (step: Step) => void;
+  onCut?: (cut: Cut) => void;
   onRemark?: (kind: 'eval' | 'save' | 'warn', message: string) => void;
 }
 
@@ -65,6 +67,8 @@ export class Session {
   /** When the training loop asked for its first batch, in milliseconds since the epoch; null: it has not yet. */
   loopsSince: number | null = null;
   steps = 0;
+  /** Where the hook cuts batches; null: it has not said that it does. */
+  cut: Cut | null = null;
   /** Codes of what the hook warned of: `dataset_on_device`, `eval_builds_graph`, … */
   readonly warnings = new Set<string>();
 
@@ -160,6 +164,7 @@ export class Session {
         checkpointing: probe.rung.checkpointing,
         offload: probe.rung.offload ?? false,
         steps: probe.steps,
+        batch: probe.batch ?? null,
         vary: VARIED.includes(probe.purpose),
       });
     }
@@ -228,7 +233,10 @@ export class Session {
         this.#looping.add(event.rank);
       } else if (message.t === 'measured') this.#measured.set(event.rank, message);
       else if (message.t === 'exception') this.exception ??= message;
-      else if (message.t === 'bye') this.bye ??= message;
+      else if (message.t === 'cut') {
+        this.cut ??= { cut: message.cut, why: message.why };
+        this.#hooks.onCut?.(this.cut);
+      } else if (message.t === 'bye') this.bye ??= message;
       else if (message.t === 'step') {
         this.steps = Math.max(this.steps, message.n);
         this.#hooks.onStep?.(message);

@@ -205,6 +205,7 @@ export class Target {
     env.OOMTUNE_BUDGET_BYTES = String(this.budgetBytes);
     // The hook cuts the loader's batches: it has to know how many of them the script makes one step of.
     if (this.own.accumulation !== null) env.OOMTUNE_OWN_ACCUMULATION = String(this.own.accumulation);
+    if (this.#request.options.cut) env.OOMTUNE_CUT = this.#request.options.cut;
     if (resume) env.OOMTUNE_RESUME = '1';
     if (this.#expandable) env[ALLOCATOR] = EXPANDABLE;
     return { argv: filled.argv, env, knobEnv };

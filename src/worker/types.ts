@@ -1,6 +1,6 @@
 import type { Log } from '../common/log.js';
 import type { Device, LedgerReading, Runtime } from '../runtime/types.js';
-import type { JobOptions, JobRecord, ProbeRecord, Recommendation } from '../store/types.js';
+import type { Cut, JobOptions, JobRecord, ProbeRecord, Recommendation } from '../store/types.js';
 import type { Anatomy } from '../tuner/index.js';
 import type { Config, FailureClass, Observation, Probe, Rung } from '../tuner/types.js';
 
@@ -210,6 +210,8 @@ export interface RunReport {
   /** Why there was no run at all. */
   outcome: 'succeeded' | 'failed' | 'cancelled' | 'exhausted' | 'timeout';
   config: Config | null;
+  /** Where its batches were cut into micro-batches; null: they were not. */
+  cut: Cut | null;
   key: string | null;
   devices: {
     device: string;

@@ -32,6 +32,20 @@ export function undriveable(bye: Bye | null, steps: number): Diagnosis {
   );
 }
 
+/** The hook found no way to cut the batch that is the same for certain. */
+export function uncut(bye: Bye): Diagnosis {
+  const evidence = `${bye.message.charAt(0).toUpperCase()}${bye.message.slice(1)}.`;
+  return {
+    ...told(
+      evidence,
+      '--cut loader cuts the batches of the DataLoader instead: the loop then goes round once for each micro-batch, which is not the same for every loop. Or give a larger --budget.',
+    ),
+    cause: 'The batch could not be cut into micro-batches without training something else.',
+    phase: 'train',
+    cure: 'none',
+  };
+}
+
 /** The script trains at its own batch and fails at another: its code uses the number besides the DataLoader. */
 export function usesOwnBatch(own: number, tried: number, failure: Diagnosis): Diagnosis {
   const cause = `The script trains with its own batch of ${own} and fails with ${tried}: it uses the number elsewhere than in its DataLoader.`;

@@ -79,6 +79,7 @@ function probeOf({ config }: Choice, target: Target, steps: number): Probe {
     rung: rungOf(config),
     microBatch: config.micro_batch,
     accumulation: parts > 1 ? 2 : 1, // as in a search: with more than one part the gradients wait
+    ...(parts > 1 ? { batch: config.micro_batch * parts } : {}),
     steps: Math.max(steps, caching.steps),
     restSteps: caching.restSteps,
     ...doubtOf(target.budgetBytes),

@@ -9,24 +9,26 @@ const because = (why: string) => ({ type: 'exhausted', why, evidence: null }) as
 
 describe('a search without an answer', () => {
   it('advises no smaller batch where the smallest did not fit', () => {
-    expect(exhaustedDiagnosis(oom, because('why'), all)).toMatchObject({
+    expect(exhaustedDiagnosis(oom, because('why'), all, null)).toMatchObject({
       class: 'device_oom',
       advice: 'Give a larger --budget, or make the model smaller.',
     });
   });
 
   it('names what the options rule out', () => {
-    expect(exhaustedDiagnosis(oom, because('why'), { ...all, minBatch: 8, exact: true }).advice).toBe(
+    expect(exhaustedDiagnosis(oom, because('why'), { ...all, minBatch: 8, exact: true }, null).advice).toBe(
       'Give a larger --budget or a smaller --min-batch or more knobs to turn, or make the model smaller.',
     );
   });
 
   it('keeps the advice of a job that could not even load', () => {
-    expect(exhaustedDiagnosis({ ...oom, phase: 'load' }, because('why'), all).advice).toBe(oom.advice);
+    const cut = { cut: 'model', why: 'the loop sees its own batches only' } as const;
+    expect(exhaustedDiagnosis(oom, because('why'), all, cut).advice).toContain('--cut loader');
+    expect(exhaustedDiagnosis({ ...oom, phase: 'load' }, because('why'), all, null).advice).toBe(oom.advice);
   });
 
   it('blames the options where nothing could be tried', () => {
-    expect(exhaustedDiagnosis(null, because('no size'), all)).toMatchObject({
+    expect(exhaustedDiagnosis(null, because('no size'), all, null)).toMatchObject({
       class: 'user_error',
       evidence: 'no size',
     });
@@ -38,7 +40,7 @@ describe('a search without an answer', () => {
       cause: 'growth',
       evidence: '`losses` (train.py:9: losses.append(loss))',
     } as const;
-    expect(exhaustedDiagnosis(null, grown, all)).toMatchObject({
+    expect(exhaustedDiagnosis(null, grown, all, null)).toMatchObject({
       class: 'device_oom',
       reason: 'leak',
       cure: 'none',

@@ -82,7 +82,7 @@ describe('running a job to its end', () => {
   });
 
   it('steps down after a late out-of-memory error, demotes the record and says resume', async () => {
-    const bench = workbench('run', [python, 'late.py'], { budget: '100MiB', resumeArg: '--resume' });
+    const bench = workbench('run', [python, 'late.py'], { budget: '100MiB', resumeArg: '--resume', cut: 'loader' });
     const report = await runJob(bench.request, bench.deps);
     expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0 });
     expect(report.config).toMatchObject({ effective_batch: 64 });

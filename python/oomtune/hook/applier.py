@@ -5,7 +5,7 @@ is: the loop gets the very iterator that it would have had."""
 import weakref
 
 from . import samples
-from .batches import Grouped, Parts, Split, Uncuttable, rebatch
+from .batches import Grouped, Parts, Split, Uncuttable, Whole, rebatch
 from .loop import DIFFERENCES
 
 
@@ -87,9 +87,12 @@ class Applier:
             # Its loader was given micro-batches when the framework took it.
             self._gate.start_loop()
             self._gate.weighs = True
+            self._hook.tell_cut()
             group = self._micro * self._accumulation
             return Grouped(self._torch, port, group, self._micro, self._accumulation)
         wanted, micro = self._sizes(loader, paced)
+        if self._hook.cut_choice()[0] == "model":
+            return self._whole(port, wanted, paced)
         if loader in self._regrouped:
             if paced:
                 self._gate.start_loop()
@@ -102,8 +105,22 @@ class Applier:
             self._gate.start_loop()
         if (wanted > micro or own is None) and not self._gate.engaged:
             self._gate.engage()
+            self._hook.tell_cut()
             self._hook.warn_of_differences(loader)
         return Split(self._torch, port, wanted, micro, paced)
+
+    def _whole(self, port, wanted, paced):
+        """The loop gets its own batches: they are cut where the model is called."""
+        hook, loader = self._hook, port.loader
+        own = samples.own_batch(loader)
+        if own is not None and own != wanted and loader.batch_sampler is not None:
+            rebatch(self._torch, loader, wanted)
+            port.renew()
+        if paced and (wanted > self._micro or own is None) and not hook.cut.engaged:
+            hook.cut.engage(self._micro, wanted)
+            hook.tell_cut()
+            hook.warn_of_differences(loader)
+        return Whole(self._torch, port, wanted, hook.cut.saw)
 
     def _regroup(self, port):
         """The loader yields batches that only its own collate function can make: it is asked for smaller ones."""
@@ -153,4 +170,6 @@ class Applier:
         pass
 
     def after_step(self):
+        if self._hook.cut is not None:
+            self._hook.cut.stepped()
         self._hook.telemetry.stepped()

@@ -14,6 +14,8 @@ class Backward:
         self.active = True
         #: True while one runs. A plain flag: on a GPU checkpointing's inner passes run on another thread.
         self.running = False
+        #: The one that runs gathers all gradients where they always do.
+        self.plain = False
         #: Passes that ended in an exception.
         self.failures = 0
 
@@ -31,13 +33,14 @@ class Backward:
             if not isinstance(factor, float) or factor != 1.0:
                 tensors, grad_tensors = watch._weigh(tensors, grad_tensors, factor)
             watch.running = True
+            watch.plain = not kwargs.get("inputs") and len(args) < 4
             try:
                 return original(tensors, grad_tensors, *args, **kwargs)
             except BaseException:
                 watch.failures += 1
                 raise
             finally:
-                watch.running = False
+                watch.running = watch.plain = False
 
         self._torch.autograd.backward = backward
 

@@ -50,6 +50,30 @@ class Split:
         return batch, Micro(self._number, place, self._count, (stop - start) / self._rows)
 
 
+class Whole:
+    """One pass over a loader whose batches stay as they are: they are cut where the model is called. `saw(rows)` is told
+    the samples of each."""
+
+    paced = False
+
+    def __init__(self, torch, port, wanted, saw):
+        self._torch = torch
+        self._port = weakref.ref(port)
+        self._wanted = wanted
+        self._saw = saw
+        self._left = samples.drawn_count(port.loader)
+
+    def take(self):
+        batch = self._port().next_real()
+        rows = self._wanted if self._left is None else min(self._left, self._wanted)
+        if not trees.counts(self._torch, batch, rows):
+            rows = trees.rows(self._torch, batch, self._wanted)
+        elif self._left is not None:
+            self._left -= rows
+        self._saw(rows)
+        return batch, None
+
+
 class Parts:
     """One pass over a loader that was made to yield micro-batches: `wanted` samples in parts of at most `micro`."""
 

@@ -90,6 +90,8 @@ class Driver:
         if not in_backward:
             self.trial.enter(OTHER)
         self._rounds.step(in_backward)
+        if self.state == "driving":
+            self._hook.cut.stepped()
         if self._gate.engaged and self._gate.own_accumulation > 1:
             # The script accumulates by itself: its gradients stay resident without any help.
             self.trial.set_group()
@@ -177,6 +179,7 @@ class Driver:
         self._rewind.disarm()
         self._feed.clear()
         self._gate.release()
+        self._hook.cut.release()
         self._hook.driving = False
         gc.unfreeze()
         self._hook.rung.switch("off", False, False)
@@ -212,12 +215,13 @@ class Driver:
 
     def _hand(self, port):
         paced = self._pace.sets(port.loader)
-        size = self.micro_batch
+        size = self.trial.size
         if not paced:
             ours, others = samples.own_batch(self._pace.loader()), samples.own_batch(port.loader)
             if ours and others:
                 size = max(1, round(size * others / ours))
         batch = self._feed.batch(port, size, self.trial.record.turn())
+        self._hook.cut.saw(size)
         if paced:
             self.trial.hand()
             self._handed()

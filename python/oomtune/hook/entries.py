@@ -15,6 +15,7 @@ def transformers_arguments(hook, module):
     @functools.wraps(original)
     def __post_init__(self, *args, **kwargs):
         hook.entry = "trainer"
+        hook.accumulates = "transformers"
         hook.trainer_accumulation = int(getattr(self, "gradient_accumulation_steps", 1) or 1)
         for name, value in _trainer_settings(hook).items():
             if hasattr(self, name):
@@ -37,16 +38,22 @@ def _trainer_settings(hook):
             "push_to_hub": False,
         }
     chosen = {}
+    cuts = hook.cut_choice()[0] == "loader"
     if "micro_batch" in settings.knobs and settings.micro_batch:
-        chosen["per_device_train_batch_size"] = settings.micro_batch
-        chosen["gradient_accumulation_steps"] = settings.accumulation
+        if cuts:
+            chosen["per_device_train_batch_size"] = settings.micro_batch
+            chosen["gradient_accumulation_steps"] = settings.accumulation
+        else:
+            group = settings.micro_batch * settings.accumulation
+            chosen["per_device_train_batch_size"] = max(1, group // hook.trainer_accumulation)
     if "amp" in settings.knobs:
         chosen["bf16"] = settings.amp == "bf16"
         chosen["fp16"] = settings.amp == "fp16"
     if "checkpointing" in settings.knobs and settings.checkpointing:
         chosen["gradient_checkpointing"] = True
         chosen["gradient_checkpointing_kwargs"] = {"use_reentrant": False}
-    hook.native.update(settings.knobs & {"micro_batch", "accumulation", "amp", "checkpointing"})
+    native = {"micro_batch", "accumulation", "amp", "checkpointing"} if cuts else {"amp", "checkpointing"}
+    hook.native.update(settings.knobs & native)
     return chosen
 
 
@@ -59,6 +66,7 @@ def lightning_trainer(hook, module):
         hook.entry = "lightning"
         hook.trainer_accumulation = int(getattr(self, "accumulate_grad_batches", 1) or 1)
         automatic = bool(getattr(model, "automatic_optimization", True))
+        hook.accumulates = "Lightning" if automatic else None
         settings = hook.settings
         if settings.searching:
             _endless(self)
@@ -68,8 +76,9 @@ def lightning_trainer(hook, module):
 
             connector = importlib.import_module(module.__name__.replace("trainer.trainer", "trainer.connectors.data_connector"))
             _rebatch_training(hook, connector._DataLoaderSource, plain=getattr(self, "world_size", 1) > 1)
-            self.accumulate_grad_batches = settings.accumulation
-            hook.native.add("accumulation")
+            if hook.cut_choice()[0] == "loader":
+                self.accumulate_grad_batches = settings.accumulation
+                hook.native.add("accumulation")
         return original(self, model, *args, **kwargs)
 
     kind.fit = fit
@@ -77,6 +86,7 @@ def lightning_trainer(hook, module):
 
 def _rebatch_training(hook, kind, plain):
     from .batches import rebatch
+    from .samples import own_batch
 
     original = kind.dataloader
     if hasattr(original, "_oomtune"):
@@ -87,10 +97,12 @@ def _rebatch_training(hook, kind, plain):
         loaders = original(self)
         if self.name.startswith("train"):
             settings = hook.settings
-            group = settings.micro_batch * settings.accumulation
+            group, micro = settings.micro_batch * settings.accumulation, settings.micro_batch
+            if hook.cut_choice()[0] == "model":
+                group = micro = max(1, group // hook.trainer_accumulation)
             for loader in _loaders(hook.torch.utils.data.DataLoader, loaders):
-                if loader.batch_sampler is not None:
-                    rebatch(hook.torch, loader, group, settings.micro_batch, plain)
+                if loader.batch_sampler is not None and own_batch(loader) != micro:
+                    rebatch(hook.torch, loader, group, micro, plain)
         return loaders
 
     dataloader._oomtune = True

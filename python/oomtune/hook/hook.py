@@ -40,6 +40,10 @@ class Hook:
         self.entry = "plain"
         #: Batches per optimizer step by a framework's own setting; None: to be seen.
         self.trainer_accumulation = None
+        #: The framework that accumulates by itself; None: the script's loop does, or nobody.
+        self.accumulates = None
+        #: The cut at the model's call; None where nothing is changed.
+        self.cut = None
         #: Knobs that a framework applies by itself.
         self.native = set()
         #: The user's files, in a process that is thrown away.
@@ -53,6 +57,7 @@ class Hook:
         self._own_amp = False
         self._pid = os.getpid()
         self._said_bye = False
+        self._told_cut = False
 
     def install(self):
         moments = dict(ALWAYS)
@@ -187,6 +192,31 @@ class Hook:
         self.bye("undriveable", reason)
         self.leave(0)
 
+    def cut_choice(self):
+        """(where batches are cut, why): `model` or `loader`."""
+        asked = self.settings.cut
+        if asked != "auto":
+            return asked, "asked for with --cut"
+        if self.accumulates is not None:
+            return "loader", "%s accumulates by itself" % self.accumulates
+        return "model", "the loop sees its own batches only"
+
+    def tell_cut(self):
+        """Once."""
+        if self._told_cut:
+            return
+        self._told_cut = True
+        cut, why = self.cut_choice()
+        self.link.send({"t": "cut", "cut": cut, "why": why})
+
+    def uncut(self, reason):
+        """The batch cannot be cut without training something else: says so, and ends the script."""
+        message = "the batch is not cut at the model's call, since %s" % reason
+        if not self.driving:
+            sys.stderr.write("oomtune: %s. --cut loader cuts the loader's batches instead.\n" % message)
+        self.bye("uncut", message)
+        self.leave(1)
+
     def leave(self, status):
         """Ends the process here and now: nothing of the script's runs any more, no exit handler either."""
         import multiprocessing
@@ -210,5 +240,7 @@ class Hook:
         self.driving = False
         if self.torch is not None:
             self.gate.release()
+            if self.cut is not None:
+                self.cut.release()
             self.optimizers.active = False
             self.backward.active = False

@@ -44,7 +44,8 @@ def warnings(hook, source):
     torch = hook.torch
     if hook.modules.any_of(torch.nn.modules.batchnorm._BatchNorm):
         found.append("batch_norm")
-    if hook.sum_loss:
+    weighed = hook.cut_choice()[0] == "loader"
+    if hook.sum_loss and weighed:
         found.append("sum_loss")
     if source is None:
         return found
@@ -52,9 +53,9 @@ def warnings(hook, source):
     from .trees import leaves
 
     tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
-    if any(not t.is_floating_point() and t.dim() > 1 and bool((t == IGNORED).any()) for t in tensors):
+    if weighed and any(not t.is_floating_point() and t.dim() > 1 and bool((t == IGNORED).any()) for t in tensors):
         found.append("token_mean")
-    elif source.variable:
+    elif weighed and source.variable:
         found.append("variable_length")
     if any(t.is_cuda for t in tensors):
         found.append("dataset_on_device")

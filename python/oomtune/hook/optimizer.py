@@ -14,6 +14,8 @@ class Optimizers:
         self._listener = listener
         self._depth = 0
         self._known = weakref.WeakSet()
+        #: How many were made so far.
+        self.made = 0
         #: Optimizers that had no state before their first probed step: theirs can be made again.
         self._lazy = weakref.WeakSet()
         #: Those that have stepped at all, and those that have since `renew()`.
@@ -40,6 +42,7 @@ class Optimizers:
 
     def add(self, optimizer):
         self._known.add(optimizer)
+        self.made += 1
         kind = type(optimizer)
         if not getattr(kind.step, "_oomtune", False):
             kind.step = self._watched(kind.step)

@@ -6,6 +6,7 @@ import gc
 from .applier import Applier
 from .autocast import watch_autocast
 from .backward import Backward
+from .cut import Cut
 from .driver import Driver
 from .gate import Gate
 from .gates import gate_calls
@@ -36,6 +37,8 @@ def patch_torch(hook, torch):
     hook.training.install()
     if settings.searching or settings.knobs:
         # A job that runs as it stands is only watched: none of this is in its way.
+        hook.cut = Cut(torch, hook.optimizers, hook.uncut, hook.telemetry.warn, lambda: hook.backward.plain)
+        hook.cut.install()
         hook.backward.install()
         gate_calls(torch, hook.gate, hook.optimizers)
         _watch_losses(hook, torch)

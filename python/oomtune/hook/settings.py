@@ -3,6 +3,7 @@
 import os
 
 MODES = ("probe", "measure", "apply")
+CUTS = ("auto", "model", "loader")
 KNOBS = ("micro_batch", "accumulation", "amp", "checkpointing", "offload")
 
 
@@ -24,6 +25,8 @@ class Settings:
         self.amp = environ.get("OOMTUNE_AMP") or "off"
         self.checkpointing = environ.get("OOMTUNE_CHECKPOINTING") == "1"
         self.offload = environ.get("OOMTUNE_OFFLOAD") == "1"
+        #: Where batches are cut: at the model's call, at the loader, or (auto) wherever it is the same for certain.
+        self.cut = environ.get("OOMTUNE_CUT") if environ.get("OOMTUNE_CUT") in CUTS else "auto"
         self.steps = max(2, _count(environ, "OOMTUNE_STEPS", 3))
         self.device = environ.get("OOMTUNE_DEVICE") or "cpu"
         asked = environ.get("OOMTUNE_HOOK_KNOBS", "").replace(" ", "").split(",")

@@ -74,6 +74,12 @@ def rows(torch, batch, hint=None):
     return lengths[0] if lengths else None
 
 
+def counts(torch, batch, count):
+    """Whether something in a collated batch has `count` rows, the samples first or second (sequences with time first)."""
+    tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
+    return any(count in tensor.shape[:2] for tensor in tensors) or _list_of(batch, count)
+
+
 def _list_of(tree, count):
     """A list with one entry a sample (images of many sizes, text) somewhere near the top."""
     if isinstance(tree, Mapping):

@@ -11,14 +11,18 @@ from .record import Record
 
 #: Steps after which the variables of a long probe are looked at.
 LOOK = 3
+#: Micro-batches of a call that are run while it is measured: more hold no other memory.
+MOST_PARTS = 8
 #: Fields of the worker's message.
-ORDERED = ("micro_batch", "accumulation", "amp", "checkpointing", "offload", "steps", "vary")
+ORDERED = ("micro_batch", "accumulation", "amp", "checkpointing", "offload", "steps", "vary", "batch")
 
 
 class Probe:
     """What the worker asks for."""
 
-    def __init__(self, micro_batch, accumulation=1, amp="off", checkpointing=False, offload=False, steps=3, vary=False):
+    def __init__(
+        self, micro_batch, accumulation=1, amp="off", checkpointing=False, offload=False, steps=3, vary=False, batch=None
+    ):
         self.micro_batch = max(1, int(micro_batch))
         self.accumulation = max(1, int(accumulation or 1))
         self.amp = amp or "off"
@@ -27,6 +31,8 @@ class Probe:
         self.steps = max(2, int(steps or 3))
         #: Other samples than the longest have their turn too.
         self.vary = bool(vary)
+        #: Samples of the batch that the loop will see; None: not said.
+        self.batch = None if batch is None else max(1, int(batch))
 
     @classmethod
     def asked(cls, message):
@@ -91,10 +97,29 @@ class Trial:
     def batches_a_step(self):
         return self._group * self._gate.own_accumulation
 
+    @property
+    def parts(self):
+        """Micro-batches of each of the loop's batches: they are cut where the model is called; 1: they are not."""
+        probe = self.probe
+        if probe is None or probe.accumulation == 1 or not self._hook.settings.drives or self._hook.cut_choice()[0] != "model":
+            return 1
+        return max(probe.accumulation, -(-(probe.batch or 0) // probe.micro_batch))
+
+    @property
+    def size(self):
+        """Samples of the batches that the loop is handed."""
+        return self.probe.micro_batch * self.parts
+
     def set_group(self):
         """Batches that the hook has to make one step of, beyond those that the script does."""
         wanted = 1 if self.probe is None else self.probe.accumulation
-        self._group = 1 if self._gate.own_accumulation > 1 else wanted
+        self._group = 1 if self._gate.own_accumulation > 1 or self.parts > 1 else wanted
+        if self.parts > 1 or self._group > 1:
+            self._hook.tell_cut()
+        if self.parts > 1:
+            self._hook.cut.engage(self.probe.micro_batch, self.size, MOST_PARTS)
+        else:
+            self._hook.cut.release()
         if self._group > 1:
             self._gate.engage()
         else:
@@ -141,7 +166,7 @@ class Trial:
         return {
             "t": "measured",
             "micro_batch": probe.micro_batch,
-            "accumulation": self.batches_a_step,
+            "accumulation": self.batches_a_step * min(self.parts, MOST_PARTS),
             "amp": probe.amp,
             "checkpointing": probe.checkpointing,
             "offload": probe.offload,

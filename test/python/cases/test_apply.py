@@ -52,6 +52,7 @@ class Equivalence(unittest.TestCase):
         tuned, _ = weights(
             self.folder.name,
             "four",
+            OOMTUNE_CUT="loader",
             OOMTUNE_MICRO_BATCH=4,
             OOMTUNE_ACCUMULATION=4,
             OOMTUNE_HOOK_KNOBS="micro_batch,accumulation",
@@ -64,6 +65,7 @@ class Equivalence(unittest.TestCase):
         tuned, _ = weights(
             self.folder.name,
             "eight",
+            OOMTUNE_CUT="loader",
             OOMTUNE_MICRO_BATCH=8,
             OOMTUNE_ACCUMULATION=2,
             OOMTUNE_HOOK_KNOBS="micro_batch,accumulation",
@@ -71,6 +73,20 @@ class Equivalence(unittest.TestCase):
         for case in self.bare:
             with self.subTest(case):
                 self.assert_same(case, tuned)
+
+    def test_cut_at_the_model(self):
+        for micro in (4, 8):
+            tuned, result = weights(
+                self.folder.name,
+                "model",
+                OOMTUNE_MICRO_BATCH=micro,
+                OOMTUNE_ACCUMULATION=16 // micro,
+                OOMTUNE_HOOK_KNOBS="micro_batch,accumulation",
+            )
+            self.assertEqual(result.one("cut")["cut"], "model")
+            for case in self.bare:
+                with self.subTest(case, micro=micro):
+                    self.assert_same(case, tuned)
 
 
 if __name__ == "__main__":

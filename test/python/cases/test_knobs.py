@@ -98,10 +98,15 @@ class Knobs(unittest.TestCase):
 
     def test_a_larger_effective_batch(self):
         tuned, result = self.train(OOMTUNE_MICRO_BATCH=16, OOMTUNE_ACCUMULATION=2, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation")
-        self.assertEqual((tuned["batch"], tuned["batches"]), (16, 2))
+        self.assertEqual((tuned["batch"], tuned["batches"]), (32, 2))
         self.assertEqual([m["samples"] for m in result.of("step")], [32, 64])
 
     def test_a_data_set_of_whole_batches_is_cut(self):
+        for cut, rows in (("loader", ["4", "2", "4", "2"]), ("model", ["6", "6"])):
+            with self.subTest(cut):
+                self.whole_batches(cut, rows)
+
+    def whole_batches(self, cut, rows):
         result = run(
             "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, IterableDataset\n"
             "class Stream(IterableDataset):\n"
@@ -110,8 +115,9 @@ class Knobs(unittest.TestCase):
             "for x in DataLoader(Stream(), batch_size=None):\n"
             "    print(len(x)); optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()\n",
             "apply", OOMTUNE_MICRO_BATCH=4, OOMTUNE_ACCUMULATION=1, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation",
+            OOMTUNE_CUT=cut,
         )
-        self.assertEqual(result.output.split(), ["4", "2", "4", "2"], result.errors)
+        self.assertEqual(result.output.split(), rows, result.errors)
         self.assertEqual([m["n"] for m in result.of("step")], [1, 2])
 
     def test_batch_normalisation_is_warned_of_when_batches_are_cut(self):

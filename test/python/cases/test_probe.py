@@ -147,9 +147,20 @@ class Driving(unittest.TestCase):
 
     def test_accumulation_asked_for(self):
         answers = [probe(3, accumulation=2), probe(5, accumulation=2, steps=2), {"t": "end"}]
-        result = self.drive("for x, y in DataLoader(data, batch_size=8): work(x, y)\n", answers)
+        text = "for x, y in DataLoader(data, batch_size=8): work(x, y)\n"
+        result = self.drive(text, answers, OOMTUNE_CUT="loader")
         self.assertEqual(self.sizes(), [3] * 6 + [5] * 4)
         self.assertEqual([m["accumulation"] for m in result.of("measured")], [2, 2])
+        self.assertEqual([m["own_accumulation"] for m in result.of("measured")], [1, 1])
+        # Cut at the model's call: the loop sees the whole batch, and the model the micro-batches.
+        answers = [probe(3, accumulation=2), probe(5, accumulation=2, steps=2, batch=20), {"t": "end"}]
+        hook = "model.register_forward_pre_hook(lambda m, x: note('rows', len(x[0])) if len(x[0]) > 2 else None)\n"
+        result = self.drive(hook + text, answers)
+        self.assertEqual(self.sizes(), [6] * 3 + [20] * 2)
+        # One call in rehearsal for each layout seen, then each micro-batch forward, and forward again in the backward pass.
+        rows = [line for line in self.seen if line.startswith("rows")]
+        self.assertEqual(rows.count("rows 5"), 2 * 4 * 2)
+        self.assertEqual([m["accumulation"] for m in result.of("measured")], [2, 4])
         self.assertEqual([m["own_accumulation"] for m in result.of("measured")], [1, 1])
 
     def test_batches_fetched_ahead_are_not_counted_for_the_next_size(self):
@@ -240,7 +251,8 @@ class Driving(unittest.TestCase):
             "def pad(rows): return nn.utils.rnn.pad_sequence(rows, batch_first=True)\n"
             "for x in DataLoader(Text(), batch_size=8, collate_fn=pad):\n"
             "    note('length', x.shape[1])\n"
-            "    work(x, torch.zeros(x.shape[0], x.shape[1], 2))\n"
+            "    work(x, torch.zeros(x.shape[0], x.shape[1], 2))\n",
+            OOMTUNE_CUT="loader",
         )
         self.assert_driven(result)
         self.assertEqual({line for line in self.seen if line.startswith("length")}, {"length 100"})

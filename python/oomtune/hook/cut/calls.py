@@ -1,0 +1,78 @@
+"""The outermost training calls of models: where the cut stands."""
+
+import functools
+import threading
+import weakref
+
+#: Modules that only pass a call on, and bring gradients together between ranks: the cut is inside of them, so that they
+#: see one call and one backward pass.
+PASSED = ("DistributedDataParallel", "DeepSpeedEngine")
+
+
+class Calls:
+    """Patches nn.Module.__call__; `take(module, args, kwargs)` runs in place of a call to be cut."""
+
+    def __init__(self, torch, optimizers):
+        self._torch = torch
+        self._optimizers = optimizers
+        self._local = threading.local()
+        self._roots = {}
+        self._counted = None
+        self._compiling = _compiling(torch)
+        self.original = None
+        self.take = None
+
+    def install(self):
+        torch, outer = self._torch, self
+        kind = torch.nn.Module
+        original = self.original = kind.__call__
+        compiling = self._compiling
+
+        @functools.wraps(original)
+        def __call__(self, *args, **kwargs):
+            if outer.take is None or compiling() or not self.training or not outer.begins(self):
+                return original(self, *args, **kwargs)
+            return outer.take(self, args, kwargs)
+
+        kind.__call__ = __call__
+
+    def begins(self, module):
+        """Whether this is an outermost call, in training, of a module that an optimizer steps."""
+        if getattr(self._local, "depth", 0) or not self._torch.is_grad_enabled():
+            return False
+        return type(module).__name__ not in PASSED and self._stepped(module)
+
+    def _stepped(self, module):
+        held = sum(len(group["params"]) for optimizer in self._optimizers.known() for group in optimizer.param_groups)
+        counted = (self._optimizers.made, held)
+        if counted != self._counted:
+            self._counted = counted
+            self._roots = {}
+            self._ours = {id(parameter) for parameter in self._optimizers.parameters()}
+        key = id(module)
+        known = self._roots.get(key)
+        if known is None or known[0]() is not module:
+            ours = any(parameter.requires_grad and id(parameter) in self._ours for parameter in module.parameters())
+            known = self._roots[key] = (weakref.ref(module), ours)
+        return known[1]
+
+    def past(self, module, args, kwargs):
+        """The call itself."""
+        self.enter()
+        try:
+            return self.original(module, *args, **kwargs)
+        finally:
+            self.leave()
+
+    def enter(self):
+        """In this thread no call is an outermost one until leave()."""
+        self._local.depth = getattr(self._local, "depth", 0) + 1
+
+    def leave(self):
+        self._local.depth -= 1
+
+
+def _compiling(torch):
+    compiler = getattr(torch, "compiler", None)
+    known = getattr(compiler, "is_compiling", None)
+    return known if known is not None else lambda: False

@@ -1,0 +1,208 @@
+"""The cut of one process: which calls are cut, into how many parts, and what is done where they cannot be."""
+
+import functools
+import os
+import threading
+import weakref
+
+from .calls import Calls
+from .layout import bounds, layouts
+from .passes import Call, function
+from .plan import Plan
+from .refusal import Uncuttable
+from .rehearsal import Mismatch
+from .tree import Rows, leaves as leaves_of
+
+#: Batches whose sizes are remembered: loops and frameworks fetch some ahead.
+REMEMBERED = 4
+
+BUFFERS = "The model keeps values of its own (buffers) that its forward pass takes from the samples: they are those of micro-batches."
+
+
+class Cut:
+    """`refuse(reason)` is told why the script cannot be cut and does not return; `warn(code, message)` what differs;
+    `plain()` says whether the backward pass that runs is a backward() of the script for all that learns."""
+
+    def __init__(self, torch, optimizers, refuse, warn, plain=lambda: False):
+        self._torch = torch
+        self._refuse = refuse
+        self._warn = warn
+        self.plain = plain
+        #: Several ranks bring their gradients together.
+        self.exchanges = int(os.environ.get("WORLD_SIZE") or 1) > 1
+        #: torch's own, before anything watches it.
+        self.original_backward = torch.autograd.backward
+        self._calls = Calls(torch, optimizers)
+        self._function = None
+        self._plans = {}
+        self._sizes = []
+        self._micro = self._batch = self._most_parts = None
+        self._thread = None
+        #: Calls that were cut; None: none yet, and none has to be.
+        self.count = 0
+        self._stepping = 0
+        self._whole = set()
+
+    def install(self):
+        self._calls.install()
+
+    def engage(self, micro, batch, most_parts=None):
+        """From now on: batches of `batch` samples, in micro-batches of at most `micro`. `most_parts`: of each call so many
+        are run, and stand for the others too; for a process that only measures."""
+        self._micro, self._batch, self._most_parts = micro, batch, most_parts
+        self._plans = {}
+        self._sizes = [batch]
+        self.count = 0
+        self._calls.take = self._take
+
+    def release(self):
+        self._calls.take = None
+
+    @property
+    def engaged(self):
+        return self._calls.take is not None
+
+    def saw(self, rows):
+        """The loop was handed a batch of so many samples."""
+        if rows and rows not in self._sizes[:1]:
+            self._sizes = ([rows] + [size for size in self._sizes if size != rows])[: REMEMBERED + 1]
+
+    def stepped(self):
+        """An optimizer has stepped: by now a call must have been cut, or the memory is that of the whole batch."""
+        if self.engaged and self.count == 0 and max(self._sizes) > self._micro:
+            self._refuse("no call of a model was seen whose inputs have a row for each of the batch's %d samples" % self._batch)
+
+    # -- what Plan asks
+
+    def past(self, module, args, kwargs):
+        return self._calls.past(module, args, kwargs)
+
+    def enter(self):
+        self._calls.enter()
+
+    def leave(self):
+        self._calls.leave()
+
+    def warn(self, code):
+        self._warn(code, BUFFERS)
+
+    # -- a call
+
+    def _take(self, module, args, kwargs):
+        self._same_thread()
+        tree = {**dict(enumerate(args)), **self._without_cache(module, kwargs)}
+        lengths = self._lengths()
+        leaves = leaves_of(self._torch, tree, lengths)
+        plan, layout = self._plan(module, tree, leaves, lengths)
+        if plan is None:
+            return self.past(module, args, kwargs)
+        parts = bounds(layout.count, self._most(layout.count))
+        if len(parts) < 2:
+            return self.past(module, args, kwargs)
+        try:
+            plan.gathers()
+            plan.settle(tree, leaves, layout, parts)
+            return self._cut(Call(self._torch, plan, tree, leaves, layout, parts, self._most_parts))
+        except Uncuttable as reason:
+            self._refuse("%s cannot be cut: %s" % (type(module).__name__, reason))
+
+    def _cut(self, call):
+        torch = self._torch
+        self.count += 1
+        plan = call.plan
+        if not any(plan.flags):
+            with torch.no_grad():
+                return call.built(call.forward())
+        if self._function is None:
+            self._function = function(torch)
+        holder = []
+        made = self._function.apply(call, plan.flags, holder, *call.inputs, *plan.parameters)
+        joined, made = holder.pop(), iter(made)
+        leaves = [next(made) if isinstance(leaf, torch.Tensor) else leaf for leaf in joined]
+        return call.built(leaves)
+
+    def _lengths(self):
+        return tuple(self._sizes)
+
+    def _most(self, count):
+        """Rows of a part. A call of several views of each sample has as many times more of them."""
+        views = 1
+        if count not in self._sizes:
+            views = next((count // size for size in self._sizes if count % size == 0), 1)
+        return self._micro * views
+
+    def _plan(self, module, tree, leaves, lengths):
+        """(plan, layout); (None, None): the call is run whole, since nothing in it counts samples."""
+        candidates = list(layouts(self._torch, leaves, self._sizes))
+        if not candidates:
+            return None, None
+        if all(layout.count <= self._most(layout.count) for layout in candidates):
+            return None, None
+        key = (id(module), module.training, _signature(self._torch, leaves))
+        known = self._plans.get(key)
+        if known is not None and known[0]() is module:
+            plan, place = known[1:]
+            if plan is None or place >= len(candidates):
+                return None, None
+            return plan, candidates[place]
+        return self._rehearse(key, module, tree, leaves, lengths, candidates)
+
+    def _rehearse(self, key, module, tree, leaves, lengths, candidates):
+        tensors = [leaf for leaf in leaves if isinstance(leaf, self._torch.Tensor)]
+        plan, reason = Plan(self._torch, module, self, lengths, tensors), None
+        for place, layout in enumerate(candidates):
+            try:
+                plan.rehearse(tree, leaves, layout)
+            except Mismatch as mismatch:
+                reason = reason or mismatch
+                continue
+            except Uncuttable as found:
+                reason = found
+                break
+            self._plans[key] = (weakref.ref(module), plan, place)
+            return plan, layout
+        if self.count == 0:
+            self._refuse("%s cannot be cut: %s" % (type(module).__name__, reason))
+        # Another model's call is cut: this one (a loss with weights of its own) gives the same if it is not.
+        self._plans[key] = (weakref.ref(module), None, 0)
+        self._warn("uncut", "%s is run on the whole batch: %s." % (type(module).__name__, reason))
+        return None, None
+
+    def _without_cache(self, module, kwargs):
+        """transformers' models keep keys and values for generation unless they are told not to: nobody generates here."""
+        config = getattr(module, "config", None)
+        if getattr(config, "use_cache", False) is True and "use_cache" not in kwargs and _takes(module, "use_cache"):
+            return dict(kwargs, use_cache=False)
+        return kwargs
+
+    def _same_thread(self):
+        thread = threading.get_ident()
+        if self._thread is None:
+            self._thread = thread
+        elif self._thread != thread:
+            self._refuse("several threads train")
+
+
+def _signature(torch, leaves):
+    """What tells one kind of inputs from another; sizes do not."""
+    return tuple(
+        (leaf.dim(), leaf.dtype, leaf.requires_grad) if isinstance(leaf, torch.Tensor) else _kind(leaf) for leaf in leaves
+    )
+
+
+def _kind(leaf):
+    return leaf if isinstance(leaf, (str, bool, int, type(None))) else type(leaf) if not isinstance(leaf, Rows) else Rows
+
+
+@functools.lru_cache(maxsize=64)
+def _parameters(kind):
+    import inspect
+
+    try:
+        return frozenset(inspect.signature(kind.forward).parameters)
+    except (TypeError, ValueError):
+        return frozenset()
+
+
+def _takes(module, name):
+    return name in _parameters(type(module))

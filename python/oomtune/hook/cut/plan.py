@@ -1,0 +1,82 @@
+"""What is known of a module that is called in training, for inputs of one kind."""
+
+from .buffers import Buffers
+from .draws import cuda_devices
+from .joins import Folded
+from .refusal import Uncuttable
+from .rehearsal import Rehearsal
+from .stage import Stage
+from .tree import rebuilt
+from .weights import disagreement, rules
+
+
+class Plan:
+    def __init__(self, torch, module, cut, lengths, tensors):
+        self._torch = torch
+        self.module = module
+        self._cut = cut
+        self.modules = list(module.modules())
+        self.parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self.devices = cuda_devices(torch, self.parameters + tensors)
+        self.buffers = Buffers(torch, module)
+        #: Lengths that a list with one entry a sample may have.
+        self.lengths = lengths
+        self.joins = self.flags = None
+        self.reentrant = False
+        #: Nobody else waits for gradients of the parameters: they gather where they always do, and lie there once only.
+        self.alone = not cut.exchanges and not any(_hooked(parameter) for parameter in self.parameters)
+        self.original_backward = cut.original_backward
+        # What is compiled is not compiled anew for two samples.
+        self._plain = getattr(module, "_orig_mod", module)
+
+    def run(self, inputs):
+        """Calls the module past the cut. `inputs`: by place and by name."""
+        return self._call(self.module, inputs)
+
+    def _call(self, module, inputs):
+        args = [value for name, value in inputs.items() if isinstance(name, int)]
+        kwargs = {name: value for name, value in inputs.items() if not isinstance(name, int)}
+        return self._cut.past(module, args, kwargs)
+
+    def enter(self):
+        self._cut.enter()
+
+    def leave(self):
+        self._cut.leave()
+
+    def rehearse(self, tree, leaves, layout):
+        """Raises Uncuttable where the module cannot be shown to give the same."""
+        self.joins, self.flags, self.reentrant = self._rehearsal(tree, leaves, layout).found()
+
+    def settle(self, tree, leaves, layout, parts):
+        """Where rules for a value have held so far and now differ: which of them it is."""
+        rows = [list(range(start, stop)) for start, stop in parts]
+        for place, join in enumerate(self.joins):
+            if isinstance(join, Folded) and len(join.names) > 1:
+                if disagreement(rules(self._torch, leaves, layout, join.names), rows) is not None:
+                    join.names = self._rehearsal(tree, leaves, layout).settle(place, join.names, rows)
+
+    def _rehearsal(self, tree, leaves, layout):
+        def call(replaced):
+            return self._call(self._plain, rebuilt(self._torch, tree, replaced, self.lengths))
+
+        stage = Stage(self._torch, self.module, self.devices)
+        return Rehearsal(self._torch, call, leaves, layout, stage, self.parameters)
+
+    def gathers(self):
+        """How gradients of the parts are added up: through backward(), else by autograd.grad()."""
+        if self.reentrant and not self.alone and self._cut.exchanges:
+            raise Uncuttable("checkpointing of the reentrant kind in it exchanges gradients between ranks; use_reentrant=False does not")
+        return self.reentrant or (self.alone and not any(_hooked(parameter) for parameter in self.parameters))
+
+    def joins_in(self):
+        """Whether the parts' gradients may be added to what is there already, as those of the backward pass that runs."""
+        return self._cut.plain() and self.alone
+
+    def second_part(self):
+        if self.buffers.waiting and self.buffers.differ():
+            self._cut.warn("buffers")
+
+
+def _hooked(parameter):
+    return bool(getattr(parameter, "_backward_hooks", None) or getattr(parameter, "_post_accumulate_grad_hooks", None))

@@ -1,0 +1,450 @@
+"""The cut at the model's call: the script's loop goes its own rounds, and ends at the weights of the uncut run."""
+
+import unittest
+
+import torch
+from torch import nn
+
+from support import run
+
+HEAD = """
+import sys, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.set_default_dtype(torch.float64)
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(2048, 8), torch.randn(2048, 4))
+model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+loader = DataLoader(data, batch_size=512, shuffle=True)
+rounds = steps = 0
+def work(x, y):
+    global rounds, steps
+    assert len(x) == len(y) == 512
+    rounds += 1
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+    steps += 1
+"""
+TAIL = """
+print(rounds, steps, len(loader), optimizer.param_groups[0]['lr'], *[repr(p.sum().item()) for p in model.parameters()])
+"""
+
+LOOPS = {
+    "an iterator and a counter": """
+it = iter(loader)
+while steps < 40:
+    try: x, y = next(it)
+    except StopIteration:
+        it = iter(loader)
+        x, y = next(it)
+    work(x, y)
+""",
+    "a break": """
+for epoch in range(3):
+    for i, (x, y) in enumerate(loader):
+        if i == 3: break
+        work(x, y)
+""",
+    "a range of steps": """
+it = iter(loader)
+for _ in range(4):
+    work(*next(it))
+""",
+    "OneCycleLR sized by len(loader)": """
+schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.2, steps_per_epoch=len(loader), epochs=2)
+for epoch in range(2):
+    for x, y in loader:
+        work(x, y)
+        schedule.step()
+""",
+    "a contrastive loss of the batch": """
+for x, y in loader:
+    rounds += 1
+    one = nn.functional.normalize(model(x), dim=1)
+    two = nn.functional.normalize(model(x + 0.1 * y.repeat(1, 2)), dim=1)
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(one @ two.t() / 0.1, torch.arange(len(x))).backward()
+    optimizer.step()
+    steps += 1
+""",
+    "an average of weights by hand": """
+average = [p.detach().clone() for p in model.parameters()]
+for x, y in loader:
+    work(x, y)
+    for kept, p in zip(average, model.parameters()): kept.lerp_(p.detach(), 0.1)
+print(*[repr(p.sum().item()) for p in average])
+""",
+    "LBFGS": """
+optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
+for x, y in loader:
+    rounds += 1
+    def closure():
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        return loss
+    optimizer.step(closure)
+    steps += 1
+""",
+}
+
+
+class Loops(unittest.TestCase):
+    def figures(self, loop, **env):
+        result = run(HEAD + loop + TAIL, "apply", **env)
+        self.assertEqual(result.status, 0, result.errors)
+        return [float(word) for word in result.output.split()], result
+
+    def test_each_loop_ends_as_alone(self):
+        for name, loop in LOOPS.items():
+            with self.subTest(name):
+                bare, _ = self.figures(loop)
+                tuned, result = self.figures(
+                    loop, OOMTUNE_MICRO_BATCH=128, OOMTUNE_ACCUMULATION=4, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation"
+                )
+                self.assertEqual(bare[:4], tuned[:4]) if name != "an average of weights by hand" else None
+                for one, other in zip(bare, tuned):
+                    self.assertAlmostEqual(one, other, delta=1e-9 * max(1e-3, abs(one)))
+                self.assertEqual(result.one("cut")["cut"], "model")
+                self.assertEqual(len(result.of("step")), len(self.steps(result)))
+
+    def steps(self, result):
+        return {message["n"] for message in result.of("step")}
+
+    def test_what_cannot_be_cut_stops_and_names_the_option(self):
+        loops = {
+            "depends on the other samples": "class Mixing(nn.Sequential):\n"
+            "    def forward(self, x):\n"
+            "        x = super().forward(x)\n"
+            "        return x - x.mean(0)\n"
+            "model = Mixing(*model)\n",
+            "neither a mean nor a sum": "class Inner(nn.Sequential):\n"
+            "    def forward(self, x):\n"
+            "        x = super().forward(x)\n"
+            "        return nn.functional.cross_entropy(x @ x.t(), torch.arange(len(x))).expand(512, 4)[0, 0]\n"
+            "model = Inner(*model)\n",
+            "something besides its outputs": "model.register_forward_hook(lambda m, i, o: setattr(model, 'kept', o))\n",
+        }
+        for words, change in loops.items():
+            with self.subTest(words):
+                result = run(
+                    HEAD + change + "for x, y in loader:\n    work(x, y)\nprint('trained')\n",
+                    "apply",
+                    OOMTUNE_MICRO_BATCH=128,
+                    OOMTUNE_ACCUMULATION=4,
+                    OOMTUNE_HOOK_KNOBS="micro_batch,accumulation",
+                )
+                self.assertEqual(result.status, 1, result.errors)
+                self.assertNotIn("trained", result.output)
+                self.assertIn(words, result.errors)
+                self.assertIn("--cut loader", result.errors)
+                self.assertEqual(result.one("bye")["reason"], "uncut")
+
+
+class Listener:
+    def before_step(self, optimizer):
+        pass
+
+    def after_step(self, optimizer):
+        pass
+
+
+class Refused(Exception):
+    pass
+
+
+def refuse(reason):
+    raise Refused(reason)
+
+
+class Cases(unittest.TestCase):
+    """Modules of all kinds, in this process: weights after three steps, uncut and cut."""
+
+    @classmethod
+    def setUpClass(cls):
+        import os
+        import sys
+
+        from support import ROOT
+
+        sys.path.insert(0, os.path.join(ROOT, "python"))
+        from oomtune.hook.cut import Cut
+        from oomtune.hook.gate import Gate
+        from oomtune.hook.optimizer import Optimizers
+
+        cls.warned = []
+        optimizers = Optimizers(torch, Gate(), Listener())
+        optimizers.install()
+        cls.cut = Cut(torch, optimizers, refuse, lambda code, message: cls.warned.append(code))
+        cls.cut.install()
+
+    def setUp(self):
+        torch.set_default_dtype(torch.float64)
+        self.warned.clear()
+
+    def tearDown(self):
+        self.cut.release()
+        torch.set_default_dtype(torch.float32)
+
+    def train(self, make, loss, inputs, micro=None, batch=64, steps=3):
+        torch.manual_seed(0)
+        model = make()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        self.cut.release()
+        if micro:
+            self.cut.engage(micro, batch)
+        for step in range(steps):
+            torch.manual_seed(step + 1)
+            given = inputs()
+            optimizer.zero_grad()
+            loss(model, given).backward()
+            optimizer.step()
+            if micro:
+                self.cut.stepped()
+        self.cut.release()
+        return [parameter.detach().clone() for parameter in model.parameters()]
+
+    def same(self, make, loss, inputs, micro=16, tolerance=1e-9, **more):
+        bare = self.train(make, loss, inputs, **more)
+        tuned = self.train(make, loss, inputs, micro, **more)
+        self.assertGreater(self.cut.count, 0)
+        for one, other in zip(bare, tuned):
+            self.assertLess(((one - other).norm() / one.norm().clamp_min(1e-30)).item(), tolerance)
+
+    def refused(self, words, make, loss, inputs, **more):
+        with self.assertRaisesRegex(Refused, words):
+            self.train(make, loss, inputs, 16, **more)
+
+    def test_losses(self):
+        def pairs(model, x):
+            one, two = (nn.functional.normalize(z) for z in (model(x), model(x + 0.1)))
+            return nn.functional.cross_entropy(one @ two.t() * 5, torch.arange(len(x)))
+
+        self.same(net, lambda m, x: m(x).pow(2).mean(), rows)
+        self.same(net, lambda m, x: m(x).pow(2).sum(), rows)
+        self.same(net, pairs, rows)
+        self.same(net, lambda m, x: m(torch.cat([x, -x])).pow(2).mean(), rows)
+        torch.set_default_dtype(torch.float32)
+        self.same(net, lambda m, x: m(x).pow(2).mean(), rows, tolerance=1e-5)
+
+    def test_some_of_the_samples(self):
+        self.same(net, lambda m, x: m(x[:50]).pow(2).mean() + m(x[:7]).pow(2).mean(), rows)
+
+    def test_a_loss_of_the_module_itself(self):
+        self.same(Text, lambda m, x: m(*x)[1], tokens)
+        self.same(Text, lambda m, x: m(x[0], t=x[1])[1] + m(*x)[0].pow(2).mean(), tokens)
+        self.same(lambda: Inside("sum"), lambda m, x: m(x), rows)
+        self.same(lambda: Inside("mean"), lambda m, x: m(x), rows)
+
+    def test_sequences_with_time_first(self):
+        self.same(Recurrent, lambda m, x: m(x).pow(2).mean(), lambda: torch.randn(12, 64, 8))
+        # As many steps as samples: only running it shows which dimension is which.
+        self.same(Recurrent, lambda m, x: m(x).pow(2).mean(), lambda: torch.randn(64, 64, 8))
+
+    def test_spectral_normalisation_goes_one_step_a_call(self):
+        self.same(lambda: nn.Sequential(nn.utils.spectral_norm(nn.Linear(8, 8)), nn.Tanh()), mean_square, rows)
+
+    def test_parts_that_are_called_one_by_one(self):
+        self.same(net, lambda m, x: m[2](m[1](m[0](x))).pow(2).mean(), rows)
+
+    def test_hooks_on_parameters_run_once(self):
+        calls = []
+
+        def hooked():
+            model = net()
+            model[0].weight.register_hook(lambda gradient: calls.append(1) or 2 * gradient)
+            return model
+
+        self.same(hooked, mean_square, rows)
+        self.assertEqual(len(calls), 6)
+
+    def test_gradients_of_inputs(self):
+        seen = []
+
+        def loss(model, x):
+            x.requires_grad_()
+            value = model(x).pow(2).mean()
+            seen.append(torch.autograd.grad(value, x, retain_graph=True)[0])
+            return value
+
+        self.same(net, loss, rows)
+        for one, other in zip(seen[:3], seen[3:]):
+            self.assertLess((one - other).norm() / one.norm(), 1e-9)
+
+    def test_second_derivatives(self):
+        def penalty(model, x):
+            x.requires_grad_()
+            slope = torch.autograd.grad(model(x).sum(), x, create_graph=True)[0]
+            return (slope.norm(dim=1) - 1).pow(2).mean() + model(x).mean()
+
+        self.same(net, penalty, rows)
+
+    def test_reentrant_checkpointing_inside(self):
+        self.same(lambda: Checkpointed(True), mean_square, rows)
+        self.same(lambda: Checkpointed(False), mean_square, rows)
+
+    def test_dropout_draws_the_same_again(self):
+        make = lambda: nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 4))  # noqa: E731
+        self.cut.release()
+        torch.manual_seed(0)
+        model = make()
+        kept = torch.optim.SGD(model.parameters(), lr=0.1)
+        x = rows()
+        self.cut.engage(16, 64)
+        torch.manual_seed(5)
+        nn.functional.mse_loss(model(x), x[:, :4]).backward()
+        self.assertEqual((self.cut.count, len(kept.state)), (1, 0))
+        cut = [parameter.grad.clone() for parameter in model.parameters()]
+        after = torch.get_rng_state()
+        self.cut.release()
+        for parameter in model.parameters():
+            parameter.grad = None
+        # The same by hand: one autograd run over the four micro-batches in their order.
+        torch.manual_seed(5)
+        output = torch.cat([model(part) for part in x.split(16)])
+        self.assertTrue(torch.equal(after, torch.get_rng_state()))
+        nn.functional.mse_loss(output, x[:, :4]).backward()
+        for one, parameter in zip(cut, model.parameters()):
+            self.assertLess((one - parameter.grad).norm() / parameter.grad.norm(), 1e-12)
+
+    def test_running_statistics_count_each_micro_batch_once(self):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 4))
+        kept = torch.optim.SGD(model.parameters(), lr=0.1)
+        before, x = {name: value.clone() for name, value in model.state_dict().items()}, rows()
+        self.cut.engage(16, 64)
+        model(x).mean().backward()
+        self.cut.release()
+        self.assertEqual((self.cut.count, len(kept.state)), (1, 0))
+        cut = {name: value.clone() for name, value in model.named_buffers()}
+        model.load_state_dict(before)
+        for part in x.split(16):
+            model(part)
+        for name, value in model.named_buffers():
+            self.assertTrue(torch.equal(value, cut[name]), name)
+
+    def test_autocast(self):
+        torch.set_default_dtype(torch.float32)
+
+        def loss(model, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                output = model(x)
+            return output.float().pow(2).mean()
+
+        self.same(net, loss, rows, tolerance=2e-2)
+
+    def test_what_cannot_be_shown_right_is_refused(self):
+        self.refused("depends on the other samples", Mixing, mean_square, rows)
+        self.refused("besides its outputs", Leaving, lambda m, x: m(x).mean() + m.aux, rows)
+        self.refused("neither a mean nor a sum", Inner, lambda m, x: m(x), rows)
+        self.refused("row for each", Recurrent, lambda m, x: m(x.view(8, 8, 8)).mean(), rows)
+
+    def test_a_loss_with_weights_of_its_own_is_run_whole(self):
+        def make():
+            return nn.ModuleDict({"net": net(), "loss": Inner(width=4)})
+
+        self.same(make, lambda m, x: m["loss"](m["net"](x)), rows)
+        self.assertEqual(self.warned, ["uncut"])
+
+    def test_weights_that_changed_before_the_backward_pass(self):
+        torch.manual_seed(0)
+        model, x = net(), rows()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.cut.engage(16, 64)
+        model(x).mean().backward()
+        kept = model(x).mean()
+        optimizer.step()
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            kept.backward()
+
+
+def net():
+    return nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+
+
+def rows():
+    return torch.randn(64, 8)
+
+
+def mean_square(model, x):
+    return model(x).pow(2).mean()
+
+
+def tokens():
+    given, wanted = torch.randint(1, 50, (64, 12)), torch.randint(1, 50, (64, 12))
+    wanted[torch.rand(64, 12) < torch.rand(64, 1)] = -1
+    return given, wanted
+
+
+class Text(nn.Module):
+    """As minGPT and its like: logits, and a mean over the tokens that count."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(50, 8), nn.Linear(8, 50)
+
+    def forward(self, i, t=None):
+        logits = self.head(self.embedding(i))
+        return logits, nn.functional.cross_entropy(logits.view(-1, 50), t.view(-1), ignore_index=-1)
+
+
+class Inside(nn.Module):
+    def __init__(self, reduction):
+        super().__init__()
+        self.layer, self.reduction = nn.Linear(8, 8), reduction
+
+    def forward(self, x):
+        return nn.functional.mse_loss(self.layer(x), x, reduction=self.reduction) / 64
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.head = nn.LSTM(8, 16), nn.Linear(16, 3)
+
+    def forward(self, x):
+        return self.head(self.layer(x)[0])
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.first, self.net, self.reentrant = nn.Linear(8, 8), net(), reentrant
+
+    def forward(self, x):
+        from torch.utils.checkpoint import checkpoint
+
+        return checkpoint(self.net, self.first(x), use_reentrant=self.reentrant)
+
+
+class Mixing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        x = self.layer(x)
+        return x - x.mean(0)
+
+
+class Leaving(Mixing):
+    def forward(self, x):
+        x = self.layer(x)
+        self.aux = x.pow(2).mean()
+        return x
+
+
+class Inner(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.layer = nn.Linear(width, 8)
+
+    def forward(self, x):
+        z = self.layer(x)
+        return nn.functional.cross_entropy(z @ z.t(), torch.arange(len(x)))
+
+
+if __name__ == "__main__":
+    unittest.main()
