@@ -26,6 +26,11 @@ export const CASES: { holds: string; name: string; setting?: Setting }[] = [
   },
   { holds: 'keeps physical memory charged while a handle or a mapping is left', name: 'Vmm' },
   { holds: 'charges the memory of graphs', name: 'Graphs' },
+  { holds: 'counts what the first forms of calls take, with addresses of 32 bits', name: 'FirstForms' },
+  { holds: 'keeps memory charged that only an array or a multicast object holds', name: 'Held' },
+  { holds: 'knows as many pools as a program makes', name: 'ManyPools' },
+  { holds: 'charges parts of a device, and refuses one too many', name: 'Green', setting: { budget: 140 * MiB } },
+  { holds: 'refuses a heap for kernels that is larger than what is left', name: 'Heap' },
   { holds: 'hands arguments of every kind through unharmed', name: 'Trampoline' },
   { holds: 'hooks what the resolver gives, by name, version and flags', name: 'Resolver' },
   {

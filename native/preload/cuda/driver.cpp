@@ -35,7 +35,7 @@ const char* const kNames[] = {
 constexpr size_t kCount = sizeof kNames / sizeof kNames[0];
 
 const HookList* const kLists[] = {&kContextHooks, &kLinearHooks, &kHostHooks, &kPoolHooks,
-                                  &kVmmHooks,     &kGraphHooks,  &kArrayHooks};
+                                  &kVmmHooks,     &kGraphHooks,  &kArrayHooks, &kFirstHooks};
 
 enum State { kClosed, kOpening, kOpen, kAbsent };
 std::atomic<int> state{kClosed};
@@ -104,6 +104,7 @@ void findOwn(void* handle) {
   find(handle, &driver.primaryCtxGetState, "cuDevicePrimaryCtxGetState");
   find(handle, &driver.primaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRelease");
   find(handle, &driver.ctxDestroy, "cuCtxDestroy_v2", "cuCtxDestroy");
+  find(handle, &driver.ctxGetLimit, "cuCtxGetLimit");
 }
 
 void fillSlots(void* handle) {

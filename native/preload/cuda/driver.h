@@ -25,6 +25,7 @@ extern const HookList kPoolHooks;
 extern const HookList kVmmHooks;
 extern const HookList kGraphHooks;
 extern const HookList kArrayHooks;
+extern const HookList kFirstHooks;
 
 /** Declares `name_real`, the driver's own function, and is followed by the body of the hook. */
 #define OOMTUNE_HOOK(name, ...)                       \
@@ -59,6 +60,7 @@ struct Driver {
   Result (*primaryCtxGetState)(Device, unsigned int*, int*);
   Result (*primaryCtxRelease)(Device);
   Result (*ctxDestroy)(Context);
+  Result (*ctxGetLimit)(size_t*, int);
 };
 
 extern Driver driver;

@@ -3,6 +3,7 @@
 #include "account.h"
 #include "driver.h"
 #include "tables.h"
+#include "vmm.h"
 
 namespace oomtune::cuda {
 
@@ -91,6 +92,22 @@ OOMTUNE_HOOK(cuMipmappedArrayCreate, Mipmap* array, const Array3dDescriptor* wan
                 [=] { return cuMipmappedArrayCreate_real(array, wanted, levels); });
 }
 
+// The forms of CUDA's first version.
+OOMTUNE_HOOK(cuArrayCreate, Array* array, const FirstArrayDescriptor* wanted) {
+  const uint64_t bytes =
+      wanted == nullptr ? 0 : arrayBytes(wanted->width, wanted->height, 1, wanted->format, wanted->channels);
+  return create(array, bytes, "cuArrayCreate", [=] { return cuArrayCreate_real(array, wanted); });
+}
+
+OOMTUNE_HOOK(cuArray3DCreate, Array* array, const FirstArray3dDescriptor* wanted) {
+  Array3dDescriptor same{};
+  if (wanted != nullptr) {
+    same = {wanted->width, wanted->height, wanted->depth, wanted->format, wanted->channels, wanted->flags};
+  }
+  return create(array, wanted == nullptr ? 0 : descriptionBytes(&same, 1), "cuArray3DCreate",
+                [=] { return cuArray3DCreate_real(array, wanted); });
+}
+
 template <class ArrayHandle>
 Result destroy(ArrayHandle array, Result (*real)(ArrayHandle)) {
   account::Unsettled unsettled;
@@ -99,6 +116,7 @@ Result destroy(ArrayHandle array, Result (*real)(ArrayHandle)) {
   const bool ours = arrays.take(handle, &allocation);
   Result result = real(array);
   if (ours && result == kSuccess) account::release(allocation.place, kArray, allocation.size);
+  if (result == kSuccess) vmmLetGo(handle, account::kNowhere, 0, UINT64_MAX);  // what a sparse one was mapped to
   if (ours && result != kSuccess) arrays.put(handle, allocation);
   return result;
 }
@@ -110,7 +128,7 @@ OOMTUNE_HOOK(cuMipmappedArrayDestroy, Mipmap array) { return destroy(array, cuMi
 const Hook kHooks[] = {
     OOMTUNE_HOOKED(cuArrayCreate_v2),       OOMTUNE_HOOKED(cuArray3DCreate_v2),
     OOMTUNE_HOOKED(cuMipmappedArrayCreate), OOMTUNE_HOOKED(cuArrayDestroy),
-    OOMTUNE_HOOKED(cuMipmappedArrayDestroy),
+    OOMTUNE_HOOKED(cuMipmappedArrayDestroy), OOMTUNE_HOOKED(cuArrayCreate), OOMTUNE_HOOKED(cuArray3DCreate),
 };
 
 }  // namespace

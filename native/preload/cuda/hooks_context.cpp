@@ -157,6 +157,41 @@ OOMTUNE_HOOK(cuCtxDestroy, Context context) { return destroyContext(cuCtxDestroy
 
 OOMTUNE_HOOK(cuCtxDestroy_v2, Context context) { return destroyContext(cuCtxDestroy_v2_real, context); }
 
+/** A part of a device with a context of its own; what is allocated in it belongs to the primary context. */
+OOMTUNE_HOOK(cuGreenCtxCreate, GreenContext* context, void* resources, Device device, unsigned int flags);
+
+OOMTUNE_HOOK(cuGreenCtxDestroy, GreenContext context) {
+  Result result = cuGreenCtxDestroy_real(context);
+  for (Place place = 1; result == kSuccess && place < static_cast<Place>(kDevices); ++place) {
+    if (account::gate().overhead(place) != 0) account::measure(place);
+  }
+  return result;
+}
+
+Result cuGreenCtxCreate_hook(GreenContext* context, void* resources, Device device, unsigned int flags) {
+  const Place place = account::placeOf(device);
+  beforeContext(place);
+  const Result result = cuGreenCtxCreate_real(context, resources, device, flags);
+  if (result != kSuccess) return sayIfRefused(result, place, "cuGreenCtxCreate");
+  if (place < 0 || contextFits(place, "cuGreenCtxCreate")) return result;
+  if (context != nullptr && cuGreenCtxDestroy_real != nullptr) cuGreenCtxDestroy_real(*context);
+  account::measure(place);
+  return kOutOfMemory;
+}
+
+/** The heap of kernels is taken when the first that needs it is loaded: too late to refuse it there. */
+OOMTUNE_HOOK(cuCtxSetLimit, int limit, size_t value) {
+  size_t held = 0;
+  const bool grows = limit == kLimitHeap && driver.ctxGetLimit != nullptr &&
+                     driver.ctxGetLimit(&held, limit) == kSuccess && value > held;
+  if (grows) {
+    const Place place = account::placeOfCurrent();
+    if (!account::admit(place, value - held, "cuCtxSetLimit")) return kOutOfMemory;
+    if (place >= 0) account::gate().cancel(place, value - held);
+  }
+  return cuCtxSetLimit_real(limit, value);
+}
+
 OOMTUNE_HOOK(cuMemGetInfo_v2, size_t* free, size_t* total) {
   size_t realFree = 0;
   size_t realTotal = 0;
@@ -199,6 +234,9 @@ const Hook kHooks[] = {
     OOMTUNE_HOOKED(cuDevicePrimaryCtxReset_v2),
     OOMTUNE_HOOKED(cuCtxDestroy),
     OOMTUNE_HOOKED(cuCtxDestroy_v2),
+    OOMTUNE_HOOKED(cuGreenCtxCreate),
+    OOMTUNE_HOOKED(cuGreenCtxDestroy),
+    OOMTUNE_HOOKED(cuCtxSetLimit),
     OOMTUNE_HOOKED(cuMemGetInfo_v2),
     OOMTUNE_HOOKED(cuDeviceTotalMem_v2),
 };

@@ -52,6 +52,21 @@ OOMTUNE_HOOK(cuGraphAddNode_v2, GraphNode* node, Graph graph, const GraphNode* n
   return cuGraphAddNode_v2_real(node, graph, needs, edges, count, params);
 }
 
+OOMTUNE_HOOK(cuGraphAddNode_v3, GraphNode* node, Graph graph, const GraphNode* needs, const void* edges, size_t count,
+             GraphNodeParams* params) {
+  if (!paramsFit(params, "cuGraphAddNode_v3")) return kOutOfMemory;
+  return cuGraphAddNode_v3_real(node, graph, needs, edges, count, params);
+}
+
+// The forms of CUDA 10 and 11, before there were flags.
+OOMTUNE_HOOK(cuGraphInstantiate, GraphExec* exec, Graph graph, GraphNode* failed, char* log, size_t size) {
+  return seen(cuGraphInstantiate_real(exec, graph, failed, log, size));
+}
+
+OOMTUNE_HOOK(cuGraphInstantiate_v2, GraphExec* exec, Graph graph, GraphNode* failed, char* log, size_t size) {
+  return seen(cuGraphInstantiate_v2_real(exec, graph, failed, log, size));
+}
+
 OOMTUNE_HOOK(cuGraphInstantiateWithFlags, GraphExec* exec, Graph graph, unsigned long long flags) {
   return seen(cuGraphInstantiateWithFlags_real(exec, graph, flags));
 }
@@ -76,6 +91,9 @@ const Hook kHooks[] = {
     OOMTUNE_HOOKED(cuGraphAddMemAllocNode),
     OOMTUNE_HOOKED(cuGraphAddNode),
     OOMTUNE_HOOKED(cuGraphAddNode_v2),
+    OOMTUNE_HOOKED(cuGraphAddNode_v3),
+    OOMTUNE_HOOKED(cuGraphInstantiate),
+    OOMTUNE_HOOKED(cuGraphInstantiate_v2),
     OOMTUNE_HOOKED(cuGraphInstantiateWithFlags),
     OOMTUNE_HOOKED(cuGraphInstantiateWithParams),
     OOMTUNE_HOOKED(cuGraphInstantiateWithParams_ptsz),

@@ -32,6 +32,8 @@ OOMTUNE_HOOK(cuMemRelease, Handle handle) {
   const uint32_t block = vmmReleasing(handle);
   Result result = cuMemRelease_real(handle);
   vmmReleased(handle, block, result == kSuccess);
+  // A multicast object's, perhaps: what is bound to it is held by it no more
+  if (block == UINT32_MAX && result == kSuccess) vmmLetGo(handle, account::kNowhere, 0, UINT64_MAX);
   if (imported && result == kSuccess) importGone(import.place, import.size);
   if (imported && result != kSuccess) importedHandles.put(handle, import);
   return result;
@@ -47,6 +49,65 @@ OOMTUNE_HOOK(cuMemUnmap, Address address, size_t size) {
   account::Unsettled unsettled;
   Result result = cuMemUnmap_real(address, size);
   if (result == kSuccess) vmmUnmapped(address, size);
+  return result;
+}
+
+uint64_t pieceOf(const ArrayMapInfo& info) {
+  uint64_t name = static_cast<uint64_t>(info.subresourceType);
+  for (const unsigned long long part : info.subresource) name = name * 0x9e3779b97f4a7c15ULL + part;
+  return name & (UINT64_MAX >> 1);
+}
+
+/** In the order of the stream; counted at once, as nothing tells when it is done. */
+Result mapArrays(Result result, const ArrayMapInfo* list, unsigned int count) {
+  if (result != kSuccess || list == nullptr) return result;
+  for (unsigned int i = 0; i < count; ++i) {
+    const uint64_t piece = pieceOf(list[i]);
+    if (list[i].operation == kMapOperation) vmmHeld(list[i].resource, piece, list[i].handle);
+    if (list[i].operation == kUnmapOperation) vmmLetGo(list[i].resource, account::kNowhere, piece, 1);
+  }
+  return result;
+}
+
+OOMTUNE_HOOK(cuMemMapArrayAsync, ArrayMapInfo* list, unsigned int count, Stream stream) {
+  return mapArrays(cuMemMapArrayAsync_real(list, count, stream), list, count);
+}
+
+OOMTUNE_HOOK(cuMemMapArrayAsync_ptsz, ArrayMapInfo* list, unsigned int count, Stream stream) {
+  return mapArrays(cuMemMapArrayAsync_ptsz_real(list, count, stream), list, count);
+}
+
+OOMTUNE_HOOK(cuMulticastBindMem, Handle object, size_t at, Handle memory, size_t offset, size_t size,
+             unsigned long long flags) {
+  Result result = cuMulticastBindMem_real(object, at, memory, offset, size, flags);
+  if (result == kSuccess) vmmHeld(object, at, memory);
+  return result;
+}
+
+OOMTUNE_HOOK(cuMulticastBindMem_v2, Handle object, Device device, size_t at, Handle memory, size_t offset, size_t size,
+             unsigned long long flags) {
+  Result result = cuMulticastBindMem_v2_real(object, device, at, memory, offset, size, flags);
+  if (result == kSuccess) vmmHeld(object, at, memory);
+  return result;
+}
+
+OOMTUNE_HOOK(cuMulticastBindAddr, Handle object, size_t at, Address address, size_t size, unsigned long long flags) {
+  Result result = cuMulticastBindAddr_real(object, at, address, size, flags);
+  if (result == kSuccess) vmmHeldAt(object, at, address);
+  return result;
+}
+
+OOMTUNE_HOOK(cuMulticastBindAddr_v2, Handle object, Device device, size_t at, Address address, size_t size,
+             unsigned long long flags) {
+  Result result = cuMulticastBindAddr_v2_real(object, device, at, address, size, flags);
+  if (result == kSuccess) vmmHeldAt(object, at, address);
+  return result;
+}
+
+OOMTUNE_HOOK(cuMulticastUnbind, Handle object, Device device, size_t at, size_t size) {
+  account::Unsettled unsettled;
+  Result result = cuMulticastUnbind_real(object, device, at, size);
+  if (result == kSuccess) vmmLetGo(object, account::placeOf(device), at, size);
   return result;
 }
 
@@ -71,6 +132,13 @@ const Hook kHooks[] = {
     OOMTUNE_HOOKED(cuMemMap),    OOMTUNE_HOOKED(cuMemUnmap),
     OOMTUNE_HOOKED(cuMemRetainAllocationHandle),
     OOMTUNE_HOOKED(cuMemImportFromShareableHandle),
+    OOMTUNE_HOOKED(cuMemMapArrayAsync),
+    OOMTUNE_HOOKED(cuMemMapArrayAsync_ptsz),
+    OOMTUNE_HOOKED(cuMulticastBindMem),
+    OOMTUNE_HOOKED(cuMulticastBindMem_v2),
+    OOMTUNE_HOOKED(cuMulticastBindAddr),
+    OOMTUNE_HOOKED(cuMulticastBindAddr_v2),
+    OOMTUNE_HOOKED(cuMulticastUnbind),
 };
 
 }  // namespace

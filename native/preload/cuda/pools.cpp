@@ -1,6 +1,9 @@
 #include "pools.h"
 
+#include <sys/mman.h>
+
 #include <atomic>
+#include <cstring>
 
 #include "driver.h"
 #include "pool_list.h"
@@ -20,12 +23,14 @@ struct Known {
   uint64_t counted;
 };
 
-constexpr int kPools = 256;
+constexpr int kFirstPools = 256;
 constexpr uint64_t kLeastStep = 2ULL << 20;
 constexpr uint64_t kLargestStep = 32ULL << 20;
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-Known known[kPools];
+Known firstPools[kFirstPools];
+Known* known = firstPools;
+int capacity = kFirstPools;
 int count = 0;
 std::atomic<bool> graphs[kDevices];
 uint64_t graphCounted[kDevices];
@@ -39,6 +44,21 @@ Known* find(Pool pool) {
 }
 
 void drop(Known* at) { *at = known[--count]; }
+
+/** Room for one more, under the lock. Its memory comes from mmap, as the tables' does. False: there is none. */
+bool keep(const Known& pool) {
+  if (count == capacity) {
+    const size_t bytes = sizeof(Known) * static_cast<size_t>(capacity);
+    void* memory = mmap(nullptr, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return false;
+    std::memcpy(memory, known, bytes);
+    if (known != firstPools) munmap(known, bytes);
+    known = static_cast<Known*>(memory);
+    capacity *= 2;
+  }
+  known[count++] = pool;
+  return true;
+}
 
 /** False: the driver does not say (it may be shutting down): what was counted stands. */
 bool attribute(Pool pool, int which, uint64_t* value) {
@@ -77,8 +97,7 @@ void knowPool(Pool pool, Place place, Origin origin, Kind kind) {
   if (pool == nullptr) return;
   Lock lock(mutex);
   if (find(pool) != nullptr) return;
-  if (count < kPools) known[count++] = Known{pool, place, origin, kind, 0};
-  else account::blind(kBlindHook);
+  if (!keep(Known{pool, place, origin, kind, 0})) account::blind(kBlindHook);
 }
 
 Place placeOfPool(Pool pool) {
@@ -105,7 +124,7 @@ void poolGone(const LeavingPool& pool) {
 
 void poolStays(Pool pool, const LeavingPool& leaving) {
   Lock lock(mutex);
-  if (count < kPools) known[count++] = Known{pool, leaving.place, leaving.origin, leaving.kind, leaving.counted};
+  if (!keep(Known{pool, leaving.place, leaving.origin, leaving.kind, leaving.counted})) account::blind(kBlindHook);
 }
 
 void forgetPoolsOn(Place place) {
@@ -193,6 +212,8 @@ void watchGraphs(Place place) {
 
 void forgetPools() {
   mutex = PTHREAD_MUTEX_INITIALIZER;
+  known = firstPools;  // not unmapped: a thread of the parent may have been half way through a growth
+  capacity = kFirstPools;
   count = 0;
   for (uint32_t place = 0; place < kDevices; ++place) {
     graphs[place].store(false);

@@ -16,6 +16,7 @@ using Pool = struct PoolOpaque*;
 using Graph = struct GraphOpaque*;
 using GraphNode = struct GraphNodeOpaque*;
 using GraphExec = struct GraphExecOpaque*;
+using GreenContext = struct GreenContextOpaque*;
 using Array = struct ArrayOpaque*;
 using Mipmap = struct MipmapOpaque*;
 using Handle = unsigned long long;
@@ -91,6 +92,43 @@ struct Array3dDescriptor {
   unsigned int channels;
   unsigned int flags;
 };
+
+/** The layout of CUDA's first version, in which sizes had 32 bits. */
+struct FirstArrayDescriptor {
+  unsigned int width;
+  unsigned int height;
+  unsigned int format;
+  unsigned int channels;
+};
+
+struct FirstArray3dDescriptor {
+  unsigned int width;
+  unsigned int height;
+  unsigned int depth;
+  unsigned int format;
+  unsigned int channels;
+  unsigned int flags;
+};
+
+/** A piece of a sparse array, and the memory that is put behind it or taken away. */
+struct ArrayMapInfo {
+  int resourceType;
+  uint64_t resource;  // an array or a mipmapped one
+  int subresourceType;
+  unsigned long long subresource[4];
+  int operation;
+  int handleType;
+  Handle handle;
+  unsigned long long offset;
+  unsigned int devices;
+  unsigned int flags;
+  unsigned int reserved[2];
+};
+static_assert(sizeof(ArrayMapInfo) == 96 && offsetof(ArrayMapInfo, handle) == 64, "layout of the driver");
+constexpr int kMapOperation = 1;
+constexpr int kUnmapOperation = 2;
+
+constexpr int kLimitHeap = 2;  // of malloc() in kernels
 
 constexpr unsigned int kArraySparse = 0x40;
 constexpr unsigned int kArrayDeferred = 0x80;

@@ -15,6 +15,12 @@ struct Block {
   uint32_t next;  // in the free list
 };
 
+struct Hold {
+  uint64_t object;
+  uint64_t offset;
+  uint32_t block;
+};
+
 struct Mapping {
   uint64_t size;
   uint32_t block;
@@ -31,6 +37,7 @@ uint32_t used = 0;
 uint32_t freeList = kNone;
 Table<uint32_t> handles;
 Table<Mapping> mappings;
+Table<Hold> holds;
 
 Block& blockAt(uint32_t index) { return chunks[index / kChunk][index % kChunk]; }
 
@@ -58,6 +65,37 @@ void dropIfGone(uint32_t index) {
   freeList = index;
 }
 
+/** The block that is mapped at an address or around it. */
+bool findMapping(Address address, Mapping* out) {
+  if (mappings.get(address, out)) return true;
+  bool found = false;
+  mappings.takeIf([&](uint64_t start, const Mapping& mapping) {
+    if (address >= start && address - start < mapping.size) {
+      *out = mapping;
+      found = true;
+    }
+    return false;
+  });
+  return found;
+}
+
+uint64_t mixed(uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
+  return value ^ (value >> 31);
+}
+
+void hold(uint64_t object, uint64_t offset, uint32_t index) {
+  Block& block = blockAt(index);
+  const uint64_t key = mixed(object + mixed(offset + mixed(static_cast<uint64_t>(block.place) + 1))) | 1;
+  Hold before{};
+  const bool replaces = holds.take(key, &before);
+  if (holds.put(key, Hold{object, offset, index})) ++block.mappings;
+  if (!replaces) return;
+  --blockAt(before.block).mappings;
+  dropIfGone(before.block);
+}
+
 }  // namespace
 
 bool vmmCreated(Handle handle, account::Place place, uint64_t size) {
@@ -79,16 +117,7 @@ void vmmRetained(Handle handle, Address address) {
     return;
   }
   Mapping at{};
-  bool found = mappings.get(address, &at);
-  if (!found) {
-    mappings.takeIf([&](uint64_t start, const Mapping& mapping) {
-      if (address >= start && address - start < mapping.size) {
-        at = mapping;
-        found = true;
-      }
-      return false;
-    });
-  }
+  const bool found = findMapping(address, &at);
   // The first handle was released before: the driver may name the same memory by a new one.
   if (found && handles.put(handle, at.block)) ++blockAt(at.block).references;
 }
@@ -140,10 +169,34 @@ void vmmUnmapped(Address address, size_t size) {
   });
 }
 
+void vmmHeld(uint64_t object, uint64_t offset, Handle handle) {
+  Lock lock(mutex);
+  uint32_t index = 0;
+  if (handles.get(handle, &index)) hold(object, offset, index);
+}
+
+void vmmHeldAt(uint64_t object, uint64_t offset, Address address) {
+  Lock lock(mutex);
+  Mapping at{};
+  if (findMapping(address, &at)) hold(object, offset, at.block);
+}
+
+void vmmLetGo(uint64_t object, account::Place place, uint64_t offset, uint64_t size) {
+  Lock lock(mutex);
+  holds.takeIf([&](uint64_t, const Hold& held) {
+    if (held.object != object || held.offset < offset || held.offset - offset >= size) return false;
+    if (place >= 0 && blockAt(held.block).place != place) return false;
+    --blockAt(held.block).mappings;
+    dropIfGone(held.block);
+    return true;
+  });
+}
+
 void forgetVmm() {
   mutex = PTHREAD_MUTEX_INITIALIZER;
   handles.forget();
   mappings.forget();
+  holds.forget();
   used = 0;
   freeList = kNone;
 }

@@ -17,6 +17,15 @@ uint32_t vmmReleasing(Handle handle);
 void vmmReleased(Handle handle, uint32_t block, bool done);
 void vmmMapped(Address address, size_t size, Handle handle);
 void vmmUnmapped(Address address, size_t size);
+/**
+ * Other things that keep memory there though no handle and no address range does: a piece of a sparse array, a piece of a
+ * multicast object. `object` is the array or the object's handle, `offset` what tells its pieces apart.
+ */
+void vmmHeld(uint64_t object, uint64_t offset, Handle handle);
+/** The same, of what is mapped at an address. */
+void vmmHeldAt(uint64_t object, uint64_t offset, Address address);
+/** The pieces from `offset` on, `size` of them, of one device (kNowhere: of all) are let go of. */
+void vmmLetGo(uint64_t object, account::Place place, uint64_t offset, uint64_t size);
 /** In the child of a fork. */
 void forgetVmm();
 

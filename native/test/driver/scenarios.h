@@ -11,7 +11,8 @@
   X(Killed) X(Leak) X(Nvml) X(GrowsAtEnd) X(Pieces) X(Lag) X(ContextForms) X(Reset) X(ResetRace)                   \
   X(PoolOutlived) X(PoolStays) X(HandleRace) X(VmmOrders) X(ImportedTwice) X(Closed) X(PitchRefused) X(Huge)     \
   X(Idle) X(NoRoom) X(Capture) X(PoolPeak) X(Silent) X(HostPools) X(ForkThreads) X(Container)       \
-  X(ContainerNeighbour) X(Swap)
+  X(ContainerNeighbour) X(Swap) X(FirstForms) X(ManyPools) X(Held)          \
+  X(Green) X(Heap)
 
 #define DECLARE(name) void scenario##name();
 SCENARIOS(DECLARE)

@@ -1,4 +1,6 @@
 // One scenario a consumer of device memory. Budget 512 MiB, a context takes 100 MiB, unless the test says otherwise.
+#include <initializer_list>
+
 #include "scenarios.h"
 
 void scenarioLinear() {
@@ -98,6 +100,54 @@ void scenarioHost() {
   CHECK_EQUAL((call<Result(void*)>("cuMemFreeHost", first)), 0);
   CHECK_EQUAL((call<Result(void*)>("cuMemFreeHost", second)), 0);
   CHECK_EQUAL(kind(oomtune::kHostPinned, 0), 0);
+  // The program's own memory, pinned from outside
+  char own[8192];
+  for (const char* pin : {"cuMemHostRegister", "cuMemHostRegister_v2"}) {
+    CHECK_EQUAL((call<Result(void*, size_t, unsigned)>(pin, static_cast<void*>(own), sizeof own, 0u)), 0);
+    CHECK_EQUAL(kind(oomtune::kHostPinned, 0), 8192);
+    CHECK_EQUAL((call<Result(void*)>("cuMemHostUnregister", static_cast<void*>(own))), 0);
+    CHECK_EQUAL(kind(oomtune::kHostPinned, 0), 0);
+  }
+  CHECK_EQUAL((call<Result(void*)>("cuMemHostUnregister", static_cast<void*>(own))), 713);
+}
+
+void scenarioFirstForms() {
+  begin();
+  unsigned int address = 0;
+  unsigned int pitch = 0;
+  unsigned int free = 0;
+  unsigned int total = 0;
+  using Alloc = Result(unsigned*, unsigned);
+  CHECK_EQUAL((call<Alloc>("cuMemAlloc", &address, 20u << 20)), 0);
+  CHECK_EQUAL(kind(oomtune::kClassic), 20 * MiB);
+  CHECK_EQUAL((call<Result(unsigned*, unsigned*)>("cuMemGetInfo", &free, &total)), 0);
+  CHECK_EQUAL(total, 512 * MiB);
+  CHECK_EQUAL(free, 392 * MiB);
+  CHECK_EQUAL((call<Result(unsigned*, Device)>("cuDeviceTotalMem", &total, 0)), 0);
+  CHECK_EQUAL(total, 512 * MiB);
+  CHECK_EQUAL((call<Result(unsigned)>("cuMemFree", address)), 0);
+  CHECK_EQUAL(kind(oomtune::kClassic), 0);
+  CHECK_EQUAL((call<Result(unsigned)>("cuMemFree", address)), 1);
+  CHECK_EQUAL((call<Alloc>("cuMemAlloc", &address, 600u << 20)), kOutOfMemory);
+  using Pitch = Result(unsigned*, unsigned*, unsigned, unsigned, unsigned);
+  CHECK_EQUAL((call<Pitch>("cuMemAllocPitch", &address, &pitch, 1000u, 20480u, 4u)), 0);
+  CHECK_EQUAL(kind(oomtune::kClassic), 20 * MiB);
+  CHECK_EQUAL((call<Result(unsigned)>("cuMemFree", address)), 0);
+  void* host = nullptr;
+  CHECK_EQUAL((call<Result(void**, unsigned)>("cuMemAllocHost", &host, 5000u)), 0);
+  CHECK_EQUAL(kind(oomtune::kHostPinned, 0), 5000);
+  CHECK_EQUAL((call<Result(void*)>("cuMemFreeHost", host)), 0);
+  Array array = nullptr;
+  FirstArrayDescriptor flat{2048, 1024, 0x20, 2};
+  CHECK_EQUAL((call<Result(Array*, const FirstArrayDescriptor*)>("cuArrayCreate", &array, &flat)), 0);
+  CHECK_EQUAL(kind(oomtune::kArray), 16 * MiB);
+  CHECK_EQUAL((call<Result(Array)>("cuArrayDestroy", array)), 0);
+  FirstArray3dDescriptor deep{256, 256, 64, 0x20, 1, 0};
+  CHECK_EQUAL((call<Result(Array*, const FirstArray3dDescriptor*)>("cuArray3DCreate", &array, &deep)), 0);
+  CHECK_EQUAL(kind(oomtune::kArray), 16 * MiB);
+  CHECK_EQUAL((call<Result(Array)>("cuArrayDestroy", array)), 0);
+  CHECK_EQUAL(committed(), live());
+  CHECK_EQUAL(live(), 100 * MiB);
 }
 
 void scenarioArrays() {
@@ -176,4 +226,31 @@ void scenarioContextRefused() {  // budget 50 MiB
   CHECK_EQUAL(committed(), 0);
   CHECK_EQUAL((call<Result(Context*, Device)>("cuDevicePrimaryCtxRetain", &context, 0)), kOutOfMemory);
   CHECK_EQUAL(committed(), 0);
+}
+
+void scenarioGreen() {  // budget 140 MiB: the context takes 100, each part of the device 30
+  begin();
+  using Create = Result(GreenContext*, void*, Device, unsigned);
+  GreenContext first = nullptr;
+  GreenContext second = nullptr;
+  CHECK_EQUAL((call<Create>("cuGreenCtxCreate", &first, static_cast<void*>(nullptr), 0, 1u)), 0);
+  CHECK_EQUAL(live(), 130 * MiB);
+  CHECK_EQUAL((call<Create>("cuGreenCtxCreate", &second, static_cast<void*>(nullptr), 0, 1u)), kOutOfMemory);
+  CHECK_EQUAL(refusedCalls(), 1);
+  CHECK_EQUAL(live(), 130 * MiB);
+  CHECK_EQUAL((call<Result(GreenContext)>("cuGreenCtxDestroy", first)), 0);
+  CHECK_EQUAL(live(), 100 * MiB);
+}
+
+void scenarioHeap() {
+  begin();
+  size_t heap = 0;
+  using Set = Result(int, size_t);
+  CHECK_EQUAL((call<Set>("cuCtxSetLimit", kLimitHeap, size_t{200 * MiB})), 0);
+  CHECK_EQUAL((call<Set>("cuCtxSetLimit", kLimitHeap, size_t{900 * MiB})), kOutOfMemory);
+  CHECK_EQUAL((call<Result(size_t*, int)>("cuCtxGetLimit", &heap, kLimitHeap)), 0);
+  CHECK_EQUAL(heap, 200 * MiB);  // the driver was not asked
+  CHECK_EQUAL((call<Set>("cuCtxSetLimit", kLimitHeap, size_t{100 * MiB})), 0);  // less is never refused
+  CHECK_EQUAL((call<Set>("cuCtxSetLimit", 0, size_t{900 * MiB})), 0);           // another limit
+  CHECK_EQUAL(committed(), 100 * MiB);
 }

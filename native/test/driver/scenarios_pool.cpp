@@ -149,6 +149,88 @@ void scenarioVmm() {
   CHECK_EQUAL(committed(), before);
 }
 
+void scenarioHeld() {  // memory that only a piece of an array or of a multicast object still holds
+  begin();
+  AllocationProp prop{};
+  prop.location = Location{kLocationDevice, 0};
+  using Create = Result(Handle*, size_t, const AllocationProp*, unsigned long long);
+  using Release = Result(Handle);
+  const auto make = [&prop] {
+    Handle handle = 0;
+    CHECK_EQUAL((call<Create>("cuMemCreate", &handle, size_t{20 * MiB}, &prop, 0ULL)), 0);
+    return handle;
+  };
+  for (const char* map : {"cuMemMapArrayAsync", "cuMemMapArrayAsync_ptsz"}) {
+    using MapArray = Result(ArrayMapInfo*, unsigned, Stream);
+    Array array = nullptr;
+    Array3dDescriptor sparse{64, 64, 0, 0x20, 4, 0x40};
+    CHECK_EQUAL((call<Result(Array*, const Array3dDescriptor*)>("cuArray3DCreate_v2", &array, &sparse)), 0);
+    ArrayMapInfo pieces[2] = {};
+    for (unsigned i = 0; i < 2; ++i) {
+      pieces[i].resource = reinterpret_cast<uint64_t>(array);
+      pieces[i].subresource[0] = i;
+      pieces[i].operation = kMapOperation;
+      pieces[i].handle = make();
+    }
+    CHECK_EQUAL((call<MapArray>(map, pieces, 2u, Stream{})), 0);
+    for (const ArrayMapInfo& piece : pieces) CHECK_EQUAL((call<Release>("cuMemRelease", piece.handle)), 0);
+    CHECK_EQUAL(kind(oomtune::kVmm), 40 * MiB);
+    pieces[0].operation = kUnmapOperation;
+    CHECK_EQUAL((call<MapArray>(map, pieces, 1u, Stream{})), 0);
+    CHECK_EQUAL(kind(oomtune::kVmm), 20 * MiB);
+    pieces[1].operation = kUnmapOperation;
+    CHECK_EQUAL((call<MapArray>(map, pieces + 1, 1u, Stream{})), 0);
+    CHECK_EQUAL(kind(oomtune::kVmm), 0);
+    CHECK_EQUAL((call<Result(Array)>("cuArrayDestroy", array)), 0);
+  }
+  Handle object = 0;
+  CHECK_EQUAL((call<Result(Handle*, const void*)>("cuMulticastCreate", &object, static_cast<const void*>(nullptr))), 0);
+  Handle memory = make();
+  using BindMem = Result(Handle, size_t, Handle, size_t, size_t, unsigned long long);
+  using BindMem2 = Result(Handle, Device, size_t, Handle, size_t, size_t, unsigned long long);
+  CHECK_EQUAL((call<BindMem>("cuMulticastBindMem", object, size_t{0}, memory, size_t{0}, size_t{10}, 0ULL)), 0);
+  CHECK_EQUAL((call<BindMem2>("cuMulticastBindMem_v2", object, 0, size_t{10}, memory, size_t{0}, size_t{10}, 0ULL)), 0);
+  CHECK_EQUAL((call<Release>("cuMemRelease", memory)), 0);
+  using Unbind = Result(Handle, Device, size_t, size_t);
+  CHECK_EQUAL((call<Unbind>("cuMulticastUnbind", object, 0, size_t{0}, size_t{10})), 0);
+  CHECK_EQUAL(kind(oomtune::kVmm), 20 * MiB);  // bound once more
+  CHECK_EQUAL((call<Unbind>("cuMulticastUnbind", object, 0, size_t{10}, size_t{10})), 0);
+  CHECK_EQUAL(kind(oomtune::kVmm), 0);
+  Address range = 0;
+  using Reserve = Result(Address*, size_t, size_t, Address, unsigned long long);
+  using Map = Result(Address, size_t, size_t, Handle, unsigned long long);
+  using BindAddr = Result(Handle, size_t, Address, size_t, unsigned long long);
+  using BindAddr2 = Result(Handle, Device, size_t, Address, size_t, unsigned long long);
+  CHECK_EQUAL((call<Reserve>("cuMemAddressReserve", &range, size_t{20 * MiB}, size_t{0}, Address{0}, 0ULL)), 0);
+  memory = make();
+  CHECK_EQUAL((call<Map>("cuMemMap", range, size_t{20 * MiB}, size_t{0}, memory, 0ULL)), 0);
+  CHECK_EQUAL((call<Release>("cuMemRelease", memory)), 0);
+  CHECK_EQUAL((call<BindAddr>("cuMulticastBindAddr", object, size_t{0}, range, size_t{10}, 0ULL)), 0);
+  CHECK_EQUAL((call<BindAddr2>("cuMulticastBindAddr_v2", object, 0, size_t{10}, range, size_t{10}, 0ULL)), 0);
+  CHECK_EQUAL((call<Result(Address, size_t)>("cuMemUnmap", range, size_t{20 * MiB})), 0);
+  CHECK_EQUAL(kind(oomtune::kVmm), 20 * MiB);
+  CHECK_EQUAL((call<Release>("cuMemRelease", object)), 0);  // what was bound to it goes with it
+  CHECK_EQUAL(kind(oomtune::kVmm), 0);
+  CHECK_EQUAL(committed(), live());
+}
+
+void scenarioManyPools() {  // more than the stand-in has room for at first
+  begin();
+  PoolProps props{};
+  props.location = Location{kLocationDevice, 0};
+  constexpr int kMany = 700;
+  Pool pools[kMany] = {};
+  Address address = 0;
+  using FromPool = Result(Address*, size_t, Pool, Stream);
+  for (Pool& pool : pools) CHECK_EQUAL((call<Result(Pool*, const PoolProps*)>("cuMemPoolCreate", &pool, &props)), 0);
+  CHECK_EQUAL((call<FromPool>("cuMemAllocFromPoolAsync", &address, size_t{40 * MiB}, pools[kMany - 1], Stream{})), 0);
+  CHECK_EQUAL(kind(oomtune::kAsync), 64 * MiB);
+  CHECK_EQUAL(ledger().blind.load(), 0);
+  CHECK_EQUAL((call<FreeAsync>("cuMemFreeAsync", address, Stream{})), 0);
+  for (Pool pool : pools) CHECK_EQUAL((call<Result(Pool)>("cuMemPoolDestroy", pool)), 0);
+  CHECK_EQUAL(kind(oomtune::kAsync), 0);
+}
+
 void scenarioGraphs() {
   begin();
   MemAllocNodeParams params{};
@@ -172,6 +254,12 @@ void scenarioGraphs() {
     void* none = nullptr;
     CHECK_EQUAL((call<Result(GraphExec*, Graph, void*)>(instantiate, &exec, graph, none)), 0);
   }
+  for (const char* instantiate : {"cuGraphInstantiate", "cuGraphInstantiate_v2"}) {
+    using Instantiate = Result(GraphExec*, Graph, GraphNode*, char*, size_t);
+    GraphNode* failed = nullptr;
+    char* log = nullptr;
+    CHECK_EQUAL((call<Instantiate>(instantiate, &exec, graph, failed, log, size_t{0})), 0);
+  }
   CHECK_EQUAL(kind(oomtune::kGraph), 0);
   CHECK_EQUAL((call<Result(GraphExec, Stream)>("cuGraphUpload", exec, Stream{})), 0);
   CHECK_EQUAL(kind(oomtune::kGraph), 128 * MiB);
@@ -179,6 +267,7 @@ void scenarioGraphs() {
   CHECK_EQUAL((call<AddAlloc>("cuGraphAddMemAllocNode", &node, graph, none, size_t{0}, &params)), kOutOfMemory);
   general.alloc.bytes = 300 * MiB;
   CHECK_EQUAL((call<AddNode>("cuGraphAddNode_v2", &node, graph, none, noEdges, size_t{0}, &general)), kOutOfMemory);
+  CHECK_EQUAL((call<AddNode>("cuGraphAddNode_v3", &node, graph, none, noEdges, size_t{0}, &general)), kOutOfMemory);
   // The older form of the call, which a program of CUDA 12.2 asks for.
   using OlderNode = Result(GraphNode*, Graph, const GraphNode*, size_t, GraphNodeParams*);
   CHECK_EQUAL((call<OlderNode>("cuGraphAddNode", &node, graph, none, size_t{0}, &general)), kOutOfMemory);

@@ -55,5 +55,12 @@ API cuArray3DCreate_v2(Array* array, const Array3dDescriptor* wanted) {
 API cuMipmappedArrayCreate(Mipmap* array, const Array3dDescriptor* wanted, unsigned int) {
   return create(reinterpret_cast<uint64_t*>(array), wanted->width * wanted->height * wanted->channels * 4);
 }
+API cuArrayCreate(Array* array, const FirstArrayDescriptor* wanted) {
+  return create(reinterpret_cast<uint64_t*>(array), uint64_t{wanted->width} * wanted->height * wanted->channels * 4);
+}
+API cuArray3DCreate(Array* array, const FirstArray3dDescriptor* wanted) {
+  return create(reinterpret_cast<uint64_t*>(array),
+                uint64_t{wanted->width} * wanted->height * wanted->depth * wanted->channels * 4);
+}
 API cuArrayDestroy(Array array) { return destroy(reinterpret_cast<uint64_t>(array)); }
 API cuMipmappedArrayDestroy(Mipmap array) { return destroy(reinterpret_cast<uint64_t>(array)); }

@@ -56,6 +56,9 @@ bool deviceOf(uint64_t context, int* device) {
 
 bool currentDevice(int* device) { return deviceOf(current, device); }
 
+size_t heap = 8 << 20;
+constexpr uint64_t kGreen = 30 << 20;
+
 }  // namespace fake
 
 API cuInit(unsigned int) {
@@ -106,6 +109,25 @@ API cuCtxDestroy_v2(Context context) {
 }
 API cuCtxDestroy(Context context) { return cuCtxDestroy_v2(context); }
 
+API cuDeviceTotalMem(unsigned int* bytes, Device) {
+  return *bytes = static_cast<unsigned int>(state()->capacity), 0;
+}
+API cuGreenCtxCreate(GreenContext* context, void*, Device device, unsigned int) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!take(device, static_cast<int64_t>(kGreen))) return 2;
+  *context = reinterpret_cast<GreenContext>(static_cast<uint64_t>(device) + 1);
+  return 0;
+}
+API cuGreenCtxDestroy(GreenContext context) {
+  std::lock_guard<std::mutex> lock(mutex);
+  take(static_cast<int>(reinterpret_cast<uint64_t>(context) - 1), -static_cast<int64_t>(kGreen));
+  return 0;
+}
+API cuCtxGetLimit(size_t* value, int limit) { return *value = limit == kLimitHeap ? heap : 0, 0; }
+API cuCtxSetLimit(int limit, size_t value) {
+  if (limit == kLimitHeap) heap = value;
+  return 0;
+}
 API cuDevicePrimaryCtxRetain(Context* context, Device device) {
   FAULT("cuDevicePrimaryCtxRetain");
   std::lock_guard<std::mutex> lock(mutex);

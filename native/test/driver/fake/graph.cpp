@@ -32,7 +32,18 @@ API cuGraphAddNode_v2(GraphNode* node, Graph graph, const GraphNode* needs, cons
                       GraphNodeParams* params) {
   return cuGraphAddNode(node, graph, needs, count, params);
 }
+API cuGraphAddNode_v3(GraphNode* node, Graph graph, const GraphNode* needs, const void*, size_t count,
+                      GraphNodeParams* params) {
+  return cuGraphAddNode(node, graph, needs, count, params);
+}
 #endif
+API cuGraphInstantiate(GraphExec* exec, Graph, GraphNode*, char*, size_t) {
+  *exec = reinterpret_cast<GraphExec>(newName(1));
+  return 0;
+}
+API cuGraphInstantiate_v2(GraphExec* exec, Graph graph, GraphNode* failed, char* log, size_t size) {
+  return cuGraphInstantiate(exec, graph, failed, log, size);
+}
 API cuGraphInstantiateWithFlags(GraphExec* exec, Graph, unsigned long long) {
   *exec = reinterpret_cast<GraphExec>(newName(1));
   return 0;

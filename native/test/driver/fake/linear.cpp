@@ -11,6 +11,7 @@ namespace {
 
 std::map<Address, Block> blocks;
 std::map<void*, size_t> hostBlocks;
+std::map<void*, size_t> registered;
 /** What was opened from elsewhere, and how often: opening it again gives the same address. */
 std::map<Address, int> foreign;
 uint64_t smallBytes[kDevices];
@@ -102,12 +103,48 @@ API cuMemGetAddressRange_v2(Address* base, size_t* size, Address address) {
   return 0;
 }
 
+// The first forms: addresses of 32 bits.
+API cuMemAlloc(unsigned int* address, unsigned int size) {
+  static unsigned int next = 1 << 20;
+  Address wide = 0;
+  Result result = cuMemAlloc_v2(&wide, size);
+  if (result != 0) return result;
+  std::lock_guard<std::mutex> lock(mutex);
+  blocks[*address = next] = blocks[wide];
+  blocks.erase(wide);
+  next += 1 << 20;
+  return 0;
+}
+API cuMemAllocPitch(unsigned int* address, unsigned int* pitch, unsigned int width, unsigned int height, unsigned int) {
+  *pitch = (width + 511) / 512 * 512;
+  return cuMemAlloc(address, *pitch * height);
+}
+API cuMemFree(unsigned int address) { return cuMemFree_v2(address); }
+API cuMemGetInfo(unsigned int* free, unsigned int* total) {
+  size_t wideFree = 0;
+  size_t wideTotal = 0;
+  Result result = cuMemGetInfo_v2(&wideFree, &wideTotal);
+  *free = static_cast<unsigned int>(wideFree);
+  *total = static_cast<unsigned int>(wideTotal);
+  return result;
+}
+API cuMemHostRegister(void* at, size_t size, unsigned int) {
+  std::lock_guard<std::mutex> lock(mutex);
+  return registered.emplace(at, size).second ? 0 : 712;
+}
+API cuMemHostRegister_v2(void* at, size_t size, unsigned int flags) { return cuMemHostRegister(at, size, flags); }
+API cuMemHostUnregister(void* at) {
+  std::lock_guard<std::mutex> lock(mutex);
+  return registered.erase(at) == 1 ? 0 : 713;
+}
+
 API cuMemHostAlloc(void** at, size_t size, unsigned int) {
   std::lock_guard<std::mutex> lock(mutex);
   hostBlocks[*at = malloc(size)] = size;
   return 0;
 }
 API cuMemAllocHost_v2(void** at, size_t size) { return cuMemHostAlloc(at, size, 0); }
+API cuMemAllocHost(void** at, unsigned int size) { return cuMemHostAlloc(at, size, 0); }
 API cuMemFreeHost(void* at) {
   std::lock_guard<std::mutex> lock(mutex);
   if (hostBlocks.erase(at) == 0) return 1;

@@ -18,6 +18,8 @@ struct Physical {
 
 std::map<Handle, Physical> physicals;
 std::map<Address, std::pair<uint64_t, Handle>> mappings;
+/** Pieces of sparse arrays and of multicast objects, with the memory behind them. */
+std::map<std::pair<uint64_t, uint64_t>, Handle> pieces;
 Handle lastGone = 0;
 
 /** Handles come back at once, as with real drivers. */
@@ -28,12 +30,36 @@ Handle newHandle() {
   return handle;
 }
 
+auto letGo(std::map<std::pair<uint64_t, uint64_t>, Handle>::iterator at)
+    -> std::map<std::pair<uint64_t, uint64_t>, Handle>::iterator;
+
 void dropPhysical(Handle handle) {
   Physical& physical = physicals[handle];
   if (physical.references != 0 || physical.mappings != 0) return;
   if (physical.device >= 0) take(physical.device, -static_cast<int64_t>(physical.size));
   physicals.erase(handle);
   lastGone = handle;
+  for (auto at = pieces.begin(); at != pieces.end();) {
+    if (at->first.first == handle) at = letGo(at);
+    else ++at;
+  }
+}
+
+auto letGo(std::map<std::pair<uint64_t, uint64_t>, Handle>::iterator at)
+    -> std::map<std::pair<uint64_t, uint64_t>, Handle>::iterator {
+  const Handle handle = at->second;
+  const auto next = pieces.erase(at);
+  --physicals[handle].mappings;
+  dropPhysical(handle);
+  return next;
+}
+
+Result holdPiece(uint64_t object, uint64_t offset, Handle handle) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (physicals.count(handle) == 0) return 1;
+  ++physicals[handle].mappings;
+  pieces[{object, offset}] = handle;
+  return 0;
 }
 
 }  // namespace
@@ -101,6 +127,44 @@ API cuMulticastCreate(Handle* handle, const void*) {
   std::lock_guard<std::mutex> lock(mutex);
   physicals[*handle = newHandle()] = Physical{-1, 0, 1, 0};
   return 0;
+}
+
+API cuMulticastBindMem(Handle object, size_t at, Handle memory, size_t, size_t, unsigned long long) {
+  return holdPiece(object, at, memory);
+}
+API cuMulticastBindMem_v2(Handle object, Device, size_t at, Handle memory, size_t, size_t, unsigned long long) {
+  return holdPiece(object, at, memory);
+}
+API cuMulticastBindAddr(Handle object, size_t at, Address address, size_t, unsigned long long) {
+  return mappings.count(address) == 0 ? 1 : holdPiece(object, at, mappings[address].second);
+}
+API cuMulticastBindAddr_v2(Handle object, Device, size_t at, Address address, size_t size, unsigned long long flags) {
+  return cuMulticastBindAddr(object, at, address, size, flags);
+}
+API cuMulticastUnbind(Handle object, Device, size_t at, size_t size) {
+  std::lock_guard<std::mutex> lock(mutex);
+  for (auto piece = pieces.lower_bound({object, at}); piece != pieces.end() && piece->first.first == object;) {
+    if (piece->first.second >= at + size) break;
+    piece = letGo(piece);
+  }
+  return 0;
+}
+API cuMemMapArrayAsync(ArrayMapInfo* list, unsigned int count, Stream) {
+  for (unsigned int i = 0; i < count; ++i) {
+    const uint64_t offset = list[i].subresource[0];
+    if (list[i].operation == kMapOperation) {
+      if (holdPiece(list[i].resource, offset, list[i].handle) != 0) return 1;
+      continue;
+    }
+    std::lock_guard<std::mutex> lock(mutex);
+    const auto piece = pieces.find({list[i].resource, offset});
+    if (piece == pieces.end()) return 1;
+    letGo(piece);
+  }
+  return 0;
+}
+API cuMemMapArrayAsync_ptsz(ArrayMapInfo* list, unsigned int count, Stream stream) {
+  return cuMemMapArrayAsync(list, count, stream);
 }
 
 #endif
