@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { buildCard } from './card.js';
+import { HARMLESS, UNCOUNTED } from './uncounted.js';
 
 const SOURCES = join(import.meta.dirname, '..', '..', 'native', 'preload', 'cuda');
 
@@ -101,4 +102,33 @@ test('no hook lies on the launch path', () => {
   );
   const known = new Set(listed('symbols.def'));
   expect(hooks.filter((name) => !known.has(name))).toEqual([]);
+});
+
+const KNOWN = readFileSync(join(import.meta.dirname, 'cuda-h.txt'), 'utf8')
+  .split('\n')
+  .filter((line) => line !== '' && !line.startsWith('#'));
+
+// Made by `node scripts/cuda-symbols.mjs`: with that of a newer CUDA in its place this shows what has to be looked at.
+test('of the newest cuda.h every function is listed, and hooked or known to take no memory', () => {
+  const names = new Set(listed('symbols.def'));
+  expect(KNOWN.length).toBeGreaterThan(650);
+  expect(KNOWN.filter((name) => !names.has(name))).toEqual([]);
+  const uncounted = new Set(Object.values(UNCOUNTED).flat());
+  const seen = (name: string): boolean =>
+    hooks.includes(name) || uncounted.has(name) || HARMLESS.some((family) => family.test(name));
+  expect(KNOWN.filter((name) => !seen(name))).toEqual([]);
+});
+
+test('nothing is said to take no memory that is hooked, or that no header has', () => {
+  const uncounted = Object.values(UNCOUNTED).flat();
+  expect(uncounted.filter((name) => hooks.includes(name) || !KNOWN.includes(name))).toEqual([]);
+});
+
+test('a family of harmless calls has none that allocates', () => {
+  const allocates = /Alloc(?!ation)|Create|Register(?!Async)|Import(?!.*Pointer)|Load|MapArray|Bind|Instantiate|Upload/;
+  const named = KNOWN.filter((name) => HARMLESS.some((family) => family.test(name)) && !hooks.includes(name));
+  // Views of memory that is there, small things of the driver's own (overhead), and what registers a function to be called
+  const views =
+    /^cu(TexObject|SurfObject|TexRef|Event|UserObject|GraphConditionalHandle)Create|^cuFuncLoad|Is?Load(ed|ing)|^cuCoredump|^cuLogs|AllocNodeGetParams|Granularity/;
+  expect(named.filter((name) => allocates.test(name) && !views.test(name))).toEqual([]);
 });

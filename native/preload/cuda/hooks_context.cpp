@@ -32,6 +32,13 @@ OOMTUNE_HOOK(cuGetProcAddress_v2, const char* symbol, void** function, int versi
   return result;
 }
 
+// What a program asks that was compiled for one default stream a thread.
+OOMTUNE_HOOK(cuGetProcAddress_v2_ptsz, const char* symbol, void** function, int version, uint64_t flags, int* status) {
+  Result result = cuGetProcAddress_v2_ptsz_real(symbol, function, version, flags, status);
+  if (result == kSuccess && function != nullptr && *function != nullptr) *function = substitute(symbol, *function);
+  return result;
+}
+
 /** A context that does not fit would not have come to be on a card as large as the budget. */
 bool contextFits(Place place, const char* api) {
   measureContext(place);
@@ -223,6 +230,7 @@ const Hook kHooks[] = {
     OOMTUNE_HOOKED(cuInit),
     OOMTUNE_HOOKED(cuGetProcAddress),
     OOMTUNE_HOOKED(cuGetProcAddress_v2),
+    OOMTUNE_HOOKED(cuGetProcAddress_v2_ptsz),
     OOMTUNE_HOOKED(cuCtxCreate),
     OOMTUNE_HOOKED(cuCtxCreate_v2),
     OOMTUNE_HOOKED(cuCtxCreate_v3),

@@ -58,6 +58,11 @@ void scenarioResolver() {
   using Older = Result(const char*, void**, int, uint64_t);
   CHECK_EQUAL(reinterpret_cast<Older*>(older)("cuMemAlloc", &function, 12000, 0), 0);
   CHECK(function == ask("cuMemAlloc", 12000, 0));
+  // So does the form of a program that was compiled for one default stream a thread.
+  using PerThread = Result(const char*, void**, int, uint64_t, int*);
+  int* unasked = nullptr;
+  CHECK_EQUAL((call<PerThread>("cuGetProcAddress_v2_ptsz", "cuMemAllocAsync", &function, 12000, uint64_t{0}, unasked)), 0);
+  CHECK(function == ask("cuMemAllocAsync", 12000, 2));
   CHECK_EQUAL(ledger().blind.load(), 0);
 }
 

@@ -42,6 +42,10 @@ API cuGetProcAddress(const char* symbol, void** function, int version, uint64_t 
   return cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
 }
 
+API cuGetProcAddress_v2_ptsz(const char* symbol, void** function, int version, uint64_t, int* status) {
+  return cuGetProcAddress_v2(symbol, function, version, 2, status);
+}
+
 API cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64_t flags, int* status) {
   struct Entry {
     const char* name;
