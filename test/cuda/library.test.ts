@@ -129,6 +129,6 @@ test('a family of harmless calls has none that allocates', () => {
   const named = KNOWN.filter((name) => HARMLESS.some((family) => family.test(name)) && !hooks.includes(name));
   // Views of memory that is there, small things of the driver's own (overhead), and what registers a function to be called
   const views =
-    /^cu(TexObject|SurfObject|TexRef|Event|UserObject|GraphConditionalHandle)Create|^cuFuncLoad|Is?Load(ed|ing)|^cuCoredump|^cuLogs|AllocNodeGetParams|Granularity/;
+    /^cu(TexObject|SurfObject|TexRef|Event|UserObject|GraphConditionalHandle)Create|^cuFuncLoad|^cuFuncIsLoaded|LoadingMode|^cuCoredump|^cuLogs|AllocNodeGetParams|Granularity/;
   expect(named.filter((name) => allocates.test(name) && !views.test(name))).toEqual([]);
 });
