@@ -43,6 +43,8 @@ const CHECKS: [name: string, check: Check][] = [
   ['limits', limits],
   ['user', user],
   ['daemon', daemon],
+  ['hosts', hosts],
+  ['records', records],
 ];
 
 export async function examine(context: Context): Promise<Finding[]> {
@@ -211,6 +213,33 @@ async function daemon(context: Context): Promise<Finding[]> {
   const status = await daemonStatus(await context.store());
   if (!status.running) return [ok('daemon', 'not running; submitted jobs wait until `oomtune daemon start`')];
   return [ok('daemon', `runs, pid ${status.pid} on ${status.host}`)];
+}
+
+/** Hosts that are silent, and still have jobs or leases. */
+async function hosts(context: Context): Promise<Finding[]> {
+  const store = await context.store();
+  const [known, live, leases] = await Promise.all([store.hosts.list(), store.jobs.live(), store.leases()]);
+  return known.flatMap(({ host, seen, alive }) => {
+    const jobs = live.filter((job) => job.claimHost === host).length;
+    const held = leases.filter((lease) => lease.host === host).length;
+    if (alive || jobs + held === 0) return [];
+    const found = `not heard since ${new Date(seen).toISOString()}, with ${plural(jobs, 'job')} and ${plural(held, 'lease')}`;
+    const remedy = `Start its daemon; if it is down for good, \`oomtune daemon forget ${host}\`.`;
+    return [warning(`host ${host}`, found, remedy)];
+  });
+}
+
+async function records(context: Context): Promise<Finding[]> {
+  const unreadable = await (await context.store()).jobs.unreadable();
+  return unreadable
+    .slice(0, 20)
+    .map(({ job, why, newer }) =>
+      warning(
+        `record of ${job}`,
+        `cannot be read, and is left alone: ${why}`,
+        newer ? 'Use the version that wrote it.' : 'Mend or delete its key in Redis.',
+      ),
+    );
 }
 
 function onPath(name: string): string | null {

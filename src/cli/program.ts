@@ -158,6 +158,15 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     '--kill',
     'end running jobs too',
   );
+  verb(
+    daemon,
+    'forget',
+    'give up a host that is down for good, and run its jobs elsewhere',
+    () => import('./verbs/daemon-forget.js'),
+    {
+      args: [new Argument('<host>', 'its name, as `status` shows it')],
+    },
+  );
   verb(daemon, 'status', 'tell whether it runs', () => import('./verbs/daemon-status.js'));
   running(
     verb(

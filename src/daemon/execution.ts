@@ -1,8 +1,5 @@
-import { rmSync } from 'node:fs';
-import { join } from 'node:path';
 import type { Job } from 'bullmq';
 import { OomtuneError } from '../common/errors.js';
-import { stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
 import type { Runtime } from '../runtime/types.js';
 import { outlast, type Reply, type Standing, type Store, type StoredJob } from '../store/index.js';
@@ -10,6 +7,7 @@ import type { JobRecord } from '../store/types.js';
 import { Detached } from '../worker/detached.js';
 import type { Leasing, Progress, Records, RunReport, WorkDeps, WorkRequest } from '../worker/types.js';
 import { ClaimedRecord, ClaimLost } from './claimed-record.js';
+import { dropEarlierTries } from './earlier-tries.js';
 import type { HeldJobs } from './held-jobs.js';
 import { LastLaunch } from './last-launch.js';
 import { LogTail } from './log-tail.js';
@@ -143,6 +141,7 @@ export class Execution {
   async #run(): Promise<ExecutionEnd> {
     try {
       this.#claimed.hold();
+      if (!this.#launched) dropEarlierTries(this.record);
       await this.#last.endStray();
       this.#log.info({ adopted: this.#launched }, 'job taken');
       const request = this.#request();
@@ -198,10 +197,6 @@ export class Execution {
 
   #request(): WorkRequest {
     const { record } = this;
-    if (!this.#launched && record.epoch > 1) {
-      // A retry begins anew: what an earlier try left on disk must not be taken for this one's
-      rmSync(join(stateFolder('runs'), record.job), { recursive: true, force: true });
-    }
     return {
       jobId: record.job,
       command: record.command,
@@ -209,6 +204,7 @@ export class Execution {
       purpose: 'submit',
       journal: record.journal,
       launches: record.launches,
+      epoch: record.epoch,
       foreground: false,
       environment: this.#surroundings.environment(),
     };

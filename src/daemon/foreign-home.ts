@@ -1,12 +1,14 @@
 import { existsSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { OomtuneError } from '../common/errors.js';
+import { stateFolder } from '../common/home.js';
 import type { StoredJob } from '../store/index.js';
 
 /** It was launched under a claim of another home, in a folder that this home does not have. `token`: this home's. */
 export function isForeign({ claim, launches }: StoredJob, token: string): boolean {
   const last = launches.at(-1);
-  return last !== undefined && claim !== null && !claim.startsWith(`${token}.`) && !existsSync(last.dir);
+  if (last === undefined || claim === null || claim.startsWith(`${token}.`)) return false;
+  return !last.dir.startsWith(join(stateFolder('runs'), '/')) || !existsSync(last.dir);
 }
 
 export function foreignJobs(live: StoredJob[], host: string, token: string): StoredJob[] {

@@ -4,6 +4,7 @@
  *
  * - `submitJob(store, { command, options, environment })` → the job's record
  * - `cancelJob`, `holdJob`, `releaseJob`, `retryJob` `(store, id)`; `waitForJobs(store, ids, signal)`
+ * - `forgetHost(store, host)`: gives up a host that is down for good
  * - `startDaemon(store, { cpuLanes, allowInsecureRedis })`, `stopDaemon(store, { kill })`, `daemonStatus(store)`
  * - `dashboardAddress()`: of this host's daemon, with the token
  * - `runDaemon(store, { signal, cpuLanes, allowInsecureRedis })`: in this process, until the signal is aborted
@@ -12,9 +13,11 @@ import type { Store } from '../store/index.js';
 import type { RunOptions } from './run.js';
 
 export { dashboardAddress } from './dashboard-address.js';
+export { type Forgotten, forgetHost } from './forget.js';
 export { type DaemonStatus, daemonStatus, type StartOptions, startDaemon, stopDaemon } from './lifecycle.js';
 export type { RunOptions } from './run.js';
 export { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';
+export { withSilence } from './silence.js';
 export { cancelJob, holdJob, releaseJob, retryJob } from './steer.js';
 export { type Submission, submitJob } from './submit.js';
 

@@ -4,9 +4,13 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
 import { homeFolder, PACKAGE_ROOT } from '../common/home.js';
+import { createLog } from '../common/log.js';
 import type { Runtime } from '../runtime/types.js';
 import { hostName, isAlive, type Store } from '../store/index.js';
-import { type DaemonFile, killPath, logPath, readDaemonFile } from './daemon-file.js';
+import type { JobRecord } from '../store/types.js';
+import { type DaemonFile, killPath, logPath, readDaemonFile, stableToken } from './daemon-file.js';
+import { foreignJobs, hostTaken } from './foreign-home.js';
+import { HeldJobs } from './held-jobs.js';
 import { freshLog } from './own-log.js';
 
 export interface StartOptions {
@@ -136,22 +140,30 @@ async function end(file: DaemonFile, kill: boolean): Promise<void> {
   rmSync(killPath(file.host), { force: true });
 }
 
-/** Jobs that run under their supervisors with no daemon to watch them. */
+/** Jobs that run under their supervisors with no daemon to watch them, those that Redis has lost included. */
 async function endLeftJobs(store: Store, host: string): Promise<number> {
-  const left = (await store.jobs.live()).filter((job) => job.claimHost === host && job.claim !== null);
-  if (left.length === 0) return 0;
+  const claimed = (await store.jobs.live()).filter((job) => job.claimHost === host && job.claim !== null);
+  const foreign = foreignJobs(claimed, host, stableToken());
+  const [first] = foreign;
+  if (first !== undefined) throw hostTaken(host, foreign, first);
+  const held = new HeldJobs(store, createLog('daemon'));
+  const left = new Map<string, { record: JobRecord; claim: string }>();
+  for (const { record, claim } of held.list(host)) left.set(record.job, { record, claim });
+  for (const record of claimed) left.set(record.job, { record, claim: record.claim as string });
+  if (left.size === 0) return 0;
   const { createRuntime } = await import('../runtime/index.js');
   const runtime = createRuntime();
   const stuck = await Promise.all(
-    left.map(async (job) => {
-      if (!(await endWithin(runtime, job.launches.at(-1)?.dir, LEFT_JOB_MS))) return job.job;
-      await store.jobs.patch(job.job, { state: 'cancelled', reason: null }, job.claim as string);
+    [...left].map(async ([job, { record, claim }]) => {
+      if (!(await endWithin(runtime, record.launches.at(-1)?.dir, LEFT_JOB_MS))) return job;
+      await store.jobs.patch(job, { state: 'cancelled', reason: null }, claim);
+      held.remove(job);
       return null;
     }),
   );
   await store.leasing.reap([]);
   const names = stuck.filter((job) => job !== null).join(', ');
-  if (names === '') return left.length;
+  if (names === '') return left.size;
   throw new OomtuneError(
     'OOMTUNE_STILL_RUNNING',
     `Something of ${names} still runs, although it was killed: the kernel has not let go of it.`,
@@ -173,7 +185,10 @@ function didNotStart(path: string, begin: number): OomtuneError {
   const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('{'));
   const code = /\((OOMTUNE_[A-Z_]+)\)/.exec(text)?.[1];
   const known =
-    code === 'OOMTUNE_REDIS_UNSAFE' || code === 'OOMTUNE_DAEMON_RUNNING' || code === 'OOMTUNE_NATIVE_MISSING';
+    code === 'OOMTUNE_REDIS_UNSAFE' ||
+    code === 'OOMTUNE_DAEMON_RUNNING' ||
+    code === 'OOMTUNE_HOST_TAKEN' ||
+    code === 'OOMTUNE_NATIVE_MISSING';
   const message = (lines[0] ?? 'The daemon did not start.').replace(/^oomtune: /, '');
   return new OomtuneError(known ? code : 'OOMTUNE_DAEMON_DOWN', message, lines[1]?.trim() ?? `See ${path}.`);
 }

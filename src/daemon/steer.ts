@@ -1,5 +1,5 @@
 import { OomtuneError } from '../common/errors.js';
-import { ENDED_STATES, type Store } from '../store/index.js';
+import { ENDED_STATES, type Store, type StoredJob } from '../store/index.js';
 import type { JobRecord, JobState, SubmittedEnvironment } from '../store/types.js';
 import { jobEnvironment } from '../worker/environment.js';
 import { forgetEnvironment, saveEnvironment } from './saved-environment.js';
@@ -11,7 +11,10 @@ import { forgetEnvironment, saveEnvironment } from './saved-environment.js';
 export async function cancelJob(store: Store, id: string): Promise<JobState> {
   const job = await store.jobs.get(id);
   const found = known(id, await store.jobs.cancel(id));
-  if (found === 'cancelled') forgetEnvironment(id, job?.environment);
+  if (found === 'cancelled') {
+    forgetEnvironment(id, job?.environment);
+    await freeOfLostHost(store, job);
+  }
   return found;
 }
 
@@ -40,7 +43,7 @@ export async function releaseJob(store: Store, id: string): Promise<JobState> {
 }
 
 /**
- * Runs an ended job again, under the same id, from the start. What it was submitted with was removed when it ended: it gets
+ * Runs an ended job again, or one of a host that is lost, under the same id, from the start. What it was submitted with was removed when it ended: it gets
  * `environment`, with `--env` taken from there; null (who retries has none): the allow-list, as on another host. Throws
  * OOMTUNE_USAGE for one that has not ended.
  */
@@ -58,10 +61,16 @@ export async function retryJob(
       : saveEnvironment(store, id, jobEnvironment({ ...options, envFile: null }, environment));
   const found = known(id, await store.jobs.retry(id, given));
   if (found !== 'queued') forgetEnvironment(id, given);
+  else await freeOfLostHost(store, before);
   const job = await store.jobs.get(id);
   if (job === null) return known(id, 'missing') as never;
   if (found === 'queued') return job;
   throw new OomtuneError('OOMTUNE_USAGE', `${id} has not ended: it is ${found}.`, `\`oomtune cancel ${id}\` ends it.`);
+}
+
+/** What was launched, and steered without its host, was on a host that is lost: so is the memory that it had there. */
+async function freeOfLostHost(store: Store, job: StoredJob | null): Promise<void> {
+  if (job?.claimHost != null && job.launches.length > 0) await store.leasing.forgetHost(job.claimHost, job.job);
 }
 
 const emptied = (was: SubmittedEnvironment | null | undefined): SubmittedEnvironment | null =>

@@ -1,11 +1,12 @@
 import type { Log } from '../common/log.js';
 import type { Device } from '../runtime/types.js';
-import type { Store, StoredJob } from '../store/index.js';
+import type { KnownHost, Store, StoredJob } from '../store/index.js';
 import type { Executions } from './executions.js';
 import type { Queues } from './queues.js';
 import { type HostDevices, labelOf, requirementOf, suits } from './routing.js';
 import { sweepEnvironments } from './saved-environment.js';
 import type { DaemonSettings } from './settings.js';
+import { silenceOf } from './silence.js';
 import { waitingReason } from './waiting-reason.js';
 
 /**
@@ -36,8 +37,7 @@ export class Sweeper {
     const live = await this.#store.jobs.live();
     for (const job of live) {
       if (job.claimHost === null || job.claimHost === this.#host) continue;
-      const seen = hosts.find(({ host }) => host === job.claimHost);
-      if (seen?.info == null) await this.#afterVanishing(job, seen?.seen ?? null);
+      if (!hosts.some(({ host, alive }) => host === job.claimHost && alive)) await this.#afterVanishing(job, hosts);
     }
     await this.#findLostEntries(live);
     await this.#sayWhyTheyWait(live, alive);
@@ -52,18 +52,17 @@ export class Sweeper {
    * Its host is cut off or down. What it had not launched goes to another; what it had may still be running there and is
    * left to it, as two must never run: it goes on when the host is back.
    */
-  async #afterVanishing(job: StoredJob, seen: number | null): Promise<void> {
-    const since = seen === null ? '' : ` since ${new Date(seen).toISOString()}`;
-    if (await this.#store.jobs.requeue(job, `${job.claimHost} was not heard${since}: queued anew`)) {
+  async #afterVanishing(job: StoredJob, hosts: KnownHost[]): Promise<void> {
+    const silence = silenceOf({ ...job, host: job.claimHost }, hosts);
+    if (await this.#store.jobs.requeue(job, `${job.claimHost} was not heard: queued anew`)) {
       this.#log.warn(
         { job: job.job, host: job.claimHost },
         'the host vanished before it launched the job: queued anew',
       );
       return;
     }
-    if (job.launches.length === 0) return;
-    const reason = `${job.claimHost} has not been heard${since}; the job may still run there and goes on when it is back`;
-    if (job.reason !== reason) await this.#store.jobs.patch(job.job, { reason });
+    if (job.launches.length === 0 || silence === null) return;
+    if (job.reason !== silence) await this.#store.jobs.patch(job.job, { reason: silence });
   }
 
   async #findLostEntries(live: StoredJob[]): Promise<void> {

@@ -6,6 +6,9 @@ import { Script } from './script.js';
 /** A heartbeat is written every few seconds; without one for this long a host counts as gone. */
 export const HEARTBEAT_MS = 20_000;
 
+/** A host that has been silent for this long is lost: `cancel` and `retry` act on its jobs without it. */
+export const LOST_MS = 60_000;
+
 const schema = z.object({
   host: z.string().max(256),
   /** Which daemon: changes with the home folder and the machine, not with a restart. */
@@ -21,6 +24,14 @@ const schema = z.object({
 /** What a daemon says about itself. */
 export type HostInfo = z.infer<typeof schema>;
 
+/** A host that was heard at some time (ms). `info` null: it is silent, or what it says cannot be read. */
+export interface KnownHost {
+  host: string;
+  seen: number;
+  alive: boolean;
+  info: HostInfo | null;
+}
+
 const BEAT = new Script(`
 local known = redis.call('GET', KEYS[1])
 if known then
@@ -35,6 +46,11 @@ return false`);
 const LEAVE = new Script(`
 local ok, info = pcall(cjson.decode, redis.call('GET', KEYS[1]) or '')
 if ok and type(info) == 'table' and info.instance == ARGV[1] then redis.call('DEL', KEYS[1]) end
+return 1`);
+
+const FORGET = new Script(`
+if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+redis.call('ZREM', KEYS[2], ARGV[1])
 return 1`);
 
 /** Hosts whose daemons live: `{oomtune}:host:<name>`, which expires. */
@@ -68,13 +84,20 @@ export class Hosts {
     return text === null ? null : parse(text);
   }
 
-  /** All that were ever seen, with when; `info` null: gone. */
-  async list(): Promise<{ host: string; seen: number; info: HostInfo | null }[]> {
+  /** Takes a silent host out of the list. False: it was heard a moment ago. */
+  async forget(host: string): Promise<boolean> {
+    return (await FORGET.run(this.#redis, [this.#keys.host(host), this.#keys.hosts], [host])) === 1;
+  }
+
+  /** All that were ever seen and not forgotten. */
+  async list(): Promise<KnownHost[]> {
     const entries = await this.#redis.zrange(this.#keys.hosts, '0', '-1', 'WITHSCORES');
-    const hosts: { host: string; seen: number; info: HostInfo | null }[] = [];
+    const hosts: KnownHost[] = [];
     for (let at = 0; at + 1 < entries.length; at += 2) {
       const host = entries[at] as string;
-      hosts.push({ host, seen: Number(entries[at + 1]), info: await this.get(host) });
+      const text = await this.#redis.get(this.#keys.host(host));
+      const info = text === null ? null : parse(text);
+      hosts.push({ host, seen: Number(entries[at + 1]), alive: text !== null, info });
     }
     return hosts;
   }

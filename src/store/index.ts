@@ -22,7 +22,7 @@ export type { Connection } from './connection.js';
 export { ensureEmbeddedRedis } from './embedded.js';
 export type { Events, Wake } from './events.js';
 export { FAILURE_CLASSES } from './failure-classes.js';
-export { HEARTBEAT_MS, type HostInfo, type Hosts } from './hosts.js';
+export { HEARTBEAT_MS, type HostInfo, type Hosts, type KnownHost, LOST_MS } from './hosts.js';
 export { newJobId } from './job-id.js';
 export type { JobLabel } from './job-labels.js';
 export type { Claimed, JobStore, PatchResult, Restored, Standing } from './jobs.js';
@@ -74,6 +74,8 @@ export interface StoreOptions {
   url?: string | null;
   onOutage?: OutageListener;
   leaseTimes?: Partial<LeaseTimes>;
+  /** For tests: a host that has been silent for this long is lost. */
+  lostMs?: number;
 }
 
 /** Throws OOMTUNE_REDIS_UNREACHABLE, OOMTUNE_REDIS_MISSING, OOMTUNE_REDIS_UNSAFE or OOMTUNE_USAGE. */
@@ -91,7 +93,7 @@ export async function openStore(options: StoreOptions = {}): Promise<Store> {
     connection,
     keys,
     recommendations: new RecommendationStore(redis, keys),
-    jobs: new JobStore(redis, keys),
+    jobs: new JobStore(redis, keys, options.lostMs),
     events,
     logs: new LogTails(connection, keys),
     memory: new MemoryTraces(redis, keys),

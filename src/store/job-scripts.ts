@@ -3,7 +3,7 @@ import { Script } from './script.js';
 
 /**
  * The steps that change a job, each atomic. KEYS are always: job hash, jobs, live, pending, events, wake channel, and what a host's heartbeat
- * key begins with (in the same slot, by the hash tag).
+ * key begins with (in the same slot, by the hash tag), hosts by the time last seen.
  * A terminal state never changes, except by RETRY; only the host that claimed a job may move it on.
  */
 const PRELUDE = `
@@ -27,6 +27,12 @@ local function close(id, state, now)
 end
 -- Looked up by the holder of this very moment: who it was when the record was read says nothing
 local function alive(holder) return redis.call('EXISTS', KEYS[7] .. holder) == 1 end
+-- It was heard once, and has been silent for so long. One that was never heard (Redis lost its data) is not lost
+local function lost(holder, ms)
+  if alive(holder) then return false end
+  local seen = redis.call('ZSCORE', KEYS[8], holder)
+  return seen and redis.call('TIME')[1] * 1000 - tonumber(seen) >= tonumber(ms)
+end
 local function launched() return (redis.call('HGET', job, 'launches') or '[]') ~= '[]' end
 local state = redis.call('HGET', job, 'state')
 `;
@@ -148,12 +154,12 @@ redis.call('HDEL', job, 'claim', 'claim_host')
 redis.call('HSET', job, 'state', 'queued', 'reason', ARGV[3], 'host', 'null')
 return 'ok'`);
 
-/** ARGV: id, now, reason (JSON) → the state that it found, or cancelled where that was done at once. */
+/** ARGV: id, now, reason (JSON), silence of a lost host (ms) → the state that it found, or cancelled where that was done at once. */
 export const CANCEL = script(`
 if not state then return 'missing' end
 if ENDED[state] then return state end
 local holder = redis.call('HGET', job, 'claim_host')
-if not holder or (not launched() and not alive(holder)) then
+if not holder or (not launched() and not alive(holder)) or lost(holder, ARGV[4]) then
   redis.call('HSET', job, 'reason', 'null')
   close(ARGV[1], 'cancelled', ARGV[2])
   return 'cancelled'
@@ -186,12 +192,17 @@ announce(ARGV[1], 'queued')
 redis.call('PUBLISH', wake, 'release ' .. ARGV[1])
 return 'queued'`);
 
-/** ARGV: id, field, value, … (what starts anew) → queued | the state that forbids it (`waiting` for queued). */
+/**
+ * Also runs the job of a lost host elsewhere: the higher epoch tells the host, should it come back, to end its copy.
+ * ARGV: id, silence of a lost host (ms), field, value, … (what starts anew) → queued | the state that forbids it (`waiting` for queued).
+ */
 export const RETRY = script(`
 if not state then return 'missing' end
-if state == 'queued' then return 'waiting' end
-if not ENDED[state] then return state end
-redis.call('HSET', job, 'state', 'queued', unpack(ARGV, 2))
+local holder = redis.call('HGET', job, 'claim_host')
+local given = not ENDED[state] and state ~= 'held' and holder and launched() and lost(holder, ARGV[2])
+if state == 'queued' and not given then return 'waiting' end
+if not ENDED[state] and not given then return state end
+redis.call('HSET', job, 'state', 'queued', unpack(ARGV, 3))
 redis.call('HDEL', job, 'claim', 'claim_host', 'cancel')
 redis.call('HINCRBY', job, 'epoch', 1)
 redis.call('ZADD', live, redis.call('ZSCORE', jobs, ARGV[1]) or 0, ARGV[1])
@@ -199,6 +210,26 @@ redis.call('SADD', pending, ARGV[1])
 announce(ARGV[1], 'queued')
 redis.call('PUBLISH', wake, 'submit ' .. ARGV[1])
 return 'queued'`);
+
+/**
+ * A host is forgotten: its job is given to others, or ends. The higher epoch tells the host, should it come back, to end its copy.
+ * ARGV: id, host, epoch seen, new state, now, field, value, … → ok | alive | no.
+ */
+export const FORGET = script(`
+if not state or ENDED[state] or redis.call('HGET', job, 'claim_host') ~= ARGV[2] or redis.call('HGET', job, 'epoch') ~= ARGV[3] then return 'no' end
+if alive(ARGV[2]) then return 'alive' end
+if #ARGV > 5 then redis.call('HSET', job, unpack(ARGV, 6)) end
+redis.call('HINCRBY', job, 'epoch', 1)
+if ENDED[ARGV[4]] then
+  close(ARGV[1], ARGV[4], ARGV[5])
+  return 'ok'
+end
+redis.call('HSET', job, 'state', 'queued', 'host', 'null')
+redis.call('HDEL', job, 'claim', 'claim_host', 'cancel')
+redis.call('SADD', pending, ARGV[1])
+announce(ARGV[1], 'queued')
+redis.call('PUBLISH', wake, 'submit ' .. ARGV[1])
+return 'ok'`);
 
 /** Queues a job anew whose queue entry is lost. ARGV: id, epoch seen, reason (JSON) → ok | no. */
 export const REQUEUE = script(`

@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 import { OomtuneError } from '../common/errors.js';
+import { LOST_MS } from './hosts.js';
 import { isJobId } from './job-id.js';
 import { type JobLabel, readLabels } from './job-labels.js';
 import { JobReader } from './job-reader.js';
@@ -7,7 +8,7 @@ import * as scripts from './job-scripts.js';
 import type { Keys } from './keys.js';
 import { pairs } from './pairs.js';
 import { refuse } from './refused.js';
-import { isWrongType, type Reply, readFields, valueIn, write } from './replies.js';
+import { isWrongType, type Reply, readFields, write } from './replies.js';
 import { ENDED_STATES, jobRecord, submittedEnvironment } from './schemas.js';
 import type { Script } from './script.js';
 import { type FoundJob, fromFields, type StoredJob, toFields, type UnreadableJob } from './stored-job.js';
@@ -38,8 +39,11 @@ export class JobStore {
   readonly #redis: Redis;
   readonly #keys: Keys;
   readonly #reader: JobReader;
+  readonly #lostMs: number;
 
-  constructor(redis: Redis, keys: Keys) {
+  /** `lostMs`: a host that has been silent for this long is lost. */
+  constructor(redis: Redis, keys: Keys, lostMs = LOST_MS) {
+    this.#lostMs = lostMs;
     this.#redis = redis;
     this.#keys = keys;
     this.#reader = new JobReader(redis, keys);
@@ -219,7 +223,7 @@ export class JobStore {
     const found = await this.find(id);
     const host = found.is === 'job' ? found.job.claimHost : null;
     const reason = JSON.stringify(`cancelled by the user; ${host ?? 'its host'} ends it`);
-    return (await this.#run(scripts.CANCEL, id, [now(), reason])) as JobState;
+    return (await this.#run(scripts.CANCEL, id, [now(), reason, this.#lostMs])) as JobState;
   }
 
   async hold(id: string): Promise<JobState | 'missing'> {
@@ -244,7 +248,13 @@ export class JobStore {
       ended_at: null,
       exit_code: null,
     };
-    return (await this.#run(scripts.RETRY, id, toFields(anew))) as JobState;
+    return (await this.#run(scripts.RETRY, id, [this.#lostMs, ...toFields(anew)])) as JobState;
+  }
+
+  /** Gives a job of a host that is forgotten to others (`queued`), or ends it. `no`: it is the host's no more. */
+  async forget(job: StoredJob, state: JobState, patch: Partial<JobRecord>): Promise<'ok' | 'alive' | 'no'> {
+    const args = [job.claimHost ?? '', job.epoch, state, now(), ...toFields(patch)];
+    return (await this.#run(scripts.FORGET, job.job, args)) as 'ok' | 'alive' | 'no';
   }
 
   /** Queues a job anew whose queue entry or claiming host is gone before anything was launched. */
@@ -268,8 +278,8 @@ export class JobStore {
   }
 
   async #run(script: Script, id: string, args: (string | number)[]): Promise<unknown> {
-    const { job, jobs, live, pending, events, wake } = this.#keys;
-    const keys = [job(id), jobs, live, pending, events, wake, this.#keys.host('')];
+    const { job, jobs, live, pending, events, wake, hosts } = this.#keys;
+    const keys = [job(id), jobs, live, pending, events, wake, this.#keys.host(''), hosts];
     return script.run(this.#redis, keys, [id, ...args]);
   }
 }

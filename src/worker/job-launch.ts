@@ -3,6 +3,7 @@ import type { Cut } from '../store/types.js';
 import type { Config } from '../tuner/types.js';
 import { isEnded } from './detached.js';
 import type { Step } from './hook-messages.js';
+import { launchFolder } from './launch-folder.js';
 import { Session } from './session.js';
 import type { Target } from './target.js';
 import type { WorkDeps, WorkRequest } from './types.js';
@@ -19,15 +20,16 @@ interface Launch {
  * Rejects with the signal's reason when aborted before that.
  */
 export async function openJob(
-  { jobId, options, foreground, purpose }: WorkRequest,
+  request: WorkRequest,
   deps: WorkDeps,
   target: Target,
   launches: WorkRequest['launches'],
   { config, resume, onStep, onCut }: Launch,
 ): Promise<Session> {
+  const { jobId, options, foreground, purpose } = request;
   const launch = launches.length + 1;
   // Made before it is recorded: a recorded launch whose folder is missing lost it, and may have run.
-  const dir = stateFolder('runs', jobId, String(launch));
+  const dir = stateFolder('runs', jobId, launchFolder(request.epoch, launch));
   launches.push({ launch, dir, purpose: 'run', config });
   await deps.persist({ launches });
   const filled = await target.fill(config, dir, launch, resume);

@@ -1,6 +1,7 @@
 import { stateFolder } from '../common/home.js';
 import type { Probe, Rung } from '../tuner/types.js';
 import { isEnded } from './detached.js';
+import { launchFolder } from './launch-folder.js';
 import { type HookMode, Session } from './session.js';
 import type { Target } from './target.js';
 import type { WorkDeps, WorkRequest } from './types.js';
@@ -13,15 +14,16 @@ const LAUNCH_SECONDS = 1800;
  * `launches` and recorded before it is made. Rejects with the signal's reason when aborted before that.
  */
 export async function openLaunch(
-  { jobId, options, purpose }: WorkRequest,
+  request: WorkRequest,
   deps: WorkDeps,
   target: Target,
   launches: WorkRequest['launches'],
   { mode, rung, probe }: { mode: HookMode; rung: Rung; probe: Probe | null },
 ): Promise<Session> {
+  const { jobId, options, purpose } = request;
   const launch = launches.length + 1;
   // Made before it is recorded: a recorded launch whose folder is missing lost it, and may have run.
-  const dir = stateFolder('runs', jobId, String(launch));
+  const dir = stateFolder('runs', jobId, launchFolder(request.epoch, launch));
   const config = probe === null ? null : target.configOf(probe);
   launches.push({ launch, dir, purpose: 'search', config });
   await deps.persist({ launches });

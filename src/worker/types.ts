@@ -13,6 +13,8 @@ export interface WorkRequest {
   /** After a crash: what the tuner had been told, and the launches that were begun. */
   journal: Observation[];
   launches: JobRecord['launches'];
+  /** Which try of the job this is, from 1. Absent: the first. */
+  epoch?: number;
   /** `run` in the foreground: the job's output also goes to this process's stdout and stderr. */
   foreground: boolean;
   /** The environment that the job may take from (the allow-list and `--env` are applied to it). */

@@ -20,7 +20,8 @@ const explainVerb: Verb = async ({ args }, context) => {
     else out.data(found.map((one) => explainRecommendation(one, out.paint)).join('\n\n'));
     return 0;
   }
-  const job = found;
+  const { withSilence } = await import('../../daemon/index.js');
+  const [job = found] = await withSilence(store, [found]);
   const [recommendation, trace] = await Promise.all([
     job.key === null ? null : store.recommendations.get(job.key),
     store.memory.get(job.job),

@@ -17,13 +17,18 @@ const statusVerb: Verb = async ({ args, options }, context) => {
   const store = await context.store();
   const said = new Set<string>(); // a picture that is drawn anew each second says which job it means only once
   const once = { note: (text: string) => void (said.size === said.add(text).size || out.note(text)) };
-  const read = () => (args.length > 0 ? namedJobs(store, args, once) : store.jobs.list({ ended: limit }));
+  const { withSilence } = await import('../../daemon/index.js');
+  const read = async () =>
+    withSilence(store, args.length > 0 ? await namedJobs(store, args, once) : await store.jobs.list({ ended: limit }));
+  const unreadable = () => (args.length > 0 ? [] : store.jobs.unreadable());
   const picture = async (): Promise<string> => {
     const jobs = await read();
+    const lines = (await unreadable()).map(({ job, why }) => `${job}  cannot be read and is left alone: ${why}`);
+    if (jobs.length === 0 && lines.length > 0) return lines.join('\n');
     if (jobs.length === 0) return 'No jobs. `oomtune submit -- COMMAND…` queues one.';
     return jobs.length === 1 && args.length === 1 && jobs[0]
       ? renderJob(jobs[0], out.paint)
-      : renderJobs(jobs, out.paint);
+      : [renderJobs(jobs, out.paint), ...lines].join('\n');
   };
   if (options.watch) {
     while (!signal.aborted) {
@@ -32,7 +37,8 @@ const statusVerb: Verb = async ({ args, options }, context) => {
     }
     return 130;
   }
-  if (out.json) out.document({ schema: 1, jobs: await statusEntries(store, await read()) });
+  if (out.json)
+    out.document({ schema: 1, jobs: await statusEntries(store, await read()), unreadable: await unreadable() });
   else out.data(await picture());
   return 0;
 };

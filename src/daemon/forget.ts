@@ -1,0 +1,63 @@
+import { OomtuneError } from '../common/errors.js';
+import type { Store, StoredJob } from '../store/index.js';
+import type { JobRecord } from '../store/types.js';
+
+/** What came of the jobs of a forgotten host, by id, and whose leases were freed. */
+export interface Forgotten {
+  host: string;
+  queued: string[];
+  ended: string[];
+  leases: string[];
+}
+
+/**
+ * Gives up a host that is down for good, from any host: what it had is queued anew while `--retries` are left, else it ends
+ * as failed, and its leases are freed. Should it come back, it ends its copies before anything else. Throws
+ * OOMTUNE_HOST_ALIVE for one that was heard a moment ago, OOMTUNE_USAGE for one that nobody knows.
+ */
+export async function forgetHost(store: Store, host: string): Promise<Forgotten> {
+  const known = await store.hosts.list();
+  const jobs = (await store.jobs.live()).filter((job) => job.claimHost === host);
+  const leases = (await store.leases()).some((lease) => lease.host === host);
+  if (!known.some((one) => one.host === host) && jobs.length === 0 && !leases) {
+    const names = known.map((one) => one.host).sort();
+    throw new OomtuneError(
+      'OOMTUNE_USAGE',
+      `There is no host "${host}".`,
+      names.length === 0 ? 'No daemon has been heard on this Redis.' : `Known are ${names.join(', ')}.`,
+    );
+  }
+  if (await store.hosts.isAlive(host)) throw stillAlive(host);
+  const forgotten: Forgotten = { host, queued: [], ended: [], leases: [] };
+  for (const job of jobs) {
+    const { state, patch } = fate(job, host);
+    const done = await store.jobs.forget(job, state, patch);
+    if (done === 'alive') throw stillAlive(host);
+    if (done === 'ok') (state === 'queued' ? forgotten.queued : forgotten.ended).push(job.job);
+  }
+  forgotten.leases = await store.leasing.forgetHost(host);
+  if (!(await store.hosts.forget(host))) throw stillAlive(host);
+  return forgotten;
+}
+
+/** A run that was lost with its host counts as any that was lost. */
+function fate(job: StoredJob, host: string): { state: 'queued' | 'failed' | 'cancelled'; patch: Partial<JobRecord> } {
+  if (job.cancelAsked !== null) return { state: 'cancelled', patch: { reason: null } };
+  const runs = job.launches.filter(({ purpose }) => purpose === 'run').length;
+  const left = job.options.retries - Math.max(0, runs - 1);
+  if (runs > 0 && left <= 0) {
+    const evidence = `It ran on ${host}, which was given up, and no retry was left.`;
+    return { state: 'failed', patch: { reason: null, failure: { class: 'killed', evidence, fields: {} } } };
+  }
+  const options = runs > 0 ? { ...job.options, retries: left - 1 } : job.options;
+  const anew = { launches: [], journal: [], devices: [], config: null, started_at: null };
+  return { state: 'queued', patch: { ...anew, options, reason: `${host} was given up: queued anew` } };
+}
+
+function stillAlive(host: string): OomtuneError {
+  return new OomtuneError(
+    'OOMTUNE_HOST_ALIVE',
+    `The daemon of ${host} was heard within the last 20 seconds.`,
+    'Stop it there (`oomtune daemon stop --kill` ends its jobs, too), or try again when it is silent.',
+  );
+}
