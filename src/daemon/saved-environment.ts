@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { writeDurably } from '../common/durable-file.js';
@@ -40,6 +40,11 @@ export function forgetEnvironment(job: string, where: SubmittedEnvironment | nul
 /** Removes what belongs to no job any more: one that was cancelled or ended elsewhere, was pruned, or has got a new file. */
 export async function sweepEnvironments(store: Store, isActive: (job: string) => boolean): Promise<void> {
   const settled = folder();
+  // Submitting a thousand jobs is not to look at a thousand files a thousand times
+  const mark = `${settled}-swept`;
+  const since = statSync(mark, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  if (Math.abs(Date.now() - since) < SETTLED_MS) return;
+  writeFileSync(mark, '', { mode: 0o600 });
   const names = readdirSync(settled).filter((name) => Date.now() - changed(join(settled, name)) > SETTLED_MS);
   const files = names
     .map((name) => ({ path: join(settled, name), job: name.split('.')[0] ?? '', id: name.split('.')[1] }))

@@ -112,6 +112,7 @@ test('cancelling a job that waits removes it, and a sweep what was left of jobs 
   const anothers = join(folder(), 'j-anothers1.0123456789abcdef.json');
   writeFileSync(anothers, JSON.stringify({ store: 'redis://elsewhere {oomtune}', variables: {} }));
   for (const name of kept()) utimesSync(join(folder(), name), 1, 1);
+  utimesSync(`${folder()}-swept`, 1, 1);
   await host.submit(PRINT, { after: [away] }, MINE);
   expect(kept().filter((name) => name.startsWith(away))).toEqual([]);
   expect(kept().filter((name) => name.startsWith(stays))).toHaveLength(1);

@@ -104,6 +104,12 @@ test('who is lenient waits for leases only, and takes the device that strangers 
   );
   const rest = await ask({ devices: [gpu(1, 20 * GIB)], bytes: 10 * GIB, share: true, lenient: true });
   for (const lease of [shared, rest]) await lease.release();
+  const both = await ask({ devices, count: 2, lenient: true });
+  expect([both.devices.map(({ id }) => id), both.foreign]).toEqual([
+    ['cuda:1', 'cuda:0'],
+    [20 * GIB, 60 * GIB],
+  ]);
+  await both.release();
 });
 
 test('a job that has no lease here is a stranger, and one that has is not counted twice', async () => {
