@@ -1,12 +1,13 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
+import type { Config } from '../tuner/types.js';
 import type { FindBatchReport } from '../worker/types.js';
 import { curveText } from './curve-text.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
 import type { Paint } from './output.js';
 import { spent } from './progress.js';
 import { facts } from './table.js';
-import { bytesOr, configWords, rate, rungWords, shellWords } from './words.js';
+import { bytesOr, configWords, plural, rate, rungWords, shellWords } from './words.js';
 
 /** The block that a person sees at the end of a search that found something. */
 export function renderFound(told: FindBatchReport, paint: Paint): string {
@@ -16,6 +17,7 @@ export function renderFound(told: FindBatchReport, paint: Paint): string {
   const head = `${paint('bold', report.name)} on ${device.model}, ${formatBytes(device.budget_bytes)} budget`;
   const headroom = report.headroom_pct === null ? '' : `, ${report.headroom_pct} % free`;
   const table = facts([
+    ['the script', report.own === null ? null : `asks for ${configWords({ ...config, ...report.own })} by itself`],
     ['recommended', `${paint('green', paint('bold', configWords(config)))}, ${rungWords(config)}`],
     ['largest', report.max_micro_batch === null ? null : `micro-batch ${report.max_micro_batch}`],
     [
@@ -30,10 +32,30 @@ export function renderFound(told: FindBatchReport, paint: Paint): string {
   ]);
   const said = report.notes ?? [];
   const notes = said.map((note) => `  ${paint('yellow', 'note:')} ${note}`);
-  const paste = report.apply === null ? [] : ['', `  ${paint('dim', 'run it:')} ${shellWords(report.apply.oomtune)}`];
-  const direct = plainCommand(report);
-  if (direct !== null) paste.push(`  ${paint('dim', 'or:')}     ${direct}`);
+  const paste = report.apply === null ? [] : ['', ...howToRun(report, report.apply, paint)];
   return [head, table, ...picture(report, paint), ...(said.length > 0 ? ['', ...notes] : []), ...paste].join('\n');
+}
+
+/** The line to paste keeps what the script asks for; a larger effective batch is another training, and is told as one. */
+function howToRun(report: FindBatchReport, apply: NonNullable<FindBatchReport['apply']>, paint: Paint): string[] {
+  const { own, config } = report;
+  const direct = plainCommand(report);
+  const or = direct === null ? [] : [`  ${paint('dim', 'or:')}     ${direct}`];
+  const larger = `  ${paint('dim', 'run it:')} ${shellWords(apply.oomtune)}`;
+  if (apply.own === undefined || own === null || config === null) return [larger, ...or];
+  const keeps = `  ${paint('dim', 'run it:')} ${shellWords(apply.own)}`;
+  if (config.effective_batch <= own.effective_batch) return [keeps, ...or];
+  return [keeps, `  ${paint('dim', 'larger:')} ${shellWords(apply.oomtune)}`, ...or, `  ${meaning(own, config)}`];
+}
+
+function meaning(own: NonNullable<FindBatchReport['own']>, { effective_batch }: Config): string {
+  const steps = (size: number): number => Math.ceil((own.samples as number) / size);
+  const epoch =
+    own.samples === null
+      ? ''
+      : `, and an epoch ${plural(steps(effective_batch), 'step')} instead of ${steps(own.effective_batch)}`;
+  const times = effective_batch / own.effective_batch;
+  return `The larger one gives each step ${Number(times.toPrecision(3))} times the samples${epoch}: it trains otherwise. The learning rate and its schedule stay as they are written, and have to be chosen anew.`;
 }
 
 /** What fills the memory, and how it grows with the micro-batch. */

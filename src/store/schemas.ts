@@ -97,7 +97,14 @@ export const recommendation: z.ZodType<Recommendation> = z.object({
   own_accumulation: count.nullish(),
   cut: cutPlace.nullish(),
   commands: z
-    .array(z.object({ digest: text(256), own_batch: count.nullable(), own_accumulation: count.nullable() }))
+    .array(
+      z.object({
+        digest: text(256),
+        own_batch: count.nullable(),
+        own_accumulation: count.nullable(),
+        own_samples: bytes.nullish(),
+      }),
+    )
     .max(1000)
     .optional(),
   offload: z.boolean().optional(),

@@ -44,6 +44,8 @@ export interface VerifiedCommand {
   /** What it asks for by itself; null: not known. */
   own_batch: number | null;
   own_accumulation: number | null;
+  /** Samples of its data set; null: not known. */
+  own_samples?: number | null;
 }
 
 /** One probe as `find-batch --json` and the `probes` field show it. */

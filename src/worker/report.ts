@@ -3,11 +3,12 @@ import { anatomyOf } from '../tuner/index.js';
 import type { Answer, Config, FailureClass } from '../tuner/types.js';
 import { exhaustedDiagnosis } from './exhausted.js';
 import { memoryReport } from './memory-report.js';
+import { dataIsTheLimit, ownBatchReport, runWords } from './own-batch.js';
 import { probeRecord } from './probe-record.js';
 import type { SearchOutcome } from './search.js';
 import type { Target } from './target.js';
 import type { FindBatchReport, WorkRequest } from './types.js';
-import { withCommand } from './verified-commands.js';
+import { ownOf, withCommand } from './verified-commands.js';
 
 /** The document of `find-batch --json`. */
 export async function findBatchReport(
@@ -36,6 +37,7 @@ export async function findBatchReport(
       ...(target.roomBytes < target.budgetBytes ? { room_bytes: target.roomBytes } : {}),
     },
     config,
+    own: ownBatchReport(target, outcome),
     max_micro_batch: answer?.maxMicroBatch ?? null,
     peak_bytes: answer?.peakBytes ?? null,
     headroom_pct: answer?.headroomPct ?? null,
@@ -45,13 +47,15 @@ export async function findBatchReport(
     startup_s: outcome.startupSeconds === null ? null : round(outcome.startupSeconds, 2),
     wall_s: round(wallSeconds, 2),
     probes: probesOf(outcome),
-    apply: config === null ? null : await howToApply(request, target, config, applyDir),
+    apply:
+      config === null ? null : await howToApply(request, target, config, ownBatchReport(target, outcome), applyDir),
     memory: config === null ? null : memoryReport(outcome.observations, config, target.budgetBytes),
     notes: [
       ...target.notes,
       ...target.heldNotes,
       ...outcome.notes,
       ...(answer?.notes ?? []),
+      ...(answer === null ? [] : dataIsTheLimit(answer.maxMicroBatch, target, outcome, request.options)),
       ...(beside === null ? [] : [beside]),
       ...(action.type === 'exhausted' ? [action.why] : []),
     ],
@@ -62,15 +66,17 @@ async function howToApply(
   request: WorkRequest,
   target: Target,
   config: Config,
+  own: FindBatchReport['own'],
   dir: string,
 ): Promise<NonNullable<FindBatchReport['apply']>> {
   const { argv, knobEnv } = await target.fill(config, dir, 1);
-  const { options } = request;
-  const oomtune = ['oomtune', 'run', '--name', target.name, '--effective-batch', String(config.effective_batch)];
-  if (options.device !== null) oomtune.push('--device', options.device);
-  if (options.budget !== null) oomtune.push('--budget', options.budget);
-  if (options.gpus > 1) oomtune.push('--gpus', String(options.gpus));
-  return { argv, env: knobEnv, oomtune: [...oomtune, '--', ...request.command] };
+  const keeps = own !== null && request.options.effectiveBatch === null;
+  return {
+    argv,
+    env: knobEnv,
+    oomtune: runWords(request, target.name, config),
+    ...(keeps ? { own: runWords(request, target.name, null) } : {}),
+  };
 }
 
 function failureOf(outcome: SearchOutcome, options: WorkRequest['options']): NonNullable<FindBatchReport['failure']> {
@@ -92,7 +98,7 @@ function failureOf(outcome: SearchOutcome, options: WorkRequest['options']): Non
 /** The recommendation that a found answer becomes. `now`: ISO 8601. */
 export function recommendationOf(target: Target, outcome: SearchOutcome, answer: Answer, now: string): Recommendation {
   const { config } = answer;
-  const own = { ...target.own, microBatch: target.own.microBatch ?? outcome.loop?.own_batch ?? null };
+  const own = ownOf(target, outcome.loop);
   return {
     schema: 1,
     key: target.key,

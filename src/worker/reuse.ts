@@ -5,6 +5,8 @@ import type { Config, Rung } from '../tuner/types.js';
 export interface OwnBatch {
   microBatch: number | null;
   accumulation: number | null;
+  /** Samples of the data set that it trains on. */
+  samples?: number | null;
 }
 
 /** A configuration to run with, and what to tell the user about it. */

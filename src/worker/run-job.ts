@@ -16,7 +16,7 @@ import { Session } from './session.js';
 import { prepare, type Target } from './target.js';
 import type { Lease, RunReport, WorkDeps, WorkRequest } from './types.js';
 import { verify } from './verification.js';
-import { ownBatchOf, withCommand } from './verified-commands.js';
+import { ownBatchOf, ownOf, withCommand } from './verified-commands.js';
 
 /**
  * Runs a command to its end under supervision: at the recorded configuration, else after a search, else (`--no-tune`) as
@@ -107,7 +107,7 @@ class JobRun {
     const { answer } = outcome.action;
     const beside = await target.notAlone();
     await recommendations.put(recommendationOf(target, outcome, answer, new Date().toISOString()), this.#request.jobId);
-    if (target.own.microBatch === null && outcome.loop?.own_batch) target.own.microBatch = outcome.loop.own_batch;
+    Object.assign(target.own, ownOf(target, outcome.loop));
     const notes = [...answer.notes, ...(beside === null ? [] : [beside])];
     if (target.own.microBatch === null && options.effectiveBatch === null)
       notes.push(noBatchOfItsOwn(answer.config.micro_batch));
@@ -117,8 +117,7 @@ class JobRun {
 
   #reused(target: Target, recommendation: Recommendation, own: OwnBatch, choice: Choice): Choice {
     this.#deps.progress({ type: 'reused', recommendation });
-    target.own.microBatch ??= own.microBatch;
-    target.own.accumulation ??= own.accumulation;
+    Object.assign(target.own, own);
     for (const text of choice.notes) this.#deps.progress({ type: 'note', text });
     return choice;
   }

@@ -12,6 +12,7 @@ import { jobEnvironment } from './environment.js';
 import { askInterpreter } from './interpreter.js';
 import { configKey } from './key.js';
 import { heldNotes, notAlone, roomBeside, type Strangers, strangersOn } from './neighbours.js';
+import type { OwnBatch } from './reuse.js';
 import type { Lease, WorkDeps, WorkRequest } from './types.js';
 
 const ALLOCATOR = 'PYTORCH_CUDA_ALLOC_CONF';
@@ -41,7 +42,7 @@ export class Target {
   readonly notes: string[];
   /** The command as it stands. */
   readonly baseRung: Rung;
-  readonly own: { microBatch: number | null; accumulation: number | null };
+  readonly own: OwnBatch;
   readonly ladder: unknown;
   knownBad: number | null = null;
   devices: Device[];
@@ -206,6 +207,9 @@ export class Target {
     // The hook cuts the loader's batches: it has to know how many of them the script makes one step of.
     if (this.own.accumulation !== null) env.OOMTUNE_OWN_ACCUMULATION = String(this.own.accumulation);
     if (this.#request.options.cut) env.OOMTUNE_CUT = this.#request.options.cut;
+    // A loader that the training takes is known by these before its loop begins.
+    if (this.own.microBatch !== null) env.OOMTUNE_OWN_BATCH = String(this.own.microBatch);
+    if (this.own.samples) env.OOMTUNE_OWN_SAMPLES = String(this.own.samples);
     if (resume) env.OOMTUNE_RESUME = '1';
     if (this.#expandable) env[ALLOCATOR] = EXPANDABLE;
     return { argv: filled.argv, env, knobEnv };

@@ -176,6 +176,8 @@ export interface FindBatchReport {
   /** `room_bytes`: what strangers left of the budget, where they did not leave all of it. */
   device: { id: string; model: string; total_bytes: number; budget_bytes: number; room_bytes?: number };
   config: Config | null;
+  /** What the command asks for by itself, and how many samples there are; null: no batch of its own was seen. */
+  own: { micro_batch: number; accumulation: number; effective_batch: number; samples: number | null } | null;
   max_micro_batch: number | null;
   peak_bytes: number | null;
   headroom_pct: number | null;
@@ -185,7 +187,8 @@ export interface FindBatchReport {
   startup_s: number | null;
   wall_s: number;
   probes: ProbeRecord[];
-  apply: { argv: string[]; env: Record<string, string>; oomtune: string[] } | null;
+  /** `own`: runs it at the effective batch that it asks for by itself; absent where there is none, or another was asked for. */
+  apply: { argv: string[]; env: Record<string, string>; oomtune: string[]; own?: string[] } | null;
   /** What fills the device's memory at `config`; null: nothing was found, or its peak could not be measured. */
   memory: MemoryReport | null;
   notes: string[];

@@ -7,6 +7,7 @@ import { Prober } from './prober.js';
 import { type Choice, configFrom, type OwnBatch } from './reuse.js';
 import type { Target } from './target.js';
 import type { WorkDeps, WorkRequest } from './types.js';
+import { ownOf } from './verified-commands.js';
 
 /** The peak of the same size on the same rung may be off by so much and still tell of the same memory. */
 const SAME_MEMORY = 0.05;
@@ -38,7 +39,7 @@ export async function verify(
   try {
     deps.signal.throwIfAborted();
     await prober.begin(rungOf(recorded));
-    const own = ownOf(target, prober);
+    const own = ownOf(target, prober.loop);
     const first = configFrom(recorded, { ...plain(target), own }, request.options);
     const none = { choice: null, own, journal: [], launches: prober.launches };
     if (first === null) return none;
@@ -46,7 +47,7 @@ export async function verify(
     deps.signal.throwIfAborted();
     deps.progress({ type: 'probe', observation, record: probeRecord(observation, WHY) });
     if (!['fit', 'device_oom'].includes(observation.outcome)) return none;
-    const learned = ownOf(target, prober);
+    const learned = ownOf(target, prober.loop);
     const choice = configFrom(recorded, { ...plain(target), own: learned }, request.options);
     const note = holds(recorded, observation);
     const same = choice !== null && choice.config.micro_batch === observation.microBatch;
@@ -67,10 +68,6 @@ const rungOf = ({ amp, checkpointing, offload }: Pick<ProbeRecord, 'amp' | 'chec
 });
 
 const plain = ({ budgetBytes, worldSize, baseRung }: Target) => ({ budgetBytes, worldSize, baseRung });
-
-function ownOf({ own }: Target, { loop }: Prober): OwnBatch {
-  return { microBatch: own.microBatch ?? loop?.own_batch ?? null, accumulation: own.accumulation };
-}
 
 function probeOf({ config }: Choice, target: Target, steps: number): Probe {
   const parts = config.accumulation / target.loopAccumulation;

@@ -1,4 +1,5 @@
 import type { Recommendation, VerifiedCommand } from '../store/types.js';
+import type { Loop } from './hook-messages.js';
 import type { OwnBatch } from './reuse.js';
 import type { Target } from './target.js';
 
@@ -18,12 +19,27 @@ export function ownBatchOf(recorded: Recommendation, target: Target): OwnBatch |
 }
 
 /** The list with this command as its latest entry. */
-export function withCommand(known: readonly VerifiedCommand[], target: Target, own: Target['own']): VerifiedCommand[] {
-  const entry = { digest: target.exactDigest, own_batch: own.microBatch, own_accumulation: own.accumulation };
+export function withCommand(known: readonly VerifiedCommand[], target: Target, own: OwnBatch): VerifiedCommand[] {
+  const entry = {
+    digest: target.exactDigest,
+    own_batch: own.microBatch,
+    own_accumulation: own.accumulation,
+    own_samples: own.samples ?? null,
+  };
   return [...known.filter((one) => one.digest !== entry.digest), entry].slice(-KEPT);
 }
 
-const merge = (own: OwnBatch, seen: Pick<Recommendation, 'own_batch' | 'own_accumulation'>): OwnBatch => ({
+/** What the command and its loop, as far as it was seen, ask for by themselves. */
+export const ownOf = ({ own }: Target, loop: Loop | null): OwnBatch => ({
+  microBatch: own.microBatch ?? loop?.own_batch ?? null,
+  accumulation: own.accumulation,
+  samples: loop?.samples ?? own.samples ?? null,
+});
+
+type Seen = Pick<Recommendation, 'own_batch' | 'own_accumulation'> & Pick<Partial<VerifiedCommand>, 'own_samples'>;
+
+const merge = (own: OwnBatch, seen: Seen): OwnBatch => ({
   microBatch: own.microBatch ?? seen.own_batch ?? null,
   accumulation: own.accumulation ?? seen.own_accumulation ?? null,
+  samples: own.samples ?? seen.own_samples ?? null,
 });

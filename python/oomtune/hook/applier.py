@@ -143,7 +143,7 @@ class Applier:
         if self._pace_loader is None or self._pace_loader() is not port.loader:
             self._gate.forget_loop(self._hook.settings.own_accumulation)
             self._pace_loader = weakref.ref(port.loader)
-            self._own = samples.own_batch(port.loader)
+            self._own = self._hook.early.own_batch(port.loader)
         self._pace = weakref.ref(port)
         return True
 
@@ -152,7 +152,7 @@ class Applier:
         wanted = max(1, self._micro * self._accumulation // self._gate.own_accumulation)
         if paced:
             return wanted, self._micro
-        own = samples.own_batch(loader)
+        own = self._hook.early.own_batch(loader)
         if own is None or not self._own:
             return wanted, self._micro
         scaled = max(1, round(wanted * own / self._own))

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 
 class Autocast:
-    """`backward_runs()`: whether a backward pass is under way; a forward pass in it is one that is made again."""
+    """`recomputes()`: whether a checkpoint makes a part of a forward pass again."""
 
-    def __init__(self, torch, backward_runs):
+    def __init__(self, torch, recomputes):
         self._torch = torch
-        self._backward_runs = backward_runs
+        self._recomputes = recomputes
         self._device = "cpu"
         self._dtype = None
         #: True while the hook's own autocast is on.
@@ -31,7 +31,7 @@ class Autocast:
 
     def _again(self):
         """A checkpoint of the script's own makes a part again that was inside: torch has brought its precision back."""
-        if not self._backward_runs():
+        if not self._recomputes():
             return False
         try:
             return self._torch.is_autocast_enabled(self._device)

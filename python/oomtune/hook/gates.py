@@ -6,7 +6,9 @@ Done when torch is imported, so that names which the script takes from it are th
 import functools
 
 
-def gate_calls(torch, gate, optimizers):
+def gate_calls(torch, gate, optimizers, driven):
+    """`driven()`: the loop goes round for longer than the script says. A schedule that counts its steps, and has an end,
+    then stays where it is: memory does not depend on it."""
     for module in (torch.nn.utils, torch.nn.utils.clip_grad):
         for name in ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_", "clip_grads_with_norm_"):
             original = getattr(module, name, None)
@@ -19,9 +21,20 @@ def gate_calls(torch, gate, optimizers):
     scheduler = torch.optim.lr_scheduler
     for kind in list(vars(scheduler).values()):
         if isinstance(kind, type) and "step" in kind.__dict__:
-            kind.step = _skipped(gate, kind.__dict__["step"])
+            kind.step = _schedule(gate, driven, kind.__dict__["step"])
     averaged = torch.optim.swa_utils.AveragedModel
     averaged.update_parameters = _skipped(gate, averaged.update_parameters)
+
+
+def _schedule(gate, driven, original):
+    @functools.wraps(original)
+    def step(self, *args, **kwargs):
+        begun = hasattr(self, "_last_lr")  # its first step is part of making it
+        if gate.closed or (begun and driven()):
+            return None
+        return original(self, *args, **kwargs)
+
+    return step
 
 
 def _scalers(torch):

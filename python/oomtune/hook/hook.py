@@ -154,6 +154,10 @@ class Hook:
         for code in warnings(self, None):
             self.telemetry.warn(code, DIFFERENCES[code])
 
+    def recomputes(self):
+        """A checkpoint makes a part of a forward pass again (the cut does so, too, and all knobs are on then)."""
+        return self.backward.running and not self.cut.passing
+
     def own_amp(self):
         """The script's own autocast was on at some time."""
         return self._own_amp

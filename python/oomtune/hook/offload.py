@@ -2,15 +2,17 @@
 
 
 class Offload:
-    def __init__(self, torch, backward_runs):
+    """`recomputes()`: whether a checkpoint makes a part of a forward pass again."""
+
+    def __init__(self, torch, recomputes):
         self._torch = torch
-        self._backward_runs = backward_runs
+        self._recomputes = recomputes
         self.inside = False
         self.on = False
 
     def around(self, call, *args, **kwargs):
         # What a checkpoint makes again in the backward pass is used at once.
-        if not self.on or self.inside or self._backward_runs() or not self._torch.is_grad_enabled():
+        if not self.on or self.inside or self._recomputes() or not self._torch.is_grad_enabled():
             return call(*args, **kwargs)
         self.inside = True
         try:

@@ -8,6 +8,7 @@ from .autocast import watch_autocast
 from .backward import Backward
 from .cut import Cut
 from .driver import Driver
+from .early import Early
 from .gate import Gate
 from .gates import gate_calls
 from .loader import patch_loader
@@ -31,7 +32,7 @@ def patch_torch(hook, torch):
     hook.training = Training(torch, hook.optimizers)
     hook.modules = Modules(torch, hook.optimizers)
     hook.backward = Backward(torch, hook.backward_begins)
-    hook.rung = Rung(torch, hook.modules, hook.optimizers, hook.backward)
+    hook.rung = Rung(torch, hook.modules, hook.optimizers, hook.backward, hook.recomputes)
     hook.telemetry = Telemetry(hook)
     hook.optimizers.install()
     hook.training.install()
@@ -40,7 +41,7 @@ def patch_torch(hook, torch):
         hook.cut = Cut(torch, hook.optimizers, hook.uncut, hook.telemetry.warn, lambda: hook.backward.plain)
         hook.cut.install()
         hook.backward.install()
-        gate_calls(torch, hook.gate, hook.optimizers)
+        gate_calls(torch, hook.gate, hook.optimizers, lambda: settings.searching and hook.driving)
         _watch_losses(hook, torch)
     if settings.searching:
         # What the import left stays: to look through all of it for garbage, before the first size, takes as long as a step.
@@ -52,6 +53,8 @@ def patch_torch(hook, torch):
         hook.guide = Driver(hook) if settings.drives else Measurer(hook)
     else:
         tell_saves(torch, hook)
+        hook.early = Early(hook)
+        hook.early.install(torch.utils.data.DataLoader)
         hook.guide = Applier(hook)
     patch_loader(torch, torch.utils.data.DataLoader, hook.guide, eager=not settings.drives)
 

@@ -8,13 +8,15 @@ from .scaling import Scaling
 
 
 class Rung:
-    def __init__(self, torch, modules, optimizers, backward):
+    """`recomputes()`: whether what runs in a backward pass now is made again by a checkpoint, which has its own ways to bring
+    back what was around it."""
+
+    def __init__(self, torch, modules, optimizers, backward, recomputes):
         self._torch = torch
         self._modules = modules
         forwards = self._forwards = Forwards()
-        runs = lambda: backward.running  # noqa: E731
-        self.autocast = Autocast(torch, runs)
-        self._offload = Offload(torch, runs)
+        self.autocast = Autocast(torch, recomputes)
+        self._offload = Offload(torch, recomputes)
         self._checkpointing = Checkpointing(torch, modules, forwards, (self.autocast, self._offload))
         self._scaling = Scaling(torch, backward, optimizers)
         self._wrapped = False

@@ -22,6 +22,9 @@ class Settings:
         self.accumulation = _count(environ, "OOMTUNE_ACCUMULATION", 1)
         #: Batches that the script itself makes one optimizer step of, where a search has learned it.
         self.own_accumulation = _count(environ, "OOMTUNE_OWN_ACCUMULATION", 1)
+        #: The batch of the script's own loader, and the samples of its data set, where a search has seen them.
+        self.own_batch = _count(environ, "OOMTUNE_OWN_BATCH", None)
+        self.own_samples = _count(environ, "OOMTUNE_OWN_SAMPLES", None)
         self.amp = environ.get("OOMTUNE_AMP") or "off"
         self.checkpointing = environ.get("OOMTUNE_CHECKPOINTING") == "1"
         self.offload = environ.get("OOMTUNE_OFFLOAD") == "1"
@@ -44,6 +47,11 @@ class Settings:
         if mode not in MODES:
             return None
         return cls(mode, environ.get("OOMTUNE_HOOK_SOCKET") or None, environ)
+
+    @property
+    def wanted(self):
+        """Samples that a batch of the script's loader is to have, whatever parts it is run in."""
+        return max(1, self.micro_batch * self.accumulation // self.own_accumulation)
 
     @property
     def drives(self):

@@ -21,7 +21,7 @@ def rung(bf16):
     stand_in = types.SimpleNamespace(
         autocast=torch.autocast, float32=torch.float32, cuda=types.SimpleNamespace(is_bf16_supported=bf16)
     )
-    return Rung(stand_in, modules, None, types.SimpleNamespace(running=False))
+    return Rung(stand_in, modules, None, types.SimpleNamespace(running=False), lambda: False)
 
 
 class Types(unittest.TestCase):

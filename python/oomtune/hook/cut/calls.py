@@ -21,6 +21,8 @@ class Calls:
         self._compiling = _compiling(torch)
         self.original = None
         self.take = None
+        #: Parts of calls that run now, one inside of the other.
+        self.passing = 0
 
     def install(self):
         torch, outer = self._torch, self
@@ -59,9 +61,11 @@ class Calls:
     def past(self, module, args, kwargs):
         """The call itself."""
         self.enter()
+        self.passing += 1
         try:
             return self.original(module, *args, **kwargs)
         finally:
+            self.passing -= 1
             self.leave()
 
     def enter(self):

@@ -74,6 +74,11 @@ class Cut:
 
     # -- what Plan asks
 
+    @property
+    def passing(self):
+        """A part of a call runs, in the forward pass or again in the backward pass."""
+        return self._calls.passing > 0
+
     def past(self, module, args, kwargs):
         return self._calls.past(module, args, kwargs)
 
