@@ -12,9 +12,9 @@ export function renderRecommendations(recorded: Recommendation[], paint: Paint):
     all,
     [
       { title: 'KEY', value: (one) => one.key },
-      { title: 'CONFIG', value: (one) => configWords(one), least: 14 },
+      { title: 'CONFIG', value: (one) => (one.status === 'demoted' ? '-' : configWords(one)), least: 14 },
       { title: 'RUNG', value: (one) => rungWords(one), least: 8 },
-      { title: 'MAX', value: (one) => String(one.max_micro_batch), align: 'right' },
+      { title: 'MAX', value: (one) => largest(one), align: 'right' },
       { title: 'PEAK', value: (one) => bytesOr(one.peak_bytes), align: 'right' },
       {
         title: 'SAMPLES/S',
@@ -28,10 +28,20 @@ export function renderRecommendations(recorded: Recommendation[], paint: Paint):
   );
 }
 
+/** What a run could not take is not the largest, whatever a search had found before. */
+function largest({ status, max_micro_batch: max, known_bad_micro_batch: bad }: Recommendation): string {
+  return status === 'demoted' && bad !== null && bad <= max ? `below ${bad}` : String(max);
+}
+
 function renderOne(one: Recommendation, paint: Paint): string {
   return `${paint('bold', one.key)}\n${facts([
-    ['recommended', `${paint('green', configWords(one))}, ${rungWords(one)}`],
-    ['largest', `micro-batch ${one.max_micro_batch}`],
+    [
+      'recommended',
+      one.status === 'demoted'
+        ? `${paint('yellow', 'none')}: ${configWords(one)} ran out of memory in a run, the next one searches anew`
+        : `${paint('green', configWords(one))}, ${rungWords(one)}`,
+    ],
+    ['largest', `micro-batch ${largest(one)}`],
     ['too large', one.known_bad_micro_batch === null ? null : `micro-batch ${one.known_bad_micro_batch}`],
     ['device', `${one.gpu_model}, budget ${formatBytes(one.budget_bytes)}`],
     ['peak', one.peak_bytes === null ? null : formatBytes(one.peak_bytes)],

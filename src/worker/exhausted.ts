@@ -1,7 +1,8 @@
 import type { Cut, JobOptions } from '../store/types.js';
-import type { Action } from '../tuner/types.js';
+import type { Action, Observation } from '../tuner/types.js';
+import type { SearchOutcome } from './search-outcome.js';
 import type { Diagnosis } from './types.js';
-import { told } from './undriveable.js';
+import { PLACEHOLDER, told } from './undriveable.js';
 
 /** The outputs of the whole batch, and the loss's graph on them, stay in memory where the model's call is cut. */
 const WHOLE_OUTPUTS =
@@ -23,7 +24,8 @@ export function exhaustedDiagnosis(
     const advice = 'Widen --min-batch, --max-batch and --effective-batch, or leave out --accumulation off.';
     return { ...told(why, advice), cause: 'The options leave no micro-batch to try.' };
   }
-  if (seen.phase === 'load') return seen;
+  // What was advised for a job that could not load, or whose batch cannot be set, is what is left to do.
+  if (seen.phase === 'load' || seen.advice === PLACEHOLDER) return seen;
   const advice = exhaustedAdvice(options);
   return { ...seen, advice: cut?.cut === 'model' ? `${advice} ${WHOLE_OUTPUTS}` : advice };
 }
@@ -40,6 +42,28 @@ function growthDiagnosis({ why }: Extract<Action, { type: 'exhausted' }>): Diagn
     cure: 'none',
     reason: 'leak',
   };
+}
+
+/**
+ * A script whose batch cannot be set, and that ran out of memory at its own: to run it as it stands would be to see that again.
+ * Null: it did not.
+ */
+export function outgrownAlone(
+  observations: readonly Observation[],
+  own: number | null | undefined,
+): Pick<SearchOutcome, 'action' | 'diagnosis'> | null {
+  const oom = observations.find((o) => o.outcome === 'device_oom' && o.microBatch === own);
+  if (oom === undefined) return null;
+  const why = `the script ran out of memory at its own batch of ${own}, and no training step was seen at a smaller one`;
+  const diagnosis: Diagnosis = {
+    ...told(oom.evidence ?? why, PLACEHOLDER),
+    class: 'device_oom',
+    phase: 'train',
+    cause: `${why[0]?.toUpperCase()}${why.slice(1)}.`,
+    cure: 'none',
+    reason: 'batch',
+  };
+  return { action: { type: 'exhausted', why, evidence: oom.evidence }, diagnosis };
 }
 
 export function exhaustedAdvice(options: Parameters<typeof exhaustedDiagnosis>[2]): string {

@@ -18,7 +18,7 @@ import { openLaunch } from './search-launch.js';
 import type { HookMode, Session } from './session.js';
 import type { Target } from './target.js';
 import type { Diagnosis, WorkDeps, WorkRequest } from './types.js';
-import { uncut, undriveable, usesOwnBatch } from './undriveable.js';
+import { neverReached, uncut, undriveable, usesOwnBatch } from './undriveable.js';
 import type { Measurement } from './worst-rank.js';
 
 /** Runs the probes of a search: each in the live process if that can take it, else in a new one. */
@@ -149,6 +149,9 @@ export class Prober {
     const verdict = await diagnoseSession(session, end, this.#target.kind, await this.#target.surroundings());
     this.undriveable = verdict.class === 'ok';
     this.diagnosis = verdict.class === 'ok' ? undriveable(null, probe.steps) : verdict;
+    if (this.#mode === 'measure' && verdict.class === 'device_oom') {
+      this.diagnosis = neverReached(probe, session.loop?.own_batch, this.#target.worldSize) ?? verdict;
+    }
     if (verdict.class === 'user_error') this.diagnosis = await this.#withOwnBatch(probe, verdict);
     return observeDeath(probe, place, this.diagnosis, exit);
   }

@@ -2,7 +2,7 @@ import type { Exit, Run } from '../runtime/types.js';
 import type { Cut, Recommendation } from '../store/types.js';
 import type { Config } from '../tuner/types.js';
 import { Detached, letsGo } from './detached.js';
-import { exhaustedDiagnosis } from './exhausted.js';
+import { exhaustedDiagnosis, outgrownAlone } from './exhausted.js';
 import { Growth } from './growth.js';
 import { openJob } from './job-launch.js';
 import { lastLines } from './last-lines.js';
@@ -99,6 +99,10 @@ class JobRun {
     const request = { ...this.#request, launches: this.#launches, journal };
     const outcome = await new Search(request, this.#deps, target, 'keep').run();
     this.#launched(outcome.allLaunches);
+    const outgrown = outcome.undriveable
+      ? outgrownAlone(outcome.observations, target.own.microBatch ?? outcome.loop?.own_batch)
+      : null;
+    if (outgrown !== null) return await this.#withoutRun(target, { ...outcome, ...outgrown });
     if (outcome.undriveable) {
       this.#note('No training step was seen in which the batch size could be set: it runs as it stands.');
       return null;

@@ -1,6 +1,7 @@
+import type { Probe } from '../tuner/types.js';
 import type { Diagnosis } from './types.js';
 
-const PLACEHOLDER =
+export const PLACEHOLDER =
   'Let the script take its batch size from a flag, and put {micro_batch} where its value goes: -- python train.py --batch-size {micro_batch}.';
 
 /** What the hook said when it took no part: `undriveable`, `loop_over`, `end`; `flood`: it said too much to be listened to. */
@@ -50,6 +51,13 @@ export function uncut(bye: Bye): Diagnosis {
 export function usesOwnBatch(own: number, tried: number, failure: Diagnosis): Diagnosis {
   const cause = `The script trains with its own batch of ${own} and fails with ${tried}: it uses the number elsewhere than in its DataLoader.`;
   return { ...failure, cause, advice: `${cause} ${PLACEHOLDER}` };
+}
+
+/** The size was put into the command, and the script ran with another. Null: it ran with what was asked for, or less. */
+export function neverReached(probe: Probe, ran: number | null | undefined, worldSize: number): Diagnosis | null {
+  if (!ran || ran <= probe.microBatch * probe.accumulation * worldSize) return null;
+  const cause = `Micro-batch ${probe.microBatch} was asked for, the script ran with ${ran}: its flag was not recognised.`;
+  return { ...told(cause, PLACEHOLDER), phase: 'train', cause };
 }
 
 /** A failure that nothing in a log shows. */

@@ -1,8 +1,9 @@
 """Exceptions reach the worker with their evidence, and the user as ever."""
 
+import sys
 import unittest
 
-from support import probe, run
+from support import PATH, probe, run
 
 LOOP = """
 import torch
@@ -38,6 +39,14 @@ class Reports(unittest.TestCase):
         )
         told = result.one("exception")
         self.assertEqual((told["oom"], told["phase"], told["micro_batch"]), (True, "train", 5))
+
+    def test_primitive_that_cannot_be_executed_is_memory_where_memory_was_refused(self):
+        sys.path[:0] = PATH.split(":")
+        from oomtune.hook.report import is_oom
+
+        error = RuntimeError("could not execute a primitive")
+        self.assertTrue(is_oom(error, refused=True))
+        self.assertFalse(is_oom(error, refused=False))
 
     def test_real_refusal(self):
         result = self.failing("for x, y in DataLoader(data, batch_size=8):\n    torch.empty(2**60)\n")

@@ -1,0 +1,34 @@
+import { describe, expect, it } from 'vitest';
+import { renderRecommendations } from '../../src/cli/recommend-view.js';
+import { recommendation } from '../store/samples.js';
+
+const plain = (_: string, text: string): string => text;
+
+describe('a recorded configuration that did not hold in use', () => {
+  const demoted = {
+    ...recommendation(),
+    status: 'demoted' as const,
+    micro_batch: 4096,
+    max_micro_batch: 5255,
+    known_bad_micro_batch: 2048,
+  };
+
+  it('is shown as no recommendation, below what failed', () => {
+    const shown = renderRecommendations([demoted], plain);
+    expect(shown).toMatch(/recommended +none: .*4096.* ran out of memory in a run/);
+    expect(shown).toMatch(/largest +micro-batch below 2048/);
+    expect(shown).not.toContain('5255');
+  });
+
+  it('is shown so among others, too', () => {
+    const shown = renderRecommendations([demoted, recommendation()], plain);
+    expect(shown).toContain('below 2048');
+    expect(shown).not.toMatch(/4096|5255/);
+  });
+
+  it('keeps its largest where what failed is above it', () => {
+    expect(renderRecommendations([{ ...demoted, known_bad_micro_batch: 6000 }], plain)).toMatch(
+      /largest +micro-batch 5255/,
+    );
+  });
+});

@@ -1,0 +1,30 @@
+import { describe, expect, it } from 'vitest';
+import { findBatch } from '../../src/worker/find-batch.js';
+import { runJob } from '../../src/worker/run-job.js';
+import { pythonWithTorch, workbench } from './harness.js';
+
+const python = pythonWithTorch();
+
+describe('a size that does not reach the script', () => {
+  it('is said to be that, where its flag is not recognised, and not that nothing fits', async () => {
+    const bench = workbench('find-batch', [python, 'ignores_flags.py', '--batch', '{micro_batch}'], {
+      budget: '38MiB',
+    });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.status).toBe('failed');
+    expect(report.failure?.class).toBe('user_error');
+    expect(report.failure?.evidence).toBe(
+      'Micro-batch 1 was asked for, the script ran with 64: its flag was not recognised.',
+    );
+    expect(report.launches).toBe(1);
+  });
+
+  it('is not followed by a run as it stands where that is known to run out of memory', async () => {
+    const bench = workbench('run', [python, 'whole_batches.py'], { budget: '38MiB' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'exhausted', exit_code: null, failure: { class: 'device_oom' } });
+    expect(report.failure?.cause).toContain('ran out of memory at its own batch of 64');
+    expect(report.failure?.advice).toContain('{micro_batch}');
+    expect(bench.events.some((event) => event.type === 'running')).toBe(false);
+  });
+});
