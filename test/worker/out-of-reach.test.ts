@@ -20,7 +20,7 @@ describe('a size that does not reach the script', () => {
   });
 
   it('is not followed by a run as it stands where that is known to run out of memory', async () => {
-    const bench = workbench('run', [python, 'whole_batches.py'], { budget: '38MiB' });
+    const bench = workbench('run', [python, 'whole_batches.py'], { budget: '38MiB', cut: 'loader' });
     const report = await runJob(bench.request, bench.deps);
     expect(report).toMatchObject({ outcome: 'exhausted', exit_code: null, failure: { class: 'device_oom' } });
     expect(report.failure?.cause).toContain('ran out of memory at its own batch of 64');
