@@ -250,6 +250,7 @@ export class Daemon {
   async #sweep(): Promise<void> {
     if (this.#stopping || this.#away > 0) return;
     this.#queues.forgetLabels();
+    this.#intake.lookAtTaken(); // what was taken by a request whose answer was lost
     await this.#inventory();
     await this.#sweeper.sweep(this.#devices, this.#executions, (label) => this.#intake.leaveAlone(label));
     await this.#adopt();

@@ -40,7 +40,7 @@ export class Intake {
       this.#again = true;
       return this.#running;
     }
-    this.#running = this.#all().finally(() => {
+    this.#running = this.#allOrAgain().finally(() => {
       this.#running = null;
     });
     return this.#running;
@@ -63,6 +63,16 @@ export class Intake {
   async close(): Promise<void> {
     this.#closed = true;
     await this.#running?.catch(() => {});
+  }
+
+  /** An error may have come between taking an entry and claiming its job: that entry is ours, and nobody works at it. */
+  async #allOrAgain(): Promise<void> {
+    try {
+      await this.#all();
+    } catch (error) {
+      this.#sortOut = true;
+      throw error;
+    }
   }
 
   async #all(): Promise<void> {

@@ -13,6 +13,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Worker } from 'bullmq';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { readDaemonFile } from '../../src/daemon/daemon-file.js';
 import { ROOT, until } from '../store/home.js';
@@ -155,3 +156,23 @@ test.skipIf(!root)('a daemon whose stderr cannot be written to goes on', async (
   expect(child.exitCode).toBeNull();
   expect(readFileSync(join((await host.job(id)).launches[0]?.dir as string, 'log'), 'utf8')).toBe('hello\n');
 });
+
+test.skipIf(!root)(
+  'a job that was taken from its queue by a request whose answer was lost is taken again',
+  async () => {
+    await host.start({ sweepMs: 300, heartbeatMs: 300 });
+    await host.state(await host.shell('true'), 'succeeded');
+    const makeRoom = fill(20 * MIB); // so that the job waits in its queue
+    await sleep(600);
+    const id = await host.shell('true');
+    await until(async () => (await host.job(id)).reason?.includes('lacks room') ?? false);
+    const { connection, keys } = await host.store();
+    const worker = new Worker('cpu', null, { connection: connection.another(), prefix: keys.prefix, autorun: false });
+    const token = readFileSync(join(host.home, 'daemon', 'token'), 'utf8').trim();
+    expect((await worker.getNextJob(token, { block: false }))?.data).toMatchObject({ job: id });
+    await worker.close(true);
+    makeRoom();
+    expect((await host.state(id, 'succeeded')).launches).toHaveLength(1);
+  },
+  60_000,
+);
