@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -195,6 +196,8 @@ Outcome Loop::run(pid_t job, int signals, Cgroup& cgroup) {
   }
   drain(signals);
   if (ledger_ != nullptr) reapSlots(ledger_);
+  rusage used{};
+  if (getrusage(RUSAGE_CHILDREN, &used) == 0) outcome_.residentBytes = static_cast<uint64_t>(used.ru_maxrss) * 1024;
   return outcome_;
 }
 

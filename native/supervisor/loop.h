@@ -17,6 +17,7 @@ struct Outcome {
   int status = 0;  // as wait(2) gives it
   const char* endedBy = "job";
   uint32_t stragglers = 0;
+  uint64_t residentBytes = 0;  // the most that any one process of the tree had in memory; 0: not known
   bool killed = false;  // the job died of a SIGKILL that was not ours
 };
 

@@ -35,6 +35,7 @@ struct Ending {
   std::string error = "null";
   Told oom = Told::kUnknown;
   uint32_t stragglers = 0;
+  uint64_t residentBytes = 0;
 };
 
 std::string exitText(const std::string& startedAt, const Ending& end) {
@@ -42,7 +43,8 @@ std::string exitText(const std::string& startedAt, const Ending& end) {
          ",\"error\":" + end.error +
          ",\"host_oom\":" + (end.oom == Told::kUnknown ? "null" : end.oom == Told::kYes ? "true" : "false") +
          ",\"started_at\":" + quoted(startedAt) + ",\"ended_at\":" + quoted(isoTime(nowNanoseconds())) +
-         ",\"stragglers\":" + text(end.stragglers) + "}\n";
+         ",\"stragglers\":" + text(end.stragglers) +
+         (end.residentBytes == 0 ? "" : ",\"resident_bytes\":" + text(static_cast<int64_t>(end.residentBytes))) + "}\n";
 }
 
 Ending endingOf(const Outcome& outcome, Told oom) {
@@ -55,6 +57,7 @@ Ending endingOf(const Outcome& outcome, Told oom) {
   end.by = outcome.endedBy;
   end.oom = oom;
   end.stragglers = outcome.stragglers;
+  end.residentBytes = outcome.residentBytes;
   return end;
 }
 

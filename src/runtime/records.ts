@@ -39,6 +39,7 @@ const exitRecord = z.object({
   started_at: z.string(),
   ended_at: z.string(),
   stragglers: count,
+  resident_bytes: count.optional(),
 });
 
 export type SupervisorRecord = z.infer<typeof supervisorRecord>;

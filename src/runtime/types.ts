@@ -110,6 +110,8 @@ export interface Exit {
   ended_at: string;
   /** Descendants that had to be reaped or killed after the main process ended. */
   stragglers: number;
+  /** The most that any one process of the job had in memory; absent: not known. */
+  resident_bytes?: number | undefined;
   ledger: LedgerReading | null;
 }
 

@@ -15,6 +15,7 @@ import { Search, type SearchOutcome } from './search.js';
 import { Session } from './session.js';
 import { prepare, type Target } from './target.js';
 import type { Lease, RunReport, WorkDeps, WorkRequest } from './types.js';
+import { unseenMemory } from './unseen-memory.js';
 import { verify } from './verification.js';
 import { ownBatchOf, ownOf, withCommand } from './verified-commands.js';
 
@@ -216,6 +217,8 @@ class JobRun {
     const { withheld } = this.#relaunches;
     const failure =
       diagnosis === null || withheld === null ? diagnosis : { ...diagnosis, advice: `${withheld} ${diagnosis.advice}` };
+    const unseen = target.kind === 'cpu' ? unseenMemory(exit, target.limitBytes) : null;
+    if (unseen !== null) this.#note(unseen);
     return reportOf(this.#frame(target, config), exit, failure, this.#deps.signal.aborted);
   }
 

@@ -19,6 +19,7 @@ export function emptyReport(
     refused: 0,
     refusals: [],
     blind: false,
+    resident_bytes: null,
     failure: null,
     launches: known.launches,
     wall_s: known.wall_s,
@@ -43,6 +44,7 @@ export function reportOf(empty: RunReport, exit: Exit, failure: Diagnosis | null
     refused: exit.ledger?.refused ?? 0,
     refusals: exit.ledger?.refusals ?? [],
     blind: exit.ledger?.blind ?? false,
+    resident_bytes: exit.resident_bytes ?? null,
     failure,
   };
 }

@@ -228,6 +228,8 @@ export interface RunReport {
   refused: number;
   refusals: LedgerReading['refusals'];
   blind: boolean;
+  /** The most that any one process of the job had in memory, whatever it used it for; null: not known. */
+  resident_bytes: number | null;
   failure: Diagnosis | null;
   launches: number;
   wall_s: number;

@@ -117,6 +117,7 @@ export const runReport = z.object({
   outcome: z.enum(['succeeded', 'failed', 'cancelled', 'exhausted', 'timeout']),
   devices: z.array(z.object({ device: z.string(), peak_bytes: bytes, budget_bytes: bytes.nullable() })),
   refused: z.number().int(),
+  resident_bytes: bytes.nullable(),
   failure: diagnosis.nullable(),
 });
 

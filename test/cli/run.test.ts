@@ -24,6 +24,29 @@ describe('run', () => {
     expect(stderr).toContain('remark\n');
   });
 
+  it('says what a job on the CPU maps by itself, which its budget does not see', async () => {
+    const maps =
+      'import mmap; m = mmap.mmap(-1, 800 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\nfor at in range(0, 800 << 20, 4096): m[at] = 1';
+    const given = ['--budget', '200MiB', '--report', 'mapped.json', '--', PYTHON, '-c', maps];
+    const { code, stderr } = await oomtune.call([...PLAIN, ...given]);
+    expect(code).toBe(0);
+    expect(stderr).toMatch(/note: A process of the job had 8\d\d MiB in memory, of which the budget of 200 MiB saw/);
+    expect(report('mapped.json').resident_bytes).toBeGreaterThan(800 * 1024 ** 2);
+    const small = await oomtune.call([
+      ...PLAIN,
+      '--budget',
+      '200MiB',
+      '--report',
+      'small.json',
+      '--',
+      PYTHON,
+      '-c',
+      '1',
+    ]);
+    expect(small.stderr).not.toContain('in memory');
+    expect(report('small.json').resident_bytes).toBeLessThan(100 * 1024 ** 2);
+  });
+
   it('ends with 128 + n for a job that signal n ended', async () => {
     expect((await oomtune.call([...PLAIN, '--', 'sh', '-c', 'kill -9 $$'])).code).toBe(137);
     expect((await oomtune.call([...PLAIN, '--', 'sh', '-c', 'kill -TERM $$'])).code).toBe(143);
