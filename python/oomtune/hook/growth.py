@@ -5,6 +5,8 @@ much single steps go up and down."""
 ENOUGH = 5
 #: Part of the pairs of values by which more have to rise than fall.
 CONCORDANT = 0.6
+#: A rise is more than so many times what single steps go up and down by: an allocator hands out blocks of several sizes.
+BEYOND = 1.5
 
 
 def rise(values):
@@ -17,8 +19,17 @@ def rise(values):
         return 0
     if len(values) > 2:
         # What has stopped rising (a cache that is full, an allocator at rest) is left behind by no step.
-        slope = min(slope, _fit(values[len(values) // 2 :])[0])
+        later = values[len(values) // 2 :]
+        slope = min(slope, _fit(later)[0])
+        if len(values) >= ENOUGH and slope * (len(later) - 1) <= BEYOND * _spread(later, slope):
+            return 0
     return max(0, int(slope))
+
+
+def _spread(values, slope):
+    """How far apart the values lie beside a line of that slope."""
+    beside = [value - slope * step for step, value in enumerate(values)]
+    return max(beside) - min(beside)
 
 
 def _fit(values):

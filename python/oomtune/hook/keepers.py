@@ -8,6 +8,7 @@ import re
 import sys
 import types
 
+from .frames import variables
 from .report import is_user_code
 
 #: Objects that are looked at, and how deep below a variable.
@@ -58,8 +59,8 @@ class Keepers:
         scopes = list(_scopes())
         # A module's variables are looked at as such, whoever else has hold of its dictionary.
         seen, visited = {}, {owner for owner, _, _ in scopes}
-        for _, code, variables in scopes:
-            for name, value in variables:
+        for _, code, named in scopes:
+            for name, value in named:
                 if not name.startswith("__"):
                     self._visit(name, code, value, 0, seen, visited)
         return seen
@@ -134,10 +135,7 @@ def _scopes():
         if is_user_code(code.co_filename):
             optimized = code.co_flags & inspect.CO_OPTIMIZED
             if optimized:
-                local = frame.f_locals
-                yield id(local), code, list(local.items())
-                if sys.version_info < (3, 13):
-                    local.clear()  # a copy that the frame would keep, and with it the step's tensors
+                yield id(frame), code, variables(frame)
             if id(frame.f_globals) not in modules:
                 modules.add(id(frame.f_globals))
                 yield id(frame.f_globals), code, list(frame.f_globals.items())

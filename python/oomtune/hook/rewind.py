@@ -10,6 +10,7 @@ import inspect
 import sys
 import threading
 
+from .frames import forget
 from .loops import Source
 
 #: Times in a row that a loop may be sent back without asking for a batch, or without a step of its optimizer.
@@ -87,9 +88,13 @@ class Rewind:
 
     def disarm(self):
         if self._armed is not None:
+            sys.settrace(None)
+            # The trace had the frame copy its variables: the step's tensors would outlive it.
+            for frame in _stack():
+                if id(frame) == self._frame:
+                    forget(frame)
             self._armed = None
             self._frame = self._place = None
-            sys.settrace(None)
 
     # -- the parts
 

@@ -234,6 +234,28 @@ class Rewinding(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("KeyError: 'theirs'", done.stderr)
 
+    def test_what_a_step_made_lives_no_longer_than_without(self):
+        done = run(
+            "import weakref\n"
+            "from oomtune.hook.frames import variables\n"
+            "class Tensor: pass\n"
+            "made, late = [], 0\n"
+            "def main():\n"
+            "    global late\n"
+            "    rate = 3\n"
+            "    settings = locals()\n"
+            "    for x in loader:\n"
+            "        settings['x'] = None\n"
+            "        tensor = Tensor()\n"
+            "        late += sum(ref() is not None for ref in made)\n"
+            "        made.append(weakref.ref(tensor))\n"
+            "        step(x)\n"
+            "        if len(made) == 2: variables(sys._getframe())\n"
+            "        if len(made) == 5: print(late, settings['rate'], flush=True)\n"
+            "main()\n"
+        )
+        self.assertEqual(done.stdout, "0 3\nenough\n", done.stderr)
+
     def test_another_ones_trace_is_left_alone(self):
         done = run(
             "lines = []\n"
