@@ -4,7 +4,8 @@ export interface Form {
   version: string;
   text: string;
   class: string;
-  exit: number;
+  /** Null: not known. */
+  exit: number | null;
   ambiguous: boolean;
   frame?: string;
   then?: string;
@@ -12,6 +13,8 @@ export interface Form {
 
 export interface HeldOut {
   class: string;
+  /** The first verdict, made before any signature was written for it; left out: it was right. */
+  first?: string;
   exit?: number;
   /** Where its shape was seen: which program, in which kind of place. */
   shape: string;

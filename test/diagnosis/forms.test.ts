@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Form, MUTATIONS, randomFrom, readForms, wholeLog } from '../../bench/diagnose/corpus.mjs';
+import { type Form, generate, MUTATIONS, randomFrom, readForms, wholeLog } from '../../bench/diagnose/corpus.mjs';
 import type { LedgerReading } from '../../src/runtime/types.js';
 import { type DiagnoseInput, diagnose } from '../../src/worker/diagnosis/index.js';
 import { signatures } from '../../src/worker/diagnosis/signatures.js';
@@ -21,6 +21,25 @@ describe('the forms of failures', () => {
     expect(d.class).toBe(form.class);
     if (form.ambiguous) expect(d.certain).toBe(false);
   });
+});
+
+describe('the generated corpus', () => {
+  it('is judged right in 98 of 100 logs, none of them a false device_oom for certain', async () => {
+    let right = 0;
+    let all = 0;
+    const bold: string[] = [];
+    for (const { form, mutation, log } of generate()) {
+      if (mutation.includes('1 MB')) continue;
+      const d = await diagnose({ log: [Buffer.from(log)], exitCode: form.exit });
+      const name = `${form.signature}, ${form.version}, ${mutation}: ${d.class}`;
+      all += 1;
+      if (d.class === form.class) right += 1;
+      else if (d.class === 'device_oom' && d.certain) bold.push(name);
+      if (d.class === form.class && d.certain && form.ambiguous) bold.push(name);
+    }
+    expect(bold).toEqual([]);
+    expect(right / all).toBeGreaterThanOrEqual(0.98);
+  }, 120_000);
 });
 
 /** How the process ended, as one who waited for it knows it. */

@@ -28,7 +28,7 @@ export class Reader implements LineSink {
     let noted = false;
     const clean = stripCodes(raw.text);
     for (const text of (openEnvelope(clean) ?? [clean]).flatMap(behindBar)) {
-      const tagged = untag(text);
+      const tagged = this.untagged(text) ?? untag(text);
       this.launcher(tagged.text);
       const stream = this.writer(tagged);
       if (stream.line(tagged, raw)) noted = true;
@@ -74,6 +74,14 @@ export class Reader implements LineSink {
       this.rootRank = Number(rank[1]);
       this.summary = 0;
     }
+  }
+
+  /** `1: ` may be srun's label, or a line number that a terminal broke off: the rest of a message that is going on. */
+  private untagged(text: string): Tagged | null {
+    const label = /^ {0,3}(\d{1,4}): /.exec(text);
+    if (!label || this.last?.key !== '' || this.streams.has(label[1] as string)) return null;
+    const rest = { key: '', text, stamped: false };
+    return this.last.takes(rest) ? rest : null;
   }
 
   /** Of a message of several lines, launchers tag the first, or each; terminals that wrap lines tag nothing. */

@@ -1,15 +1,16 @@
-import { canonical, wordBreak } from './canonical.js';
+import { canonical } from './canonical.js';
 import type { Event, Mark } from './event.js';
-import { parseException, QUOTING } from './exception.js';
+import { parseException } from './exception.js';
 import { readFigures } from './figures.js';
+import { doubted, fits, fitsEdges } from './fit.js';
 import type { Tagged } from './prefix.js';
 import { type Progress, readProgress, readStage, saysDone, saysRecovered } from './progress.js';
 import type { RawLine } from './scanner.js';
 import type { Meaning, Signature, Signatures, Use } from './signatures.js';
 import { isProse, type Traceback, TracebackReader } from './traceback.js';
 import { Trend } from './trend.js';
-import { EXTENT, type Line, type Place, Window } from './window.js';
-import { isMild, saysDealtWith, saysNoSuchName, saysSupposed } from './words.js';
+import { EXTENT, type Line, Window } from './window.js';
+import { isMild, saysDealtWith, saysSupposed } from './words.js';
 
 /** A literal that was found, to be judged when the lines after it are known. */
 interface Pending {
@@ -181,11 +182,13 @@ export class Stream {
     const line = this.window.at(index);
     if (!line) return;
     const fitting = found
-      .filter((place) => this.fits(place.signature, place, line.traceback))
+      .filter((place) => fits(place.signature, place, line.traceback, this.window))
       .sort((a, b) => a.signature.rank - b.signature.rank);
     const best = fitting[0];
     if (!best) return;
-    const signature = this.doubted(best.signature, found) ? { ...best.signature, certain: false } : best.signature;
+    const signature = doubted(best.signature, found, this.window)
+      ? { ...best.signature, certain: false }
+      : best.signature;
     const literals = new Set(fitting.map((f) => f.literal));
     const limit = Math.min(...this.pending.filter((p) => literals.has(p.literal)).map((p) => p.index));
     const message = this.window.message(best, limit);
@@ -200,19 +203,13 @@ export class Stream {
     this.report(line, signature.id, signature, best.mark, {
       rank: signature.rank,
       figures,
-      soft: !traced(line) && saysDealtWith(this.window.around(best, 0, 3)),
+      soft: (line.traceback?.frames ?? []).length === 0 && saysDealtWith(this.window.around(best, 0, 3)),
       mild: !raised && isMild(line.text),
       phase: signature.phase,
       prelude: signature.prelude,
       after: signature.after,
       outranks: signature.outranks,
     });
-  }
-
-  /** The log is cut off where one could stand that would have made it another signature, which is not certain. */
-  private doubted({ rank, class: kind }: Signature, found: readonly Pending[]): boolean {
-    const others = found.map((place) => place.signature).filter((other) => other.rank < rank && other.class === kind);
-    return !this.window.endsWhole && others.some((other) => !other.certain && other.with.length > 0);
   }
 
   private judgeException({ traceback, index, mark }: Raised): void {
@@ -248,42 +245,4 @@ export class Stream {
       ...more,
     });
   }
-
-  private fits(signature: Signature, place: Place, traceback: Traceback | null): boolean {
-    if (isMemory(signature) && this.quotes(place, traceback)) return false;
-    if (signature.framed.length > 0) {
-      const inner = (traceback?.frames ?? []).slice(-3).map((frame) => `${frame.function} ${frame.source}`);
-      inner.push(traceback?.tail ?? '');
-      if (!signature.framed.some((text) => inner.some((frame) => frame.includes(text)))) return false;
-    }
-    if (signature.without.length > 0) {
-      const line = this.window.around(place, 0);
-      if (signature.without.some((text) => line.includes(text))) return false;
-    }
-    if (signature.with.length === 0) return true;
-    const scope = this.window.around(place, signature.near);
-    return signature.with.some((text) => scope.includes(text));
-  }
-
-  /** The text only names what it seems to say. */
-  private quotes(place: Place, traceback: Traceback | null): boolean {
-    if (traceback && QUOTING.has(traceback.exception.name)) return true;
-    return saysNoSuchName(this.window.around(place, 0));
-  }
-}
-
-function isMemory({ class: kind }: Signature): boolean {
-  return kind === 'device_oom' || kind === 'host_oom';
-}
-
-/** Its exception has frames: it left the function that raised it, whatever is printed around it. */
-function traced({ traceback }: Line): boolean {
-  return traceback !== null && traceback.frames.length > 0;
-}
-
-function fitsEdges(use: Use, start: { line: Line; offset: number }, line: Line, end: number): boolean {
-  if (use.start === 'word' && !wordBreak(start.line.text, start.offset)) return false;
-  if (use.end === 'word' && !wordBreak(line.text, end)) return false;
-  if (use.start === 'line' && start.offset > 0) return false;
-  return use.end !== 'line' || end === line.canonical.length;
 }
