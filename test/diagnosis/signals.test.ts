@@ -120,6 +120,19 @@ describe("the hook's exception", () => {
     expect(d.class).toBe('user_error');
   });
 
+  it('on the CPU is one of memory there only if something was refused', async () => {
+    const died = { exitCode: 1, device: 'cpu' } as const;
+    const short = { class: 'MemoryError', message: '', phase: 'train', oom: true } as const;
+    const none = { ...refused('cpu'), refused: 0, refusals: [] };
+    expect(await judge('', { ...died, hook: short, ledger: none })).toMatchObject({ class: 'host_oom' });
+    expect(await judge('', { ...died, hook: short, ledger: refused('cpu') })).toMatchObject({ class: 'device_oom' });
+    const primitive = { ...short, class: 'RuntimeError', message: 'could not execute a primitive' };
+    const alone = await judge('', { ...died, hook: primitive, ledger: none });
+    expect(alone).toMatchObject({ class: 'host_oom', certain: false });
+    const beside = await judge('', { ...died, hook: primitive, ledger: refused('cpu') });
+    expect(beside).toMatchObject({ class: 'device_oom', certain: true });
+  });
+
   it('that only echoes another rank gives way to what that rank said', async () => {
     const d = await judge(`[rank1]: ${traceback(OOM).trimEnd().replaceAll('\n', '\n[rank1]: ')}\n`, {
       exitCode: 1,

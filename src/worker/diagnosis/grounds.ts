@@ -62,6 +62,6 @@ function onCpu(signals: Signals): boolean {
 }
 
 /** The ledger saw all of the memory on the CPU, and refused none. */
-function refusedNothing(signals: Signals): boolean {
+export function refusedNothing(signals: Signals): boolean {
   return signals.device === 'cpu' && signals.ledger !== null && !signals.ledger.blind && signals.ledger.refused === 0;
 }

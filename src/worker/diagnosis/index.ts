@@ -2,6 +2,7 @@ import type { Diagnosis } from '../types.js';
 import { Decoder } from './decode.js';
 import { describe } from './describe.js';
 import type { Event } from './event.js';
+import { refusedNothing } from './grounds.js';
 import { incidents } from './incident.js';
 import { Reader, type Reading } from './reader.js';
 import { Scanner } from './scanner.js';
@@ -43,7 +44,7 @@ export async function diagnose(input: DiagnoseInput): Promise<Diagnosis> {
   };
   const known = signatures();
   const reading = await readLog(input.log, known);
-  const hook = signals.hook ? readHook(signals.hook, known) : null;
+  const hook = signals.hook ? readHook(signals.hook, signals, known) : null;
   return describe(judge(reading, signals, hook), reading, signals, known);
 }
 
@@ -58,7 +59,7 @@ async function readLog(log: DiagnoseInput['log'], known: Signatures): Promise<Re
 }
 
 /** The hook's exception, read as the end of a log of its own. */
-function readHook(hook: NonNullable<Signals['hook']>, known: Signatures): Event | null {
+function readHook(hook: NonNullable<Signals['hook']>, signals: Signals, known: Signatures): Event | null {
   const reader = new Reader(known);
   const lines = hook.traceback?.includes('Traceback') ? hook.traceback.split('\n') : [];
   if (lines.length === 0)
@@ -70,7 +71,9 @@ function readHook(hook: NonNullable<Signals['hook']>, known: Signatures): Event 
   const event = incidents(events, marks).findLast((incident) => incident.last.traceback)?.event;
   if (!event) return null;
   const phase = hook.phase === 'unknown' ? event.phase : hook.phase;
-  const meaning = hook.oom && event.meaning.class !== 'device_oom' ? { ...event.meaning, ...HOOK_OOM } : event.meaning;
+  // Where the ledger saw that nothing was refused, the hook can only have gone by the error's words.
+  const oom = hook.oom && event.meaning.class !== 'device_oom' && !refusedNothing(signals);
+  const meaning = oom ? { ...event.meaning, ...HOOK_OOM } : event.meaning;
   return { ...event, meaning, phase, line: 0 };
 }
 
