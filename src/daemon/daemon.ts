@@ -1,4 +1,5 @@
 import { existsSync, rmSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
 import type { Log } from '../common/log.js';
 import type { Device, Runtime } from '../runtime/types.js';
@@ -16,6 +17,9 @@ import { Recovery } from './recovery.js';
 import { Room } from './room.js';
 import type { DaemonSettings } from './settings.js';
 import { Sweeper } from './sweeper.js';
+
+/** How long the other hosts have to write back what they hold when Redis was away, before anything is taken. */
+const SETTLE_MS = 3000;
 
 export interface DaemonParts {
   store: Store;
@@ -182,6 +186,8 @@ export class Daemon {
     try {
       await outlast(() => this.#executions.compare(), { onRefused: this.#parts.store.connection.onRefused });
       await this.#executions.fenced();
+      // An older state of Redis may offer what another host runs: that one writes it back as soon as it is connected, too
+      if (this.#sweeper.others > 0) await delay(SETTLE_MS);
     } finally {
       this.#away -= 1;
     }

@@ -9,7 +9,7 @@ const EVERY_MS = 3_600_000;
 
 /** Removes what is not to be kept of jobs that have ended. Jobs are asked for first: an error of Redis removes nothing. */
 export async function tidyRuns(store: Store, log: Log, keep: Retention = readRetention()): Promise<void> {
-  const live = new Set((await store.jobs.live()).map(({ job }) => job));
+  const live = new Set(await store.jobs.liveIds());
   const gone = await pruneRuns(stateFolder('runs'), keep, (job) => live.has(job), log);
   if (gone.length > 0) log.info({ jobs: gone.length }, 'folders of jobs that ended long ago were removed');
 }

@@ -46,7 +46,9 @@ export class JobReader {
   }
 
   async unreadable(ids: string[]): Promise<UnreadableJob[]> {
-    return (await this.find(ids)).flatMap((one) => (one.is === 'unreadable' ? [one] : []));
+    return (await this.find(ids)).flatMap((one) =>
+      one.is === 'unreadable' ? [{ job: one.job, why: one.why, newer: one.newer }] : [],
+    );
   }
 
   /** Those that can be used of an index. It is written in one step with the records: an id without one is taken out of it. */

@@ -104,6 +104,11 @@ export class JobStore {
     return [...gone.slice(0, ended), ...live].sort((a, b) => (a.submitted_at < b.submitted_at ? -1 : 1));
   }
 
+  /** Ids of all jobs that have not ended, those whose records cannot be read included. */
+  liveIds(): Promise<string[]> {
+    return this.#redis.zrange(this.#keys.live, '0', '-1');
+  }
+
   /** All jobs that have not ended. */
   async live(): Promise<StoredJob[]> {
     return this.#reader.indexed(await this.#redis.zrange(this.#keys.live, '0', '-1'));

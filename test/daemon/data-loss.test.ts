@@ -97,6 +97,29 @@ for (const [name, lose] of Object.entries(losses)) {
   });
 }
 
+test('rolled back to before a job of another host was taken: nobody takes it a second time', async () => {
+  cli('SAVE'); // so that Redis has a file to begin with
+  const id = await host.shell('sleep 12; exit 4');
+  cli('SAVE'); // the job is queued, and nobody's
+  copyFileSync(join(folder, 'dump.rdb'), join(folder, 'old.rdb'));
+  await host.start({ sweepMs: 500 }, { OOMTUNE_HOST: 'host-a' });
+  await host.state(id, 'running');
+  const other = new Host(host.url);
+  try {
+    await other.start({ sweepMs: 500 }, { OOMTUNE_HOST: 'host-b' });
+    await sleep(1500); // each has heard of the other
+    await losses['rolled back to before the job was submitted']?.();
+    expect(await host.ended(id, 40)).toMatchObject({ state: 'failed', exit_code: 4, host: 'host-a' });
+    expect(host.starts(id)).toBe(1);
+    expect(other.processes()).toEqual([]);
+  } finally {
+    process.env.OOMTUNE_HOST = 'host-b';
+    await other.close();
+    delete process.env.OOMTUNE_HOST;
+    process.env.OOMTUNE_HOME = host.home;
+  }
+});
+
 test('rolled back to before the launch: the job is not launched a second time', async () => {
   await host.start();
   const id = await host.shell('sleep 8; exit 6', { after: [] });

@@ -37,7 +37,7 @@ export function createMetrics() {
     leases: gauge('leases', 'Reservations of devices; on all hosts of this Redis.'),
     leaseWaiters: gauge('lease_waiters', 'Jobs and commands that wait for a reservation; on all hosts of this Redis.'),
     recommendations: gauge('recommendations', 'Configurations that are recorded.'),
-    refusedRecords: gauge('refused_records', 'Records in Redis that were set aside because they cannot be trusted.'),
+    refusedRecords: gauge('refused_records', 'Records in Redis that were left alone because they cannot be trusted.'),
     total: gauge('device_memory_total_bytes', 'Memory of a device of this host.', ['device', 'model']),
     used: gauge('device_memory_used_bytes', 'Memory in use on a device, by whomever.', ['device', 'model']),
     reserved: gauge('device_memory_reserved_bytes', 'Memory of a device that leases reserve.', ['device', 'model']),
