@@ -136,6 +136,7 @@ function fromHash(hash: Record<string, string>): Record<string, unknown> {
   }
   for (const name of ['own_batch', 'own_accumulation', 'cut']) if (hash[name] === '') record[name] = null;
   if (hash.offload !== undefined) record.offload = hash.offload === '1';
+  if (hash.expandable_segments !== undefined) record.expandable_segments = hash.expandable_segments === '1';
   record.checkpointing = hash.checkpointing === '1' ? true : hash.checkpointing === '0' ? false : hash.checkpointing;
   record.probes = fromJson(hash.probes) ?? null;
   if (hash.commands !== undefined) record.commands = fromJson(hash.commands);

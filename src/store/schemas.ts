@@ -107,6 +107,7 @@ export const recommendation: z.ZodType<Recommendation> = z.object({
     )
     .max(1000)
     .optional(),
+  expandable_segments: z.boolean().optional(),
   offload: z.boolean().optional(),
   memory: anatomy.nullish(),
   probes: z.array(probe).max(10_000),
@@ -182,6 +183,7 @@ const observation = z.object({
   leakBytesPerStep: size.optional(),
   keptBy: text(1024).nullable().optional(),
   short: z.boolean().optional(),
+  expandable: z.boolean().optional(),
   stepSeconds: size,
   samplesPerSecond: size.optional(),
   wallSeconds: z.number().nonnegative().optional(),

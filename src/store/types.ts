@@ -33,6 +33,8 @@ export interface Recommendation {
   commands?: VerifiedCommand[];
   /** Saved activations are kept in host memory. */
   offload?: boolean;
+  /** It was measured with an allocator whose segments can grow, and is run so. */
+  expandable_segments?: boolean;
   /** What fills the memory at this configuration; null: its peak could not be measured. */
   memory?: Anatomy | null;
   probes: ProbeRecord[];

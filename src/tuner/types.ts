@@ -122,6 +122,8 @@ export interface Observation {
   leakBytesPerStep?: number | null;
   /** The loop ended by itself: no more steps of it can be measured. */
   short?: boolean;
+  /** It ran with an allocator whose segments can grow. */
+  expandable?: boolean;
   /** The variable of the script that keeps it, with its line; null: not seen. */
   keptBy?: string | null;
   /** Seconds per optimizer step of that accumulation in the steady state (median); null if unknown. */

@@ -125,6 +125,7 @@ export function recommendationOf(target: Target, outcome: SearchOutcome, answer:
     commands: withCommand([], target, own),
     cut: config.accumulation > 1 ? (outcome.cut?.cut ?? null) : null,
     offload: config.offload ?? false,
+    ...(target.expandable ? { expandable_segments: true } : {}),
     memory: anatomyOf(outcome.observations, config, target.budgetBytes),
     probes: probesOf(outcome),
   };

@@ -122,6 +122,7 @@ class JobRun {
 
   #reused(target: Target, recommendation: Recommendation, own: OwnBatch, choice: Choice): Choice {
     this.#deps.progress({ type: 'reused', recommendation });
+    if (recommendation.expandable_segments) target.useExpandableSegments();
     Object.assign(target.own, own);
     for (const text of choice.notes) this.#deps.progress({ type: 'note', text });
     return choice;

@@ -15,7 +15,8 @@ import { heldNotes, notAlone, roomBeside, type Strangers, strangersOn } from './
 import type { OwnBatch } from './reuse.js';
 import type { Lease, WorkDeps, WorkRequest } from './types.js';
 
-const ALLOCATOR = 'PYTORCH_CUDA_ALLOC_CONF';
+/** torch 2.9 has the second name, and reads the first as well. */
+const ALLOCATORS = ['PYTORCH_CUDA_ALLOC_CONF', 'PYTORCH_ALLOC_CONF'] as const;
 const EXPANDABLE = 'expandable_segments:True';
 
 /** A command with its knobs filled in: what a launch needs. `knobEnv` is the part of `env` that carries the knobs. */
@@ -53,6 +54,7 @@ export class Target {
   #lease: Lease | null = null;
   #strangers: Strangers[] = [];
   #expandable = false;
+  #refusesExpandable = false;
   #trustsHook: boolean;
 
   constructor(
@@ -211,7 +213,7 @@ export class Target {
     if (this.own.microBatch !== null) env.OOMTUNE_OWN_BATCH = String(this.own.microBatch);
     if (this.own.samples) env.OOMTUNE_OWN_SAMPLES = String(this.own.samples);
     if (resume) env.OOMTUNE_RESUME = '1';
-    if (this.#expandable) env[ALLOCATOR] = EXPANDABLE;
+    if (this.#expandable) for (const name of ALLOCATORS) env[name] = EXPANDABLE;
     return { argv: filled.argv, env, knobEnv };
   }
 
@@ -220,9 +222,21 @@ export class Target {
    * already, or where the user's own allocator settings must stay.
    */
   useExpandableSegments(): boolean {
-    if (this.kind === 'cpu' || this.#expandable || this.#environment[ALLOCATOR] !== undefined) return false;
+    const theirs = [...ALLOCATORS, 'PYTORCH_HIP_ALLOC_CONF'].some((name) => this.#environment[name] !== undefined);
+    if (this.kind === 'cpu' || this.#expandable || this.#refusesExpandable || theirs) return false;
+    if (!canExpand(this.torch)) return false;
     this.#expandable = true;
     return true;
+  }
+
+  /** Not again: the driver or the script does not bear them. */
+  dropExpandableSegments(): void {
+    this.#expandable = false;
+    this.#refusesExpandable = true;
+  }
+
+  get expandable(): boolean {
+    return this.#expandable;
   }
 
   /** Knobs that only the hook can bring to the script, and that differ from the script as it stands. */
@@ -270,4 +284,10 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
     );
   }
   return target;
+}
+
+/** Segments that can grow came with torch 2.1; builds for ROCm take no notice of them, or fail. `2.4.1+cu121`; null: unknown. */
+export function canExpand(torch: string | null): boolean {
+  const [, major, minor] = /^(\d+)\.(\d+)/.exec(torch ?? '') ?? [];
+  return major !== undefined && !/rocm|hip/i.test(torch ?? '') && Number(major) * 1000 + Number(minor) >= 2001;
 }

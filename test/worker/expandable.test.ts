@@ -1,0 +1,92 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it, vi } from 'vitest';
+import type { Device, Runtime } from '../../src/runtime/types.js';
+import { runJob } from '../../src/worker/run-job.js';
+import { canExpand } from '../../src/worker/target.js';
+import { pythonWithTorch, workbench } from './harness.js';
+
+// The set-up's torch may be older than such segments: here it says that it is not.
+vi.mock('../../src/worker/interpreter.js', async (original) => {
+  const real = await original<typeof import('../../src/worker/interpreter.js')>();
+  return {
+    ...real,
+    askInterpreter: async (...asked: Parameters<typeof real.askInterpreter>) => {
+      const answer = await real.askInterpreter(...asked);
+      return answer && { ...answer, torch: '2.4.1' };
+    },
+  };
+});
+
+const python = pythonWithTorch();
+const GIB = 1024 ** 3;
+
+/** A GPU that is not here: devices() names one, and what would run on it runs on the host. All else is the real runtime. */
+function withGpu(bench: ReturnType<typeof workbench>): void {
+  const real = bench.deps.runtime;
+  const gpu: Device = {
+    id: 'cuda:0',
+    uuid: 'GPU-none',
+    model: 'Stand-in',
+    total_bytes: 80 * GIB,
+    used_bytes: 0,
+    processes: [],
+    note: null,
+    fault: null,
+    driver: null,
+    bus: null,
+    figures: 'process',
+    first_party_limit: 'none',
+  };
+  bench.deps.runtime = new Proxy(real, {
+    get(target, name: keyof Runtime) {
+      if (name === 'devices') return async () => [gpu];
+      if (name === 'launch') {
+        return (spec: Parameters<Runtime['launch']>[0]) =>
+          target.launch({ ...spec, devices: ['cpu'], budgetBytes: null });
+      }
+      const value = target[name];
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
+  });
+}
+
+async function run(changes: Parameters<typeof workbench>[2] = {}, environment: Record<string, string> = {}) {
+  const bench = workbench('run', [python, 'fragments.py'], {
+    device: 'cuda:0',
+    budget: null,
+    maxLaunches: 3,
+    ...changes,
+  });
+  withGpu(bench);
+  Object.assign(bench.request.environment, environment);
+  const report = await runJob(bench.request, bench.deps);
+  const { launches } = bench.persisted.findLast((patch) => 'launches' in patch) as { launches: { dir: string }[] };
+  const allocators = launches.map(({ dir }) =>
+    /allocator (.*)/.exec(readFileSync(join(dir, 'log'), 'utf8'))?.[1]?.trim(),
+  );
+  return { bench, report, allocators };
+}
+
+describe('expandable segments', () => {
+  it('are for torch 2.1 and later, and not for ROCm', () => {
+    const versions = ['1.13.0a0', '2.0.1', '2.1.0', '2.9.0+cu128', '2.4.1+rocm6.0', null];
+    expect(versions.map(canExpand)).toEqual([false, false, true, true, false, false]);
+  });
+
+  it('are tried before any smaller batch, and kept for the run', async () => {
+    const { report, allocators, bench } = await run();
+    expect(report).toMatchObject({ outcome: 'succeeded', config: { micro_batch: 64, accumulation: 1 } });
+    expect(allocators[0]).toBe('');
+    expect(allocators.slice(1)).toEqual(
+      allocators.slice(1).map(() => 'expandable_segments:True expandable_segments:True'),
+    );
+    expect([...bench.recorded.values()]).toMatchObject([{ expandable_segments: true }]);
+  });
+
+  it('are not turned on against the user’s own setting', async () => {
+    const own = { PYTORCH_CUDA_ALLOC_CONF: 'max_split_size_mb:64' };
+    const { allocators } = await run({}, own);
+    expect(new Set(allocators)).toEqual(new Set(['max_split_size_mb:64']));
+  });
+});
