@@ -55,6 +55,13 @@ describe('a refused allocation', () => {
     expect(gpu).toMatchObject({ class: 'device_oom', ambiguous: true });
   });
 
+  it('settles it also where the process then crashed', async () => {
+    const log = 'misc dxg: dxgk: dxgkio_make_resident: Ioctl failed: -12\n';
+    const crash = { device: 'cuda', ledger: refused('cuda:0') } as const;
+    expect(await judge(log, { ...crash, signal: 'SIGSEGV' })).toMatchObject({ class: 'device_oom', certain: true });
+    expect(await judge(log, crash)).toMatchObject({ class: 'device_oom', certain: true });
+  });
+
   it('settles a text that can mean something else', async () => {
     const text = traceback(
       'RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`',

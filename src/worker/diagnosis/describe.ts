@@ -45,8 +45,12 @@ export function describe(verdict: Verdict, reading: Reading, signals: Signals, k
   else {
     diagnosis.cause = verdict.told ? sentence(verdict.told) : (event?.meaning.cause ?? '');
     advise(event && !verdict.told ? event.meaning.advice : verdict.class);
-    if (verdict.caught)
-      diagnosis.cause += ` It was raised while another error was handled (line ${verdict.caught.line}).`;
+    if (verdict.caught) {
+      const { line, meaning } = verdict.caught;
+      const memory = meaning.class === 'device_oom';
+      diagnosis.cause += ` It was raised while ${memory ? 'an out-of-memory error on the device' : 'another error'} was handled (line ${line}).`;
+      if (memory) advise('masked');
+    }
   }
   const soft = verdict.softOoms;
   if (verdict.class !== 'ok' && soft.length > 0) {

@@ -66,7 +66,7 @@ export function judge(reading: Reading, signals: Signals, said: Event | null): V
   const ended = role === 'ending' || chosen.event.meaning.class === 'cancelled';
   if (status && role !== 'fatal' && !ended) {
     if (status.class !== chosen.event.meaning.class) return verdict(status);
-    return verdict({ ...status, certain: status.certain || chosen.event.meaning.certain }, chosen.event);
+    return verdict({ ...status, certain: status.certain || judged(chosen.event, signals).certain }, chosen.event);
   }
   if (status?.certain && status.class === 'host_oom') return verdict(status);
   return verdict(judged(chosen.event, signals), chosen.event, chosen.caught);
