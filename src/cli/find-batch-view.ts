@@ -8,6 +8,7 @@ import type { Paint } from './output.js';
 import { spent } from './progress.js';
 import { facts } from './table.js';
 import { bytesOr, configWords, plural, rate, rungWords, shellWords } from './words.js';
+import { continued } from './wrap.js';
 
 /** The block that a person sees at the end of a search that found something. */
 export function renderFound(told: FindBatchReport, paint: Paint): string {
@@ -40,12 +41,15 @@ export function renderFound(told: FindBatchReport, paint: Paint): string {
 function howToRun(report: FindBatchReport, apply: NonNullable<FindBatchReport['apply']>, paint: Paint): string[] {
   const { own, config } = report;
   const direct = plainCommand(report);
-  const or = direct === null ? [] : [`  ${paint('dim', 'or:')}     ${direct}`];
-  const larger = `  ${paint('dim', 'run it:')} ${shellWords(apply.oomtune)}`;
+  const columns = process.stdout.isTTY ? process.stdout.columns || 80 : undefined;
+  const line = (title: string, words: string): string =>
+    continued(words, `  ${paint('dim', `${title}:`)}${' '.repeat(8 - title.length - 1)}`, columns);
+  const or = direct === null ? [] : [line('or', direct)];
+  const larger = line('run it', shellWords(apply.oomtune));
   if (apply.own === undefined || own === null || config === null) return [larger, ...or];
-  const keeps = `  ${paint('dim', 'run it:')} ${shellWords(apply.own)}`;
+  const keeps = line('run it', shellWords(apply.own));
   if (config.effective_batch <= own.effective_batch) return [keeps, ...or];
-  return [keeps, `  ${paint('dim', 'larger:')} ${shellWords(apply.oomtune)}`, ...or, `  ${meaning(own, config)}`];
+  return [keeps, line('larger', shellWords(apply.oomtune)), ...or, `  ${meaning(own, config)}`];
 }
 
 function meaning(own: NonNullable<FindBatchReport['own']>, { effective_batch }: Config): string {

@@ -1,5 +1,7 @@
 import { formatWithOptions, styleText } from 'node:util';
 import { OomtuneError } from '../common/errors.js';
+import { ascii, asciiOnly } from './ascii.js';
+import { wrapped } from './wrap.js';
 
 /** Data goes to stdout, everything said about it to stderr. */
 export interface Output {
@@ -41,10 +43,10 @@ export function createOutput(json: boolean): Output {
     json,
     paint: paintFor(process.stdout),
     paintErr: paintFor(process.stderr),
-    data: (text) => process.stdout.write(ended(printable(text))),
+    data: (text) => process.stdout.write(ended(shown(text, process.stdout))),
     exact: (text) => process.stdout.write(ended(text)),
     document: (value) => process.stdout.write(`${jsonText(value, process.stdout.isTTY ? 2 : undefined)}\n`),
-    note: (text) => process.stderr.write(`${printable(text)}\n`),
+    note: (text) => process.stderr.write(`${shown(text, process.stderr)}\n`),
   };
 }
 
@@ -54,6 +56,12 @@ function jsonText(value: unknown, indent: number | undefined): string {
     /[\u007f-\u009f]/g,
     (character) => `\\u00${character.charCodeAt(0).toString(16)}`,
   );
+}
+
+/** As a person can read it there: no control characters, lines broken between words, and only signs that the locale knows. */
+export function shown(text: string, stream: { isTTY?: boolean; columns?: number }): string {
+  const plain = asciiOnly() ? ascii(printable(text)) : printable(text);
+  return wrapped(plain, stream.isTTY ? stream.columns || 80 : undefined);
 }
 
 const ended = (text: string): string => (text.endsWith('\n') ? text : `${text}\n`);

@@ -2,6 +2,7 @@ import { Argument, Command, Option } from 'commander';
 import { nearest } from '../common/nearest.js';
 import { usageError } from './errors.js';
 import { addCommonOptions, addFindBatchOptions } from './options.js';
+import { shown } from './output.js';
 import { type Dispatch, verbMaker } from './verb.js';
 
 const DO = 'Find, run, queue:';
@@ -22,7 +23,11 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
       optionDescription: (option) => option.description, // the flags name the choices already
     })
     .exitOverride()
-    .configureOutput({ writeErr: () => {}, outputError: () => {} })
+    .configureOutput({
+      writeOut: (text) => process.stdout.write(shown(text, process.stdout)),
+      writeErr: () => {},
+      outputError: () => {},
+    })
     .enablePositionalOptions()
     .allowExcessArguments(true) // so that an unknown verb is told as that
     .option('-V, --version', 'show the versions of all parts');
@@ -31,6 +36,7 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     if (options.version)
       return dispatch({ verb: 'version', args: [], options, command }, () => import('./verbs/version.js'));
     const [word] = program.args;
+    if (word === undefined && options.json !== true) return program.outputHelp();
     if (word === undefined) throw usageError('No verb was given.', 'Run `oomtune --help` to see them all.');
     const near = nearest(
       word,

@@ -1,9 +1,11 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
 import type { Progress } from '../worker/types.js';
+import { ascii, asciiOnly } from './ascii.js';
 import { paintFor } from './output.js';
 import { oneLine } from './table.js';
 import { bytesOr, configWords, plural, rate, rungWords } from './words.js';
+import { wrapped } from './wrap.js';
 
 /** Shows a person what the worker does. All of it goes to stderr. */
 export interface ProgressView {
@@ -27,6 +29,7 @@ const BAR = 12;
 export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = process.env): ProgressView {
   const live = Boolean(stream.isTTY) && env.TERM !== 'dumb' && !env.CI;
   const paint = paintFor(stream, env);
+  const signs = asciiOnly(env) ? ascii : (text: string): string => text;
   let budget = 0;
   let shown = false;
 
@@ -36,13 +39,16 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
   };
   const line = (text: string) => {
     wipe();
-    stream.write(`${oneLine(text)}\n`);
+    const plain = signs(oneLine(text));
+    stream.write(`${wrapped(plain, stream.isTTY ? stream.columns || 80 : undefined)}\n`);
   };
   const liveLine = (text: string) => {
     wipe();
     const room = (stream.columns || 80) - 1;
-    const plain = oneLine(text);
-    stream.write(paint('dim', [...plain].length > room ? `${[...plain].slice(0, room - 1).join('')}…` : plain));
+    const plain = signs(oneLine(text));
+    stream.write(
+      paint('dim', [...plain].length > room ? `${[...plain].slice(0, room - 1).join('')}${signs('…')}` : plain),
+    );
     shown = true;
   };
 

@@ -81,10 +81,15 @@ describe('help', () => {
     for (const option of SUBMIT_OPTIONS) expect(stdout.includes(`  ${option} `)).toBe(verb === 'submit');
   });
 
-  it('is not asked for by calling no verb: that is wrong usage', async () => {
+  it('is what the bare command shows', async () => {
     const { code, stdout, stderr } = await oomtune.call([]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout).toBe((await oomtune.call(['--help'])).stdout);
+  });
+
+  it('is no document: with --json a verb is asked for', async () => {
+    const { code, stdout } = await oomtune.call(['--json']);
     expect(code).toBe(2);
-    expect(stdout).toBe('');
-    expect(stderr).toContain('oomtune --help');
+    expect(JSON.parse(stdout).error.code).toBe('OOMTUNE_USAGE');
   });
 });

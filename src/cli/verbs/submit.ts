@@ -1,6 +1,5 @@
 import { withheldNote } from '../../daemon/withheld.js';
-import type { NamedJob } from '../../store/index.js';
-import { jobEnvironment } from '../../worker/environment.js';
+import type { NamedJob, Store } from '../../store/index.js';
 import { toJobOptions } from '../job-options.js';
 import { sayWhich } from '../jobs.js';
 import type { Verb } from '../verb.js';
@@ -10,8 +9,8 @@ const submitVerb: Verb = async ({ options, command }, context) => {
   const jobOptions = toJobOptions(options, command);
   // Said now, not after hours in the queue; where the job may go to another host, only that host can know.
   if (jobOptions.host === null && jobOptions.gpuModel === null) {
-    const { findCommand } = await import('../../runtime/command.js');
-    findCommand(command[0] as string, jobEnvironment(jobOptions, process.env), jobOptions.cwd);
+    const { preflight } = await import('../../worker/preflight.js');
+    await preflight(command, jobOptions, process.env);
   }
   const store = await context.store();
   const { submitJob } = await import('../../daemon/index.js');
@@ -22,7 +21,18 @@ const submitVerb: Verb = async ({ options, command }, context) => {
   if (bound !== null) out.note(bound);
   if (out.json) out.document({ schema: 1, job: job.job });
   else out.data(job.job);
+  const idle = await nobodyRuns(store, jobOptions.host);
+  if (idle !== null) out.note(`note: ${idle}`);
   return 0;
 };
 
 export default submitVerb;
+
+/** Why nothing will happen yet; null: a daemon is there that takes jobs. */
+async function nobodyRuns(store: Store, host: string | null): Promise<string | null> {
+  const hosts = await store.hosts.list();
+  if (hosts.some((one) => one.alive && (host === null || one.host === host))) return null;
+  return host === null
+    ? 'no daemon runs: the job waits until one is started with `oomtune daemon start`.'
+    : `no daemon runs on ${host}: the job waits until one is started there with \`oomtune daemon start\`.`;
+}
