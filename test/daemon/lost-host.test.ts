@@ -73,6 +73,25 @@ test('a host that is lost is told, and retry runs its job elsewhere; back again,
   await a.state(id, 'cancelled');
 });
 
+test('a daemon that was only cut off ends its copy as soon as it hears that the job was given away', async () => {
+  await start(a, 'host-a');
+  const id = await a.shell('sleep 60');
+  await a.state(id, 'running');
+  a.daemon?.kill('SIGSTOP'); // as far as others can see
+  await start(b, 'host-b');
+  await until(async () => !(await store.hosts.isAlive('host-a')), 40);
+  await retryJob(store, id, process.env);
+  await until(() => a.starts(id) === 2);
+  a.daemon?.kill('SIGCONT');
+  await until(() => a.processes().length === 0);
+  expect(await store.jobs.get(id)).toMatchObject({ state: 'running', claimHost: 'host-b', epoch: 2 });
+  await until(async () => (await store.leases()).length === 1);
+  expect((await store.leases())[0]).toMatchObject({ owner: id, host: 'host-b' });
+  expect(b.processes().length).toBeGreaterThan(0);
+  expect(a.daemon?.exitCode).toBeNull();
+  expect(a.starts(id)).toBe(2);
+});
+
 test('cancel ends the job of a lost host at once, and frees its lease; a host that was heard a minute ago is waited for', async () => {
   const id = await lostWith('sleep 60');
   const patient = await b.store(); // with the 60 s that users have
