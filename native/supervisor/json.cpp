@@ -8,6 +8,8 @@
 
 #include <cerrno>
 
+#include "process.h"
+
 namespace oomtune {
 
 std::string quoted(const std::string& text) {
@@ -71,6 +73,12 @@ int openSide(int folder, const char* name) {
   return openat(folder, side.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
+/** What stands in the way of a file and is none (a folder that the job put there) goes by another name. */
+bool moveAside(int folder, const char* name) {
+  const std::string aside = std::string(name) + "." + std::to_string(nowNanoseconds()) + ".aside";
+  return renameat(folder, name, folder, aside.c_str()) == 0;
+}
+
 int putAll(int file, const std::string& text) {
   for (size_t done = 0; done < text.size();) {
     const ssize_t put = pwrite(file, text.data() + done, text.size() - done, static_cast<off_t>(done));
@@ -92,6 +100,9 @@ int writeRecord(int folder, const char* name, const std::string& text) {
   int error = putAll(file, text);
   if (error == 0 && fsync(file) != 0) error = errno;
   if (error == 0 && renameat(folder, side.c_str(), folder, name) != 0) error = errno;
+  if ((error == EISDIR || error == ENOTEMPTY || error == EEXIST) && moveAside(folder, name)) {
+    error = renameat(folder, side.c_str(), folder, name) == 0 ? 0 : errno;
+  }
   close(file);
   if (error == 0) fsync(folder);  // what it holds is there in any case, whole, under one name or the other
   return error;

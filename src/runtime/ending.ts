@@ -1,5 +1,5 @@
 /** Ends what is left of a launch, whoever is gone or does not answer. */
-import { readFileSync, rmdirSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { RUN_MARK } from './devices.js';
@@ -29,14 +29,28 @@ export async function clearGroup(folder: string): Promise<void> {
   if (!basename(folder).startsWith('oomtune-')) return;
   while (isPopulated(folder)) {
     attempt(() => writeFileSync(join(folder, 'cgroup.kill'), '1')); // since Linux 5.14
-    attempt(() => {
-      for (const line of readFileSync(join(folder, 'cgroup.procs'), 'utf8').split('\n')) {
-        if (Number(line) > 0) signal(Number(line), 'SIGKILL');
-      }
-    });
+    for (const group of groupsIn(folder)) attempt(() => killMembers(group));
     await sleep(LOOK_MS);
   }
-  attempt(() => rmdirSync(folder));
+  for (const group of groupsIn(folder)) attempt(() => rmdirSync(group));
+}
+
+/** Before Linux 5.14 there is no other way; a process that was just forked is found at the next look. */
+function killMembers(group: string): void {
+  for (const line of readFileSync(join(group, 'cgroup.procs'), 'utf8').split('\n')) {
+    if (Number(line) > 0) signal(Number(line), 'SIGKILL');
+  }
+}
+
+/** A group and those that the job made below it, the innermost first. */
+function groupsIn(folder: string): string[] {
+  const below: string[] = [];
+  attempt(() => {
+    for (const entry of readdirSync(folder, { withFileTypes: true })) {
+      if (entry.isDirectory()) below.push(...groupsIn(join(folder, entry.name)));
+    }
+  });
+  return [...below, folder];
 }
 
 /** Ends what a lost supervisor left behind, known by its mark in the environment; returns how many there were. */

@@ -42,3 +42,9 @@ test('a ledger takes little of the disk once its job has ended', async () => {
   expect(exit.ledger?.devices[0]?.peak_bytes).toBeGreaterThanOrEqual(8 << 20);
   expect(statSync(join(spec.dir, 'ledger')).blocks * 512).toBeLessThan(64 << 10);
 });
+
+test('a job that puts a folder where its end is to be recorded ends all the same', async () => {
+  const script = 'import os; os.makedirs(os.path.join(os.environ["OOMTUNE_RUN_DIR"], "exit.json", "in it"))';
+  const run = await createRuntime().launch(launchSpec([PYTHON, '-c', script]));
+  expect(await run.wait()).toMatchObject({ code: 0, ended_by: 'job' });
+}, 30_000);
