@@ -2,6 +2,7 @@ import type { Exit, Run } from '../runtime/types.js';
 import type { Config } from '../tuner/types.js';
 import { Headway } from './headway.js';
 import { hasLostFolder, isLost, runWithoutFolder } from './lost.js';
+import { ledgerPeak } from './observe.js';
 import { resumes, secondsAtStake } from './resumption.js';
 import { stepDown } from './reuse.js';
 import type { Session } from './session.js';
@@ -65,7 +66,9 @@ export class Relaunches {
     if (this.#made >= this.#request.options.retries) return null;
     const next = isLost(exit)
       ? this.#afterLoss(config)
-      : afterFailure(target, diagnosis, config, this.#request.options);
+      : diagnosis?.cure === 'wait'
+        ? await this.#afterNeighbour(target, exit, diagnosis, config)
+        : afterFailure(target, diagnosis, config, this.#request.options);
     if (next === null) return null;
     const resuming = await resumes(this.#request, target, Date.parse(exit.started_at));
     this.withheld = resuming ? null : this.#tooMuchToRepeat(exit, next);
@@ -83,6 +86,24 @@ export class Relaunches {
     if (!(seconds > secondsAtStake())) return null;
     const sizes = config === null ? 'as it stands' : `at ${config.micro_batch} x ${config.accumulation}`;
     return `It ran for ${seconds} s, and nothing shows that it would resume: \`--restart\` runs it again from the beginning, ${sizes}. With checkpoints, --resume-arg ARG says how it goes on from them.`;
+  }
+
+  /** Others held the memory: the same size is launched again once it is free. */
+  async #afterNeighbour(
+    target: Target,
+    exit: Exit,
+    diagnosis: Diagnosis,
+    config: Config | null,
+  ): Promise<Wanted | null> {
+    const held = Math.max(ledgerPeak(exit.ledger) ?? 0, diagnosis.memory?.process_bytes ?? 0);
+    const needed = held === 0 ? target.budgetBytes : held + (diagnosis.fields.tried_bytes ?? 0);
+    if (!(await target.waitForMemory(Math.min(needed, target.budgetBytes)))) return null;
+    const size = config === null ? '' : ` at the same size, ${config.micro_batch} x ${config.accumulation}`;
+    return {
+      config,
+      smaller: false,
+      why: `Other processes held the memory, which is free now: launching it again${size}`,
+    };
   }
 
   /** Whoever waits at a terminal sees that it is gone; a submitted job is owed its end. */

@@ -1,7 +1,9 @@
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { readConfig } from '../common/config.js';
 import { OomtuneError } from '../common/errors.js';
 import { PACKAGE_ROOT } from '../common/home.js';
+import { formatBytes } from '../common/size.js';
 import { findCommand } from '../runtime/command.js';
 import type { Device } from '../runtime/types.js';
 import type { Config, Probe, Rung } from '../tuner/types.js';
@@ -15,6 +17,8 @@ import { heldNotes, notAlone, roomBeside, type Strangers, strangersOn } from './
 import type { OwnBatch } from './reuse.js';
 import type { Lease, WorkDeps, WorkRequest } from './types.js';
 
+/** While memory is waited for. */
+const LOOK_AGAIN_MS = 1000;
 /** torch 2.9 has the second name, and reads the first as well. */
 const ALLOCATORS = ['PYTORCH_CUDA_ALLOC_CONF', 'PYTORCH_ALLOC_CONF'] as const;
 const EXPANDABLE = 'expandable_segments:True';
@@ -174,6 +178,21 @@ export class Target {
     const now = (await this.#deps.runtime.devices()).filter((device) => ids.has(device.id));
     const neighbours = now.flatMap((device) => device.processes.filter((process) => !process.ours));
     return { neighbours, totalBytes: this.budgetBytes };
+  }
+
+  /** Waits until the devices have so many bytes free of whoever else is on them; false: it was told to stop. */
+  async waitForMemory(bytes: number): Promise<boolean> {
+    const { signal, progress, runtime } = this.#deps;
+    const ids = new Set(this.devices.map((device) => device.id));
+    for (let told = false; !signal.aborted; told = true) {
+      const now = (await runtime.devices()).filter((device) => ids.has(device.id));
+      const short = now.find((device) => device.total_bytes - device.used_bytes < bytes);
+      if (short === undefined) return true;
+      if (!told)
+        progress({ type: 'waiting', reason: `for ${formatBytes(bytes)} on ${short.id} that other processes hold` });
+      await setTimeout(LOOK_AGAIN_MS, undefined, { signal }).catch(() => {}); // told to stop: the loop sees it
+    }
+    return false;
   }
 
   /** Times that the script's own loop accumulates besides what the tuner asks for; where argv carries it, 1. */

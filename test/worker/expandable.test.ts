@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
-import type { Device, Runtime } from '../../src/runtime/types.js';
 import { runJob } from '../../src/worker/run-job.js';
 import { canExpand } from '../../src/worker/target.js';
 import { pythonWithTorch, workbench } from './harness.js';
+import { withGpu } from './stand-in-gpu.js';
 
 // The set-up's torch may be older than such segments: here it says that it is not.
 vi.mock('../../src/worker/interpreter.js', async (original) => {
@@ -19,37 +19,6 @@ vi.mock('../../src/worker/interpreter.js', async (original) => {
 });
 
 const python = pythonWithTorch();
-const GIB = 1024 ** 3;
-
-/** A GPU that is not here: devices() names one, and what would run on it runs on the host. All else is the real runtime. */
-function withGpu(bench: ReturnType<typeof workbench>): void {
-  const real = bench.deps.runtime;
-  const gpu: Device = {
-    id: 'cuda:0',
-    uuid: 'GPU-none',
-    model: 'Stand-in',
-    total_bytes: 80 * GIB,
-    used_bytes: 0,
-    processes: [],
-    note: null,
-    fault: null,
-    driver: null,
-    bus: null,
-    figures: 'process',
-    first_party_limit: 'none',
-  };
-  bench.deps.runtime = new Proxy(real, {
-    get(target, name: keyof Runtime) {
-      if (name === 'devices') return async () => [gpu];
-      if (name === 'launch') {
-        return (spec: Parameters<Runtime['launch']>[0]) =>
-          target.launch({ ...spec, devices: ['cpu'], budgetBytes: null });
-      }
-      const value = target[name];
-      return typeof value === 'function' ? value.bind(target) : value;
-    },
-  });
-}
 
 async function run(changes: Parameters<typeof workbench>[2] = {}, environment: Record<string, string> = {}) {
   const bench = workbench('run', [python, 'fragments.py'], {
