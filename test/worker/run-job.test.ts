@@ -32,6 +32,9 @@ describe('running a job to its end', () => {
     const report = await runJob(bench.request, bench.deps);
     expect(report).toMatchObject({ outcome: 'succeeded' });
     expect(report.config?.effective_batch).toBe(64);
+    expect(report.cut).toEqual({ cut: 'model', why: 'the loop sees its own batches only' });
+    expect(bench.persisted.some((patch) => patch.cut?.cut === 'model')).toBe(true);
+    expect([...bench.recorded.values()][0]).toMatchObject({ cut: 'model' });
     expect(report.config?.micro_batch).toBeLessThan(64);
     expect((report.config?.micro_batch ?? 0) * (report.config?.accumulation ?? 0)).toBe(64);
     expect(report.devices[0]?.peak_bytes).toBeLessThanOrEqual(38 * 1024 ** 2);

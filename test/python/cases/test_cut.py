@@ -143,6 +143,41 @@ class Loops(unittest.TestCase):
                 self.assertEqual(result.one("bye")["reason"], "uncut")
 
 
+COMPILED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+torch.set_default_dtype(torch.float64)
+net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+seen = []
+def backend(graph, inputs):
+    def call(*given):
+        seen.extend({len(tensor) for tensor in given if tensor.shape[1:] == (8,) and tensor.shape[0] in (20, 80)})
+        return graph(*given)
+    return call
+model = torch.compile(net, backend=backend)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in DataLoader(TensorDataset(torch.randn(320, 8), torch.randn(320, 4)), batch_size=80):
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+print(*sorted(set(seen)), *[repr(p.sum().item()) for p in net.parameters()])
+"""
+
+
+class Compiled(unittest.TestCase):
+    @unittest.skipUnless(hasattr(torch, "compile"), "this torch (%s) has no torch.compile" % torch.__version__)
+    def test_micro_batches_go_into_the_compiled_module(self):
+        knobs = {"OOMTUNE_MICRO_BATCH": 20, "OOMTUNE_ACCUMULATION": 4, "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"}
+        bare, tuned = run(COMPILED, "apply"), run(COMPILED, "apply", **knobs)
+        self.assertEqual((bare.status, tuned.status), (0, 0), tuned.errors)
+        one, other = bare.output.split(), tuned.output.split()
+        self.assertEqual((one[0], other[0]), ("80", "20"))
+        for a, b in zip(one[1:], other[1:]):
+            self.assertAlmostEqual(float(a), float(b), delta=1e-9)
+
+
 class Listener:
     def before_step(self, optimizer):
         pass

@@ -52,6 +52,22 @@ class Ranks(unittest.TestCase):
         for one, other in zip(bare, tuned):
             self.assertAlmostEqual(one, other, delta=1e-5 * max(abs(value) for value in bare))
 
+    def test_ranks_exchange_their_gradients_once_a_step(self):
+        count = (
+            "calls = []\n"
+            "def exchange(state, bucket):\n"
+            "    calls.append(1)\n"
+            "    return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda f: f.value()[0] / 2)\n"
+            "model.register_comm_hook(None, exchange)\n"
+            "data ="
+        )
+        text = SCRIPT.replace("data =", count, 1) + "    print('exchanges', len(calls))\n"
+        knobs = {"OOMTUNE_MICRO_BATCH": 2, "OOMTUNE_ACCUMULATION": 4, "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"}
+        result = run(text, "apply", command=LAUNCH, **knobs)
+        self.assertEqual(result.status, 0, result.errors)
+        # Two epochs of six batches each, in one bucket.
+        self.assertEqual(result.output.split()[-2:], ["exchanges", "12"])
+
 
 if __name__ == "__main__":
     unittest.main()

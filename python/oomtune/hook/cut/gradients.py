@@ -39,9 +39,11 @@ class Gradients:
 
     def __enter__(self):
         self._kept, self._hooks = [], []
+        if not self._joins_in:
+            # torch 2 runs hooks for autograd.grad() too.
+            self._hooks = [_Silenced(parameter) for parameter in self._plan.parameters]
         if self._gathers and not self._joins_in:
             self._kept = [(parameter, parameter.grad) for parameter in self._plan.parameters]
-            self._hooks = [_Silenced(parameter) for parameter in self._plan.parameters]
             for parameter in self._plan.parameters:
                 parameter.grad = None
         return self

@@ -46,6 +46,8 @@ class Plan:
 
     def rehearse(self, tree, leaves, layout):
         """Raises Uncuttable where the module cannot be shown to give the same."""
+        if any(_sharded(module) for module in self.modules):
+            raise Uncuttable("its weights are sharded between ranks (FSDP)")
         self.joins, self.flags, self.reentrant = self._rehearsal(tree, leaves, layout).found()
 
     def settle(self, tree, leaves, layout, parts):
@@ -76,6 +78,11 @@ class Plan:
     def second_part(self):
         if self.buffers.waiting and self.buffers.differ():
             self._cut.warn("buffers")
+
+
+def _sharded(module):
+    """Gradients of such modules are reduced by hooks of each backward pass of their own."""
+    return hasattr(module, "_fsdp_wrapped_module") or hasattr(module, "set_requires_gradient_sync")
 
 
 def _hooked(parameter):

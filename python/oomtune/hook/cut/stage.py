@@ -20,8 +20,12 @@ class Stage:
         draws = Draws(torch, self._devices)
         buffers = Snapshot([(module, name) for module in self._modules for name in module._buffers])
         modes = [(module, module.training) for module in self._modules]
+        compiled = [(module, getattr(module, "_compiled_call_impl", None)) for module in self._modules]
+        compiled = [(module, call) for module, call in compiled if call is not None]
         quiet = (torch.nn.modules.dropout._DropoutNd, torch.nn.modules.batchnorm._NormBase)
         try:
+            for module, _ in compiled:
+                module._compiled_call_impl = None  # nothing is compiled anew for two samples
             for module in self._modules:
                 if evaluation or isinstance(module, quiet):
                     module.training = False
@@ -34,6 +38,8 @@ class Stage:
         finally:
             for module, training in modes:
                 module.training = training
+            for module, call in compiled:
+                module._compiled_call_impl = call
             buffers.restore()
             draws.restore()
 
