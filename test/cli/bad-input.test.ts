@@ -140,7 +140,7 @@ const CASES: Case[] = [
   { args: ['diagnose', '--', '-no-such.log'], exit: 2, code: 'OOMTUNE_USAGE', says: /-no-such\.log/ },
   { args: ['devices', '--', 'more'], exit: 2, code: 'OOMTUNE_USAGE', says: /Too many arguments/ },
   { args: ['completion', 'tcsh'], exit: 2, code: 'OOMTUNE_USAGE', says: /tcsh/ },
-  { args: ['daemon'], exit: 2, code: 'OOMTUNE_USAGE', says: /start, stop, status, run/ },
+  { args: ['daemon'], exit: 2, code: 'OOMTUNE_USAGE', says: /start, stop, .*status, run/ },
   { args: ['redis', 'flush'], exit: 2, code: 'OOMTUNE_USAGE', says: /redis flush/ },
 ];
 
@@ -179,7 +179,7 @@ describe('bad input', () => {
 
   it('leaves no process, no lease, no job and no recommendation behind', async () => {
     expect(oomtune.leftovers()).toEqual([]);
-    expect(await oomtune.json(['status'])).toEqual({ schema: 1, jobs: [] });
+    expect(await oomtune.json(['status'])).toEqual({ schema: 1, jobs: [], unreadable: [] });
     expect(await oomtune.json(['recommend'])).toEqual({ schema: 1, recommendations: [] });
     const { devices } = (await oomtune.json(['devices'])) as { devices: { reserved_bytes: number }[] };
     expect(devices.map((device) => device.reserved_bytes)).toEqual(devices.map(() => 0));
