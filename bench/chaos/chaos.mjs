@@ -57,6 +57,7 @@ const striking = (async () => {
   for (let n = 0; !submitted || (await live()).length > 10; n += 1) {
     // Each kind once before any comes again, so that a short run has met them all
     const kind = n < kinds.length ? kinds[n] : pick(kinds);
+    if (process.env.CHAOS_TELL) say(kind);
     try {
       if ((await FAULTS[kind](world, { pick, random })) !== false) counts[kind] = (counts[kind] ?? 0) + 1;
     } catch (error) {
