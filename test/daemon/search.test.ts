@@ -91,7 +91,7 @@ test('cancelled between two probes of its search, a job leaves nothing behind an
 
 test('out of memory late in a submitted job: the record is demoted, and it goes on smaller, told to resume', async () => {
   await host.start();
-  const id = await submit('late.py', { budget: '100MiB', resumeArg: '--resume' });
+  const id = await submit('late.py', { budget: '100MiB', resumeArg: '--resume', cut: 'loader' });
   const job = await host.state(id, 'succeeded', 100);
   const recorded = await (await host.store()).recommendations.get(job.key as string);
   expect(recorded).toMatchObject({ status: 'demoted' });

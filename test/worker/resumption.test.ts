@@ -13,13 +13,13 @@ afterEach(() => {
 
 describe('a job that runs out of memory late', () => {
   it('is said to resume where its script asks whether it is to', async () => {
-    const bench = workbench('run', [python, 'late.py'], { budget: '100MiB' });
+    const bench = workbench('run', [python, 'late.py'], { budget: '100MiB', cut: 'loader' });
     expect(await runJob(bench.request, bench.deps)).toMatchObject({ outcome: 'succeeded' });
     expect(notesOf(bench)).toContain(', resuming. ');
   });
 
   it('is said to start again from the beginning where nothing shows that it resumes', async () => {
-    const bench = workbench('run', [python, 'late_alone.py'], { budget: '100MiB' });
+    const bench = workbench('run', [python, 'late_alone.py'], { cut: 'loader', budget: '100MiB' });
     expect(await runJob(bench.request, bench.deps)).toMatchObject({ outcome: 'succeeded' });
     expect(notesOf(bench)).toContain(', again from the beginning. ');
     expect(notesOf(bench)).not.toContain('resuming');
@@ -27,13 +27,13 @@ describe('a job that runs out of memory late', () => {
 
   it('is not started again by itself where more is at stake than the limit says, unless it is told to', async () => {
     process.env.OOMTUNE_RESTART_SECONDS = '0.1';
-    const bench = workbench('run', [python, 'late_alone.py'], { budget: '100MiB' });
+    const bench = workbench('run', [python, 'late_alone.py'], { cut: 'loader', budget: '100MiB' });
     const report = await runJob(bench.request, bench.deps);
     expect(report).toMatchObject({ outcome: 'failed', failure: { class: 'device_oom' } });
     expect(report.failure?.advice).toMatch(
       /^It ran for \d+ s, .*`--restart` runs it again from the beginning, at 32 x 2/,
     );
-    const again = workbench('run', [python, 'late_alone.py'], { budget: '100MiB', restart: true });
+    const again = workbench('run', [python, 'late_alone.py'], { cut: 'loader', budget: '100MiB', restart: true });
     expect(await runJob(again.request, again.deps)).toMatchObject({ outcome: 'succeeded' });
   });
 
