@@ -4,6 +4,7 @@ and how its outputs join, is seen and not assumed."""
 import gc
 import weakref
 
+from .graph import graph_of
 from .joins import Along, Folded, Same
 from .refusal import Uncuttable
 from .tree import leaves as leaves_of
@@ -45,11 +46,37 @@ class Rehearsal:
         while rows is not None:
             seen = self._run(list(rows))
             kept = self._holding(candidates, [output[place] for output in seen.outputs], seen, list(rows))
+            if len(kept) == len(candidates):
+                kept = self._told_apart(place, candidates, parts, rows)
             if not kept or len(kept) == len(candidates):
                 raise Uncuttable(NO_MEAN)
             candidates = kept
             rows = disagreement(candidates, parts)
         return [rule.name for rule in candidates]
+
+    def _told_apart(self, place, candidates, parts, rows):
+        """Where the samples' own values tell two rules apart by less than rounding (the label 0 stands in some rows, and
+        may be one that is left out): with a row of nothing but that value."""
+        for rule in candidates[1:]:
+            if rule.ignored is None or rule.of(parts) == candidates[0].of(parts):
+                continue
+            marked = Rehearsal(
+                self._torch, self._call, self._marked(rule, rows[1]), self._layout, self._stage, self._parameters
+            )
+            seen = marked._run(list(rows))
+            others = rules(self._torch, marked._leaves, self._layout, [one.name for one in candidates])
+            kept = marked._holding(others, [output[place] for output in seen.outputs], seen, list(rows))
+            names = [one.name for one in kept]
+            if 0 < len(names) < len(candidates):
+                return [one for one in candidates if one.name in names]
+        return candidates
+
+    def _marked(self, rule, row):
+        """The leaves, with one row of the rule's all of the value that it leaves out."""
+        leaves = list(self._leaves)
+        leaves[rule.leaf] = leaves[rule.leaf].detach().clone()
+        leaves[rule.leaf].select(self._layout.dims[rule.leaf], row).fill_(rule.ignored)
+        return leaves
 
     def _rows(self):
         """Samples that tell the rules apart as far as possible."""
@@ -205,7 +232,7 @@ class Rehearsal:
             flags = [isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in outputs]
             known = {id(tensor) for tensor in inputs if isinstance(tensor, torch.Tensor)}
             known |= {id(parameter) for parameter in self._parameters}
-            stranger, reentrant = _graph([leaf for leaf, flag in zip(outputs, flags) if flag], known)
+            stranger, reentrant = graph_of([leaf for leaf, flag in zip(outputs, flags) if flag], known)
             del outputs, inputs
         self._stage.let_go()
         if stranger:
@@ -239,24 +266,6 @@ class _Seen:
         return len(mine) == len(theirs) and all(
             type(one) is type(two) and getattr(one, "shape", None) == getattr(two, "shape", None) for one, two in zip(mine, theirs)
         )
-
-
-def _graph(outputs, known):
-    """(whether a leaf of the graph is none of `known`, whether reentrant checkpointing is in it)"""
-    if any(output.grad_fn is None and id(output) not in known for output in outputs):
-        return True, False
-    pending, seen, reentrant = [output.grad_fn for output in outputs if output.grad_fn is not None], set(), False
-    while pending:
-        node = pending.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        variable = getattr(node, "variable", None)
-        if variable is not None and id(variable) not in known:
-            return True, reentrant
-        reentrant = reentrant or type(node).__name__ == "CheckpointFunctionBackward"
-        pending.extend(following for following, _ in node.next_functions if following is not None)
-    return False, reentrant
 
 
 def _comparable(value):

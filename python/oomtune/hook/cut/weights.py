@@ -6,11 +6,14 @@ IGNORED = (-100, -1, 0)
 
 
 class Rule:
-    """`counts`: for each row what it counts; None: a sum, in which each part counts as it is."""
+    """`counts`: for each row what it counts; None: a sum, in which each part counts as it is. `leaf`: the number of the
+    input that is counted, and `ignored` the value that counts for nothing in it."""
 
-    def __init__(self, name, counts):
+    def __init__(self, name, counts, leaf=None, ignored=None):
         self.name = name
         self._counts = counts
+        self.leaf = leaf
+        self.ignored = ignored
 
     def of(self, parts):
         """The weight of each part, a list of rows."""
@@ -35,12 +38,12 @@ def rules(torch, leaves, layout, names=None):
     for place, (leaf, dim) in enumerate(zip(leaves, layout.dims)):
         if dim is None or not isinstance(leaf, torch.Tensor) or leaf.is_complex():
             continue
-        for name, count in _countings(torch, leaf, dim):
+        for name, ignored, count in _countings(torch, leaf, dim):
             full = "%d %s" % (place, name)
             if wanted(full):
                 counts = count()
                 if counts is not None:
-                    found.append(Rule(full, counts))
+                    found.append(Rule(full, counts, place, ignored))
     if wanted("sum"):
         found.append(Rule("sum", None))
     return found
@@ -50,13 +53,13 @@ def _countings(torch, leaf, dim):
     rows = leaf.detach().movedim(dim, 0)
     if leaf.is_floating_point():
         if leaf.dim() == 2:
-            yield "weights", lambda: _weights(rows)
+            yield "weights", None, lambda: _weights(rows)
         return
     ignored = (0,) if leaf.dtype == torch.bool else IGNORED
     for value in ignored:
-        yield "but %d" % value, lambda value=value: _counted(rows != value)
+        yield "but %d" % value, value, lambda value=value: _counted(rows != value)
         if leaf.dim() > 1:
-            yield "shifted but %d" % value, lambda value=value: _counted(rows[:, 1:] != value)
+            yield "shifted but %d" % value, value, lambda value=value: _counted(rows[:, 1:] != value)
 
 
 def _counted(flags):
