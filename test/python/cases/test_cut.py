@@ -264,6 +264,21 @@ class Cases(unittest.TestCase):
         torch.set_default_dtype(torch.float32)
         self.same(net, lambda m, x: m(x).pow(2).mean(), rows, tolerance=1e-5)
 
+    def test_more_rows_than_before_where_there_are_as_many_features_as_samples(self):
+        many = lambda: torch.randn(64, 64).repeat(8 if len(seen) < 2 else 64, 1)  # noqa: E731
+        seen = []
+
+        def loss(model, x):
+            seen.append(len(x))
+            return torch.tanh(model(x)).mean()
+
+        def make():
+            del seen[:]
+            return nn.Linear(64, 8)
+
+        self.same(make, loss, many)
+        self.assertEqual(seen, [512, 512, 4096])
+
     def test_some_of_the_samples(self):
         self.same(net, lambda m, x: m(x[:50]).pow(2).mean() + m(x[:7]).pow(2).mean(), rows)
 

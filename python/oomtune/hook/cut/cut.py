@@ -146,16 +146,19 @@ class Cut:
         key = (id(module), module.training, _signature(self._torch, leaves))
         known = self._plans.get(key)
         if known is not None and known[0]() is module:
-            plan, place = known[1:]
-            if plan is None or place >= len(candidates):
+            plan, dims = known[1:]
+            if plan is None:
                 return None, None
-            return plan, candidates[place]
+            # Cut along the same dimensions, however many rows it has now: another that is as long as a batch is chance.
+            layout = next((layout for layout in candidates if layout.dims == dims), None)
+            if layout is not None:
+                return plan, layout
         return self._rehearse(key, module, tree, leaves, lengths, candidates)
 
     def _rehearse(self, key, module, tree, leaves, lengths, candidates):
         tensors = [leaf for leaf in leaves if isinstance(leaf, self._torch.Tensor)]
         plan, reason = Plan(self._torch, module, self, lengths, tensors), None
-        for place, layout in enumerate(candidates):
+        for layout in candidates:
             try:
                 plan.rehearse(tree, leaves, layout)
             except Mismatch as mismatch:
@@ -164,12 +167,12 @@ class Cut:
             except Uncuttable as found:
                 reason = found
                 break
-            self._plans[key] = (weakref.ref(module), plan, place)
+            self._plans[key] = (weakref.ref(module), plan, layout.dims)
             return plan, layout
         if self.count == 0:
             self._refuse("%s cannot be cut: %s" % (type(module).__name__, reason))
         # Another model's call is cut: this one (a loss with weights of its own) gives the same if it is not.
-        self._plans[key] = (weakref.ref(module), None, 0)
+        self._plans[key] = (weakref.ref(module), None, None)
         self._warn("uncut", "%s is run on the whole batch: %s." % (type(module).__name__, reason))
         return None, None
 
