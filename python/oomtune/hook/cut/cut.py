@@ -40,7 +40,8 @@ class Cut:
         self._thread = None
         #: Calls that were cut; None: none yet, and none has to be.
         self.count = 0
-        self._stepping = 0
+        #: The call that may keep activations.
+        self._latest = lambda: None
         self._whole = set()
 
     def install(self):
@@ -120,6 +121,9 @@ class Cut:
                 return call.built(call.forward())
         if self._function is None:
             self._function = function(torch)
+        before, self._latest = self._latest(), weakref.ref(call)
+        if before is not None:
+            before.let_go()  # one part's activations at a time, however often a step calls models
         holder = []
         made = self._function.apply(call, plan.flags, holder, *call.inputs, *plan.parameters)
         joined, made = holder.pop(), iter(made)

@@ -1,4 +1,5 @@
-"""One call of a module, run as several: forward without activations, and each part forward again in the backward pass."""
+"""One call of a module, run as several: forward without activations, and each part forward again in the backward pass. The
+last part keeps its activations, as they are the first that the backward pass needs."""
 
 from .draws import Draws
 from .gradients import Gradients
@@ -25,6 +26,8 @@ class Call:
         self._ran = range(min(len(parts), most or len(parts)))
         self._module = plan.module
         self._draws = []
+        #: Of the last part: its inputs that carry gradients, and the leaves of its output with their graph.
+        self._kept = None
         #: What the forward pass found in buffers that move, before the first part.
         self._begun = None
         self._weights = {}
@@ -61,13 +64,17 @@ class Call:
             if place and self._begun is not None:
                 self._begun.restore()
             self._draws.append(Draws(self._torch, self.plan.devices))
-            output = self._run(place)
-            leaves = leaves_of(self._torch, output)
-            if joined is None:
-                self._shape = output
-                joined = self._room(leaves)
+            if place and place == self._ran[-1] and self.plan.keeps():
+                leaves = self._keep(place)
+            else:
+                output = self._run(place)
+                leaves = leaves_of(self._torch, output)
+                if joined is None:
+                    self._shape = output
+                    joined = self._room(leaves)
+                del output
             self._add(joined, leaves, place)
-            del output, leaves
+            del leaves
             if not buffers.known:
                 buffers.learn()
                 self._begun = buffers.begun()
@@ -77,6 +84,19 @@ class Call:
         for place in range(len(self._ran), len(self.parts)):
             self._stand_in(joined, place)
         return joined
+
+    def _keep(self, place):
+        """Runs the last part with its graph; the leaves of its output without."""
+        self._precision.forget_casts()
+        inputs = self._inputs(*self.parts[place], False)
+        with self._torch.enable_grad():
+            leaves = leaves_of(self._torch, self._run(place, inputs))
+        self._kept = inputs, leaves
+        return [leaf.detach() if isinstance(leaf, self._torch.Tensor) else leaf for leaf in leaves]
+
+    def let_go(self):
+        """Another call needs the memory: the last part is run again, too."""
+        self._kept = None
 
     def built(self, leaves):
         """The output as the module would return it."""
@@ -136,8 +156,15 @@ class Call:
         """Gradients of inputs and parameters for those of the output's leaves (None: none). `deeper`: second derivatives
         are asked for."""
         self._check_versions()
+        kept, self._kept = self._kept, None
         with self._as_it_was(), Gradients(self._torch, self.plan, self.inputs, deeper) as gradients:
-            for place in self._ran:
+            again = list(self._ran)
+            if kept is not None and not deeper:
+                inputs, leaves = kept
+                self._through(again.pop(), leaves, inputs, wanted, gradients, False)
+                del inputs, leaves
+            kept = None
+            for place in again:
                 if deeper:
                     self._again(place, wanted, gradients, True)
                     continue
@@ -151,12 +178,15 @@ class Call:
             return gradients.totals()
 
     def _again(self, place, wanted, gradients, deeper):
-        torch = self._torch
-        start, stop = self.parts[place]
-        inputs = self._inputs(start, stop, deeper)
+        inputs = self._inputs(*self.parts[place], deeper)
         self._draws[place].restore()
-        with torch.enable_grad(), self._precision.again():
-            leaves = leaves_of(torch, self._run(place, inputs))
+        with self._torch.enable_grad(), self._precision.again():
+            leaves = leaves_of(self._torch, self._run(place, inputs))
+        self._through(place, leaves, inputs, wanted, gradients, deeper)
+
+    def _through(self, place, leaves, inputs, wanted, gradients, deeper):
+        """The backward pass of one part."""
+        start, stop = self.parts[place]
         outputs, taken = [], []
         for number, (leaf, join) in enumerate(zip(leaves, self.plan.joins)):
             gradient = wanted[number]
@@ -170,7 +200,6 @@ class Call:
                 gradient = gradient * self._weights[number][place]
             outputs.append(leaf)
             taken.append(gradient.to(leaf.dtype))
-        del leaves
         if outputs:
             gradients.add(outputs, taken, inputs, self._places(start), deeper)
 

@@ -75,6 +75,10 @@ class Plan:
         """Whether the parts' gradients may be added to what is there already, as those of the backward pass that runs."""
         return self._cut.plain() and self.alone
 
+    def keeps(self):
+        """Whether the last part is run with its graph at once. Ranks that exchange gradients count their forward passes."""
+        return not self._cut.exchanges
+
     def second_part(self):
         if self.buffers.waiting and self.buffers.differ():
             self._cut.warn("buffers")
