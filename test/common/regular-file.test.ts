@@ -54,7 +54,7 @@ test('what is larger than it may be is refused before it is read', () => {
   truncateSync(path, 0);
   writeFileSync(join(dir, 'exit.json'), '');
   truncateSync(join(dir, 'exit.json'), 2 ** 40);
-  expect(() => readExit(dir)).toThrow(/bytes/);
+  expect(readExit(dir)).toBeNull(); // torn: how the run ended is found out otherwise
 });
 
 test('the last lines of a log that a job has made endless are found in bounded time', () => {
