@@ -4,6 +4,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 /** What takes longest begins first, or one worker would still be at it when the others have nothing left. */
 const LONGEST = [
   'test/python/hook',
+  'test/frameworks',
   'test/daemon/hosts',
   'test/daemon/outage',
   'test/native/core',

@@ -56,7 +56,7 @@ class Machine {
     const bytes = job.bytes ?? undefined;
     const request = { devices, count: job.count, bytes, share, lenient: false };
     const record = { host: 'h', boot: 'b', instance: job.id, process: { pid: 1, start: '1' }, bytes, share };
-    const args = [job.id, JSON.stringify(request), JSON.stringify(record), 1e9, -1];
+    const args = [job.id, JSON.stringify(request), JSON.stringify(record), 1e9, -1, '[]'];
     const reply = JSON.parse(String(await ACQUIRE.run(store.connection.redis, this.#keys(), args)));
     if (reply.granted === undefined) return false;
     this.leases.set(job.id, { ...job, devices: reply.granted, ends: now + job.lasts });
