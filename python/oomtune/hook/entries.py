@@ -79,9 +79,18 @@ def lightning_trainer(hook, module):
             if hook.cut_choice()[0] == "loader":
                 self.accumulate_grad_batches = settings.accumulation
                 hook.native.add("accumulation")
+                _count_parts(self, settings.accumulation // hook.trainer_accumulation)
         return original(self, model, *args, **kwargs)
 
     kind.fit = fit
+
+
+def _count_parts(trainer, parts):
+    """Numbers of batches that the script gave are of its own batches, each of which Lightning now sees in so many parts."""
+    for name in ("limit_train_batches", "val_check_interval"):
+        value = getattr(trainer, name, None)
+        if type(value) is int:  # a part of the epoch is a float
+            setattr(trainer, name, value * max(1, parts))
 
 
 def _rebatch_training(hook, kind, plain):

@@ -114,6 +114,8 @@ class Entries(unittest.TestCase):
         self.drive(LIGHTNING % 1, "lightning", 1)
         self.drive(LIGHTNING % 2, "lightning", 2)
         self.assert_equivalent(LIGHTNING % 1, 4, 4)
+        counted = "Trainer(limit_train_batches=4, val_check_interval=2, "
+        self.assert_equivalent(LIGHTNING.replace("Trainer(", counted) % 1, 4, 4)
 
     @needs("transformers")
     def test_trainer(self):
