@@ -5,7 +5,8 @@ import inspect
 import sys
 import types
 
-_PLAIN = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType, types.FunctionType)
+#: What holds no memory to speak of.
+PLAIN = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType, types.FunctionType)
 _COPIES = sys.version_info < (3, 13)
 
 
@@ -22,5 +23,5 @@ def forget(frame):
     if not _COPIES or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         return
     copied = frame.f_locals
-    for name in [name for name, value in copied.items() if not isinstance(value, _PLAIN)]:
+    for name in [name for name, value in copied.items() if not isinstance(value, PLAIN)]:
         del copied[name]

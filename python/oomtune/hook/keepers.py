@@ -6,9 +6,8 @@ import linecache
 import os
 import re
 import sys
-import types
 
-from .frames import variables
+from .frames import PLAIN, variables
 from .report import is_user_code
 
 #: Objects that are looked at, and how deep below a variable.
@@ -19,7 +18,7 @@ MOST_ELEMENTS = 64
 #: Nodes of one autograd graph that are counted.
 MOST_NODES = 4000
 
-_PLAIN = (str, bytes, bytearray, int, float, complex, bool, type(None), type, types.ModuleType, types.FunctionType)
+_PLAIN = (bytearray, *PLAIN)
 
 
 class Found:

@@ -97,7 +97,7 @@ class Cut:
     def _take(self, module, args, kwargs):
         self._same_thread()
         tree = {**dict(enumerate(args)), **self._without_cache(module, kwargs)}
-        lengths = self._lengths()
+        lengths = tuple(self._sizes)
         leaves = leaves_of(self._torch, tree, lengths)
         plan, layout = self._plan(module, tree, leaves, lengths)
         if plan is None:
@@ -129,9 +129,6 @@ class Cut:
         joined, made = holder.pop(), iter(made)
         leaves = [next(made) if isinstance(leaf, torch.Tensor) else leaf for leaf in joined]
         return call.built(leaves)
-
-    def _lengths(self):
-        return tuple(self._sizes)
 
     def _most(self, count):
         """Rows of a part. A call of several views of each sample has as many times more of them."""

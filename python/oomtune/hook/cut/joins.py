@@ -12,9 +12,6 @@ class Along:
     def slice(self, gradient, start, stop):
         return gradient.narrow(self.dim, start * self.factor, (stop - start) * self.factor)
 
-    def fits(self, part, start, stop):
-        return part.dim() > self.dim and part.shape[self.dim] == (stop - start) * self.factor
-
 
 class Folded:
     """No row for each sample: the parts' values are added up, each by its weight. `names`: rules that may hold."""
