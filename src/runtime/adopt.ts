@@ -1,9 +1,9 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { bootId, readStat } from '../common/process.js';
 import { isLocked } from './folder-lock.js';
 import type { Addon } from './native.js';
-import { bootId, readStat } from './process.js';
 import { readExit, readSupervisor, type SupervisorRecord } from './records.js';
 import { SupervisedRun } from './run.js';
 import { leavesTraces, supervisorOf, supervisorsOf } from './traces.js';

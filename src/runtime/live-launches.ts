@@ -1,7 +1,8 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { bootId } from '../common/process.js';
 import { RUN_MARK } from './devices.js';
-import { bootId, processesWith, processLives } from './process.js';
+import { processesWith, processLives } from './process.js';
 import { readSupervisor } from './records.js';
 
 /** A launch whose supervisor lives, or whose job's first process does. */

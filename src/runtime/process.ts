@@ -1,37 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs';
+import { hasEnded, readStat } from '../common/process.js';
 
-export interface ProcessStat {
-  state: string;
-  parent: number;
-  /** Clock ticks since boot: with the pid it names a process for good, until the next boot. */
-  startTime: number;
-}
-
-/** Null: there is no such process. */
-export function readStat(pid: number): ProcessStat | null {
-  let text: string;
-  try {
-    text = readFileSync(`/proc/${pid}/stat`, 'latin1');
-  } catch {
-    return null;
-  }
-  // The name, in parentheses, may hold blanks and parentheses itself.
-  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
-  return { state: fields[0] ?? '', parent: Number(fields[1]), startTime: Number(fields[19]) };
-}
-
-/** Is the process with this pid and start time at work? A zombie is not. */
+/** True if the process with this pid and start time exists and has not ended. */
 export function processLives(pid: number, startTime: number): boolean {
   const stat = readStat(pid);
-  return stat !== null && stat.startTime === startTime && stat.state !== 'Z' && stat.state !== 'X';
-}
-
-export function bootId(): string {
-  try {
-    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
-  } catch {
-    return '';
-  }
+  return stat !== null && stat.startTime === startTime && !hasEnded(stat);
 }
 
 /** A variable of the environment that the process was started with; null: not readable, or not set. */
@@ -56,7 +29,7 @@ export function pids(): number[] {
 export function processesWith(name: string, value: string): number[] {
   return pids().filter((pid) => {
     if (pid === process.pid || environmentOf(pid, name) !== value) return false;
-    const state = readStat(pid)?.state;
-    return state !== undefined && state !== 'Z' && state !== 'X';
+    const stat = readStat(pid);
+    return stat !== null && !hasEnded(stat);
   });
 }

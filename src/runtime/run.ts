@@ -1,10 +1,11 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { bootId, readStat } from '../common/process.js';
 import { attempt, clearGroup, endKeeper, endOrphans, insist, signal } from './ending.js';
 import { unlocked } from './folder-lock.js';
 import { readLedger } from './ledger.js';
 import type { Addon } from './native.js';
-import { bootId, processLives, readStat } from './process.js';
+import { processLives } from './process.js';
 import { readExit, type SupervisorRecord, takeMainExit, writeExit } from './records.js';
 import { groupsOf, supervisorInside } from './traces.js';
 import type { Exit, LedgerReading, Run } from './types.js';

@@ -1,5 +1,5 @@
 import { OomtuneError } from '../common/errors.js';
-import { readStat } from './process.js';
+import { readStat } from '../common/process.js';
 import type { LaunchSpec } from './types.js';
 
 /** A device as the supervisor writes it into the ledger: 0 is the host, 1 + n the job's CUDA ordinal n. */

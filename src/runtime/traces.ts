@@ -1,8 +1,9 @@
 /** What can be found of a launch without its folder: processes and control groups that bear its name. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { readStat } from '../common/process.js';
 import { RUN_MARK } from './devices.js';
-import { pids, processesWith, readStat } from './process.js';
+import { pids, processesWith } from './process.js';
 
 const SUPERVISOR = 'oomtune-supervisor';
 

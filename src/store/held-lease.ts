@@ -1,40 +1,54 @@
 import { OomtuneError } from '../common/errors.js';
+import type { LeaseFiles } from './lease-files.js';
 import type { LeasePromise } from './lease-record.js';
 import type { LeaseDevice } from './lease-request.js';
-import type { LeaseStore, LeaseTimes } from './leases.js';
 import { outlast } from './outlast.js';
 import { startTime } from './process-identity.js';
 
 const RELEASE_MS = 10_000;
+
+/** What a holder asks of the leases in Redis; `instance` tells this reservation from a later one of the same owner. */
+interface Leases {
+  readonly files: LeaseFiles;
+  readonly onRefused: (error: Error) => void;
+  /** Calls back each time when the connection is there again; returns how to stop. */
+  whenBack(listener: () => void): () => void;
+  renew(owner: string, instance: string): Promise<boolean>;
+  restore(promise: LeasePromise): Promise<boolean>;
+  beside(owner: string, instance: string): Promise<string[]>;
+  attach(owner: string, instance: string, supervisor: LeasePromise['supervisors'][number]): Promise<boolean>;
+  resize(owner: string, instance: string, bytes: number | null, devices: LeaseDevice[]): Promise<number>;
+  release(owner: string, instance: string): Promise<void>;
+}
 
 /** A reservation that is renewed until it is released, and written back where Redis has lost it. */
 export class HeldLease<D extends LeaseDevice> {
   devices: D[];
   /** Bytes of each device that strangers held when it was granted. */
   readonly foreign: number[];
-  readonly #store: LeaseStore;
+  readonly #leases: Leases;
   #promise: LeasePromise;
   readonly #timer: NodeJS.Timeout;
   readonly #stop: () => void;
   #released = false;
 
   constructor(
-    store: LeaseStore,
+    leases: Leases,
     promise: LeasePromise,
     { devices, foreign }: { devices: D[]; foreign: number[] },
-    { renewMs }: LeaseTimes,
+    { renewMs }: { renewMs: number },
   ) {
-    this.#store = store;
+    this.#leases = leases;
     this.#promise = promise;
     this.devices = devices;
     this.foreign = foreign;
-    store.files.write(promise);
+    leases.files.write(promise);
     const renew = () => {
       this.#renew().catch(() => {}); // Redis is away, or would not: nobody frees a lease whose owner lives
     };
     this.#timer = setInterval(renew, renewMs);
     this.#timer.unref();
-    this.#stop = store.whenBack(renew);
+    this.#stop = leases.whenBack(renew);
   }
 
   async attach(run: { supervisorPid: number; dir: string }): Promise<void> {
@@ -42,26 +56,26 @@ export class HeldLease<D extends LeaseDevice> {
     if (start === null) return; // it has ended already
     const supervisor = { pid: run.supervisorPid, start, dir: run.dir };
     this.#promise = { ...this.#promise, supervisors: [...this.#promise.supervisors, supervisor].slice(-4) };
-    this.#store.files.write(this.#promise);
+    this.#leases.files.write(this.#promise);
     const { owner, instance } = this.#promise;
-    const done = await this.#outlast(() => this.#store.attach(owner, instance, supervisor));
+    const done = await this.#outlast(() => this.#leases.attach(owner, instance, supervisor));
     if (!done) await this.#restore();
   }
 
   /** Owners who have shared a device with this one at some time so far. */
   async beside(): Promise<string[]> {
     const { owner, instance } = this.#promise;
-    return this.#outlast(() => this.#store.beside(owner, instance));
+    return this.#outlast(() => this.#leases.beside(owner, instance));
   }
 
   async resize(bytes: number | null): Promise<void> {
     const { owner, instance } = this.#promise;
-    const resize = () => this.#outlast(() => this.#store.resize(owner, instance, bytes, this.devices));
+    const resize = () => this.#outlast(() => this.#leases.resize(owner, instance, bytes, this.devices));
     let done = await resize();
     if (done === 0 && (await this.#restore())) done = await resize();
     if (done === 1) {
       this.#promise = { ...this.#promise, bytes };
-      this.#store.files.write(this.#promise);
+      this.#leases.files.write(this.#promise);
       return;
     }
     throw new OomtuneError(
@@ -81,9 +95,9 @@ export class HeldLease<D extends LeaseDevice> {
     this.#stop();
     clearInterval(this.#timer);
     const { owner, instance } = this.#promise;
-    this.#store.files.remove(this.#promise); // first: from here on nobody writes it back
-    const { onRefused } = this.#store;
-    const done = outlast(() => this.#store.release(owner, instance), { onRefused, idle: true });
+    this.#leases.files.remove(this.#promise); // first: from here on nobody writes it back
+    const { onRefused } = this.#leases;
+    const done = outlast(() => this.#leases.release(owner, instance), { onRefused, idle: true });
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<void>((resolve) => {
       timer = setTimeout(resolve, RELEASE_MS);
@@ -94,16 +108,16 @@ export class HeldLease<D extends LeaseDevice> {
 
   async #renew(): Promise<void> {
     const { owner, instance } = this.#promise;
-    if (await this.#store.renew(owner, instance)) return;
-    if (!this.#released) await this.#store.restore(this.#promise);
+    if (await this.#leases.renew(owner, instance)) return;
+    if (!this.#released) await this.#leases.restore(this.#promise);
   }
 
   /** Whether it was lost and is back. */
   async #restore(): Promise<boolean> {
-    return !this.#released && (await this.#outlast(() => this.#store.restore(this.#promise)));
+    return !this.#released && (await this.#outlast(() => this.#leases.restore(this.#promise)));
   }
 
   #outlast<T>(task: () => Promise<T>): Promise<T> {
-    return outlast(task, { onRefused: this.#store.onRefused });
+    return outlast(task, { onRefused: this.#leases.onRefused });
   }
 }

@@ -33,7 +33,7 @@ export type { LogPiece, LogTails } from './logs.js';
 export type { MemorySample, MemoryTrace, MemoryTraces } from './memory-traces.js';
 export { type NamedJob, namedJob } from './named-job.js';
 export { isRefusal, outlast } from './outlast.js';
-export { bootId, hostName, isAlive, type ProcessIdentity, startTime, thisProcess } from './process-identity.js';
+export { hostName, isAlive, type ProcessIdentity, pidScope, startTime, thisProcess } from './process-identity.js';
 export type { RecommendationStore } from './recommendations.js';
 export { isWrongType, type Reply, readFields, readHashes, readPresence, valueIn, write } from './replies.js';
 export { checkRedisIsSafe, checkRedisTakesWrites } from './safety.js';

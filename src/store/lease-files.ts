@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { stateFolder } from '../common/home.js';
 import { type LeasePromise, promiseSchema } from './lease-record.js';
-import { bootId, hostName, isAlive } from './process-identity.js';
+import { hostName, isAlive, pidScope } from './process-identity.js';
 
 const schema = z.object({ schema: z.literal(1), store: z.string(), promise: promiseSchema });
 
@@ -49,7 +49,7 @@ export class LeaseFiles {
       .flatMap((name) => {
         const promise = this.#read(join(folder, name));
         if (promise === null || promise.host !== hostName()) return [];
-        if (promise.boot === bootId() && [promise.process, ...promise.supervisors].some(isAlive)) return [promise];
+        if (promise.boot === pidScope() && [promise.process, ...promise.supervisors].some(isAlive)) return [promise];
         rmSync(join(folder, name), { force: true });
         return [];
       });

@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { LeaseRecord } from './lease-record.js';
 import type { LeaseDevice } from './lease-request.js';
-import { bootId, startTime } from './process-identity.js';
+import { pidScope, startTime } from './process-identity.js';
 
 /** The process that took the lease lives. */
 export function ownerLives(lease: LeaseRecord): boolean {
-  return lease.boot === bootId() && startTime(lease.process.pid) === lease.process.start;
+  return lease.boot === pidScope() && startTime(lease.process.pid) === lease.process.start;
 }
 
 /** A supervisor of the job lives, or any process that carries the job's id in its environment. */

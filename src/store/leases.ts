@@ -10,7 +10,7 @@ import { type LeasePromise, type LeaseRecord, readLease } from './lease-record.j
 import { checkPossible, type LeaseDevice, type LeaseRequest, stillThere, toRequest } from './lease-request.js';
 import * as scripts from './lease-scripts.js';
 import { outlast } from './outlast.js';
-import { bootId, hostName, thisProcess } from './process-identity.js';
+import { hostName, pidScope, thisProcess } from './process-identity.js';
 import type { Script } from './script.js';
 
 export interface LeaseTimes {
@@ -58,7 +58,7 @@ export class LeaseStore {
     const instance = randomBytes(9).toString('base64url');
     const record = {
       host: hostName(),
-      boot: bootId(),
+      boot: pidScope(),
       instance,
       process: thisProcess(),
       bytes: request.bytes ?? undefined,
@@ -157,8 +157,8 @@ export class LeaseStore {
     const freed: string[] = [];
     for (const lease of await this.list()) {
       if (lease.host !== hostName() || ownerLives(lease)) continue;
-      if (lease.boot === bootId() && (await jobLives(lease))) continue;
-      if (lease.boot !== bootId() && lease.boot.split('/')[0] === bootId().split('/')[0]) {
+      if (lease.boot === pidScope() && (await jobLives(lease))) continue;
+      if (lease.boot !== pidScope() && lease.boot.split('/')[0] === pidScope().split('/')[0]) {
         // Another pid namespace of this machine: its processes cannot be seen from here, only its silence
         if (lease.expires_at + 10 * this.#times.ttlMs > Date.now()) continue;
       }

@@ -1,5 +1,6 @@
-import { readFileSync, readlinkSync } from 'node:fs';
+import { readlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
+import { bootId, hasEnded, readStat } from '../common/process.js';
 
 /** A process that cannot be mistaken for another: pids are used again, a pid and its start time are not. */
 export interface ProcessIdentity {
@@ -10,13 +11,8 @@ export interface ProcessIdentity {
 
 /** The start time of a living process; null when there is none of that pid, or only its zombie. */
 export function startTime(pid: number): string | null {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' '); // the name may hold spaces and brackets
-    return fields[0] === 'Z' || fields[0] === 'X' ? null : (fields[19] ?? null);
-  } catch {
-    return null;
-  }
+  const stat = readStat(pid);
+  return stat === null || hasEnded(stat) ? null : String(stat.startTime);
 }
 
 let own: ProcessIdentity | null = null;
@@ -35,17 +31,18 @@ export function hostName(): string {
   return process.env.OOMTUNE_HOST || hostname();
 }
 
-let boot: string | null = null;
+let scope: string | null = null;
 
-/** Changes with every boot of the machine, and differs between pid namespaces: pids of another world say nothing here. */
-export function bootId(): string {
-  if (boot === null) {
-    try {
-      const id = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
-      boot = `${id}/${/\d+/.exec(readlinkSync('/proc/self/ns/pid'))?.[0] ?? ''}`;
-    } catch {
-      boot = 'unknown';
-    }
+/** Where a pid means something: this boot of this machine and this pid namespace, as `<boot id>/<namespace's inode>`. */
+export function pidScope(): string {
+  scope ??= `${bootId() || 'unknown'}/${pidNamespace()}`;
+  return scope;
+}
+
+function pidNamespace(): string {
+  try {
+    return /\d+/.exec(readlinkSync('/proc/self/ns/pid'))?.[0] ?? '';
+  } catch {
+    return '';
   }
-  return boot;
 }

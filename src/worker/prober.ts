@@ -15,7 +15,8 @@ import {
   withSpeed,
 } from './observe.js';
 import { openLaunch } from './search-launch.js';
-import type { HookMode, Session } from './session.js';
+import type { Session } from './session.js';
+import type { HookMode } from './session-request.js';
 import type { Target } from './target.js';
 import type { Diagnosis, WorkDeps, WorkRequest } from './types.js';
 import { neverReached, uncut, undriveable, usesOwnBatch } from './undriveable.js';

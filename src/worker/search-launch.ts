@@ -2,7 +2,8 @@ import { stateFolder } from '../common/home.js';
 import type { Probe, Rung } from '../tuner/types.js';
 import { isEnded } from './detached.js';
 import { launchFolder } from './launch-folder.js';
-import { type HookMode, Session } from './session.js';
+import { Session } from './session.js';
+import type { HookMode } from './session-request.js';
 import type { Target } from './target.js';
 import type { WorkDeps, WorkRequest } from './types.js';
 

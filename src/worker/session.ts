@@ -7,42 +7,15 @@ import { hookEnvironment, hookSocketPath } from './hook-environment.js';
 import type { Hello, HookException, HookOrder, Loop, Measured, Step } from './hook-messages.js';
 import { type HookEvent, HookServer } from './hook-server.js';
 import { stepsToGo } from './rest.js';
+import type { HookMode, SessionRequest } from './session-request.js';
 import type { Bye } from './undriveable.js';
 import { type Measurement, worstRank } from './worst-rank.js';
-
-/**
- * How the hook takes part in a launch. `probe`: it drives the loop through sizes that we ask for. `measure`: argv carries
- * the size, it counts steps and measures. `apply`: it applies what argv cannot carry and reports. `none`: no hook.
- */
-export type HookMode = 'probe' | 'measure' | 'apply' | 'none';
 
 /**
  * What decides on a size runs with samples of other lengths than the longest, too: lengths that change are what a caching
  * allocator's memory falls to pieces over, and a fresh process must not be the first to see it. Not so for speeds.
  */
 const VARIED: readonly Probe['purpose'][] = ['climb', 'bound', 'verify'];
-
-export interface SessionRequest {
-  jobId: string;
-  launch: number;
-  dir: string;
-  argv: string[];
-  cwd: string;
-  /** The job's environment with the knobs in it, without the hook's part. */
-  env: Record<string, string>;
-  devices: string[];
-  budgetBytes: number | null;
-  timeoutSeconds: number | null;
-  graceSeconds: number;
-  output: 'log' | 'inherit';
-  /** See LaunchSpec. */
-  tied?: boolean;
-  givenUp?: () => boolean;
-  mode: HookMode;
-  steps: number;
-  /** Knobs that the hook itself has to apply (`apply` and `measure`). */
-  hookKnobs: string[];
-}
 
 export interface SessionHooks {
   onStep?: (step: Step) => void;

@@ -3,9 +3,10 @@ import { existsSync, mkdirSync, readFileSync, statSync, utimesSync, writeFileSyn
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { readStat } from '../../src/common/process.js';
 import { isLocked } from '../../src/runtime/folder-lock.js';
 import { createRuntime } from '../../src/runtime/index.js';
-import { processesWith, readStat } from '../../src/runtime/process.js';
+import { processesWith } from '../../src/runtime/process.js';
 import type { Run } from '../../src/runtime/types.js';
 import { launchSpec, PYTHON } from './helpers.js';
 

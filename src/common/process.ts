@@ -1,0 +1,35 @@
+import { readFileSync } from 'node:fs';
+
+export interface ProcessStat {
+  state: string;
+  parent: number;
+  /** Clock ticks since boot: with the pid it names a process for good, until the next boot. */
+  startTime: number;
+}
+
+/** Null if there is no such process. */
+export function readStat(pid: number): ProcessStat | null {
+  let text: string;
+  try {
+    text = readFileSync(`/proc/${pid}/stat`, 'latin1');
+  } catch {
+    return null;
+  }
+  // The name, in parentheses, may hold blanks and parentheses itself.
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+  return { state: fields[0] ?? '', parent: Number(fields[1]), startTime: Number(fields[19]) };
+}
+
+/** A zombie has ended: only its exit status is still there. */
+export function hasEnded(stat: ProcessStat): boolean {
+  return stat.state === 'Z' || stat.state === 'X';
+}
+
+/** Changes with every boot of the machine. Empty where the kernel does not tell. */
+export function bootId(): string {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+  } catch {
+    return '';
+  }
+}
