@@ -3,7 +3,7 @@ import { plain } from '../common/terminal.js';
 import { withheldNote } from '../daemon/withheld.js';
 import type { MemoryTrace } from '../store/index.js';
 import type { JobRecord, ProbeRecord, Recommendation } from '../store/types.js';
-import type { Anatomy } from '../tuner/index.js';
+import { type Anatomy, rungName } from '../tuner/index.js';
 import type { Observation, Rung } from '../tuner/types.js';
 import { jobBudget } from '../worker/job-budget.js';
 import { jobMemory } from '../worker/memory-report.js';
@@ -12,7 +12,7 @@ import { memoryOverTime } from './memory-over-time.js';
 import type { Paint } from './output.js';
 import { hasEnded } from './status-view.js';
 import { oneLine } from './table.js';
-import { ago, bytesOr, configWords, cutWords, plural, rungWords, seconds, shellWords } from './words.js';
+import { ago, bytesOr, configWords, cutWords, plural, seconds, shellWords } from './words.js';
 
 /** The parts of a probe that the story needs; both the job's journal and a recommendation's probes give them. */
 interface Told {
@@ -46,7 +46,7 @@ export function explainJob(
     );
   }
   if (job.config !== null) {
-    lines.push('', `It ran with ${configWords(job.config)}, ${rungWords(job.config)}.`);
+    lines.push('', `It ran with ${configWords(job.config)}, ${rungName(job.config)}.`);
     if (job.cut) lines.push(`Its batches were cut ${cutWords(job.cut.cut)}: ${job.cut.why}.`);
     if (recommendation?.status === 'demoted') {
       lines.push(
@@ -74,7 +74,7 @@ export function explainRecommendation(recorded: Recommendation, paint: Paint): s
   return [
     `${paint('bold', recommendation.key)}  ${recommendation.status}, ${ago(recommendation.verified_at)}`,
     '',
-    `On ${recommendation.gpu_model} with a budget of ${formatBytes(budget)}: ${configWords(recommendation)}, ${rungWords(recommendation)}.`,
+    `On ${recommendation.gpu_model} with a budget of ${formatBytes(budget)}: ${configWords(recommendation)}, ${rungName(recommendation)}.`,
     `The largest micro-batch that fits is ${recommendation.max_micro_batch}${recommendation.known_bad_micro_batch === null ? '' : `; ${recommendation.known_bad_micro_batch} was seen not to`}.` +
       (peak === null
         ? ''
@@ -123,7 +123,7 @@ function probes(told: Told[], paint: Paint): string[] {
   const lines: string[] = [];
   let heading = '';
   for (const probe of told) {
-    const now = `launch ${probe.launch}, ${rungWords(probe.rung)}`;
+    const now = `launch ${probe.launch}, ${rungName(probe.rung)}`;
     if (now !== heading) lines.push(`  ${paint('cyan', now)}`);
     heading = now;
     const fits = probe.outcome === 'fit';
@@ -145,7 +145,7 @@ function relaunches(runs: JobRecord['launches']): string[] {
   return [
     `It was launched ${plural(runs.length, 'time')}:`,
     ...runs.map(
-      (run) => `  launch ${run.launch}${run.config ? `: ${configWords(run.config)}, ${rungWords(run.config)}` : ''}`,
+      (run) => `  launch ${run.launch}${run.config ? `: ${configWords(run.config)}, ${rungName(run.config)}` : ''}`,
     ),
   ];
 }

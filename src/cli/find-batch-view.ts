@@ -1,5 +1,6 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
+import { rungName } from '../tuner/index.js';
 import type { Config } from '../tuner/types.js';
 import type { FindBatchReport } from '../worker/types.js';
 import { curveText } from './curve-text.js';
@@ -7,7 +8,7 @@ import { drawingWidth, memoryBar } from './memory-bar.js';
 import type { Paint } from './output.js';
 import { spent } from './progress.js';
 import { facts } from './table.js';
-import { bytesOr, configWords, plural, rate, rungWords, shellWords } from './words.js';
+import { bytesOr, configWords, plural, rate, shellWords } from './words.js';
 import { continued } from './wrap.js';
 
 /** The block that a person sees at the end of a search that found something. */
@@ -19,7 +20,7 @@ export function renderFound(told: FindBatchReport, paint: Paint): string {
   const headroom = report.headroom_pct === null ? '' : `, ${report.headroom_pct} % free`;
   const table = facts([
     ['the script', report.own === null ? null : `asks for ${configWords({ ...config, ...report.own })} by itself`],
-    ['recommended', `${paint('green', paint('bold', configWords(config)))}, ${rungWords(config)}`],
+    ['recommended', `${paint('green', paint('bold', configWords(config)))}, ${rungName(config)}`],
     ['largest', report.max_micro_batch === null ? null : `micro-batch ${report.max_micro_batch}`],
     [
       'peak',
@@ -74,7 +75,7 @@ function picture({ memory, device, config }: FindBatchReport, paint: Paint): str
     title(`memory at micro-batch ${memory.micro_batch}`),
     ...bar.map((line) => `  ${line}`),
     ...(curve.length > 0
-      ? ['', title(`peak by micro-batch, ${rungWords(config)}`), ...curve.map((line) => `  ${line}`)]
+      ? ['', title(`peak by micro-batch, ${rungName(config)}`), ...curve.map((line) => `  ${line}`)]
       : []),
   ];
 }

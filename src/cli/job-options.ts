@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { isFolder, PACKAGE_ROOT } from '../common/home.js';
 import { parseSize } from '../common/size.js';
+import { MOST_PROBE_STEPS } from '../store/schemas.js';
 import type { JobOptions } from '../store/types.js';
 import { jobEnvironment } from '../worker/environment.js';
 import { placeholders } from '../worker/placeholders.js';
@@ -54,7 +55,7 @@ const raw = z.object({
     .refine((value) => value <= 90, 'a percentage from 0 to 90')
     .default(3),
   preset: nonEmpty('the name of a preset, auto or none').default('auto'),
-  steps: whole(2, 1000).default(3),
+  steps: whole(2, MOST_PROBE_STEPS).default(3),
   timeout: z
     .string()
     .regex(/^\d+(\.\d+)?$/, 'a number of seconds above 0')

@@ -1,10 +1,11 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
+import { rungName } from '../tuner/index.js';
 import type { Progress } from '../worker/types.js';
 import { ascii, asciiOnly } from './ascii.js';
 import { paintFor } from './output.js';
 import { oneLine } from './table.js';
-import { bytesOr, configWords, plural, rate, rungWords } from './words.js';
+import { bytesOr, configWords, plural, rate } from './words.js';
 import { wrapped } from './wrap.js';
 
 /** Shows a person what the worker does. All of it goes to stderr. */
@@ -69,7 +70,7 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
           if (event.note) line(`${paint('yellow', 'note:')} ${event.note}`);
           break;
         case 'launch':
-          line(`launch ${event.launch}${event.rung ? `  ${paint('cyan', rungWords(event.rung))}` : ''}`);
+          line(`launch ${event.launch}${event.rung ? `  ${paint('cyan', rungName(event.rung))}` : ''}`);
           if (live) liveLine(`  … starting  ${event.why}`);
           break;
         case 'probing':
@@ -83,12 +84,12 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
           break;
         case 'reused':
           line(
-            `${paint('green', 'recorded')}  ${event.recommendation.key}: ${configWords(event.recommendation)}, ${rungWords(event.recommendation)}`,
+            `${paint('green', 'recorded')}  ${event.recommendation.key}: ${configWords(event.recommendation)}, ${rungName(event.recommendation)}`,
           );
           break;
         case 'running':
           line(
-            `${paint('bold', 'running')}  ${event.config ? `${configWords(event.config)}, ${rungWords(event.config)}` : 'as it stands'}`,
+            `${paint('bold', 'running')}  ${event.config ? `${configWords(event.config)}, ${rungName(event.config)}` : 'as it stands'}`,
           );
           break;
         case 'note':
@@ -118,7 +119,7 @@ function probeLine(
     `${bar(record.peak_bytes, budget, oom)} ${bytesOr(record.peak_bytes).padStart(9)}`,
     fits && speed !== null ? `${rate(speed).padStart(6)} samples/s` : ' '.repeat(16),
     // One process may try several rungs: what is not the script's own precision is named with each size.
-    ...(record.amp !== 'off' || record.checkpointing || record.offload ? [paint('cyan', rungWords(record))] : []),
+    ...(record.amp !== 'off' || record.checkpointing || record.offload ? [paint('cyan', rungName(record))] : []),
     fits ? paint('green', 'fit') : oom ? paint('yellow', 'out of memory') : paint('red', record.outcome),
   ];
   const why = fits ? record.why : (record.evidence ?? record.why);

@@ -1,9 +1,10 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
 import type { Recommendation } from '../store/types.js';
+import { rungName } from '../tuner/index.js';
 import type { Paint } from './output.js';
 import { facts, table } from './table.js';
-import { ago, bytesOr, configWords, rate, rungWords } from './words.js';
+import { ago, bytesOr, configWords, rate } from './words.js';
 
 export function renderRecommendations(recorded: Recommendation[], paint: Paint): string {
   const all = plain(recorded);
@@ -13,7 +14,7 @@ export function renderRecommendations(recorded: Recommendation[], paint: Paint):
     [
       { title: 'KEY', value: (one) => one.key },
       { title: 'CONFIG', value: (one) => (one.status === 'demoted' ? '-' : configWords(one)), least: 14 },
-      { title: 'RUNG', value: (one) => rungWords(one), least: 8 },
+      { title: 'RUNG', value: (one) => rungName(one), least: 8 },
       { title: 'MAX', value: (one) => largest(one), align: 'right' },
       { title: 'PEAK', value: (one) => bytesOr(one.peak_bytes), align: 'right' },
       {
@@ -39,7 +40,7 @@ function renderOne(one: Recommendation, paint: Paint): string {
       'recommended',
       one.status === 'demoted'
         ? `${paint('yellow', 'none')}: ${configWords(one)} ran out of memory in a run, the next one searches anew`
-        : `${paint('green', configWords(one))}, ${rungWords(one)}`,
+        : `${paint('green', configWords(one))}, ${rungName(one)}`,
     ],
     ['largest', `micro-batch ${largest(one)}`],
     ['too large', one.known_bad_micro_batch === null ? null : `micro-batch ${one.known_bad_micro_batch}`],

@@ -1,8 +1,9 @@
 import { plain } from '../common/terminal.js';
 import type { JobRecord, JobState } from '../store/types.js';
+import { rungName } from '../tuner/index.js';
 import type { Paint } from './output.js';
 import { oneLine, table } from './table.js';
-import { ago, bytesOr, configWords, rungWords, seconds, shellWords } from './words.js';
+import { ago, bytesOr, configWords, seconds, shellWords } from './words.js';
 
 const COLOURS: Record<JobState, Parameters<Paint>[0]> = {
   queued: 'yellow',
@@ -46,7 +47,7 @@ export function renderJob(told: JobRecord, paint: Paint): string {
     ['command', shellWords(job.command)],
     ['folder', job.options.cwd],
     ['where', where(job) === '-' ? null : where(job)],
-    ['config', job.config ? `${configWords(job.config)}, ${rungWords(job.config)}` : null],
+    ['config', job.config ? `${configWords(job.config)}, ${rungName(job.config)}` : null],
     ['budget', job.options.budget],
     ['key', job.key],
     ['submitted', `${job.submitted_at} (${ago(job.submitted_at)})`],

@@ -1,18 +1,10 @@
 import { formatBytes } from '../common/size.js';
 import type { CutPlace } from '../store/types.js';
-import type { Config, Rung } from '../tuner/types.js';
+import type { Config } from '../tuner/types.js';
 
 /** Where batches were cut into micro-batches. */
 export function cutWords(cut: CutPlace): string {
   return cut === 'model' ? "at the model's call" : 'at the loader';
-}
-
-/** `amp off`, `bf16 + checkpointing`: a rung as people say it. */
-export function rungWords(rung: Pick<Rung, 'amp' | 'checkpointing' | 'offload'>): string {
-  const parts = [rung.amp === 'off' ? 'full precision' : rung.amp];
-  if (rung.checkpointing) parts.push('checkpointing');
-  if (rung.offload) parts.push('offload');
-  return parts.join(' + ');
 }
 
 /** `micro-batch 42 × accumulation 2 × 4 GPUs = 336`. */

@@ -26,6 +26,8 @@ export const ERROR_CODES = {
   OOMTUNE_DAEMON_DOWN: { exit: 5, about: 'No daemon runs on this host.' },
   OOMTUNE_STILL_RUNNING: { exit: 5, about: 'Something that was to be ended still runs.' },
   OOMTUNE_LEASE_LOST: { exit: 5, about: 'The lease on the device was lost.' },
+  OOMTUNE_HTTP_REFUSED: { exit: 5, about: 'The dashboard refused a request.' },
+  OOMTUNE_HTTP_NOT_FOUND: { exit: 6, about: 'The dashboard has no page of that address.' },
   OOMTUNE_NO_SUCH_JOB: { exit: 6, about: 'There is no such job.' },
   OOMTUNE_NO_SUCH_CONFIG: { exit: 6, about: 'There is no recorded configuration of that name.' },
   OOMTUNE_INTERRUPTED: { exit: 130, about: 'The command was interrupted.' },

@@ -14,6 +14,9 @@ const count = z.number().int().min(1).max(Number.MAX_SAFE_INTEGER);
 const amp = z.enum(['off', 'bf16', 'fp16']);
 const cutPlace = z.enum(['model', 'loader']);
 
+/** Optimizer steps of a probe, at most. */
+export const MOST_PROBE_STEPS = 1000;
+
 export const failureClass = z.enum(FAILURE_CLASSES);
 const outcome = z.union([z.literal('fit'), failureClass]);
 
@@ -136,7 +139,7 @@ export const jobOptions: z.ZodType<JobOptions> = z.object({
   objective: z.enum(['max-batch', 'throughput']),
   headroomPct: z.number().min(0).max(90),
   preset: word,
-  steps: z.number().int().min(2).max(100_000),
+  steps: z.number().int().min(2).max(MOST_PROBE_STEPS),
   timeoutSeconds: z.number().positive().nullable(),
   maxLaunches: count.nullable(),
   /** Names only: values stay on the host that submitted. */

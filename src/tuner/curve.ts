@@ -1,7 +1,7 @@
-import { rungName } from './explain.js';
 import { sameRung } from './ladder.js';
 import { MemoryModel, readingsOf } from './model.js';
 import { peakBytes } from './peaks.js';
+import { rungName } from './rung-name.js';
 import type { Observation, Rung } from './types.js';
 
 /** Peak memory against micro-batch on one rung, as a chart shows it. Sizes in bytes. */

@@ -7,7 +7,6 @@ interface LadderEntry {
   checkpointing: boolean;
   offload: boolean;
   changesNumerics: boolean;
-  why: string;
 }
 
 /** What narrows the ladder for one job. */
@@ -53,11 +52,6 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
   }));
 }
 
-/** Whether a rung computes other numbers than the script as it stands (to be named as such wherever it is shown). */
-export function changesNumerics(rung: Rung): boolean {
-  return rung.amp !== 'off';
-}
-
 export function sameRung(a: Rung, b: Rung): boolean {
   return a.amp === b.amp && a.checkpointing === b.checkpointing && (a.offload ?? false) === (b.offload ?? false);
 }
@@ -77,7 +71,6 @@ function readLadder(data: unknown): { entries: LadderEntry[]; half: 'bf16' | 'fp
       checkpointing: rung.checkpointing,
       offload: rung.offload === true,
       changesNumerics: rung.changes_numerics === true || rung.amp === 'on',
-      why: typeof rung.why === 'string' ? rung.why : '',
     };
   });
   return { entries, half: file.amp };

@@ -1,11 +1,11 @@
 import { type EffectivePlan, noSize, planEffective } from './accumulation.js';
 import { answerOf, bestVerified } from './answer.js';
-import { rungName } from './explain.js';
 import { growthAction } from './growth.js';
 import { sameRung } from './ladder.js';
 import { failsAlone, LONE_NOTE } from './lone.js';
 import { rateOf } from './objective.js';
 import { paceOf } from './pace.js';
+import { rungName } from './rung-name.js';
 import { proofStep, type RungSearch, type RungStep, searchRung, surveyRung } from './search.js';
 import { listed, range, type Sizes } from './sizes.js';
 import { Trail } from './trail.js';

@@ -14,7 +14,7 @@ const CONCORDANT = 0.6;
 const WORTH_TELLING = 0.1;
 
 /**
- * Memory in use at the start of steps, as the hook reports them. In a healthy loop it is flat after the optimizer's state
+ * Memory in use at the end of steps, as the hook reports them. In a healthy loop it is flat after the optimizer's state
  * has appeared; what goes on rising is a leak, and no batch size helps against one. Single steps may fall all the same: a
  * line is fitted through all of them (python/oomtune/hook/growth.py judges probes in the same way).
  */
@@ -24,7 +24,7 @@ export class Growth {
   #stride = 1;
 
   add(step: Step): void {
-    const bytes = step.resident_bytes ?? step.allocated_bytes ?? null;
+    const bytes = step.resident_bytes ?? null;
     const last = this.#points.at(-1);
     if (bytes === null || step.n <= 2 || (last !== undefined && step.n < last.step + this.#stride)) return;
     this.#points.push({ step: step.n, bytes });

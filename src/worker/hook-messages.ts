@@ -121,8 +121,8 @@ const step = z.object({
     .max(2 ** 50)
     .nullable()
     .optional(),
-  allocated_bytes: bytes.optional(),
-  resident_bytes: bytes.optional(),
+  /** In use by the framework once the optimizer has stepped; null where its device cannot be told. */
+  resident_bytes: bytes.nullable().optional(),
 });
 
 const remark = z.object({

@@ -49,10 +49,26 @@ describe('the token', () => {
     for (const path of ['/api/session', '/api/stream', '/api/jobs/j-abcdef', '/api/machine', '/metrics']) {
       const answer = await dashboard.ask(path, { known: false });
       expect(answer.status, path).toBe(401);
-      expect(answer.json.error?.message).toContain('oomtune dashboard');
+      expect(answer.json.error?.remedy).toContain('oomtune dashboard');
     }
     expect((await dashboard.ask('/api/jobs/j-abcdef/cancel', { known: false, method: 'POST' })).status).toBe(401);
     expect((await dashboard.ask('/', { known: false })).status).toBe(200);
+  });
+
+  it('every refusal is an error with a code that the reference lists, and a remedy', async () => {
+    const reference = readFileSync('docs/reference/errors.md', 'utf8');
+    const refusals = [
+      await dashboard.ask('/api/session', { known: false }),
+      await dashboard.ask('/', { headers: { host: 'elsewhere.example' } }),
+      await dashboard.ask('/api/session', { method: 'POST', headers: { origin: 'http://elsewhere.example' } }),
+      await dashboard.ask('/nothing/here'),
+      await dashboard.ask('/api/login', { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{' }),
+    ];
+    expect(refusals.map(({ status }) => status)).toEqual([401, 403, 403, 404, 400]);
+    for (const { json } of refusals) {
+      expect(reference).toContain(`| \`${json.error?.code}\` |`);
+      expect(json.error?.remedy).not.toBe('');
+    }
   });
 
   it('is refused when it is wrong in any way', async () => {

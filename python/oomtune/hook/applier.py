@@ -164,7 +164,7 @@ class Applier:
         pass
 
     def before_step(self):
-        self._hook.telemetry.step_starts()
+        pass
 
     def forward_backward_again(self):
         pass

@@ -16,7 +16,6 @@ class Telemetry:
         self._meter = None
         self._steps = 0
         self._told = 0.0
-        self._resident = None
         self._batch = None
         self._warned = set()
         self._evaluating = False
@@ -41,12 +40,6 @@ class Telemetry:
                 self._evaluating = True
                 self._watch_graph()
 
-    def step_starts(self):
-        if self._meter is None:
-            self._meter = self._hook.meter = find_meter(self._torch)
-        if self._wants():
-            self._resident = self._meter.live()
-
     def stepped(self):
         self._steps += 1
         self._hook.training.stepped()
@@ -54,6 +47,8 @@ class Telemetry:
         if not self._wants():
             return
         self._told = time.monotonic()
+        if self._meter is None:
+            self._meter = self._hook.meter = find_meter(self._torch)
         settings = self._hook.settings
         batch = self._batch if "micro_batch" not in settings.knobs else None
         per_step = batch or (settings.micro_batch or 0) * settings.accumulation
@@ -62,8 +57,7 @@ class Telemetry:
                 "t": "step",
                 "n": self._steps,
                 "samples": self._steps * per_step,
-                "allocated_bytes": self._resident,
-                "resident_bytes": self._meter.live() if self._meter is not None else None,
+                "resident_bytes": self._meter.live(),
             }
         )
 

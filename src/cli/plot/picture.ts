@@ -1,7 +1,8 @@
 import { formatBytes } from '../../common/size.js';
+import { rungName } from '../../tuner/index.js';
 import { partsOf } from '../../worker/memory-parts.js';
 import type { FindBatchReport, MemoryReport } from '../../worker/types.js';
-import { configWords, rungWords } from '../words.js';
+import { configWords } from '../words.js';
 import { curve } from './curve.js';
 import { STYLE } from './style.js';
 import { element, escapeText, label } from './svg.js';
@@ -17,7 +18,7 @@ const ROW = 22;
 /** A search's result as one SVG document that needs nothing else: the curve of the peak, and what fills the memory. */
 export function picture(report: FindBatchReport, memory: MemoryReport): string {
   const { name, device, config } = report;
-  const rung = config === null ? '' : `, ${rungWords(config)}`;
+  const rung = config === null ? '' : `, ${rungName(config)}`;
   const heading = shortened(`${name} on ${device.model}`);
   const parts = partsOf(memory);
   const height = LEGEND_TOP + Math.ceil((parts.length + 1) / 2) * ROW + 10;

@@ -3,10 +3,11 @@ import { hostname } from 'node:os';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Gate } from './token.js';
 
-/** Why a request is refused: the status, and a sentence. */
+/** Why a request is refused: the status, a sentence, and what to do. */
 export interface Refusal {
-  status: 400 | 401 | 403;
+  status: 401 | 403 | 404 | 503;
   why: string;
+  remedy: string;
 }
 
 const HEADERS: Record<string, string> = {
@@ -42,13 +43,21 @@ export function checkHost(header: string | undefined, own = hostname()): Refusal
     const bare = name.replace(/^\[|\]$/g, '');
     if (isIP(bare) !== 0 || bare === 'localhost' || bare === own.toLowerCase()) return null;
   }
-  return { status: 403, why: 'This name is not one that the dashboard is known by; call it by its address.' };
+  return {
+    status: 403,
+    why: 'This name is not one that the dashboard is known by.',
+    remedy: 'Call it by its address, as `oomtune dashboard` prints it.',
+  };
 }
 
 /** What other sites make a browser send is refused; programs that are no browsers send none of these headers. */
 export function checkOrigin(request: Pick<FastifyRequest, 'method' | 'headers'>): Refusal | null {
   const { origin, host, 'sec-fetch-site': site } = request.headers;
-  const refusal: Refusal = { status: 403, why: 'Requests from other sites are refused.' };
+  const refusal: Refusal = {
+    status: 403,
+    why: 'Requests from other sites are refused.',
+    remedy: 'Ask from a page of the dashboard, or from a program with a Bearer token.',
+  };
   if (origin !== undefined && origin !== `http://${host}` && origin !== `https://${host}`) return refusal;
   if (site !== undefined && site !== 'same-origin' && site !== 'none') return refusal;
   return null;
@@ -61,21 +70,26 @@ export function checkOrigin(request: Pick<FastifyRequest, 'method' | 'headers'>)
 export function checkWho(request: FastifyRequest, gate: Gate, cookie: string): Refusal | null {
   const bearer = /^Bearer ([\w-]{1,200})$/.exec(request.headers.authorization ?? '')?.[1];
   if (request.headers.authorization !== undefined) {
-    return bearer !== undefined && gate.acceptsToken(bearer) ? null : refused('The token is wrong.');
+    return bearer !== undefined && gate.acceptsToken(bearer) ? null : wrongToken('The token is wrong.');
   }
   const session = cookieOf(request.headers.cookie, cookie);
-  if (session === null || !gate.acceptsSession(session)) return refused('A token is needed.');
+  if (session === null || !gate.acceptsSession(session)) return wrongToken('A token is needed.');
   if (request.method === 'GET' || request.method === 'HEAD') return null;
   const { origin, 'sec-fetch-site': site } = request.headers;
   if (origin === undefined && site !== 'same-origin') {
-    return { status: 403, why: 'A request that changes something must say where it comes from.' };
+    return {
+      status: 403,
+      why: 'A request that changes something must say where it comes from.',
+      remedy: 'Send an Origin header, or a Bearer token in place of the cookie.',
+    };
   }
   return null;
 }
 
-const refused = (why: string): Refusal => ({
+export const wrongToken = (why: string): Refusal => ({
   status: 401,
-  why: `${why} \`oomtune dashboard\` prints the address with it.`,
+  why,
+  remedy: '`oomtune dashboard` prints the address with the token in it.',
 });
 
 function cookieOf(header: string | undefined, name: string): string | null {

@@ -112,19 +112,33 @@ function createApp(log: Log): FastifyInstance {
     if (!reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store');
   });
   app.setNotFoundHandler((_request, reply) =>
-    reply.code(404).send({ schema: 1, error: { code: 'NOT_FOUND', message: 'There is nothing here.', remedy: '' } }),
+    refuse(reply, {
+      status: 404,
+      why: 'There is nothing here.',
+      remedy: 'The dashboard is at the address without a path.',
+    }),
   );
   app.setErrorHandler((error: FastifyError | Error, _request, reply) => {
     if (error instanceof OomtuneError) {
       return reply.code(error.code === 'OOMTUNE_NO_SUCH_JOB' ? 404 : 409).send(error.toJSON());
     }
+    const told = errorOf(error);
+    if (told.code === 'OOMTUNE_INTERNAL') log.warn({ err: error }, 'a request met a fault of ours');
     const status = error instanceof Late ? 503 : ((error as FastifyError).statusCode ?? 500);
-    if (status === 500) log.warn({ err: error }, 'a request met a fault of ours');
-    const message =
-      error instanceof Late ? 'Redis does not answer.' : status < 500 ? error.message : 'A fault of ours.';
-    return reply.code(status).send({ schema: 1, error: { code: 'FAILED', message, remedy: 'See the daemon’s log.' } });
+    return reply.code(status).send(told.toJSON());
   });
   return app;
+}
+
+/** What went wrong below a request, as everything else of oomtune tells it. */
+function errorOf(error: FastifyError | Error): OomtuneError {
+  if (error instanceof Late) {
+    return new OomtuneError('OOMTUNE_REDIS_UNREACHABLE', 'Redis does not answer.', '`oomtune doctor` looks at it.');
+  }
+  if (((error as FastifyError).statusCode ?? 500) < 500) {
+    return new OomtuneError('OOMTUNE_HTTP_REFUSED', error.message, 'See docs/guides/dashboard.md.');
+  }
+  return new OomtuneError('OOMTUNE_INTERNAL', 'A fault of ours.', 'The log of the daemon tells more; report it.');
 }
 
 async function listen(app: FastifyInstance, host: string, port: number | null): Promise<number> {

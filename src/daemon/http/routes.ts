@@ -5,7 +5,7 @@ import type { Store } from '../../store/index.js';
 import { within } from '../observe/within.js';
 import { cancelJob, holdJob, releaseJob, retryJob } from '../steer.js';
 import { type Asset, loadAssets } from './assets.js';
-import { checkOrigin, checkWho, type Refusal } from './guard.js';
+import { checkOrigin, checkWho, type Refusal, wrongToken } from './guard.js';
 import { jobPage } from './job-page.js';
 import type { Scrape } from './scrape.js';
 import type { StreamParts, Streams } from './streams.js';
@@ -31,8 +31,10 @@ const ACTIONS: Record<string, (store: Store, id: string) => Promise<unknown>> = 
   retry: (store, id) => retryJob(store, id),
 };
 
-export const refuse = (reply: FastifyReply, { status, why }: Refusal): FastifyReply =>
-  reply.code(status).send({ schema: 1, error: { code: 'REFUSED', message: why, remedy: '' } });
+export const refuse = (reply: FastifyReply, { status, why, remedy }: Refusal): FastifyReply =>
+  reply
+    .code(status)
+    .send(new OomtuneError(status === 404 ? 'OOMTUNE_HTTP_NOT_FOUND' : 'OOMTUNE_HTTP_REFUSED', why, remedy).toJSON());
 
 export function addRoutes(app: FastifyInstance, parts: RouteParts): void {
   addPage(app, loadAssets());
@@ -61,7 +63,7 @@ function addLogin(app: FastifyInstance, { gate, cookie }: RouteParts): void {
   app.post('/api/login', async (request, reply) => {
     const given = login.safeParse(request.body);
     if (!given.success || !gate.acceptsToken(given.data.token)) {
-      return refuse(reply, { status: 401, why: 'The token is wrong. `oomtune dashboard` prints the address with it.' });
+      return refuse(reply, wrongToken('The token is wrong.'));
     }
     const { value, seconds } = gate.newSession();
     reply.header('set-cookie', `${cookie()}=${value}; Max-Age=${seconds}; ${attributes}`);
@@ -87,7 +89,7 @@ function addApi(app: FastifyInstance, parts: RouteParts): void {
       const { job } = request.query as { job?: unknown };
       const id = job === undefined ? null : jobId.safeParse(job);
       if (id?.success === false) throw noSuchJob(job);
-      if (streams.full) return reply.code(503).send(busy());
+      if (streams.full) return refuse(reply, BUSY);
       reply.hijack();
       for (const [name, value] of Object.entries(reply.getHeaders())) {
         if (value !== undefined) reply.raw.setHeader(name, value);
@@ -126,7 +128,4 @@ const noSuchJob = (job: unknown): OomtuneError =>
     'It may have been forgotten.',
   );
 
-const busy = () => ({
-  schema: 1,
-  error: { code: 'REFUSED', message: 'Too many pages are open.', remedy: 'Close some of them.' },
-});
+const BUSY: Refusal = { status: 503, why: 'Too many pages are open.', remedy: 'Close some of them.' };
