@@ -23,6 +23,7 @@ class Bench:
     record: Callable[[str, dict], None]
     nvcc: str | None
     only: list[str]
+    flags: list[str]
 
     def python(self, script: str, *words: object) -> list[str]:
         return [sys.executable, str(JOBS / script), *map(str, words)]
@@ -217,6 +218,30 @@ def neighbours(bench: Bench) -> None:
         "steps": len(steps), "overrun_code": overrun.code, "overrun_nvml_peak": overrun.nvml_peak.get(0),
         "overrun_budget": 4 * GIB, "overrun_oom": "OutOfMemoryError" in overrun.output,
         "tail": outcome.output[-800:] if outcome.code != 0 else ""})
+
+
+CALLS = ("sparse", "green", "graphs", "register", "heap", "pools", "first", "multicast")
+
+
+def calls(bench: Bench) -> None:
+    """One after the other: the whole device's figure is what each is held to."""
+    budget = 3 * GIB
+    for kind in CALLS:
+        if bench.only and kind not in bench.only:
+            continue
+        outcome = bench.launcher.run(bench.python("calls.py", kind, bench.sampler.library(), *bench.flags), budget, timeout=60)
+        said = outcome.result()
+        steps = said.get("steps", [])
+        bench.record("calls", {
+            "job": kind, "code": outcome.code, "seconds": round(outcome.seconds, 1), "budget": budget,
+            "left_out": said.get("left_out"), "failed": said.get("failed"), "context": said.get("context"),
+            "agrees": bool(steps) and all(step["agrees"] for step in steps),
+            "nvml_peak": outcome.nvml_peak.get(0), "within_budget": outcome.nvml_peak.get(0, 0) <= budget,
+            "refused": (outcome.ledger or {}).get("refused"), "blind": (outcome.ledger or {}).get("blind"),
+            "torch": said.get("torch"), "tail": outcome.output[-1500:] if outcome.code != 0 else "",
+        })
+        for at, step in enumerate(steps):
+            bench.record("calls-step", {"job": kind, "at": at, **step})
 
 
 def ddp(bench: Bench) -> None:

@@ -33,7 +33,7 @@ def main() -> None:
         row["run"] = run
         if row.get("void"):
             continue
-        key = (row["part"], row.get("job"), row.get("model"), row.get("gib"), row.get("by"), row.get("step"), row.get("pair"))
+        key = (row["part"], row.get("job"), row.get("model"), row.get("gib"), row.get("by"), row.get("step"), row.get("pair"), row.get("at"))
         latest[key] = row
     of = lambda part: [row for row in latest.values() if row["part"] == part]  # noqa: E731
     out = [f"# The CUDA runtime on {runs[-1]['gpu']}", "",
@@ -56,6 +56,14 @@ def main() -> None:
         out += table(["run", "model", "GiB", "really free", "budget", "difference", "memory fraction", "difference"],
                      [[row["run"], row["model"], row["gib"], row["really_free"], row["budget"], f"{row['difference_pct']} %",
                        row["fraction"], f"{row['fraction_difference_pct']} %"] for row in of("exact")])
+    kinds = of("calls")
+    if kinds:
+        out += ["## Rarer calls", "", "What is held more than at the start, after each step; the ledger beside NVML's figure of the whole device.", ""]
+        out += table(["run", "kind", "did", "answer", "ledger (MiB)", "NVML (MiB)", "agree"],
+                     [[row["run"], row["job"], row["did"], row["result"], round(row["ledger"] / 2**20, 1),
+                       round(row["nvml"] / 2**20, 1), yes(row["agrees"])] for row in of("calls-step")])
+        out += [f"- {row['job']}: {row.get('left_out') or row.get('failed')}" for row in kinds
+                if row.get("left_out") or row.get("failed")] + [""]
     costs = of("cost")
     if costs:
         out += ["## Cost", ""]

@@ -2,7 +2,7 @@
 """Measures the CUDA runtime on a real GPU; bench/cuda/README.md says what and how. Needs torch and nvidia-ml-py; JAX,
 CuPy and nvcc are used where they are there, and left out, with a line that says so, where they are not.
 
-    python3 bench/cuda/run.py [--parts compat,exact,cost,neighbours,ddp] [--native build/Release] [--out bench/results]
+    python3 bench/cuda/run.py [--parts compat,exact,cost,neighbours,calls,ddp] [--native build/Release] [--out bench/results]
 """
 
 import argparse
@@ -42,7 +42,9 @@ def main() -> int:
     parser.add_argument("--parts", default="compat,exact,cost,neighbours")
     parser.add_argument("--native", type=Path, default=root / "build/Release")
     parser.add_argument("--out", type=Path, default=root / "bench/results")
-    parser.add_argument("--only", default="", help="of compat: names, with commas")
+    parser.add_argument("--only", default="", help="of compat and calls: names, with commas")
+    parser.add_argument("--multicast", action="store_true",
+                        help="of calls: multicast objects too, which can disturb other GPUs of a host that is shared")
     options = parser.parse_args()
     for needed in ("cuda/libcuda.so.1", "oomtune-ledger"):
         if not (options.native / needed).exists():
@@ -62,7 +64,8 @@ def main() -> int:
 
     record("versions", versions(sampler))
     nvcc = shutil.which("nvcc")
-    bench = parts.Bench(launcher, sampler, record, nvcc, [word for word in options.only.split(",") if word])
+    bench = parts.Bench(launcher, sampler, record, nvcc, [word for word in options.only.split(",") if word],
+                        ["--multicast"] if options.multicast else [])
     for part in options.parts.split(","):
         begin = time.monotonic()
         try:

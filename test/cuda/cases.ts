@@ -26,6 +26,13 @@ export const CASES: { holds: string; name: string; setting?: Setting }[] = [
   },
   { holds: 'keeps physical memory charged while a handle or a mapping is left', name: 'Vmm' },
   { holds: 'charges the memory of graphs', name: 'Graphs' },
+  { holds: 'refuses a graph whose nodes do not fit together, and none whose nodes take turns', name: 'GraphSum' },
+  {
+    holds: 'looks again at what a graph needs when it is launched',
+    name: 'GraphLaunch',
+    setting: { env: { FAKE_FAIL: 'cuGraphExecDestroy:1:1' } },
+  },
+  { holds: 'counts captured allocations of a graph as its nodes', name: 'GraphCapture' },
   { holds: 'counts what the first forms of calls take, with addresses of 32 bits', name: 'FirstForms' },
   { holds: 'keeps memory charged that only an array or a multicast object holds', name: 'Held' },
   { holds: 'knows as many pools as a program makes', name: 'ManyPools' },

@@ -95,11 +95,12 @@ test('every hook is called by some program of the tests', () => {
   expect(hooks.filter((name) => !text.includes(`"${name}"`))).toEqual([]);
 });
 
-test('no hook lies on the launch path', () => {
+test('no hook lies on the launch path but for graphs, whose memory nodes take theirs there', () => {
   expect(hooks.length).toBeGreaterThan(40);
-  expect(hooks.filter((name) => /^cu(Launch|GraphLaunch|Memcpy|Memset|Event|StreamSynchronize)/.test(name))).toEqual(
-    [],
-  );
+  expect(hooks.filter((name) => /^cu(Launch|GraphLaunch|Memcpy|Memset|Event|StreamSynchronize)/.test(name))).toEqual([
+    'cuGraphLaunch',
+    'cuGraphLaunch_ptsz',
+  ]);
   const known = new Set(listed('symbols.def'));
   expect(hooks.filter((name) => !known.has(name))).toEqual([]);
 });

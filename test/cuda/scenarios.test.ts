@@ -38,6 +38,11 @@ describe('the stand-in for libcuda', () => {
     expect(ledger.devices[0]?.peak).toBe(512 * MiB);
   });
 
+  test('names the call that a graph was refused in', async () => {
+    const { refusals } = await scenario(folder, 'GraphCapture');
+    expect(refusals).toEqual([expect.objectContaining({ api: 'cuGraphInstantiateWithFlags', by: 'budget' })]);
+  });
+
   test('looks once more at the end of a process', async () => {
     const ledger = await scenario(folder, 'GrowsAtEnd', { env: { FAKE_MODULE: String(64 * MiB) } });
     expect(ledger.devices[0]).toMatchObject({ overhead: 164 * MiB, peak: 164 * MiB });

@@ -3,7 +3,7 @@
 /** Families whose every member moves, launches, waits or asks, and takes no memory that a program asks for. */
 export const HARMLESS: RegExp[] = [
   /^cu(Memcpy|Memset|FabricCpy)/,
-  /^cu(Launch|GraphLaunch|Occupancy)/,
+  /^cu(Launch|Occupancy)/,
   /^cu(Event|StreamWait|StreamWrite|StreamBatchMemOp)/,
   /^cu(Func|Kernel|Param|TexObject|TexRef|Surf|TensorMap|UserObject)/,
   /^cu(Profiler|Coredump|Logs|Checkpoint)/,

@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "driver.h"
+#include "graph_hooks.h"
 #include "measure.h"
 #include "pools.h"
 #include "real.h"
@@ -50,6 +51,7 @@ void startAnew() {
     theGate.forked();
     forgetTables();
     forgetPools();
+    forgetGraphs();
     forgetMeasurements();
     lineage.store(kOwn, std::memory_order_release);
   }

@@ -105,6 +105,13 @@ void findOwn(void* handle) {
   find(handle, &driver.primaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRelease");
   find(handle, &driver.ctxDestroy, "cuCtxDestroy_v2", "cuCtxDestroy");
   find(handle, &driver.ctxGetLimit, "cuCtxGetLimit");
+  find(handle, &driver.graphGetNodes, "cuGraphGetNodes");
+  find(handle, &driver.graphGetEdges, "cuGraphGetEdges");
+  find(handle, &driver.graphGetEdgesV2, "cuGraphGetEdges_v2");
+  find(handle, &driver.graphNodeGetType, "cuGraphNodeGetType");
+  find(handle, &driver.graphMemAllocNodeGetParams, "cuGraphMemAllocNodeGetParams");
+  find(handle, &driver.graphMemFreeNodeGetParams, "cuGraphMemFreeNodeGetParams");
+  find(handle, &driver.graphChildGetGraph, "cuGraphChildGraphNodeGetGraph");
 }
 
 void fillSlots(void* handle) {

@@ -61,6 +61,13 @@ struct Driver {
   Result (*primaryCtxRelease)(Device);
   Result (*ctxDestroy)(Context);
   Result (*ctxGetLimit)(size_t*, int);
+  Result (*graphGetNodes)(Graph, GraphNode*, size_t*);
+  Result (*graphGetEdges)(Graph, GraphNode*, GraphNode*, size_t*);
+  Result (*graphGetEdgesV2)(Graph, GraphNode*, GraphNode*, void*, size_t*);
+  Result (*graphNodeGetType)(GraphNode, int*);
+  Result (*graphMemAllocNodeGetParams)(GraphNode, MemAllocNodeParams*);
+  Result (*graphMemFreeNodeGetParams)(GraphNode, Address*);
+  Result (*graphChildGetGraph)(GraphNode, Graph*);
 };
 
 extern Driver driver;

@@ -2,6 +2,7 @@
 // if the growth to be expected fits, and given back should the pool have grown past the budget all the same.
 #include "account.h"
 #include "driver.h"
+#include "graph_hooks.h"
 #include "pool_list.h"
 #include "pools.h"
 
@@ -29,12 +30,7 @@ Result allocate(Pool pool, Address* address, uint64_t size, Stream stream, const
   if (place < 0 || !account::gate().attached()) return call();
   // Inside a capture the memory becomes a node of the graph: the pool does not grow, the graph's memory does.
   if (capturing(stream, calls)) {
-    watchGraphs(place);
-    if (!account::admit(place, size, api)) return kOutOfMemory;
-    account::Unsettled unsettled;
-    Result result = call();
-    account::gate().cancel(place, size);
-    return result;
+    return graphNodeFits(place, size, api) ? call() : kOutOfMemory;
   }
   for (int attempt = 0; attempt < 2; ++attempt) {
     // Far from the limit there is nothing to ask first.

@@ -81,14 +81,17 @@ void countShrinking(Known& at) {
   }
 }
 
-void refreshGraphs(Place place) {
+/** False: there are no graphs with memory, or the driver does not say. */
+bool readGraphs(Place place, uint64_t* reserved) {
   const Device ordinal = account::ordinalOf(place);
-  if (!graphs[place].load(std::memory_order_relaxed) || ordinal < 0 || driver.deviceGetGraphMemAttribute == nullptr) {
-    return;
-  }
+  *reserved = 0;
+  return graphs[place].load(std::memory_order_relaxed) && ordinal >= 0 && driver.deviceGetGraphMemAttribute != nullptr &&
+         driver.deviceGetGraphMemAttribute(ordinal, kGraphReservedCurrent, reserved) == kSuccess;
+}
+
+void refreshGraphs(Place place) {
   uint64_t reserved = 0;
-  if (driver.deviceGetGraphMemAttribute(ordinal, kGraphReservedCurrent, &reserved) != kSuccess) return;
-  countTo(place, kGraph, &graphCounted[place], reserved);
+  if (readGraphs(place, &reserved)) countTo(place, kGraph, &graphCounted[place], reserved);
 }
 
 }  // namespace
@@ -208,6 +211,29 @@ bool trimPools(Place place) {
 
 void watchGraphs(Place place) {
   if (place >= 0) graphs[place].store(true);
+}
+
+uint64_t graphsReserved(Place place) {
+  const Relaxed relaxed;
+  Lock lock(mutex);
+  refreshGraphs(place);
+  return graphCounted[place];
+}
+
+void countGraphs(Place place, uint64_t promised) {
+  const Relaxed relaxed;
+  Gate& gate = account::gate();
+  Lock lock(mutex);
+  uint64_t reserved = 0;
+  uint64_t& counted = graphCounted[place];
+  const bool read = readGraphs(place, &reserved);
+  const uint64_t grown = read && reserved > counted ? reserved - counted : 0;
+  // As with pools the promise becomes what is counted.
+  const uint64_t kept = grown < promised ? grown : promised;
+  if (promised > kept) gate.cancel(place, promised - kept);
+  if (kept > 0) gate.commit(place, kGraph, kept);
+  counted += kept;
+  if (read) countTo(place, kGraph, &counted, reserved);
 }
 
 void forgetPools() {

@@ -11,6 +11,10 @@ void refreshPools(account::Place place);
 bool trimPools(account::Place place);
 /** Memory nodes exist: from now on graph memory is looked at. */
 void watchGraphs(account::Place place);
+/** What graphs have reserved of a device, as it was last seen. */
+uint64_t graphsReserved(account::Place place);
+/** After a call that may have taken memory for graphs, for which `promised` bytes were admitted. */
+void countGraphs(account::Place place, uint64_t promised);
 /** In the child of a fork. */
 void forgetPools();
 

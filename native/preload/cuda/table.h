@@ -71,6 +71,14 @@ class Table {
     }
   }
 
+  /** Gives its memory back: for a table that does not live as long as the process. */
+  void clear() {
+    for (Shard& shard : shards_) {
+      if (shard.cells != nullptr) munmap(shard.cells, shard.capacity * sizeof(Cell));
+    }
+    forget();
+  }
+
   /** In the child of a fork: nobody else is there, and what was in it belongs to the parent. */
   void forget() {
     for (Shard& shard : shards_) {

@@ -65,7 +65,9 @@ struct MemAllocNodeParams {
 };
 static_assert(offsetof(MemAllocNodeParams, bytes) == 104, "layout of the driver");
 
+constexpr int kGraphNodeChild = 4;
 constexpr int kGraphNodeMemAlloc = 10;
+constexpr int kGraphNodeMemFree = 11;
 
 struct GraphNodeParams {
   int type;

@@ -12,7 +12,7 @@
   X(PoolOutlived) X(PoolStays) X(HandleRace) X(VmmOrders) X(ImportedTwice) X(Closed) X(PitchRefused) X(Huge)     \
   X(Idle) X(NoRoom) X(Capture) X(PoolPeak) X(Silent) X(HostPools) X(ForkThreads) X(Container)       \
   X(ContainerNeighbour) X(Swap) X(FirstForms) X(ManyPools) X(Held)          \
-  X(Green) X(Heap)
+  X(Green) X(Heap) X(GraphSum) X(GraphLaunch) X(GraphCapture)
 
 #define DECLARE(name) void scenario##name();
 SCENARIOS(DECLARE)

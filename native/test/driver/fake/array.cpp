@@ -62,5 +62,11 @@ API cuArray3DCreate(Array* array, const FirstArray3dDescriptor* wanted) {
   return create(reinterpret_cast<uint64_t*>(array),
                 uint64_t{wanted->width} * wanted->height * wanted->depth * wanted->channels * 4);
 }
+API cuArrayGetSparseProperties(void* properties, Array) {
+  unsigned int* words = static_cast<unsigned int*>(properties);
+  words[0] = words[1] = 64;
+  words[2] = words[3] = 1;
+  return 0;
+}
 API cuArrayDestroy(Array array) { return destroy(reinterpret_cast<uint64_t>(array)); }
 API cuMipmappedArrayDestroy(Mipmap array) { return destroy(reinterpret_cast<uint64_t>(array)); }

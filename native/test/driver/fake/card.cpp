@@ -73,12 +73,13 @@ API cuStreamIsCapturing(fake::Stream, int* status) { return *status = fake::capt
 API cuStreamIsCapturing_ptsz(fake::Stream stream, int* status) { return cuStreamIsCapturing(stream, status); }
 API cuStreamBeginCapture_v2(fake::Stream, int mode) {
   fake::captureMode = mode;
+  fake::beginGraph();
   return fake::capturing = true, 0;
 }
 API cuStreamEndCapture(fake::Stream, fake::Graph* graph) {
+  const fake::Graph made = fake::endGraph();
   if (!fake::endCapture()) return 901;
-  *graph = reinterpret_cast<fake::Graph>(fake::newName(1));
-  return 0;
+  return *graph = made, 0;
 }
 API cuThreadExchangeStreamCaptureMode(int* mode) {
   const int before = fake::captureMode;

@@ -58,7 +58,10 @@ void forgetBlocks(uint64_t context);
 void forgetArrays(uint64_t context);
 void forgetPools(int device);
 
-/** Memory nodes of graphs, which take effect when a graph is uploaded. */
-void addGraphMemory(int device, uint64_t bytes);
+/** A capture makes a graph of the calling thread's stream, one node after the other. */
+void beginGraph();
+Graph endGraph();
+Address captureAllocation(int device, uint64_t bytes);
+void captureFree(Address address);
 
 }  // namespace fake

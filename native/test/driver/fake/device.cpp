@@ -81,6 +81,13 @@ API cuDeviceGetPCIBusId(char* bus, int length, Device device) {
   snprintf(bus, static_cast<size_t>(length), "0000:%02x:00.0", device + 1);
   return 0;
 }
+API cuDeviceGetAttribute(int* value, int attribute, Device) {
+  constexpr int kSparseArrays = 112;
+  return *value = attribute == kSparseArrays ? 1 : 0, 0;
+}
+// What a part of a device is described by; all parts are alike here.
+API cuDeviceGetDevResource(Device, void*, int) { return 0; }
+API cuDevResourceGenerateDesc(void** description, void*, unsigned int) { return *description = nullptr, 0; }
 API cuDeviceTotalMem_v2(size_t* bytes, Device) { return *bytes = state()->capacity, 0; }
 
 API cuCtxCreate_v2(Context* context, unsigned int, Device device) {
@@ -168,6 +175,7 @@ API cuCtxGetCurrent(Context* context) { return *context = reinterpret_cast<Conte
 API cuCtxSetCurrent(Context context) { return current = reinterpret_cast<uint64_t>(context), 0; }
 API cuCtxPushCurrent_v2(Context context) { return current = reinterpret_cast<uint64_t>(context), 0; }
 API cuCtxPopCurrent_v2(Context* context) { return *context = reinterpret_cast<Context>(current), 0; }
+API cuCtxSynchronize() { return 0; }
 API cuCtxGetDevice(Device* device) {
   std::lock_guard<std::mutex> lock(mutex);
   return currentDevice(device) ? 0 : 201;

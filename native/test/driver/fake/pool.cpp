@@ -69,9 +69,7 @@ void trim(PoolState& pool, uint64_t keep) {
 Result allocateFrom(const PoolPointer& from, Address* address, size_t size) {
   PoolState& pool = *from;
   if (capturing) {
-    addGraphMemory(pool.device, rounded(size));
-    *address = newName(size);
-    return 0;
+    return *address = captureAllocation(pool.device, size), 0;
   }
   if (size > (1ULL << 60)) return 2;
   // FAKE_PIECES: what is idle in a pool lies in pieces that are of no use for anything new.
@@ -184,6 +182,7 @@ API cuMemAllocFromPoolAsync_ptsz(Address* address, size_t size, Pool pool, Strea
 }
 API cuMemFreeAsync(Address address, Stream) {
   std::lock_guard<std::mutex> lock(mutex);
+  if (capturing) return captureFree(address), 0;
   auto found = asyncBlocks.find(address);
   if (found == asyncBlocks.end()) return 1;
   const auto [size, pool] = found->second;
