@@ -28,8 +28,9 @@ export function answerOf(
   const peak = peakOf(trail, size);
   const rate = rateOf(trail, size);
   const steps = [size, max].flatMap((s) => {
-    const firm = trail.fits(s).filter((o) => trail.isFirmFit(o));
-    return firm.length > 0 ? [Math.max(...firm.map((o) => o.steps))] : [];
+    const fits = trail.fits(s);
+    const firm = fits.filter((o) => trail.isFirmFit(o));
+    return fits.length > 0 ? [Math.max(...(firm.length > 0 ? firm : fits).map((o) => o.steps))] : [];
   });
   const leak = trail.fits(size).findLast((o) => leaks(o, c.budgetBytes));
   const grows = !leak && trail.fits(size).some((o) => growthBytes(o) > 0 && mayGrow(o, c.budgetBytes));

@@ -124,7 +124,7 @@ function climb(sight: Sight, top: number, roof: number): Step {
 }
 
 /** One size is known: the next is chosen so that even a line through the origin stays within the budget. */
-function secondSize({ model, perLaunch }: Sight, top: number): Step {
+export function secondSize({ model, perLaunch }: Sight, top: number): Step {
   const last = model.readings.at(-1);
   const stride = perLaunch ? 8 : 4;
   let bound = Number.POSITIVE_INFINITY;

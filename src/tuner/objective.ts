@@ -81,7 +81,7 @@ export function recommend(choice: Choice): Recommendation {
  * What the recommended size may hold, bytes. Where weights alone leave less than the headroom no size can: half of what the
  * smallest leaves is left free then, since the smallest of all would be many times slower for little.
  */
-function limitOf({ trail, model, choices, headroomPct }: Choice): number {
+export function limitOf({ trail, model, choices, headroomPct }: Choice): number {
   const wanted = model.budgetBytes * (1 - headroomPct / 100);
   const least = highest(trail, choices.lo, lastingPeak);
   return least === null || least <= wanted ? wanted : (least + model.budgetBytes) / 2;
@@ -141,19 +141,19 @@ function highest(trail: Trail, size: number, value: (o: Observation) => number |
   return peaks.length > 0 ? Math.max(...peaks) : null;
 }
 
-function retriesOf(trail: Trail, size: number): number {
+export function retriesOf(trail: Trail, size: number): number {
   const fits = trail.fits(size);
   return (fits.findLast((o) => o.fresh) ?? fits.at(-1))?.allocRetries ?? 0;
 }
 
 /** Unmeasured peaks cannot be compared: then the size itself has to stay below the largest by the headroom. */
-function leavesRoom(trail: Trail, size: number, limit: number, { max, headroomPct }: Choice): boolean {
+export function leavesRoom(trail: Trail, size: number, limit: number, { max, headroomPct }: Choice): boolean {
   const peak = highest(trail, size, lastingPeak);
   return peak === null ? size <= max * (1 - headroomPct / 100) || headroomPct === 0 : peak <= limit;
 }
 
 /** The largest choice that should leave the headroom, by interpolation; null if trying on is no use. */
-function largestWithHeadroom(choice: Choice, limit: number, measured: number[], good: number[]): number | null {
+export function largestWithHeadroom(choice: Choice, limit: number, measured: number[], good: number[]): number | null {
   const { trail, model, choices, max, headroomPct } = choice;
   const spoilt = measured.filter((size) => !good.includes(size) && size < max);
   const slow = spoilt.filter((size) => retriesOf(trail, size) > 0).map((size) => 0.97 * size);
@@ -194,7 +194,7 @@ function lastResort({ trail, choices, max, headroomPct }: Choice, measured: numb
   return { size, notes: [tightNote({ headroomPct })] };
 }
 
-function tightNote({ headroomPct }: Pick<Choice, 'headroomPct'>): string {
+export function tightNote({ headroomPct }: Pick<Choice, 'headroomPct'>): string {
   return `No size leaves the headroom (weights and the optimizer fill the budget), so less than ${headroomPct} % of it is left free.`;
 }
 

@@ -6,7 +6,12 @@ const SPEED_STEPS = 5;
 /** Optimizer steps that a maximum near a caching allocator's limit has to last. */
 const VERIFY_STEPS = 10;
 /** Steps for which a caching allocator has to be at rest: near the limit it finds out by and by what does not fit. */
-const REST_STEPS: Partial<Record<Probe['purpose'], number>> = { verify: 8, bound: 3, speed: 3 };
+const REST_STEPS: Partial<Record<Probe['purpose'], number>> = { own: 8, verify: 8, bound: 3, speed: 3 };
+
+/** Whether a fit ran for as long as a verification does. */
+export function isPaced({ steps: ran, short }: Observation, steps: number, caching: boolean): boolean {
+  return short === true || ran >= (caching ? Math.max(steps, VERIFY_STEPS) : steps);
+}
 
 /** How long a probe is to run, by what it is for and by what was seen so far. */
 export function paceOf(
@@ -24,7 +29,8 @@ export function paceOf(
   };
   return {
     steps: Math.max(steps, more()),
-    restSteps: caching ? (REST_STEPS[purpose] ?? 0) : 0,
+    // The script's own batch is the first that is measured: whether there is such an allocator is not known yet.
+    restSteps: caching || purpose === 'own' ? (REST_STEPS[purpose] ?? 0) : 0,
     ...doubtOf(budgetBytes, steady),
   };
 }

@@ -21,6 +21,10 @@ export interface RungSearch {
   plan: EffectivePlan;
   budgetBytes: number;
   headroomPct: number;
+  /** Optimizer steps of a probe at least. */
+  steps: number;
+  /** One process can be asked for many sizes. */
+  driven: boolean;
   /** The process of the last probe can take another one on this rung. */
   alive: boolean;
   perLaunch: boolean;
@@ -33,7 +37,7 @@ const TINY = 20;
 /** Part of the budget from which on a size may be the largest, with another near by that failed. */
 const FULL = 0.96;
 /** Part of what is in use at a step's start that gradients make up at least (Adam; more with plainer optimizers). */
-const GRADIENTS = 0.25;
+export const GRADIENTS = 0.25;
 /** Part of the largest size with headroom at which a survey has seen enough: near its best speed, and far from the limit. */
 const SURVEYED = 0.7;
 
@@ -101,13 +105,13 @@ export function proofStep(search: RungSearch): RungStep & { kind: 'probe' } {
   return { kind: 'probe', fresh: true, ...proof(sightOf(search)) };
 }
 
-function sightOf({ trail, sizes, perLaunch, budgetBytes }: RungSearch): Sight {
+export function sightOf({ trail, sizes, perLaunch, budgetBytes }: RungSearch): Sight {
   const model = new MemoryModel(readingsOf(trail.sizes.flatMap((size) => trail.fits(size))), budgetBytes);
   return { trail, model, sizes, perLaunch };
 }
 
 /** Before anything fits: the guess, then the smallest size. Null once something does. */
-function floorStep({ trail, sizes, guess }: RungSearch): RungStep | null {
+export function floorStep({ trail, sizes, guess }: RungSearch): RungStep | null {
   if (trail.top !== null) return null;
   if (
     guess !== null &&

@@ -96,6 +96,11 @@ export class Trail {
     return this.all.find((o) => o.launch === launch && o.fresh && o.outcome === 'fit')?.microBatch ?? null;
   }
 
+  /** Whether it was measured for long enough to know that memory does not grow out of the budget. */
+  isSure(o: Observation): boolean {
+    return this.#sure(o);
+  }
+
   /** Whether this fit was in a process that tells what a fresh one takes. */
   isFirmFit(o: Observation): boolean {
     return this.#sure(o) && isFirm(o, [...this.#fits.values()].flat());

@@ -1,6 +1,7 @@
 import { type EffectivePlan, noSize, planEffective } from './accumulation.js';
 import { answerOf, bestVerified } from './answer.js';
 import { growthAction } from './growth.js';
+import { bestKept, keptStep } from './kept.js';
 import { sameRung } from './ladder.js';
 import { failsAlone, LONE_NOTE } from './lone.js';
 import { rateOf } from './objective.js';
@@ -111,7 +112,7 @@ export class Tuner {
     let evidence: string | null = null;
     for (const [index, rung] of this.#constraints.rungs.entries()) {
       const search = this.#search(index, sizes);
-      const step = searchRung(search);
+      const step = this.#step(search);
       if (step.kind !== 'closed') return this.#act(index, search, step);
       reasons.push(`${rungName(rung)}: ${step.why}`);
       evidence = step.evidence ?? evidence;
@@ -125,7 +126,7 @@ export class Tuner {
     let evidence: string | null = null;
     for (const index of this.#ranking ?? this.#constraints.rungs.keys()) {
       const search = this.#search(index, sizes);
-      const step = this.#ranking ? searchRung(search) : surveyRung(search);
+      const step = this.#ranking ? this.#step(search) : surveyRung(search);
       // A ranking is made as soon as no survey wants another probe, so what was found here waits for the other rungs.
       if (step.kind === 'probe' || (step.kind === 'found' && this.#ranking)) return this.#act(index, search, step);
       if (step.kind === 'found') continue;
@@ -147,6 +148,15 @@ export class Tuner {
       rates.push(step.kind === 'found' ? (rateOf(search.trail, step.size) ?? 0) : -1);
     }
     return [...rates.keys()].sort((a, b) => (rates[b] as number) - (rates[a] as number) || a - b);
+  }
+
+  /** The next step on a rung of which the answer is wanted. */
+  #step(search: RungSearch): RungStep {
+    return (this.#keeps ? keptStep(search) : null) ?? searchRung(search);
+  }
+
+  get #keeps(): boolean {
+    return this.#constraints.goal === 'keep' && this.#constraints.ownBatch !== null;
   }
 
   #act(index: number, search: RungSearch, step: Exclude<RungStep, { kind: 'closed' }>): Action {
@@ -206,7 +216,7 @@ export class Tuner {
     const sizes = this.#sizes() as Sizes;
     const verified = c.rungs.flatMap((_, index) => {
       const search = this.#search(index, sizes);
-      const best = bestVerified(c, this.#plan, search.trail);
+      const best = bestVerified(c, this.#plan, search.trail) ?? (this.#keeps ? bestKept(search) : null);
       return best ? [{ index, search, ...best, rate: rateOf(search.trail, best.size) ?? 0 }] : [];
     });
     const best = c.objective === 'throughput' ? verified.sort((a, b) => b.rate - a.rate)[0] : verified[0];
@@ -231,16 +241,21 @@ export class Tuner {
       plan: this.#plan,
       budgetBytes: c.budgetBytes,
       headroomPct: c.headroomPct,
+      steps: c.steps,
+      driven: c.driven,
       alive: this.#observations.at(-1)?.alive ?? false,
       perLaunch: fits.length > 0 && fits.every((o) => !o.alive),
       guess: index === 0 ? this.#guess(trail, sizes) : null,
     };
   }
 
-  /** Where the script's own batch has failed while training, half of it most likely fits, and is then proved at once. */
+  /**
+   * Where each size is a launch and the script's own batch has failed while training, half of it most likely fits, and is then
+   * proved at once.
+   */
   #guess(trail: Trail, sizes: Sizes): number | null {
-    const { goal, ownBatch } = this.#constraints;
-    if (goal !== 'keep' || ownBatch === null) return null;
+    const { goal, ownBatch, driven } = this.#constraints;
+    if (goal !== 'keep' || ownBatch === null || driven) return null;
     const failure = trail.all.find((o) => o.microBatch === ownBatch && o.outcome !== 'fit');
     return failure && failure.phase !== 'load' ? sizes.down(ownBatch / 2) : null;
   }

@@ -42,6 +42,8 @@ export interface Constraints {
   budgetBytes: number;
   /** Optimizer steps of a probe, at least 2. */
   steps: number;
+  /** One process can be asked for many sizes, as far as is known before it is: the hook drives its loop. */
+  driven: boolean;
   maxLaunches: number | null;
   /** The micro-batch that the script asks for by itself: tried first on the first rung; null: unknown. */
   ownBatch: number | null;

@@ -39,6 +39,7 @@ export function constraintsOf(
     headroomPct: options.headroomPct,
     budgetBytes: target.roomBytes,
     steps: options.steps,
+    driven,
     maxLaunches: options.maxLaunches,
     ownBatch: keep ? ownBatch : null,
     goal: keep ? 'keep' : 'search',

@@ -38,6 +38,7 @@ export function constraints(patch: Partial<Constraints> = {}): Constraints {
     headroomPct: 3,
     budgetBytes: 24 * GIB,
     steps: 3,
+    driven: true,
     maxLaunches: null,
     ownBatch: null,
     goal: 'search',

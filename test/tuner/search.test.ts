@@ -186,7 +186,7 @@ describe('failures that are not memory', () => {
 
   it('an ambiguous failure is tried much smaller before more is asked of the job', () => {
     const job: Job = { run: (probe) => ({ outcome: 'device_oom', ambiguous: probe.microBatch > 4 }) };
-    const s = search(job, constraints({ ...base, goal: 'keep', ownBatch: 64, effectiveBatch: 64 }));
+    const s = search(job, constraints({ ...base, goal: 'keep', ownBatch: 64, effectiveBatch: 64, driven: false }));
     expect(s.probes.slice(0, 2).map((p) => p.microBatch)).toEqual([64, 32]);
   });
 

@@ -1,0 +1,140 @@
+import { secondSize } from './climb.js';
+import { type Choice, largestWithHeadroom, leavesRoom, limitOf, retriesOf, tightNote } from './objective.js';
+import { isPaced } from './pace.js';
+import { lastingPeak } from './peaks.js';
+import { floorStep, GRADIENTS, type RungSearch, type RungStep, sightOf } from './search.js';
+import type { Trail } from './trail.js';
+
+/**
+ * Bytes, as a part of the budget, that a size has to leave free in a process that has run others to be believed without a fresh
+ * one: such a process takes up to 0.6 per cent more (bench/results/search-gpu.md).
+ */
+const BELIEVED_FREE = 0.01;
+/** Part of the budget above which a caching allocator is given steps to come to rest in. */
+const CREEPS = 0.85;
+/** So many times the largest size that fits is the next stride at most. */
+const STRIDE = 16;
+/** Where a prediction has failed and ended the process, another launch is made for a size this many times as large, not for less. */
+const WORTH_A_LAUNCH = 1.5;
+/** Part of what lies between headroom and budget up to which a size is measured, to see whether it leaves the headroom after all. */
+const BENEFIT = { caching: 0.5, counted: 0.125 };
+
+/**
+ * The next step on a rung for a job that is to keep its effective batch and does not fit as it stands: the largest micro-batch that
+ * leaves the headroom, from one process, by sizes that are all predicted to fit. What is free then is more than a
+ * process differs from a fresh one by, and the run itself begins afresh: no other launch has to prove it. Null: one process cannot be
+ * asked for many sizes, or nothing is measured in it.
+ */
+export function keptStep(search: RungSearch): RungStep | null {
+  if (!search.driven || search.perLaunch) return null;
+  const floor = floorStep(search);
+  if (floor) return floor;
+  const view = viewOf(search);
+  if (view.choice.model.readings.length === 0) return null;
+  const { best } = view;
+  const next = nextKept(search, view);
+  if (next !== null && (search.alive || next >= WORTH_A_LAUNCH * (best ?? 0))) {
+    const last = next >= (farthest(view, search) ?? 0);
+    const why = last
+      ? 'the largest part of the effective batch that is predicted to leave the headroom'
+      : 'on the way to the largest part of the effective batch that fits';
+    return { kind: 'probe', size: next, purpose: last ? 'verify' : 'climb', fresh: false, why };
+  }
+  if (best === null) return null;
+  if (!isBelieved(view, best, search)) {
+    const roomy = isRoomy(view, best);
+    const why = roomy ? 'the size to run with, for as long as it takes to trust it' : 'so full a size is proved afresh';
+    return { kind: 'probe', size: best, purpose: 'verify', fresh: !roomy, why };
+  }
+  return { kind: 'found', size: best, max: best, notes: tightness(view, best) };
+}
+
+/** The best of what was measured, when there is no launch left to prove more; null: nothing leaves enough free. */
+export function bestKept(search: RungSearch): { size: number; max: number } | null {
+  if (!search.driven || search.trail.top === null) return null;
+  const view = viewOf(search);
+  return view.best !== null && isRoomy(view, view.best) ? { size: view.best, max: view.best } : null;
+}
+
+interface View {
+  choice: Choice;
+  /** Bytes that the size may hold. */
+  limit: number;
+  /** Largest measured size that leaves the headroom and does not make the allocator retry; null: none does. */
+  best: number | null;
+  good: number[];
+}
+
+function viewOf(search: RungSearch): View {
+  const { trail, sizes, headroomPct } = search;
+  const { model } = sightOf(search);
+  const choice = { trail, model, choices: sizes, max: trail.top as number, headroomPct, cheap: search.alive };
+  const limit = limitOf(choice);
+  const good = trail.sizes.filter((size) => leavesRoom(trail, size, limit, choice) && retriesOf(trail, size) === 0);
+  return { choice, limit, good, best: good.at(-1) ?? null };
+}
+
+/** The largest size that is predicted to leave the headroom, or nearly; null: none above the largest that fits. */
+function farthest({ choice, limit }: View, { plan, alive }: RungSearch): number | null {
+  const { trail, model, choices } = choice;
+  const top = trail.top as number;
+  const part = model.caching ? BENEFIT.caching : BENEFIT.counted;
+  const most = limit + part * (model.budgetBytes - limit);
+  const roof = trail.ceiling ?? Number.POSITIVE_INFINITY;
+  // All of the effective batch at once keeps no gradients waiting.
+  const whole = plan.perDevice;
+  const waiting = GRADIENTS * (model.readings.at(-1)?.resident ?? 0);
+  if (whole !== null && whole > top && whole < roof && choices.down(whole) === whole) {
+    const peak = model.lower === null ? null : model.peakAt(whole);
+    if (peak !== null && peak - waiting <= most) return whole;
+  }
+  const within = model.largestWithin(most);
+  const size = within === null ? null : choices.down(Math.min(within, roof - 1));
+  if (size !== null && size > top) return size;
+  // A caching allocator keeps less of what it does not use as its limit comes near: the allocated bytes may promise one more.
+  const up = choices.up(top + 1);
+  const upper = model.caching && alive && model.upper !== null ? (model.upper * limit) / model.budgetBytes : 0;
+  return up !== null && up < roof && up <= upper ? up : null;
+}
+
+function nextKept(search: RungSearch, view: View): number | null {
+  const { trail, model, choices } = view.choice;
+  const top = trail.top as number;
+  const roof = trail.ceiling ?? Number.POSITIVE_INFINITY;
+  const up = choices.up(top + 1);
+  if (up !== null && up < roof) {
+    if (model.lower === null)
+      return Math.max(up, choices.down(Math.min(secondSize(sightOf(search), top).size, roof - 1)) ?? up);
+    const aim = farthest(view, search);
+    if (aim !== null) {
+      // On the way there it shows whether the peak is a line.
+      const halfway = top < aim / (model.caching || model.bent ? 2 : 8) ? aim / 2 : aim;
+      const cautious = 0.9 * (model.cautious ?? top);
+      return Math.max(up, choices.down(Math.min(halfway, STRIDE * top, Math.max(cautious, top + 1))) ?? up);
+    }
+  }
+  const wanted = largestWithHeadroom(view.choice, view.limit, trail.sizes, view.good);
+  return wanted !== null && wanted > (view.best ?? 0) && trail.fits(wanted).length === 0 ? wanted : null;
+}
+
+/** It leaves so much free that a fresh process will take it, too. */
+function isRoomy({ choice: { trail, model } }: View, size: number): boolean {
+  return peakOf(trail, size) <= model.budgetBytes * (1 - BELIEVED_FREE);
+}
+
+function isBelieved(view: View, size: number, { steps }: RungSearch): boolean {
+  const { trail, model } = view.choice;
+  if (trail.isFirm(size)) return true;
+  const creeps = model.caching && peakOf(trail, size) > CREEPS * model.budgetBytes;
+  return isRoomy(view, size) && trail.fits(size).some((o) => trail.isSure(o) && isPaced(o, steps, creeps));
+}
+
+function tightness({ choice }: View, size: number): string[] {
+  const { trail, model, headroomPct } = choice;
+  return peakOf(trail, size) <= model.budgetBytes * (1 - headroomPct / 100) ? [] : [tightNote({ headroomPct })];
+}
+
+/** The highest peak that was seen at a size, bytes; endless where it was not measured. */
+function peakOf(trail: Trail, size: number): number {
+  return Math.max(...trail.fits(size).map((o) => lastingPeak(o) ?? Number.POSITIVE_INFINITY));
+}

@@ -1,0 +1,31 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { runJob } from '../../src/worker/run-job.js';
+import { pythonWithTorch, workbench } from './harness.js';
+
+const python = pythonWithTorch();
+
+describe('a script whose own batch does not fit', () => {
+  it.each([
+    ['85MiB', 256],
+    ['70MiB', 128],
+  ])('under %s runs at the largest part of it that fits, %i, found by one more launch', async (budget, size) => {
+    const bench = workbench('run', [python, 'wide.py'], { budget });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0 });
+    expect(report.config).toMatchObject({ micro_batch: size, accumulation: 1024 / size, effective_batch: 1024 });
+    // The one that shows that the batch does not fit, the one that finds the size, and the job.
+    expect(report.launches).toBe(3);
+    const probes = bench.events.flatMap((event) => (event.type === 'probe' ? [event.observation] : []));
+    expect(probes[0]).toMatchObject({ launch: 1, microBatch: 1024, outcome: 'device_oom' });
+    expect(probes.slice(1).every(({ launch, outcome }) => launch === 2 && outcome === 'fit')).toBe(true);
+    // Twice as much is predicted, from what was measured, not to leave the headroom.
+    expect(probes.at(-1)?.microBatch).toBe(size);
+    const launches = bench.persisted.flatMap((patch) =>
+      'launches' in patch ? (patch.launches as { dir: string; purpose: string }[]) : [],
+    );
+    const log = readFileSync(join(launches.findLast(({ purpose }) => purpose === 'run')?.dir as string, 'log'), 'utf8');
+    expect(log).toMatch(/^epoch 0 step 4 .*\nepoch 1 step 8 /);
+  });
+});
