@@ -156,7 +156,11 @@ class Hook:
 
     def recomputes(self):
         """A checkpoint makes a part of a forward pass again (the cut does so, too, and all knobs are on then)."""
-        return self.backward.running and not self.cut.passing
+        return self.unwinds() and not self.cut.passing
+
+    def unwinds(self):
+        """A backward pass runs, the script's or that of a part of a cut call."""
+        return self.backward.running or self.cut.unwinding
 
     def own_amp(self):
         """The script's own autocast was on at some time."""

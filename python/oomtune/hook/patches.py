@@ -47,7 +47,7 @@ def patch_torch(hook, torch):
         # What the import left stays: to look through all of it for garbage, before the first size, takes as long as a step.
         gc.freeze()
         # Checkpointing restores autocast in the backward pass: that is nobody's own.
-        ours = lambda: hook.rung.autocast.inside or hook.backward.running  # noqa: E731
+        ours = lambda: hook.rung.autocast.inside or hook.unwinds()  # noqa: E731
         watch_autocast(torch, ours, hook.saw_own_amp)
         quiet_saves(torch, hook.results)
         hook.guide = Driver(hook) if settings.drives else Measurer(hook)

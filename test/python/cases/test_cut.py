@@ -291,6 +291,66 @@ class Cases(unittest.TestCase):
         self.same(lambda: Inside("sum"), lambda m, x: m(x), rows)
         self.same(lambda: Inside("mean"), lambda m, x: m(x), rows)
 
+    def test_a_loss_of_the_module_itself_needs_no_second_forward_pass(self):
+        def calls(loss):
+            ran = []
+
+            class Counted(Text):
+                def forward(self, i, t=None):
+                    ran.append(len(i))
+                    return super().forward(i, t)
+
+            self.same(Counted, loss, tokens, steps=4)
+            return ran[4:]  # past the uncut steps
+
+        only = calls(lambda m, x: m(*x)[1] / 3)
+        # The first step shows that the loss is all that is wanted: 4 forward passes, and again all but the last.
+        self.assertEqual(only[-19:], [16] * 7 + [16] * 12)
+        self.assertEqual(calls(lambda m, x: m(*x)[1] + m(*x)[0].pow(2).mean())[-7:], [16] * 7)
+        self.assertEqual(calls(lambda m, x: m(*x)[1] * 2 + m(*x)[1])[-14:].count(16), 14)
+
+    def test_a_loss_of_the_module_itself_that_is_used_otherwise_now_and_then(self):
+        turn = []
+
+        def loss(model, x):
+            turn.append(1)
+            logits, value = model(*x)
+            if len(turn) % 4 == 1:
+                return value + logits.pow(2).mean()
+            if len(turn) % 4 == 2:
+                model(*x)  # never asked for its gradients
+            if len(turn) % 4 == 3:
+                return torch.autograd.grad(value, model.head.weight, create_graph=True)[0].pow(2).sum() + value
+            return value
+
+        def made():
+            del turn[:]
+            return Text()
+
+        self.same(made, loss, tokens, steps=9)
+
+    def test_gradients_are_added_to_those_of_another_batch(self):
+        def twice(model, x):
+            model(*x)[1].backward()
+            return model(*tokens())[1]
+
+        self.same(Text, twice, tokens, steps=4)
+
+    def test_the_last_part_is_the_largest(self):
+        from oomtune.hook.cut.layout import bounds
+
+        self.assertEqual(bounds(64, 16, False), [(0, 16), (16, 32), (32, 48), (48, 64)])
+        self.assertEqual(bounds(80, 64, False), [(0, 16), (16, 80)])
+        self.assertEqual(bounds(65, 64, False), [(0, 16), (16, 65)])
+        self.assertEqual(bounds(80, 64, True), [(0, 40), (40, 80)])
+        for count in range(2, 90):
+            for most in range(1, count):
+                for even in (True, False):
+                    parts = bounds(count, most, even)
+                    self.assertEqual([start for start, _ in parts[1:]], [stop for _, stop in parts[:-1]])
+                    self.assertEqual((parts[0][0], parts[-1][1], len(parts)), (0, count, -(-count // most)))
+                    self.assertTrue(all(0 < stop - start <= most for start, stop in parts), (count, most, parts))
+
     def test_sequences_with_time_first(self):
         self.same(Recurrent, lambda m, x: m(x).pow(2).mean(), lambda: torch.randn(12, 64, 8))
         # As many steps as samples: only running it shows which dimension is which.
@@ -378,6 +438,18 @@ class Cases(unittest.TestCase):
         for name, value in model.named_buffers():
             self.assertTrue(torch.equal(value, cut[name]), name)
 
+    def test_running_statistics_are_the_modules_own_after_each_step(self):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Linear(16, 4))
+        kept = torch.optim.SGD(model.parameters(), lr=0.0)
+        own = dict(model.named_buffers())
+        self.cut.engage(16, 64)
+        for step in range(1, 4):
+            model(rows()).mean().backward()
+            for name, value in model.named_buffers():
+                self.assertIs(value, own[name])
+            self.assertEqual((int(model[1].num_batches_tracked), len(kept.state)), (4 * step, 0))
+
     def test_autocast(self):
         torch.set_default_dtype(torch.float32)
 
@@ -387,6 +459,25 @@ class Cases(unittest.TestCase):
             return output.float().pow(2).mean()
 
         self.same(net, loss, rows, tolerance=2e-2)
+
+        def inside(model, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return model(*x)[1]
+
+        self.same(Text, inside, tokens, tolerance=2e-2, steps=4)
+
+    def test_autocast_and_a_loss_with_weights_of_its_own(self):
+        torch.set_default_dtype(torch.float32)
+
+        def loss(model, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return model["loss"](model["net"](x))
+
+        make = lambda: nn.ModuleDict({"net": net(), "loss": Inner(width=4)})  # noqa: E731
+        self.same(make, loss, rows, tolerance=2e-2)
+        torch.manual_seed(0)
+        first, tuned = make(), self.train(make, loss, rows, 16)
+        self.assertTrue(all((one - two).norm() > 0 for one, two in zip(first.parameters(), tuned)))
 
     def test_what_cannot_be_shown_right_is_refused(self):
         self.refused("depends on the other samples", Mixing, mean_square, rows)

@@ -1,6 +1,12 @@
 """Buffers that a forward pass changes: each micro-batch counts once for running statistics, and what does not depend on
 the samples (the vectors of spectral normalisation) changes once a call."""
 
+import contextlib
+
+
+def compiled(module):
+    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+
 
 class Snapshot:
     """The values of some buffers, as they are now."""
@@ -38,6 +44,8 @@ class Buffers:
         #: Running statistics of the samples, and others that move.
         self.statistics, self.others = [], []
         self.known = False
+        self._copies = {}
+        self._lends = not any(compiled(owner) for owner in module.modules())
         self._first = self._begun = None
 
     def learn(self):
@@ -71,5 +79,31 @@ class Buffers:
         first, self._first = self._first, None
         return bool(first.changed(self._torch))
 
-    def snapshot(self, statistics=False):
-        return Snapshot(self.others + (self.statistics if statistics else []))
+    def snapshot(self):
+        return Snapshot(self.others)
+
+    @contextlib.contextmanager
+    def aside(self, wanted=True):
+        """What runs inside leaves them as they are."""
+        if not wanted:
+            yield
+            return
+        # Running statistics are only written to: copies take their place. Code that was compiled may hold on to the tensors.
+        kept = Snapshot(self.others + ([] if self._lends else self.statistics))
+        lent = self._lend() if self._lends else []
+        try:
+            yield
+        finally:
+            kept.restore()
+            for owner, name, buffer in lent:
+                owner._buffers[name] = buffer
+
+    def _lend(self):
+        lent = []
+        for owner, name in self.statistics:
+            buffer, copy = owner._buffers[name], self._copies.get((id(owner), name))
+            if copy is None or (copy.device, copy.dtype, copy.shape) != (buffer.device, buffer.dtype, buffer.shape):
+                copy = self._copies[id(owner), name] = buffer.detach().clone()
+            lent.append((owner, name, buffer))
+            owner._buffers[name] = copy
+        return lent

@@ -1,5 +1,6 @@
 """The cut of one process: which calls are cut, into how many parts, and what is done where they cannot be."""
 
+import contextlib
 import functools
 import os
 import threading
@@ -7,11 +8,13 @@ import weakref
 
 from .calls import Calls
 from .layout import bounds, layouts
-from .passes import Call, function
+from .node import function
+from .passes import Call
 from .plan import Plan
 from .refusal import Uncuttable
 from .rehearsal import Mismatch
 from .tree import Rows, leaves as leaves_of
+from .weights import Rules
 
 #: Batches whose sizes are remembered: loops and frameworks fetch some ahead.
 REMEMBERED = 4
@@ -40,6 +43,8 @@ class Cut:
         self._thread = None
         #: Calls that were cut; None: none yet, and none has to be.
         self.count = 0
+        #: A part's backward pass runs.
+        self.unwinding = False
         #: The call that may keep activations.
         self._latest = lambda: None
         self._whole = set()
@@ -80,6 +85,14 @@ class Cut:
         """A part of a call runs, in the forward pass or again in the backward pass."""
         return self._calls.passing > 0
 
+    @contextlib.contextmanager
+    def part_unwinds(self):
+        before, self.unwinding = self.unwinding, True
+        try:
+            yield
+        finally:
+            self.unwinding = before
+
     def past(self, module, args, kwargs):
         return self._calls.past(module, args, kwargs)
 
@@ -102,13 +115,14 @@ class Cut:
         plan, layout = self._plan(module, tree, leaves, lengths)
         if plan is None:
             return self.past(module, args, kwargs)
-        parts = bounds(layout.count, self._most(layout.count))
+        parts = bounds(layout.count, self._most(layout.count), plan.even)
         if len(parts) < 2:
             return self.past(module, args, kwargs)
+        rules = Rules(self._torch, leaves, layout)
         try:
             plan.gathers()
-            plan.settle(tree, leaves, layout, parts)
-            return self._cut(Call(self._torch, plan, tree, leaves, layout, parts, self._most_parts))
+            plan.settle(tree, leaves, layout, rules, parts)
+            return self._cut(Call(self._torch, plan, tree, leaves, layout, rules, parts, self._most_parts))
         except Uncuttable as reason:
             self._refuse("%s cannot be cut: %s" % (type(module).__name__, reason))
 

@@ -11,15 +11,14 @@ class Gradients:
         self._ours = set()
         self._gathers = plan.gathers() and not deeper
         self._joins_in = self._gathers and plan.joins_in()
-        self._engine = plan.original_backward
 
     def add(self, outputs, gradients, inputs, places, deeper):
         starts = list(inputs.values())
         if self._gathers and not deeper:
-            self._engine(outputs, gradients)
+            self._plan.backward(outputs, gradients)
             found = [start.grad for start in starts]
         else:
-            found = self._torch.autograd.grad(
+            found = self._plan.gradients(
                 outputs, starts + self._plan.parameters, gradients, allow_unused=True, create_graph=deeper
             )
             for number, gradient in enumerate(found[len(starts) :]):

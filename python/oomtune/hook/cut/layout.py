@@ -29,10 +29,20 @@ class Layout:
         return leaf.detach().index_select(dim, self._torch.tensor(rows, device=leaf.device))
 
 
-def bounds(count, most):
-    """Parts of `count` rows, none larger than `most`, as even as they can be: [(start, stop)]."""
+#: What the parts before the last have of its rows, at least.
+LEAST = 4
+
+
+def bounds(count, most, even):
+    """Parts of `count` rows, as few as there can be with `most` in each: [(start, stop)]. `even`: all alike, else
+    the last, which need not be run again, has as many rows as it may."""
     parts = -(-count // most)
-    return [(count * place // parts, count * (place + 1) // parts) for place in range(parts)]
+    last = -(-count // parts)
+    if not even and parts > 1:
+        last = max(last, min(most, count - (parts - 1) * max(1, most // LEAST)))
+    before = count - last
+    starts = [before * place // max(1, parts - 1) for place in range(parts - 1)] + [before]
+    return list(zip(starts, starts[1:] + [count]))
 
 
 #: Views of a batch that are put into one call (two crops of each image, say).

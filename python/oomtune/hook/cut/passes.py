@@ -4,17 +4,16 @@ last part keeps its activations, as they are the first that the backward pass ne
 from .draws import Draws
 from .gradients import Gradients
 from .joins import Along, Folded, Same
+from .outputs import Outputs
 from .precision import Precision
-from .refusal import Uncuttable
 from .tree import Rows, leaves as leaves_of, rebuilt
-from .weights import rules
 
 
 class Call:
     """`plan`: what is known of the module and of inputs of this kind; `tree`: its inputs, by place
-    and by name, with their `leaves`."""
+    and by name, with their `leaves`; `rules`: how outputs without a row for each sample may be weighed."""
 
-    def __init__(self, torch, plan, tree, leaves, layout, parts, most):
+    def __init__(self, torch, plan, tree, leaves, layout, rules, parts, most):
         self._torch = torch
         self.plan = plan
         self._tree = tree
@@ -22,17 +21,22 @@ class Call:
         self._layout = layout
         #: [(start, stop)] in rows.
         self.parts = parts
-        #: Those that are run.
-        self._ran = range(min(len(parts), most or len(parts)))
-        self._module = plan.module
-        self._draws = []
+        #: Those that are run: the last is the largest.
+        self._ran = range(max(0, len(parts) - most) if most else 0, len(parts))
+        self._draws = {}
         #: Of the last part: its inputs that carry gradients, and the leaves of its output with their graph.
         self._kept = None
+        #: (the number of the loss, gradients that were made in the forward pass for a gradient of 1 of it)
+        self._ahead = None
         #: What the forward pass found in buffers that move, before the first part.
         self._begun = None
-        self._weights = {}
         self._shape = None
         self._precision = None
+        self._weights = {
+            place: rules.first(join.names).of([list(range(start, stop)) for start, stop in parts])
+            for place, join in enumerate(plan.joins)
+            if isinstance(join, Folded)
+        }
         self.inputs = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)] + plan.parameters
         self._versions = [(tensor, tensor._version) for tensor in tensors if not tensor.is_inference()]
@@ -56,99 +60,89 @@ class Call:
     def forward(self):
         """Leaves of the whole call's output."""
         self._precision = Precision(self._torch)
-        self._weigh()
+        outputs = Outputs(self._torch, self.plan.joins, self._layout, self.parts, self._weights)
+        with self._precision.again():
+            loss = self.plan.loss_ahead(self._precision)
+            if loss is None:
+                self._forward_alone(outputs)
+            else:
+                self._forward_ahead(outputs, loss)
+        for place in range(self._ran[0]):
+            outputs.stand_in(place, self._ran[0])
+        return outputs.leaves
+
+    def _forward_alone(self, outputs):
+        """Without activations, but for those of the last part."""
+        for place in self._in_turn():
+            if place and place == self._ran[-1] and self.plan.keeps():
+                self._precision.forget_casts()
+                self._kept = self._with_graph(place)
+                leaves = self._without_graph(self._kept[1])
+            else:
+                leaves = self._leaves_of(self._run(place))
+            outputs.add(leaves, place)
+            del leaves
+        if self._kept is None:
+            self._precision.forget_casts()
+
+    def _forward_ahead(self, outputs, loss):
+        """Each part's backward pass follows its forward pass at once: of a loss that the module makes itself only the factor
+        on its gradient is yet to come."""
+        self._precision.forget_casts()
+        wanted = [None] * len(self.plan.joins)
+        with Gradients(self._torch, self.plan, self.inputs, False) as gradients:
+            for place in self._in_turn():
+                inputs, leaves = self._with_graph(place)
+                outputs.add(self._without_graph(leaves), place)
+                wanted[loss] = self._torch.ones_like(leaves[loss])
+                with self._precision.off():
+                    self._through(place, leaves, inputs, wanted, gradients, False)
+                del leaves, inputs
+            self._ahead = loss, gradients.totals()
+
+    def _in_turn(self):
+        """The parts that are run, with the random numbers and buffers that each of them finds."""
         buffers = self.plan.buffers
         self._begun = buffers.snapshot() if buffers.known else None
-        joined = None
         for place in self._ran:
-            if place and self._begun is not None:
+            if place != self._ran[0] and self._begun is not None:
                 self._begun.restore()
-            self._draws.append(Draws(self._torch, self.plan.devices))
-            if place and place == self._ran[-1] and self.plan.keeps():
-                leaves = self._keep(place)
-            else:
-                output = self._run(place)
-                leaves = leaves_of(self._torch, output)
-                if joined is None:
-                    self._shape = output
-                    joined = self._room(leaves)
-                del output
-            self._add(joined, leaves, place)
-            del leaves
+            self._draws[place] = Draws(self._torch, self.plan.devices)
+            yield place
             if not buffers.known:
                 buffers.learn()
                 self._begun = buffers.begun()
             elif buffers.waiting:
                 self.plan.second_part()
-        self._precision.forget_casts()
-        for place in range(len(self._ran), len(self.parts)):
-            self._stand_in(joined, place)
-        return joined
 
-    def _keep(self, place):
-        """Runs the last part with its graph; the leaves of its output without."""
-        self._precision.forget_casts()
-        inputs = self._inputs(*self.parts[place], False)
+    def _leaves_of(self, output):
+        leaves = leaves_of(self._torch, output)
+        if self._shape is None:
+            self._shape = rebuilt(self._torch, output, [None] * len(leaves))
+        return leaves
+
+    def _with_graph(self, place, deeper=False):
+        """Runs a part: (its inputs that carry gradients, by number, the leaves of its output)."""
+        inputs = self._inputs(*self.parts[place], deeper)
         with self._torch.enable_grad():
-            leaves = leaves_of(self._torch, self._run(place, inputs))
-        self._kept = inputs, leaves
+            return inputs, self._leaves_of(self._run(place, inputs))
+
+    def _without_graph(self, leaves):
         return [leaf.detach() if isinstance(leaf, self._torch.Tensor) else leaf for leaf in leaves]
 
     def let_go(self):
         """Another call needs the memory: the last part is run again, too."""
         self._kept = None
+        if self._ahead is not None:
+            # One call's gradients at a time, however often a step calls models.
+            self._ahead = None
+            self.plan.never_ahead()
 
     def built(self, leaves):
         """The output as the module would return it."""
         output = rebuilt(self._torch, self._shape, leaves)
         self._shape = None
         return output
-
-    def _weigh(self):
-        for place, join in enumerate(self.plan.joins):
-            if isinstance(join, Folded):
-                rule = rules(self._torch, self._leaves, self._layout, join.names)[0]
-                self._weights[place] = rule.of([list(range(start, stop)) for start, stop in self.parts])
-
-    def _room(self, leaves):
-        """Space for the whole output, made after the first part: parts are not kept beside it."""
-        if len(leaves) != len(self.plan.joins):
-            raise Uncuttable("it does not always return the same structure")
-        room = []
-        for leaf, join in zip(leaves, self.plan.joins):
-            if isinstance(join, Along):
-                shape = list(leaf.shape)
-                shape[join.dim] = self._layout.count * join.factor
-                room.append(leaf.new_empty(shape))
-            elif isinstance(join, Folded):
-                room.append(self._torch.zeros_like(leaf) if isinstance(leaf, self._torch.Tensor) else 0.0)
-            else:
-                room.append(leaf)
-        return room
-
-    def _add(self, room, leaves, place):
-        start, stop = self.parts[place]
-        if len(leaves) != len(room):
-            raise Uncuttable("it does not always return the same structure")
-        for number, (leaf, join) in enumerate(zip(leaves, self.plan.joins)):
-            if isinstance(join, Along):
-                target = join.slice(room[number], start, stop)
-                if not isinstance(leaf, self._torch.Tensor) or leaf.shape != target.shape:
-                    raise Uncuttable("its outputs do not join along the samples")
-                target.copy_(leaf)
-            elif isinstance(join, Folded):
-                weight = self._weights[number][place]
-                if weight:
-                    room[number] = room[number] + leaf * weight
-
-    def _stand_in(self, room, place):
-        """Rows of the first part in place of a part that is not run."""
-        start, stop = self.parts[place]
-        length = min(stop - start, self.parts[0][1])
-        for leaf, join in zip(room, self.plan.joins):
-            if isinstance(join, Along):
-                join.slice(leaf, start, stop).zero_()
-                join.slice(leaf, start, start + length).copy_(join.slice(leaf, 0, length))
 
     # -- backward
 
@@ -157,6 +151,12 @@ class Call:
         are asked for."""
         self._check_versions()
         kept, self._kept = self._kept, None
+        ahead, self._ahead = self._ahead, None
+        loss = self.plan.saw(wanted, deeper)
+        if ahead is not None and ahead[0] == loss:
+            return _scaled(ahead[1], wanted[loss])
+        del ahead
+        outside = Precision(self._torch)
         with self._as_it_was(), Gradients(self._torch, self.plan, self.inputs, deeper) as gradients:
             again = list(self._ran)
             if kept is not None and not deeper:
@@ -164,25 +164,20 @@ class Call:
                 self._through(again.pop(), leaves, inputs, wanted, gradients, False)
                 del inputs, leaves
             kept = None
-            for place in again:
-                if deeper:
-                    self._again(place, wanted, gradients, True)
-                    continue
-                kept = self.plan.buffers.snapshot(statistics=True)
-                try:
-                    if self._begun is not None:
+            # Weights are cast once for all parts.
+            with self.plan.buffers.aside(not deeper), self._precision.again():
+                for place in again:
+                    if self._begun is not None and not deeper:
                         self._begun.restore()
-                    self._again(place, wanted, gradients, False)
-                finally:
-                    kept.restore()
+                    self._draws[place].restore()
+                    inputs, leaves = self._with_graph(place, deeper)
+                    if self.plan.reentrant:
+                        # Such checkpoints cast without gradients first.
+                        self._precision.forget_casts()
+                    with outside.again():
+                        self._through(place, leaves, inputs, wanted, gradients, deeper)
+                    del leaves, inputs
             return gradients.totals()
-
-    def _again(self, place, wanted, gradients, deeper):
-        inputs = self._inputs(*self.parts[place], deeper)
-        self._draws[place].restore()
-        with self._torch.enable_grad(), self._precision.again():
-            leaves = leaves_of(self._torch, self._run(place, inputs))
-        self._through(place, leaves, inputs, wanted, gradients, deeper)
 
     def _through(self, place, leaves, inputs, wanted, gradients, deeper):
         """The backward pass of one part."""
@@ -230,6 +225,19 @@ class Call:
         return _AsItWas(self._torch, self._modes, self.plan)
 
 
+def _scaled(gradients, factor):
+    """Each gradient times a factor of one element."""
+    factors = {}
+
+    def scaled(gradient):
+        device = gradient.device
+        if device not in factors:
+            factors[device] = factor.reshape(()).to(device)
+        return gradient * factors[device] if gradient.is_sparse else gradient.mul_(factors[device])
+
+    return tuple(None if gradient is None else scaled(gradient) for gradient in gradients)
+
+
 class _AsItWas:
     """The modules' modes of the forward pass; afterwards modes and random numbers are as before."""
 
@@ -249,31 +257,3 @@ class _AsItWas:
         for module, training in self._modes:
             module.training = not training
         self._draws.restore()
-
-
-def function(torch):
-    """The autograd function, made once torch is there. Its inputs are the module's inputs and parameters: hooks on those,
-    exchanges between ranks and torch.autograd.grad see one gradient, as without the cut."""
-
-    class CutCall(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, call, flags, holder, *tensors):
-            joined = call.forward()
-            holder.append(joined)
-            ctx.call = call
-            ctx.set_materialize_grads(False)
-            ctx.places = [number for number, leaf in enumerate(joined) if isinstance(leaf, torch.Tensor)]
-            ctx.count = len(joined)
-            made = tuple(joined[number] for number in ctx.places)
-            ctx.mark_non_differentiable(*[joined[number] for number in ctx.places if not flags[number]])
-            return made
-
-        @staticmethod
-        def backward(ctx, *gradients):
-            wanted = [None] * ctx.count
-            for number, gradient in zip(ctx.places, gradients):
-                wanted[number] = gradient
-            return (None, None, None, *ctx.call.backward(wanted, torch.is_grad_enabled()))
-
-    return CutCall
-

@@ -1,13 +1,13 @@
 """What is known of a module that is called in training, for inputs of one kind."""
 
-from .buffers import Buffers
+from .buffers import Buffers, compiled
 from .draws import cuda_devices
 from .joins import Folded
 from .refusal import Uncuttable
 from .rehearsal import Rehearsal
 from .stage import Stage
 from .tree import rebuilt
-from .weights import disagreement, rules
+from .weights import disagreement
 
 
 class Plan:
@@ -25,7 +25,12 @@ class Plan:
         self.reentrant = False
         #: Nobody else waits for gradients of the parameters: they gather where they always do, and lie there once only.
         self.alone = not cut.exchanges and not any(_hooked(parameter) for parameter in self.parameters)
-        self.original_backward = cut.original_backward
+        #: The one output that the script takes the gradient of, where that is a loss that the module makes itself.
+        self._loss = None
+        self._never_ahead = any(parameter.dtype == torch.float16 for parameter in self.parameters)
+        #: Parts alike: statistics of very few samples differ more, and another size is compiled anew.
+        norm = torch.nn.modules.batchnorm._NormBase
+        self.even = not self.keeps() or any(isinstance(each, norm) or compiled(each) for each in self.modules)
         # What is compiled is not compiled anew for two samples.
         self._plain = getattr(module, "_orig_mod", module)
 
@@ -50,12 +55,12 @@ class Plan:
             raise Uncuttable("its weights are sharded between ranks (FSDP)")
         self.joins, self.flags, self.reentrant = self._rehearsal(tree, leaves, layout).found()
 
-    def settle(self, tree, leaves, layout, parts):
+    def settle(self, tree, leaves, layout, rules, parts):
         """Where rules for a value have held so far and now differ: which of them it is."""
         rows = [list(range(start, stop)) for start, stop in parts]
         for place, join in enumerate(self.joins):
             if isinstance(join, Folded) and len(join.names) > 1:
-                if disagreement(rules(self._torch, leaves, layout, join.names), rows) is not None:
+                if disagreement(rules.named(join.names), rows) is not None:
                     join.names = self._rehearsal(tree, leaves, layout).settle(place, join.names, rows)
 
     def _rehearsal(self, tree, leaves, layout):
@@ -78,6 +83,34 @@ class Plan:
     def keeps(self):
         """Whether the last part is run with its graph at once. Ranks that exchange gradients count their forward passes."""
         return not self._cut.exchanges
+
+    # -- gradients made in the forward pass
+
+    def loss_ahead(self, precision):
+        """The number of the loss whose gradients a call may make in its forward pass; None: it is not to."""
+        loss, self._loss = self._loss, None  # until a backward pass has asked for them again
+        if self._never_ahead or precision.half or self.reentrant or not self.gathers():
+            return None
+        return loss
+
+    def saw(self, wanted, deeper):
+        """A backward pass wants gradients for these outputs: the number of the loss if it is for that one only."""
+        places = [number for number, gradient in enumerate(wanted) if gradient is not None]
+        alone = len(places) == 1 and isinstance(self.joins[places[0]], Folded) and wanted[places[0]].numel() == 1
+        self._loss = places[0] if alone and not deeper else None
+        return self._loss
+
+    def never_ahead(self):
+        self._never_ahead = True
+
+    def backward(self, outputs, gradients):
+        """The engine itself, for one part."""
+        with self._cut.part_unwinds():
+            self._cut.original_backward(outputs, gradients)
+
+    def gradients(self, *args, **kwargs):
+        with self._cut.part_unwinds():
+            return self._torch.autograd.grad(*args, **kwargs)
 
     def second_part(self):
         if self.buffers.waiting and self.buffers.differ():

@@ -11,20 +11,29 @@ class Precision:
         self._kinds = [_state(torch, kind) for kind in _kinds(torch)]
 
     @property
-    def mixed(self):
-        return any(enabled for _, enabled, _ in self._kinds)
+    def half(self):
+        """Whether gradients may be too small for what they are computed in."""
+        return any(enabled and dtype == self._torch.float16 for _, enabled, dtype in self._kinds)
 
     @contextlib.contextmanager
     def again(self):
+        """What is cast inside is kept until the outermost of these ends."""
         with contextlib.ExitStack() as stack:
             for kind, enabled, dtype in self._kinds:
                 stack.enter_context(self._torch.autocast(kind, enabled=enabled, dtype=dtype))
             yield
 
+    @contextlib.contextmanager
+    def off(self):
+        with contextlib.ExitStack() as stack:
+            for kind, enabled, _ in self._kinds:
+                if enabled:
+                    stack.enter_context(self._torch.autocast(kind, enabled=False))
+            yield
+
     def forget_casts(self):
         """Weights that were cast where no gradients are kept must not serve where they are."""
-        if self.mixed:
-            self._torch.clear_autocast_cache()
+        self._torch.clear_autocast_cache()
 
 
 def _kinds(torch):

@@ -8,7 +8,7 @@ from .graph import graph_of
 from .joins import Along, Folded, Same
 from .refusal import Uncuttable
 from .tree import leaves as leaves_of
-from .weights import disagreement, rules
+from .weights import Rules, disagreement
 
 #: Relative differences that rounding makes: in single precision, and in less.
 FINE, COARSE = 2e-4, 2e-2
@@ -30,6 +30,7 @@ class Rehearsal:
         self._layout = layout
         self._stage = stage
         self._parameters = parameters
+        self._rules = Rules(torch, leaves, layout)
 
     def found(self):
         """(a join for each leaf of the output, whether each carries gradients, whether checkpointing of the reentrant kind
@@ -41,7 +42,7 @@ class Rehearsal:
 
     def settle(self, place, names, parts):
         """Names of the rules that hold for the output numbered `place`, where they give the parts other weights now."""
-        candidates = rules(self._torch, self._leaves, self._layout, names)
+        candidates = self._rules.named(names)
         rows = disagreement(candidates, parts)
         while rows is not None:
             seen = self._run(list(rows))
@@ -64,7 +65,7 @@ class Rehearsal:
                 self._torch, self._call, self._marked(rule, rows[1]), self._layout, self._stage, self._parameters
             )
             seen = marked._run(list(rows))
-            others = rules(self._torch, marked._leaves, self._layout, [one.name for one in candidates])
+            others = marked._rules.named([one.name for one in candidates])
             kept = marked._holding(others, [output[place] for output in seen.outputs], seen, list(rows))
             names = [one.name for one in kept]
             if 0 < len(names) < len(candidates):
@@ -83,7 +84,7 @@ class Rehearsal:
         every = list(range(self._layout.count))
         if len(every) < 3:
             return every
-        apart = disagreement(rules(self._torch, self._leaves, self._layout), [every[:1], every[1:]]) or (0, 1)
+        apart = disagreement(self._rules.named(), [every[:1], every[1:]]) or (0, 1)
         low, high = apart if apart[0] != apart[1] else (0, 1)
         return [low, next(row for row in every if row not in (low, high)), high]
 
@@ -187,7 +188,7 @@ class Rehearsal:
             return Same()
         if seen.random and not alike:
             raise Uncuttable("it returns one value for all its samples and draws random numbers, so that what it is made of cannot be seen")
-        kept = self._holding(rules(self._torch, self._leaves, self._layout), entry, seen, rows)
+        kept = self._holding(self._rules.named(), entry, seen, rows)
         if not kept:
             raise Uncuttable(NO_MEAN)
         return Folded([rule.name for rule in kept])

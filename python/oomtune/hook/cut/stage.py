@@ -42,6 +42,7 @@ class Stage:
                 module._compiled_call_impl = call
             buffers.restore()
             draws.restore()
+            torch.clear_autocast_cache()  # what was cast without gradients has none
 
 
     def let_go(self):

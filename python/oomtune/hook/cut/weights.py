@@ -29,41 +29,62 @@ class Rule:
         return self._counts[row] / (sum(self._counts) or 1)
 
 
-def rules(torch, leaves, layout, names=None):
-    """Rules that may hold for this call, by name; `names`: only these."""
-    wanted = lambda name: names is None or name in names  # noqa: E731
-    found = []
-    if wanted("samples"):
-        found.append(Rule("samples", [1] * layout.count))
-    for place, (leaf, dim) in enumerate(zip(leaves, layout.dims)):
-        if dim is None or not isinstance(leaf, torch.Tensor) or leaf.is_complex():
-            continue
-        for name, ignored, count in _countings(torch, leaf, dim):
-            full = "%d %s" % (place, name)
-            if wanted(full):
-                counts = count()
-                if counts is not None:
-                    found.append(Rule(full, counts, place, ignored))
-    if wanted("sum"):
-        found.append(Rule("sum", None))
-    return found
+class Rules:
+    """Rules that may hold for the inputs of one call. What the rows count is fetched from the device once."""
 
+    def __init__(self, torch, leaves, layout):
+        self._torch = torch
+        self._leaves = leaves
+        self._layout = layout
+        self._counts = {}
 
-def _countings(torch, leaf, dim):
-    rows = leaf.detach().movedim(dim, 0)
-    if leaf.is_floating_point():
-        if leaf.dim() == 2:
-            yield "weights", None, lambda: _weights(rows)
-        return
-    ignored = (0,) if leaf.dtype == torch.bool else IGNORED
-    for value in ignored:
-        yield "but %d" % value, value, lambda value=value: _counted(rows != value)
-        if leaf.dim() > 1:
-            yield "shifted but %d" % value, value, lambda value=value: _counted(rows[:, 1:] != value)
+    def named(self, names=None):
+        """By name; None: all of them."""
+        every = self._names()
+        wanted = [name for name in every if names is None or name in names]
+        self._count([name for name in wanted if name not in self._counts])
+        found = [Rule(name, self._counts[name], *every[name]) for name in wanted]
+        return [rule for rule in found if self._counts[rule.name] is not None or rule.name == "sum"]
 
+    def first(self, names):
+        return self.named([next(name for name in self._names() if name in names)])[0]
 
-def _counted(flags):
-    return flags.reshape(len(flags), -1).sum(1).tolist()
+    def _names(self):
+        """For each name of a rule the leaf that it counts and the value that it leaves out."""
+        torch = self._torch
+        found = {"samples": (None, None)}
+        for place, (leaf, dim) in enumerate(zip(self._leaves, self._layout.dims)):
+            if dim is None or not isinstance(leaf, torch.Tensor) or leaf.is_complex():
+                continue
+            if leaf.is_floating_point():
+                if leaf.dim() == 2:
+                    found["%d weights" % place] = (place, None)
+                continue
+            for value in (0,) if leaf.dtype == torch.bool else IGNORED:
+                found["%d but %d" % (place, value)] = (place, value)
+                if leaf.dim() > 1:
+                    found["%d shifted but %d" % (place, value)] = (place, value)
+        found["sum"] = (None, None)
+        return found
+
+    def _count(self, names):
+        torch, every, sums = self._torch, self._names(), {}
+        for name in names:
+            place, ignored = every[name]
+            if place is None:
+                self._counts[name] = [1] * self._layout.count if name == "samples" else None
+                continue
+            rows = self._leaves[place].detach().movedim(self._layout.dims[place], 0)
+            if ignored is None:
+                self._counts[name] = _weights(rows)
+                continue
+            flags = (rows[:, 1:] if "shifted" in name else rows) != ignored
+            sums[name] = flags.reshape(len(flags), -1).sum(1)
+        if sums:
+            # One transfer for all: each waits for the device.
+            device = next(iter(sums.values())).device
+            counted = torch.stack([each.to(device) for each in sums.values()]).tolist()
+            self._counts.update(zip(sums, counted))
 
 
 def _weights(rows):
