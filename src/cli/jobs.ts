@@ -2,6 +2,7 @@ import { OomtuneError } from '../common/errors.js';
 import { namedJob as findJob, type NamedJob, type Store } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
 import type { Output } from './output.js';
+import { foregroundEntries } from './status-entry.js';
 import { ago, plural } from './words.js';
 
 /**
@@ -24,11 +25,20 @@ export function sayWhich(name: string, { job, namesakes }: NamedJob, out: Pick<O
   out.note(`note: ${plural(namesakes, 'job')} are called ${name}; ${which}.`);
 }
 
-/** A search in the foreground leaves a configuration, but no job: who takes the one for the other is told. */
+/** What works in the foreground, and the configuration that it leaves, are no jobs: who takes them for one is told. */
 function orRecorded(store: Store, name: string): (error: unknown) => Promise<never> {
   return async (error) => {
     const isMissing = error instanceof OomtuneError && error.code === 'OOMTUNE_NO_SUCH_JOB';
-    if (!isMissing || name === '@' || (await store.recommendations.find(name)).length === 0) throw error;
+    if (!isMissing || name === '@') throw error;
+    const beside = (await foregroundEntries(store)).find((one) => one.job === name || one.name === name);
+    if (beside !== undefined) {
+      throw new OomtuneError(
+        'OOMTUNE_NO_SUCH_JOB',
+        `"${name}" is no job: oomtune ${beside.verb} works on it in the foreground.`,
+        `It ends with Ctrl-C there, or by \`kill ${beside.pid}\` on ${beside.host}.`,
+      );
+    }
+    if ((await store.recommendations.find(name)).length === 0) throw error;
     throw new OomtuneError(
       'OOMTUNE_NO_SUCH_JOB',
       `There is no job "${name}", only a recorded configuration.`,

@@ -3,6 +3,32 @@ import type { JobRecord, Recommendation } from '../store/types.js';
 import { jobBudget } from '../worker/job-budget.js';
 import { jobMemory } from '../worker/memory-report.js';
 
+/** What runs in the foreground, as in `status --json`: there is no job's record of it, only its lease. */
+export async function foregroundEntries(store: Store): Promise<ForegroundEntry[]> {
+  return (await store.leasing.foreground()).map((lease) => ({
+    job: lease.owner,
+    ...lease.foreground,
+    host: lease.host,
+    pid: lease.process.pid,
+    devices: lease.devices.map(({ id }) => id),
+    /** On each device; null: the whole of it. */
+    budget_bytes: lease.bytes,
+    started_at: new Date(lease.taken_at).toISOString(),
+  }));
+}
+
+export interface ForegroundEntry {
+  job: string;
+  /** `run` or `find-batch`. */
+  verb: string;
+  name: string;
+  host: string;
+  pid: number;
+  devices: string[];
+  budget_bytes: number | null;
+  started_at: string;
+}
+
 /** The jobs of `status --json`, each with the recommendation that it used or made looked up. */
 export async function statusEntries(store: Store, jobs: JobRecord[]): Promise<StatusEntry[]> {
   const keys = [...new Set(jobs.flatMap(({ key }) => (key === null ? [] : [key])))];

@@ -2,6 +2,7 @@ import { plain } from '../common/terminal.js';
 import type { JobRecord, JobState } from '../store/types.js';
 import { rungName } from '../tuner/index.js';
 import type { Paint } from './output.js';
+import type { ForegroundEntry } from './status-entry.js';
 import { oneLine, table } from './table.js';
 import { ago, bytesOr, configWords, seconds, shellWords } from './words.js';
 
@@ -22,22 +23,42 @@ export const ENDED: readonly JobState[] = ['succeeded', 'failed', 'cancelled', '
 
 export const hasEnded = (job: Pick<JobRecord, 'state'>): boolean => ENDED.includes(job.state);
 
-/** Many jobs: a line each. */
-export function renderJobs(jobs: JobRecord[], paint: Paint): string {
+/** Many jobs, and what runs in the foreground: a line each. */
+export function renderJobs(jobs: JobRecord[], foreground: ForegroundEntry[], paint: Paint): string {
   return table(
-    plain(jobs),
+    plain([...foreground.map(foregroundRow), ...jobs.map(jobRow)]),
     [
-      { title: 'JOB', value: (job) => job.job },
-      { title: 'NAME', value: (job) => job.name, widest: 24, least: 10 },
-      { title: 'STATE', value: (job) => paint(COLOURS[job.state] ?? 'dim', job.state) },
-      { title: 'WHERE', value: (job) => where(job), widest: 28, least: 10 },
-      { title: 'FOR', value: (job) => duration(job), align: 'right' },
-      { title: 'CONFIG', value: (job) => (job.config ? configWords(job.config) : '-'), widest: 40, least: 12 },
-      { title: 'REASON', value: (job) => why(job), widest: 80, least: 12 },
+      { title: 'JOB', value: (row) => row.job },
+      { title: 'NAME', value: (row) => row.name, widest: 24, least: 10 },
+      { title: 'STATE', value: (row) => paint(COLOURS[row.state] ?? 'dim', row.state) },
+      { title: 'WHERE', value: (row) => row.where, widest: 28, least: 10 },
+      { title: 'FOR', value: (row) => row.duration, align: 'right' },
+      { title: 'CONFIG', value: (row) => row.config, widest: 40, least: 12 },
+      { title: 'REASON', value: (row) => row.why, widest: 80, least: 12 },
     ],
     (text) => paint('bold', text),
   );
 }
+
+const jobRow = (job: JobRecord) => ({
+  job: job.job,
+  name: job.name,
+  state: job.state,
+  where: where(job),
+  duration: duration(job),
+  config: job.config ? configWords(job.config) : '-',
+  why: why(job),
+});
+
+const foregroundRow = (entry: ForegroundEntry): ReturnType<typeof jobRow> => ({
+  job: entry.job,
+  name: entry.name,
+  state: entry.verb === 'run' ? 'running' : 'searching',
+  where: where(entry),
+  duration: duration({ submitted_at: entry.started_at, started_at: entry.started_at, ended_at: null }),
+  config: '-',
+  why: `oomtune ${entry.verb} in the foreground, process ${entry.pid}`,
+});
 
 /** One job: everything that a person may want to know. */
 export function renderJob(told: JobRecord, paint: Paint): string {
@@ -66,7 +87,7 @@ export function renderJob(told: JobRecord, paint: Paint): string {
   return [`${paint('bold', job.job)}  ${job.name}`, ...body].join('\n');
 }
 
-function where(job: JobRecord): string {
+function where(job: Pick<JobRecord, 'host' | 'devices'>): string {
   if (job.host === null && job.devices.length === 0) return '-';
   return [job.host, job.devices.join(',')].filter(Boolean).join(':');
 }
@@ -78,7 +99,7 @@ function why(job: JobRecord): string {
 }
 
 /** How long it has waited, run, or ran. */
-function duration(job: JobRecord): string {
+function duration(job: Pick<JobRecord, 'submitted_at' | 'started_at' | 'ended_at'>): string {
   const from = Date.parse(job.started_at ?? job.submitted_at);
   const to = job.ended_at ? Date.parse(job.ended_at) : Date.now();
   return Number.isFinite(from) ? seconds(Math.max(0, (to - from) / 1000)) : '-';

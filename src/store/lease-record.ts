@@ -17,6 +17,7 @@ const recordSchema = z.object({
     .or(z.object({}))
     .nullish(),
   beside: z.array(z.string()).or(z.object({})).nullish(),
+  foreground: z.object({ verb: z.string(), name: z.string() }).nullish(),
   taken_at: z.number(),
   expires_at: z.number(),
 });
@@ -27,6 +28,12 @@ export const promiseSchema = recordSchema.omit({ taken_at: true, expires_at: tru
   supervisors: z.array(identity.extend({ dir: z.string() })),
   beside: z.array(z.string()),
 });
+
+/** A command that works in front of its terminal. */
+export interface Foreground {
+  verb: string;
+  name: string;
+}
 
 /** What its holder knows of a reservation, and can write back. */
 export interface LeasePromise {
@@ -42,6 +49,8 @@ export interface LeasePromise {
   supervisors: { pid: number; start: string; dir: string }[];
   /** Owners who shared a device with this one at some time. */
   beside: string[];
+  /** Null, absent: a job's. */
+  foreground?: Foreground | null;
 }
 
 /** One reservation as it stands in Redis. */
@@ -51,6 +60,8 @@ export interface LeaseRecord extends LeasePromise {
   /** As read: a lease is freed only if nobody changed it since. */
   text: string;
 }
+
+export type ForegroundLease = LeaseRecord & { foreground: Foreground };
 
 /** A lease as Redis has it; null for what cannot be read, which the next script that meets it sets aside. */
 export function readLease(owner: string, text: string): LeaseRecord | null {

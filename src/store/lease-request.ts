@@ -1,5 +1,6 @@
 import { OomtuneError } from '../common/errors.js';
 import { formatBytes } from '../common/size.js';
+import type { Foreground } from './lease-record.js';
 
 /** What a reservation has to know of a device. */
 export interface LeaseDevice {
@@ -22,6 +23,8 @@ export interface LeaseRequest<D extends LeaseDevice> {
   /** On each device; null: whole devices. */
   bytes: number | null;
   share: boolean;
+  /** Who works without a job's record: told by `status` while it holds the lease. Absent: a job has it. */
+  foreground?: Foreground | null;
   /** Who waits with a higher one goes first; absent: 0. */
   priority?: number;
   /** Waits for leases only: what strangers hold it does without. */

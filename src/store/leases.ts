@@ -6,7 +6,7 @@ import type { Keys } from './keys.js';
 import { LeaseFiles } from './lease-files.js';
 import { jobLives, memoryHeld, ownerLives } from './lease-owner.js';
 import { type Reply, waitReason } from './lease-reason.js';
-import { type LeasePromise, type LeaseRecord, readLease } from './lease-record.js';
+import { type ForegroundLease, type LeasePromise, type LeaseRecord, readLease } from './lease-record.js';
 import { checkPossible, type LeaseDevice, type LeaseRequest, stillThere, toRequest } from './lease-request.js';
 import * as scripts from './lease-scripts.js';
 import { outlast } from './outlast.js';
@@ -63,6 +63,7 @@ export class LeaseStore {
       process: thisProcess(),
       bytes: request.bytes ?? undefined,
       share: request.share,
+      foreground: request.foreground ?? undefined,
       supervisors: [],
     };
     let told = '';
@@ -136,6 +137,14 @@ export class LeaseStore {
   async list(): Promise<LeaseRecord[]> {
     const all = Object.entries(await this.#connection.redis.hgetall(this.#keys.leases));
     return all.flatMap(([owner, text]) => readLease(owner, text) ?? []);
+  }
+
+  /** What works in the foreground: of another host, what has renewed its lease in time. */
+  async foreground(): Promise<ForegroundLease[]> {
+    return (await this.list()).filter(
+      (lease): lease is ForegroundLease =>
+        lease.foreground != null && (lease.boot === pidScope() ? ownerLives(lease) : lease.expires_at > Date.now()),
+    );
   }
 
   /** Reserved bytes by device uuid. A whole device counts with `totals`, where it is known. */

@@ -140,6 +140,7 @@ export class Target {
       count,
       bytes: whole ? null : this.budgetBytes,
       share: !whole,
+      foreground: purpose === 'submit' ? null : { verb: purpose, name: this.name },
       priority: options.priority,
       // Who sits in front of it wants what there is now; a queued job can wait for the memory that it was promised.
       lenient: purpose !== 'submit',

@@ -46,6 +46,8 @@ export interface Leasing {
     lenient: boolean;
     /** With `bytes` null: what must be free of the memory of strangers. Absent: nine tenths of the device. */
     needBytes?: number | null;
+    /** The command that works in front of its terminal; null: a job does. */
+    foreground?: { verb: string; name: string } | null;
     /** The devices as they are now: asked while waiting. */
     refresh?: () => Promise<Device[]>;
     signal: AbortSignal;

@@ -100,9 +100,18 @@ test('a run that is killed with -9 leaves no process behind, and its lease is fr
   );
   await until(() => host.lines('mark').length === 1);
   expect(await store.leases()).toHaveLength(1);
+  const [shown] = JSON.parse((await oomtune('status', '--json').ended).said).foreground;
+  expect(shown).toMatchObject({ verb: 'run', pid: child.pid, devices: ['cpu'], budget_bytes: 64 * 1024 ** 2 });
+  const line = `${shown.job} .* running .* oomtune run in the foreground, process ${child.pid}`;
+  expect((await oomtune('status').ended).said).toMatch(new RegExp(line));
+  expect(await oomtune('cancel', shown.job).ended).toMatchObject({
+    code: 6,
+    said: expect.stringContaining(`kill ${child.pid}`),
+  });
   child.kill('SIGKILL');
   await ended;
   await until(() => host.processes().length === 0);
+  expect(JSON.parse((await oomtune('status', '--json').ended).said).foreground).toEqual([]);
   expect((await oomtune('devices', '--json').ended).said).toContain('"reserved_bytes":0');
   await expect.poll(() => host.leftOver()).toEqual([]);
 });

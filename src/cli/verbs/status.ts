@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { usageError } from '../errors.js';
 import { namedJobs } from '../jobs.js';
 import { printable } from '../output.js';
-import { statusEntries } from '../status-entry.js';
+import { foregroundEntries, statusEntries } from '../status-entry.js';
 import { renderJob, renderJobs } from '../status-view.js';
 import type { Verb } from '../verb.js';
 
@@ -21,14 +21,16 @@ const statusVerb: Verb = async ({ args, options }, context) => {
   const read = async () =>
     withSilence(store, args.length > 0 ? await namedJobs(store, args, once) : await store.jobs.list({ ended: limit }));
   const unreadable = () => (args.length > 0 ? [] : store.jobs.unreadable());
+  const foreground = () => (args.length > 0 ? [] : foregroundEntries(store));
   const picture = async (): Promise<string> => {
     const jobs = await read();
+    const beside = await foreground();
     const lines = (await unreadable()).map(({ job, why }) => `${job}  cannot be read and is left alone: ${why}`);
-    if (jobs.length === 0 && lines.length > 0) return lines.join('\n');
-    if (jobs.length === 0) return 'No jobs. `oomtune submit -- COMMAND…` queues one.';
+    if (jobs.length + beside.length === 0 && lines.length > 0) return lines.join('\n');
+    if (jobs.length + beside.length === 0) return 'No jobs. `oomtune submit -- COMMAND…` queues one.';
     return jobs.length === 1 && args.length === 1 && jobs[0]
       ? renderJob(jobs[0], out.paint)
-      : [renderJobs(jobs, out.paint), ...lines].join('\n');
+      : [renderJobs(jobs, beside, out.paint), ...lines].join('\n');
   };
   if (options.watch) {
     while (!signal.aborted) {
@@ -38,7 +40,12 @@ const statusVerb: Verb = async ({ args, options }, context) => {
     return 130;
   }
   if (out.json)
-    out.document({ schema: 1, jobs: await statusEntries(store, await read()), unreadable: await unreadable() });
+    out.document({
+      schema: 1,
+      jobs: await statusEntries(store, await read()),
+      foreground: await foreground(),
+      unreadable: await unreadable(),
+    });
   else out.data(await picture());
   return 0;
 };
