@@ -2,6 +2,7 @@ import { OomtuneError } from '../common/errors.js';
 import { stateFolder } from '../common/home.js';
 import type { Recommendation } from '../store/types.js';
 import type { Config } from '../tuner/types.js';
+import { EXPANDABLE_SEGMENTS } from '../worker/allocator.js';
 import { digest, fill, type Knob, recognise } from '../worker/command/index.js';
 
 export interface Applied {
@@ -43,6 +44,7 @@ export async function applyRecommendation(
     effective_batch: chosen.effective_batch,
     amp: chosen.amp,
     checkpointing: chosen.checkpointing,
+    ...(chosen.expandable_segments ? { expandable_segments: true } : {}),
   };
   const folder = stateFolder('applied', chosen.key.replace(/[^A-Za-z0-9._-]+/g, '_'));
   const filled = await fill(plan, config, { launchDir: folder });
@@ -59,7 +61,8 @@ export async function applyRecommendation(
     return { key: chosen.key, config, argv: underOomtune(chosen, command), env: {}, notes };
   }
   if (carriers.has('none')) notes.push('Nothing in the command takes all of it: put placeholders where it does.');
-  return { key: chosen.key, config, argv: filled.argv, env: carriers.has('env') ? filled.env : {}, notes };
+  const segments = chosen.expandable_segments ? EXPANDABLE_SEGMENTS : {};
+  return { key: chosen.key, config, argv: filled.argv, env: carriers.has('env') ? filled.env : segments, notes };
 }
 
 /** The command for `oomtune run` that finds this very recommendation again. */

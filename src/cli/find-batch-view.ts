@@ -2,6 +2,7 @@ import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
 import { rungName } from '../tuner/index.js';
 import type { Config } from '../tuner/types.js';
+import { EXPANDABLE_SEGMENTS } from '../worker/allocator.js';
 import type { FindBatchReport } from '../worker/types.js';
 import { curveText } from './curve-text.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
@@ -80,10 +81,14 @@ function picture({ memory, device, config }: FindBatchReport, paint: Paint): str
   ];
 }
 
+const ALLOCATOR = Object.entries(EXPANDABLE_SEGMENTS)[0]?.join('=') as string;
+
 /** The command without oomtune, when argv alone carries the answer. */
 function plainCommand(report: FindBatchReport): string | null {
   if (report.apply === null) return null;
   const argv = report.apply.argv;
   const bare = report.apply.oomtune.slice(report.apply.oomtune.indexOf('--') + 1);
-  return argv.join('\0') === bare.join('\0') ? null : shellWords(argv);
+  return argv.join('\0') === bare.join('\0')
+    ? null
+    : shellWords(report.config?.expandable_segments ? ['env', ALLOCATOR, ...argv] : argv);
 }

@@ -49,6 +49,7 @@ export const probe: z.ZodType<ProbeRecord> = z.object({
   amp,
   checkpointing: z.boolean(),
   offload: z.boolean().optional(),
+  expandable_segments: z.boolean().optional(),
   steps: z.number().int().nonnegative(),
   outcome,
   peak_bytes: bytes.nullable(),
@@ -158,7 +159,13 @@ export const jobOptions: z.ZodType<JobOptions> = z.object({
 });
 
 const rung = z.object({ amp, checkpointing: z.boolean(), offload: z.boolean().optional() });
-const config = rung.extend({ micro_batch: count, accumulation: count, world_size: count, effective_batch: count });
+const config = rung.extend({
+  micro_batch: count,
+  accumulation: count,
+  world_size: count,
+  effective_batch: count,
+  expandable_segments: z.boolean().optional(),
+});
 const size = z.number().nonnegative().nullable();
 
 const observation = z.object({
@@ -191,6 +198,8 @@ const observation = z.object({
   samplesPerSecond: size.optional(),
   wallSeconds: z.number().nonnegative().optional(),
   refusedBytes: size,
+  unallocatedBytes: size.optional(),
+  freeBytes: size.optional(),
   evidence: text(65_536).nullable(),
   alive: z.boolean(),
 });

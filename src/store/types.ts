@@ -58,6 +58,8 @@ export interface ProbeRecord {
   checkpointing: boolean;
   /** Present and true only on the offload rung. */
   offload?: boolean;
+  /** Present and true where the allocator's segments could grow. */
+  expandable_segments?: boolean;
   steps: number;
   outcome: 'fit' | FailureClass;
   peak_bytes: number | null;

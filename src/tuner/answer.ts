@@ -2,18 +2,16 @@ import type { EffectivePlan } from './accumulation.js';
 import { growthTold } from './growth.js';
 import { peakOf, rateOf } from './objective.js';
 import { growthBytes, LASTING, lastingPeak, leaks, mayGrow } from './peaks.js';
+import type { RungSearch } from './search.js';
 import type { Trail } from './trail.js';
-import type { Answer, Config, Constraints, Rung } from './types.js';
+import type { Answer, Config, Constraints } from './types.js';
 
 /** The answer for a rung: `size` is recommended, `max` is what fits at all; both fitted a fresh process. */
 export function answerOf(
   c: Constraints,
   plan: EffectivePlan,
-  rung: Rung,
-  trail: Trail,
-  size: number,
-  max: number,
-  notes: string[],
+  { rung, trail, grows }: Pick<RungSearch, 'rung' | 'trail' | 'grows'>,
+  { size, max, notes }: { size: number; max: number; notes: string[] },
 ): Answer {
   const accumulation = plan.accumulation(size);
   const config: Config = {
@@ -24,6 +22,7 @@ export function answerOf(
     amp: rung.amp,
     checkpointing: rung.checkpointing,
     ...(rung.offload ? { offload: true } : {}),
+    ...(grows ? { expandable_segments: true } : {}),
   };
   const peak = peakOf(trail, size);
   const rate = rateOf(trail, size);
@@ -33,7 +32,7 @@ export function answerOf(
     return fits.length > 0 ? [Math.max(...(firm.length > 0 ? firm : fits).map((o) => o.steps))] : [];
   });
   const leak = trail.fits(size).findLast((o) => leaks(o, c.budgetBytes));
-  const grows = !leak && trail.fits(size).some((o) => growthBytes(o) > 0 && mayGrow(o, c.budgetBytes));
+  const rises = !leak && trail.fits(size).some((o) => growthBytes(o) > 0 && mayGrow(o, c.budgetBytes));
   const retries = trail.fits(max).some((o) => o.fresh && o.allocRetries > 0);
   return {
     config,
@@ -50,7 +49,7 @@ export function answerOf(
         ? []
         : [`${rung.amp} is turned on: this changes the numerics.`]),
       ...(leak ? [`${growthTold(leak, c.budgetBytes)}.`] : []),
-      ...(grows ? [`Memory grows from step to step: the sizes are such that it lasts for ${LASTING} steps.`] : []),
+      ...(rises ? [`Memory grows from step to step: the sizes are such that it lasts for ${LASTING} steps.`] : []),
       ...(retries ? [`At micro-batch ${max} the allocator has to retry in every step: it fits, but slowly.`] : []),
     ],
   };

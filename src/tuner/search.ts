@@ -16,6 +16,8 @@ export type RungStep =
 
 export interface RungSearch {
   rung: Rung;
+  /** The caching allocator's segments can grow. */
+  grows: boolean;
   trail: Trail;
   sizes: Sizes;
   plan: EffectivePlan;

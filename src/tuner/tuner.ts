@@ -8,6 +8,7 @@ import { rateOf } from './objective.js';
 import { paceOf } from './pace.js';
 import { rungName } from './rung-name.js';
 import { proofStep, type RungSearch, type RungStep, searchRung, surveyRung } from './search.js';
+import { countedAs, failedInPieces, growsOn } from './segments.js';
 import { listed, range, type Sizes } from './sizes.js';
 import { Trail } from './trail.js';
 import type { Action, Constraints, Observation, Probe } from './types.js';
@@ -96,9 +97,10 @@ export class Tuner {
     const search = this.#search(0, listed([ownBatch]));
     const { trail } = search;
     if (trail.isFirm(ownBatch)) {
-      return this.#found(0, search, ownBatch, ownBatch, ['The job fits as it stands; larger sizes were not tried.']);
+      return this.#found(search, ownBatch, ownBatch, ['The job fits as it stands; larger sizes were not tried.']);
     }
-    if (trail.all.some((o) => o.outcome !== 'fit' && o.microBatch <= ownBatch)) return null;
+    if (trail.all.some((o) => o.outcome !== 'fit' && o.microBatch <= ownBatch))
+      return this.#inPieces(0, search, { kind: 'closed', why: '', evidence: null });
     // It fitted, and was not believed: it grew out of the budget, or could not be measured for long enough to tell.
     const tries = trail.all.filter((o) => o.microBatch === ownBatch).length;
     if (trail.ceiling !== null || tries >= OWN_TRIES) return null;
@@ -113,6 +115,8 @@ export class Tuner {
     for (const [index, rung] of this.#constraints.rungs.entries()) {
       const search = this.#search(index, sizes);
       const step = this.#step(search);
+      const again = this.#inPieces(index, search, step);
+      if (again) return again;
       if (step.kind !== 'closed') return this.#act(index, search, step);
       reasons.push(`${rungName(rung)}: ${step.why}`);
       evidence = step.evidence ?? evidence;
@@ -127,6 +131,8 @@ export class Tuner {
     for (const index of this.#ranking ?? this.#constraints.rungs.keys()) {
       const search = this.#search(index, sizes);
       const step = this.#ranking ? this.#step(search) : surveyRung(search);
+      const again = this.#ranking ? this.#inPieces(index, search, step) : null;
+      if (again) return again;
       // A ranking is made as soon as no survey wants another probe, so what was found here waits for the other rungs.
       if (step.kind === 'probe' || (step.kind === 'found' && this.#ranking)) return this.#act(index, search, step);
       if (step.kind === 'found') continue;
@@ -159,16 +165,29 @@ export class Tuner {
     return this.#constraints.goal === 'keep' && this.#constraints.ownBatch !== null;
   }
 
+  /**
+   * Before a rung is left, or its answer given: the size that failed where memory was in pieces, once with segments that can
+   * grow. In a process that has just shown the answer that costs no launch.
+   */
+  #inPieces(index: number, search: RungSearch, step: RungStep): Action | null {
+    if (!search.grows || step.kind === 'probe') return null;
+    const failed = failedInPieces(search.rung, this.#telling);
+    if (failed === null || search.sizes.down(failed.size) !== failed.size) return null;
+    const fresh = step.kind === 'closed' || !search.alive;
+    if (step.kind === 'found' && fresh && !failed.certain) return null;
+    const why = 'it failed where memory was in pieces: once more with segments that can grow';
+    return this.#probe(index, search, { kind: 'probe', size: failed.size, purpose: 'bound', fresh, why });
+  }
+
   #act(index: number, search: RungSearch, step: Exclude<RungStep, { kind: 'closed' }>): Action {
-    if (step.kind === 'found') return this.#found(index, search, step.size, step.max, step.notes);
+    if (step.kind === 'found') return this.#found(search, step.size, step.max, step.notes);
     return this.#probe(index, search, step);
   }
 
   /** The probe, unless the launches are used up; the last of them is kept for a verification. */
   #probe(index: number, search: RungSearch, wanted: RungStep & { kind: 'probe' }): Action {
     const { maxLaunches, rungs } = this.#constraints;
-    if (this.#isSpent(wanted, rungs[index] as Probe['rung']))
-      return this.#stop('the measurements contradict each other');
+    if (this.#isSpent(wanted, search)) return this.#stop('the measurements contradict each other');
     const left = maxLaunches === null ? Number.POSITIVE_INFINITY : maxLaunches - this.#launches();
     const launches = wanted.fresh || !search.alive;
     if (launches && left <= 0) return this.#stop(`only ${maxLaunches} launches are allowed`);
@@ -188,6 +207,7 @@ export class Tuner {
       ...(accumulation > 1 ? { batch: this.#plan.perDevice } : {}),
       ...paceOf(step.purpose, step.size, this.#constraints, this.#observations),
       fresh: step.fresh,
+      ...(search.grows ? { expandable: true } : {}),
       purpose: step.purpose,
       why: step.why,
     };
@@ -195,19 +215,19 @@ export class Tuner {
   }
 
   /** One of the counts that end every search is used up. */
-  #isSpent({ size, fresh }: RungStep & { kind: 'probe' }, rung: Probe['rung']): boolean {
+  #isSpent({ size, fresh }: RungStep & { kind: 'probe' }, { rung, grows }: RungSearch): boolean {
     const same = this.#observations.filter(
-      (o) => o.microBatch === size && sameRung(o.rung, rung) && (o.fresh || !fresh),
+      (o) =>
+        o.microBatch === size && sameRung(o.rung, rung) && (o.expandable ?? false) === grows && (o.fresh || !fresh),
     );
     const { length } = this.#observations;
     return length >= MOST_PROBES || this.#launches() >= MOST_LAUNCHES || same.length >= MOST_REPEATS;
   }
 
-  #found(index: number, search: RungSearch, size: number, max: number, notes: string[]): Action {
-    const rung = this.#constraints.rungs[index] as Probe['rung'];
+  #found(search: RungSearch, size: number, max: number, notes: string[]): Action {
     const all = max >= LARGEST ? [...notes, `Sizes above ${LARGEST} were not tried.`] : [...notes];
     if (this.#failsAlone) all.push(LONE_NOTE);
-    return { type: 'found', answer: answerOf(this.#constraints, this.#plan, rung, search.trail, size, max, all) };
+    return { type: 'found', answer: answerOf(this.#constraints, this.#plan, search, { size, max, notes: all }) };
   }
 
   /** Ends the search early with the best answer that a fresh process has shown. */
@@ -225,17 +245,21 @@ export class Tuner {
     const notes = [`The search ended early: ${why}.`];
     const { top } = best.search.trail;
     if (top !== null && top > best.max) notes.push(`Micro-batch ${top} fitted too, but no fresh process has shown it.`);
-    return this.#found(best.index, best.search, best.size, best.max, notes);
+    return this.#found(best.search, best.size, best.max, notes);
   }
 
   #search(index: number, sizes: Sizes): RungSearch {
     const c = this.#constraints;
     const rung = c.rungs[index] as Probe['rung'];
     const needs = (size: number) => this.#plan.probeAccumulation(size);
-    const trail = new Trail(rung, this.#telling, c.budgetBytes, needs, index === 0 ? c.knownBad : null);
+    const grows = growsOn(rung, this.#telling, c);
+    const counted = countedAs(grows, this.#telling);
+    const trail = new Trail(rung, counted, c.budgetBytes, needs, index === 0 ? c.knownBad : null);
     const fits = this.#observations.filter((o) => o.outcome === 'fit');
+    const last = this.#observations.at(-1);
     return {
       rung,
+      grows,
       trail,
       sizes,
       plan: this.#plan,
@@ -243,7 +267,7 @@ export class Tuner {
       headroomPct: c.headroomPct,
       steps: c.steps,
       driven: c.driven,
-      alive: this.#observations.at(-1)?.alive ?? false,
+      alive: (last?.alive ?? false) && (last?.expandable ?? false) === grows,
       perLaunch: fits.length > 0 && fits.every((o) => !o.alive),
       guess: index === 0 ? this.#guess(trail, sizes) : null,
     };

@@ -54,6 +54,8 @@ export interface Constraints {
   goal: 'search' | 'keep';
   /** Smallest micro-batch that an earlier run proved not to fit on the first rung; null: none known. */
   knownBad: number | null;
+  /** The caching allocator can be given segments that can grow. Absent: it cannot, or they are its user's business. */
+  expandable?: boolean;
 }
 
 /** One micro-batch size to be measured on a rung. */
@@ -78,6 +80,8 @@ export interface Probe {
   growthSteps: number;
   /** True: must be the first thing that a new process runs. False: may share the process of the probe before. */
   fresh: boolean;
+  /** In a process whose caching allocator has segments that can grow. */
+  expandable?: boolean;
   purpose: 'own' | 'floor' | 'climb' | 'bound' | 'verify' | 'speed';
   /** One sentence for a person: why this size, now. */
   why: string;
@@ -136,6 +140,9 @@ export interface Observation {
   wallSeconds?: number;
   /** Bytes of the allocation that was refused; null if unknown or none. */
   refusedBytes: number | null;
+  /** Bytes that the caching allocator held then in pieces that no tensor used, and that the device had free; null: unknown. */
+  unallocatedBytes?: number | null;
+  freeBytes?: number | null;
   /** The line that proves the outcome; null when it fit. */
   evidence: string | null;
   /** Whether the same process can take another probe. */
@@ -152,6 +159,8 @@ export interface Config {
   checkpointing: boolean;
   /** Present and true only on the offload rung. */
   offload?: boolean;
+  /** Present and true where it was shown with segments of the caching allocator that can grow, and is to be run so. */
+  expandable_segments?: boolean;
 }
 
 export interface Answer {

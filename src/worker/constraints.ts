@@ -44,6 +44,7 @@ export function constraintsOf(
     ownBatch: keep ? ownBatch : null,
     goal: keep ? 'keep' : 'search',
     knownBad: target.knownBad,
+    expandable: target.expandableSegments === 'possible',
   };
 }
 

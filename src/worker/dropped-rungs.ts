@@ -12,6 +12,8 @@ const BY_A_KNOB: readonly FailureClass[] = ['user_error', 'device_fault', 'host_
 export class DroppedRungs {
   readonly #asItStands: Rung;
   readonly #dropped: Observation[] = [];
+  /** The failure for which segments that can grow are left out. */
+  #segments: Observation | null = null;
 
   constructor(asItStands: Rung) {
     this.#asItStands = asItStands;
@@ -19,13 +21,22 @@ export class DroppedRungs {
 
   /** Leaves the observation's rung out, if that can be the reason of its failure and `allowed` has another one. */
   drops(observation: Observation, allowed: readonly Rung[]): boolean {
-    const { rung, outcome } = observation;
-    if (this.has(rung)) return true;
+    const { rung, outcome, expandable } = observation;
+    if (this.has(rung) || (expandable && this.#segments !== null)) return true;
+    if (expandable && BY_A_KNOB.includes(outcome as FailureClass) && !failsAlone(observation)) {
+      this.#segments = observation;
+      return true;
+    }
     if (sameRung(rung, this.#asItStands) || !BY_A_KNOB.includes(outcome as FailureClass)) return false;
     if (failsAlone(observation)) return false;
     if (!allowed.some((other) => !sameRung(other, rung) && !this.has(other))) return false;
     this.#dropped.push(observation);
     return true;
+  }
+
+  /** The driver, or the command, does not bear segments that can grow. */
+  get segments(): boolean {
+    return this.#segments !== null;
   }
 
   has(rung: Rung): boolean {
@@ -34,10 +45,11 @@ export class DroppedRungs {
 
   /** A sentence for each: `bf16, checkpointing is left out: the command fails with it (user_error: "RuntimeError: …").` */
   get notes(): string[] {
-    return this.#dropped.map(({ rung, outcome, evidence }) => {
-      const proof = evidence === null ? outcome : `${outcome}: "${evidence}"`;
-      return `${rungName(rung)} is left out: the command fails with it (${proof}).`;
-    });
+    const rungs = this.#dropped.map(
+      (one) => `${rungName(one.rung)} is left out: the command fails with it ${proofOf(one)}.`,
+    );
+    if (this.#segments === null) return rungs;
+    return [...rungs, `Expandable segments are left out: the command fails with them ${proofOf(this.#segments)}.`];
   }
 }
 
@@ -47,3 +59,6 @@ export function withRung(verdict: Diagnosis, rung: Rung, asItStands: Rung): Diag
   const advice = `It failed with ${rungName(rung)}, which the options ask for and the command does not turn on by itself: leave --amp and --checkpointing at auto, or see whether it fails without, too.`;
   return { ...verdict, advice };
 }
+
+const proofOf = ({ outcome, evidence }: Observation): string =>
+  evidence === null ? `(${outcome})` : `(${outcome}: "${evidence}")`;

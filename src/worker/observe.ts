@@ -46,6 +46,7 @@ export function observeFit(probe: Probe, place: Place, measurement: Measurement,
     ),
     launch: place.launch,
     fresh: place.fresh,
+    ...(probe.expandable ? { expandable: true } : {}),
     steps: measurement.steps,
     outcome: 'fit',
     ambiguous: false,
@@ -105,6 +106,7 @@ export function observeDeath(probe: Probe, place: Place, diagnosis: Diagnosis, e
     accumulation: probe.accumulation,
     launch: place.launch,
     fresh: place.fresh,
+    ...(probe.expandable ? { expandable: true } : {}),
     steps: 0,
     outcome,
     ambiguous: outcome === 'device_oom' && (diagnosis.ambiguous ?? false),
@@ -114,9 +116,16 @@ export function observeDeath(probe: Probe, place: Place, diagnosis: Diagnosis, e
     stepSeconds: null,
     wallSeconds: since(place.asked),
     refusedBytes: diagnosis.fields.tried_bytes ?? exit.ledger?.refusals.at(-1)?.size_bytes ?? null,
+    unallocatedBytes: unallocated(diagnosis.fields),
+    freeBytes: diagnosis.fields.free_bytes,
     evidence: diagnosis.evidence ?? describeExit(exit),
     alive: false,
   };
+}
+
+/** What the allocator held in pieces that no tensor used, as the message says it. */
+function unallocated({ reserved_bytes: held, allocated_bytes: used }: Diagnosis['fields']): number | null {
+  return held === null || used === null ? null : Math.max(0, held - used);
 }
 
 /** Why a launch died: the ledger, the hook, the exit and the log together. */

@@ -9,6 +9,7 @@ export function probeRecord(observation: Observation, why?: string): ProbeRecord
     amp: observation.rung.amp,
     checkpointing: observation.rung.checkpointing,
     ...(observation.rung.offload ? { offload: true } : {}),
+    ...(observation.expandable ? { expandable_segments: true } : {}),
     steps: observation.steps,
     outcome: observation.outcome,
     peak_bytes: observation.peaks.totalBytes,

@@ -48,6 +48,8 @@ export class Prober {
   /** Probes that the live process was asked for. */
   #used = 0;
   #rung: Rung | null = null;
+  /** The live process has segments that can grow. */
+  #expandable = false;
   #learned = false;
   #measured = false;
   /** Processes whose supervisor was killed. */
@@ -63,8 +65,8 @@ export class Prober {
   }
 
   /** Where the hook drives, the first process tells what the script asks for before any size is chosen. */
-  async begin(rung: Rung = this.#target.baseRung): Promise<void> {
-    if (this.#mode === 'probe') await this.#open(rung, null);
+  async begin(rung: Rung = this.#target.baseRung, expandable = false): Promise<void> {
+    if (this.#mode === 'probe') await this.#open(rung, expandable, null);
   }
 
   /** Ends what runs, without waiting for it. */
@@ -83,7 +85,7 @@ export class Prober {
   async measure(probe: Probe): Promise<Observation> {
     if (!this.#takes(probe)) {
       await this.close();
-      await this.#open(probe.rung, probe);
+      await this.#open(probe.rung, probe.expandable ?? false, probe);
     }
     const session = this.#session as Session;
     this.#rung = probe.rung;
@@ -113,7 +115,7 @@ export class Prober {
 
   #takes(probe: Probe): boolean {
     const live = this.#session;
-    if (live === null) return false;
+    if (live === null || this.#expandable !== (probe.expandable ?? false)) return false;
     const sameKnobs = this.#rung !== null && sameRung(this.#rung, probe.rung);
     // A process that died before it was asked anything answers for the first probe.
     const free = this.#used === 0 || (live.exit === null && !probe.fresh);
@@ -162,7 +164,7 @@ export class Prober {
     const own = this.loop?.own_batch ?? null;
     const first = this.#mode === 'probe' && this.#goal === 'search' && !this.#measured;
     if (!first || own === null || own === probe.microBatch) return verdict;
-    await this.#open(probe.rung, null);
+    await this.#open(probe.rung, probe.expandable ?? false, null);
     const trains = await this.#ask({ ...probe, microBatch: own }, false);
     await this.close();
     return trains === null ? verdict : usesOwnBatch(own, probe.microBatch, verdict);
@@ -190,12 +192,14 @@ export class Prober {
   }
 
   /** Starts a process on a rung, and where the hook drives waits for its training loop. */
-  async #open(rung: Rung, probe: Probe | null): Promise<void> {
+  async #open(rung: Rung, expandable: boolean, probe: Probe | null): Promise<void> {
     this.#used = 0;
     this.#rung = rung;
+    this.#expandable = expandable;
     this.#session = await openLaunch(this.#request, this.#deps, this.#target, this.launches, {
       mode: this.#mode,
       rung,
+      expandable,
       probe,
     });
     if (this.#deps.signal.aborted) this.#session.run.end('cancel');

@@ -122,10 +122,14 @@ function afterFailure(
   if (diagnosis?.class !== 'device_oom' || config === null) return null;
   // They cost nothing, and a caching allocator near its limit is mostly short of a piece in one: first of all.
   const spared = diagnosis.cure === 'none' || diagnosis.cure === 'wait';
-  if (!spared && target.useExpandableSegments()) {
+  if (!spared && !config.expandable_segments && target.expandableSegments === 'possible') {
     const why =
       diagnosis.cure === 'expandable_segments' ? ' by fragmentation' : ` at micro-batch ${config.micro_batch}`;
-    return { config, smaller: false, why: `Out of memory${why}: going on with expandable segments` };
+    return {
+      config: { ...config, expandable_segments: true },
+      smaller: false,
+      why: `Out of memory${why}: going on with expandable segments`,
+    };
   }
   // Against a leak, a neighbour, an evaluation, a checkpoint or the model itself no smaller batch helps: the diagnosis says what does.
   const smaller = diagnosis.cure === 'none' || diagnosis.cure === 'wait' ? null : stepDown(config, options);

@@ -125,7 +125,7 @@ export function recommendationOf(target: Target, outcome: SearchOutcome, answer:
     commands: withCommand([], target, own),
     cut: config.accumulation > 1 ? (outcome.cut?.cut ?? null) : null,
     offload: config.offload ?? false,
-    ...(target.expandable ? { expandable_segments: true } : {}),
+    ...(config.expandable_segments ? { expandable_segments: true } : {}),
     memory: anatomyOf(outcome.observations, config, target.budgetBytes),
     probes: probesOf(outcome),
   };
@@ -135,9 +135,9 @@ function probesOf({ observations, whys }: SearchOutcome): ProbeRecord[] {
   return observations.map((observation, index) => probeRecord(observation, whys[index] ?? undefined));
 }
 
-/** The contract's fields, in the contract's order. */
+/** The contract's fields, in the contract's order; those behind them only where they are on. */
 function plainConfig(config: Config): Config {
-  const { micro_batch, accumulation, world_size, effective_batch, amp, checkpointing, offload } = config;
+  const { micro_batch, accumulation, world_size, effective_batch, amp, checkpointing } = config;
   return {
     micro_batch,
     accumulation,
@@ -145,7 +145,8 @@ function plainConfig(config: Config): Config {
     effective_batch,
     amp,
     checkpointing,
-    ...(offload ? { offload } : {}),
+    ...(config.offload ? { offload: true } : {}),
+    ...(config.expandable_segments ? { expandable_segments: true } : {}),
   };
 }
 

@@ -27,6 +27,8 @@ interface Job {
   worldSize: number;
   baseRung: Rung;
   own: OwnBatch;
+  /** The allocator's segments can grow, or may be made to. */
+  expandable?: boolean;
 }
 
 /**
@@ -43,6 +45,8 @@ export function configFrom(recommendation: Recommendation, job: Job, options: Wi
   if (options.amp !== 'auto' && options.amp !== recommendation.amp) return null;
   if (options.checkpointing !== 'auto' && (options.checkpointing === 'on') !== recommendation.checkpointing)
     return null;
+  // What was measured with segments that can grow may need them.
+  if (recommendation.expandable_segments && job.expandable === false) return null;
   if (options.exact && recommendation.amp !== baseRung.amp) return null;
 
   const { microBatch } = job.own;
@@ -54,6 +58,7 @@ export function configFrom(recommendation: Recommendation, job: Job, options: Wi
     amp: recommendation.amp,
     checkpointing: recommendation.checkpointing,
     ...(recommendation.offload ? { offload: true } : {}),
+    ...(recommendation.expandable_segments ? { expandable_segments: true } : {}),
   };
   const asItStands = rung.amp === baseRung.amp && rung.checkpointing === baseRung.checkpointing && !rung.offload;
   const allowed = (size: number): boolean => size >= options.minBatch && size <= (options.maxBatch ?? size);
@@ -102,7 +107,12 @@ export function stepDown(config: Config, options: Pick<JobOptions, 'accumulation
   return { ...config, micro_batch: smaller, accumulation: perDevice / smaller };
 }
 
-function makeConfig(micro: number, accumulation: number, world: number, rung: Rung): Config {
+function makeConfig(
+  micro: number,
+  accumulation: number,
+  world: number,
+  rung: Rung & Pick<Config, 'expandable_segments'>,
+): Config {
   return {
     micro_batch: micro,
     accumulation,
@@ -111,6 +121,7 @@ function makeConfig(micro: number, accumulation: number, world: number, rung: Ru
     amp: rung.amp,
     checkpointing: rung.checkpointing,
     ...(rung.offload ? { offload: true } : {}),
+    ...(rung.expandable_segments ? { expandable_segments: true } : {}),
   };
 }
 

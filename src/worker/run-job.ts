@@ -122,7 +122,6 @@ class JobRun {
 
   #reused(target: Target, recommendation: Recommendation, own: OwnBatch, choice: Choice): Choice {
     this.#deps.progress({ type: 'reused', recommendation });
-    if (recommendation.expandable_segments) target.useExpandableSegments();
     Object.assign(target.own, own);
     for (const text of choice.notes) this.#deps.progress({ type: 'note', text });
     return choice;
@@ -147,11 +146,21 @@ class JobRun {
       if (config !== null && again.smaller) {
         const { recommendations } = await this.#deps.records();
         await recommendations.demote(target.key, config.micro_batch, this.#request.jobId);
+      } else if (config !== null && again.config?.expandable_segments && !config.expandable_segments) {
+        await this.#recordSegments(target, config);
       }
       const how = again.resumes ? ', resuming' : this.#relaunches.headway.made ? ', again from the beginning' : '';
       this.#note(`${again.why}${how}. ${attempt.diagnosis?.evidence ?? ''}`);
       config = again.config;
     }
+  }
+
+  /** What ran out of memory late is run with segments that can grow from now on. */
+  async #recordSegments({ key }: Target, { micro_batch }: Config): Promise<void> {
+    const { recommendations } = await this.#deps.records();
+    const recorded = await recommendations.get(key);
+    if (recorded?.status !== 'verified' || recorded.micro_batch !== micro_batch) return;
+    await recommendations.put({ ...recorded, expandable_segments: true }, this.#request.jobId);
   }
 
   /** One launch (or the one taken over) until its whole tree is gone. */
@@ -255,7 +264,8 @@ class JobRun {
   }
 }
 
-const jobOf = ({ budgetBytes, worldSize, baseRung }: Target, own: OwnBatch) => ({
+const jobOf = ({ budgetBytes, worldSize, baseRung, expandableSegments }: Target, own: OwnBatch) => ({
+  expandable: expandableSegments !== 'out of the question',
   budgetBytes,
   worldSize,
   baseRung,

@@ -19,7 +19,7 @@ export async function openLaunch(
   deps: WorkDeps,
   target: Target,
   launches: WorkRequest['launches'],
-  { mode, rung, probe }: { mode: HookMode; rung: Rung; probe: Probe | null },
+  { mode, rung, expandable, probe }: { mode: HookMode; rung: Rung; expandable: boolean; probe: Probe | null },
 ): Promise<Session> {
   const { jobId, options, purpose } = request;
   const launch = launches.length + 1;
@@ -28,8 +28,14 @@ export async function openLaunch(
   const config = probe === null ? null : target.configOf(probe);
   launches.push({ launch, dir, purpose: 'search', config });
   await deps.persist({ launches });
-  const filled = await target.fill(config ?? target.configOf({ rung, microBatch: 1, accumulation: 1 }), dir, launch);
-  deps.progress({ type: 'launch', launch, rung, why: probe?.why ?? 'to see what the script asks for' });
+  const first = target.configOf({ rung, expandable, microBatch: 1, accumulation: 1 });
+  const filled = await target.fill(config ?? first, dir, launch);
+  deps.progress({
+    type: 'launch',
+    launch,
+    rung: { ...rung, ...(expandable ? { expandable_segments: true } : {}) },
+    why: probe?.why ?? 'to see what the script asks for',
+  });
   deps.signal.throwIfAborted();
   return Session.open(
     deps.runtime,

@@ -1,5 +1,5 @@
 import { Tuner } from '../tuner/index.js';
-import type { Action, Constraints, Observation, Probe, Rung } from '../tuner/types.js';
+import type { Action, Constraints, Observation, Rung } from '../tuner/types.js';
 import { constraintsOf, withLoop } from './constraints.js';
 import { Detached } from './detached.js';
 import { DroppedRungs, withRung } from './dropped-rungs.js';
@@ -43,13 +43,12 @@ export class Search {
       const journal = this.#journal;
       journal.push(...this.#request.journal);
       this.#whys.push(...journal.map(() => null));
-      if (journal.some(({ expandable }) => expandable)) this.#target.useExpandableSegments();
       let tuner = this.#tuner();
       for (;;) {
         const action = tuner.next();
         if (action.type !== 'probe') return this.#outcome(action);
         const before = prober.diagnosis;
-        const observation = await this.#measure(action.probe);
+        const observation = await prober.measure(action.probe);
         signal.throwIfAborted();
         journal.push(observation);
         this.#whys.push(action.probe.why);
@@ -73,33 +72,6 @@ export class Search {
   }
 
   /**
-   * Out of memory on a GPU: before any smaller batch the same size is tried with segments that can grow, which cost nothing.
-   * Only where a job is to keep its batch, or where fragments are known to be the reason: elsewhere a search is to see a size fail.
-   */
-  async #measure(probe: Probe): Promise<Observation> {
-    const prober = this.#prober;
-    const before = prober.diagnosis;
-    const first = await prober.measure(probe);
-    const helps = this.#goal === 'keep' || prober.diagnosis?.cure === 'expandable_segments';
-    const memory = first.outcome === 'device_oom' && first.phase !== 'load' && prober.diagnosis?.cure !== 'wait';
-    if (memory && helps && this.#target.useExpandableSegments()) {
-      this.#deps.signal.throwIfAborted();
-      const text = `Micro-batch ${probe.microBatch} ran out of memory: tried once more with expandable segments, before any smaller one.`;
-      this.#deps.progress({ type: 'note', text });
-      const seen = prober.diagnosis;
-      prober.diagnosis = before;
-      const again = await prober.measure({ ...probe, fresh: true });
-      if (again.outcome === 'fit' || again.outcome === 'device_oom') return { ...again, expandable: true };
-      // The driver, or the script, does not bear them.
-      this.#target.dropExpandableSegments();
-      prober.diagnosis = seen;
-      prober.undriveable = false;
-      return first;
-    }
-    return this.#target.expandable ? { ...first, expandable: true } : first;
-  }
-
-  /**
    * Knows what was seen so far on the rungs that are left. What the loop does by itself shows at its first step only, and what a
    * rung does when it fails: then the bounds are drawn anew, and what was seen stays.
    */
@@ -107,8 +79,9 @@ export class Search {
     const constraints = this.#constraints();
     for (const seen of this.#journal) this.#dropped.drops(seen, constraints.rungs);
     const left = (rung: Rung): boolean => !this.#dropped.has(rung);
-    const tuner = new Tuner({ ...constraints, rungs: constraints.rungs.filter(left) });
-    const told = this.#journal.filter(({ rung }) => left(rung));
+    const expandable = constraints.expandable === true && !this.#dropped.segments;
+    const tuner = new Tuner({ ...constraints, rungs: constraints.rungs.filter(left), expandable });
+    const told = this.#journal.filter((one) => left(one.rung) && (expandable || !one.expandable));
     const alive = told.at(-1) === this.#journal.at(-1);
     for (const [at, seen] of told.entries()) {
       tuner.tell(alive || at < told.length - 1 ? seen : { ...seen, alive: false });

@@ -7,6 +7,7 @@ import { formatBytes } from '../common/size.js';
 import { findCommand } from '../runtime/command.js';
 import type { Device } from '../runtime/types.js';
 import type { Config, Probe, Rung } from '../tuner/types.js';
+import { type ExpandableSegments, expandableSegments } from './allocator.js';
 import { type CommandPlan, defaultName, digest, exactDigest, fill, type Knob, recognise } from './command/index.js';
 import { resolveBudget, suitableDevices } from './device.js';
 import type { DiagnoseInput } from './diagnosis/index.js';
@@ -19,9 +20,6 @@ import type { Lease, WorkDeps, WorkRequest } from './types.js';
 
 /** While memory is waited for. */
 const LOOK_AGAIN_MS = 1000;
-/** torch 2.9 has the second name, and reads the first as well. */
-const ALLOCATORS = ['PYTORCH_CUDA_ALLOC_CONF', 'PYTORCH_ALLOC_CONF'] as const;
-const EXPANDABLE = 'expandable_segments:True';
 
 /** A command with its knobs filled in: what a launch needs. `knobEnv` is the part of `env` that carries the knobs. */
 export interface Filled {
@@ -57,8 +55,6 @@ export class Target {
   readonly #environment: Record<string, string>;
   #lease: Lease | null = null;
   #strangers: Strangers[] = [];
-  #expandable = false;
-  #refusesExpandable = false;
   #trustsHook: boolean;
 
   constructor(
@@ -202,7 +198,7 @@ export class Target {
     return carrier === 'hook' || carrier === 'none' ? (this.own.accumulation ?? 1) : 1;
   }
 
-  configOf(probe: Pick<Probe, 'rung' | 'microBatch' | 'accumulation'>): Config {
+  configOf(probe: Pick<Probe, 'rung' | 'microBatch' | 'accumulation' | 'expandable'>): Config {
     const { amp, checkpointing, offload } = probe.rung;
     return {
       micro_batch: probe.microBatch,
@@ -212,13 +208,22 @@ export class Target {
       amp,
       checkpointing,
       ...(offload ? { offload } : {}),
+      ...(probe.expandable ? { expandable_segments: true } : {}),
     };
+  }
+
+  /** What was recorded elsewhere is not brought in against the user's own allocator settings. */
+  #allowed(config: Config): Config {
+    const { expandable_segments, ...rest } = config;
+    return expandable_segments && this.expandableSegments === 'possible' ? config : rest;
   }
 
   /** argv and the whole environment of a launch. `config` null: the command as it stands. */
   async fill(config: Config | null, dir: string, launch: number, resume = false): Promise<Filled> {
     const filled =
-      config === null ? { argv: [...this.plan.command], env: {} } : await fill(this.plan, config, { launchDir: dir });
+      config === null
+        ? { argv: [...this.plan.command], env: {} }
+        : await fill(this.plan, this.#allowed(config), { launchDir: dir });
     const knobEnv = filled.env;
     // Output is followed while it is written; the runtime sets which devices the job sees.
     const env: Record<string, string> = { PYTHONUNBUFFERED: '1', ...this.#environment, ...knobEnv };
@@ -233,30 +238,12 @@ export class Target {
     if (this.own.microBatch !== null) env.OOMTUNE_OWN_BATCH = String(this.own.microBatch);
     if (this.own.samples) env.OOMTUNE_OWN_SAMPLES = String(this.own.samples);
     if (resume) env.OOMTUNE_RESUME = '1';
-    if (this.#expandable) for (const name of ALLOCATORS) env[name] = EXPANDABLE;
     return { argv: filled.argv, env, knobEnv };
   }
 
-  /**
-   * From the next launch on, torch maps memory in segments that can grow, which ends fragmentation. False where it is on
-   * already, or where the user's own allocator settings must stay.
-   */
-  useExpandableSegments(): boolean {
-    const theirs = [...ALLOCATORS, 'PYTORCH_HIP_ALLOC_CONF'].some((name) => this.#environment[name] !== undefined);
-    if (this.kind === 'cpu' || this.#expandable || this.#refusesExpandable || theirs) return false;
-    if (!canExpand(this.torch)) return false;
-    this.#expandable = true;
-    return true;
-  }
-
-  /** Not again: the driver or the script does not bear them. */
-  dropExpandableSegments(): void {
-    this.#expandable = false;
-    this.#refusesExpandable = true;
-  }
-
-  get expandable(): boolean {
-    return this.#expandable;
+  /** Whether the job's caching allocator can be given segments that can grow; a user's own settings stay. */
+  get expandableSegments(): ExpandableSegments {
+    return expandableSegments(this.kind, this.torch, this.#environment);
   }
 
   /** Knobs that only the hook can bring to the script, and that differ from the script as it stands. */
@@ -304,10 +291,4 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
     );
   }
   return target;
-}
-
-/** Segments that can grow came with torch 2.1; builds for ROCm take no notice of them, or fail. `2.4.1+cu121`; null: unknown. */
-export function canExpand(torch: string | null): boolean {
-  const [, major, minor] = /^(\d+)\.(\d+)/.exec(torch ?? '') ?? [];
-  return major !== undefined && !/rocm|hip/i.test(torch ?? '') && Number(major) * 1000 + Number(minor) >= 2001;
 }

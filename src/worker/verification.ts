@@ -38,7 +38,7 @@ export async function verify(
   deps.signal.addEventListener('abort', stop);
   try {
     deps.signal.throwIfAborted();
-    await prober.begin(rungOf(recorded));
+    await prober.begin(rungOf(recorded), recorded.expandable_segments);
     const own = ownOf(target, prober.loop);
     const first = configFrom(recorded, { ...plain(target), own }, request.options);
     const none = { choice: null, own, journal: [], launches: prober.launches };
@@ -67,7 +67,12 @@ const rungOf = ({ amp, checkpointing, offload }: Pick<ProbeRecord, 'amp' | 'chec
   ...(offload ? { offload } : {}),
 });
 
-const plain = ({ budgetBytes, worldSize, baseRung }: Target) => ({ budgetBytes, worldSize, baseRung });
+const plain = ({ budgetBytes, worldSize, baseRung, expandableSegments }: Target) => ({
+  budgetBytes,
+  worldSize,
+  baseRung,
+  expandable: expandableSegments !== 'out of the question',
+});
 
 function probeOf({ config }: Choice, target: Target, steps: number): Probe {
   const parts = config.accumulation / target.loopAccumulation;
@@ -81,6 +86,7 @@ function probeOf({ config }: Choice, target: Target, steps: number): Probe {
     restSteps: caching.restSteps,
     ...doubtOf(target.budgetBytes),
     fresh: true,
+    ...(config.expandable_segments ? { expandable: true } : {}),
     purpose: 'verify',
     why: WHY,
   };

@@ -18,6 +18,8 @@ export interface Block {
   readonly address: number;
   size: number;
   free: boolean;
+  /** Addresses behind which there is no memory now: of segments that can grow alone. */
+  unmapped?: boolean;
   before: Block | null;
   after: Block | null;
 }
@@ -36,20 +38,33 @@ export class CachingAllocator {
   peakAllocated = 0;
   /** Requests for which the cache had to be given back first. */
   retries = 0;
+  /** The request that was refused, in bytes; 0: none was. */
+  wanted = 0;
   /** Segments asked of the driver so far. */
   segments = 0;
   /** Free blocks, by size and then by address. */
   readonly #small: Block[] = [];
   readonly #large: Block[] = [];
   #nextAddress = 0;
+  /** The one segment of each pool, where segments can grow: its first block. */
+  readonly #growing = new Map<Block[], Block>();
 
-  constructor(readonly limit: number) {}
+  /** `expandable`: segments can grow, as with `expandable_segments:True`. */
+  constructor(
+    readonly limit: number,
+    readonly expandable = false,
+  ) {}
 
   allocate(bytes: number): Block {
     const size = Math.max(ROUNDED_TO, Math.ceil(bytes / ROUNDED_TO) * ROUNDED_TO);
     const pool = size <= SMALL ? this.#small : this.#large;
     const at = place(pool, size, -1);
-    const block = at < pool.length ? (pool.splice(at, 1)[0] as Block) : this.#segment(pool, size);
+    const block =
+      at < pool.length
+        ? (pool.splice(at, 1)[0] as Block)
+        : this.expandable
+          ? this.#grown(pool, size)
+          : this.#segment(pool, size);
     const rest = block.size - size;
     if (pool === this.#small ? rest >= ROUNDED_TO : rest > SMALL) {
       const { after } = block;
@@ -70,11 +85,11 @@ export class CachingAllocator {
     block.free = true;
     let whole = block;
     const { before, after } = block;
-    if (after?.free) {
+    if (after?.free && !after.unmapped) {
       take(after);
       join(whole, after);
     }
-    if (before?.free) {
+    if (before?.free && !before.unmapped) {
       take(before);
       join(before, whole);
       whole = before;
@@ -84,6 +99,10 @@ export class CachingAllocator {
 
   /** Gives every segment back in which nothing is used. */
   emptyCache(): void {
+    if (this.expandable) {
+      for (const pool of [this.#small, this.#large]) for (const block of [...pool]) this.#unmap(pool, block);
+      return;
+    }
     for (const pool of [this.#small, this.#large]) {
       const kept: Block[] = [];
       for (const block of pool) {
@@ -99,13 +118,18 @@ export class CachingAllocator {
     this.peakAllocated = this.allocated;
   }
 
+  #refused(bytes: number): OutOfMemory {
+    this.wanted = bytes;
+    return new OutOfMemory(bytes);
+  }
+
   #segment(pool: Block[], wanted: number): Block {
     const own = Math.ceil(wanted / SMALL_SEGMENT) * SMALL_SEGMENT;
     const size = pool === this.#small ? SMALL_SEGMENT : wanted < OWN_SEGMENT ? SHARED_SEGMENT : own;
     if (this.reserved + size > this.limit) {
       this.retries += 1;
       this.emptyCache();
-      if (this.reserved + size > this.limit) throw new OutOfMemory(wanted);
+      if (this.reserved + size > this.limit) throw this.#refused(wanted);
     }
     this.segments += 1;
     this.reserved += size;
@@ -114,6 +138,103 @@ export class CachingAllocator {
     this.#nextAddress += size;
     return { pool, address, size, free: true, before: null, after: null };
   }
+
+  /** A block that begins in a free piece, or behind the last, and goes on over addresses that are mapped for it. */
+  #grown(pool: Block[], size: number): Block {
+    let block = this.#mapped(pool, size);
+    if (block === null) {
+      this.retries += 1;
+      this.emptyCache();
+      block = this.#mapped(pool, size);
+    }
+    if (block === null) throw this.#refused(size);
+    return block;
+  }
+
+  /** Null: there is not so much memory left. */
+  #mapped(pool: Block[], size: number): Block | null {
+    const page = pool === this.#small ? SMALL_SEGMENT : SHARED_SEGMENT;
+    let first = this.#growing.get(pool);
+    if (!first) {
+      const all = Math.floor((1.125 * this.limit) / page) * page;
+      first = { pool, address: this.#nextAddress, size: all, free: true, unmapped: true, before: null, after: null };
+      this.#nextAddress += all;
+      this.#growing.set(pool, first);
+    }
+    for (let at: Block | null = first; at; at = at.after) {
+      if (!at.free) continue;
+      let [end, room, missing]: [Block, number, number] = [at, 0, 0];
+      for (let next: Block | null = at; next?.free && room < size; next = next.after) {
+        const part = Math.min(next.size, size - room);
+        if (next.unmapped) missing += Math.ceil(part / page) * page;
+        [end, room] = [next, room + part];
+      }
+      if (room < size) {
+        at = end;
+        continue;
+      }
+      if (this.reserved + missing > this.limit) return null;
+      return this.#join(at, end, size, page);
+    }
+    return null;
+  }
+
+  /** Maps what is unmapped from one block to another, as far as `size` needs it, and makes one block of it. */
+  #join(first: Block, last: Block, size: number, page: number): Block {
+    let room = 0;
+    for (let block: Block | null = first; block; block = block.after) {
+      if (block.unmapped) {
+        const wanted = Math.min(block.size, Math.ceil((size - room) / page) * page);
+        if (wanted < block.size) split(block, wanted, true);
+        block.unmapped = false;
+        this.reserved += wanted;
+        this.peakReserved = Math.max(this.peakReserved, this.reserved);
+        this.segments += 1;
+      } else take(block);
+      room += block.size;
+      if (block === last) break;
+    }
+    while (first.size < room) join(first, first.after as Block);
+    return first;
+  }
+
+  /** Gives back the whole pages of a free block. */
+  #unmap(pool: Block[], block: Block): void {
+    const page = pool === this.#small ? SMALL_SEGMENT : SHARED_SEGMENT;
+    const origin = (this.#growing.get(pool) as Block).address;
+    const begin = Math.ceil((block.address - origin) / page) * page + origin;
+    const end = Math.floor((block.address + block.size - origin) / page) * page + origin;
+    if (end <= begin) return;
+    take(block);
+    let whole = block;
+    if (begin > block.address) {
+      whole = split(block, begin - block.address, false);
+      put(block);
+    }
+    if (end < whole.address + whole.size) put(split(whole, end - whole.address, false));
+    whole.unmapped = true;
+    this.reserved -= whole.size;
+    if (whole.after?.unmapped) join(whole, whole.after);
+    if (whole.before?.unmapped) join(whole.before, whole);
+  }
+}
+
+/** Leaves so many bytes to a block, and makes another of the rest. */
+function split(block: Block, bytes: number, unmapped: boolean): Block {
+  const { pool, after } = block;
+  const rest: Block = {
+    pool,
+    address: block.address + bytes,
+    size: block.size - bytes,
+    free: true,
+    unmapped,
+    before: block,
+    after,
+  };
+  if (after) after.before = rest;
+  block.after = rest;
+  block.size = bytes;
+  return rest;
 }
 
 /** Where a block of this size and address is, or would be, in a pool. */

@@ -22,8 +22,8 @@ class Process {
   #gradients: Block[] = [];
   #state: Block[] = [];
 
-  constructor(model: Network | MemoryScript, limit: number) {
-    const memory = new CachingAllocator(limit);
+  constructor(model: Network | MemoryScript, limit: number, expandable: boolean) {
+    const memory = new CachingAllocator(limit, expandable);
     this.memory = memory;
     if ('unit' in model) {
       const stage = new Stage(memory, model);
@@ -73,18 +73,18 @@ class Process {
 export interface GpuJob extends Job {
   budgetBytes: number;
   /** Whether a fresh process takes the size for so many steps. */
-  lasts(size: number, steps: number): boolean;
+  lasts(size: number, steps: number, expandable?: boolean): boolean;
   /** The size before the first that fails so many steps of a fresh process: above it some may fit again. 0: none fits. */
   edge(steps: number): number;
 }
 
 /** A model on a device with a budget. A fresh probe begins a process, others renew the one there is. */
-export function gpuJob(model: Network | MemoryScript, budgetBytes: number): GpuJob {
+export function gpuJob(model: Network | MemoryScript, budgetBytes: number, always = false): GpuJob {
   const limit = budgetBytes - CONTEXT;
   let process: Process | null = null;
-  const lasts = (size: number, steps: number): boolean =>
+  const lasts = (size: number, steps: number, expandable = always): boolean =>
     survives(() => {
-      const alone = new Process(model, limit);
+      const alone = new Process(model, limit, expandable);
       for (let n = 0; n < steps; n += 1) alone.step(size);
     });
   return {
@@ -110,7 +110,7 @@ export function gpuJob(model: Network | MemoryScript, budgetBytes: number): GpuJ
         process = null;
         if (
           !survives(() => {
-            process = new Process(model, limit);
+            process = new Process(model, limit, probe.expandable ?? always);
           })
         )
           return { outcome: 'device_oom', phase: 'load' };
@@ -144,7 +144,14 @@ function measure(process: Process, probe: Probe): Result {
       if (steps > 1) retries += memory.retries - before;
     }
   });
-  if (!survived) return { outcome: 'device_oom' };
+  if (!survived) {
+    return {
+      outcome: 'device_oom',
+      refusedBytes: memory.wanted,
+      unallocatedBytes: memory.reserved - memory.allocated,
+      freeBytes: memory.limit - memory.reserved,
+    };
+  }
   return {
     outcome: 'fit',
     steps,

@@ -21,6 +21,9 @@ export interface Result {
   allocRetries?: number;
   growthBytesPerStep?: number;
   leakBytesPerStep?: number;
+  refusedBytes?: number;
+  unallocatedBytes?: number;
+  freeBytes?: number;
   phase?: Observation['phase'];
   ambiguous?: boolean;
   evidence?: string | null;
@@ -64,6 +67,7 @@ export function search(job: Job, c: Constraints, perLaunch = false, most = 400):
   const probes: Probe[] = [];
   let launch = 0;
   let alive = false;
+  let grown = false;
   let oomLaunches = 0;
   for (let i = 0; i < most; i += 1) {
     const action = tuner.next();
@@ -71,7 +75,8 @@ export function search(job: Job, c: Constraints, perLaunch = false, most = 400):
       return { last: action, probes, observations: [...tuner.observations], launches: launch, oomLaunches };
     }
     const { probe } = action;
-    const fresh = probe.fresh || !alive;
+    const fresh = probe.fresh || !alive || (probe.expandable ?? false) !== grown;
+    grown = probe.expandable ?? false;
     if (fresh) launch += 1;
     const result = job.run(probe, !fresh);
     alive = result.outcome === 'fit' && !perLaunch;
@@ -106,7 +111,10 @@ function observationOf(probe: Probe, result: Result, launch: number, fresh: bool
     growthBytesPerStep: result.growthBytesPerStep ?? null,
     leakBytesPerStep: result.leakBytesPerStep ?? null,
     stepSeconds: fit ? (result.stepSeconds ?? null) : null,
-    refusedBytes: null,
+    refusedBytes: result.refusedBytes ?? null,
+    unallocatedBytes: result.unallocatedBytes ?? null,
+    freeBytes: result.freeBytes ?? null,
+    ...(probe.expandable ? { expandable: true } : {}),
     evidence: fit ? null : (result.evidence ?? `out of memory at ${probe.microBatch}`),
     alive,
   };

@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
+import { canExpand } from '../../src/worker/allocator.js';
+import { findBatch } from '../../src/worker/find-batch.js';
 import { runJob } from '../../src/worker/run-job.js';
-import { canExpand } from '../../src/worker/target.js';
 import { pythonWithTorch, workbench } from './harness.js';
 import { withGpu } from './stand-in-gpu.js';
 
@@ -57,5 +58,53 @@ describe('expandable segments', () => {
     const own = { PYTORCH_CUDA_ALLOC_CONF: 'max_split_size_mb:64' };
     const { allocators } = await run({}, own);
     expect(new Set(allocators)).toEqual(new Set(['max_split_size_mb:64']));
+  });
+});
+
+describe('a search whose memory is in pieces', () => {
+  const search = (environment: Record<string, string> = {}) => {
+    const bench = workbench('find-batch', [python, 'pieces.py'], { device: 'cuda:0', budget: null });
+    withGpu(bench);
+    Object.assign(bench.request.environment, environment);
+    return { bench, report: findBatch(bench.request, bench.deps) };
+  };
+
+  it('goes on with expandable segments, and says that they belong to its answer', async () => {
+    const { bench, report } = search();
+    const { config, max_micro_batch, apply, probes, status } = await report;
+    expect(status).toBe('found');
+    expect(config).toMatchObject({ expandable_segments: true });
+    expect(max_micro_batch).toBeGreaterThanOrEqual(38);
+    expect(apply?.env).toMatchObject({ PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:True' });
+    expect(probes.filter((probe) => probe.outcome === 'device_oom').map((probe) => probe.expandable_segments)[0]).toBe(
+      undefined,
+    );
+    expect(probes.filter((probe) => probe.micro_batch >= 20 && probe.outcome === 'fit').length).toBeGreaterThan(0);
+    const [recorded] = [...bench.recorded.values()];
+    expect(recorded).toMatchObject({ expandable_segments: true, max_micro_batch });
+
+    // What was found is run so, in another process that reads the record.
+    const later = workbench('run', [python, 'pieces.py'], { device: 'cuda:0', budget: null, effectiveBatch: 32 });
+    withGpu(later);
+    later.request.command = bench.request.command;
+    for (const [key, value] of bench.recorded) later.recorded.set(key, value);
+    const { outcome, config: ran } = await runJob(later.request, later.deps);
+    expect([outcome, ran]).toMatchObject([
+      'succeeded',
+      { micro_batch: 32, accumulation: 1, expandable_segments: true },
+    ]);
+  });
+
+  it('leaves them out where the driver refuses them, and says so', async () => {
+    const { config, max_micro_batch, notes } = await search({ REFUSES: '1' }).report;
+    expect(config).not.toHaveProperty('expandable_segments');
+    expect(max_micro_batch).toBe(19);
+    expect(notes?.join(' ')).toContain('Expandable segments are left out: the command fails with them');
+  });
+
+  it('does not turn them on against the user’s own setting', async () => {
+    const { config, max_micro_batch } = await search({ PYTORCH_ALLOC_CONF: 'max_split_size_mb:64' }).report;
+    expect(config).not.toHaveProperty('expandable_segments');
+    expect(max_micro_batch).toBe(19);
   });
 });

@@ -1,5 +1,6 @@
 import { OomtuneError } from '../../common/errors.js';
 import type { Config } from '../../tuner/types.js';
+import { EXPANDABLE_SEGMENTS } from '../allocator.js';
 import { fillPlaceholders } from '../placeholders.js';
 import type { Editor } from './editor.js';
 import { locateFile, writeCopy } from './files.js';
@@ -60,6 +61,7 @@ function environment(config: Config): Record<string, string> {
     OOMTUNE_CHECKPOINTING: config.checkpointing ? '1' : '0',
   };
   if (config.offload) env.OOMTUNE_OFFLOAD = '1';
+  if (config.expandable_segments) Object.assign(env, EXPANDABLE_SEGMENTS);
   return env;
 }
 
