@@ -286,6 +286,80 @@ describe('Ultralytics', () => {
   });
 });
 
+describe('TRL', () => {
+  const trl = (version: string) =>
+    project({
+      'bin/python': '#!/bin/sh\n',
+      'bin/trl': '#!./python\n',
+      [`lib/python3.11/site-packages/trl-${version}.dist-info/METADATA`]: '',
+      'sft.yaml': 'per_device_train_batch_size: 2\nbf16: false\n',
+    });
+  const command = (cwd: string) => `${cwd}/bin/trl sft --model_name_or_path m --dataset_name d`;
+
+  test('trains in bf16 with checkpointing where nothing is said, which stays as it is', async () => {
+    const cwd = trl('1.16.0');
+    const { preset, own } = await plan(command(cwd), { cwd });
+    expect(preset).toBe('trl');
+    expect(own).toEqual({ microBatch: 8, accumulation: 1, amp: 'bf16', checkpointing: true, worldSize: null });
+    expect((await filled(command(cwd), {}, { cwd })).line).toBe(`${command(cwd)} --per_device_train_batch_size 8`);
+    const { line } = await filled(command(cwd), { micro_batch: 3, amp: 'off', checkpointing: false }, { cwd });
+    expect(line).toBe(`${command(cwd)} --per_device_train_batch_size 3 --bf16 False --gradient_checkpointing False`);
+  });
+
+  test('older versions had the defaults of transformers', async () => {
+    for (const [version, amp, checkpointing] of [
+      ['0.18.2', 'off', false],
+      ['0.21.0', 'bf16', false],
+      ['0.22.0', 'bf16', true],
+    ] as const) {
+      const cwd = trl(version);
+      expect([version, (await plan(command(cwd), { cwd })).own]).toMatchObject([version, { amp, checkpointing }]);
+    }
+  });
+
+  test('reads its --config file, which flags override', async () => {
+    const cwd = trl('1.16.0');
+    const read = `${command(cwd)} --config sft.yaml`;
+    expect((await plan(read, { cwd })).own).toMatchObject({ microBatch: 2, amp: 'off' });
+    const { line } = await filled(read, { micro_batch: 5, amp: 'bf16' }, { cwd });
+    expect(line).toBe(`${read} --per_device_train_batch_size 5 --bf16`);
+  });
+
+  test('a script that reads its configurations is one of its own, too', async () => {
+    const cwd = project({
+      'a.py': 'TrlParser((ScriptArguments, SFTConfig))',
+      'b.py': 'HfArgumentParser((S, DPOConfig))',
+    });
+    expect((await plan('python a.py', { cwd })).preset).toBe('trl');
+    expect((await plan('python b.py', { cwd })).preset).toBe('trl');
+  });
+});
+
+describe('LitGPT', () => {
+  test('the global batch is the effective one, over all devices', async () => {
+    const command = 'litgpt finetune_lora m --devices 4 --train.micro_batch_size 2 --train.global_batch_size 32';
+    const { preset, own } = await plan(command);
+    expect(preset).toBe('litgpt');
+    expect(own).toEqual({ microBatch: 2, accumulation: 4, amp: 'bf16', checkpointing: null, worldSize: 4 });
+    const { line } = await filled(command, { micro_batch: 1, accumulation: 8, amp: 'off' });
+    expect(line).toBe(
+      'litgpt finetune_lora m --devices 4 --train.micro_batch_size 1 --train.global_batch_size 32 --precision 32-true',
+    );
+  });
+
+  test('fine-tuning and pretraining begin with other batches', async () => {
+    expect((await plan('litgpt finetune m')).own).toMatchObject({ microBatch: 1, accumulation: 16 });
+    expect((await plan('litgpt pretrain pythia-14m')).own).toMatchObject({ microBatch: 4, accumulation: 128 });
+    expect((await plan('litgpt chat m')).preset).toBeNull();
+  });
+
+  test('full bf16 is left to the command that asks for it', async () => {
+    const command = 'litgpt finetune_full m --precision bf16-true';
+    expect((await plan(command)).own.amp).toBe('bf16');
+    expect((await filled(command, { micro_batch: 2 })).line).toContain('--precision bf16-true');
+  });
+});
+
 describe('pytorch/examples imagenet', () => {
   const cwd = project({ 'main.py': IMAGENET });
 

@@ -27,6 +27,10 @@ const cwd = project({
 const COMMANDS: Record<string, (batch: number, times: number) => string> = {
   'hf-trainer': (b, a) =>
     `python run_clm.py --per_device_train_batch_size ${b} --gradient_accumulation_steps=${a} --bf16 --do_train`,
+  trl: (b, a) =>
+    `trl sft --model_name_or_path m --per_device_train_batch_size ${b} --gradient_accumulation_steps ${a} --bf16 True`,
+  litgpt: (b, a) =>
+    `litgpt finetune_lora m --devices 2 --train.micro_batch_size ${b} --train.global_batch_size=${2 * b * a} --precision bf16-mixed`,
   timm: (b, a) =>
     `torchrun --nproc_per_node=2 train.py /data -b${b} --grad-accum-steps ${a} --amp --amp-dtype bfloat16`,
   nanogpt: (b, a) =>
