@@ -50,7 +50,7 @@ export class Reader implements LineSink {
 
   /** Everything that was found, in the order of the log. Call once, at its end. */
   finish(): Reading {
-    for (const stream of this.streams.values()) stream.gap();
+    for (const stream of this.streams.values()) stream.finish();
     return {
       events: this.list.all(),
       marks: new Map([...this.streams].map(([key, stream]) => [key, stream.mark])),

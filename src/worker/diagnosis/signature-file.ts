@@ -70,6 +70,8 @@ export const signatureSchema = z
      * too (`exit`).
      */
     outranks: z.enum(['signal', 'exit']).optional(),
+    /** Who says it does so at the level of a warning or below, though it is none. */
+    quiet: z.boolean().default(false),
     /** Native code prints it just before an exception that says less: the exception is then read as this. */
     prelude: z.boolean().default(false),
     cause: z.string().min(10),

@@ -32,6 +32,7 @@ export interface Signature extends Meaning {
   fields: readonly FieldFamily[];
   phase: 'load' | 'eval' | 'save' | 'train' | null;
   prelude: boolean;
+  quiet: boolean;
   after: readonly string[];
   outranks: 'signal' | 'exit' | null;
 }
@@ -135,6 +136,7 @@ function checked(said: unknown): Signatures {
       }),
       phase: entry.phase ?? null,
       prelude: entry.prelude,
+      quiet: entry.quiet,
       after: entry.after,
       outranks: entry.outranks ?? null,
     };

@@ -34,6 +34,17 @@ const NARROWEST = 40;
 /** So many characters of a signature's text at a line's end are its beginning, and no chance. */
 const BROKEN_OFF = 8;
 
+const CUT_OFF: Meaning = {
+  class: 'user_error',
+  role: 'wrapper',
+  certain: false,
+  cause: 'The log ends within a traceback; the error itself is missing.',
+  advice: 'cut-off',
+};
+
+/** What a terminal, a quotation or a notebook puts before an error's name. */
+const DECORATION = /^[\s`*>"']{1,8}(?=[A-Za-z_])/;
+
 /** The lines of one process: finds what its messages say, once the lines around them are known. */
 export class Stream {
   private readonly window = new Window();
@@ -107,6 +118,15 @@ export class Stream {
     this.state = 0;
   }
 
+  /** The log ended; a traceback that stands open then lost the error that it was printed for. */
+  finish(): void {
+    const cut = this.window.at(this.window.end - 1);
+    const open = cut?.part === 'frame' || cut?.part === 'header' ? this.tracebacks.unfinished : null;
+    this.settle(Number.POSITIVE_INFINITY);
+    if (open && cut) this.report(cut, 'traceback', CUT_OFF, { ...this.mark }, { rank: 1e6 });
+    this.gap();
+  }
+
   private search(line: Line, index: number): boolean {
     // The source lines of a traceback talk of errors; they are none.
     if (line.part === 'frame' || line.part === 'header') {
@@ -138,7 +158,7 @@ export class Stream {
     // As good as two steps more: whatever came before, it did not end the job.
     if (saysDone(line.text) || saysRecovered(line.text)) this.mark.lines += 2;
     // An exception without its traceback: cut off, or interleaved with another's.
-    const exception = /^[A-Za-z_]/.test(line.text) ? parseException(line.text, false) : null;
+    const exception = parseException(line.text.replace(DECORATION, ''), false);
     if (!exception || /Warning$/.test(exception.name)) return;
     const { number } = line;
     const traceback: Traceback = {
@@ -204,7 +224,7 @@ export class Stream {
       rank: signature.rank,
       figures,
       soft: (line.traceback?.frames ?? []).length === 0 && saysDealtWith(this.window.around(best, 0, 3)),
-      mild: !raised && isMild(line.text),
+      mild: !raised && !signature.quiet && isMild(line.text),
       phase: signature.phase,
       prelude: signature.prelude,
       after: signature.after,

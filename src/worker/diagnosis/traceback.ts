@@ -25,6 +25,8 @@ export interface Traceback {
 
 const HEADER = 'raceback (most recent call last)';
 const FRAME = /^\s*(?:[|+] *)?File "([^"]{1,400})", line (\d{1,9})(?:, in (.{1,200}))?/;
+/** A frame behind what a logger writes before each line of a traceback whose head is not there. */
+const PREFIXED_FRAME = /^(.{0,160}\S ?) {2}(?=File "[^"]{1,400}", line \d{1,9}, in )/;
 /** rich's boxes and IPython: `/path/file.py:41 in main`, `File ~/x.py:41, in main(args)`. */
 const SHORT_FRAME = /^\s*(?:[│|] )?(?:File )?([\w./~<>-]{1,400}\.py):(\d{1,9}),? in ([\w.<>]{1,100})/;
 /** The beginning of another program's line, or of a logger's record: an exception's message has ended. */
@@ -69,6 +71,11 @@ export class TracebackReader {
     return this.state === 'frames';
   }
 
+  /** The traceback whose exception is yet to come; null: none stands open. */
+  get unfinished(): { line: number; frames: readonly Frame[] } | null {
+    return this.open ? { line: this.startLine, frames: this.frames } : null;
+  }
+
   /** The message of an exception may go on. */
   get inMessage(): boolean {
     return this.state === 'message';
@@ -95,9 +102,10 @@ export class TracebackReader {
     if (this.state === 'outside') {
       if (this.chain(text)) return 'outside';
       // A log cut off at its front may begin within a traceback.
-      const frame = FRAME.test(text) ? this.frame(text) : null;
+      const before = text.includes('  File "') ? (PREFIXED_FRAME.exec(text)?.[1] ?? '') : '';
+      const frame = before !== '' || FRAME.test(text) ? this.frame(text.slice(before.length)) : null;
       if (!frame) return 'outside';
-      this.open_(number, '');
+      this.open_(number, before);
       this.frames.push(frame);
       return 'frame';
     }

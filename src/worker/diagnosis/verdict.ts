@@ -4,6 +4,7 @@ import { goesOn, type Incident, incidents, isConsequence } from './incident.js';
 import { rankOf } from './prefix.js';
 import type { Reading } from './reader.js';
 import { endSignal, failed, lastRefusal, type Signals, wasRefused } from './signals.js';
+import { saysFailed } from './words.js';
 
 /** What it was, and what tells it. */
 export interface Verdict extends Status {
@@ -52,8 +53,13 @@ export function judge(reading: Reading, signals: Signals, said: Event | null): V
   if (last && !status) return verdict({ ...judged(last.event, signals), certain: false }, last.event);
   if (!chosen) {
     if (status) return verdict(status);
-    if (failed(signals) === null)
+    if (failed(signals) === null) {
+      // What no signature knows may yet say that it is a failure; that the job went well would be the bolder guess.
+      const failure = reading.lastWords.some(({ text }) => saysFailed(text));
+      if (failure)
+        return verdict({ class: 'user_error', certain: false, told: 'the end of the log tells of a failure' });
       return verdict({ class: 'ok', certain: false, told: 'no failure was found in the log' });
+    }
     if (wasRefused(signals)) return verdict({ class: 'device_oom', certain: false, told: refusalSentence(signals) });
     return verdict({
       class: 'user_error',

@@ -97,11 +97,17 @@ export function saysDealtWith(canonical: string): boolean {
   dealtWith ??= new Automaton(DEALT_WITH);
   let found = false;
   dealtWith.walk(canonical, 0, (literal, end) => {
-    // Without its blanks, "you are trying" holds "retrying".
-    if (DEALT_WITH[literal] !== 'retrying' || canonical[end - 'retrying'.length - 1] !== 'a') found = true;
+    const word = DEALT_WITH[literal] as string;
+    const before = canonical.slice(Math.max(0, end - word.length - 9), end - word.length);
+    // Without its blanks, "you are trying" holds "retrying", and "uncaught exception" says the opposite of "caught".
+    if (word === 'retrying' && before.endsWith('a')) return;
+    if (word.startsWith('caught') && before.endsWith('un')) return;
+    if (!DENIED.test(before)) found = true;
   });
   return found;
 }
+
+const DENIED = /(?:not|nolonger|failedto|unableto)$/;
 
 let dealtWith: Automaton | null = null;
 
@@ -120,6 +126,18 @@ export function saysNoSuchName(canonical: string): boolean {
 const LEVEL = /(?:^|[\s[\]|:(-])(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)(?=$|[\s\]|:)-])/;
 const LOWER_LEVEL = /(?:^|[\s[])(debug|info|warning|warn)(?=[:\]]| -)|level=(debug|info|warn)/;
 const GLOG = /^\[?([IWEF])(?:\d{4} | \w+\.cpp|\d{8} )/;
+
+const ERROR_LEVEL = /(?:^|[\s[\]|:(-])(?:ERROR|CRITICAL|FATAL)(?=$|[\s\]|:)-])/;
+/** `error: …` as commands say it: at the line's start or behind their name, with words after it and no figure. */
+const NAMED_ERROR = /(?:^|[\])|:>!*] ?)(?:fatal )?(?:error|fatal|failure)(?: \[[\w.-]{1,20}\])?: ?(?=[^\s\d.+-])/i;
+const FAILED =
+  /\b(?:failed with (?:code|exit|status|return)|exited with (?:code|status|exit code) [1-9]|exiting due to|uncaught exception|unhandled exception|exception during|job (?:has )?failed|command failed)\b/i;
+
+/** A line that says that something failed, whoever says it and whatever it was. */
+export function saysFailed(text: string): boolean {
+  const head = text.slice(0, 400);
+  return ERROR_LEVEL.test(text.slice(0, 120)) || NAMED_ERROR.test(head) || FAILED.test(head);
+}
 
 /** A log level of warning or less at the head of the line. */
 export function isMild(text: string): boolean {
