@@ -50,7 +50,14 @@ export function answerOf(
         : [`${rung.amp} is turned on: this changes the numerics.`]),
       ...(leak ? [`${growthTold(leak, c.budgetBytes)}.`] : []),
       ...(rises ? [`Memory grows from step to step: the sizes are such that it lasts for ${LASTING} steps.`] : []),
-      ...(retries ? [`At micro-batch ${max} the allocator has to retry in every step: it fits, but slowly.`] : []),
+      ...(retries
+        ? [`At micro-batch ${max} the allocator has to give back its cache and retry: it fits, but slowly.`]
+        : []),
+      ...(trail.brim === null
+        ? []
+        : [
+            `Micro-batch ${trail.brim} ran too, but filled the budget to the brim, giving back its cache: that is no proof that it lasts.`,
+          ]),
     ],
   };
 }

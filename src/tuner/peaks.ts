@@ -30,6 +30,18 @@ export function lastingPeak(o: Observation): number | null {
   return peak === null ? null : peak + growthBytes(o);
 }
 
+/** Part of the budget that is left of it, or less, where an allocator that gives back its cache has filled it to the brim. */
+const BRIM = 0.001;
+
+/**
+ * It ran only because a caching allocator gave back its cache after the first step, and either went on to, or filled the budget to
+ * the brim: how the fragments lay decided, and in the next process they lie otherwise. No proof that it fits.
+ */
+export function brims(o: Observation, budgetBytes: number): boolean {
+  if (o.outcome !== 'fit' || o.allocRetries === 0 || !o.peaks.reservedBytes) return false;
+  return o.restless === true || (peakBytes(o.peaks) ?? 0) > (1 - BRIM) * budgetBytes;
+}
+
 /** It fitted the steps that it was measured for, and will not fit those that follow. */
 export function outgrows(o: Observation, budgetBytes: number): boolean {
   return growthBytes(o) > 0 && (lastingPeak(o) ?? 0) > budgetBytes;

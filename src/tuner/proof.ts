@@ -59,6 +59,19 @@ export function proofBelowFailure({ trail, model, sizes, perLaunch }: Sight): St
 }
 
 /**
+ * A fresh process was full to the brim at what was to be the largest: a size that is near enough to it, and leaves its allocator
+ * room, is proved in that same process, which took more. Null: no such process is alive.
+ */
+export function belowBrim({ trail, sizes }: Sight, alive: boolean): Step | null {
+  const { brim } = trail;
+  const last = trail.all.at(-1);
+  if (!alive || brim === null || last?.microBatch !== brim || trail.provedBy(last.launch) === null) return null;
+  const size = sizes.down(brim <= TINY ? brim - 1 : nearEnoughTo(brim));
+  if (size === null || size <= (trail.firmTop ?? 0)) return null;
+  return { size, purpose: 'verify', why: `${brim} fills the budget to the brim: near enough below it there is room` };
+}
+
+/**
  * Sizes fitted in a process that had run others, but not in a fresh one: from here on only fresh processes are believed,
  * at sizes that step down ever faster and then close in. Null: nothing was refuted, or no size is left in between.
  */

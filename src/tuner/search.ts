@@ -2,7 +2,7 @@ import type { EffectivePlan } from './accumulation.js';
 import { nextSize, type Sight, type Step } from './climb.js';
 import { MemoryModel, readingsOf } from './model.js';
 import { rateOf, recommend } from './objective.js';
-import { proof, proofBelowFailure, retreat } from './proof.js';
+import { belowBrim, proof, proofBelowFailure, retreat } from './proof.js';
 import { closed, type Sizes, SMALL } from './sizes.js';
 import type { Trail } from './trail.js';
 import type { Probe, Rung } from './types.js';
@@ -54,7 +54,11 @@ export function searchRung(search: RungSearch): RungStep {
   const sight = sightOf(search);
   const { model } = sight;
   if (!settled(sight)) {
-    const next = retreat(sight) ?? wholeBatch(search, sight) ?? (bracketed(sight) ? null : towards(search, sight));
+    const next =
+      retreat(sight) ??
+      belowBrim(sight, search.alive) ??
+      wholeBatch(search, sight) ??
+      (bracketed(sight) ? null : towards(search, sight));
     return next ? careful(search, { kind: 'probe', fresh: false, ...next }) : proofStep(search);
   }
   const max = trail.firmTop as number;

@@ -1,6 +1,6 @@
 import { sameRung } from './ladder.js';
 import { steepest } from './model.js';
-import { BELIEVED, isSteady, lastingPeak, mayGrow, outgrows } from './peaks.js';
+import { BELIEVED, brims, isSteady, lastingPeak, mayGrow, outgrows } from './peaks.js';
 import type { Observation, Rung } from './types.js';
 
 /**
@@ -27,28 +27,36 @@ export class Trail {
   /** Measured for long enough to know that memory does not grow out of the budget. */
   readonly #sure: (o: Observation) => boolean;
   readonly #fits = new Map<number, Observation[]>();
+  /** What ran at all, whatever is believed of it. */
+  readonly #ran: readonly Observation[];
 
-  /** `needs`: the accumulation that a probe of a size must have had to count. `knownBad`: told from outside. */
+  /**
+   * `needs`: the accumulation that a probe of a size must have had to count. `knownBad`: told from outside. `brimming`: sizes that
+   * fill the budget to the brim are believed, too.
+   */
   constructor(
     rung: Rung,
     observations: readonly Observation[],
     budgetBytes: number,
     needs: (size: number) => number,
     knownBad: number | null = null,
+    brimming = false,
   ) {
     this.all = observations.filter((o) => sameRung(o.rung, rung));
     const counted = this.all.filter((o) => Math.min(o.accumulation, 2) >= needs(o.microBatch) || o.outcome !== 'fit');
-    const lasts = (o: Observation) => o.outcome === 'fit' && !outgrows(o, budgetBytes);
+    const ran = (o: Observation) => o.outcome === 'fit' && !outgrows(o, budgetBytes);
+    const lasts = (o: Observation) => ran(o) && (brimming || !brims(o, budgetBytes));
+    this.#ran = counted.filter(ran);
     const fits = counted.filter(lasts);
     const rise = steepestOf(fits);
     const bads = counted.filter((o) => !lasts(o) && !fits.some((later) => disproves(later, o, budgetBytes, rise)));
-    const firmBad = bads.filter((o) => o.fresh).map((o) => o.microBatch);
+    const firmBad = bads.filter((o) => o.fresh && !ran(o)).map((o) => o.microBatch);
     this.#sure = (o) =>
       o.steps >= BELIEVED ||
       o.short === true ||
       !mayGrow(o, budgetBytes) ||
       isSteady(o.microBatch, observations, budgetBytes);
-    const firm = new Set(fits.filter((o) => this.#sure(o) && isFirm(o, fits)).map((o) => o.microBatch));
+    const firm = new Set(fits.filter((o) => this.#sure(o) && isFirm(o, this.#ran)).map((o) => o.microBatch));
     for (const size of firmBad) firm.delete(size);
     const bad = new Set([
       ...bads.map((o) => o.microBatch).filter((size) => !firm.has(size)),
@@ -103,12 +111,18 @@ export class Trail {
 
   /** Whether this fit was in a process that tells what a fresh one takes. */
   isFirmFit(o: Observation): boolean {
-    return this.#sure(o) && isFirm(o, [...this.#fits.values()].flat());
+    return this.#sure(o) && isFirm(o, this.#ran);
   }
 
   /** Whether the allocator had to give its cache back in a steady step: it fits, but which step it fails is chance. */
   isPressed(size: number): boolean {
     return this.fits(size).some((o) => o.allocRetries > 0);
+  }
+
+  /** The smallest size above `top` that ran, but only to the brim; null: none did. */
+  get brim(): number | null {
+    const { ceiling } = this;
+    return ceiling !== null && this.#ran.some((o) => o.microBatch === ceiling) ? ceiling : null;
   }
 
   /** The last failure of the smallest size that failed. */

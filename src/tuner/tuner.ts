@@ -94,7 +94,8 @@ export class Tuner {
     if (goal !== 'keep' || objective !== 'max-batch' || ownBatch === null || perDevice === null) return null;
     if (perDevice % ownBatch !== 0 || ownBatch < minBatch || ownBatch > (maxBatch ?? ownBatch)) return null;
     if (knownBad !== null && ownBatch >= knownBad) return null;
-    const search = this.#search(0, listed([ownBatch]));
+    // Who runs it to the brim by habit knows that it lasts.
+    const search = this.#search(0, listed([ownBatch]), true);
     const { trail } = search;
     if (trail.isFirm(ownBatch)) {
       return this.#found(search, ownBatch, ownBatch, ['The job fits as it stands; larger sizes were not tried.']);
@@ -248,13 +249,13 @@ export class Tuner {
     return this.#found(best.search, best.size, best.max, notes);
   }
 
-  #search(index: number, sizes: Sizes): RungSearch {
+  #search(index: number, sizes: Sizes, brimming = false): RungSearch {
     const c = this.#constraints;
     const rung = c.rungs[index] as Probe['rung'];
     const needs = (size: number) => this.#plan.probeAccumulation(size);
     const grows = growsOn(rung, this.#telling, c);
     const counted = countedAs(grows, this.#telling);
-    const trail = new Trail(rung, counted, c.budgetBytes, needs, index === 0 ? c.knownBad : null);
+    const trail = new Trail(rung, counted, c.budgetBytes, needs, index === 0 ? c.knownBad : null, brimming);
     const fits = this.#observations.filter((o) => o.outcome === 'fit');
     const last = this.#observations.at(-1);
     return {

@@ -122,6 +122,8 @@ export interface Observation {
   peaks: Peaks;
   /** Allocator retries in the steady state (after the first step): it fits, but slowly. */
   allocRetries: number;
+  /** The allocator had not come to rest when the probe ended, for all the steps that it was given. */
+  restless?: boolean;
   /** Bytes by which memory rose with each step, as far as it can be told; what rises will have risen more after 200. */
   growthBytesPerStep?: number | null;
   /** The part of it that the loop itself leaves behind: no allocator that comes to rest by and by. */

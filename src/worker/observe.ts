@@ -4,7 +4,7 @@ import type { Exit, LedgerReading } from '../runtime/types.js';
 import type { Observation, Peaks, Probe } from '../tuner/types.js';
 import { type DiagnoseInput, diagnose } from './diagnosis/index.js';
 import { isLost, lostDiagnosis } from './lost.js';
-import { growthPerStep } from './rest.js';
+import { growthPerStep, isRestless } from './rest.js';
 import type { Session } from './session.js';
 import type { Diagnosis } from './types.js';
 import { uncut } from './undriveable.js';
@@ -62,6 +62,7 @@ export function observeFit(probe: Probe, place: Place, measurement: Measurement,
       optimizerStateBytes: measurement.optimizer_state_bytes ?? null,
     },
     allocRetries: measurement.alloc_retries,
+    ...(isRestless(probe, measurement) ? { restless: true } : {}),
     growthBytesPerStep: growthPerStep(probe, measurement),
     leakBytesPerStep: measurement.growth_bytes_per_step ?? null,
     ...(measurement.short ? { short: true } : {}),

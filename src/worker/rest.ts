@@ -21,13 +21,21 @@ function stepsToRest({ restSteps }: Probe, { quiet_steps: quiet, steps }: Measur
   return Math.max(0, Math.min(restSteps - quiet, MOST_STEPS - steps));
 }
 
+/** Whether its caching allocator still asked the driver for memory, or gave back its cache, at the end of a probe. */
+export function isRestless(
+  { restSteps }: Pick<Probe, 'restSteps'>,
+  { quiet_steps: quiet }: Pick<Measurement, 'quiet_steps'>,
+): boolean {
+  return typeof quiet === 'number' && quiet < restSteps;
+}
+
 /**
  * Bytes by which memory rises with each step and will go on to: what the loop leaves behind, and what an allocator that
  * has not come to rest takes besides; null: not measured.
  */
-export function growthPerStep({ restSteps }: Probe, measurement: Measurement): number | null {
-  const { growth_bytes_per_step: left, creep_bytes_per_step: creep, quiet_steps: quiet } = measurement;
-  const restless = typeof quiet === 'number' && quiet < restSteps;
+export function growthPerStep({ restSteps }: Pick<Probe, 'restSteps'>, measurement: Measurement): number | null {
+  const { growth_bytes_per_step: left, creep_bytes_per_step: creep } = measurement;
+  const restless = isRestless({ restSteps }, measurement);
   if (typeof left !== 'number' && !restless) return null;
   return Math.max(0, left ?? 0, restless ? (creep ?? 0) : 0);
 }

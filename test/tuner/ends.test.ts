@@ -61,6 +61,7 @@ function observed(
       residentBytes: null,
     },
     allocRetries: one.retries,
+    restless: one.alive,
     growthBytesPerStep: one.growth,
     leakBytesPerStep: one.leak,
     stepSeconds: fit ? one.seconds : null,

@@ -156,6 +156,7 @@ function measure(process: Process, probe: Probe): Result {
     outcome: 'fit',
     steps,
     allocRetries: retries,
+    restless: quiet < probe.restSteps,
     stepSeconds: 0.01 + 0.001 * probe.microBatch,
     peaks: {
       totalBytes: memory.peakReserved + CONTEXT,

@@ -19,6 +19,7 @@ export interface Result {
   steps?: number;
   stepSeconds?: number | null;
   allocRetries?: number;
+  restless?: boolean;
   growthBytesPerStep?: number;
   leakBytesPerStep?: number;
   refusedBytes?: number;
@@ -108,6 +109,7 @@ function observationOf(probe: Probe, result: Result, launch: number, fresh: bool
       ...result.peaks,
     },
     allocRetries: result.allocRetries ?? 0,
+    ...(result.restless ? { restless: true } : {}),
     growthBytesPerStep: result.growthBytesPerStep ?? null,
     leakBytesPerStep: result.leakBytesPerStep ?? null,
     stepSeconds: fit ? (result.stepSeconds ?? null) : null,

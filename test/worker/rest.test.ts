@@ -58,6 +58,7 @@ describe('a probe whose allocator has not come to rest', () => {
     expect(measurement).toMatchObject({ steps: 9, quiet_steps: 4 });
     const observation = observeFit(probe, { launch: 1, fresh: true, asked: Date.now() }, measurement, true);
     expect(observation).toMatchObject({ steps: 9, growthBytesPerStep: null });
+    expect(observation.restless).toBeUndefined();
   });
 
   it('is not let run where nobody asked for rest', async () => {
@@ -74,7 +75,7 @@ describe('a probe whose allocator has not come to rest', () => {
     const { measurement } = await ask(1, 1000, probe);
     expect(measurement.steps).toBe(30);
     const observation = observeFit(probe, { launch: 1, fresh: true, asked: Date.now() }, measurement, true);
-    expect(observation.growthBytesPerStep).toBe(3);
+    expect(observation).toMatchObject({ growthBytesPerStep: 3, restless: true });
   });
 });
 
