@@ -1,4 +1,6 @@
 // The faults, one line each. Each is over when it resolves; what it broke for a while it has mended by then.
+import { execFileSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import {
   closeSync,
   existsSync,
@@ -11,22 +13,30 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import { kill } from './host.mjs';
+import { HOST_FAULTS } from './host-faults.mjs';
+import { LOSSES, redisPid } from './losses.mjs';
+import { unlessGone } from './users.mjs';
 import { insist, sleep } from './world.mjs';
 
-const kill = (pid, signal) => {
-  try {
-    process.kill(pid, signal);
-    return true;
-  } catch {
-    return false;
-  }
+const anyHost = (world, { pick }) => pick(world.hosts);
+const pickOf = (world, { pick }, role) => pick(world.processes().filter((found) => found.role === role));
+
+/** The daemon is started again with another stderr, until it ends the next time. */
+const elsewhere = (where) => async (world, draw) => {
+  const host = anyHost(world, draw);
+  host.stderr = where;
+  const done = host.strike('SIGTERM');
+  await sleep(3000);
+  host.stderr = 'log';
+  return done;
 };
 
 /** A signal to a random process of this role; says whose it was. */
 const strike =
   (role, signal, effect) =>
   (world, { pick }) => {
-    const one = pick(world.processes().filter((found) => found.role === role));
+    const one = pickOf(world, { pick }, role);
     if (one === undefined || !kill(one.pid, signal)) return false;
     if (effect !== null) world[effect].add(one.job);
     return true;
@@ -50,9 +60,7 @@ const redis =
     await insist(() => world.admin(...end));
   };
 
-const redisPid = async (world) => Number(/process_id:(\d+)/.exec(await world.admin('INFO', 'server'))?.[1]);
-
-const launchFolder = (world, { pick }) => pick(world.processes().filter(({ role }) => role === 'supervisor'));
+const launchFolder = (world, draw) => pickOf(world, draw, 'supervisor');
 
 /** Takes room on the disk away but for `left` bytes. */
 const fill = (left, ms) => async (world) => {
@@ -83,33 +91,47 @@ const spoil = (name, how) => (world, draw) => {
   return true;
 };
 
-const anyJob = async (world, { pick }) => pick(await world.store.jobs.live());
+const anyJob = async (world, { pick }) => pick(await insist(() => world.store.jobs.live()));
+
+/** Takes the record of a job away that runs at this very moment, and does what follows. */
+const onRecord =
+  (instead) =>
+  async (world, { pick }) => {
+    const running = (await insist(() => world.store.jobs.live())).filter(({ state }) => state === 'running');
+    const one = pick(running);
+    const script = `if redis.call('HGET', KEYS[1], 'state') ~= 'running' then return 0 end redis.call('DEL', KEYS[1]) ${instead} return 1`;
+    return one !== undefined && (await world.admin('EVAL', script, '1', world.store.keys.job(one.job))) === 1;
+  };
 
 /** Returns or resolves with false where there was nothing to strike. */
 export const FAULTS = {
-  'daemon: SIGKILL': (world) => kill(world.daemonPid, 'SIGKILL'),
-  'daemon: SIGTERM': (world) => kill(world.daemonPid, 'SIGTERM'),
-  'daemon: stopped for 3 s': pause((world) => world.daemonPid, 3000),
-  'daemon: SIGKILL twice while it starts': async (world) => {
-    kill(world.daemonPid, 'SIGKILL');
+  'daemon: SIGKILL': (world, draw) => anyHost(world, draw).strike('SIGKILL'),
+  'daemon: SIGTERM': (world, draw) => anyHost(world, draw).strike('SIGTERM'),
+  'daemon: stopped for 3 s': pause((world, draw) => anyHost(world, draw).pid, 3000),
+  'daemon: SIGKILL twice while it starts': async (world, draw) => {
+    const host = anyHost(world, draw);
+    host.strike('SIGKILL');
     await sleep(700);
-    kill(world.daemonPid, 'SIGKILL');
+    host.strike('SIGKILL');
   },
+  'daemons: SIGKILL of both': (world) => world.hosts.map((host) => host.strike('SIGKILL')).some(Boolean),
+  'daemon: its stderr is full': elsewhere('full'),
+  'daemon: nobody reads its stderr': elsewhere('closed'),
   'supervisor: SIGKILL': strike('supervisor', 'SIGKILL', 'lost'),
   'supervisor: SIGSTOP': strike('supervisor', 'SIGSTOP', null),
   'supervisor: SIGTERM': strike('supervisor', 'SIGTERM', 'hit'),
   'keeper: SIGKILL': strike('keeper', 'SIGKILL', null),
   'keeper: SIGSTOP': strike('keeper', 'SIGSTOP', null),
   'supervisor and daemon: SIGKILL': (world, draw) => {
-    kill(world.daemonPid, 'SIGKILL');
-    return strike('supervisor', 'SIGKILL', 'lost')(world, draw);
+    const one = pickOf(world, draw, 'supervisor');
+    if (one === undefined) return false;
+    one.host.strike('SIGKILL');
+    world.lost.add(one.job);
+    return kill(one.pid, 'SIGKILL');
   },
   'job: SIGKILL': strike('job', 'SIGKILL', 'hit'),
   'job: SIGTERM': strike('job', 'SIGTERM', 'hit'),
-  'job: stopped for 2 s': pause(
-    (world, { pick }) => pick(world.processes().filter(({ role }) => role === 'job'))?.pid,
-    2000,
-  ),
+  'job: stopped for 2 s': pause((world, draw) => pickOf(world, draw, 'job')?.pid, 2000),
   'Redis: SIGKILL': async (world) => kill(await redisPid(world), 'SIGKILL'),
   'Redis: stopped for 3 s': pause(redisPid, 3000),
   'Redis: SHUTDOWN': async (world) => {
@@ -163,32 +185,42 @@ export const FAULTS = {
     const one = launchFolder(world, draw);
     if (one === undefined) return false;
     world.lost.add(one.job);
-    kill(world.daemonPid, 'SIGKILL');
-    rmSync(join(world.home, 'runs', one.job), { recursive: true, force: true });
+    one.host.strike('SIGKILL');
+    rmSync(join(one.host.home, 'runs', one.job), { recursive: true, force: true });
   },
   'supervisor.json: zeros': spoil('supervisor.json', (path) => writeFileSync(path, Buffer.alloc(400))),
   'ledger: truncated': spoil('ledger', (path) => truncateSync(path, 0)),
   'log: removed': spoil('log', (path) => rmSync(path)),
-  'home: drafts of a crash': (world) => {
-    for (const name of readdirSync(join(world.home, 'daemon')))
-      if (name.endsWith('.json')) writeFileSync(join(world.home, 'daemon', `${name}.1.tmp`), '{');
-    return existsSync(join(world.home, 'daemon'));
+  'log: a FIFO in its place': spoil('log', (path) => {
+    rmSync(path);
+    execFileSync('mkfifo', [path]);
+  }),
+  'ledger: garbage': spoil('ledger', (path) => {
+    const file = openSync(path, 'r+');
+    writeSync(file, randomBytes(4096));
+    closeSync(file);
+  }),
+  'home: drafts of a crash': (world, draw) => {
+    const folder = join(anyHost(world, draw).home, 'daemon');
+    for (const name of readdirSync(folder))
+      if (name.endsWith('.json')) writeFileSync(join(folder, `${name}.1.tmp`), '{');
+    return existsSync(folder);
   },
+  "Redis: something else in a running job's record": onRecord("redis.call('SET', KEYS[1], 'something else')"),
+  "Redis: a running job's record deleted": onRecord(''),
   'user: cancels a job': async (world, draw) => {
     const job = await anyJob(world, draw);
     if (job === undefined) return false;
     world.hit.add(job.job);
-    await world.daemonApi.cancelJob(world.store, job.job);
+    await insist(() => world.daemonApi.cancelJob(world.store, job.job).catch(unlessGone));
   },
   'user: holds and releases a job': async (world, draw) => {
     const job = await anyJob(world, draw);
     if (job?.state !== 'queued') return false;
-    await world.daemonApi.holdJob(world.store, job.job).catch(() => {});
+    await insist(() => world.daemonApi.holdJob(world.store, job.job).catch(unlessGone));
     await sleep(500);
-    await insist(() =>
-      world.daemonApi.releaseJob(world.store, job.job).catch((error) => {
-        if (error.code !== 'OOMTUNE_USAGE') throw error;
-      }),
-    );
+    await insist(() => world.daemonApi.releaseJob(world.store, job.job).catch(unlessGone));
   },
+  ...LOSSES,
+  ...HOST_FAULTS,
 };

@@ -2,8 +2,8 @@
 
 /** Notes each start, and whether another launch of the same job runs: the lock goes with the last process that has it. */
 export const prelude = (work) =>
-  `exec 9>> "${work}/$OOMTUNE_JOB_ID.lock"; flock --nonblock 9 || echo "$OOMTUNE_JOB_ID $OOMTUNE_LAUNCH" >> "${work}/both"; ` +
-  `echo "$OOMTUNE_JOB_ID $OOMTUNE_LAUNCH" >> "${work}/starts"; `;
+  `note() { echo "$OOMTUNE_JOB_ID $OOMTUNE_LAUNCH $OOMTUNE_RUN_DIR" >> "${work}/$1"; }; note starts; ` +
+  `exec 9>> "${work}/$OOMTUNE_JOB_ID.lock"; flock --nonblock 9 || note both; `;
 
 const D = '"$OOMTUNE_RUN_DIR"';
 
@@ -47,6 +47,15 @@ export const KINDS = [
     options: { timeoutSeconds: 3 },
   },
   { name: 'kills-its-supervisor', share: 2, line: 'setsid sleep 600 & kill -KILL $PPID; sleep 600', state: null },
+  { name: 'held', share: 5, line: 'exit 0', state: 'succeeded', hold: true },
+  {
+    name: 'large',
+    share: 4,
+    line: `exec 8>> "\${OOMTUNE_RUN_DIR%%/runs/*}/large.lock"; flock --nonblock 8 || note promised-twice; sleep 1; exit 0`,
+    state: 'succeeded',
+    // More than half of the host's memory: two of them at a time were promised the same
+    options: { budget: '60%', retries: 50 },
+  },
   {
     name: 'forks',
     share: 2,

@@ -1,12 +1,11 @@
-// What the faults strike: a home on a disk of its own, its daemon (started again whenever it ends), its Redis, its jobs.
-import { execFileSync, spawn } from 'node:child_process';
-import { closeSync, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+// What the faults strike: two hosts, the first one's Redis and its disk, the jobs of both.
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { Redis } from 'ioredis';
+import { Host, ROOT } from './host.mjs';
 
-export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** The same draws for the same seed (mulberry32). */
@@ -21,13 +20,22 @@ export function draws(seed) {
   };
 }
 
-/** Tries again until it is done: our own client meets the faults too. */
+/** Seconds in which a call of a client that is not refused has to end: Redis is never away for so long. */
+const CALL = 60;
+
+/** Tries again until it is done: our own client meets the faults too. Rejects for a call that never ends. */
 export async function insist(action, seconds = 120) {
   for (const until = Date.now() + seconds * 1000; ; await sleep(200)) {
+    let timer;
+    const late = new Promise((_, reject) => {
+      timer = setTimeout(() => reject(new Error(`a call has not ended within ${CALL} s: ${action}`)), CALL * 1000);
+    });
     try {
-      return await action();
+      return await Promise.race([action(), late]);
     } catch (error) {
-      if (Date.now() > until) throw error;
+      if (Date.now() > until || error.message?.startsWith('a call has not ended')) throw error;
+    } finally {
+      clearTimeout(timer);
     }
   }
 }
@@ -35,30 +43,54 @@ export async function insist(action, seconds = 120) {
 export class World {
   /** A mount of its own, so that it can be filled. */
   disk = mkdtempSync(join(tmpdir(), 'oomtune-chaos-'));
-  home = join(this.disk, 'home');
   /** Where jobs note what they did: not on that disk. */
   work = mkdtempSync(join(tmpdir(), 'oomtune-chaos-work-'));
+  /** All that were submitted, with their kinds. */
   jobs = new Map();
   /** Jobs that a fault struck directly: `lost` lost their supervisor, `hit` their own process. */
   lost = new Set();
   hit = new Set();
-  daemonStarts = 0;
-  #daemon = null;
-  #ending = false;
+  /** Jobs of a host that was given up while it ran them: they may run on another at the same time. */
+  given = new Set();
+  /** Jobs that were in Redis only when it lost its data. */
+  gone = new Set();
+  /** Jobs that a host had just taken then, or that were being submitted: they may be lost, or be written back. */
+  unsure = new Set();
+  /** Rises when data begins to be lost, and when it has been. */
+  losses = 0;
+  /** End states of jobs whose records may be lost. */
+  ended = new Map();
+  /** How often a job had been started when it had ended, or was lost: it must not be again. */
+  sealed = new Map();
+  /** Seconds until each job was written back that was held by a daemon when Redis lost its data. */
+  writtenBack = [];
+  /** Whatever else went wrong, in words. */
+  wrong = [];
 
   constructor(lanes) {
-    this.lanes = lanes;
     execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=768m', 'tmpfs', this.disk]);
-    mkdirSync(this.home, { mode: 0o700 });
-    process.env.OOMTUNE_HOME = this.home;
+    const home = join(this.disk, 'home');
+    const shared = { work: this.work, lanes, onDeath: (why) => this.wrong.push(why) };
+    const url = `unix://${join(home, 'redis', 'redis.sock')}`;
+    this.hosts = [
+      new Host({ ...shared, name: 'chaos-a', home, url: null }),
+      new Host({ ...shared, name: 'chaos-b', home: mkdtempSync(join(tmpdir(), 'oomtune-chaos-b-')), url }),
+    ];
+    this.#be(this.hosts[0]);
+  }
+
+  get home() {
+    return this.hosts[0].home;
   }
 
   async open() {
     const store = await import(join(ROOT, 'dist/store/index.js'));
     this.daemonApi = await import(join(ROOT, 'dist/daemon/index.js'));
     this.store = await store.openStore({ onOutage: () => {} });
+    /** A client for which a host is lost as soon as its heartbeat has expired. */
+    this.hasty = await store.openStore({ onOutage: () => {}, lostMs: 1000 });
     this.stopRedis = store.stopRedis;
-    this.#run();
+    for (const host of this.hosts) host.run();
   }
 
   /**
@@ -88,40 +120,8 @@ export class World {
     }
   }
 
-  get daemonPid() {
-    return this.#daemon?.pid ?? null;
-  }
-
-  #run() {
-    if (this.#ending) return;
-    const settings = {
-      cpuLanes: this.lanes,
-      sweepMs: 2000,
-      heartbeatMs: 1000,
-      cancelLookMs: 500,
-      renewMs: 5000,
-      roomBytes: 32 << 20,
-    };
-    const log = openSync(join(this.work, 'daemon.log'), 'a');
-    this.daemonStarts += 1;
-    this.#daemon = spawn(process.execPath, [join(ROOT, 'test/fixtures/daemon/daemon.mjs'), JSON.stringify(settings)], {
-      env: { PATH: process.env.PATH, HOME: this.home, OOMTUNE_HOME: this.home, LANG: 'C.UTF-8' },
-      stdio: ['ignore', 'ignore', log],
-    });
-    closeSync(log);
-    this.#daemon.once('exit', () => setTimeout(() => this.#run(), 300));
-  }
-
-  async close() {
-    this.#ending = true;
-    this.#daemon?.kill('SIGCONT');
-    await this.daemonApi.stopDaemon(this.store, { kill: true }).catch(() => {});
-    this.#daemon?.kill('SIGKILL');
-    await this.store.close();
-    await this.stopRedis().catch(() => {});
-    execFileSync('umount', ['--lazy', this.disk]);
-    rmSync(this.disk, { recursive: true, force: true });
-    rmSync(this.work, { recursive: true, force: true });
+  processes() {
+    return this.hosts.flatMap((host) => host.processes());
   }
 
   lines(name) {
@@ -132,33 +132,26 @@ export class World {
     }
   }
 
-  /** Living processes of this home's jobs: `role` supervisor, keeper or job; `dir` the launch folder, `job` the id. */
-  processes() {
-    const mark = `${this.home}/runs/`;
-    const found = [];
-    for (const name of readdirSync('/proc')) {
-      if (!/^\d+$/.test(name)) continue;
-      try {
-        const stat = readFileSync(`/proc/${name}/stat`, 'latin1').split(') ').at(-1).split(' ');
-        if (stat[0] === 'Z' || stat[0] === 'X') continue;
-        const command = readFileSync(`/proc/${name}/cmdline`, 'latin1').split('\0');
-        const variable = readFileSync(`/proc/${name}/environ`, 'latin1')
-          .split('\0')
-          .find((one) => one.startsWith('OOMTUNE_RUN_DIR='));
-        const supervises = command[0]?.endsWith('oomtune-supervisor') && command.at(-2)?.startsWith(mark);
-        const dir = supervises ? command.at(-2) : variable?.slice('OOMTUNE_RUN_DIR='.length);
-        if (!dir?.startsWith(mark)) continue;
-        found.push({
-          pid: Number(name),
-          parent: Number(stat[1]),
-          dir,
-          job: dir.slice(mark.length).split('/')[0],
-          supervises,
-        });
-      } catch {} // it is gone
+  startsOf(id) {
+    return this.lines('starts').filter((line) => line.startsWith(`${id} `)).length;
+  }
+
+  #be({ home, name }) {
+    process.env.OOMTUNE_HOME = home;
+    process.env.OOMTUNE_HOST = name;
+  }
+
+  async close() {
+    for (const host of this.hosts) {
+      await host.leave();
+      this.#be(host);
+      await this.daemonApi.stopDaemon(this.store, { kill: true }).catch(() => {});
     }
-    const above = new Set(found.filter((one) => one.supervises).map((one) => one.pid));
-    for (const one of found) one.role = !one.supervises ? 'job' : above.has(one.parent) ? 'supervisor' : 'keeper';
-    return found;
+    this.#be(this.hosts[0]);
+    await this.store.close();
+    await this.hasty.close();
+    await this.stopRedis().catch(() => {});
+    execFileSync('umount', ['--lazy', this.disk]);
+    for (const path of [this.disk, this.work, this.hosts[1].home]) rmSync(path, { recursive: true, force: true });
   }
 }

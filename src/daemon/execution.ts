@@ -245,6 +245,11 @@ export class Execution {
           },
         });
         this.waitingSince = null;
+        // Put back in the moment in which it was granted; from now on it cannot be any more
+        if (request.signal.reason instanceof PutBack) {
+          await lease.release();
+          throw request.signal.reason;
+        }
         return lease;
       },
     };

@@ -1,6 +1,6 @@
 import { type Job, Queue, UnrecoverableError, Worker } from 'bullmq';
 import type { Redis } from 'ioredis';
-import { isRefusal, readPresence, type Store, type StoredJob, valueIn, write } from '../store/index.js';
+import { isRefusal, type Store, type StoredJob, standing, write } from '../store/index.js';
 import { type HostDevices, labelOf, parseRequirement, type Requirement, requirementOf, suits } from './routing.js';
 import type { DaemonSettings } from './settings.js';
 
@@ -147,13 +147,18 @@ export class Queues {
     await job.moveToWait(this.#token).catch(isGone);
   }
 
-  /** Which of these jobs have an entry in their queue. */
+  /** Which of these jobs stand in their queue, to be taken or taken. */
   async present(records: StoredJob[]): Promise<boolean[]> {
-    const entries = records.map((record) => {
-      const label = labelOf(requirementOf(record.options));
-      return `${this.#store.keys.prefix}:${label}:${ticketId(record)}`;
-    });
-    return (await readPresence(this.#connection, entries)).map((reply) => valueIn(reply) !== null);
+    const found = new Set<string>();
+    for (const [label, ids] of groupBy(records)) {
+      for (const id of await standing(this.#connection, `${this.#store.keys.prefix}:${label}`, ids)) found.add(id);
+    }
+    return records.map((record) => found.has(ticketId(record)));
+  }
+
+  /** Removes what is left of an entry that does not stand in its queue: a script of BullMQ's was refused halfway. */
+  async drop(record: StoredJob): Promise<void> {
+    await this.queue(labelOf(requirementOf(record.options))).remove(ticketId(record));
   }
 
   /** The highest priority that waits in a queue; null: nothing waits. */
@@ -221,6 +226,16 @@ export class Queues {
     }
     return worker;
   }
+}
+
+/** Ids of their entries, by label. */
+function groupBy(records: StoredJob[]): Map<string, string[]> {
+  const groups = new Map<string, string[]>();
+  for (const record of records) {
+    const label = labelOf(requirementOf(record.options));
+    groups.set(label, [...(groups.get(label) ?? []), ticketId(record)]);
+  }
+  return groups;
 }
 
 /** BullMQ's own complaints mean that the entry, or our lock on it, is gone; what Redis refused says nothing of either. */

@@ -77,8 +77,12 @@ export class Sweeper {
     const missing = new Set<string>();
     for (const [at, job] of queued.entries()) {
       if (present[at] === true) continue;
-      if (!this.#missing.has(job.job)) missing.add(job.job);
-      else if (await this.#store.jobs.requeue(job, 'waits for a daemon')) {
+      if (!this.#missing.has(job.job)) {
+        missing.add(job.job);
+        continue;
+      }
+      await this.#queues.drop(job);
+      if (await this.#store.jobs.requeue(job, 'waits for a daemon')) {
         this.#log.warn({ job: job.job }, 'a queued job had no entry in its queue: queued anew');
       }
     }

@@ -7,7 +7,7 @@ import { readLedger } from './ledger.js';
 import type { Addon } from './native.js';
 import { processLives } from './process.js';
 import { readExit, type SupervisorRecord, takeMainExit, writeExit } from './records.js';
-import { groupsOf, supervisorInside } from './traces.js';
+import { groupsOf, isStopped, keeperOf, supervisorInside } from './traces.js';
 import type { Exit, LedgerReading, Run } from './types.js';
 
 const MEMORY_BACK_MS = 10_000;
@@ -83,6 +83,7 @@ export class SupervisedRun implements Run {
 
   private async waitOnce(): Promise<Exit> {
     const pid = this.supervisor();
+    const keeper = pid === null ? null : keeperOf(pid, this.dir);
     if (pid !== null) {
       const watch = setInterval(() => this.watch(pid), WATCH_MS);
       watch.unref();
@@ -90,6 +91,9 @@ export class SupervisedRun implements Run {
       clearInterval(watch);
     }
     const exit = readExit(this.dir) ?? (await this.withoutWord());
+    // A keeper that was stopped would stay for ever; of one that was not watched, or had to do its work, nothing is known
+    const keeps = keeper === null ? pid === null : isStopped(keeper) || exit.ended_by !== 'job';
+    if (keeps) await endKeeper(this.dir);
     const ledger = this.ledger();
     if (ledger?.devices.some(({ device }) => device.startsWith('cuda:'))) await memoryBack(this.addon);
     return { ...this.asAsked(exit), ledger };
@@ -98,8 +102,7 @@ export class SupervisedRun implements Run {
   /** A supervisor that somebody stopped, its own job perhaps, serves neither the job's output nor its time-out. */
   private watch(pid: number): void {
     if (!processLives(pid, this.record.start_time)) return;
-    const state = readStat(pid)?.state;
-    if (state === 'T' || state === 't') signal(pid, 'SIGCONT');
+    if (isStopped(pid)) signal(pid, 'SIGCONT');
     const { timeout_ms: limit, grace_ms: grace, started_at: started } = this.record;
     if (limit > 0 && Date.now() > Date.parse(started) + limit + grace + LATE_MS) this.end('timeout');
   }

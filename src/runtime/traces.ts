@@ -9,15 +9,24 @@ const SUPERVISOR = 'oomtune-supervisor';
 
 /** Living processes that were started as the supervisor of this folder: the supervisor itself, and the keeper above it. */
 export function supervisorsOf(dir: string): number[] {
-  return pids().filter((pid) => {
-    let words: string[];
-    try {
-      words = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
-    } catch {
-      return false;
-    }
-    return basename(words[0] ?? '') === SUPERVISOR && words.at(-2) === dir && readStat(pid)?.state !== 'Z';
-  });
+  return pids().filter((pid) => supervises(pid, dir) && readStat(pid)?.state !== 'Z');
+}
+
+function supervises(pid: number, dir: string): boolean {
+  const words = text(`/proc/${pid}/cmdline`).split('\0');
+  return basename(words[0] ?? '') === SUPERVISOR && words.at(-2) === dir;
+}
+
+/** The keeper above this supervisor; null: it is gone. */
+export function keeperOf(pid: number, dir: string): number | null {
+  const above = readStat(pid)?.parent ?? 0;
+  return supervises(above, dir) ? above : null;
+}
+
+/** Whether somebody stopped it: the job perhaps. */
+export function isStopped(pid: number): boolean {
+  const state = readStat(pid)?.state;
+  return state === 'T' || state === 't';
 }
 
 /** The supervisor among them; where only its keeper is left, that; null: neither lives. */

@@ -34,8 +34,9 @@ export type { MemorySample, MemoryTrace, MemoryTraces } from './memory-traces.js
 export { type NamedJob, namedJob } from './named-job.js';
 export { isRefusal, outlast } from './outlast.js';
 export { hostName, isAlive, type ProcessIdentity, pidScope, startTime, thisProcess } from './process-identity.js';
+export { standing } from './queue-entries.js';
 export type { RecommendationStore } from './recommendations.js';
-export { isWrongType, type Reply, readFields, readHashes, readPresence, valueIn, write } from './replies.js';
+export { isWrongType, type Reply, readFields, readHashes, valueIn, write } from './replies.js';
 export { checkRedisIsSafe, checkRedisTakesWrites } from './safety.js';
 export {
   command as commandSchema,

@@ -143,9 +143,10 @@ if state ~= 'queued' then return 0 end
 redis.call('HSET', job, 'reason', ARGV[2])
 return 1`);
 
-/** Puts a job back that was claimed and not launched. ARGV: id, claim, reason (JSON), now → ok | lost | ended (it was cancelled meanwhile). */
+/** Puts a job back that was claimed and not launched. ARGV: id, claim, reason (JSON), now → ok | lost | launched | ended (it was cancelled meanwhile). */
 export const UNCLAIM = script(`
 if redis.call('HGET', job, 'claim') ~= ARGV[2] then return 'lost' end
+if launched() then return 'launched' end
 if redis.call('HGET', job, 'cancel') then
   close(ARGV[1], 'cancelled', ARGV[4])
   return 'ended'

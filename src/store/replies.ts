@@ -38,13 +38,6 @@ export function readFields(
   });
 }
 
-/** Which of the keys there are. */
-export function readPresence(redis: Redis, keys: string[]): Promise<Reply<true>[]> {
-  const batch = redis.pipeline();
-  for (const key of keys) batch.exists(key);
-  return read(batch, keys.length, (raw) => (raw === 1 ? true : raw === 0 ? null : undefined));
-}
-
 /** The value; null where there is none. Throws what Redis refused with: whoever can go on without an answer looks at `is`. */
 export function valueIn<T>(reply: Reply<T>): T | null {
   if (reply.is === 'value') return reply.value;

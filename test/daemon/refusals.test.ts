@@ -61,6 +61,19 @@ async function bothEnded({ short, long }: { short: string; long: string }): Prom
   );
 }
 
+test('a queue entry that Redis refused halfway is made anew', async () => {
+  await start();
+  rights('-hmget'); // BullMQ writes the entry, and then asks by it whether its queue is paused
+  const id = await host.shell('exit 3');
+  const { keys, connection } = await host.store();
+  await until(async () => (await connection.redis.exists(`${keys.prefix}:cpu:${id}-1`)) === 1);
+  rights('+@all');
+  expect(await host.ended(id)).toMatchObject({ state: 'failed', exit_code: 3, epoch: 2 });
+  expect(host.starts(id)).toBe(1);
+  await until(async () => (await host.leftOver()).length === 0);
+  expect(await connection.redis.keys(`${keys.prefix}:cpu:${id}*`)).toEqual([]);
+});
+
 for (const denied of [
   ['-hmget', '-hgetall'],
   ['-hget', '-hset', '-zrange', '-set'],

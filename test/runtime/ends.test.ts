@@ -58,6 +58,24 @@ describe('a job that stops its supervisor', () => {
   });
 });
 
+describe('a job that stops its keeper', () => {
+  const script = 'kill -STOP $(cut -d" " -f4 /proc/$PPID/stat); echo on; exec sleep "$0"';
+
+  test('leaves none behind', async () => {
+    const run = await runtime.launch(launchSpec(['sh', '-c', script, '1']));
+    expect(await run.wait()).toMatchObject({ code: 0, ended_by: 'job' });
+    expect(left(run.dir)).toEqual([]);
+  });
+
+  test('leaves none behind where nobody watched its end', async () => {
+    const run = await runtime.launch(launchSpec(['sh', '-c', script, '0']));
+    while (!existsSync(join(run.dir, 'exit.json')) || left(run.dir).includes(run.supervisorPid)) await sleep(20);
+    const found = await runtime.adopt(run.dir);
+    expect(await found?.wait()).toMatchObject({ code: 0, ended_by: 'job' });
+    expect(left(run.dir)).toEqual([]);
+  });
+});
+
 /** As `kill -9` of a supervisor's keeper and then of itself: nothing of oomtune is left above the job. */
 function killBoth(dir: string): void {
   for (const pid of supervisorsOf(dir)) process.kill(pid, 'SIGKILL');

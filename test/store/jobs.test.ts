@@ -197,6 +197,12 @@ test('a job that was cancelled while it was put back does not go back', async ()
   expect((await read(id)).state).toBe('cancelled');
 });
 
+test('a job that was launched is not put back, whoever asks for it', async () => {
+  const id = await claimed('a', 1);
+  expect(await store.jobs.unclaim(id, 'token-a', 'back')).toBe(false);
+  expect(await read(id)).toMatchObject({ claimHost: 'a', claim: 'token-a' });
+});
+
 test('a held job cannot be started by who had claimed it a moment before', async () => {
   const id = await claimed('a');
   expect(await store.jobs.hold(id)).toBe('held');

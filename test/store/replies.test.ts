@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { isRefusal, openStore, outlast, type Store } from '../../src/store/index.js';
-import { readFields, readHashes, readPresence, valueIn, write } from '../../src/store/replies.js';
+import { readFields, readHashes, valueIn, write } from '../../src/store/replies.js';
 import { failure, ROOT, startRedis } from './home.js';
 import { job } from './samples.js';
 
@@ -35,13 +35,11 @@ test('a value, nothing, a wrong type and a refusal are four different things', a
   expect((await readHashes(redis, keys)).map((reply) => reply.is)).toEqual(['value', 'missing', 'wrong type']);
   expect((await readFields(redis, keys, ['a', 'b']))[0]).toEqual({ is: 'value', value: ['1', null] });
   expect((await readFields(redis, keys, ['b'])).map((reply) => reply.is)).toEqual(['missing', 'missing', 'wrong type']);
-  expect((await readPresence(redis, keys)).map((reply) => reply.is)).toEqual(['value', 'missing', 'value']);
   await acl('-hgetall', '-hmget', '-exists');
   try {
     for (const replies of [
       await readHashes(redis, keys),
       await readFields(redis, keys, ['a']),
-      await readPresence(redis, keys),
     ]) {
       expect(replies.map((reply) => reply.is)).toEqual(['error', 'error', 'error']);
       expect(() => valueIn(replies[1] as never)).toThrow(/NOPERM/);
