@@ -22,7 +22,8 @@ export async function check(world, told) {
 
     const waiter = told.get(id);
     const known = waiter === state || (waiter === 'OOMTUNE_NO_SUCH_JOB' && job === null);
-    if (waiter !== undefined && !known && waiter !== 'Error: not told') unexpected.push(`${name} is ${state}, but who waited was told ${waiter}`);
+    if (waiter !== undefined && !known && waiter !== 'Error: not told')
+      unexpected.push(`${name} is ${state}, but who waited was told ${waiter}`);
     if (world.sealed.has(id) && ran !== world.sealed.get(id))
       doubled.push(`${name} had ended, or was lost, after ${world.sealed.get(id)} starts: now ${ran}`);
     if (world.gone.has(id)) {

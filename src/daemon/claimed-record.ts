@@ -8,6 +8,8 @@ export class ClaimLost extends Error {}
 export interface Claim {
   store: Store;
   held: HeldJobs;
+  /** What has ended here. */
+  ended: HeldJobs;
   host: string;
   /** Patches without it are refused. */
   claim: string;
@@ -56,6 +58,23 @@ export class ClaimedRecord {
     this.#claim.held.remove(this.job.job);
   }
 
+  /** The copy stays, as one of what has ended: an older state of Redis would offer the job to be run again. */
+  end(): void {
+    const { host, claim, ended } = this.#claim;
+    const record = { ...this.job, ended_at: this.job.ended_at ?? new Date().toISOString() };
+    ended.write({ host, claim, epoch: this.job.epoch, record });
+    this.forget();
+  }
+
+  /** Whether the job has ended here already, in this epoch: then that is written back. Tries until Redis takes it. */
+  async hasEnded(): Promise<boolean> {
+    const { store, ended, letGo: signal } = this.#claim;
+    const last = ended.get(this.job.job);
+    if (last === null || last.epoch < this.job.epoch) return false;
+    await outlast(() => store.jobs.restoreEnd(last), { signal, onRefused: store.connection.onRefused });
+    return true;
+  }
+
   /** Writes the record back where Redis has lost it. Where the job is another's by now, `onLost` is told. */
   async restore(): Promise<Restored> {
     const { store, host, claim, onLost } = this.#claim;
@@ -84,7 +103,8 @@ export class ClaimedRecord {
     });
     // `lost` too: an older state of Redis knows nothing of our claim
     const gone = result === 'missing' || result === 'lost';
-    if (gone && (await this.restore()) === 'restored') result = await write();
+    // `kept`: another step of ours, which found the same, has just written it back
+    if (gone && ['restored', 'kept'].includes(await this.restore())) result = await write();
     if (result === 'ok') {
       Object.assign(this.job, patch);
       this.hold();

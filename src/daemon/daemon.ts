@@ -20,6 +20,7 @@ import { Sweeper } from './sweeper.js';
 
 /** How long the other hosts have to write back what they hold when Redis was away, before anything is taken. */
 const SETTLE_MS = 3000;
+const SETTLED_LOOK_MS = 50;
 
 export interface DaemonParts {
   store: Store;
@@ -71,12 +72,15 @@ export class Daemon {
       started_at: new Date().toISOString(),
     };
     const held = new HeldJobs(store, log);
-    this.#recovery = new Recovery({ ...parts, held, host: this.#host });
+    const ended = new HeldJobs(store, log, 'ended');
+    this.#recovery = new Recovery({ ...parts, held, ended, host: this.#host });
     const shared = { queues: this.#queues, lanes: this.#lanes };
     this.#executions = new Executions({
       ...parts,
       ...shared,
       held,
+      ended,
+      settled: () => this.#settled(),
       host: this.#host,
       onEnd: () => this.#take(),
       onWait: () => this.#take(),
@@ -184,16 +188,30 @@ export class Daemon {
   async #comeBack(): Promise<void> {
     this.#away += 1;
     try {
-      await outlast(() => this.#executions.compare(), { onRefused: this.#parts.store.connection.onRefused });
-      await this.#executions.fenced();
+      await this.#writeBack();
       // An older state of Redis may offer what another host runs: that one writes it back as soon as it is connected, too
-      if (this.#sweeper.others > 0) await delay(SETTLE_MS);
+      if (this.#sweeper.others > 0) {
+        await delay(SETTLE_MS);
+        await this.#writeBack(); // what was taken from that state meanwhile may be another's by now
+      }
     } finally {
       this.#away -= 1;
     }
     this.#intake.lookAtTaken();
     for (const execution of this.#executions) execution.repeat();
     await this.#sweep();
+  }
+
+  async #writeBack(): Promise<void> {
+    const { onRefused } = this.#parts.store.connection;
+    await outlast(() => this.#recovery.restoreEnds(), { onRefused });
+    await outlast(() => this.#executions.compare(), { onRefused });
+    await this.#executions.fenced();
+  }
+
+  /** Resolves when nothing is being compared: a request that was on its way when Redis came back may have taken a job. */
+  async #settled(): Promise<void> {
+    while (this.#away > 0 && !this.#stopping) await delay(SETTLED_LOOK_MS);
   }
 
   /**

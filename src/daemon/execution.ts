@@ -26,6 +26,7 @@ export interface ExecutionDeps {
   worker: WorkerApi;
   host: string;
   held: HeldJobs;
+  ended: HeldJobs;
   /** This daemon's claim on the job: patches without it are refused. */
   claim: string;
   log: Log;
@@ -140,6 +141,10 @@ export class Execution {
 
   async #run(): Promise<ExecutionEnd> {
     try {
+      if (await this.#claimed.hasEnded()) {
+        this.#log.warn('Redis stood as before the end of the job: how it ended is written back');
+        return 'done';
+      }
       this.#claimed.hold();
       if (!this.#launched) dropEarlierTries(this.record);
       await this.#last.endStray();
@@ -189,7 +194,8 @@ export class Execution {
   async #close(patch: Partial<JobRecord>): Promise<ExecutionEnd> {
     this.#closing = true;
     const result = await this.#claimed.write(patch);
-    this.#claimed.forget();
+    if (result === 'ok') this.#claimed.end();
+    else this.#claimed.forget();
     this.#surroundings.forget();
     this.#log.info({ state: patch.state, recorded: result }, 'job ended');
     return 'done';

@@ -16,6 +16,9 @@ export interface ExecutionsParts {
   worker: WorkerApi;
   host: string;
   held: HeldJobs;
+  ended: HeldJobs;
+  /** Resolves when Redis, should it have been away, has been compared with what is held here and elsewhere. */
+  settled: () => Promise<void>;
   token: string;
   log: Log;
   queues: Queues;
@@ -61,7 +64,7 @@ export class Executions {
   /** `adopted`: it runs already, and does not wait for a lane. */
   begin(record: StoredJob, ticket: Job<Ticket> | null, adopted: boolean): void {
     if (this.has(record.job)) return; // adopted in the moment in which it was taken, or the other way round
-    const { lanes, log } = this.#parts;
+    const { lanes, log, settled } = this.#parts;
     const runs = join(stateFolder('runs'), record.job, '/');
     if (record.launches.some(({ dir }) => !dir.startsWith(runs) || dir.includes('..'))) {
       if (!this.#outside.has(record.job))
@@ -72,7 +75,7 @@ export class Executions {
     const execution = new Execution(record, ticket, { ...this.#parts, claim: this.claimOf(record) });
     this.#active.set(record.job, execution);
     const done = lanes
-      .add(labelOf(requirementOf(record.options)), adopted, () => execution.run())
+      .add(labelOf(requirementOf(record.options)), adopted, () => settled().then(() => execution.run()))
       .then((end) => this.#after(execution, end))
       .catch((error: unknown) => log.error({ err: error, job: record.job }, 'a job was lost sight of'));
     this.#running.add(done);

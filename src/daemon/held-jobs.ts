@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { stateFolder } from '../common/home.js';
@@ -24,18 +24,23 @@ export interface HeldJob {
   record: JobRecord;
 }
 
+/** How many ends are kept: as many jobs as `config/retention.yaml` keeps folders of. */
+const KEPT_ENDS = 2000;
+
 /**
  * What the daemon answers for, in files of its own (`daemon/held/<job>.json`): Redis may lose its data while jobs run, and the
- * daemon may be another one by then. Written after each step that Redis has taken, before the step is made.
+ * daemon may be another one by then. Written after each step that Redis has taken, before the step is made. The last of what has
+ * ended stays (`daemon/ended/<job>.json`): an older state of Redis would offer it to be run again.
  */
 export class HeldJobs {
   readonly #store: string;
   readonly #log: Log;
-  readonly #folder = stateFolder('daemon', 'held');
+  readonly #folder: string;
 
-  constructor({ url, keys }: Pick<Store, 'url' | 'keys'>, log: Log) {
+  constructor({ url, keys }: Pick<Store, 'url' | 'keys'>, log: Log, what: 'held' | 'ended' = 'held') {
     this.#store = `${url} ${keys.prefix}`;
     this.#log = log;
+    this.#folder = stateFolder('daemon', what);
   }
 
   write(held: HeldJob): void {
@@ -53,12 +58,31 @@ export class HeldJobs {
     rmSync(this.#path(job), { force: true });
   }
 
-  /** Of this Redis. `host` null: of every host that shares this home. */
-  list(host: string | null): HeldJob[] {
+  /** Of this Redis; null where there is none, or it cannot be read. */
+  get(job: string): HeldJob | null {
+    return this.#read(this.#path(job));
+  }
+
+  ids(): string[] {
     return readdirSync(this.#folder)
       .filter((name) => name.endsWith('.json'))
-      .flatMap((name) => this.#read(join(this.#folder, name)) ?? [])
+      .map((name) => name.slice(0, -'.json'.length));
+  }
+
+  /** Of this Redis. `host` null: of every host that shares this home. */
+  list(host: string | null): HeldJob[] {
+    return this.ids()
+      .flatMap((job) => this.get(job) ?? [])
       .filter((held) => host === null || held.host === host);
+  }
+
+  /** Removes the oldest beyond what is kept. */
+  prune(keep = KEPT_ENDS): void {
+    const ids = this.ids();
+    if (ids.length <= keep) return;
+    const changed = (job: string) => statSync(this.#path(job), { throwIfNoEntry: false })?.mtimeMs ?? 0;
+    const byAge = ids.map((job) => ({ job, at: changed(job) })).sort((a, b) => b.at - a.at);
+    for (const { job } of byAge.slice(keep)) this.remove(job);
   }
 
   #path(job: string): string {

@@ -2,7 +2,7 @@ import { stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
 import { type LiveLaunch, liveLaunches } from '../runtime/live-launches.js';
 import type { Runtime } from '../runtime/types.js';
-import { outlast, type Store } from '../store/index.js';
+import { ENDED_STATES, outlast, type Store } from '../store/index.js';
 import type { HeldJobs } from './held-jobs.js';
 
 /**
@@ -13,13 +13,15 @@ export class Recovery {
   readonly #store: Store;
   readonly #runtime: Runtime;
   readonly #held: HeldJobs;
+  readonly #ended: HeldJobs;
   readonly #host: string;
   readonly #log: Log;
 
-  constructor(parts: { store: Store; runtime: Runtime; held: HeldJobs; host: string; log: Log }) {
+  constructor(parts: { store: Store; runtime: Runtime; held: HeldJobs; ended: HeldJobs; host: string; log: Log }) {
     this.#store = parts.store;
     this.#runtime = parts.runtime;
     this.#held = parts.held;
+    this.#ended = parts.ended;
     this.#host = parts.host;
     this.#log = parts.log;
   }
@@ -34,6 +36,22 @@ export class Recovery {
       this.#held.remove(job);
     }
     for (const launch of liveLaunches(stateFolder('runs'))) await this.#look(launch);
+    await this.restoreEnds();
+  }
+
+  /** Writes back how jobs ended that an older state of Redis would have run again. */
+  async restoreEnds(): Promise<void> {
+    const ids = this.#ended.ids();
+    const replies = await this.#store.jobs.standing(ids);
+    for (const [at, reply] of replies.entries()) {
+      if (reply.is !== 'value' || ENDED_STATES.includes(reply.value.state)) continue;
+      const ended = this.#ended.get(ids[at] as string);
+      if (ended === null || !(await this.#store.jobs.restoreEnd(ended))) continue;
+      this.#log.warn(
+        { job: ended.record.job },
+        'Redis stood as before the end of the job: how it ended is written back',
+      );
+    }
   }
 
   /** A run that lives: it is the job's last launch, or a copy that was to end, or nobody knows of it. */

@@ -131,6 +131,23 @@ redis.call('SREM', pending, ARGV[1])
 announce(ARGV[1], redis.call('HGET', job, 'state'))
 return 'restored'`);
 
+/**
+ * Writes back how a job ended, where an older state of Redis offers it to be run. What Redis knows nothing of stays lost.
+ * ARGV: id, epoch, field, value, … → kept | restored | fenced | missing.
+ */
+export const RESTORE_END = script(`
+if not state then return 'missing' end
+local known, epoch = tonumber(redis.call('HGET', job, 'epoch') or '1') or 1, tonumber(ARGV[2])
+if known > epoch then return 'fenced' end
+if known == epoch and ENDED[state] then return 'kept' end
+redis.call('HSET', job, 'epoch', ARGV[2], unpack(ARGV, 3))
+redis.call('HDEL', job, 'claim', 'claim_host', 'cancel')
+redis.call('ZREM', live, ARGV[1])
+redis.call('SREM', pending, ARGV[1])
+announce(ARGV[1], redis.call('HGET', job, 'state'))
+redis.call('PUBLISH', wake, 'ended ' .. ARGV[1])
+return 'restored'`);
+
 /** Takes a claim back on a record that then could not be read. ARGV: id, claim → 1. */
 export const UNDO_CLAIM = script(`
 if redis.call('HGET', job, 'claim') == ARGV[2] then redis.call('HDEL', job, 'claim', 'claim_host') end

@@ -210,6 +210,12 @@ export class JobStore {
     });
   }
 
+  /** Writes back how a job ended, where Redis stands as before its end. False: it knows of it, or nothing at all of the job. */
+  async restoreEnd({ epoch, record }: { epoch: number; record: JobRecord }): Promise<boolean> {
+    const checked = jobRecord.parse(record);
+    return (await this.#run(scripts.RESTORE_END, checked.job, [epoch, ...toFields(checked)])) === 'restored';
+  }
+
   async #moveAside(job: string): Promise<boolean> {
     const aside = this.#keys.aside(job, Date.now());
     const moved = await scripts.MOVE_ASIDE.run(this.#redis, [this.#keys.job(job), aside], []);

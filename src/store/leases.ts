@@ -25,6 +25,9 @@ export interface LeaseTimes {
 
 export const LEASE_TIMES: LeaseTimes = { ttlMs: 60_000, renewMs: 15_000, lookMs: 2000, patienceMs: 30_000 };
 
+/** Instances of leases that this process asks for or holds. */
+const own = new Set<string>();
+
 /** Reserves device memory: the same leases for daemons and foreground commands, on every host of this Redis. */
 export class LeaseStore {
   readonly #connection: Connection;
@@ -56,6 +59,7 @@ export class LeaseStore {
     let { devices } = request;
     checkPossible(request);
     const instance = randomBytes(9).toString('base64url');
+    own.add(instance);
     const record = {
       host: hostName(),
       boot: pidScope(),
@@ -125,6 +129,7 @@ export class LeaseStore {
       }
       throw signal.reason;
     } catch (error) {
+      own.delete(instance);
       // Not waited for: Redis may be away, and the place in the queue expires by itself
       this.#run(scripts.FREE, [owner, instance, '']).catch(() => {});
       throw error;
@@ -160,12 +165,13 @@ export class LeaseStore {
 
   /**
    * Frees the leases of crashed owners on this host: the owner and every process of its job are gone, and (where
-   * `devices` can tell) so is their memory. A living owner's lease stays, however late its renewal is. Returns the owners.
+   * `devices` can tell) so is their memory. A living owner's lease stays, however late its renewal is; but one of this process
+   * that it has released comes from an older state of Redis. Returns the owners.
    */
   async reap(devices: LeaseDevice[]): Promise<string[]> {
     const freed: string[] = [];
     for (const lease of await this.list()) {
-      if (lease.host !== hostName() || ownerLives(lease)) continue;
+      if (lease.host !== hostName() || (ownerLives(lease) && !isReleased(lease))) continue;
       if (lease.boot === pidScope() && (await jobLives(lease))) continue;
       if (lease.boot !== pidScope() && lease.boot.split('/')[0] === pidScope().split('/')[0]) {
         // Another pid namespace of this machine: its processes cannot be seen from here, only its silence
@@ -247,10 +253,16 @@ export class LeaseStore {
 
   async release(owner: string, instance: string): Promise<void> {
     await this.#run(scripts.FREE, [owner, instance, '']);
+    own.delete(instance);
   }
 
   #run(script: Script, args: (string | number)[]): Promise<unknown> {
     const { leases, leaseQueue, wake, events, refused } = this.#keys;
     return script.run(this.#connection.redis, [leases, leaseQueue, wake, events, refused], args);
   }
+}
+
+function isReleased({ process: { pid, start }, instance }: LeaseRecord): boolean {
+  const here = thisProcess();
+  return pid === here.pid && start === here.start && !own.has(instance);
 }

@@ -1,7 +1,7 @@
 import type { Exit, Run } from '../runtime/types.js';
 import type { Cut, Recommendation } from '../store/types.js';
 import type { Config } from '../tuner/types.js';
-import { Detached, letsGo } from './detached.js';
+import { Detached, isEnded, letsGo } from './detached.js';
 import { exhaustedDiagnosis, outgrownAlone } from './exhausted.js';
 import { Growth } from './growth.js';
 import { openJob } from './job-launch.js';
@@ -229,7 +229,7 @@ class JobRun {
       diagnosis === null || withheld === null ? diagnosis : { ...diagnosis, advice: `${withheld} ${diagnosis.advice}` };
     const unseen = target.kind === 'cpu' ? unseenMemory(exit, target.limitBytes) : null;
     if (unseen !== null) this.#note(unseen);
-    return reportOf(this.#frame(target, config), exit, failure, this.#deps.signal.aborted);
+    return reportOf(this.#frame(target, config), exit, failure, isEnded(this.#deps.signal));
   }
 
   /** The report of a job whose search ended without an answer: how its last launch ended is how the job ended. */

@@ -120,6 +120,56 @@ test('rolled back to before a job of another host was taken: nobody takes it a s
   }
 });
 
+/** The job is queued in the copy, and has been run since. */
+async function ranSince(start: () => Promise<unknown>): Promise<string> {
+  cli('SAVE'); // so that Redis has a file to begin with
+  const id = await host.shell('exit 4');
+  cli('SAVE');
+  copyFileSync(join(folder, 'dump.rdb'), join(folder, 'old.rdb'));
+  await start();
+  expect(await host.ended(id)).toMatchObject({ state: 'failed', exit_code: 4 });
+  return id;
+}
+
+test('rolled back to before a job was run: it is not run again, and how it ended is written back', async () => {
+  const id = await ranSince(() => host.start({ sweepMs: 500 }));
+  await losses['rolled back to before the job was submitted']?.();
+  expect(await host.ended(id)).toMatchObject({ state: 'failed', exit_code: 4, claimHost: null });
+  await host.state(await host.shell('true'), 'succeeded'); // jobs are taken again
+  expect(host.starts(id)).toBe(1);
+  await until(async () => (await host.leftOver()).length === 0);
+});
+
+test('the same while the daemon is away', async () => {
+  const id = await ranSince(() => host.start({ sweepMs: 500 }));
+  await host.kill();
+  await losses['rolled back to before the job was submitted']?.();
+  expect((await host.job(id)).state).toBe('queued');
+  await host.start({ sweepMs: 500 });
+  expect(await host.ended(id)).toMatchObject({ state: 'failed', exit_code: 4 });
+  expect(host.starts(id)).toBe(1);
+});
+
+test('the same where another host would take it', async () => {
+  const id = await ranSince(() => host.start({ sweepMs: 500, cpuLanes: 1 }, { OOMTUNE_HOST: 'host-a' }));
+  const long = await host.shell('sleep 12'); // host-a has no lane for it any more
+  await host.state(long, 'running');
+  const other = new Host(host.url);
+  try {
+    await other.start({ sweepMs: 500 }, { OOMTUNE_HOST: 'host-b' });
+    await sleep(1500); // each has heard of the other
+    await losses['rolled back to before the job was submitted']?.();
+    expect(await host.ended(id)).toMatchObject({ state: 'failed', exit_code: 4, host: 'host-a' });
+    await host.state(long, 'succeeded', 30);
+    expect(host.starts(id)).toBe(1);
+  } finally {
+    process.env.OOMTUNE_HOST = 'host-b';
+    await other.close();
+    delete process.env.OOMTUNE_HOST;
+    process.env.OOMTUNE_HOME = host.home;
+  }
+});
+
 test('rolled back to before the launch: the job is not launched a second time', async () => {
   await host.start();
   const id = await host.shell('sleep 8; exit 6', { after: [] });

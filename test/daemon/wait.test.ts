@@ -70,3 +70,29 @@ test('who waits can be told to stop', async () => {
   controller.abort(new Error('enough'));
   await expect(waits).rejects.toThrow('enough');
 });
+
+test('who waits for a job that Redis loses and its host writes back is told how it ends', async () => {
+  const daemon = await host.start();
+  const id = await host.shell('sleep 4; exit 9');
+  await host.state(id, 'running');
+  const store = await host.store();
+  const waits = waitForJobs(store, [id], forEver);
+  waits.catch(() => {});
+  await sleep(300);
+  daemon.kill('SIGSTOP'); // it writes it back a moment later than the one who waits looks
+  await store.connection.redis.flushall();
+  await store.connection.redis.client('KILL', 'TYPE', 'pubsub');
+  await sleep(2000);
+  expect((await store.jobs.find(id)).is).toBe('missing');
+  daemon.kill('SIGCONT');
+  expect((await waits).map(({ state, exit_code }) => [state, exit_code])).toEqual([['failed', 9]]);
+});
+
+test('who waits for a job that Redis has lost for good is told so', async () => {
+  const store = await host.store();
+  const id = await host.shell('true'); // there is no daemon
+  const waits = failure(waitForJobs(store, [id], forEver));
+  await sleep(300);
+  await store.connection.redis.flushall();
+  expect((await waits).code).toBe('OOMTUNE_NO_SUCH_JOB');
+}, 90_000);

@@ -324,6 +324,16 @@ test('a living owner keeps his lease however late its renewal is', async () => {
   await short.close();
 });
 
+test('what a living owner had released, and an older state of Redis brings back, is freed', async () => {
+  const lease = await ask({ owner: 'j-older222', devices: [gpu(0)] });
+  const [record] = await store.leases();
+  expect(await store.leasing.reap([])).toEqual([]);
+  await lease.release();
+  await store.connection.redis.hset(store.keys.leases, 'j-older222', record?.text ?? '');
+  expect(await store.leasing.reap([])).toEqual(['j-older222']);
+  expect(await store.leases()).toEqual([]);
+});
+
 test('the next process of the same job takes over its lease, though others wait for it', async () => {
   const holder = script(HOLDER);
   await holder.next();

@@ -37,10 +37,7 @@ test('a value, nothing, a wrong type and a refusal are four different things', a
   expect((await readFields(redis, keys, ['b'])).map((reply) => reply.is)).toEqual(['missing', 'missing', 'wrong type']);
   await acl('-hgetall', '-hmget', '-exists');
   try {
-    for (const replies of [
-      await readHashes(redis, keys),
-      await readFields(redis, keys, ['a']),
-    ]) {
+    for (const replies of [await readHashes(redis, keys), await readFields(redis, keys, ['a'])]) {
       expect(replies.map((reply) => reply.is)).toEqual(['error', 'error', 'error']);
       expect(() => valueIn(replies[1] as never)).toThrow(/NOPERM/);
     }
