@@ -1,6 +1,7 @@
 import { CommanderError } from 'commander';
 import { type Context, createContext } from './context.js';
 import { asOomtuneError, interrupted, renderError } from './errors.js';
+import { namedFilesAnswer } from './named-files.js';
 import { createOutput, outliveClosedPipes } from './output.js';
 import { patiently } from './patience.js';
 import { createProgram } from './program.js';
@@ -27,7 +28,10 @@ async function main(argv: string[]): Promise<number> {
     called.verb = invocation.verb;
     called.context = createContext(out, invocation.options);
     const { context } = called;
-    called.code = await patiently(invocation, context, async () => (await load()).default(invocation, context));
+    called.code = await patiently(invocation, context, async () => {
+      await namedFilesAnswer(invocation, context.signal);
+      return (await load()).default(invocation, context);
+    });
   }, command);
   try {
     const asked = program.commands.find((known) => known.name() === verbOf(head));

@@ -19,6 +19,7 @@ export const ERROR_CODES = {
   OOMTUNE_HOME_UNUSABLE: { exit: 5, about: "The folder of oomtune's state cannot be used." },
   OOMTUNE_OUTPUT_FAILED: { exit: 5, about: 'The output cannot be written.' },
   OOMTUNE_COMMAND_MISSING: { exit: 5, about: 'The command cannot be found or is not executable.' },
+  OOMTUNE_FILES_SILENT: { exit: 5, about: 'A file system does not answer.' },
   OOMTUNE_DEVICE_MISSING: { exit: 5, about: 'The device asked for is not on this machine.' },
   OOMTUNE_TORCH_MISSING: { exit: 5, about: 'The interpreter has no torch.' },
   OOMTUNE_NATIVE_MISSING: { exit: 5, about: 'The native runtime is not built.' },

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { closeSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { longestEndMs } from '../common/bounds.js';
 import { OomtuneError } from '../common/errors.js';
 import { homeFolder, PACKAGE_ROOT } from '../common/home.js';
 import { createLog } from '../common/log.js';
@@ -40,8 +41,6 @@ export interface DaemonStatus {
 }
 
 const START_SECONDS = 30;
-/** A killed job is gone within its grace and what a supervisor that does not answer gets beyond that. */
-const LEFT_JOB_MS = 60_000;
 
 /** The daemon of this home on this host, and how many jobs there are. */
 export async function daemonStatus(store: Store): Promise<DaemonStatus> {
@@ -129,7 +128,7 @@ async function end(file: DaemonFile, kill: boolean): Promise<void> {
   if (kill) writeFileSync(killPath(file.host), '', { mode: 0o600 });
   process.kill(file.pid, 'SIGTERM');
   // A kill takes as long as the jobs' grace; a daemon that only lets go has no reason to take long
-  const deadline = Date.now() + (kill ? 120_000 : 30_000);
+  const deadline = Date.now() + (kill ? 2 * longestEndMs() : 30_000);
   while (isAlive(file)) {
     if (Date.now() > deadline) {
       process.kill(file.pid, 'SIGKILL'); // its jobs do not mind, and the next daemon adopts them
@@ -155,7 +154,7 @@ async function endLeftJobs(store: Store, host: string): Promise<number> {
   const runtime = createRuntime();
   const stuck = await Promise.all(
     [...left].map(async ([job, { record, claim }]) => {
-      if (!(await endWithin(runtime, record.launches.at(-1)?.dir, LEFT_JOB_MS))) return job;
+      if (!(await endWithin(runtime, record.launches.at(-1)?.dir, longestEndMs()))) return job;
       await store.jobs.patch(job, { state: 'cancelled', reason: null }, claim);
       held.remove(job);
       return null;

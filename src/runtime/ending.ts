@@ -2,8 +2,7 @@
 import { readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { RUN_MARK } from './devices.js';
-import { processesWith } from './process.js';
+import { processesOf } from './marks.js';
 import { isPopulated, supervisorsOf } from './traces.js';
 
 const ORPHAN_GRACE_MS = 2000;
@@ -53,12 +52,12 @@ function groupsIn(folder: string): string[] {
   return [...below, folder];
 }
 
-/** Ends what a lost supervisor left behind, known by its mark in the environment; returns how many there were. */
+/** Ends what a lost supervisor left behind, known by its marks; returns how many there were. */
 export async function endOrphans(dir: string): Promise<number> {
   const seen = new Set<number>();
   const killAt = Date.now() + ORPHAN_GRACE_MS;
   for (;;) {
-    const left = processesWith(RUN_MARK, dir);
+    const left = processesOf(dir);
     if (left.length === 0) return seen.size;
     for (const pid of left) {
       if (Date.now() >= killAt) signal(pid, 'SIGKILL');

@@ -1,7 +1,9 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
+import { longestStartMs } from '../common/bounds.js';
 import { OomtuneError } from '../common/errors.js';
+import { filesAnswer } from '../common/far-files.js';
 import { unusableFolder } from '../common/refusal.js';
 import { adopt } from './adopt.js';
 import { findCommand } from './command.js';
@@ -18,6 +20,8 @@ import type { Device, LaunchSpec, Run, Runtime } from './types.js';
 export type * from './types.js';
 
 const NO_DRIVER_MS = 10_000;
+/** How often a start that waits for a file system asks whether it was given up. */
+const LOOK_MS = 200;
 
 class LocalRuntime implements Runtime {
   private known: Map<string, Device> | undefined;
@@ -46,6 +50,7 @@ class LocalRuntime implements Runtime {
 
   async launch(spec: LaunchSpec): Promise<Run> {
     checkSpec(spec);
+    await this.filesAnswer(spec);
     if (!existsSync(spec.cwd) || !statSync(spec.cwd).isDirectory()) {
       throw new OomtuneError('OOMTUNE_USAGE', `There is no folder ${spec.cwd}.`, 'Name an existing folder with --cwd.');
     }
@@ -69,6 +74,19 @@ class LocalRuntime implements Runtime {
     if (exit?.ended_by !== 'start-failed') return run;
     rmSync(spec.dir, { recursive: true, force: true });
     throw startFailure(exit.error ?? '', spec.argv[0] as string, spec.dir);
+  }
+
+  /** What the start looks at by itself, before a supervisor can be asked to. */
+  private async filesAnswer({ argv, cwd, env, givenUp }: LaunchSpec): Promise<void> {
+    const given = new AbortController();
+    const timer = setInterval(() => givenUp?.() && given.abort(new Error('the launch was given up')), LOOK_MS);
+    const folders = (env.PATH ?? '').split(':');
+    try {
+      const paths = [cwd, argv[0] as string, ...folders].map((path) => resolve(cwd, path));
+      await filesAnswer(paths, longestStartMs(), given.signal);
+    } finally {
+      clearInterval(timer);
+    }
   }
 
   adopt(dir: string): Promise<Run | null> {

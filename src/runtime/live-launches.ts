@@ -1,8 +1,8 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { bootId } from '../common/process.js';
-import { RUN_MARK } from './devices.js';
-import { processesWith, processLives } from './process.js';
+import { processesOf } from './marks.js';
+import { processLives } from './process.js';
 import { readSupervisor } from './records.js';
 
 /** A launch whose supervisor lives, or whose job's first process does. */
@@ -25,7 +25,7 @@ function lives(dir: string): boolean {
   try {
     const record = readSupervisor(dir);
     if (record === null) return false;
-    if (record === 'torn') return processesWith(RUN_MARK, dir).length > 0;
+    if (record === 'torn') return processesOf(dir).length > 0;
     if (record.boot_id !== bootId()) return false;
     if (processLives(record.pid, record.start_time)) return true;
     return record.job_pid !== null && processLives(record.job_pid, record.job_start_time ?? 0);

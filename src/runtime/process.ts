@@ -24,12 +24,3 @@ export function pids(): number[] {
     .filter((entry) => /^\d+$/.test(entry))
     .map(Number);
 }
-
-/** Living processes whose environment carries `name=value`. */
-export function processesWith(name: string, value: string): number[] {
-  return pids().filter((pid) => {
-    if (pid === process.pid || environmentOf(pid, name) !== value) return false;
-    const stat = readStat(pid);
-    return stat !== null && !hasEnded(stat);
-  });
-}

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { longestStartMs } from '../common/bounds.js';
 import { OomtuneError } from '../common/errors.js';
 import { signal } from './ending.js';
 import type { Native } from './native.js';
@@ -6,14 +7,13 @@ import { readSupervisor } from './records.js';
 import { supervisorsOf } from './traces.js';
 import type { LaunchSpec } from './types.js';
 
-/** A program on a file system that does not answer never begins: a start that takes this long is given up. */
-const LONGEST_START_MS = 120_000;
 /** How long a supervisor has to give a start up, before it is killed; and after that, before it is left to the kernel. */
 const GIVE_UP_MS = 10_000;
 const LOOK_MS = 200;
 
 /** Starts the supervisor of a launch, whose `spec` is written; resolves once the job runs or could not be started. */
 export async function started({ addon, supervisor }: Native, spec: LaunchSpec): Promise<void> {
+  const longest = longestStartMs(); // a program on a file system that does not answer never begins
   let over = false;
   const begun = addon.spawnSupervisor(supervisor, spec.dir, spec.output === 'inherit').finally(() => {
     over = true;
@@ -28,10 +28,10 @@ export async function started({ addon, supervisor }: Native, spec: LaunchSpec): 
   };
   for (const end of [askToGiveUp, kill]) {
     const first = end === askToGiveUp;
-    if (await within(first ? LONGEST_START_MS : GIVE_UP_MS, first ? spec.givenUp : undefined)) break;
+    if (await within(first ? longest : GIVE_UP_MS, first ? spec.givenUp : undefined)) break;
     end(spec.dir);
   }
-  if (!(await within(GIVE_UP_MS))) throw stuck(spec);
+  if (!(await within(GIVE_UP_MS))) throw stuck(spec, longest);
   await begun;
 }
 
@@ -50,10 +50,10 @@ function kill(dir: string): void {
   for (const pid of supervisorsOf(dir)) signal(pid, 'SIGKILL');
 }
 
-function stuck({ argv, cwd }: LaunchSpec): OomtuneError {
+function stuck({ argv, cwd }: LaunchSpec, longest: number): OomtuneError {
   return new OomtuneError(
     'OOMTUNE_COMMAND_MISSING',
-    `The command ${argv[0]} did not start within ${LONGEST_START_MS / 1000} s.`,
+    `The command ${argv[0]} did not start within ${longest / 1000} s.`,
     `Is the file system that it stands on, or ${cwd}, one that does not answer (NFS, FUSE)?`,
   );
 }

@@ -2,8 +2,8 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { readStat } from '../common/process.js';
-import { RUN_MARK } from './devices.js';
-import { pids, processesWith } from './process.js';
+import { processesOf } from './marks.js';
+import { pids } from './process.js';
 
 const SUPERVISOR = 'oomtune-supervisor';
 
@@ -60,7 +60,7 @@ export function groupsOf(dir: string): string[] {
 
 /** Whether anything of the launch is at work. */
 export function leavesTraces(dir: string): boolean {
-  return supervisorsOf(dir).length > 0 || processesWith(RUN_MARK, dir).length > 0 || groupsOf(dir).some(isPopulated);
+  return supervisorsOf(dir).length > 0 || processesOf(dir).length > 0 || groupsOf(dir).some(isPopulated);
 }
 
 /** Zombies do not count, groups that the job made below it do. */

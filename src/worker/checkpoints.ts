@@ -1,5 +1,6 @@
 import { opendir, stat } from 'node:fs/promises';
 import { extname, join, resolve } from 'node:path';
+import { canLookAt } from './named-paths.js';
 
 /** Entries looked at below one folder: a data set may stand there. */
 const MOST_ENTRIES = 5000;
@@ -20,6 +21,7 @@ const SKIPPED = /^(\..*|__pycache__|node_modules|site-packages|wandb|mlruns)$/;
  * checkpoints are in there or in a folder that the command names. Large folders are looked at in part.
  */
 export async function wroteCheckpoint(command: string[], cwd: string, since: number): Promise<boolean> {
+  if (!(await canLookAt(command, cwd))) return false;
   if (await search(cwd, since, 0, { left: MOST_ENTRIES }, isOutput)) return true;
   for (const folder of await foldersOf(command, cwd)) {
     if (await search(folder, since, 0, { left: MOST_ENTRIES }, isCheckpoint)) return true;

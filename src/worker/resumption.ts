@@ -1,5 +1,6 @@
 import { readFile, stat } from 'node:fs/promises';
 import { wroteCheckpoint } from './checkpoints.js';
+import { canLookAt } from './named-paths.js';
 import type { Target } from './target.js';
 import type { WorkRequest } from './types.js';
 
@@ -21,6 +22,7 @@ const AT_STAKE = 600;
  */
 export async function resumes({ command, options }: WorkRequest, target: Target, since: number): Promise<boolean> {
   if (options.resumeArg !== null) return true;
+  if (!(await canLookAt(command, options.cwd))) return false;
   const text = await scriptOf(target);
   if (ASKS.test(text)) return true;
   const reads = READS.test(text) || command.some((word) => FLAG.test(word));

@@ -1,7 +1,9 @@
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
+import { longestStartMs } from '../common/bounds.js';
 import { readConfig } from '../common/config.js';
 import { OomtuneError } from '../common/errors.js';
+import { filesAnswer } from '../common/far-files.js';
 import { PACKAGE_ROOT } from '../common/home.js';
 import { formatBytes } from '../common/size.js';
 import { findCommand } from '../runtime/command.js';
@@ -14,6 +16,7 @@ import type { DiagnoseInput } from './diagnosis/index.js';
 import { jobEnvironment } from './environment.js';
 import { askInterpreter } from './interpreter.js';
 import { configKey } from './key.js';
+import { pathsOf } from './named-paths.js';
 import { heldNotes, notAlone, roomBeside, type Strangers, strangersOn } from './neighbours.js';
 import type { OwnBatch } from './reuse.js';
 import type { Lease, WorkDeps, WorkRequest } from './types.js';
@@ -267,6 +270,7 @@ export class Target {
 /** Understands a request: its command, its interpreter, the devices that suit it. Starts nothing that outlives it. */
 export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Target> {
   const { options } = request;
+  await filesAnswer(pathsOf(request.command, options, request.environment), longestStartMs(), deps.signal);
   const environment = jobEnvironment(options, request.environment);
   const plan = await recognise(request.command, {
     cwd: options.cwd,

@@ -2,6 +2,8 @@ import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSyn
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { cancelJob } from '../../src/daemon/index.js';
+import { processesOf } from '../../src/runtime/marks.js';
+import { supervisorsOf } from '../../src/runtime/traces.js';
 import { redisStatus } from '../../src/store/index.js';
 import { until } from '../store/home.js';
 import { FIXTURES, pythonWithTorch } from '../worker/harness.js';
@@ -241,6 +243,26 @@ test('without a control group, too, nothing of a job outlives its killed supervi
   await host.state(id, 'succeeded');
   expect(host.lines('said.log')).toHaveLength(2);
   expect(host.lines('both.log')).toEqual([]);
+  expect(await host.leftOver()).toEqual([]);
+});
+
+test('supervisor and keeper killed at once without a control group: what has no environment and no session is found', async () => {
+  await host.start({}, {}, UNGROUPED);
+  const hidden = 'env -i setsid bash -c \'trap "" TERM; sleep 300\' &';
+  const id = await trainer(`[ "$OOMTUNE_LAUNCH" = 2 ] && exit 0; ${hidden} sleep 300`);
+  await host.state(id, 'running');
+  await until(() => host.lines('said.log').length === 1);
+  const dir = (await host.job(id)).launches[0]?.dir as string;
+  expect(JSON.parse(readFileSync(join(dir, 'supervisor.json'), 'utf8')).cgroup).toBeNull();
+  await sleep(300); // until that child has got so far
+  const both = supervisorsOf(dir);
+  expect(both).toHaveLength(2);
+  for (const pid of both) process.kill(pid, 'SIGSTOP'); // neither hears of the other's end
+  for (const pid of both) process.kill(pid, 'SIGKILL');
+  await host.state(id, 'succeeded');
+  expect(host.lines('said.log')).toHaveLength(2);
+  expect(host.lines('both.log')).toEqual([]);
+  expect(processesOf(dir)).toEqual([]);
   expect(await host.leftOver()).toEqual([]);
 });
 

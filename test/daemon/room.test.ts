@@ -19,6 +19,7 @@ import { readDaemonFile } from '../../src/daemon/daemon-file.js';
 import { ROOT, until } from '../store/home.js';
 import { Host, hostName, sleep } from './host.js';
 
+const FIXTURE = join(ROOT, 'test/fixtures/daemon/daemon.mjs');
 const MIB = 1024 ** 2;
 const root = process.getuid?.() === 0;
 if (!root) console.warn('Skipped: only root can mount a disk of its own to fill.');
@@ -156,6 +157,42 @@ test.skipIf(!root)('a daemon whose stderr cannot be written to goes on', async (
   expect(child.exitCode).toBeNull();
   expect(readFileSync(join((await host.job(id)).launches[0]?.dir as string, 'log'), 'utf8')).toBe('hello\n');
 });
+
+test.skipIf(!root)(
+  'what the log of a daemon could not hold is counted, and told when there is room again',
+  async () => {
+    const small = mkdtempSync(join(tmpdir(), 'oomtune-small-'));
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=8m', 'tmpfs', small]);
+    try {
+      const log = join(small, 'stderr');
+      const filler = join(small, 'filler');
+      // The rest of the log's own last page, too
+      const full = () =>
+        execFileSync('sh', ['-c', 'for f; do cat /dev/zero >> "$f"; done 2> /dev/null || true', 'sh', filler, log]);
+      const child = spawn('sh', ['-c', 'exec "$0" "$1" \'{"cpuLanes":2}\' 2>> "$2"', process.execPath, FIXTURE, log], {
+        env: {
+          PATH: process.env.PATH,
+          HOME: host.home,
+          LANG: 'C.UTF-8',
+          OOMTUNE_HOME: host.home,
+          OOMTUNE_LOG: 'trace',
+        },
+        stdio: 'ignore',
+      });
+      host.daemon = child;
+      await until(() => readDaemonFile(hostName())?.ready === true, 30);
+      full();
+      await host.state(await host.shell('true'), 'succeeded');
+      rmSync(filler);
+      await host.state(await host.shell('true'), 'succeeded');
+      expect(readFileSync(log, 'utf8')).toMatch(/"lost":[1-9]\d*,"msg":"lines of this log were lost"/);
+      await host.kill();
+    } finally {
+      execFileSync('umount', ['--lazy', small]);
+      rmSync(small, { recursive: true, force: true });
+    }
+  },
+);
 
 test.skipIf(!root)(
   'a job that was taken from its queue by a request whose answer was lost is taken again',

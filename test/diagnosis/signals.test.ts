@@ -92,6 +92,19 @@ describe('a refused allocation', () => {
   });
 });
 
+describe("a text that speaks of a GPU's memory, from a job on the CPU", () => {
+  const died = { exitCode: 1, device: 'cpu' } as const;
+
+  it('is none of memory, whether there is a ledger or nothing ever asked for memory', async () => {
+    const none = { ...refused('cpu'), refused: 0, refusals: [] };
+    for (const text of [`${OOM}\n`, traceback(OOM)]) {
+      for (const ledger of [null, none])
+        expect((await judge(text, { ...died, ledger })).class, text).toBe('user_error');
+      expect((await judge(text, { exitCode: 1, device: 'cuda', ledger: null })).class).toBe('device_oom');
+    }
+  });
+});
+
 describe("the hook's exception", () => {
   const hook = { class: 'torch.OutOfMemoryError', message: OOM.slice(24), phase: 'eval', oom: true } as const;
 

@@ -6,10 +6,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, describe, expect, test } from 'vitest';
+import { longestStartMs } from '../../src/common/bounds.js';
 import { readStat } from '../../src/common/process.js';
 import { createRuntime } from '../../src/runtime/index.js';
+import { processesOf } from '../../src/runtime/marks.js';
 import { loadNative } from '../../src/runtime/native.js';
-import { processesWith } from '../../src/runtime/process.js';
 import { supervisorsOf } from '../../src/runtime/traces.js';
 import type { Run } from '../../src/runtime/types.js';
 import { ROOT } from '../store/home.js';
@@ -30,7 +31,7 @@ async function printed(run: Run, text: string): Promise<void> {
   }
 }
 
-const left = (dir: string) => [...processesWith('OOMTUNE_RUN_DIR', dir), ...supervisorsOf(dir)];
+const left = (dir: string) => [...processesOf(dir), ...supervisorsOf(dir)];
 
 describe('a job that stops its supervisor', () => {
   test('can be ended all the same, and as kindly as any other', async () => {
@@ -129,20 +130,35 @@ describe('a start that does not come to an end', () => {
     await Promise.all(starts.map((start) => start.catch(() => 0)));
   });
 
-  test('can be given up', async (context) => {
-    const program = join(scratch, 'never');
+  /** A program whose exec the kernel holds back; null, with the reason printed: it cannot be asked to here. */
+  async function held(name: string): Promise<string | null> {
+    const program = join(scratch, name);
     copyFileSync('/bin/sleep', program);
     const helper = spawn(PYTHON, [join(ROOT, 'test/fixtures/runtime/stuck-exec.py'), program]);
     helpers.add(helper);
     const [said] = (await once(helper.stdout.setEncoding('utf8'), 'data')) as [string];
-    if (said.trim() !== 'marked') {
-      console.warn(`Skipped: the kernel cannot be asked to hold an exec back here: ${said}.`);
-      context.skip(said);
-      return;
-    }
+    if (said.trim() === 'marked') return program;
+    console.warn(`Skipped: the kernel cannot be asked to hold an exec back here: ${said}.`);
+    return null;
+  }
+
+  test('can be given up', async (context) => {
+    const program = await held('never');
+    if (program === null) return context.skip();
     const asked = Date.now();
     const spec = launchSpec([program, '600'], { givenUp: () => Date.now() - asked > 1000 });
     await expect(runtime.launch(spec)).rejects.toThrow('told to end before it had started');
+    expect(left(spec.dir)).toEqual([]);
+  });
+
+  test('is given up after OOMTUNE_START_SECONDS', async (context) => {
+    const program = await held('too-late');
+    if (program === null) return context.skip();
+    expect([longestStartMs({}), longestStartMs({ OOMTUNE_START_SECONDS: 'soon' })]).toEqual([120_000, 120_000]);
+    process.env.OOMTUNE_START_SECONDS = '1.5';
+    const spec = launchSpec([program, '600']);
+    await expect(runtime.launch(spec)).rejects.toThrow('told to end before it had started');
+    delete process.env.OOMTUNE_START_SECONDS;
     expect(left(spec.dir)).toEqual([]);
   });
 });

@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { readStat } from '../../src/common/process.js';
 import { isLocked } from '../../src/runtime/folder-lock.js';
 import { createRuntime } from '../../src/runtime/index.js';
-import { processesWith } from '../../src/runtime/process.js';
+import { processesOf } from '../../src/runtime/marks.js';
 import type { Run } from '../../src/runtime/types.js';
 import { launchSpec, PYTHON } from './helpers.js';
 
@@ -21,7 +21,7 @@ async function printed(run: Run, text: string): Promise<string> {
   }
 }
 
-const left = (dir: string) => processesWith('OOMTUNE_RUN_DIR', dir);
+const left = (dir: string) => processesOf(dir);
 
 /** Leaves a grandchild behind that has a session of its own and, if told so, shrugs at TERM. */
 const escaping = (deaf: boolean) => `

@@ -1,4 +1,4 @@
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { OomtuneError } from '../../common/errors.js';
 import type { Amp } from '../../tuner/types.js';
 import { type PlaceholderName, placeholders } from '../placeholders.js';
@@ -138,7 +138,7 @@ function readerOf(program: Program, scriptText: string | null, env: Record<strin
 
 function head(path: string, bytes: number): string | null {
   try {
-    const file = openSync(path, 'r');
+    const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK); // a pipe would wait for a writer
     try {
       const { size } = fstatSync(file);
       const buffer = Buffer.allocUnsafe(Math.min(bytes, size));

@@ -1,4 +1,4 @@
-import { closeSync, openSync, readSync } from 'node:fs';
+import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { basename } from 'node:path';
 
 const PYTHON = /^(?:python|pypy)(?:\d+(?:\.\d+)*)?$/;
@@ -16,7 +16,7 @@ export function isPython(path: string): boolean {
 
 function firstLine(path: string): string {
   try {
-    const file = openSync(path, 'r');
+    const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK); // a pipe would wait for a writer
     try {
       const buffer = Buffer.alloc(256);
       const read = readSync(file, buffer, 0, buffer.length, 0);

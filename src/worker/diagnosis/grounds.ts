@@ -61,7 +61,7 @@ function onCpu(signals: Signals): boolean {
   return signals.device === 'cpu' || lastRefusal(signals)?.device === 'cpu';
 }
 
-/** The ledger saw all of the memory on the CPU, and refused none. */
-export function refusedNothing(signals: Signals): boolean {
-  return signals.device === 'cpu' && signals.ledger !== null && !signals.ledger.blind && signals.ledger.refused === 0;
+/** The ledger saw all of the memory on the CPU, and refused none; or nothing asked for any, and there is no ledger. */
+export function refusedNothing({ device, ledger }: Signals): boolean {
+  return device === 'cpu' && (ledger === null || (!ledger.blind && ledger.refused === 0));
 }

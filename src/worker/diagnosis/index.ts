@@ -72,7 +72,7 @@ function readHook(hook: NonNullable<Signals['hook']>, signals: Signals, known: S
   if (!event) return null;
   const phase = hook.phase === 'unknown' ? event.phase : hook.phase;
   // Where the ledger saw that nothing was refused, the hook can only have gone by the error's words.
-  const oom = hook.oom && event.meaning.class !== 'device_oom' && !refusedNothing(signals);
+  const oom = hook.oom && event.meaning.class !== 'device_oom' && (signals.ledger === null || !refusedNothing(signals));
   const meaning = oom ? { ...event.meaning, ...HOOK_OOM } : event.meaning;
   return { ...event, meaning, phase, line: 0 };
 }

@@ -1,0 +1,33 @@
+import { readFileSync } from 'node:fs';
+import { hasEnded, readStat } from '../common/process.js';
+import { RUN_MARK } from './devices.js';
+import { environmentOf, pids } from './process.js';
+
+/** The limit by which the supervisor marks a launch's processes (native/supervisor/job.cpp). */
+function limitOf(dir: string): string {
+  let hash = 0xcbf29ce484222325n; // FNV-1a
+  for (const byte of Buffer.from(dir)) hash = BigInt.asUintN(64, (hash ^ BigInt(byte)) * 0x100000001b3n);
+  return String((1n << 62n) | (hash >> 3n));
+}
+
+/**
+ * Living processes of a launch, by what each inherits from the one before: the launch's folder in the environment, and a limit,
+ * which even one has that was started with an empty environment.
+ */
+export function processesOf(dir: string): number[] {
+  const limit = limitOf(dir);
+  return pids().filter((pid) => {
+    if (pid === process.pid || (environmentOf(pid, RUN_MARK) !== dir && realTimeLimit(pid) !== limit)) return false;
+    const stat = readStat(pid);
+    return stat !== null && !hasEnded(stat);
+  });
+}
+
+/** Null: not readable. */
+function realTimeLimit(pid: number): string | null {
+  try {
+    return /^Max realtime timeout\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/limits`, 'latin1'))?.[1] ?? null;
+  } catch {
+    return null;
+  }
+}
