@@ -5,6 +5,6 @@ export function checkReportFile(file: string): void {
   checkWritable(file, 'report');
 }
 
-export function writeReport(file: string, report: RunReport): void {
-  writeWhole(file, `${JSON.stringify(report, null, 2)}\n`);
+export function writeReport(file: string, report: RunReport): Promise<void> {
+  return writeWhole(file, `${JSON.stringify(report, null, 2)}\n`);
 }

@@ -1,7 +1,11 @@
 import { closeSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
+import { filesAnswer } from '../common/far-files.js';
 import { isFolder } from '../common/home.js';
 import { usageError } from './errors.js';
+
+/** What was worked for is done, and somebody waits for it. */
+const LONGEST_MS = 30_000;
 
 /** Hours of work must not end with a file that cannot be written: this is tried before the start. `what`: `report`. */
 export function checkWritable(file: string, what: string): void {
@@ -19,8 +23,9 @@ export function checkWritable(file: string, what: string): void {
   }
 }
 
-/** Whole or not at all: another program may be waiting for it. */
-export function writeWhole(file: string, text: string): void {
+/** Whole or not at all: another program may be waiting for it. Throws OOMTUNE_FILES_SILENT where it would never come to an end. */
+export async function writeWhole(file: string, text: string): Promise<void> {
+  await filesAnswer([resolve(file)], LONGEST_MS, new AbortController().signal);
   const half = beside(file);
   writeFileSync(half, text, { mode: 0o600 });
   renameSync(half, file);

@@ -1,9 +1,11 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { OomtuneError } from '../common/errors.js';
+import { within } from '../common/within.js';
 import type { CommandPlan } from './command/index.js';
 
 const run = promisify(execFile);
+const LONGEST_ASK_MS = 30_000;
 
 /**
  * Prints the version of torch, or nothing, without importing it (which takes seconds). What torch says of itself comes first:
@@ -86,7 +88,9 @@ export async function firstWithTorch(
 /** Version of torch; null: it has none; undefined: the interpreter does not run. */
 async function torchOf(path: string, cwd: string, env: Record<string, string>): Promise<string | null | undefined> {
   try {
-    const { stdout } = await run(path, ['-c', ASK], { cwd, env, timeout: 30_000 });
+    // One that imports from a file system which does not answer may not be there to be ended
+    const asked = () => run(path, ['-c', ASK], { cwd, env, timeout: LONGEST_ASK_MS });
+    const { stdout } = await within(LONGEST_ASK_MS + 5000, new AbortController().signal, asked);
     return stdout.trim() || null;
   } catch {
     return undefined; // not there, not executable, or no Python at all: the caller says so

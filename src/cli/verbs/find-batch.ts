@@ -21,7 +21,7 @@ const findBatchVerb: Verb = async ({ options, command }, context) => {
   if (context.signal.aborted) throw interrupted();
   if (plot !== null && report.memory !== null) {
     const { picture } = await import('../plot/picture.js');
-    writeWhole(plot, picture(report, report.memory));
+    await writeWhole(plot, picture(report, report.memory));
   } else if (plot !== null && report.status === 'found') {
     out.note(`Nothing was drawn into ${plot}: no probe could measure its peak.`);
   }

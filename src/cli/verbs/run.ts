@@ -24,7 +24,7 @@ const runVerb: Verb = async ({ options, command }, context) => {
   ]);
   const report = await runJob(request, deps);
   context.progress.close();
-  if (typeof file === 'string') writeReport(file, report);
+  if (typeof file === 'string') await writeReport(file, report);
   if (context.signal.aborted) throw interrupted();
   return codeOf(report, context);
 };
