@@ -1,19 +1,23 @@
 """Training loops as people write them; each tells what it did.
 
-    python loops.py NAME WEIGHTS.pt
+    LOOP_BATCH=256 LOOP_DEPTH=1 python loops.py NAME WEIGHTS.pt
 
 Prints one JSON object: rounds of the loop, optimizer steps, the learning rate at its end, a checksum of the weights. Double precision,
-unless a loop is about another.
+unless a loop is about another. A larger batch and more layers make it large enough for a budget on the CPU to be felt.
 """
 
 import json
+import os
 import sys
+import tempfile
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-BATCH = 256
+BATCH = int(os.environ.get("LOOP_BATCH", 256))
+#: Inner layers of the nets.
+DEPTH = int(os.environ.get("LOOP_DEPTH", 1))
 F = nn.functional
 
 
@@ -21,12 +25,16 @@ class Count:
     rounds = steps = 0
 
 
-def rows(count=2048, width=32):
+def rows(count=8 * BATCH, width=32):
     return TensorDataset(torch.randn(count, width), torch.randn(count, 4))
 
 
 def net(width=32, out=4):
-    return nn.Sequential(nn.Linear(width, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, out))
+    return nn.Sequential(nn.Linear(width, 64), nn.Tanh(), *inner(), nn.Linear(64, out))
+
+
+def inner(depth=DEPTH):
+    return [layer for _ in range(depth) for layer in (nn.Linear(64, 64), nn.Tanh())]
 
 
 def step(optimizer, loss):
@@ -88,7 +96,7 @@ def one_cycle():
 
 def clipped_epochs():
     """epochs with clipping, a schedule by epoch and a shorter last batch"""
-    model, loader = net(), DataLoader(rows(2000), batch_size=BATCH, shuffle=True)
+    model, loader = net(), DataLoader(rows(8 * BATCH - 48), batch_size=BATCH, shuffle=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 5)
     for _ in range(3):
@@ -123,15 +131,20 @@ def summed():
 
 
 def sentences():
-    tokens = torch.randint(1, 100, (1024, 16))
+    count = 4 * BATCH
+    tokens = torch.randint(1, 100, (count, 16))
     wanted = tokens.roll(-1, 1)
-    wanted[torch.rand(1024, 16) < torch.rand(1024, 1)] = -100
+    wanted[torch.rand(count, 16) < torch.rand(count, 1)] = -100
     return TensorDataset(tokens, wanted)
+
+
+def speaker():
+    return nn.Sequential(nn.Embedding(100, 32), nn.Linear(32, 64), nn.GELU(), *inner(DEPTH // 8), nn.Linear(64, 100))
 
 
 def token_mean():
     """a mean over the tokens that are not padding"""
-    model = nn.Sequential(nn.Embedding(100, 32), nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 100))
+    model = speaker()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for tokens, wanted in DataLoader(sentences(), batch_size=BATCH, shuffle=True):
         step(optimizer, F.cross_entropy(model(tokens).flatten(0, 1), wanted.flatten(), ignore_index=-100))
@@ -141,7 +154,7 @@ def token_mean():
 class Speaker(nn.Module):
     def __init__(self):
         super().__init__()
-        self.body = nn.Sequential(nn.Embedding(100, 32), nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 100))
+        self.body = speaker()
 
     def forward(self, tokens, wanted=None):
         logits = self.body(tokens)
@@ -218,7 +231,7 @@ def lbfgs():
 class Recurrent(nn.Module):
     def __init__(self):
         super().__init__()
-        self.layer, self.head = nn.GRU(8, 32), nn.Linear(32, 4)
+        self.layer, self.head = nn.GRU(8, 32), nn.Sequential(nn.Linear(32, 64), *inner(DEPTH - 1), nn.Linear(64, 4))
 
     def forward(self, x):
         return self.head(self.layer(x)[0][-1])
@@ -228,7 +241,7 @@ def time_first():
     """sequences with time first, in a recurrent model"""
     model = Recurrent()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    data = TensorDataset(torch.randn(1024, 12, 8), torch.randn(1024, 4))
+    data = TensorDataset(torch.randn(4 * BATCH, 12, 8), torch.randn(4 * BATCH, 4))
     for x, y in DataLoader(data, batch_size=BATCH, shuffle=True):
         step(optimizer, F.mse_loss(model(x.transpose(0, 1)), y))
     return model, optimizer
@@ -259,11 +272,135 @@ def single():
     return model, optimizer
 
 
+def checkpoints():
+    """a checkpoint every third step and `if step >= max_steps: break`, begun again from the last of them"""
+    model, kept = net(), None
+    loader = DataLoader(rows(), batch_size=BATCH, shuffle=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    while Count.steps < 11:
+        for x, y in loader:
+            step(optimizer, F.mse_loss(model(x), y))
+            if Count.steps % 3 == 0:
+                kept = {name: value.clone() for name, value in model.state_dict().items()}
+            if Count.steps >= 11:
+                break
+    model.load_state_dict(kept)
+    return model, optimizer
+
+
+def language_model(dropout=0.0):
+    import transformers
+
+    config = transformers.GPT2Config(
+        vocab_size=100, n_positions=16, n_embd=32, n_layer=2, n_head=2, bos_token_id=1, eos_token_id=1, resid_pdrop=dropout,
+        embd_pdrop=dropout, attn_pdrop=dropout,
+    )
+    return transformers.GPT2LMHeadModel(config)
+
+
+class Texts(torch.utils.data.Dataset):
+    def __init__(self):
+        self.tokens = torch.randint(1, 100, (BATCH, 16))
+        self.labels = self.tokens.masked_fill(torch.rand(BATCH, 16) < torch.rand(BATCH, 1), -100)
+
+    def __len__(self):
+        return len(self.tokens)
+
+    def __getitem__(self, row):
+        return {"input_ids": self.tokens[row], "labels": self.labels[row]}
+
+
+def hf_labels():
+    """transformers' GPT-2 in a loop of one's own, `model(**batch).loss`"""
+    model = language_model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, 8)
+    for _ in range(2):
+        for batch in DataLoader(Texts(), batch_size=BATCH // 4, shuffle=True):
+            step(optimizer, model(**batch).loss)
+            schedule.step()
+    return model, optimizer
+
+
+def hf_accelerate():
+    """the same with accelerate, its scheduler and its clipping"""
+    import accelerate
+
+    accelerator = accelerate.Accelerator(cpu=True)
+    model = language_model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, 8)
+    loader = DataLoader(Texts(), batch_size=BATCH // 4, shuffle=True)
+    model, optimizer, loader, schedule = accelerator.prepare(model, optimizer, loader, schedule)
+    for _ in range(2):
+        for batch in loader:
+            Count.rounds += 1
+            accelerator.backward(model(**batch).loss)
+            accelerator.clip_grad_norm_(model.parameters(), 0.5)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            Count.steps += 1
+    return model, optimizer
+
+
+def hf_trainer():
+    """transformers' Trainer, `max_steps` and a linear schedule: it accumulates by itself"""
+    import transformers
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = transformers.TrainingArguments(
+            folder, max_steps=6, per_device_train_batch_size=BATCH // 4, learning_rate=1e-3, report_to=[], save_strategy="no",
+            use_cpu=True, disable_tqdm=True, logging_strategy="no",
+        )
+        trainer = transformers.Trainer(language_model(), arguments, train_dataset=Texts())
+        trainer.train()
+    Count.rounds = Count.steps = trainer.state.global_step
+    return trainer.model, trainer.optimizer
+
+
+def lightning():
+    """Lightning, OneCycleLR of `estimated_stepping_batches` and clipping: it accumulates by itself"""
+    try:
+        import lightning.pytorch as frame
+    except ImportError:
+        import pytorch_lightning as frame
+    import logging
+    import warnings
+
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")
+
+    class Module(frame.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = net()
+
+        def training_step(self, batch, number):
+            return F.mse_loss(self.net(batch[0]), batch[1])
+
+        def configure_optimizers(self):
+            optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+            steps = self.trainer.estimated_stepping_batches
+            schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.2, total_steps=steps)
+            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = frame.Trainer(
+            max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False, gradient_clip_val=0.5,
+            enable_model_summary=False, default_root_dir=folder,
+        )
+        module = Module()
+        trainer.fit(module, DataLoader(rows(), batch_size=BATCH, shuffle=True))
+    Count.rounds = Count.steps = trainer.global_step
+    return module, trainer.optimizers[0]
+
+
 LOOPS = {
     made.__name__: made
     for made in (
         counter, break_at, next_in_range, one_cycle, clipped_epochs, contrastive, summed, token_mean, loss_inside, gan,
-        penalty, average, lbfgs, time_first, accumulating, single,
+        penalty, average, lbfgs, time_first, accumulating, single, checkpoints, hf_labels, hf_accelerate, hf_trainer, lightning,
     )
 }
 
@@ -276,7 +413,7 @@ def main():
     weights = [parameter.detach().clone() for parameter in model.parameters()]
     torch.save(weights, target)
     checksum = sum(weight.double().abs().sum().item() for weight in weights)
-    print(json.dumps({"rounds": Count.rounds, "steps": Count.steps, "lr": optimizer.param_groups[0]["lr"], "checksum": checksum}))
+    print(json.dumps({"rounds": Count.rounds, "steps": Count.steps, "lr": float(optimizer.param_groups[0]["lr"]), "checksum": checksum}))
 
 
 if __name__ == "__main__":

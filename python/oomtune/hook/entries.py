@@ -54,6 +54,8 @@ def _trainer_settings(hook):
         chosen["gradient_checkpointing_kwargs"] = {"use_reentrant": False}
     native = {"micro_batch", "accumulation", "amp", "checkpointing"} if cuts else {"amp", "checkpointing"}
     hook.native.update(settings.knobs & native)
+    if cuts and "micro_batch" in settings.knobs and settings.accumulation > hook.trainer_accumulation:
+        hook.tell_cut()
     return chosen
 
 

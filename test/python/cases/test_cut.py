@@ -5,6 +5,7 @@ import unittest
 import torch
 from torch import nn
 
+from cut_case import CutCase, mean_square, net, rows, tokens
 from support import run
 
 HEAD = """
@@ -178,79 +179,8 @@ class Compiled(unittest.TestCase):
             self.assertAlmostEqual(float(a), float(b), delta=1e-9)
 
 
-class Listener:
-    def before_step(self, optimizer):
-        pass
-
-    def after_step(self, optimizer):
-        pass
-
-
-class Refused(Exception):
-    pass
-
-
-def refuse(reason):
-    raise Refused(reason)
-
-
-class Cases(unittest.TestCase):
+class Cases(CutCase):
     """Modules of all kinds, in this process: weights after three steps, uncut and cut."""
-
-    @classmethod
-    def setUpClass(cls):
-        import os
-        import sys
-
-        from support import ROOT
-
-        sys.path.insert(0, os.path.join(ROOT, "python"))
-        from oomtune.hook.cut import Cut
-        from oomtune.hook.gate import Gate
-        from oomtune.hook.optimizer import Optimizers
-
-        cls.warned = []
-        optimizers = Optimizers(torch, Gate(), Listener())
-        optimizers.install()
-        cls.cut = Cut(torch, optimizers, refuse, lambda code, message: cls.warned.append(code))
-        cls.cut.install()
-
-    def setUp(self):
-        torch.set_default_dtype(torch.float64)
-        self.warned.clear()
-
-    def tearDown(self):
-        self.cut.release()
-        torch.set_default_dtype(torch.float32)
-
-    def train(self, make, loss, inputs, micro=None, batch=64, steps=3):
-        torch.manual_seed(0)
-        model = make()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        self.cut.release()
-        if micro:
-            self.cut.engage(micro, batch)
-        for step in range(steps):
-            torch.manual_seed(step + 1)
-            given = inputs()
-            optimizer.zero_grad()
-            loss(model, given).backward()
-            optimizer.step()
-            if micro:
-                self.cut.stepped()
-        self.cut.release()
-        return [parameter.detach().clone() for parameter in model.parameters()]
-
-    def same(self, make, loss, inputs, micro=16, tolerance=1e-9, **more):
-        bare = self.train(make, loss, inputs, **more)
-        tuned = self.train(make, loss, inputs, micro, **more)
-        self.assertGreater(self.cut.count, 0)
-        for one, other in zip(bare, tuned):
-            self.assertLess(((one - other).norm() / one.norm().clamp_min(1e-30)).item(), tolerance)
-
-    def refused(self, words, make, loss, inputs, **more):
-        with self.assertRaisesRegex(Refused, words):
-            self.train(make, loss, inputs, 16, **more)
 
     def test_losses(self):
         def pairs(model, x):
@@ -502,24 +432,6 @@ class Cases(unittest.TestCase):
         optimizer.step()
         with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
             kept.backward()
-
-
-def net():
-    return nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
-
-
-def rows():
-    return torch.randn(64, 8)
-
-
-def mean_square(model, x):
-    return model(x).pow(2).mean()
-
-
-def tokens():
-    given, wanted = torch.randint(1, 50, (64, 12)), torch.randint(1, 50, (64, 12))
-    wanted[torch.rand(64, 12) < torch.rand(64, 1)] = -1
-    return given, wanted
 
 
 class Text(nn.Module):

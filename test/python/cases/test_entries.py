@@ -93,10 +93,12 @@ class Entries(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             result = run(text, "apply", cwd=folder, **env)
             self.assertEqual(result.status, 0, result.errors)
+            self.cut = [(message["cut"], message["why"]) for message in result.of("cut")]
             return torch.load(os.path.join(folder, "out.pt"))
 
     def assert_equivalent(self, text, micro, accumulation):
         bare = self.weights(text)
+        self.assertEqual(self.cut, [])
         knobs = "micro_batch,accumulation"
         env = {"OOMTUNE_MICRO_BATCH": micro, "OOMTUNE_ACCUMULATION": accumulation, "OOMTUNE_HOOK_KNOBS": knobs}
         tuned = self.weights(text, **env)
@@ -108,12 +110,14 @@ class Entries(unittest.TestCase):
     def test_accelerate(self):
         self.drive(ACCELERATE, "plain", 1)
         self.assert_equivalent(ACCELERATE, 4, 4)
+        self.assertEqual(self.cut, [("model", "the loop sees its own batches only")])
 
     @needs("lightning")
     def test_lightning(self):
         self.drive(LIGHTNING % 1, "lightning", 1)
         self.drive(LIGHTNING % 2, "lightning", 2)
         self.assert_equivalent(LIGHTNING % 1, 4, 4)
+        self.assertEqual(self.cut, [("loader", "Lightning accumulates by itself")])
         counted = "Trainer(limit_train_batches=4, val_check_interval=2, "
         self.assert_equivalent(LIGHTNING.replace("Trainer(", counted) % 1, 4, 4)
 
@@ -122,6 +126,7 @@ class Entries(unittest.TestCase):
         self.drive(TRAINER % 1, "trainer", 1)
         self.drive(TRAINER % 2, "trainer", 2)
         self.assert_equivalent(TRAINER % 1, 2, 4)
+        self.assertEqual(self.cut, [("loader", "transformers accumulates by itself")])
 
 
 if __name__ == "__main__":

@@ -32,6 +32,62 @@ if dist.get_rank() == 0:
 LAUNCH = [sys.executable, os.path.join(FIXTURES, "ranks.py")]
 
 
+try:
+    import torch.distributed.fsdp
+
+    NO_SHARDS = "" if hasattr(torch.distributed.fsdp, "fully_shard") else "this torch (%s) has no fully_shard" % torch.__version__
+except (ImportError, ValueError) as error:
+    NO_SHARDS = "no FSDP with torch %s on this Python (%s)" % (torch.__version__, error)
+
+KNOBS = {"OOMTUNE_MICRO_BATCH": 2, "OOMTUNE_ACCUMULATION": 4, "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"}
+SHARDED = {
+    "FSDP": "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+    "model = FSDP(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)), device_id=torch.device('cpu'))\n",
+    "fully_shard": "from torch.distributed.fsdp import fully_shard\n"
+    "from torch.distributed.device_mesh import init_device_mesh\n"
+    "model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))\n"
+    "fully_shard(model, mesh=init_device_mesh('cpu', (2,)))\n",
+}
+
+
+def sharded(kind):
+    head, loop = SCRIPT.split("model = nn.parallel.DistributedDataParallel(nn.Linear(4, 2))\n")
+    loop = loop[: loop.index("if dist.get_rank()")]
+    # Each rank has the whole of some rows: both tell theirs.
+    own = "[p.to_local() if hasattr(p, 'to_local') else p for p in model.parameters()]"
+    tell = "mine = torch.cat([p.detach().flatten() for p in %s]).tolist()\n" % own
+    gather = "every = [None, None]\ndist.all_gather_object(every, mine)\nif dist.get_rank() == 0: print(*every[0], *every[1])\n"
+    return head + SHARDED[kind] + loop + tell + gather
+
+
+@unittest.skipIf(NO_SHARDS, NO_SHARDS)
+class Shards(unittest.TestCase):
+    """Weights that are sharded between ranks: the cut at the model's call stops, that at the loader trains the same."""
+
+    def test_the_cut_stops_and_names_the_option(self):
+        for kind in SHARDED:
+            with self.subTest(kind):
+                result = run(sharded(kind), "apply", command=LAUNCH, **KNOBS)
+                self.assertNotEqual(result.status, 0)
+                self.assertEqual(result.output, "")
+                self.assertIn("sharded between ranks (FSDP)", result.errors)
+                self.assertIn("--cut loader", result.errors)
+                self.assertEqual({message["reason"] for message in result.of("bye")}, {"uncut"})
+
+    def test_the_loaders_batches_are_cut_where_that_is_asked_for(self):
+        for kind in SHARDED:
+            with self.subTest(kind):
+                bare = run(sharded(kind), "apply", command=LAUNCH)
+                tuned = run(sharded(kind), "apply", command=LAUNCH, OOMTUNE_CUT="loader", **KNOBS)
+                self.assertEqual((bare.status, tuned.status), (0, 0), tuned.errors)
+                one, other = ([float(word) for word in each.output.split()] for each in (bare, tuned))
+                self.assertEqual(len(one), len(other))
+                self.assertGreater(len(one), 40)
+                for a, b in zip(one, other):
+                    self.assertAlmostEqual(a, b, delta=1e-5)
+                self.assertEqual({message["cut"] for message in tuned.of("cut")}, {"loader"})
+
+
 @unittest.skipUnless(torch.distributed.is_available(), "this torch has no torch.distributed")
 class Ranks(unittest.TestCase):
     def test_each_rank_connects_and_is_driven(self):

@@ -23,6 +23,8 @@ class Calls:
         self.take = None
         #: Parts of calls that run now, one inside of the other.
         self.passing = 0
+        #: The backward pass of a part runs: checkpoints call modules in it, on a GPU from another thread.
+        self.unwinding = False
 
     def install(self):
         torch, outer = self._torch, self
@@ -40,7 +42,7 @@ class Calls:
 
     def begins(self, module):
         """Whether this is an outermost call, in training, of a module that an optimizer steps."""
-        if getattr(self._local, "depth", 0) or not self._torch.is_grad_enabled():
+        if getattr(self._local, "depth", 0) or self.unwinding or not self._torch.is_grad_enabled():
             return False
         return type(module).__name__ not in PASSED and self._stepped(module)
 

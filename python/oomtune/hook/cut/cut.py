@@ -19,7 +19,10 @@ from .weights import Rules
 #: Batches whose sizes are remembered: loops and frameworks fetch some ahead.
 REMEMBERED = 4
 
-BUFFERS = "The model keeps values of its own (buffers) that its forward pass takes from the samples: they are those of micro-batches."
+DIFFERENCES = {
+    "buffers": "The model keeps values of its own (buffers) that its forward pass takes from the samples: they are those of micro-batches.",
+    "fp16": "In fp16 the gradients of a micro-batch overflow later than those of the whole batch: the loss scaler may skip fewer steps.",
+}
 
 
 class Cut:
@@ -43,11 +46,10 @@ class Cut:
         self._thread = None
         #: Calls that were cut; None: none yet, and none has to be.
         self.count = 0
-        #: A part's backward pass runs.
-        self.unwinding = False
         #: The call that may keep activations.
         self._latest = lambda: None
-        self._whole = set()
+        #: Codes of the differences that were warned of.
+        self._warned = set()
 
     def install(self):
         self._calls.install()
@@ -57,6 +59,7 @@ class Cut:
         are run, and stand for the others too; for a process that only measures."""
         self._micro, self._batch, self._most_parts = micro, batch, most_parts
         self._plans = {}
+        self._warned = set()
         self._sizes = [batch]
         self.count = 0
         self._calls.take = self._take
@@ -85,13 +88,19 @@ class Cut:
         """A part of a call runs, in the forward pass or again in the backward pass."""
         return self._calls.passing > 0
 
+    @property
+    def unwinding(self):
+        """A part's backward pass runs."""
+        return self._calls.unwinding
+
     @contextlib.contextmanager
     def part_unwinds(self):
-        before, self.unwinding = self.unwinding, True
+        calls = self._calls
+        before, calls.unwinding = calls.unwinding, True
         try:
             yield
         finally:
-            self.unwinding = before
+            calls.unwinding = before
 
     def past(self, module, args, kwargs):
         return self._calls.past(module, args, kwargs)
@@ -103,12 +112,13 @@ class Cut:
         self._calls.leave()
 
     def warn(self, code):
-        self._warn(code, BUFFERS)
+        if code not in self._warned:
+            self._warned.add(code)
+            self._warn(code, DIFFERENCES[code])
 
     # -- a call
 
     def _take(self, module, args, kwargs):
-        self._same_thread()
         tree = {**dict(enumerate(args)), **self._without_cache(module, kwargs)}
         lengths = tuple(self._sizes)
         leaves = leaves_of(self._torch, tree, lengths)
@@ -118,6 +128,7 @@ class Cut:
         parts = bounds(layout.count, self._most(layout.count), plan.even)
         if len(parts) < 2:
             return self.past(module, args, kwargs)
+        self._same_thread()
         rules = Rules(self._torch, leaves, layout)
         try:
             plan.gathers()

@@ -81,14 +81,17 @@ class Plan:
         return self._cut.plain() and self.alone
 
     def keeps(self):
-        """Whether the last part is run with its graph at once. Ranks that exchange gradients count their forward passes."""
-        return not self._cut.exchanges
+        """Whether the last part is run with its graph at once. Where modules speak with other ranks in it, all of them have to
+        make the same forward passes, also where one calls the model once more before its backward pass."""
+        return not self._cut.exchanges or not any(_speaks(module) for module in self.modules)
 
     # -- gradients made in the forward pass
 
     def loss_ahead(self, precision):
         """The number of the loss whose gradients a call may make in its forward pass; None: it is not to."""
         loss, self._loss = self._loss, None  # until a backward pass has asked for them again
+        if precision.half:
+            self._cut.warn("fp16")
         if self._never_ahead or precision.half or self.reentrant or not self.gathers():
             return None
         return loss
@@ -120,6 +123,10 @@ class Plan:
 def _sharded(module):
     """Gradients of such modules are reduced by hooks of each backward pass of their own."""
     return hasattr(module, "_fsdp_wrapped_module") or hasattr(module, "set_requires_gradient_sync")
+
+
+def _speaks(module):
+    return type(module).__name__ in ("SyncBatchNorm", "DistributedDataParallel")
 
 
 def _hooked(parameter):

@@ -1,0 +1,189 @@
+"""Calls of models as scripts make them, cut: what goes in, what comes out, who calls."""
+
+import concurrent.futures
+import dataclasses
+import threading
+import unittest
+
+import torch
+from torch import nn
+
+from cut_case import CutCase, Refused, mean_square, net, rows, tokens
+
+try:
+    import transformers
+except ImportError:
+    transformers = None
+
+
+class Calls(CutCase):
+    def test_outputs_in_a_dataclass(self):
+        def loss(model, x):
+            output = model(x)
+            self.assertIs(type(output), Output)
+            self.assertEqual((len(output.features), output.name), (64, "one"))
+            return output.scores.pow(2).mean() + output.features.pow(2).sum(1).mean()
+
+        self.same(Structured, loss, rows)
+
+    def test_nested_inputs_by_keyword(self):
+        def loss(model, x):
+            given = {"rows": x, "more": [x.flip(1), {"scale": torch.full((64, 1), 2.0)}]}
+            return model(given=given, factor=0.5)[0]["out"].pow(2).mean()
+
+        self.same(Nested, loss, rows)
+
+    def test_inputs_without_a_row_for_each_sample(self):
+        shared = torch.arange(8.0)
+
+        def loss(model, x):
+            return model(x, shared.to(x), torch.eye(4, dtype=x.dtype), 3).pow(2).mean()
+
+        self.same(Shared, loss, rows)
+
+    def test_a_shared_input_that_learns(self):
+        def loss(model, x):
+            return model["net"](x + 0 * x, model["prompt"].weight[0], torch.eye(4, dtype=x.dtype), 3).pow(2).mean()
+
+        self.same(lambda: nn.ModuleDict({"net": Shared(), "prompt": nn.Linear(8, 1)}), loss, rows)
+
+    def test_threads_inside_of_a_module(self):
+        # As DataParallel does with a replica for each device.
+        self.same(Threaded, mean_square, rows)
+
+    def test_threads_that_train_stop(self):
+        refused = []
+
+        def loss(model, x):
+            def call():
+                try:
+                    return model(x).pow(2).mean()
+                except Refused as reason:
+                    refused.append(str(reason))
+                    raise
+
+            value = call()
+            thread = threading.Thread(target=lambda: concurrent_call(call))
+            thread.start()
+            thread.join()
+            return value
+
+        self.train(net, loss, rows, 16, steps=1)
+        self.assertEqual(refused, ["several threads train"])
+
+    def test_buffers_that_are_made_of_the_samples_are_warned_of(self):
+        self.train(Averaging, lambda m, x: m(x).pow(2).mean(), rows, 16)
+        self.assertEqual(self.warned, ["buffers"])
+
+    def test_a_buffer_that_counts_calls_is_not(self):
+        self.train(lambda: Averaging(counts=True), lambda m, x: m(x).pow(2).mean(), rows, 16)
+        self.assertEqual(self.warned, [])
+
+    @unittest.skipIf(transformers is None, "this Python has no transformers")
+    def test_transformers_with_labels(self):
+        def make():
+            torch.set_default_dtype(torch.float64)
+            config = transformers.GPT2Config(
+                vocab_size=50, n_positions=12, n_embd=16, n_layer=2, n_head=2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+                bos_token_id=1, eos_token_id=1,
+            )
+            return transformers.GPT2LMHeadModel(config)
+
+        def padded():
+            given, wanted = tokens()
+            return {"input_ids": given, "labels": wanted.masked_fill(wanted < 0, -100), "attention_mask": torch.ones_like(given)}
+
+        # Its loss is made in single precision.
+        self.same(make, lambda m, x: m(**x).loss, padded, steps=4, tolerance=1e-6)
+        self.same(make, lambda m, x: m(**x)[0] + m(**x).logits.pow(2).mean(), padded, tolerance=1e-6)
+
+    @unittest.skipIf(transformers is None, "this Python has no transformers")
+    def test_transformers_with_labels_of_classes(self):
+        def make():
+            config = transformers.BertConfig(
+                vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+                max_position_embeddings=12, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=3,
+            )
+            return transformers.BertForSequenceClassification(config)
+
+        def loss(model, x):
+            output = model(**x)
+            self.assertEqual(tuple(output.logits.shape), (64, 3))
+            return output.loss
+
+        self.same(make, loss, lambda: {"input_ids": tokens()[0], "labels": torch.randint(3, (64,))}, steps=4)
+
+
+def concurrent_call(call):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(call)
+
+
+@dataclasses.dataclass
+class Output:
+    scores: torch.Tensor
+    features: torch.Tensor
+    name: str = "one"
+
+
+class Structured(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(8, 16), nn.Linear(16, 4)
+
+    def forward(self, x):
+        features = torch.tanh(self.body(x))
+        return Output(self.head(features), features)
+
+
+class Nested(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def forward(self, given, factor):
+        flipped, more = given["more"]
+        return ({"out": self.net(given["rows"] + factor * flipped) * more["scale"]}, None)
+
+
+class Shared(nn.Module):
+    """Some inputs are the same for all samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def forward(self, x, bias, mix, times):
+        return self.net(x + bias) @ mix * times
+
+
+class Threaded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def forward(self, x):
+        grad = torch.is_grad_enabled()
+
+        def half(part):
+            with torch.set_grad_enabled(grad):
+                return self.net(part)
+
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            return torch.cat(list(pool.map(half, x.chunk(2))))
+
+
+class Averaging(nn.Module):
+    def __init__(self, counts=False):
+        super().__init__()
+        self.net, self.counts = net(), counts
+        self.register_buffer("average", torch.zeros(8))
+
+    def forward(self, x):
+        if self.training:
+            self.average.add_(1.0 if self.counts else x.detach().mean(0))
+        return self.net(x)
+
+
+if __name__ == "__main__":
+    unittest.main()
