@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { TerminalText } from '../common/terminal.js';
+import { Presence } from '../daemon/presence.js';
 import { hostName, type Store } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
 import { usageError } from './errors.js';
@@ -80,6 +81,7 @@ function wholeLog(file: LogFile): Buffer {
 
 async function follow(store: Store, first: JobRecord, options: LogOptions, writer: Writer): Promise<void> {
   if (isAway(first)) return followAway(store, first, options, writer);
+  const presence = new Presence([first.job]);
   let job = first;
   let file: LogFile | null = null;
   let shown = 0;
@@ -97,7 +99,8 @@ async function follow(store: Store, first: JobRecord, options: LogOptions, write
     waits = job.reason ?? waits;
     if (ended && (file === null || launch?.launch === shown)) break;
     await delay(LOOK_MS, undefined, { signal: options.signal }).catch(() => {});
-    job = (await store.jobs.get(job.job)) ?? job;
+    const now = await store.jobs.get(job.job);
+    if (presence.note(job.job, now)) job = now;
     if (isAway(job)) return followAway(store, job, options, writer);
   }
   file?.close();
@@ -143,7 +146,11 @@ async function tailOf(store: Store, job: JobRecord, options: Pick<LogOptions, 'l
 
 async function followAway(store: Store, job: JobRecord, options: LogOptions, writer: Writer): Promise<void> {
   options.note(`${job.job} runs on ${job.host}: the end of its output is shown.`);
-  const ended = async () => hasEnded((await store.jobs.get(job.job)) ?? job);
+  const presence = new Presence([job.job]);
+  const ended = async () => {
+    const now = await store.jobs.get(job.job);
+    return presence.note(job.job, now) && hasEnded(now);
+  };
   for await (const piece of store.logs.follow(job.job, { signal: options.signal, ended })) {
     if (options.launch !== null && piece.launch !== options.launch) continue;
     if (piece.skipped > 0) options.note(`${job.job}: ${piece.skipped} bytes left out`);

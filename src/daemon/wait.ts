@@ -1,11 +1,10 @@
 import { ENDED_STATES, outlast, type Store } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
-import { known } from './steer.js';
+import { Presence } from './presence.js';
 
 /** Ends are announced; this is for the announcement that got lost on its way all the same. */
 const LOOK_MS = 30_000;
-/** Redis may have lost its data: what runs is written back within 30 seconds. */
-const BACK_MS = 35_000;
+/** For one that may be about to be written back. */
 const BACK_LOOK_MS = 1000;
 
 /**
@@ -21,9 +20,7 @@ export async function waitForJobs(
   const ended = new Map<string, JobRecord>();
   const left = () => ids.filter((id) => !ended.has(id));
   const due = new Set(ids);
-  const seen = new Set<string>();
-  /** Since when each is missing that was there (ms). */
-  const gone = new Map<string, number>();
+  const presence = new Presence();
   let wake: () => void = () => {};
   const unlisten = await store.events.listen((what, job) => {
     if (what === 'back') for (const id of left()) due.add(id);
@@ -39,14 +36,10 @@ export async function waitForJobs(
       let lookMs = LOOK_MS;
       for (const id of look.filter((one) => !ended.has(one))) {
         const job = await outlast(() => store.jobs.get(id), { signal, onRefused: store.connection.onRefused });
-        if (job === null) {
-          if (Date.now() - (gone.get(id) ?? Date.now()) > BACK_MS || !seen.has(id)) known(id, 'missing');
-          gone.set(id, gone.get(id) ?? Date.now());
+        if (!presence.note(id, job)) {
           lookMs = BACK_LOOK_MS;
           continue;
         }
-        seen.add(id);
-        gone.delete(id);
         if (!ENDED_STATES.includes(job.state)) continue;
         ended.set(id, job);
         onEnd(job);

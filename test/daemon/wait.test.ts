@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { showLogs } from '../../src/cli/logs.js';
 import { cancelJob, waitForJobs } from '../../src/daemon/index.js';
 import type { JobRecord } from '../../src/store/types.js';
 import { failure } from '../store/home.js';
@@ -88,11 +89,16 @@ test('who waits for a job that Redis loses and its host writes back is told how 
   expect((await waits).map(({ state, exit_code }) => [state, exit_code])).toEqual([['failed', 9]]);
 });
 
-test('who waits for a job that Redis has lost for good is told so', async () => {
+test('who waits for a job that Redis has lost for good, or follows its log, is told so', async () => {
   const store = await host.store();
   const id = await host.shell('true'); // there is no daemon
+  const job = await host.job(id);
+  const nowhere = { lines: null, launch: null, terminal: false, write: () => {}, note: () => {} };
+  const follows = failure(showLogs(store, [job], { follow: true, signal: forEver, ...nowhere }));
+  const away = failure(showLogs(store, [{ ...job, host: 'another' }], { follow: true, signal: forEver, ...nowhere }));
   const waits = failure(waitForJobs(store, [id], forEver));
   await sleep(300);
   await store.connection.redis.flushall();
-  expect((await waits).code).toBe('OOMTUNE_NO_SUCH_JOB');
+  const codes = (await Promise.all([follows, away, waits])).map(({ code }) => code);
+  expect(codes).toEqual(Array(3).fill('OOMTUNE_NO_SUCH_JOB'));
 }, 90_000);
