@@ -36,6 +36,13 @@ const REDIS: Record<string, [why: string, remedy: string]> = {
 
 const OTHER_HOME = 'Set OOMTUNE_HOME to a folder on a local disk that is yours and has room.';
 
+/** Whether it, or what it came from, is that a disk has no room: that passes by itself. */
+export function isFull(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const { code } = error as NodeJS.ErrnoException;
+  return code === 'ENOSPC' || code === 'EDQUOT' || isFull(error.cause);
+}
+
 /** A folder of oomtune's own that cannot be made or entered. */
 export function unusableFolder(path: string, cause: unknown, remedy = OTHER_HOME): OomtuneError {
   const error = cause as NodeJS.ErrnoException;

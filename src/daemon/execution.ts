@@ -1,6 +1,8 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Job } from 'bullmq';
 import { OomtuneError } from '../common/errors.js';
 import type { Log } from '../common/log.js';
+import { isFull } from '../common/refusal.js';
 import type { Runtime } from '../runtime/types.js';
 import { outlast, type Reply, type Standing, type Store, type StoredJob } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
@@ -36,6 +38,9 @@ export interface ExecutionDeps {
 
 /** How the daemon's part in a job ended. `back`: not started, to be queued again. `left`: goes on without us. */
 export type ExecutionEnd = 'done' | 'back' | 'left';
+
+const NO_ROOM = "waits for room on the disk of oomtune's home";
+const ROOM_LOOK_MS = 2000;
 
 class PutBack extends Error {}
 class Cancelled extends Error {}
@@ -149,9 +154,8 @@ export class Execution {
       if (!this.#launched) dropEarlierTries(this.record);
       await this.#last.endStray();
       this.#log.info({ adopted: this.#launched }, 'job taken');
-      const request = this.#request();
       await this.#sayWithheld();
-      const report = await this.#deps.worker.runJob(request, this.#workDeps());
+      const report = await this.#work();
       await this.#tail?.close();
       return await this.#close(this.#surroundings.blame(outcomeOf(report)));
     } catch (error) {
@@ -161,6 +165,24 @@ export class Execution {
         this.#log.error({ err: second }, 'the end of the job could not be recorded');
         return 'left' as const;
       });
+    }
+  }
+
+  /** Where the disk has no room for a launch it is waited for: that is no fault of the job's. */
+  async #work(): Promise<RunReport> {
+    const { signal } = this.#abort;
+    for (;;) {
+      try {
+        return await this.#deps.worker.runJob(this.#request(), this.#workDeps());
+      } catch (error) {
+        if (!isFull(error) || signal.aborted) throw error;
+        if (this.#claimed.reason !== NO_ROOM)
+          this.#log.warn({ err: error }, 'the disk is full: the job waits for room');
+        this.#claimed.say(NO_ROOM);
+        await delay(ROOM_LOOK_MS, undefined, { signal }).catch(() => {
+          throw error;
+        });
+      }
     }
   }
 

@@ -71,7 +71,12 @@ export class Queues {
 
   async #readLabels(): Promise<void> {
     this.#labelsRead = true;
-    const labels = await this.#store.connection.redis.hgetall(this.#store.keys.labels);
+    const { redis } = this.#store.connection;
+    const labels = await redis.hgetall(this.#store.keys.labels);
+    for (const [label, requirement] of this.#requirements) {
+      // Redis has lost its data: a daemon that is started now would never look into this queue
+      if (labels[label] === undefined) await redis.hset(this.#store.keys.labels, label, JSON.stringify(requirement));
+    }
     for (const [label, text] of Object.entries(labels)) {
       const requirement = this.#requirements.get(label) ?? parseRequirement(text);
       // A label that does not say what it is called after was not written by us

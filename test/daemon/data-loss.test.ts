@@ -170,6 +170,27 @@ test('the same where another host would take it', async () => {
   }
 });
 
+test('a daemon that is started after the loss takes what others put into their queues', async () => {
+  await host.start({ sweepMs: 500, cpuLanes: 1 }, { OOMTUNE_HOST: 'host-a' });
+  await host.state(await host.shell('true'), 'succeeded'); // host-a knows the queue
+  cli('FLUSHALL');
+  const long = await host.shell('sleep 20');
+  await host.state(long, 'running'); // host-a has no other lane
+  const id = await host.shell('true');
+  const other = new Host(host.url);
+  try {
+    await other.start({ sweepMs: 500 }, { OOMTUNE_HOST: 'host-b' });
+    expect(await host.ended(id, 15)).toMatchObject({ state: 'succeeded', host: 'host-b' });
+    await cancelJob(await host.store(), long);
+    await host.state(long, 'cancelled');
+  } finally {
+    process.env.OOMTUNE_HOST = 'host-b';
+    await other.close();
+    delete process.env.OOMTUNE_HOST;
+    process.env.OOMTUNE_HOME = host.home;
+  }
+});
+
 test('rolled back to before the launch: the job is not launched a second time', async () => {
   await host.start();
   const id = await host.shell('sleep 8; exit 6', { after: [] });

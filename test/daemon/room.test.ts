@@ -16,7 +16,8 @@ import { join } from 'node:path';
 import { Worker } from 'bullmq';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { readDaemonFile } from '../../src/daemon/daemon-file.js';
-import { ROOT, until } from '../store/home.js';
+import { holdJob, releaseJob } from '../../src/daemon/index.js';
+import { ROOT, startRedis, until } from '../store/home.js';
 import { Host, hostName, sleep } from './host.js';
 
 const FIXTURE = join(ROOT, 'test/fixtures/daemon/daemon.mjs');
@@ -213,3 +214,28 @@ test.skipIf(!root)(
   },
   60_000,
 );
+
+test.skipIf(!root)('a job whose launch finds no room on the disk waits for it, and is not failed', async () => {
+  const redis = await startRedis();
+  const { TMPDIR } = process.env;
+  process.env.TMPDIR = disk;
+  const full = new Host(`redis://127.0.0.1:${redis.port}`);
+  if (TMPDIR === undefined) delete process.env.TMPDIR;
+  else process.env.TMPDIR = TMPDIR;
+  Object.assign(full, { work: host.work });
+  try {
+    await full.start({ roomBytes: 0 }); // as if the room went between the look and the launch
+    const id = await full.shell('exit 3');
+    await holdJob(await full.store(), id);
+    const giveBack = fill(0);
+    await releaseJob(await full.store(), id);
+    await until(async () => (await full.job(id)).reason?.startsWith('waits for room on the disk') === true);
+    giveBack();
+    expect(await full.ended(id)).toMatchObject({ state: 'failed', exit_code: 3 });
+    expect(full.starts(id)).toBe(1);
+  } finally {
+    await full.close();
+    await redis.stop();
+    process.env.OOMTUNE_HOME = host.home;
+  }
+});
