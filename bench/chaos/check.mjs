@@ -1,7 +1,22 @@
 // What is left at the end, and whether each job ended as it had to.
-import { insist } from './world.mjs';
+import { insist, sleep } from './world.mjs';
 
 const ENDED = ['succeeded', 'failed', 'cancelled', 'exhausted', 'timeout'];
+
+/** Seconds in which BullMQ finds entries that were taken and that nobody has locked any more: it looks every 60 s, and acts on two looks. */
+const STALLED = 150;
+
+const entries = async (world) =>
+  (await insist(() => world.admin('KEYS', '{oomtune}:*:*'))).filter((key) =>
+    /:(active|wait|paused|prioritized|delayed|failed|completed|j-\w+-\d+(:lock)?)$/.test(key),
+  );
+
+async function untilEmpty(look) {
+  for (const until = Date.now() + STALLED * 1000; ; await sleep(1000)) {
+    const found = await look();
+    if (found.length === 0 || Date.now() > until) return found;
+  }
+}
 
 /** `told`: what those who waited for a job were told. */
 export async function check(world, told) {
@@ -48,8 +63,6 @@ export async function check(world, told) {
   unexpected.push(...world.wrong);
   result.orphaned = world.processes().map(({ pid, dir, role, state }) => `${role} ${pid} (${state}) of ${dir}`);
   result.leased = (await insist(() => world.store.leases())).map(({ owner }) => owner);
-  result.queued = (await insist(() => world.admin('KEYS', '{oomtune}:*:*'))).filter((key) =>
-    /:(active|wait|paused|prioritized|delayed|failed|completed|j-\w+-\d+(:lock)?)$/.test(key),
-  );
+  result.queued = await untilEmpty(() => entries(world));
   return { ...result, states, starts: [...starts.values()].reduce((sum, count) => sum + count, 0) };
 }

@@ -202,9 +202,9 @@ export const FAULTS = {
   }),
   'home: drafts of a crash': (world, draw) => {
     const folder = join(anyHost(world, draw).home, 'daemon');
+    if (!existsSync(folder)) return false;
     for (const name of readdirSync(folder))
       if (name.endsWith('.json')) writeFileSync(join(folder, `${name}.1.tmp`), '{');
-    return existsSync(folder);
   },
   "Redis: something else in a running job's record": onRecord("redis.call('SET', KEYS[1], 'something else')"),
   "Redis: a running job's record deleted": onRecord(''),
