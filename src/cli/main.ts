@@ -1,4 +1,5 @@
 import { CommanderError } from 'commander';
+import { OomtuneError } from '../common/errors.js';
 import { type Context, createContext } from './context.js';
 import { asOomtuneError, interrupted, renderError } from './errors.js';
 import { namedFilesAnswer } from './named-files.js';
@@ -44,9 +45,10 @@ async function main(argv: string[]): Promise<number> {
     const verb = called.verb ?? (program.commands.some((known) => known.name() === first) ? first : null);
     const stopped = called.context?.interruptedBy ?? null;
     called.context?.progress.close();
-    const error = stopped === null ? asOomtuneError(thrown, verb) : interrupted(thrown);
+    const stuck = thrown instanceof OomtuneError && thrown.code === 'OOMTUNE_STILL_RUNNING';
+    const error = stopped === null || stuck ? asOomtuneError(thrown, verb) : interrupted(thrown);
     if (stopped === null || out.json || !ONLY_LOOKS.includes(verb ?? '')) renderError(error, out);
-    return stopped ?? error.exitCode;
+    return stuck ? error.exitCode : (stopped ?? error.exitCode);
   } finally {
     await called.context?.close().catch((thrown: unknown) => {
       if (process.env.OOMTUNE_DEBUG) out.note(String(thrown instanceof Error ? thrown.stack : thrown));

@@ -1,3 +1,4 @@
+import { longestEndMs } from '../common/bounds.js';
 import { OomtuneError } from '../common/errors.js';
 import { TimeUp, unlessAborted, within } from '../common/within.js';
 import type { Context } from './context.js';
@@ -17,13 +18,42 @@ export async function patiently(
   { signal, redisUrl }: Context,
   work: () => Promise<number>,
 ): Promise<number> {
-  if (ENDS_FIRST.includes(verb)) return work();
+  if (ENDS_FIRST.includes(verb)) return endingFirst(verb, signal, work);
   if (!ONLY_ASKS.includes(verb) || options.watch) return unlessAborted(signal, work, INTERRUPTED_MS);
   try {
     return await within(LONGEST_ASK_MS, signal, work);
   } catch (error) {
     throw error instanceof TimeUp ? noAnswer(redisUrl, error) : error;
   }
+}
+
+/** What it runs is ended first, but not waited for for ever: the kernel may hold on to it. Throws OOMTUNE_STILL_RUNNING then. */
+async function endingFirst(verb: string, signal: AbortSignal, work: () => Promise<number>): Promise<number> {
+  let timer: NodeJS.Timeout | undefined;
+  let onAbort: () => void = () => {};
+  const late = new Promise<never>((_, reject) => {
+    // A daemon that ends its jobs has as long as whoever told it to waits for it
+    const ms = verb === 'daemon run' ? 2 * longestEndMs() : longestEndMs();
+    onAbort = () => {
+      timer = setTimeout(() => reject(stillRunning(ms)), ms);
+    };
+    signal.addEventListener('abort', onAbort, { once: true });
+  });
+  late.catch(() => {});
+  try {
+    return await Promise.race([work(), late]);
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', onAbort);
+  }
+}
+
+function stillRunning(ms: number): OomtuneError {
+  return new OomtuneError(
+    'OOMTUNE_STILL_RUNNING',
+    `Something of the command still runs ${ms / 1000} s after it was told to end: the kernel has not let go of it.`,
+    'A file system or a GPU that does not answer is the usual reason. Its devices stay reserved until it is gone.',
+  );
 }
 
 /** What was asked for may still come: it was sent, and Redis may get to it. */

@@ -90,6 +90,35 @@ describe.skipIf(cannotMount())('a file system that does not answer', () => {
     await host.stop();
   }, 60_000);
 
+  test('leaves a process that nothing can end, and an interrupted run says so', async () => {
+    const line = `echo on >> begun; until [ -e come ]; do sleep 0.05; done; cat ${mount.path}/log`;
+    const { child, ended } = oomtune(
+      'run',
+      '--no-tune',
+      '--device',
+      'cpu',
+      '--budget',
+      '64MiB',
+      '--',
+      'sh',
+      '-c',
+      line,
+    );
+    await until(() => host.lines('begun').length === 1);
+    mount.silence();
+    writeFileSync(join(host.work, 'come'), '');
+    const reads = (pid: number) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').startsWith('cat\0');
+    await until(() => host.processes().some(reads));
+    child.kill('SIGINT');
+    const { code, said } = await ended;
+    expect([code, said]).toEqual([5, expect.stringContaining('OOMTUNE_STILL_RUNNING')]);
+    // Its memory is promised to nobody meanwhile
+    expect((await oomtune('devices', '--json').ended).said).toContain(`"reserved_bytes":${64 * 1024 ** 2}`);
+    await mount.end();
+    await until(() => host.processes().length === 0);
+    expect((await oomtune('devices', '--json').ended).said).toContain('"reserved_bytes":0');
+  }, 60_000);
+
   test('leaves a process that nothing can end, and daemon stop --kill names its job', async () => {
     await host.start({}, START);
     const line = `until [ -e go ]; do sleep 0.05; done; cat ${mount.path}/log`;
