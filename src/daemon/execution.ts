@@ -154,6 +154,7 @@ export class Execution {
       if (!this.#launched) dropEarlierTries(this.record);
       await this.#last.endStray();
       this.#log.info({ adopted: this.#launched }, 'job taken');
+      this.#surroundings.environment(); // what stays behind is known from here on
       await this.#sayWithheld();
       const report = await this.#work();
       await this.#tail?.close();

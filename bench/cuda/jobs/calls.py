@@ -401,12 +401,12 @@ def first(card: Card) -> None:
     address, pitch, word = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
     result = card.call("cuMemAlloc", byref(address), ctypes.c_uint(64 * MIB))
     card.step("cuMemAlloc of 64 MiB", result, None)
-    if result == 0:
-        card.step("cuMemFree", card.call("cuMemFree", address))
+    if result == 0:  # of an address that does not fit into 32 bits the rest is lost: it cannot be freed then
+        card.step("cuMemFree", card.call("cuMemFree", address), None)
     result = card.call("cuMemAllocPitch", byref(address), byref(pitch), ctypes.c_uint(8192), ctypes.c_uint(8192), ctypes.c_uint(4))
     card.step("cuMemAllocPitch of 64 MiB", result, None)
-    if result == 0:
-        card.step("cuMemFree", card.call("cuMemFree", address))
+    if result == 0:  # of an address that does not fit into 32 bits the rest is lost: it cannot be freed then
+        card.step("cuMemFree", card.call("cuMemFree", address), None)
     card.step("cuMemAlloc of 3 GiB: refused", card.call("cuMemAlloc", byref(address), ctypes.c_uint(3 * 1024 * MIB)), OUT_OF_MEMORY)
     host = POINTER()
     result = card.call("cuMemAllocHost", byref(host), ctypes.c_uint(16 * MIB))
