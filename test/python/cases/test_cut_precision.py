@@ -7,6 +7,47 @@ import torch
 from torch import nn
 
 from cut_case import CutCase, net, rows
+from support import run
+
+INSIDE = """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+class Inside(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh()), nn.Linear(32, 4)
+    def forward(self, x, y):
+        out = self.head(checkpoint(self.body, x, use_reentrant=False)).float()
+        return nn.functional.mse_loss(out, y), out
+model = Inside()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in DataLoader(TensorDataset(torch.randn(320, 8), torch.randn(320, 4)), batch_size=32):
+    loss, out = model(x, y)
+    assert out.dtype == torch.float32
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print(*[p.norm().item() for p in model.parameters()])
+"""
+
+
+class Rungs(unittest.TestCase):
+    def test_mixed_precision_and_checkpoints_with_a_loss_of_the_module_itself(self):
+        def norms(**env):
+            result = run(INSIDE, "apply", **env)
+            self.assertEqual(result.status, 0, result.errors)
+            return [float(word) for word in result.output.split()]
+
+        alone = norms()
+        mixed = {"OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation,amp", "OOMTUNE_AMP": "bf16", "OOMTUNE_MICRO_BATCH": 8}
+        tuned = norms(OOMTUNE_ACCUMULATION=4, **mixed)
+        self.assertNotEqual(alone, tuned)
+        for one, other in zip(alone, tuned):
+            self.assertAlmostEqual(one, other, delta=1e-2 * max(alone))
+
 
 SCALES = hasattr(torch.amp, "GradScaler")
 
