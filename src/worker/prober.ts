@@ -5,6 +5,7 @@ import type { Constraints, Observation, Probe, Rung } from '../tuner/types.js';
 import { prepareDiagnosis } from './diagnosis/index.js';
 import type { Loop } from './hook-messages.js';
 import { isLost } from './lost.js';
+import { neededBytes } from './needed.js';
 import {
   diagnoseSession,
   ledgerPeak,
@@ -54,6 +55,8 @@ export class Prober {
   #measured = false;
   /** Processes whose supervisor was killed. */
   #lost = 0;
+  /** Times that memory was waited for which others held. */
+  #waits = 0;
 
   constructor(request: WorkRequest, deps: WorkDeps, target: Target, goal: Constraints['goal']) {
     this.#request = request;
@@ -150,6 +153,7 @@ export class Prober {
     // How what started the training ended (a shell script goes on after an error) says nothing where the hook saw why.
     const end = session.exception === null ? exit : { ...exit, code: 1, signal: null };
     const verdict = await diagnoseSession(session, end, this.#target.kind, await this.#target.surroundings());
+    if (await this.#isFreeAgain(verdict, exit, probe)) return this.measure(probe);
     this.undriveable = verdict.class === 'ok';
     this.diagnosis = verdict.class === 'ok' ? undriveable(null, probe.steps) : verdict;
     if (this.#mode === 'measure' && verdict.class === 'device_oom') {
@@ -157,6 +161,23 @@ export class Prober {
     }
     if (verdict.class === 'user_error') this.diagnosis = await this.#withOwnBatch(probe, verdict);
     return observeDeath(probe, place, this.diagnosis, exit);
+  }
+
+  /**
+   * Waits where others took memory since the search began: that a probe lacked it says nothing of its size. What they held by then
+   * already is no part of what is searched. False: it was no neighbour, or has been waited for often enough.
+   */
+  async #isFreeAgain(verdict: Diagnosis, exit: Exit, { microBatch }: Probe): Promise<boolean> {
+    const room = this.#target.roomBytes;
+    const needed = neededBytes(exit, verdict);
+    const others = verdict.reason === 'neighbour';
+    if (verdict.cure !== 'wait' || (needed ?? 0) > room) return false;
+    if (this.#waits >= (others ? this.#request.options.retries : 1)) return false;
+    this.#waits += 1;
+    const reason = others ? 'memory that other processes held' : 'memory though enough was free';
+    const text = `Micro-batch ${microBatch} ran out of ${reason}: the same size is measured again once it can be had.`;
+    this.#deps.progress({ type: 'note', text });
+    return this.#target.waitForMemory(Math.min(needed ?? room, room));
   }
 
   /** The verdict on the first probe of a script: where the script's own batch trains, the size is the reason. */

@@ -2,7 +2,7 @@ import type { Exit, Run } from '../runtime/types.js';
 import type { Config } from '../tuner/types.js';
 import { Headway } from './headway.js';
 import { hasLostFolder, isLost, runWithoutFolder } from './lost.js';
-import { ledgerPeak } from './observe.js';
+import { neededBytes } from './needed.js';
 import { resumes, secondsAtStake } from './resumption.js';
 import { stepDown } from './reuse.js';
 import type { Session } from './session.js';
@@ -95,8 +95,7 @@ export class Relaunches {
     diagnosis: Diagnosis,
     config: Config | null,
   ): Promise<Wanted | null> {
-    const held = Math.max(ledgerPeak(exit.ledger) ?? 0, diagnosis.memory?.process_bytes ?? 0);
-    const needed = held === 0 ? target.budgetBytes : held + (diagnosis.fields.tried_bytes ?? 0);
+    const needed = neededBytes(exit, diagnosis) ?? target.budgetBytes;
     if (!(await target.waitForMemory(Math.min(needed, target.budgetBytes)))) return null;
     const size = config === null ? '' : ` at the same size, ${config.micro_batch} x ${config.accumulation}`;
     return {

@@ -34,6 +34,15 @@ function refused(device: string): LedgerReading {
 }
 
 describe('a refused allocation', () => {
+  it('that the budget refused is no neighbour’s, however much others hold of the device', async () => {
+    const neighbours = [{ pid: 1234, name: 'python other.py', used_bytes: 100 * 1024 ** 3, ours: false, job: null }];
+    const log = traceback('RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB');
+    const ledger = refused('cuda:0');
+    expect(await judge(log, { exitCode: 1, neighbours, ledger })).toMatchObject({ reason: 'batch', cure: 'smaller' });
+    const byDriver = { ...ledger, refusals: ledger.refusals.map((one) => ({ ...one, by: 'driver' as const })) };
+    expect(await judge(log, { exitCode: 1, neighbours, ledger: byDriver })).toMatchObject({ reason: 'neighbour' });
+  });
+
   it('is no failure where the job ended well', async () => {
     const d = await judge('done\n', { exitCode: 0, ledger: refused('cuda:0') });
     expect(d.class).toBe('ok');
