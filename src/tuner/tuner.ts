@@ -119,6 +119,8 @@ export class Tuner {
       const again = this.#inPieces(index, search, step);
       if (again) return again;
       if (step.kind !== 'closed') return this.#act(index, search, step);
+      // What runs out of memory before its first step does so with every knob that is turned on at its first step.
+      if (search.driven && search.trail.smallestFailure?.phase === 'load') return exhausted(step.why, step.evidence);
       reasons.push(`${rungName(rung)}: ${step.why}`);
       evidence = step.evidence ?? evidence;
     }

@@ -105,7 +105,10 @@ const exception = z.object({
   t: z.literal('exception'),
   class: text(200),
   message: text(4000),
-  phase: z.enum(['load', 'train', 'eval', 'save', 'unknown']).catch('unknown'),
+  /** `after`: the training loop had ended, and none of the others was seen. */
+  phase: z.enum(['load', 'train', 'eval', 'save', 'after', 'unknown']).catch('unknown'),
+  /** Gradients were on where it was raised. */
+  gradients: z.boolean().optional(),
   frame: text(500).nullable().optional(),
   oom: z.boolean(),
   micro_batch: count.nullable().catch(null).optional(),

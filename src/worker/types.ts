@@ -133,6 +133,7 @@ export interface Diagnosis {
 
 /**
  * `batch`: nothing else is to blame. `asked`: one request larger than the device. `data`: the data set lives on it.
+ * `after`: the training loop had ended.
  * `limit`: refused below the device's size, by the framework's own limit or by something that is not told.
  */
 export type MemoryReason =
@@ -145,6 +146,7 @@ export type MemoryReason =
   | 'load'
   | 'eval'
   | 'save'
+  | 'after'
   | 'asked';
 
 /** Who held the device's memory when it ran out, in bytes; null: not said. */

@@ -37,7 +37,9 @@ describe('a refused allocation', () => {
   it('that the budget refused is no neighbour’s, however much others hold of the device', async () => {
     const neighbours = [{ pid: 1234, name: 'python other.py', used_bytes: 100 * 1024 ** 3, ours: false, job: null }];
     const log = traceback('RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB');
-    const ledger = refused('cuda:0');
+    const bytes = { size_bytes: 2 * 1024 ** 3, live_bytes: 23 * 1024 ** 3, budget_bytes: 24 * 1024 ** 3 };
+    const seen = refused('cuda:0');
+    const ledger = { ...seen, refusals: seen.refusals.map((one) => ({ ...one, ...bytes })) };
     expect(await judge(log, { exitCode: 1, neighbours, ledger })).toMatchObject({ reason: 'batch', cure: 'smaller' });
     const byDriver = { ...ledger, refusals: ledger.refusals.map((one) => ({ ...one, by: 'driver' as const })) };
     expect(await judge(log, { exitCode: 1, neighbours, ledger: byDriver })).toMatchObject({ reason: 'neighbour' });

@@ -44,7 +44,7 @@ function gpt2(patch: (size: number, warm: boolean) => Partial<Result> = () => ({
 describe('a size that is full to the brim', () => {
   it('is no largest size: one that is near enough to it is proved in the same process', () => {
     // Only the process that is to prove 29 retries there: others had room.
-    const job = gpt2((size, warm) => (warm ? { allocRetries: 0 } : {}));
+    const job = gpt2((_size, warm) => (warm ? { allocRetries: 0 } : {}));
     const s = search(job, constraints({ budgetBytes: BUDGET }));
     const { maxMicroBatch, config, knownBad, notes } = found(s);
     expect(s.observations.some((o) => o.fresh && o.microBatch === 29 && brims(o, BUDGET))).toBe(true);

@@ -113,7 +113,10 @@ describe('the ladder', () => {
     const s = search(job, constraints({ ...base, rungs }));
     expect(s.last).toMatchObject({ type: 'exhausted', evidence: 'CUDA out of memory.' });
     expect(s.last.type === 'exhausted' && s.last.why).toContain('while the job was still loading');
-    expect(s.probes.map((p) => p.microBatch)).toEqual([1, 1, 1, 1]);
+    // Knobs that the hook turns on at the first step change nothing of what comes before it; flags of the command may.
+    expect(s.probes.map((p) => p.microBatch)).toEqual([1]);
+    const flags = search(job, constraints({ ...base, rungs, driven: false }));
+    expect(flags.probes.map((p) => p.microBatch)).toEqual([1, 1, 1, 1]);
   });
 
   it('gives the fastest rung with objective throughput, at the same effective batch', () => {

@@ -18,4 +18,35 @@ describe('a job that runs out of memory', () => {
     expect(report.launches).toBe(2);
     expect([...bench.recorded.values()]).toMatchObject([{ status: 'verified' }]);
   });
+
+  it('after its training loop is told so, and its training size is not made smaller', async () => {
+    const report = await beside('sum');
+    expect(report).toMatchObject({ outcome: 'failed', exit_code: 1, config: { micro_batch: 64 }, launches: 2 });
+    expect(report.failure).toMatchObject({ class: 'device_oom', phase: 'unknown', reason: 'after', cure: 'none' });
+    expect(report.failure?.cause).toContain('No training step was under way');
+    expect(report.failure?.advice).toContain('in parts');
+  });
+
+  it('while it writes a copy of its state into memory did not fill a disk', async () => {
+    const report = await beside('save');
+    expect(report).toMatchObject({ outcome: 'failed', config: { micro_batch: 64 }, launches: 2 });
+    expect(report.failure).toMatchObject({ class: 'device_oom', cure: 'none' });
+  });
+
+  it('before its first step is told so after one launch: no knob that is turned on at that step helps', async () => {
+    const report = await beside('build');
+    expect(report).toMatchObject({ outcome: 'exhausted', launches: 1 });
+    expect(report.failure).toMatchObject({ class: 'device_oom', phase: 'load', reason: 'load' });
+  });
+
+  it('in what the script itself computes in a step gets a smaller size', async () => {
+    const report = await beside('own');
+    expect(report.config?.micro_batch).toBeLessThan(64);
+    expect(report.failure).toMatchObject({ class: 'device_oom', phase: 'train', cure: 'smaller' });
+  });
+
+  async function beside(how: string) {
+    const bench = workbench('run', [python, 'beside.py', how], { budget: '80MiB', timeoutSeconds: 100 });
+    return runJob(bench.request, bench.deps);
+  }
 });

@@ -64,9 +64,9 @@ def where(trace):
     return "%s:%d in %s" % (os.path.basename(last.filename), last.lineno, last.name)
 
 
-def phase_of(trace, phase, trains=None):
+def phase_of(trace, phase, trains=None, ended=None):
     """The phase by the names on the stack and by what the model did there, else as tracked: context managers are unwound
-    by now. `trains(module)`: it holds parameters of an optimizer."""
+    by now. `trains(module)`: it holds parameters of an optimizer. `ended(trace)`: the training loop was over by then."""
     for frame in reversed(_frames(trace)):
         if frame.filename.endswith(os.path.join("torch", "serialization.py")) and frame.name in ("save", "_save"):
             return "save"
@@ -74,24 +74,38 @@ def phase_of(trace, phase, trains=None):
             return "save"
         if frame.name in _EVAL_NAMES and (is_user_code(frame.filename) or frame.name == "generate"):
             return "eval"
-    return phase if phase == "load" else _mode(trace, trains) or phase
+    if phase == "load":
+        return phase
+    mode = _mode(trace, trains)
+    return mode or ("after" if phase == "train" and ended is not None and ended(trace) else phase)
+
+
+def gradients_at(trace):
+    """False: they were off where the error came from."""
+    from .loops import without_gradients
+
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if is_user_code(code.co_filename) and without_gradients(code.co_filename, trace.tb_lineno):
+            return False
+        trace = trace.tb_next
+        if code.co_name == "decorate_context" and trace is not None:
+            if _OPTIMIZERS not in trace.tb_frame.f_code.co_filename:
+                return False
+    return True
 
 
 def _mode(trace, trains):
     """`eval`: gradients were off, or the model that is trained was in evaluation mode; `train`: neither; None: not seen."""
-    from .loops import without_gradients
-
+    if not gradients_at(trace):
+        return "eval"
     root = None
     while trace is not None:
-        frame, line = trace.tb_frame, trace.tb_lineno
+        frame = trace.tb_frame
         path, name = frame.f_code.co_filename, frame.f_code.co_name
         trace = trace.tb_next
-        if is_user_code(path) and without_gradients(path, line):
-            return "eval"
         if path.endswith(_AUTOGRAD) and name == "backward":
             return "train"
-        if name == "decorate_context" and trace is not None and _OPTIMIZERS not in trace.tb_frame.f_code.co_filename:
-            return "eval"
         module = frame.f_locals.get("self")
         if root is None and hasattr(module, "_modules") and hasattr(module, "training"):
             root = module if trains is None or trains(module) else None
@@ -161,7 +175,8 @@ class Reporter:
                     "t": "exception",
                     "class": _class_name(kind),
                     "message": str(error)[:2000],
-                    "phase": phase_of(trace, state["phase"], state.get("trains")),
+                    "phase": phase_of(trace, state["phase"], state.get("trains"), state.get("ended")),
+                    "gradients": gradients_at(trace),
                     "frame": where(trace),
                     "oom": is_oom(error, state["refused"]),
                     "micro_batch": state["micro_batch"],

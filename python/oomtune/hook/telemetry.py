@@ -3,7 +3,9 @@
 import time
 
 from . import samples
+from .ended import Ended
 from .meter import find_meter
+from .report import is_user_code
 
 #: Steps that are all reported; later ones at most every so many seconds.
 FIRST, SECONDS = 10, 5.0
@@ -20,6 +22,7 @@ class Telemetry:
         self._warned = set()
         self._evaluating = False
         self._said = {}
+        self.ended = Ended(is_user_code)
 
     def loop(self, loader):
         """A loop over a loader begins."""
@@ -29,6 +32,7 @@ class Telemetry:
         if training.likely():
             self._evaluating = False
             self._hook.phase = "train"
+            self.ended.began()
             self._batch = self._batch or samples.own_batch(loader)
             tensors = getattr(loader.dataset, "tensors", ())
             if any(getattr(tensor, "is_cuda", False) for tensor in tensors):
@@ -42,6 +46,7 @@ class Telemetry:
 
     def stepped(self):
         self._steps += 1
+        self.ended.stepped()
         self._hook.training.stepped()
         self._hook.phase = "train"
         if not self._wants():

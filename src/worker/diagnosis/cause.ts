@@ -14,6 +14,8 @@ export interface Scene {
   growth: Signals['growth'];
   deviceData: boolean;
   gradInEval: boolean | null;
+  /** The training loop had ended. */
+  ended: boolean;
 }
 
 /** No device has so much; one request for it is a wrong shape, whatever the device. */
@@ -28,8 +30,8 @@ export function reasonOf(scene: Scene): MemoryReason {
   const asked = picture?.asked_bytes ?? null;
   const others = picture?.others_bytes ?? null;
   const unallocated = picture?.unallocated_bytes ?? null;
-  // An evaluation of everything at once asks for more than there is, too: its remedy is the evaluation's.
-  if (asked !== null && asked > (total ?? NO_DEVICE)) return phase === 'eval' || phase === 'save' ? phase : 'asked';
+  // An evaluation, or a data set, of everything at once asks for more than there is, too: its remedy is the phase's.
+  if (asked !== null && asked > (total ?? NO_DEVICE)) return phase === 'train' || phase === 'unknown' ? 'asked' : phase;
   if (isLimited(scene)) return 'limit';
   if (others !== null && others > (total === null ? 2 ** 30 : Math.max(total * 0.15, asked ?? 0))) return 'neighbour';
   if (scene.deviceData || movesData(scene.traceback)) return 'data';
@@ -38,7 +40,7 @@ export function reasonOf(scene: Scene): MemoryReason {
     return 'fragmentation';
   }
   if (phase === 'load' || phase === 'eval' || phase === 'save') return phase;
-  return 'batch';
+  return scene.ended ? 'after' : 'batch';
 }
 
 /** Refused though it was there: the framework's own limit was reached, or something beside the device's size is one. */
@@ -85,9 +87,11 @@ export function causeOf(
     case 'leak':
       return `Memory grew by ${size(growth?.bytesPerStep)} a step over ${growth?.steps ?? 0} steps, until the device was full: losses or outputs are kept together with their graph, or gradients are never zeroed.`;
     case 'load':
-      return `The device ran out of memory before the first step, while the model was loaded or built: it asked for ${more}. No batch size will help.`;
+      return `The device ran out of memory before the first step, while the model or the data were loaded or made: it asked for ${more}. No batch size will help.`;
     case 'eval':
       return `The device ran out of memory in evaluation, not in training: it asked for ${more}.${graphSentence(traceback, gradInEval)}`;
+    case 'after':
+      return `The device ran out of memory when the training loop had ended, in what the script does then: it asked for ${more}. No training step was under way, so no batch size will help.`;
     case 'save':
       return `The device ran out of memory while a checkpoint was saved: it asked for ${more}.`;
     default:
@@ -130,6 +134,7 @@ const REMEDIES: Record<MemoryReason, Remedy> = {
   load: { advice: 'load', cure: 'none' },
   eval: { advice: 'eval', cure: 'none' },
   save: { advice: 'save', cure: 'none' },
+  after: { advice: 'after', cure: 'none' },
   batch: { advice: 'smaller-batch', cure: 'smaller' },
 };
 

@@ -27,7 +27,7 @@ export function describe(verdict: Verdict, reading: Reading, signals: Signals, k
     evidence: event?.evidence ?? last?.text ?? null,
     line: event ? event.line || null : (last?.line ?? null),
     fields: fieldsOf(figures),
-    phase: event ? phaseOf(event) : 'unknown',
+    phase: event ? phaseThen(event, signals) : 'unknown',
     cause: '',
     advice: '',
     ambiguous: verdict.class === 'device_oom' && !verdict.certain,
@@ -59,6 +59,12 @@ export function describe(verdict: Verdict, reading: Reading, signals: Signals, k
   return diagnosis;
 }
 
+/** What follows the training is none, whatever the function is called that it stands in. */
+function phaseThen(event: Event, { hook }: Signals): Diagnosis['phase'] {
+  const phase = phaseOf(event);
+  return phase === 'train' && hook?.phase === 'after' ? 'unknown' : phase;
+}
+
 function describeMemory(
   diagnosis: Diagnosis,
   { certain, told, event, soft }: Verdict,
@@ -79,11 +85,17 @@ function describeMemory(
     traceback: event?.traceback ?? null,
     growth: signals.growth ?? reading.growth(event?.key ?? ''),
     deviceData: signals.deviceData,
-    gradInEval: signals.gradInEval,
+    gradInEval: signals.gradInEval ?? signals.hook?.gradients ?? null,
+    ended: signals.hook?.phase === 'after',
   };
   const reason = reasonOf(scene);
   const remedy = remedyOf(reason, scene);
-  const own = event && [event, ...related(event, soft, reading)].find((e) => !COMMON.has(e.meaning.advice));
+  const own =
+    event &&
+    [event, ...related(event, soft, reading)].find(
+      // Where the host's memory is the device, what helps a host is not what helps.
+      ({ meaning }) => !COMMON.has(meaning.advice) && meaning.class !== 'host_oom',
+    );
   const special = program?.advice ?? own?.meaning.advice;
   diagnosis.memory = picture;
   diagnosis.reason = reason;
@@ -98,7 +110,7 @@ function describeMemory(
 /** Advice that says nothing that the reason does not say better. */
 const COMMON = new Set(['smaller-batch', 'ambiguous', 'soft-oom']);
 /** Reasons that call for the same remedy whoever trains; and those that do so whoever runs. */
-const BETWEEN_STEPS = new Set<string | null>(['eval', 'save']);
+const BETWEEN_STEPS = new Set<string | null>(['eval', 'save', 'after']);
 const PLAIN = new Set<string | null>(['neighbour', 'asked', 'limit', 'leak', 'data']);
 
 function describeOk(diagnosis: Diagnosis, { softOoms, told, fallback }: Verdict, advise: (key: string) => void): void {

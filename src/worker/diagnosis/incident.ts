@@ -156,6 +156,12 @@ function isToBlame(earlier: Event, later: Event, relation: Traceback['relation']
   const name = later.traceback?.exception.name ?? '';
   const passesOn = later.meaning.role === 'wrapper' || later.meaning.role === 'echo';
   if (passesOn && earlier.meaning.role !== 'wrapper') return true;
+  if (
+    relation === 'handling' &&
+    later.meaning.role === 'weak' &&
+    later.after.some((of) => of === earlier.id || of === earlier.meaning.class)
+  )
+    return true;
   // The earlier one only brings the other's traceback along, as its message.
   if (relation === 'original') return false;
   if (relation === 'cause')

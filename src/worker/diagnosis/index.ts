@@ -70,11 +70,11 @@ function readHook(hook: NonNullable<Signals['hook']>, signals: Signals, known: S
   const { events, marks } = reader.finish();
   const event = incidents(events, marks).findLast((incident) => incident.last.traceback)?.event;
   if (!event) return null;
-  const phase = hook.phase === 'unknown' ? event.phase : hook.phase;
+  const phase = hook.phase === 'unknown' || hook.phase === 'after' ? event.phase : hook.phase;
   // Where the ledger saw that nothing was refused, the hook can only have gone by the error's words.
   const oom = hook.oom && event.meaning.class !== 'device_oom' && (signals.ledger === null || !refusedNothing(signals));
   const meaning = oom ? { ...event.meaning, ...HOOK_OOM } : event.meaning;
   return { ...event, meaning, phase, line: 0 };
 }
 
-const HOOK_OOM = { class: 'device_oom', role: 'fatal', certain: true } as const;
+const HOOK_OOM = { class: 'device_oom', role: 'fatal', certain: true, advice: 'smaller-batch' } as const;

@@ -26,8 +26,10 @@ export interface Signals {
 export interface HookReport {
   class: string;
   message: string;
-  phase: 'load' | 'train' | 'eval' | 'save' | 'unknown';
+  phase: 'load' | 'train' | 'eval' | 'save' | 'after' | 'unknown';
   oom: boolean;
+  /** They were on where it was raised. */
+  gradients?: boolean | undefined;
   frame?: string | null;
   traceback?: string | null;
 }
