@@ -277,6 +277,7 @@ export class Daemon {
     this.#intake.lookAtTaken(); // what was taken by a request whose answer was lost
     await this.#inventory();
     await this.#sweeper.sweep(this.#devices, this.#executions, (label) => this.#intake.leaveAlone(label));
+    await this.#recovery.writeBack((job) => this.#executions.has(job)); // lost before anybody adopted it
     await this.#adopt();
     await this.#dispatch();
   }

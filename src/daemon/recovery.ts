@@ -27,7 +27,16 @@ export class Recovery {
   }
 
   async recover(): Promise<void> {
-    for (const held of this.#held.list(this.#host)) {
+    await this.writeBack(() => false);
+    for (const launch of liveLaunches(stateFolder('runs'))) await this.#look(launch);
+    await this.restoreEnds();
+  }
+
+  /** `worksAt`: whoever works at a job looks after its record by himself. */
+  async writeBack(worksAt: (job: string) => boolean): Promise<void> {
+    for (const id of this.#held.ids()) {
+      const held = worksAt(id) ? null : this.#held.get(id);
+      if (held === null || held.host !== this.#host) continue;
       const { job, launches } = held.record;
       const restored = await this.#store.jobs.restore(held);
       if (restored === 'restored') this.#log.warn({ job }, 'Redis had lost the job: its record is written back');
@@ -35,8 +44,6 @@ export class Recovery {
       await this.#end({ job, dir: launches.at(-1)?.dir ?? '' }, restored);
       this.#held.remove(job);
     }
-    for (const launch of liveLaunches(stateFolder('runs'))) await this.#look(launch);
-    await this.restoreEnds();
   }
 
   /** Writes back how jobs ended that an older state of Redis would have run again. */

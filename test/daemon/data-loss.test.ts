@@ -1,6 +1,6 @@
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFileSync, cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { copyFileSync, cpSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -273,4 +273,21 @@ test('the record deleted while the daemon is away: the next one writes it back a
   await sleep(500);
   expect(await host.ended(id)).toMatchObject({ state: 'failed', exit_code: 9 });
   expect(host.starts(id)).toBe(1);
+});
+
+test('the record gone when the daemon had looked and not adopted the job yet: it is written back', async () => {
+  await host.start();
+  const id = await host.shell('sleep 8; exit 9');
+  await host.state(id, 'running');
+  await host.kill();
+  const { keys, connection } = await host.store();
+  await connection.redis.del(keys.job(id));
+  const held = join(host.home, 'daemon', 'held', `${id}.json`);
+  renameSync(held, join(host.home, 'aside'));
+  await host.start({ sweepMs: 500 }); // it has nothing to write back
+  renameSync(join(host.home, 'aside'), held);
+  await until(async () => (await (await host.store()).jobs.find(id)).is === 'job');
+  expect(await host.ended(id)).toMatchObject({ state: 'failed', exit_code: 9 });
+  expect(host.starts(id)).toBe(1);
+  await until(async () => (await host.leftOver()).length === 0);
 });
