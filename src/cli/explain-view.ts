@@ -7,6 +7,7 @@ import { type Anatomy, rungName } from '../tuner/index.js';
 import type { Observation, Rung } from '../tuner/types.js';
 import { jobBudget } from '../worker/job-budget.js';
 import { jobMemory } from '../worker/memory-report.js';
+import { comparisonText } from './comparison.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
 import { memoryOverTime } from './memory-over-time.js';
 import type { Paint } from './output.js';
@@ -71,6 +72,7 @@ export function explainJob(
 export function explainRecommendation(recorded: Recommendation, paint: Paint): string {
   const recommendation = plain(recorded);
   const { peak_bytes: peak, budget_bytes: budget } = recommendation;
+  const compared = comparisonText(recommendation.comparison);
   return [
     `${paint('bold', recommendation.key)}  ${recommendation.status}, ${ago(recommendation.verified_at)}`,
     '',
@@ -81,6 +83,7 @@ export function explainRecommendation(recorded: Recommendation, paint: Paint): s
         : ` The recommended one peaks at ${formatBytes(peak)}, ${((1 - peak / budget) * 100).toFixed(1)} % below the budget.`),
     ...(recommendation.memory ? ['', ...filled(recommendation.memory, budget, paint)] : []),
     ...(recommendation.cut ? [`Batches were cut ${cutWords(recommendation.cut)}.`] : []),
+    ...(compared === null ? [] : [`Its rung was chosen by speed: ${compared}.`]),
     '',
     'The search:',
     ...probes(recommendation.probes.map(fromRecord), paint),

@@ -4,6 +4,7 @@ import { rungName } from '../tuner/index.js';
 import type { Config } from '../tuner/types.js';
 import { EXPANDABLE_SEGMENTS } from '../worker/allocator.js';
 import type { FindBatchReport } from '../worker/types.js';
+import { comparisonText } from './comparison.js';
 import { curveText } from './curve-text.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
 import type { Paint } from './output.js';
@@ -30,6 +31,7 @@ export function renderFound(told: FindBatchReport, paint: Paint): string {
         : `${bytesOr(report.peak_bytes)} of ${formatBytes(device.room_bytes ?? device.budget_bytes)}${headroom}`,
     ],
     ['speed', report.samples_per_s === null ? null : `${rate(report.samples_per_s)} samples/s`],
+    ['compared', comparisonText(report.comparison)],
     ['search', spent(report.launches, report.probes.length, report.wall_s)],
     ['recorded', report.key],
   ]);

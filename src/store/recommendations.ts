@@ -104,7 +104,8 @@ export class RecommendationStore {
 function toHash(recommendation: Recommendation): Record<string, string> {
   const hash: Record<string, string> = {};
   for (const [name, value] of Object.entries(recommendation)) {
-    if (name === 'probes' || name === 'commands' || (name === 'memory' && value)) hash[name] = JSON.stringify(value);
+    if (name === 'probes' || name === 'commands' || ((name === 'memory' || name === 'comparison') && value))
+      hash[name] = JSON.stringify(value);
     else if (typeof value === 'boolean') hash[name] = value ? '1' : '0';
     else hash[name] = value === null || value === undefined ? '' : String(value);
   }
@@ -140,7 +141,9 @@ function fromHash(hash: Record<string, string>): Record<string, unknown> {
   record.checkpointing = hash.checkpointing === '1' ? true : hash.checkpointing === '0' ? false : hash.checkpointing;
   record.probes = fromJson(hash.probes) ?? null;
   if (hash.commands !== undefined) record.commands = fromJson(hash.commands);
-  if (hash.memory !== undefined) record.memory = hash.memory === '' ? null : fromJson(hash.memory);
+  for (const name of ['memory', 'comparison']) {
+    if (hash[name] !== undefined) record[name] = hash[name] === '' ? null : fromJson(hash[name]);
+  }
   return record;
 }
 

@@ -114,6 +114,24 @@ export const recommendation: z.ZodType<Recommendation> = z.object({
   expandable_segments: z.boolean().optional(),
   offload: z.boolean().optional(),
   memory: anatomy.nullish(),
+  comparison: z
+    .object({
+      together: z.boolean(),
+      speeds: z
+        .array(
+          z.object({
+            amp,
+            checkpointing: z.boolean(),
+            offload: z.boolean().optional(),
+            micro_batch: count,
+            samples_per_s: z.number().nonnegative(),
+            spread: z.number().nonnegative().nullable(),
+            rounds: count,
+          }),
+        )
+        .max(100),
+    })
+    .nullish(),
   probes: z.array(probe).max(10_000),
 });
 
@@ -189,10 +207,12 @@ const observation = z.object({
     optimizerStateBytes: size.optional(),
   }),
   allocRetries: z.number().nonnegative(),
+  restless: z.boolean().optional(),
   growthBytesPerStep: size.optional(),
   leakBytesPerStep: size.optional(),
   keptBy: text(1024).nullable().optional(),
   short: z.boolean().optional(),
+  uncut: z.boolean().optional(),
   expandable: z.boolean().optional(),
   stepSeconds: size,
   samplesPerSecond: size.optional(),

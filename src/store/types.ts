@@ -37,7 +37,25 @@ export interface Recommendation {
   expandable_segments?: boolean;
   /** What fills the memory at this configuration; null: its peak could not be measured. */
   memory?: Anatomy | null;
+  /** With objective throughput: the speeds that decided on the rung. */
+  comparison?: SpeedComparison | null;
   probes: ProbeRecord[];
+}
+
+/** Speeds that decided between rungs, in the ladder's order. */
+export interface SpeedComparison {
+  /** In one process, in turns; false: each in a launch of its own. */
+  together: boolean;
+  speeds: {
+    amp: 'off' | 'bf16' | 'fp16';
+    checkpointing: boolean;
+    offload?: boolean;
+    micro_batch: number;
+    /** On all devices: median, and half of the range over the rounds (null: there was one). */
+    samples_per_s: number;
+    spread: number | null;
+    rounds: number;
+  }[];
 }
 
 export interface VerifiedCommand {

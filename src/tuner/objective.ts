@@ -106,7 +106,7 @@ export function rateOf(trail: Trail, size: number): number | null {
   return rates.length > 0 ? Math.max(...rates) : null;
 }
 
-function rate(o: Observation): number {
+export function rate(o: Observation): number {
   return o.stepSeconds ? (o.microBatch * o.accumulation) / o.stepSeconds : 0;
 }
 

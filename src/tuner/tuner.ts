@@ -1,5 +1,6 @@
 import { type EffectivePlan, noSize, planEffective } from './accumulation.js';
 import { answerOf, bestVerified } from './answer.js';
+import { ACROSS_LAUNCHES, type Contender, Contest } from './contest.js';
 import { growthAction } from './growth.js';
 import { bestKept, keptStep } from './kept.js';
 import { sameRung } from './ladder.js';
@@ -38,6 +39,10 @@ export class Tuner {
   readonly #observations: Observation[] = [];
   #next: Action | null = null;
   /** Made once, when every rung has been surveyed: later measurements must not send the search back and forth. */
+  #contest: Contest | null = null;
+  /** What was measured for it: it is bounded by its rounds. */
+  readonly #compared = new Set<Observation>();
+  /** The rungs' order once it is decided. */
   #ranking: number[] | null = null;
 
   constructor(constraints: Constraints) {
@@ -69,7 +74,7 @@ export class Tuner {
 
   tell(observation: Observation): void {
     this.#observations.push(observation);
-    this.#ranking ??= this.#rank();
+    this.#compare(observation);
     this.#next = null;
   }
 
@@ -129,6 +134,12 @@ export class Tuner {
 
   /** Objective throughput: every rung is surveyed, the fastest is searched to the end. */
   #fastest(sizes: Sizes): Action {
+    const wanted = this.#ranking === null ? (this.#contest?.next() ?? null) : null;
+    if (wanted !== null) {
+      const why = 'the rungs are compared in turns, in one process';
+      const probe = { kind: 'probe' as const, size: wanted.size, purpose: 'speed' as const, fresh: false, why };
+      return this.#probe(wanted.index, this.#search(wanted.index, sizes), probe, true);
+    }
     const reasons: string[] = [];
     let evidence: string | null = null;
     for (const index of this.#ranking ?? this.#constraints.rungs.keys()) {
@@ -145,18 +156,37 @@ export class Tuner {
     return exhausted(reasons.join('; '), evidence);
   }
 
-  /** The rungs by samples/s, fastest first, rungs on which nothing fits last; null while a survey goes on. */
-  #rank(): number[] | null {
+  /** Takes the observation into the comparison of the rungs, or begins it where every rung has been surveyed. */
+  #compare(observation: Observation): void {
+    const { objective, rungs, maxLaunches } = this.#constraints;
     const sizes = this.#sizes();
-    if (this.#constraints.objective !== 'throughput' || !sizes) return null;
-    const rates: number[] = [];
-    for (const index of this.#constraints.rungs.keys()) {
+    if (objective !== 'throughput' || !sizes || this.#ranking !== null) return;
+    if (this.#contest === null) this.#contest = this.#surveyed(sizes);
+    else {
+      this.#compared.add(observation);
+      this.#contest.tell(observation);
+    }
+    if (this.#contest === null) return;
+    // A launch is kept for the proof of the answer.
+    const left = maxLaunches === null ? Number.POSITIVE_INFINITY : maxLaunches - this.#launches();
+    if (!observation.alive && left <= 1) this.#contest.end();
+    if (this.#contest.next() !== null) return;
+    const order = this.#contest.order();
+    this.#ranking = [...order, ...[...rungs.keys()].filter((index) => !order.includes(index))];
+  }
+
+  /** The contest of the rungs at the sizes that their surveys found; null while a survey goes on. */
+  #surveyed(sizes: Sizes): Contest | null {
+    const contenders: Contender[] = [];
+    for (const [index, rung] of this.#constraints.rungs.entries()) {
       const search = this.#search(index, sizes);
       const step = surveyRung(search);
       if (step.kind === 'probe') return null;
-      rates.push(step.kind === 'found' ? (rateOf(search.trail, step.size) ?? 0) : -1);
+      if (step.kind === 'found')
+        contenders.push({ index, rung, size: step.size, rate: rateOf(search.trail, step.size) ?? 0 });
     }
-    return [...rates.keys()].sort((a, b) => (rates[b] as number) - (rates[a] as number) || a - b);
+    const launchEach = contenders.length > 0 && this.#search(0, sizes).perLaunch;
+    return new Contest(contenders, this.#constraints.switches && !launchEach);
   }
 
   /** The next step on a rung of which the answer is wanted. */
@@ -188,15 +218,15 @@ export class Tuner {
   }
 
   /** The probe, unless the launches are used up; the last of them is kept for a verification. */
-  #probe(index: number, search: RungSearch, wanted: RungStep & { kind: 'probe' }): Action {
+  #probe(index: number, search: RungSearch, wanted: RungStep & { kind: 'probe' }, compares = false): Action {
     const { maxLaunches, rungs } = this.#constraints;
-    if (this.#isSpent(wanted, search)) return this.#stop('the measurements contradict each other');
+    if (!compares && this.#isSpent(wanted, search)) return this.#stop('the measurements contradict each other');
     const left = maxLaunches === null ? Number.POSITIVE_INFINITY : maxLaunches - this.#launches();
     const launches = wanted.fresh || !search.alive;
     if (launches && left <= 0) return this.#stop(`only ${maxLaunches} launches are allowed`);
     const { top, firmTop } = search.trail;
     let step = wanted;
-    if (launches && left === 1 && !wanted.fresh && top !== null) {
+    if (launches && left === 1 && !wanted.fresh && top !== null && !compares) {
       const choice = bestVerified(this.#constraints, this.#plan, search.trail) ? null : this.#plan.choices(top)?.hi;
       if (top !== firmTop) step = proofStep(search);
       else if (choice && choice !== wanted.size)
@@ -221,7 +251,11 @@ export class Tuner {
   #isSpent({ size, fresh }: RungStep & { kind: 'probe' }, { rung, grows }: RungSearch): boolean {
     const same = this.#observations.filter(
       (o) =>
-        o.microBatch === size && sameRung(o.rung, rung) && (o.expandable ?? false) === grows && (o.fresh || !fresh),
+        o.microBatch === size &&
+        sameRung(o.rung, rung) &&
+        !this.#compared.has(o) &&
+        (o.expandable ?? false) === grows &&
+        (o.fresh || !fresh),
     );
     const { length } = this.#observations;
     return length >= MOST_PROBES || this.#launches() >= MOST_LAUNCHES || same.length >= MOST_REPEATS;
@@ -230,7 +264,12 @@ export class Tuner {
   #found(search: RungSearch, size: number, max: number, notes: string[]): Action {
     const all = max >= LARGEST ? [...notes, `Sizes above ${LARGEST} were not tried.`] : [...notes];
     if (this.#failsAlone) all.push(LONE_NOTE);
-    return { type: 'found', answer: answerOf(this.#constraints, this.#plan, search, { size, max, notes: all }) };
+    const answer = answerOf(this.#constraints, this.#plan, search, { size, max, notes: all });
+    const speeds = this.#ranking === null ? [] : (this.#contest?.speeds(this.#constraints.worldSize) ?? []);
+    if (speeds.length < 2) return { type: 'found', answer };
+    const comparison = { together: this.#contest?.together ?? false, speeds };
+    const told = [...answer.notes, ...(comparison.together ? [] : [ACROSS_LAUNCHES])];
+    return { type: 'found', answer: { ...answer, comparison, notes: told } };
   }
 
   /** Ends the search early with the best answer that a fresh process has shown. */

@@ -44,6 +44,8 @@ export interface Constraints {
   steps: number;
   /** One process can be asked for many sizes, as far as is known before it is: the hook drives its loop. */
   driven: boolean;
+  /** Such a process can be taken from rung to rung. */
+  switches: boolean;
   maxLaunches: number | null;
   /** The micro-batch that the script asks for by itself: tried first on the first rung; null: unknown. */
   ownBatch: number | null;
@@ -128,6 +130,8 @@ export interface Observation {
   growthBytesPerStep?: number | null;
   /** The part of it that the loop itself leaves behind: no allocator that comes to rest by and by. */
   leakBytesPerStep?: number | null;
+  /** Its batch could not be cut: nothing was trained. */
+  uncut?: boolean;
   /** The loop ended by itself: no more steps of it can be measured. */
   short?: boolean;
   /** It ran with an allocator whose segments can grow. */
@@ -174,10 +178,29 @@ export interface Answer {
   headroomPct: number | null;
   samplesPerSecond: number | null;
   verifiedSteps: number;
+  /** With objective throughput: the speeds that decided on the rung, the answer's among them; absent: there was one rung only. */
+  comparison?: Comparison;
   /** Smallest size seen to fail on the answer's rung; null: none was. */
   knownBad: number | null;
   /** Sentences to show: which nearest effective batch was used and why, retries at the limit, … */
   notes: string[];
+}
+
+/** Speeds of rungs, in the ladder's order. */
+export interface Comparison {
+  /** In one process, in turns; false: each in a launch of its own. */
+  together: boolean;
+  speeds: RungSpeed[];
+}
+
+/** Samples/s on all devices: median and half of the range over the rounds. */
+export interface RungSpeed {
+  rung: Rung;
+  microBatch: number;
+  samplesPerSecond: number;
+  /** Null: it was measured once. */
+  spread: number | null;
+  rounds: number;
 }
 
 export type Action =

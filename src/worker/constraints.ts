@@ -1,5 +1,5 @@
 import type { JobOptions } from '../store/types.js';
-import type { Answer, Constraints } from '../tuner/types.js';
+import type { Answer, Constraints, RungSpeed } from '../tuner/types.js';
 import type { Loop } from './hook-messages.js';
 import { allowedRungs } from './rungs.js';
 import type { Target } from './target.js';
@@ -40,6 +40,7 @@ export function constraintsOf(
     budgetBytes: target.roomBytes,
     steps: options.steps,
     driven,
+    switches: driven && (can?.switch_rung ?? false),
     maxLaunches: options.maxLaunches,
     ownBatch: keep ? ownBatch : null,
     goal: keep ? 'keep' : 'search',
@@ -57,6 +58,17 @@ export function withLoop(answer: Answer, times: number): Answer {
     accumulation: config.accumulation * times,
     effective_batch: config.effective_batch * times,
   };
-  const { samplesPerSecond: rate } = answer;
-  return { ...answer, config: whole, samplesPerSecond: rate === null ? null : rate * times };
+  const { samplesPerSecond: rate, comparison } = answer;
+  const all = comparison && { ...comparison, speeds: comparison.speeds.map((one) => timesAsFast(one, times)) };
+  return {
+    ...answer,
+    config: whole,
+    samplesPerSecond: rate === null ? null : rate * times,
+    ...(all ? { comparison: all } : {}),
+  };
+}
+
+function timesAsFast(speed: RungSpeed, times: number): RungSpeed {
+  const { samplesPerSecond, spread } = speed;
+  return { ...speed, samplesPerSecond: samplesPerSecond * times, spread: spread === null ? null : spread * times };
 }

@@ -141,7 +141,7 @@ export class Prober {
     if (bye?.reason === 'loop_over' && this.#used > 1) return this.measure(probe);
     if (bye?.reason === 'uncut') {
       this.diagnosis = uncut(bye);
-      return observeDeath(probe, place, this.diagnosis, exit);
+      return { ...observeDeath(probe, place, this.diagnosis, exit), uncut: true };
     }
     if (this.#mode === 'probe' && bye !== null) {
       this.undriveable = true;

@@ -1,4 +1,4 @@
-import type { ProbeRecord, Recommendation } from '../store/types.js';
+import type { ProbeRecord, Recommendation, SpeedComparison } from '../store/types.js';
 import { anatomyOf } from '../tuner/index.js';
 import type { Answer, Config, FailureClass } from '../tuner/types.js';
 import { exhaustedDiagnosis } from './exhausted.js';
@@ -43,6 +43,7 @@ export async function findBatchReport(
     headroom_pct: answer?.headroomPct ?? null,
     samples_per_s: answer?.samplesPerSecond ?? null,
     verified_steps: answer?.verifiedSteps ?? null,
+    ...comparedIn(answer),
     launches: outcome.launches,
     startup_s: outcome.startupSeconds === null ? null : round(outcome.startupSeconds, 2),
     wall_s: round(wallSeconds, 2),
@@ -127,8 +128,22 @@ export function recommendationOf(target: Target, outcome: SearchOutcome, answer:
     offload: config.offload ?? false,
     ...(config.expandable_segments ? { expandable_segments: true } : {}),
     memory: anatomyOf(outcome.observations, config, target.budgetBytes),
+    ...comparedIn(answer),
     probes: probesOf(outcome),
   };
+}
+
+function comparedIn(answer: Answer | null): { comparison?: SpeedComparison } {
+  const { together = false, speeds = [] } = answer?.comparison ?? {};
+  if (speeds.length === 0) return {};
+  const told = speeds.map(({ rung, microBatch, samplesPerSecond, spread, rounds }) => ({
+    ...rung,
+    micro_batch: microBatch,
+    samples_per_s: round(samplesPerSecond, 3),
+    spread: spread === null ? null : round(spread, 3),
+    rounds,
+  }));
+  return { comparison: { together, speeds: told } };
 }
 
 function probesOf({ observations, whys }: SearchOutcome): ProbeRecord[] {

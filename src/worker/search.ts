@@ -8,6 +8,7 @@ import { Prober } from './prober.js';
 import type { SearchOutcome } from './search-outcome.js';
 import type { Target } from './target.js';
 import type { WorkDeps, WorkRequest } from './types.js';
+import { uncutFor } from './undriveable.js';
 
 export type { SearchOutcome };
 
@@ -54,7 +55,12 @@ export class Search {
         this.#whys.push(action.probe.why);
         await this.#deps.persist({ journal });
         this.#deps.progress({ type: 'probe', observation, record: probeRecord(observation, action.probe.why) });
-        if (this.#dropped.drops(observation, this.#constraints().rungs)) {
+        if (this.#cannotCut(observation)) {
+          // What takes the whole batch at once needs no cut.
+          prober.diagnosis = before;
+          this.#deps.progress({ type: 'note', text: this.#notes.at(-1) as string });
+          tuner = this.#tuner();
+        } else if (this.#dropped.drops(observation, this.#constraints().rungs)) {
           // It says nothing of the command, whatever it looked like.
           prober.diagnosis = before;
           prober.undriveable = false;
@@ -81,7 +87,9 @@ export class Search {
     const left = (rung: Rung): boolean => !this.#dropped.has(rung);
     const expandable = constraints.expandable === true && !this.#dropped.segments;
     const tuner = new Tuner({ ...constraints, rungs: constraints.rungs.filter(left), expandable });
-    const told = this.#journal.filter((one) => left(one.rung) && (expandable || !one.expandable));
+    // Where the batch is not cut, what was measured of its parts says nothing.
+    const whole = (one: Observation): boolean => this.#refusal === null || (!one.uncut && one.accumulation === 1);
+    const told = this.#journal.filter((one) => left(one.rung) && whole(one) && (expandable || !one.expandable));
     const alive = told.at(-1) === this.#journal.at(-1);
     for (const [at, seen] of told.entries()) {
       tuner.tell(alive || at < told.length - 1 ? seen : { ...seen, alive: false });
@@ -89,7 +97,28 @@ export class Search {
     return tuner;
   }
 
-  #outcome(action: Exclude<Action, { type: 'probe' }>): SearchOutcome {
+  /** Whether the hook has refused to cut the batch, and something is left to try that needs no cut. */
+  #cannotCut({ uncut, accumulation }: Observation): boolean {
+    return uncut === true && accumulation > 1 && this.#request.options.accumulation === 'auto';
+  }
+
+  /** The first refusal to cut the batch; null: there was none. */
+  get #refusal(): Observation | null {
+    return this.#journal.find((one) => this.#cannotCut(one)) ?? null;
+  }
+
+  get #notes(): string[] {
+    const why = this.#refusal?.evidence ?? null;
+    const uncut = why === null ? [] : [`${why} Only what takes the whole batch at once is tried.`];
+    return [...this.#dropped.notes, ...uncut];
+  }
+
+  #outcome(reached: Exclude<Action, { type: 'probe' }>): SearchOutcome {
+    const refusal = this.#refusal;
+    const action: typeof reached =
+      reached.type === 'exhausted' && refusal !== null
+        ? { type: 'failed', failure: 'user_error', evidence: refusal.evidence }
+        : reached;
     const times = this.#target.loopAccumulation;
     const { launches, startupSeconds, torch, cut, loop, diagnosis, undriveable } = this.#prober;
     const failed =
@@ -103,16 +132,23 @@ export class Search {
       torch,
       cut,
       loop,
-      diagnosis: diagnosis && failed ? withRung(diagnosis, failed.rung, this.#target.baseRung) : diagnosis,
+      diagnosis:
+        reached !== action
+          ? uncutFor(refusal?.evidence ?? null)
+          : diagnosis && failed
+            ? withRung(diagnosis, failed.rung, this.#target.baseRung)
+            : diagnosis,
       undriveable,
       whys: this.#whys,
-      notes: this.#dropped.notes,
+      notes: this.#notes,
     };
   }
 
   /** The search's bounds, in the loop's own batches: what it accumulates by itself is none of the tuner's business. */
   #constraints(): Constraints {
     const { loop, ownAmp } = this.#prober;
-    return constraintsOf(this.#request.options, this.#target, this.#goal, loop, ownAmp);
+    const options =
+      this.#refusal === null ? this.#request.options : { ...this.#request.options, accumulation: 'off' as const };
+    return constraintsOf(options, this.#target, this.#goal, loop, ownAmp);
   }
 }

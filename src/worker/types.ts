@@ -1,6 +1,6 @@
 import type { Log } from '../common/log.js';
 import type { Device, LedgerReading, Runtime } from '../runtime/types.js';
-import type { Cut, JobOptions, JobRecord, ProbeRecord, Recommendation } from '../store/types.js';
+import type { Cut, JobOptions, JobRecord, ProbeRecord, Recommendation, SpeedComparison } from '../store/types.js';
 import type { Anatomy } from '../tuner/index.js';
 import type { Config, FailureClass, Observation, Probe, Rung } from '../tuner/types.js';
 
@@ -187,6 +187,8 @@ export interface FindBatchReport {
   headroom_pct: number | null;
   samples_per_s: number | null;
   verified_steps: number | null;
+  /** With objective throughput: the speeds that decided on the rung; absent: there was one rung only. */
+  comparison?: SpeedComparison;
   launches: number;
   startup_s: number | null;
   wall_s: number;

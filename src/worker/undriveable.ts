@@ -35,10 +35,14 @@ export function undriveable(bye: Bye | null, steps: number): Diagnosis {
 
 /** The hook found no way to cut the batch that is the same for certain. */
 export function uncut(bye: Bye): Diagnosis {
-  const evidence = `${bye.message.charAt(0).toUpperCase()}${bye.message.slice(1)}.`;
+  return uncutFor(`${bye.message.charAt(0).toUpperCase()}${bye.message.slice(1)}.`);
+}
+
+/** The same by the sentence that was told. */
+export function uncutFor(evidence: string | null): Diagnosis {
   return {
     ...told(
-      evidence,
+      evidence ?? 'The batch is not cut at the model’s call.',
       '--cut loader cuts the batches of the DataLoader instead: the loop then goes round once for each micro-batch, which is not the same for every loop. Or give a larger --budget.',
     ),
     cause: 'The batch could not be cut into micro-batches without training something else.',

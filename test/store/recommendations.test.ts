@@ -64,6 +64,15 @@ test('what fills the memory is kept with it, and a record without that is as goo
   expect(await store.recommendations.get(KEY)).toEqual(recommendation());
 });
 
+test('the speeds that decided on its rung are kept with it', async () => {
+  const speed = { amp: 'bf16' as const, checkpointing: false, micro_batch: 548, samples_per_s: 2400.5 };
+  const comparison = { together: true, speeds: [{ ...speed, spread: 12.25, rounds: 5 }] };
+  await store.recommendations.put(recommendation({ comparison }), null);
+  expect((await store.recommendations.get(KEY))?.comparison).toEqual(comparison);
+  await store.recommendations.put(recommendation(), null);
+  expect(await store.recommendations.get(KEY)).toEqual(recommendation());
+});
+
 test('a second client library reads the record, the index by time verified, and the event', async () => {
   await store.recommendations.put(recommendation(), 'j-abcd2345');
   const client = createClient({ socket: { path: `${home}/redis/redis.sock`, tls: false } });

@@ -43,6 +43,7 @@ export function constraints(patch: Partial<Constraints> = {}): Constraints {
     budgetBytes: 24 * GIB,
     steps: 3,
     driven: true,
+    switches: true,
     maxLaunches: null,
     ownBatch: null,
     goal: 'search',

@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { JobOptions } from '../../src/store/types.js';
+import { explainRecommendation } from '../../src/cli/explain-view.js';
+import { renderFound } from '../../src/cli/find-batch-view.js';
+import type { JobOptions, Recommendation } from '../../src/store/types.js';
 import { findBatch } from '../../src/worker/find-batch.js';
 import { runJob } from '../../src/worker/run-job.js';
 import { FIXTURES, pythonWithTorch, workbench } from './harness.js';
@@ -33,10 +35,39 @@ describe('the ladder with real processes', () => {
     );
     expect(report.probes.filter((p) => p.outcome !== 'fit').every((p) => chosen.includes(p))).toBe(true);
     expect(report.config?.effective_batch).toBe(512);
+    // Their speeds are compared in turns, and the rung is not chosen by noise.
+    const { together, speeds = [] } = report.comparison ?? {};
+    expect(together).toBe(true);
+    expect(speeds.length).toBeGreaterThanOrEqual(2);
+    const turns = report.probes.filter(({ why }) => why?.startsWith('the rungs are compared'));
+    expect(new Set(turns.map(({ launch }) => launch)).size).toBe(1);
+    expect(turns.length).toBe(speeds.reduce((sum, { rounds }) => sum + rounds, 0));
+    expect(turns[0]).not.toMatchObject({ amp: turns[1]?.amp, checkpointing: turns[1]?.checkpointing });
+    const fastest = speeds.toSorted((a, b) => b.samples_per_s - a.samples_per_s)[0];
+    const taken = speeds.find((s) => s.amp === report.config?.amp && s.checkpointing === report.config?.checkpointing);
+    const reach = (fastest?.spread ?? 0) + (taken?.spread ?? 0);
+    expect(taken?.samples_per_s ?? 0).toBeGreaterThan((fastest?.samples_per_s ?? 0) - 2 * reach);
+    const plain = (_style: unknown, text: string): string => text;
+    expect(renderFound(report, plain)).toMatch(/compared +\S.* ± .* samples\/s, in [35] turns of one process/);
+    const [recorded] = bench.recorded.values();
+    expect(recorded?.comparison).toEqual(report.comparison);
+    expect(explainRecommendation(recorded as Recommendation, plain)).toMatch(/Its rung was chosen by speed: .* ± /);
     const rate = (probes: typeof chosen) =>
       Math.max(...probes.filter((p) => p.launch === 1 && p.step_s).map((p) => p.micro_batch / (p.step_s as number)));
     const surveyed = chosen.filter((p) => p.micro_batch <= 512);
     expect(rate(surveyed)).toBeGreaterThan(0.5 * rate(report.probes.filter((p) => p.micro_batch <= 512)));
+  });
+
+  it('says that launches were compared where each setting is one', async () => {
+    const bench = workbench('find-batch', [python, 'flags.py', '--batch', '{micro_batch}'], {
+      objective: 'throughput',
+      checkpointing: 'off',
+      maxBatch: 32,
+    });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.status).toBe('found');
+    expect(report.comparison).toMatchObject({ together: false, speeds: [{ rounds: 1, spread: null }, { rounds: 1 }] });
+    expect(report.notes.join(' ')).toContain('compared across launches, each measured once');
   });
 
   it('runs a job to its end in the precision that was found', async () => {

@@ -1,0 +1,132 @@
+import { sameRung } from './ladder.js';
+import { rate } from './objective.js';
+import type { Observation, Rung, RungSpeed } from './types.js';
+
+/** Rounds of a comparison, and those after which a clear lead ends it. */
+const ROUNDS = 5;
+const FIRST = 3;
+/** So many times the spread has a lead to be for that. */
+const CLEAR = 2;
+/** A lead of less than this part is not worth a knob. */
+const LEAST_LEAD = 0.01;
+/** Compared across launches, each measured once, a rung has to be ahead by this much of one that changes less. */
+const ACROSS = 0.1;
+export const ACROSS_LAUNCHES = `The rungs were compared across launches, each measured once: one had to be ${100 * ACROSS} % faster to be preferred to one that changes less.`;
+/** A rung that a survey shows at less than this part of the best speed has no part in the comparison. */
+const HOPELESS = 0.5;
+
+/** A rung and the size at which its survey was fastest, with the samples/s on one device that it showed. */
+export interface Contender {
+  index: number;
+  rung: Rung;
+  size: number;
+  rate: number;
+}
+
+/**
+ * Compares the speeds of rungs side by side: one after the other in one process, several rounds of that, so that what changes with
+ * time or from process to process meets all of them. A rung is preferred to one that changes less if the median of the ratio of their speeds
+ * in the rounds is above one by more than these ratios spread. Of rungs that are equally fast it picks another than the one that
+ * changes least in fewer than 3 of 100 comparisons (test/tuner/contest.test.ts).
+ */
+export class Contest {
+  readonly #contenders: readonly Contender[];
+  /** Speeds by contender, a number a round. */
+  readonly #rates: number[][];
+  readonly #out = new Set<number>();
+  readonly #most: number;
+  #told = 0;
+  #over = false;
+
+  /** `surveyed`: in the ladder's order. `together`: one process can show all of them. */
+  constructor(
+    surveyed: readonly Contender[],
+    readonly together: boolean,
+  ) {
+    const best = Math.max(0, ...surveyed.map((one) => one.rate));
+    this.#contenders = surveyed.filter((one) => one.rate >= HOPELESS * best && one.rate > 0);
+    this.#rates = this.#contenders.map(() => []);
+    this.#most = (ROUNDS + 1) * this.#contenders.length;
+  }
+
+  /** What is to be measured next; null: it is decided. */
+  next(): Contender | null {
+    if (!this.together || this.#over || this.#told >= this.#most) return null;
+    const left = this.#left();
+    const rounds = Math.min(...left.map((k) => this.#rounds(k)));
+    const whole = left.every((k) => this.#rounds(k) === rounds);
+    if (left.length < 2 || rounds >= ROUNDS || (whole && rounds >= FIRST && this.#isClear(left))) return null;
+    return this.#contenders[left.find((k) => this.#rounds(k) === rounds) as number] ?? null;
+  }
+
+  /** What came of it. A rung that could not take its size again is out. */
+  tell(o: Observation): void {
+    this.#told += 1;
+    const at = this.#contenders.findIndex((one) => sameRung(one.rung, o.rung) && one.size === o.microBatch);
+    if (at < 0) return;
+    if (o.outcome === 'fit' && rate(o) > 0) this.#rates[at]?.push(rate(o));
+    else this.#out.add(at);
+  }
+
+  /** Ends it with what there is: no launch is left for more. */
+  end(): void {
+    this.#over = true;
+  }
+
+  /** Indexes of the rungs: the one that is chosen, then the others by speed. */
+  order(): number[] {
+    const left = this.#left();
+    const chosen = this.#decide(left, 1);
+    const rest = left.filter((k) => k !== chosen).sort((a, b) => this.#speed(b) - this.#speed(a));
+    return [...(chosen === null ? [] : [chosen]), ...rest].map((k) => (this.#contenders[k] as Contender).index);
+  }
+
+  /** Those that had a part in it, in the ladder's order; `devices` train as many samples each. */
+  speeds(devices: number): RungSpeed[] {
+    return this.#contenders.flatMap(({ rung, size }, k) => {
+      const rates = this.#rates[k] as number[];
+      const spread = rates.length < 2 ? null : (devices * (Math.max(...rates) - Math.min(...rates))) / 2;
+      const speed = { samplesPerSecond: devices * this.#speed(k), spread, rounds: Math.max(1, rates.length) };
+      return this.#out.has(k) ? [] : [{ rung, microBatch: size, ...speed }];
+    });
+  }
+
+  #left(): number[] {
+    return [...this.#contenders.keys()].filter((k) => !this.#out.has(k));
+  }
+
+  #rounds(k: number): number {
+    return this.#rates[k]?.length ?? 0;
+  }
+
+  #speed(k: number): number {
+    return this.#rounds(k) > 0 ? median(this.#rates[k] as number[]) : (this.#contenders[k] as Contender).rate;
+  }
+
+  /** In the ladder's order, each against the best so far. */
+  #decide(left: readonly number[], times: number): number | null {
+    return left.reduce<number | null>((best, k) => (best === null || this.#isAhead(k, best, times) ? k : best), null);
+  }
+
+  #isClear(left: readonly number[]): boolean {
+    const chosen = this.#decide(left, CLEAR) as number;
+    return left.every((k) => k === chosen || this.#isAhead(chosen, k, CLEAR));
+  }
+
+  #isAhead(one: number, other: number, times: number): boolean {
+    const rounds = Math.min(this.#rounds(one), this.#rounds(other));
+    if (rounds < FIRST) return this.#speed(one) > (1 + ACROSS) * this.#speed(other);
+    const ratios = Array.from({ length: rounds }, (_, round) =>
+      Math.log((this.#rates[one]?.[round] as number) / (this.#rates[other]?.[round] as number)),
+    );
+    const lead = median(ratios);
+    return lead > LEAST_LEAD && lead > times * (Math.max(...ratios) - Math.min(...ratios));
+  }
+}
+
+function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  const middle = Math.floor(sorted.length / 2);
+  const upper = sorted[middle] as number;
+  return sorted.length % 2 === 1 ? upper : ((sorted[middle - 1] as number) + upper) / 2;
+}

@@ -1,0 +1,38 @@
+import { describe, expect, it } from 'vitest';
+import { runJob } from '../../src/worker/run-job.js';
+import { pythonWithTorch, workbench } from './harness.js';
+
+const python = pythonWithTorch();
+
+function notes({ events }: ReturnType<typeof workbench>): string {
+  return events.flatMap((event) => (event.type === 'note' ? [event.text] : [])).join('\n');
+}
+
+describe('a batch that cannot be cut', () => {
+  it('is compared whole on the rungs with objective throughput, and runs', async () => {
+    const bench = workbench('run', [python, 'mixing.py'], { objective: 'throughput', budget: '300MiB' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0 });
+    expect(report.config).toMatchObject({ micro_batch: 2048, accumulation: 1, effective_batch: 2048 });
+    expect(notes(bench)).toMatch(/depends on the other samples.*Only what takes the whole batch at once is tried\./);
+    const [recorded] = bench.recorded.values();
+    expect(recorded?.comparison?.together).toBe(true);
+    expect(recorded?.comparison?.speeds.length).toBeGreaterThan(1);
+    expect(recorded?.comparison?.speeds.every((one) => one.micro_batch === 2048)).toBe(true);
+  });
+
+  it('runs whole on a rung that it fits on', async () => {
+    const bench = workbench('run', [python, 'mixing.py'], { budget: '80MiB', amp: 'off' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0 });
+    expect(report.config).toMatchObject({ micro_batch: 2048, accumulation: 1, amp: 'off', checkpointing: true });
+  });
+
+  it('says what to do where it fits on none', async () => {
+    const bench = workbench('run', [python, 'mixing.py'], { budget: '80MiB', amp: 'off', checkpointing: 'off' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'failed', failure: { class: 'user_error' } });
+    expect(report.failure?.advice).toContain('--cut loader');
+    expect(report.failure?.evidence).toContain('depends on the other samples');
+  });
+});
