@@ -10,7 +10,7 @@ export function comparisonText(comparison: SpeedComparison | null | undefined): 
     const spread = one.spread === null ? '' : ` ± ${rate(one.spread)}`;
     return `${rungName(one)} ${rate(one.samples_per_s)}${spread}`;
   });
-  const turns = Math.min(...comparison.speeds.map(({ rounds }) => rounds));
+  const turns = Math.max(...comparison.speeds.map(({ rounds }) => rounds));
   const how = comparison.together ? `in ${plural(turns, 'turn')} of one process` : 'each in a launch of its own';
   return `${told.join(', ')} samples/s, ${how}`;
 }

@@ -34,6 +34,7 @@ export class Contest {
   /** Speeds by contender, a number a round. */
   readonly #rates: number[][];
   readonly #out = new Set<number>();
+  readonly #hopeless: ReadonlySet<number>;
   readonly #most: number;
   #told = 0;
   #over = false;
@@ -44,7 +45,10 @@ export class Contest {
     readonly together: boolean,
   ) {
     const best = Math.max(0, ...surveyed.map((one) => one.rate));
-    this.#contenders = surveyed.filter((one) => one.rate >= HOPELESS * best && one.rate > 0);
+    this.#contenders = surveyed.filter((one) => one.rate > 0);
+    this.#hopeless = new Set(
+      [...this.#contenders.entries()].flatMap(([k, one]) => (one.rate < HOPELESS * best ? [k] : [])),
+    );
     this.#rates = this.#contenders.map(() => []);
     this.#most = (ROUNDS + 1) * this.#contenders.length;
   }
@@ -81,7 +85,7 @@ export class Contest {
     return [...(chosen === null ? [] : [chosen]), ...rest].map((k) => (this.#contenders[k] as Contender).index);
   }
 
-  /** Those that had a part in it, in the ladder's order; `devices` train as many samples each. */
+  /** All that fitted, in the ladder's order, those that had no part in it as their survey showed them; `devices` train as many samples each. */
   speeds(devices: number): RungSpeed[] {
     return this.#contenders.flatMap(({ rung, size }, k) => {
       const rates = this.#rates[k] as number[];
@@ -92,7 +96,7 @@ export class Contest {
   }
 
   #left(): number[] {
-    return [...this.#contenders.keys()].filter((k) => !this.#out.has(k));
+    return [...this.#contenders.keys()].filter((k) => !this.#out.has(k) && !this.#hopeless.has(k));
   }
 
   #rounds(k: number): number {
