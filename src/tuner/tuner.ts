@@ -5,7 +5,7 @@ import { growthAction } from './growth.js';
 import { bestKept, keptStep } from './kept.js';
 import { sameRung } from './ladder.js';
 import { failsAlone, LONE_NOTE } from './lone.js';
-import { rateOf } from './objective.js';
+import { peakOf, rateOf } from './objective.js';
 import { paceOf } from './pace.js';
 import { rungName } from './rung-name.js';
 import { proofStep, type RungSearch, type RungStep, searchRung, surveyRung } from './search.js';
@@ -16,6 +16,8 @@ import type { Action, Constraints, Observation, Probe } from './types.js';
 
 /** Micro-batches from here on are no memory question. */
 const LARGEST = 2 ** 20;
+/** Peaks that differ by less are the same. */
+const SAME = 1.02;
 /** A search that has not ended after so many probes, or launches, is told measurements that contradict each other. */
 export const MOST_PROBES = 250;
 export const MOST_LAUNCHES = 120;
@@ -262,7 +264,7 @@ export class Tuner {
   }
 
   #found(search: RungSearch, size: number, max: number, notes: string[]): Action {
-    const all = max >= LARGEST ? [...notes, `Sizes above ${LARGEST} were not tried.`] : [...notes];
+    const all = max >= LARGEST ? [...notes, endless(search.trail, max)] : [...notes];
     if (this.#failsAlone) all.push(LONE_NOTE);
     const answer = answerOf(this.#constraints, this.#plan, search, { size, max, notes: all });
     const speeds = this.#ranking === null ? [] : (this.#contest?.speeds(this.#constraints.worldSize) ?? []);
@@ -347,3 +349,11 @@ export class Tuner {
 }
 
 const exhausted = (why: string, evidence: string | null = null): Action => ({ type: 'exhausted', why, evidence });
+
+/** Samples take memory: what takes no more of it with a million of them than with the first few has not been given them. */
+function endless(trail: Trail, max: number): string {
+  const least = trail.sizes[0] as number;
+  const [few, many] = [peakOf(trail, least), peakOf(trail, max)];
+  if (few === null || many === null || many > SAME * few) return `Sizes above ${LARGEST} were not tried.`;
+  return `Micro-batch ${max} takes no more memory than ${least}: nothing shows that the size reaches the script. Is its flag the right one?`;
+}

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { MOST_LAUNCHES, MOST_PROBES, OWN_TRIES, Tuner } from '../../src/tuner/tuner.js';
 import type { Observation, Probe } from '../../src/tuner/types.js';
-import { AS_IT_STANDS, constraints, MIB } from './machine.js';
+import { AS_IT_STANDS, constraints, found, ledgerJob, MIB, search } from './machine.js';
 
 const BUDGET = 120 * MIB;
 
@@ -122,5 +122,20 @@ describe('a search', () => {
       }),
       { numRuns: 800 },
     );
+  });
+});
+
+describe('a search of sizes that never end', () => {
+  const notesOf = (perSample: number) => {
+    const job = ledgerJob({ resident: 10 * MIB, perSample, optimizer: 0, budget: BUDGET });
+    return found(search(job, constraints({ budgetBytes: BUDGET }))).notes.join(' ');
+  };
+
+  it('says that nothing shows that they reach the script where they take no memory', () => {
+    expect(notesOf(0)).toContain('nothing shows that the size reaches the script');
+  });
+
+  it('says where it ended where they take some', () => {
+    expect(notesOf(8)).toContain('Sizes above 1048576 were not tried.');
   });
 });
