@@ -107,7 +107,7 @@ const exception = z.object({
   message: text(4000),
   /** `after`: the training loop had ended, and none of the others was seen. */
   phase: z.enum(['load', 'train', 'eval', 'save', 'after', 'unknown']).catch('unknown'),
-  /** Gradients were on where it was raised. */
+  /** `false`: gradients were off where it was raised. */
   gradients: z.boolean().optional(),
   frame: text(500).nullable().optional(),
   oom: z.boolean(),

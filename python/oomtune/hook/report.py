@@ -81,7 +81,7 @@ def phase_of(trace, phase, trains=None, ended=None):
 
 
 def gradients_at(trace):
-    """False: they were off where the error came from."""
+    """False: they were off where the error came from. True: nothing shows that they were."""
     from .loops import without_gradients
 
     while trace is not None:
@@ -176,7 +176,8 @@ class Reporter:
                     "class": _class_name(kind),
                     "message": str(error)[:2000],
                     "phase": phase_of(trace, state["phase"], state.get("trains"), state.get("ended")),
-                    "gradients": gradients_at(trace),
+                    # That they were on is not known for sure: decorators turn them off in ways that leave no frame.
+                    **({} if gradients_at(trace) else {"gradients": False}),
                     "frame": where(trace),
                     "oom": is_oom(error, state["refused"]),
                     "micro_batch": state["micro_batch"],
