@@ -13,7 +13,7 @@ export class Reader implements LineSink {
   private readonly streams = new Map<string, Stream>();
   private readonly list = new EventList();
   /** The last lines that say anything, for a failure that left no better word. */
-  private lastWords: { text: string; line: number }[] = [];
+  private lastWords: LastWord[] = [];
   private hungry = 0;
   /** Who wrote the last line. */
   private last: Stream | null = null;
@@ -27,15 +27,17 @@ export class Reader implements LineSink {
   line(raw: RawLine): boolean {
     let noted = false;
     const clean = stripCodes(raw.text);
+    let said = '';
     for (const text of (openEnvelope(clean) ?? [clean]).flatMap(behindBar)) {
       const tagged = this.untagged(text) ?? untag(text);
+      said = tagged.text.trim() || said;
       this.launcher(tagged.text);
       const stream = this.writer(tagged);
       if (stream.line(tagged, raw)) noted = true;
       if (stream.hungry) this.hungry = 64;
     }
     if (clean.trim() !== '') {
-      this.lastWords.push({ text: clean.trim().slice(0, 2000), line: raw.number });
+      this.lastWords.push({ text: clean.trim().slice(0, 2000), said: said.slice(0, 2000), line: raw.number });
       if (this.lastWords.length > 12) this.lastWords.shift();
     }
     if (this.hungry > 0) this.hungry -= 1;
@@ -103,11 +105,18 @@ export class Reader implements LineSink {
   }
 }
 
+/** A line, whole and without the prefixes of who passed it on. */
+interface LastWord {
+  text: string;
+  said: string;
+  line: number;
+}
+
 export interface Reading {
   events: Event[];
   /** How far each process came, by its key. */
   marks: ReadonlyMap<string, Mark>;
-  lastWords: readonly { text: string; line: number }[];
+  lastWords: readonly LastWord[];
   /** Several processes wrote the log, whether or not their lines say which. */
   several: boolean;
   /** The rank that failed first, as the launcher tells it. */

@@ -1,10 +1,12 @@
+import { canonical } from './canonical.js';
 import type { Event } from './event.js';
 import { grounded, groundedEvent, judged, type Status } from './grounds.js';
 import { goesOn, type Incident, incidents, isConsequence } from './incident.js';
 import { rankOf } from './prefix.js';
+import { saysDone, saysRecovered } from './progress.js';
 import type { Reading } from './reader.js';
 import { endSignal, failed, lastRefusal, type Signals, wasRefused } from './signals.js';
-import { saysFailed } from './words.js';
+import { saysCannot, saysDealtWith, saysFailed } from './words.js';
 
 /** What it was, and what tells it. */
 export interface Verdict extends Status {
@@ -55,8 +57,7 @@ export function judge(reading: Reading, signals: Signals, said: Event | null): V
     if (status) return verdict(status);
     if (failed(signals) === null) {
       // What no signature knows may yet say that it is a failure; that the job went well would be the bolder guess.
-      const failure = reading.lastWords.some(({ text }) => saysFailed(text));
-      if (failure)
+      if (endsInFailure(reading, all))
         return verdict({ class: 'user_error', certain: false, told: 'the end of the log tells of a failure' });
       return verdict({ class: 'ok', certain: false, told: 'no failure was found in the log' });
     }
@@ -78,15 +79,31 @@ export function judge(reading: Reading, signals: Signals, said: Event | null): V
   return verdict(judged(chosen.event, signals), chosen.event, chosen.caught);
 }
 
+/** The last lines tell of a failure, and nothing after it that it was got over or that the job is done. */
+function endsInFailure({ lastWords }: Reading, all: Incident[]): boolean {
+  const soft = new Set(all.filter((i) => i.soft).flatMap((i) => [i.event.line, i.last.line]));
+  const last = lastWords.at(-1);
+  const done = lastWords.findLastIndex(({ said }) => saysDone(said) || saysRecovered(said));
+  const open = lastWords.slice(done + 1).filter(({ said, line }) => !soft.has(line) && !saysDealtWith(canonical(said)));
+  return (
+    open.some(({ said }) => saysFailed(said)) || (last !== undefined && open.includes(last) && saysCannot(last.said))
+  );
+}
+
 function softOomsOf(all: Incident[]): Event[] {
   return all.filter((i) => i.event.meaning.class === 'device_oom').map((i) => i.event);
+}
+
+/** A device's OOM counts at any log level: many programs report it as a warning just before they give up. */
+function isOom({ class: kind, certain }: Event['meaning']): boolean {
+  return kind === 'device_oom' && certain;
 }
 
 const ROLES = ['fatal', 'ending', 'weak', 'echo', 'wrapper'] as const;
 
 /** The failure that the log is about: see the rules at each step. `unproved`: nothing says that the job failed at all. */
 function choose(all: Incident[], reading: Reading, unproved: boolean): Incident | null {
-  const alive = all.filter((i) => !i.soft && !(unproved && i.event.mild && i.event.meaning.class !== 'device_oom'));
+  const alive = all.filter((i) => !i.soft && !(unproved && i.event.mild && !isOom(i.event.meaning)));
   for (const role of ROLES) {
     const found = alive.filter((i) => roleOf(i) === role);
     if (found.length === 0) continue;

@@ -99,8 +99,8 @@ export function saysDealtWith(canonical: string): boolean {
   dealtWith.walk(canonical, 0, (literal, end) => {
     const word = DEALT_WITH[literal] as string;
     const before = canonical.slice(Math.max(0, end - word.length - 9), end - word.length);
-    // Without its blanks, "you are trying" holds "retrying", and "uncaught exception" says the opposite of "caught".
-    if (word === 'retrying' && before.endsWith('a')) return;
+    // Without their blanks, "you are trying" and "were trying" hold "retrying", and "uncaught exception" says the opposite of "caught".
+    if (word === 'retrying' && /(?:a|we)$/.test(before)) return;
     if (word.startsWith('caught') && before.endsWith('un')) return;
     if (!DENIED.test(before)) found = true;
   });
@@ -129,14 +129,20 @@ const GLOG = /^\[?([IWEF])(?:\d{4} | \w+\.cpp|\d{8} )/;
 
 const ERROR_LEVEL = /(?:^|[\s[\]|:(-])(?:ERROR|CRITICAL|FATAL)(?=$|[\s\]|:)-])/;
 /** `error: …` as commands say it: at the line's start or behind their name, with words after it and no figure. */
-const NAMED_ERROR = /(?:^|[\])|:>!*] ?)(?:fatal )?(?:error|fatal|failure)(?: \[[\w.-]{1,20}\])?: ?(?=[^\s\d.+-])/i;
+const NAMED_ERROR =
+  /(?:^|[\])|:>!*] ?)(?:fatal )?(?:error|fatal|failure)(?: \[[\w.-]{1,20}\]|(?: [a-z]{1,14}){1,4})?: ?(?=[^\s\d.+-])/i;
 const FAILED =
-  /\b(?:failed with (?:code|exit|status|return)|exited with (?:code|status|exit code) [1-9]|exiting due to|uncaught exception|unhandled exception|exception during|job (?:has )?failed|command failed)\b/i;
+  /\b(?:failed with (?:code|exit|status|return)|exited with (?:code|status|exit code) [1-9]|exiting due to|uncaught exception|unhandled exception|exception during|job (?:has )?failed|command failed|an error occurred)\b/i;
 
 /** A line that says that something failed, whoever says it and whatever it was. */
 export function saysFailed(text: string): boolean {
   const head = text.slice(0, 400);
   return ERROR_LEVEL.test(text.slice(0, 120)) || NAMED_ERROR.test(head) || FAILED.test(head);
+}
+
+/** As a log's last line it is most likely why the log ends there. */
+export function saysCannot(text: string): boolean {
+  return /^(?:failed to|could not|couldn't|can't|cannot|unable to|aborted|aborting|no such)\b/i.test(text);
 }
 
 /** A log level of warning or less at the head of the line. */
