@@ -1,5 +1,6 @@
 import type { Event, Mark } from './event.js';
 import type { Traceback } from './traceback.js';
+import { opensRecord } from './words.js';
 
 /** One failure of one process: an error with everything that was raised from it. */
 export interface Incident {
@@ -65,8 +66,9 @@ export function incidents(events: readonly Event[], marks: ReadonlyMap<string, M
   found.forEach((incident, i) => {
     explain(incident, found);
     const before = found[i - 1];
-    // The rest of a message that was wrapped is as soft as its beginning.
-    if (before?.soft && goesOn(before, incident)) incident.soft = true;
+    // The rest of a message that was wrapped is as soft as its beginning; a record of its own is not, if it is graver.
+    const own = before?.event.mild && !incident.event.mild && opensRecord(incident.event.evidence);
+    if (before?.soft && !own && goesOn(before, incident)) incident.soft = true;
   });
   return found;
 }

@@ -42,8 +42,8 @@ const CUT_OFF: Meaning = {
   advice: 'cut-off',
 };
 
-/** What a terminal, a quotation or a notebook puts before an error's name. */
-const DECORATION = /^[\s`*>"']{1,8}(?=[A-Za-z_])/;
+/** What a terminal, a quotation, a notebook or pytest puts before an error's name. */
+const DECORATION = /^(?:[\s`*>"']{1,8}|E {3,7})(?=[A-Za-z_])/;
 
 /** The lines of one process: finds what its messages say, once the lines around them are known. */
 export class Stream {

@@ -169,8 +169,11 @@ export class TracebackReader {
     const stripped = text.replace(/^ {0,8}[|+] {1,8}/, '');
     if (/^\s/.test(stripped) || text.trim() === '') {
       const top = this.frames.at(-1);
-      if (top && top.source === '' && text.trim() !== '' && !/^[\s^~]+$/.test(text))
-        top.source = text.trim().slice(0, 300);
+      const bare = text.trim();
+      // One line of source stands below each frame; an error's name after it is the error, however far it is indented.
+      const raised = top && top.source !== '' ? parseException(bare.replace(/[`*]{1,3}$/, ''), false) : null;
+      if (raised) return this.finish(raised, number);
+      if (top && top.source === '' && bare !== '' && !/^[\s^~]+$/.test(text)) top.source = bare.slice(0, 300);
       return 'frame';
     }
     const exception = parseException(stripped, true);

@@ -130,14 +130,18 @@ const GLOG = /^\[?([IWEF])(?:\d{4} | \w+\.cpp|\d{8} )/;
 const ERROR_LEVEL = /(?:^|[\s[\]|:(-])(?:ERROR|CRITICAL|FATAL)(?=$|[\s\]|:)-])/;
 /** `error: …` as commands say it: at the line's start or behind their name, with words after it and no figure. */
 const NAMED_ERROR =
-  /(?:^|[\])|:>!*] ?)(?:fatal )?(?:error|fatal|failure)(?: \[[\w.-]{1,20}\]|(?: [a-z]{1,14}){1,4})?: ?(?=[^\s\d.+-])/i;
+  /(?:^|[\])|:>!*] ?)(?:fatal )?(?:error|fatal|failure)(?: \[[\w.-]{1,20}\]|(?: [a-z\d]{1,14}){1,4})?: ?(?=[^\s\d.+-])/i;
 const FAILED =
-  /\b(?:failed with (?:code|exit|status|return)|exited with (?:code|status|exit code) [1-9]|exiting due to|uncaught exception|unhandled exception|exception during|job (?:has )?failed|command failed|an error occurred)\b/i;
+  /\b(?:failed with (?:code|exit|status|return)|exited with (?:code|status|exit code) [1-9]|exiting due to|uncaught exception|unhandled exception|exception during|job (?:has )?failed|command failed|an error occurred|assertion failed)\b/i;
+/** An exception of any language, by the form of its name: `paddle.fluid.core.EnforceNotMet: …`. */
+const NAMED_EXCEPTION = /^(?:[a-z_]\w{0,60}\.){1,12}[A-Z]\w{2,60}: /;
 
 /** A line that says that something failed, whoever says it and whatever it was. */
 export function saysFailed(text: string): boolean {
   const head = text.slice(0, 400);
-  return ERROR_LEVEL.test(text.slice(0, 120)) || NAMED_ERROR.test(head) || FAILED.test(head);
+  return (
+    ERROR_LEVEL.test(text.slice(0, 120)) || NAMED_ERROR.test(head) || FAILED.test(head) || NAMED_EXCEPTION.test(head)
+  );
 }
 
 /** As a log's last line it is most likely why the log ends there. */
@@ -145,8 +149,19 @@ export function saysCannot(text: string): boolean {
   return /^(?:failed to|could not|couldn't|can't|cannot|unable to|aborted|aborting|no such)\b/i.test(text);
 }
 
+/** NCCL knows no level above WARN: what fails, it warns of. */
+const NCCL_FAILED =
+  /NCCL WARN (?!Failed to open|Missing).{0,200}(?:fail|refused|reset|unreachable|closed|time ?out|timed out|no route|abort|broken)/i;
+
+/** The line is a record of its own, whose level is known. */
+export function opensRecord(text: string): boolean {
+  const head = text.slice(0, 120);
+  return LEVEL.test(head) || LOWER_LEVEL.test(head) || GLOG.test(head);
+}
+
 /** A log level of warning or less at the head of the line. */
 export function isMild(text: string): boolean {
+  if (text.includes('NCCL WARN ') && NCCL_FAILED.test(text.slice(0, 500))) return false;
   const head = text.slice(0, 120);
   const level = LEVEL.exec(head)?.[1] ?? LOWER_LEVEL.exec(head)?.[0]?.trim().toUpperCase();
   if (level) return !/ERROR|CRITICAL|FATAL/.test(level);
