@@ -3,6 +3,7 @@
 // Writes bench/results/diagnose-accuracy.md.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { parse } from 'yaml';
 import { diagnose } from '../../dist/worker/diagnosis/index.js';
 import { generate, readForms, readHeldOut } from './corpus.mjs';
 
@@ -70,6 +71,8 @@ const mutations = [...new Set(verdicts.map((v) => v.mutation))].map((mutation) =
 const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
 const bold = verdicts.filter((v) => v.bold);
 const seen = heldOut.filter(right).length;
+const threads = parse(readFileSync(new URL('real-threads.yaml', import.meta.url), 'utf8'));
+const sum = (of) => threads.reduce((total, set) => total + set[of], 0);
 const text = `# How often diagnose is right
 
 \`node bench/diagnose/accuracy.mjs\` (seed ${SEED}), oomtune ${version}, node ${process.version}, ${new Date().toISOString().slice(0, 10)}.
@@ -100,6 +103,23 @@ Wrong at first sight: ${heldOut
   .filter((v) => !right(v))
   .map((v) => `${v.name} (${v.got})`)
   .join('; ')}.
+
+## Texts of real threads at first sight
+
+Texts from public issue threads, kept outside of this repository (\`bench/diagnose/real-threads.yaml\`); each set is of threads that no signature had been
+written against, and was labelled before it was judged. ${sum('right')} of ${sum('texts')} right (${percent(sum('right'), sum('texts'))}), ${sum('false_oom')} judged device_oom that were
+something else, ${sum('certain_oom')} of those for certain. The signatures were mended after each set, so no set measures the present state but the last.
+
+${table(
+  ['set', 'texts', 'right at first sight', 'wrongly device_oom', 'for certain'],
+  threads.map((set) => [
+    set.set,
+    set.texts,
+    `${set.right} (${percent(set.right, set.texts)})`,
+    set.false_oom,
+    set.certain_oom,
+  ]),
+)}
 
 ## Generated logs that are judged wrong
 

@@ -132,7 +132,7 @@ const ERROR_LEVEL = /(?:^|[\s[\]|:(-])(?:ERROR|CRITICAL|FATAL)(?=$|[\s\]|:)-])/;
 const NAMED_ERROR =
   /(?:^|[\])|:>!*] ?)(?:fatal )?(?:error|fatal|failure)(?: \[[\w.-]{1,20}\]|(?: [a-z\d]{1,14}){1,4})?: ?(?=[^\s\d.+-])/i;
 const FAILED =
-  /\b(?:failed with (?:code|exit|status|return)|exited with (?:code|status|exit code) [1-9]|exiting due to|uncaught exception|unhandled exception|exception during|job (?:has )?failed|command failed|an error occurred|assertion failed)\b/i;
+  /\b(?:failed with (?:code|exit|status|return)|exited with (?:code|status|exit code) [1-9]|exiting due to|uncaught exception|unhandled exception|exception during|job (?:has )?failed|command failed|an error occurred|assertion failed|check failed)\b/i;
 /** An exception of any language, by the form of its name: `paddle.fluid.core.EnforceNotMet: …`. */
 const NAMED_EXCEPTION = /^(?:[a-z_]\w{0,60}\.){1,12}[A-Z]\w{2,60}: /;
 
