@@ -72,7 +72,15 @@ async function attempt(what, work) {
 const jobs = amps.flatMap((amp) => names.map((name) => ({ name, amp })));
 const rowOf = ({ name, amp }) => rows.find((row) => row.workload === name && row.amp === amp);
 const workloadOf = ({ name }) => ({ name, command: [python, join(folder, `${name}.py`)] });
-const optionsOf = ({ amp }) => ({ device, budgetBytes: parseSize(budget), steps: STEPS, env: { WORKLOAD_AMP: amp } });
+/** `row`: its answer is tried as it is to be run, with its allocator's setting. */
+const optionsOf = ({ amp }, row = null) => ({
+  device,
+  budgetBytes: parseSize(budget),
+  steps: STEPS,
+  env: { WORKLOAD_AMP: amp, ...(row?.report?.config?.expandable_segments ? allocatorOf(row.report) : {}) },
+});
+const allocatorOf = ({ apply }) =>
+  Object.fromEntries(Object.entries(apply.env).filter(([name]) => /^PYTORCH_.*ALLOC_CONF$/.test(name)));
 
 async function searchOf(job) {
   const { name, amp } = job;
@@ -115,7 +123,7 @@ function speedShare({ sweep, config }) {
 async function sweepOf(job) {
   const row = rowOf(job);
   const parts = [0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1].map((part) => Math.max(1, Math.floor(part * row.found)));
-  row.sweep = await speeds(workloadOf(job), [...parts, row.config], optionsOf(job));
+  row.sweep = await speeds(workloadOf(job), [...parts, row.config], optionsOf(job, row));
   row.speed_share = speedShare(row);
   return `${row.config} runs at ${(100 * row.speed_share).toFixed(1)} % of the best`;
 }
@@ -141,7 +149,7 @@ async function truthOf(job) {
 
 async function holdOf(job) {
   const row = rowOf(job);
-  row.holds_200_steps = (await trial(workloadOf(job), row.found, { ...optionsOf(job), steps: 200 })).fit;
+  row.holds_200_steps = (await trial(workloadOf(job), row.found, { ...optionsOf(job, row), steps: 200 })).fit;
   return row.holds_200_steps ? 'yes' : 'NO';
 }
 

@@ -1,8 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { MemoryModel } from '../../src/tuner/model.js';
 import { brims } from '../../src/tuner/peaks.js';
+import { belowBrim } from '../../src/tuner/proof.js';
+import { range } from '../../src/tuner/sizes.js';
+import { Trail } from '../../src/tuner/trail.js';
+import type { Observation } from '../../src/tuner/types.js';
 import { gpuJob } from './gpu.js';
-import { constraints, found, GIB, type Job, MIB, type Result, search } from './machine.js';
+import { AS_IT_STANDS, constraints, found, GIB, type Job, MIB, type Result, search } from './machine.js';
 import { networks } from './networks.js';
 
 const BUDGET = 24 * GIB;
@@ -54,6 +59,27 @@ describe('a size that is full to the brim', () => {
     // No launch more than the one that showed it.
     expect(s.launches).toBe(s.observations.find((o) => o.fresh && o.microBatch === 29)?.launch);
     expect(s.launches).toBe(2);
+  });
+
+  it('is proved below only in a process that took more: one that began with less says nothing', () => {
+    const told = (microBatch: number, fresh: boolean, retries: number): Observation =>
+      ({
+        rung: AS_IT_STANDS,
+        microBatch,
+        accumulation: 1,
+        launch: 2,
+        fresh,
+        steps: 12,
+        outcome: 'fit',
+        allocRetries: retries,
+        peaks: { totalBytes: retries > 0 ? BUDGET : 20 * GIB, reservedBytes: 19 * GIB, forwardBackwardBytes: 18 * GIB },
+      }) as Observation;
+    const next = (...seen: Observation[]) => {
+      const trail = new Trail(AS_IT_STANDS, seen, BUDGET, () => 1);
+      return belowBrim({ trail, sizes: range(1, null), model: new MemoryModel([], BUDGET), perLaunch: false }, true);
+    };
+    expect(next(told(26, true, 0), told(29, false, 3))).toBeNull();
+    expect(next(told(29, true, 3))).toMatchObject({ size: 27, purpose: 'verify' });
   });
 
   it('ends the climb, and is not looked beyond', () => {

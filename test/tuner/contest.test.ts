@@ -62,9 +62,7 @@ describe('the comparison of rungs', () => {
     const { s } = chosen([100, 100, 104], 0.03, 5);
     const turns = s.observations.filter((_, n) => s.probes[n]?.why.startsWith('the rungs are compared'));
     expect(new Set(turns.map((o) => o.launch)).size).toBe(1);
-    expect(turns.map((o) => RUNGS.indexOf(o.rung))).toEqual([
-      0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2,
-    ]);
+    expect(turns.map((o) => RUNGS.indexOf(o.rung))).toEqual([0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2]);
     const { comparison, notes } = found(s);
     expect(comparison).toMatchObject({ together: true, speeds: [{ rounds: 5 }, { rounds: 5 }, { rounds: 5 }] });
     for (const { samplesPerSecond, spread } of comparison?.speeds ?? []) {
