@@ -160,6 +160,7 @@ test('the same where another host would take it', async () => {
     await sleep(1500); // each has heard of the other
     await losses['rolled back to before the job was submitted']?.();
     expect(await host.ended(id)).toMatchObject({ state: 'failed', exit_code: 4, host: 'host-a' });
+    await backAgain(long);
     await host.state(long, 'succeeded', 30);
     expect(host.starts(id)).toBe(1);
   } finally {
