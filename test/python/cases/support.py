@@ -8,6 +8,8 @@ import sys
 import tempfile
 import threading
 
+from template import Template
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 PATH = os.pathsep.join([os.path.join(ROOT, "python", "inject"), os.path.join(ROOT, "python")])
 FIXTURES = os.path.join(ROOT, "test", "fixtures", "python")
@@ -103,8 +105,21 @@ def environment(worker=None, mode=None, **more):
     return kept
 
 
-def run(script, mode, answers=(), arguments=(), cwd=None, python_arguments=(), command=None, **env):
-    """Runs a fixture (or source text) under the hook with a worker that gives `answers`."""
+_template = None
+
+
+def start(path, arguments=(), cwd=None, env=None, timeout=110):
+    """Runs a script to its end, in a fork of a process that has imported torch."""
+    global _template
+    _template = _template or Template()
+    return _template.run(path, arguments, env, cwd or os.path.dirname(path), timeout)
+
+
+def run(script, mode, answers=(), arguments=(), cwd=None, command=None, **env):
+    """Runs a fixture (or source text) under the hook with a worker that gives `answers`; `command` (an interpreter, or a
+    launcher) starts it for real, as does another PYTHONPATH: what lies there may want to see torch being imported."""
+    if "PYTHONPATH" in env:
+        command = command or [sys.executable]
     worker = Worker(answers, answers_loop=mode == "probe")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(FIXTURES, script)
@@ -112,15 +127,13 @@ def run(script, mode, answers=(), arguments=(), cwd=None, python_arguments=(), c
             path = os.path.join(folder, "script.py")
             with open(path, "w") as file:
                 file.write(script)
-        start = command or [sys.executable, *python_arguments]
-        done = subprocess.run(
-            [*start, path, *arguments],
-            env=environment(worker, mode, **env),
-            cwd=cwd or folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            universal_newlines=True,
-            timeout=110,
-        )
+        whole, where = environment(worker, mode, **env), cwd or folder
+        if command is None:
+            done = start(path, arguments, where, whole)
+        else:
+            done = subprocess.run(
+                [*command, path, *arguments], env=whole, cwd=where,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=110,
+            )
     worker.close()
     return Result(done, worker)

@@ -1,14 +1,12 @@
 """Accumulated micro-batches end at the same weights as the user's own batch."""
 
 import os
-import subprocess
-import sys
 import tempfile
 import unittest
 
 import torch
 
-from support import FIXTURES, environment, run
+from support import FIXTURES, environment, run, start
 
 TOLERANCE = 1e-5
 
@@ -27,7 +25,7 @@ class Equivalence(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         target = os.path.join(cls.folder.name, "bare")
         script = os.path.join(FIXTURES, "equivalence.py")
-        subprocess.run([sys.executable, script, target], env=environment(), check=True, timeout=110)
+        start(script, [target], env=environment()).check_returncode()
         cls.bare = torch.load(target)
 
     @classmethod

@@ -1,13 +1,19 @@
 """Training frameworks: driven, and accumulating by their own settings to the same weights."""
 
+import functools
 import importlib.util
 import os
+import sys
 import tempfile
 import unittest
 
 import torch
 
-from support import probe, run
+import support
+from support import probe
+
+#: How torch comes to be imported is what this is about: each script is a start of its own.
+run = functools.partial(support.run, command=[sys.executable])
 
 DATA = """
 import torch

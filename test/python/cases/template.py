@@ -1,0 +1,121 @@
+"""A process that has imported torch and nothing else, and forks itself for each script: what a start costs is paid once.
+
+The hook comes into each fork as it does behind a launcher that forks: torch is there already. What depends on how torch comes
+to be imported is started for real (test_inject.py, test_entries.py).
+"""
+
+import array
+import atexit
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+
+MOST = 1 << 20
+
+
+class Template:
+    """`run()` is subprocess.run() for a script, with output and errors captured."""
+
+    def __init__(self):
+        self._folder = tempfile.TemporaryDirectory()
+        self._path = os.path.join(self._folder.name, "template")
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(self._path)
+        listening.listen(16)
+        env = dict(os.environ, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
+        env.pop("PYTHONPATH", None)
+        self._process = subprocess.Popen(
+            [sys.executable, os.path.abspath(__file__), str(listening.fileno())],
+            env=env, stdin=subprocess.PIPE, pass_fds=[listening.fileno()],
+        )
+        listening.close()
+        atexit.register(self.close)
+
+    def run(self, path, arguments, env, cwd, timeout):
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors, socket.socket(socket.AF_UNIX) as line:
+            line.connect(self._path)
+            asked = {"path": path, "arguments": list(arguments), "env": env, "cwd": cwd}
+            files = array.array("i", [out.fileno(), errors.fileno()])
+            line.sendmsg([json.dumps(asked).encode() + b"\n"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+            line.settimeout(timeout)
+            with line.makefile() as answers:
+                pid = int(answers.readline())
+                try:
+                    status = int(answers.readline())
+                except socket.timeout:
+                    os.kill(pid, signal.SIGKILL)
+                    raise subprocess.TimeoutExpired(path, timeout)
+            for file in (out, errors):
+                file.seek(0)
+            return subprocess.CompletedProcess([path, *arguments], status, out.read(), errors.read())
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+def serve(listening):
+    """Returns in a fork that is to run a script: what was asked, with the files of its output."""
+    import select
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # forks that wait for the scripts are waited for by nobody
+    while True:
+        ready, _, _ = select.select([listening, sys.stdin], [], [])
+        if sys.stdin in ready:
+            os._exit(0)
+        line, _ = listening.accept()
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            listening.close()
+            text, rights, _, _ = line.recvmsg(MOST, socket.CMSG_SPACE(2 * array.array("i").itemsize))
+            while not text.endswith(b"\n"):
+                text += line.recv(MOST)
+            files = array.array("i", rights[0][2])
+            pid = os.fork()
+            if pid == 0:
+                line.close()
+                return json.loads(text), files
+            line.sendall(b"%d\n" % pid)
+            _, status = os.waitpid(pid, 0)
+            code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+            line.sendall(b"%d\n" % code)
+            os._exit(0)
+        line.close()
+
+
+def become(asked, files):
+    """Makes this process what a start of the script would be, up to its first line."""
+    devnull = os.open(os.devnull, os.O_RDONLY)
+    for target, source in ((0, devnull), (1, files[0]), (2, files[1])):
+        os.dup2(source, target)
+    for file in (devnull, *files):
+        os.close(file)
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    os.chdir(asked["cwd"])
+    sys.argv[:] = [asked["path"], *asked["arguments"]]
+    paths = [path for path in asked["env"].get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:1] = [os.path.dirname(asked["path"]), *paths]
+    if asked["env"].get("OOMTUNE_HOOK"):
+        import sitecustomize  # noqa: F401  the inject folder's, as it is the first on the path
+
+
+if __name__ == "__main__":
+    import torch  # noqa: F401
+    import torch.utils.data  # noqa: F401
+
+    sys.modules.pop("sitecustomize", None)
+    _asked, _files = serve(socket.socket(fileno=int(sys.argv[1])))
+    become(_asked, _files)
+    __file__ = sys.argv[0]
+    with open(__file__) as _file:
+        _code = compile(_file.read(), __file__, "exec")
+    for _name in [name for name in globals() if not (name.startswith("__") or name in ("_code", "_name"))]:
+        del globals()[_name]
+    del _name
+    exec(_code)
