@@ -5,10 +5,12 @@ export interface ProcessStat {
   parent: number;
   /** Clock ticks since boot: with the pid it names a process for good, until the next boot. */
   startTime: number;
+  /** PF_* of the kernel. */
+  flags: number;
 }
 
-/** Null if there is no such process. */
-export function readStat(pid: number): ProcessStat | null {
+/** Null if there is no such process. `pid`: also `PID/task/TID`, for one of its threads. */
+export function readStat(pid: number | string): ProcessStat | null {
   let text: string;
   try {
     text = readFileSync(`/proc/${pid}/stat`, 'latin1');
@@ -17,7 +19,7 @@ export function readStat(pid: number): ProcessStat | null {
   }
   // The name, in parentheses, may hold blanks and parentheses itself.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
-  return { state: fields[0] ?? '', parent: Number(fields[1]), startTime: Number(fields[19]) };
+  return { state: fields[0] ?? '', parent: Number(fields[1]), flags: Number(fields[6]), startTime: Number(fields[19]) };
 }
 
 /** A zombie has ended: only its exit status is still there. */

@@ -7,6 +7,7 @@ import type { Runtime } from '../runtime/types.js';
 import { outlast, type Reply, type Standing, type Store, type StoredJob } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
 import { Detached } from '../worker/detached.js';
+import { StillHeld } from '../worker/still-held.js';
 import type { Leasing, Progress, Records, RunReport, WorkDeps, WorkRequest } from '../worker/types.js';
 import { ClaimedRecord, ClaimLost } from './claimed-record.js';
 import { dropEarlierTries } from './earlier-tries.js';
@@ -157,6 +158,7 @@ export class Execution {
       this.#surroundings.environment(); // what stays behind is known from here on
       await this.#sayWithheld();
       const report = await this.#work();
+      if (report.still_running !== undefined) this.#sayHeld(report.still_running);
       await this.#tail?.close();
       return await this.#close(this.#surroundings.blame(outcomeOf(report)));
     } catch (error) {
@@ -196,9 +198,12 @@ export class Execution {
       const exit = await this.#last.outlast(signal, () =>
         this.#log.warn({ err: error }, 'the run goes on, though it could not be prepared again'),
       );
+      if (exit?.held !== undefined) this.#sayHeld(exit.error);
       if (exit !== null) return this.#close(plainOutcome(exit));
     }
-    if (!(reason instanceof PutBack)) await this.#last.end();
+    const last = error instanceof StillHeld ? error.exit : reason instanceof PutBack ? null : await this.#last.end();
+    const held = last?.held === undefined ? null : last.error;
+    if (held !== null) this.#sayHeld(held);
     if (this.#claimed.lost || reason instanceof ClaimLost) {
       this.#log.warn('the job was taken from this host, or ended behind its back');
       this.#claimed.forget();
@@ -209,9 +214,13 @@ export class Execution {
       await this.#claimed.giveBack();
       return 'back';
     }
-    if (reason instanceof Cancelled) return this.#close({ state: 'cancelled', reason: null });
+    if (reason instanceof Cancelled) return this.#close({ state: 'cancelled', reason: held });
     if (!(error instanceof OomtuneError)) this.#log.error({ err: error }, 'a job met a fault of ours');
     return this.#close(failureOf(error));
+  }
+
+  #sayHeld(why: string | null): void {
+    this.#log.warn({ why }, 'a process of the job cannot be ended: its lease stays until it is gone');
   }
 
   async #close(patch: Partial<JobRecord>): Promise<ExecutionEnd> {

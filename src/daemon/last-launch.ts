@@ -19,12 +19,14 @@ export class LastLaunch {
     if (this.#job.launches.at(-1)?.purpose === 'search') await this.end();
   }
 
-  /** Ends it, and waits until nothing of it is left. */
-  async end(): Promise<void> {
+  /** Ends it, and waits until nothing of it is left. The exit's `held`: something is, and nothing can end it. */
+  async end(): Promise<Exit | null> {
     const run = await this.#find();
-    run?.end('cancel');
-    await run?.wait();
-    if (run !== null) await this.#forget();
+    if (run === null) return null;
+    run.end('cancel');
+    const exit = await run.wait();
+    if (exit.held === undefined) await this.#forget();
+    return exit;
   }
 
   /**
@@ -40,7 +42,7 @@ export class LastLaunch {
     );
     const exit = await Promise.race([run.wait(), aborted]);
     if (exit === null && letsGo(signal)) throw signal.reason;
-    if (exit !== null) await this.#forget();
+    if (exit !== null && exit.held === undefined) await this.#forget();
     return exit;
   }
 

@@ -175,7 +175,7 @@ async function endWithin(runtime: Runtime, dir: string | undefined, ms: number):
   const run = dir === undefined ? null : await runtime.adopt(dir);
   if (run === null) return true;
   run.end('cancel');
-  return Promise.race([run.wait().then(() => true), delay(ms, false, { ref: false })]);
+  return Promise.race([run.wait().then(({ held }) => held === undefined), delay(ms, false, { ref: false })]);
 }
 
 function didNotStart(path: string, begin: number): OomtuneError {

@@ -1,6 +1,7 @@
 import { OomtuneError } from '../common/errors.js';
 import type { Exit } from '../runtime/types.js';
 import type { JobRecord } from '../store/types.js';
+import { StillHeld } from '../worker/still-held.js';
 import type { RunReport } from '../worker/types.js';
 
 /** What the record says after a report of the worker's. */
@@ -9,7 +10,7 @@ export function outcomeOf(report: RunReport): Partial<JobRecord> {
   const state = report.outcome;
   return {
     state,
-    reason: null,
+    reason: report.still_running ?? null,
     exit_code: report.exit_code,
     config: report.config,
     key: report.key,
@@ -28,11 +29,12 @@ export function outcomeOf(report: RunReport): Partial<JobRecord> {
 export function failureOf(error: unknown): Partial<JobRecord> {
   const known = error instanceof OomtuneError ? error : null;
   const text = error instanceof Error ? error.message : String(error);
+  const late = error instanceof StillHeld && error.exit.ended_by === 'timeout';
   return {
-    state: 'failed',
+    state: late ? 'timeout' : 'failed',
     reason: known === null ? `a fault in oomtune: ${text}` : text,
     failure: {
-      class: 'user_error',
+      class: late ? 'timeout' : 'user_error',
       evidence: text,
       fields: { code: known?.code ?? 'OOMTUNE_INTERNAL', advice: known?.remedy ?? 'See the log of the daemon.' },
     },
@@ -41,14 +43,16 @@ export function failureOf(error: unknown): Partial<JobRecord> {
 
 /** What it says of a run that nobody could diagnose: its exit alone. */
 export function plainOutcome(exit: Exit): Partial<JobRecord> {
-  if (exit.code === 0) return { state: 'succeeded', reason: null, exit_code: 0, failure: null };
+  if (exit.code === 0) return { state: 'succeeded', reason: heldBy(exit), exit_code: 0, failure: null };
   const late = exit.ended_by === 'timeout';
   const lost = exit.ended_by === 'supervisor-lost';
   const evidence = exit.error ?? `It ended with ${exit.signal ?? `status ${exit.code}`}.`;
   return {
     state: late ? 'timeout' : 'failed',
-    reason: null,
+    reason: heldBy(exit),
     exit_code: exit.code,
     failure: { class: late ? 'timeout' : lost ? 'killed' : 'user_error', evidence, fields: {} },
   };
 }
+
+const heldBy = (exit: Exit): string | null => (exit.held === undefined ? null : exit.error);

@@ -69,8 +69,10 @@ export class Recovery {
       this.#log.info(launch, 'a run that no record tells of: it is left alone');
     } else if (found.is === 'job') {
       const { ended_at, launches } = found.job;
-      if (ended_at !== null || !launches.some(({ dir }) => dir === launch.dir))
-        await this.#end(launch, ended_at === null ? 'fenced' : 'ended');
+      if (ended_at !== null) {
+        // Not waited for: what was left of it at its end may be held by the kernel
+        this.#end(launch, 'ended').catch((err: unknown) => this.#log.warn({ err, ...launch }, 'a run was not ended'));
+      } else if (!launches.some(({ dir }) => dir === launch.dir)) await this.#end(launch, 'fenced');
     }
   }
 
@@ -82,7 +84,14 @@ export class Recovery {
       'the job was given to others, or ended, while this host was away: its copy here is ended',
     );
     run.end('cancel');
-    await run.wait();
+    const { held, error } = await run.wait();
+    if (held !== undefined) {
+      this.#log.warn(
+        { job, pids: held, why: error },
+        'a process of the job cannot be ended: its lease stays until it is gone',
+      );
+      return;
+    }
     const { leasing } = this.#store;
     await outlast(() => leasing.forget(job), { onRefused: leasing.onRefused });
   }

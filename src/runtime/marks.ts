@@ -10,17 +10,23 @@ function limitOf(dir: string): string {
   return String((1n << 62n) | (hash >> 3n));
 }
 
-/**
- * Living processes of a launch, by what each inherits from the one before: the launch's folder in the environment, and a limit,
- * which even one has that was started with an empty environment.
- */
+/** Living processes of a launch. */
 export function processesOf(dir: string): number[] {
-  const limit = limitOf(dir);
-  return pids().filter((pid) => {
-    if (pid === process.pid || (environmentOf(pid, RUN_MARK) !== dir && realTimeLimit(pid) !== limit)) return false;
+  return markedFor(dir).filter((pid) => {
     const stat = readStat(pid);
     return stat !== null && !hasEnded(stat);
   });
+}
+
+/**
+ * Processes of a launch, those included whose first thread has ended, by what each inherits from the one before: the launch's folder in the environment, and a limit,
+ * which even one has that was started with an empty environment.
+ */
+export function markedFor(dir: string): number[] {
+  const limit = limitOf(dir);
+  return pids().filter(
+    (pid) => pid !== process.pid && (environmentOf(pid, RUN_MARK) === dir || realTimeLimit(pid) === limit),
+  );
 }
 
 /** Null: not readable. */

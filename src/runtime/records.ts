@@ -79,10 +79,17 @@ export function readExit(dir: string): Omit<Exit, 'ledger'> | null {
  * exit.json. Null: it did not.
  */
 export function takeMainExit(dir: string): Omit<Exit, 'ledger'> | null {
-  const record = readRecord(join(dir, 'main.json'), exitRecord);
-  if (record === null || record === 'torn') return null;
+  if (readMainExit(dir) === null) return null;
   renameSync(join(dir, 'main.json'), join(dir, 'exit.json'));
   return readExit(dir);
+}
+
+/** The same while others of the tree are left. */
+export function readMainExit(dir: string): Omit<Exit, 'ledger'> | null {
+  const record = readRecord(join(dir, 'main.json'), exitRecord);
+  if (record === null || record === 'torn') return null;
+  const { schema: _, ...exit } = record;
+  return exit;
 }
 
 /** For a launch whose supervisor is gone: whole or not at all, as the supervisor would have written it. */

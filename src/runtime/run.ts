@@ -1,12 +1,14 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { longestEndMs } from '../common/bounds.js';
 import { bootId } from '../common/process.js';
 import { attempt, clearGroup, endKeeper, endOrphans, insist, signal } from './ending.js';
 import { unlocked } from './folder-lock.js';
+import { dyingOf, type HeldProcess } from './held.js';
 import { readLedger } from './ledger.js';
 import type { Addon } from './native.js';
 import { processLives } from './process.js';
-import { readExit, type SupervisorRecord, takeMainExit, writeExit } from './records.js';
+import { readExit, readMainExit, type SupervisorRecord, takeMainExit, writeExit } from './records.js';
 import { groupsOf, isStopped, keeperOf, supervisorInside } from './traces.js';
 import type { Exit, LedgerReading, Run } from './types.js';
 
@@ -16,6 +18,8 @@ const MEMORY_LOOK_MS = 100;
 const WATCH_MS = 2000;
 /** How late a supervisor may be with ending a run whose time is up. */
 const LATE_MS = 15_000;
+/** How long a supervisor that was told to end a run may take beyond the job's grace, with its keeper's part and the driver's. */
+const ANSWER_MS = 30_000;
 
 /** The driver may give a dead process's memory back a moment late: waits until no GPU's use falls any more. */
 async function memoryBack(addon: Addon): Promise<void> {
@@ -35,6 +39,8 @@ export class SupervisedRun implements Run {
   readonly logFile: string;
   private ended: Promise<Exit> | undefined;
   private asked: 'cancel' | 'timeout' | null = null;
+  /** When it was (ms, of the clock that stands still with the machine). */
+  private askedAt = Number.POSITIVE_INFINITY;
 
   constructor(
     private readonly addon: Addon,
@@ -58,7 +64,7 @@ export class SupervisedRun implements Run {
   }
 
   wait(): Promise<Exit> {
-    this.ended ??= this.waitOnce();
+    this.ended ??= this.waitInBounds();
     return this.ended;
   }
 
@@ -71,6 +77,7 @@ export class SupervisedRun implements Run {
       return;
     }
     this.asked = reason;
+    this.askedAt = performance.now();
     void insist(pid, told, this.record.grace_ms, () => processLives(pid, this.record.start_time));
   }
 
@@ -79,6 +86,67 @@ export class SupervisedRun implements Run {
     const { boot_id: boot, pid, start_time: start } = this.record;
     if (boot !== bootId()) return null;
     return processLives(pid, start) ? pid : supervisorInside(this.dir, pid, start);
+  }
+
+  /**
+   * Waits for the end, but not for what nothing can end: whoever killed a process, and for whatever reason, one that is still on
+   * its way out after the longest time that this may take is held by the kernel.
+   */
+  private async waitInBounds(): Promise<Exit> {
+    const whole = this.waitOnce();
+    whole.catch(() => {}); // nobody may be left to hear of it
+    const since = new Map<number, number>();
+    let timer: NodeJS.Timeout | undefined;
+    const givenUp = new Promise<Exit>((resolve) => {
+      timer = setInterval(() => {
+        const dying = this.mayBeEnding() ? dyingOf(this.dir) : [];
+        const now = performance.now();
+        for (const pid of since.keys()) if (!dying.some((one) => one.pid === pid)) since.delete(pid);
+        for (const { pid } of dying) if (!since.has(pid)) since.set(pid, now);
+        const held = dying.filter(({ pid }) => now - (since.get(pid) ?? now) >= longestEndMs());
+        const overdue = now - this.askedAt >= this.record.grace_ms + ANSWER_MS + longestEndMs();
+        if (held.length > 0 || overdue) resolve(this.asHeld(held));
+      }, WATCH_MS);
+      timer.unref();
+    });
+    try {
+      return await Promise.race([whole, givenUp]);
+    } finally {
+      clearInterval(timer);
+    }
+  }
+
+  /** Whether anybody ends it, or its own process is gone: only then are all processes looked through. */
+  private mayBeEnding(): boolean {
+    const { job_pid: pid, job_start_time: start } = this.record;
+    return this.asked !== null || this.isLate(0) || pid === null || !processLives(pid, start ?? 0);
+  }
+
+  /** Whether its time limit is over by so much. */
+  private isLate(ms: number): boolean {
+    const { timeout_ms: limit, started_at: started } = this.record;
+    return limit > 0 && Date.now() > Date.parse(started) + limit + ms;
+  }
+
+  /** The end of a run of which something is left: how its main process ended, or that it was killed and has not. */
+  private asHeld(held: HeldProcess[]): Exit {
+    const which = held.map(({ pid, name }) => `process ${pid} (${name})`).join(', ') || 'something of it';
+    const error = `${which} was killed and is still there after ${longestEndMs() / 1000} s: the kernel has not let go of it.`;
+    const main = readMainExit(this.dir) ?? {
+      code: null,
+      signal: 'SIGKILL',
+      ended_by: this.asked ?? (this.isLate(0) ? 'timeout' : 'job'),
+      host_oom: null,
+      started_at: this.record.started_at,
+      ended_at: new Date().toISOString(),
+      stragglers: 0,
+    };
+    return {
+      ...main,
+      error: error.charAt(0).toUpperCase() + error.slice(1),
+      held: held.map(({ pid }) => pid),
+      ledger: this.ledger(),
+    };
   }
 
   private async waitOnce(): Promise<Exit> {
@@ -103,8 +171,7 @@ export class SupervisedRun implements Run {
   private watch(pid: number): void {
     if (!processLives(pid, this.record.start_time)) return;
     if (isStopped(pid)) signal(pid, 'SIGCONT');
-    const { timeout_ms: limit, grace_ms: grace, started_at: started } = this.record;
-    if (limit > 0 && Date.now() > Date.parse(started) + limit + grace + LATE_MS) this.end('timeout');
+    if (this.isLate(this.record.grace_ms + LATE_MS)) this.end('timeout');
   }
 
   /** One that had to be killed because it did not do as it was asked ended for that reason. */

@@ -113,6 +113,8 @@ export interface Exit {
   /** The most that any one process of the job had in memory; absent: not known. */
   resident_bytes?: number | undefined;
   ledger: LedgerReading | null;
+  /** Processes that were killed and are still there, as the kernel holds on to them: `error` names them. Absent: nothing is left. */
+  held?: number[];
 }
 
 /** A launch that is under way (or ended): the daemon may die, the supervisor does not. */
@@ -122,7 +124,10 @@ export interface Run {
   readonly logFile: string;
   /** The ledger now; null when nothing was loaded into the job. */
   ledger(): LedgerReading | null;
-  /** Resolves when exit.json is there and no process of the tree is left. Never rejects for the job's own failure. */
+  /**
+   * Resolves when exit.json is there and no process of the tree is left, or else when one has been dying for as long as
+   * OOMTUNE_END_SECONDS says: the exit's `held` tells. Never rejects for the job's own failure.
+   */
   wait(): Promise<Exit>;
   /**
    * TERM to the tree, KILL after the grace. `reason` goes into exit.json. Idempotent. A supervisor that does not answer (stopped by

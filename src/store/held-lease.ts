@@ -19,6 +19,7 @@ interface Leases {
   attach(owner: string, instance: string, supervisor: LeasePromise['supervisors'][number]): Promise<boolean>;
   resize(owner: string, instance: string, bytes: number | null, devices: LeaseDevice[]): Promise<number>;
   release(owner: string, instance: string): Promise<void>;
+  leave(instance: string): void;
 }
 
 /** A reservation that is renewed until it is released, and written back where Redis has lost it. */
@@ -104,6 +105,18 @@ export class HeldLease<D extends LeaseDevice> {
     });
     await Promise.race([done, late]);
     clearTimeout(timer);
+  }
+
+  /**
+   * Lets go of it without freeing it, for what still runs and cannot be ended: whoever looks for leases without an owner frees it when
+   * these processes are gone, and their memory is back.
+   */
+  async leave(dir: string, pids: number[]): Promise<void> {
+    for (const supervisorPid of pids) await this.attach({ supervisorPid, dir });
+    this.#released = true;
+    this.#stop();
+    clearInterval(this.#timer);
+    this.#leases.leave(this.#promise.instance);
   }
 
   async #renew(): Promise<void> {

@@ -178,6 +178,7 @@ export class LeaseStore {
         if (lease.expires_at + 10 * this.#times.ttlMs > Date.now()) continue;
       }
       if (memoryHeld(lease, devices)) continue;
+      this.files.remove(lease); // first: from here on nobody writes it back
       if (await this.free(lease)) freed.push(lease.owner);
     }
     return freed;
@@ -253,6 +254,11 @@ export class LeaseStore {
 
   async release(owner: string, instance: string): Promise<void> {
     await this.#run(scripts.FREE, [owner, instance, '']);
+    own.delete(instance);
+  }
+
+  /** No longer this process's: whoever looks next frees it when nothing of its job is left. */
+  leave(instance: string): void {
     own.delete(instance);
   }
 

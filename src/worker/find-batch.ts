@@ -2,6 +2,7 @@ import { rmSync } from 'node:fs';
 import { stateFolder } from '../common/home.js';
 import { findBatchReport, recommendationOf } from './report.js';
 import { Search } from './search.js';
+import { giveBack, StillHeld } from './still-held.js';
 import { prepare } from './target.js';
 import type { FindBatchReport, WorkDeps, WorkRequest } from './types.js';
 
@@ -13,6 +14,7 @@ export async function findBatch(request: WorkRequest, deps: WorkDeps): Promise<F
   const started = Date.now();
   const target = await prepare(request, deps);
   const lease = await target.acquire();
+  let left: StillHeld | null = null;
   try {
     await deps.persist({ state: 'searching', reason: null, key: target.key });
     const outcome = await new Search(request, deps, target, 'search').run();
@@ -32,8 +34,11 @@ export async function findBatch(request: WorkRequest, deps: WorkDeps): Promise<F
     // What a search leaves behind is of use only where it went wrong.
     if (report.status === 'found') rmSync(stateFolder('runs', request.jobId), { recursive: true, force: true });
     return report;
+  } catch (error) {
+    if (error instanceof StillHeld) left = error;
+    throw error;
   } finally {
-    await lease.release();
+    await giveBack(lease, left);
   }
 }
 

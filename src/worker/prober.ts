@@ -18,6 +18,7 @@ import {
 import { openLaunch } from './search-launch.js';
 import type { Session } from './session.js';
 import type { HookMode } from './session-request.js';
+import { StillHeld } from './still-held.js';
 import type { Target } from './target.js';
 import type { Diagnosis, WorkDeps, WorkRequest } from './types.js';
 import { neverReached, uncut, undriveable, usesOwnBatch } from './undriveable.js';
@@ -235,15 +236,21 @@ export class Prober {
     if (this.#mode === 'probe' && session.bye !== null && session.exception === null) session.run.end('cancel');
     const patience = setTimeout(() => session.exception !== null && session.run.end('cancel'), 10_000);
     try {
-      return await session.ended();
+      return this.#whole(session, await session.ended());
     } finally {
       clearTimeout(patience);
     }
   }
 
+  /** The memory of what is still there would be charged to the next probe. */
+  #whole(session: Session, exit: Exit): Exit {
+    if (exit.held !== undefined) throw new StillHeld(session.run, exit);
+    return exit;
+  }
+
   async close(): Promise<void> {
     const session = this.#session;
     this.#session = null;
-    if (session !== null) await session.close();
+    if (session !== null) this.#whole(session, await session.close());
   }
 }

@@ -13,6 +13,7 @@ import { type Choice, configFrom, noBatchOfItsOwn, type OwnBatch } from './reuse
 import { emptyReport, reportOf } from './run-report.js';
 import { Search, type SearchOutcome } from './search.js';
 import { Session } from './session.js';
+import { giveBack, HELD_ADVICE, StillHeld } from './still-held.js';
 import { prepare, type Target } from './target.js';
 import type { Lease, RunReport, WorkDeps, WorkRequest } from './types.js';
 import { unseenMemory } from './unseen-memory.js';
@@ -36,6 +37,8 @@ class JobRun {
   readonly #relaunches: Relaunches;
   #growth = new Growth();
   #cut: Cut | null = null;
+  /** The launch of which something is still there at the end; null: none. */
+  #left: { run: Run; exit: Exit } | null = null;
 
   constructor(request: WorkRequest, deps: WorkDeps) {
     this.#request = request;
@@ -59,9 +62,10 @@ class JobRun {
       return await this.#run(target, lease, choice?.config ?? null);
     } catch (error) {
       keep = error instanceof Detached;
+      if (error instanceof StillHeld) this.#left = error;
       throw error;
     } finally {
-      if (!keep) await lease.release();
+      if (!keep) await giveBack(lease, this.#left);
     }
   }
 
@@ -203,7 +207,10 @@ class JobRun {
           ...(await target.surroundings()),
         })
       : null;
-    return { session, exit, diagnosis };
+    if (exit.held === undefined) return { session, exit, diagnosis };
+    this.#left = { run: session.run, exit };
+    const told = diagnosis && { ...diagnosis, evidence: exit.error, line: null, advice: HELD_ADVICE };
+    return { session, exit, diagnosis: told };
   }
 
   /** Waits for the end; an abort ends the job, unless it says to let go. */
@@ -229,6 +236,7 @@ class JobRun {
       diagnosis === null || withheld === null ? diagnosis : { ...diagnosis, advice: `${withheld} ${diagnosis.advice}` };
     const unseen = target.kind === 'cpu' ? unseenMemory(exit, target.limitBytes) : null;
     if (unseen !== null) this.#note(unseen);
+    if (exit.held !== undefined) this.#note(`${exit.error} ${HELD_ADVICE}`);
     return reportOf(this.#frame(target, config), exit, failure, isEnded(this.#deps.signal));
   }
 

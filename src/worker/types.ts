@@ -66,6 +66,8 @@ export interface Lease {
   /** Changes the reserved bytes (whole device while searching, predicted peak after). */
   resize(bytes: number | null): Promise<void>;
   release(): Promise<void>;
+  /** Lets go of it, but it stays until these processes of the launch in `dir`, which nothing can end, are gone. */
+  leave(dir: string, pids: number[]): Promise<void>;
 }
 
 /** What the worker keeps in Redis. */
@@ -239,4 +241,6 @@ export interface RunReport {
   failure: Diagnosis | null;
   launches: number;
   wall_s: number;
+  /** Which process of it was killed and is still there, as the kernel holds on to it; absent: nothing of it is left. */
+  still_running?: string;
 }

@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readStat } from '../../src/common/process.js';
 import { cannotMount, type SlowMount, slowMount } from '../slow-mount.js';
 import { ROOT, until } from '../store/home.js';
@@ -39,6 +39,15 @@ describe.skipIf(cannotMount())('a file system that does not answer', () => {
     for (const stream of [child.stdout, child.stderr]) stream.on('data', (text) => (said += text));
     return { child, ended: once(child, 'exit').then(([code]) => ({ code: code as number | null, said })) };
   }
+
+  /** Whether it has come to read the file that does not answer; others of the line are gone again at any time. */
+  const reads = (pid: number) => {
+    try {
+      return readFileSync(`/proc/${pid}/cmdline`, 'utf8').startsWith('cat\0');
+    } catch {
+      return false;
+    }
+  };
 
   test('keeps no command waiting', async () => {
     const plain = ['--no-tune', '--device', 'cpu'];
@@ -107,7 +116,6 @@ describe.skipIf(cannotMount())('a file system that does not answer', () => {
     await until(() => host.lines('begun').length === 1);
     mount.silence();
     writeFileSync(join(host.work, 'come'), '');
-    const reads = (pid: number) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').startsWith('cat\0');
     await until(() => host.processes().some(reads));
     child.kill('SIGINT');
     const { code, said } = await ended;
@@ -119,6 +127,71 @@ describe.skipIf(cannotMount())('a file system that does not answer', () => {
     expect((await oomtune('devices', '--json').ended).said).toContain('"reserved_bytes":0');
   }, 60_000);
 
+  /** A line that reads the silent file when it is told to, and tells when it does. */
+  const reading = () => `echo on >> begun; until [ -e come ]; do sleep 0.05; done; cat ${mount.path}/log`;
+  async function silenced(): Promise<void> {
+    await until(() => host.lines('begun').length === 1);
+    mount.silence();
+    writeFileSync(join(host.work, 'come'), '');
+    await until(() => host.processes().some(reads));
+  }
+  const reserved = async () =>
+    (await oomtune('devices', '--json').ended).said.includes(`"reserved_bytes":${64 * 1024 ** 2}`);
+  const HELD = /Process \d+ \(cat\) was killed and is still there after 3 s/;
+
+  describe('a process that nothing can end', () => {
+    beforeEach(() => {
+      for (const file of ['begun', 'come']) rmSync(join(host.work, file), { force: true });
+    });
+    afterEach(async () => {
+      await mount.end();
+      await until(() => host.processes().length === 0);
+      await expect.poll(reserved, { timeout: 20_000 }).toBe(false);
+      await host.stop();
+    });
+
+    test.each([
+      ['run', ['--no-tune'], 'The job ran out of time'],
+      ['find-batch', [], 'OOMTUNE_STILL_RUNNING'],
+    ])(
+      'does not keep %s from ending at its time limit',
+      async (verb, more, says) => {
+        const limits = ['--device', 'cpu', '--budget', '64MiB', '--timeout', '2'];
+        const { ended } = oomtune(verb, ...more, ...limits, '--', 'sh', '-c', reading(), '{micro_batch}');
+        await silenced();
+        const { code, said } = await ended;
+        expect([code, said]).toEqual([verb === 'run' ? 4 : 5, expect.stringContaining(says)]);
+        expect(said).toMatch(HELD);
+        expect(await reserved()).toBe(true);
+      },
+      60_000,
+    );
+
+    test.each([
+      ['timeout', 3],
+      ['cancelled', null],
+    ] as const)(
+      'does not keep a job from its end: %s',
+      async (state, timeoutSeconds) => {
+        await host.start({ cpuLanes: 1, sweepMs: 500 }, END);
+        const id = await host.shell(reading(), { timeoutSeconds, retries: 2 });
+        await silenced();
+        if (state === 'cancelled') await oomtune('cancel', id).ended;
+        expect((await host.state(id, state, 40)).reason).toMatch(HELD);
+        // Its memory is promised to nobody meanwhile, its lane is free, and a new daemon does not wait for it either
+        expect(await reserved()).toBe(true);
+        await host.state(await host.shell('true'), 'succeeded');
+        expect(host.said).toContain('cannot be ended: its lease stays until it is gone');
+        expect(host.starts(id)).toBe(1);
+        await host.kill();
+        await host.start({ cpuLanes: 1, sweepMs: 500 }, END);
+        await host.state(await host.shell('true'), 'succeeded');
+        expect(await reserved()).toBe(true);
+      },
+      90_000,
+    );
+  });
+
   test('leaves a process that nothing can end, and daemon stop --kill names its job', async () => {
     await host.start({}, START);
     const line = `until [ -e go ]; do sleep 0.05; done; cat ${mount.path}/log`;
@@ -127,7 +200,6 @@ describe.skipIf(cannotMount())('a file system that does not answer', () => {
     mount.silence();
     writeFileSync(join(host.work, 'go'), '');
     const stuck = () => host.processes().filter((pid) => readStat(pid)?.state === 'D');
-    const reads = (pid: number) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').startsWith('cat\0');
     await until(() => host.processes().some(reads));
     const { code, said } = await oomtune('daemon', 'stop', '--kill').ended;
     expect([code, said]).toEqual([5, expect.stringContaining('OOMTUNE_STILL_RUNNING')]);

@@ -1,0 +1,26 @@
+import { OomtuneError } from '../common/errors.js';
+import type { Exit, Run } from '../runtime/types.js';
+import type { Lease } from './types.js';
+
+/** Something of a launch was killed and is still there: nothing more can be started in its place. */
+export class StillHeld extends OomtuneError {
+  constructor(
+    readonly run: Run,
+    readonly exit: Exit,
+  ) {
+    super(
+      'OOMTUNE_STILL_RUNNING',
+      exit.error ?? 'Something of the command was killed and is still there: the kernel has not let go of it.',
+      HELD_ADVICE,
+    );
+  }
+}
+
+export const HELD_ADVICE =
+  'A file system or a GPU that does not answer is the usual reason. Its devices stay reserved until it is gone.';
+
+/** Gives the lease back, or where something of a launch is still there leaves it to that. */
+export async function giveBack(lease: Lease, left: { run: Run; exit: Exit } | null): Promise<void> {
+  if (left === null) return lease.release();
+  await lease.leave(left.run.dir, left.exit.held ?? []);
+}
