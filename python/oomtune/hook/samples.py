@@ -52,13 +52,26 @@ class Source:
     #: True: each batch is made anew, as a loader without workers does it in the training process.
     fresh = False
     variable = False
+    #: False: samples of different lengths cannot be in one batch; the loader never asks for that (it draws by length).
+    mixed = True
 
     def make(self, count):
         raise NotImplementedError
 
     def _join(self, samples, count):
         """The loader's own collation of `count` samples, those that there are over and over."""
+        if not self.mixed:
+            samples = samples[:1]
         return self._collate([trees.fresh(sample) for sample in itertools.islice(itertools.cycle(samples), count)])
+
+    def _mixes(self, longest, shortest):
+        try:
+            self._collate([trees.fresh(longest), trees.fresh(shortest)])
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise
+            return False
+        return True
 
     def draw(self, count, turn):
         """A batch as a shuffled loader would give it, another one for each turn: not the longest samples."""
@@ -72,6 +85,8 @@ class MapSource(Source):
         self._refetch = refetch
         self.fresh = refetch
         self._indices = self._choose(_drawn_indices(loader))
+        if self.variable:
+            self.mixed = self._mixes(*self._fetch([self._indices[0], self._indices[-1]]))
         self._kept = {}
 
     def _choose(self, drawn):
@@ -132,6 +147,7 @@ class IterableSource(Source):
         if self.variable:
             order = sorted(range(len(samples)), key=lambda place: -sizes[place])
             samples = [samples[place] for place in order]
+            self.mixed = self._mixes(samples[0], samples[-1])
         self._samples = samples
 
     def make(self, count):

@@ -258,6 +258,18 @@ class Driving(unittest.TestCase):
         self.assertEqual({line for line in self.seen if line.startswith("length")}, {"length 100"})
         self.assertIn("variable_length", result.one("loop")["warnings"])
 
+    def test_samples_that_only_go_with_their_like_are_not_mixed(self):
+        text = (
+            "class Text(Dataset):\n"
+            "    def __len__(self): return 320\n"
+            "    def __getitem__(self, i): return torch.ones(i // 8 % 10 + 1, 4)\n"
+            "for x in DataLoader(Text(), batch_size=8, collate_fn=torch.stack):\n"
+            "    note('length', x.shape[1])\n"
+            "    work(x, torch.zeros(x.shape[0], x.shape[1], 2))\n"
+        )
+        self.assert_driven(self.drive(text))
+        self.assertEqual({line for line in self.seen if line.startswith("length")}, {"length 10"})
+
     def test_longest_samples_are_found_at_the_end_of_a_slow_data_set(self):
         result = self.drive(
             "import time\n"

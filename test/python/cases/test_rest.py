@@ -3,11 +3,13 @@
 import sys
 import unittest
 
+import torch
 from support import PATH, probe, run
 
 sys.path[:0] = PATH.split(":")
 
 from oomtune.hook.rest import Rest  # noqa: E402
+from oomtune.hook.samples import find_source  # noqa: E402
 
 LOOP = """
 import torch
@@ -41,6 +43,23 @@ def rest(*steps):
     for _ in steps:
         result.step_done()
     return result
+
+
+class Text(torch.utils.data.Dataset):
+    def __len__(self):
+        return 320
+
+    def __getitem__(self, index):
+        return torch.ones(index // 8 % 10 + 1)
+
+
+class Lengths(unittest.TestCase):
+    def test_each_drawn_batch_has_another_length_where_lengths_cannot_be_mixed(self):
+        loader = torch.utils.data.DataLoader(Text(), batch_size=8, collate_fn=torch.stack)
+        source = find_source(torch, loader, lambda: iter(loader), False)
+        drawn = [source.draw(5, turn).shape for turn in range(12)]
+        self.assertEqual({rows for rows, _ in drawn}, {5})
+        self.assertGreater(len({length for _, length in drawn}), 3)
 
 
 class Resting(unittest.TestCase):
