@@ -54,6 +54,6 @@ await withErrors(async () => {
     process.stdout.write(`  ${lines[at].padEnd(22)} ${value.length > 60 ? `${value.slice(0, 59)}…` : value}\n`);
   }
   say(
-    `\nNext, on a script of your own:\n\n  node bin/oomtune.js find-batch --budget 80% -- ${python.path} your-script.py\n`,
+    `\nNext, on a script of your own:\n\n  bin/oomtune.js find-batch --budget 80% -- ${python.path} your-script.py\n`,
   );
 });

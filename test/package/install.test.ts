@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -83,6 +84,27 @@ describe('installed where there is no compiler', () => {
       hook: version,
       node: process.versions.node,
     });
+  });
+
+  // Node 20 looks for it in the whole command line, and reads the file before any of our code runs
+  it.each(['no-such-file', 'fifo'])('keeps --env-file from Node, which would read it: %s', async (name) => {
+    if (name === 'fifo') execFileSync('mkfifo', [join(installed.folder, name)]);
+    const verbs = ['submit', 'run', 'find-batch'].map((verb) =>
+      installed.oomtune([verb, '--device', 'cpu', '--env-file', name, '--', 'true']),
+    );
+    for (const { code, stderr } of await Promise.all(verbs)) {
+      expect([code, stderr]).toEqual([2, expect.stringContaining(`${name} cannot be read`)]);
+      expect(stderr).toContain('OOMTUNE_USAGE');
+    }
+  });
+
+  it('gives a job, and nothing else, the variables of --env-file', async () => {
+    // Node itself would not start with the first
+    writeFileSync(join(installed.folder, 'variables'), 'NODE_OPTIONS=--no-such-option\nCOLOUR=blue\n');
+    const show = ['--', 'sh', '-c', 'echo $COLOUR $NODE_OPTIONS'];
+    const args = ['run', '--no-tune', '--device', 'cpu', '--env-file', 'variables', ...show];
+    const { code, stdout, stderr } = await installed.oomtune(args);
+    expect([code, stdout], stderr).toEqual([0, 'blue --no-such-option\n']);
   });
 
   it('passes its own doctor', async () => {
