@@ -1,5 +1,8 @@
 // Virtual memory management (torch's expandable segments, NCCL): charged when the physical memory is made, by where it
 // lies; reservations of addresses and memory on the host are free. An import is its maker's to pay for.
+#include <cstdlib>
+#include <cstring>
+
 #include "account.h"
 #include "driver.h"
 #include "imports.h"
@@ -58,23 +61,32 @@ uint64_t pieceOf(const ArrayMapInfo& info) {
   return name & (UINT64_MAX >> 1);
 }
 
-/** In the order of the stream; counted at once, as nothing tells when it is done. */
-Result mapArrays(Result result, const ArrayMapInfo* list, unsigned int count) {
-  if (result != kSuccess || list == nullptr) return result;
-  for (unsigned int i = 0; i < count; ++i) {
-    const uint64_t piece = pieceOf(list[i]);
-    if (list[i].operation == kMapOperation) vmmHeld(list[i].resource, piece, list[i].handle);
-    if (list[i].operation == kUnmapOperation) vmmLetGo(list[i].resource, account::kNowhere, piece, 1);
+/**
+ * In the order of the stream; counted at once, as nothing tells when it is done. The list is read before the call: it is not
+ * const, and a driver may leave other words in it.
+ */
+template <typename Call>
+Result mapArrays(const ArrayMapInfo* list, unsigned int count, Call call) {
+  const bool readable = list != nullptr && count > 0;
+  auto* asked = readable ? static_cast<ArrayMapInfo*>(malloc(count * sizeof(ArrayMapInfo))) : nullptr;
+  if (asked != nullptr) memcpy(asked, list, count * sizeof(ArrayMapInfo));
+  const Result result = call();
+  const ArrayMapInfo* told = asked != nullptr ? asked : list;
+  for (unsigned int i = 0; readable && result == kSuccess && i < count; ++i) {
+    const uint64_t piece = pieceOf(told[i]);
+    if (told[i].operation == kMapOperation) vmmHeld(told[i].resource, piece, told[i].handle);
+    if (told[i].operation == kUnmapOperation) vmmLetGo(told[i].resource, account::kNowhere, piece, 1);
   }
+  free(asked);
   return result;
 }
 
 OOMTUNE_HOOK(cuMemMapArrayAsync, ArrayMapInfo* list, unsigned int count, Stream stream) {
-  return mapArrays(cuMemMapArrayAsync_real(list, count, stream), list, count);
+  return mapArrays(list, count, [&] { return cuMemMapArrayAsync_real(list, count, stream); });
 }
 
 OOMTUNE_HOOK(cuMemMapArrayAsync_ptsz, ArrayMapInfo* list, unsigned int count, Stream stream) {
-  return mapArrays(cuMemMapArrayAsync_ptsz_real(list, count, stream), list, count);
+  return mapArrays(list, count, [&] { return cuMemMapArrayAsync_ptsz_real(list, count, stream); });
 }
 
 OOMTUNE_HOOK(cuMulticastBindMem, Handle object, size_t at, Handle memory, size_t offset, size_t size,

@@ -166,14 +166,15 @@ void scenarioHeld() {  // memory that only a piece of an array or of a multicast
     Array3dDescriptor sparse{64, 64, 0, 0x20, 4, 0x40};
     CHECK_EQUAL((call<Result(Array*, const Array3dDescriptor*)>("cuArray3DCreate_v2", &array, &sparse)), 0);
     ArrayMapInfo pieces[2] = {};
+    const Handle made[2] = {make(), make()};
     for (unsigned i = 0; i < 2; ++i) {
       pieces[i].resource = reinterpret_cast<uint64_t>(array);
       pieces[i].subresource[0] = i;
       pieces[i].operation = kMapOperation;
-      pieces[i].handle = make();
+      pieces[i].handle = made[i];
     }
     CHECK_EQUAL((call<MapArray>(map, pieces, 2u, Stream{})), 0);
-    for (const ArrayMapInfo& piece : pieces) CHECK_EQUAL((call<Release>("cuMemRelease", piece.handle)), 0);
+    for (const Handle handle : made) CHECK_EQUAL((call<Release>("cuMemRelease", handle)), 0);
     CHECK_EQUAL(kind(oomtune::kVmm), 40 * MiB);
     pieces[0].operation = kUnmapOperation;
     CHECK_EQUAL((call<MapArray>(map, pieces, 1u, Stream{})), 0);

@@ -154,6 +154,7 @@ API cuMemMapArrayAsync(ArrayMapInfo* list, unsigned int count, Stream) {
     const uint64_t offset = list[i].subresource[0];
     if (list[i].operation == kMapOperation) {
       if (holdPiece(list[i].resource, offset, list[i].handle) != 0) return 1;
+      list[i].handle = 0;  // the list is the driver's to write in
       continue;
     }
     std::lock_guard<std::mutex> lock(mutex);
