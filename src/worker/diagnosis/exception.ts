@@ -7,7 +7,7 @@ export interface Exception {
   message: string;
 }
 
-const LINE = /^([A-Za-z_]\w{0,80}(?:\.[A-Za-z_<][\w<>]{0,80}){0,8})(?:\(([A-Za-z_]\w{0,80})\))?(?:: ?(.*))?$/s;
+const LINE = /^([A-Za-z_]\w{0,80}(?:\.[A-Za-z_<][\w<>]{0,80}){0,8})(?:\(([A-Za-z_]\w{0,80})\))?(?:: ?(.*)|[ \t]+)?$/s;
 const ENDINGS =
   /(?:Error|Exception|Interrupt|Exit|Failed|Failure|Timeout|Exhausted|Cancelled|Abort|Killed|Refused|Fault|Invalid|Exceeded|Unavailable|Empty|Full)$/;
 /** Endings that also other lines have; enough only where a traceback stands open or the name is dotted. */
