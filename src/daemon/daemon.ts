@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
 import type { Log } from '../common/log.js';
 import type { Device, Runtime } from '../runtime/types.js';
-import { type HostInfo, hostName, outlast, type Store } from '../store/index.js';
+import { HEARTBEAT_MS, type HostInfo, hostName, outlast, type Store } from '../store/index.js';
 import { killPath } from './daemon-file.js';
 import { Dispatcher } from './dispatcher.js';
 import type { WorkerApi } from './execution.js';
@@ -21,6 +21,7 @@ import { Sweeper } from './sweeper.js';
 /** How long the other hosts have to write back what they hold when Redis was away, before anything is taken. */
 const SETTLE_MS = 3000;
 const SETTLED_LOOK_MS = 50;
+const HEARD_LOOK_MS = 500;
 
 export interface DaemonParts {
   store: Store;
@@ -187,10 +188,13 @@ export class Daemon {
   /** What was given to others meanwhile is ended, and what Redis has lost is written back, before anything else. */
   async #comeBack(): Promise<void> {
     this.#away += 1;
+    const { others } = this.#sweeper; // before a sweep that was under way hears of none in what Redis has come back with
     try {
       await this.#writeBack();
+      await outlast(() => this.#beat(), { onRefused: this.#parts.store.connection.onRefused }); // others wait for it
       // An older state of Redis may offer what another host runs: that one writes it back as soon as it is connected, too
-      if (this.#sweeper.others > 0) {
+      if (others.length > 0) {
+        await this.#heardAgain(others);
         await delay(SETTLE_MS);
         await this.#writeBack(); // what was taken from that state meanwhile may be another's by now
       }
@@ -200,6 +204,18 @@ export class Daemon {
     this.#intake.lookAtTaken();
     for (const execution of this.#executions) execution.repeat();
     await this.#sweep();
+  }
+
+  /** Waits for hosts that are slower to find Redis again, but no longer than they may be silent. */
+  async #heardAgain(others: string[]): Promise<void> {
+    const { hosts, connection } = this.#parts.store;
+    const until = performance.now() + HEARTBEAT_MS;
+    for (;;) {
+      const known = await outlast(() => hosts.list(), { onRefused: connection.onRefused });
+      const missing = others.some((name) => !known.some(({ host, alive }) => host === name && alive));
+      if (!missing || this.#stopping || performance.now() > until) return;
+      await delay(HEARD_LOOK_MS);
+    }
   }
 
   async #writeBack(): Promise<void> {

@@ -23,7 +23,7 @@ export class Sweeper {
   #missing = new Set<string>();
 
   /** Other hosts that were heard at the last sweep. */
-  others = 0;
+  others: string[] = [];
 
   constructor(parts: { store: Store; settings: DaemonSettings; log: Log }, host: string, queues: Queues) {
     this.#store = parts.store;
@@ -37,7 +37,7 @@ export class Sweeper {
   async sweep(devices: Device[], executions: Executions, passOn: (label: string) => void): Promise<void> {
     const hosts = await this.#store.hosts.list();
     const alive = hosts.flatMap(({ info }) => (info === null ? [] : [info]));
-    this.others = hosts.filter(({ host, alive }) => alive && host !== this.#host).length;
+    this.others = hosts.filter(({ host, alive }) => alive && host !== this.#host).map(({ host }) => host);
     const live = await this.#store.jobs.live();
     for (const job of live) {
       if (job.claimHost === null || job.claimHost === this.#host) continue;

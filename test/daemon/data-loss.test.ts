@@ -150,18 +150,27 @@ test('the same while the daemon is away', async () => {
   expect(host.starts(id)).toBe(1);
 });
 
-test('the same where another host would take it', async () => {
+test.each([
+  ['the same where another host would take it', false],
+  ['the same where that host finds Redis again before the one that ran it', true],
+])('%s', async (_, late) => {
   const id = await ranSince(() => host.start({ sweepMs: 500, cpuLanes: 1 }, { OOMTUNE_HOST: 'host-a' }));
-  const long = await host.shell('sleep 12'); // host-a has no lane for it any more
+  const long = await host.shell('sleep 20'); // host-a has no lane for it any more
   await host.state(long, 'running');
   const other = new Host(host.url);
   try {
     await other.start({ sweepMs: 500 }, { OOMTUNE_HOST: 'host-b' });
     await sleep(1500); // each has heard of the other
+    if (late) host.daemon?.kill('SIGSTOP');
     await losses['rolled back to before the job was submitted']?.();
+    if (late) {
+      await sleep(6000);
+      expect((await host.job(id)).state).toBe('queued');
+      host.daemon?.kill('SIGCONT');
+    }
     expect(await host.ended(id)).toMatchObject({ state: 'failed', exit_code: 4, host: 'host-a' });
     await backAgain(long);
-    await host.state(long, 'succeeded', 30);
+    await host.state(long, 'succeeded', 40);
     expect(host.starts(id)).toBe(1);
   } finally {
     process.env.OOMTUNE_HOST = 'host-b';
