@@ -11,8 +11,9 @@ from .layout import bounds, layouts
 from .node import function
 from .passes import Call
 from .plan import Plan
-from .refusal import Uncuttable
-from .rehearsal import Mismatch
+from .ranks import Alone, Together
+from .refusal import Mismatch, Uncuttable
+from .shards import sharded
 from .tree import Rows, leaves as leaves_of
 from .weights import Rules
 
@@ -41,6 +42,8 @@ class Cut:
         self._calls = Calls(torch, optimizers)
         self._function = None
         self._plans = {}
+        #: For each module called, by id: (it, what decides how it is cut).
+        self._ranks = {}
         self._sizes = []
         self._micro = self._batch = self._most_parts = None
         self._thread = None
@@ -122,15 +125,20 @@ class Cut:
         tree = {**dict(enumerate(args)), **self._without_cache(module, kwargs)}
         lengths = tuple(self._sizes)
         leaves = leaves_of(self._torch, tree, lengths)
-        plan, layout = self._plan(module, tree, leaves, lengths)
+        ranks = self._ranks_of(module)
+        plan, layout = self._plan(module, tree, leaves, lengths, ranks)
         if plan is None:
             return self.past(module, args, kwargs)
-        parts = bounds(layout.count, self._most(layout.count), plan.even)
-        if len(parts) < 2:
+        most = self._most(layout.count)
+        number = ranks.most(-(-layout.count // most))
+        if number < 2:
             return self.past(module, args, kwargs)
         self._same_thread()
         rules = Rules(self._torch, leaves, layout)
         try:
+            if ranks.any(layout.count < number):
+                raise Uncuttable("a rank has fewer samples in its batch than another has micro-batches")
+            parts = bounds(layout.count, most, plan.even, number)
             plan.gathers()
             plan.settle(tree, leaves, layout, rules, parts)
             return self._cut(Call(self._torch, plan, tree, leaves, layout, rules, parts, self._most_parts))
@@ -162,39 +170,53 @@ class Cut:
             views = next((count // size for size in self._sizes if count % size == 0), 1)
         return self._micro * views
 
-    def _plan(self, module, tree, leaves, lengths):
+    def _ranks_of(self, module):
+        """Who decides how the module is cut: this rank, or all of those that it is sharded between."""
+        known = self._ranks.get(id(module))
+        if known is None or known[0]() is not module:
+            ranks = Together(self._torch) if sharded(module.modules()) else Alone()
+            known = self._ranks[id(module)] = (weakref.ref(module), ranks)
+        return known[1]
+
+    def _plan(self, module, tree, leaves, lengths, ranks):
         """(plan, layout); (None, None): the call is run whole, since nothing in it counts samples."""
         candidates = list(layouts(self._torch, leaves, self._sizes))
-        if not candidates:
-            return None, None
-        if all(layout.count <= self._most(layout.count) for layout in candidates):
+        if not ranks.any(any(layout.count > self._most(layout.count) for layout in candidates)):
             return None, None
         key = (id(module), module.training, _signature(self._torch, leaves))
-        known = self._plans.get(key)
-        if known is not None and known[0]() is module:
-            plan, dims = known[1:]
-            if plan is None:
-                return None, None
-            # Cut along the same dimensions, however many rows it has now: another that is as long as a batch is chance.
-            layout = next((layout for layout in candidates if layout.dims == dims), None)
-            if layout is not None:
-                return plan, layout
-        return self._rehearse(key, module, tree, leaves, lengths, candidates)
+        known = self._known(key, module, candidates)
+        if ranks.any(known is None):
+            return self._rehearse(key, module, tree, leaves, lengths, candidates, ranks)
+        return known
 
-    def _rehearse(self, key, module, tree, leaves, lengths, candidates):
+    def _known(self, key, module, candidates):
+        """(plan, layout), as at an earlier call; None: there was none like it."""
+        known = self._plans.get(key)
+        if known is None or known[0]() is not module:
+            return None
+        plan, dims = known[1:]
+        if plan is None:
+            return None, None
+        # Cut along the same dimensions, however many rows it has now: another that is as long as a batch is chance.
+        layout = next((layout for layout in candidates if layout.dims == dims), None)
+        return None if layout is None else (plan, layout)
+
+    def _rehearse(self, key, module, tree, leaves, lengths, candidates, ranks):
         tensors = [leaf for leaf in leaves if isinstance(leaf, self._torch.Tensor)]
-        plan, reason = Plan(self._torch, module, self, lengths, tensors), None
-        for layout in candidates:
-            try:
-                plan.rehearse(tree, leaves, layout)
-            except Mismatch as mismatch:
-                reason = reason or mismatch
-                continue
-            except Uncuttable as found:
-                reason = found
-                break
-            self._plans[key] = (weakref.ref(module), plan, layout.dims)
-            return plan, layout
+        reason = None
+        try:
+            plan = Plan(self._torch, module, self, lengths, tensors, ranks)
+            for layout in candidates[: ranks.least(len(candidates))]:
+                try:
+                    ranks.agreed(functools.partial(plan.rehearse, tree, leaves, layout))
+                except Mismatch as mismatch:
+                    reason = reason or mismatch
+                    continue
+                self._plans[key] = (weakref.ref(module), plan, layout.dims)
+                return plan, layout
+        except Uncuttable as found:
+            reason = found
+        reason = reason or "another rank's batch has no row for each sample"
         if self.count == 0:
             self._refuse("%s cannot be cut: %s" % (type(module).__name__, reason))
         # Another model's call is cut: this one (a loss with weights of its own) gives the same if it is not.

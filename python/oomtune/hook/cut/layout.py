@@ -33,10 +33,10 @@ class Layout:
 LEAST = 4
 
 
-def bounds(count, most, even):
-    """Parts of `count` rows, as few as there can be with `most` in each: [(start, stop)]. `even`: all alike, else
-    the last, which need not be run again, has as many rows as it may."""
-    parts = -(-count // most)
+def bounds(count, most, even, parts=None):
+    """Parts of `count` rows, with at most `most` in each: [(start, stop)]. `parts`: how many; None: as few as there can be.
+    `even`: all alike, else the last, which need not be run again, has as many rows as it may."""
+    parts = parts or -(-count // most)
     last = -(-count // parts)
     if not even and parts > 1:
         last = max(last, min(most, count - (parts - 1) * max(1, most // LEAST)))

@@ -150,6 +150,7 @@ class Call:
         """Gradients of inputs and parameters for those of the output's leaves (None: none). `deeper`: second derivatives
         are asked for."""
         self._check_versions()
+        self.plan.check_deeper(deeper)
         kept, self._kept = self._kept, None
         ahead, self._ahead = self._ahead, None
         loss = self.plan.saw(wanted, deeper)
@@ -161,7 +162,9 @@ class Call:
             again = list(self._ran)
             if kept is not None and not deeper:
                 inputs, leaves = kept
-                self._through(again.pop(), leaves, inputs, wanted, gradients, False)
+                place = again.pop()
+                with self.plan.exchanging(last=not again):
+                    self._through(place, leaves, inputs, wanted, gradients, False)
                 del inputs, leaves
             kept = None
             # Weights are cast once for all parts.
@@ -170,11 +173,12 @@ class Call:
                     if self._begun is not None and not deeper:
                         self._begun.restore()
                     self._draws[place].restore()
-                    inputs, leaves = self._with_graph(place, deeper)
+                    with self.plan.again():
+                        inputs, leaves = self._with_graph(place, deeper)
                     if self.plan.reentrant:
                         # Such checkpoints cast without gradients first.
                         self._precision.forget_casts()
-                    with outside.again():
+                    with outside.again(), self.plan.exchanging(last=place == again[-1]):
                         self._through(place, leaves, inputs, wanted, gradients, deeper)
                     del leaves, inputs
             return gradients.totals()
@@ -189,7 +193,7 @@ class Call:
                 continue
             if isinstance(join, Along):
                 gradient = join.slice(gradient, start, stop)
-            elif self._weights[number][place] == 0.0:
+            elif self._weights[number][place] == 0.0 and not self.plan.all_take_part():
                 continue
             else:
                 gradient = gradient * self._weights[number][place]

@@ -6,7 +6,7 @@ import weakref
 
 from .graph import graph_of
 from .joins import Along, Folded, Same
-from .refusal import Uncuttable
+from .refusal import Mismatch, Uncuttable
 from .tree import leaves as leaves_of
 from .weights import Rules, disagreement
 
@@ -16,20 +16,18 @@ FINE, COARSE = 2e-4, 2e-2
 NO_MEAN = "it returns a value that is neither a mean nor a sum over its samples or their tokens"
 
 
-class Mismatch(Uncuttable):
-    """With this layout the parts are not the whole; with another they may be."""
-
-
 class Rehearsal:
     """`call(leaves)` runs the module on other leaves; `layout` says how they are cut."""
 
-    def __init__(self, torch, call, leaves, layout, stage, parameters):
+    def __init__(self, torch, call, leaves, layout, stage, parameters, ranks, shards):
         self._torch = torch
         self._call = call
         self._leaves = leaves
         self._layout = layout
         self._stage = stage
         self._parameters = parameters
+        self._ranks = ranks
+        self._shards = shards
         self._rules = Rules(torch, leaves, layout)
 
     def found(self):
@@ -37,12 +35,17 @@ class Rehearsal:
         is in it). Raises Uncuttable."""
         rows = self._rows()
         seen = self._run(rows)
-        joins = [self._join(entry, seen, rows) for entry in zip(*seen.outputs)]
-        return (joins, *self._behind(rows[:1], len(joins)))
+        joins = self._ranks.agreed(lambda: [self._join(entry, seen, rows) for entry in zip(*seen.outputs)])
+        if not self._ranks.alike([type(join).__name__ for join in joins]):
+            raise Uncuttable("its outputs join in another way on another rank")
+        flags, reentrant = self._ranks.agreed(lambda: self._behind(rows[:1], len(joins)))
+        return joins, flags, reentrant
 
     def settle(self, place, names, parts):
         """Names of the rules that hold for the output numbered `place`, where they give the parts other weights now."""
         candidates = self._rules.named(names)
+        if self._ranks.together:
+            return self._settled_together(place, candidates, parts)
         rows = disagreement(candidates, parts)
         while rows is not None:
             seen = self._run(list(rows))
@@ -55,6 +58,21 @@ class Rehearsal:
             rows = disagreement(candidates, parts)
         return [rule.name for rule in candidates]
 
+    def _settled_together(self, place, candidates, parts):
+        """The same where no rank may run the module by itself: as often as any of them has to."""
+        rows = disagreement(candidates, parts)
+        while self._ranks.any(rows is not None):
+            chosen = list(rows or (0, 1))
+            seen = self._run(chosen)
+            kept = candidates
+            if rows is not None:
+                kept = self._holding(candidates, [output[place] for output in seen.outputs], seen, chosen)
+            if self._ranks.any(rows is not None and not 0 < len(kept) < len(candidates)):
+                raise Uncuttable(NO_MEAN)
+            candidates = kept
+            rows = disagreement(candidates, parts)
+        return [rule.name for rule in candidates]
+
     def _told_apart(self, place, candidates, parts, rows):
         """Where the samples' own values tell two rules apart by less than rounding (the label 0 stands in some rows, and
         may be one that is left out): with a row of nothing but that value."""
@@ -62,7 +80,14 @@ class Rehearsal:
             if rule.ignored is None or rule.of(parts) == candidates[0].of(parts):
                 continue
             marked = Rehearsal(
-                self._torch, self._call, self._marked(rule, rows[1]), self._layout, self._stage, self._parameters
+                self._torch,
+                self._call,
+                self._marked(rule, rows[1]),
+                self._layout,
+                self._stage,
+                self._parameters,
+                self._ranks,
+                self._shards,
             )
             seen = marked._run(list(rows))
             others = marked._rules.named([one.name for one in candidates])
@@ -111,11 +136,13 @@ class Rehearsal:
                 except Exception as failed:
                     if _out_of_memory(failed):
                         raise
-                    error = failed
+                    error, found = failed, None
+                if self._ranks.any(found is None):
+                    error = error or RuntimeError("on another rank")
                     continue
-                if seen is not None and not seen.alike(found):
+                if self._ranks.any(seen is not None and not seen.alike(found)):
                     continue
-                if not found.random:
+                if not self._ranks.any(found.random):
                     return found
                 seen = seen or found
             if seen is not None:
@@ -137,6 +164,8 @@ class Rehearsal:
         return _Seen(outputs, half, random, FINE if precise and self._single() else COARSE)
 
     def _single(self):
+        if self._shards is not None and self._shards.coarse:
+            return False
         kinds = (self._torch.float32, self._torch.float64)
         return all(parameter.dtype in kinds for parameter in self._parameters)
 
@@ -232,7 +261,8 @@ class Rehearsal:
                 raise Uncuttable("its forward pass fails on one sample (%s: %s)" % (type(failed).__name__, str(failed)[:200]))
             flags = [isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in outputs]
             known = {id(tensor) for tensor in inputs if isinstance(tensor, torch.Tensor)}
-            known |= {id(parameter) for parameter in self._parameters}
+            own = self._parameters + (self._shards.leaves() if self._shards is not None else [])
+            known |= {id(parameter) for parameter in own}
             stranger, reentrant = graph_of([leaf for leaf, flag in zip(outputs, flags) if flag], known)
             del outputs, inputs
         self._stage.let_go()

@@ -1,0 +1,133 @@
+"""Weights that are sharded between ranks (FSDP). Hooks of each forward pass gather them, and hooks of each backward pass
+bring their gradients together: the parts' backward passes leave gradients where FSDP keeps them, and only the last of a
+call's exchanges them."""
+
+import contextlib
+import operator
+
+from .refusal import Uncuttable
+
+#: What a module of `fully_shard`, and what torch knows of it, must have: other versions may have it otherwise.
+NEEDED = ("set_requires_gradient_sync", "set_is_last_backward", "reshard", "_get_fsdp_state")
+KNOWN = ("_state_ctx.is_last_backward", "_mp_policy.param_dtype", "_modules")
+
+
+def wrapped(module):
+    """By FullyShardedDataParallel. It passes on what its module has, hence by its class."""
+    return any(kind.__name__ == "FullyShardedDataParallel" for kind in type(module).__mro__)
+
+
+def fully_sharded(module):
+    """By `fully_shard`, or what is made like it."""
+    return hasattr(type(module), "set_requires_gradient_sync")
+
+
+def sharded(modules):
+    return any(wrapped(module) or fully_sharded(module) for module in modules)
+
+
+class Shards:
+    """`module`: one whose weights, or those of modules in it, are sharded. Raises Uncuttable for kinds of sharding that are not known to hold."""
+
+    def __init__(self, torch, module):
+        self._torch = torch
+        self._wrapped = [each for each in module.modules() if wrapped(each)]
+        self._sharded = [each for each in module.modules() if fully_sharded(each)]
+        self._roots = _outermost(module)
+        if not self._whole_world():
+            raise Uncuttable("its weights are sharded between some of the ranks, or in a way that this version of torch keeps to itself (FSDP)")
+        #: In the graph the place of the parameters, whose gradients pass it by.
+        self.anchor = torch.zeros((), device=self._device(module), requires_grad=True)
+
+    def _whole_world(self):
+        size = self._torch.distributed.get_world_size()
+        if not all(hasattr(each, "_handle") and each.process_group.size() == size for each in self._wrapped):
+            return False
+        if not all(_as_known(each) for each in self._sharded):
+            return False
+        meshes = [parameter.device_mesh for each in self._sharded for parameter in each.parameters() if hasattr(parameter, "device_mesh")]
+        return all(tuple(mesh.mesh.shape) == (size,) for mesh in meshes)
+
+    def _device(self, module):
+        return next((parameter.device for parameter in module.parameters()), "cpu")
+
+    def leaves(self):
+        """Where gradients gather: the whole weights, as the latest forward pass gathered them."""
+        found = [each._handle.flat_param for each in self._wrapped if each._handle is not None]
+        for group in self._groups():
+            found += [shard._unsharded_param for shard in group.fsdp_params if hasattr(shard, "_unsharded_param")]
+        return found
+
+    @property
+    def coarse(self):
+        """Whether they are computed with in less than single precision."""
+        policies = [each.mixed_precision for each in self._wrapped] + [each._get_fsdp_state()._mp_policy for each in self._sharded]
+        fine = (None, self._torch.float32, self._torch.float64)
+        return any(policy.param_dtype not in fine for policy in policies)
+
+    @contextlib.contextmanager
+    def held_back(self):
+        """Backward passes inside exchange no gradients: they are kept whole until one does."""
+        groups = [(group, group.reduce_grads, group.all_reduce_grads) for group in self._groups()]
+        contexts = {id(each._get_fsdp_state()._state_ctx): each for each in self._sharded}
+        lasts = [(each, each._get_fsdp_state()._state_ctx.is_last_backward) for each in contexts.values()]
+        with contextlib.ExitStack() as stack:
+            for each in self._roots:
+                stack.enter_context(each.no_sync())
+            for each in self._sharded:
+                each.set_requires_gradient_sync(False, recurse=False)
+                each.set_is_last_backward(False)
+            try:
+                yield
+            finally:
+                for group, reduces, all_reduces in groups:
+                    group.reduce_grads, group.all_reduce_grads = reduces, all_reduces
+                for each, last in lasts:
+                    each.set_is_last_backward(last)
+
+    @contextlib.contextmanager
+    def again(self):
+        """Forward passes inside run in a backward pass, where `fully_shard` lets all weights lie whole after use: they are
+        given back after each module, as in any forward pass."""
+        handles = [
+            each.register_forward_hook(_give_back, prepend=True) for each in self._sharded if len(each._get_fsdp_state()._modules) == 1
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _groups(self):
+        found = []
+        for each in self._sharded:
+            state = each._get_fsdp_state()
+            groups = getattr(state, "_fsdp_param_groups", None)
+            for group in [state._fsdp_param_group] if groups is None else groups:
+                if group is not None and group not in found:
+                    found.append(group)
+        return found
+
+
+def _give_back(module, inputs, output):
+    module.reshard()
+
+
+def _as_known(module):
+    """Whether a module of `fully_shard` is made as those that are known to hold."""
+    if not all(hasattr(module, name) for name in NEEDED):
+        return False
+    state = module._get_fsdp_state()
+    try:
+        for name in KNOWN:
+            operator.attrgetter(name)(state)
+    except AttributeError:
+        return False
+    return hasattr(state, "_fsdp_param_groups") or hasattr(state, "_fsdp_param_group")
+
+
+def _outermost(module):
+    """Modules wrapped by FullyShardedDataParallel that are in no other one."""
+    if wrapped(module):
+        return [module]
+    return [found for child in module.children() for found in _outermost(child)]
