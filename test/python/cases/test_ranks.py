@@ -142,7 +142,7 @@ class Shards(unittest.TestCase):
         result = run(sharded(BLOCKS, lengths="41, 47"), "apply", command=LAUNCH, **KNOBS)
         self.assertNotEqual(result.status, 0)
         self.assertEqual(result.output, "")
-        self.assertEqual(result.errors.count("fewer samples in its batch"), 1, result.errors)  # rank 0 speaks for all
+        self.assertEqual(result.errors.count("fewer samples in its batch than another"), 2, result.errors)
         self.assertEqual([message["reason"] for message in result.of("bye")], ["uncut", "uncut"])
 
     def test_weights_are_given_back_after_each_block_also_where_it_runs_again(self):

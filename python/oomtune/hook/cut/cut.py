@@ -20,6 +20,8 @@ from .weights import Rules
 #: Batches whose sizes are remembered: loops and frameworks fetch some ahead.
 REMEMBERED = 4
 
+FEWER = "a rank has fewer samples in its batch than another has micro-batches"
+
 DIFFERENCES = {
     "buffers": "The model keeps values of its own (buffers) that its forward pass takes from the samples: they are those of micro-batches.",
     "fp16": "In fp16 the gradients of a micro-batch overflow later than those of the whole batch: the loss scaler may skip fewer steps.",
@@ -137,7 +139,7 @@ class Cut:
         rules = Rules(self._torch, leaves, layout)
         try:
             if ranks.any(layout.count < number):
-                raise Uncuttable("a rank has fewer samples in its batch than another has micro-batches")
+                raise Uncuttable(FEWER)
             parts = bounds(layout.count, most, plan.even, number)
             plan.gathers()
             plan.settle(tree, leaves, layout, rules, parts)
@@ -183,6 +185,8 @@ class Cut:
         candidates = list(layouts(self._torch, leaves, self._sizes))
         if not ranks.any(any(layout.count > self._most(layout.count) for layout in candidates)):
             return None, None
+        if ranks.any(not candidates):
+            self._refuse("%s cannot be cut: %s" % (type(module).__name__, FEWER))
         key = (id(module), module.training, _signature(self._torch, leaves))
         known = self._known(key, module, candidates)
         if ranks.any(known is None):
@@ -216,7 +220,6 @@ class Cut:
                 return plan, layout
         except Uncuttable as found:
             reason = found
-        reason = reason or "another rank's batch has no row for each sample"
         if self.count == 0:
             self._refuse("%s cannot be cut: %s" % (type(module).__name__, reason))
         # Another model's call is cut: this one (a loss with weights of its own) gives the same if it is not.
