@@ -179,7 +179,7 @@ describe('bad input', () => {
 
   it('leaves no process, no lease, no job and no recommendation behind', async () => {
     expect(oomtune.leftovers()).toEqual([]);
-    expect(await oomtune.json(['status'])).toEqual({ schema: 1, jobs: [], unreadable: [] });
+    expect(await oomtune.json(['status'])).toEqual({ schema: 1, jobs: [], foreground: [], unreadable: [] });
     expect(await oomtune.json(['recommend'])).toEqual({ schema: 1, recommendations: [] });
     const { devices } = (await oomtune.json(['devices'])) as { devices: { reserved_bytes: number }[] };
     expect(devices.map((device) => device.reserved_bytes)).toEqual(devices.map(() => 0));

@@ -43,10 +43,20 @@ describe('a state folder', () => {
     mkdirSync(place, { mode: 0o755 });
     const env = { OOMTUNE_HOME: home };
     stops.push(() => oomtune.call(['redis', 'stop'], { env, cwd: folder }));
-    expect(await oomtune.json(['status'], { env, cwd: folder })).toEqual({ schema: 1, jobs: [], unreadable: [] });
+    expect(await oomtune.json(['status'], { env, cwd: folder })).toEqual({
+      schema: 1,
+      jobs: [],
+      foreground: [],
+      unreadable: [],
+    });
     const { stdout: url } = await oomtune.call(['redis', 'url'], { env, cwd: folder });
     expect(decodeURIComponent(new URL(url.trim()).pathname)).toBe(join(place, 'redis', 'redis.sock'));
-    expect(await oomtune.json(['status', '--redis', url.trim()])).toEqual({ schema: 1, jobs: [], unreadable: [] });
+    expect(await oomtune.json(['status', '--redis', url.trim()])).toEqual({
+      schema: 1,
+      jobs: [],
+      foreground: [],
+      unreadable: [],
+    });
     expect(statSync(place).mode & 0o777).toBe(0o700);
     expect(readdirSync(join(place, 'redis')).filter((file) => /conf\./.test(file))).toEqual([]);
   });

@@ -157,6 +157,17 @@ export class Host {
 
   /** Nothing is left when the last job has ended: no process, no lease, nothing in a queue. */
   async leftOver(): Promise<string[]> {
+    // A job's state is told before its entry leaves the queue
+    const until = Date.now() + 20_000;
+    let left = await this.#traces();
+    while (left.length > 0 && Date.now() < until) {
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      left = await this.#traces();
+    }
+    return left;
+  }
+
+  async #traces(): Promise<string[]> {
     const store = await this.store();
     const left = this.processes().map((pid) => `process ${pid}`);
     left.push(...(await store.leases()).map((lease) => `lease of ${lease.owner}`));
