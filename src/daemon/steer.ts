@@ -1,8 +1,11 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
 import { ENDED_STATES, type Store, type StoredJob } from '../store/index.js';
 import type { JobRecord, JobState, SubmittedEnvironment } from '../store/types.js';
 import { jobEnvironment } from '../worker/environment.js';
 import { forgetEnvironment, saveEnvironment } from './saved-environment.js';
+
+const HELD_MS = 5000;
 
 /**
  * Has a job end, whatever its state, from any host; it never runs again. Ended jobs stay as they are. Returns the state
@@ -45,7 +48,7 @@ export async function releaseJob(store: Store, id: string): Promise<JobState> {
 /**
  * Runs an ended job again, or one of a host that is lost, under the same id, from the start. What it was submitted with was removed when it ended: it gets
  * `environment`, with `--env` taken from there; null (who retries has none): the allow-list, as on another host. Throws
- * OOMTUNE_USAGE for one that has not ended.
+ * OOMTUNE_USAGE for one that has not ended, OOMTUNE_STILL_RUNNING while a process of it cannot be ended.
  */
 export async function retryJob(
   store: Store,
@@ -54,6 +57,7 @@ export async function retryJob(
 ): Promise<JobRecord> {
   const before = await store.jobs.get(id);
   if (before === null) return known(id, 'missing') as never;
+  if (ENDED_STATES.includes(before.state)) await refuseWhileHeld(store, id);
   const { options } = before;
   const given =
     environment === null
@@ -66,6 +70,24 @@ export async function retryJob(
   if (job === null) return known(id, 'missing') as never;
   if (found === 'queued') return job;
   throw new OomtuneError('OOMTUNE_USAGE', `${id} has not ended: it is ${found}.`, `\`oomtune cancel ${id}\` ends it.`);
+}
+
+/**
+ * A lease that outlives its job stands for a process that nothing could end: launched again, the job would be given a new one,
+ * and that memory to somebody else. One that is on its way out gets a moment.
+ */
+async function refuseWhileHeld(store: Store, id: string): Promise<void> {
+  const until = Date.now() + HELD_MS;
+  while (await store.leasing.heldByEnded(id)) {
+    if (Date.now() > until) {
+      throw new OomtuneError(
+        'OOMTUNE_STILL_RUNNING',
+        `A process of ${id} was killed and is still there, with its memory.`,
+        'Look at the file system or GPU that does not answer, then retry it.',
+      );
+    }
+    await delay(200);
+  }
 }
 
 /** What was launched, and steered without its host, was on a host that is lost: so is the memory that it had there. */

@@ -184,6 +184,12 @@ export class LeaseStore {
     return freed;
   }
 
+  /** Whether the lease of a job that has ended on this host stands for a process of it that lives on. */
+  async heldByEnded(owner: string): Promise<boolean> {
+    const lease = (await this.list()).find((one) => one.owner === owner && one.host === hostName());
+    return lease !== undefined && lease.boot === pidScope() && (await jobLives(lease));
+  }
+
   /** Frees a lease, if it still is as it was read. */
   async free(lease: LeaseRecord): Promise<boolean> {
     return (await this.#run(scripts.FREE, [lease.owner, '', lease.text])) === 1;

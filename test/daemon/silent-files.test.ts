@@ -183,6 +183,7 @@ describe.skipIf(cannotMount())('a file system that does not answer', () => {
         await host.state(await host.shell('true'), 'succeeded');
         expect(host.said).toContain('cannot be ended: its lease stays until it is gone');
         expect(host.starts(id)).toBe(1);
+        expect((await oomtune('retry', id).ended).said).toContain('OOMTUNE_STILL_RUNNING');
         await host.kill();
         await host.start({ cpuLanes: 1, sweepMs: 500 }, END);
         await host.state(await host.shell('true'), 'succeeded');
