@@ -4,9 +4,9 @@ import { withheldNote } from '../daemon/withheld.js';
 import type { MemoryTrace } from '../store/index.js';
 import type { JobRecord, ProbeRecord, Recommendation } from '../store/types.js';
 import { type Anatomy, rungName } from '../tuner/index.js';
-import type { Observation, Rung } from '../tuner/types.js';
 import { jobBudget } from '../worker/job-budget.js';
 import { jobMemory } from '../worker/memory-report.js';
+import { probeRecord } from '../worker/probe-record.js';
 import { comparisonText } from './comparison.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
 import { memoryOverTime } from './memory-over-time.js';
@@ -14,18 +14,6 @@ import type { Paint } from './output.js';
 import { hasEnded } from './status-view.js';
 import { oneLine } from './table.js';
 import { ago, bytesOr, configWords, cutWords, plural, seconds, shellWords } from './words.js';
-
-/** The parts of a probe that the story needs; both the job's journal and a recommendation's probes give them. */
-interface Told {
-  launch: number;
-  microBatch: number;
-  rung: Rung;
-  outcome: string;
-  peakBytes: number | null;
-  stepSeconds: number | null;
-  evidence: string | null;
-  why: string | null;
-}
 
 /** Why a job waits, or how its configuration was found and what came of it, as a story. */
 export function explainJob(
@@ -38,7 +26,7 @@ export function explainJob(
   const recommendation = plain(recorded);
   const lines = [`${paint('bold', job.job)}  ${job.name}: ${shellWords(job.command)}`, ''];
   lines.push(opening(job));
-  const seen = job.journal.map(fromObservation);
+  const seen = job.journal.map((one) => probeRecord(one));
   if (seen.length > 0) lines.push('', 'The search:', ...probes(seen, paint));
   else if (recommendation !== null && job.config !== null) {
     lines.push(
@@ -86,7 +74,7 @@ export function explainRecommendation(recorded: Recommendation, paint: Paint): s
     ...(compared === null ? [] : [`Its rung was chosen by speed: ${compared}.`]),
     '',
     'The search:',
-    ...probes(recommendation.probes.map(fromRecord), paint),
+    ...probes(recommendation.probes, paint),
   ].join('\n');
 }
 
@@ -122,22 +110,22 @@ const place = (job: JobRecord): string =>
   job.host === null ? '' : ` on ${job.host}${job.devices.length > 0 ? ` (${job.devices.join(', ')})` : ''}`;
 
 /** Probes by launch and rung, a sentence for each. */
-function probes(told: Told[], paint: Paint): string[] {
+function probes(told: readonly ProbeRecord[], paint: Paint): string[] {
   const lines: string[] = [];
   let heading = '';
   for (const probe of told) {
-    const now = `launch ${probe.launch}, ${rungName(probe.rung)}`;
+    const now = `launch ${probe.launch}, ${rungName(probe)}`;
     if (now !== heading) lines.push(`  ${paint('cyan', now)}`);
     heading = now;
     const fits = probe.outcome === 'fit';
-    const step = probe.stepSeconds === null ? '' : `, ${seconds(probe.stepSeconds)} a step`;
+    const step = probe.step_s === null ? '' : `, ${seconds(probe.step_s)} a step`;
     const result = fits
-      ? `${paint('green', 'fit')}, peak ${bytesOr(probe.peakBytes, 'unknown')}${step}`
+      ? `${paint('green', 'fit')}, peak ${bytesOr(probe.peak_bytes, 'unknown')}${step}`
       : probe.outcome === 'device_oom'
         ? paint('yellow', 'out of memory')
         : paint('red', probe.outcome);
     lines.push(
-      `    micro-batch ${probe.microBatch}: ${result}${probe.why ? paint('dim', `  (${oneLine(probe.why)})`) : ''}`,
+      `    micro-batch ${probe.micro_batch}: ${result}${probe.why ? paint('dim', `  (${oneLine(probe.why)})`) : ''}`,
     );
     if (!fits && probe.evidence) lines.push(`      ${paint('dim', 'evidence:')} ${oneLine(probe.evidence)}`);
   }
@@ -172,30 +160,4 @@ function ending(job: JobRecord, paint: Paint): string {
     default:
       return `It ${paint('red', 'failed')}${when}: ${job.failure?.class ?? `exit code ${job.exit_code}`}.${why}${evidence}${advice}`;
   }
-}
-
-function fromObservation(observation: Observation): Told {
-  return {
-    launch: observation.launch,
-    microBatch: observation.microBatch,
-    rung: observation.rung,
-    outcome: observation.outcome,
-    peakBytes: observation.peaks.totalBytes,
-    stepSeconds: observation.stepSeconds,
-    evidence: observation.evidence,
-    why: null,
-  };
-}
-
-function fromRecord(record: ProbeRecord): Told {
-  return {
-    launch: record.launch,
-    microBatch: record.micro_batch,
-    rung: record,
-    outcome: record.outcome,
-    peakBytes: record.peak_bytes,
-    stepSeconds: record.step_s,
-    evidence: record.evidence,
-    why: record.why ?? null,
-  };
 }

@@ -74,7 +74,7 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
           if (live) liveLine(`  … starting  ${event.why}`);
           break;
         case 'probing':
-          if (live) liveLine(`  … micro-batch ${event.probe.microBatch}  ${event.probe.why}`);
+          if (live) liveLine(`  … micro-batch ${event.probe.micro_batch}  ${event.probe.why}`);
           break;
         case 'probe':
           line(probeLine(event, budget, paint));

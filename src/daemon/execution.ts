@@ -332,7 +332,7 @@ export class Execution {
     if (event.type === 'waiting') this.#claimed.say(event.reason);
     else if (event.type === 'launch') this.#claimed.say(`launch ${event.launch}: ${event.why}`);
     else if (event.type === 'probing')
-      this.#claimed.say(`trying micro-batch ${event.probe.microBatch} (launch ${event.launch})`);
+      this.#claimed.say(`trying micro-batch ${event.probe.micro_batch} (launch ${event.launch})`);
     else if (event.type === 'running') this.#claimed.say(null);
     else if (event.type === 'probe') {
       const { job, key } = this.record;

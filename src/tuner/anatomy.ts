@@ -52,15 +52,15 @@ export function anatomyOf(observations: readonly Observation[], config: Config, 
   const onRung = observations.filter((o) => sameRung(o.rung, { amp, checkpointing, offload }));
   const observation = witness(onRung, config);
   if (observation === null) return null;
-  const { peaks, microBatch } = observation;
+  const { peaks, micro_batch: microBatch } = observation;
   const total = peakBytes(peaks) as number;
   const slope = new MemoryModel(readingsOf(onRung), budgetBytes).bytesPerSample;
   const perSample = slope === null ? null : Math.max(0, Math.round(slope));
-  const forwardBackward = peaks.forwardBackwardBytes;
-  const optimizer = peaks.optimizerBytes ?? 0;
+  const forwardBackward = peaks.forward_backward_bytes;
+  const optimizer = peaks.optimizer_bytes ?? 0;
   const inOptimizer = forwardBackward !== null && optimizer > forwardBackward;
   const allocated = forwardBackward === null ? null : Math.max(forwardBackward, optimizer);
-  const reserved = peaks.reservedBytes || null;
+  const reserved = peaks.reserved_bytes || null;
 
   let left = total;
   /** Cuts a part off what is left of the peak: peaks of different counters may be some bytes apart. */
@@ -70,11 +70,11 @@ export function anatomyOf(observations: readonly Observation[], config: Config, 
     left -= part;
     return part;
   };
-  const context = cut(reserved === null || peaks.totalBytes === null ? null : total - reserved);
+  const context = cut(reserved === null || peaks.total_bytes === null ? null : total - reserved);
   const slack = cut(reserved === null || allocated === null ? null : reserved - allocated);
-  const parameters = cut(peaks.parameterBytes);
-  const state = cut(peaks.optimizerStateBytes);
-  const gradients = cut(peaks.gradientBytes);
+  const parameters = cut(peaks.parameter_bytes);
+  const state = cut(peaks.optimizer_state_bytes);
+  const gradients = cut(peaks.gradient_bytes);
   // In the optimizer's step the activations are gone.
   const activations = cut(inOptimizer ? 0 : perSample === null ? null : perSample * microBatch);
   return {
@@ -96,7 +96,7 @@ export function anatomyOf(observations: readonly Observation[], config: Config, 
 /** The probe that speaks for the configuration: the highest peak that a fresh process showed, else the highest at all. */
 function witness(onRung: readonly Observation[], config: Config): Observation | null {
   const fits = onRung.filter(
-    (o) => o.outcome === 'fit' && o.microBatch === config.micro_batch && peakBytes(o.peaks) !== null,
+    (o) => o.outcome === 'fit' && o.micro_batch === config.micro_batch && peakBytes(o.peaks) !== null,
   );
   // Gradients that wait for more micro-batches are a part of the peak wherever the answer accumulates.
   const alike = fits.filter((o) => o.accumulation > 1 || config.accumulation === 1);

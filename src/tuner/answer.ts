@@ -33,15 +33,15 @@ export function answerOf(
   });
   const leak = trail.fits(size).findLast((o) => leaks(o, c.budgetBytes));
   const rises = !leak && trail.fits(size).some((o) => growthBytes(o) > 0 && mayGrow(o, c.budgetBytes));
-  const retries = trail.fits(max).some((o) => o.fresh && o.allocRetries > 0);
+  const retries = trail.fits(max).some((o) => o.fresh && o.alloc_retries > 0);
   return {
     config,
-    maxMicroBatch: max,
-    peakBytes: peak,
-    headroomPct: peak === null ? null : Math.round((1 - peak / c.budgetBytes) * 1000) / 10,
-    samplesPerSecond: rate === null ? null : rate * c.worldSize,
-    verifiedSteps: Math.min(...steps),
-    knownBad: smallestBadAbove(trail, max),
+    max_micro_batch: max,
+    peak_bytes: peak,
+    headroom_pct: peak === null ? null : Math.round((1 - peak / c.budgetBytes) * 1000) / 10,
+    samples_per_s: rate === null ? null : rate * c.worldSize,
+    verified_steps: Math.min(...steps),
+    known_bad_micro_batch: smallestBadAbove(trail, max),
     notes: [
       ...plan.notes(size, max),
       ...notes,
@@ -71,7 +71,7 @@ export function bestVerified(c: Constraints, plan: EffectivePlan, trail: Trail):
   const limit = c.budgetBytes * (1 - c.headroomPct / 100);
   const roomy = firm.filter((size) => {
     const fits = trail.fits(size).filter((o) => trail.isFirmFit(o));
-    return fits.every((o) => o.allocRetries === 0 && (lastingPeak(o) ?? 0) <= limit);
+    return fits.every((o) => o.alloc_retries === 0 && (lastingPeak(o) ?? 0) <= limit);
   });
   const size = roomy.at(-1) ?? firm[0];
   return size === undefined ? null : { size, max };

@@ -197,11 +197,11 @@ function narrow(sight: Sight, top: number, ceiling: number): Step {
 
 /** Where the line from the largest that fits to what the failed size needed at least meets the budget; null: unknown. */
 function alongRefusal({ trail, model }: Sight, top: number, ceiling: number): number | null {
-  const failure = trail.all.findLast((o) => o.microBatch === ceiling && o.outcome !== 'fit');
+  const failure = trail.all.findLast((o) => o.micro_batch === ceiling && o.outcome !== 'fit');
   const here = model.peakAt(top);
-  const { totalBytes: held } = failure?.peaks ?? { totalBytes: null };
-  if (here === null || held === null || !failure?.refusedBytes) return null;
-  const needed = held + failure.refusedBytes;
+  const { total_bytes: held } = failure?.peaks ?? { total_bytes: null };
+  if (here === null || held === null || !failure?.refused_bytes) return null;
+  const needed = held + failure.refused_bytes;
   return needed > model.budgetBytes ? top + ((model.budgetBytes - here) * (ceiling - top)) / (needed - here) : null;
 }
 

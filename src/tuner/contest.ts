@@ -66,7 +66,7 @@ export class Contest {
   /** What came of it. A rung that could not take its size again is out. */
   tell(o: Observation): void {
     this.#told += 1;
-    const at = this.#contenders.findIndex((one) => sameRung(one.rung, o.rung) && one.size === o.microBatch);
+    const at = this.#contenders.findIndex((one) => sameRung(one.rung, o.rung) && one.size === o.micro_batch);
     if (at < 0) return;
     if (o.outcome === 'fit' && rate(o) > 0) this.#rates[at]?.push(rate(o));
     else this.#out.add(at);
@@ -90,8 +90,8 @@ export class Contest {
     return this.#contenders.flatMap(({ rung, size }, k) => {
       const rates = this.#rates[k] as number[];
       const spread = rates.length < 2 ? null : (devices * (Math.max(...rates) - Math.min(...rates))) / 2;
-      const speed = { samplesPerSecond: devices * this.#speed(k), spread, rounds: Math.max(1, rates.length) };
-      return this.#out.has(k) ? [] : [{ rung, microBatch: size, ...speed }];
+      const speed = { samples_per_s: devices * this.#speed(k), spread, rounds: Math.max(1, rates.length) };
+      return this.#out.has(k) ? [] : [{ rung, micro_batch: size, ...speed }];
     });
   }
 

@@ -25,11 +25,13 @@ export function curvesOf(journal: readonly Observation[], budgetBytes: number | 
 function curveOf(rung: Rung, journal: readonly Observation[], budgetBytes: number | null): Curve {
   const tried = journal.filter((one) => sameRung(one.rung, rung));
   const fits = new Map<number, number>();
-  for (const { outcome, microBatch, peaks } of tried) {
+  for (const { outcome, micro_batch: microBatch, peaks } of tried) {
     const peak = peakBytes(peaks);
     if (outcome === 'fit' && peak !== null) fits.set(microBatch, peak);
   }
-  const failed = tried.filter(({ outcome }) => outcome === 'device_oom').map(({ microBatch }) => microBatch);
+  const failed = tried
+    .filter(({ outcome }) => outcome === 'device_oom')
+    .map(({ micro_batch: microBatch }) => microBatch);
   const ascending = (a: number, b: number): number => a - b;
   return {
     rung: rungName(rung),

@@ -22,7 +22,7 @@ export function growthAction(
 
 /** `Memory grows by 1.2 MiB with every step …`: one sentence. */
 export function growthTold(o: Observation, budgetBytes: number): string {
-  const keeper = o.keptBy ? `, kept by ${o.keptBy}` : '';
+  const keeper = o.kept_by ? `, kept by ${o.kept_by}` : '';
   const steps = stepsToFull(o, budgetBytes);
-  return `Memory grows by ${formatBytes(o.leakBytesPerStep ?? 0)} with every step${keeper}: at micro-batch ${o.microBatch} the budget is full after about ${steps} steps, and no batch size helps for long`;
+  return `Memory grows by ${formatBytes(o.growth_bytes_per_step ?? 0)} with every step${keeper}: at micro-batch ${o.micro_batch} the budget is full after about ${steps} steps, and no batch size helps for long`;
 }

@@ -4,7 +4,7 @@ import type { Observation } from './types.js';
 const ALONE = /Expected more than 1 value per channel when training/;
 
 /** Whether a probe failed only because a single sample cannot be trained on: two can. */
-export function failsAlone({ microBatch, outcome, evidence }: Observation): boolean {
+export function failsAlone({ micro_batch: microBatch, outcome, evidence }: Observation): boolean {
   return microBatch === 1 && outcome === 'user_error' && ALONE.test(evidence ?? '');
 }
 

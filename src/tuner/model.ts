@@ -135,7 +135,7 @@ export function readingsOf(observations: readonly Observation[]): Reading[] {
   const bySize = new Map<number, Reading>();
   for (const o of observations) {
     const reading = readingOf(o);
-    if (reading) bySize.set(o.microBatch, reading);
+    if (reading) bySize.set(o.micro_batch, reading);
   }
   return [...bySize.values()].sort((a, b) => a.microBatch - b.microBatch);
 }
@@ -143,14 +143,18 @@ export function readingsOf(observations: readonly Observation[]): Reading[] {
 function readingOf(o: Observation): Reading | null {
   const total = lastingPeak(o);
   if (o.outcome !== 'fit' || total === null) return null;
-  const { forwardBackwardBytes, optimizerBytes, residentBytes } = o.peaks;
+  const {
+    forward_backward_bytes: forwardBackwardBytes,
+    optimizer_bytes: optimizerBytes,
+    resident_bytes: residentBytes,
+  } = o.peaks;
   const growth = growthBytes(o);
   const active = forwardBackwardBytes === null ? total : forwardBackwardBytes + growth;
   const flat = forwardBackwardBytes === null ? 0 : (optimizerBytes ?? 0) + growth;
-  const caching = (o.peaks.reservedBytes ?? 0) > 0;
-  const held = caching ? (o.peaks.reservedBytes as number) + growth : Math.max(active, flat);
+  const caching = (o.peaks.reserved_bytes ?? 0) > 0;
+  const held = caching ? (o.peaks.reserved_bytes as number) + growth : Math.max(active, flat);
   return {
-    microBatch: o.microBatch,
+    microBatch: o.micro_batch,
     total,
     active,
     flat,
@@ -159,7 +163,7 @@ function readingOf(o: Observation): Reading | null {
     accumulating: o.accumulation > 1,
     phased: forwardBackwardBytes !== null,
     caching,
-    retries: o.allocRetries,
+    retries: o.alloc_retries,
   };
 }
 

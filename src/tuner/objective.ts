@@ -89,7 +89,7 @@ export function limitOf({ trail, model, choices, headroomPct }: Choice): number 
 
 /** Probes since a fresh process took the largest size. */
 function afterthoughts({ trail, max }: Choice): number {
-  const verified = trail.all.findIndex((o) => o.outcome === 'fit' && o.fresh && o.microBatch >= max);
+  const verified = trail.all.findIndex((o) => o.outcome === 'fit' && o.fresh && o.micro_batch >= max);
   return verified < 0 ? 0 : trail.all.length - verified - 1;
 }
 
@@ -107,7 +107,7 @@ export function rateOf(trail: Trail, size: number): number | null {
 }
 
 export function rate(o: Observation): number {
-  return o.stepSeconds ? (o.microBatch * o.accumulation) / o.stepSeconds : 0;
+  return o.step_s ? (o.micro_batch * o.accumulation) / o.step_s : 0;
 }
 
 /** By how much the speed of one size differed from try to try in fresh processes: 0 where it was measured once. */
@@ -143,7 +143,7 @@ function highest(trail: Trail, size: number, value: (o: Observation) => number |
 
 export function retriesOf(trail: Trail, size: number): number {
   const fits = trail.fits(size);
-  return (fits.findLast((o) => o.fresh) ?? fits.at(-1))?.allocRetries ?? 0;
+  return (fits.findLast((o) => o.fresh) ?? fits.at(-1))?.alloc_retries ?? 0;
 }
 
 /** Unmeasured peaks cannot be compared: then the size itself has to stay below the largest by the headroom. */

@@ -19,8 +19,8 @@ export function paceOf(
   microBatch: number,
   { steps, budgetBytes }: Constraints,
   seen: readonly Observation[],
-): Pick<Probe, 'steps' | 'restSteps' | 'growthBytes' | 'growthSteps'> {
-  const caching = seen.some((o) => (o.peaks.reservedBytes ?? 0) > 0);
+): Pick<Probe, 'steps' | 'rest_steps' | 'growth_bytes' | 'growth_steps'> {
+  const caching = seen.some((o) => (o.peaks.reserved_bytes ?? 0) > 0);
   const steady = isSteady(microBatch, seen, budgetBytes);
   const more = (): number => {
     if (purpose === 'verify' && caching) return VERIFY_STEPS;
@@ -30,7 +30,7 @@ export function paceOf(
   return {
     steps: Math.max(steps, more()),
     // The script's own batch is the first that is measured: whether there is such an allocator is not known yet.
-    restSteps: caching || purpose === 'own' ? (REST_STEPS[purpose] ?? 0) : 0,
+    rest_steps: caching || purpose === 'own' ? (REST_STEPS[purpose] ?? 0) : 0,
     ...doubtOf(budgetBytes, steady),
   };
 }

@@ -13,14 +13,14 @@ const NOISE = 0.0002;
 
 /** The bytes to hold against the budget: driver level if it is known, else the best that the framework says. */
 export function peakBytes(peaks: Peaks): number | null {
-  if (peaks.totalBytes !== null) return peaks.totalBytes;
-  if (peaks.reservedBytes) return peaks.reservedBytes;
-  if (peaks.forwardBackwardBytes === null) return null;
-  return Math.max(peaks.forwardBackwardBytes, peaks.optimizerBytes ?? 0);
+  if (peaks.total_bytes !== null) return peaks.total_bytes;
+  if (peaks.reserved_bytes) return peaks.reserved_bytes;
+  if (peaks.forward_backward_bytes === null) return null;
+  return Math.max(peaks.forward_backward_bytes, peaks.optimizer_bytes ?? 0);
 }
 
 /** By how much more than measured a loop that leaves memory behind will hold after LASTING steps, in bytes. */
-export function growthBytes({ steps, growthBytesPerStep: growth }: Observation): number {
+export function growthBytes({ steps, rise_bytes_per_step: growth }: Observation): number {
   return steps < BELIEVED ? 0 : (growth ?? 0) * Math.max(0, LASTING - steps);
 }
 
@@ -38,7 +38,7 @@ const BRIM = 0.001;
  * the brim: how the fragments lay decided, and in the next process they lie otherwise. No proof that it fits.
  */
 export function brims(o: Observation, budgetBytes: number): boolean {
-  if (o.outcome !== 'fit' || o.allocRetries === 0 || !o.peaks.reservedBytes) return false;
+  if (o.outcome !== 'fit' || o.alloc_retries === 0 || !o.peaks.reserved_bytes) return false;
   return o.restless === true || (peakBytes(o.peaks) ?? 0) > (1 - BRIM) * budgetBytes;
 }
 
@@ -49,18 +49,18 @@ export function outgrows(o: Observation, budgetBytes: number): boolean {
 
 /** The loop leaves so much behind with every step that whatever size it runs at, its training ends in want of memory. */
 export function leaks(o: Observation, budgetBytes: number): boolean {
-  return o.outcome === 'fit' && o.steps >= BELIEVED && (o.leakBytesPerStep ?? 0) * HORIZON > budgetBytes;
+  return o.outcome === 'fit' && o.steps >= BELIEVED && (o.growth_bytes_per_step ?? 0) * HORIZON > budgetBytes;
 }
 
 /** Steps until a loop that leaves memory behind has filled the budget. */
 export function stepsToFull(o: Observation, budgetBytes: number): number {
   const room = Math.max(0, budgetBytes - (peakBytes(o.peaks) ?? 0));
-  return o.steps + Math.floor(room / Math.max(1, o.leakBytesPerStep ?? 0));
+  return o.steps + Math.floor(room / Math.max(1, o.growth_bytes_per_step ?? 0));
 }
 
 /** The rise from step to step, in bytes, from which on a probe is measured for longer, and for how many steps (0: it is not). */
-export function doubtOf(budgetBytes: number, steady = false): Pick<Probe, 'growthBytes' | 'growthSteps'> {
-  return { growthBytes: (NOISE * budgetBytes) / LASTING, growthSteps: steady ? 0 : BELIEVED };
+export function doubtOf(budgetBytes: number, steady = false): Pick<Probe, 'growth_bytes' | 'growth_steps'> {
+  return { growth_bytes: (NOISE * budgetBytes) / LASTING, growth_steps: steady ? 0 : BELIEVED };
 }
 
 /**
@@ -70,10 +70,10 @@ export function doubtOf(budgetBytes: number, steady = false): Pick<Probe, 'growt
 export function isSteady(microBatch: number, seen: readonly Observation[], budgetBytes: number): boolean {
   const judged = seen.filter((o) => o.outcome === 'fit' && o.steps >= BELIEVED);
   if (judged.some((o) => mayGrow(o, budgetBytes))) return false;
-  return judged.some((o) => o.microBatch * ALIKE >= microBatch);
+  return judged.some((o) => o.micro_batch * ALIKE >= microBatch);
 }
 
 /** It seems to grow: more steps will tell whether it does. */
-export function mayGrow({ growthBytesPerStep: growth }: Observation, budgetBytes: number): boolean {
-  return (growth ?? 0) > doubtOf(budgetBytes).growthBytes;
+export function mayGrow({ rise_bytes_per_step: growth }: Observation, budgetBytes: number): boolean {
+  return (growth ?? 0) > doubtOf(budgetBytes).growth_bytes;
 }

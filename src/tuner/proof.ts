@@ -65,7 +65,7 @@ export function proofBelowFailure({ trail, model, sizes, perLaunch }: Sight): St
 export function belowBrim({ trail, sizes }: Sight, alive: boolean): Step | null {
   const { brim } = trail;
   const last = trail.all.at(-1);
-  if (!alive || brim === null || last?.microBatch !== brim) return null;
+  if (!alive || brim === null || last?.micro_batch !== brim) return null;
   const size = sizes.down(brim <= TINY ? brim - 1 : nearEnoughTo(brim));
   if (size === null || size <= (trail.firmTop ?? 0) || size > (trail.provedBy(last.launch) ?? 0)) return null;
   return { size, purpose: 'verify', why: `${brim} fills the budget to the brim: near enough below it there is room` };

@@ -121,7 +121,7 @@ export function floorStep({ trail, sizes, guess }: RungSearch): RungStep | null 
   if (trail.top !== null) return null;
   if (
     guess !== null &&
-    trail.all.every((o) => o.microBatch !== guess) &&
+    trail.all.every((o) => o.micro_batch !== guess) &&
     guess < (trail.ceiling ?? Number.POSITIVE_INFINITY)
   ) {
     return { kind: 'probe', size: guess, purpose: 'floor', fresh: true, why: 'a size that probably fits and would do' };
@@ -131,7 +131,7 @@ export function floorStep({ trail, sizes, guess }: RungSearch): RungStep | null 
     const when = failure?.phase === 'load' ? ' while the job was still loading' : '';
     const grown = trail.all.some((o) => o.outcome === 'fit');
     const why = failure
-      ? `micro-batch ${failure.microBatch} ran out of memory${when}`
+      ? `micro-batch ${failure.micro_batch} ran out of memory${when}`
       : grown
         ? `micro-batch ${trail.ceiling} fits at first, but memory grows with every step`
         : `micro-batch ${trail.ceiling} is known not to fit`;
@@ -167,7 +167,7 @@ function settled(sight: Sight): boolean {
 function spent({ trail, model, sizes, perLaunch }: Sight, size: number): boolean {
   const last = model.readings.at(-1);
   if (model.caching || perLaunch || !last?.phased || model.lower === null) return false;
-  const failed = trail.all.filter((o) => o.outcome === 'device_oom').map((o) => o.microBatch);
+  const failed = trail.all.filter((o) => o.outcome === 'device_oom').map((o) => o.micro_batch);
   const byLine = last.microBatch === size && closed(size, Math.floor(model.lower) + 1, sizes);
   const full = (model.peakAt(size) ?? 0) >= FULL * model.budgetBytes;
   return (failed.length > 0 && byLine) || (full && failed.some((other) => other > size && closed(size, other, sizes)));
@@ -190,7 +190,12 @@ function wholeBatch({ trail, sizes, plan, budgetBytes }: RungSearch, { model }: 
   const { lower } = model;
   const top = trail.top as number;
   if (size === null || size <= top || sizes.down(size) !== size || plan.probeAccumulation(top) === 1) return null;
-  if (lower === null || lower >= size || top < 0.97 * Math.floor(lower) || trail.all.some((o) => o.microBatch === size))
+  if (
+    lower === null ||
+    lower >= size ||
+    top < 0.97 * Math.floor(lower) ||
+    trail.all.some((o) => o.micro_batch === size)
+  )
     return null;
   const gradients = GRADIENTS * (model.readings.at(-1)?.resident ?? 0);
   if ((model.peakAt(size) ?? Number.POSITIVE_INFINITY) - gradients > budgetBytes) return null;
@@ -213,11 +218,11 @@ function careful({ trail, sizes }: RungSearch, step: RungStep & { kind: 'probe' 
   const last = trail.all.at(-1);
   if (!last?.ambiguous || last.outcome !== 'device_oom') return step;
   const before = trail.all.at(-2);
-  const size = before?.ambiguous ? sizes.lo : Math.max(sizes.lo, sizes.down(last.microBatch / 2) ?? sizes.lo);
+  const size = before?.ambiguous ? sizes.lo : Math.max(sizes.lo, sizes.down(last.micro_batch / 2) ?? sizes.lo);
   if (step.size <= size || trail.fits(step.size).length > 0) return step;
   return {
     ...step,
     size,
-    why: `the failure of ${last.microBatch} may have had another cause: a much smaller size will tell`,
+    why: `the failure of ${last.micro_batch} may have had another cause: a much smaller size will tell`,
   };
 }

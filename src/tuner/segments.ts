@@ -15,16 +15,19 @@ export function growsOn(rung: Rung, observations: readonly Observation[], c: Con
   if (!c.expandable) return false;
   const here = observations.filter((o) => sameRung(o.rung, rung));
   if (isWorse(here)) return false;
-  return observations.some((o) => o.expandable) || here.some((o) => isWorthIt(o, c));
+  return observations.some((o) => o.expandable_segments) || here.some((o) => isWorthIt(o, c));
 }
 
 /** The observations as they count where segments can grow (`grows`), or cannot. */
 export function countedAs(grows: boolean, observations: readonly Observation[]): readonly Observation[] {
-  if (!grows) return observations.filter((o) => !o.expandable);
-  const most = Math.max(0, ...observations.filter((o) => o.expandable && o.outcome === 'fit').map((o) => o.microBatch));
+  if (!grows) return observations.filter((o) => !o.expandable_segments);
+  const most = Math.max(
+    0,
+    ...observations.filter((o) => o.expandable_segments && o.outcome === 'fit').map((o) => o.micro_batch),
+  );
   return observations.flatMap((o) => {
-    if (o.expandable) return [o];
-    return o.outcome === 'device_oom' && o.microBatch <= most ? [] : [{ ...o, fresh: false }];
+    if (o.expandable_segments) return [o];
+    return o.outcome === 'device_oom' && o.micro_batch <= most ? [] : [{ ...o, fresh: false }];
   });
 }
 
@@ -37,13 +40,13 @@ export function failedInPieces(
   observations: readonly Observation[],
 ): { size: number; certain: boolean } | null {
   const here = observations.filter((o) => sameRung(o.rung, rung));
-  const tried = here.filter((o) => o.expandable).map((o) => o.microBatch);
-  const failures = here.filter((o) => isFailure(o) && !o.expandable && canHelp(o) !== false);
-  const smallest = failures.toSorted((a, b) => a.microBatch - b.microBatch)[0];
-  if (smallest === undefined || tried.some((size) => size >= smallest.microBatch)) return null;
-  const failed = here.filter((o) => isFailure(o) && o.expandable);
-  if (failed.some((o) => o.microBatch <= smallest.microBatch)) return null;
-  return { size: smallest.microBatch, certain: canHelp(smallest) === true };
+  const tried = here.filter((o) => o.expandable_segments).map((o) => o.micro_batch);
+  const failures = here.filter((o) => isFailure(o) && !o.expandable_segments && canHelp(o) !== false);
+  const smallest = failures.toSorted((a, b) => a.micro_batch - b.micro_batch)[0];
+  if (smallest === undefined || tried.some((size) => size >= smallest.micro_batch)) return null;
+  const failed = here.filter((o) => isFailure(o) && o.expandable_segments);
+  if (failed.some((o) => o.micro_batch <= smallest.micro_batch)) return null;
+  return { size: smallest.micro_batch, certain: canHelp(smallest) === true };
 }
 
 /** A size that fitted without them ran out of memory with them. */
@@ -51,22 +54,26 @@ function isWorse(here: readonly Observation[]): boolean {
   const fits = here.filter((o) => o.outcome === 'fit');
   return here.some(
     (o) =>
-      o.expandable &&
+      o.expandable_segments &&
       isFailure(o) &&
-      fits.some((fit) => !fit.expandable && fit.microBatch >= o.microBatch) &&
-      !fits.some((fit) => fit.expandable && fit.microBatch >= o.microBatch),
+      fits.some((fit) => !fit.expandable_segments && fit.micro_batch >= o.micro_batch) &&
+      !fits.some((fit) => fit.expandable_segments && fit.micro_batch >= o.micro_batch),
   );
 }
 
 function isWorthIt(o: Observation, { goal, ownBatch, budgetBytes }: Constraints): boolean {
-  if (!isFailure(o) || o.expandable || canHelp(o) === false) return false;
-  return (goal === 'keep' && o.microBatch === ownBatch) || (o.unallocatedBytes ?? 0) >= NOTABLE * budgetBytes;
+  if (!isFailure(o) || o.expandable_segments || canHelp(o) === false) return false;
+  return (goal === 'keep' && o.micro_batch === ownBatch) || (o.unallocated_bytes ?? 0) >= NOTABLE * budgetBytes;
 }
 
 const isFailure = (o: Observation): boolean => o.outcome === 'device_oom' && o.phase !== 'load';
 
 /** Null: the figures are unknown. */
-function canHelp({ refusedBytes, unallocatedBytes, freeBytes }: Observation): boolean | null {
+function canHelp({
+  refused_bytes: refusedBytes,
+  unallocated_bytes: unallocatedBytes,
+  free_bytes: freeBytes,
+}: Observation): boolean | null {
   if (!refusedBytes || unallocatedBytes === null || unallocatedBytes === undefined) return null;
   return refusedBytes <= unallocatedBytes + (freeBytes ?? 0);
 }

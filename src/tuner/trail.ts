@@ -43,29 +43,29 @@ export class Trail {
     brimming = false,
   ) {
     this.all = observations.filter((o) => sameRung(o.rung, rung));
-    const counted = this.all.filter((o) => Math.min(o.accumulation, 2) >= needs(o.microBatch) || o.outcome !== 'fit');
+    const counted = this.all.filter((o) => Math.min(o.accumulation, 2) >= needs(o.micro_batch) || o.outcome !== 'fit');
     const ran = (o: Observation) => o.outcome === 'fit' && !outgrows(o, budgetBytes);
     const lasts = (o: Observation) => ran(o) && (brimming || !brims(o, budgetBytes));
     this.#ran = counted.filter(ran);
     const fits = counted.filter(lasts);
     const rise = steepestOf(fits);
     const bads = counted.filter((o) => !lasts(o) && !fits.some((later) => disproves(later, o, budgetBytes, rise)));
-    const firmBad = bads.filter((o) => o.fresh && !ran(o)).map((o) => o.microBatch);
+    const firmBad = bads.filter((o) => o.fresh && !ran(o)).map((o) => o.micro_batch);
     this.#sure = (o) =>
       o.steps >= BELIEVED ||
       o.short === true ||
       !mayGrow(o, budgetBytes) ||
-      isSteady(o.microBatch, observations, budgetBytes);
-    const firm = new Set(fits.filter((o) => this.#sure(o) && isFirm(o, this.#ran)).map((o) => o.microBatch));
+      isSteady(o.micro_batch, observations, budgetBytes);
+    const firm = new Set(fits.filter((o) => this.#sure(o) && isFirm(o, this.#ran)).map((o) => o.micro_batch));
     for (const size of firmBad) firm.delete(size);
     const bad = new Set([
-      ...bads.map((o) => o.microBatch).filter((size) => !firm.has(size)),
+      ...bads.map((o) => o.micro_batch).filter((size) => !firm.has(size)),
       ...(knownBad === null ? [] : [knownBad]),
     ]);
     this.#bad = bad;
     const lowestBad = min(bad);
     for (const fit of fits) {
-      const size = fit.microBatch;
+      const size = fit.micro_batch;
       if (!firm.has(size) && lowestBad !== null && size >= lowestBad) continue;
       if (knownBad !== null && size >= knownBad && !firm.has(size)) continue;
       this.#fits.set(size, [...(this.#fits.get(size) ?? []), fit]);
@@ -73,9 +73,9 @@ export class Trail {
     this.top = max(this.#fits.keys());
     this.firmTop = max(firm);
     this.ceiling = min([...bad].filter((size) => size > (this.top ?? 0)));
-    this.smallestBad = min(bads.map((o) => o.microBatch).filter((size) => !firm.has(size)));
+    this.smallestBad = min(bads.map((o) => o.micro_batch).filter((size) => !firm.has(size)));
     this.diedFresh = firmBad.length > 0;
-    const everTop = max(fits.map((o) => o.microBatch)) ?? 0;
+    const everTop = max(fits.map((o) => o.micro_batch)) ?? 0;
     this.refuted = firmBad.filter((size) => size <= everTop && size >= (this.ceiling ?? 0)).length;
   }
 
@@ -101,7 +101,7 @@ export class Trail {
 
   /** The size that the launch began with, if that fitted; null if it did not, or began on another rung. */
   provedBy(launch: number): number | null {
-    return this.all.find((o) => o.launch === launch && o.fresh && o.outcome === 'fit')?.microBatch ?? null;
+    return this.all.find((o) => o.launch === launch && o.fresh && o.outcome === 'fit')?.micro_batch ?? null;
   }
 
   /** Whether it was measured for long enough to know that memory does not grow out of the budget. */
@@ -116,32 +116,34 @@ export class Trail {
 
   /** Whether the allocator had to give its cache back in a steady step: it fits, but which step it fails is chance. */
   isPressed(size: number): boolean {
-    return this.fits(size).some((o) => o.allocRetries > 0);
+    return this.fits(size).some((o) => o.alloc_retries > 0);
   }
 
   /** The smallest size above `top` that ran, but only to the brim; null: none did. */
   get brim(): number | null {
     const { ceiling } = this;
-    return ceiling !== null && this.#ran.some((o) => o.microBatch === ceiling) ? ceiling : null;
+    return ceiling !== null && this.#ran.some((o) => o.micro_batch === ceiling) ? ceiling : null;
   }
 
   /** The last failure of the smallest size that failed. */
   get smallestFailure(): Observation | null {
     const failures = this.all.filter((o) => o.outcome !== 'fit');
-    const smallest = min(failures.map((o) => o.microBatch));
-    return failures.findLast((o) => o.microBatch === smallest) ?? null;
+    const smallest = min(failures.map((o) => o.micro_batch));
+    return failures.findLast((o) => o.micro_batch === smallest) ?? null;
   }
 }
 
 /** First in its launch, or after a larger one (with as many gradients resident) that was first and fitted. */
 function isFirm(o: Observation, fits: readonly Observation[]): boolean {
-  return o.fresh || fits.some((other) => other.fresh && other.launch === o.launch && other.microBatch >= o.microBatch);
+  return (
+    o.fresh || fits.some((other) => other.fresh && other.launch === o.launch && other.micro_batch >= o.micro_batch)
+  );
 }
 
 /** The steepest rise of the peak from one size to the next that was measured, bytes for each sample. */
 function steepestOf(fits: readonly Observation[]): number {
   const peaks = new Map<number, number>();
-  for (const fit of fits) peaks.set(fit.microBatch, Math.max(peaks.get(fit.microBatch) ?? 0, lastingPeak(fit) ?? 0));
+  for (const fit of fits) peaks.set(fit.micro_batch, Math.max(peaks.get(fit.micro_batch) ?? 0, lastingPeak(fit) ?? 0));
   return steepest([...peaks].sort(([one], [other]) => one - other));
 }
 
@@ -152,10 +154,10 @@ function steepestOf(fits: readonly Observation[]): number {
  */
 function disproves(fresh: Observation, failure: Observation, budgetBytes: number, rise: number): boolean {
   const peak = lastingPeak(fresh);
-  const exact = fresh.fresh && peak !== null && !fresh.peaks.reservedBytes;
+  const exact = fresh.fresh && peak !== null && !fresh.peaks.reserved_bytes;
   const apart = !failure.fresh && fresh.launch > failure.launch;
   if (!exact || !apart) return false;
-  return peak + (failure.microBatch - fresh.microBatch) * Math.max(peak / fresh.microBatch, rise) <= budgetBytes;
+  return peak + (failure.micro_batch - fresh.micro_batch) * Math.max(peak / fresh.micro_batch, rise) <= budgetBytes;
 }
 
 function min(values: Iterable<number>): number | null {

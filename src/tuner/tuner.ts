@@ -107,10 +107,10 @@ export class Tuner {
     if (trail.isFirm(ownBatch)) {
       return this.#found(search, ownBatch, ownBatch, ['The job fits as it stands; larger sizes were not tried.']);
     }
-    if (trail.all.some((o) => o.outcome !== 'fit' && o.microBatch <= ownBatch))
+    if (trail.all.some((o) => o.outcome !== 'fit' && o.micro_batch <= ownBatch))
       return this.#inPieces(0, search, { kind: 'closed', why: '', evidence: null });
     // It fitted, and was not believed: it grew out of the budget, or could not be measured for long enough to tell.
-    const tries = trail.all.filter((o) => o.microBatch === ownBatch).length;
+    const tries = trail.all.filter((o) => o.micro_batch === ownBatch).length;
     if (trail.ceiling !== null || tries >= OWN_TRIES) return null;
     const why = 'the size that the script asks for by itself';
     return this.#probe(0, search, { kind: 'probe', size: ownBatch, purpose: 'own', fresh: true, why });
@@ -237,12 +237,12 @@ export class Tuner {
     const accumulation = this.#plan.probeAccumulation(step.size);
     const probe: Probe = {
       rung: rungs[index] as Probe['rung'],
-      microBatch: step.size,
+      micro_batch: step.size,
       accumulation,
       ...(accumulation > 1 ? { batch: this.#plan.perDevice } : {}),
       ...paceOf(step.purpose, step.size, this.#constraints, this.#observations),
       fresh: step.fresh,
-      ...(search.grows ? { expandable: true } : {}),
+      ...(search.grows ? { expandable_segments: true } : {}),
       purpose: step.purpose,
       why: step.why,
     };
@@ -253,10 +253,10 @@ export class Tuner {
   #isSpent({ size, fresh }: RungStep & { kind: 'probe' }, { rung, grows }: RungSearch): boolean {
     const same = this.#observations.filter(
       (o) =>
-        o.microBatch === size &&
+        o.micro_batch === size &&
         sameRung(o.rung, rung) &&
         !this.#compared.has(o) &&
-        (o.expandable ?? false) === grows &&
+        (o.expandable_segments ?? false) === grows &&
         (o.fresh || !fresh),
     );
     const { length } = this.#observations;
@@ -311,7 +311,7 @@ export class Tuner {
       headroomPct: c.headroomPct,
       steps: c.steps,
       driven: c.driven,
-      alive: (last?.alive ?? false) && (last?.expandable ?? false) === grows,
+      alive: (last?.alive ?? false) && (last?.expandable_segments ?? false) === grows,
       perLaunch: fits.length > 0 && fits.every((o) => !o.alive),
       guess: index === 0 ? this.#guess(trail, sizes) : null,
     };
@@ -324,7 +324,7 @@ export class Tuner {
   #guess(trail: Trail, sizes: Sizes): number | null {
     const { goal, ownBatch, driven } = this.#constraints;
     if (goal !== 'keep' || ownBatch === null || driven) return null;
-    const failure = trail.all.find((o) => o.microBatch === ownBatch && o.outcome !== 'fit');
+    const failure = trail.all.find((o) => o.micro_batch === ownBatch && o.outcome !== 'fit');
     return failure && failure.phase !== 'load' ? sizes.down(ownBatch / 2) : null;
   }
 
@@ -340,7 +340,7 @@ export class Tuner {
   }
 
   #isSmallest(o: Observation, sizes: Sizes): boolean {
-    return o.microBatch <= sizes.lo && !this.#observations.some((other) => other.outcome === 'fit');
+    return o.micro_batch <= sizes.lo && !this.#observations.some((other) => other.outcome === 'fit');
   }
 
   #launches(): number {

@@ -63,7 +63,7 @@ export interface Constraints {
 /** One micro-batch size to be measured on a rung. */
 export interface Probe {
   rung: Rung;
-  microBatch: number;
+  micro_batch: number;
   /** Micro-batches per optimizer step while probing: 2 where the answer will accumulate (gradients stay resident). */
   accumulation: number;
   /** Samples of the batch of which these micro-batches are parts; null or absent: `accumulation` times as many. */
@@ -73,17 +73,17 @@ export interface Probe {
    * The probe goes on, within reason, until a caching allocator has asked the driver for nothing in this many steps: before
    * it has come to rest, the next step may be the one that it cannot place. 0: `steps` are enough.
    */
-  restSteps: number;
+  rest_steps: number;
   /**
    * Memory that rises by more than so many bytes with each step is measured on until `growthSteps`: from there on it can be
    * told whether it goes on rising.
    */
-  growthBytes: number;
-  growthSteps: number;
+  growth_bytes: number;
+  growth_steps: number;
   /** True: must be the first thing that a new process runs. False: may share the process of the probe before. */
   fresh: boolean;
   /** In a process whose caching allocator has segments that can grow. */
-  expandable?: boolean;
+  expandable_segments?: boolean;
   purpose: 'own' | 'floor' | 'climb' | 'bound' | 'verify' | 'speed';
   /** One sentence for a person: why this size, now. */
   why: string;
@@ -92,24 +92,24 @@ export interface Probe {
 /** Peaks of one probe, in bytes; null where the launch could not measure it. */
 export interface Peaks {
   /** Highest driver-level (ledger) use, everything counted: this is what is compared with the budget. */
-  totalBytes: number | null;
+  total_bytes: number | null;
   /** Highest allocated by the framework in forward and backward, and in the optimizer's step. */
-  forwardBackwardBytes: number | null;
-  optimizerBytes: number | null;
+  forward_backward_bytes: number | null;
+  optimizer_bytes: number | null;
   /** Highest reserved by the framework's caching allocator. */
-  reservedBytes: number | null;
+  reserved_bytes: number | null;
   /** Bytes in use when a step starts: parameters, optimizer state, and gradients when accumulating. */
-  residentBytes: number | null;
+  resident_bytes: number | null;
   /** What stays from step to step, as the framework's own objects tell: weights, all gradients, the optimizer's state. */
-  parameterBytes?: number | null;
-  gradientBytes?: number | null;
-  optimizerStateBytes?: number | null;
+  parameter_bytes?: number | null;
+  gradient_bytes?: number | null;
+  optimizer_state_bytes?: number | null;
 }
 
 /** What came of a probe. */
 export interface Observation {
   rung: Rung;
-  microBatch: number;
+  micro_batch: number;
   accumulation: number;
   /** 1-based number of the launch that it ran in. */
   launch: number;
@@ -123,32 +123,32 @@ export interface Observation {
   phase: 'load' | 'train' | 'eval' | 'save' | 'unknown' | null;
   peaks: Peaks;
   /** Allocator retries in the steady state (after the first step): it fits, but slowly. */
-  allocRetries: number;
+  alloc_retries: number;
   /** The allocator had not come to rest when the probe ended, for all the steps that it was given. */
   restless?: boolean;
   /** Bytes by which memory rose with each step, as far as it can be told; what rises will have risen more after 200. */
-  growthBytesPerStep?: number | null;
+  rise_bytes_per_step?: number | null;
   /** The part of it that the loop itself leaves behind: no allocator that comes to rest by and by. */
-  leakBytesPerStep?: number | null;
+  growth_bytes_per_step?: number | null;
   /** Its batch could not be cut: nothing was trained. */
   uncut?: boolean;
   /** The loop ended by itself: no more steps of it can be measured. */
   short?: boolean;
   /** It ran with an allocator whose segments can grow. */
-  expandable?: boolean;
+  expandable_segments?: boolean;
   /** The variable of the script that keeps it, with its line; null: not seen. */
-  keptBy?: string | null;
+  kept_by?: string | null;
   /** Seconds per optimizer step of that accumulation in the steady state (median); null if unknown. */
-  stepSeconds: number | null;
+  step_s: number | null;
   /** Samples trained a second, on all devices together; null if unknown. */
-  samplesPerSecond?: number | null;
+  samples_per_s?: number | null;
   /** Seconds from when it was asked for to its verdict, data and first step included; of its process's start, nothing. */
-  wallSeconds?: number;
+  wall_s?: number;
   /** Bytes of the allocation that was refused; null if unknown or none. */
-  refusedBytes: number | null;
+  refused_bytes: number | null;
   /** Bytes that the caching allocator held then in pieces that no tensor used, and that the device had free; null: unknown. */
-  unallocatedBytes?: number | null;
-  freeBytes?: number | null;
+  unallocated_bytes?: number | null;
+  free_bytes?: number | null;
   /** The line that proves the outcome; null when it fit. */
   evidence: string | null;
   /** Whether the same process can take another probe. */
@@ -171,17 +171,17 @@ export interface Config {
 
 export interface Answer {
   config: Config;
-  maxMicroBatch: number;
+  max_micro_batch: number;
   /** Peak of `config`, bytes. */
-  peakBytes: number | null;
+  peak_bytes: number | null;
   /** Free part of the budget at `config`, per cent, one decimal. */
-  headroomPct: number | null;
-  samplesPerSecond: number | null;
-  verifiedSteps: number;
+  headroom_pct: number | null;
+  samples_per_s: number | null;
+  verified_steps: number;
   /** With objective throughput: the speeds that decided on the rung, the answer's among them; absent: there was one rung only. */
   comparison?: Comparison;
   /** Smallest size seen to fail on the answer's rung; null: none was. */
-  knownBad: number | null;
+  known_bad_micro_batch: number | null;
   /** Sentences to show: which nearest effective batch was used and why, retries at the limit, … */
   notes: string[];
 }
@@ -196,8 +196,8 @@ export interface Comparison {
 /** Samples/s on all devices: median and half of the range over the rounds. */
 export interface RungSpeed {
   rung: Rung;
-  microBatch: number;
-  samplesPerSecond: number;
+  micro_batch: number;
+  samples_per_s: number;
   /** Null: it was measured once. */
   spread: number | null;
   rounds: number;

@@ -58,17 +58,17 @@ export function withLoop(answer: Answer, times: number): Answer {
     accumulation: config.accumulation * times,
     effective_batch: config.effective_batch * times,
   };
-  const { samplesPerSecond: rate, comparison } = answer;
+  const { samples_per_s: rate, comparison } = answer;
   const all = comparison && { ...comparison, speeds: comparison.speeds.map((one) => timesAsFast(one, times)) };
   return {
     ...answer,
     config: whole,
-    samplesPerSecond: rate === null ? null : rate * times,
+    samples_per_s: rate === null ? null : rate * times,
     ...(all ? { comparison: all } : {}),
   };
 }
 
 function timesAsFast(speed: RungSpeed, times: number): RungSpeed {
-  const { samplesPerSecond, spread } = speed;
-  return { ...speed, samplesPerSecond: samplesPerSecond * times, spread: spread === null ? null : spread * times };
+  const { samples_per_s: samplesPerSecond, spread } = speed;
+  return { ...speed, samples_per_s: samplesPerSecond * times, spread: spread === null ? null : spread * times };
 }

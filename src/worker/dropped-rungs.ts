@@ -21,7 +21,7 @@ export class DroppedRungs {
 
   /** Leaves the observation's rung out, if that can be the reason of its failure and `allowed` has another one. */
   drops(observation: Observation, allowed: readonly Rung[]): boolean {
-    const { rung, outcome, expandable } = observation;
+    const { rung, outcome, expandable_segments: expandable } = observation;
     if (observation.uncut) return false;
     if (this.has(rung) || (expandable && this.#segments !== null)) return true;
     if (expandable && BY_A_KNOB.includes(outcome as FailureClass) && !failsAlone(observation)) {

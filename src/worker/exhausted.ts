@@ -52,7 +52,7 @@ export function outgrownAlone(
   observations: readonly Observation[],
   own: number | null | undefined,
 ): Pick<SearchOutcome, 'action' | 'diagnosis'> | null {
-  const oom = observations.find((o) => o.outcome === 'device_oom' && o.microBatch === own);
+  const oom = observations.find((o) => o.outcome === 'device_oom' && o.micro_batch === own);
   if (oom === undefined) return null;
   const why = `the script ran out of memory at its own batch of ${own}, and no training step was seen at a smaller one`;
   const diagnosis: Diagnosis = {

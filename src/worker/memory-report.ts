@@ -40,9 +40,9 @@ export function jobMemory(
   const fits = journal.filter(({ outcome, peaks }) => outcome === 'fit' && peakBytes(peaks) !== null);
   const rung = config ?? fits.at(-1)?.rung;
   const onRung = rung === undefined ? [] : fits.filter((one) => sameRung(one.rung, rung));
-  const largest = onRung.toSorted((a, b) => a.microBatch - b.microBatch).at(-1);
+  const largest = onRung.toSorted((a, b) => a.micro_batch - b.micro_batch).at(-1);
   if (largest === undefined) return null;
-  const { microBatch: micro_batch, accumulation } = largest;
+  const { micro_batch, accumulation } = largest;
   const product = { micro_batch, accumulation, world_size: 1, effective_batch: micro_batch * accumulation };
   return memoryReport(journal, { ...largest.rung, ...product }, budget);
 }

@@ -11,11 +11,11 @@ import { uncut } from './undriveable.js';
 import type { Measurement } from './worst-rank.js';
 
 const NO_PEAKS: Peaks = {
-  totalBytes: null,
-  forwardBackwardBytes: null,
-  optimizerBytes: null,
-  reservedBytes: null,
-  residentBytes: null,
+  total_bytes: null,
+  forward_backward_bytes: null,
+  optimizer_bytes: null,
+  reserved_bytes: null,
+  resident_bytes: null,
 };
 
 /** Highest use that the ledger saw on any device of a launch; null without a ledger. */
@@ -38,7 +38,7 @@ export interface Place {
 export function observeFit(probe: Probe, place: Place, measurement: Measurement, alive: boolean): Observation {
   return {
     rung: probe.rung,
-    microBatch: probe.microBatch,
+    micro_batch: probe.micro_batch,
     // Where the model's call is cut, the loop's whole batch was measured: it may have more parts than were asked for.
     accumulation: Math.max(
       probe.accumulation,
@@ -46,30 +46,30 @@ export function observeFit(probe: Probe, place: Place, measurement: Measurement,
     ),
     launch: place.launch,
     fresh: place.fresh,
-    ...(probe.expandable ? { expandable: true } : {}),
+    ...(probe.expandable_segments ? { expandable_segments: true } : {}),
     steps: measurement.steps,
     outcome: 'fit',
     ambiguous: false,
     phase: null,
     peaks: {
-      totalBytes: measurement.total_bytes,
-      forwardBackwardBytes: measurement.forward_backward_bytes,
-      optimizerBytes: measurement.optimizer_bytes,
-      reservedBytes: measurement.reserved_bytes,
-      residentBytes: measurement.resident_bytes,
-      parameterBytes: measurement.parameter_bytes ?? null,
-      gradientBytes: measurement.gradient_bytes ?? null,
-      optimizerStateBytes: measurement.optimizer_state_bytes ?? null,
+      total_bytes: measurement.total_bytes,
+      forward_backward_bytes: measurement.forward_backward_bytes,
+      optimizer_bytes: measurement.optimizer_bytes,
+      reserved_bytes: measurement.reserved_bytes,
+      resident_bytes: measurement.resident_bytes,
+      parameter_bytes: measurement.parameter_bytes ?? null,
+      gradient_bytes: measurement.gradient_bytes ?? null,
+      optimizer_state_bytes: measurement.optimizer_state_bytes ?? null,
     },
-    allocRetries: measurement.alloc_retries,
+    alloc_retries: measurement.alloc_retries,
     ...(isRestless(probe, measurement) ? { restless: true } : {}),
-    growthBytesPerStep: growthPerStep(probe, measurement),
-    leakBytesPerStep: measurement.growth_bytes_per_step ?? null,
+    rise_bytes_per_step: growthPerStep(probe, measurement),
+    growth_bytes_per_step: measurement.growth_bytes_per_step ?? null,
     ...(measurement.short ? { short: true } : {}),
-    keptBy: measurement.kept_by ?? null,
-    stepSeconds: steadySeconds(measurement.step_s),
-    wallSeconds: since(place.asked),
-    refusedBytes: null,
+    kept_by: measurement.kept_by ?? null,
+    step_s: steadySeconds(measurement.step_s),
+    wall_s: since(place.asked),
+    refused_bytes: null,
     evidence: null,
     alive,
   };
@@ -82,7 +82,7 @@ export function observeWhole(probe: Probe, place: Place, exit: Exit): Observatio
       probe,
       place,
       {
-        micro_batch: probe.microBatch,
+        micro_batch: probe.micro_batch,
         accumulation: probe.accumulation,
         steps: probe.steps,
         total_bytes: ledgerPeak(exit.ledger),
@@ -103,22 +103,22 @@ export function observeDeath(probe: Probe, place: Place, diagnosis: Diagnosis, e
   const outcome = diagnosis.class === 'ok' ? 'user_error' : diagnosis.class;
   return {
     rung: probe.rung,
-    microBatch: probe.microBatch,
+    micro_batch: probe.micro_batch,
     accumulation: probe.accumulation,
     launch: place.launch,
     fresh: place.fresh,
-    ...(probe.expandable ? { expandable: true } : {}),
+    ...(probe.expandable_segments ? { expandable_segments: true } : {}),
     steps: 0,
     outcome,
     ambiguous: outcome === 'device_oom' && (diagnosis.ambiguous ?? false),
     phase: diagnosis.phase,
-    peaks: { ...NO_PEAKS, totalBytes: ledgerPeak(exit.ledger) },
-    allocRetries: 0,
-    stepSeconds: null,
-    wallSeconds: since(place.asked),
-    refusedBytes: diagnosis.fields.tried_bytes ?? exit.ledger?.refusals.at(-1)?.size_bytes ?? null,
-    unallocatedBytes: unallocated(diagnosis.fields),
-    freeBytes: diagnosis.fields.free_bytes,
+    peaks: { ...NO_PEAKS, total_bytes: ledgerPeak(exit.ledger) },
+    alloc_retries: 0,
+    step_s: null,
+    wall_s: since(place.asked),
+    refused_bytes: diagnosis.fields.tried_bytes ?? exit.ledger?.refusals.at(-1)?.size_bytes ?? null,
+    unallocated_bytes: unallocated(diagnosis.fields),
+    free_bytes: diagnosis.fields.free_bytes,
     evidence: diagnosis.evidence ?? describeExit(exit),
     alive: false,
   };
@@ -195,7 +195,7 @@ export function withSpeed(
   { batches, times, worldSize }: { batches: number | null; times: number; worldSize: number },
 ): Observation {
   const asked = observation.accumulation * times;
-  const stepSeconds = observation.stepSeconds && (observation.stepSeconds * asked) / (batches ?? asked);
-  const samples = observation.microBatch * asked * worldSize;
-  return { ...observation, stepSeconds, samplesPerSecond: stepSeconds ? samples / stepSeconds : null };
+  const stepSeconds = observation.step_s && (observation.step_s * asked) / (batches ?? asked);
+  const samples = observation.micro_batch * asked * worldSize;
+  return { ...observation, step_s: stepSeconds, samples_per_s: stepSeconds ? samples / stepSeconds : null };
 }

@@ -5,17 +5,17 @@ import type { Observation } from '../tuner/types.js';
 export function probeRecord(observation: Observation, why?: string): ProbeRecord {
   return {
     launch: observation.launch,
-    micro_batch: observation.microBatch,
+    micro_batch: observation.micro_batch,
     amp: observation.rung.amp,
     checkpointing: observation.rung.checkpointing,
     ...(observation.rung.offload ? { offload: true } : {}),
-    ...(observation.expandable ? { expandable_segments: true } : {}),
+    ...(observation.expandable_segments ? { expandable_segments: true } : {}),
     steps: observation.steps,
     outcome: observation.outcome,
-    peak_bytes: observation.peaks.totalBytes,
-    step_s: observation.stepSeconds,
-    samples_per_s: observation.samplesPerSecond ?? null,
-    wall_s: observation.wallSeconds,
+    peak_bytes: observation.peaks.total_bytes,
+    step_s: observation.step_s,
+    samples_per_s: observation.samples_per_s ?? null,
+    wall_s: observation.wall_s,
     evidence: observation.evidence,
     ...(why === undefined ? {} : { why }),
   };

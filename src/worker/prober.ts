@@ -89,7 +89,7 @@ export class Prober {
   async measure(probe: Probe): Promise<Observation> {
     if (!this.#takes(probe)) {
       await this.close();
-      await this.#open(probe.rung, probe.expandable ?? false, probe);
+      await this.#open(probe.rung, probe.expandable_segments ?? false, probe);
     }
     const session = this.#session as Session;
     this.#rung = probe.rung;
@@ -119,7 +119,7 @@ export class Prober {
 
   #takes(probe: Probe): boolean {
     const live = this.#session;
-    if (live === null || this.#expandable !== (probe.expandable ?? false)) return false;
+    if (live === null || this.#expandable !== (probe.expandable_segments ?? false)) return false;
     const sameKnobs = this.#rung !== null && sameRung(this.#rung, probe.rung);
     // A process that died before it was asked anything answers for the first probe.
     const free = this.#used === 0 || (live.exit === null && !probe.fresh);
@@ -168,7 +168,7 @@ export class Prober {
    * Waits where others took memory since the search began: that a probe lacked it says nothing of its size. What they held by then
    * already is no part of what is searched. False: it was no neighbour, or has been waited for often enough.
    */
-  async #isFreeAgain(verdict: Diagnosis, exit: Exit, { microBatch }: Probe): Promise<boolean> {
+  async #isFreeAgain(verdict: Diagnosis, exit: Exit, { micro_batch: microBatch }: Probe): Promise<boolean> {
     const room = this.#target.roomBytes;
     const needed = neededBytes(exit, verdict);
     const others = verdict.reason === 'neighbour';
@@ -185,11 +185,11 @@ export class Prober {
   async #withOwnBatch(probe: Probe, verdict: Diagnosis): Promise<Diagnosis> {
     const own = this.loop?.own_batch ?? null;
     const first = this.#mode === 'probe' && this.#goal === 'search' && !this.#measured;
-    if (!first || own === null || own === probe.microBatch) return verdict;
-    await this.#open(probe.rung, probe.expandable ?? false, null);
-    const trains = await this.#ask({ ...probe, microBatch: own }, false);
+    if (!first || own === null || own === probe.micro_batch) return verdict;
+    await this.#open(probe.rung, probe.expandable_segments ?? false, null);
+    const trains = await this.#ask({ ...probe, micro_batch: own }, false);
     await this.close();
-    return trains === null ? verdict : usesOwnBatch(own, probe.microBatch, verdict);
+    return trains === null ? verdict : usesOwnBatch(own, probe.micro_batch, verdict);
   }
 
   async #ask(probe: Probe, carried: boolean): Promise<Measurement | null> {

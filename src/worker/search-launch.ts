@@ -28,7 +28,7 @@ export async function openLaunch(
   const config = probe === null ? null : target.configOf(probe);
   launches.push({ launch, dir, purpose: 'search', config });
   await deps.persist({ launches });
-  const first = target.configOf({ rung, expandable, microBatch: 1, accumulation: 1 });
+  const first = target.configOf({ rung, expandable_segments: expandable, micro_batch: 1, accumulation: 1 });
   const filled = await target.fill(config ?? first, dir, launch);
   deps.progress({
     type: 'launch',

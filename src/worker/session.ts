@@ -131,7 +131,7 @@ export class Session {
       this.#measured.clear();
       this.#hook?.broadcast({
         t: 'probe',
-        micro_batch: probe.microBatch,
+        micro_batch: probe.micro_batch,
         accumulation: probe.accumulation,
         amp: probe.rung.amp,
         checkpointing: probe.rung.checkpointing,

@@ -201,17 +201,17 @@ export class Target {
     return carrier === 'hook' || carrier === 'none' ? (this.own.accumulation ?? 1) : 1;
   }
 
-  configOf(probe: Pick<Probe, 'rung' | 'microBatch' | 'accumulation' | 'expandable'>): Config {
+  configOf(probe: Pick<Probe, 'rung' | 'micro_batch' | 'accumulation' | 'expandable_segments'>): Config {
     const { amp, checkpointing, offload } = probe.rung;
     return {
-      micro_batch: probe.microBatch,
+      micro_batch: probe.micro_batch,
       accumulation: probe.accumulation,
       world_size: this.worldSize,
-      effective_batch: probe.microBatch * probe.accumulation * this.worldSize,
+      effective_batch: probe.micro_batch * probe.accumulation * this.worldSize,
       amp,
       checkpointing,
       ...(offload ? { offload } : {}),
-      ...(probe.expandable ? { expandable_segments: true } : {}),
+      ...(probe.expandable_segments ? { expandable_segments: true } : {}),
     };
   }
 

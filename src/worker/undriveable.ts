@@ -59,8 +59,8 @@ export function usesOwnBatch(own: number, tried: number, failure: Diagnosis): Di
 
 /** The size was put into the command, and the script ran with another. Null: it ran with what was asked for, or less. */
 export function neverReached(probe: Probe, ran: number | null | undefined, worldSize: number): Diagnosis | null {
-  if (!ran || ran <= probe.microBatch * probe.accumulation * worldSize) return null;
-  const cause = `Micro-batch ${probe.microBatch} was asked for, the script ran with ${ran}: its flag was not recognised.`;
+  if (!ran || ran <= probe.micro_batch * probe.accumulation * worldSize) return null;
+  const cause = `Micro-batch ${probe.micro_batch} was asked for, the script ran with ${ran}: its flag was not recognised.`;
   return { ...told(cause, PLACEHOLDER), phase: 'train', cause };
 }
 

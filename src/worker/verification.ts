@@ -50,7 +50,7 @@ export async function verify(
     const learned = ownOf(target, prober.loop);
     const choice = configFrom(recorded, { ...plain(target), own: learned }, request.options);
     const note = holds(recorded, observation);
-    const same = choice !== null && choice.config.micro_batch === observation.microBatch;
+    const same = choice !== null && choice.config.micro_batch === observation.micro_batch;
     if (note === null || !same) return { ...none, journal: [observation] };
     return { ...none, own: learned, choice: { ...choice, notes: [note, ...choice.notes] } };
   } finally {
@@ -79,14 +79,14 @@ function probeOf({ config }: Choice, target: Target, steps: number): Probe {
   const caching = target.kind === 'cuda' ? CACHING : { steps: 0, restSteps: 0 };
   return {
     rung: rungOf(config),
-    microBatch: config.micro_batch,
+    micro_batch: config.micro_batch,
     accumulation: parts > 1 ? 2 : 1, // as in a search: with more than one part the gradients wait
     ...(parts > 1 ? { batch: config.micro_batch * parts } : {}),
     steps: Math.max(steps, caching.steps),
-    restSteps: caching.restSteps,
+    rest_steps: caching.restSteps,
     ...doubtOf(target.budgetBytes),
     fresh: true,
-    ...(config.expandable_segments ? { expandable: true } : {}),
+    ...(config.expandable_segments ? { expandable_segments: true } : {}),
     purpose: 'verify',
     why: WHY,
   };
@@ -95,18 +95,18 @@ function probeOf({ config }: Choice, target: Target, steps: number): Probe {
 /** A sentence that says why the record holds; null: it does not, or another size would now be the right one. */
 function holds(recorded: Recommendation, observation: Observation): string | null {
   if (observation.outcome !== 'fit') return null;
-  const peak = observation.peaks.totalBytes;
+  const peak = observation.peaks.total_bytes;
   const expected = expectedPeak(recorded.probes, observation);
   const off = peak === null || expected === null ? 0 : Math.abs(peak / expected - 1);
   if (off > SAME_MEMORY) return null;
   const measured = peak === null ? '' : `, peak ${formatBytes(peak)}`;
-  return `One probe shows that what was recorded for other flags of this name holds for these, too (micro-batch ${observation.microBatch}${measured}).`;
+  return `One probe shows that what was recorded for other flags of this name holds for these, too (micro-batch ${observation.micro_batch}${measured}).`;
 }
 
 /** The peak at this size as the record's probes have it, bytes; between two sizes on the line from one to the other. */
 export function expectedPeak(
   probes: readonly ProbeRecord[],
-  { rung, microBatch }: Pick<Observation, 'rung' | 'microBatch'>,
+  { rung, micro_batch: microBatch }: Pick<Observation, 'rung' | 'micro_batch'>,
 ): number | null {
   const points = probes
     .filter((one) => one.outcome === 'fit' && one.peak_bytes !== null && sameRung(rungOf(one), rung))

@@ -15,7 +15,7 @@ function probe(
 ): Progress {
   const observation: Observation = {
     rung: RUNG,
-    microBatch,
+    micro_batch: microBatch,
     accumulation: 1,
     launch: 1,
     fresh: false,
@@ -24,15 +24,15 @@ function probe(
     ambiguous: false,
     phase: null,
     peaks: {
-      totalBytes: peak,
-      forwardBackwardBytes: null,
-      optimizerBytes: null,
-      reservedBytes: null,
-      residentBytes: null,
+      total_bytes: peak,
+      forward_backward_bytes: null,
+      optimizer_bytes: null,
+      reserved_bytes: null,
+      resident_bytes: null,
     },
-    allocRetries: 0,
-    stepSeconds: 0.1,
-    refusedBytes: null,
+    alloc_retries: 0,
+    step_s: 0.1,
+    refused_bytes: null,
     evidence,
     alive: true,
   };
@@ -79,7 +79,7 @@ const EVENTS: Progress[] = [
   {
     type: 'probing',
     launch: 1,
-    probe: { rung: RUNG, microBatch: 8, accumulation: 1, steps: 3, fresh: true, purpose: 'climb', why: 'a start' },
+    probe: { rung: RUNG, micro_batch: 8, accumulation: 1, steps: 3, fresh: true, purpose: 'climb', why: 'a start' },
   },
   probe(8, 'fit', 150 * MIB, null),
   probe(64, 'device_oom', null, 'RuntimeError: not enough memory\u001b]0;evil\u0007'),

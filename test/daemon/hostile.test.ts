@@ -26,7 +26,7 @@ test('hostile records are refused, logged and left alone, and the daemon goes on
     { options: JSON.stringify({ ...options, gpus: 1e9 }) },
     { options: JSON.stringify({ ...options, host: { $gt: '' } }) },
     { launches: JSON.stringify([{ launch: 1, dir: '../../../etc', purpose: 'run', config: null }]) },
-    { journal: '[{"microBatch":"1"}]' },
+    { journal: '[{"micro_batch":"1"}]' },
     { state: 'RUNNING' },
     { epoch: 'NaN', command: '{' },
     { __proto__x: '{"polluted":true}', job: '"j-liar2222"' },

@@ -67,7 +67,7 @@ test('a search goes on where a killed daemon left it, and no size that is known 
   }
   const job = await host.state(id, 'succeeded', 100);
   const bad = new Map<string, number>();
-  for (const { rung, microBatch, outcome, ambiguous } of job.journal) {
+  for (const { rung, micro_batch: microBatch, outcome, ambiguous } of job.journal) {
     const key = JSON.stringify(rung);
     expect(microBatch, `${microBatch} was tried though a smaller one had failed`).toBeLessThan(
       bad.get(key) ?? Infinity,

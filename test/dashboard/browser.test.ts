@@ -90,7 +90,7 @@ describe('a job', () => {
         (one as HTMLElement).dataset.outcome,
       ]),
     );
-    expect(ladder).toEqual(job.journal.map(({ microBatch, outcome }) => [microBatch, outcome]));
+    expect(ladder).toEqual(job.journal.map(({ micro_batch: microBatch, outcome }) => [microBatch, outcome]));
     expect(await page.locator('tr[data-outcome="device_oom"]').first().textContent()).toContain(
       "can't allocate memory",
     );
@@ -100,7 +100,7 @@ describe('a job', () => {
 
     const chart = page.getByRole('figure', { name: 'Peak memory by micro-batch' });
     const sizes = (outcome: string): number =>
-      new Set(job.journal.filter((one) => one.outcome === outcome).map((one) => one.microBatch)).size;
+      new Set(job.journal.filter((one) => one.outcome === outcome).map((one) => one.micro_batch)).size;
     expect(await chart.evaluate((figure) => ({ ...(figure as HTMLElement).dataset }))).toMatchObject({
       fits: String(sizes('fit')),
       failed: String(sizes('device_oom')),

@@ -10,7 +10,7 @@ const BUDGET = 24 * GIB;
 function took(microBatch: number, peaks: Partial<Peaks>, patch: Partial<Observation> = {}): Observation {
   return {
     rung: AS_IT_STANDS,
-    microBatch,
+    micro_batch: microBatch,
     accumulation: 1,
     launch: 1,
     fresh: false,
@@ -19,16 +19,16 @@ function took(microBatch: number, peaks: Partial<Peaks>, patch: Partial<Observat
     ambiguous: false,
     phase: null,
     peaks: {
-      totalBytes: null,
-      forwardBackwardBytes: null,
-      optimizerBytes: null,
-      reservedBytes: null,
-      residentBytes: null,
+      total_bytes: null,
+      forward_backward_bytes: null,
+      optimizer_bytes: null,
+      reserved_bytes: null,
+      resident_bytes: null,
       ...peaks,
     },
-    allocRetries: 0,
-    stepSeconds: null,
-    refusedBytes: null,
+    alloc_retries: 0,
+    step_s: null,
+    refused_bytes: null,
     evidence: null,
     alive: true,
     ...patch,
@@ -43,7 +43,7 @@ function config(micro_batch: number, patch: Partial<Config> = {}): Config {
 const sum = (anatomy: Anatomy): number => PARTS.reduce((all, part) => all + (anatomy[part] ?? 0), 0);
 
 describe('the anatomy of a peak', () => {
-  const holdings = { parameterBytes: 400 * MIB, gradientBytes: 400 * MIB, optimizerStateBytes: 800 * MIB };
+  const holdings = { parameter_bytes: 400 * MIB, gradient_bytes: 400 * MIB, optimizer_state_bytes: 800 * MIB };
   /** 1.6 GiB that stay, 10 MiB a sample, 25 MiB of workspace; a fifth more reserved than used, and a context. */
   const card = (size: number): Partial<Peaks> => {
     const active = (1600 + 25 + 10 * size) * MIB;
@@ -51,10 +51,10 @@ describe('the anatomy of a peak', () => {
     const total = reserved + 500 * MIB;
     return {
       ...holdings,
-      forwardBackwardBytes: active,
-      optimizerBytes: 2000 * MIB,
-      reservedBytes: reserved,
-      totalBytes: total,
+      forward_backward_bytes: active,
+      optimizer_bytes: 2000 * MIB,
+      reserved_bytes: reserved,
+      total_bytes: total,
     };
   };
 
@@ -64,7 +64,7 @@ describe('the anatomy of a peak', () => {
     expect(anatomy).toEqual({
       micro_batch: 200,
       accumulation: 1,
-      peak_bytes: card(200).totalBytes,
+      peak_bytes: card(200).total_bytes,
       peak_in: 'forward_backward',
       parameters: 400 * MIB,
       gradients: 400 * MIB,
@@ -87,7 +87,7 @@ describe('the anatomy of a peak', () => {
   it('knows neither context nor slack in host memory', () => {
     const host = (size: number): Partial<Peaks> => {
       const bytes = (1600 + 10 * size) * MIB;
-      return { ...holdings, forwardBackwardBytes: bytes, optimizerBytes: 0, totalBytes: bytes + 7 * MIB };
+      return { ...holdings, forward_backward_bytes: bytes, optimizer_bytes: 0, total_bytes: bytes + 7 * MIB };
     };
     const anatomy = anatomyOf(
       [1, 50, 100].map((size) => took(size, host(size))),
@@ -98,7 +98,7 @@ describe('the anatomy of a peak', () => {
   });
 
   it('leaves to the rest what nobody can tell apart', () => {
-    const bare = (size: number) => took(size, { totalBytes: (100 + size) * MIB });
+    const bare = (size: number) => took(size, { total_bytes: (100 + size) * MIB });
     expect(anatomyOf([bare(10)], config(10), BUDGET)).toMatchObject({
       peak_in: null,
       parameters: null,
@@ -113,7 +113,12 @@ describe('the anatomy of a peak', () => {
   it('lets all gradients stand where a peak in mid-backward has not all of both', () => {
     const early = (size: number): Partial<Peaks> => {
       const bytes = (400 + 10 * size) * MIB;
-      return { parameterBytes: 400 * MIB, gradientBytes: 400 * MIB, forwardBackwardBytes: bytes, totalBytes: bytes };
+      return {
+        parameter_bytes: 400 * MIB,
+        gradient_bytes: 400 * MIB,
+        forward_backward_bytes: bytes,
+        total_bytes: bytes,
+      };
     };
     const anatomy = anatomyOf(
       [1, 50, 100].map((size) => took(size, early(size))),
@@ -131,10 +136,10 @@ describe('the anatomy of a peak', () => {
   it('looks at the rung and the size that were asked for, in a fresh process where there was one', () => {
     const bf16 = { amp: 'bf16' as const, checkpointing: false };
     const seen = [
-      took(1, { totalBytes: 100 * MIB }),
-      took(8, { totalBytes: 900 * MIB }),
-      took(8, { totalBytes: 800 * MIB }, { fresh: true, launch: 2 }),
-      took(8, { totalBytes: 500 * MIB }, { rung: bf16 }),
+      took(1, { total_bytes: 100 * MIB }),
+      took(8, { total_bytes: 900 * MIB }),
+      took(8, { total_bytes: 800 * MIB }, { fresh: true, launch: 2 }),
+      took(8, { total_bytes: 500 * MIB }, { rung: bf16 }),
       took(9, {}, { outcome: 'device_oom' }),
     ];
     expect(anatomyOf(seen, config(8), BUDGET)?.peak_bytes).toBe(800 * MIB);
@@ -146,33 +151,33 @@ describe('the anatomy of a peak', () => {
   it.each(recordedJobs())('adds up on the recorded curve of $name', (job) => {
     const s = search(job, constraints({ budgetBytes: job.budgetBytes }));
     const answer = found(s);
-    const quarter = { parameterBytes: 100 * MIB, gradientBytes: 100 * MIB, optimizerStateBytes: 200 * MIB };
+    const quarter = { parameter_bytes: 100 * MIB, gradient_bytes: 100 * MIB, optimizer_state_bytes: 200 * MIB };
     const seen = s.observations.map((o) => ({ ...o, peaks: { ...o.peaks, ...quarter } }));
     const recommended = anatomyOf(seen, answer.config, job.budgetBytes) as Anatomy;
-    expect(recommended.peak_bytes).toBe(answer.peakBytes);
+    expect(recommended.peak_bytes).toBe(answer.peak_bytes);
     expect(sum(recommended)).toBe(recommended.peak_bytes);
-    const anatomy = anatomyOf(seen, config(answer.maxMicroBatch), job.budgetBytes) as Anatomy;
+    const anatomy = anatomyOf(seen, config(answer.max_micro_batch), job.budgetBytes) as Anatomy;
     expect(sum(anatomy)).toBe(anatomy.peak_bytes);
     expect(anatomy.context).toBe(610 * MIB);
     expect(anatomy.peak_in).toBe('forward_backward');
     // On these curves nearly all that the tensors hold at the largest size is activations.
     const inTensors = anatomy.peak_bytes - (anatomy.context ?? 0) - (anatomy.allocator_slack ?? 0);
     expect((anatomy.activations ?? 0) / inTensors).toBeGreaterThan(0.85);
-    const steady = (anatomy.activations_per_sample ?? 0) * answer.maxMicroBatch;
+    const steady = (anatomy.activations_per_sample ?? 0) * answer.max_micro_batch;
     expect(Math.abs(steady - (anatomy.activations ?? 0)) / steady).toBeLessThan(0.1);
   });
 
   it('adds up to the peak, with no part below nothing, whatever is measured', () => {
     const bytes = fc.option(fc.integer({ min: 0, max: 64 * GIB }), { nil: null });
     const peaks = fc.record({
-      totalBytes: bytes,
-      forwardBackwardBytes: bytes,
-      optimizerBytes: bytes,
-      reservedBytes: bytes,
-      residentBytes: bytes,
-      parameterBytes: bytes,
-      gradientBytes: bytes,
-      optimizerStateBytes: bytes,
+      total_bytes: bytes,
+      forward_backward_bytes: bytes,
+      optimizer_bytes: bytes,
+      reserved_bytes: bytes,
+      resident_bytes: bytes,
+      parameter_bytes: bytes,
+      gradient_bytes: bytes,
+      optimizer_state_bytes: bytes,
     });
     const observation = fc
       .tuple(fc.integer({ min: 1, max: 64 }), peaks, fc.boolean(), fc.integer({ min: 1, max: 3 }), fc.boolean())
@@ -182,7 +187,7 @@ describe('the anatomy of a peak', () => {
     let taken = 0;
     fc.assert(
       fc.property(fc.array(observation, { minLength: 1, maxLength: 8 }), (seen) => {
-        const size = (seen.find((o) => o.outcome === 'fit') ?? seen[0])?.microBatch as number;
+        const size = (seen.find((o) => o.outcome === 'fit') ?? seen[0])?.micro_batch as number;
         const anatomy = anatomyOf(seen, config(size), BUDGET);
         if (anatomy === null) return;
         taken += 1;

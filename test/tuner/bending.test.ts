@@ -9,12 +9,17 @@ function bending(active: (size: number) => number, warmer = 0): Job & { largest:
   while (active(largest + 1) <= BUDGET) largest += 1;
   return {
     largest,
-    run: ({ microBatch }, warm) => {
+    run: ({ micro_batch: microBatch }, warm) => {
       const bytes = active(microBatch) + (warm ? warmer : 0);
       if (bytes > BUDGET) return { outcome: 'device_oom' };
       return {
         outcome: 'fit',
-        peaks: { totalBytes: bytes, forwardBackwardBytes: bytes, optimizerBytes: 50 * MIB, residentBytes: 40 * MIB },
+        peaks: {
+          total_bytes: bytes,
+          forward_backward_bytes: bytes,
+          optimizer_bytes: 50 * MIB,
+          resident_bytes: 40 * MIB,
+        },
       };
     },
   };
@@ -39,7 +44,7 @@ describe('a peak that bends', () => {
     const job = bending(active, warmer);
     const s = search(job, constraints({ budgetBytes: BUDGET }));
     expect([s.launches, s.oomLaunches]).toEqual([2, 1]);
-    const { maxMicroBatch, config } = found(s);
+    const { max_micro_batch: maxMicroBatch, config } = found(s);
     expect(maxMicroBatch).toBeLessThanOrEqual(job.largest);
     expect(maxMicroBatch).toBeGreaterThanOrEqual(Math.ceil(0.98 * job.largest));
     expect(active(config.micro_batch)).toBeLessThanOrEqual(0.97 * BUDGET);
@@ -50,16 +55,16 @@ describe('a peak that bends', () => {
     const job = bending(kinked(1500, 1.5));
     const s = search(job, constraints({ budgetBytes: BUDGET }));
     expect([s.launches, s.oomLaunches]).toEqual([3, 1]);
-    expect(found(s).maxMicroBatch).toBeGreaterThanOrEqual(0.98 * job.largest);
-    expect(found(s).maxMicroBatch).toBeLessThanOrEqual(job.largest);
+    expect(found(s).max_micro_batch).toBeGreaterThanOrEqual(0.98 * job.largest);
+    expect(found(s).max_micro_batch).toBeLessThanOrEqual(job.largest);
   });
 
   it('that no line foretells, in fresh processes too, is halved rather than followed', () => {
     // A wall: what is beyond it needs a hundred MiB more.
     const wall = (size: number) => 640 * MIB + size * 0.02 * MIB + (size > 700 ? 400 * MIB : 0);
     const s = search(bending(wall), constraints({ budgetBytes: BUDGET }));
-    expect(found(s).maxMicroBatch).toBeGreaterThanOrEqual(686);
-    expect(found(s).maxMicroBatch).toBeLessThanOrEqual(700);
+    expect(found(s).max_micro_batch).toBeGreaterThanOrEqual(686);
+    expect(found(s).max_micro_batch).toBeLessThanOrEqual(700);
     expect(s.oomLaunches).toBeLessThanOrEqual(8);
   });
 });

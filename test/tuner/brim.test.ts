@@ -24,21 +24,21 @@ function gpt2(patch: (size: number, warm: boolean) => Partial<Result> = () => ({
     30: BUDGET - 2 * MIB,
   };
   return {
-    run: ({ microBatch: size, steps, restSteps }, warm) => {
+    run: ({ micro_batch: size, steps, rest_steps: restSteps }, warm) => {
       if (size > 30) return { outcome: 'device_oom' };
       const allocated = 3.1 * GIB + size * 0.66 * GIB;
       const total = peaks[size] ?? Math.min(0.97 * BUDGET, allocated + 0.7 * GIB + size * 0.08 * GIB);
       return {
         outcome: 'fit',
         steps: Math.max(steps, 4 + restSteps),
-        allocRetries: size >= 29 ? 3 : 0,
-        stepSeconds: 0.01 + size * 0.003,
+        alloc_retries: size >= 29 ? 3 : 0,
+        step_s: 0.01 + size * 0.003,
         peaks: {
-          totalBytes: total,
-          reservedBytes: total - 0.7 * GIB,
-          forwardBackwardBytes: allocated,
-          optimizerBytes: 2 * GIB,
-          residentBytes: 1.5 * GIB,
+          total_bytes: total,
+          reserved_bytes: total - 0.7 * GIB,
+          forward_backward_bytes: allocated,
+          optimizer_bytes: 2 * GIB,
+          resident_bytes: 1.5 * GIB,
         },
         ...patch(size, warm),
       };
@@ -49,15 +49,15 @@ function gpt2(patch: (size: number, warm: boolean) => Partial<Result> = () => ({
 describe('a size that is full to the brim', () => {
   it('is no largest size: one that is near enough to it is proved in the same process', () => {
     // Only the process that is to prove 29 retries there: others had room.
-    const job = gpt2((_size, warm) => (warm ? { allocRetries: 0 } : {}));
+    const job = gpt2((_size, warm) => (warm ? { alloc_retries: 0 } : {}));
     const s = search(job, constraints({ budgetBytes: BUDGET }));
-    const { maxMicroBatch, config, knownBad, notes } = found(s);
-    expect(s.observations.some((o) => o.fresh && o.microBatch === 29 && brims(o, BUDGET))).toBe(true);
+    const { max_micro_batch: maxMicroBatch, config, known_bad_micro_batch: knownBad, notes } = found(s);
+    expect(s.observations.some((o) => o.fresh && o.micro_batch === 29 && brims(o, BUDGET))).toBe(true);
     expect([maxMicroBatch, knownBad]).toEqual([27, 29]);
     expect(config.micro_batch).toBeLessThanOrEqual(27);
     expect(notes.join(' ')).toContain('Micro-batch 29 ran too, but filled the budget to the brim');
     // No launch more than the one that showed it.
-    expect(s.launches).toBe(s.observations.find((o) => o.fresh && o.microBatch === 29)?.launch);
+    expect(s.launches).toBe(s.observations.find((o) => o.fresh && o.micro_batch === 29)?.launch);
     expect(s.launches).toBe(2);
   });
 
@@ -65,14 +65,18 @@ describe('a size that is full to the brim', () => {
     const told = (microBatch: number, fresh: boolean, retries: number): Observation =>
       ({
         rung: AS_IT_STANDS,
-        microBatch,
+        micro_batch: microBatch,
         accumulation: 1,
         launch: 2,
         fresh,
         steps: 12,
         outcome: 'fit',
-        allocRetries: retries,
-        peaks: { totalBytes: retries > 0 ? BUDGET : 20 * GIB, reservedBytes: 19 * GIB, forwardBackwardBytes: 18 * GIB },
+        alloc_retries: retries,
+        peaks: {
+          total_bytes: retries > 0 ? BUDGET : 20 * GIB,
+          reserved_bytes: 19 * GIB,
+          forward_backward_bytes: 18 * GIB,
+        },
       }) as Observation;
     const next = (...seen: Observation[]) => {
       const trail = new Trail(AS_IT_STANDS, seen, BUDGET, () => 1);
@@ -84,18 +88,18 @@ describe('a size that is full to the brim', () => {
 
   it('ends the climb, and is not looked beyond', () => {
     const s = search(gpt2(), constraints({ budgetBytes: BUDGET }));
-    expect(found(s).maxMicroBatch).toBeGreaterThanOrEqual(27);
-    expect(found(s).maxMicroBatch).toBeLessThanOrEqual(28);
+    expect(found(s).max_micro_batch).toBeGreaterThanOrEqual(27);
+    expect(found(s).max_micro_batch).toBeLessThanOrEqual(28);
     expect(s.launches).toBeLessThanOrEqual(2);
   });
 
   it('gives back its cache again and again: that is none either, however much it leaves free', () => {
     const job = gpt2((size) =>
       size > 24 && size <= 30
-        ? { allocRetries: 27, restless: true, peaks: { totalBytes: 23 * GIB, reservedBytes: 22 * GIB } }
+        ? { alloc_retries: 27, restless: true, peaks: { total_bytes: 23 * GIB, reserved_bytes: 22 * GIB } }
         : {},
     );
-    const { maxMicroBatch } = found(search(job, constraints({ budgetBytes: BUDGET })));
+    const { max_micro_batch: maxMicroBatch } = found(search(job, constraints({ budgetBytes: BUDGET })));
     expect(maxMicroBatch).toBeLessThanOrEqual(24);
     expect(maxMicroBatch).toBeGreaterThanOrEqual(23);
   });
@@ -114,8 +118,8 @@ describe('a size that is full to the brim', () => {
         const job = gpuJob(network, budgetBytes);
         fc.pre(job.lasts(1, 10) && !job.lasts(2000, 2));
         const s = search(job, constraints({ budgetBytes }));
-        const { maxMicroBatch } = found(s);
-        const proof = s.observations.filter((o) => o.microBatch === maxMicroBatch && o.outcome === 'fit');
+        const { max_micro_batch: maxMicroBatch } = found(s);
+        const proof = s.observations.filter((o) => o.micro_batch === maxMicroBatch && o.outcome === 'fit');
         expect(proof.some((o) => !brims(o, budgetBytes))).toBe(true);
         lasting += job.lasts(maxMicroBatch, 200) ? 1 : 0;
         const brimming = s.observations.findIndex((o) => o.fresh && o.launch > 1 && brims(o, budgetBytes));

@@ -20,8 +20,8 @@ function jobOf(rates: readonly number[], noise: number, seed: number): Job {
       const at = RUNGS.findIndex(
         (rung) => rung.amp === probe.rung.amp && rung.checkpointing === probe.rung.checkpointing,
       );
-      const rate = ((rates[at] as number) * probe.microBatch) / (probe.microBatch + 4) / Math.exp(noise * random());
-      return { ...memory.run(probe, warm), stepSeconds: (probe.microBatch * probe.accumulation) / rate };
+      const rate = ((rates[at] as number) * probe.micro_batch) / (probe.micro_batch + 4) / Math.exp(noise * random());
+      return { ...memory.run(probe, warm), step_s: (probe.micro_batch * probe.accumulation) / rate };
     },
   };
 }
@@ -65,7 +65,7 @@ describe('the comparison of rungs', () => {
     expect(turns.map((o) => RUNGS.indexOf(o.rung))).toEqual([0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2]);
     const { comparison, notes } = found(s);
     expect(comparison).toMatchObject({ together: true, speeds: [{ rounds: 5 }, { rounds: 5 }, { rounds: 5 }] });
-    for (const { samplesPerSecond, spread } of comparison?.speeds ?? []) {
+    for (const { samples_per_s: samplesPerSecond, spread } of comparison?.speeds ?? []) {
       expect(samplesPerSecond).toBeGreaterThan(85);
       expect(spread).toBeGreaterThan(0);
       expect(spread).toBeLessThan(15);
@@ -86,7 +86,7 @@ describe('the comparison of rungs', () => {
         probes += 1;
         return {
           ...jobOf([100, 100], 0.002, probes).run(probe, warm),
-          stepSeconds: (1 + 0.03 * probes) * probe.microBatch,
+          step_s: (1 + 0.03 * probes) * probe.micro_batch,
         };
       },
     };

@@ -12,7 +12,7 @@ describe.each(recordedJobs())('on the recorded curve of $name', (job: RecordedJo
 
   it('finds the largest size of a fresh process in two launches, of which one runs out of memory', () => {
     const s = search(job, c);
-    const { maxMicroBatch } = found(s);
+    const { max_micro_batch: maxMicroBatch } = found(s);
     expect(nearEnough(maxMicroBatch, job.trueMax), `${maxMicroBatch} of ${job.trueMax}`).toBe(true);
     expect(s.launches).toBeLessThanOrEqual(2);
     expect(s.oomLaunches).toBeLessThanOrEqual(1);
@@ -21,20 +21,20 @@ describe.each(recordedJobs())('on the recorded curve of $name', (job: RecordedJo
 
   it('verifies both sizes of the answer in fresh processes', () => {
     const s = search(job, c);
-    const { config, maxMicroBatch } = found(s);
+    const { config, max_micro_batch: maxMicroBatch } = found(s);
     const last = s.observations.filter((o) => o.launch === s.launches && o.outcome === 'fit');
-    expect(last[0]?.microBatch).toBe(maxMicroBatch);
+    expect(last[0]?.micro_batch).toBe(maxMicroBatch);
     const first = s.observations.filter((o) => o.fresh && o.outcome === 'fit');
-    expect([...first, ...last].map((o) => o.microBatch)).toContain(config.micro_batch);
+    expect([...first, ...last].map((o) => o.micro_batch)).toContain(config.micro_batch);
   });
 
   it('leaves the headroom free at the recommended size', () => {
-    expect(found(search(job, c)).headroomPct).toBeGreaterThanOrEqual(3);
+    expect(found(search(job, c)).headroom_pct).toBeGreaterThanOrEqual(3);
   });
 
   it('needs few launches where each probe is one', () => {
     const s = search(job, c, true);
-    const { maxMicroBatch } = found(s);
+    const { max_micro_batch: maxMicroBatch } = found(s);
     expect(nearEnough(maxMicroBatch, job.trueMax), `${maxMicroBatch} of ${job.trueMax}`).toBe(true);
     expect(s.launches).toBeLessThanOrEqual(11);
   });

@@ -17,7 +17,7 @@ describe('the effective batch', () => {
 
   it('is made up exactly, and measured with gradients resident', () => {
     const s = search(job, constraints({ ...base, effectiveBatch: 1024 }));
-    const { config, maxMicroBatch } = found(s);
+    const { config, max_micro_batch: maxMicroBatch } = found(s);
     expect(config).toMatchObject({ micro_batch: 256, accumulation: 4, effective_batch: 1024 });
     expect(maxMicroBatch).toBe(430);
     expect(s.probes.every((p) => p.accumulation === 2)).toBe(true);
@@ -91,8 +91,8 @@ describe('keeping the effective batch', () => {
 
   it('runs a job that fits as it stands exactly as it stands, after one probe', () => {
     const s = search(job, constraints({ ...keep, effectiveBatch: 64, ownBatch: 64 }));
-    expect(s.probes.map((p) => [p.microBatch, p.fresh, p.purpose])).toEqual([[64, true, 'own']]);
-    expect(found(s)).toMatchObject({ maxMicroBatch: 64, config: { micro_batch: 64, accumulation: 1, amp: 'off' } });
+    expect(s.probes.map((p) => [p.micro_batch, p.fresh, p.purpose])).toEqual([[64, true, 'own']]);
+    expect(found(s)).toMatchObject({ max_micro_batch: 64, config: { micro_batch: 64, accumulation: 1, amp: 'off' } });
   });
 
   it('does not ask for headroom then', () => {
@@ -108,7 +108,7 @@ describe('keeping the effective batch', () => {
 
   it('halves a batch that does not fit and accumulates', () => {
     const s = search(job, constraints({ ...keep, effectiveBatch: 512, ownBatch: 512 }));
-    expect(s.probes.map((p) => p.microBatch)).toEqual([512, 1, 4, 64, 256]);
+    expect(s.probes.map((p) => p.micro_batch)).toEqual([512, 1, 4, 64, 256]);
     expect(found(s).config).toMatchObject({ micro_batch: 256, accumulation: 2, effective_batch: 512 });
   });
 
@@ -125,7 +125,7 @@ describe('keeping the effective batch', () => {
 
   it('does not try a size that is known to be bad', () => {
     const s = search(job, constraints({ ...keep, effectiveBatch: 64, ownBatch: 64, knownBad: 64 }));
-    expect(s.probes.every((p) => p.microBatch < 64)).toBe(true);
+    expect(s.probes.every((p) => p.micro_batch < 64)).toBe(true);
     expect(found(s).config).toMatchObject({ micro_batch: 32, accumulation: 2 });
   });
 });

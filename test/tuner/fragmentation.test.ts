@@ -20,10 +20,10 @@ function provedAtOnce({ observations }: Search): boolean {
 describe('the pretended allocator', () => {
   const probe = (microBatch: number, steps: number): Probe => ({
     rung: AS_IT_STANDS,
-    microBatch,
+    micro_batch: microBatch,
     accumulation: 1,
     steps,
-    restSteps: 0,
+    rest_steps: 0,
     fresh: true,
     purpose: 'climb',
     why: '',
@@ -39,7 +39,7 @@ describe('the pretended allocator', () => {
   ])('holds for GPT-2 at micro-batch %i what an H200 held: %f GiB', (size, gib) => {
     const { outcome, peaks } = gpuJob(gpt2(), 24 * GIB).run(probe(size, 3), false);
     expect(outcome).toBe('fit');
-    expect(Math.abs((peaks?.totalBytes as number) / GIB / gib - 1)).toBeLessThan(0.015);
+    expect(Math.abs((peaks?.total_bytes as number) / GIB / gib - 1)).toBeLessThan(0.015);
   });
 
   it('takes what a fresh process of GPT-2 took there, and nothing else: 30 fits, and none of 27, 28 and 29', () => {
@@ -68,7 +68,7 @@ describe('under a caching allocator', () => {
     for (const gib of budgets) {
       const job = gpuJob(model(), gib * GIB);
       const s = search(job, constraints({ budgetBytes: gib * GIB }));
-      const { maxMicroBatch, config } = found(s);
+      const { max_micro_batch: maxMicroBatch, config } = found(s);
       const truth = job.edge(10);
       expect(nearEnough(maxMicroBatch, truth), `${maxMicroBatch} of ${truth}`).toBe(true);
       expect([s.launches, s.oomLaunches]).toEqual([2, 1]);
@@ -83,7 +83,7 @@ describe('under a caching allocator', () => {
         const job = gpuJob(network, gib * GIB);
         fc.pre(job.lasts(1, 10) && !job.lasts(2000, 2));
         const s = search(job, constraints({ budgetBytes: gib * GIB }));
-        const { maxMicroBatch, config, knownBad } = found(s);
+        const { max_micro_batch: maxMicroBatch, config, known_bad_micro_batch: knownBad } = found(s);
         expect(job.lasts(maxMicroBatch, 200)).toBe(true);
         expect(job.lasts(config.micro_batch, 200)).toBe(true);
         expect(closed(maxMicroBatch, knownBad as number, range(1, null))).toBe(true);

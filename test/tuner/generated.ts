@@ -85,7 +85,7 @@ export function jobOf(shape: Shape, seed = 1): Job & { fits(size: number, accumu
   return {
     fits: (size, accumulation = 1) => peak(size, accumulation) <= BUDGET,
     run: (probe, warm) => {
-      const { microBatch: size, accumulation } = probe;
+      const { micro_batch: size, accumulation } = probe;
       const exact = peak(size, accumulation);
       if (exact * (1 + (warm ? shape.warmLoss : 0)) > BUDGET) return { outcome: 'device_oom' };
       const total = Math.min(BUDGET, exact * (1 + shape.noise * random()));
@@ -93,11 +93,11 @@ export function jobOf(shape: Shape, seed = 1): Job & { fits(size: number, accumu
         outcome: 'fit',
         peaks: shape.telemetry
           ? {
-              totalBytes: total,
-              forwardBackwardBytes: shape.phases ? active(size, accumulation) : null,
-              optimizerBytes: shape.phases ? flat : null,
-              reservedBytes: shape.caching ? total : null,
-              residentBytes: shape.phases ? shape.resident : null,
+              total_bytes: total,
+              forward_backward_bytes: shape.phases ? active(size, accumulation) : null,
+              optimizer_bytes: shape.phases ? flat : null,
+              reserved_bytes: shape.caching ? total : null,
+              resident_bytes: shape.phases ? shape.resident : null,
             }
           : {},
       };

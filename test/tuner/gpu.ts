@@ -110,7 +110,7 @@ export function gpuJob(model: Network | MemoryScript, budgetBytes: number, alway
         process = null;
         if (
           !survives(() => {
-            process = new Process(model, limit, probe.expandable ?? always);
+            process = new Process(model, limit, probe.expandable_segments ?? always);
           })
         )
           return { outcome: 'device_oom', phase: 'load' };
@@ -136,9 +136,9 @@ function measure(process: Process, probe: Probe): Result {
   let quiet = 0;
   let steps = 0;
   const survived = survives(() => {
-    while (steps < probe.steps || (quiet < probe.restSteps && steps < MOST_STEPS)) {
+    while (steps < probe.steps || (quiet < probe.rest_steps && steps < MOST_STEPS)) {
       const [segments, before] = [memory.segments, memory.retries];
-      process.step(probe.microBatch);
+      process.step(probe.micro_batch);
       steps += 1;
       quiet = memory.segments === segments && memory.retries === before ? quiet + 1 : 0;
       if (steps > 1) retries += memory.retries - before;
@@ -147,23 +147,23 @@ function measure(process: Process, probe: Probe): Result {
   if (!survived) {
     return {
       outcome: 'device_oom',
-      refusedBytes: memory.wanted,
-      unallocatedBytes: memory.reserved - memory.allocated,
-      freeBytes: memory.limit - memory.reserved,
+      refused_bytes: memory.wanted,
+      unallocated_bytes: memory.reserved - memory.allocated,
+      free_bytes: memory.limit - memory.reserved,
     };
   }
   return {
     outcome: 'fit',
     steps,
-    allocRetries: retries,
-    restless: quiet < probe.restSteps,
-    stepSeconds: 0.01 + 0.001 * probe.microBatch,
+    alloc_retries: retries,
+    restless: quiet < probe.rest_steps,
+    step_s: 0.01 + 0.001 * probe.micro_batch,
     peaks: {
-      totalBytes: memory.peakReserved + CONTEXT,
-      forwardBackwardBytes: process.forwardBackward,
-      optimizerBytes: process.optimizer,
-      reservedBytes: memory.peakReserved,
-      residentBytes: process.resident,
+      total_bytes: memory.peakReserved + CONTEXT,
+      forward_backward_bytes: process.forwardBackward,
+      optimizer_bytes: process.optimizer,
+      reserved_bytes: memory.peakReserved,
+      resident_bytes: process.resident,
     },
   };
 }

@@ -21,7 +21,7 @@ function peakOf(shape: Shape, size: number): number {
 
 /** Sizes that were predicted to fit and ran out of memory all the same: what no search can know beforehand. */
 function surprises({ observations }: Search, ownBatch: number): number {
-  return observations.filter((o) => o.outcome !== 'fit' && o.microBatch < ownBatch && o.microBatch > 1).length;
+  return observations.filter((o) => o.outcome !== 'fit' && o.micro_batch < ownBatch && o.micro_batch > 1).length;
 }
 
 describe('a job whose own batch does not fit', () => {
@@ -54,7 +54,7 @@ describe('a job whose own batch does not fit', () => {
         const { config } = found(s);
         expect(job.fits(config.micro_batch, 2)).toBe(true);
         const failed = surprises(s, size);
-        const fresh = s.probes.filter((p) => p.fresh && p.microBatch < size).length;
+        const fresh = s.probes.filter((p) => p.fresh && p.micro_batch < size).length;
         expect(s.launches).toBeLessThanOrEqual(2 + failed + fresh);
         // Afresh is proved only what has less than one per cent left.
         expect(fresh).toBeLessThanOrEqual(1);
@@ -114,10 +114,17 @@ describe('a job whose own batch does not fit', () => {
 
 /** Whether a fresh process, accumulating, leaves the headroom and comes to rest without giving its cache back. */
 function leavesHeadroom(network: Parameters<typeof gpuJob>[0], budgetBytes: number, microBatch: number): boolean {
-  const probe = { rung: constraints().rungs[0], microBatch, accumulation: 2, steps: 10, restSteps: 8, fresh: true };
+  const probe = {
+    rung: constraints().rungs[0],
+    micro_batch: microBatch,
+    accumulation: 2,
+    steps: 10,
+    rest_steps: 8,
+    fresh: true,
+  };
   const result = gpuJob(network, budgetBytes).run({ ...probe, purpose: 'verify', why: '' } as Probe, false);
-  const peak = result.peaks?.totalBytes ?? Number.POSITIVE_INFINITY;
-  return result.outcome === 'fit' && result.allocRetries === 0 && peak <= budgetBytes * (1 - HEADROOM / 100);
+  const peak = result.peaks?.total_bytes ?? Number.POSITIVE_INFINITY;
+  return result.outcome === 'fit' && result.alloc_retries === 0 && peak <= budgetBytes * (1 - HEADROOM / 100);
 }
 
 const plain: Shape = {

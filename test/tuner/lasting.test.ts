@@ -29,28 +29,28 @@ function growing(shape: {
   return {
     after: peak,
     run: (probe) => {
-      const size = probe.microBatch;
+      const size = probe.micro_batch;
       let steps = 0;
       let quiet = 0;
-      while (steps < probe.steps || (shape.caching && quiet < probe.restSteps && steps < MOST_STEPS)) {
+      while (steps < probe.steps || (shape.caching && quiet < probe.rest_steps && steps < MOST_STEPS)) {
         steps += 1;
         if (peak(size, steps) > BUDGET) return { outcome: 'device_oom' };
         quiet = peak(size, steps) - peak(size, steps - 1) < 2 * MIB ? quiet + 1 : 0;
       }
       const held = peak(size, steps);
       const creep =
-        shape.caching && quiet < probe.restSteps ? (held - peak(size, steps >> 1)) / (steps - (steps >> 1)) : 0;
+        shape.caching && quiet < probe.rest_steps ? (held - peak(size, steps >> 1)) / (steps - (steps >> 1)) : 0;
       return {
         outcome: 'fit',
         steps,
-        growthBytesPerStep: Math.max(shape.leak(size), creep),
-        leakBytesPerStep: shape.leak(size),
+        rise_bytes_per_step: Math.max(shape.leak(size), creep),
+        growth_bytes_per_step: shape.leak(size),
         peaks: {
-          totalBytes: held,
-          forwardBackwardBytes: shape.resident + size * shape.perSample + shape.leak(size) * steps,
-          optimizerBytes: shape.resident,
-          reservedBytes: shape.caching ? held : null,
-          residentBytes: shape.resident,
+          total_bytes: held,
+          forward_backward_bytes: shape.resident + size * shape.perSample + shape.leak(size) * steps,
+          optimizer_bytes: shape.resident,
+          reserved_bytes: shape.caching ? held : null,
+          resident_bytes: shape.resident,
         },
       };
     },
@@ -104,7 +104,7 @@ describe('a loop that leaves memory behind', () => {
           const leak = (size: number): number => (each ? Math.min(200 * 1024, (bytes * size) / 400) : bytes);
           const job = growing({ ...shape, leak, creep: 0, pace: 1 });
           fc.pre(job.after(1, 200) <= BUDGET);
-          const { maxMicroBatch, config, notes } = found(search(job, wanted()));
+          const { max_micro_batch: maxMicroBatch, config, notes } = found(search(job, wanted()));
           expect(job.after(maxMicroBatch, 200)).toBeLessThanOrEqual(1.0002 * BUDGET);
           expect(job.after(config.micro_batch, 200)).toBeLessThanOrEqual(BUDGET);
           const larger = maxMicroBatch < 50 ? maxMicroBatch + 2 : Math.ceil(maxMicroBatch / 0.98) + 1;
@@ -132,10 +132,10 @@ describe('a loop that leaves memory behind', () => {
     const unsteady: Job = {
       run: (probe) => {
         const seen = steady.run(probe);
-        const steps = Math.max(seen.steps ?? 0, 300 * 1024 > probe.growthBytes ? probe.growthSteps : 0);
-        probes.push({ size: probe.microBatch, steps });
+        const steps = Math.max(seen.steps ?? 0, 300 * 1024 > probe.growth_bytes ? probe.growth_steps : 0);
+        probes.push({ size: probe.micro_batch, steps });
         const noise = steps < 10 ? 300 * 1024 : 0;
-        return { ...seen, steps, growthBytesPerStep: noise, leakBytesPerStep: noise };
+        return { ...seen, steps, rise_bytes_per_step: noise, growth_bytes_per_step: noise };
       },
     };
     const { config, notes } = found(search(unsteady, wanted()));
@@ -163,11 +163,11 @@ describe('a loop that leaves memory behind', () => {
       run: (probe, warm) => ({
         ...still.run(probe, warm),
         // Something is made in the second step that stays: three steps show a rise, more do not.
-        growthBytesPerStep: probe.steps < 10 ? 5 * MIB : 0,
-        leakBytesPerStep: probe.steps < 10 ? 5 * MIB : 0,
+        rise_bytes_per_step: probe.steps < 10 ? 5 * MIB : 0,
+        growth_bytes_per_step: probe.steps < 10 ? 5 * MIB : 0,
       }),
     };
-    const { maxMicroBatch } = found(search(job, wanted()));
+    const { max_micro_batch: maxMicroBatch } = found(search(job, wanted()));
     expect(maxMicroBatch).toBeGreaterThanOrEqual(1947);
   });
 });
@@ -182,7 +182,7 @@ describe('an allocator whose fragments add up', () => {
         (shape, creep, pace) => {
           const job = growing({ ...shape, caching: true, leak: () => 0, creep, pace });
           fc.pre(job.after(1, 200) <= 0.5 * BUDGET);
-          const { maxMicroBatch, config } = found(search(job, wanted()));
+          const { max_micro_batch: maxMicroBatch, config } = found(search(job, wanted()));
           // Less than a block of the allocator's is no rise that it could tell.
           expect(job.after(maxMicroBatch, 200)).toBeLessThanOrEqual(BUDGET + 200 * 2 * MIB * 0.05);
           expect(job.after(config.micro_batch, 200)).toBeLessThanOrEqual(BUDGET);

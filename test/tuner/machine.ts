@@ -17,14 +17,14 @@ export interface Result {
   peaks?: Partial<Peaks>;
   /** Where it ran for more than the probe asked for. */
   steps?: number;
-  stepSeconds?: number | null;
-  allocRetries?: number;
+  step_s?: number | null;
+  alloc_retries?: number;
   restless?: boolean;
-  growthBytesPerStep?: number;
-  leakBytesPerStep?: number;
-  refusedBytes?: number;
-  unallocatedBytes?: number;
-  freeBytes?: number;
+  rise_bytes_per_step?: number;
+  growth_bytes_per_step?: number;
+  refused_bytes?: number;
+  unallocated_bytes?: number;
+  free_bytes?: number;
   phase?: Observation['phase'];
   ambiguous?: boolean;
   evidence?: string | null;
@@ -77,8 +77,8 @@ export function search(job: Job, c: Constraints, perLaunch = false, most = 400):
       return { last: action, probes, observations: [...tuner.observations], launches: launch, oomLaunches };
     }
     const { probe } = action;
-    const fresh = probe.fresh || !alive || (probe.expandable ?? false) !== grown;
-    grown = probe.expandable ?? false;
+    const fresh = probe.fresh || !alive || (probe.expandable_segments ?? false) !== grown;
+    grown = probe.expandable_segments ?? false;
     if (fresh) launch += 1;
     const result = job.run(probe, !fresh);
     alive = result.outcome === 'fit' && !perLaunch;
@@ -86,14 +86,14 @@ export function search(job: Job, c: Constraints, perLaunch = false, most = 400):
     probes.push(probe);
     tuner.tell(observationOf(probe, result, launch, fresh, alive));
   }
-  throw new Error(`The search did not end: ${probes.slice(-12).map((p) => p.microBatch)}`);
+  throw new Error(`The search did not end: ${probes.slice(-12).map((p) => p.micro_batch)}`);
 }
 
 function observationOf(probe: Probe, result: Result, launch: number, fresh: boolean, alive: boolean): Observation {
   const fit = result.outcome === 'fit';
   return {
     rung: probe.rung,
-    microBatch: probe.microBatch,
+    micro_batch: probe.micro_batch,
     accumulation: probe.accumulation,
     launch,
     fresh,
@@ -102,23 +102,23 @@ function observationOf(probe: Probe, result: Result, launch: number, fresh: bool
     ambiguous: result.ambiguous ?? false,
     phase: fit ? null : (result.phase ?? 'train'),
     peaks: {
-      totalBytes: null,
-      forwardBackwardBytes: null,
-      optimizerBytes: null,
-      reservedBytes: null,
-      residentBytes: null,
+      total_bytes: null,
+      forward_backward_bytes: null,
+      optimizer_bytes: null,
+      reserved_bytes: null,
+      resident_bytes: null,
       ...result.peaks,
     },
-    allocRetries: result.allocRetries ?? 0,
+    alloc_retries: result.alloc_retries ?? 0,
     ...(result.restless ? { restless: true } : {}),
-    growthBytesPerStep: result.growthBytesPerStep ?? null,
-    leakBytesPerStep: result.leakBytesPerStep ?? null,
-    stepSeconds: fit ? (result.stepSeconds ?? null) : null,
-    refusedBytes: result.refusedBytes ?? null,
-    unallocatedBytes: result.unallocatedBytes ?? null,
-    freeBytes: result.freeBytes ?? null,
-    ...(probe.expandable ? { expandable: true } : {}),
-    evidence: fit ? null : (result.evidence ?? `out of memory at ${probe.microBatch}`),
+    rise_bytes_per_step: result.rise_bytes_per_step ?? null,
+    growth_bytes_per_step: result.growth_bytes_per_step ?? null,
+    step_s: fit ? (result.step_s ?? null) : null,
+    refused_bytes: result.refused_bytes ?? null,
+    unallocated_bytes: result.unallocated_bytes ?? null,
+    free_bytes: result.free_bytes ?? null,
+    ...(probe.expandable_segments ? { expandable_segments: true } : {}),
+    evidence: fit ? null : (result.evidence ?? `out of memory at ${probe.micro_batch}`),
     alive,
   };
 }
@@ -154,20 +154,20 @@ export function ledgerJob(shape: {
   return {
     peak,
     run: (probe) => {
-      const total = peak(probe.microBatch, probe.accumulation, probe.rung);
+      const total = peak(probe.micro_batch, probe.accumulation, probe.rung);
       if (total > shape.budget) return { outcome: 'device_oom' };
       const phased = shape.phases ?? true;
       return {
         outcome: 'fit',
-        stepSeconds: shape.rate ? (probe.microBatch * probe.accumulation) / shape.rate(probe.microBatch) : null,
+        step_s: shape.rate ? (probe.micro_batch * probe.accumulation) / shape.rate(probe.micro_batch) : null,
         peaks:
           shape.telemetry === false
             ? {}
             : {
-                totalBytes: total,
-                forwardBackwardBytes: phased ? active(probe.microBatch, probe.accumulation, probe.rung) : null,
-                optimizerBytes: phased ? flat : null,
-                residentBytes: phased ? shape.resident : null,
+                total_bytes: total,
+                forward_backward_bytes: phased ? active(probe.micro_batch, probe.accumulation, probe.rung) : null,
+                optimizer_bytes: phased ? flat : null,
+                resident_bytes: phased ? shape.resident : null,
               },
       };
     },

@@ -22,24 +22,24 @@ function wanted(patch: Partial<Constraints>): Constraints {
 /** What must hold for every answer on every job. */
 function checkAnswer(s: Search, c: Constraints, job: ReturnType<typeof jobOf>): void {
   if (s.last.type !== 'found') return;
-  const { config, maxMicroBatch, notes, verifiedSteps } = s.last.answer;
+  const { config, max_micro_batch: maxMicroBatch, notes, verified_steps: verifiedSteps } = s.last.answer;
   const firm = s.observations.filter(
     (o) =>
       o.outcome === 'fit' &&
       (o.fresh ||
         s.observations.some(
           (other) =>
-            other.fresh && other.launch === o.launch && other.outcome === 'fit' && other.microBatch >= o.microBatch,
+            other.fresh && other.launch === o.launch && other.outcome === 'fit' && other.micro_batch >= o.micro_batch,
         )),
   );
   // A job that keeps its batch needs no second process to prove what leaves one per cent free: it runs in a fresh one.
-  const roomy = (o: Observation) => (o.peaks.totalBytes ?? Number.POSITIVE_INFINITY) <= 0.99 * c.budgetBytes;
+  const roomy = (o: Observation) => (o.peaks.total_bytes ?? Number.POSITIVE_INFINITY) <= 0.99 * c.budgetBytes;
   if (c.goal === 'keep') firm.push(...s.observations.filter((o) => o.outcome === 'fit' && roomy(o)));
-  const tested = firm.map((o) => o.microBatch);
+  const tested = firm.map((o) => o.micro_batch);
   expect(tested).toContain(maxMicroBatch);
   expect(tested).toContain(config.micro_batch);
   expect(
-    firm.some((o) => o.microBatch === config.micro_batch && o.accumulation >= Math.min(2, config.accumulation)),
+    firm.some((o) => o.micro_batch === config.micro_batch && o.accumulation >= Math.min(2, config.accumulation)),
   ).toBe(true);
   expect(job.fits(config.micro_batch, config.accumulation)).toBe(true);
   expect(job.fits(maxMicroBatch)).toBe(true);
@@ -64,10 +64,10 @@ describe('on any curve', () => {
         const c = wanted({});
         const s = search(job, c);
         checkAnswer(s, c, job);
-        const { maxMicroBatch } = found(s);
+        const { max_micro_batch: maxMicroBatch } = found(s);
         // Half a MiB is left to libraries, whose buffers are not the same from run to run.
         const near = maxMicroBatch + 1 + (maxMicroBatch >= 49 ? Math.ceil(MIB / 2 / shape.perSample) : 0);
-        const proved = shape.phases ? near : (found(s).knownBad as number);
+        const proved = shape.phases ? near : (found(s).known_bad_micro_batch as number);
         expect(job.fits(proved)).toBe(false);
         expect(closed(maxMicroBatch, proved, range(1, null))).toBe(true);
         expect(s.oomLaunches).toBeLessThanOrEqual(shape.phases ? 1 : 8);
@@ -86,7 +86,7 @@ describe('on any curve', () => {
         const c = wanted({});
         const s = search(job, c, true);
         checkAnswer(s, c, job);
-        const { maxMicroBatch, knownBad } = found(s);
+        const { max_micro_batch: maxMicroBatch, known_bad_micro_batch: knownBad } = found(s);
         expect(knownBad).not.toBeNull();
         expect(closed(maxMicroBatch, knownBad as number, range(1, null))).toBe(true);
         expect(s.launches).toBeLessThanOrEqual(shape.phases ? 9 : 24);
@@ -103,7 +103,7 @@ describe('on any curve', () => {
         const c = wanted({});
         const s = search(job, c, perLaunch);
         checkAnswer(s, c, job);
-        const { maxMicroBatch, knownBad } = found(s);
+        const { max_micro_batch: maxMicroBatch, known_bad_micro_batch: knownBad } = found(s);
         // By a failure near by; after one far off by the line of peaks, where each byte is counted phase by phase.
         const byLine = shape.phases && shape.telemetry && !shape.caching && !perLaunch;
         expect(s.probes.length - s.observations.filter(({ outcome }) => outcome === 'fit').length).toBeGreaterThan(0);
@@ -127,7 +127,7 @@ describe('on any curve', () => {
         const c = wanted({});
         const s = search(job, c);
         checkAnswer(s, c, job);
-        expect(job.fits(closingSize(found(s).maxMicroBatch))).toBe(false);
+        expect(job.fits(closingSize(found(s).max_micro_batch))).toBe(false);
       }),
       { numRuns: 800 },
     );
@@ -209,7 +209,7 @@ describe('on any curve', () => {
             before &&
             before.outcome !== 'fit' &&
             before.fresh &&
-            before.microBatch === o.microBatch &&
+            before.micro_batch === o.micro_batch &&
             before.rung.amp === o.rung.amp;
           expect(repeated ?? false).toBe(false);
         }

@@ -14,16 +14,21 @@ describe('the recommendation', () => {
   it('leaves the headroom free', () => {
     for (const headroomPct of [0, 3, 10, 25]) {
       const answer = found(search(plainJob(), constraints({ ...base, headroomPct })));
-      expect(answer.maxMicroBatch).toBe(450);
-      expect(answer.headroomPct).toBeGreaterThanOrEqual(headroomPct);
-      expect(answer.headroomPct).toBeLessThan(headroomPct + 1);
+      expect(answer.max_micro_batch).toBe(450);
+      expect(answer.headroom_pct).toBeGreaterThanOrEqual(headroomPct);
+      expect(answer.headroom_pct).toBeLessThan(headroomPct + 1);
     }
   });
 
   /** Samples/s of a U-Net in bf16 by part of the largest size: above 0.92 cuDNN takes an algorithm half as fast. */
   it('avoids the last per cents where they are slow', () => {
     const rate = (size: number) => (size > 0.92 * 450 ? 200 : 454 - 20 * (1 - size / 450));
-    const { config, maxMicroBatch, samplesPerSecond, notes } = found(search(plainJob({ rate }), constraints(base)));
+    const {
+      config,
+      max_micro_batch: maxMicroBatch,
+      samples_per_s: samplesPerSecond,
+      notes,
+    } = found(search(plainJob({ rate }), constraints(base)));
     expect(maxMicroBatch).toBe(450);
     expect(config.micro_batch).toBeLessThan(0.92 * 450);
     expect(samplesPerSecond).toBeGreaterThan(0.97 * 452);
@@ -42,7 +47,7 @@ describe('the recommendation', () => {
       const at = parts.findIndex((part) => size <= part * 450);
       return at <= 0 ? (rates[0] as number) * Math.min(1, size / 225) ** 0.15 : (rates[at] as number);
     };
-    const { samplesPerSecond } = found(search(plainJob({ rate }), constraints(base)));
+    const { samples_per_s: samplesPerSecond } = found(search(plainJob({ rate }), constraints(base)));
     expect(samplesPerSecond).toBeGreaterThanOrEqual(0.97 * Math.max(...rates));
   });
 
@@ -55,9 +60,9 @@ describe('the recommendation', () => {
       return slow === 3 || slow === 4 ? 60 : 100;
     };
     const s = search(plainJob({ rate }), constraints(base));
-    expect(s.probes.filter((p) => p.microBatch === 435).length).toBe(2);
+    expect(s.probes.filter((p) => p.micro_batch === 435).length).toBe(2);
     expect(found(s).config.micro_batch).toBe(435);
-    expect(found(s).samplesPerSecond).toBeCloseTo(100);
+    expect(found(s).samples_per_s).toBeCloseTo(100);
   });
 
   it.each(Array.from({ length: 40 }, (_, seed) => seed + 1))(
@@ -70,8 +75,8 @@ describe('the recommendation', () => {
       };
       const s = search(plainJob({ rate: () => 40 + 60 * noise() }), constraints(base));
       expect(s.last.type).toBe('found');
-      const verified = s.probes.findIndex((p) => p.fresh && p.microBatch === 450);
-      const after = s.probes.slice(verified + 1).map((p) => p.microBatch);
+      const verified = s.probes.findIndex((p) => p.fresh && p.micro_batch === 450);
+      const after = s.probes.slice(verified + 1).map((p) => p.micro_batch);
       expect(verified).toBeGreaterThan(0);
       expect(after.length).toBeLessThanOrEqual(4);
       expect(after.filter((size) => size === 435).length).toBeLessThanOrEqual(2);
@@ -81,17 +86,17 @@ describe('the recommendation', () => {
 
   it('never recommends a size at which the allocator retries', () => {
     const job: Job = {
-      run: (probe, warm) => ({ ...plainJob().run(probe, warm), allocRetries: probe.microBatch > 400 ? 3 : 0 }),
+      run: (probe, warm) => ({ ...plainJob().run(probe, warm), alloc_retries: probe.micro_batch > 400 ? 3 : 0 }),
     };
     const answer = found(search(job, constraints(base)));
-    expect(answer.maxMicroBatch).toBe(450);
+    expect(answer.max_micro_batch).toBe(450);
     expect(answer.config.micro_batch).toBeLessThanOrEqual(400);
     expect(answer.notes.join(' ')).toContain('retry');
   });
 
   it('says so when the smallest size leaves less than the headroom', () => {
     const answer = found(search(plainJob({ perSample: 890 * MIB }), constraints(base)));
-    expect(answer).toMatchObject({ maxMicroBatch: 1, config: { micro_batch: 1 } });
+    expect(answer).toMatchObject({ max_micro_batch: 1, config: { micro_batch: 1 } });
     expect(answer.notes.join(' ')).toContain('less than 3 %');
   });
 });

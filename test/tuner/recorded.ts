@@ -63,18 +63,18 @@ function jobOf(curve: Curve, phase: Phases, truth: TrueMax): RecordedJob {
     warmBad: phase.oom_at,
     budgetBytes: limit + CONTEXT,
     run: (probe, warm) => {
-      const size = probe.microBatch;
+      const size = probe.micro_batch;
       if (warm ? size >= phase.oom_at : size > truth.true_max) return { outcome: 'device_oom' };
       const held = Math.min(Math.max(interpolate(reserved, size), interpolate(active, size)), limit - 8 * MIB);
       return {
         outcome: 'fit',
-        stepSeconds: interpolate(seconds, size),
+        step_s: interpolate(seconds, size),
         peaks: {
-          totalBytes: held + CONTEXT,
-          forwardBackwardBytes: Math.min(interpolate(active, size), held),
-          optimizerBytes: optimizer,
-          reservedBytes: held,
-          residentBytes: Math.round(optimizer * 0.8),
+          total_bytes: held + CONTEXT,
+          forward_backward_bytes: Math.min(interpolate(active, size), held),
+          optimizer_bytes: optimizer,
+          reserved_bytes: held,
+          resident_bytes: Math.round(optimizer * 0.8),
         },
       };
     },

@@ -18,7 +18,7 @@ const base = { budgetBytes: BUDGET };
 describe('the climb', () => {
   it('rises by strides that are predicted to fit, proves the successor, and verifies afresh', () => {
     const s = search(plainJob(), constraints(base));
-    expect(s.probes.map((p) => [p.microBatch, p.fresh])).toEqual([
+    expect(s.probes.map((p) => [p.micro_batch, p.fresh])).toEqual([
       [1, false],
       [4, false],
       [112, false],
@@ -30,19 +30,19 @@ describe('the climb', () => {
       [450, true],
       [435, false],
     ]);
-    expect(found(s)).toMatchObject({ maxMicroBatch: 450, knownBad: 451, config: { micro_batch: 435 } });
+    expect(found(s)).toMatchObject({ max_micro_batch: 450, known_bad_micro_batch: 451, config: { micro_batch: 435 } });
   });
 
   it('leaves an optimizer-dominated floor quickly', () => {
     const s = search(plainJob({ optimizer: 700 * MIB }), constraints(base));
-    expect(found(s).maxMicroBatch).toBe(450);
+    expect(found(s).max_micro_batch).toBe(450);
     expect(s.probes.length).toBeLessThanOrEqual(10);
   });
 
   it('doubles and halves where nothing is measured', () => {
     const s = search(plainJob({ telemetry: false }), constraints(base));
-    const { maxMicroBatch, peakBytes } = found(s);
-    expect(s.probes.slice(0, 4).map((p) => p.microBatch)).toEqual([1, 2, 4, 8]);
+    const { max_micro_batch: maxMicroBatch, peak_bytes: peakBytes } = found(s);
+    expect(s.probes.slice(0, 4).map((p) => p.micro_batch)).toEqual([1, 2, 4, 8]);
     expect(maxMicroBatch).toBeGreaterThanOrEqual(441);
     expect(maxMicroBatch).toBeLessThanOrEqual(450);
     expect(peakBytes).toBeNull();
@@ -50,16 +50,16 @@ describe('the climb', () => {
 
   it('starts at the smallest size that is allowed and stops at the largest', () => {
     const s = search(plainJob(), constraints({ ...base, minBatch: 16, maxBatch: 100 }));
-    expect(s.probes[0]?.microBatch).toBe(16);
-    expect(found(s)).toMatchObject({ maxMicroBatch: 100, knownBad: null, config: { micro_batch: 100 } });
+    expect(s.probes[0]?.micro_batch).toBe(16);
+    expect(found(s)).toMatchObject({ max_micro_batch: 100, known_bad_micro_batch: null, config: { micro_batch: 100 } });
     expect(s.oomLaunches).toBe(0);
   });
 
   it('never reaches a size that an earlier run could not take', () => {
     const s = search(plainJob(), constraints({ ...base, knownBad: 300 }));
-    expect(Math.max(...s.probes.map((p) => p.microBatch))).toBeLessThan(300);
-    expect(found(s).maxMicroBatch).toBeGreaterThanOrEqual(294);
-    expect(found(s).knownBad).toBe(300);
+    expect(Math.max(...s.probes.map((p) => p.micro_batch))).toBeLessThan(300);
+    expect(found(s).max_micro_batch).toBeGreaterThanOrEqual(294);
+    expect(found(s).known_bad_micro_batch).toBe(300);
   });
 
   it('takes the failure of a process that kept something of each size for what it is', () => {
@@ -73,17 +73,17 @@ describe('the climb', () => {
       },
     };
     const s = search(job, constraints(base));
-    expect(s.observations.find((o) => o.outcome !== 'fit')?.microBatch).toBeLessThan(430);
-    expect(found(s).maxMicroBatch).toBeGreaterThanOrEqual(430);
-    expect(found(s).maxMicroBatch).toBeLessThanOrEqual(450);
+    expect(s.observations.find((o) => o.outcome !== 'fit')?.micro_batch).toBeLessThan(430);
+    expect(found(s).max_micro_batch).toBeGreaterThanOrEqual(430);
+    expect(found(s).max_micro_batch).toBeLessThanOrEqual(450);
   });
 
   it('believes only fresh processes when one of them cannot take what a warm one took', () => {
     const job: Job = {
       run: (probe, warm) =>
-        probe.microBatch > (warm ? 400 : 390) ? { outcome: 'device_oom' } : plainJob().run(probe, warm),
+        probe.micro_batch > (warm ? 400 : 390) ? { outcome: 'device_oom' } : plainJob().run(probe, warm),
     };
-    const { maxMicroBatch } = found(search(job, constraints(base)));
+    const { max_micro_batch: maxMicroBatch } = found(search(job, constraints(base)));
     expect(maxMicroBatch).toBeLessThanOrEqual(390);
     expect(maxMicroBatch).toBeGreaterThanOrEqual(383);
   });
@@ -102,9 +102,9 @@ describe('the ladder', () => {
   it('climbs to the first rung on which the smallest size fits, and finds the largest there', () => {
     const job = plainJob({ perSample: 2000 * MIB, factor });
     const s = search(job, constraints({ ...base, rungs }));
-    expect(found(s)).toMatchObject({ maxMicroBatch: 1, config: { amp: 'off', checkpointing: true } });
+    expect(found(s)).toMatchObject({ max_micro_batch: 1, config: { amp: 'off', checkpointing: true } });
     const two = search(job, constraints({ ...base, rungs, minBatch: 2 }));
-    expect(found(two)).toMatchObject({ maxMicroBatch: 3, config: { amp: 'bf16', checkpointing: true } });
+    expect(found(two)).toMatchObject({ max_micro_batch: 3, config: { amp: 'bf16', checkpointing: true } });
     expect(found(two).notes.join(' ')).toContain('changes the numerics');
   });
 
@@ -114,9 +114,9 @@ describe('the ladder', () => {
     expect(s.last).toMatchObject({ type: 'exhausted', evidence: 'CUDA out of memory.' });
     expect(s.last.type === 'exhausted' && s.last.why).toContain('while the job was still loading');
     // Knobs that the hook turns on at the first step change nothing of what comes before it; flags of the command may.
-    expect(s.probes.map((p) => p.microBatch)).toEqual([1]);
+    expect(s.probes.map((p) => p.micro_batch)).toEqual([1]);
     const flags = search(job, constraints({ ...base, rungs, driven: false }));
-    expect(flags.probes.map((p) => p.microBatch)).toEqual([1, 1, 1, 1]);
+    expect(flags.probes.map((p) => p.micro_batch)).toEqual([1, 1, 1, 1]);
   });
 
   it('gives the fastest rung with objective throughput, at the same effective batch', () => {
@@ -125,12 +125,12 @@ describe('the ladder', () => {
     const job: Job = {
       run: (probe, warm) => {
         const result = slow.run(probe, warm);
-        const rate = (speed(probe.rung) * probe.microBatch) / (probe.microBatch + 8);
-        return { ...result, stepSeconds: (probe.microBatch * probe.accumulation) / rate };
+        const rate = (speed(probe.rung) * probe.micro_batch) / (probe.micro_batch + 8);
+        return { ...result, step_s: (probe.micro_batch * probe.accumulation) / rate };
       },
     };
     const s = search(job, constraints({ ...base, rungs, objective: 'throughput', effectiveBatch: 512 }));
-    const { config, samplesPerSecond, maxMicroBatch } = found(s);
+    const { config, samples_per_s: samplesPerSecond, max_micro_batch: maxMicroBatch } = found(s);
     expect(config).toMatchObject({ amp: 'bf16', checkpointing: false, effective_batch: 512 });
     expect(samplesPerSecond).toBeGreaterThan(0.95 * 180);
     expect(slow.peak(maxMicroBatch, 1, BF16)).toBeLessThanOrEqual(BUDGET);
@@ -151,7 +151,7 @@ describe('the objective throughput', () => {
         // The first rung is fast until it is chosen, and slow whenever it is looked at again.
         const rate = probe.rung.checkpointing ? 80 : compared && !turn(probe.why) ? 60 : 100;
         const factor = (rung: Rung) => (rung.checkpointing ? 0.25 : 1);
-        return { ...plainJob({ factor }).run(probe, warm), stepSeconds: probe.microBatch / rate };
+        return { ...plainJob({ factor }).run(probe, warm), step_s: probe.micro_batch / rate };
       },
     };
     const s = search(job, constraints({ ...base, rungs, objective: 'throughput' }));
@@ -175,24 +175,24 @@ describe('failures that are not memory', () => {
     'cancelled',
   ] as const)('%s ends the search at once and is never tried smaller', (outcome) => {
     const job: Job = {
-      run: (probe, warm) => (probe.microBatch > 100 ? { outcome, evidence: 'the line' } : plainJob().run(probe, warm)),
+      run: (probe, warm) => (probe.micro_batch > 100 ? { outcome, evidence: 'the line' } : plainJob().run(probe, warm)),
     };
     const s = search(job, constraints(base));
     expect(s.last).toEqual({ type: 'failed', failure: outcome, evidence: 'the line' });
-    expect(s.probes.at(-1)?.microBatch).toBeGreaterThan(100);
+    expect(s.probes.at(-1)?.micro_batch).toBeGreaterThan(100);
   });
 
   it('an ambiguous failure is memory when a smaller size fits', () => {
     const job: Job = {
-      run: (probe, warm) => ({ ...plainJob().run(probe, warm), ambiguous: probe.microBatch > 450 }),
+      run: (probe, warm) => ({ ...plainJob().run(probe, warm), ambiguous: probe.micro_batch > 450 }),
     };
-    expect(found(search(job, constraints(base))).maxMicroBatch).toBe(450);
+    expect(found(search(job, constraints(base))).max_micro_batch).toBe(450);
   });
 
   it('an ambiguous failure is tried much smaller before more is asked of the job', () => {
-    const job: Job = { run: (probe) => ({ outcome: 'device_oom', ambiguous: probe.microBatch > 4 }) };
+    const job: Job = { run: (probe) => ({ outcome: 'device_oom', ambiguous: probe.micro_batch > 4 }) };
     const s = search(job, constraints({ ...base, goal: 'keep', ownBatch: 64, effectiveBatch: 64, driven: false }));
-    expect(s.probes.slice(0, 2).map((p) => p.microBatch)).toEqual([64, 32]);
+    expect(s.probes.slice(0, 2).map((p) => p.micro_batch)).toEqual([64, 32]);
   });
 
   it('an ambiguous failure of the smallest size is no memory failure', () => {
@@ -209,8 +209,8 @@ describe('the number of launches', () => {
   it('ends the search with what a fresh process has shown', () => {
     const s = search(plainJob(), constraints({ ...base, maxLaunches: 3 }), true);
     expect(s.launches).toBe(3);
-    const { maxMicroBatch, notes } = found(s);
-    expect(s.probes.map((p) => p.microBatch)).toContain(maxMicroBatch);
+    const { max_micro_batch: maxMicroBatch, notes } = found(s);
+    expect(s.probes.map((p) => p.micro_batch)).toContain(maxMicroBatch);
     expect(notes.join(' ')).toContain('only 3 launches');
   });
 
@@ -223,7 +223,7 @@ describe('the number of launches', () => {
 
   it('keeps the last launch for the verification', () => {
     const s = search(plainJob(), constraints({ ...base, maxLaunches: 2 }));
-    expect(found(s).maxMicroBatch).toBe(450);
+    expect(found(s).max_micro_batch).toBe(450);
   });
 });
 
@@ -242,13 +242,13 @@ describe('a script that cannot train on one sample', () => {
   const evidence =
     'ValueError: Expected more than 1 value per channel when training, got input size torch.Size([1, 800])';
   const job: Job = {
-    run: (probe, warm) => (probe.microBatch === 1 ? { outcome: 'user_error', evidence } : plainJob().run(probe, warm)),
+    run: (probe, warm) => (probe.micro_batch === 1 ? { outcome: 'user_error', evidence } : plainJob().run(probe, warm)),
   };
 
   it('is searched from two on, and says so', () => {
     const s = search(job, constraints(base));
-    expect(s.probes.slice(0, 2).map((p) => p.microBatch)).toEqual([1, 2]);
-    expect(found(s)).toMatchObject({ maxMicroBatch: 450, knownBad: 451 });
+    expect(s.probes.slice(0, 2).map((p) => p.micro_batch)).toEqual([1, 2]);
+    expect(found(s)).toMatchObject({ max_micro_batch: 450, known_bad_micro_batch: 451 });
     expect(found(s).notes.join(' ')).toContain('sizes begin at 2');
     expect(s.launches).toBe(3);
   });

@@ -10,36 +10,36 @@ const expandable = true;
 /** Fits up to `plain`, or up to `grown` with segments that can grow; says `unallocated` bytes when it does not. */
 function job(plain: number, grown: number, refused: Partial<Result> = {}): Job {
   return {
-    run: ({ microBatch, expandable: grows }) => {
+    run: ({ micro_batch: microBatch, expandable_segments: grows }) => {
       const most = grows ? grown : plain;
       if (microBatch > most) return { outcome: 'device_oom', ...(grows ? {} : refused) };
       const bytes = (microBatch * 23.5 * GIB) / Math.max(plain, grown);
-      const peaks = { totalBytes: bytes, forwardBackwardBytes: bytes, optimizerBytes: 0, reservedBytes: bytes };
-      return { outcome: 'fit', stepSeconds: 0.01 * microBatch, peaks: { ...peaks, residentBytes: GIB } };
+      const peaks = { total_bytes: bytes, forward_backward_bytes: bytes, optimizer_bytes: 0, reserved_bytes: bytes };
+      return { outcome: 'fit', step_s: 0.01 * microBatch, peaks: { ...peaks, resident_bytes: GIB } };
     },
   };
 }
-const pieces = { refusedBytes: GIB, unallocatedBytes: 4 * GIB, freeBytes: 0 };
-const few = { refusedBytes: GIB, unallocatedBytes: GIB, freeBytes: GIB };
-const full = { refusedBytes: 6 * GIB, unallocatedBytes: 4 * GIB, freeBytes: GIB };
+const pieces = { refused_bytes: GIB, unallocated_bytes: 4 * GIB, free_bytes: 0 };
+const few = { refused_bytes: GIB, unallocated_bytes: GIB, free_bytes: GIB };
+const full = { refused_bytes: 6 * GIB, unallocated_bytes: 4 * GIB, free_bytes: GIB };
 
 describe('segments that can grow', () => {
   it('are tried in the launch that verifies, once a size has failed where memory was in pieces', () => {
     const s = search(job(100, 130, pieces), constraints({ expandable }));
     const answer = found(s);
     expect(answer.config.expandable_segments).toBe(true);
-    expect(answer.maxMicroBatch).toBeGreaterThanOrEqual(0.98 * 130);
-    const first = s.probes.findIndex((probe) => probe.expandable);
+    expect(answer.max_micro_batch).toBeGreaterThanOrEqual(0.98 * 130);
+    const first = s.probes.findIndex((probe) => probe.expandable_segments);
     expect(s.observations[first - 1]?.outcome).toBe('device_oom');
     expect(s.probes[first]?.fresh).toBe(true);
-    expect(s.probes.slice(first).every((probe) => probe.expandable)).toBe(true);
+    expect(s.probes.slice(first).every((probe) => probe.expandable_segments)).toBe(true);
   });
 
   it('cost no launch where they bring nothing', () => {
     const without = search(job(100, 100, pieces), constraints());
     const s = search(job(100, 100, pieces), constraints({ expandable }));
     expect(s.launches).toBe(without.launches);
-    expect(found(s).maxMicroBatch).toBe(found(without).maxMicroBatch);
+    expect(found(s).max_micro_batch).toBe(found(without).max_micro_batch);
   });
 
   it.each([
@@ -48,27 +48,27 @@ describe('segments that can grow', () => {
     ['nothing is said of pieces', {}],
   ])('are left alone in a search where %s', (_, refused) => {
     const s = search(job(100, 130, refused), constraints({ expandable }));
-    expect(s.probes.some((probe) => probe.expandable)).toBe(false);
+    expect(s.probes.some((probe) => probe.expandable_segments)).toBe(false);
     expect(found(s).config).not.toHaveProperty('expandable_segments');
   });
 
   it('are left alone where they may not be turned on', () => {
-    expect(search(job(100, 130, pieces), constraints()).probes.some((probe) => probe.expandable)).toBe(false);
+    expect(search(job(100, 130, pieces), constraints()).probes.some((probe) => probe.expandable_segments)).toBe(false);
   });
 
   it('are turned off again where a size fits without them and not with them', () => {
     const s = search(job(100, 80, pieces), constraints({ expandable }));
-    const { config, maxMicroBatch } = found(s);
+    const { config, max_micro_batch: maxMicroBatch } = found(s);
     expect(config).not.toHaveProperty('expandable_segments');
     expect(maxMicroBatch).toBeGreaterThanOrEqual(98);
-    expect(s.observations.at(-1)?.expandable ?? false).toBe(false);
+    expect(s.observations.at(-1)?.expandable_segments ?? false).toBe(false);
   });
 
   it('come before the next rung where nothing fits', () => {
     const rungs = [{ amp: 'off', checkpointing: false } as const, { amp: 'bf16', checkpointing: false } as const];
     const s = search(job(0, 40, pieces), constraints({ expandable, rungs }));
     expect(found(s).config).toMatchObject({ amp: 'off', expandable_segments: true });
-    expect(s.probes.slice(0, 2).map((probe) => [probe.microBatch, probe.expandable ?? false])).toEqual([
+    expect(s.probes.slice(0, 2).map((probe) => [probe.micro_batch, probe.expandable_segments ?? false])).toEqual([
       [1, false],
       [1, true],
     ]);
@@ -78,7 +78,7 @@ describe('segments that can grow', () => {
 
   it('come before any smaller batch of a job that is to keep its own', () => {
     const s = search(job(20, 64), keep(64));
-    expect(s.probes.map((probe) => [probe.microBatch, probe.expandable ?? false])).toEqual([
+    expect(s.probes.map((probe) => [probe.micro_batch, probe.expandable_segments ?? false])).toEqual([
       [64, false],
       [64, true],
     ]);
@@ -87,7 +87,7 @@ describe('segments that can grow', () => {
 
   it('are not tried for a job’s own batch that no order of the pieces could hold', () => {
     const s = search(job(40, 64, full), keep(64));
-    expect(s.probes.some((probe) => probe.expandable)).toBe(false);
+    expect(s.probes.some((probe) => probe.expandable_segments)).toBe(false);
     expect(found(s).config).toMatchObject({ micro_batch: 32, accumulation: 2 });
   });
 
@@ -100,7 +100,7 @@ describe('segments that can grow', () => {
     const gpu = gpuJob(gpt2(), 24 * GIB);
     const plain = found(search(gpu, constraints({ budgetBytes: 24 * GIB })));
     const grown = found(search(gpu, constraints({ budgetBytes: 24 * GIB, expandable })));
-    expect([plain.maxMicroBatch, grown.maxMicroBatch]).toEqual([26, 28]);
+    expect([plain.max_micro_batch, grown.max_micro_batch]).toEqual([26, 28]);
     expect(gpu.lasts(28, 200, true)).toBe(true);
   });
 
@@ -117,8 +117,8 @@ describe('segments that can grow', () => {
       if (!gpu.lasts(1, 10) || gpu.lasts(2000, 2)) return [];
       const plain = search(gpu, constraints({ budgetBytes: gib * GIB }));
       const s = search(gpu, constraints({ budgetBytes: gib * GIB, expandable }));
-      const gain = found(s).maxMicroBatch / found(plain).maxMicroBatch;
-      const { maxMicroBatch, config } = found(s);
+      const gain = found(s).max_micro_batch / found(plain).max_micro_batch;
+      const { max_micro_batch: maxMicroBatch, config } = found(s);
       const grows = config.expandable_segments ?? false;
       const lasts = gpu.lasts(maxMicroBatch, 200, grows) && gpu.lasts(config.micro_batch, 200, grows);
       return [{ gain, lasts, more: s.launches - plain.launches }];

@@ -18,10 +18,10 @@ describe('a script whose own batch does not fit', () => {
     // The one that shows that the batch does not fit, the one that finds the size, and the job.
     expect(report.launches).toBe(3);
     const probes = bench.events.flatMap((event) => (event.type === 'probe' ? [event.observation] : []));
-    expect(probes[0]).toMatchObject({ launch: 1, microBatch: 1024, outcome: 'device_oom' });
+    expect(probes[0]).toMatchObject({ launch: 1, micro_batch: 1024, outcome: 'device_oom' });
     expect(probes.slice(1).every(({ launch, outcome }) => launch === 2 && outcome === 'fit')).toBe(true);
     // Twice as much is predicted, from what was measured, not to leave the headroom.
-    expect(probes.at(-1)?.microBatch).toBe(size);
+    expect(probes.at(-1)?.micro_batch).toBe(size);
     const launches = bench.persisted.flatMap((patch) =>
       'launches' in patch ? (patch.launches as { dir: string; purpose: string }[]) : [],
     );

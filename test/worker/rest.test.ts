@@ -11,10 +11,10 @@ import { FIXTURES, workbench } from './harness.js';
 
 const probe: Probe = {
   rung: { amp: 'off', checkpointing: false },
-  microBatch: 4,
+  micro_batch: 4,
   accumulation: 1,
   steps: 3,
-  restSteps: 4,
+  rest_steps: 4,
   fresh: true,
   purpose: 'verify',
   why: '',
@@ -57,12 +57,12 @@ describe('a probe whose allocator has not come to rest', () => {
     expect(orders).toEqual(['steps 3', 'steps 4', 'steps 2']);
     expect(measurement).toMatchObject({ steps: 9, quiet_steps: 4 });
     const observation = observeFit(probe, { launch: 1, fresh: true, asked: Date.now() }, measurement, true);
-    expect(observation).toMatchObject({ steps: 9, growthBytesPerStep: null });
+    expect(observation).toMatchObject({ steps: 9, rise_bytes_per_step: null });
     expect(observation.restless).toBeUndefined();
   });
 
   it('is not let run where nobody asked for rest', async () => {
-    const { orders } = await ask(1, 5, { ...probe, restSteps: 0 });
+    const { orders } = await ask(1, 5, { ...probe, rest_steps: 0 });
     expect(orders).toEqual(['steps 3']);
   });
 
@@ -75,7 +75,7 @@ describe('a probe whose allocator has not come to rest', () => {
     const { measurement } = await ask(1, 1000, probe);
     expect(measurement.steps).toBe(30);
     const observation = observeFit(probe, { launch: 1, fresh: true, asked: Date.now() }, measurement, true);
-    expect(observation).toMatchObject({ growthBytesPerStep: 3, restless: true });
+    expect(observation).toMatchObject({ rise_bytes_per_step: 3, restless: true });
   });
 });
 

@@ -93,6 +93,6 @@ it('the peak that is expected lies on the line between the sizes that were measu
     { ...probe, micro_batch: 20, peak_bytes: 900, amp: 'bf16' as const },
     { ...probe, micro_batch: 40, peak_bytes: 1000, outcome: 'device_oom' as const },
   ];
-  const at = (microBatch: number) => expectedPeak(measured, { rung, microBatch });
+  const at = (microBatch: number) => expectedPeak(measured, { rung, micro_batch: microBatch });
   expect([at(10), at(20), at(30), at(5), at(35)]).toEqual([100, 200, 300, null, null]);
 });

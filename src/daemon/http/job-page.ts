@@ -122,34 +122,34 @@ export async function jobPage(
 function stepsOf(job: StoredJob, found: Recommendation | null, reasons: Reasons): Step[] {
   const from = Math.max(0, job.journal.length - STEPS_SHOWN);
   return job.journal.slice(from).map((one, at): Step => {
-    const asked = { launch: one.launch, micro_batch: one.microBatch, ...one.rung };
+    const asked = { launch: one.launch, micro_batch: one.micro_batch, ...one.rung };
     return {
       n: from + at + 1,
       launch: one.launch,
       rung: rungName(one.rung),
       ...one.rung,
-      micro_batch: one.microBatch,
+      micro_batch: one.micro_batch,
       accumulation: one.accumulation,
       outcome: one.outcome,
       ambiguous: one.ambiguous,
       phase: one.phase,
       peak_bytes: peakBytes(one.peaks),
-      step_s: one.stepSeconds,
+      step_s: one.step_s,
       samples_per_s: rateOf(one),
-      retries: one.allocRetries,
+      retries: one.alloc_retries,
       evidence: one.evidence === null ? null : cut(one.evidence),
       why: reasons.of(job.job, asked) ?? whyRecorded(found, one),
     };
   });
 }
 
-const rateOf = ({ outcome, samplesPerSecond }: Observation): number | null =>
+const rateOf = ({ outcome, samples_per_s: samplesPerSecond }: Observation): number | null =>
   outcome === 'fit' ? (samplesPerSecond ?? null) : null;
 
 /** Why this size was tried, as the recommendation tells it: for a job whose events have gone by. */
 function whyRecorded(found: Recommendation | null, one: Observation): string | null {
   const probe = found?.probes.find(
-    (probe) => probe.launch === one.launch && probe.micro_batch === one.microBatch && sameRung(probe, one.rung),
+    (probe) => probe.launch === one.launch && probe.micro_batch === one.micro_batch && sameRung(probe, one.rung),
   );
   return probe?.why ?? null;
 }
