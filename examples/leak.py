@@ -10,9 +10,9 @@ def main():
     device = "cuda" if torch.cuda.is_available() else "cpu"
     data = TensorDataset(torch.randn(8192, 256), torch.randn(8192, 1))
     loader = DataLoader(data, batch_size=64, shuffle=True)
-    model = nn.Sequential(
-        nn.Linear(256, 1024), nn.Tanh(), nn.Linear(1024, 1024), nn.Tanh(), nn.Linear(1024, 1)
-    ).to(device)
+    model = nn.Sequential(nn.Linear(256, 1024), nn.Tanh(), nn.Linear(1024, 1024), nn.Tanh(), nn.Linear(1024, 1)).to(
+        device
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 
     losses = []

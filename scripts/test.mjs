@@ -1,11 +1,12 @@
 #!/usr/bin/env node
 /**
- * Set-up with what tests need besides, then the linter, the type checker and the whole suite. `--quick` leaves out what
+ * Set-up with what tests need besides, then the linters, the type checkers and the whole suite. `--quick` leaves out what
  * needs the frameworks' real packages (6 GiB, installed once a machine). Other arguments go to vitest.
  */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { ensureFrameworks } from './setup/frameworks.mjs';
+import { pythonChecks } from './setup/python-tools.mjs';
 import { ROOT, say } from './setup/say.mjs';
 import { setup, withErrors } from './setup.mjs';
 
@@ -15,16 +16,17 @@ await withErrors(() => {
   const python = setup({ tests: true });
   const frameworks = quick ? null : ensureFrameworks();
   if (quick) say('NOT RUN (--quick): the tests with real frameworks and current torch.');
-  const bin = (...parts) => join(ROOT, 'node_modules', ...parts);
+  const node = (...parts) => [process.execPath, join(ROOT, 'node_modules', ...parts)];
   const steps = [
-    ['biome', [bin('@biomejs', 'biome', 'bin', 'biome'), 'check', '.']],
-    ['types', [bin('typescript', 'bin', 'tsc'), '--noEmit', '-p', 'tsconfig.json']],
-    ['tests', [bin('vitest', 'vitest.mjs'), 'run', ...args.filter((one) => one !== '--quick')]],
+    ['biome', [...node('@biomejs', 'biome', 'bin', 'biome'), 'check', '.']],
+    ['types', [...node('typescript', 'bin', 'tsc'), '--noEmit', '-p', 'tsconfig.json']],
+    ...pythonChecks(),
+    ['tests', [...node('vitest', 'vitest.mjs'), 'run', ...args.filter((one) => one !== '--quick')]],
   ];
   const failed = [];
-  for (const [name, argv] of steps) {
+  for (const [name, [program, ...rest]] of steps) {
     say(`\n== ${name}`);
-    const done = spawnSync(process.execPath, argv, {
+    const done = spawnSync(program, rest, {
       cwd: ROOT,
       stdio: 'inherit',
       env: { ...process.env, OOMTUNE_PYTHON: python.path, OOMTUNE_TEST_FRAMEWORKS: frameworks ?? '' },

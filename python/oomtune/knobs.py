@@ -1,8 +1,10 @@
 """The knobs of this run, read from the environment that oomtune gives each job."""
 
+from __future__ import annotations
+
 import os
 from dataclasses import dataclass
-from typing import Mapping, Optional
+from typing import Mapping
 
 AMP = ("off", "bf16", "fp16")
 
@@ -21,11 +23,11 @@ class Config:
     #: Activation checkpointing.
     checkpointing: bool
     #: `cpu` or `cuda:N`; None outside oomtune.
-    device: Optional[str]
+    device: str | None
     #: Bytes that the job may hold on one device; None: no limit known.
-    budget_bytes: Optional[int]
+    budget_bytes: int | None
     #: None outside oomtune.
-    job_id: Optional[str]
+    job_id: str | None
     #: True on a relaunch after progress: load the last checkpoint.
     resume: bool
 
@@ -44,7 +46,7 @@ def config(
     accumulation: int = 1,
     amp: str = "off",
     checkpointing: bool = False,
-    environ: Optional[Mapping[str, str]] = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Config:
     """The configuration of this run; the arguments are what holds outside oomtune.
 

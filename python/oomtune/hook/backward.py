@@ -54,7 +54,9 @@ class Backward:
             gradients = (gradients,)
         # Where a tensor is no scalar and has no gradient torch itself has the right words.
         weighed = tuple(
-            (torch.ones_like(tensor) * factor if tensor.numel() == 1 else None) if gradient is None else gradient * factor
+            (torch.ones_like(tensor) * factor if tensor.numel() == 1 else None)
+            if gradient is None
+            else gradient * factor
             for tensor, gradient in zip(tensors, gradients)
         )
         return tensors, weighed

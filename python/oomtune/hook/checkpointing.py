@@ -131,7 +131,9 @@ class _Replay:
 
     def _again(self, *args):
         momenta = [layer.momentum for layer in self._norms]
-        counts = [None if layer.num_batches_tracked is None else layer.num_batches_tracked.clone() for layer in self._norms]
+        counts = [
+            None if layer.num_batches_tracked is None else layer.num_batches_tracked.clone() for layer in self._norms
+        ]
         try:
             for layer in self._norms:
                 layer.momentum = 0.0

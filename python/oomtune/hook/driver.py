@@ -19,7 +19,6 @@ from .rewind import Rewind
 from .rounds import Rounds
 from .trial import Probe, Trial
 
-
 #: Optimizer steps that tell whether a size fits: the first makes the optimizer's state, the second trains with it.
 FEWEST_STEPS = 2
 

@@ -17,7 +17,11 @@ class Early:
 
     def install(self, kind):
         settings = self._hook.settings
-        if "micro_batch" not in settings.knobs or None in (settings.micro_batch, settings.own_batch, settings.own_samples):
+        if "micro_batch" not in settings.knobs or None in (
+            settings.micro_batch,
+            settings.own_batch,
+            settings.own_samples,
+        ):
             return
         original = kind.__init__
         made = self._made

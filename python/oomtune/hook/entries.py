@@ -76,7 +76,9 @@ def lightning_trainer(hook, module):
             # Lightning counts the loader's batches when it takes it: it has to be told before.
             import importlib
 
-            connector = importlib.import_module(module.__name__.replace("trainer.trainer", "trainer.connectors.data_connector"))
+            connector = importlib.import_module(
+                module.__name__.replace("trainer.trainer", "trainer.connectors.data_connector")
+            )
             _rebatch_training(hook, connector._DataLoaderSource, plain=getattr(self, "world_size", 1) > 1)
             if hook.cut_choice()[0] == "loader":
                 self.accumulate_grad_batches = settings.accumulation

@@ -34,9 +34,7 @@ def _spread(values, slope):
 
 def _fit(values):
     """(median slope, by how much rising pairs outweigh falling ones: from -1 to 1)."""
-    slopes = sorted(
-        (later - before) / (j - i) for j, later in enumerate(values) for i, before in enumerate(values[:j])
-    )
+    slopes = sorted((later - before) / (j - i) for j, later in enumerate(values) for i, before in enumerate(values[:j]))
     middle = len(slopes) // 2
     median = slopes[middle] if len(slopes) % 2 else (slopes[middle - 1] + slopes[middle]) / 2
     balance = sum((slope > 0) - (slope < 0) for slope in slopes)

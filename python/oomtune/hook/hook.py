@@ -11,7 +11,6 @@ from .link import Link
 from .report import Reporter
 from .results import Results
 
-
 #: When a module has been imported: the part of the hook that attends to it, and its function.
 ALWAYS = {
     "torch": ("patches", "patch_torch"),

@@ -79,8 +79,7 @@ class Optimizers:
     def parameters(self):
         for optimizer in self.known():
             for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    yield parameter
+                yield from group["params"]
 
     def _gated_zero_grad(self, original):
         watch = self
@@ -120,7 +119,7 @@ class Optimizers:
                 if "closure" in kwargs:
                     kwargs["closure"] = watched
                 else:
-                    args = (watched,) + args[1:]
+                    args = (watched, *args[1:])
             watch._depth += 1
             try:
                 if closure is None:

@@ -22,8 +22,8 @@ from .training import Training
 
 
 def patch_torch(hook, torch):
-    import torch.utils.data  # part of `import torch` in every version known
     import torch.optim.swa_utils
+    import torch.utils.data  # part of `import torch` in every version known
 
     settings = hook.settings
     hook.torch = torch

@@ -18,9 +18,23 @@ OOM_TEXTS = (
 #: Texts that mean it only if an allocation was refused just before.
 DOUBTFUL_TEXTS = (
     "could not execute a primitive",
-    "CUSOLVER_STATUS_INTERNAL_ERROR", "CUFFT_INTERNAL_ERROR", "CUBLAS_STATUS_NOT_INITIALIZED", "could not create")
+    "CUSOLVER_STATUS_INTERNAL_ERROR",
+    "CUFFT_INTERNAL_ERROR",
+    "CUBLAS_STATUS_NOT_INITIALIZED",
+    "could not create",
+)
 
-_EVAL_NAMES = ("evaluate", "generate", "predict", "evaluation", "validate", "validation", "eval", "test", "evaluation_loop")
+_EVAL_NAMES = (
+    "evaluate",
+    "generate",
+    "predict",
+    "evaluation",
+    "validate",
+    "validation",
+    "eval",
+    "test",
+    "evaluation_loop",
+)
 
 
 def is_oom(error, refused=False):
@@ -89,9 +103,9 @@ def gradients_at(trace):
         if is_user_code(code.co_filename) and without_gradients(code.co_filename, trace.tb_lineno):
             return False
         trace = trace.tb_next
-        if code.co_name == "decorate_context" and trace is not None:
-            if _OPTIMIZERS not in trace.tb_frame.f_code.co_filename:
-                return False
+        decorated = code.co_name == "decorate_context" and trace is not None
+        if decorated and _OPTIMIZERS not in trace.tb_frame.f_code.co_filename:
+            return False
     return True
 
 

@@ -12,7 +12,7 @@ class Rest:
     def step_done(self):
         reserved = self._meter.reserved()
         if reserved is not None:
-            self._ends.append(reserved + (self._meter.retries(),))
+            self._ends.append((*reserved, self._meter.retries()))
 
     def clear(self):
         del self._ends[:]

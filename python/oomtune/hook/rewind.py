@@ -134,7 +134,7 @@ class Rewind:
     def _jump(self, frame):
         self._count()
         try:
-            if self._place.guarded and not GUARDED or not JUMPS:
+            if (self._place.guarded and not GUARDED) or not JUMPS:
                 raise ValueError("this Python does not jump there safely")
             frame.f_lineno = self._place.entry
         except ValueError:

@@ -203,7 +203,7 @@ def find_source(torch, loader, iterate, on_cpu):
     except Unsuitable:
         raise
     except StopIteration:
-        raise Unsuitable("the loader is empty")
+        raise Unsuitable("the loader is empty") from None
     except Exception as error:
         if is_out_of_memory(error):
             raise
@@ -215,9 +215,9 @@ def _from_real_batch(torch, iterate, error):
     try:
         return BatchSource(torch, next(iterate()))
     except StopIteration:
-        raise Unsuitable("the loader is empty")
+        raise Unsuitable("the loader is empty") from None
     except Unsuitable:
-        raise Unsuitable("%s: %s" % (type(error).__name__, error))
+        raise Unsuitable("%s: %s" % (type(error).__name__, error)) from error
 
 
 def is_out_of_memory(error):

@@ -3,7 +3,6 @@
 import functools
 import weakref
 
-
 #: Optimizer steps that tell in which mode the script trains.
 FEW = 3
 

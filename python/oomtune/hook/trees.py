@@ -117,7 +117,7 @@ def _map(tree, cut_tensor, cut_list, torch, count):
             return items
         # Keeps the class and what else it carries (transformers' BatchEncoding).
         twin = copy.copy(tree)
-        if hasattr(twin, "data") and isinstance(getattr(twin, "data"), dict):
+        if hasattr(twin, "data") and isinstance(twin.data, dict):
             twin.data = items
             return twin
         try:

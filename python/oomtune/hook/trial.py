@@ -8,7 +8,6 @@ from .holdings import Holdings
 from .keepers import Keepers
 from .record import Record
 
-
 #: Steps after which the variables of a long probe are looked at.
 LOOK = 3
 #: Micro-batches of a call that are run while it is measured: more hold no other memory.
@@ -21,7 +20,15 @@ class Probe:
     """What the worker asks for."""
 
     def __init__(
-        self, micro_batch, accumulation=1, amp="off", checkpointing=False, offload=False, steps=3, vary=False, batch=None
+        self,
+        micro_batch,
+        accumulation=1,
+        amp="off",
+        checkpointing=False,
+        offload=False,
+        steps=3,
+        vary=False,
+        batch=None,
     ):
         self.micro_batch = max(1, int(micro_batch))
         self.accumulation = max(1, int(accumulation or 1))
@@ -101,7 +108,12 @@ class Trial:
     def parts(self):
         """Micro-batches of each of the loop's batches: they are cut where the model is called; 1: they are not."""
         probe = self.probe
-        if probe is None or probe.accumulation == 1 or not self._hook.settings.drives or self._hook.cut_choice()[0] != "model":
+        if (
+            probe is None
+            or probe.accumulation == 1
+            or not self._hook.settings.drives
+            or self._hook.cut_choice()[0] != "model"
+        ):
             return 1
         return max(probe.accumulation, -(-(probe.batch or 0) // probe.micro_batch))
 

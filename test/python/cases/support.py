@@ -132,8 +132,13 @@ def run(script, mode, answers=(), arguments=(), cwd=None, command=None, **env):
             done = start(path, arguments, where, whole)
         else:
             done = subprocess.run(
-                [*command, path, *arguments], env=whole, cwd=where,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=110,
+                [*command, path, *arguments],
+                env=whole,
+                cwd=where,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                universal_newlines=True,
+                timeout=110,
             )
     worker.close()
     return Result(done, worker)

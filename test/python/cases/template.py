@@ -30,13 +30,17 @@ class Template:
         env.pop("PYTHONPATH", None)
         self._process = subprocess.Popen(
             [sys.executable, os.path.abspath(__file__), str(listening.fileno())],
-            env=env, stdin=subprocess.PIPE, pass_fds=[listening.fileno()],
+            env=env,
+            stdin=subprocess.PIPE,
+            pass_fds=[listening.fileno()],
         )
         listening.close()
         atexit.register(self.close)
 
     def run(self, path, arguments, env, cwd, timeout):
-        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors, socket.socket(socket.AF_UNIX) as line:
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors, socket.socket(
+            socket.AF_UNIX
+        ) as line:
             line.connect(self._path)
             asked = {"path": path, "arguments": list(arguments), "env": env, "cwd": cwd}
             files = array.array("i", [out.fileno(), errors.fileno()])
@@ -48,7 +52,7 @@ class Template:
                     status = int(answers.readline())
                 except socket.timeout:
                     os.kill(pid, signal.SIGKILL)
-                    raise subprocess.TimeoutExpired(path, timeout)
+                    raise subprocess.TimeoutExpired(path, timeout) from None
             for file in (out, errors):
                 file.seek(0)
             return subprocess.CompletedProcess([path, *arguments], status, out.read(), errors.read())
@@ -106,7 +110,7 @@ def become(asked, files):
 
 
 if __name__ == "__main__":
-    import torch  # noqa: F401
+    import torch
     import torch.utils.data  # noqa: F401
 
     sys.modules.pop("sitecustomize", None)

@@ -5,7 +5,6 @@ import tempfile
 import unittest
 
 import torch
-
 from support import FIXTURES, environment, run, start
 
 TOLERANCE = 1e-5

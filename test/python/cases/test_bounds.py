@@ -34,7 +34,9 @@ class Bounds(unittest.TestCase):
         self.assertEqual([m["micro_batch"] for m in result.of("measured")], [3])
 
     def test_one_batch_over_and_over(self):
-        result = self.run_in("x, y = next(iter(DataLoader(data, batch_size=8)))\nfor i in range(10**6): work(x, y)\n", [probe(3)])
+        result = self.run_in(
+            "x, y = next(iter(DataLoader(data, batch_size=8)))\nfor i in range(10**6): work(x, y)\n", [probe(3)]
+        )
         self.assert_given_up(result, "the script makes step after step without asking its DataLoader for another batch")
 
     def test_an_optimizer_for_each_parameter_that_steps_in_the_backward_pass(self):
@@ -55,7 +57,8 @@ class Bounds(unittest.TestCase):
 
     def test_a_list_of_all_batches(self):
         result = self.run_in(
-            "batches = list(DataLoader(data, batch_size=1))\nwhile True:\n    for x, y in batches: work(x, y)\n", [probe(3)]
+            "batches = list(DataLoader(data, batch_size=1))\nwhile True:\n    for x, y in batches: work(x, y)\n",
+            [probe(3)],
         )
         self.assert_given_up(result, "the script makes step after step without asking its DataLoader for another batch")
 
@@ -72,7 +75,9 @@ class Bounds(unittest.TestCase):
         self.assert_given_up(result, "the script trains without a torch optimizer")
 
     def test_the_last_word_of_a_script_that_leaves_at_once(self):
-        result = self.run_in("[work(x, y) for i, (x, y) in zip(range(2), DataLoader(data, batch_size=8))]\nos._exit(0)\n", [probe(3)])
+        result = self.run_in(
+            "[work(x, y) for i, (x, y) in zip(range(2), DataLoader(data, batch_size=8))]\nos._exit(0)\n", [probe(3)]
+        )
         self.assertEqual(result.one("bye")["reason"], "loop_over")
 
     def test_an_out_of_memory_error_that_ends_the_script_quietly(self):

@@ -7,9 +7,8 @@ import sys
 import tempfile
 import unittest
 
-import torch
-
 import support
+import torch
 from support import probe
 
 #: How torch comes to be imported is what this is about: each script is a start of its own.
@@ -24,7 +23,9 @@ data = TensorDataset(torch.randn(86, 8), torch.randn(86, 3))
 net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3))
 """
 
-ACCELERATE = DATA + """
+ACCELERATE = (
+    DATA
+    + """
 from accelerate import Accelerator
 accelerator = Accelerator(cpu=True)
 optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
@@ -39,8 +40,11 @@ for epoch in range(4):
         schedule.step()
 torch.save(net.state_dict(), 'out.pt')
 """
+)
 
-LIGHTNING = DATA + """
+LIGHTNING = (
+    DATA
+    + """
 import lightning
 class Model(lightning.LightningModule):
     def __init__(self):
@@ -56,6 +60,7 @@ trainer = lightning.Trainer(max_epochs=4, accelerator='cpu', enable_progress_bar
 trainer.fit(Model(), DataLoader(data, batch_size=16, shuffle=True), DataLoader(data, batch_size=10))
 torch.save(net.state_dict(), 'out.pt')
 """
+)
 
 TRAINER = """
 import torch
@@ -83,7 +88,13 @@ def needs(package):
 
 class Entries(unittest.TestCase):
     def drive(self, text, entry, own):
-        answers = [probe(4), probe(20, steps=2), probe(6, accumulation=2), probe(6, checkpointing=True), probe(6, amp="bf16")]
+        answers = [
+            probe(4),
+            probe(20, steps=2),
+            probe(6, accumulation=2),
+            probe(6, checkpointing=True),
+            probe(6, amp="bf16"),
+        ]
         with tempfile.TemporaryDirectory() as folder:
             result = run(text, "probe", answers, cwd=folder)
             files = set(os.listdir(folder))

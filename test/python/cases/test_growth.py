@@ -10,10 +10,9 @@ from support import PATH
 
 sys.path[:0] = PATH.split(":")
 
-import torch  # noqa: E402
-
-from oomtune.hook.growth import rise  # noqa: E402
-from oomtune.hook.keepers import Keepers  # noqa: E402
+import torch
+from oomtune.hook.growth import rise
+from oomtune.hook.keepers import Keepers
 
 
 class RiseTest(unittest.TestCase):
@@ -33,8 +32,28 @@ class RiseTest(unittest.TestCase):
             [500, 400, 300, 200, 100, 100],
             # a caching allocator's, seen on a GPU: a batch more from the sixth step on, and blocks of other sizes in each
             [702937600, 703169024, 702140928, 703169024, 1023071744, 1024099840, 1023473152, 1023942144, 1023997440],
-            [1460950016, 1463497728, 1460950016, 1463702528, 1459718144, 1460840448, 1462675456, 1461819392, 1459066880],
-            [2068820480, 2070131200, 2072228352, 2070917632, 2069087232, 2069349376, 2068825088, 2070004736, 2069742592],
+            [
+                1460950016,
+                1463497728,
+                1460950016,
+                1463702528,
+                1459718144,
+                1460840448,
+                1462675456,
+                1461819392,
+                1459066880,
+            ],
+            [
+                2068820480,
+                2070131200,
+                2072228352,
+                2070917632,
+                2069087232,
+                2069349376,
+                2068825088,
+                2070004736,
+                2069742592,
+            ],
             [955584000, 955674112, 956804608, 955579904, 955477504],
         ):
             self.assertEqual(rise(values), 0, values)
@@ -66,7 +85,9 @@ class KeepersTest(unittest.TestCase):
         linecache.clearcache()
 
     def test_sees_nothing_in_a_loop_that_keeps_nothing(self):
-        self.assertIsNone(self.named("look()\nlast = [torch.ones(3)]\nfor i in range(STEPS):\n    last[0] = torch.ones(3)\nname()\n"))
+        self.assertIsNone(
+            self.named("look()\nlast = [torch.ones(3)]\nfor i in range(STEPS):\n    last[0] = torch.ones(3)\nname()\n")
+        )
 
     def test_prefers_what_holds_graphs_to_longer_lists(self):
         text = (

@@ -37,7 +37,7 @@ class Holdings(unittest.TestCase):
                 for parameters, gradients, state in found:
                     self.assertEqual((parameters, gradients), (WEIGHTS, WEIGHTS))
                     # Step counters of four parameters are tensors too, of four bytes at most each.
-                    self.assertIn(state - copies * WEIGHTS, range(0, 17) if copies == 2 else (0,))
+                    self.assertIn(state - copies * WEIGHTS, range(17) if copies == 2 else (0,))
 
     def test_frozen_weights_count_and_have_no_gradients(self):
         text = MODEL + "model[0].requires_grad_(False)\noptimizer = torch.optim.AdamW(model[2].parameters())" + LOOP

@@ -16,7 +16,12 @@ run = functools.partial(support.run, command=[sys.executable])
 
 def python(*arguments, **options):
     return subprocess.run(
-        [sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=60, **options
+        [sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=60,
+        **options,
     )
 
 
@@ -27,7 +32,9 @@ class Injection(unittest.TestCase):
                 file.write("import sys\nsys.theirs = __file__\n")
             env = environment(mode="probe")
             env["PYTHONPATH"] = PATH + os.pathsep + folder
-            done = python("-c", "import sys; print(sys.theirs); import sitecustomize; print(sitecustomize.__file__)", env=env)
+            done = python(
+                "-c", "import sys; print(sys.theirs); import sitecustomize; print(sitecustomize.__file__)", env=env
+            )
         theirs = os.path.join(folder, "sitecustomize.py")
         self.assertEqual(done.stdout.split(), [theirs, theirs], done.stderr)
 
@@ -45,7 +52,9 @@ class Injection(unittest.TestCase):
         worker = Worker()
         for flag in ("-I", "-E", "-S"):
             with self.subTest(flag):
-                done = python(flag, "-c", "import sys; print('oomtune.hook' in sys.modules)", env=environment(worker, "probe"))
+                done = python(
+                    flag, "-c", "import sys; print('oomtune.hook' in sys.modules)", env=environment(worker, "probe")
+                )
                 self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "False\n", ""))
         self.assertEqual(worker.connections, 0)
         worker.close()
@@ -54,7 +63,9 @@ class Injection(unittest.TestCase):
         for mode in (None, "", "nonsense"):
             with self.subTest(mode):
                 env = environment(mode=mode)
-                done = python("-c", "import sys; print([m for m in sys.modules if m.startswith('oomtune.hook.hook')])", env=env)
+                done = python(
+                    "-c", "import sys; print([m for m in sys.modules if m.startswith('oomtune.hook.hook')])", env=env
+                )
                 self.assertEqual((done.stdout, done.stderr), ("[]\n", ""))
 
     def test_processes_without_torch_load_little(self):
@@ -78,7 +89,8 @@ class Injection(unittest.TestCase):
 
     def test_subprocesses_do_not_connect(self):
         result = run(
-            "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import torch; print(1)'], check=True)\n", "probe"
+            "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import torch; print(1)'], check=True)\n",
+            "probe",
         )
         self.assertEqual((result.status, result.connections), (0, 0), result.errors)
 
@@ -107,8 +119,15 @@ class Sdk(unittest.TestCase):
     def test_inside(self):
         text = "import oomtune\nprint(oomtune.config(micro_batch=8, checkpointing=True))\n"
         env = environment(
-            OOMTUNE_MICRO_BATCH=4, OOMTUNE_ACCUMULATION=2, OOMTUNE_EFFECTIVE_BATCH=16, OOMTUNE_AMP="bf16", OOMTUNE_CHECKPOINTING=0,
-            OOMTUNE_DEVICE="cuda:1", OOMTUNE_BUDGET_BYTES=1024, OOMTUNE_JOB_ID="j-1", OOMTUNE_RESUME=1,
+            OOMTUNE_MICRO_BATCH=4,
+            OOMTUNE_ACCUMULATION=2,
+            OOMTUNE_EFFECTIVE_BATCH=16,
+            OOMTUNE_AMP="bf16",
+            OOMTUNE_CHECKPOINTING=0,
+            OOMTUNE_DEVICE="cuda:1",
+            OOMTUNE_BUDGET_BYTES=1024,
+            OOMTUNE_JOB_ID="j-1",
+            OOMTUNE_RESUME=1,
         )
         self.assertEqual(
             python("-c", text, env=env).stdout,

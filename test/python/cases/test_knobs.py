@@ -5,7 +5,6 @@ import tempfile
 import unittest
 
 import torch
-
 from support import PATH, ROOT, probe, run
 
 SCRIPT = """
@@ -86,7 +85,9 @@ class Knobs(unittest.TestCase):
 
     def test_knobs_that_argv_carries_are_left_alone(self):
         bare, _ = self.train()
-        tuned, _ = self.train(OOMTUNE_AMP="bf16", OOMTUNE_CHECKPOINTING=1, OOMTUNE_MICRO_BATCH=2, OOMTUNE_ACCUMULATION=4)
+        tuned, _ = self.train(
+            OOMTUNE_AMP="bf16", OOMTUNE_CHECKPOINTING=1, OOMTUNE_MICRO_BATCH=2, OOMTUNE_ACCUMULATION=4
+        )
         for name, value in bare["weights"].items():
             self.assertTrue(torch.equal(value, tuned["weights"][name]), name)
 
@@ -97,7 +98,9 @@ class Knobs(unittest.TestCase):
         self.assertEqual([m["samples"] for m in result.of("step")], [16, 32, 48, 64])
 
     def test_a_larger_effective_batch(self):
-        tuned, result = self.train(OOMTUNE_MICRO_BATCH=16, OOMTUNE_ACCUMULATION=2, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation")
+        tuned, result = self.train(
+            OOMTUNE_MICRO_BATCH=16, OOMTUNE_ACCUMULATION=2, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation"
+        )
         self.assertEqual((tuned["batch"], tuned["batches"]), (32, 2))
         self.assertEqual([m["samples"] for m in result.of("step")], [32, 64])
 
@@ -114,14 +117,19 @@ class Knobs(unittest.TestCase):
             "model = nn.Linear(4, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
             "for x in DataLoader(Stream(), batch_size=None):\n"
             "    print(len(x)); optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()\n",
-            "apply", OOMTUNE_MICRO_BATCH=4, OOMTUNE_ACCUMULATION=1, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation",
+            "apply",
+            OOMTUNE_MICRO_BATCH=4,
+            OOMTUNE_ACCUMULATION=1,
+            OOMTUNE_HOOK_KNOBS="micro_batch,accumulation",
             OOMTUNE_CUT=cut,
         )
         self.assertEqual(result.output.split(), rows, result.errors)
         self.assertEqual([m["n"] for m in result.of("step")], [1, 2])
 
     def test_batch_normalisation_is_warned_of_when_batches_are_cut(self):
-        _, result = self.train(OOMTUNE_MICRO_BATCH=4, OOMTUNE_ACCUMULATION=2, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation")
+        _, result = self.train(
+            OOMTUNE_MICRO_BATCH=4, OOMTUNE_ACCUMULATION=2, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation"
+        )
         self.assertEqual([m["code"] for m in result.of("warn")], ["batch_norm"])
 
     MODELS = {
@@ -170,7 +178,10 @@ torch.save({name: value for name, value in model.state_dict().items() if "tracke
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
                 weights = {}
                 for knobs in ("", "amp", "checkpointing,amp"):
-                    on = {"OOMTUNE_AMP": "bf16" if "amp" in knobs else "off", "OOMTUNE_CHECKPOINTING": int("check" in knobs)}
+                    on = {
+                        "OOMTUNE_AMP": "bf16" if "amp" in knobs else "off",
+                        "OOMTUNE_CHECKPOINTING": int("check" in knobs),
+                    }
                     result = run(self.MIXED % model, "apply", cwd=folder, OOMTUNE_HOOK_KNOBS=knobs, **on)
                     self.assertEqual(result.status, 0, result.errors)
                     weights[knobs] = torch.load(folder + "/out.pt")
@@ -188,7 +199,9 @@ torch.save({name: value for name, value in model.state_dict().items() if "tracke
                 for knobs in ("", "offload", "checkpointing,offload"):
                     on = {"OOMTUNE_OFFLOAD": int("offload" in knobs), "OOMTUNE_CHECKPOINTING": int("check" in knobs)}
                     path = os.pathsep.join([PATH, host])
-                    result = run(self.MIXED % model, "apply", cwd=folder, PYTHONPATH=path, OOMTUNE_HOOK_KNOBS=knobs, **on)
+                    result = run(
+                        self.MIXED % model, "apply", cwd=folder, PYTHONPATH=path, OOMTUNE_HOOK_KNOBS=knobs, **on
+                    )
                     self.assertEqual(result.status, 0, result.errors)
                     weights.append(torch.load(folder + "/out.pt"))
                 for other in weights[1:]:

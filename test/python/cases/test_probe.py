@@ -68,26 +68,32 @@ class Driving(unittest.TestCase):
         self.assertEqual(len(result.of("measured")[0]["step_s"]), 3)
 
     def test_scheduler_that_wraps_step_on_the_instance(self):
-        self.assert_driven(self.drive(
-            "schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)\n"
-            "for x, y in DataLoader(data, batch_size=8): work(x, y); schedule.step()\n"
-        ))
+        self.assert_driven(
+            self.drive(
+                "schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)\n"
+                "for x, y in DataLoader(data, batch_size=8): work(x, y); schedule.step()\n"
+            )
+        )
 
     def test_iterator_by_hand(self):
-        self.assert_driven(self.drive(
-            "it = iter(DataLoader(data, batch_size=8))\n"
-            "while True:\n"
-            "    try: x, y = next(it)\n"
-            "    except StopIteration: it = iter(DataLoader(data, batch_size=8)); continue\n"
-            "    work(x, y)\n"
-        ))
+        self.assert_driven(
+            self.drive(
+                "it = iter(DataLoader(data, batch_size=8))\n"
+                "while True:\n"
+                "    try: x, y = next(it)\n"
+                "    except StopIteration: it = iter(DataLoader(data, batch_size=8)); continue\n"
+                "    work(x, y)\n"
+            )
+        )
 
     def test_short_epochs_do_not_end_the_probe(self):
-        self.assert_driven(self.drive(
-            "data = TensorDataset(data.tensors[0][:8], data.tensors[1][:8])\n"
-            "for epoch in range(1):\n"
-            "    for x, y in DataLoader(data, batch_size=8): work(x, y)\n"
-        ))
+        self.assert_driven(
+            self.drive(
+                "data = TensorDataset(data.tensors[0][:8], data.tensors[1][:8])\n"
+                "for epoch in range(1):\n"
+                "    for x, y in DataLoader(data, batch_size=8): work(x, y)\n"
+            )
+        )
 
     def test_validation_before_and_between_keeps_its_batches(self):
         result = self.drive(
@@ -217,7 +223,8 @@ class Driving(unittest.TestCase):
                     "def collate(rows):\n"
                     "    y = torch.stack([row['more'].pop(0) for row in rows])\n"
                     "    return torch.stack([row.pop('x') for row in rows]), y\n"
-                    "for x, y in DataLoader(Rows(), batch_size=8, collate_fn=collate, num_workers=%d): work(x, y)\n" % workers
+                    "for x, y in DataLoader(Rows(), batch_size=8, collate_fn=collate, num_workers=%d): work(x, y)\n"
+                    % workers
                 )
                 self.assert_driven(result)
 
@@ -359,7 +366,8 @@ class Driving(unittest.TestCase):
 
     def test_a_loop_without_steps_is_given_up(self):
         result = self.drive(
-            "for x, y in DataLoader(data, batch_size=8):\n    nn.functional.mse_loss(model(x), y).backward()\n", [probe(3)]
+            "for x, y in DataLoader(data, batch_size=8):\n    nn.functional.mse_loss(model(x), y).backward()\n",
+            [probe(3)],
         )
         self.assertEqual(result.one("bye")["reason"], "undriveable")
 
@@ -372,8 +380,9 @@ class Driving(unittest.TestCase):
         self.assertEqual([line for line in self.seen if line.startswith("other")], ["other 6"] * 3 + ["other 100"] * 2)
 
     def test_nobody_listens(self):
-        result = self.drive("note('start')\nfor x, y in DataLoader(data, batch_size=8): work(x, y)\n",
-                            OOMTUNE_HOOK_SOCKET="/nowhere/s")
+        result = self.drive(
+            "note('start')\nfor x, y in DataLoader(data, batch_size=8): work(x, y)\n", OOMTUNE_HOOK_SOCKET="/nowhere/s"
+        )
         self.assertEqual(result.status, 75)
         self.assertEqual(self.seen, ["start"])
 
@@ -393,7 +402,9 @@ class Driving(unittest.TestCase):
 
 
 class Rungs(unittest.TestCase):
-    TEXT = HEAD + """
+    TEXT = (
+        HEAD
+        + """
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
@@ -408,9 +419,15 @@ for x, y in DataLoader(data, batch_size=8):
     note('output', output.dtype)
     optimizer.zero_grad(); nn.functional.mse_loss(output, y).backward(); optimizer.step()
 """
+    )
 
     def test_rungs_switch_in_one_process(self):
-        answers = [probe(2, steps=2), probe(2, steps=2, checkpointing=True), probe(2, steps=2, amp="bf16"), {"t": "end"}]
+        answers = [
+            probe(2, steps=2),
+            probe(2, steps=2, checkpointing=True),
+            probe(2, steps=2, amp="bf16"),
+            {"t": "end"},
+        ]
         with tempfile.TemporaryDirectory() as folder:
             result = run(self.TEXT, "probe", answers, cwd=folder)
             with open(os.path.join(folder, "seen")) as file:

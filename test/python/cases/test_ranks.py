@@ -5,7 +5,6 @@ import sys
 import unittest
 
 import torch
-
 from support import FIXTURES, probe, run
 
 SCRIPT = """

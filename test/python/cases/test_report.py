@@ -26,7 +26,9 @@ class Reports(unittest.TestCase):
     def test_shape_error(self):
         result = run("../../../examples/shape_error.py", "probe", [probe(5)])
         told = result.one("exception")
-        self.assertEqual((told["class"], told["oom"], told["phase"], told["micro_batch"]), ("RuntimeError", False, "train", 5))
+        self.assertEqual(
+            (told["class"], told["oom"], told["phase"], told["micro_batch"]), ("RuntimeError", False, "train", 5)
+        )
         self.assertRegex(told["frame"], r"^shape_error.py:\d+ in main$")
         self.assertEqual(result.status, 1)
         self.assertEqual(result.errors.count("Traceback (most recent call last)"), 1)
@@ -35,7 +37,7 @@ class Reports(unittest.TestCase):
     def test_out_of_memory(self):
         result = self.failing(
             "for x, y in DataLoader(data, batch_size=8):\n"
-            "    raise RuntimeError(\"[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.\")\n"
+            '    raise RuntimeError("[enforce fail] DefaultCPUAllocator: can\'t allocate memory: you tried to allocate 9 bytes.")\n'
         )
         told = result.one("exception")
         self.assertEqual((told["oom"], told["phase"], told["micro_batch"]), (True, "train", 5))
@@ -60,7 +62,8 @@ class Reports(unittest.TestCase):
     def test_evaluation_by_name(self):
         result = self.failing(
             "def evaluate():\n    raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB')\n"
-            "for x, y in DataLoader(data, batch_size=8):\n    work(x, y); evaluate()\n", "apply"
+            "for x, y in DataLoader(data, batch_size=8):\n    work(x, y); evaluate()\n",
+            "apply",
         )
         told = result.one("exception")
         self.assertEqual((told["oom"], told["phase"]), (True, "eval"))
@@ -69,7 +72,8 @@ class Reports(unittest.TestCase):
         result = self.failing(
             "import threading\n"
             "def fail(): raise MemoryError('no room')\n"
-            "t = threading.Thread(target=fail); t.start(); t.join()\n", "apply"
+            "t = threading.Thread(target=fail); t.start(); t.join()\n",
+            "apply",
         )
         told = result.one("exception")
         self.assertEqual((told["class"], told["oom"]), ("MemoryError", True))
@@ -91,7 +95,8 @@ class Telemetry(unittest.TestCase):
             "model.eval()\n"
             "for x, y in DataLoader(data, batch_size=8): model(x)\n"
             "torch.save(model, 'model.pt')\n"
-            "open('saved') if not __import__('os').path.exists('model.pt') else None\n", "apply"
+            "open('saved') if not __import__('os').path.exists('model.pt') else None\n",
+            "apply",
         )
         self.assertEqual(result.status, 0, result.errors)
         self.assertEqual([m["n"] for m in result.of("step")], [1, 2, 3, 4, 5])
@@ -104,13 +109,15 @@ class Telemetry(unittest.TestCase):
             LOOP + "for x, y in DataLoader(data, batch_size=8): work(x, y)\n"
             "model.eval()\n"
             "for x, y in DataLoader(data, batch_size=8):\n"
-            "    with torch.no_grad(): model(x)\n", "apply"
+            "    with torch.no_grad(): model(x)\n",
+            "apply",
         )
         self.assertEqual(result.of("warn"), [])
 
     def test_the_worker_may_go_away(self):
         result = run(
-            LOOP + "for x, y in DataLoader(data, batch_size=8): work(x, y)\nprint('done')\n", "apply",
+            LOOP + "for x, y in DataLoader(data, batch_size=8): work(x, y)\nprint('done')\n",
+            "apply",
             OOMTUNE_HOOK_SOCKET="/nowhere/s",
         )
         self.assertEqual((result.status, result.output), (0, "done\n"))

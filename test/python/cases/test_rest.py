@@ -8,8 +8,8 @@ from support import PATH, probe, run
 
 sys.path[:0] = PATH.split(":")
 
-from oomtune.hook.rest import Rest  # noqa: E402
-from oomtune.hook.samples import find_source  # noqa: E402
+from oomtune.hook.rest import Rest
+from oomtune.hook.samples import find_source
 
 LOOP = """
 import torch

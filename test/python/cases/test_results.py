@@ -18,7 +18,9 @@ class Results(unittest.TestCase):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 with open(path, "w") as file:
                     file.write("an earlier run's")
-            result = run(HEAD + "import pickle, shutil, numpy\nfrom pathlib import Path\n" + text, "probe", answers, cwd=folder)
+            result = run(
+                HEAD + "import pickle, shutil, numpy\nfrom pathlib import Path\n" + text, "probe", answers, cwd=folder
+            )
             self.files = {}
             for place, _, names in os.walk(folder):
                 for name in names:
@@ -37,11 +39,17 @@ class Results(unittest.TestCase):
         self.assert_untouched()
 
     def test_a_new_checkpoint_that_takes_the_place_of_the_old(self):
-        self.drive(LOOP + "    torch.save(model, 'new.pt'); os.replace('new.pt', 'best.pt'); shutil.copy('best.pt', 'copy.pt')\n")
+        self.drive(
+            LOOP
+            + "    torch.save(model, 'new.pt'); os.replace('new.pt', 'best.pt'); shutil.copy('best.pt', 'copy.pt')\n"
+        )
         self.assert_untouched()
 
     def test_asking_about_what_was_saved(self):
-        self.drive(LOOP + "    torch.save(model, 'a.pth'); assert os.path.exists('a.pth') and Path('a.pth').stat().st_size > 0\n")
+        self.drive(
+            LOOP
+            + "    torch.save(model, 'a.pth'); assert os.path.exists('a.pth') and Path('a.pth').stat().st_size > 0\n"
+        )
         self.assert_untouched()
 
     def test_rotation(self):
@@ -56,7 +64,10 @@ class Results(unittest.TestCase):
         self.assert_untouched()
 
     def test_other_files_are_the_scripts_own(self):
-        self.drive(LOOP + "    with open('table.csv', 'a') as file: file.write('x')\n    Path('runs/log.txt').unlink(missing_ok=True)\n")
+        self.drive(
+            LOOP
+            + "    with open('table.csv', 'a') as file: file.write('x')\n    Path('runs/log.txt').unlink(missing_ok=True)\n"
+        )
         self.assertEqual(self.files["table.csv"], b"xxx")
         self.assertNotIn("runs/log.txt", self.files)
 

@@ -9,7 +9,7 @@ import unittest
 from support import PATH
 
 sys.path[:0] = PATH.split(os.pathsep)
-from oomtune.hook.rewind import GUARDED, JUMPS  # noqa: E402
+from oomtune.hook.rewind import GUARDED, JUMPS
 
 HEAD = """
 import os, sys

@@ -6,12 +6,11 @@ import types
 import unittest
 
 import torch
-
 from support import ROOT
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
-from oomtune.hook.rung import Rung  # noqa: E402
+from oomtune.hook.rung import Rung
 
 
 def rung(bf16):

@@ -1,0 +1,62 @@
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { output, say } from './say.mjs';
+import { which } from './system.mjs';
+
+/** Outside the checkout, as a fresh clone is to find it again. */
+const cache = () =>
+  process.env.OOMTUNE_TEST_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'oomtune-tests');
+
+/**
+ * A virtual environment of pinned packages, made once a machine: `{ python }`, or `{ why }` where it cannot be had.
+ *
+ * Its folder's name begins with `name`; `lists` are pip's arguments (`-r FILE`, `-c FILE`), and it is made anew when one of
+ * `files` changes; `bytes` is what it needs on the disk, `seconds` the longest that pip may take, `check` a statement that
+ * must run in it.
+ */
+export function ensureVenv({ name, what, base, lists, files, bytes, seconds, check }) {
+  const digest = createHash('sha256').update(base.version);
+  for (const file of files) digest.update(readFileSync(file));
+  const folder = join(cache(), `${name}-${digest.digest('hex').slice(0, 12)}`);
+  const python = join(folder, 'bin', 'python');
+  const done = join(folder, 'made');
+  if (existsSync(done)) return { python };
+  mkdirSync(cache(), { recursive: true });
+  for (const other of readdirSync(cache())) {
+    // half-made ones and those of earlier pins
+    if (other.startsWith(`${name}-`)) rmSync(join(cache(), other), { recursive: true, force: true });
+  }
+  const { bavail, bsize } = statfsSync(cache());
+  if (bavail * bsize < bytes) return { why: `${cache()} has less than ${(bytes / 2 ** 30).toFixed(1)} GiB left` };
+  const started = Date.now();
+  say(`installing ${what} into ${folder}: once a machine`);
+  const steps = [
+    [base.path, '-m', 'venv', folder],
+    [python, '-m', 'pip', 'install', '--quiet', '--no-input', '--disable-pip-version-check', ...lists],
+    [python, '-c', check],
+  ];
+  for (const step of steps) {
+    if (output(step, { timeout: seconds * 1000 }) === null) {
+      rmSync(folder, { recursive: true, force: true });
+      return { why: `"${step.slice(0, 5).join(' ')} …" failed` };
+    }
+  }
+  writeFileSync(done, '');
+  say(`  in ${((Date.now() - started) / 1000).toFixed(0)} s`);
+  return { python };
+}
+
+/** A Python 3.`oldest` to 3.`newest` that can make virtual environments: `{ path, version }`; null: there is none. */
+export function findBase(oldest, newest) {
+  const names = ['python3', ...Array.from({ length: newest - oldest + 1 }, (_, n) => `python3.${newest - n}`)];
+  const ask = 'import sys, venv, ensurepip; print("%d.%d" % sys.version_info[:2])';
+  for (const name of names) {
+    const path = which(name);
+    const version = path === null ? null : output([path, '-c', ask]);
+    const minor = Number(version?.split('.')[1]);
+    if (path !== null && version?.startsWith('3.') && minor >= oldest && minor <= newest) return { path, version };
+  }
+  return null;
+}
