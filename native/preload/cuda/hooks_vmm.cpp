@@ -70,11 +70,12 @@ Result mapArrays(const ArrayMapInfo* list, unsigned int count, Call call) {
   const bool readable = list != nullptr && count > 0;
   auto* asked = readable ? static_cast<ArrayMapInfo*>(malloc(count * sizeof(ArrayMapInfo))) : nullptr;
   if (asked != nullptr) memcpy(asked, list, count * sizeof(ArrayMapInfo));
+  account::Unsettled unsettled;
   const Result result = call();
   const ArrayMapInfo* told = asked != nullptr ? asked : list;
   for (unsigned int i = 0; readable && result == kSuccess && i < count; ++i) {
     const uint64_t piece = pieceOf(told[i]);
-    if (told[i].operation == kMapOperation) vmmHeld(told[i].resource, piece, told[i].handle);
+    if (told[i].operation == kMapOperation) vmmInArray(told[i].resource, piece, told[i].handle);
     if (told[i].operation == kUnmapOperation) vmmLetGo(told[i].resource, account::kNowhere, piece, 1);
   }
   free(asked);
@@ -92,27 +93,27 @@ OOMTUNE_HOOK(cuMemMapArrayAsync_ptsz, ArrayMapInfo* list, unsigned int count, St
 OOMTUNE_HOOK(cuMulticastBindMem, Handle object, size_t at, Handle memory, size_t offset, size_t size,
              unsigned long long flags) {
   Result result = cuMulticastBindMem_real(object, at, memory, offset, size, flags);
-  if (result == kSuccess) vmmHeld(object, at, memory);
+  if (result == kSuccess) vmmBound(object, at, memory);
   return result;
 }
 
 OOMTUNE_HOOK(cuMulticastBindMem_v2, Handle object, Device device, size_t at, Handle memory, size_t offset, size_t size,
              unsigned long long flags) {
   Result result = cuMulticastBindMem_v2_real(object, device, at, memory, offset, size, flags);
-  if (result == kSuccess) vmmHeld(object, at, memory);
+  if (result == kSuccess) vmmBound(object, at, memory);
   return result;
 }
 
 OOMTUNE_HOOK(cuMulticastBindAddr, Handle object, size_t at, Address address, size_t size, unsigned long long flags) {
   Result result = cuMulticastBindAddr_real(object, at, address, size, flags);
-  if (result == kSuccess) vmmHeldAt(object, at, address);
+  if (result == kSuccess) vmmBoundAt(object, at, address);
   return result;
 }
 
 OOMTUNE_HOOK(cuMulticastBindAddr_v2, Handle object, Device device, size_t at, Address address, size_t size,
              unsigned long long flags) {
   Result result = cuMulticastBindAddr_v2_real(object, device, at, address, size, flags);
-  if (result == kSuccess) vmmHeldAt(object, at, address);
+  if (result == kSuccess) vmmBoundAt(object, at, address);
   return result;
 }
 

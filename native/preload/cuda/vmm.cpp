@@ -1,5 +1,8 @@
 #include "vmm.h"
 
+#include <atomic>
+
+#include "ledger.h"
 #include "table.h"
 
 namespace oomtune::cuda {
@@ -10,6 +13,8 @@ struct Block {
   uint64_t size;
   uint32_t references;
   uint32_t mappings;
+  uint32_t arrays;   // of the mappings, those that are pieces of sparse arrays
+  bool inArraysOnly;
   uint32_t leaving;  // references that are being given up
   int32_t place;
   uint32_t next;  // in the free list
@@ -19,6 +24,7 @@ struct Hold {
   uint64_t object;
   uint64_t offset;
   uint32_t block;
+  bool array;
 };
 
 struct Mapping {
@@ -38,6 +44,7 @@ uint32_t freeList = kNone;
 Table<uint32_t> handles;
 Table<Mapping> mappings;
 Table<Hold> holds;
+std::atomic<uint64_t> inArraysOnly[kDevices];
 
 Block& blockAt(uint32_t index) { return chunks[index / kChunk][index % kChunk]; }
 
@@ -57,12 +64,40 @@ uint32_t newBlock() {
   return used++;
 }
 
+/** After each change of what keeps the block there. */
+void recount(Block& block) {
+  const bool now = block.references == 0 && block.arrays != 0 && block.mappings == block.arrays;
+  if (now == block.inArraysOnly) return;
+  block.inArraysOnly = now;
+  if (now) inArraysOnly[block.place].fetch_add(block.size);
+  else inArraysOnly[block.place].fetch_sub(block.size);
+}
+
+void refer(Block& block) {
+  ++block.references;
+  recount(block);
+}
+
+void map(Block& block, bool array) {
+  ++block.mappings;
+  if (array) ++block.arrays;
+  recount(block);
+}
+
 void dropIfGone(uint32_t index) {
   Block& block = blockAt(index);
+  recount(block);
   if (block.references != 0 || block.mappings != 0 || block.leaving != 0) return;
   account::release(block.place, kVmm, block.size);
   block.next = freeList;
   freeList = index;
+}
+
+void unmap(uint32_t index, bool array) {
+  Block& block = blockAt(index);
+  --block.mappings;
+  if (array) --block.arrays;
+  dropIfGone(index);
 }
 
 /** The block that is mapped at an address or around it. */
@@ -85,15 +120,13 @@ uint64_t mixed(uint64_t value) {
   return value ^ (value >> 31);
 }
 
-void hold(uint64_t object, uint64_t offset, uint32_t index) {
+void hold(uint64_t object, uint64_t offset, uint32_t index, bool array) {
   Block& block = blockAt(index);
   const uint64_t key = mixed(object + mixed(offset + mixed(static_cast<uint64_t>(block.place) + 1))) | 1;
   Hold before{};
   const bool replaces = holds.take(key, &before);
-  if (holds.put(key, Hold{object, offset, index})) ++block.mappings;
-  if (!replaces) return;
-  --blockAt(before.block).mappings;
-  dropIfGone(before.block);
+  if (holds.put(key, Hold{object, offset, index, array})) map(block, array);
+  if (replaces) unmap(before.block, before.array);
 }
 
 }  // namespace
@@ -102,7 +135,7 @@ bool vmmCreated(Handle handle, account::Place place, uint64_t size) {
   Lock lock(mutex);
   uint32_t index = newBlock();
   if (index == kNone) return false;
-  blockAt(index) = Block{size, 1, 0, 0, place, kNone};
+  blockAt(index) = Block{size, 1, 0, 0, false, 0, place, kNone};
   if (handles.put(handle, index)) return true;
   blockAt(index).next = freeList;
   freeList = index;
@@ -113,13 +146,13 @@ void vmmRetained(Handle handle, Address address) {
   Lock lock(mutex);
   uint32_t index = 0;
   if (handles.get(handle, &index)) {
-    ++blockAt(index).references;
+    refer(blockAt(index));
     return;
   }
   Mapping at{};
   const bool found = findMapping(address, &at);
   // The first handle was released before: the driver may name the same memory by a new one.
-  if (found && handles.put(handle, at.block)) ++blockAt(at.block).references;
+  if (found && handles.put(handle, at.block)) refer(blockAt(at.block));
 }
 
 uint32_t vmmReleasing(Handle handle) {
@@ -139,7 +172,7 @@ void vmmReleased(Handle handle, uint32_t index, bool done) {
   Block& block = blockAt(index);
   --block.leaving;
   if (!done) {
-    ++block.references;
+    refer(block);
     handles.put(handle, index);
   }
   dropIfGone(index);
@@ -149,7 +182,7 @@ void vmmMapped(Address address, size_t size, Handle handle) {
   Lock lock(mutex);
   uint32_t index = 0;
   if (!handles.get(handle, &index)) return;
-  if (mappings.put(address, Mapping{size, index})) ++blockAt(index).mappings;
+  if (mappings.put(address, Mapping{size, index})) map(blockAt(index), false);
 }
 
 void vmmUnmapped(Address address, size_t size) {
@@ -157,28 +190,34 @@ void vmmUnmapped(Address address, size_t size) {
   Mapping mapping{};
   if (mappings.get(address, &mapping) && mapping.size == size) {
     mappings.take(address, &mapping);
-    --blockAt(mapping.block).mappings;
-    dropIfGone(mapping.block);
+    unmap(mapping.block, false);
     return;
   }
   mappings.takeIf([&](uint64_t start, const Mapping& inside) {
     if (start < address || start - address >= size) return false;
-    --blockAt(inside.block).mappings;
-    dropIfGone(inside.block);
+    unmap(inside.block, false);
     return true;
   });
 }
 
-void vmmHeld(uint64_t object, uint64_t offset, Handle handle) {
+void vmmInArray(uint64_t array, uint64_t piece, Handle handle) {
   Lock lock(mutex);
   uint32_t index = 0;
-  if (handles.get(handle, &index)) hold(object, offset, index);
+  if (handles.get(handle, &index)) hold(array, piece, index, true);
 }
 
-void vmmHeldAt(uint64_t object, uint64_t offset, Address address) {
+uint64_t vmmInArraysOnly(account::Place place) { return inArraysOnly[place].load(); }
+
+void vmmBound(uint64_t object, uint64_t offset, Handle handle) {
+  Lock lock(mutex);
+  uint32_t index = 0;
+  if (handles.get(handle, &index)) hold(object, offset, index, false);
+}
+
+void vmmBoundAt(uint64_t object, uint64_t offset, Address address) {
   Lock lock(mutex);
   Mapping at{};
-  if (findMapping(address, &at)) hold(object, offset, at.block);
+  if (findMapping(address, &at)) hold(object, offset, at.block, false);
 }
 
 void vmmLetGo(uint64_t object, account::Place place, uint64_t offset, uint64_t size) {
@@ -186,8 +225,7 @@ void vmmLetGo(uint64_t object, account::Place place, uint64_t offset, uint64_t s
   holds.takeIf([&](uint64_t, const Hold& held) {
     if (held.object != object || held.offset < offset || held.offset - offset >= size) return false;
     if (place >= 0 && blockAt(held.block).place != place) return false;
-    --blockAt(held.block).mappings;
-    dropIfGone(held.block);
+    unmap(held.block, held.array);
     return true;
   });
 }
@@ -197,6 +235,7 @@ void forgetVmm() {
   handles.forget();
   mappings.forget();
   holds.forget();
+  for (std::atomic<uint64_t>& bytes : inArraysOnly) bytes.store(0);
   used = 0;
   freeList = kNone;
 }

@@ -18,12 +18,18 @@ void vmmReleased(Handle handle, uint32_t block, bool done);
 void vmmMapped(Address address, size_t size, Handle handle);
 void vmmUnmapped(Address address, size_t size);
 /**
- * Other things that keep memory there though no handle and no address range does: a piece of a sparse array, a piece of a
- * multicast object. `object` is the array or the object's handle, `offset` what tells its pieces apart.
+ * Other things that keep memory there though no handle and no address range does: a piece of a sparse array (`piece` tells
+ * an array's pieces apart) ...
  */
-void vmmHeld(uint64_t object, uint64_t offset, Handle handle);
-/** The same, of what is mapped at an address. */
-void vmmHeldAt(uint64_t object, uint64_t offset, Address address);
+void vmmInArray(uint64_t array, uint64_t piece, Handle handle);
+/** ... and a piece of a multicast object, `offset` bytes into it, by the memory's handle or by an address it is mapped at. */
+void vmmBound(uint64_t object, uint64_t offset, Handle handle);
+void vmmBoundAt(uint64_t object, uint64_t offset, Address address);
+/**
+ * Bytes that nothing but pieces of sparse arrays holds. NVML's figure of a process leaves them out, though that of the
+ * device has them (H200, driver 580).
+ */
+uint64_t vmmInArraysOnly(account::Place place);
 /** The pieces from `offset` on, `size` of them, of one device (kNowhere: of all) are let go of. */
 void vmmLetGo(uint64_t object, account::Place place, uint64_t offset, uint64_t size);
 /** In the child of a fork. */

@@ -6,6 +6,7 @@
 #include "real.h"
 #include "slots.h"
 #include "table.h"
+#include "vmm.h"
 
 namespace oomtune::cuda {
 
@@ -118,6 +119,7 @@ bool usedNow(Watch& watch, Place place, uint64_t* used, bool* moved) {
   if (watch.pidIsOurs) {
     if (figure == Figure::kUnknown) return false;  // absent: no context any more
     account::gate().setMeasured(place, kMeasuredByProcess);
+    *used += vmmInArraysOnly(place);
     return true;
   }
   if (!usedByDevice(watch, place, used, moved)) return false;

@@ -86,7 +86,7 @@ static int processes(Handle handle, unsigned int* count, ProcessInfo* infos) {
     if (found == *count) return 7;
     const unsigned int pid = static_cast<unsigned>(process.pid) + (getenv("FAKE_NO_PIDS") != nullptr ? 1000000 : 0);
     const uint64_t ghost = fake::now() < process.ghostUntil ? process.ghost[ordinal(handle)] : 0;
-    infos[found++] = ProcessInfo{pid, process.bytes[ordinal(handle)] + ghost, 0, 0};
+    infos[found++] = ProcessInfo{pid, process.bytes[ordinal(handle)] - process.inArraysOnly[ordinal(handle)] + ghost, 0, 0};
   }
   *count = found;
   return 0;

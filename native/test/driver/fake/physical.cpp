@@ -14,12 +14,19 @@ struct Physical {
   uint64_t size;
   int references;
   int mappings;
+  int arrays = 0;  // of the mappings, those that are pieces of sparse arrays
+  bool hidden = false;
 };
 
 std::map<Handle, Physical> physicals;
 std::map<Address, std::pair<uint64_t, Handle>> mappings;
 /** Pieces of sparse arrays and of multicast objects, with the memory behind them. */
-std::map<std::pair<uint64_t, uint64_t>, Handle> pieces;
+struct Piece {
+  Handle memory;
+  bool array;
+};
+using Pieces = std::map<std::pair<uint64_t, uint64_t>, Piece>;
+Pieces pieces;
 Handle lastGone = 0;
 
 /** Handles come back at once, as with real drivers. */
@@ -30,11 +37,20 @@ Handle newHandle() {
   return handle;
 }
 
-auto letGo(std::map<std::pair<uint64_t, uint64_t>, Handle>::iterator at)
-    -> std::map<std::pair<uint64_t, uint64_t>, Handle>::iterator;
+Pieces::iterator letGo(Pieces::iterator at);
+
+/** As with the real NVML: what only pieces of arrays hold is in the device's figure, and not in the process's. */
+void showOrHide(Physical& physical) {
+  const bool hide = physical.references == 0 && physical.arrays != 0 && physical.mappings == physical.arrays;
+  if (physical.device < 0 || hide == physical.hidden) return;
+  physical.hidden = hide;
+  Locked state;
+  state.mine().inArraysOnly[physical.device] += hide ? physical.size : -physical.size;
+}
 
 void dropPhysical(Handle handle) {
   Physical& physical = physicals[handle];
+  showOrHide(physical);
   if (physical.references != 0 || physical.mappings != 0) return;
   if (physical.device >= 0) take(physical.device, -static_cast<int64_t>(physical.size));
   physicals.erase(handle);
@@ -45,9 +61,9 @@ void dropPhysical(Handle handle) {
   }
 }
 
-auto letGo(std::map<std::pair<uint64_t, uint64_t>, Handle>::iterator at)
-    -> std::map<std::pair<uint64_t, uint64_t>, Handle>::iterator {
-  const Handle handle = at->second;
+Pieces::iterator letGo(Pieces::iterator at) {
+  const Handle handle = at->second.memory;
+  if (at->second.array) --physicals[handle].arrays;
   const auto next = pieces.erase(at);
   --physicals[handle].mappings;
   dropPhysical(handle);
@@ -58,7 +74,9 @@ Result holdPiece(uint64_t object, uint64_t offset, Handle handle) {
   std::lock_guard<std::mutex> lock(mutex);
   if (physicals.count(handle) == 0) return 1;
   ++physicals[handle].mappings;
-  pieces[{object, offset}] = handle;
+  const bool array = physicals.count(object) == 0;
+  if (array) ++physicals[handle].arrays;
+  pieces[{object, offset}] = {handle, array};
   return 0;
 }
 

@@ -25,6 +25,7 @@ struct Process {
   uint64_t bytes[kDevices];
   uint64_t ghost[kDevices];  // freed, but still shown by NVML
   uint64_t ghostUntil;
+  uint64_t inArraysOnly[kDevices];  // not in NVML's figure of the process, though in the device's
 };
 
 struct State {
