@@ -3,11 +3,12 @@ import { plain } from '../common/terminal.js';
 import { withheldNote } from '../daemon/withheld.js';
 import type { MemoryTrace } from '../store/index.js';
 import type { JobRecord, ProbeRecord, Recommendation } from '../store/types.js';
-import { type Anatomy, rungName } from '../tuner/index.js';
+import { type Anatomy, rungName, sameRung } from '../tuner/index.js';
 import { jobBudget } from '../worker/job-budget.js';
 import { jobMemory } from '../worker/memory-report.js';
 import { probeRecord } from '../worker/probe-record.js';
 import { comparisonText } from './comparison.js';
+import { nothingFits } from './errors.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
 import { memoryOverTime } from './memory-over-time.js';
 import type { Paint } from './output.js';
@@ -36,6 +37,9 @@ export function explainJob(
   }
   if (job.config !== null) {
     lines.push('', `It ran with ${configWords(job.config)}, ${rungName(job.config)}.`);
+    const compared = comparisonText(recommendation?.comparison);
+    if (compared !== null && recommendation !== null && sameRung(job.config, recommendation))
+      lines.push(`That was chosen by speed: ${compared}.`);
     if (job.cut) lines.push(`Its batches were cut ${cutWords(job.cut.cut)}: ${job.cut.why}.`);
     if (recommendation?.status === 'demoted') {
       lines.push(
@@ -143,6 +147,9 @@ function relaunches(runs: JobRecord['launches']): string[] {
 
 function ending(job: JobRecord, paint: Paint): string {
   const when = job.ended_at ? ` ${ago(job.ended_at)}` : '';
+  const cause = job.failure?.fields.cause
+    ? `\n  ${paint('dim', 'cause:')} ${oneLine(String(job.failure.fields.cause))}`
+    : '';
   const evidence = job.failure?.evidence ? `\n  ${paint('dim', 'evidence:')} ${oneLine(job.failure.evidence)}` : '';
   const why = job.reason ? ` ${job.reason}` : '';
   const advice = job.failure?.fields.advice
@@ -154,10 +161,10 @@ function ending(job: JobRecord, paint: Paint): string {
     case 'cancelled':
       return `It was cancelled${when}.${why}`;
     case 'exhausted':
-      return `${paint('red', 'Nothing fits')}, even the smallest batch with every allowed knob.${why}${evidence}`;
+      return `${paint('red', nothingFits(job.failure?.class, String(job.failure?.fields.reason)))}${why}${evidence}${advice}`;
     case 'timeout':
       return `It ${paint('red', 'ran out of time')}${when}.${why}${evidence}`;
     default:
-      return `It ${paint('red', 'failed')}${when}: ${job.failure?.class ?? `exit code ${job.exit_code}`}.${why}${evidence}${advice}`;
+      return `It ${paint('red', 'failed')}${when}: ${job.failure?.class ?? `exit code ${job.exit_code}`}.${why}${cause}${evidence}${advice}`;
   }
 }

@@ -20,7 +20,13 @@ export function outcomeOf(report: RunReport): Partial<JobRecord> {
         : {
             class: failure.class,
             evidence: failure.evidence ?? failure.cause,
-            fields: { ...failure.fields, cause: failure.cause, advice: failure.advice, signal: report.signal },
+            fields: {
+              ...failure.fields,
+              reason: failure.reason ?? null,
+              cause: failure.cause,
+              advice: failure.advice,
+              signal: report.signal,
+            },
           },
   };
 }

@@ -111,6 +111,8 @@ const exception = z.object({
   gradients: z.boolean().optional(),
   frame: text(500).nullable().optional(),
   oom: z.boolean(),
+  /** The variable of the script that holds a good part of the memory, and grew. */
+  kept_by: text(500).nullable().optional(),
   micro_batch: count.nullable().catch(null).optional(),
   traceback: text(8192).optional(),
 });

@@ -1,6 +1,7 @@
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { explainJob } from '../../src/cli/explain-view.js';
 import type { JobOptions } from '../../src/store/types.js';
 import { until } from '../store/home.js';
 import { FIXTURES, pythonWithTorch } from '../worker/harness.js';
@@ -78,6 +79,18 @@ test('a search goes on where a killed daemon left it, and no size that is known 
   expect(job.config?.effective_batch).toBe(512);
   await until(async () => (await host.leftOver()).length === 0);
 }, 240_000);
+
+test('a job whose memory grows with every epoch is launched once, and explain says what keeps the memory', async () => {
+  await host.start();
+  const id = await submit('keeps_weights.py', { budget: '100MiB' });
+  const job = await host.state(id, 'failed', 60);
+  expect(job.launches.filter((launch) => launch.purpose === 'run').length).toBe(1);
+  expect(job.failure).toMatchObject({ class: 'device_oom', fields: { reason: 'leak' } });
+  expect(explainJob(job, null, null, (_, text) => text)).toContain(
+    'kept by `best` (keeps_weights.py:20: best.append(copy.deepcopy(model.state_dict())))',
+  );
+  await until(async () => (await host.leftOver()).length === 0);
+}, 120_000);
 
 test('cancelled between two probes of its search, a job leaves nothing behind and no half record', async () => {
   await host.start();

@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { explainRecommendation } from '../../src/cli/explain-view.js';
+import { explainJob, explainRecommendation } from '../../src/cli/explain-view.js';
 import { renderFound } from '../../src/cli/find-batch-view.js';
 import type { JobOptions, Recommendation } from '../../src/store/types.js';
 import { findBatch } from '../../src/worker/find-batch.js';
 import { runJob } from '../../src/worker/run-job.js';
+import { job } from '../store/samples.js';
 import { FIXTURES, pythonWithTorch, workbench } from './harness.js';
 
 const python = pythonWithTorch();
@@ -54,6 +55,8 @@ describe('the ladder with real processes', () => {
     const [recorded] = bench.recorded.values();
     expect(recorded?.comparison).toEqual(report.comparison);
     expect(explainRecommendation(recorded as Recommendation, plain)).toMatch(/Its rung was chosen by speed: .* ± /);
+    const submitted = job({ state: 'succeeded', config: report.config });
+    expect(explainJob(submitted, recorded as Recommendation, null, plain)).toMatch(/That was chosen by speed: .* ± /);
     const rate = (probes: typeof chosen) =>
       Math.max(...probes.filter((p) => p.launch === 1 && p.step_s).map((p) => p.micro_batch / (p.step_s as number)));
     const surveyed = chosen.filter((p) => p.micro_batch <= 512);

@@ -43,6 +43,19 @@ describe('a loop that keeps', () => {
     expect(bench.processes()).toEqual([]);
   });
 
+  // What an epoch leaves behind no probe sees: the run itself tells, the first time that it dies.
+  it('the weights of every epoch is launched once, and told what keeps them', async () => {
+    const bench = workbench('run', [python, 'keeps_weights.py'], { budget: '100MiB' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'failed', exit_code: 1, config: { micro_batch: 64, accumulation: 1 } });
+    expect(report.failure).toMatchObject({ class: 'device_oom', reason: 'leak', cure: 'none' });
+    expect(report.failure?.cause).toContain(
+      '`best` (keeps_weights.py:20: best.append(copy.deepcopy(model.state_dict())))',
+    );
+    expect(bench.events.filter((event) => event.type === 'running')).toHaveLength(1);
+    expect(bench.processes()).toEqual([]);
+  });
+
   it('losses runs as it stands where that lasts for a while, and is told for how long', async () => {
     const bench = workbench('run', [python, 'keeps_losses.py'], { budget: '400MiB' });
     const report = await runJob(bench.request, bench.deps);

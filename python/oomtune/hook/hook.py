@@ -176,6 +176,7 @@ class Hook:
             "micro_batch": getattr(self.guide, "micro_batch", None),
             "trains": self.training.switches if self.torch is not None else None,
             "ended": self.telemetry.ended.at if self.torch is not None else None,
+            "keeper": self.telemetry.keeper if self.torch is not None else None,
         }
 
     def bye(self, reason, message):

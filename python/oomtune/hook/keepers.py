@@ -1,6 +1,7 @@
 """Which variable of the script keeps what each step leaves behind: a list that grows, a cache, a hidden state that still
 holds the graphs of earlier steps. Looked for from the running functions' variables, twice, some steps apart."""
 
+import collections
 import inspect
 import linecache
 import os
@@ -39,23 +40,32 @@ class Keepers:
 
     def look(self):
         """What the variables hold now, by name and owner."""
-        self._before = {key: found.count for key, found in self._seen().items()}
+        self._before = {key: found.count for key, found in self._seen(sys._getframe(1)).items()}
 
     def named(self, steps):
         """The variable that has grown with most of `steps`, as a person would look for it; None: none was seen."""
-        grown = []
-        for key, found in self._seen().items():
-            more = found.count - self._before.get(key, found.count)
-            if more >= max(2, steps // 2):
-                grown.append((self._bytes(found, more), found))
-        if not grown:
-            return None
-        return _described(max(grown, key=lambda one: one[0])[1])
+        grown = self._grown(sys._getframe(1), max(2, steps // 2))
+        return _described(max(grown, key=_held)[1]) if grown else None
+
+    def named_at(self, frame, held):
+        """The same where an error came from, whose `frame` is no more running: the variable that has grown since by `held`
+        bytes at least, however often."""
+        grown = [one for one in self._grown(frame, 2) if _held(one) >= held]
+        return _described(max(grown, key=_held)[1]) if grown else None
 
     # -- the parts
 
-    def _seen(self):
-        scopes = list(_scopes())
+    def _grown(self, frame, least):
+        """(bytes, variable) of those that hold `least` elements more than when they were looked at."""
+        grown = []
+        for key, found in self._seen(frame).items():
+            more = found.count - self._before.get(key, found.count)
+            if more >= least:
+                grown.append((self._bytes(found, more), found))
+        return grown
+
+    def _seen(self, frame):
+        scopes = list(_scopes(frame))
         # A module's variables are looked at as such, whoever else has hold of its dictionary.
         seen, visited = {}, {owner for owner, _, _ in scopes}
         for _, code, named in scopes:
@@ -96,6 +106,8 @@ class Keepers:
         try:
             if isinstance(value, self._torch.Tensor):
                 return value.element_size() * value.nelement() + (1 << 40 if value.grad_fn is not None else 0)
+            if isinstance(value, self._torch.nn.Module):
+                return sum(self._size(one) for one in value.parameters())
             if isinstance(value, (list, tuple)) and depth < DEEPEST:
                 return sum(self._size(one, depth + 1) for one in value[:MOST_ELEMENTS])
             if isinstance(value, dict) and depth < DEEPEST:
@@ -105,8 +117,13 @@ class Keepers:
             return 0
 
 
+def _held(grown):
+    return grown[0]
+
+
 def _is_container(value):
-    return hasattr(value, "__len__") and (hasattr(value, "append") or hasattr(value, "add") or hasattr(value, "keys"))
+    """Python's own, and what is derived from them: to ask others for their length may compute a whole table."""
+    return isinstance(value, (list, dict, set, collections.deque))
 
 
 def _elements(value):
@@ -125,9 +142,8 @@ def _nodes(tensor):
     return len(seen)
 
 
-def _scopes():
-    """(identity of the variables' dictionary, code, variables) of the script's functions that are running, and of the modules that they are from."""
-    frame = sys._getframe(2)
+def _scopes(frame):
+    """(identity of the variables' dictionary, code, variables) of the script's functions that `frame` runs in, and of the modules that they are from."""
     modules = set()
     while frame is not None:
         code = frame.f_code

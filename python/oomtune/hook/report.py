@@ -183,6 +183,7 @@ class Reporter:
             import traceback
 
             state = self._describe()
+            oom = is_oom(error, state["refused"])
             text = "".join(traceback.format_exception(kind, error, trace))
             self._send(
                 {
@@ -193,7 +194,8 @@ class Reporter:
                     # That they were on is not known for sure: decorators turn them off in ways that leave no frame.
                     **({} if gradients_at(trace) else {"gradients": False}),
                     "frame": where(trace),
-                    "oom": is_oom(error, state["refused"]),
+                    "oom": oom,
+                    "kept_by": state["keeper"](trace) if oom and state.get("keeper") is not None else None,
                     "micro_batch": state["micro_batch"],
                     "traceback": text[-4096:],
                 }

@@ -4,11 +4,15 @@ import time
 
 from . import samples
 from .ended import Ended
+from .keepers import Keepers
 from .meter import find_meter
 from .report import is_user_code
 
-#: Steps that are all reported; later ones at most every so many seconds.
-FIRST, SECONDS = 10, 5.0
+#: Steps that are all reported; later ones after so many seconds, or so much of the steps made: what a fast loop leaves behind
+#: fills the memory within seconds.
+FIRST, SECONDS, PART = 10, 5.0, 0.1
+#: Part of the memory in use that a variable has grown by if it is to blame that there is no more.
+MOST = 0.25
 
 
 class Telemetry:
@@ -18,6 +22,8 @@ class Telemetry:
         self._meter = None
         self._steps = 0
         self._told = 0.0
+        self._told_step = 0
+        self._keepers = None
         self._batch = None
         self._warned = set()
         self._evaluating = False
@@ -51,7 +57,7 @@ class Telemetry:
         self._hook.phase = "train"
         if not self._wants():
             return
-        self._told = time.monotonic()
+        self._told, self._told_step = time.monotonic(), self._steps
         if self._meter is None:
             self._meter = self._hook.meter = find_meter(self._torch)
         settings = self._hook.settings
@@ -66,8 +72,23 @@ class Telemetry:
             }
         )
 
+        if self._steps == FIRST:
+            self._keepers = Keepers(self._torch)
+            self._keepers.look()
+
+    def keeper(self, trace):
+        """The variable that has grown, since the first steps, by a good part of what was in use where `trace` ends; None: none was
+        seen."""
+        if self._keepers is None or trace is None:
+            return None
+        while trace.tb_next is not None:
+            trace = trace.tb_next
+        return self._keepers.named_at(trace.tb_frame, MOST * (self._meter.live() or 0))
+
     def _wants(self):
-        return self._steps <= FIRST or time.monotonic() - self._told >= SECONDS
+        if self._steps <= FIRST or self._steps - self._told_step >= max(1, PART * self._told_step):
+            return True
+        return time.monotonic() - self._told >= SECONDS
 
     def warn(self, code, message):
         if code not in self._warned:

@@ -46,7 +46,7 @@ function codeOf(report: RunReport, context: Context): number {
         : report.exit_code !== null
           ? `The job ended with exit code ${report.exit_code}`
           : 'The job failed before it could run';
-  const ours = tell('OOMTUNE_JOB_FAILED', `${how}${failure ? `: ${failure.class}` : ''}.`);
+  const ours = tell('OOMTUNE_JOB_FAILED', failure ? `${how}: ${failure.class}. ${failure.cause}`.trim() : `${how}.`);
   if (report.outcome === 'timeout') return ours; // it was ended by us: what it ended with then says nothing
   if (report.exit_code !== null && report.exit_code !== 0) return report.exit_code;
   if (report.signal !== null) return 128 + (constants.signals[report.signal as NodeJS.Signals] ?? 0);

@@ -12,6 +12,8 @@ export interface Scene {
   phase: Diagnosis['phase'];
   traceback: Traceback | null;
   growth: Signals['growth'];
+  /** The variable that grew with it. */
+  keptBy: string | null;
   deviceData: boolean;
   gradInEval: boolean | null;
   /** The training loop had ended. */
@@ -66,7 +68,7 @@ function movesData(traceback: Traceback | null): boolean {
 /** One or two sentences: the figures that make the reason plain. */
 export function causeOf(
   reason: MemoryReason,
-  { picture, allowed, phase, growth, traceback, gradInEval }: Scene,
+  { picture, allowed, phase, growth, keptBy, traceback, gradInEval }: Scene,
 ): string {
   const more = picture?.asked_bytes ? `${formatBytes(picture.asked_bytes)} more` : 'more';
   const size = (bytes: number | null | undefined) => formatBytes(bytes ?? 0);
@@ -85,7 +87,7 @@ export function causeOf(
     case 'fragmentation':
       return `The allocator holds ${size(picture?.unallocated_bytes)} that no tensor uses, but in pieces too small for the ${size(picture?.asked_bytes)} asked for: memory is fragmented.`;
     case 'leak':
-      return `Memory grew by ${size(growth?.bytesPerStep)} a step over ${growth?.steps ?? 0} steps, until the device was full: losses or outputs are kept together with their graph, or gradients are never zeroed.`;
+      return `Memory grew by ${size(growth?.bytesPerStep)} a step over ${growth?.steps ?? 0} steps, until the device was full: ${keptBy === null ? 'losses or outputs are kept together with their graph, or gradients are never zeroed' : `it is kept by ${keptBy}`}.`;
     case 'load':
       return `The device ran out of memory before the first step, while the model or the data were loaded or made: it asked for ${more}. No batch size will help.`;
     case 'eval':

@@ -30,6 +30,8 @@ export interface HookReport {
   oom: boolean;
   /** They were on where it was raised. */
   gradients?: boolean | undefined;
+  /** The variable of the script that grew with the memory. */
+  kept_by?: string | null | undefined;
   frame?: string | null;
   traceback?: string | null;
 }
