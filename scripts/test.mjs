@@ -21,6 +21,7 @@ await withErrors(() => {
     ['biome', [...node('@biomejs', 'biome', 'bin', 'biome'), 'check', '.']],
     ['types', [...node('typescript', 'bin', 'tsc'), '--noEmit', '-p', 'tsconfig.json']],
     ...pythonChecks(),
+    ['clang-format, clang-tidy', [process.execPath, join(ROOT, 'scripts', 'setup', 'native-tools.mjs'), '--if-there']],
     ['tests', [...node('vitest', 'vitest.mjs'), 'run', ...args.filter((one) => one !== '--quick')]],
   ];
   const failed = [];

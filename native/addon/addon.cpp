@@ -4,10 +4,12 @@
 #include "inventory.h"
 #include "ledger_reading.h"
 #include "lock.h"
-#include "spawn.h"
+#include "supervisor_start.h"
 #include "wait.h"
 
-static Napi::Object start(Napi::Env env, Napi::Object exports) {
+namespace {
+
+Napi::Object start(Napi::Env env, Napi::Object exports) {
   exports.Set("version", Napi::String::New(env, OOMTUNE_VERSION));
   exports.Set("inventory", Napi::Function::New(env, oomtune::inventory));
   exports.Set("readLedger", Napi::Function::New(env, oomtune::readLedgerFile));
@@ -16,5 +18,7 @@ static Napi::Object start(Napi::Env env, Napi::Object exports) {
   exports.Set("waitForProcess", Napi::Function::New(env, oomtune::waitForProcess));
   return exports;
 }
+
+}  // namespace
 
 NODE_API_MODULE(oomtune, start)

@@ -26,7 +26,8 @@ Napi::Object gpuObject(Napi::Env env, const Gpu& gpu) {
     Napi::Object entry = Napi::Object::New(env);
     entry.Set("pid", Napi::Number::New(env, process.pid));
     entry.Set("name", process.name);
-    entry.Set("used_bytes", process.known ? Napi::Value(Napi::Number::New(env, static_cast<double>(process.used))) : env.Null());
+    entry.Set("used_bytes",
+              process.known ? Napi::Value(Napi::Number::New(env, static_cast<double>(process.used))) : env.Null());
     processes.Set(i, entry);
   }
   out.Set("processes", processes);

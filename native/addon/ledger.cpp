@@ -57,7 +57,8 @@ Napi::Object refusalObject(Napi::Env env, const Reading& reading, const RefusalR
   out.Set("budget_bytes", budget(env, refusal.budget));
   out.Set("by", refusal.by == kByDriver ? "driver" : "budget");
   out.Set("device", deviceName(reading, refusal.device));
-  out.Set("at_ms", Napi::Number::New(env, static_cast<double>(refusal.at / 1000000)));
+  const uint64_t milliseconds = refusal.at / 1000000;
+  out.Set("at_ms", Napi::Number::New(env, static_cast<double>(milliseconds)));
   return out;
 }
 

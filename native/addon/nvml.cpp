@@ -17,7 +17,8 @@ std::string processName(Library& library, unsigned int pid) {
 }
 
 /** False: NVML does not list the processes here. */
-bool listProcesses(Library& library, Handle device, const char* newer, const char* older, std::vector<GpuProcess>* out) {
+bool listProcesses(Library& library, Handle device, const char* newer, const char* older,
+                   std::vector<GpuProcess>* out) {
   const char* name = library.has(newer) ? newer : older;
   std::vector<ProcessInfo> infos(64);
   unsigned int count = 0;
@@ -46,7 +47,8 @@ std::string faultOf(Library& library, Handle device) {
   unsigned int uncorrected = 0;
   unsigned int pending = 0;
   unsigned int failed = 0;
-  if (library.call("nvmlDeviceGetRemappedRows", device, &corrected, &uncorrected, &pending, &failed) == kOk && failed != 0) {
+  if (library.call("nvmlDeviceGetRemappedRows", device, &corrected, &uncorrected, &pending, &failed) == kOk &&
+      failed != 0) {
     return "a row of memory could not be remapped";
   }
   FieldValue recovery{};
@@ -86,7 +88,8 @@ void describe(Library& library, Handle device, Gpu* gpu) {
   Result result = library.call("nvmlDeviceGetUUID", device, text, static_cast<unsigned int>(sizeof text - 1));
   if (result == kOk) gpu->uuid = text;
   char model[96] = {};
-  if (library.call("nvmlDeviceGetName", device, model, static_cast<unsigned int>(sizeof model - 1)) == kOk) gpu->model = model;
+  if (library.call("nvmlDeviceGetName", device, model, static_cast<unsigned int>(sizeof model - 1)) == kOk)
+    gpu->model = model;
   Memory memory{};
   result = library.call("nvmlDeviceGetMemoryInfo", device, &memory);
   if (result != kOk) {

@@ -21,7 +21,7 @@ struct Gpu {
   std::string parent;  // uuid of the GPU that a MIG device is part of
   std::string bus;     // PCI bus id as the kernel writes it ("0000:17:00.0"); of the whole GPU
   std::string model;
-  std::string fault;   // empty: none
+  std::string fault;  // empty: none
   uint64_t total = 0;
   uint64_t used = 0;
   bool processesTold = false;

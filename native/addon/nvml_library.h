@@ -13,7 +13,14 @@ namespace oomtune::nvml {
 using Handle = void*;
 using Result = int;
 
-enum : Result { kOk = 0, kNotSupported = 3, kNoPermission = 4, kInsufficientSize = 7, kGpuLost = 15, kResetRequired = 16 };
+enum : Result {
+  kOk = 0,
+  kNotSupported = 3,
+  kNoPermission = 4,
+  kInsufficientSize = 7,
+  kGpuLost = 15,
+  kResetRequired = 16
+};
 
 struct Memory {
   unsigned long long total;

@@ -22,9 +22,7 @@ OOMTUNE_EXPORT uint64_t oomtune_live(int device) { return oomtune::processGate()
 /** The most it held since the last oomtune_reset_peak(). */
 OOMTUNE_EXPORT uint64_t oomtune_peak(int device) { return oomtune::processGate().peak(oomtune::deviceIndex(device)); }
 
-OOMTUNE_EXPORT void oomtune_reset_peak(int device) {
-  oomtune::processGate().resetPeak(oomtune::deviceIndex(device));
-}
+OOMTUNE_EXPORT void oomtune_reset_peak(int device) { oomtune::processGate().resetPeak(oomtune::deviceIndex(device)); }
 
 /** 0: none. */
 OOMTUNE_EXPORT uint64_t oomtune_budget(int device) {

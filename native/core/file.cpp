@@ -34,7 +34,7 @@ void replaceMapping(int signal, siginfo_t* info, void*) {
 
 void guardLedger(Ledger* ledger) {
   guarded.store(reinterpret_cast<char*>(ledger));
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = replaceMapping;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   sigaction(SIGBUS, &action, nullptr);
@@ -50,7 +50,7 @@ int createLedger(const char* path, const DeviceSetup* devices, uint32_t count) {
     if (memory == MAP_FAILED) error = errno;
   }
   close(fd);
-  if (error != 0) {
+  if (error != 0 || memory == MAP_FAILED) {
     unlink(path);
     return error;
   }
@@ -82,8 +82,8 @@ void initLedger(Ledger* ledger, const DeviceSetup* devices, uint32_t count) {
 namespace {
 
 /**
- * The file's descriptor, or -1 unless it is a file of a ledger's size. Not fstat(): its symbol is as new as glibc 2.33. A
- * seek to the end tells the size, and fails on a pipe.
+ * The file's descriptor, or -1 unless it is a file of a ledger's size. Not fstat(): its symbol is as new as glibc 2.33.
+ * A seek to the end tells the size, and fails on a pipe.
  */
 int openLedger(const char* path, int flags) {
   const int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);

@@ -29,12 +29,15 @@ Ledger* mapLedger(const char* path, bool writable);
 void unmapLedger(Ledger* ledger);
 
 /**
- * For the one process that has to map a ledger and to outlive what the job does to it: takes over SIGBUS. A file that was cut
- * short is replaced by empty memory. One mapping at a time, from mapLedger().
+ * For the one process that has to map a ledger and to outlive what the job does to it: takes over SIGBUS. A file that
+ * was cut short is replaced by empty memory. One mapping at a time, from mapLedger().
  */
 void guardLedger(Ledger* ledger);
 
-/** A copy of the file as it is now, for those who watch: nothing that the job does to it can harm them. False: as mapLedger's null. */
+/**
+ * A copy of the file as it is now, for those who watch: nothing that the job does to it can harm them. False: as
+ * mapLedger's null.
+ */
 bool copyLedger(const char* path, Ledger* out);
 
 /** Gives the empty pages of a ledger that nobody writes to any more back to the disk: of 940 KB a few are left. */

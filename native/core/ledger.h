@@ -39,13 +39,15 @@ enum RefusedBy : uint32_t { kByBudget = 1, kByDriver = 2 };
 
 /** Why figures may be less than whole; a mask. */
 enum Blind : uint32_t {
-  kBlindSlots = 1,    // more processes than slots: their bytes cannot be taken back one by one
-  kBlindUnseen = 2,   // the driver's figures show memory that the hooks did not see
-  kBlindBypass = 4,   // /proc/PID/maps shows another copy of the driver
-  kBlindHook = 8,     // a hook met something it does not know and passed it through
+  kBlindSlots = 1,   // more processes than slots: their bytes cannot be taken back one by one
+  kBlindUnseen = 2,  // the driver's figures show memory that the hooks did not see
+  kBlindBypass = 4,  // /proc/PID/maps shows another copy of the driver
+  kBlindHook = 8,    // a hook met something it does not know and passed it through
 };
 
-/** By which of the driver's figures overhead was measured. The weakest that any process of the launch had to use counts. */
+/**
+ * By which of the driver's figures overhead was measured. The weakest that any process of the launch had to use counts.
+ */
 enum Measured : uint32_t {
   kMeasuredNot = 0,
   kMeasuredByProcess = 1,
@@ -126,9 +128,9 @@ struct Ledger {
   Word blind;
   Cell bytes;  // of the whole file
   Cell createdNanoseconds;
-  Cell refused;    // calls refused in all
-  Cell reaper;     // who is taking back a dead process's bytes: pid and start time; 0: nobody
-  Word drift;      // 1: device counters may differ from the sum of the slots
+  Cell refused;  // calls refused in all
+  Cell reaper;   // who is taking back a dead process's bytes: pid and start time; 0: nobody
+  Word drift;    // 1: device counters may differ from the sum of the slots
   Word reserved;
   Cell claims;  // slots ever taken; 0: no process of the job has loaded a library of ours
   uint64_t spare[7];

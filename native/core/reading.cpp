@@ -69,7 +69,8 @@ bool readLedger(const Ledger* ledger, Reading* out) {
       DeviceReading& device = out->devices[n];
       const SlotDevice& held = ledger->slots[i].devices[device.index];
       device.overhead = plausible(device.overhead + plausible(held.overhead.load()));
-      for (uint32_t k = 0; k < kKinds; ++k) device.kinds[k] = plausible(device.kinds[k] + plausible(held.kinds[k].load()));
+      for (uint32_t k = 0; k < kKinds; ++k)
+        device.kinds[k] = plausible(device.kinds[k] + plausible(held.kinds[k].load()));
     }
   }
   out->refused = plausible(ledger->refused.load());

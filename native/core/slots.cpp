@@ -164,7 +164,8 @@ uint32_t claimSlot(Ledger* ledger) {
     Slot& slot = ledger->slots[i];
     if (slot.begun.load() != slot.ended.load()) ledger->drift.store(1);
     uint64_t reaper = nameOf(pid, start);
-    if (ledger->reaper.compare_exchange_strong(reaper, 0)) ledger->drift.store(1);  // a thread of the old image was at it
+    if (ledger->reaper.compare_exchange_strong(reaper, 0))
+      ledger->drift.store(1);  // a thread of the old image was at it
     for (DeviceEntry& device : ledger->devices) {
       uint64_t measurer = nameOf(pid, start);
       device.measurer.compare_exchange_strong(measurer, 0);

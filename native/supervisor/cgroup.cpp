@@ -22,7 +22,7 @@ constexpr uint64_t kCloneIntoCgroup = 0x200000000ULL;
 
 /** clone3(2)'s, as of Linux 5.7: older headers do not have all of it. */
 struct CloneArguments {
-  uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid, set_tid_size, cgroup;
+  uint64_t flags, pidfd, childTid, parentTid, exitSignal, stack, stackSize, tls, setTid, setTidSize, cgroup;
 };
 
 }  // namespace
@@ -42,7 +42,8 @@ void ownCgroups(std::string* unified, std::string* memory) {
     const std::string path = strcmp(second + 1, "/") == 0 ? "" : second + 1;
     if (controllers.empty()) {
       *unified = "/sys/fs/cgroup" + path;
-      if (access((*unified + "/cgroup.procs").c_str(), F_OK) != 0 || access("/sys/fs/cgroup/cgroup.controllers", F_OK) != 0) {
+      if (access((*unified + "/cgroup.procs").c_str(), F_OK) != 0 ||
+          access("/sys/fs/cgroup/cgroup.controllers", F_OK) != 0) {
         *unified = "/sys/fs/cgroup/unified" + path;  // v1 and v2 side by side
       }
       if (access((*unified + "/cgroup.procs").c_str(), F_OK) != 0) unified->clear();
@@ -96,7 +97,7 @@ pid_t Cgroup::fork() const {
   if (folder_ >= 0) {
     CloneArguments arguments{};
     arguments.flags = kCloneIntoCgroup;
-    arguments.exit_signal = SIGCHLD;
+    arguments.exitSignal = SIGCHLD;
     arguments.cgroup = static_cast<uint64_t>(folder_);
     // No C library wraps it. Without CLONE_VM it is a fork: the child goes on here, on its own copy of the stack.
     const long pid = syscall(SYS_clone3, &arguments, sizeof arguments);

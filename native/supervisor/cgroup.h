@@ -16,13 +16,14 @@ class Cgroup {
   /** Its folder; empty when none was made. */
   const std::string& path() const { return path_; }
   /**
-   * Holds all in it to `bytes` of a region of device memory ("drm/0000:17:00.0/vram0", of the dmem controller, Linux 6.14).
-   * 0 or an errno; ENOENT: there is no group, or the controller is not handed on to it.
+   * Holds all in it to `bytes` of a region of device memory ("drm/0000:17:00.0/vram0", of the dmem controller,
+   * Linux 6.14). 0 or an errno; ENOENT: there is no group, or the controller is not handed on to it.
    */
   int limit(const std::string& region, uint64_t bytes) const;
   /**
    * As fork(2), with the child in the group from its first moment: a process that moves there has the kernel wait for a
-   * grace period, some 10 ms. Where the kernel cannot (before Linux 5.7, or in a sandbox that forbids it) the child moves.
+   * grace period, some 10 ms. Where the kernel cannot (before Linux 5.7, or in a sandbox that forbids it) the child
+   * moves.
    */
   pid_t fork() const;
   /** SIGKILL to all in it, at once. */

@@ -46,10 +46,12 @@ void OomEvidence::begin(const std::string& group) {
   if (!group.empty() && (groupBefore_ = oomKillLine(readFile(group + "/memory.events", kCounterBytes))) >= 0) {
     groupFile_ = group + "/memory.events";
     unified_ = own_ = true;
-  } else if (!unified.empty() && (groupBefore_ = oomKillLine(readFile(unified + "/memory.events", kCounterBytes))) >= 0) {
+  } else if (!unified.empty() &&
+             (groupBefore_ = oomKillLine(readFile(unified + "/memory.events", kCounterBytes))) >= 0) {
     groupFile_ = unified + "/memory.events";
     unified_ = true;
-  } else if (!memory.empty() && (groupBefore_ = oomKillLine(readFile(memory + "/memory.oom_control", kCounterBytes))) >= 0) {
+  } else if (!memory.empty() &&
+             (groupBefore_ = oomKillLine(readFile(memory + "/memory.oom_control", kCounterBytes))) >= 0) {
     groupFile_ = memory + "/memory.oom_control";
   }
   systemBefore_ = oomKillLine(readFile("/proc/vmstat", kCounterBytes));

@@ -18,8 +18,8 @@ class OomEvidence {
   /** Before the job starts. `group`: the folder of a cgroup of the launch's own; empty: it has none. */
   void begin(const std::string& group);
   /**
-   * After it ended. `killed`: something of the tree that we saw died of a SIGKILL that we did not send. What others share a cgroup
-   * with us for may have been theirs: such a counter alone proves nothing.
+   * After it ended. `killed`: something of the tree that we saw died of a SIGKILL that we did not send. What others
+   * share a cgroup with us for may have been theirs: such a counter alone proves nothing.
    */
   Told verdict(bool killed, int64_t mainPid);
 

@@ -46,6 +46,7 @@ std::vector<std::string> candidates(const Spec& spec) {
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> all;
+  all.reserve(texts.size() + 1);
   for (const std::string& text : texts) all.push_back(const_cast<char*>(text.c_str()));
   all.push_back(nullptr);
   return all;
@@ -54,8 +55,8 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 constexpr char kRunMark[] = "OOMTUNE_RUN_DIR=";
 
 /**
- * The launch's name as a limit that no program asks for (microseconds of real-time work without a pause, some thousand years):
- * children have it however they clear their environment or leave their session. src/runtime/marks.ts reads it.
+ * The launch's name as a limit that no program asks for (microseconds of real-time work without a pause, some thousand
+ * years): children have it however they clear their environment or leave their session. src/runtime/marks.ts reads it.
  */
 rlim_t markOf(const Spec& spec) {
   for (const std::string& variable : spec.environment) {

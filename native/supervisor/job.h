@@ -28,8 +28,8 @@ class Job {
   bool bear(const Spec& spec, const Streams& streams, const Cgroup& cgroup, std::string* error);
   pid_t pid() const { return pid_; }
   /**
-   * Lets it run. False: it could not be started, or a signal of `signals` (a signalfd) told to end it before it was, and it is
-   * gone. A program on a dead file system may keep this waiting for ever otherwise.
+   * Lets it run. False: it could not be started, or a signal of `signals` (a signalfd) told to end it before it was,
+   * and it is gone. A program on a dead file system may keep this waiting for ever otherwise.
    */
   bool release(const Spec& spec, int signals, std::string* error);
 

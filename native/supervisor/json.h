@@ -16,12 +16,15 @@ std::string isoTime(uint64_t nanoseconds);
 std::string signalName(int signal);
 
 /**
- * Writes `name` in the folder whole or not at all, on the disk before it returns: to `name.tmp`, synchronised, then renamed, so
- * that neither a crash nor a power cut leaves a part of it, or zeros. 0 or an errno.
+ * Writes `name` in the folder whole or not at all, on the disk before it returns: to `name.tmp`, synchronised, then
+ * renamed, so that neither a crash nor a power cut leaves a part of it, or zeros. 0 or an errno.
  */
 int writeRecord(int folder, const char* name, const std::string& text);
 
-/** Takes the space that writeRecord() will need for `name`, so that a disk that fills meanwhile does not matter. 0 or an errno. */
+/**
+ * Takes the space that writeRecord() will need for `name`, so that a disk that fills meanwhile does not matter. 0 or an
+ * errno.
+ */
 int reserveRecord(int folder, const char* name);
 
 }  // namespace oomtune

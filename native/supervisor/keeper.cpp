@@ -80,7 +80,8 @@ int keepWatch(const Folder& folder, const std::string& startedAt, pid_t supervis
   const uint32_t left = endRest();
   if (WIFEXITED(status)) return WEXITSTATUS(status);
   // The record is written before the job is let run, and the spec removed after that: nothing was started.
-  const bool early = faccessat(folder.file, "spec", F_OK, 0) == 0 && faccessat(folder.file, "supervisor.json", F_OK, 0) != 0;
+  const bool early =
+      faccessat(folder.file, "spec", F_OK, 0) == 0 && faccessat(folder.file, "supervisor.json", F_OK, 0) != 0;
   if (!early) writeLoss(folder, startedAt, left);
   return 0;
 }

@@ -22,15 +22,16 @@ int Log::open() {
 
 bool Log::isThere() const {
   // Not fstat() and fstatat(): these are as new as glibc 2.33 under their plain names
-  struct stat named {};
-  struct stat held {};
-  return syscall(SYS_newfstatat, folder_, "log", &named, AT_SYMLINK_NOFOLLOW) == 0 && syscall(SYS_fstat, file_, &held) == 0 &&
-         named.st_ino == held.st_ino && named.st_dev == held.st_dev;
+  struct stat named{};
+  struct stat held{};
+  return syscall(SYS_newfstatat, folder_, "log", &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         syscall(SYS_fstat, file_, &held) == 0 && named.st_ino == held.st_ino && named.st_dev == held.st_dev;
 }
 
 void Log::rotate() {
   // Of a log that was moved away or replaced nothing is kept: what stands in its place is none of ours
-  if (isThere() ? renameat(folder_, "log", folder_, "log.1") != 0 : unlinkat(folder_, "log", 0) != 0 && errno != ENOENT) {
+  if (isThere() ? renameat(folder_, "log", folder_, "log.1") != 0
+                : unlinkat(folder_, "log", 0) != 0 && errno != ENOENT) {
     if (ftruncate(file_, 0) == 0) size_ = 0;  // a folder in its place, say: bounded all the same
     return;
   }

@@ -35,7 +35,7 @@ class Log {
   uint64_t size_ = 0;
   uint64_t lost_ = 0;
   uint64_t untold_ = 0;
-  std::chrono::steady_clock::time_point next_{};
+  std::chrono::steady_clock::time_point next_;
 };
 
 }  // namespace oomtune

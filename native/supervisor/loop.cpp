@@ -21,11 +21,11 @@ namespace oomtune {
 
 namespace {
 
-constexpr uint64_t kReapEvery = 1000;  // ms; dead processes' bytes in the ledger
-constexpr uint64_t kLookEvery = 5000;  // ms; whether a process goes past the stand-in
-constexpr uint64_t kOwnerEvery = 1000; // ms; whether the process that the run ends with still lives
-constexpr uint64_t kSweepEvery = 50;   // ms between sweeps of SIGKILL
-constexpr uint64_t kLastWords = 5000;  // ms for a reader of our output that does not read, once the run was ended
+constexpr uint64_t kReapEvery = 1000;   // ms; dead processes' bytes in the ledger
+constexpr uint64_t kLookEvery = 5000;   // ms; whether a process goes past the stand-in
+constexpr uint64_t kOwnerEvery = 1000;  // ms; whether the process that the run ends with still lives
+constexpr uint64_t kSweepEvery = 50;    // ms between sweeps of SIGKILL
+constexpr uint64_t kLastWords = 5000;   // ms for a reader of our output that does not read, once the run was ended
 
 uint64_t clockMs() {
   timespec now{};
@@ -143,8 +143,8 @@ int Loop::patience() const {
 }
 
 /**
- * What is left in the pipes when no process of the tree is: another holder of them, if any, is none of ours. A reader of
- * our own output may take its time, unless the run was ended.
+ * What is left in the pipes when no process of the tree is: another holder of them, if any, is none of ours. A reader
+ * of our own output may take its time, unless the run was ended.
  */
 void Loop::drain(int signals) {
   uint64_t until = 0;

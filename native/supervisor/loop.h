@@ -18,7 +18,7 @@ struct Outcome {
   const char* endedBy = "job";
   uint32_t stragglers = 0;
   uint64_t residentBytes = 0;  // the most that any one process of the tree had in memory; 0: not known
-  bool killed = false;  // the job died of a SIGKILL that was not ours
+  bool killed = false;         // the job died of a SIGKILL that was not ours
 };
 
 class Loop {

@@ -1,7 +1,7 @@
 // oomtune-supervisor: owns one launch. It starts the job that DIR/spec describes, keeps its output in DIR/log, ends its
 // whole process tree when told to (SIGTERM: cancelled, SIGUSR1: timed out) or when its time is up, waits until none of
-// it is left, and then writes DIR/exit.json. It needs nobody: whoever started it may die. Its parent, the keeper, takes its
-// place should it be killed.
+// it is left, and then writes DIR/exit.json. It needs nobody: whoever started it may die. Its parent, the keeper, takes
+// its place should it be killed.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -56,6 +56,7 @@ int makeLedger(const std::string& folder, const Spec& spec, Ledger** ledger) {
   if (spec.devices.empty()) return 0;
   const std::string path = folder + "/ledger";
   std::vector<DeviceSetup> devices;
+  devices.reserve(spec.devices.size());
   for (const SpecDevice& device : spec.devices) {
     devices.push_back({device.index, device.budget, device.name.c_str(), device.uuid.c_str()});
   }
@@ -147,11 +148,12 @@ int supervise(const Folder& launch, const std::string& startedAt, int report) {
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int in = spec.inherit && isatty(0) == 0 ? 0 : nothing;
   Job job;
-  if (!job.bear(spec, {in, out.write, spec.inherit ? err.write : out.write, mask}, cgroup, &error)) return failed(error);
+  if (!job.bear(spec, {in, out.write, spec.inherit ? err.write : out.write, mask}, cgroup, &error))
+    return failed(error);
   close(out.write);
   if (err.write >= 0) close(err.write);
-  // Told before the job runs, and before the spec goes: who finds neither takes it that nothing was started, and who finds
-  // this supervisor killed ends what is left in the group.
+  // Told before the job runs, and before the spec goes: who finds neither takes it that nothing was started, and who
+  // finds this supervisor killed ends what is left in the group.
   if (tell(job.pid()) != 0) return failed(std::string("supervisor: ") + strerror(errno));
   unlinkat(folder, "spec", 0);  // it holds the environment, and with it secrets
   if (!job.release(spec, signals, &error)) return failed(error);

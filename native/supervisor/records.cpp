@@ -40,8 +40,10 @@ struct Ending {
 
 std::string exitText(const std::string& startedAt, const Ending& end) {
   return "{\"schema\":1,\"code\":" + end.code + ",\"signal\":" + end.signal + ",\"ended_by\":" + quoted(end.by) +
-         ",\"error\":" + end.error +
-         ",\"host_oom\":" + (end.oom == Told::kUnknown ? "null" : end.oom == Told::kYes ? "true" : "false") +
+         ",\"error\":" + end.error + ",\"host_oom\":" +
+         (end.oom == Told::kUnknown ? "null"
+          : end.oom == Told::kYes   ? "true"
+                                    : "false") +
          ",\"started_at\":" + quoted(startedAt) + ",\"ended_at\":" + quoted(isoTime(nowNanoseconds())) +
          ",\"stragglers\":" + text(end.stragglers) +
          (end.residentBytes == 0 ? "" : ",\"resident_bytes\":" + text(static_cast<int64_t>(end.residentBytes))) + "}\n";
@@ -93,21 +95,23 @@ int writeWho(int folder, const std::string& startedAt, pid_t job, const std::str
   ProcessStat main{};
   readStat(currentPid(), &self);
   const bool started = job > 0 && readStat(static_cast<uint64_t>(job), &main);
-  return writeRecord(folder, "supervisor.json",
-                     "{\"schema\":1,\"pid\":" + text(currentPid()) + ",\"start_time\":" + text(static_cast<int64_t>(self.start)) +
-                         ",\"job_pid\":" + (job > 0 ? text(job) : "null") +
-                         ",\"job_start_time\":" + (started ? text(static_cast<int64_t>(main.start)) : "null") +
-                         ",\"cgroup\":" + (cgroup.empty() ? "null" : quoted(cgroup)) + ",\"boot_id\":" + quoted(bootId()) +
-                         ",\"started_at\":" + quoted(startedAt) + ",\"timeout_ms\":" + text(static_cast<int64_t>(spec.timeoutMs)) +
-                         ",\"grace_ms\":" + text(static_cast<int64_t>(spec.graceMs)) + ",\"version\":" + quoted(OOMTUNE_VERSION) +
-                         "}\n");
+  return writeRecord(
+      folder, "supervisor.json",
+      "{\"schema\":1,\"pid\":" + text(currentPid()) + ",\"start_time\":" + text(static_cast<int64_t>(self.start)) +
+          ",\"job_pid\":" + (job > 0 ? text(job) : "null") +
+          ",\"job_start_time\":" + (started ? text(static_cast<int64_t>(main.start)) : "null") +
+          ",\"cgroup\":" + (cgroup.empty() ? "null" : quoted(cgroup)) + ",\"boot_id\":" + quoted(bootId()) +
+          ",\"started_at\":" + quoted(startedAt) + ",\"timeout_ms\":" + text(static_cast<int64_t>(spec.timeoutMs)) +
+          ",\"grace_ms\":" + text(static_cast<int64_t>(spec.graceMs)) + ",\"version\":" + quoted(OOMTUNE_VERSION) +
+          "}\n");
 }
 
 int writeMainExit(int folder, const std::string& startedAt, const Outcome& outcome) {
   return writeRecord(folder, "main.json", exitText(startedAt, endingOf(outcome, Told::kUnknown)));
 }
 
-void writeExit(const Folder& folder, const std::string& startedAt, const Outcome& outcome, Told oom, const std::string& error) {
+void writeExit(const Folder& folder, const std::string& startedAt, const Outcome& outcome, Told oom,
+               const std::string& error) {
   Ending end = endingOf(outcome, oom);
   if (!error.empty()) {
     end = Ending{};

@@ -24,12 +24,16 @@ int writeWho(int folder, const std::string& startedAt, pid_t job, const std::str
 int writeMainExit(int folder, const std::string& startedAt, const Outcome& outcome);
 
 /**
- * How it ended; `error`: why it could not be started, or empty. Does not return before it is on the disk: a full disk is waited
- * for, and a folder that somebody removed is made anew, since a result that is lost would have the job run twice.
+ * How it ended; `error`: why it could not be started, or empty. Does not return before it is on the disk: a full disk
+ * is waited for, and a folder that somebody removed is made anew, since a result that is lost would have the job run
+ * twice.
  */
-void writeExit(const Folder& folder, const std::string& startedAt, const Outcome& outcome, Told oom, const std::string& error);
+void writeExit(const Folder& folder, const std::string& startedAt, const Outcome& outcome, Told oom,
+               const std::string& error);
 
-/** The same in place of a supervisor that was killed: main.json is taken for it where there is one, else nobody knows. */
+/**
+ * The same in place of a supervisor that was killed: main.json is taken for it where there is one, else nobody knows.
+ */
 void writeLoss(const Folder& folder, const std::string& startedAt, uint32_t stragglers);
 
 }  // namespace oomtune

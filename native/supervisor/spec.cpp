@@ -78,9 +78,8 @@ bool variable(const std::string& text, Spec* spec) {
 
 constexpr uint64_t kLongest = 10ULL * 365 * 24 * 3600 * 1000;  // ten years in ms
 
-const char* const kOnce[] = {"version",  "job",       "launch",    "cwd",   "timeout_ms",
-                            "grace_ms", "linger_ms", "log_bytes", "output",
-                            "standin",  "owner"};
+const char* const kOnce[] = {"version",   "job",       "launch", "cwd",     "timeout_ms", "grace_ms",
+                             "linger_ms", "log_bytes", "output", "standin", "owner"};
 constexpr size_t kOnceCount = sizeof kOnce / sizeof kOnce[0];
 
 bool record(const std::string& key, const std::string& value, Spec* spec) {

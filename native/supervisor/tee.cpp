@@ -22,7 +22,7 @@ void Tee::shut() {
 }
 
 void Tee::open(int descriptor) {
-  struct stat about {};
+  struct stat about{};
   if (fstat(descriptor, &about) != 0) {
     close(descriptor);
     return;

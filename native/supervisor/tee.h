@@ -26,7 +26,7 @@ class Tee {
   /** Writes what the reader takes now. */
   void flush();
 
-  static constexpr size_t kChunk = 64 * 1024;
+  static constexpr size_t kChunk = 64UL * 1024;
 
  private:
   int file_ = -1;

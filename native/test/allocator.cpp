@@ -1,5 +1,5 @@
-// An allocator that a user might preload: it does not tell the sizes of its blocks, and what stands before a block means
-// something else than in glibc's, where reading it leads astray.
+// An allocator that a user might preload: it does not tell the sizes of its blocks, and what stands before a block
+// means something else than in glibc's, where reading it leads astray.
 #include <sys/mman.h>
 
 #include <cstddef>

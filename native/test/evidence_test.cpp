@@ -34,6 +34,7 @@ TEST(Bypass, isADriverWithoutTheStandIn) {
   EXPECT_TRUE(mapsBypass(other + driver, standIn));
   EXPECT_FALSE(mapsBypass(other, standIn));
   EXPECT_FALSE(mapsBypass(driver + "7f60-7f70 r-xp 00000000 08:01 13 " + standIn + "\n" + other, standIn));
-  EXPECT_FALSE(mapsBypass(driver + "7f60-7f70 r-xp 00000000 08:01 13 " + standIn + " (deleted)\n", standIn)) << "replaced";
+  EXPECT_FALSE(mapsBypass(driver + "7f60-7f70 r-xp 00000000 08:01 13 " + standIn + " (deleted)\n", standIn))
+      << "replaced";
   EXPECT_FALSE(mapsBypass("", standIn));
 }

@@ -85,7 +85,7 @@ TEST(File, thatHasEndedTakesFewBlocksAndSaysTheSame) {
   ledger->refused.store(3);
   unmapLedger(ledger);
   trimLedger(path.c_str());
-  struct stat found {};
+  struct stat found{};
   ASSERT_EQ(stat(path.c_str(), &found), 0);
   EXPECT_EQ(found.st_size, static_cast<off_t>(sizeof(Ledger)));
   EXPECT_LT(found.st_blocks * 512, 64 << 10);

@@ -23,12 +23,12 @@ constexpr uint64_t MiB = 1 << 20;
 volatile size_t huge = SIZE_MAX;
 int failures = 0;
 
-#define CHECK(condition)                                                        \
-  do {                                                                          \
-    if (!(condition)) {                                                         \
+#define CHECK(condition)                                                          \
+  do {                                                                            \
+    if (!(condition)) {                                                           \
       printf("%s:%d: %s (live %llu)\n", part, __LINE__, #condition, ull(live())); \
-      ++failures;                                                               \
-    }                                                                           \
+      ++failures;                                                                 \
+    }                                                                             \
   } while (0)
 
 unsigned long long ull(uint64_t value) { return value; }
@@ -195,10 +195,21 @@ void* storm(void* number) {
     void*& place = held[rand_r(&seed) % 16];
     const size_t size = static_cast<size_t>(rand_r(&seed)) % (3 * MiB);
     switch (rand_r(&seed) % 4) {
-      case 0: free(place); place = malloc(size); break;
-      case 1: free(place); if (posix_memalign(&place, 64, size) != 0) place = nullptr; break;
-      case 2: if (void* moved = realloc(place, size + 1)) place = moved; break;
-      default: free(place); place = nullptr; break;
+      case 0:
+        free(place);
+        place = malloc(size);
+        break;
+      case 1:
+        free(place);
+        if (posix_memalign(&place, 64, size) != 0) place = nullptr;
+        break;
+      case 2:
+        if (void* moved = realloc(place, size + 1)) place = moved;
+        break;
+      default:
+        free(place);
+        place = nullptr;
+        break;
     }
     if (i % 5000 == 0) {
       const pid_t child = fork();

@@ -32,7 +32,7 @@ TEST(Json, recordsAreWholeAndPrivate) {
   EXPECT_EQ(writeRecord(folder, "exit.json", "{\"a\":1}\n"), 0);
   EXPECT_EQ(scratch.read("exit.json"), "{\"a\":1}\n");
   EXPECT_EQ(access(scratch.file("exit.json.tmp").c_str(), F_OK), -1);
-  struct stat about {};
+  struct stat about{};
   ASSERT_EQ(stat(scratch.file("exit.json").c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 0077, 0u);
   close(folder);

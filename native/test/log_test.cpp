@@ -30,7 +30,7 @@ TEST(Log, turnsOverAtItsLimitAndLosesNothingBetween) {
   log.write("ghijKLMNOPQRSTuvw", 17);
   EXPECT_EQ(folder.read("log.1"), "KLMNOPQRST");
   EXPECT_EQ(folder.read("log"), "uvw");
-  struct stat about {};
+  struct stat about{};
   ASSERT_EQ(stat(folder.file("log").c_str(), &about), 0);
   EXPECT_EQ(about.st_mode & 0777, 0600u);
 }

@@ -22,7 +22,8 @@ struct LedgerFree {
 
 inline std::unique_ptr<Ledger, LedgerFree> heapLedger(uint64_t budget) {
   std::unique_ptr<Ledger, LedgerFree> ledger(static_cast<Ledger*>(calloc(1, sizeof(Ledger))));
-  const DeviceSetup devices[] = {{0, budget, "cpu", ""}, {1, budget, "cuda:3", "GPU-1"}, {2, kNoBudget, "cuda:5", "GPU-2"}};
+  const DeviceSetup devices[] = {
+      {0, budget, "cpu", ""}, {1, budget, "cuda:3", "GPU-1"}, {2, kNoBudget, "cuda:5", "GPU-2"}};
   initLedger(ledger.get(), devices, 3);
   return ledger;
 }

@@ -114,7 +114,8 @@ TEST(Slots, ofAnotherPidNamespaceAreLeftAlone) {
 
 TEST(Slots, thatAreBeingTakenAreLeftAlone) {
   auto ledger = heapLedger(kBudget);
-  // By a process of another pid namespace, which has not written yet where its pid means something: here it means nobody.
+  // By a process of another pid namespace, which has not written yet where its pid means something: here it means
+  // nobody.
   ledger->keys[3].pid.store(999999);
   ledger->keys[3].pidns.store(currentPidNamespace());  // of whoever had the slot before
   EXPECT_EQ(reapSlots(ledger.get()), 0u);

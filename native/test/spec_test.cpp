@@ -17,9 +17,9 @@ std::string records(std::initializer_list<const char*> lines) {
 }
 
 const std::string kSound = records({"version=1", "job=j-1", "launch=2", "cwd=/tmp", "timeout_ms=0", "grace_ms=500",
-                                    "log_bytes=65536", "output=inherit", "standin=/lib/x", "device=0,1048576,cpu,", "device=2,-,cuda:7,GPU-x",
-                                    "dmem=1048576,drm/0000:17:00.0/vram0",
-                                    "arg=python", "arg=", "arg=a=b\n c", "env=PATH=/bin", "env=EMPTY="});
+                                    "log_bytes=65536", "output=inherit", "standin=/lib/x", "device=0,1048576,cpu,",
+                                    "device=2,-,cuda:7,GPU-x", "dmem=1048576,drm/0000:17:00.0/vram0", "arg=python",
+                                    "arg=", "arg=a=b\n c", "env=PATH=/bin", "env=EMPTY="});
 
 bool parses(const std::string& text) {
   Spec spec;
@@ -67,12 +67,39 @@ TEST(Spec, isReadAsItWasWritten) {
 }
 
 TEST(Spec, takesNothingElse) {
-  for (const char* record :
-       {"version=2", "version=", "job=", "job=a/b", "job=a b", "launch=0", "launch=-1", "launch=4294967296", "launch=1x",
-        "cwd=tmp", "cwd=", "timeout_ms=1.5", "timeout_ms=99999999999999999999", "grace_ms= 5", "log_bytes=1", "output=both",
-        "device=17,-,cpu,", "device=0,12,cpu", "device=0,0x10,cpu,", "device=0,-,,", "device=2,1,cuda:1,", "env==x",
-        "dmem=", "dmem=5", "dmem=5,", "dmem=-,x", "dmem=5,a b", "dmem=max,x",
-        "env=x", "standin=", "standin=x", "unknown=1", "ARG=x"}) {
+  for (const char* record : {"version=2",
+                             "version=",
+                             "job=",
+                             "job=a/b",
+                             "job=a b",
+                             "launch=0",
+                             "launch=-1",
+                             "launch=4294967296",
+                             "launch=1x",
+                             "cwd=tmp",
+                             "cwd=",
+                             "timeout_ms=1.5",
+                             "timeout_ms=99999999999999999999",
+                             "grace_ms= 5",
+                             "log_bytes=1",
+                             "output=both",
+                             "device=17,-,cpu,",
+                             "device=0,12,cpu",
+                             "device=0,0x10,cpu,",
+                             "device=0,-,,",
+                             "device=2,1,cuda:1,",
+                             "env==x",
+                             "dmem=",
+                             "dmem=5",
+                             "dmem=5,",
+                             "dmem=-,x",
+                             "dmem=5,a b",
+                             "dmem=max,x",
+                             "env=x",
+                             "standin=",
+                             "standin=x",
+                             "unknown=1",
+                             "ARG=x"}) {
     EXPECT_FALSE(parsesWith(record)) << record;
   }
   EXPECT_FALSE(parses(""));

@@ -1,5 +1,5 @@
-// What the hooks tell the ledger: whether a size fits, what was given and given back, and what the process holds besides.
-// All sizes are bytes.
+// What the hooks tell the ledger: whether a size fits, what was given and given back, and what the process holds
+// besides. All sizes are bytes.
 #pragma once
 
 #include "gate.h"
@@ -16,8 +16,8 @@ Gate& gate();
 uint64_t physical(uint64_t size);
 
 /**
- * Promises `size` bytes, or records a refusal in the name of `api`: then the hook answers kOutOfMemory. What takes nothing
- * is never refused.
+ * Promises `size` bytes, or records a refusal in the name of `api`: then the hook answers kOutOfMemory. What takes
+ * nothing is never refused.
  */
 bool admit(Place place, uint64_t size, const char* api);
 /** The driver gave what was admitted, or did not (`result`). */
@@ -30,8 +30,8 @@ void handOver(Place place, Kind kind, uint64_t size);
 void refused(Place place, uint64_t size, const char* api, RefusedBy by);
 
 /**
- * Lives around every call that changes what the driver has given, until the ledger knows: meanwhile the two do not agree,
- * and nothing that is measured can be believed.
+ * Lives around every call that changes what the driver has given, until the ledger knows: meanwhile the two do not
+ * agree, and nothing that is measured can be believed.
  */
 class Unsettled {
  public:

@@ -16,7 +16,7 @@ asm(OOMTUNE_TRAMPOLINES_BEGIN
 #define SYMBOL(name) OOMTUNE_TRAMPOLINE(name)
 #include "symbols.def"
 #undef SYMBOL
-    OOMTUNE_TRAMPOLINES_END);
+        OOMTUNE_TRAMPOLINES_END);
 
 // Marks this library, so that no stand-in ever takes another for the real driver.
 extern "C" __attribute__((visibility("default"))) const char oomtune_standin[] = "libcuda.so.1";
@@ -34,7 +34,7 @@ const char* const kNames[] = {
 };
 constexpr size_t kCount = sizeof kNames / sizeof kNames[0];
 
-const HookList* const kLists[] = {&kContextHooks, &kLinearHooks, &kHostHooks, &kPoolHooks,
+const HookList* const kLists[] = {&kContextHooks, &kLinearHooks, &kHostHooks,  &kPoolHooks,
                                   &kVmmHooks,     &kGraphHooks,  &kArrayHooks, &kFirstHooks};
 
 enum State { kClosed, kOpening, kOpen, kAbsent };

@@ -5,7 +5,9 @@
 
 namespace oomtune::cuda {
 
-/** A function of the driver that the stand-in answers itself. `real` receives the driver's own; null where it has none. */
+/**
+ * A function of the driver that the stand-in answers itself. `real` receives the driver's own; null where it has none.
+ */
 struct Hook {
   const char* name;
   void* hook;
@@ -28,8 +30,8 @@ extern const HookList kArrayHooks;
 extern const HookList kFirstHooks;
 
 /** Declares `name_real`, the driver's own function, and is followed by the body of the hook. */
-#define OOMTUNE_HOOK(name, ...)                       \
-  Result (*name##_real)(__VA_ARGS__) = nullptr;       \
+#define OOMTUNE_HOOK(name, ...)                 \
+  Result (*name##_real)(__VA_ARGS__) = nullptr; \
   Result name##_hook(__VA_ARGS__)
 #define OOMTUNE_HOOKED(name) \
   Hook { #name, reinterpret_cast<void*>(name##_hook), reinterpret_cast<void**>(&name##_real) }

@@ -5,7 +5,9 @@
 
 namespace oomtune::cuda {
 
-/** A node that asks for more than could ever be there would fail when its graph is launched: refuse it where it is made. */
+/**
+ * A node that asks for more than could ever be there would fail when its graph is launched: refuse it where it is made.
+ */
 bool graphNodeFits(account::Place place, uint64_t bytes, const char* api);
 bool graphNodeFits(const MemAllocNodeParams* params, const char* api);
 

@@ -47,9 +47,9 @@ class Arrays {
 };
 
 /**
- * Goes through a graph in an order that its edges allow, and frees as late as they allow. What is held at one moment of such
- * an order is never in an order among itself: no driver can put two of these into the same place. So the most that is held is
- * needed, and where the nodes follow each other one by one, as captured ones do, it is all that is needed.
+ * Goes through a graph in an order that its edges allow, and frees as late as they allow. What is held at one moment of
+ * such an order is never in an order among itself: no driver can put two of these into the same place. So the most that
+ * is held is needed, and where the nodes follow each other one by one, as captured ones do, it is all that is needed.
  */
 class Walk {
  public:
@@ -123,8 +123,8 @@ bool Walk::through(Graph graph, int depth) {
   bool interesting = false;
   for (size_t i = 0; i < count; ++i) {
     if (driver.graphNodeGetType(nodes[i], &types[i]) != kSuccess) return false;
-    interesting = interesting || types[i] == kGraphNodeMemAlloc || types[i] == kGraphNodeMemFree ||
-                  types[i] == kGraphNodeChild;
+    interesting =
+        interesting || types[i] == kGraphNodeMemAlloc || types[i] == kGraphNodeMemFree || types[i] == kGraphNodeChild;
   }
   if (!interesting) return true;
   if (edgesOf(graph, from, to, data, &edges) != kSuccess) return false;
@@ -188,8 +188,7 @@ bool Walk::through(Graph graph, int depth) {
 bool driverTells() {
   return driver.graphGetNodes != nullptr && driver.graphNodeGetType != nullptr &&
          driver.graphMemAllocNodeGetParams != nullptr && driver.graphMemFreeNodeGetParams != nullptr &&
-         driver.graphChildGetGraph != nullptr &&
-         (driver.graphGetEdgesV2 != nullptr || driver.graphGetEdges != nullptr);
+         driver.graphChildGetGraph != nullptr && (driver.graphGetEdgesV2 != nullptr || driver.graphGetEdges != nullptr);
 }
 
 }  // namespace

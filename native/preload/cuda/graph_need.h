@@ -11,8 +11,8 @@ struct GraphNeed {
 };
 
 /**
- * The least that the graph's memory nodes need, whatever a driver shares between nodes that follow each other. False: it
- * has none, or the driver does not tell.
+ * The least that the graph's memory nodes need, whatever a driver shares between nodes that follow each other. False:
+ * it has none, or the driver does not tell.
  */
 bool needOf(Graph graph, GraphNeed* out);
 

@@ -13,6 +13,7 @@ using account::Place;
 
 /** Bits of one element of a format, all channels together. Planar and packed video formats are given by their mean. */
 uint64_t bitsOf(unsigned int format, unsigned int channels) {
+  // clang-format off: one line a size
   switch (format) {
     case 0x01: case 0x08: case 0xc0: case 0xc1: case 0xc2: case 0xc6: case 0xc7: case 0xc8:
       return 8ULL * channels;
@@ -21,14 +22,15 @@ uint64_t bitsOf(unsigned int format, unsigned int channels) {
     case 0x03: case 0x0a: case 0x20:
       return 32ULL * channels;
     case 0x50: return 32;
-    case 0x91: case 0x92: case 0x97: case 0x98: return 4;                 // block compressed, 8 bytes for 16 texels
+    case 0x91: case 0x92: case 0x97: case 0x98: return 4;  // block compressed, 8 bytes for 16 texels
     case 0x93: case 0x94: case 0x95: case 0x96: case 0x99: case 0x9a:
-    case 0x9b: case 0x9c: case 0x9d: case 0x9e: return 8;                 // 16 bytes for 16 texels
-    case 0xb0: return 12;                                                 // NV12
-    case 0x9f: case 0xa1: return 24;                                      // P010, P016
-    case 0xa2: case 0xa4: return 16;                                      // NV16, YUY2
+    case 0x9b: case 0x9c: case 0x9d: case 0x9e: return 8;  // 16 bytes for 16 texels
+    case 0xb0: return 12;  // NV12
+    case 0x9f: case 0xa1: return 24;  // P010, P016
+    case 0xa2: case 0xa4: return 16;  // NV16, YUY2
     default: return 32;
   }
+  // clang-format on
 }
 
 uint64_t atLeastOne(uint64_t value) { return value == 0 ? 1 : value; }
@@ -126,9 +128,9 @@ OOMTUNE_HOOK(cuArrayDestroy, Array array) { return destroy(array, cuArrayDestroy
 OOMTUNE_HOOK(cuMipmappedArrayDestroy, Mipmap array) { return destroy(array, cuMipmappedArrayDestroy_real); }
 
 const Hook kHooks[] = {
-    OOMTUNE_HOOKED(cuArrayCreate_v2),       OOMTUNE_HOOKED(cuArray3DCreate_v2),
-    OOMTUNE_HOOKED(cuMipmappedArrayCreate), OOMTUNE_HOOKED(cuArrayDestroy),
-    OOMTUNE_HOOKED(cuMipmappedArrayDestroy), OOMTUNE_HOOKED(cuArrayCreate), OOMTUNE_HOOKED(cuArray3DCreate),
+    OOMTUNE_HOOKED(cuArrayCreate_v2), OOMTUNE_HOOKED(cuArray3DCreate_v2),      OOMTUNE_HOOKED(cuMipmappedArrayCreate),
+    OOMTUNE_HOOKED(cuArrayDestroy),   OOMTUNE_HOOKED(cuMipmappedArrayDestroy), OOMTUNE_HOOKED(cuArrayCreate),
+    OOMTUNE_HOOKED(cuArray3DCreate),
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
-// The first forms of calls that later got another one: their sizes and addresses have 32 bits, and drivers still have them.
-// A program that looks a name up as it stands in the documentation, without the suffix of its version, meets these.
+// The first forms of calls that later got another one: their sizes and addresses have 32 bits, and drivers still have
+// them. A program that looks a name up as it stands in the documentation, without the suffix of its version, meets
+// these.
 #include "account.h"
 #include "driver.h"
 #include "tables.h"
@@ -12,7 +13,7 @@ using account::Place;
 
 /** Around the driver's own call: admit, call, settle, remember by the address that it gave. */
 template <class Call>
-Result make(uint64_t bytes, const char* api, unsigned int* address, Call call) {
+Result make(uint64_t bytes, const char* api, const unsigned int* address, Call call) {
   const Place place = account::placeOfCurrent();
   if (!account::admit(place, bytes, api)) return kOutOfMemory;
   account::Unsettled unsettled;

@@ -1,6 +1,6 @@
 // Memory nodes of graphs. Their memory is the device's graph memory, which the driver takes when a graph is uploaded or
-// launched: what the nodes of a graph need together is looked at when it is instantiated, and again before the first launch
-// after that or after the driver has given graph memory back.
+// launched: what the nodes of a graph need together is looked at when it is instantiated, and again before the first
+// launch after that or after the driver has given graph memory back.
 #include "graph_hooks.h"
 
 #include <atomic>

@@ -53,12 +53,8 @@ OOMTUNE_HOOK(cuMemHostUnregister, void* at) { return release(at, cuMemHostUnregi
 OOMTUNE_HOOK(cuMemFreeHost, void* at) { return release(at, cuMemFreeHost_real); }
 
 const Hook kHooks[] = {
-    OOMTUNE_HOOKED(cuMemAllocHost_v2),
-    OOMTUNE_HOOKED(cuMemHostAlloc),
-    OOMTUNE_HOOKED(cuMemFreeHost),
-    OOMTUNE_HOOKED(cuMemHostRegister),
-    OOMTUNE_HOOKED(cuMemHostRegister_v2),
-    OOMTUNE_HOOKED(cuMemHostUnregister),
+    OOMTUNE_HOOKED(cuMemAllocHost_v2), OOMTUNE_HOOKED(cuMemHostAlloc),       OOMTUNE_HOOKED(cuMemFreeHost),
+    OOMTUNE_HOOKED(cuMemHostRegister), OOMTUNE_HOOKED(cuMemHostRegister_v2), OOMTUNE_HOOKED(cuMemHostUnregister),
 };
 
 }  // namespace

@@ -80,7 +80,7 @@ OOMTUNE_HOOK(cuMemAllocManaged, Address* address, size_t size, unsigned int flag
 
 // Memory of another process is that process's to pay for: it is only watched, so that NVML does not charge it twice.
 template <class Open>
-Result import(Address* address, Open open) {
+Result import(const Address* address, Open open) {
   const Place place = account::placeOfCurrent();
   const BeforeImport before = beforeImport(place);
   Result result = open();
@@ -118,8 +118,8 @@ OOMTUNE_HOOK(cuIpcCloseMemHandle, Address address) {
 }
 
 const Hook kHooks[] = {
-    OOMTUNE_HOOKED(cuMemAlloc_v2),      OOMTUNE_HOOKED(cuMemAllocPitch_v2),    OOMTUNE_HOOKED(cuMemAllocManaged),
-    OOMTUNE_HOOKED(cuMemFree_v2),       OOMTUNE_HOOKED(cuIpcOpenMemHandle),    OOMTUNE_HOOKED(cuIpcOpenMemHandle_v2),
+    OOMTUNE_HOOKED(cuMemAlloc_v2),       OOMTUNE_HOOKED(cuMemAllocPitch_v2), OOMTUNE_HOOKED(cuMemAllocManaged),
+    OOMTUNE_HOOKED(cuMemFree_v2),        OOMTUNE_HOOKED(cuIpcOpenMemHandle), OOMTUNE_HOOKED(cuIpcOpenMemHandle_v2),
     OOMTUNE_HOOKED(cuIpcCloseMemHandle),
 };
 

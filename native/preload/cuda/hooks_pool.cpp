@@ -50,8 +50,8 @@ Result allocate(Pool pool, Address* address, uint64_t size, Stream stream, const
       refreshPool(pool);
       return result;
     }
-    // Idle memory in pieces made the pool grow all the same. It can shrink only when the stream has got so far; a driver
-    // that is out of memory waits for that as well, and tries once more.
+    // Idle memory in pieces made the pool grow all the same. It can shrink only when the stream has got so far; a
+    // driver that is out of memory waits for that as well, and tries once more.
     const Relaxed relaxed;
     calls.free(*address, stream);
     if (calls.wait != nullptr) calls.wait(stream);
@@ -166,12 +166,17 @@ OOMTUNE_HOOK(cuMemGetMemPool, Pool* pool, Location* location, int type) {
 }
 
 const Hook kHooks[] = {
-    OOMTUNE_HOOKED(cuMemAllocAsync),         OOMTUNE_HOOKED(cuMemAllocAsync_ptsz),
-    OOMTUNE_HOOKED(cuMemAllocFromPoolAsync), OOMTUNE_HOOKED(cuMemAllocFromPoolAsync_ptsz),
-    OOMTUNE_HOOKED(cuMemPoolCreate),         OOMTUNE_HOOKED(cuMemPoolDestroy),
+    OOMTUNE_HOOKED(cuMemAllocAsync),
+    OOMTUNE_HOOKED(cuMemAllocAsync_ptsz),
+    OOMTUNE_HOOKED(cuMemAllocFromPoolAsync),
+    OOMTUNE_HOOKED(cuMemAllocFromPoolAsync_ptsz),
+    OOMTUNE_HOOKED(cuMemPoolCreate),
+    OOMTUNE_HOOKED(cuMemPoolDestroy),
     OOMTUNE_HOOKED(cuMemPoolImportFromShareableHandle),
-    OOMTUNE_HOOKED(cuMemPoolTrimTo),         OOMTUNE_HOOKED(cuDeviceGetDefaultMemPool),
-    OOMTUNE_HOOKED(cuDeviceGetMemPool),      OOMTUNE_HOOKED(cuMemGetDefaultMemPool),
+    OOMTUNE_HOOKED(cuMemPoolTrimTo),
+    OOMTUNE_HOOKED(cuDeviceGetDefaultMemPool),
+    OOMTUNE_HOOKED(cuDeviceGetMemPool),
+    OOMTUNE_HOOKED(cuMemGetDefaultMemPool),
     OOMTUNE_HOOKED(cuMemGetMemPool),
 };
 

@@ -62,8 +62,8 @@ uint64_t pieceOf(const ArrayMapInfo& info) {
 }
 
 /**
- * In the order of the stream; counted at once, as nothing tells when it is done. The list is read before the call: it is not
- * const, and a driver may leave other words in it.
+ * In the order of the stream; counted at once, as nothing tells when it is done. The list is read before the call: it
+ * is not const, and a driver may leave other words in it.
  */
 template <typename Call>
 Result mapArrays(const ArrayMapInfo* list, unsigned int count, Call call) {
@@ -141,8 +141,10 @@ OOMTUNE_HOOK(cuMemImportFromShareableHandle, Handle* handle, void* from, int typ
 }
 
 const Hook kHooks[] = {
-    OOMTUNE_HOOKED(cuMemCreate), OOMTUNE_HOOKED(cuMemRelease),
-    OOMTUNE_HOOKED(cuMemMap),    OOMTUNE_HOOKED(cuMemUnmap),
+    OOMTUNE_HOOKED(cuMemCreate),
+    OOMTUNE_HOOKED(cuMemRelease),
+    OOMTUNE_HOOKED(cuMemMap),
+    OOMTUNE_HOOKED(cuMemUnmap),
     OOMTUNE_HOOKED(cuMemRetainAllocationHandle),
     OOMTUNE_HOOKED(cuMemImportFromShareableHandle),
     OOMTUNE_HOOKED(cuMemMapArrayAsync),

@@ -13,8 +13,8 @@ struct BeforeImport {
 
 BeforeImport beforeImport(account::Place place);
 /**
- * Bytes by which this import raised this process's figure: to be given to importGone(). At most `size`, which is 0 where it
- * is not known.
+ * Bytes by which this import raised this process's figure: to be given to importGone(). At most `size`, which is 0
+ * where it is not known.
  */
 uint64_t afterImport(account::Place place, BeforeImport before, uint64_t size);
 void importGone(account::Place place, uint64_t seen);

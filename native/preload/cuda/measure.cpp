@@ -18,8 +18,8 @@ constexpr uint64_t kGiB = 1ULL << 30;
 // Contexts, modules, NCCL and eagerly loaded kernels stay well below this; more means allocations that no hook saw.
 constexpr uint64_t kUnseen = 4 * kGiB;
 // NVML shows freed memory as used for a moment longer (seen on an H200 with driver 580): an overhead that seems to have
-// grown within so many milliseconds of a free is not believed at once. After half a second of such doubt it is looked at
-// again and again, half a millisecond apart.
+// grown within so many milliseconds of a free is not believed at once. After half a second of such doubt it is looked
+// at again and again, half a millisecond apart.
 constexpr uint64_t kFreeShows = 20;
 constexpr uint64_t kDoubt = 500;
 constexpr int kFreeWaits = 20;
@@ -67,8 +67,8 @@ bool look(Watch& watch, Place place, uint64_t old, uint64_t* overhead) {
     moved = moved || othersMoved || account::unsettled() || changesNow() != changes;
     if (moved) continue;
     *overhead = less(less(used, watch.importedSeen.load()), hooked);
-    // A neighbour's memory looks like ours in a figure of the whole device: believe it only as far as contexts can go, of all
-    // processes of the launch, as the first to look finds those of all.
+    // A neighbour's memory looks like ours in a figure of the whole device: believe it only as far as contexts can go,
+    // of all processes of the launch, as the first to look finds those of all.
     if (!watch.pidIsOurs && *overhead / kUnseen >= processes()) return false;
     // Managed memory moves between host and device: it must not make the rest look smaller than it was.
     if (*overhead < old && holdsManaged(place)) *overhead = old;

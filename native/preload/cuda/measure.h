@@ -9,8 +9,8 @@ namespace oomtune::cuda {
 /** After a context was made. */
 void measureContext(account::Place place);
 void measureNow(account::Place place);
-/** Measures if the last time lies at least `milliseconds` back; true if it did. */
-bool measureIfOlder(account::Place place, uint64_t milliseconds);
+/** Measures if the last measurement is at least `age` milliseconds old; true if it did. */
+bool measureIfOlder(account::Place place, uint64_t age);
 /** The same if that much lies `times` what measuring took back: so it takes at most that part of the time. */
 bool measureOften(account::Place place, unsigned times = 50);
 

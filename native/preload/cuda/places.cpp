@@ -21,8 +21,9 @@ std::atomic<bool> learned{false};
 
 void uuidText(const char* kind, const Uuid& uuid, char* out) {
   static const char kHex[] = "0123456789abcdef";
-  strcpy(out, kind);
-  char* at = out + strlen(kind);
+  const size_t length = strlen(kind);
+  memcpy(out, kind, length + 1);
+  char* at = out + length;
   for (int i = 0; i < 16; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) *at++ = '-';
     *at++ = kHex[uuid.bytes[i] >> 4];
@@ -84,9 +85,7 @@ Place placeOf(Device ordinal) {
   return places[ordinal];
 }
 
-Place placeOf(const Location& location) {
-  return location.type == kLocationDevice ? placeOf(location.id) : kNowhere;
-}
+Place placeOf(const Location& location) { return location.type == kLocationDevice ? placeOf(location.id) : kNowhere; }
 
 Place placeOfCurrent() {
   if (!learned.load(std::memory_order_acquire)) return kNowhere;

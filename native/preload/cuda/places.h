@@ -1,5 +1,5 @@
-// Which of the ledger's devices a call means. A `Place` is the ledger's index of a device, or kNowhere for one that this
-// launch does not count.
+// Which of the ledger's devices a call means. A `Place` is the ledger's index of a device, or kNowhere for one that
+// this launch does not count.
 #pragma once
 
 #include "types.h"

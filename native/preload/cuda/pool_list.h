@@ -10,7 +10,9 @@ constexpr account::Place kUnknownPool = -2;
 /** Made by the program, or there as long as the driver is. */
 enum class Origin { kMade, kBuiltIn };
 
-/** `place` is kNowhere for a pool that does not count: of host memory, imported. A pool that is known stays as it is. */
+/**
+ * `place` is kNowhere for a pool that does not count: of host memory, imported. A pool that is known stays as it is.
+ */
 void knowPool(Pool pool, account::Place place, Origin origin, Kind kind = kAsync);
 account::Place placeOfPool(Pool pool);
 
@@ -23,20 +25,23 @@ struct LeavingPool {
   uint64_t used;  // by allocations that outlive it
 };
 /**
- * Around the driver's own destruction: as soon as the driver has taken a pool back, another thread may be given one of the
- * same name. False: it was not known.
+ * Around the driver's own destruction: as soon as the driver has taken a pool back, another thread may be given one of
+ * the same name. False: it was not known.
  */
 bool takePool(Pool pool, LeavingPool* out);
-/** Destroyed: what nobody uses is given back; the rest stays until its owners free it, which nobody can see any more. */
+/**
+ * Destroyed: what nobody uses is given back; the rest stays until its owners free it, which nobody can see any more.
+ */
 void poolGone(const LeavingPool& pool);
-void poolStays(Pool pool, const LeavingPool& known);
+void poolStays(Pool pool, const LeavingPool& leaving);
 
 /** What the program made on a device whose primary context ended is gone, and may not be asked for its figures. */
 void forgetPoolsOn(account::Place place);
 
 /**
- * Reads what one pool has reserved, and counts the difference, for which the `promised` bytes that were admitted at `place`
- * are used up. False: it grew by more than fits; nothing was counted, the promise stands, and the growth has to be undone.
+ * Reads what one pool has reserved, and counts the difference, for which the `promised` bytes that were admitted at
+ * `place` are used up. False: it grew by more than fits; nothing was counted, the promise stands, and the growth has to
+ * be undone.
  */
 bool countGrowth(Pool pool, account::Place place, uint64_t promised);
 /** Counts the difference, whatever it is. */

@@ -85,7 +85,8 @@ void countShrinking(Known& at) {
 bool readGraphs(Place place, uint64_t* reserved) {
   const Device ordinal = account::ordinalOf(place);
   *reserved = 0;
-  return graphs[place].load(std::memory_order_relaxed) && ordinal >= 0 && driver.deviceGetGraphMemAttribute != nullptr &&
+  return graphs[place].load(std::memory_order_relaxed) && ordinal >= 0 &&
+         driver.deviceGetGraphMemAttribute != nullptr &&
          driver.deviceGetGraphMemAttribute(ordinal, kGraphReservedCurrent, reserved) == kSuccess;
 }
 

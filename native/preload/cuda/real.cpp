@@ -46,7 +46,7 @@ void* tryOpen(const char* candidate, char* path, unsigned long capacity) {
     dlclose(handle);
     return nullptr;
   }
-  strcpy(path, candidate);
+  memcpy(path, candidate, strlen(candidate) + 1);
   return handle;
 }
 
@@ -55,7 +55,7 @@ void* tryFolder(const char* folder, size_t length, const char* soname, char* pat
   if (length == 0 || length + strlen(soname) + 2 > sizeof candidate) return nullptr;
   memcpy(candidate, folder, length);
   candidate[length] = '/';
-  strcpy(candidate + length + 1, soname);
+  memcpy(candidate + length + 1, soname, strlen(soname) + 1);
   return tryOpen(candidate, path, capacity);
 }
 

@@ -4,9 +4,9 @@
 namespace oomtune::cuda {
 
 /**
- * Opens the real library: the absolute path in the environment variable `variable`; else `soname` in the folder `beside`
- * (may be null), on LD_LIBRARY_PATH, in the loader's cache and in the places where drivers are put. Never a stand-in.
- * Null: there is none. `path` (of `capacity` bytes) receives where it was found.
+ * Opens the real library: the absolute path in the environment variable `variable`; else `soname` in the folder
+ * `beside` (may be null), on LD_LIBRARY_PATH, in the loader's cache and in the places where drivers are put. Never a
+ * stand-in. Null: there is none. `path` (of `capacity` bytes) receives where it was found.
  */
 void* openReal(const char* variable, const char* soname, const char* beside, char* path, unsigned long capacity);
 

@@ -1,5 +1,5 @@
-// A sharded hash table from a 64-bit key (never 0) to a small plain value. Its memory comes from mmap: it is used inside
-// the job's allocation calls, and must not show up in what it counts.
+// A sharded hash table from a 64-bit key (never 0) to a small plain value. Its memory comes from mmap: it is used
+// inside the job's allocation calls, and must not show up in what it counts.
 #pragma once
 
 #include <pthread.h>
@@ -155,8 +155,7 @@ class Table {
 
   static bool grow(Shard& shard) {
     size_t capacity = shard.capacity == 0 ? kFirst : 2 * shard.capacity;
-    void* memory =
-        mmap(nullptr, capacity * sizeof(Cell), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, capacity * sizeof(Cell), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return false;
     Cell* cells = static_cast<Cell*>(memory);
     for (size_t i = 0; i < shard.capacity; ++i) {

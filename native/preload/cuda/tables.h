@@ -11,7 +11,8 @@ struct Allocation {
   uint64_t context;  // freed with it; 0: not bound to one
   int16_t place;
   uint16_t kind;
-  uint32_t count;  // of a thing of a context: when it was made, as contextAge() had it; of an import: how often it is open
+  /** Of what dies with a context: contextAge() when it was made. Of an import: how often it is open. */
+  uint32_t count;
 };
 
 /** Linear device memory, by address. */
@@ -28,8 +29,9 @@ extern Table<Allocation> importedHandles;
 uint64_t currentContext();
 
 /**
- * A driver may name a new context as it named one that is gone. So what dies with a context is told by age: an allocation
- * notes the age at which it was made, and a context that ends takes only what is no younger than endContext() said before.
+ * A driver may name a new context as it named one that is gone. So what dies with a context is told by age: an
+ * allocation notes the age at which it was made, and a context that ends takes only what is no younger than
+ * endContext() said before.
  */
 uint32_t contextAge();
 uint32_t endContext();

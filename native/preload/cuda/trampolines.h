@@ -15,6 +15,7 @@ extern void* oomtune_slots[] __attribute__((visibility("hidden")));
 void* oomtune_resolve(void** slot) __attribute__((visibility("hidden")));
 }
 
+// clang-format off
 #if defined(__x86_64__)
 
 #define OOMTUNE_TRAMPOLINES_BEGIN                      \
@@ -118,3 +119,4 @@ void* oomtune_resolve(void** slot) __attribute__((visibility("hidden")));
 #endif
 
 #define OOMTUNE_TRAMPOLINES_END ".text\n"
+// clang-format on

@@ -24,7 +24,7 @@ uint32_t countSymbols(const uint32_t* hash) {
   const uint32_t buckets = hash[0];
   const uint32_t offset = hash[1];
   const uint32_t bloom = hash[2];
-  const uint32_t* bucket = hash + 4 + 2 * bloom;  // a bloom word is 64 bits
+  const uint32_t* bucket = hash + 4 + size_t{2} * bloom;  // a bloom word is 64 bits
   const uint32_t* chain = bucket + buckets;
   uint32_t last = 0;
   for (uint32_t i = 0; i < buckets; ++i) {
@@ -40,7 +40,9 @@ uint32_t countSymbols(const uint32_t* hash) {
 void warnOfUnlisted(void* handle, bool (*listed)(const char*), const char* prefix) {
   const char* wanted = getenv("OOMTUNE_DEBUG");
   link_map* map = nullptr;
-  if (wanted == nullptr || wanted[0] == '\0' || dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return;
+  if (wanted == nullptr || wanted[0] == '\0' || dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0 ||
+      map == nullptr)
+    return;
   const ElfW(Sym)* symbols = nullptr;
   const char* strings = nullptr;
   const uint32_t* hash = nullptr;
@@ -53,7 +55,7 @@ void warnOfUnlisted(void* handle, bool (*listed)(const char*), const char* prefi
   const uint32_t count = countSymbols(hash);
   const size_t length = strlen(prefix);
   for (uint32_t i = 0; i < count; ++i) {
-    const ElfW(Sym)& symbol = symbols[i];
+    const ElfW(Sym) & symbol = symbols[i];
     const char* name = strings + symbol.st_name;
     bool function = ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_shndx != SHN_UNDEF;
     bool ours = strncmp(name, prefix, length) == 0 && name[length] >= 'A' && name[length] <= 'Z';

@@ -1,4 +1,5 @@
-// What the driver itself says that a process or a device holds, asked of NVML: no context is needed, and no context made.
+// What the driver itself says that a process or a device holds, asked of NVML: no context is needed, and no context
+// made.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ struct Block {
   uint64_t size;
   uint32_t references;
   uint32_t mappings;
-  uint32_t arrays;   // of the mappings, those that are pieces of sparse arrays
+  uint32_t arrays;  // of the mappings, those that are pieces of sparse arrays
   bool inArraysOnly;
   uint32_t leaving;  // references that are being given up
   int32_t place;
@@ -56,8 +56,7 @@ uint32_t newBlock() {
   }
   if (used == kChunk * kChunks) return kNone;
   if (used % kChunk == 0 && chunks[used / kChunk] == nullptr) {
-    void* memory =
-        mmap(nullptr, kChunk * sizeof(Block), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, kChunk * sizeof(Block), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return kNone;
     chunks[used / kChunk] = static_cast<Block*>(memory);
   }

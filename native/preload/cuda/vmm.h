@@ -10,19 +10,22 @@ bool vmmCreated(Handle handle, account::Place place, uint64_t size);
 /** Another reference, known by the same handle, or found by an address that it is mapped at. */
 void vmmRetained(Handle handle, Address address);
 /**
- * Around the driver's own release: as soon as the driver has taken a handle back, another thread may be given it. The first
- * takes the reference away and answers what the second is to be given, with whether the driver did it.
+ * Around the driver's own release: as soon as the driver has taken a handle back, another thread may be given it. The
+ * first takes the reference away and answers what the second is to be given, with whether the driver did it.
  */
 uint32_t vmmReleasing(Handle handle);
-void vmmReleased(Handle handle, uint32_t block, bool done);
+void vmmReleased(Handle handle, uint32_t index, bool done);
 void vmmMapped(Address address, size_t size, Handle handle);
 void vmmUnmapped(Address address, size_t size);
 /**
- * Other things that keep memory there though no handle and no address range does: a piece of a sparse array (`piece` tells
- * an array's pieces apart) ...
+ * Other things that keep memory there though no handle and no address range does: a piece of a sparse array (`piece`
+ * tells an array's pieces apart) ...
  */
 void vmmInArray(uint64_t array, uint64_t piece, Handle handle);
-/** ... and a piece of a multicast object, `offset` bytes into it, by the memory's handle or by an address it is mapped at. */
+/**
+ * ... and a piece of a multicast object, `offset` bytes into it, by the memory's handle or by an address that it is
+ * mapped at.
+ */
 void vmmBound(uint64_t object, uint64_t offset, Handle handle);
 void vmmBoundAt(uint64_t object, uint64_t offset, Address address);
 /**

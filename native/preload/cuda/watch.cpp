@@ -126,8 +126,9 @@ bool usedNow(Watch& watch, Place place, uint64_t* used, bool* moved) {
   account::gate().setMeasured(place, kMeasuredByDevice);
   if (!watch.told) {
     watch.told = true;
-    debugLine("the driver does not know this process by its pid here (as in a container): what it holds is measured by "
-              "the figures of the whole device, which is exact only while no other job is on it");
+    debugLine(
+        "the driver does not know this process by its pid here (as in a container): what it holds is measured by "
+        "the figures of the whole device, which is exact only while no other job is on it");
   }
   return true;
 }

@@ -31,8 +31,8 @@ struct Watch {
 Watch& watchOf(account::Place place);
 
 /**
- * False in a child of the process that called cuInit: CUDA does not work there, so that it can hold nothing, and NVML must
- * not be asked, as another thread of the parent may have been in it, with its locks, at the fork.
+ * False in a child of the process that called cuInit: CUDA does not work there, so that it can hold nothing, and NVML
+ * must not be asked, as another thread of the parent may have been in it, with its locks, at the fork.
  */
 bool watching();
 
@@ -45,7 +45,9 @@ void beforeContext(account::Place place);
 /** What the hooks have counted for this process. */
 uint64_t hookedNow(account::Place place);
 
-/** Counts every change of this process's account: two equal sums may be those before and after a free and an allocation. */
+/**
+ * Counts every change of this process's account: two equal sums may be those before and after a free and an allocation.
+ */
 uint64_t changesNow();
 
 /**
@@ -68,8 +70,8 @@ class Turn {
 
 /**
  * This process's bytes on the device, contexts included, by whichever figure can be had. By the whole device's, that is
- * what nobody else of the launch accounts for: right for the launch, if nobody else is on the device. `moved`: others of
- * the launch were at work meanwhile. In its Turn. False: there is no figure.
+ * what nobody else of the launch accounts for: right for the launch, if nobody else is on the device. `moved`: others
+ * of the launch were at work meanwhile. In its Turn. False: there is no figure.
  */
 bool usedNow(Watch& watch, account::Place place, uint64_t* used, bool* moved);
 

@@ -1,10 +1,10 @@
 // The allocation calls, as the job sees them. Counted: the memalign family at any size (torch's tensors), and malloc,
 // calloc and realloc from 64 KiB up (arrays of numpy and others); smaller blocks are noise that would make peaks differ
 // from run to run. Sizes are those asked for, not those given.
+#include <unistd.h>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <unistd.h>
 
 #include "real.h"
 #include "state.h"
@@ -22,7 +22,7 @@ using oomtune::table;
 
 namespace {
 
-constexpr size_t kLarge = 64 * 1024;
+constexpr size_t kLarge = 64UL * 1024;
 // Counted memalign blocks are aligned to this at least, so that free() can pass most small blocks on at a glance.
 constexpr size_t kMarkAlignment = 64;
 

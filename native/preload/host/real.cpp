@@ -12,7 +12,7 @@ namespace oomtune {
 
 namespace {
 
-constexpr size_t kArena = 64 * 1024;
+constexpr size_t kArena = 64UL * 1024;
 alignas(64) unsigned char arena[kArena];
 std::atomic<size_t> arenaUsed{0};
 

@@ -41,13 +41,12 @@ int show(const char* path) {
          static_cast<unsigned long long>(reading.refused), reading.blind, reading.processes);
   for (uint32_t i = 0; i < reading.deviceCount; ++i) {
     const DeviceReading& device = reading.devices[i];
-    printf("%s{\"index\":%u,\"live\":%llu,\"peak\":%llu,\"overhead\":%llu,\"refused\":%llu,\"measured\":%u,\"kinds\":{", i ? "," : "",
-           device.index, static_cast<unsigned long long>(device.live), static_cast<unsigned long long>(device.peak),
-           static_cast<unsigned long long>(device.overhead), static_cast<unsigned long long>(device.refused),
-           device.measured);
+    printf("%s{\"index\":%u,\"live\":%llu,\"peak\":%llu,\"overhead\":%llu,\"refused\":%llu,\"measured\":%u,\"kinds\":{",
+           i ? "," : "", device.index, static_cast<unsigned long long>(device.live),
+           static_cast<unsigned long long>(device.peak), static_cast<unsigned long long>(device.overhead),
+           static_cast<unsigned long long>(device.refused), device.measured);
     for (uint32_t kind = 0; kind < kKinds; ++kind) {
-      printf("%s\"%s\":%llu", kind ? "," : "", kKindNames[kind],
-             static_cast<unsigned long long>(device.kinds[kind]));
+      printf("%s\"%s\":%llu", kind ? "," : "", kKindNames[kind], static_cast<unsigned long long>(device.kinds[kind]));
     }
     printf("}}");
   }

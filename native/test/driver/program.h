@@ -14,22 +14,22 @@ using oomtune::Ledger;
 
 constexpr uint64_t MiB = 1ULL << 20;
 
-#define CHECK(condition)                                                        \
-  do {                                                                          \
-    if (!(condition)) {                                                         \
-      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);   \
-      exit(1);                                                                  \
-    }                                                                           \
+#define CHECK(condition)                                                      \
+  do {                                                                        \
+    if (!(condition)) {                                                       \
+      fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+      exit(1);                                                                \
+    }                                                                         \
   } while (0)
 
-#define CHECK_EQUAL(left, right)                                                                              \
-  do {                                                                                                        \
-    const long long l = static_cast<long long>(left);                                                         \
-    const long long r = static_cast<long long>(right);                                                        \
-    if (l != r) {                                                                                             \
-      fprintf(stderr, "%s:%d: %s is %lld, expected %s = %lld\n", __FILE__, __LINE__, #left, l, #right, r);    \
-      exit(1);                                                                                                \
-    }                                                                                                         \
+#define CHECK_EQUAL(left, right)                                                                           \
+  do {                                                                                                     \
+    const long long l = static_cast<long long>(left);                                                      \
+    const long long r = static_cast<long long>(right);                                                     \
+    if (l != r) {                                                                                          \
+      fprintf(stderr, "%s:%d: %s is %lld, expected %s = %lld\n", __FILE__, __LINE__, #left, l, #right, r); \
+      exit(1);                                                                                             \
+    }                                                                                                      \
   } while (0)
 
 inline void* library() {

@@ -61,7 +61,8 @@ void scenarioResolver() {
   // So does the form of a program that was compiled for one default stream a thread.
   using PerThread = Result(const char*, void**, int, uint64_t, int*);
   int* unasked = nullptr;
-  CHECK_EQUAL((call<PerThread>("cuGetProcAddress_v2_ptsz", "cuMemAllocAsync", &function, 12000, uint64_t{0}, unasked)), 0);
+  CHECK_EQUAL((call<PerThread>("cuGetProcAddress_v2_ptsz", "cuMemAllocAsync", &function, 12000, uint64_t{0}, unasked)),
+              0);
   CHECK(function == ask("cuMemAllocAsync", 12000, 2));
   CHECK_EQUAL(ledger().blind.load(), 0);
 }
@@ -178,8 +179,8 @@ void scenarioNvml() {  // the memory that NVML shows is the budget's too
   CHECK_EQUAL(memory.total, 512 * MiB);
   CHECK_EQUAL(memory.free, 312 * MiB);
   CHECK_EQUAL(memory.used, 200 * MiB);
-  CHECK_EQUAL(
-      reinterpret_cast<int (*)(void*, MemoryV2*)>(dlsym(nvml, "nvmlDeviceGetMemoryInfo_v2"))(device, &second), 0);
+  CHECK_EQUAL(reinterpret_cast<int (*)(void*, MemoryV2*)>(dlsym(nvml, "nvmlDeviceGetMemoryInfo_v2"))(device, &second),
+              0);
   CHECK_EQUAL(second.total, 512 * MiB);
   CHECK_EQUAL(second.free, 312 * MiB);
   CHECK_EQUAL(second.reserved + second.used + second.free, second.total);

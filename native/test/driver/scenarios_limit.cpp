@@ -24,7 +24,8 @@ void scenarioPitchRefused() {  // the driver chose a pitch twice as large as was
   Address address = 0;
   size_t pitch = 0;
   using AllocPitch = Result(Address*, size_t*, size_t, size_t, unsigned);
-  CHECK_EQUAL((call<AllocPitch>("cuMemAllocPitch_v2", &address, &pitch, size_t{400}, size_t{450000}, 4u)), kOutOfMemory);
+  CHECK_EQUAL((call<AllocPitch>("cuMemAllocPitch_v2", &address, &pitch, size_t{400}, size_t{450000}, 4u)),
+              kOutOfMemory);
   CHECK_EQUAL(committed(), 100 * MiB);
   CHECK_EQUAL(shown(), 100 * MiB);
   CHECK_EQUAL(refusedCalls(), 1);
@@ -93,9 +94,9 @@ void scenarioCapture() {  // near the limit the hooks look and trim: no capture 
 }
 
 /**
- * A job of cudaMallocAsync as it was recorded on an H200: 6 GiB of budget, 700 MiB of context and modules, 128 MiB of plain
- * allocations, and a pool that grows by whole steps until a growth that nobody could foresee has to be undone. What the
- * ledger says was held at most is what NVML showed at most, whenever one looked.
+ * A job of cudaMallocAsync as it was recorded on an H200: 6 GiB of budget, 700 MiB of context and modules, 128 MiB of
+ * plain allocations, and a pool that grows by whole steps until a growth that nobody could foresee has to be undone.
+ * What the ledger says was held at most is what NVML showed at most, whenever one looked.
  */
 void scenarioPoolPeak() {
   begin();

@@ -49,8 +49,8 @@ void scenarioGrowsAtEnd() {  // the last thing that happens takes 64 MiB: the le
 }
 
 void scenarioSwap() {
-  // While NVML is asked (FAKE_NVML_SLOW: 30 ms before it looks and 30 after), another thread frees, and takes as much again
-  // once NVML has looked: the sums are the same before and after, and yet the figure in between was another.
+  // While NVML is asked (FAKE_NVML_SLOW: 30 ms before it looks and 30 after), another thread frees, and takes as much
+  // again once NVML has looked: the sums are the same before and after, and yet the figure in between was another.
   begin();
   static Address held = 0;
   Address rest = 0;
@@ -58,14 +58,18 @@ void scenarioSwap() {
   static Context context = nullptr;
   CHECK_EQUAL((call<Result(Context*)>("cuCtxGetCurrent", &context)), 0);
   pthread_t thread{};
-  CHECK_EQUAL(pthread_create(&thread, nullptr, [](void*) -> void* {
-    CHECK_EQUAL((call<Result(Context)>("cuCtxSetCurrent", context)), 0);
-    usleep(15000);
-    CHECK_EQUAL(release(held), 0);
-    usleep(30000);
-    CHECK_EQUAL(allocate(&held, 10 * MiB), 0);
-    return nullptr;
-  }, nullptr), 0);
+  CHECK_EQUAL(pthread_create(
+                  &thread, nullptr,
+                  [](void*) -> void* {
+                    CHECK_EQUAL((call<Result(Context)>("cuCtxSetCurrent", context)), 0);
+                    usleep(15000);
+                    CHECK_EQUAL(release(held), 0);
+                    usleep(30000);
+                    CHECK_EQUAL(allocate(&held, 10 * MiB), 0);
+                    return nullptr;
+                  },
+                  nullptr),
+              0);
   CHECK_EQUAL(allocate(&rest, 390 * MiB), 0);
   pthread_join(thread, nullptr);
   CHECK_EQUAL(overhead(), 100 * MiB);

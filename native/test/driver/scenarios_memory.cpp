@@ -249,7 +249,7 @@ void scenarioHeap() {
   CHECK_EQUAL((call<Set>("cuCtxSetLimit", kLimitHeap, size_t{200 * MiB})), 0);
   CHECK_EQUAL((call<Set>("cuCtxSetLimit", kLimitHeap, size_t{900 * MiB})), kOutOfMemory);
   CHECK_EQUAL((call<Result(size_t*, int)>("cuCtxGetLimit", &heap, kLimitHeap)), 0);
-  CHECK_EQUAL(heap, 200 * MiB);  // the driver was not asked
+  CHECK_EQUAL(heap, 200 * MiB);                                                 // the driver was not asked
   CHECK_EQUAL((call<Set>("cuCtxSetLimit", kLimitHeap, size_t{100 * MiB})), 0);  // less is never refused
   CHECK_EQUAL((call<Set>("cuCtxSetLimit", 0, size_t{900 * MiB})), 0);           // another limit
   CHECK_EQUAL(committed(), 100 * MiB);

@@ -177,7 +177,8 @@ void scenarioHeld() {  // memory that only a piece of an array or of a multicast
     for (const Handle handle : made) CHECK_EQUAL((call<Release>("cuMemRelease", handle)), 0);
     CHECK_EQUAL(kind(oomtune::kVmm), 40 * MiB);
     Address address = 0;
-    CHECK_EQUAL(allocate(&address, 374 * MiB), kOutOfMemory);  // measures: NVML's figure of the process lacks these 40 MiB
+    CHECK_EQUAL(allocate(&address, 374 * MiB),
+                kOutOfMemory);  // measures: NVML's figure of the process lacks these 40 MiB
     CHECK_EQUAL(overhead(), 100 * MiB);
     pieces[0].operation = kUnmapOperation;
     CHECK_EQUAL((call<MapArray>(map, pieces, 1u, Stream{})), 0);

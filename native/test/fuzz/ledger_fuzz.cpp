@@ -1,5 +1,6 @@
-// A ledger into which a job has written: the supervisor reads it and takes back what the dead held, other processes of the
-// job count in it. None of that may crash, hang or read outside of it. The input is a list of writes: where, how, what.
+// A ledger into which a job has written: the supervisor reads it and takes back what the dead held, other processes of
+// the job count in it. None of that may crash, hang or read outside of it. The input is a list of writes: where, how,
+// what.
 #include <cstdlib>
 #include <cstring>
 #include <memory>

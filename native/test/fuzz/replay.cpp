@@ -33,9 +33,7 @@ void change(Bytes* bytes, const Bytes& other, std::mt19937* random) {
     case 1:
       if (!bytes->empty()) (*bytes)[at] ^= static_cast<uint8_t>(1u << (*random)() % 8);
       break;
-    case 2:
-      bytes->insert(here, static_cast<uint8_t>((*random)() % 3 == 0 ? 0 : (*random)()));
-      break;
+    case 2: bytes->insert(here, static_cast<uint8_t>((*random)() % 3 == 0 ? 0 : (*random)())); break;
     case 3:
       bytes->erase(here, bytes->begin() + static_cast<std::ptrdiff_t>(at + (*random)() % (bytes->size() - at + 1)));
       break;
@@ -47,7 +45,8 @@ void change(Bytes* bytes, const Bytes& other, std::mt19937* random) {
       break;
     }
     default: {
-      static const char* const words[] = {"=", ",", "-1", "18446744073709551615", "9007199254740993", "\n", "dmem=", "device="};
+      static const char* const words[] = {"=",  ",",     "-1",     "18446744073709551615", "9007199254740993",
+                                          "\n", "dmem=", "device="};
       const char* word = words[(*random)() % (sizeof words / sizeof words[0])];
       bytes->insert(here, word, word + strlen(word));
     }
@@ -70,7 +69,8 @@ int main(int count, char** arguments) {
   std::mt19937 random(20);
   for (unsigned long round = 0; round < rounds; ++round) {
     Bytes bytes = seeds[random() % seeds.size()];
-    for (unsigned changes = random() % 5 + 1; changes > 0; --changes) change(&bytes, seeds[random() % seeds.size()], &random);
+    for (unsigned changes = random() % 5 + 1; changes > 0; --changes)
+      change(&bytes, seeds[random() % seeds.size()], &random);
     if (bytes.size() < 1 << 20) run(bytes);
   }
   printf("%zu seeds and %lu changes of them held\n", seeds.size(), rounds);

@@ -18,8 +18,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   if (!sound) return 0;
   HOLD(!spec.arguments.empty() && !spec.arguments[0].empty() && spec.cwd[0] == '/' && spec.launch > 0);
   HOLD(spec.job.find('/') == std::string::npos && spec.devices.size() <= kDevices && spec.regions.size() <= kDevices);
-  for (const SpecDevice& device : spec.devices) HOLD(device.index < kDevices && device.name.size() < 16 && device.uuid.size() < 64);
+  for (const SpecDevice& device : spec.devices)
+    HOLD(device.index < kDevices && device.name.size() < 16 && device.uuid.size() < 64);
   for (const SpecRegion& region : spec.regions) HOLD(region.name.find('\n') == std::string::npos);
-  for (const std::string& variable : spec.environment) HOLD(variable.find('=') != 0 && variable.find('=') != std::string::npos);
+  for (const std::string& variable : spec.environment)
+    HOLD(variable.find('=') != 0 && variable.find('=') != std::string::npos);
   return 0;
 }

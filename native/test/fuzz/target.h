@@ -6,12 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define HOLD(condition)                                                             \
-  do {                                                                              \
-    if (!(condition)) {                                                             \
+#define HOLD(condition)                                                              \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
       fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition); \
-      abort();                                                                      \
-    }                                                                               \
+      abort();                                                                       \
+    }                                                                                \
   } while (0)
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size);

@@ -18,7 +18,7 @@ asm(OOMTUNE_TRAMPOLINES_BEGIN
 #define SYMBOL(name) OOMTUNE_TRAMPOLINE(name)
 #include "nvml/symbols.def"
 #undef SYMBOL
-    OOMTUNE_TRAMPOLINES_END);
+        OOMTUNE_TRAMPOLINES_END);
 
 extern "C" __attribute__((visibility("default"))) const char oomtune_standin[] = "libnvidia-ml.so.1";
 

@@ -9,11 +9,17 @@
 
 #define API extern "C" __attribute__((visibility("default"))) oomtune::cuda::Result
 
-/** An injected fault: FAKE_FAIL="name:n:result" makes the n-th call of `name` answer `result`, "name:n+:result" all from it on. */
+/**
+ * An injected fault: FAKE_FAIL="name:n:result" makes the n-th call of `name` answer `result`, "name:n+:result" all from
+ * it on.
+ */
 #define FAULT(name) \
   if (oomtune::cuda::Result injected = fake::fault(name); injected != 0) return injected
 
-/** What a thread whose stream is being captured may not call, unless it asked for the relaxed mode: it breaks the capture. */
+/**
+ * What a thread whose stream is being captured may not call, unless it asked for the relaxed mode: it breaks the
+ * capture.
+ */
 #define UNSAFE_IN_CAPTURE() \
   if (fake::breaksCapture()) return 900
 

@@ -116,9 +116,7 @@ API cuCtxDestroy_v2(Context context) {
 }
 API cuCtxDestroy(Context context) { return cuCtxDestroy_v2(context); }
 
-API cuDeviceTotalMem(unsigned int* bytes, Device) {
-  return *bytes = static_cast<unsigned int>(state()->capacity), 0;
-}
+API cuDeviceTotalMem(unsigned int* bytes, Device) { return *bytes = static_cast<unsigned int>(state()->capacity), 0; }
 API cuGreenCtxCreate(GreenContext* context, void*, Device device, unsigned int) {
   std::lock_guard<std::mutex> lock(mutex);
   if (!take(device, static_cast<int64_t>(kGreen))) return 2;

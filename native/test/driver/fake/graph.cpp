@@ -1,5 +1,5 @@
-// Graphs: what their memory nodes need is taken when a graph is uploaded or launched, and kept until it is trimmed. Two nodes
-// share memory only where the graph says that the one is freed before the other is made.
+// Graphs: what their memory nodes need is taken when a graph is uploaded or launched, and kept until it is trimmed. Two
+// nodes share memory only where the graph says that the one is freed before the other is made.
 #include <algorithm>
 #include <vector>
 

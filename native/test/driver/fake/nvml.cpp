@@ -1,6 +1,6 @@
-// An NVML of no device, over the same pretended card as the fake driver. FAKE_NO_PIDS: as in a container whose pids NVML
-// does not know, only the figures of whole devices are right. FAKE_NVML_SLOW: microseconds that it takes before it looks,
-// and after.
+// An NVML of no device, over the same pretended card as the fake driver. FAKE_NO_PIDS: as in a container whose pids
+// NVML does not know, only the figures of whole devices are right. FAKE_NVML_SLOW: microseconds that it takes before it
+// looks, and after.
 #include <stdio.h>
 #include <unistd.h>
 
@@ -44,7 +44,9 @@ static void notForked() {
 
 API nvmlInit_v2() { return notForked(), 0; }
 API nvmlShutdown() { return 0; }
-API nvmlDeviceGetCount_v2(unsigned int* count) { return *count = static_cast<unsigned>(fake::number("FAKE_COUNT", 1)), 0; }
+API nvmlDeviceGetCount_v2(unsigned int* count) {
+  return *count = static_cast<unsigned>(fake::number("FAKE_COUNT", 1)), 0;
+}
 API nvmlDeviceGetHandleByIndex_v2(unsigned int index, Handle* handle) {
   return *handle = reinterpret_cast<Handle>(static_cast<long>(index) + 1), 0;
 }
@@ -56,7 +58,9 @@ API nvmlDeviceGetHandleByPciBusId_v2(const char* bus, Handle* handle) {
   return 0;
 }
 API nvmlDeviceGetHandleByUUID(const char*, Handle*) { return 6; }
-API nvmlDeviceGetIndex(Handle handle, unsigned int* index) { return *index = static_cast<unsigned>(ordinal(handle)), 0; }
+API nvmlDeviceGetIndex(Handle handle, unsigned int* index) {
+  return *index = static_cast<unsigned>(ordinal(handle)), 0;
+}
 API nvmlDeviceGetUUID(Handle handle, char* uuid, unsigned int length) {
   snprintf(uuid, length, "GPU-aa000000-0000-0000-0000-0000000000%02x", ordinal(handle));
   return 0;
@@ -86,7 +90,8 @@ static int processes(Handle handle, unsigned int* count, ProcessInfo* infos) {
     if (found == *count) return 7;
     const unsigned int pid = static_cast<unsigned>(process.pid) + (getenv("FAKE_NO_PIDS") != nullptr ? 1000000 : 0);
     const uint64_t ghost = fake::now() < process.ghostUntil ? process.ghost[ordinal(handle)] : 0;
-    infos[found++] = ProcessInfo{pid, process.bytes[ordinal(handle)] - process.inArraysOnly[ordinal(handle)] + ghost, 0, 0};
+    infos[found++] =
+        ProcessInfo{pid, process.bytes[ordinal(handle)] - process.inArraysOnly[ordinal(handle)] + ghost, 0, 0};
   }
   *count = found;
   return 0;

@@ -161,8 +161,9 @@ API cuMemPoolGetAttribute(Pool pool, int attribute, void* value) {
   UNSAFE_IN_CAPTURE();
   std::lock_guard<std::mutex> lock(mutex);
   const PoolPointer asked = stateOf(pool);
-  *static_cast<uint64_t*>(value) =
-      attribute == kPoolReservedCurrent ? asked->reserved : attribute == kPoolUsedCurrent ? asked->used : 0;
+  *static_cast<uint64_t*>(value) = attribute == kPoolReservedCurrent ? asked->reserved
+                                   : attribute == kPoolUsedCurrent   ? asked->used
+                                                                     : 0;
   return 0;
 }
 
@@ -172,7 +173,9 @@ API cuMemAllocAsync(Address* address, size_t size, Stream) {
   int device = 0;
   return currentDevice(&device) ? allocateFrom(stateOf(currentPool(device)), address, size) : 201;
 }
-API cuMemAllocAsync_ptsz(Address* address, size_t size, Stream stream) { return cuMemAllocAsync(address, size, stream); }
+API cuMemAllocAsync_ptsz(Address* address, size_t size, Stream stream) {
+  return cuMemAllocAsync(address, size, stream);
+}
 API cuMemAllocFromPoolAsync(Address* address, size_t size, Pool pool, Stream) {
   std::lock_guard<std::mutex> lock(mutex);
   return allocateFrom(stateOf(pool), address, size);

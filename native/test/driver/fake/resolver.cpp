@@ -3,11 +3,11 @@
 // resolver, and what a trampoline must hand through.
 //
 // FAKE_STATE     file that plays the hardware (shared by processes)   FAKE_CAPACITY  bytes of each device
-// FAKE_COUNT     number of devices (1)                                FAKE_CONTEXT   bytes that a context takes (100 MiB)
-// FAKE_FAIL      "cuMemAlloc_v2:3:719": the third call of that function answers 719
-// FAKE_MODULE    bytes that cuModuleLoadData takes, unseen by any hook
-// FAKE_PIECES    idle memory of pools cannot be used again      FAKE_LAG  milliseconds that NVML shows what was freed
-// FAKE_POOL_STEP bytes by which pools grow (32 MiB)             FAKE_SLOW  microseconds that a reset or release goes on
+// FAKE_COUNT     number of devices (1)                                FAKE_CONTEXT   bytes that a context takes (100
+// MiB) FAKE_FAIL      "cuMemAlloc_v2:3:719": the third call of that function answers 719 FAKE_MODULE    bytes that
+// cuModuleLoadData takes, unseen by any hook FAKE_PIECES    idle memory of pools cannot be used again      FAKE_LAG
+// milliseconds that NVML shows what was freed FAKE_POOL_STEP bytes by which pools grow (32 MiB)             FAKE_SLOW
+// microseconds that a reset or release goes on
 #include "card.h"
 
 using namespace fake;
@@ -54,8 +54,10 @@ API cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64
     void* perThread;
   };
 #define ENTRY(base, since, name) {#base, since, reinterpret_cast<void*>(name), nullptr}
-#define STREAM_ENTRY(base, since, name) \
-  {#base, since, reinterpret_cast<void*>(name), reinterpret_cast<void*>(name##_ptsz)}
+#define STREAM_ENTRY(base, since, name)                                               \
+  {                                                                                   \
+    #base, since, reinterpret_cast<void*>(name), reinterpret_cast<void*>(name##_ptsz) \
+  }
   static const Entry entries[] = {
       ENTRY(cuInit, 2000, cuInit),
       ENTRY(cuDeviceGet, 2000, cuDeviceGet),

@@ -55,8 +55,8 @@ inline State* state() {
     if (fd >= 0 && flock(fd, LOCK_EX) != 0) abort();  // of several processes the first makes it
     bool fresh = fd < 0 || lseek(fd, 0, SEEK_END) < static_cast<off_t>(sizeof(State));
     if (fd >= 0 && fresh && ftruncate(fd, sizeof(State)) != 0) abort();
-    void* memory = mmap(nullptr, sizeof(State), PROT_READ | PROT_WRITE,
-                        fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+    void* memory =
+        mmap(nullptr, sizeof(State), PROT_READ | PROT_WRITE, fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED, fd, 0);
     if (memory == MAP_FAILED) abort();
     mapped = static_cast<State*>(memory);
     if (fresh) {

@@ -1,4 +1,4 @@
-#include "spawn.h"
+#include "supervisor_start.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -13,15 +13,16 @@
 
 #include "failure.h"
 
-extern char** environ;
-
 namespace oomtune {
 
 namespace {
 
 constexpr int kReport = 3;
 
-/** One start. It may take for ever, on a dead file system: it waits on a thread of its own, and not on one of libuv's four. */
+/**
+ * One start. It may take for ever, on a dead file system: it waits on a thread of its own, and not on one of libuv's
+ * four.
+ */
 class Spawner {
  public:
   Spawner(std::string executable, std::string folder, bool inherit)
