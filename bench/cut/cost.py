@@ -10,8 +10,12 @@ transformers, and this repository; nothing of it has to be built. Columns:
     times     seconds of the cut step / seconds of the uncut step
     least     what the forward passes alone would make of it: all parts but the last are run forward twice, each as fast as its share
               of the whole batch's. A loss that the module makes itself needs no second forward pass: 1.00
+    by hand   the same for a loop that somebody writes: it runs the same parts, those that are run twice too, and knows nothing of a cut
     launch    seconds that the host needs to launch the step's work; where it is as long as the step the device waits for the host
     busy      seconds that the device's kernels run, and how many there are
+    waits     how often the host waits for the device in a step
+
+`--pauses` tells for each row, on standard error, when the device had nothing to do for how long, and what ended it.
 """
 
 import argparse
@@ -21,6 +25,7 @@ import os
 import statistics
 import sys
 import time
+import warnings
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "python"))
 
@@ -29,6 +34,9 @@ import torch  # noqa: E402
 from oomtune.hook.cut import Cut  # noqa: E402
 from oomtune.hook.gate import Gate  # noqa: E402
 from oomtune.hook.optimizer import Optimizers  # noqa: E402
+
+
+ALL = slice(None)
 
 
 class Nobody:
@@ -53,7 +61,7 @@ def resnet50(batch, device):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     pictures = torch.randn(batch, 3, 224, 224, device=device)
     labels = torch.arange(batch, device=device) % 1000
-    return model, optimizer, lambda: torch.nn.functional.cross_entropy(model(pictures), labels)
+    return model, optimizer, lambda rows=ALL: torch.nn.functional.cross_entropy(model(pictures[rows]), labels[rows])
 
 
 def gpt2(batch, device, inside=True):
@@ -64,12 +72,12 @@ def gpt2(batch, device, inside=True):
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     tokens = torch.randint(50257, (batch, 512), device=device)
-    labels = tokens if inside else tokens.roll(-1, 1).flatten()
+    labels = tokens if inside else tokens.roll(-1, 1)
 
-    def loss():
+    def loss(rows=ALL):
         if inside:
-            return model(input_ids=tokens, labels=tokens).loss
-        return torch.nn.functional.cross_entropy(model(input_ids=tokens).logits.flatten(0, 1), labels)
+            return model(input_ids=tokens[rows], labels=labels[rows]).loss
+        return torch.nn.functional.cross_entropy(model(input_ids=tokens[rows]).logits.flatten(0, 1), labels[rows].flatten())
 
     return model, optimizer, loss
 
@@ -84,8 +92,8 @@ def mlp(batch, device):
     layers = [torch.nn.Linear(512, 512), torch.nn.ReLU()] * 6
     model = torch.nn.Sequential(*layers, torch.nn.Linear(512, 10)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    rows = torch.randn(batch, 512, device=device)
-    return model, optimizer, lambda: model(rows).pow(2).mean()
+    inputs = torch.randn(batch, 512, device=device)
+    return model, optimizer, lambda rows=ALL: model(inputs[rows]).pow(2).mean()
 
 
 #: For each model: what makes it, and what its batch is a multiple of.
@@ -129,6 +137,38 @@ class Bench:
 
         return step
 
+    def by_hand(self, model, optimizer, loss_of, amp, bounds, again):
+        """`again`: all parts but the last are run twice, first without activations."""
+
+        def step():
+            def autocast():
+                return torch.autocast(self._device, dtype=torch.bfloat16) if amp == "bf16" else contextlib.nullcontext()
+
+            optimizer.zero_grad()
+            with autocast(), torch.no_grad():
+                for start, stop in bounds[:-1] if again else []:
+                    loss_of(slice(start, stop))
+            for start, stop in bounds:
+                with autocast():
+                    loss = loss_of(slice(start, stop)) * ((stop - start) / bounds[-1][1])
+                loss.backward()
+            optimizer.step()
+
+        return step
+
+    def waits(self, step):
+        """How often the host waits for the device."""
+        if self._device != "cuda":
+            return 0
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                step()
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        return sum("synchroniz" in str(warning.message) for warning in seen)
+
     def measure(self, step):
         """Medians of seconds of a step and until its work is launched, and the peak in bytes."""
         for _ in range(4):
@@ -147,14 +187,16 @@ class Bench:
         peak = torch.cuda.max_memory_allocated() if self._device == "cuda" else 0
         return {"step_s": statistics.median(seconds), "launch_s": statistics.median(launches), "peak_bytes": peak}
 
-    def kernels(self, step):
-        """What the device does in one step."""
+    def kernels(self, step, pauses):
+        """What the device does in one step. `pauses`: when it has nothing to do is told."""
         if self._device != "cuda":
             return {}
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
             step()
             self.synchronize()
         ran = [event for event in profile.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+        if pauses:
+            tell_pauses(ran, profile.events())
         return {"busy_s": sum(event.time_range.elapsed_us() for event in ran) / 1e6, "kernels": len(ran)}
 
     def forward(self, loss_of, amp):
@@ -165,6 +207,28 @@ class Bench:
                 loss_of()
 
         return self.measure(forward)["step_s"]
+
+
+#: What keeps the host from launching more, by the runtime's names.
+STOPS = ("cudaMalloc", "cudaFree", "cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
+
+
+def tell_pauses(ran, events):
+    """The ten longest times in which none of the kernels that `ran` did, and the runtime's calls that wait."""
+    ran = sorted(ran, key=lambda event: event.time_range.start)
+    first = end = ran[0].time_range.start
+    found = []
+    for event in ran:
+        if event.time_range.start > end:
+            found.append((event.time_range.start - end, end - first, event.name))
+        end = max(end, event.time_range.end)
+    print("  paused %.1f ms in %d pauses" % (sum(pause for pause, _, _ in found) / 1000, len(found)), file=sys.stderr)
+    for pause, moment, name in sorted(found, reverse=True)[:10]:
+        print("  %8.0f us at %7.1f of %.1f ms, before %s" % (pause, moment / 1000, (end - first) / 1000, name[:80]), file=sys.stderr)
+    for name in STOPS:
+        calls = [event for event in events if event.name == name]
+        if calls:
+            print("  %s: %d calls, %.1f ms" % (name, len(calls), sum(call.time_range.elapsed_us() for call in calls) / 1000), file=sys.stderr)
 
 
 def filling(bench, make, unit, amp, device, fill):
@@ -194,6 +258,7 @@ def main():
     parser.add_argument("--parts", type=int, nargs="*", default=[2, 4])
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--pauses", action="store_true", help="tell when the device had nothing to do")
     parser.add_argument("--json", help="a file for one JSON object a line")
     arguments = parser.parse_args()
     missing = [name for name in ("torchvision", "transformers") if not _there(name)]
@@ -201,8 +266,8 @@ def main():
         raise SystemExit("pip install %s (ResNet-50 is torchvision's, GPT-2 is transformers')" % " ".join(missing))
 
     bench = Bench(arguments.device, arguments.steps)
-    print("| model | precision | batch | parts | step s | times | least | launch s | busy s | kernels | peak GiB |")
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    print("| model | precision | batch | parts | step s | times | by hand | least | launch s | busy s | kernels | waits | peak GiB |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
     for name in arguments.model:
         make, unit = MODELS[name]
         for amp in arguments.amp:
@@ -213,11 +278,19 @@ def main():
             alone, forward = None, None
             for parts in [1] + arguments.parts:
                 bench.cut.release()
+                line = {"model": name, "amp": amp, "batch": batch, "parts": parts}
                 if parts == 1:
                     forward = bench.forward(loss_of, amp)
                 else:
-                    bench.cut.engage(-(-batch // parts), batch)
-                line = {"model": name, "amp": amp, "batch": batch, "parts": parts, **bench.measure(step), **bench.kernels(step)}
+                    micro = -(-batch // parts)
+                    bounds = [(start, min(batch, start + micro)) for start in range(0, batch, micro)]
+                    hand = bench.measure(bench.by_hand(model, optimizer, loss_of, amp, bounds, name != "gpt2"))
+                    line["by_hand"] = hand["step_s"] / alone
+                    bench.cut.engage(micro, batch)
+                line.update(bench.measure(step))
+                if arguments.pauses:
+                    print("%s %s in %d:" % (name, amp, parts), file=sys.stderr)
+                line.update(bench.kernels(step, arguments.pauses), waits=bench.waits(step))
                 alone = alone or line["step_s"]
                 line["times"] = line["step_s"] / alone
                 again = 0 if name == "gpt2" else (parts - 1) / parts
@@ -234,10 +307,10 @@ def main():
 
 def tell(line, file):
     print(
-        "| %s | %s | %d | %d | %.4f | %.2f | %.2f | %.4f | %.4f | %d | %.1f |"
+        "| %s | %s | %d | %d | %.4f | %.2f | %.2f | %.2f | %.4f | %.4f | %d | %d | %.1f |"
         % (
-            line["model"], line["amp"], line["batch"], line["parts"], line["step_s"], line["times"], line["least"],
-            line["launch_s"], line.get("busy_s", 0.0), line.get("kernels", 0), line["peak_bytes"] / 2**30,
+            line["model"], line["amp"], line["batch"], line["parts"], line["step_s"], line["times"], line.get("by_hand", 1.0), line["least"],
+            line["launch_s"], line.get("busy_s", 0.0), line.get("kernels", 0), line["waits"], line["peak_bytes"] / 2**30,
         ),
         flush=True,
     )

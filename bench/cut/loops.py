@@ -111,9 +111,22 @@ def clipped_epochs():
     return model, optimizer
 
 
-def contrastive():
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 64))
+
+    def forward(self, x):
+        return x + self.inner(x)
+
+
+def tower():
+    return nn.Sequential(nn.Linear(32, 64), *[Block() for _ in range(DEPTH // 2)], nn.LayerNorm(64), nn.Linear(64, 32, bias=False))
+
+
+def contrastive(tower=tower):
     """two towers, each sample against all others of the batch"""
-    model = nn.ModuleDict({"text": net(), "image": net()})
+    model = nn.ModuleDict({"text": tower(), "image": tower()})
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for x, _ in DataLoader(rows(), batch_size=BATCH, shuffle=True):
         one, two = F.normalize(model["text"](x), dim=1), F.normalize(model["image"](x.flip(1)), dim=1)

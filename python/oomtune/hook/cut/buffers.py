@@ -101,9 +101,17 @@ class Buffers:
     def _lend(self):
         lent = []
         for owner, name in self.statistics:
-            buffer, copy = owner._buffers[name], self._copies.get((id(owner), name))
-            if copy is None or (copy.device, copy.dtype, copy.shape) != (buffer.device, buffer.dtype, buffer.shape):
-                copy = self._copies[id(owner), name] = buffer.detach().clone()
+            buffer = owner._buffers[name]
             lent.append((owner, name, buffer))
-            owner._buffers[name] = copy
+            owner._buffers[name] = None if self._counts(owner, name) else self._copy(owner, name, buffer)
         return lent
+
+    def _counts(self, owner, name):
+        """Whether it counts forward passes, in a module that goes without: on a GPU each count is a kernel of its own."""
+        return name == "num_batches_tracked" and type(owner).forward is self._torch.nn.modules.batchnorm._BatchNorm.forward
+
+    def _copy(self, owner, name, buffer):
+        copy = self._copies.get((id(owner), name))
+        if copy is None or (copy.device, copy.dtype, copy.shape) != (buffer.device, buffer.dtype, buffer.shape):
+            copy = self._copies[id(owner), name] = buffer.detach().clone()
+        return copy

@@ -25,16 +25,22 @@ class Calls:
         self.passing = 0
         #: The backward pass of a part runs: checkpoints call modules in it, on a GPU from another thread.
         self.unwinding = False
+        #: The thread in which a part runs; None: none does.
+        self._inside = None
 
     def install(self):
         torch, outer = self._torch, self
         kind = torch.nn.Module
         original = self.original = kind.__call__
-        compiling = self._compiling
+        compiling, thread = self._compiling, threading.get_ident
 
         @functools.wraps(original)
         def __call__(self, *args, **kwargs):
-            if outer.take is None or compiling() or not self.training or not outer.begins(self):
+            # Early what holds for all modules inside of a part: hundreds of them, several times a step. Before it what is
+            # compiled knows that it is, as it cannot ask for the thread.
+            if outer.take is None or compiling() or outer._inside == thread():
+                return original(self, *args, **kwargs)
+            if not self.training or not outer.begins(self):
                 return original(self, *args, **kwargs)
             return outer.take(self, args, kwargs)
 
@@ -62,6 +68,7 @@ class Calls:
 
     def past(self, module, args, kwargs):
         """The call itself."""
+        before, self._inside = self._inside, threading.get_ident()
         self.enter()
         self.passing += 1
         try:
@@ -69,6 +76,7 @@ class Calls:
         finally:
             self.passing -= 1
             self.leave()
+            self._inside = before
 
     def enter(self):
         """In this thread no call is an outermost one until leave()."""

@@ -34,7 +34,7 @@ class Plan:
         self.joins = self.flags = None
         self.reentrant = False
         #: Nobody else waits for gradients of the parameters: they gather where they always do, and lie there once only.
-        self.alone = not cut.exchanges and not any(_hooked(parameter) for parameter in self.parameters)
+        self.alone = not cut.exchanges and not _hooked(self.parameters)
         #: The one output that the script takes the gradient of, where that is a loss that the module makes itself.
         self._loss = None
         #: Parts alike: statistics of very few samples differ more, and another size is compiled anew.
@@ -85,7 +85,7 @@ class Plan:
             raise Uncuttable("checkpointing of the reentrant kind in it exchanges gradients between ranks; use_reentrant=False does not")
         if self._shards is not None:
             return True
-        return self.reentrant or (self.alone and not any(_hooked(parameter) for parameter in self.parameters))
+        return self.reentrant or (self.alone and not _hooked(self.parameters))
 
     def joins_in(self):
         """Whether the parts' gradients may be added to what is there already, as those of the backward pass that runs."""
@@ -157,5 +157,6 @@ def _speaks(module):
     return type(module).__name__ in ("SyncBatchNorm", "DistributedDataParallel")
 
 
-def _hooked(parameter):
-    return bool(getattr(parameter, "_backward_hooks", None) or getattr(parameter, "_post_accumulate_grad_hooks", None))
+def _hooked(parameters):
+    """Whether anything is called with the gradient of one of them."""
+    return any(each._backward_hooks or getattr(each, "_post_accumulate_grad_hooks", None) for each in parameters)
