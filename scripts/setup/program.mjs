@@ -1,9 +1,9 @@
 #!/usr/bin/env node
 /**
  * Makes dist/program/ of dist/ and the libraries that it uses: a dozen files are read at a start where there were four
- * hundred. What a library's licence asks to be kept with it goes into LICENSES.txt beside them.
+ * hundred, and the scripts for Redis. What a library's licence asks to be kept with it goes into LICENSES.txt beside them.
  */
-import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { rolldown } from 'rolldown';
 import { ROOT } from './say.mjs';
@@ -35,6 +35,13 @@ const built = await rolldown({
     throw new Error(log.message);
   },
 });
+// What is compiled and not bundled reads them beside itself, and so does the bundle.
+const LUA = join(ROOT, 'src', 'store', 'lua');
+for (const target of [join(ROOT, 'dist', 'store', 'lua'), join(DRAFT, 'lua')]) {
+  rmSync(target, { recursive: true, force: true });
+  cpSync(LUA, target, { recursive: true });
+}
+
 const { output } = await built.write({ dir: DRAFT, format: 'esm' });
 await built.close();
 const modules = output.flatMap((part) => (part.type === 'chunk' ? part.moduleIds : []));

@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { z } from 'zod';
 import type { Keys } from './keys.js';
-import { Script } from './script.js';
+import { runScript } from './scripts.js';
 
 /** A heartbeat is written every few seconds; without one for this long a host counts as gone. */
 export const HEARTBEAT_MS = 20_000;
@@ -32,27 +32,6 @@ export interface KnownHost {
   info: HostInfo | null;
 }
 
-const BEAT = new Script(`
-local known = redis.call('GET', KEYS[1])
-if known then
-  local ok, info = pcall(cjson.decode, known)
-  if ok and type(info) == 'table' and info.instance ~= ARGV[2] then return known end
-end
-redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])
-local t = redis.call('TIME')
-redis.call('ZADD', KEYS[2], t[1] * 1000, ARGV[4])
-return false`);
-
-const LEAVE = new Script(`
-local ok, info = pcall(cjson.decode, redis.call('GET', KEYS[1]) or '')
-if ok and type(info) == 'table' and info.instance == ARGV[1] then redis.call('DEL', KEYS[1]) end
-return 1`);
-
-const FORGET = new Script(`
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
-redis.call('ZREM', KEYS[2], ARGV[1])
-return 1`);
-
 /** Hosts whose daemons live: `{oomtune}:host:<name>`, which expires. */
 export class Hosts {
   readonly #redis: Redis;
@@ -66,13 +45,13 @@ export class Hosts {
   /** Says that the daemon lives. Returns another living daemon of the same host name, if there is one. */
   async beat(info: HostInfo): Promise<HostInfo | null> {
     const args = [JSON.stringify(info), info.instance, HEARTBEAT_MS, info.host];
-    const other = await BEAT.run(this.#redis, [this.#keys.host(info.host), this.#keys.hosts], args);
+    const other = await runScript(this.#redis, 'host/beat', [this.#keys.host(info.host), this.#keys.hosts], args);
     return typeof other === 'string' ? parse(other) : null;
   }
 
   /** Takes the daemon's own heartbeat away, never that of another daemon of the name. */
   async leave({ host, instance }: Pick<HostInfo, 'host' | 'instance'>): Promise<void> {
-    await LEAVE.run(this.#redis, [this.#keys.host(host)], [instance]);
+    await runScript(this.#redis, 'host/leave', [this.#keys.host(host)], [instance]);
   }
 
   async isAlive(host: string): Promise<boolean> {
@@ -86,7 +65,7 @@ export class Hosts {
 
   /** Takes a silent host out of the list. False: it was heard a moment ago. */
   async forget(host: string): Promise<boolean> {
-    return (await FORGET.run(this.#redis, [this.#keys.host(host), this.#keys.hosts], [host])) === 1;
+    return (await runScript(this.#redis, 'host/forget', [this.#keys.host(host), this.#keys.hosts], [host])) === 1;
   }
 
   /** All that were ever seen and not forgotten. */

@@ -1,8 +1,8 @@
 import type { Redis } from 'ioredis';
-import { DROP_MISSING } from './job-scripts.js';
 import type { Keys } from './keys.js';
 import { refuse } from './refused.js';
 import { readHashes, valueIn } from './replies.js';
+import { runScript } from './scripts.js';
 import { type FoundJob, fromFields, type StoredJob, type UnreadableJob } from './stored-job.js';
 
 const AT_ONCE = 200;
@@ -57,7 +57,7 @@ export class JobReader {
     const { job, live, pending } = this.#keys;
     for (const [at, one] of all.entries()) {
       const id = ids[at] as string;
-      if (one.is === 'missing') await DROP_MISSING.run(this.#redis, [job(id), live, pending], [id]);
+      if (one.is === 'missing') await runScript(this.#redis, 'record/drop-missing', [job(id), live, pending], [id]);
     }
     return all.flatMap((one) => (one.is === 'job' ? [one.job] : []));
   }

@@ -4,13 +4,12 @@ import { LOST_MS } from './hosts.js';
 import { isJobId } from './job-id.js';
 import { type JobLabel, readLabels } from './job-labels.js';
 import { JobReader } from './job-reader.js';
-import * as scripts from './job-scripts.js';
 import type { Keys } from './keys.js';
 import { pairs } from './pairs.js';
 import { refuse } from './refused.js';
 import { isWrongType, type Reply, readFields, write } from './replies.js';
-import { ENDED_STATES, jobRecord, submittedEnvironment } from './schemas.js';
-import type { Script } from './script.js';
+import { ENDED_STATES, JOB_SCHEMA, jobRecord, submittedEnvironment } from './schemas.js';
+import { runScript, type ScriptName } from './scripts.js';
 import { type FoundJob, fromFields, type StoredJob, toFields, type UnreadableJob } from './stored-job.js';
 import type { JobRecord, JobState, SubmittedEnvironment } from './types.js';
 
@@ -52,7 +51,7 @@ export class JobStore {
   /** Records a new job and announces it. Throws for an id that is taken. */
   async create(record: JobRecord): Promise<void> {
     const checked = jobRecord.parse(record);
-    const made = await this.#run(scripts.CREATE, checked.job, [
+    const made = await this.#run('job/create', checked.job, [
       String(Date.parse(checked.submitted_at)),
       ...toFields(checked),
     ]);
@@ -125,7 +124,7 @@ export class JobStore {
 
   /** Whether the job is to be put into its queue now. */
   async unpend(id: string, reason: string): Promise<boolean> {
-    return (await this.#run(scripts.UNPEND, id, [JSON.stringify(reason)])) === 1;
+    return (await this.#run('job/unpend', id, [JSON.stringify(reason)])) === 1;
   }
 
   /** What each record says of who answers for the job, and whether it is to end. */
@@ -176,15 +175,15 @@ export class JobStore {
    */
   async patch(id: string, patch: Partial<JobRecord>, claim = ''): Promise<PatchResult> {
     const { state = '', job: _job, ended_at: _ended, ...rest } = patch;
-    return (await this.#run(scripts.PATCH, id, [claim, now(), state, ...toFields(rest)])) as PatchResult;
+    return (await this.#run('job/patch', id, [claim, now(), state, ...toFields(rest)])) as PatchResult;
   }
 
   /** Makes a host answer for a job, and reads it in the same step. `unreadable`: it was left as it is. */
   async claim({ job, epoch }: Pick<StoredJob, 'job' | 'epoch'>, host: string, claim: string): Promise<Claimed> {
-    const args = [host, claim, epoch, now()];
+    const args = [host, claim, epoch, now(), JOB_SCHEMA];
     let reply: string[];
     try {
-      reply = (await this.#run(scripts.CLAIM, job, args)) as string[];
+      reply = (await this.#run('job/claim', job, args)) as string[];
     } catch (error) {
       if (!isWrongType(error)) throw error;
       return { outcome: 'unreadable', record: null };
@@ -194,7 +193,7 @@ export class JobStore {
     const read = fromFields(job, pairs(fields));
     if (read.is === 'job') return { outcome, record: read.job };
     await this.#reader.note(read);
-    if (outcome === 'claimed') await this.#run(scripts.UNDO_CLAIM, job, [claim]);
+    if (outcome === 'claimed') await this.#run('job/undo-claim', job, [claim]);
     return { outcome: 'unreadable', record: null };
   }
 
@@ -203,7 +202,7 @@ export class JobStore {
     const { host, claim, epoch } = held;
     const record = jobRecord.parse(held.record);
     const args = [host, claim, epoch, record.launches.length, Date.parse(record.submitted_at), ...toFields(record)];
-    const restore = async () => (await this.#run(scripts.RESTORE, record.job, args)) as Restored;
+    const restore = async () => (await this.#run('job/restore', record.job, args)) as Restored;
     return restore().catch(async (error: unknown) => {
       if (!isWrongType(error) || !(await this.#moveAside(record.job))) throw error;
       return restore();
@@ -213,12 +212,12 @@ export class JobStore {
   /** Writes back how a job ended, where Redis stands as before its end. False: it knows of it, or nothing at all of the job. */
   async restoreEnd({ epoch, record }: { epoch: number; record: JobRecord }): Promise<boolean> {
     const checked = jobRecord.parse(record);
-    return (await this.#run(scripts.RESTORE_END, checked.job, [epoch, ...toFields(checked)])) === 'restored';
+    return (await this.#run('job/restore-end', checked.job, [epoch, ...toFields(checked)])) === 'restored';
   }
 
   async #moveAside(job: string): Promise<boolean> {
     const aside = this.#keys.aside(job, Date.now());
-    const moved = await scripts.MOVE_ASIDE.run(this.#redis, [this.#keys.job(job), aside], []);
+    const moved = await runScript(this.#redis, 'record/move-aside', [this.#keys.job(job), aside], []);
     if (moved !== 1) return false;
     await refuse(this.#redis, this.#keys, this.#keys.job(job), `it was no record; what it was is kept in ${aside}`);
     return true;
@@ -226,7 +225,7 @@ export class JobStore {
 
   /** Gives a claimed job back that was not launched. */
   async unclaim(id: string, claim: string, reason: string): Promise<boolean> {
-    return (await this.#run(scripts.UNCLAIM, id, [claim, JSON.stringify(reason), now()])) === 'ok';
+    return (await this.#run('job/unclaim', id, [claim, JSON.stringify(reason), now()])) === 'ok';
   }
 
   /** `cancelled` where that was done at once; another state: its host has been told. Ended jobs stay as they are. */
@@ -234,15 +233,15 @@ export class JobStore {
     const found = await this.find(id);
     const host = found.is === 'job' ? found.job.claimHost : null;
     const reason = JSON.stringify(`cancelled by the user; ${host ?? 'its host'} ends it`);
-    return (await this.#run(scripts.CANCEL, id, [now(), reason, this.#lostMs])) as JobState;
+    return (await this.#run('job/cancel', id, [now(), reason, this.#lostMs])) as JobState;
   }
 
   async hold(id: string): Promise<JobState | 'missing'> {
-    return (await this.#run(scripts.HOLD, id, [JSON.stringify('on hold until it is released')])) as JobState;
+    return (await this.#run('job/hold', id, [JSON.stringify('on hold until it is released')])) as JobState;
   }
 
   async release(id: string): Promise<JobState | 'missing'> {
-    return (await this.#run(scripts.RELEASE, id, [JSON.stringify('waits for a daemon')])) as JobState;
+    return (await this.#run('job/release', id, [JSON.stringify('waits for a daemon')])) as JobState;
   }
 
   async retry(id: string, environment: SubmittedEnvironment | null): Promise<JobState | 'missing' | 'waiting'> {
@@ -259,19 +258,19 @@ export class JobStore {
       ended_at: null,
       exit_code: null,
     };
-    return (await this.#run(scripts.RETRY, id, [this.#lostMs, ...toFields(anew)])) as JobState;
+    return (await this.#run('job/retry', id, [this.#lostMs, ...toFields(anew)])) as JobState;
   }
 
   /** Gives a job of a host that is forgotten to others (`queued`), or ends it. `no`: it is the host's no more. */
   async forget(job: StoredJob, state: JobState, patch: Partial<JobRecord>): Promise<'ok' | 'alive' | 'no'> {
     const args = [job.claimHost ?? '', job.epoch, state, now(), ...toFields(patch)];
-    return (await this.#run(scripts.FORGET, job.job, args)) as 'ok' | 'alive' | 'no';
+    return (await this.#run('job/forget', job.job, args)) as 'ok' | 'alive' | 'no';
   }
 
   /** Queues a job anew whose queue entry or claiming host is gone before anything was launched. */
   async requeue(job: Pick<StoredJob, 'job' | 'epoch'>, reason: string): Promise<boolean> {
     const args = [job.epoch, JSON.stringify(reason)];
-    return (await this.#run(scripts.REQUEUE, job.job, args)) === 'ok';
+    return (await this.#run('job/requeue', job.job, args)) === 'ok';
   }
 
   /** Forgets the oldest ended jobs beyond `keep`; returns their ids. */
@@ -288,10 +287,10 @@ export class JobStore {
     return gone;
   }
 
-  async #run(script: Script, id: string, args: (string | number)[]): Promise<unknown> {
+  async #run(script: ScriptName, id: string, args: (string | number)[]): Promise<unknown> {
     const { job, jobs, live, pending, events, wake, hosts } = this.#keys;
     const keys = [job(id), jobs, live, pending, events, wake, this.#keys.host(''), hosts];
-    return script.run(this.#redis, keys, [id, ...args]);
+    return runScript(this.#redis, script, keys, [id, ...args]);
   }
 }
 

@@ -8,10 +8,9 @@ import { jobLives, memoryHeld, ownerLives } from './lease-owner.js';
 import { type Reply, waitReason } from './lease-reason.js';
 import { type ForegroundLease, type LeasePromise, type LeaseRecord, readLease } from './lease-record.js';
 import { checkPossible, type LeaseDevice, type LeaseRequest, stillThere, toRequest } from './lease-request.js';
-import * as scripts from './lease-scripts.js';
 import { outlast } from './outlast.js';
 import { hostName, pidScope, thisProcess } from './process-identity.js';
-import type { Script } from './script.js';
+import { runScript, type ScriptName } from './scripts.js';
 
 export interface LeaseTimes {
   /** Without renewal for this long a lease's owner is looked for. */
@@ -96,7 +95,7 @@ export class LeaseStore {
             this.#times.ttlMs,
             this.#times.patienceMs,
           ];
-          const answer = await this.#run(scripts.ACQUIRE, [...args, JSON.stringify(promised)]);
+          const answer = await this.#run('lease/acquire', [...args, JSON.stringify(promised)]);
           await this.#undo(promised);
           return answer;
         };
@@ -131,7 +130,7 @@ export class LeaseStore {
     } catch (error) {
       own.delete(instance);
       // Not waited for: Redis may be away, and the place in the queue expires by itself
-      this.#run(scripts.FREE, [owner, instance, '']).catch(() => {});
+      this.#run('lease/free', [owner, instance, '']).catch(() => {});
       throw error;
     } finally {
       unlisten?.();
@@ -192,7 +191,7 @@ export class LeaseStore {
 
   /** Frees a lease, if it still is as it was read. */
   async free(lease: LeaseRecord): Promise<boolean> {
-    return (await this.#run(scripts.FREE, [lease.owner, '', lease.text])) === 1;
+    return (await this.#run('lease/free', [lease.owner, '', lease.text])) === 1;
   }
 
   /** Frees what an owner holds on this host, for who answered for the job here and knows that nothing of it is left. */
@@ -200,7 +199,7 @@ export class LeaseStore {
     const lease = (await this.list()).find((one) => one.owner === owner && one.host === hostName());
     if (lease === undefined) return;
     this.files.remove(lease);
-    await this.#run(scripts.FREE, [owner, lease.instance, '']);
+    await this.#run('lease/free', [owner, lease.instance, '']);
   }
 
   /** Frees what is reserved on a host that is gone: all of it, or what one owner holds. Returns the owners. */
@@ -208,13 +207,13 @@ export class LeaseStore {
     const leases = (await this.list()).filter(
       (lease) => lease.host === host && (owner === null || lease.owner === owner),
     );
-    for (const lease of leases) await this.#run(scripts.FREE, [lease.owner, lease.instance, '']);
+    for (const lease of leases) await this.#run('lease/free', [lease.owner, lease.instance, '']);
     return leases.map((lease) => lease.owner);
   }
 
   /** Writes a lease back that Redis has lost. False: the owner has one, taken by a later process of it. */
   async restore(promise: LeasePromise): Promise<boolean> {
-    return (await this.#run(scripts.RESTORE, [this.#times.ttlMs, JSON.stringify([promise])])) === 1;
+    return (await this.#run('lease/restore', [this.#times.ttlMs, JSON.stringify([promise])])) === 1;
   }
 
   /** Calls back each time when the connection is there again; returns how to stop. */
@@ -234,12 +233,12 @@ export class LeaseStore {
   /** What was released while it was being handed over may have been written back by that. */
   async #undo(promised: LeasePromise[]): Promise<void> {
     for (const promise of promised) {
-      if (!this.files.has(promise)) await this.#run(scripts.FREE, [promise.owner, promise.instance, '']);
+      if (!this.files.has(promise)) await this.#run('lease/free', [promise.owner, promise.instance, '']);
     }
   }
 
   renew(owner: string, instance: string): Promise<boolean> {
-    return this.#run(scripts.RENEW, [owner, instance, this.#times.ttlMs]).then((reply) => reply === 1);
+    return this.#run('lease/renew', [owner, instance, this.#times.ttlMs]).then((reply) => reply === 1);
   }
 
   async beside(owner: string, instance: string): Promise<string[]> {
@@ -250,16 +249,16 @@ export class LeaseStore {
 
   /** False: the lease is gone. */
   async attach(owner: string, instance: string, supervisor: LeasePromise['supervisors'][number]): Promise<boolean> {
-    return (await this.#run(scripts.ATTACH, [owner, instance, JSON.stringify(supervisor)])) === 1;
+    return (await this.#run('lease/attach', [owner, instance, JSON.stringify(supervisor)])) === 1;
   }
 
   async resize(owner: string, instance: string, bytes: number | null, devices: LeaseDevice[]): Promise<number> {
     const wanted = { bytes: bytes ?? undefined, devices: devices.map(toRequest) };
-    return Number(await this.#run(scripts.RESIZE, [owner, instance, JSON.stringify(wanted)]));
+    return Number(await this.#run('lease/resize', [owner, instance, JSON.stringify(wanted)]));
   }
 
   async release(owner: string, instance: string): Promise<void> {
-    await this.#run(scripts.FREE, [owner, instance, '']);
+    await this.#run('lease/free', [owner, instance, '']);
     own.delete(instance);
   }
 
@@ -268,9 +267,9 @@ export class LeaseStore {
     own.delete(instance);
   }
 
-  #run(script: Script, args: (string | number)[]): Promise<unknown> {
+  #run(script: ScriptName, args: (string | number)[]): Promise<unknown> {
     const { leases, leaseQueue, wake, events, refused } = this.#keys;
-    return script.run(this.#connection.redis, [leases, leaseQueue, wake, events, refused], args);
+    return runScript(this.#connection.redis, script, [leases, leaseQueue, wake, events, refused], args);
   }
 }
 

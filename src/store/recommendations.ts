@@ -4,25 +4,8 @@ import type { Keys } from './keys.js';
 import { refuse } from './refused.js';
 import { readHashes, valueIn } from './replies.js';
 import { complaint, recommendation as schema } from './schemas.js';
-import { Script } from './script.js';
+import { runScript } from './scripts.js';
 import type { Recommendation } from './types.js';
-
-/** Record, index and event in one step: a reader never sees half a configuration. */
-const PUT = new Script(`
-redis.call('DEL', KEYS[1])
-redis.call('HSET', KEYS[1], unpack(ARGV, 5))
-redis.call('ZADD', KEYS[2], ARGV[2], ARGV[1])
-redis.call('XADD', KEYS[3], 'MAXLEN', '~', ARGV[3], '*', 'type', 'config', 'key', ARGV[1], 'job', ARGV[4], 'status', redis.call('HGET', KEYS[1], 'status'))
-return 1`);
-
-const DEMOTE = new Script(`
-if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
-local known = tonumber(redis.call('HGET', KEYS[1], 'known_bad_micro_batch') or '')
-local bad = tonumber(ARGV[2])
-if known and known < bad then bad = known end
-redis.call('HSET', KEYS[1], 'status', 'demoted', 'known_bad_micro_batch', string.format('%d', bad))
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], '*', 'type', 'config', 'key', ARGV[1], 'job', ARGV[4], 'status', 'demoted')
-return 1`);
 
 export const EVENTS_KEPT = 10_000;
 
@@ -44,8 +27,9 @@ export class RecommendationStore {
   /** Replaces what was recorded under the key. `job`: who found it, null in the foreground. */
   async put(recommendation: Recommendation, job: string | null): Promise<void> {
     const checked = schema.parse(recommendation);
-    await PUT.run(
+    await runScript(
       this.#redis,
+      'config/put',
       [this.#keys.config(checked.key), this.#keys.configs, this.#keys.events],
       [checked.key, Date.parse(checked.verified_at), EVENTS_KEPT, job ?? '', ...Object.entries(toHash(checked)).flat()],
     );
@@ -53,8 +37,9 @@ export class RecommendationStore {
 
   /** It did not hold in use: `knownBad` is a micro-batch that failed; the smallest ever seen is kept. */
   async demote(key: string, knownBad: number, job: string | null): Promise<void> {
-    await DEMOTE.run(
+    await runScript(
       this.#redis,
+      'config/demote',
       [this.#keys.config(key), this.#keys.events],
       [key, Math.max(1, Math.floor(knownBad)), EVENTS_KEPT, job ?? ''],
     );

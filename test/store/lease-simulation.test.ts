@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { openStore, type Store } from '../../src/store/index.js';
 import { toRequest } from '../../src/store/lease-request.js';
-import { ACQUIRE, FREE } from '../../src/store/lease-scripts.js';
+import { runScript } from '../../src/store/scripts.js';
 import { useHome } from './home.js';
 import { GIB, gpu } from './samples.js';
 
@@ -57,7 +57,7 @@ class Machine {
     const request = { devices, count: job.count, bytes, share, lenient: false };
     const record = { host: 'h', boot: 'b', instance: job.id, process: { pid: 1, start: '1' }, bytes, share };
     const args = [job.id, JSON.stringify(request), JSON.stringify(record), 1e9, -1, '[]'];
-    const reply = JSON.parse(String(await ACQUIRE.run(store.connection.redis, this.#keys(), args)));
+    const reply = JSON.parse(String(await runScript(store.connection.redis, 'lease/acquire', this.#keys(), args)));
     if (reply.granted === undefined) return false;
     this.leases.set(job.id, { ...job, devices: reply.granted, ends: now + job.lasts });
     this.waiting = this.waiting.filter((one) => one !== job);
@@ -66,7 +66,7 @@ class Machine {
 
   async free(id: string): Promise<void> {
     this.leases.delete(id);
-    await FREE.run(store.connection.redis, this.#keys(), [id, '', '']);
+    await runScript(store.connection.redis, 'lease/free', this.#keys(), [id, '', '']);
   }
 
   /** Everybody who waits asks, in any order, until nobody gets anything more. */

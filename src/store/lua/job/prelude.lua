@@ -1,0 +1,31 @@
+-- The steps that change a job, each atomic. KEYS are always: job hash, jobs, live, pending, events, wake channel, and what a host's heartbeat
+-- key begins with (in the same slot, by the hash tag), hosts by the time last seen.
+-- A terminal state never changes, except by RETRY; only the host that claimed a job may move it on.
+local job, jobs, live, pending, events, wake = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local ENDED = {succeeded = true, failed = true, cancelled = true, exhausted = true, timeout = true}
+local function text(field)
+  local ok, value = pcall(cjson.decode, redis.call('HGET', job, field) or 'null')
+  if ok and type(value) == 'string' then return value end
+  return ''
+end
+local function announce(id, state)
+  redis.call('XADD', events, 'MAXLEN', '~', 10000, '*', 'type', 'job', 'job', id, 'key', text('key'), 'state', state, 'reason', text('reason'))
+end
+local function close(id, state, now)
+  redis.call('HSET', job, 'state', state, 'ended_at', cjson.encode(now))
+  redis.call('HDEL', job, 'claim', 'claim_host', 'cancel')
+  redis.call('ZREM', live, id)
+  redis.call('SREM', pending, id)
+  announce(id, state)
+  redis.call('PUBLISH', wake, 'ended ' .. id)
+end
+-- Looked up by the holder of this very moment: who it was when the record was read says nothing
+local function alive(holder) return redis.call('EXISTS', KEYS[7] .. holder) == 1 end
+-- It was heard once, and has been silent for so long. One that was never heard (Redis lost its data) is not lost
+local function lost(holder, ms)
+  if alive(holder) then return false end
+  local seen = redis.call('ZSCORE', KEYS[8], holder)
+  return seen and redis.call('TIME')[1] * 1000 - tonumber(seen) >= tonumber(ms)
+end
+local function launched() return (redis.call('HGET', job, 'launches') or '[]') ~= '[]' end
+local state = redis.call('HGET', job, 'state')
