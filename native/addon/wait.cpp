@@ -22,7 +22,7 @@ constexpr useconds_t kLookEvery = 100000;  // us, without pidfds
 void sleepUntilGone(uint64_t pid, uint64_t start) {
   const int file = static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0u));
   // Looked at after the descriptor is held: the pid cannot pass on to another process in between.
-  if (file >= 0 && processLives(pid, start)) {
+  if (file >= 0 && processExists(pid, start)) {
     pollfd wait{file, POLLIN, 0};
     while (poll(&wait, 1, -1) < 0 && errno == EINTR) {
     }
@@ -31,7 +31,7 @@ void sleepUntilGone(uint64_t pid, uint64_t start) {
     close(file);
     return;
   }
-  while (processLives(pid, start)) usleep(kLookEvery);
+  while (processExists(pid, start)) usleep(kLookEvery);
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ uint64_t currentImage() {
   return image | 1;  // never 0, which means "not yet known"
 }
 
-bool processLives(uint64_t pid, uint64_t start) {
+bool processExists(uint64_t pid, uint64_t start) {
   ProcessStat stat{};
   const Found found = find(pid, &stat);
   if (found != Found::kYes) return found == Found::kUnknown;

@@ -95,7 +95,7 @@ uint64_t ownName() {
 bool namedLives(uint64_t name) {
   ProcessStat stat{};
   const uint64_t pid = name >> 32;
-  if (!processLives(pid, 0)) return false;
+  if (!processExists(pid, 0)) return false;
   return !readStat(pid, &stat) || nameOf(pid, stat.start) == name;
 }
 
@@ -134,7 +134,7 @@ uint32_t reapSlots(Ledger* ledger) {
     if (start == 0 || key.pidns.load() != pidns) continue;
     // Our own, whatever start time is told here: emulators show that of the thread that asks.
     if (pid == self && key.image.load() == image) continue;
-    if (processLives(pid, start)) continue;
+    if (processExists(pid, start)) continue;
     Slot& slot = ledger->slots[i];
     bool cutShort = slot.begun.load() != slot.ended.load();
     uint32_t drift = ledger->drift.exchange(1);  // until this slot is done, should this process die as well

@@ -59,25 +59,25 @@ void OomEvidence::begin(const std::string& group) {
   if (kmsg_ >= 0) lseek(kmsg_, 0, SEEK_END);
 }
 
-Told OomEvidence::verdict(bool killed, int64_t mainPid) {
+TriState OomEvidence::verdict(bool killed, int64_t mainPid) {
   if (kmsg_ >= 0) {
     char record[8192];  // one record a read
     for (;;) {
       const ssize_t got = read(kmsg_, record, sizeof record);
       if (got < 0 && (errno == EPIPE || errno == EINTR)) continue;  // EPIPE: older records were overwritten
       if (got <= 0) break;
-      if (kernelNames(std::string(record, static_cast<size_t>(got)), mainPid)) return Told::kYes;
+      if (kernelNames(std::string(record, static_cast<size_t>(got)), mainPid)) return TriState::kYes;
     }
   }
   const bool inGroup = groupBefore_ >= 0 && oomKillLine(readFile(groupFile_, kCounterBytes)) > groupBefore_;
-  if (inGroup && (own_ || killed)) return Told::kYes;
+  if (inGroup && (own_ || killed)) return TriState::kYes;
   // A child of the job may have been the victim, whom its parent reaped; or another job that shares the group.
-  if (inGroup) return Told::kUnknown;
+  if (inGroup) return TriState::kUnknown;
   const int64_t systemNow = oomKillLine(readFile("/proc/vmstat", kCounterBytes));
-  if (systemBefore_ >= 0 && systemNow == systemBefore_) return Told::kNo;
+  if (systemBefore_ >= 0 && systemNow == systemBefore_) return TriState::kNo;
   // Somebody on this machine was killed for memory. v2 would have counted it here even from a group below ours.
-  if (unified_ || !killed) return Told::kNo;
-  return Told::kUnknown;
+  if (unified_ || !killed) return TriState::kNo;
+  return TriState::kUnknown;
 }
 
 }  // namespace oomtune

@@ -1,4 +1,5 @@
-// Did the kernel's OOM killer strike? Told by counters that rose while the job ran, and by the kernel's log.
+// Whether the kernel's OOM killer killed a process of the job: judged by counters that rose while it ran, and by the
+// kernel's log.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +7,8 @@
 
 namespace oomtune {
 
-enum class Told { kNo, kYes, kUnknown };
+/** kUnknown: there is no evidence either way. */
+enum class TriState { kNo, kYes, kUnknown };
 
 class OomEvidence {
  public:
@@ -15,13 +17,13 @@ class OomEvidence {
   OomEvidence(const OomEvidence&) = delete;
   OomEvidence& operator=(const OomEvidence&) = delete;
 
-  /** Before the job starts. `group`: the folder of a cgroup of the launch's own; empty: it has none. */
+  /** Reads the counters before the job starts. `group`: the folder of the launch's own cgroup; empty: it has none. */
   void begin(const std::string& group);
   /**
-   * After it ended. `killed`: something of the tree that we saw died of a SIGKILL that we did not send. What others
-   * share a cgroup with us for may have been theirs: such a counter alone proves nothing.
+   * Judges after the job has ended. `killed`: a process of the tree died of a SIGKILL that we did not send. In a cgroup
+   * that others share the killed process may have been theirs, so its counter alone proves nothing.
    */
-  Told verdict(bool killed, int64_t mainPid);
+  TriState verdict(bool killed, int64_t mainPid);
 
  private:
   std::string groupFile_;  // the narrowest cgroup file with an oom_kill line that covers the job
@@ -35,7 +37,7 @@ class OomEvidence {
 /** The number after `oom_kill ` at the start of a line; -1: there is none. */
 int64_t oomKillLine(const std::string& text);
 
-/** Does a line of the kernel's log say that this process was killed for memory? */
+/** True if this line of the kernel's log says that the process was killed for memory. */
 bool kernelNames(const std::string& line, int64_t pid);
 
 }  // namespace oomtune

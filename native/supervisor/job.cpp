@@ -84,9 +84,9 @@ void mark(const Spec& spec) {
   _exit(127);
 }
 
-/** In the child: everything up to the job's own first instruction. */
-[[noreturn]] void become(const Spec& spec, const std::vector<std::string>& files, const std::vector<char*>& arguments,
-                         const std::vector<char*>& environment, const Streams& streams, int report) {
+/** In the child: sets up the process and executes the job. */
+[[noreturn]] void execJob(const Spec& spec, const std::vector<std::string>& files, const std::vector<char*>& arguments,
+                          const std::vector<char*>& environment, const Streams& streams, int report) {
   for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
@@ -123,7 +123,7 @@ Job::~Job() {
   if (pid_ > 0) waitpid(pid_, nullptr, 0);
 }
 
-bool Job::bear(const Spec& spec, const Streams& streams, const Cgroup& cgroup, std::string* error) {
+bool Job::spawn(const Spec& spec, const Streams& streams, const Cgroup& cgroup, std::string* error) {
   const std::vector<std::string> files = candidates(spec);
   const std::vector<char*> arguments = pointers(spec.arguments);
   const std::vector<char*> environment = pointers(spec.environment);
@@ -149,7 +149,7 @@ bool Job::bear(const Spec& spec, const Streams& streams, const Cgroup& cgroup, s
     close(go[1]);
     char word = 0;
     if (readAll(go[0], &word, 1) != 1) _exit(127);
-    become(spec, files, arguments, environment, streams, report[1]);
+    execJob(spec, files, arguments, environment, streams, report[1]);
   }
   if (pid_ < 0) *error = std::string("fork: ") + strerror(errno);
   close(go[0]);
@@ -157,8 +157,8 @@ bool Job::bear(const Spec& spec, const Streams& streams, const Cgroup& cgroup, s
   return pid_ > 0;
 }
 
-/** Waits until the job runs or cannot; false when it was told to end first. */
-bool Job::starts(int signals) const {
+/** Waits until the job runs or has failed to; false when a signal asked for its end first. */
+bool Job::waitForExec(int signals) const {
   for (;;) {
     pollfd waits[] = {{report_, POLLIN, 0}, {signals, POLLIN, 0}};
     if (poll(waits, 2, -1) < 0) continue;
@@ -171,17 +171,17 @@ bool Job::starts(int signals) const {
 }
 
 bool Job::release(const Spec& spec, int signals, std::string* error) {
-  const ssize_t told = write(go_, "", 1);
+  const ssize_t sent = write(go_, "", 1);
   close(go_);
   go_ = -1;
-  if (told == 1 && !starts(signals)) {
+  if (sent == 1 && !waitForExec(signals)) {
     *error = spec.arguments[0] + ": told to end before it had started";
     kill(pid_, SIGKILL);  // the keeper waits for one that does not die at once
     return false;
   }
   Failure failure{};
   // Somebody may have killed it while it waited: then whoever reaps it tells how it ended.
-  const ssize_t got = told == 1 ? readAll(report_, &failure, sizeof failure) : 0;
+  const ssize_t got = sent == 1 ? readAll(report_, &failure, sizeof failure) : 0;
   close(report_);
   report_ = -1;
   if (got != static_cast<ssize_t>(sizeof failure)) return true;

@@ -18,23 +18,26 @@ struct Streams {
 };
 
 /**
- * The job, in two steps: born, so that it can be told who it is before it runs, and released. It leads its own process
- * group, and dies with its supervisor: nobody else would end it. What fails leaves a sentence in `error`.
+ * The job's main process, started in two steps: spawn() forks it, so that its pid can be recorded before it runs, and
+ * release() lets it exec. It leads its own process group, and the kernel kills it when its supervisor dies, as nobody
+ * else would end it. What fails leaves a sentence in `error`.
  */
 class Job {
  public:
-  /** One that was never released ends. */
+  /** A job that was never released exits without running anything. */
   ~Job();
-  bool bear(const Spec& spec, const Streams& streams, const Cgroup& cgroup, std::string* error);
+  /** Forks the job into `cgroup`; it waits there. False: a pipe or the fork failed. */
+  bool spawn(const Spec& spec, const Streams& streams, const Cgroup& cgroup, std::string* error);
+  /** -1 before spawn(). */
   pid_t pid() const { return pid_; }
   /**
-   * Lets it run. False: it could not be started, or a signal of `signals` (a signalfd) told to end it before it was,
-   * and it is gone. A program on a dead file system may keep this waiting for ever otherwise.
+   * Lets it exec. False: it could not be started, or a signal of `signals` (a signalfd) asked for its end first, and it
+   * has been killed. Signals are looked at since a program on a dead file system may take for ever to be executed.
    */
   bool release(const Spec& spec, int signals, std::string* error);
 
  private:
-  bool starts(int signals) const;
+  bool waitForExec(int signals) const;
 
   pid_t pid_ = -1;
   int go_ = -1;      // a byte is written here when it may run

@@ -69,7 +69,7 @@ void stepBack() {
 
 }  // namespace
 
-int keepWatch(const Folder& folder, const std::string& startedAt, pid_t supervisor) {
+int runKeeper(const Folder& folder, const std::string& startedAt, pid_t supervisor) {
   stepBack();
   int status = 0;
   for (;;) {

@@ -1,5 +1,5 @@
-// Above the supervisor: a process that does nothing but wait. If the supervisor is killed, all that is left of its tree
-// comes to it, whatever session, process group and environment it has given itself, and is ended here.
+// The keeper: the parent process of the supervisor, which only waits. If the supervisor is killed, the kernel hands all
+// its descendants to the keeper, whatever session, process group or environment they have, and the keeper kills them.
 #pragma once
 
 #include <sys/types.h>
@@ -11,9 +11,9 @@
 namespace oomtune {
 
 /**
- * Waits for the supervisor, a child, and for whatever it leaves; writes exit.json in its place when it was killed.
- * Returns what this process is to exit with.
+ * Waits for the supervisor (a child of this process) and for all that it leaves; writes exit.json in its place when it
+ * was killed. Returns the exit code of this process.
  */
-int keepWatch(const Folder& folder, const std::string& startedAt, pid_t supervisor);
+int runKeeper(const Folder& folder, const std::string& startedAt, pid_t supervisor);
 
 }  // namespace oomtune

@@ -44,7 +44,7 @@ void Log::rotate() {
   }
 }
 
-void Log::look() {
+void Log::reopenIfMoved() {
   const auto now = std::chrono::steady_clock::now();
   if (now < next_) return;
   next_ = now + std::chrono::seconds(1);
@@ -64,7 +64,7 @@ bool Log::put(const char* bytes, size_t length) {
 }
 
 void Log::write(const char* bytes, size_t length) {
-  look();
+  reopenIfMoved();
   while (length > 0) {
     if (size_ >= limit_) rotate();
     const uint64_t room = limit_ > size_ ? limit_ - size_ : limit_;

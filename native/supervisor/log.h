@@ -10,7 +10,7 @@ namespace oomtune {
 
 class Log {
  public:
-  /** `folder` is a descriptor of the launch folder. */
+  /** `folder` is a descriptor of the launch folder, `limit` the most bytes of one log file. */
   Log(int folder, uint64_t limit) : folder_(folder), limit_(limit) {}
   ~Log();
   Log(const Log&) = delete;
@@ -18,16 +18,17 @@ class Log {
 
   /** 0 or an errno. The file is made anew, 0600. */
   int open();
-  /** Never fails for the job: what a full disk does not take is counted, and told once there is room again. */
+  /** Never fails: bytes that a full disk does not take are counted, and a line says so once there is room again. */
   void write(const char* bytes, size_t length);
+  /** Bytes that could not be written. */
   uint64_t lost() const { return lost_; }
 
  private:
   bool put(const char* bytes, size_t length);
   bool isThere() const;
   void rotate();
-  /** Now and then, whether the file that is written to still has its name. */
-  void look();
+  /** Opens a new file if the current one was moved or deleted; looks from time to time only. */
+  void reopenIfMoved();
 
   int folder_;
   int file_ = -1;

@@ -21,11 +21,11 @@ namespace oomtune {
 
 namespace {
 
-constexpr uint64_t kReapEvery = 1000;   // ms; dead processes' bytes in the ledger
-constexpr uint64_t kLookEvery = 5000;   // ms; whether a process goes past the stand-in
-constexpr uint64_t kOwnerEvery = 1000;  // ms; whether the process that the run ends with still lives
-constexpr uint64_t kSweepEvery = 50;    // ms between sweeps of SIGKILL
-constexpr uint64_t kLastWords = 5000;   // ms for a reader of our output that does not read, once the run was ended
+constexpr uint64_t kReapEvery = 1000;     // ms; dead processes' bytes in the ledger
+constexpr uint64_t kLookEvery = 5000;     // ms; whether a process goes past the stand-in
+constexpr uint64_t kOwnerEvery = 1000;    // ms; whether the process that the run ends with still lives
+constexpr uint64_t kSweepEvery = 50;      // ms between sweeps of SIGKILL
+constexpr uint64_t kDrainTimeout = 5000;  // ms for a reader of our output that does not read, once the run was ended
 
 uint64_t clockMs() {
   timespec now{};
@@ -119,7 +119,7 @@ void Loop::watchLedger(bool reaped) {
 void Loop::watchOwner() {
   if (spec_.ownerPid == 0 || ending_ || clockMs() < nextOwnerLook_) return;
   nextOwnerLook_ = clockMs() + kOwnerEvery;
-  if (!processLives(spec_.ownerPid, spec_.ownerStart)) startEnding("cancel");
+  if (!processExists(spec_.ownerPid, spec_.ownerStart)) startEnding("cancel");
 }
 
 void Loop::serve(int signals) {
@@ -131,7 +131,7 @@ void Loop::serve(int signals) {
 }
 
 /** Milliseconds until something is due. */
-int Loop::patience() const {
+int Loop::nextTimeout() const {
   const uint64_t now = clockMs();
   uint64_t next = ledger_ != nullptr ? nextReap_ : UINT64_MAX;
   if (spec_.ownerPid != 0 && !ending_) next = std::min(next, nextOwnerLook_);
@@ -155,7 +155,7 @@ void Loop::drain(int signals) {
         poll(waits, 2, 1000);
         serve(signals);
         source.tee.flush();
-        if (ending_ && until == 0) until = clockMs() + kLastWords;
+        if (ending_ && until == 0) until = clockMs() + kDrainTimeout;
         if (ending_ && clockMs() > until) source.tee.shut();
         continue;
       }
@@ -180,7 +180,7 @@ Outcome Loop::run(pid_t job, int signals, Cgroup& cgroup) {
       if (source.file >= 0 && !full) waits[count++] = {source.file, POLLIN, 0};
       if (full) waits[count++] = {source.tee.descriptor(), POLLOUT, 0};
     }
-    poll(waits, count, patience());
+    poll(waits, count, nextTimeout());
     for (nfds_t i = 1; i < count; ++i) {
       if (waits[i].revents == 0) continue;
       for (Source& source : sources_) {

@@ -1,4 +1,4 @@
-// From the start of the job to the end of its last descendant.
+// Runs the launch from the start of the job to the end of its last descendant: output, signals, time-outs, clean-up.
 #pragma once
 
 #include <sys/types.h>
@@ -30,6 +30,7 @@ class Loop {
 
   /** The read ends of the job's streams; `err` -1: both go into `out`. */
   void read(int out, int err, bool inherit);
+  /** Returns when no process of the job is left. `signals` is a signalfd. */
   Outcome run(pid_t job, int signals, class Cgroup& cgroup);
 
  private:
@@ -46,7 +47,8 @@ class Loop {
   void escalate(Cgroup& cgroup);
   void watchLedger(bool reaped);
   void watchOwner();
-  int patience() const;
+  /** Milliseconds that poll() may sleep until the next thing is due; -1: nothing is. */
+  int nextTimeout() const;
 
   const Spec& spec_;
   Log& log_;

@@ -66,7 +66,7 @@ int makeLedger(const std::string& folder, const Spec& spec, Ledger** ledger) {
   return error;
 }
 
-/** Signals that we serve come through a descriptor; those that terminals and readers send are not for us. */
+/** A signalfd for the signals that we act on; those that terminals and readers send are ignored. */
 int takeSignals() {
   sigset_t served;
   sigemptyset(&served);
@@ -96,7 +96,8 @@ void guardStandardStreams() {
   if (fd >= 3) close(fd);
 }
 
-/** Beside what the job's own libraries hold it to: where the kernel does not, the log says so, and the job runs. */
+/** Limits by the kernel, besides those of the libraries in the job. Where the kernel refuses, the log says so and the
+ * job runs. */
 void limitRegions(const Cgroup& cgroup, const Spec& spec, Log& log) {
   for (const SpecRegion& region : spec.regions) {
     const int code = cgroup.limit(region.name, region.bytes);
@@ -115,15 +116,15 @@ int supervise(const Folder& launch, const std::string& startedAt, int report) {
   Spec spec;
   Outcome outcome;
   Cgroup cgroup;
-  bool told = false;
-  auto tell = [&](pid_t job) {
-    told = true;
+  bool recorded = false;
+  auto record = [&](pid_t job) {
+    recorded = true;
     return writeWho(folder, startedAt, job, cgroup.path(), spec);
   };
   auto failed = [&](const std::string& error) {
-    if (!told) tell(-1);
+    if (!recorded) record(-1);
     unlinkat(folder, "spec", 0);
-    writeExit(launch, startedAt, outcome, Told::kNo, error);
+    writeExit(launch, startedAt, outcome, TriState::kNo, error);
     return 0;
   };
   const int signals = takeSignals();
@@ -148,13 +149,13 @@ int supervise(const Folder& launch, const std::string& startedAt, int report) {
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int in = spec.inherit && isatty(0) == 0 ? 0 : nothing;
   Job job;
-  if (!job.bear(spec, {in, out.write, spec.inherit ? err.write : out.write, mask}, cgroup, &error))
+  if (!job.spawn(spec, {in, out.write, spec.inherit ? err.write : out.write, mask}, cgroup, &error))
     return failed(error);
   close(out.write);
   if (err.write >= 0) close(err.write);
-  // Told before the job runs, and before the spec goes: who finds neither takes it that nothing was started, and who
-  // finds this supervisor killed ends what is left in the group.
-  if (tell(job.pid()) != 0) return failed(std::string("supervisor: ") + strerror(errno));
+  // Recorded before the job runs and before the spec is removed: a reader that finds neither concludes that nothing was
+  // started, and one that finds this supervisor killed ends what is left in the group.
+  if (record(job.pid()) != 0) return failed(std::string("supervisor: ") + strerror(errno));
   unlinkat(folder, "spec", 0);  // it holds the environment, and with it secrets
   if (!job.release(spec, signals, &error)) return failed(error);
   if (report >= 0) close(report);  // whoever waits for the start of the job reads the end of the file
@@ -163,7 +164,7 @@ int supervise(const Folder& launch, const std::string& startedAt, int report) {
   loop.read(out.read, err.read, spec.inherit);
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; ++fd) dup2(null, fd);  // whoever started us may wait for our streams to close
-  // Should this supervisor be killed while it waits for what the job left behind, it is still known how the job ended.
+  // If this supervisor is killed while it waits for what the job left behind, main.json still says how the job ended.
   loop.onMainEnd = [&](const Outcome& main) { writeMainExit(folder, startedAt, main); };
   outcome = loop.run(job.pid(), signals, cgroup);
   if (ledger != nullptr) trimLedger((path + "/ledger").c_str());
@@ -245,7 +246,7 @@ int main(int count, char** arguments) {
   }
   if (supervisor > 0) {
     if (options.report >= 0) close(options.report);
-    return keepWatch(launch, startedAt, supervisor);
+    return runKeeper(launch, startedAt, supervisor);
   }
   if (options.report >= 0) dprintf(options.report, "%d\n", static_cast<int>(getpid()));
   return supervise(launch, startedAt, options.report);

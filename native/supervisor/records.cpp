@@ -33,7 +33,7 @@ struct Ending {
   std::string signal = "null";
   std::string by;
   std::string error = "null";
-  Told oom = Told::kUnknown;
+  TriState oom = TriState::kUnknown;
   uint32_t stragglers = 0;
   uint64_t residentBytes = 0;
 };
@@ -41,15 +41,15 @@ struct Ending {
 std::string exitText(const std::string& startedAt, const Ending& end) {
   return "{\"schema\":1,\"code\":" + end.code + ",\"signal\":" + end.signal + ",\"ended_by\":" + quoted(end.by) +
          ",\"error\":" + end.error + ",\"host_oom\":" +
-         (end.oom == Told::kUnknown ? "null"
-          : end.oom == Told::kYes   ? "true"
-                                    : "false") +
+         (end.oom == TriState::kUnknown ? "null"
+          : end.oom == TriState::kYes   ? "true"
+                                        : "false") +
          ",\"started_at\":" + quoted(startedAt) + ",\"ended_at\":" + quoted(isoTime(nowNanoseconds())) +
          ",\"stragglers\":" + text(end.stragglers) +
          (end.residentBytes == 0 ? "" : ",\"resident_bytes\":" + text(static_cast<int64_t>(end.residentBytes))) + "}\n";
 }
 
-Ending endingOf(const Outcome& outcome, Told oom) {
+Ending endingOf(const Outcome& outcome, TriState oom) {
   Ending end;
   if (WIFSIGNALED(outcome.status)) {
     end.signal = quoted(signalName(WTERMSIG(outcome.status)));
@@ -107,17 +107,17 @@ int writeWho(int folder, const std::string& startedAt, pid_t job, const std::str
 }
 
 int writeMainExit(int folder, const std::string& startedAt, const Outcome& outcome) {
-  return writeRecord(folder, "main.json", exitText(startedAt, endingOf(outcome, Told::kUnknown)));
+  return writeRecord(folder, "main.json", exitText(startedAt, endingOf(outcome, TriState::kUnknown)));
 }
 
-void writeExit(const Folder& folder, const std::string& startedAt, const Outcome& outcome, Told oom,
+void writeExit(const Folder& folder, const std::string& startedAt, const Outcome& outcome, TriState oom,
                const std::string& error) {
   Ending end = endingOf(outcome, oom);
   if (!error.empty()) {
     end = Ending{};
     end.by = "start-failed";
     end.error = quoted(error);
-    end.oom = Told::kNo;
+    end.oom = TriState::kNo;
   }
   writeAtLast(folder, exitText(startedAt, end));
 }

@@ -28,7 +28,7 @@ int writeMainExit(int folder, const std::string& startedAt, const Outcome& outco
  * is waited for, and a folder that somebody removed is made anew, since a result that is lost would have the job run
  * twice.
  */
-void writeExit(const Folder& folder, const std::string& startedAt, const Outcome& outcome, Told oom,
+void writeExit(const Folder& folder, const std::string& startedAt, const Outcome& outcome, TriState oom,
                const std::string& error);
 
 /**

@@ -13,7 +13,7 @@ class Tee {
   Tee(const Tee&) = delete;
   Tee& operator=(const Tee&) = delete;
 
-  /** Takes over the descriptor. */
+  /** Takes ownership of the descriptor, and closes it. */
   void open(int descriptor);
   void shut();
   bool isOpen() const { return file_ >= 0; }

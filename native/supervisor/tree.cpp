@@ -45,7 +45,7 @@ std::vector<pid_t> descendants() {
   }
   found.erase(found.begin());
   found.erase(std::remove_if(found.begin(), found.end(),
-                             [](pid_t pid) { return !processLives(static_cast<uint64_t>(pid), 0); }),
+                             [](pid_t pid) { return !processExists(static_cast<uint64_t>(pid), 0); }),
               found.end());
   return found;
 }

@@ -8,13 +8,13 @@
 
 namespace oomtune {
 
-/** All living descendants, children of the dead included; zombies not. */
+/** Pids of all living descendants, those of dead children included; no zombies. */
 std::vector<pid_t> descendants();
 
-/** Sends the signal, and SIGCONT after it, so that stopped processes hear it too. */
+/** Sends the signal to all descendants, and SIGCONT after it, so that stopped processes receive it too. */
 void signalTree(int signal);
 
-/** Stops all before it kills them: a process that forks without end could outrun a mere sweep. */
+/** Kills all descendants. Stops them first: a process that keeps forking could outrun a mere sweep of SIGKILL. */
 void killTree();
 
 }  // namespace oomtune

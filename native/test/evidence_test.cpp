@@ -24,7 +24,7 @@ TEST(Evidence, findsTheVictimInTheKernelsLog) {
 TEST(Evidence, saysNoWhereNothingWasKilled) {
   OomEvidence evidence;
   evidence.begin("");
-  EXPECT_NE(evidence.verdict(false, 0x7ffffffe), Told::kYes);
+  EXPECT_NE(evidence.verdict(false, 0x7ffffffe), TriState::kYes);
 }
 
 TEST(Bypass, isADriverWithoutTheStandIn) {

@@ -41,9 +41,9 @@ TEST(Process, isNotMadeUpFromOtherText) {
 TEST(Process, isToldFromAnotherWithItsPid) {
   ProcessStat self{};
   ASSERT_TRUE(readStat(currentPid(), &self));
-  EXPECT_TRUE(processLives(currentPid(), self.start));
-  EXPECT_FALSE(processLives(currentPid(), self.start + 1));
-  EXPECT_FALSE(processLives(0x7ffffffe, 0));
+  EXPECT_TRUE(processExists(currentPid(), self.start));
+  EXPECT_FALSE(processExists(currentPid(), self.start + 1));
+  EXPECT_FALSE(processExists(0x7ffffffe, 0));
 }
 
 TEST(Process, thatIsAZombieDoesNotLive) {
@@ -51,7 +51,7 @@ TEST(Process, thatIsAZombieDoesNotLive) {
   if (child == 0) _exit(0);
   siginfo_t info;
   waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
-  EXPECT_FALSE(processLives(static_cast<uint64_t>(child), 0));
+  EXPECT_FALSE(processExists(static_cast<uint64_t>(child), 0));
   waitpid(child, nullptr, 0);
 }
 
@@ -60,8 +60,8 @@ TEST(Process, livesUntilItIsKnownToBeGone) {
   getrlimit(RLIMIT_NOFILE, &before);
   const rlimit none{0, before.rlim_max};
   setrlimit(RLIMIT_NOFILE, &none);
-  const bool lives = processLives(currentPid(), 0);
-  const bool gone = !processLives(0x7ffffffe, 0);
+  const bool lives = processExists(currentPid(), 0);
+  const bool gone = !processExists(0x7ffffffe, 0);
   setrlimit(RLIMIT_NOFILE, &before);
   EXPECT_TRUE(lives) << "no descriptor was left to look with";
   EXPECT_FALSE(gone) << "nor can a death be told then";

@@ -6,8 +6,8 @@
 
 #include <atomic>
 
-#include "account.h"
 #include "compat.h"
+#include "process_gate.h"
 #include "real.h"
 #include "trampolines.h"
 #include "unlisted.h"
@@ -22,8 +22,6 @@ asm(OOMTUNE_TRAMPOLINES_BEGIN
 extern "C" __attribute__((visibility("default"))) const char oomtune_standin[] = "libcuda.so.1";
 
 namespace oomtune::cuda {
-
-Driver driver;
 
 namespace {
 
@@ -41,7 +39,6 @@ enum State { kClosed, kOpening, kOpen, kAbsent };
 std::atomic<int> state{kClosed};
 pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 std::atomic<uint64_t> opener{0};
-char foundAt[4096];
 
 /** Every function of the list that the driver has, by its address; `hook` is null where there is none. */
 struct Known {
@@ -71,48 +68,6 @@ const Hook* findHook(const char* name) {
 Result missing() { return kNotFound; }
 // The same where there is no driver at all.
 Result noDriver() { return kNoDevice; }
-
-template <class Function>
-void find(void* handle, Function* out, const char* name, const char* older = nullptr) {
-  void* at = dlsym(handle, name);
-  if (at == nullptr && older != nullptr) at = dlsym(handle, older);
-  *out = reinterpret_cast<Function>(at);
-}
-
-void findOwn(void* handle) {
-  find(handle, &driver.ctxGetCurrent, "cuCtxGetCurrent");
-  find(handle, &driver.ctxGetDevice, "cuCtxGetDevice");
-  find(handle, &driver.ctxPushCurrent, "cuCtxPushCurrent_v2");
-  find(handle, &driver.ctxPopCurrent, "cuCtxPopCurrent_v2");
-  find(handle, &driver.deviceGetCount, "cuDeviceGetCount");
-  find(handle, &driver.deviceGetUuid, "cuDeviceGetUuid_v2", "cuDeviceGetUuid");
-  find(handle, &driver.deviceGetPciBusId, "cuDeviceGetPCIBusId");
-  find(handle, &driver.deviceGetMemPool, "cuDeviceGetMemPool");
-  find(handle, &driver.deviceGetGraphMemAttribute, "cuDeviceGetGraphMemAttribute");
-  find(handle, &driver.poolGetAttribute, "cuMemPoolGetAttribute");
-  find(handle, &driver.poolTrimTo, "cuMemPoolTrimTo");
-  find(handle, &driver.memFreeAsync, "cuMemFreeAsync");
-  find(handle, &driver.memFreeAsyncPtsz, "cuMemFreeAsync_ptsz");
-  find(handle, &driver.streamSynchronize, "cuStreamSynchronize");
-  find(handle, &driver.streamSynchronizePtsz, "cuStreamSynchronize_ptsz");
-  find(handle, &driver.streamGetCtx, "cuStreamGetCtx");
-  find(handle, &driver.streamGetDevice, "cuStreamGetDevice");
-  find(handle, &driver.streamIsCapturing, "cuStreamIsCapturing");
-  find(handle, &driver.streamIsCapturingPtsz, "cuStreamIsCapturing_ptsz", "cuStreamIsCapturing");
-  find(handle, &driver.exchangeCaptureMode, "cuThreadExchangeStreamCaptureMode");
-  find(handle, &driver.memGetAddressRange, "cuMemGetAddressRange_v2");
-  find(handle, &driver.primaryCtxGetState, "cuDevicePrimaryCtxGetState");
-  find(handle, &driver.primaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRelease");
-  find(handle, &driver.ctxDestroy, "cuCtxDestroy_v2", "cuCtxDestroy");
-  find(handle, &driver.ctxGetLimit, "cuCtxGetLimit");
-  find(handle, &driver.graphGetNodes, "cuGraphGetNodes");
-  find(handle, &driver.graphGetEdges, "cuGraphGetEdges");
-  find(handle, &driver.graphGetEdgesV2, "cuGraphGetEdges_v2");
-  find(handle, &driver.graphNodeGetType, "cuGraphNodeGetType");
-  find(handle, &driver.graphMemAllocNodeGetParams, "cuGraphMemAllocNodeGetParams");
-  find(handle, &driver.graphMemFreeNodeGetParams, "cuGraphMemFreeNodeGetParams");
-  find(handle, &driver.graphChildGetGraph, "cuGraphChildGraphNodeGetGraph");
-}
 
 void fillSlots(void* handle) {
   for (size_t i = 0; i < kCount; ++i) {
@@ -176,10 +131,10 @@ bool openDriver() {
   pthread_mutex_lock(&opening);
   if (state.load() == kClosed) {
     opener.store(self);
-    void* handle = openReal("OOMTUNE_CUDA_DRIVER", "libcuda.so.1", nullptr, foundAt, sizeof foundAt);
+    void* handle = openReal("OOMTUNE_CUDA_DRIVER", "libcuda.so.1", nullptr, driverPath, sizeof driverPath);
     if (handle != nullptr) {
-      findOwn(handle);
-      debugLine("the real driver is %s", foundAt);
+      bindCalls(handle);
+      debugLine("the real driver is %s", driverPath);
       warnOfUnlisted(handle, listed, "cu");
     }
     fillSlots(handle);
@@ -189,8 +144,6 @@ bool openDriver() {
   pthread_mutex_unlock(&opening);
   return state.load() == kOpen;
 }
-
-const char* driverPath() { return foundAt; }
 
 void* substitute(const char* symbol, void* resolved) {
   Known& cell = knownCell(resolved);

@@ -1,6 +1,6 @@
 // What a program in the job may ask of the ledger (found by dlsym): `device` is a CUDA ordinal as this process sees it,
 // -1 the host. Figures are of the calling process, contexts included.
-#include "account.h"
+#include "admit.h"
 
 using oomtune::cuda::account::gate;
 

@@ -2,7 +2,7 @@
 
 #include <sys/mman.h>
 
-#include "driver.h"
+#include "calls.h"
 #include "table.h"
 
 namespace oomtune::cuda {

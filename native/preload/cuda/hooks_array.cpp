@@ -1,6 +1,6 @@
 // Arrays and mipmapped arrays. The driver does not tell their size: it is reckoned from the description; what padding
 // adds shows up in the measured overhead.
-#include "account.h"
+#include "admit.h"
 #include "driver.h"
 #include "tables.h"
 #include "vmm.h"

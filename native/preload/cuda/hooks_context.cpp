@@ -1,8 +1,9 @@
 // Initialisation, contexts, the resolver, and the figures that a program reads to size itself.
 #include <atomic>
 
-#include "account.h"
+#include "admit.h"
 #include "driver.h"
+#include "lifetime.h"
 #include "measure.h"
 #include "pool_list.h"
 #include "tables.h"

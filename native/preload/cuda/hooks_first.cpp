@@ -1,7 +1,7 @@
 // The first forms of calls that later got another one: their sizes and addresses have 32 bits, and drivers still have
 // them. A program that looks a name up as it stands in the documentation, without the suffix of its version, meets
 // these.
-#include "account.h"
+#include "admit.h"
 #include "driver.h"
 #include "tables.h"
 

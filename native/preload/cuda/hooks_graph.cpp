@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "admit.h"
 #include "driver.h"
 #include "graph_need.h"
 #include "pools.h"

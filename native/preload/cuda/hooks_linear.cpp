@@ -1,5 +1,5 @@
 // Linear device memory that belongs to a context: plain, pitched, managed; and what comes in from other processes.
-#include "account.h"
+#include "admit.h"
 #include "driver.h"
 #include "imports.h"
 #include "tables.h"

@@ -1,6 +1,6 @@
 // Stream-ordered allocation. Whether a pool grows, and by how much, only the driver knows: an allocation is let through
 // if the growth to be expected fits, and given back should the pool have grown past the budget all the same.
-#include "account.h"
+#include "admit.h"
 #include "driver.h"
 #include "graph_hooks.h"
 #include "pool_list.h"

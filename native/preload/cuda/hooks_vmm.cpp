@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "account.h"
+#include "admit.h"
 #include "driver.h"
 #include "imports.h"
 #include "tables.h"

@@ -2,10 +2,12 @@
 
 #include <time.h>
 
-#include "driver.h"
+#include "account.h"
+#include "calls.h"
 #include "pools.h"
 #include "real.h"
 #include "table.h"
+#include "vmm.h"
 #include "watch.h"
 
 namespace oomtune::cuda {
@@ -28,12 +30,6 @@ uint64_t microseconds() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1000000 + static_cast<uint64_t>(now.tv_nsec) / 1000;
-}
-
-uint64_t milliseconds() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1000 + static_cast<uint64_t>(now.tv_nsec) / 1000000 + 1;
 }
 
 uint64_t less(uint64_t from, uint64_t what) { return from > what ? from - what : 0; }
@@ -64,6 +60,7 @@ bool look(Watch& watch, Place place, uint64_t old, uint64_t* overhead) {
     const uint64_t hooked = hookedNow(place);
     bool moved = account::unsettled();
     if (!usedNow(watch, place, &used, &othersMoved)) return false;
+    if (watch.pidIsOurs) used += vmmInArraysOnly(place);
     moved = moved || othersMoved || account::unsettled() || changesNow() != changes;
     if (moved) continue;
     *overhead = less(less(used, watch.importedSeen.load()), hooked);
@@ -133,13 +130,6 @@ void measureNow(Place place) {
   watch.measuredAt.store(milliseconds(), std::memory_order_relaxed);
 }
 
-void noteFreed(Place place) {
-  Watch& watch = watchOf(place);
-  const uint64_t now = milliseconds();
-  watch.freedAt.store(now, std::memory_order_relaxed);
-  if (!watch.pidIsOurs) account::gate().ledger()->devices[place].freedAt.store(now, std::memory_order_relaxed);
-}
-
 bool measureIfOlder(Place place, uint64_t age) {
   if (!account::gate().attached() || !watching()) return false;
   Watch& watch = watchOf(place);
@@ -160,7 +150,5 @@ void measureAtEnd(Place place) {
   Watch& watch = watchOf(place);
   if (!watch.measuring.load()) measureNow(place);  // no trylock: older glibcs have it in libpthread alone
 }
-
-void forgetMeasurements() { forgetWatches(); }
 
 }  // namespace oomtune::cuda

@@ -2,7 +2,7 @@
 // buffers). It is measured: the driver's figure less what the hooks have live.
 #pragma once
 
-#include "account.h"
+#include "places.h"
 
 namespace oomtune::cuda {
 
@@ -14,13 +14,7 @@ bool measureIfOlder(account::Place place, uint64_t age);
 /** The same if that much lies `times` what measuring took back: so it takes at most that part of the time. */
 bool measureOften(account::Place place, unsigned times = 50);
 
-/** Notes that memory was freed: NVML shows it as used for a moment longer, which must not pass for overhead. */
-void noteFreed(account::Place place);
-
 /** At exit, when a thread may have stopped in the middle of a measurement: then this one is left out. */
 void measureAtEnd(account::Place place);
-
-/** In the child of a fork. */
-void forgetMeasurements();
 
 }  // namespace oomtune::cuda

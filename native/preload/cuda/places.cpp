@@ -4,9 +4,8 @@
 
 #include <atomic>
 
-#include "account.h"
-#include "driver.h"
-#include "watch.h"
+#include "calls.h"
+#include "process_gate.h"
 
 namespace oomtune::cuda::account {
 
@@ -55,7 +54,7 @@ Place findPlace(Device ordinal) {
 
 }  // namespace
 
-void learnDevices() {
+void learnDevices(void (*found)(Place place, const char* bus, const char* mig)) {
   for (Place& place : places) place = kNowhere;
   for (Device& ordinal : ordinals) ordinal = -1;
   int count = 0;
@@ -72,7 +71,7 @@ void learnDevices() {
     if (driver.deviceGetUuid != nullptr && driver.deviceGetUuid(&uuid, ordinal) == kSuccess) {
       uuidText("MIG-", uuid, mig);
     }
-    watchDevice(place, bus, mig);
+    found(place, bus, mig);
   }
   devices = count;
   learned.store(true, std::memory_order_release);

@@ -9,8 +9,11 @@ namespace oomtune::cuda::account {
 using Place = int;
 constexpr Place kNowhere = -1;
 
-/** Learns which devices the process sees. Once, before anything is asked below, with the ledger attached. */
-void learnDevices();
+/**
+ * Learns which devices the process sees, and calls `found` for each that the launch counts, with its PCI bus id and its
+ * uuid as a MIG device. Once, before anything is asked below, with the ledger attached.
+ */
+void learnDevices(void (*found)(Place place, const char* bus, const char* mig));
 
 /** The device of an ordinal as this process sees it. */
 Place placeOf(Device ordinal);

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "driver.h"
+#include "calls.h"
 #include "pool_list.h"
 #include "table.h"
 

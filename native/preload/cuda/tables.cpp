@@ -2,8 +2,7 @@
 
 #include <atomic>
 
-#include "driver.h"
-#include "vmm.h"
+#include "calls.h"
 
 namespace oomtune::cuda {
 
@@ -47,7 +46,6 @@ void forgetTables() {
   pinned.forget();
   imports.forget();
   importedHandles.forget();
-  forgetVmm();
 }
 
 }  // namespace oomtune::cuda

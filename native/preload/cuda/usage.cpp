@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "calls.h"
 #include "compat.h"
-#include "driver.h"
 #include "real.h"
 #include "table.h"
 
@@ -74,7 +74,7 @@ bool start() {
   if (library == nullptr && !tried) {
     openStandInFirst();
     char path[4096];
-    library = openReal("OOMTUNE_NVML_DRIVER", kNvmlName, driverPath(), path, sizeof path);
+    library = openReal("OOMTUNE_NVML_DRIVER", kNvmlName, driverPath, path, sizeof path);
     if (library != nullptr) {
       find(&nvml.init, "nvmlInit_v2", nullptr);
       find(&nvml.byPciBusId, "nvmlDeviceGetHandleByPciBusId_v2", nullptr);

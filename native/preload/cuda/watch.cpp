@@ -6,7 +6,6 @@
 #include "real.h"
 #include "slots.h"
 #include "table.h"
-#include "vmm.h"
 
 namespace oomtune::cuda {
 
@@ -80,6 +79,19 @@ void beforeContext(Place place) {
   if (base.load() == 0 && nvmlDeviceBytes(watch.nvml, &device)) base.compare_exchange_strong(none, device + 1);
 }
 
+uint64_t milliseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000 + static_cast<uint64_t>(now.tv_nsec) / 1000000 + 1;
+}
+
+void noteFreed(Place place) {
+  Watch& watch = watchOf(place);
+  const uint64_t now = milliseconds();
+  watch.freedAt.store(now, std::memory_order_relaxed);
+  if (!watch.pidIsOurs) account::gate().ledger()->devices[place].freedAt.store(now, std::memory_order_relaxed);
+}
+
 uint64_t hookedNow(Place place) {
   Gate& gate = account::gate();
   const SlotDevice& own = gate.ledger()->slots[gate.slotIndex()].devices[place];
@@ -119,7 +131,6 @@ bool usedNow(Watch& watch, Place place, uint64_t* used, bool* moved) {
   if (watch.pidIsOurs) {
     if (figure == Figure::kUnknown) return false;  // absent: no context any more
     account::gate().setMeasured(place, kMeasuredByProcess);
-    *used += vmmInArraysOnly(place);
     return true;
   }
   if (!usedByDevice(watch, place, used, moved)) return false;

@@ -6,7 +6,8 @@
 
 #include <atomic>
 
-#include "account.h"
+#include "places.h"
+#include "process_gate.h"
 #include "usage.h"
 
 namespace oomtune::cuda {
@@ -39,6 +40,12 @@ bool watching();
 /** At cuInit, before any context: `bus` and `mig` name the device for NVML. */
 void watchDevice(account::Place place, const char* bus, const char* mig);
 
+/** Milliseconds of a coarse monotonic clock, never 0. */
+uint64_t milliseconds();
+
+/** Notes that memory was freed: NVML shows it as used for a moment longer, which must not pass for overhead. */
+void noteFreed(account::Place place);
+
 /** Notes the device's state before a context is made, for devices without figures per process. */
 void beforeContext(account::Place place);
 
@@ -69,9 +76,10 @@ class Turn {
 };
 
 /**
- * This process's bytes on the device, contexts included, by whichever figure can be had. By the whole device's, that is
- * what nobody else of the launch accounts for: right for the launch, if nobody else is on the device. `moved`: others
- * of the launch were at work meanwhile. In its Turn. False: there is no figure.
+ * This process's bytes on the device, contexts included, by whichever figure can be had; without what only sparse
+ * arrays hold where the figure is the process's own. By the whole device's, that is what nobody else of the launch
+ * accounts for: right for the launch, if nobody else is on the device. `moved`: others of the launch were at work
+ * meanwhile. In its Turn. False: there is no figure.
  */
 bool usedNow(Watch& watch, account::Place place, uint64_t* used, bool* moved);
 

@@ -1,0 +1,70 @@
+// The functions of the driver that we call for ourselves, past our own hooks.
+#pragma once
+
+#include "types.h"
+
+namespace oomtune::cuda {
+
+/** Functions of the driver that the hooks call for themselves. Null where the driver has none. */
+struct Driver {
+  Result (*ctxGetCurrent)(Context*);
+  Result (*ctxGetDevice)(Device*);
+  Result (*ctxPushCurrent)(Context);
+  Result (*ctxPopCurrent)(Context*);
+  Result (*deviceGetCount)(int*);
+  Result (*deviceGetUuid)(Uuid*, Device);
+  Result (*deviceGetPciBusId)(char*, int, Device);
+  Result (*deviceGetMemPool)(Pool*, Device);
+  Result (*deviceGetGraphMemAttribute)(Device, int, void*);
+  Result (*poolGetAttribute)(Pool, int, void*);
+  Result (*poolTrimTo)(Pool, size_t);
+  Result (*memFreeAsync)(Address, Stream);
+  Result (*memFreeAsyncPtsz)(Address, Stream);
+  Result (*streamSynchronize)(Stream);
+  Result (*streamSynchronizePtsz)(Stream);
+  Result (*streamGetCtx)(Stream, Context*);
+  Result (*streamGetDevice)(Stream, Device*);
+  Result (*streamIsCapturing)(Stream, int*);
+  Result (*streamIsCapturingPtsz)(Stream, int*);
+  Result (*exchangeCaptureMode)(int*);
+  Result (*memGetAddressRange)(Address*, size_t*, Address);
+  Result (*primaryCtxGetState)(Device, unsigned int*, int*);
+  Result (*primaryCtxRelease)(Device);
+  Result (*ctxDestroy)(Context);
+  Result (*ctxGetLimit)(size_t*, int);
+  Result (*graphGetNodes)(Graph, GraphNode*, size_t*);
+  Result (*graphGetEdges)(Graph, GraphNode*, GraphNode*, size_t*);
+  Result (*graphGetEdgesV2)(Graph, GraphNode*, GraphNode*, void*, size_t*);
+  Result (*graphNodeGetType)(GraphNode, int*);
+  Result (*graphMemAllocNodeGetParams)(GraphNode, MemAllocNodeParams*);
+  Result (*graphMemFreeNodeGetParams)(GraphNode, Address*);
+  Result (*graphChildGetGraph)(GraphNode, Graph*);
+};
+
+extern Driver driver;
+
+/**
+ * Lives around calls that the hooks make for themselves: while some stream is being captured, many calls of the driver
+ * break the capture, unless their thread says that it knows what it does.
+ */
+class Relaxed {
+ public:
+  Relaxed() { exchanged_ = driver.exchangeCaptureMode != nullptr && driver.exchangeCaptureMode(&mode_) == kSuccess; }
+  ~Relaxed() {
+    if (exchanged_) driver.exchangeCaptureMode(&mode_);
+  }
+  Relaxed(const Relaxed&) = delete;
+  Relaxed& operator=(const Relaxed&) = delete;
+
+ private:
+  int mode_ = kCaptureRelaxed;
+  bool exchanged_ = false;
+};
+
+/** Looks all of them up in the open driver. */
+void bindCalls(void* handle);
+
+/** Where the driver was found; empty: nowhere. Written by whoever opens it. */
+extern char driverPath[4096];
+
+}  // namespace oomtune::cuda

@@ -1,0 +1,58 @@
+#include "process_gate.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <atomic>
+
+namespace oomtune::cuda::account {
+
+namespace {
+
+Gate theGate;
+std::atomic<int> underWay{0};
+void (*forget)() = nullptr;
+
+enum Lineage : int { kOwn, kForked, kAnew };
+std::atomic<int> lineage{kOwn};
+
+void afterFork() {
+  // Cheap, as most children only call exec: the slot is taken when the child first counts something.
+  lineage.store(kForked);
+}
+
+/** In a forked child, by whichever of its threads is first; the others wait. */
+void startAnew() {
+  int expected = kForked;
+  if (lineage.compare_exchange_strong(expected, kAnew)) {
+    underWay.store(0);
+    theGate.forked();
+    forget();
+    lineage.store(kOwn, std::memory_order_release);
+  }
+  while (lineage.load(std::memory_order_acquire) != kOwn) sched_yield();
+}
+
+}  // namespace
+
+bool attachGate(const char* path, void (*inChild)()) {
+  if (!theGate.attach(path)) return false;
+  forget = inChild;
+  pthread_atfork(nullptr, nullptr, afterFork);
+  return true;
+}
+
+Gate& gate() {
+  if (__builtin_expect(lineage.load(std::memory_order_acquire) != kOwn, 0)) startAnew();
+  return theGate;
+}
+
+bool gateIsOwn() { return lineage.load() == kOwn; }
+
+Unsettled::Unsettled() { underWay.fetch_add(1); }
+Unsettled::~Unsettled() { underWay.fetch_sub(1); }
+bool unsettled() { return underWay.load() != 0; }
+
+void blind(Blind reason) { gate().markBlind(reason); }
+
+}  // namespace oomtune::cuda::account
