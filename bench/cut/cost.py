@@ -32,8 +32,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import torch  # noqa: E402
 
 from oomtune.hook.cut import Cut  # noqa: E402
-from oomtune.hook.gate import Gate  # noqa: E402
-from oomtune.hook.optimizer import Optimizers  # noqa: E402
+from oomtune.hook.apply.gate import Gate  # noqa: E402
+from oomtune.hook.watch.optimizers import Optimizers  # noqa: E402
 
 
 ALL = slice(None)

@@ -4,7 +4,7 @@ import os
 import sys
 
 
-def _run_next_sitecustomize():
+def _run_next_sitecustomize() -> None:
     # Python imports one sitecustomize only, the first on the path: this one. Distributions and users have their own.
     import importlib.machinery
     import importlib.util
@@ -16,7 +16,7 @@ def _run_next_sitecustomize():
         return
     module = importlib.util.module_from_spec(spec)
     sys.modules["sitecustomize"] = module
-    spec.loader.exec_module(module)
+    spec.loader.exec_module(module)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 if os.environ.get("OOMTUNE_HOOK"):

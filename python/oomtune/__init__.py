@@ -3,18 +3,26 @@
 Outside oomtune every figure has the default that the caller names, so a script that asks runs the same by hand.
 """
 
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .knobs import Config
+
 __all__ = ["Config", "config"]
 __version__ = "0.1.0"
 
 
-def config(*args, **kwargs):
+def config(*args: Any, **kwargs: Any) -> Config:
     """See oomtune.knobs.config(). Imported when asked for: the hook lives in this package too and must start fast."""
     from .knobs import config
 
     return config(*args, **kwargs)
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name == "Config":
         from .knobs import Config
 

@@ -32,10 +32,10 @@ class Config:
     resume: bool
 
 
-def _count(environ, name, default):
+def _count(environ: Mapping[str, str], name: str) -> int | None:
     text = environ.get(name, "")
     if not text:
-        return default
+        return None
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise ValueError("%s: expected a whole number of at least 1, got %r" % (name, text))
     return int(text)
@@ -53,21 +53,21 @@ def config(
     Raises ValueError where the environment holds something that oomtune never writes.
     """
     environ = os.environ if environ is None else environ
-    micro = _count(environ, "OOMTUNE_MICRO_BATCH", micro_batch)
-    steps = _count(environ, "OOMTUNE_ACCUMULATION", accumulation)
+    micro = _count(environ, "OOMTUNE_MICRO_BATCH") or micro_batch
+    steps = _count(environ, "OOMTUNE_ACCUMULATION") or accumulation
     precision = environ.get("OOMTUNE_AMP") or amp
     if precision not in AMP:
         raise ValueError("OOMTUNE_AMP: expected one of %s, got %r" % (", ".join(AMP), precision))
-    world = _count(environ, "WORLD_SIZE", 1)
+    world = _count(environ, "WORLD_SIZE") or 1
     flag = environ.get("OOMTUNE_CHECKPOINTING", "")
     return Config(
         micro_batch=micro,
         accumulation=steps,
-        effective_batch=_count(environ, "OOMTUNE_EFFECTIVE_BATCH", micro * steps * world),
+        effective_batch=_count(environ, "OOMTUNE_EFFECTIVE_BATCH") or micro * steps * world,
         amp=precision,
         checkpointing=flag == "1" if flag else checkpointing,
         device=environ.get("OOMTUNE_DEVICE") or None,
-        budget_bytes=_count(environ, "OOMTUNE_BUDGET_BYTES", None),
+        budget_bytes=_count(environ, "OOMTUNE_BUDGET_BYTES"),
         job_id=environ.get("OOMTUNE_JOB_ID") or None,
         resume=environ.get("OOMTUNE_RESUME") == "1",
     )

@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** Linter and formatter of the Python files. By hand: `node scripts/setup/python-tools.mjs [--write]`. */
+/** Linter, formatter and type checker of the Python files. By hand: `node scripts/setup/python-tools.mjs [--write]`. */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -22,6 +22,7 @@ export function pythonChecks() {
   return [
     ['ruff', [join(bin, 'ruff'), 'check', '.']],
     ['ruff format', [join(bin, 'ruff'), 'format', '--check', '.']],
+    ['python types', [join(bin, 'basedpyright')]],
   ];
 }
 
@@ -38,9 +39,9 @@ function ensureTools() {
           files: [PINS],
           bytes: SPACE,
           seconds: PATIENCE,
-          check: 'import ruff',
+          check: 'import ruff, basedpyright',
         });
-  if (made.why) say(`NOT RUN: the linter and the formatter of the Python files, since ${made.why}.`);
+  if (made.why) say(`NOT RUN: the linter, the formatter and the type checker of the Python files, since ${made.why}.`);
   return made.python ? join(made.python, '..') : null;
 }
 

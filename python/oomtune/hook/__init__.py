@@ -4,8 +4,14 @@
 more until the script imports torch.
 """
 
+from __future__ import annotations
 
-def start():
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .hook import Hook
+
+
+def start() -> Hook | None:
     from .settings import Settings
 
     settings = Settings.from_environment()

@@ -1,13 +1,20 @@
 """What started this process within the launch: a shell script, a launcher, a parent that spawned it."""
 
+from __future__ import annotations
+
 import os
 import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 #: The name of the supervisor's process, as the kernel cuts it.
 SUPERVISOR = "oomtune-supervi"
 
 
-def end_ancestors():
+def end_ancestors() -> None:
     """Ends them, outermost first, so that none goes on with what follows the training. Without a supervisor above them
     they are not ours to end."""
     for pid in reversed(_ancestors()):
@@ -17,7 +24,7 @@ def end_ancestors():
             pass  # gone already
 
 
-def _ancestors():
+def _ancestors() -> list[Any]:
     found, pid = [], os.getppid()
     while pid > 1:
         name, parent = _name_and_parent(pid)
@@ -30,7 +37,7 @@ def _ancestors():
     return []
 
 
-def _name_and_parent(pid):
+def _name_and_parent(pid: int) -> tuple[str | None, int]:
     try:
         with open("/proc/%d/stat" % pid) as file:
             head, _, tail = file.read().rpartition(")")

@@ -1,23 +1,31 @@
 """Calls back when a named module has been imported, without importing it itself."""
 
+from __future__ import annotations
+
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any, Callable
 
 
 class Finder:
     """A meta-path finder that finds nothing by itself: it lets the others find, and wraps the execution."""
 
-    def __init__(self, callbacks):
+    def __init__(self, callbacks: dict[str, Callable[[Any], None]]) -> None:
         self._callbacks = dict(callbacks)
-        self._busy = set()
+        self._busy: set[str] = set()
 
-    def install(self):
+    def install(self) -> None:
         # A module may be there already where python was started with -m or by a launcher that forked.
         for name in list(self._callbacks):
             if name in sys.modules:
                 self._fire(name, sys.modules[name])
         sys.meta_path.insert(0, self)
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name not in self._callbacks or name in self._busy:
             return None
         import importlib.util  # not at the start: most processes import nothing of interest
@@ -29,22 +37,23 @@ class Finder:
             return None
         finally:
             self._busy.discard(name)
-        if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
+        loader: Any = None if spec is None else spec.loader
+        if loader is None or not hasattr(loader, "exec_module"):
             return None
-        execute = spec.loader.exec_module
+        execute = loader.exec_module
 
-        def exec_module(module):
+        def exec_module(module: ModuleType) -> None:
             execute(module)
             self._fire(name, module)
 
         try:
             # On the instance: the loader keeps its type, which inspect and pkgutil look at.
-            spec.loader.exec_module = exec_module
+            loader.exec_module = exec_module
         except AttributeError:
             return None
         return spec
 
-    def _fire(self, name, module):
+    def _fire(self, name: str, module: ModuleType) -> None:
         callback = self._callbacks.pop(name, None)
         if callback is not None:
             callback(module)

@@ -1,72 +1,78 @@
-"""The hook of this process: one object that holds its parts together."""
+"""The hook of this process: what stands from its start, whether or not it ever trains."""
+
+from __future__ import annotations
 
 import atexit
 import functools
 import os
 import sys
 
-from .ancestors import end_ancestors
 from .finder import Finder
-from .link import Link
-from .report import Reporter
-from .results import Results
+from .report.link import Link
+from .report.uncaught import ExceptionReporter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Callable, NoReturn
+
+    from .instruments import Instruments
+    from .messages import Hello
+    from .probe.quiet import ResultFiles
+    from .settings import Settings
+    from .types import ProcessState
+
 
 #: When a module has been imported: the part of the hook that attends to it, and its function.
 ALWAYS = {
-    "torch": ("patches", "patch_torch"),
-    "torchdata.stateful_dataloader.stateful_dataloader": ("loader", "stateful_loader"),
-    "transformers.training_args": ("entries", "transformers_arguments"),
-    "lightning.pytorch.trainer.trainer": ("entries", "lightning_trainer"),
-    "pytorch_lightning.trainer.trainer": ("entries", "lightning_trainer"),
+    "torch": ("instruments", "instrument"),
+    "torchdata.stateful_dataloader.stateful_dataloader": ("watch.loader", "stateful_loader"),
+    "transformers.training_args": ("apply.frameworks", "transformers_arguments"),
+    "lightning.pytorch.trainer.trainer": ("apply.frameworks", "lightning_trainer"),
+    "pytorch_lightning.trainer.trainer": ("apply.frameworks", "lightning_trainer"),
 }
 SEARCHING = {
-    "torch.utils.tensorboard": ("trackers", "quiet_tensorboard"),
-    "tensorboardX": ("trackers", "quiet_tensorboard"),
-    "mlflow": ("trackers", "quiet_mlflow"),
-    "safetensors.torch": ("saving", "quiet_safetensors"),
-    "shutil": ("results", "keep_from_shutil"),
+    "torch.utils.tensorboard": ("probe.quiet", "quiet_tensorboard"),
+    "tensorboardX": ("probe.quiet", "quiet_tensorboard"),
+    "mlflow": ("probe.quiet", "quiet_mlflow"),
+    "safetensors.torch": ("probe.quiet", "quiet_safetensors"),
+    "shutil": ("probe.quiet", "keep_from_shutil"),
 }
 
 
 class Hook:
-    def __init__(self, settings):
+    def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.link = Link(settings.socket_path, self._hello)
-        self.reporter = Reporter(self.link.send, self._state)
-        self.torch = None
-        self.guide = None
-        self.meter = None
+        self.reporter = ExceptionReporter(self.link.send, self._state)
+        #: What is in torch, once that has been imported.
+        self.instruments: Instruments | None = None
+        #: The user's files, in a process that is thrown away.
+        self.result_files: ResultFiles | None = None
         self.entry = "plain"
         #: Batches per optimizer step by a framework's own setting; None: to be seen.
-        self.trainer_accumulation = None
+        self.trainer_accumulation: int | None = None
         #: The framework that accumulates by itself; None: the script's loop does, or nobody.
-        self.accumulates = None
-        #: The cut at the model's call; None where nothing is changed.
-        self.cut = None
+        self.accumulates: str | None = None
         #: Knobs that a framework applies by itself.
-        self.native = set()
-        #: The user's files, in a process that is thrown away.
-        self.results = None
-        #: A loss that sums was made.
-        self.sum_loss = False
+        self.native: set[str] = set()
         #: Where an exception would have happened: load, train, eval, save.
         self.phase = "load"
         #: True while the worker decides on the batches.
         self.driving = False
-        self._own_amp = False
         self._pid = os.getpid()
-        self._said_bye = False
+        self._said_goodbye = False
         self._told_cut = False
 
-    def install(self):
+    def install(self) -> None:
         moments = dict(ALWAYS)
         if self.settings.searching:
-            from .trackers import quiet_environment
+            from .probe.quiet import ResultFiles, quiet_environment
 
             quiet_environment()
             moments.update(SEARCHING)
-            self.results = Results(lambda: self.driving)
-            self.results.install()
+            self.result_files = ResultFiles(lambda: self.driving)
+            self.result_files.install()
             self._watch_exit()
         Finder({name: self._at(*moment) for name, moment in moments.items()}).install()
         self.reporter.install()
@@ -74,134 +80,38 @@ class Hook:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
-    def _at(self, part, function):
+    def _at(self, part: str, function: str) -> Callable[[ModuleType], None]:
         """Loads a part of the hook when its moment has come, and no sooner: most processes never get there."""
 
-        def callback(module):
+        def callback(module: ModuleType) -> None:
             import importlib
 
             getattr(importlib.import_module("oomtune.hook." + part), function)(self, module)
 
         return callback
 
-    # -- listeners of the optimizer watcher
-
-    def before_step(self, optimizer):
-        if self.guide is not None:
-            self.guide.before_step()
-
-    def after_step(self, optimizer):
-        if self.guide is not None:
-            self.guide.after_step()
-
-    def forward_backward_again(self):
-        if self.guide is not None:
-            self.guide.forward_backward_again()
-
-    def backward_begins(self):
-        if self.guide is not None:
-            self.guide.backward()
-        return self.gate.backward()
-
-    def _watch_exit(self):
+    def _watch_exit(self) -> None:
         """No exit handler runs then: without a last word the worker would wonder."""
         original = os._exit
 
         @functools.wraps(original)
-        def _exit(status):
+        def _exit(status: int) -> None:
             if os.getpid() == self._pid:
                 self._ending()
             original(status)
 
         os._exit = _exit
 
-    # -- messages
+    def _forked(self) -> None:
+        """Loader workers and other children are not this process: they only inherit what was patched."""
+        self.link.forget()
+        self.driving = False
+        if self.instruments is not None:
+            self.instruments.deactivate()
 
-    def _hello(self):
-        torch = self.torch
-        device = self.meter.device if self.meter is not None else "cpu"
-        return {
-            "t": "hello",
-            "v": 1,
-            "pid": os.getpid(),
-            "rank": self.settings.rank,
-            "local_rank": self.settings.local_rank,
-            "world_size": self.settings.world_size,
-            "python": "%d.%d.%d" % sys.version_info[:3],
-            "torch": str(torch.__version__) if torch is not None else None,
-            "device": device,
-            "entry": self.entry,
-        }
+    # -- where batches are cut
 
-    def describe_loop(self, loader, source):
-        from .loop import describe
-
-        return describe(self, loader, source)
-
-    def apply_rung(self):
-        settings = self.settings
-        asked = settings.knobs - self.native
-        amp = settings.amp if "amp" in asked else "off"
-        checkpointing = settings.checkpointing and "checkpointing" in asked
-        offload = settings.offload and "offload" in asked
-        if amp != "off" or checkpointing or offload:
-            self.rung.switch(amp, checkpointing, offload)
-
-    def warn_of_differences(self, loader):
-        from .loop import DIFFERENCES, warnings
-
-        for code in warnings(self, None):
-            self.telemetry.warn(code, DIFFERENCES[code])
-
-    def recomputes(self):
-        """A checkpoint makes a part of a forward pass again (the cut does so, too, and all knobs are on then)."""
-        return self.unwinds() and not self.cut.passing
-
-    def unwinds(self):
-        """A backward pass runs, the script's or that of a part of a cut call."""
-        return self.backward.running or self.cut.unwinding
-
-    def own_amp(self):
-        """The script's own autocast was on at some time."""
-        return self._own_amp
-
-    def saw_own_amp(self):
-        self._own_amp = True
-
-    def _state(self):
-        refused = self.meter is not None and self.meter.ledger.refused() > 0
-        return {
-            "phase": self.phase,
-            "refused": refused,
-            "micro_batch": getattr(self.guide, "micro_batch", None),
-            "trains": self.training.switches if self.torch is not None else None,
-            "ended": self.telemetry.ended.at if self.torch is not None else None,
-            "keeper": self.telemetry.keeper if self.torch is not None else None,
-        }
-
-    def bye(self, reason, message):
-        if not self._said_bye:
-            self._said_bye = True
-            self.link.send({"t": "bye", "reason": reason, "message": message})
-
-    def _ending(self):
-        """The script came to its end while batches were still asked for."""
-        if self.driving and os.getpid() == self._pid:
-            if not self.reporter.told:
-                self.loop_over()
-            end_ancestors()
-
-    def loop_over(self):
-        if not self._said_bye:
-            self.guide.ending()
-        self.bye("loop_over", "the training loop ended by itself")
-
-    def give_up(self, reason):
-        """The script cannot be driven: says why, and ends it before it does more."""
-        self.bye("undriveable", reason)
-        self.leave(0)
-
-    def cut_choice(self):
+    def cut_choice(self) -> tuple[str, str]:
         """(where batches are cut, why): `model` or `loader`."""
         asked = self.settings.cut
         if asked != "auto":
@@ -210,7 +120,7 @@ class Hook:
             return "loader", "%s accumulates by itself" % self.accumulates
         return "model", "the loop sees its own batches only"
 
-    def tell_cut(self):
+    def tell_cut(self) -> None:
         """Once."""
         if self._told_cut:
             return
@@ -218,15 +128,67 @@ class Hook:
         cut, why = self.cut_choice()
         self.link.send({"t": "cut", "cut": cut, "why": why})
 
-    def uncut(self, reason):
+    # -- messages
+
+    def _hello(self) -> Hello:
+        instruments = self.instruments
+        return {
+            "t": "hello",
+            "v": 1,
+            "pid": os.getpid(),
+            "rank": self.settings.rank,
+            "world_size": self.settings.world_size,
+            "python": "%d.%d.%d" % sys.version_info[:3],
+            "torch": None if instruments is None else str(instruments.torch.__version__),
+            "device": "cpu" if instruments is None or instruments.memory is None else instruments.memory.device,
+        }
+
+    def _state(self) -> ProcessState:
+        if self.instruments is not None:
+            return self.instruments.state()
+        return {
+            "phase": self.phase,
+            "refused": False,
+            "micro_batch": None,
+            "trains": None,
+            "ended": None,
+            "keeper": None,
+        }
+
+    def goodbye(self, reason: str, message: str) -> None:
+        """The last word: why this process stops being of use. Once."""
+        if not self._said_goodbye:
+            self._said_goodbye = True
+            self.link.send({"t": "bye", "reason": reason, "message": message})
+
+    # -- the end of the process
+
+    def _ending(self) -> None:
+        """The script came to its end while batches were still asked for."""
+        if self.driving and os.getpid() == self._pid:
+            if not self.reporter.told:
+                self.loop_over()
+            self._end_ancestors()
+
+    def loop_over(self) -> None:
+        if not self._said_goodbye and self.instruments is not None:
+            self.instruments.controller.ending()
+        self.goodbye("loop_over", "the training loop ended by itself")
+
+    def give_up(self, reason: str) -> NoReturn:
+        """The script cannot be driven: says why, and ends it before it does more."""
+        self.goodbye("undriveable", reason)
+        self.leave(0)
+
+    def uncut(self, reason: str) -> NoReturn:
         """The batch cannot be cut without training something else: says so, and ends the script."""
         message = "the batch is not cut at the model's call, since %s" % reason
         if not self.driving:
             sys.stderr.write("oomtune: %s. --cut loader cuts the loader's batches instead.\n" % message)
-        self.bye("uncut", message)
+        self.goodbye("uncut", message)
         self.leave(1)
 
-    def leave(self, status):
+    def leave(self, status: int) -> NoReturn:
         """Ends the process here and now: nothing of the script's runs any more, no exit handler either."""
         import multiprocessing
 
@@ -234,7 +196,7 @@ class Hook:
             child.terminate()
         self.link.close()
         if status == 0:
-            end_ancestors()
+            self._end_ancestors()
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
@@ -242,14 +204,7 @@ class Hook:
                 pass
         os._exit(status)
 
-    def _forked(self):
-        """Loader workers and other children are not this process: they only inherit what was patched."""
-        self.link.forget()
-        self.guide = None
-        self.driving = False
-        if self.torch is not None:
-            self.gate.release()
-            if self.cut is not None:
-                self.cut.release()
-            self.optimizers.active = False
-            self.backward.active = False
+    def _end_ancestors(self) -> None:
+        from .ancestors import end_ancestors
+
+        end_ancestors()

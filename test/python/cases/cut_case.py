@@ -33,8 +33,8 @@ class CutCase(unittest.TestCase):
     def setUpClass(cls):
         sys.path.insert(0, os.path.join(ROOT, "python"))
         from oomtune.hook.cut import Cut
-        from oomtune.hook.gate import Gate
-        from oomtune.hook.optimizer import Optimizers
+        from oomtune.hook.apply.gate import Gate
+        from oomtune.hook.watch.optimizers import Optimizers
 
         cls.warned = []
         optimizers = Optimizers(torch, Gate(), Listener())

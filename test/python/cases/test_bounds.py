@@ -83,8 +83,8 @@ class Bounds(unittest.TestCase):
     def test_an_out_of_memory_error_that_ends_the_script_quietly(self):
         text = (
             "import ctypes\n"
-            "from oomtune.hook.meter import CpuMeter\n"
-            "CpuMeter.failures = lambda self: int(os.path.exists('refused'))\n"
+            "from oomtune.hook.watch.memory import CpuMemory\n"
+            "CpuMemory.failures = lambda self: int(os.path.exists('refused'))\n"
             "try:\n"
             "    for x, y in DataLoader(data, batch_size=8):\n"
             "        open('refused', 'w').close()\n"

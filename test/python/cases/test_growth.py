@@ -11,8 +11,8 @@ from support import PATH
 sys.path[:0] = PATH.split(":")
 
 import torch
-from oomtune.hook.growth import rise
-from oomtune.hook.keepers import Keepers
+from oomtune.hook.probe.phases import rise
+from oomtune.hook.watch.growing import GrowingVariables
 
 
 class RiseTest(unittest.TestCase):
@@ -64,10 +64,10 @@ class RiseTest(unittest.TestCase):
         self.assertIsNone(rise([100, None, 200]))
 
 
-class KeepersTest(unittest.TestCase):
+class GrowingVariablesTest(unittest.TestCase):
     def named(self, text, steps=4):
         """What is found while a script's loop runs: `look` and `name` stand where the hook would be asked."""
-        keepers = Keepers(torch)
+        keepers = GrowingVariables(torch)
         said = []
         with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as script:
             script.write(text)

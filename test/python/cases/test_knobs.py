@@ -211,7 +211,7 @@ torch.save({name: value for name, value in model.state_dict().items() if "tracke
     def test_a_cut_call_has_the_same_knobs_in_its_recomputation(self):
         """What is kept for the backward pass is kept by the recomputation of each part: there it has to go to the host."""
         host = os.path.join(ROOT, "test", "fixtures", "worker", "host")
-        count = "\nimport oomtune.hook.offload as o\nprint(o.moved)\n"
+        count = "\nimport oomtune.hook.apply.rung as o\nprint(o.moved)\n"
         for name in ("repeated blocks", "a checkpoint of the script's own"):
             with self.subTest(name), tempfile.TemporaryDirectory() as folder:
                 weights, moved = [], []

@@ -44,7 +44,7 @@ class Reports(unittest.TestCase):
 
     def test_primitive_that_cannot_be_executed_is_memory_where_memory_was_refused(self):
         sys.path[:0] = PATH.split(":")
-        from oomtune.hook.report import is_oom
+        from oomtune.hook.report.exceptions import is_oom
 
         error = RuntimeError("could not execute a primitive")
         self.assertTrue(is_oom(error, refused=True))

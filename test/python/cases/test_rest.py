@@ -8,8 +8,8 @@ from support import PATH, probe, run
 
 sys.path[:0] = PATH.split(":")
 
-from oomtune.hook.rest import Rest
-from oomtune.hook.samples import find_source
+from oomtune.hook.probe.measurement import AllocatorHistory
+from oomtune.hook.probe.samples import find_source
 
 LOOP = """
 import torch
@@ -39,7 +39,7 @@ class Allocator:
 
 
 def rest(*steps):
-    result = Rest(Allocator(*steps))
+    result = AllocatorHistory(Allocator(*steps))
     for _ in steps:
         result.step_done()
     return result
@@ -80,7 +80,7 @@ class Resting(unittest.TestCase):
             def reserved(self):
                 return None
 
-        result = Rest(Host())
+        result = AllocatorHistory(Host())
         result.step_done()
         self.assertEqual((result.quiet_steps(), result.creep()), (None, None))
 
@@ -103,8 +103,8 @@ TEXTS = """
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
-import oomtune.hook.meter
-oomtune.hook.meter.CpuMeter.reserved = lambda self: (1, 1)
+import oomtune.hook.watch.memory
+oomtune.hook.watch.memory.CpuMemory.reserved = lambda self: (1, 1)
 def pad(texts):
     return nn.utils.rnn.pad_sequence(texts, batch_first=True)
 model = nn.Embedding(9, 2)

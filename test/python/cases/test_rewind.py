@@ -9,12 +9,12 @@ import unittest
 from support import PATH
 
 sys.path[:0] = PATH.split(os.pathsep)
-from oomtune.hook.rewind import GUARDED, JUMPS
+from oomtune.hook.probe.rewind import GUARDED, JUMPS
 
 HEAD = """
 import os, sys
 from itertools import cycle, islice
-from oomtune.hook.rewind import Rewind
+from oomtune.hook.probe.rewind import Rewind
 asked, model = 0, object()
 def over(): print('over', flush=True); os._exit(0)
 rewind = Rewind(lambda: id(model), over)
@@ -237,7 +237,7 @@ class Rewinding(unittest.TestCase):
     def test_what_a_step_made_lives_no_longer_than_without(self):
         done = run(
             "import weakref\n"
-            "from oomtune.hook.frames import variables\n"
+            "from oomtune.hook.watch.script import variables\n"
             "class Tensor: pass\n"
             "made, late = [], 0\n"
             "def main():\n"

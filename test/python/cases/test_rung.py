@@ -10,7 +10,7 @@ from support import ROOT
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
-from oomtune.hook.rung import Rung
+from oomtune.hook.apply.rung import Rung
 
 
 def rung(bf16):

@@ -1,6 +1,6 @@
 """Random numbers: a micro-batch that is run again draws what it drew before."""
 
-from ..randomness import Randomness
+from ..watch.randomness import Randomness
 
 
 class Draws:

@@ -304,6 +304,6 @@ def _comparable(value):
 
 
 def _out_of_memory(error):
-    from ..report import is_oom
+    from ..report.exceptions import is_oom
 
     return is_oom(error)

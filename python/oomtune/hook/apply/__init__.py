@@ -1,0 +1,1 @@
+"""Brings the knobs into the script. Imports `watch` and `report`."""

@@ -1,0 +1,197 @@
+"""Activation checkpointing: by the model's own switch where it has one (transformers, timm), else on its repeated
+blocks. Activations inside a block are computed again in the backward pass instead of being kept."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator, Sequence
+
+    from ..types import Call, Module, Torch
+    from ..watch.models import Modules
+    from .forwards import Forwards
+
+
+#: Children of a sequence of simple layers from which on it is worth while to cut it in segments.
+SEQUENCE = 4
+
+
+class Checkpointing:
+    """`inside`: parts of the hook that wrap the same modules and tell by a flag `inside` whether they do already."""
+
+    def __init__(self, torch: Torch, modules: Modules, forwards: Forwards, inside: Sequence[Any] = ()) -> None:
+        self._torch = torch
+        self._modules = modules
+        self._forwards = forwards
+        self._inside = inside
+        self._on = False
+        self._wrapped = False
+        self._plan: tuple[list[Module], list[Module], list[Module]] | None = None
+
+    def possible(self) -> bool:
+        switches, blocks, sequences = self._find()
+        return bool(switches or blocks or sequences)
+
+    def switch(self, wanted: bool) -> None:
+        if wanted == self._on:
+            return
+        switches, blocks, sequences = self._find()
+        for module in switches:
+            _turn(module, wanted)
+        if wanted and not self._wrapped:
+            self._wrapped = True
+            # What runs again is what is inside of everything else, in whatever order rungs are tried.
+            for block in blocks:
+                self._forwards.wrap(block, functools.partial(self._around_block, block), innermost=True)
+            for sequence in sequences:
+                self._forwards.wrap(sequence, functools.partial(self._around_sequence, sequence), innermost=True)
+        self._on = wanted
+
+    def _find(self) -> tuple[list[Module], list[Module], list[Module]]:
+        if self._plan is None:
+            switches: list[Module] = []
+            blocks: list[Module] = []
+            sequences: list[Module] = []
+            for root in self._modules.roots():
+                found = list(_with_switch(root))
+                switches.extend(found)
+                if not found:
+                    self._walk(root, blocks, sequences)
+            if blocks or len(sequences) > 1:
+                # Many short sequences are blocks themselves; only a model that is one sequence has to be cut.
+                blocks.extend(sequences)
+                sequences = []
+            self._plan = switches, blocks, sequences
+        return self._plan
+
+    def _walk(self, module: Module, blocks: list[Module], sequences: list[Module]) -> None:
+        nn = self._torch.nn
+        children = list(module.children())
+        if isinstance(module, (nn.ModuleList, nn.Sequential)):
+            heavy = [child for child in children if any(True for _ in child.children()) and _has_parameters(child)]
+            kinds = [type(child) for child in heavy]
+            repeated = [child for child in heavy if kinds.count(type(child)) > 1]
+            # A sequence of sequences (the stages of a residual net) has its blocks one level down.
+            repeated = [child for child in repeated if not self._has_inner(child)]
+            blocks.extend(repeated)
+            children = [child for child in children if not any(child is block for block in repeated)]
+            simple = isinstance(module, nn.Sequential) and not heavy
+            if simple and len(children) >= SEQUENCE and _has_parameters(module):
+                sequences.append(module)
+                return
+        for child in children:
+            self._walk(child, blocks, sequences)
+
+    def _has_inner(self, module: Module) -> bool:
+        nn = self._torch.nn
+        if not isinstance(module, (nn.ModuleList, nn.Sequential)):
+            return False
+        inner: list[Module] = []
+        found: list[Module] = []
+        self._walk(module, inner, found)
+        return bool(inner)
+
+    def _skip(self, module: Module) -> bool:
+        return not self._on or not module.training or not self._torch.is_grad_enabled()
+
+    def _around_block(self, block: Module, call: Call, *args: Any, **kwargs: Any) -> Any:
+        if self._skip(block):
+            return call(*args, **kwargs)
+        return self._checkpoint(call, [block], *args, **kwargs)
+
+    def _around_sequence(self, sequence: Module, call: Call, value: Any) -> Any:
+        if self._skip(sequence):
+            return call(value)
+        layers = list(sequence)
+        size = max(2, math.ceil(math.sqrt(len(layers))))
+        for start in range(0, len(layers), size):
+            part = layers[start : start + size]
+            value = self._checkpoint(functools.partial(_through, part), part, value)
+        return value
+
+    def _checkpoint(self, call: Call, modules: list[Module], *args: Any, **kwargs: Any) -> Any:
+        from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportMissingImports]
+
+        norm = self._torch.nn.modules.batchnorm._BatchNorm
+        norms = [layer for module in modules for layer in module.modules() if isinstance(layer, norm)]
+        replay = _Replay(functools.partial(call, **kwargs), norms, self._inside)
+        return checkpoint(replay, *args, use_reentrant=False)
+
+
+class _Replay:
+    """Runs a block; when it runs again in the backward pass, running statistics are left as they are, and what was around
+    the model the first time is taken to be around it again (torch itself brings precision and random state back)."""
+
+    def __init__(self, call: Call, norms: list[Any], inside: Sequence[Any]) -> None:
+        self._call = call
+        self._norms = [layer for layer in norms if layer.track_running_stats]
+        self._inside = [(part, part.inside) for part in inside]
+        self._ran = False
+
+    def __call__(self, *args: Any) -> Any:
+        if not self._ran:
+            self._ran = True
+            return self._call(*args)
+        now = [part.inside for part, _ in self._inside]
+        try:
+            for part, before in self._inside:
+                part.inside = before
+            return self._again(*args)
+        finally:
+            for (part, _), flag in zip(self._inside, now):
+                part.inside = flag
+
+    def _again(self, *args: Any) -> Any:
+        momenta = [layer.momentum for layer in self._norms]
+        counts = [
+            None if layer.num_batches_tracked is None else layer.num_batches_tracked.clone() for layer in self._norms
+        ]
+        try:
+            for layer in self._norms:
+                layer.momentum = 0.0
+            return self._call(*args)
+        finally:
+            for layer, momentum, count in zip(self._norms, momenta, counts):
+                layer.momentum = momentum
+                if count is not None:
+                    layer.num_batches_tracked.copy_(count)
+
+
+def _through(layers: list[Any], value: Any) -> Any:
+    for layer in layers:
+        value = layer(value)
+    return value
+
+
+def _has_parameters(module: Module) -> bool:
+    return any(True for _ in module.parameters())
+
+
+def _with_switch(root: Module) -> Iterator[Module]:
+    """The outermost modules that know checkpointing by themselves."""
+    if _has_switch(root):
+        yield root
+        return
+    for child in root.children():
+        yield from _with_switch(child)
+
+
+def _has_switch(module: Module) -> bool:
+    if callable(getattr(module, "gradient_checkpointing_enable", None)):
+        return bool(getattr(module, "supports_gradient_checkpointing", True))
+    return callable(getattr(module, "set_grad_checkpointing", None))
+
+
+def _turn(module: Module, wanted: bool) -> None:
+    if not hasattr(module, "gradient_checkpointing_enable"):
+        module.set_grad_checkpointing(wanted)
+    elif not wanted:
+        module.gradient_checkpointing_disable()
+    else:
+        try:
+            module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        except TypeError:  # before transformers 4.35
+            module.gradient_checkpointing_enable()

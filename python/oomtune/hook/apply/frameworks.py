@@ -1,0 +1,160 @@
+"""Training frameworks that have these knobs by themselves: theirs are set, which beats doing it for them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+from ..watch.loader import own_batch
+from .batches import rebatch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+    from ..hook import Hook
+    from ..types import Module
+
+
+#: Optimizer steps or epochs that no probe reaches.
+NEVER = 10**6
+
+
+def transformers_arguments(hook: Hook, module: ModuleType) -> None:
+    """TrainingArguments, whether parsed from flags or written into the script."""
+    kind = module.TrainingArguments
+    original = kind.__post_init__
+
+    @functools.wraps(original)
+    def __post_init__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        hook.entry = "trainer"
+        hook.accumulates = "transformers"
+        hook.trainer_accumulation = int(getattr(self, "gradient_accumulation_steps", 1) or 1)
+        for name, value in _trainer_settings(hook, hook.trainer_accumulation).items():
+            if hasattr(self, name):
+                setattr(self, name, value)
+        return original(self, *args, **kwargs)
+
+    kind.__post_init__ = __post_init__
+
+
+def _trainer_settings(hook: Hook, own: int) -> dict[str, Any]:
+    settings = hook.settings
+    if settings.searching:
+        return {
+            "max_steps": NEVER,
+            "eval_strategy": "no",
+            "evaluation_strategy": "no",
+            "save_strategy": "no",
+            "load_best_model_at_end": False,
+            "report_to": [],
+            "push_to_hub": False,
+        }
+    chosen = {}
+    cuts = hook.cut_choice()[0] == "loader"
+    if "micro_batch" in settings.knobs and settings.micro_batch:
+        if cuts:
+            chosen["per_device_train_batch_size"] = settings.micro_batch
+            chosen["gradient_accumulation_steps"] = settings.accumulation
+        else:
+            group = settings.micro_batch * settings.accumulation
+            chosen["per_device_train_batch_size"] = max(1, group // own)
+    if "amp" in settings.knobs:
+        chosen["bf16"] = settings.amp == "bf16"
+        chosen["fp16"] = settings.amp == "fp16"
+    if "checkpointing" in settings.knobs and settings.checkpointing:
+        chosen["gradient_checkpointing"] = True
+        chosen["gradient_checkpointing_kwargs"] = {"use_reentrant": False}
+    native = {"micro_batch", "accumulation", "amp", "checkpointing"} if cuts else {"amp", "checkpointing"}
+    hook.native.update(settings.knobs & native)
+    if cuts and "micro_batch" in settings.knobs and settings.accumulation > own:
+        hook.tell_cut()
+    return chosen
+
+
+def lightning_trainer(hook: Hook, module: ModuleType) -> None:
+    kind = module.Trainer
+    original = kind.fit
+
+    @functools.wraps(original)
+    def fit(self: Any, model: Module, *args: Any, **kwargs: Any) -> Any:
+        hook.entry = "lightning"
+        own = hook.trainer_accumulation = int(getattr(self, "accumulate_grad_batches", 1) or 1)
+        automatic = bool(getattr(model, "automatic_optimization", True))
+        hook.accumulates = "Lightning" if automatic else None
+        settings = hook.settings
+        if settings.searching:
+            _endless(self)
+        elif "micro_batch" in settings.knobs and automatic:
+            # Lightning counts the loader's batches when it takes it: it has to be told before.
+            import importlib
+
+            connector = importlib.import_module(
+                module.__name__.replace("trainer.trainer", "trainer.connectors.data_connector")
+            )
+            _rebatch_training(hook, own, connector._DataLoaderSource, plain=getattr(self, "world_size", 1) > 1)
+            if hook.cut_choice()[0] == "loader":
+                self.accumulate_grad_batches = settings.accumulation
+                hook.native.add("accumulation")
+                _count_parts(self, settings.accumulation // own)
+        return original(self, model, *args, **kwargs)
+
+    kind.fit = fit
+
+
+def _count_parts(trainer: Any, parts: int) -> None:
+    """Numbers of batches that the script gave are of its own batches, each of which Lightning now sees in so many parts."""
+    for name in ("limit_train_batches", "val_check_interval"):
+        value = getattr(trainer, name, None)
+        if type(value) is int:  # a part of the epoch is a float
+            setattr(trainer, name, value * max(1, parts))
+
+
+def _rebatch_training(hook: Hook, own: int, kind: type[Any], plain: bool) -> None:
+    original = kind.dataloader
+    instruments = hook.instruments
+    if instruments is None or hasattr(original, "_oomtune"):
+        return
+    torch = instruments.torch
+
+    @functools.wraps(original)
+    def dataloader(self: Any) -> Any:
+        loaders = original(self)
+        if self.name.startswith("train"):
+            settings = hook.settings
+            micro = settings.micro_batch or 1
+            group = micro * settings.accumulation
+            if hook.cut_choice()[0] == "model":
+                group = micro = max(1, group // own)
+            for loader in _loaders(torch.utils.data.DataLoader, loaders):
+                if loader.batch_sampler is not None and own_batch(loader) != micro:
+                    rebatch(torch, loader, group, micro, plain)
+        return loaders
+
+    setattr(dataloader, "_oomtune", True)
+    kind.dataloader = dataloader
+
+
+def _loaders(kind: type[Any], given: Any) -> list[Any]:
+    """The loaders in what a train_dataloader() returns: one, a list, a dictionary, or Lightning's CombinedLoader."""
+    if isinstance(given, kind):
+        return [given]
+    if isinstance(given, Mapping):
+        parts = given.values()
+    elif isinstance(given, (list, tuple)):
+        parts = given
+    else:
+        parts = getattr(given, "flattened", ())
+    return [loader for part in parts for loader in _loaders(kind, part)]
+
+
+def _endless(trainer: Any) -> None:
+    """No validation, no checkpoints, no loggers, and no end but the worker's."""
+    trainer.limit_val_batches = 0
+    trainer.num_sanity_val_steps = 0
+    trainer.fit_loop.max_epochs = NEVER
+    trainer.fit_loop.epoch_loop.max_steps = -1
+    drop = ("ModelCheckpoint", "EarlyStopping", "LearningRateMonitor", "DeviceStatsMonitor", "Timer")
+    trainer.callbacks = [callback for callback in trainer.callbacks if type(callback).__name__ not in drop]
+    trainer.loggers = []

@@ -1,0 +1,120 @@
+"""Switches a rung (precision, checkpointing, activations in host memory) of the models in this process."""
+
+from __future__ import annotations
+
+from .checkpointing import Checkpointing
+from .forwards import Forwards
+from .precision import Autocast, LossScaling
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterator
+
+    from ..types import Call, Module, Torch
+    from ..watch.backward import Backward
+    from ..watch.models import Modules
+    from ..watch.optimizers import Optimizers
+
+
+class Rung:
+    """`recomputes()`: whether what runs in a backward pass now is made again by a checkpoint, which has its own ways to bring
+    back what was around it."""
+
+    def __init__(
+        self, torch: Torch, modules: Modules, optimizers: Optimizers, backward: Backward, recomputes: Callable[[], bool]
+    ) -> None:
+        self._torch = torch
+        self._modules = modules
+        forwards = self._forwards = Forwards()
+        self.autocast = Autocast(torch, recomputes)
+        self._offload = Offload(torch, recomputes)
+        self._checkpointing = Checkpointing(torch, modules, forwards, (self.autocast, self._offload))
+        self._scaling = LossScaling(torch, backward, optimizers)
+        self._wrapped = False
+
+    def _on_gpu(self) -> bool:
+        return any(p.is_cuda for root in self._modules.roots() for p in root.parameters())
+
+    def can_amp(self) -> bool:
+        if not hasattr(self._torch, "autocast") or self._torch.float32 not in self._modules.dtypes():
+            return False
+        return not self._on_gpu() or self._has_bf16()
+
+    def _has_bf16(self) -> Any:
+        """Not where it would only be emulated, slower than single precision."""
+        try:
+            return self._torch.cuda.is_bf16_supported(including_emulation=False)
+        except TypeError:  # before torch 2.4
+            return self._torch.cuda.is_bf16_supported()
+
+    def can_fp16(self) -> bool:
+        return self._on_gpu() and self._torch.float32 in self._modules.dtypes()
+
+    def can_checkpoint(self) -> bool:
+        return self._checkpointing.possible()
+
+    def can_offload(self) -> bool:
+        return self._on_gpu() and hasattr(self._torch.autograd.graph, "save_on_cpu")
+
+    def switch(self, amp: str, checkpointing: bool, offload: bool) -> None:
+        if not self._wrapped and (amp != "off" or offload):
+            self._wrapped = True
+            for module in self._outer():
+                self._forwards.wrap(module, self.autocast.around)
+                self._forwards.wrap(module, self._offload.around)
+            for module in self._narrow_norms():
+                self._forwards.wrap(module, self.autocast.around_norm)
+        self.autocast.switch(amp, "cuda" if self._on_gpu() else "cpu")
+        self._offload.on = offload
+        self._checkpointing.switch(checkpointing)
+        if amp == "fp16":
+            self._scaling.begin()
+        else:
+            self._scaling.end()
+
+    def watch(self, module: Module, look: Call) -> None:
+        """look(module, output) after each forward pass of the module."""
+
+        def around(call: Call, *args: Any, **kwargs: Any) -> Any:
+            output = call(*args, **kwargs)
+            look(module, output)
+            return output
+
+        self._forwards.wrap(module, around)
+
+    def _narrow_norms(self) -> list[Any]:
+        """On the CPU torch before 2.0 cannot mix a half-precision input with single-precision weights in these."""
+        if self._on_gpu() or int(self._torch.__version__.split(".")[0]) > 1:
+            return []
+        nn = self._torch.nn
+        return [module for module in self._modules.all() if isinstance(module, (nn.LayerNorm, nn.GroupNorm))]
+
+    def _outer(self) -> Iterator[Any]:
+        """The models and their parts: a script may call `model.encoder(x)` and never the model itself."""
+        container = (self._torch.nn.ModuleList, self._torch.nn.ModuleDict)
+        for root in self._modules.roots():
+            yield root
+            for child in root.children():
+                if not isinstance(child, container):
+                    yield child
+
+
+class Offload:
+    """`recomputes()`: whether a checkpoint makes a part of a forward pass again."""
+
+    def __init__(self, torch: Torch, recomputes: Callable[[], bool]) -> None:
+        self._torch = torch
+        self._recomputes = recomputes
+        self.inside = False
+        self.on = False
+
+    def around(self, call: Call, *args: Any, **kwargs: Any) -> Any:
+        # What a checkpoint makes again in the backward pass is used at once.
+        if not self.on or self.inside or self._recomputes() or not self._torch.is_grad_enabled():
+            return call(*args, **kwargs)
+        self.inside = True
+        try:
+            with self._torch.autograd.graph.save_on_cpu(pin_memory=True):
+                return call(*args, **kwargs)
+        finally:
+            self.inside = False

@@ -1,0 +1,90 @@
+"""What training keeps on the device from step to step: weights, gradients and the optimizer's state, in bytes."""
+
+from __future__ import annotations
+
+from ..watch.trees import leaves
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator
+
+    from ..messages import Breakdown
+    from ..types import Tensor, Torch
+    from ..watch.models import Modules
+    from ..watch.optimizers import Optimizers
+
+
+class MemoryBreakdown:
+    """Each storage is counted once, whole, however many tensors share it; other devices' tensors are left out. Nothing
+    here may fail or allocate: figures that cannot be had are None."""
+
+    def __init__(self, torch: Torch, optimizers: Optimizers, modules: Modules, device: str) -> None:
+        self._torch = torch
+        self._optimizers = optimizers
+        self._modules = modules
+        self._device = device
+        #: Most that was seen before a step, when each parameter has its gradient.
+        self.gradient_bytes = None
+
+    def see_gradients(self) -> None:
+        seen = {}
+        if self._add(self._parameters(), seen) is None:
+            return
+        found = self._add((parameter.grad for parameter in self._optimizers.parameters()), seen)
+        if found is not None:
+            self.gradient_bytes = max(found, self.gradient_bytes or 0)
+
+    def report(self) -> Breakdown:
+        seen = {}
+        parameters = self._add(self._parameters(), seen)
+        state = None
+        if parameters is not None:
+            self._add((parameter.grad for parameter in self._optimizers.parameters()), seen)
+            state = self._add(self._state(), seen)
+        return {
+            "parameter_bytes": parameters,
+            "gradient_bytes": self.gradient_bytes,
+            "optimizer_state_bytes": state,
+        }
+
+    def _parameters(self) -> Iterator[Any]:
+        """Those that are trained and, where their model is known, the frozen ones beside them."""
+        yield from self._optimizers.parameters()
+        for root in self._modules.roots():
+            yield from root.parameters()
+
+    def _state(self) -> Iterator[Any]:
+        for optimizer in self._optimizers.known():
+            for state in list(optimizer.state.values()):
+                yield from leaves(state)
+
+    def _add(self, tensors: Any, seen: dict[int, int]) -> int | None:
+        """Bytes of the storages that `seen` does not have yet; None where a tensor does not say."""
+        total = 0
+        try:
+            for tensor in tensors:
+                for part in self._dense(tensor):
+                    address, size = self._storage(part)
+                    if address and size > seen.get(address, 0):
+                        total += size - seen.get(address, 0)
+                        seen[address] = size
+        except Exception:  # fakes, wrappers and tensors of other back ends have no storage to speak of
+            return None
+        return total
+
+    def _dense(self, tensor: Tensor) -> tuple[Tensor, ...]:
+        if not isinstance(tensor, self._torch.Tensor):
+            return ()
+        tensor = getattr(tensor, "_local_tensor", tensor)  # a sharded tensor's part on this rank
+        if str(tensor.device) != self._device:
+            return ()
+        if tensor.layout == self._torch.sparse_coo:
+            return (tensor._indices(), tensor._values())
+        return (tensor,)
+
+    @staticmethod
+    def _storage(tensor: Tensor) -> tuple[int, int]:
+        """Address and bytes; torch renamed what holds them in 2.0."""
+        take = getattr(tensor, "untyped_storage", None) or tensor.storage
+        storage = take()
+        return storage.data_ptr(), int(storage.nbytes())

@@ -1,0 +1,109 @@
+"""Peaks of a training step, phase by phase: their maximum hides which of them grows with the batch."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..messages import Peaks
+    from ..types import Memory
+
+
+LOAD, FORWARD_BACKWARD, OPTIMIZER, OTHER = "load", "forward_backward", "optimizer", "other"
+
+
+def _higher(one: Any, other: Any) -> Any:
+    if one is None:
+        return other
+    return one if other is None else max(one, other)
+
+
+class Phases:
+    """Told when a phase begins; keeps the highest of each. Bytes."""
+
+    def __init__(self, memory: Memory, phase: str = LOAD, reset: bool = True) -> None:
+        self._memory = memory
+        self.clear(phase, reset)
+
+    def clear(self, phase: str = LOAD, reset: bool = True) -> None:
+        self._phase = phase
+        self.allocated = {}
+        self.total = None
+        self.reserved = None
+        self.resident = None
+        self._starts = []
+        if reset:
+            self._memory.reset()
+
+    def enter(self, phase: str) -> None:
+        self._book()
+        self._phase = phase
+        self._memory.reset()
+
+    def step_starts(self) -> None:
+        """A new optimizer step's first batch was handed out: what is in use now stays in use throughout."""
+        live = self._memory.live()
+        self._starts.append(live)
+        self.resident = _higher(self.resident, live)
+
+    def growth(self) -> int | None:
+        """Bytes by which each step leaves more behind than the one before; the first makes the optimizer's state."""
+        return rise(self._starts[1:])
+
+    def _book(self) -> None:
+        total, allocated, reserved = self._memory.peaks()
+        self.total = _higher(self.total, total)
+        self.reserved = _higher(self.reserved, reserved)
+        self.allocated[self._phase] = _higher(self.allocated.get(self._phase), allocated)
+
+    def report(self) -> Peaks:
+        self._book()
+        return {
+            "total_bytes": self.total,
+            "forward_backward_bytes": self.allocated.get(FORWARD_BACKWARD),
+            "optimizer_bytes": self.allocated.get(OPTIMIZER),
+            "reserved_bytes": self.reserved,
+            "resident_bytes": self.resident,
+            "growth_bytes_per_step": self.growth(),
+        }
+
+
+#: From so many values on a rise has to show in most of their pairs.
+ENOUGH = 5
+#: Part of the pairs of values by which more have to rise than fall.
+CONCORDANT = 0.6
+#: A rise is more than so many times what single steps go up and down by: an allocator hands out blocks of several sizes.
+BEYOND = 1.5
+
+
+def rise(values: list[Any]) -> int | None:
+    """Bytes for each step, by the median slope over all pairs of values (Theil and Sen's estimate); 0: they do not rise.
+    None: too few values."""
+    if len(values) < 2 or None in values:
+        return None
+    slope, concordance = _fit(values)
+    if len(values) >= ENOUGH and concordance < CONCORDANT:
+        return 0
+    if len(values) > 2:
+        # What has stopped rising (a cache that is full, an allocator at rest) is left behind by no step.
+        later = values[len(values) // 2 :]
+        slope = min(slope, _fit(later)[0])
+        if len(values) >= ENOUGH and slope * (len(later) - 1) <= BEYOND * _spread(later, slope):
+            return 0
+    return max(0, int(slope))
+
+
+def _spread(values: list[Any], slope: float) -> Any:
+    """How far apart the values lie beside a line of that slope."""
+    beside = [value - slope * step for step, value in enumerate(values)]
+    return max(beside) - min(beside)
+
+
+def _fit(values: list[Any]) -> tuple[float, float]:
+    """(median slope, by how much rising pairs outweigh falling ones: from -1 to 1)."""
+    slopes = sorted((later - before) / (j - i) for j, later in enumerate(values) for i, before in enumerate(values[:j]))
+    middle = len(slopes) // 2
+    median = slopes[middle] if len(slopes) % 2 else (slopes[middle - 1] + slopes[middle]) / 2
+    balance = sum((slope > 0) - (slope < 0) for slope in slopes)
+    return median, balance / len(slopes)

@@ -1,0 +1,1 @@
+"""Tells the worker. Imports `watch`."""

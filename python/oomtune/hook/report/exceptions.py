@@ -1,0 +1,154 @@
+"""Judges an exception: whether it was memory, in which phase it came, and from which line of the script."""
+
+from __future__ import annotations
+
+import os
+import traceback
+
+from ..watch.script import is_user_code, without_gradients
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from traceback import StackSummary
+    from types import TracebackType
+    from typing import Callable
+
+    from ..messages import Raised
+    from ..types import Module
+
+
+#: Texts of errors that mean: no memory on the device, or on the host where that is the device.
+OOM_TEXTS = (
+    "out of memory",
+    "can't allocate memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "not enough memory",
+    "Unable to allocate",
+    "std::bad_alloc",
+    "could not create a memory object",
+)
+#: Texts that mean it only if an allocation was refused just before.
+DOUBTFUL_TEXTS = (
+    "could not execute a primitive",
+    "CUSOLVER_STATUS_INTERNAL_ERROR",
+    "CUFFT_INTERNAL_ERROR",
+    "CUBLAS_STATUS_NOT_INITIALIZED",
+    "could not create",
+)
+
+_EVAL_NAMES = (
+    "evaluate",
+    "generate",
+    "predict",
+    "evaluation",
+    "validate",
+    "validation",
+    "eval",
+    "test",
+    "evaluation_loop",
+)
+
+
+def is_oom(error: BaseException, refused: bool = False) -> bool:
+    if isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__:
+        return True
+    if not isinstance(error, RuntimeError):
+        return False
+    text = str(error)
+    if any(part in text for part in OOM_TEXTS):
+        return True
+    return refused and any(part in text for part in DOUBTFUL_TEXTS)
+
+
+def class_name(kind: type[BaseException]) -> str:
+    module = getattr(kind, "__module__", "")
+    name = "OutOfMemoryError" if kind.__name__ == "OutOfMemoryError" else kind.__qualname__
+    if module in ("builtins", ""):
+        return name
+    return ("torch." if module.startswith("torch") else module + ".") + name
+
+
+def _frames(trace: TracebackType | None) -> StackSummary:
+    return traceback.extract_tb(trace)
+
+
+def where(trace: TracebackType | None) -> str | None:
+    """`train.py:41 in main`: the innermost line of the user's own code."""
+    frames = _frames(trace)
+    chosen = [frame for frame in frames if is_user_code(frame.filename)] or frames
+    if not chosen:
+        return None
+    last = chosen[-1]
+    return "%s:%d in %s" % (os.path.basename(last.filename), last.lineno, last.name)
+
+
+def phase_of(
+    trace: TracebackType | None,
+    phase: str,
+    trains: Callable[[Module], bool] | None = None,
+    ended: Callable[[TracebackType | None], bool] | None = None,
+) -> str:
+    """The phase by the names on the stack and by what the model did there, else as tracked: context managers are unwound
+    by now. `trains(module)`: it holds parameters of an optimizer. `ended(trace)`: the training loop was over by then."""
+    for frame in reversed(_frames(trace)):
+        if frame.filename.endswith(os.path.join("torch", "serialization.py")) and frame.name in ("save", "_save"):
+            return "save"
+        if frame.name in ("save_checkpoint", "save_model", "save_pretrained", "_save_checkpoint"):
+            return "save"
+        if frame.name in _EVAL_NAMES and (is_user_code(frame.filename) or frame.name == "generate"):
+            return "eval"
+    if phase == "load":
+        return phase
+    mode = _mode(trace, trains)
+    return mode or ("after" if phase == "train" and ended is not None and ended(trace) else phase)
+
+
+def gradients_at(trace: TracebackType | None) -> bool:
+    """False: they were off where the error came from. True: nothing shows that they were."""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if is_user_code(code.co_filename) and without_gradients(code.co_filename, trace.tb_lineno):
+            return False
+        trace = trace.tb_next
+        if code.co_name == "decorate_context" and trace and _OPTIMIZERS not in trace.tb_frame.f_code.co_filename:
+            return False
+    return True
+
+
+def _mode(trace: TracebackType | None, trains: Callable[[Module], bool] | None) -> str | None:
+    """`eval`: gradients were off, or the model that is trained was in evaluation mode; `train`: neither; None: not seen."""
+    if not gradients_at(trace):
+        return "eval"
+    root = None
+    while trace is not None:
+        frame = trace.tb_frame
+        path, name = frame.f_code.co_filename, frame.f_code.co_name
+        trace = trace.tb_next
+        if path.endswith(_AUTOGRAD) and name == "backward":
+            return "train"
+        module = frame.f_locals.get("self")
+        if root is None and hasattr(module, "_modules") and hasattr(module, "training"):
+            root = module if trains is None or trains(module) else None
+    if root is None:
+        return None
+    return "train" if root.training else "eval"
+
+
+_AUTOGRAD = (os.path.join("autograd", "__init__.py"), os.path.join("torch", "_tensor.py"))
+_OPTIMIZERS = os.path.join("torch", "optim")
+
+
+def swallowed(micro_batch: int | None) -> Raised:
+    """The message for an out-of-memory error that the script caught."""
+    return {
+        "t": "exception",
+        "class": "torch.OutOfMemoryError",
+        "message": "out of memory (caught by the script)",
+        "phase": "train",
+        "frame": None,
+        "oom": True,
+        "kept_by": None,
+        "micro_batch": micro_batch,
+        "traceback": "",
+    }

@@ -1,0 +1,108 @@
+"""The line to the worker: JSON lines over a unix socket."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from io import BufferedReader
+    from socket import socket
+    from typing import Callable
+
+    from ..messages import Hello, Said
+    from ..types import Message
+
+
+class Link:
+    """Connects when the first message has to go out, so processes that never train never show up."""
+
+    def __init__(self, path: str | None, hello: Callable[[], Hello]) -> None:
+        self._path = path
+        self._hello = hello
+        self._lock = threading.RLock()
+        self._socket: socket | None = None
+        self._reader: BufferedReader | None = None
+        self._pid = os.getpid()
+        #: The worker is gone, or never was there.
+        self.lost = path is None
+
+    def open(self) -> bool:
+        with self._lock:
+            if self._socket is not None:
+                return True
+            if self.lost or self._path is None or os.getpid() != self._pid:
+                return False
+            # Not at the start: most processes never get here.
+            import socket
+
+            line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                line.connect(self._path)
+            except OSError:
+                line.close()
+                self.lost = True
+                return False
+            self._socket = line
+            self._reader = line.makefile("rb")
+        return self.send(self._hello())
+
+    def send(self, message: Said) -> bool:
+        """False when nobody listens (any more)."""
+        if not self.open():
+            return False
+        import json
+
+        data = json.dumps(message, separators=(",", ":"), default=str).encode() + b"\n"
+        with self._lock:
+            try:
+                if self._socket is not None:
+                    self._socket.sendall(data)
+                return self._socket is not None
+            except OSError:
+                self.lost = True
+                return False
+
+    def receive(self) -> Message | None:
+        """The next message; None when the worker is gone. Waits as long as it takes."""
+        if not self.open():
+            return None
+        import json
+
+        while True:
+            try:
+                line = b"" if self._reader is None else self._reader.readline()
+            except OSError:
+                line = b""
+            if not line.endswith(b"\n"):
+                self.lost = True
+                return None
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(message, dict):
+                return message
+
+    def forget(self) -> None:
+        """In a forked child: the parent's line is not ours to speak on."""
+        self.lost = True
+        self._lock = threading.RLock()
+        self._reader = None
+        if self._socket is not None:
+            try:
+                os.close(self._socket.detach())
+            except OSError:
+                pass
+            self._socket = None
+
+    def close(self) -> None:
+        with self._lock:
+            if self._socket is not None:
+                import socket
+
+                try:
+                    self._socket.shutdown(socket.SHUT_WR)
+                except OSError:
+                    pass

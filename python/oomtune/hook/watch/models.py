@@ -1,0 +1,130 @@
+"""The models of the process: found by what the optimizers hold, since a script may call them anything; and whether they
+are being trained."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import weakref
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator
+
+    from ..types import Module, Torch
+    from .optimizers import Optimizers
+
+
+class Modules:
+    def __init__(self, torch: Torch, optimizers: Optimizers) -> None:
+        self._torch = torch
+        self._optimizers = optimizers
+        self._roots: list[Module] | None = None
+        self._replicas: list[Module] | None = None
+
+    def roots(self) -> list[Any]:
+        """Outermost modules that hold parameters of an optimizer. Looked for once, when a loop begins."""
+        if self._roots is None:
+            kind = self._torch.nn.Module
+            # type(), not isinstance(): proxies answer isinstance by loading what they stand for.
+            found = [item for item in gc.get_objects() if issubclass(type(item), kind)]
+            inner = {id(child) for module in found for child in module.__dict__.get("_modules", {}).values()}
+            ours = {id(parameter) for parameter in self._optimizers.parameters()}
+            self._roots = [
+                module
+                for module in found
+                if "_parameters" in module.__dict__
+                and id(module) not in inner
+                and any(id(parameter) in ours for parameter in module.parameters())
+            ]
+        return self._roots
+
+    def all(self) -> Iterator[Any]:
+        for root in self.roots():
+            yield from root.modules()
+
+    def any_of(self, *kinds: Any) -> bool:
+        return any(isinstance(module, kinds) for module in self.all())
+
+    def dtypes(self) -> set[Any]:
+        return {parameter.dtype for root in self.roots() for parameter in root.parameters() if parameter.requires_grad}
+
+    def compiled(self) -> bool:
+        return any(type(module).__name__ == "OptimizedModule" for module in self.all()) or any(
+            getattr(module, "_compiled_call_impl", None) is not None for module in self.all()
+        )
+
+    def sync(self, wanted: bool) -> None:
+        """DistributedDataParallel exchanges gradients in the pass of the last micro-batch only (its no_sync)."""
+        if self._replicas is None:
+            parallel = getattr(self._torch.nn.parallel, "DistributedDataParallel", None)
+            self._replicas = [m for m in self.roots() if parallel is not None and isinstance(m, parallel)]
+        for replica in self._replicas:
+            replica.require_backward_grad_sync = wanted
+
+
+#: Optimizer steps that tell in which mode the script trains.
+FEW = 3
+
+
+class Training:
+    def __init__(self, torch: Torch, optimizers: Optimizers) -> None:
+        self._torch = torch
+        self._optimizers = optimizers
+        self._depth = 0
+        self._switched: dict[int, weakref.ref[Module]] = {}
+        self._trains_in_eval = False
+        self._steps_looked_at = 0
+
+    def install(self) -> None:
+        """`train()` and `eval()` both end here; only the outermost call of a nest is the script's own."""
+        kind = self._torch.nn.Module
+        original = kind.train
+        watch = self
+
+        @functools.wraps(original)
+        def train(self: Any, mode: bool = True) -> Any:
+            if watch._depth:
+                return original(self, mode)
+            watch._depth += 1
+            try:
+                return original(self, mode)
+            finally:
+                watch._depth -= 1
+                watch._switched[id(self)] = weakref.ref(self)
+
+        kind.train = train
+
+    def likely(self) -> bool:
+        torch = self._torch
+        if not torch.is_grad_enabled() or torch.is_inference_mode_enabled() or len(self._optimizers) == 0:
+            return False
+        modules = list(self._trained())
+        return not modules or any(module.training for module in modules)
+
+    def evaluating(self) -> bool:
+        """The trained model was switched to evaluation (whether or not gradients are off)."""
+        modules = list(self._trained())
+        return bool(modules) and not any(module.training for module in modules)
+
+    def stepped(self) -> None:
+        """The optimizer has stepped. A model that is trained in evaluation mode tells nothing by that mode."""
+        if self._steps_looked_at < FEW:
+            self._steps_looked_at += 1
+            self._trains_in_eval = self._trains_in_eval or self.evaluating()
+
+    def switches(self, module: Module) -> bool:
+        """Whether the module is one that is trained, and switched to evaluation for evaluating only."""
+        if self._trains_in_eval:
+            return False
+        ours = {id(parameter) for parameter in self._optimizers.parameters()}
+        return any(id(parameter) in ours for parameter in module.parameters())
+
+    def _trained(self) -> Iterator[Any]:
+        ours = {id(parameter) for parameter in self._optimizers.parameters()}
+        for key, reference in list(self._switched.items()):
+            module = reference()
+            if module is None:
+                del self._switched[key]
+            elif any(id(parameter) in ours for parameter in module.parameters()):
+                yield module

@@ -1,0 +1,165 @@
+"""Sees optimizer steps. LR schedulers, accelerate and others wrap `step` on the instance, so the class is patched,
+and before the script can make an instance."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator
+
+    from ..apply.gate import Gate
+    from ..apply.precision import LossScaling
+    from ..types import Call, Listener, Optimizer, Torch
+
+
+class Optimizers:
+    """`listener` has before_step(), after_step(), forward_backward_again()."""
+
+    def __init__(self, torch: Torch, gate: Gate, listener: Listener) -> None:
+        self._torch = torch
+        self._gate = gate
+        self._listener = listener
+        self._depth = 0
+        self._known: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        #: How many were made so far.
+        self.made = 0
+        #: Optimizers that had no state before their first probed step: theirs can be made again.
+        self._lazy: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        #: Those that have stepped at all, and those that have since `renew()`.
+        self._moving: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._moved: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self.active = True
+        #: The hook's own loss scaler while there is one.
+        self.scaling: LossScaling | None = None
+
+    def install(self) -> None:
+        base = self._torch.optim.Optimizer
+        original = base.__init__
+        watch = self
+
+        @functools.wraps(original)
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            watch.add(self)
+
+        base.__init__ = __init__
+        base.zero_grad = self._gated_zero_grad(base.zero_grad)
+        module = self._torch.nn.Module
+        module.zero_grad = self._gated_zero_grad(module.zero_grad)
+
+    def add(self, optimizer: Optimizer) -> None:
+        self._known.add(optimizer)
+        self.made += 1
+        kind = type(optimizer)
+        if not getattr(kind.step, "_oomtune", False):
+            kind.step = self._watched(kind.step)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def known(self) -> list[Any]:
+        return list(self._known)
+
+    def renew(self) -> None:
+        """Back to how a fresh process stands before its first step: no gradients, no state yet. What a process has
+        allocated in another order fits less, or more, than the same in a fresh one."""
+        for optimizer in self.known():
+            if not optimizer.state:
+                self._lazy.add(optimizer)
+            elif optimizer in self._lazy:
+                optimizer.state.clear()
+        for parameter in self.parameters():
+            parameter.grad = None
+        self._moved = weakref.WeakSet()
+
+    def identities(self) -> frozenset[int]:
+        return frozenset(id(optimizer) for optimizer in self._known)
+
+    def awaited(self) -> bool:
+        """Whether one that has stepped before is yet to step since `renew()`, or one is yet to step at all."""
+        return any(optimizer not in self._moved for optimizer in self._moving)
+
+    def give_up(self) -> None:
+        """Waits no more for those that have not stepped."""
+        self._moving = weakref.WeakSet(self._moved)
+
+    def parameters(self) -> Iterator[Any]:
+        for optimizer in self.known():
+            for group in optimizer.param_groups:
+                yield from group["params"]
+
+    def _gated_zero_grad(self, original: Call) -> Call:
+        watch = self
+
+        @functools.wraps(original)
+        def zero_grad(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if watch.active and watch._holds(self):
+                return None
+            return original(self, *args, **kwargs)
+
+        return zero_grad
+
+    def _holds(self, target: Any) -> bool:
+        """Whether gradients of an optimizer or a module are still to be added to."""
+        held = self._gate.held() if self._gate.engaged else ()
+        if not held or not isinstance(target, self._torch.nn.Module):
+            return any(optimizer is target for optimizer in held)
+        theirs = {id(p) for optimizer in held for group in optimizer.param_groups for p in group["params"]}
+        return any(id(parameter) in theirs for parameter in target.parameters())
+
+    def _watched(self, original: Call) -> Call:
+        watch = self
+
+        @functools.wraps(original)
+        def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if watch._depth or not watch.active:
+                watch._moves(self)
+                return original(self, *args, **kwargs)
+            closure = args[0] if args and callable(args[0]) else kwargs.get("closure")
+            if not watch._gate.attempt(self, closure is not None):
+                if closure is not None:
+                    with watch._torch.enable_grad():
+                        return closure()
+                return None
+            if closure is not None:
+                watched = watch._watched_closure(closure)
+                if "closure" in kwargs:
+                    kwargs["closure"] = watched
+                else:
+                    args = (watched, *args[1:])
+            watch._depth += 1
+            try:
+                if closure is None:
+                    watch._listener.before_step(self)
+                if watch.scaling is not None and watch.scaling.on and closure is None:
+                    result = watch.scaling.step(self, args, kwargs)
+                else:
+                    result = original(self, *args, **kwargs)
+            finally:
+                watch._depth -= 1
+            watch._gate.stepped(self)
+            watch._moves(self)
+            watch._listener.after_step(self)
+            return result
+
+        setattr(step, "_oomtune", True)
+        # torch wraps a class's step once, and knows by this mark that it has.
+        setattr(step, "hooked", True)
+        return step
+
+    def _moves(self, optimizer: Optimizer) -> None:
+        self._moving.add(optimizer)
+        self._moved.add(optimizer)
+
+    def _watched_closure(self, closure: Any) -> Call:
+        @functools.wraps(closure)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            self._listener.forward_backward_again()
+            result = closure(*args, **kwargs)
+            self._listener.before_step(None)
+            return result
+
+        return watched

@@ -1,0 +1,178 @@
+"""Batches and samples as nested structures: tuples, lists, dictionaries, tensors, arrays, text."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Iterator
+
+    from ..types import Call, Torch
+
+
+def weight(sample: Any) -> int:
+    """A measure of how much data a sample holds: elements of tensors and arrays, items of lists, letters of text."""
+    shape = getattr(sample, "shape", None)
+    if shape is not None and not callable(shape):
+        total = 1
+        for length in shape:
+            total *= int(length)
+        return total
+    if isinstance(sample, (str, bytes)):
+        return len(sample)
+    if isinstance(sample, Mapping):
+        return sum(weight(value) for value in sample.values())
+    if isinstance(sample, (list, tuple)):
+        if len(sample) > 16 and isinstance(sample[0], (int, float)):
+            return len(sample)
+        return sum(weight(value) for value in sample)
+    size = getattr(sample, "size", None)
+    if isinstance(size, tuple):  # PIL images
+        return size[0] * size[1]
+    return 1
+
+
+def fresh(sample: Any) -> Any:
+    """The sample in containers of its own: collate functions pop from dictionaries and sort lists."""
+    if isinstance(sample, (dict, list)):
+        twin = copy.copy(sample)
+        for key, value in sample.items() if isinstance(sample, dict) else enumerate(sample):
+            if isinstance(value, (dict, list, tuple)):
+                twin[key] = fresh(value)
+        return twin
+    if type(sample) is tuple:
+        return tuple(fresh(value) for value in sample)
+    return sample
+
+
+#: How deep objects are looked into: batches of one's own making hold tensors, not worlds.
+DEPTH = 4
+
+
+def _fields(tree: Any) -> Any:
+    """The fields of an object that a script made for its batches (a dataclass, say); None: it is no such thing."""
+    if isinstance(tree, (str, bytes, int, float, type)) or inspect.isroutine(tree) or hasattr(tree, "shape"):
+        return None  # no look at callable(): the graphs of PyTorch Geometric can be called
+    return getattr(tree, "__dict__", None)
+
+
+def leaves(tree: Any, depth: int = DEPTH) -> Iterator[Any]:
+    if isinstance(tree, Mapping):
+        parts = tree.values()
+    elif isinstance(tree, (list, tuple)):
+        parts = tree
+    else:
+        fields = _fields(tree) if depth else None
+        if not fields:
+            yield tree
+            return
+        parts, depth = fields.values(), depth - 1
+    for value in parts:
+        yield from leaves(value, depth)
+
+
+def rows(torch: Torch, batch: Any, hint: int | None = None) -> int | None:
+    """Samples in a collated batch; None where it cannot be told. `hint`: the size that was asked for."""
+    lengths = [int(leaf.shape[0]) for leaf in leaves(batch) if isinstance(leaf, torch.Tensor) and leaf.dim() > 0]
+    if hint is not None and (hint in lengths or _list_of(batch, hint)):
+        return hint
+    return lengths[0] if lengths else None
+
+
+def counts(torch: Torch, batch: Any, count: int) -> bool:
+    """Whether something in a collated batch has `count` rows, the samples first or second (sequences with time first)."""
+    tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
+    return any(count in tensor.shape[:2] for tensor in tensors) or _list_of(batch, count)
+
+
+def _list_of(tree: Any, count: int) -> bool:
+    """A list with one entry a sample (images of many sizes, text) somewhere near the top."""
+    if isinstance(tree, Mapping):
+        return any(_list_of(value, count) for value in tree.values())
+    if isinstance(tree, (list, tuple)):
+        return len(tree) == count or any(_list_of(value, count) for value in tree if isinstance(value, (list, tuple)))
+    return False
+
+
+def cuttable(torch: Torch, tree: Any, count: int, depth: int = DEPTH) -> bool:
+    """Whether all that a batch holds has a row for each sample, or none at all: only then are rows taken out of it.
+    Graphs joined into one, or sequences with time first, are no such batches."""
+    if isinstance(tree, torch.Tensor):
+        return tree.dim() == 0 or tree.shape[0] == count
+    if tree is None or isinstance(tree, (str, bytes, int, float)):
+        return True
+    if isinstance(tree, Mapping):
+        return all(cuttable(torch, value, count, depth) for value in tree.values())
+    if isinstance(tree, (list, tuple)):
+        # One entry a sample, whatever that is.
+        return len(tree) == count or all(cuttable(torch, value, count, depth) for value in tree)
+    shape = getattr(tree, "shape", None)
+    if isinstance(shape, tuple):  # numpy
+        return len(shape) == 0 or shape[0] == count
+    fields = _fields(tree)
+    return bool(fields) and depth > 0 and all(cuttable(torch, value, count, depth - 1) for value in fields.values())
+
+
+def _map(tree: Any, cut_tensor: Call, cut_list: Call, torch: Torch, count: int) -> Any:
+    if isinstance(tree, torch.Tensor):
+        return cut_tensor(tree) if tree.dim() > 0 and tree.shape[0] == count else tree
+    if isinstance(tree, Mapping):
+        items = {key: _map(value, cut_tensor, cut_list, torch, count) for key, value in tree.items()}
+        if type(tree) is dict:
+            return items
+        # Keeps the class and what else it carries (transformers' BatchEncoding).
+        twin: Any = copy.copy(tree)
+        if hasattr(twin, "data") and isinstance(twin.data, dict):
+            twin.data = items
+            return twin
+        try:
+            for key, value in items.items():
+                twin[key] = value
+            return twin
+        except TypeError:
+            return items
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(_map(value, cut_tensor, cut_list, torch, count) for value in tree))
+    if isinstance(tree, (list, tuple)):
+        tensors = all(isinstance(value, torch.Tensor) and value.dim() > 0 and value.shape[0] == count for value in tree)
+        if len(tree) == count and not (tensors and len(tree) > 0):
+            return cut_list(tree)
+        return type(tree)(_map(value, cut_tensor, cut_list, torch, count) for value in tree)
+    shape = getattr(tree, "shape", None)
+    if isinstance(shape, tuple) and len(shape) > 0 and shape[0] == count:  # numpy
+        return cut_tensor(tree)
+    fields = _fields(tree)
+    if fields:
+        parts = {name: _map(value, cut_tensor, cut_list, torch, count) for name, value in fields.items()}
+        if all(value is fields[name] for name, value in parts.items()):
+            return tree
+        twin = copy.copy(tree)
+        for name, value in parts.items():
+            try:
+                object.__setattr__(twin, name, value)
+            except AttributeError:
+                pass
+        return twin
+    return tree
+
+
+def cut(torch: Torch, batch: Any, count: int, start: int, stop: int) -> Any:
+    """Rows start:stop of a batch of `count`. Views where tensors allow."""
+    return _map(batch, lambda tensor: tensor[start:stop], lambda items: items[start:stop], torch, count)
+
+
+def repeat(torch: Torch, batch: Any, count: int, wanted: int) -> Any:
+    """A batch of `wanted` rows: those of a batch of `count`, over and over."""
+
+    def tensor(rows: Any) -> Any:
+        if isinstance(rows, torch.Tensor):
+            return rows[torch.arange(wanted, device=rows.device) % count]
+        return rows[[place % count for place in range(wanted)]]
+
+    def items(values: list[Any]) -> list[Any]:
+        return type(values)(values[place % count] for place in range(wanted))
+
+    return _map(batch, tensor, items, torch, count)
