@@ -5,11 +5,6 @@ from __future__ import annotations
 import os
 import signal
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-
 #: The name of the supervisor's process, as the kernel cuts it.
 SUPERVISOR = "oomtune-supervi"
 
@@ -24,8 +19,9 @@ def end_ancestors() -> None:
             pass  # gone already
 
 
-def _ancestors() -> list[Any]:
-    found, pid = [], os.getppid()
+def _ancestors() -> list[int]:
+    found: list[int] = []
+    pid = os.getppid()
     while pid > 1:
         name, parent = _name_and_parent(pid)
         if name is None:

@@ -135,7 +135,10 @@ class Applier:
             instruments.cut.engage(self._micro, wanted)
             instruments.hook.tell_cut()
             instruments.warn_of_differences()
-        return WholePass(self._torch, iterator, wanted, instruments.cut.saw)
+        return WholePass(self._torch, iterator, wanted, self._saw)
+
+    def _saw(self, rows: int | None) -> None:
+        self._instruments.cut.saw(rows)
 
     def _regroup(self, iterator: LoopIterator) -> Pass:
         """The loader yields batches that only its own collate function can make: it is asked for smaller ones."""

@@ -72,7 +72,7 @@ class Checkpointing:
         children = list(module.children())
         if isinstance(module, (nn.ModuleList, nn.Sequential)):
             heavy = [child for child in children if any(True for _ in child.children()) and _has_parameters(child)]
-            kinds = [type(child) for child in heavy]
+            kinds: list[Any] = [type(child) for child in heavy]
             repeated = [child for child in heavy if kinds.count(type(child)) > 1]
             # A sequence of sequences (the stages of a residual net) has its blocks one level down.
             repeated = [child for child in repeated if not self._has_inner(child)]
@@ -113,7 +113,9 @@ class Checkpointing:
         return value
 
     def _checkpoint(self, call: Call, modules: list[Module], *args: Any, **kwargs: Any) -> Any:
-        from torch.utils.checkpoint import checkpoint  # pyright: ignore[reportMissingImports]
+        import importlib
+
+        checkpoint: Call = importlib.import_module("torch.utils.checkpoint").checkpoint
 
         norm = self._torch.nn.modules.batchnorm._BatchNorm
         norms = [layer for module in modules for layer in module.modules() if isinstance(layer, norm)]

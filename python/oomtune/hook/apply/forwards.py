@@ -42,8 +42,8 @@ class Forwards:
         if own is not None:
             # Another tool (accelerate) has put its own on the instance, and would never reach the class's again.
             return self._patch_instance(module, own)
-        kind = type(module)
-        original = getattr(kind, "forward", None)
+        kind = type(module)  # pyright: ignore[reportUnknownVariableType]
+        original = getattr(kind, "forward", None)  # pyright: ignore[reportUnknownArgumentType]
         if getattr(original, "_oomtune", False) and "forward" in kind.__dict__:
             return True
         if not callable(original) or not hasattr(original, "__code__"):

@@ -1,5 +1,8 @@
 """Training frameworks that have these knobs by themselves: theirs are set, which beats doing it for them."""
 
+# What a script gives to its framework may be anything.
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import functools
@@ -51,7 +54,7 @@ def _trainer_settings(hook: Hook, own: int) -> dict[str, Any]:
             "report_to": [],
             "push_to_hub": False,
         }
-    chosen = {}
+    chosen: dict[str, Any] = {}
     cuts = hook.cut_choice()[0] == "loader"
     if "micro_batch" in settings.knobs and settings.micro_batch:
         if cuts:

@@ -143,8 +143,8 @@ def gate_calls(torch: Torch, gate: Gate, optimizers: Optimizers, driven: Callabl
         for name in ("step", "update", "unscale_"):
             if name in kind.__dict__:
                 setattr(kind, name, _scaler_call(gate, kind.__dict__[name], name))
-    scheduler = torch.optim.lr_scheduler
-    for kind in list(vars(scheduler).values()):
+    kinds: list[Any] = list(torch.optim.lr_scheduler.__dict__.values())
+    for kind in kinds:
         if isinstance(kind, type) and "step" in kind.__dict__:
             kind.step = _schedule(gate, driven, kind.__dict__["step"])
     averaged = torch.optim.swa_utils.AveragedModel

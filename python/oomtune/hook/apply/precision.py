@@ -1,5 +1,8 @@
 """Mixed precision: autocast around the models' forward pass, and in half precision a scaler of the loss."""
 
+# What is looked into is the script's own, and may be anything.
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from collections.abc import Mapping

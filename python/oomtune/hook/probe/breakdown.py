@@ -27,7 +27,7 @@ class MemoryBreakdown:
         self.gradient_bytes = None
 
     def see_gradients(self) -> None:
-        seen = {}
+        seen: dict[int, int] = {}
         if self._add(self._parameters(), seen) is None:
             return
         found = self._add((parameter.grad for parameter in self._optimizers.parameters()), seen)
@@ -35,7 +35,7 @@ class MemoryBreakdown:
             self.gradient_bytes = max(found, self.gradient_bytes or 0)
 
     def report(self) -> Breakdown:
-        seen = {}
+        seen: dict[int, int] = {}
         parameters = self._add(self._parameters(), seen)
         state = None
         if parameters is not None:

@@ -40,10 +40,10 @@ class Measurement:
         self.wanted = 2 * steps if vary else steps
         self.skip = skip
         self.phases = phases or Phases(memory)
-        self.seconds = []
+        self.seconds: list[float] = []
         self._allocator = AllocatorHistory(memory)
-        self._clock = None
-        self._retries = None
+        self._clock: float | None = None
+        self._retries: int | None = None
 
     def start_clock(self) -> None:
         if self._clock is None:
@@ -116,7 +116,7 @@ class AllocatorHistory:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         #: (bytes held, bytes ever asked for, retries) at the end of each step.
-        self._ends = []
+        self._ends: list[tuple[int, int, int]] = []
 
     def step_done(self) -> None:
         reserved = self._memory.reserved()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 LOAD, FORWARD_BACKWARD, OPTIMIZER, OTHER = "load", "forward_backward", "optimizer", "other"
 
 
-def _higher(one: Any, other: Any) -> Any:
+def _higher(one: int | None, other: int | None) -> int | None:
     if one is None:
         return other
     return one if other is None else max(one, other)
@@ -24,6 +24,11 @@ class Phases:
 
     def __init__(self, memory: Memory, phase: str = LOAD, reset: bool = True) -> None:
         self._memory = memory
+        self.total: int | None = None
+        self.reserved: int | None = None
+        self.resident: int | None = None
+        self.allocated: dict[str, int | None] = {}
+        self._starts: list[int | None] = []
         self.clear(phase, reset)
 
     def clear(self, phase: str = LOAD, reset: bool = True) -> None:

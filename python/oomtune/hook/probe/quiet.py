@@ -113,8 +113,9 @@ def keep_from_shutil(hook: Hook, module: ModuleType) -> None:
 
 
 def _absolute(path: Any) -> str | None:
-    if isinstance(path, os.PathLike):
-        path = os.fspath(path)
+    """None: it names no file."""
+    if hasattr(path, "__fspath__"):
+        path = path.__fspath__()
     return os.path.abspath(path) if isinstance(path, str) else None
 
 
@@ -197,6 +198,10 @@ class _Nothing:
         return None
 
 
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    pass
+
+
 class _SummaryWriter(_Nothing):
     """In place of tensorboard's and tensorboardX's."""
 
@@ -215,5 +220,5 @@ def quiet_mlflow(hook: Hook, module: ModuleType) -> None:
     for name in dir(module):
         if name.startswith(("log_", "set_tag", "set_experiment", "autolog", "create_experiment", "end_run")):
             setattr(module, name, _Nothing())
-    setattr(module, "start_run", lambda *args, **kwargs: _Nothing())
-    setattr(module, "active_run", lambda *args, **kwargs: None)
+    setattr(module, "start_run", _Nothing)
+    setattr(module, "active_run", _nothing)

@@ -83,7 +83,7 @@ class Link:
             except ValueError:
                 continue
             if isinstance(message, dict):
-                return message
+                return message  # pyright: ignore[reportUnknownVariableType]
 
     def forget(self) -> None:
         """In a forked child: the parent's line is not ours to speak on."""

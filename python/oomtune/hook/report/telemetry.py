@@ -42,9 +42,9 @@ class Telemetry:
         self._told_step = 0
         self._growing: GrowingVariables | None = None
         self._batch = None
-        self._warned = set()
+        self._warned: set[str] = set()
         self._evaluating = False
-        self._said = {}
+        self._said: dict[str, float] = {}
         self.loop_end = LoopEnd(is_user_code)
 
     def loop(self, loader: Loader) -> None:
@@ -180,7 +180,7 @@ class LoopEnd:
         """Whether the loop had ended where this traceback comes from. What cannot be told is no."""
         if self._step is None:
             return False
-        lines = {}
+        lines: dict[CodeType, int] = {}
         while trace is not None:
             lines[trace.tb_frame.f_code] = trace.tb_lineno
             trace = trace.tb_next

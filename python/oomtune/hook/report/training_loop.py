@@ -7,8 +7,6 @@ from ..watch.trees import leaves
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from ..instruments import Instruments
     from ..messages import TrainingLoop
     from ..probe.samples import Source
@@ -51,9 +49,9 @@ def describe(instruments: Instruments, loader: Loader | None, source: Source | N
     }
 
 
-def warnings(instruments: Instruments, source: Source | None) -> list[Any]:
+def warnings(instruments: Instruments, source: Source | None) -> list[str]:
     """Codes of DIFFERENCES that hold for this loop, as far as can be seen."""
-    found = []
+    found: list[str] = []
     torch = instruments.torch
     if instruments.modules.any_of(torch.nn.modules.batchnorm._BatchNorm):
         found.append("batch_norm")

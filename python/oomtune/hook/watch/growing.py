@@ -1,6 +1,9 @@
 """Which variable of the script keeps what each step leaves behind: a list that grows, a cache, a hidden state that still
 holds the graphs of earlier steps. Looked for from the running functions' variables, twice, some steps apart."""
 
+# What is looked into is the script's own, and may be anything.
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import collections
@@ -74,7 +77,8 @@ class GrowingVariables:
     def _seen(self, frame: FrameType) -> dict[Any, Found]:
         scopes = list(_scopes(frame))
         # A module's variables are looked at as such, whoever else has hold of its dictionary.
-        seen, visited = {}, {owner for owner, _, _ in scopes}
+        seen: dict[Any, Found] = {}
+        visited = {owner for owner, _, _ in scopes}
         for _, code, named in scopes:
             for name, value in named:
                 if not name.startswith("__"):
@@ -142,7 +146,8 @@ def _elements(value: Any) -> list[tuple[str, Any]]:
 
 
 def _nodes(tensor: Tensor) -> int:
-    seen, waiting = set(), [tensor.grad_fn]
+    seen: set[Any] = set()
+    waiting = [tensor.grad_fn]
     while waiting and len(seen) < MOST_NODES:
         node = waiting.pop()
         if node is not None and node not in seen:

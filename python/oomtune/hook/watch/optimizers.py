@@ -53,7 +53,7 @@ class Optimizers:
     def add(self, optimizer: Optimizer) -> None:
         self._known.add(optimizer)
         self.made += 1
-        kind = type(optimizer)
+        kind: Any = type(optimizer)  # pyright: ignore[reportUnknownVariableType]
         if not getattr(kind.step, "_oomtune", False):
             kind.step = self._watched(kind.step)
 

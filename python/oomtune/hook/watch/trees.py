@@ -1,5 +1,8 @@
 """Batches and samples as nested structures: tuples, lists, dictionaries, tensors, arrays, text."""
 
+# What is looked into is the script's own, and may be anything.
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
+
 from __future__ import annotations
 
 import copy
