@@ -9,17 +9,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .knobs import Config
+    from .knobs import Config, config
+else:
+
+    def config(*args, **kwargs):
+        """See oomtune.knobs.config(). Imported when asked for: the hook lives in this package too and must start fast."""
+        from .knobs import config
+
+        return config(*args, **kwargs)
+
 
 __all__ = ["Config", "config"]
 __version__ = "0.1.0"
-
-
-def config(*args: Any, **kwargs: Any) -> Config:
-    """See oomtune.knobs.config(). Imported when asked for: the hook lives in this package too and must start fast."""
-    from .knobs import config
-
-    return config(*args, **kwargs)
 
 
 def __getattr__(name: str) -> Any:
