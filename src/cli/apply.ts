@@ -1,5 +1,6 @@
 import { OomtuneError } from '../common/errors.js';
 import { stateFolder } from '../common/home.js';
+import { HOST, isHost } from '../devices/index.js';
 import type { Recommendation } from '../store/types.js';
 import type { Config } from '../tuner/types.js';
 import { EXPANDABLE_SEGMENTS } from '../worker/allocator.js';
@@ -71,7 +72,7 @@ function underOomtune(chosen: Recommendation, command: string[]): string[] {
   const mib = chosen.budget_bytes / 1024 ** 2;
   return [
     ...['oomtune', 'run', '--name', chosen.name, '--effective-batch', String(chosen.effective_batch)],
-    ...(device === 'cpu' ? ['--device', 'cpu'] : []),
+    ...(isHost(device) ? ['--device', HOST.name] : []),
     ...['--budget', Number.isInteger(mib) ? `${mib}MiB` : String(chosen.budget_bytes)],
     ...(chosen.world_size > 1 ? ['--gpus', String(chosen.world_size)] : []),
     ...['--', ...command],

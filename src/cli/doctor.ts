@@ -4,6 +4,7 @@ import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { homeFolder } from '../common/home.js';
 import { formatBytes } from '../common/size.js';
+import { isHost } from '../devices/index.js';
 import type { FirstPartyLimit } from '../runtime/types.js';
 import type { Context } from './context.js';
 import { asOomtuneError } from './errors.js';
@@ -73,7 +74,7 @@ async function native(context: Context): Promise<Finding[]> {
   const { addon, supervisor, driver } = runtime.versions();
   const findings = [ok('native', `addon ${addon}, supervisor ${supervisor}`)];
   const devices = await runtime.devices();
-  const gpus = devices.filter((device) => device.id !== 'cpu');
+  const gpus = devices.filter((device) => !isHost(device.id));
   findings.push(
     driver === null
       ? ok('driver', 'no NVIDIA driver: jobs run with --device cpu')
@@ -89,7 +90,7 @@ async function native(context: Context): Promise<Finding[]> {
     } else if (device.note !== null) {
       findings.push(ok(device.id, `${device.model}: ${device.note}`));
     }
-    if (device.id !== 'cpu') findings.push(ok(`${device.id} limit`, LIMITS[device.first_party_limit]));
+    if (!isHost(device.id)) findings.push(ok(`${device.id} limit`, LIMITS[device.first_party_limit]));
   }
   return findings;
 }

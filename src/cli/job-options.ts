@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { isFolder, PACKAGE_ROOT } from '../common/home.js';
 import { parseSize } from '../common/size.js';
+import { DEVICE_CHOICE, isHost, isNumbered } from '../devices/index.js';
 import { MOST_PROBE_STEPS } from '../store/schemas.js';
 import type { JobOptions } from '../store/types.js';
 import { jobEnvironment } from '../worker/environment.js';
@@ -32,10 +33,7 @@ const raw = z.object({
       'a name of 1 to 100 characters without spaces, colons or brackets',
     )
     .optional(),
-  device: z
-    .string()
-    .regex(/^(cpu|cuda|cuda:\d{1,3})$/, 'cpu, cuda or cuda:N')
-    .optional(),
+  device: z.string().regex(DEVICE_CHOICE, 'cpu, cuda or cuda:N').optional(),
   budget: z.string().optional(),
   gpus: whole(1, 1024).default(1),
   exclusive: z.boolean().default(false),
@@ -139,10 +137,10 @@ function checkTogether(options: JobOptions): void {
       'Mixed precision changes the numerics: leave one of the two out.',
     );
   }
-  if (device === 'cpu' && gpus > 1) {
+  if (isHost(device) && gpus > 1) {
     throw usageError(`--gpus ${gpus} cannot be had with --device cpu.`, 'Leave --gpus out, or choose --device cuda.');
   }
-  if (device?.startsWith('cuda:') && gpus > 1) {
+  if (device !== null && isNumbered(device) && gpus > 1) {
     throw usageError(`--device ${device} is one GPU, but --gpus asks for ${gpus}.`, 'Choose --device cuda.');
   }
 }

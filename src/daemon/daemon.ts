@@ -2,6 +2,7 @@ import { existsSync, rmSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
 import type { Log } from '../common/log.js';
+import { isHost } from '../devices/index.js';
 import type { Device, Runtime } from '../runtime/types.js';
 import { HEARTBEAT_MS, type HostInfo, hostName, outlast, type Store } from '../store/index.js';
 import { killPath } from './daemon-file.js';
@@ -257,7 +258,7 @@ export class Daemon {
     const healthy = this.#devices.filter((device) => device.fault === null);
     this.#info.lacks = this.#room.lack;
     this.#info.devices = healthy.map(({ id, model, total_bytes }) => ({ id, model, total_bytes }));
-    this.#lanes.gpus = healthy.filter((device) => device.id !== 'cpu').length;
+    this.#lanes.gpus = healthy.filter((device) => !isHost(device.id)).length;
   }
 
   async #beat(): Promise<void> {

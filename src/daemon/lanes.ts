@@ -1,4 +1,5 @@
 import PQueue from 'p-queue';
+import { HOST } from '../devices/index.js';
 import type { DaemonSettings } from './settings.js';
 
 /**
@@ -32,23 +33,27 @@ export class Lanes {
   /** `waits`: labels of those that wait for a GPU to be theirs. They take no lane: others may do with less, or elsewhere. */
   hasRoom(label: string, waits: string[] = []): boolean {
     const name = this.#nameOf(label);
-    const lane = name === 'cpu' ? this.#cpu : this.#gpu;
-    const idle = name === 'cpu' ? 0 : waits.filter((one) => this.#nameOf(one) === 'gpu').length;
-    return lane.pending + lane.size - idle < this.#sizes[name];
+    const lane = name === 'host' ? this.#cpu : this.#gpu;
+    const idle = name === 'host' ? 0 : waits.filter((one) => this.#nameOf(one) === 'gpu').length;
+    return lane.pending + lane.size - idle < this.#sizeOf(name);
   }
 
   /** `atOnce`: it runs already, and does not wait for a lane. */
   add<T>(label: string, atOnce: boolean, task: () => Promise<T>): Promise<T> {
     const name = this.#nameOf(label);
-    const lane = name === 'cpu' ? this.#cpu : this.#gpu;
+    const lane = name === 'host' ? this.#cpu : this.#gpu;
     // A GPU's was asked for room before
     const begins = atOnce || name === 'gpu';
-    lane.concurrency = Math.max(this.#sizes[name], begins ? lane.pending + lane.size + 1 : 1);
+    lane.concurrency = Math.max(this.#sizeOf(name), begins ? lane.pending + lane.size + 1 : 1);
     return lane.add(task);
   }
 
-  #nameOf(label: string): 'cpu' | 'gpu' {
-    if (label.startsWith('any')) return this.#gpus > 0 ? 'gpu' : 'cpu';
-    return label.startsWith('cpu') ? 'cpu' : 'gpu';
+  #sizeOf(name: 'host' | 'gpu'): number {
+    return name === 'host' ? this.#sizes.cpu : this.#sizes.gpu;
+  }
+
+  #nameOf(label: string): 'host' | 'gpu' {
+    if (label.startsWith('any')) return this.#gpus > 0 ? 'gpu' : 'host';
+    return label.startsWith(HOST.name) ? 'host' : 'gpu';
   }
 }

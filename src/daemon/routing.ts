@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { parseSize } from '../common/size.js';
+import { DEFAULT_ACCELERATOR, HOST, isHost, isNumbered, KIND_NAMES, kindOf, ordinalOf } from '../devices/index.js';
 import type { JobOptions } from '../store/types.js';
 
 const schema = z.object({
   /** `any`: a GPU where there is one, else the host's memory. */
-  kind: z.enum(['cpu', 'cuda', 'any']),
+  kind: z.enum([...KIND_NAMES, 'any']),
   gpus: z.number().int().min(1).max(1024),
   /** Part of the model's name, lower case. */
   model: z.string().max(256).nullable(),
@@ -35,14 +36,20 @@ export interface HostDevices {
 export function requirementOf(options: JobOptions): Requirement {
   const { device, gpus, gpuModel, host, budget, exclusive } = options;
   return {
-    kind: device === 'cpu' ? 'cpu' : device !== null || gpus > 1 || gpuModel !== null ? 'cuda' : 'any',
+    kind: kindFor(options),
     gpus,
     model: gpuModel?.toLowerCase() ?? null,
     host,
-    device: device?.startsWith('cuda:') ? device : null,
+    device: device !== null && isNumbered(device) ? device : null,
     gib: largeBudget(budget),
-    takes: device === 'cpu' ? '' : exclusive || budget === null ? 'all' : taken(budget),
+    takes: isHost(device) ? '' : exclusive || budget === null ? 'all' : taken(budget),
   };
+}
+
+/** A GPU that is not named by its kind is of the default one. */
+function kindFor({ device, gpus, gpuModel }: JobOptions): Requirement['kind'] {
+  if (device !== null) return kindOf(device)?.name ?? DEFAULT_ACCELERATOR.name;
+  return gpus > 1 || gpuModel !== null ? DEFAULT_ACCELERATOR.name : 'any';
 }
 
 /** Budgets that any host can be thought to have make no queue of their own. */
@@ -73,7 +80,7 @@ export function labelOf(requirement: Requirement): string {
     gpus > 1 ? `x${gpus}` : '',
     model ?? '',
     host ?? '',
-    device?.replace('cuda:', 'gpu') ?? '',
+    device === null ? '' : `gpu${ordinalOf(device)}`,
     gib > 0 ? `${gib}g` : '',
     gib > 0 || takes === 'all' ? '' : takes,
   ].filter((wish) => wish !== '');
@@ -98,23 +105,25 @@ export function parseRequirement(text: string): Requirement | null {
 
 export function suits(requirement: Requirement, { host, devices }: HostDevices): boolean {
   if (requirement.host !== null && requirement.host !== host) return false;
+  const kind = kindOf(requirement.kind);
   const large = devices.filter((device) => device.total_bytes >= requirement.gib * 1024 ** 3);
   const gpus = large.filter(
     (device) =>
-      device.id !== 'cpu' &&
+      !isHost(device.id) &&
+      (kind === undefined || kindOf(device.id)?.name === kind.name) &&
       (requirement.device === null || device.id === requirement.device) &&
       (requirement.model === null || device.model.toLowerCase().includes(requirement.model)),
   );
-  const cpu = large.some((device) => device.id === 'cpu');
-  if (requirement.kind === 'cpu') return cpu;
-  if (requirement.kind === 'cuda') return gpus.length >= requirement.gpus;
-  return gpus.length > 0 || (cpu && devices.every((device) => device.id === 'cpu'));
+  const cpu = large.some((device) => isHost(device.id));
+  if (kind?.host === true) return cpu;
+  if (kind !== undefined) return gpus.length >= requirement.gpus;
+  return gpus.length > 0 || (cpu && devices.every((device) => isHost(device.id)));
 }
 
 /** `2 GPUs of model "h200" on gpu-7`: for reasons. */
 export function describe({ kind, gpus, model, host, device, gib }: Requirement): string {
   const what =
-    kind === 'cpu' ? 'host memory' : (device ?? (gpus > 1 ? `${gpus} GPUs` : kind === 'any' ? 'a device' : 'a GPU'));
+    kind === HOST.name ? HOST.noun : (device ?? (gpus > 1 ? `${gpus} GPUs` : kind === 'any' ? 'a device' : 'a GPU'));
   return [
     what,
     model === null ? '' : `of model "${model}"`,

@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { homePath } from '../common/home.js';
+import { DEFAULT_ACCELERATOR, idOf } from '../devices/index.js';
 import { hostDevice } from './host.js';
 import { firstPartyLimit, inFirstNamespace, type Offers, offers } from './limits.js';
 import type { NativeGpu, NativeInventory } from './native.js';
@@ -71,7 +72,7 @@ function deviceOf(gpu: NativeGpu, ordinal: number, driver: string, offered: Offe
   const foreign = pidsAreForeign(gpu, proc);
   const note = foreign ? FOREIGN_PIDS : noteOf(gpu);
   return {
-    id: `cuda:${ordinal}`,
+    id: idOf(DEFAULT_ACCELERATOR, ordinal),
     uuid: gpu.uuid || `lost:${gpu.index}`,
     model: gpu.model || 'unknown',
     total_bytes: gpu.total_bytes,

@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { cpus, hostname, totalmem } from 'node:os';
+import { HOST } from '../devices/index.js';
 import type { Device } from './types.js';
 
 function text(file: string): string | null {
@@ -85,7 +86,7 @@ function readHost(): Device {
   const limited = group !== null && group.limit < total;
   identity ??= identify();
   return {
-    id: 'cpu',
+    id: HOST.name,
     ...identity,
     total_bytes: limited ? group.limit : total,
     used_bytes: limited ? group.used : total - available,

@@ -5,6 +5,7 @@ import { longestStartMs } from '../common/bounds.js';
 import { OomtuneError } from '../common/errors.js';
 import { filesAnswer } from '../common/far-files.js';
 import { unusableFolder } from '../common/refusal.js';
+import { isHost } from '../devices/index.js';
 import { adopt } from './adopt.js';
 import { findCommand } from './command.js';
 import { listDevices, RUN_MARK } from './devices.js';
@@ -107,11 +108,11 @@ class LocalRuntime implements Runtime {
 
   /** Devices as the ledger counts them: the job's CUDA ordinals in the order of the launch's devices. */
   private async ledgerDevices(ids: string[]): Promise<LedgerDevice[]> {
-    const wantsGpu = ids.some((id) => id !== 'cpu');
-    if (wantsGpu && !ids.every((id) => id === 'cpu' || this.known?.has(id))) await this.devices();
+    const wantsGpu = ids.some((id) => !isHost(id));
+    if (wantsGpu && !ids.every((id) => isHost(id) || this.known?.has(id))) await this.devices();
     let ordinal = 0;
     return ids.map((id) => {
-      if (id === 'cpu') return { index: 0, name: id, uuid: '' };
+      if (isHost(id)) return { index: 0, name: id, uuid: '' };
       const uuid = this.known?.get(id)?.uuid;
       if (!uuid) {
         throw new OomtuneError(

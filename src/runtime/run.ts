@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { longestEndMs } from '../common/bounds.js';
 import { bootId } from '../common/process.js';
+import { isNumbered } from '../devices/index.js';
 import { attempt, clearGroup, endKeeper, endOrphans, insist, signal } from './ending.js';
 import { unlocked } from './folder-lock.js';
 import { dyingOf, type HeldProcess } from './held.js';
@@ -163,7 +164,7 @@ export class SupervisedRun implements Run {
     const keeps = keeper === null ? pid === null : isStopped(keeper) || exit.ended_by !== 'job';
     if (keeps) await endKeeper(this.dir);
     const ledger = this.ledger();
-    if (ledger?.devices.some(({ device }) => device.startsWith('cuda:'))) await memoryBack(this.addon);
+    if (ledger?.devices.some(({ device }) => isNumbered(device))) await memoryBack(this.addon);
     return { ...this.asAsked(exit), ledger };
   }
 

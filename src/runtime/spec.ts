@@ -1,5 +1,6 @@
 import { OomtuneError } from '../common/errors.js';
 import { readStat } from '../common/process.js';
+import { isDeviceId } from '../devices/index.js';
 import type { LaunchSpec } from './types.js';
 
 /** A device as the supervisor writes it into the ledger: 0 is the host, 1 + n the job's CUDA ordinal n. */
@@ -62,7 +63,7 @@ export function checkSpec(spec: LaunchSpec): void {
   if (!(spec.graceSeconds >= 0) || (spec.timeoutSeconds !== null && !(spec.timeoutSeconds > 0))) {
     throw wrong('Expected a time-out above zero and a grace of zero or more seconds.');
   }
-  const unknown = spec.devices.find((id) => id !== 'cpu' && !/^cuda:\d+$/.test(id));
+  const unknown = spec.devices.find((id) => !isDeviceId(id));
   if (unknown !== undefined || spec.devices.length === 0 || new Set(spec.devices).size !== spec.devices.length) {
     throw wrong(`Expected devices such as cpu or cuda:0, each once, got ${spec.devices.join(', ') || 'none'}.`);
   }

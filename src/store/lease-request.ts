@@ -1,5 +1,6 @@
 import { OomtuneError } from '../common/errors.js';
 import { formatBytes } from '../common/size.js';
+import { isHost } from '../devices/index.js';
 import type { Foreground } from './lease-record.js';
 
 /** What a reservation has to know of a device. */
@@ -50,7 +51,7 @@ export function toRequest(device: LeaseDevice) {
     used: device.used_bytes,
     foreign: blind ? -1 : Math.max(0, device.used_bytes - ours),
     jobs: known.flatMap(({ job, used_bytes }) => (job ? [{ job, bytes: used_bytes }] : [])),
-    host: device.id === 'cpu',
+    host: isHost(device.id),
   };
 }
 

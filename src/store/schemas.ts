@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { DEVICE_CHOICE } from '../devices/index.js';
 import { FAILURE_CLASSES } from './failure-classes.js';
 import type { JobOptions, JobRecord, JobState, ProbeRecord, Recommendation, SubmittedEnvironment } from './types.js';
 
@@ -140,10 +141,7 @@ const word = text(256).min(1);
 
 export const jobOptions: z.ZodType<JobOptions> = z.object({
   name: text(256).nullable(),
-  device: z
-    .string()
-    .regex(/^(cpu|cuda|cuda:\d{1,3})$/)
-    .nullable(),
+  device: z.string().regex(DEVICE_CHOICE).nullable(),
   budget: text(64).nullable(),
   gpus: z.number().int().min(1).max(1024),
   exclusive: z.boolean().default(false),

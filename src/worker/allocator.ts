@@ -1,3 +1,5 @@
+import { type KindName, kindOf } from '../devices/index.js';
+
 /** torch 2.9 has the second name, and reads the first as well. */
 const NAMES = ['PYTORCH_CUDA_ALLOC_CONF', 'PYTORCH_ALLOC_CONF'] as const;
 const SETTING = 'expandable_segments:True';
@@ -11,13 +13,15 @@ export const EXPANDABLE_SEGMENTS: Readonly<Record<string, string>> = Object.from
 export type ExpandableSegments = 'possible' | 'on' | 'out of the question';
 
 export function expandableSegments(
-  kind: 'cpu' | 'cuda',
+  kind: KindName,
   torch: string | null,
   environment: Readonly<Record<string, string | undefined>>,
 ): ExpandableSegments {
   const theirs = [...NAMES, 'PYTORCH_HIP_ALLOC_CONF'].flatMap((name) => environment[name] ?? []);
   if (theirs.some((value) => /expandable_segments\s*:\s*true/i.test(value))) return 'on';
-  return kind === 'cuda' && theirs.length === 0 && canExpand(torch) ? 'possible' : 'out of the question';
+  return kindOf(kind)?.cachingAllocator === true && theirs.length === 0 && canExpand(torch)
+    ? 'possible'
+    : 'out of the question';
 }
 
 /** They came with torch 2.1; builds for ROCm take no notice of them, or fail. `2.4.1+cu121`; null: unknown. */

@@ -1,24 +1,22 @@
 import { OomtuneError } from '../common/errors.js';
 import { formatBytes, parseSize } from '../common/size.js';
+import { DEFAULT_ACCELERATOR, isHost, kindOf } from '../devices/index.js';
 import type { Device } from '../runtime/types.js';
 import type { JobOptions } from '../store/types.js';
-
-/** Part of the host's memory that a `cpu` job may hold when no budget is given: the rest of the machine must live on. */
-const HOST_SHARE = 0.75;
 
 /**
  * The devices that may carry the job: one named by `--device`, else every GPU (of `--gpu-model`), else the host.
  * Throws OOMTUNE_DEVICE_MISSING when there are fewer than `--gpus` of them.
  */
 export function suitableDevices(all: Device[], options: JobOptions): Device[] {
-  const gpus = all.filter((device) => device.id !== 'cpu');
+  const gpus = all.filter((device) => !isHost(device.id));
   const wanted = options.device;
-  if (wanted === 'cpu') return all.filter((device) => device.id === 'cpu');
-  let chosen = wanted === null || wanted === 'cuda' ? gpus : gpus.filter((device) => device.id === wanted);
+  if (isHost(wanted)) return all.filter((device) => isHost(device.id));
+  let chosen = wanted === null ? gpus : gpus.filter(({ id }) => id === wanted || kindOf(id)?.name === wanted);
   const model = options.gpuModel?.toLowerCase() ?? null;
   if (model !== null) chosen = chosen.filter((device) => device.model.toLowerCase().includes(model));
   if (chosen.length === 0 && wanted === null && model === null && options.gpus <= 1) {
-    return all.filter((device) => device.id === 'cpu');
+    return all.filter((device) => isHost(device.id));
   }
   const healthy = chosen.filter((device) => device.fault === null);
   if (healthy.length < Math.max(1, options.gpus)) {
@@ -38,7 +36,7 @@ export function suitableDevices(all: Device[], options: JobOptions): Device[] {
 /** `--budget` in bytes on this device; default: the whole GPU, three quarters of the host's memory. */
 export function resolveBudget(budget: string | null, device: Device): number {
   if (budget === null) {
-    return device.id === 'cpu' ? Math.floor(device.total_bytes * HOST_SHARE) : device.total_bytes;
+    return Math.floor(device.total_bytes * (kindOf(device.id) ?? DEFAULT_ACCELERATOR).defaultShare);
   }
   const bytes = parseSize(budget, device.total_bytes);
   if (bytes > device.total_bytes) {

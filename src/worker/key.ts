@@ -1,3 +1,4 @@
+import { HOST, isHost } from '../devices/index.js';
 import type { Device } from '../runtime/types.js';
 
 const GIB = 1024 ** 3;
@@ -5,7 +6,7 @@ const MIB = 1024 ** 2;
 
 /** `NVIDIA H200` → `nvidia-h200`; the host's memory does not depend on its processor, so it is plain `cpu`. */
 export function deviceSlug(device: Pick<Device, 'id' | 'model'>): string {
-  if (device.id === 'cpu') return 'cpu';
+  if (isHost(device.id)) return HOST.name;
   return device.model
     .toLowerCase()
     .replace(/[^a-z0-9]+/g, '-')

@@ -1,4 +1,5 @@
 import { formatBytes } from '../common/size.js';
+import { isHost } from '../devices/index.js';
 import type { Device } from '../runtime/types.js';
 import type { Lease } from './types.js';
 
@@ -17,7 +18,7 @@ export interface Strangers {
 /** Who else holds memory of the leased devices, as far as that matters. */
 export function strangersOn({ devices, foreign }: Pick<Lease, 'devices' | 'foreign'>): Strangers[] {
   return devices.flatMap((device, at) => {
-    if (device.id === 'cpu') return []; // the host is never one's own
+    if (isHost(device.id)) return []; // the host is never one's own
     const bytes = foreign[at] ?? 0;
     const names = device.processes
       .filter((one) => !one.ours && one.used_bytes > 0)

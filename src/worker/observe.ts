@@ -1,5 +1,6 @@
 import { closeSync, createReadStream } from 'node:fs';
 import { openRegular } from '../common/regular-file.js';
+import type { KindName } from '../devices/index.js';
 import type { Exit, LedgerReading } from '../runtime/types.js';
 import type { Observation, Peaks, Probe } from '../tuner/types.js';
 import { type DiagnoseInput, diagnose } from './diagnosis/index.js';
@@ -133,7 +134,7 @@ function unallocated({ reserved_bytes: held, allocated_bytes: used }: Diagnosis[
 export async function diagnoseSession(
   session: Session,
   exit: Exit,
-  device: 'cpu' | 'cuda',
+  device: KindName,
   more: Partial<DiagnoseInput> = {},
 ): Promise<Diagnosis> {
   if (isLost(exit)) return lostDiagnosis(exit);

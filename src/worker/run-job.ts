@@ -1,3 +1,4 @@
+import { isHost } from '../devices/index.js';
 import type { Exit, Run } from '../runtime/types.js';
 import type { Cut, Recommendation } from '../store/types.js';
 import type { Config } from '../tuner/types.js';
@@ -234,7 +235,7 @@ class JobRun {
     const { withheld } = this.#relaunches;
     const failure =
       diagnosis === null || withheld === null ? diagnosis : { ...diagnosis, advice: `${withheld} ${diagnosis.advice}` };
-    const unseen = target.kind === 'cpu' ? unseenMemory(exit, target.limitBytes) : null;
+    const unseen = isHost(target.kind) ? unseenMemory(exit, target.limitBytes) : null;
     if (unseen !== null) this.#note(unseen);
     if (exit.held !== undefined) this.#note(`${exit.error} ${HELD_ADVICE}`);
     return reportOf(this.#frame(target, config), exit, failure, isEnded(this.#deps.signal));

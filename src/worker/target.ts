@@ -6,6 +6,7 @@ import { OomtuneError } from '../common/errors.js';
 import { filesAnswer } from '../common/far-files.js';
 import { PACKAGE_ROOT } from '../common/home.js';
 import { formatBytes } from '../common/size.js';
+import { DEFAULT_ACCELERATOR, isHost, type KindName, kindOf } from '../devices/index.js';
 import { findCommand } from '../runtime/command.js';
 import type { Device } from '../runtime/types.js';
 import type { Config, Probe, Rung } from '../tuner/types.js';
@@ -81,7 +82,7 @@ export class Target {
     this.name = request.options.name ?? defaultName(plan);
     this.digest = digest(plan);
     this.exactDigest = exactDigest(plan, this.digest);
-    this.worldSize = plan.worldSize ?? (devices[0]?.id === 'cpu' ? 1 : Math.max(1, request.options.gpus));
+    this.worldSize = plan.worldSize ?? (isHost(devices[0]?.id) ? 1 : Math.max(1, request.options.gpus));
     this.notes = [...plan.notes];
     this.baseRung = { amp: plan.own.amp ?? 'off', checkpointing: plan.own.checkpointing ?? false };
     this.own = { microBatch: plan.own.microBatch, accumulation: plan.own.accumulation };
@@ -89,8 +90,8 @@ export class Target {
     this.ladder = ladder;
   }
 
-  get kind(): 'cpu' | 'cuda' {
-    return this.#device.id === 'cpu' ? 'cpu' : 'cuda';
+  get kind(): KindName {
+    return kindOf(this.#device.id)?.name ?? DEFAULT_ACCELERATOR.name;
   }
 
   get #device(): Device {
@@ -105,7 +106,7 @@ export class Target {
   /** What the runtime enforces: a whole GPU needs no limit of ours, the host always does while tuning. */
   get limitBytes(): number | null {
     const { budget, tune } = this.#request.options;
-    return budget !== null || (this.kind === 'cpu' && tune) ? this.budgetBytes : null;
+    return budget !== null || (isHost(this.kind) && tune) ? this.budgetBytes : null;
   }
 
   get key(): string {
@@ -129,7 +130,7 @@ export class Target {
    */
   async acquire(): Promise<Lease> {
     const { options, jobId, purpose } = this.#request;
-    const host = this.kind === 'cpu';
+    const host = isHost(this.kind);
     const count = host ? 1 : Math.max(options.gpus, this.plan.worldSize ?? 1);
     const whole = options.exclusive || (options.budget === null && !host);
     const { leasing } = await this.#deps.records();
@@ -173,7 +174,7 @@ export class Target {
 
   /** What else is on the devices: whose memory it was when there was too little. */
   async surroundings(): Promise<Pick<DiagnoseInput, 'neighbours' | 'totalBytes'>> {
-    if (this.kind === 'cpu') return { totalBytes: this.budgetBytes };
+    if (isHost(this.kind)) return { totalBytes: this.budgetBytes };
     const ids = new Set(this.devices.map((device) => device.id));
     const now = (await this.#deps.runtime.devices()).filter((device) => ids.has(device.id));
     const neighbours = now.flatMap((device) => device.processes.filter((process) => !process.ours));

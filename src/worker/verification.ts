@@ -1,4 +1,5 @@
 import { formatBytes } from '../common/size.js';
+import { kindOf } from '../devices/index.js';
 import type { ProbeRecord, Recommendation } from '../store/types.js';
 import { doubtOf, sameRung } from '../tuner/index.js';
 import type { Observation, Probe } from '../tuner/types.js';
@@ -76,7 +77,7 @@ const plain = ({ budgetBytes, worldSize, baseRung, expandableSegments }: Target)
 
 function probeOf({ config }: Choice, target: Target, steps: number): Probe {
   const parts = config.accumulation / target.loopAccumulation;
-  const caching = target.kind === 'cuda' ? CACHING : { steps: 0, restSteps: 0 };
+  const caching = kindOf(target.kind)?.cachingAllocator ? CACHING : { steps: 0, restSteps: 0 };
   return {
     rung: rungOf(config),
     micro_batch: config.micro_batch,

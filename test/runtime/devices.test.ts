@@ -3,8 +3,9 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { findDriver } from '../../src/devices/cuda/driver.js';
 import { listDevices, visibleGpus } from '../../src/runtime/devices.js';
-import { cudaDriver, preloadable, preloadEnvironment } from '../../src/runtime/environment.js';
+import { preloadable, preloadEnvironment } from '../../src/runtime/environment.js';
 import { hostDevice, memoryGroup } from '../../src/runtime/host.js';
 import { createRuntime } from '../../src/runtime/index.js';
 import { loadNative, type NativeGpu } from '../../src/runtime/native.js';
@@ -139,7 +140,7 @@ describe('the environment of a job', () => {
       OOMTUNE_CUDA_DRIVER: driver,
     });
     expect(told).toBe(standIn);
-    expect(cudaDriver(env, join(native, 'cuda'))).toBe(driver);
+    expect(findDriver(env, join(native, 'cuda'))).toBe(driver);
   });
 
   test('reaches a package that stands in a folder with blanks', () => {

@@ -1,3 +1,4 @@
+import { isHost } from '../../devices/index.js';
 import type { FailureClass } from '../../tuner/types.js';
 import type { Event } from './event.js';
 import type { Incident } from './incident.js';
@@ -58,10 +59,10 @@ function isDeviceOom({ meaning }: Event): boolean {
 }
 
 function onCpu(signals: Signals): boolean {
-  return signals.device === 'cpu' || lastRefusal(signals)?.device === 'cpu';
+  return isHost(signals.device) || isHost(lastRefusal(signals)?.device);
 }
 
 /** The ledger saw all of the memory on the CPU, and refused none; or nothing asked for any, and there is no ledger. */
 export function refusedNothing({ device, ledger }: Signals): boolean {
-  return device === 'cpu' && (ledger === null || (!ledger.blind && ledger.refused === 0));
+  return isHost(device) && (ledger === null || (!ledger.blind && ledger.refused === 0));
 }

@@ -1,3 +1,4 @@
+import type { KindName } from '../../devices/index.js';
 import type { DeviceProcess, Exit, LedgerReading } from '../../runtime/types.js';
 
 /** What is known of an end beside its log. All of it is optional: a log alone can be judged too. */
@@ -5,7 +6,7 @@ export interface Signals {
   exitCode: number | null;
   /** `SIGKILL`, … */
   signal: string | null;
-  device: 'cpu' | 'cuda' | null;
+  device: KindName | null;
   ledger: LedgerReading | null;
   hook: HookReport | null;
   /** Memory that grew step by step. */

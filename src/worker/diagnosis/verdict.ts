@@ -1,3 +1,4 @@
+import { isHost } from '../../devices/index.js';
 import { canonical } from './canonical.js';
 import type { Event } from './event.js';
 import { grounded, groundedEvent, judged, type Status } from './grounds.js';
@@ -197,7 +198,7 @@ function statusOf(signals: Signals): Status | null {
     return { class: 'shm', certain: false, told: 'bus error (SIGBUS): usually /dev/shm is full' };
   if (signal && CRASHES.has(signal) && wasRefused(signals)) {
     // Libraries that do not look at what an allocation gave them write to address 0.
-    return { class: 'device_oom', certain: signals.device === 'cpu', told: crashSentence(signals, signal) };
+    return { class: 'device_oom', certain: isHost(signals.device), told: crashSentence(signals, signal) };
   }
   if (signal && CRASHES.has(signal)) {
     return { class: 'user_error', certain: true, told: `it crashed in native code (${signal})` };

@@ -1,0 +1,20 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { type DeviceKind, type Preload, prepend } from '../kind.js';
+
+const LIBRARY = 'liboomtune_host.so';
+
+/** Host memory, counted where the C library allocates it. */
+export const CPU = {
+  name: 'cpu',
+  host: true,
+  noun: 'host memory',
+  // the rest of the machine must live on
+  defaultShare: 0.75,
+  cachingAllocator: false,
+  preload(environment: Readonly<Record<string, string>>, nativeFolder: string): Preload | null {
+    const library = join(nativeFolder, LIBRARY);
+    if (!existsSync(library)) return null;
+    return { env: { LD_PRELOAD: prepend(environment.LD_PRELOAD, library, /[:\s]/) }, standIn: null };
+  },
+} as const satisfies DeviceKind;
