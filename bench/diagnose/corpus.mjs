@@ -102,6 +102,9 @@ export const MUTATIONS = {
     return changed === log ? null : changed;
   },
   'wrapped at 80': (log) => each(log, (line) => line.replace(/(.{80})(?=.)/g, '$1\n')),
+  'wrapped at 100': (log) => each(log, (line) => line.replace(/(.{100})(?=.)/g, '$1\n')),
+  'wrapped at 120': (log) => each(log, (line) => line.replace(/(.{120})(?=.)/g, '$1\n')),
+  'wrapped at words': (log) => each(log, (line) => line.replace(/(.{1,100})(?: |$)/g, '$1\n').trimEnd()),
   'in JSON': (log) => each(log, (line) => JSON.stringify({ log: `${line}\n`, stream: 'stderr' })),
   'with CRLF': (log) => log.replaceAll('\n', '\r\n'),
   'behind 1 MB of \\r': (log) => {

@@ -5,6 +5,9 @@ import type { Traceback } from './traceback.js';
 import type { Line, Place, Window } from './window.js';
 import { saysNoSuchName } from './words.js';
 
+/** Characters (of canonical text) that a line broken off within a word or a name begins with. */
+const HEAD = 24;
+
 /** Whether a text of a signature that was found at a place is the signature, by what stands around it. */
 export function fits(signature: Signature, place: Place, traceback: Traceback | null, window: Window): boolean {
   if (isMemory(signature) && quotes(place, traceback, window)) return false;
@@ -14,7 +17,8 @@ export function fits(signature: Signature, place: Place, traceback: Traceback | 
     if (!signature.framed.some((text) => inner.some((frame) => frame.includes(text)))) return false;
   }
   if (signature.without.length > 0) {
-    const line = window.around(place, 0);
+    // What stands at the head of a line may be the end of what the line before it began to say.
+    const line = window.around(place, place.offset < HEAD && !window.at(place.index)?.stamped ? 1 : 0, 0);
     if (signature.without.some((text) => line.includes(text))) return false;
   }
   if (signature.with.length === 0) return true;

@@ -8,6 +8,7 @@ import { Reader, type Reading } from './reader.js';
 import { Scanner } from './scanner.js';
 import type { Signals } from './signals.js';
 import { type Signatures, signatures } from './signatures.js';
+import { Unwrapper } from './unwrap.js';
 import { judge } from './verdict.js';
 
 export { renderDiagnosis } from './render.js';
@@ -50,11 +51,13 @@ export async function diagnose(input: DiagnoseInput): Promise<Diagnosis> {
 
 async function readLog(log: DiagnoseInput['log'], known: Signatures): Promise<Reading> {
   const reader = new Reader(known);
-  const scanner = new Scanner(known.automaton, reader);
+  const lines = new Unwrapper(reader);
+  const scanner = new Scanner(known.automaton, lines);
   const decoder = new Decoder();
   for await (const chunk of log) scanner.push(decoder.push(chunk));
   scanner.push(decoder.finish());
   scanner.finish();
+  lines.finish();
   return reader.finish();
 }
 

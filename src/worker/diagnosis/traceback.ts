@@ -243,9 +243,14 @@ export class TracebackReader {
   }
 }
 
+/** A traceback, a frame of one or a record begins in the line. */
+export function opens(text: string): boolean {
+  return text.includes(HEADER) || FRAME.test(text) || RECORD.test(text);
+}
+
 /** A line that can be the middle of a message: no traceback, exception or record begins in it. */
 export function isProse(text: string): boolean {
-  if (text.trim() === '' || text.includes(HEADER) || FRAME.test(text) || RECORD.test(text)) return false;
+  if (text.trim() === '' || opens(text)) return false;
   return !/^[A-Za-z_]/.test(text) || parseException(text, false) === null;
 }
 

@@ -132,12 +132,13 @@ const ERROR_LEVEL = /(?:^|[\s[\]|:(-])(?:ERROR|CRITICAL|FATAL)(?=$|[\s\]|:)-])/;
 const NAMED_ERROR =
   /(?:^|[\])|:>!*] ?)(?:fatal )?(?:error|fatal|failure)(?: \[[\w.-]{1,20}\]|(?: [a-z\d]{1,14}){1,4})?: ?(?=[^\s\d.+-])/i;
 const FAILED =
-  /\b(?:failed with (?:code|exit|status|return)|exited with (?:code|status|exit code) [1-9]|exiting due to|uncaught exception|unhandled exception|exception during|job (?:has )?failed|command failed|an error occurred|assertion failed|check failed)\b/i;
+  /\b(?:failed with (?:code|exit|status|return)|exited with (?:code|status|exit code) [1-9]|exiting due to|uncaught exception|unhandled exception|exception during|job (?:has )?failed|command failed|an error occurred|has detected the following error|exit-code [1-9]|\(return value [1-9]|assertion failed|check failed)/i;
 /** An exception of any language, by the form of its name: `paddle.fluid.core.EnforceNotMet: …`. */
 const NAMED_EXCEPTION = /^(?:[a-z_]\w{0,60}\.){1,12}[A-Z]\w{2,60}: /;
 
 /** A line that says that something failed, whoever says it and whatever it was. */
 export function saysFailed(text: string): boolean {
+  if (isTracker(text)) return false;
   const head = text.slice(0, 400);
   return (
     ERROR_LEVEL.test(text.slice(0, 120)) || NAMED_ERROR.test(head) || FAILED.test(head) || NAMED_EXCEPTION.test(head)
@@ -153,6 +154,11 @@ export function saysCannot(text: string): boolean {
 const NCCL_FAILED =
   /NCCL WARN (?!Failed to open|Missing).{0,200}(?:fail|refused|reset|unreachable|closed|time ?out|timed out|no route|abort|broken)/i;
 
+/** What a tracker cannot send ends no job; where it does, an exception says so. */
+function isTracker(text: string): boolean {
+  return /^(?:wandb|swanlab|clearml|mlflow): /.test(text);
+}
+
 /** The line is a record of its own, whose level is known. */
 export function opensRecord(text: string): boolean {
   const head = text.slice(0, 120);
@@ -163,6 +169,7 @@ export function opensRecord(text: string): boolean {
 export function isMild(text: string): boolean {
   if (text.includes('NCCL WARN ') && NCCL_FAILED.test(text.slice(0, 500))) return false;
   const head = text.slice(0, 120);
+  if (isTracker(head)) return true;
   const level = LEVEL.exec(head)?.[1] ?? LOWER_LEVEL.exec(head)?.[0]?.trim().toUpperCase();
   if (level) return !/ERROR|CRITICAL|FATAL/.test(level);
   if (/\w+Warning: /.test(head)) return true;
