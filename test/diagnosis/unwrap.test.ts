@@ -68,6 +68,12 @@ it('a line number counts the lines of the file, wrapped or not', async () => {
 
 it.each([
   [
+    'items of a row that failed, before others that did not',
+    '[1/3] [OK] a\n[2/3] [ERROR] b is not there\n[3/3] [OK] c',
+    'ok',
+  ],
+  ['the last item of a row that failed', '[1/3] [OK] a\n[2/3] [OK] b\n[3/3] [ERROR] c is not there', 'user_error'],
+  [
     'a tracker that could not send',
     'wandb: ERROR Error while calling W&B API: context deadline exceeded (<Response [500]>)',
     'ok',

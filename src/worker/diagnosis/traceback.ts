@@ -254,6 +254,7 @@ export function isProse(text: string): boolean {
   return !/^[A-Za-z_]/.test(text) || parseException(text, false) === null;
 }
 
-function shapeOf(text: string): string {
+/** The text with all figures alike. */
+export function shapeOf(text: string): string {
   return text.replace(/\d/g, '0');
 }

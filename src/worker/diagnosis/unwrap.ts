@@ -3,7 +3,7 @@ import { parseException } from './exception.js';
 import { untag } from './prefix.js';
 import { readProgress } from './progress.js';
 import type { LineSink, RawLine } from './scanner.js';
-import { opens } from './traceback.js';
+import { opens, shapeOf } from './traceback.js';
 
 /** Terminals are between so many columns wide. */
 const NARROWEST = 50;
@@ -107,7 +107,7 @@ export class Unwrapper implements LineSink {
 /** `next` can be what was broken off `full`: nothing begins in it. */
 function goesOn(full: string, next: string): boolean {
   if (next.trim() === '' || /^\s{2}/.test(next) || DRAWN.test(next) || ENDS.test(next) || opens(next)) return false;
-  if (full.slice(0, ALIKE) === next.slice(0, ALIKE)) return false;
+  if (shapeOf(full.slice(0, ALIKE)) === shapeOf(next.slice(0, ALIKE))) return false;
   if (/^[A-Z]/.test(next) && !/[\w/.:,(<"'=-]\s?$/.test(full)) return false;
   return !raises(next) && !isTagged(full, next) && readProgress(next) === null && readProgress(full) === null;
 }

@@ -7,6 +7,7 @@ import { rankOf } from './prefix.js';
 import { saysDone, saysRecovered } from './progress.js';
 import type { Reading } from './reader.js';
 import { endSignal, failed, lastRefusal, type Signals, wasRefused } from './signals.js';
+import { shapeOf } from './traceback.js';
 import { saysCannot, saysDealtWith, saysFailed } from './words.js';
 
 /** What it was, and what tells it. */
@@ -85,11 +86,22 @@ function endsInFailure({ lastWords }: Reading, all: Incident[]): boolean {
   const soft = new Set(all.filter((i) => i.soft).flatMap((i) => [i.event.line, i.last.line]));
   const last = lastWords.at(-1);
   const done = lastWords.findLastIndex(({ said }) => saysDone(said) || saysRecovered(said));
-  const open = lastWords.slice(done + 1).filter(({ said, line }) => !soft.has(line) && !saysDealtWith(canonical(said)));
+  const open = lastWords
+    .slice(done + 1)
+    .filter(({ said, line }, i, words) => !soft.has(line) && !saysDealtWith(canonical(said)) && !isCounted(words, i));
   return (
     open.some(({ said }) => saysFailed(said)) || (last !== undefined && open.includes(last) && saysCannot(last.said))
   );
 }
+
+/** One of a row of numbered items, of which a later one went well: `[7952/19796] [ERROR] …`, `[7953/19796] [OK] …`. */
+function isCounted(words: Reading['lastWords'], index: number): boolean {
+  const head = shapeOf((words[index]?.said ?? '').slice(0, COUNTER));
+  if (!/^\W?0+\W/.test(head)) return false;
+  return words.slice(index + 1).some(({ said }) => shapeOf(said.slice(0, COUNTER)) === head && !saysFailed(said));
+}
+
+const COUNTER = 8;
 
 function softOomsOf(all: Incident[]): Event[] {
   return all.filter((i) => i.event.meaning.class === 'device_oom').map((i) => i.event);
