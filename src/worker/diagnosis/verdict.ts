@@ -7,7 +7,6 @@ import { rankOf } from './prefix.js';
 import { saysDone, saysRecovered } from './progress.js';
 import type { Reading } from './reader.js';
 import { endSignal, failed, lastRefusal, type Signals, wasRefused } from './signals.js';
-import { shapeOf } from './traceback.js';
 import { saysCannot, saysDealtWith, saysFailed } from './words.js';
 
 /** What it was, and what tells it. */
@@ -96,12 +95,11 @@ function endsInFailure({ lastWords }: Reading, all: Incident[]): boolean {
 
 /** One of a row of numbered items, of which a later one went well: `[7952/19796] [ERROR] …`, `[7953/19796] [OK] …`. */
 function isCounted(words: Reading['lastWords'], index: number): boolean {
-  const head = shapeOf((words[index]?.said ?? '').slice(0, COUNTER));
-  if (!/^\W?0+\W/.test(head)) return false;
-  return words.slice(index + 1).some(({ said }) => shapeOf(said.slice(0, COUNTER)) === head && !saysFailed(said));
+  if (!ITEM.test(words[index]?.said ?? '')) return false;
+  return words.slice(index + 1).some(({ said }) => ITEM.test(said) && !saysFailed(said));
 }
 
-const COUNTER = 8;
+const ITEM = /^\W?\d{1,9} ?(?:\/|of) ?\d{1,9}\W/;
 
 function softOomsOf(all: Incident[]): Event[] {
   return all.filter((i) => i.event.meaning.class === 'device_oom').map((i) => i.event);
