@@ -3,6 +3,7 @@ import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { isFolder, PACKAGE_ROOT } from '../common/home.js';
 import { parseSize } from '../common/size.js';
+import { parseSpan } from '../common/span.js';
 import { DEVICE_CHOICE, isHost, isNumbered } from '../devices/index.js';
 import { MOST_PROBE_STEPS } from '../store/schemas.js';
 import type { JobOptions } from '../store/types.js';
@@ -24,6 +25,13 @@ const whole = (least: number, most = Number.MAX_SAFE_INTEGER) => {
 };
 
 const nonEmpty = (what: string) => z.string().refine((text) => text.trim() !== '', what);
+
+const TIME = 'a time such as 4h, 1h30m, 45s or 2:30:00';
+const span = z
+  .string()
+  .refine((text) => parseSpan(text) !== null, TIME)
+  .transform(parseSpan);
+const priority = whole(-1_000_000, 1_000_000);
 
 const raw = z.object({
   name: z
@@ -60,13 +68,16 @@ const raw = z.object({
     .transform(Number)
     .refine((value) => value > 0 && value < 2 ** 31, 'a number of seconds above 0')
     .optional(),
+  time: span.optional(),
   maxLaunches: whole(1).optional(),
   env: z.array(z.string()).default([]),
   envFile: nonEmpty('the path of a file').optional(),
   cwd: nonEmpty('a folder').optional(),
   tune: z.boolean().default(true),
-  priority: whole(-1_000_000, 1_000_000).default(0),
+  priority: priority.optional(),
+  nice: priority.optional(),
   after: z.array(nonEmpty('a job id')).default([]),
+  afterAny: z.array(nonEmpty('a job id')).optional(),
   share: z.boolean().default(false),
   gpuModel: nonEmpty('a part of a GPU model').optional(),
   host: nonEmpty('the name of a host').optional(),
@@ -81,15 +92,8 @@ const raw = z.object({
  */
 export function toJobOptions(values: RawOptions, command: string[]): JobOptions {
   const parsed = raw.safeParse(values);
-  if (!parsed.success) {
-    const issue = parsed.error.issues[0];
-    const name = String(issue?.path[0] ?? 'option');
-    throw usageError(
-      `Expected ${flag(name)} to be ${issue?.message ?? 'something else'}, got ${JSON.stringify(values[name])}.`,
-      'See `--help` of the verb for what each option takes.',
-    );
-  }
-  const { headroom, timeout, envFile, cwd, ...rest } = parsed.data;
+  if (!parsed.success) throw wrongOption(parsed.error, values);
+  const { headroom, timeout, time, envFile, cwd, nice, ...rest } = parsed.data;
   const options: JobOptions = {
     ...rest,
     name: rest.name ?? null,
@@ -101,8 +105,10 @@ export function toJobOptions(values: RawOptions, command: string[]): JobOptions 
     gpuModel: rest.gpuModel ?? null,
     host: rest.host ?? null,
     resumeArg: rest.resumeArg ?? null,
+    priority: toPriority(parsed.data) ?? 0,
     headroomPct: headroom,
     timeoutSeconds: timeout ?? null,
+    timeSeconds: time ?? null,
     envFile: envFile === undefined ? null : resolve(envFile),
     cwd: folder(cwd),
   };
@@ -112,6 +118,45 @@ export function toJobOptions(values: RawOptions, command: string[]): JobOptions 
   jobEnvironment(options, {}); // throws for a name or a file that cannot be read; the values are read again at launch
   placeholders(command); // throws for one that does not exist
   return options;
+}
+
+const changes = z.object({
+  priority: priority.optional(),
+  nice: priority.optional(),
+  time: z
+    .literal('none')
+    .transform(() => null)
+    .or(span)
+    .optional(),
+});
+
+/** What `edit` is to change. Throws OOMTUNE_USAGE. */
+export function toChanges(values: RawOptions): Pick<Partial<JobOptions>, 'priority' | 'timeSeconds'> {
+  const parsed = changes.safeParse(values);
+  if (!parsed.success) throw wrongOption(parsed.error, values);
+  const { time } = parsed.data;
+  const wanted = toPriority(parsed.data);
+  if (wanted === undefined && time === undefined)
+    throw usageError('edit was not told what to change.', 'Give it --priority, --nice or --time.');
+  return {
+    ...(wanted === undefined ? {} : { priority: wanted }),
+    ...(time === undefined ? {} : { timeSeconds: time }),
+  };
+}
+
+function toPriority(given: { priority?: number | undefined; nice?: number | undefined }): number | undefined {
+  if (given.priority !== undefined && given.nice !== undefined)
+    throw usageError('--nice and --priority say the same thing twice.', 'Leave one of the two out.');
+  return given.nice === undefined ? given.priority : 0 - given.nice;
+}
+
+function wrongOption({ issues: [issue] }: z.ZodError, values: RawOptions): Error {
+  const name = String(issue?.path[0] ?? 'option');
+  const wish = name === 'time' ? TIME : (issue?.message ?? 'something else');
+  return usageError(
+    `Expected ${flag(name)} to be ${wish}, got ${JSON.stringify(values[name])}.`,
+    'See `--help` of the verb for what each option takes.',
+  );
 }
 
 function checkTogether(options: JobOptions): void {

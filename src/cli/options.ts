@@ -96,9 +96,34 @@ const FIND_BATCH: Spec[] = [
   { flags: '--plot <file>', about: 'draw what fills the memory into this file, as SVG', group: SEARCH },
 ];
 
-const SUBMIT: Spec[] = [
+const TIME: Spec = {
+  flags: '--time <time>',
+  about: 'end it after so long, searches included: 4h, 1h30m, 2:30:00',
+  group: WHERE,
+};
+
+const RUN: Spec[] = [TIME];
+
+const PRIORITY: Spec[] = [
   { flags: '--priority <n>', about: 'higher goes first', group: QUEUE, preset: '0' },
+  { flags: '--nice <n>', about: 'lower goes first: --nice 5 is --priority -5', group: QUEUE },
+];
+
+const EDIT: Spec[] = [
+  ...PRIORITY.map(({ preset: _, ...spec }) => spec),
+  { ...TIME, about: 'end it after so long, from its start on; none: as long as it takes', group: QUEUE },
+];
+
+const SUBMIT: Spec[] = [
+  ...PRIORITY,
+  { ...TIME, group: QUEUE, about: `${TIME.about}; what ends in time may go before a job that waits for more devices` },
   { flags: '--after <job>', about: 'start only when this job has succeeded (repeatable)', group: QUEUE, many: true },
+  {
+    flags: '--after-any <job>',
+    about: 'start when this job has ended, however (repeatable)',
+    group: QUEUE,
+    many: true,
+  },
   { flags: '--share', about: 'may share a device with other jobs; with a budget a job does in any case', group: QUEUE },
   { flags: '--gpu-model <model>', about: 'only on GPUs whose model holds this text', group: QUEUE },
   { flags: '--host <host>', about: 'only on this host', group: QUEUE },
@@ -126,6 +151,14 @@ export function addWorkOptions(command: Command): Command {
 
 export function addFindBatchOptions(command: Command): Command {
   return addSpecs(command, FIND_BATCH);
+}
+
+export function addRunOptions(command: Command): Command {
+  return addSpecs(command, RUN);
+}
+
+export function addEditOptions(command: Command): Command {
+  return addSpecs(command, EDIT);
 }
 
 export function addSubmitOptions(command: Command): Command {

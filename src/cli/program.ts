@@ -1,7 +1,7 @@
 import { Argument, Command, Option } from 'commander';
 import { nearest } from '../common/nearest.js';
 import { usageError } from './errors.js';
-import { addCommonOptions, addFindBatchOptions } from './options.js';
+import { addCommonOptions, addEditOptions, addFindBatchOptions, addRunOptions } from './options.js';
 import { shown } from './output.js';
 import { type Dispatch, verbMaker } from './verb.js';
 
@@ -60,11 +60,14 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
       { group: DO, takesCommand: true, work: 'here' },
     ),
   );
-  verb(program, 'run', 'run a command in the foreground, tuned and supervised', () => import('./verbs/run.js'), {
-    group: DO,
-    takesCommand: true,
-    work: 'here',
-  })
+  const run = verb(
+    program,
+    'run',
+    'run a command in the foreground, tuned and supervised',
+    () => import('./verbs/run.js'),
+    { group: DO, takesCommand: true, work: 'here' },
+  );
+  addRunOptions(run)
     .addOption(new Option('--no-tune', 'only supervise: telemetry and budget').helpGroup('How the search goes:'))
     .addOption(
       new Option('--restart', 'after a late out-of-memory error start again however much was done').helpGroup(
@@ -101,6 +104,12 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     group: FOLLOW,
     args: [jobs(true)],
   });
+  addEditOptions(
+    verb(program, 'edit', 'change the priority or the time limit of waiting jobs', () => import('./verbs/edit.js'), {
+      group: FOLLOW,
+      args: [jobs(true)],
+    }),
+  );
   verb(program, 'release', 'let held jobs start', () => import('./verbs/release.js'), {
     group: FOLLOW,
     args: [jobs(true)],

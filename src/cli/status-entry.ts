@@ -50,6 +50,9 @@ export function statusEntry(job: JobRecord, found: Recommendation | null) {
     command: job.command,
     host: job.host,
     devices: job.devices,
+    priority: job.options.priority,
+    /** Seconds from its first launch on; null: as long as it takes. */
+    time_limit_s: job.options.timeSeconds ?? null,
     config: job.config,
     cut: job.cut ?? null,
     key: job.key,

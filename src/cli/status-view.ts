@@ -1,3 +1,4 @@
+import { formatSpan } from '../common/span.js';
 import { plain } from '../common/terminal.js';
 import type { JobRecord, JobState } from '../store/types.js';
 import { rungName } from '../tuner/index.js';
@@ -34,11 +35,16 @@ export function renderJobs(jobs: JobRecord[], foreground: ForegroundEntry[], pai
       { title: 'WHERE', value: (row) => row.where, widest: 28, least: 10 },
       { title: 'FOR', value: (row) => row.duration, align: 'right' },
       { title: 'CONFIG', value: (row) => row.config, widest: 40, least: 12 },
+      ...(jobs.some(({ options }) => options.priority !== 0)
+        ? [{ title: 'PRIORITY', value: (row: Row) => row.priority, align: 'right' as const }]
+        : []),
       { title: 'REASON', value: (row) => row.why, widest: 80, least: 12 },
     ],
     (text) => paint('bold', text),
   );
 }
+
+type Row = ReturnType<typeof jobRow>;
 
 const jobRow = (job: JobRecord) => ({
   job: job.job,
@@ -47,16 +53,18 @@ const jobRow = (job: JobRecord) => ({
   where: where(job),
   duration: duration(job),
   config: job.config ? configWords(job.config) : '-',
+  priority: String(job.options.priority),
   why: why(job),
 });
 
-const foregroundRow = (entry: ForegroundEntry): ReturnType<typeof jobRow> => ({
+const foregroundRow = (entry: ForegroundEntry): Row => ({
   job: entry.job,
   name: entry.name,
   state: entry.verb === 'run' ? 'running' : 'searching',
   where: where(entry),
   duration: duration({ submitted_at: entry.started_at, started_at: entry.started_at, ended_at: null }),
   config: '-',
+  priority: '-',
   why: `oomtune ${entry.verb} in the foreground, process ${entry.pid}`,
 });
 
@@ -70,6 +78,8 @@ export function renderJob(told: JobRecord, paint: Paint): string {
     ['where', where(job) === '-' ? null : where(job)],
     ['config', job.config ? `${configWords(job.config)}, ${rungName(job.config)}` : null],
     ['budget', job.options.budget],
+    ['priority', job.options.priority === 0 ? null : String(job.options.priority)],
+    ['time limit', job.options.timeSeconds == null ? null : formatSpan(job.options.timeSeconds)],
     ['key', job.key],
     ['submitted', `${job.submitted_at} (${ago(job.submitted_at)})`],
     ['started', job.started_at],

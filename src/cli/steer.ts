@@ -1,6 +1,8 @@
+import { formatSpan } from '../common/span.js';
 import { TimeUp, within } from '../common/within.js';
 import type { Store } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
+import { toChanges } from './job-options.js';
 import { namedJobs } from './jobs.js';
 import { statusEntries } from './status-entry.js';
 import type { Verb } from './verb.js';
@@ -10,10 +12,16 @@ const CANCEL_SECONDS = 30;
 
 type Steering = (store: Store, job: JobRecord, signal: AbortSignal) => Promise<string>;
 
+/** What a verb with options does, once they are understood. */
+type Understanding = (options: Record<string, unknown>) => Steering;
+
 /** The same thing to each of the jobs that were named. All names are looked up before anything is done. */
-function steer(act: Steering): Verb {
-  return async ({ args }, context) => {
+const steer = (act: Steering): Verb => steerBy(() => act);
+
+function steerBy(understand: Understanding): Verb {
+  return async ({ args, options }, context) => {
     const { out, signal } = context;
+    const act = understand(options);
     const store = await context.store();
     const jobs = await namedJobs(store, args, out);
     const said = await Promise.all(jobs.map((job) => act(store, job, signal)));
@@ -44,5 +52,19 @@ export const cancel = steer(async (store, { job }, signal) => {
 });
 
 export const hold = steer(async (store, { job }) => (await import('../daemon/index.js')).holdJob(store, job));
+
+export const edit = steerBy((options) => {
+  const changes = toChanges(options);
+  const { priority, timeSeconds } = changes;
+  const said = [
+    priority === undefined ? '' : `priority ${priority}`,
+    timeSeconds === undefined ? '' : `time limit ${timeSeconds === null ? 'none' : formatSpan(timeSeconds)}`,
+  ].filter(Boolean);
+  return async (store, { job }) => {
+    const { editJob } = await import('../daemon/index.js');
+    await editJob(store, job, changes);
+    return said.join(', ');
+  };
+});
 
 export const release = steer(async (store, { job }) => (await import('../daemon/index.js')).releaseJob(store, job));

@@ -9,6 +9,7 @@ export const ERROR_CODES = {
   OOMTUNE_NO_KNOB: { exit: 2, about: 'Nothing in the command takes the micro-batch.' },
   OOMTUNE_EXHAUSTED: { exit: 3, about: 'Nothing fits, even the smallest batch with every allowed knob.' },
   OOMTUNE_JOB_FAILED: { exit: 4, about: 'The job failed for a reason that is not memory.' },
+  OOMTUNE_TIME_LIMIT: { exit: 4, about: 'The job reached its time limit.' },
   OOMTUNE_REDIS_UNREACHABLE: { exit: 5, about: 'Redis cannot be reached.' },
   OOMTUNE_REDIS_MISSING: { exit: 5, about: 'The redis-server executable is not installed.' },
   OOMTUNE_REDIS_UNSAFE: { exit: 5, about: 'The Redis in use would let strangers run commands, or may lose data.' },

@@ -67,23 +67,32 @@ export class Dispatcher {
     if (await this.#store.jobs.unpend(job.job, 'waits in its queue')) await this.#queues.add(job);
   }
 
-  /** What of `--after` is in the way. */
+  /** What of `--after` and `--after-any` is in the way. */
   async #blocker(job: StoredJob, pending: StoredJob[]): Promise<{ dead: string } | { waits: string } | null> {
+    const { after, afterAny = [] } = job.options;
     const waits: string[] = [];
-    for (const id of job.options.after) {
+    const runs: string[] = [];
+    for (const id of new Set([...after, ...afterAny])) {
+      const success = after.includes(id);
       const near = pending.find((one) => one.job === id);
       const found = near === undefined ? await this.#store.jobs.find(id) : { is: 'job' as const, job: near };
+      if (found.is === 'missing' && !success) continue; // so long ago that it was forgotten
       if (found.is === 'missing') return { dead: `${id}, which it was to come after, is not known any more` };
       if (found.is === 'unreadable') {
-        waits.push(`${id} (its record cannot be read)`);
+        (success ? waits : runs).push(`${id} (its record cannot be read)`);
         continue;
       }
       const known = found.job;
       if (known.state === 'succeeded') continue;
+      if (ENDED_STATES.includes(known.state) && !success) continue;
       if (ENDED_STATES.includes(known.state))
         return { dead: `${id}, which it was to come after, ended as ${known.state}` };
-      waits.push(`${id} (${known.state})`);
+      (success ? waits : runs).push(`${id} (${known.state})`);
     }
-    return waits.length === 0 ? null : { waits: `waits for ${waits.join(', ')} to succeed` };
+    const parts = [
+      waits.length === 0 ? '' : `${waits.join(', ')} to succeed`,
+      runs.length === 0 ? '' : `${runs.join(', ')} to end`,
+    ].filter(Boolean);
+    return parts.length === 0 ? null : { waits: `waits for ${parts.join(', and for ')}` };
   }
 }

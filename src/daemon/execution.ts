@@ -8,6 +8,7 @@ import { outlast, type Reply, type Standing, type Store, type StoredJob } from '
 import type { JobRecord } from '../store/types.js';
 import { Detached } from '../worker/detached.js';
 import { StillHeld } from '../worker/still-held.js';
+import { TimeUp } from '../worker/time-limit.js';
 import type { Leasing, Progress, Records, RunReport, WorkDeps, WorkRequest } from '../worker/types.js';
 import { ClaimedRecord, ClaimLost } from './claimed-record.js';
 import { dropEarlierTries } from './earlier-tries.js';
@@ -53,6 +54,8 @@ export class Execution {
   ticket: Job<Ticket> | null;
   /** Since when it waits for a lease (ms); null: it does not. */
   waitingSince: number | null = null;
+  /** It waits beside devices that would do, which are kept for others: those behind it may end in time. */
+  passedOver = false;
 
   readonly #deps: ExecutionDeps;
   readonly #abort = new AbortController();
@@ -193,7 +196,7 @@ export class Execution {
     const { signal } = this.#abort;
     const reason: unknown = signal.aborted ? signal.reason : error;
     if (reason instanceof Detached) return 'left';
-    if (!signal.aborted && this.#launched) {
+    if (!signal.aborted && this.#launched && !(error instanceof TimeUp)) {
       // A run that lives is not ended because we cannot understand it any more: its script was moved, its interpreter is gone
       const exit = await this.#last.outlast(signal, () =>
         this.#log.warn({ err: error }, 'the run goes on, though it could not be prepared again'),
@@ -230,7 +233,18 @@ export class Execution {
     else this.#claimed.forget();
     this.#surroundings.forget();
     this.#log.info({ state: patch.state, recorded: result }, 'job ended');
+    if (patch.state === 'succeeded') await this.#noteDuration();
     return 'done';
+  }
+
+  /** What the next of its name is expected to take. */
+  async #noteDuration(): Promise<void> {
+    const { name, options, started_at } = this.record;
+    if (started_at === null) return;
+    const { durations } = this.#deps.store;
+    await durations
+      .add(options.name ?? name, (Date.now() - Date.parse(started_at)) / 1000)
+      .catch((err: unknown) => this.#log.warn({ err }, 'how long the job took is not noted'));
   }
 
   #request(): WorkRequest {
@@ -244,6 +258,7 @@ export class Execution {
       launches: record.launches,
       epoch: record.epoch,
       foreground: false,
+      startedAt: record.started_at,
       environment: this.#surroundings.environment(),
     };
   }
@@ -270,12 +285,17 @@ export class Execution {
 
   /** The store's leases; notes whether we wait for one, as only such a job can be put back. */
   #leasing(): Leasing {
-    const { leasing } = this.#deps.store;
+    const { leasing, durations } = this.#deps.store;
+    const { options, name } = this.record;
     return {
       acquire: async (request) => {
         this.waitingSince = Date.now();
         this.#deps.onWait();
-        const lease = await outlast(() => leasing.acquire(request), {
+        const acquire = async () => {
+          const lastsSeconds = request.lastsSeconds ?? (await durations.longest(options.name ?? name));
+          return leasing.acquire({ ...request, lastsSeconds, onPassedOver: (passed) => this.#pass(passed) });
+        };
+        const lease = await outlast(acquire, {
           signal: request.signal,
           onRefused: (error) => {
             this.#claimed.say(`waits for Redis, which answers with an error: ${error.message}`);
@@ -283,6 +303,7 @@ export class Execution {
           },
         });
         this.waitingSince = null;
+        this.passedOver = false;
         // Put back in the moment in which it was granted; from now on it cannot be any more
         if (request.signal.reason instanceof PutBack) {
           await lease.release();
@@ -291,6 +312,12 @@ export class Execution {
         return lease;
       },
     };
+  }
+
+  #pass(passedOver: boolean): void {
+    const before = this.passedOver;
+    this.passedOver = passedOver;
+    if (passedOver && !before) this.#deps.onWait();
   }
 
   /** The store's, but what Redis refuses for now is tried again: a job is not ended for it. */

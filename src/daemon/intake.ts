@@ -20,6 +20,8 @@ export interface IntakeParts {
 
 /** How long another host comes first to a job that waited here in vain. */
 const LEFT_MS = 3000;
+/** As far as the queues are searched for what could go before others. */
+const MOST_WAITING = 32;
 
 /** Takes jobs from the queues that suit this host, as long as there are lanes for them. One look at a time. */
 export class Intake {
@@ -108,14 +110,18 @@ export class Intake {
     this.#sortOut = false;
   }
 
-  /** One job of a label may wait for its lease; those behind it wait in the queue, where other hosts see them. */
+  /**
+   * One job of a label may wait for its lease; those behind it wait in the queue, where other hosts see them. Whom devices are kept
+   * from that would do is in nobody's way: one behind it may end in time.
+   */
   async #takeFrom(label: string): Promise<void> {
     const { queues, lanes, executions } = this.#parts;
     for (;;) {
       const waits = [...executions].filter(({ waitingSince }) => waitingSince !== null);
       const labels = waits.map(({ record }) => labelOf(requirementOf(record.options)));
       if (this.#closed || !lanes.hasRoom(label, labels) || this.#parts.room.lack !== null) return;
-      const waiting = waits[labels.indexOf(label)];
+      if (labels.filter((one) => one === label).length >= MOST_WAITING) return;
+      const waiting = waits.find(({ passedOver }, at) => labels[at] === label && !passedOver);
       if (waiting !== undefined) {
         const best = await queues.waitingPriority(label);
         if (best === null || best <= waiting.record.options.priority || !waiting.putBack()) return;

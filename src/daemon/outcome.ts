@@ -2,6 +2,7 @@ import { OomtuneError } from '../common/errors.js';
 import type { Exit } from '../runtime/types.js';
 import type { JobRecord } from '../store/types.js';
 import { StillHeld } from '../worker/still-held.js';
+import { TimeUp } from '../worker/time-limit.js';
 import type { RunReport } from '../worker/types.js';
 
 /** What the record says after a report of the worker's. */
@@ -35,7 +36,7 @@ export function outcomeOf(report: RunReport): Partial<JobRecord> {
 export function failureOf(error: unknown): Partial<JobRecord> {
   const known = error instanceof OomtuneError ? error : null;
   const text = error instanceof Error ? error.message : String(error);
-  const late = error instanceof StillHeld && error.exit.ended_by === 'timeout';
+  const late = error instanceof TimeUp || (error instanceof StillHeld && error.exit.ended_by === 'timeout');
   return {
     state: late ? 'timeout' : 'failed',
     reason: known === null ? `a fault in oomtune: ${text}` : text,

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
 import { ENDED_STATES, type Store, type StoredJob } from '../store/index.js';
-import type { JobRecord, JobState, SubmittedEnvironment } from '../store/types.js';
+import type { JobOptions, JobRecord, JobState, SubmittedEnvironment } from '../store/types.js';
 import { jobEnvironment } from '../worker/environment.js';
 import { forgetEnvironment, saveEnvironment } from './saved-environment.js';
 
@@ -31,6 +31,23 @@ export async function holdJob(store: Store, id: string): Promise<JobState> {
     ENDED_STATES.includes(state)
       ? 'Only queued jobs can be held.'
       : `Only queued jobs can be held; \`oomtune cancel ${id}\` ends it.`,
+  );
+}
+
+/** Changes what a job that has not started asks for. Throws OOMTUNE_USAGE for one that has started or ended. */
+export async function editJob(
+  store: Store,
+  id: string,
+  changes: Pick<Partial<JobOptions>, 'priority' | 'timeSeconds'>,
+): Promise<void> {
+  const state = known(id, await store.jobs.edit(id, changes));
+  if (state === 'ok') return;
+  throw new OomtuneError(
+    'OOMTUNE_USAGE',
+    `${id} cannot be edited: it is ${state}.`,
+    ENDED_STATES.includes(state)
+      ? `\`oomtune retry ${id}\` runs it again.`
+      : 'Only jobs that have not started can be edited.',
   );
 }
 

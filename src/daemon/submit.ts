@@ -18,7 +18,7 @@ export interface Submission {
   options: JobOptions;
   /** The submitter's: kept in a private file of this host until the job ends. */
   environment: Record<string, string | undefined>;
-  /** Told which job each name of `--after` stands for. */
+  /** Told which job each name of `--after` and `--after-any` stands for. */
   onNamed?: (name: string, found: NamedJob) => void;
 }
 
@@ -30,9 +30,13 @@ export async function submitJob(
   store: Store,
   { command, options, environment, onNamed = () => {} }: Submission,
 ): Promise<JobRecord> {
-  const found = await Promise.all(options.after.map((name) => namedJob(store.jobs, name)));
-  for (const [at, one] of found.entries()) onNamed(options.after[at] as string, one);
-  const after = found.map(({ job }) => job.job);
+  const idsOf = async (names: string[]): Promise<string[]> => {
+    const found = await Promise.all(names.map((name) => namedJob(store.jobs, name)));
+    for (const [at, one] of found.entries()) onNamed(names[at] as string, one);
+    return found.map(({ job }) => job.job);
+  };
+  const after = await idsOf(options.after);
+  const afterAny = await idsOf(options.afterAny ?? []);
   const names = options.env.map((entry) => entry.split('=')[0] as string);
   const carriesValues = options.env.some((entry) => entry.includes('='));
   const here = hostName();
@@ -46,6 +50,7 @@ export async function submitJob(
   const stored = {
     ...options,
     after,
+    ...(afterAny.length === 0 ? {} : { afterAny }),
     env: [...new Set(names)],
     host: carriesValues ? here : options.host,
   };

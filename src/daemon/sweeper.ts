@@ -91,7 +91,7 @@ export class Sweeper {
 
   async #sayWhyTheyWait(live: StoredJob[], alive: HostDevices[]): Promise<void> {
     for (const job of live) {
-      if (job.state !== 'queued' || job.claimHost !== null || job.reason?.endsWith('to succeed')) continue;
+      if (job.state !== 'queued' || job.claimHost !== null || / to (succeed|end)$/.test(job.reason ?? '')) continue;
       const why = waitingReason(requirementOf(job.options), alive, live);
       // A lease's own words ("waits for cuda:0, …") say more than that a host is there for it
       const reason = why.startsWith('waits in its queue') && job.reason?.startsWith('waits for ') ? job.reason : why;

@@ -5,6 +5,7 @@
  * `url` is null. Whoever is connected then waits through an outage: it is told on stderr, or to `onOutage`.
  */
 import { Connection, type OutageListener, type OutageState } from './connection.js';
+import { Durations } from './durations.js';
 import { embeddedStatus, embeddedUrl, stopEmbeddedRedis } from './embedded.js';
 import { Events } from './events.js';
 import { Hosts } from './hosts.js';
@@ -61,6 +62,7 @@ export interface Store {
   readonly logs: LogTails;
   readonly memory: MemoryTraces;
   readonly leasing: LeaseStore;
+  readonly durations: Durations;
   readonly hosts: Hosts;
   leases(): Promise<LeaseRecord[]>;
   /** Reserved bytes by device uuid; a whole device counts with its total where `devices` names it. */
@@ -99,6 +101,7 @@ export async function openStore(options: StoreOptions = {}): Promise<Store> {
     logs: new LogTails(connection, keys),
     memory: new MemoryTraces(redis, keys),
     leasing,
+    durations: new Durations(redis, keys),
     hosts: new Hosts(redis, keys),
     leases: () => leasing.list(),
     reservations: (devices = []) =>

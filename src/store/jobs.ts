@@ -8,10 +8,10 @@ import type { Keys } from './keys.js';
 import { pairs } from './pairs.js';
 import { refuse } from './refused.js';
 import { isWrongType, type Reply, readFields, write } from './replies.js';
-import { ENDED_STATES, JOB_SCHEMA, jobRecord, submittedEnvironment } from './schemas.js';
+import { ENDED_STATES, JOB_SCHEMA, jobOptions, jobRecord, submittedEnvironment } from './schemas.js';
 import { runScript, type ScriptName } from './scripts.js';
 import { type FoundJob, fromFields, type StoredJob, toFields, type UnreadableJob } from './stored-job.js';
-import type { JobRecord, JobState, SubmittedEnvironment } from './types.js';
+import type { JobOptions, JobRecord, JobState, SubmittedEnvironment } from './types.js';
 
 /** `ours`: this host had it already. `away`: another host answers for it, and may be running it. */
 export type Claimed =
@@ -238,6 +238,18 @@ export class JobStore {
 
   async hold(id: string): Promise<JobState | 'missing'> {
     return (await this.#run('job/hold', id, [JSON.stringify('on hold until it is released')])) as JobState;
+  }
+
+  /** Changes options of a job that was not launched. The state that forbids it, or `ok`. */
+  async edit(id: string, changes: Partial<JobOptions>): Promise<JobState | 'missing' | 'ok'> {
+    for (;;) {
+      const read = isJobId(id) ? await this.#redis.hget(this.#keys.job(id), 'options') : null;
+      if (read === null) return 'missing';
+      const options = JSON.stringify(jobOptions.parse({ ...JSON.parse(read), ...changes }));
+      const args = [read, options, JSON.stringify('waits for a daemon')];
+      const done = (await this.#run('job/edit', id, args)) as JobState | 'missing' | 'ok' | 'changed';
+      if (done !== 'changed') return done;
+    }
   }
 
   async release(id: string): Promise<JobState | 'missing'> {

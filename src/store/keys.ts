@@ -54,6 +54,8 @@ export class Keys {
   log = (id: string): string => `${this.prefix}:log:${id}`;
   /** STRING that expires: what a job held over time, as JSON. */
   memory = (id: string): string => `${this.prefix}:memory:${id}`;
+  /** LIST, bounded, that expires: seconds that the last jobs of a name took. */
+  durations = (name: string): string => `${this.prefix}:durations:${name}`;
   /** HASH: leases by owner. */
   get leases(): string {
     return `${this.prefix}:leases`;

@@ -13,7 +13,7 @@ export interface WaitEntry {
   blocked?: string;
   outranked?: boolean;
 }
-export type Reply = { granted: string[]; foreign: number[]; record: unknown } | { waits: WaitEntry[] };
+export type Reply = { granted: string[]; foreign: number[]; record: unknown } | { waits: WaitEntry[]; passed: boolean };
 
 /** One line for a person: what is in the way on each device, pids and names of strangers included. */
 export function waitReason(

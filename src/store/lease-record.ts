@@ -18,6 +18,7 @@ const recordSchema = z.object({
     .nullish(),
   beside: z.array(z.string()).or(z.object({})).nullish(),
   foreground: z.object({ verb: z.string(), name: z.string() }).nullish(),
+  ends_at: z.number().nullish(),
   taken_at: z.number(),
   expires_at: z.number(),
 });
@@ -51,6 +52,8 @@ export interface LeasePromise {
   beside: string[];
   /** Null, absent: a job's. */
   foreground?: Foreground | null;
+  /** When it ends at the latest, as far as that is known (ms). */
+  ends_at?: number | null;
 }
 
 /** One reservation as it stands in Redis. */

@@ -32,11 +32,15 @@ export interface LeaseRequest<D extends LeaseDevice> {
   lenient?: boolean;
   /** With `bytes` null: what must be free of the memory of strangers. Absent: nine tenths of the device. */
   needBytes?: number | null;
+  /** How long it will hold them at most, in seconds: may go before others then who cannot start so soon. Absent: not known. */
+  lastsSeconds?: number | null;
   /** The devices as they are now: asked while waiting. */
   refresh?: () => Promise<D[]>;
   signal: AbortSignal;
   /** Told why it waits, when that changes. */
   onWait: (reason: string) => void;
+  /** Told each time when it has to go on waiting: whether devices that would do are there, and kept for others. */
+  onPassedOver?: (passedOver: boolean) => void;
 }
 
 /** What the script has to know of a device. `foreign` -1: who uses its memory cannot be told, only how much is used. */

@@ -84,6 +84,7 @@ export class LeaseStore {
           share: request.share,
           priority: request.priority ?? 0,
           lenient: request.lenient ?? false,
+          lasts: request.lastsSeconds == null ? undefined : Math.ceil(request.lastsSeconds * 1000),
         };
         // Who has waited is not sent away because Redis would not answer just now; who has not, is told at once
         const ask = async () => {
@@ -111,6 +112,7 @@ export class LeaseStore {
         const reason = waitReason(reply.waits, devices, request);
         if (reason !== told) onWait(reason);
         told = reason;
+        request.onPassedOver?.(reply.passed);
         unlisten ??= await this.#events.listen((what) => what === 'lease' && wake());
         await new Promise<void>((resolve) => {
           const timer = setTimeout(resolve, this.#times.lookMs);

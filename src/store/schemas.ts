@@ -139,6 +139,8 @@ export const recommendation: z.ZodType<Recommendation> = z.object({
 const absolute = text(4096).refine((path) => path.startsWith('/') && !path.includes('\0'), 'an absolute path');
 const word = text(256).min(1);
 
+const jobIds = z.array(z.string().regex(/^j-[a-z0-9]{4,32}$/)).max(1000);
+
 export const jobOptions: z.ZodType<JobOptions> = z.object({
   name: text(256).nullable(),
   device: z.string().regex(DEVICE_CHOICE).nullable(),
@@ -158,6 +160,7 @@ export const jobOptions: z.ZodType<JobOptions> = z.object({
   preset: word,
   steps: z.number().int().min(2).max(MOST_PROBE_STEPS),
   timeoutSeconds: z.number().positive().nullable(),
+  timeSeconds: z.number().positive().nullish(),
   maxLaunches: count.nullable(),
   /** Names only: values stay on the host that submitted. */
   env: z.array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'a name without a value')).max(10_000),
@@ -165,7 +168,8 @@ export const jobOptions: z.ZodType<JobOptions> = z.object({
   cwd: absolute,
   tune: z.boolean(),
   priority: z.number().int().min(-1_000_000).max(1_000_000),
-  after: z.array(z.string().regex(/^j-[a-z0-9]{4,32}$/)).max(1000),
+  after: jobIds,
+  afterAny: jobIds.optional(),
   share: z.boolean(),
   gpuModel: word.nullable(),
   host: word.nullable(),

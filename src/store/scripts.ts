@@ -11,6 +11,7 @@ export const SCRIPTS = [
   'job/cancel',
   'job/claim',
   'job/create',
+  'job/edit',
   'job/forget',
   'job/hold',
   'job/patch',

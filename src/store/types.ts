@@ -137,6 +137,8 @@ export interface JobOptions {
   preset: string;
   steps: number;
   timeoutSeconds: number | null;
+  /** `--time`: from the first launch to the end; absent: as long as it takes. */
+  timeSeconds?: number | null;
   maxLaunches: number | null;
   /** `NAME=VALUE` or `NAME` (taken from the submitter's environment when launched on its host). Values are never written to Redis. */
   env: string[];
@@ -147,6 +149,8 @@ export interface JobOptions {
   /** submit only. */
   priority: number;
   after: string[];
+  /** Jobs that have to have ended, however. */
+  afterAny?: string[] | undefined;
   share: boolean;
   gpuModel: string | null;
   host: string | null;

@@ -46,7 +46,7 @@ export async function openJob(
       env: filled.env,
       devices: target.devices.map((device) => device.id),
       budgetBytes: target.limitBytes,
-      timeoutSeconds: options.timeoutSeconds,
+      timeoutSeconds: least(options.timeoutSeconds, deps.secondsLeft?.() ?? null),
       graceSeconds: 10,
       output: foreground ? 'inherit' : 'log',
       tied: purpose !== 'submit',
@@ -59,3 +59,6 @@ export async function openJob(
     { onStep, onCut, onRemark: (kind, text) => kind === 'warn' && deps.progress({ type: 'note', text }) },
   );
 }
+
+const least = (a: number | null, b: number | null): number | null =>
+  a === null || b === null ? (a ?? b) : Math.min(a, b);

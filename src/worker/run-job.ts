@@ -16,6 +16,7 @@ import { Search, type SearchOutcome } from './search.js';
 import { Session } from './session.js';
 import { giveBack, HELD_ADVICE, StillHeld } from './still-held.js';
 import { prepare, type Target } from './target.js';
+import { isTimeUp, TimeLimit } from './time-limit.js';
 import type { Lease, RunReport, WorkDeps, WorkRequest } from './types.js';
 import { unseenMemory } from './unseen-memory.js';
 import { verify } from './verification.js';
@@ -24,10 +25,12 @@ import { ownBatchOf, ownOf, withCommand } from './verified-commands.js';
 /**
  * Runs a command to its end under supervision: at the recorded configuration, else after a search, else (`--no-tune`) as
  * it stands. A late out-of-memory error steps down and runs again. Takes over a run that an earlier process launched.
- * Rejects with Detached when told to let go; the run then goes on by itself.
+ * Rejects with Detached when told to let go; the run then goes on by itself. With TimeUp where its time is up before its run.
  */
 export async function runJob(request: WorkRequest, deps: WorkDeps): Promise<RunReport> {
-  return new JobRun(request, deps).complete();
+  const limit = TimeLimit.of(request);
+  if (limit === null) return new JobRun(request, deps).complete();
+  return new JobRun(request, limit.watch(deps)).complete().finally(() => limit.stop());
 }
 
 class JobRun {
@@ -223,7 +226,7 @@ class JobRun {
     const first = await Promise.race([session.ended(), aborted]);
     if (first !== 'aborted') return first;
     if (letsGo(signal)) throw new Detached();
-    session.run.end('cancel');
+    session.run.end(isTimeUp(signal) ? 'timeout' : 'cancel');
     return session.ended();
   }
 
@@ -238,7 +241,12 @@ class JobRun {
     const unseen = isHost(target.kind) ? unseenMemory(exit, target.limitBytes) : null;
     if (unseen !== null) this.#note(unseen);
     if (exit.held !== undefined) this.#note(`${exit.error} ${HELD_ADVICE}`);
-    return reportOf(this.#frame(target, config), exit, failure, isEnded(this.#deps.signal));
+    return reportOf(
+      this.#frame(target, config),
+      exit,
+      failure,
+      isEnded(this.#deps.signal) && !isTimeUp(this.#deps.signal),
+    );
   }
 
   /** The report of a job whose search ended without an answer: how its last launch ended is how the job ended. */

@@ -146,6 +146,7 @@ export class Target {
       lenient: purpose !== 'submit',
       needBytes: options.budget === null ? null : this.budgetBytes,
       refresh: () => this.#deps.runtime.devices(),
+      lastsSeconds: options.timeSeconds ?? null,
       signal: this.#deps.signal,
       onWait: (reason) => this.#deps.progress({ type: 'waiting', reason }),
     });

@@ -17,6 +17,8 @@ export interface WorkRequest {
   epoch?: number;
   /** `run` in the foreground: the job's output also goes to this process's stdout and stderr. */
   foreground: boolean;
+  /** When its first launch was made; null, absent: none was yet. */
+  startedAt?: string | null;
   /** The environment that the job may take from (the allow-list and `--env` are applied to it). */
   environment: Record<string, string | undefined>;
 }
@@ -46,6 +48,8 @@ export interface Leasing {
     lenient: boolean;
     /** With `bytes` null: what must be free of the memory of strangers. Absent: nine tenths of the device. */
     needBytes?: number | null;
+    /** How long it will hold them at most, in seconds; null, absent: not known. */
+    lastsSeconds?: number | null;
     /** The command that works in front of its terminal; null: a job does. */
     foreground?: { verb: string; name: string } | null;
     /** The devices as they are now: asked while waiting. */
@@ -81,6 +85,8 @@ export interface WorkDeps {
   /** Opened while other things are waited for. */
   records: () => Promise<Records>;
   signal: AbortSignal;
+  /** How long a launch that is made now may take at most; absent: as long as it takes. */
+  secondsLeft?: () => number;
   progress: (event: Progress) => void;
   /** Writes into the job's record before a step is taken; a no-op for foreground verbs. */
   persist: (patch: Partial<JobRecord>) => Promise<void>;

@@ -38,6 +38,23 @@ describe('before a daemon runs', () => {
   });
 });
 
+describe('what a waiting job asks for', () => {
+  it('is shown and can be changed', async () => {
+    const job = await submit(...PLAIN, '--name', 'nice', '--nice', '5', '--time', '1h30m', '--', 'true');
+    expect(await look(job)).toMatchObject([{ priority: -5, time_limit_s: 5400 }]);
+    expect(await oomtune.call(['edit', 'nice', '--priority', '7', '--time', 'none'])).toMatchObject({
+      code: 0,
+      stderr: `${job}  priority 7, time limit none\n`,
+    });
+    expect(await look(job)).toMatchObject([{ priority: 7, time_limit_s: null }]);
+    expect((await oomtune.call(['status'])).stdout).toMatch(/PRIORITY.*nice.* 7 /s);
+    for (const wrong of [[], ['--nice', '1', '--priority', '1'], ['--time', '4'], ['--priority', 'x']])
+      expect((await oomtune.call(['edit', job, ...wrong])).code).toBe(2);
+    await oomtune.call(['cancel', job]);
+    expect((await oomtune.call(['edit', job, '--nice', '1'])).stderr).toContain('cancelled');
+  });
+});
+
 describe('with a daemon', () => {
   beforeAll(async () => {
     const { code, stderr } = await oomtune.call(['daemon', 'start']);

@@ -120,3 +120,31 @@ test.each([1, 4])(
     expect(began).toEqual([first, high, low[1], low[0]]);
   },
 );
+
+test('a job that ends in time goes before one that waits for more devices, and before those of its own queue that take longer', async () => {
+  await host.start({ gpus: [H200, H200], leaseTimes: { patienceMs: 0, lookMs: 200 } });
+  const long = await noting(6, { timeSeconds: 60 });
+  await host.state(long, 'running');
+  const all = await noting(0.1, { gpus: 2 });
+  await until(async () => (await host.job(all)).reason?.includes(`${long} holds all`) ?? false);
+  const late = await noting(0.1, { timeSeconds: 600 });
+  await until(async () => (await host.job(late)).reason?.includes(`${all} has waited longer`) ?? false);
+  const brief = await noting(0.1, { timeSeconds: 20 });
+  await host.state(brief, 'succeeded');
+  expect((await host.job(long)).state).toBe('running');
+  for (const id of [long, all, late]) await host.state(id, 'succeeded');
+  const began = host.lines('times').flatMap((line) => (line.includes(' begin ') ? [line.split(' ')[2]] : []));
+  expect(began).toEqual([long, brief, all, late]);
+});
+
+test('what a job of a name took before is what the next is expected to take', async () => {
+  await host.start({ gpus: [H200, H200], leaseTimes: { patienceMs: 0, lookMs: 200 } });
+  await host.state(await noting(0.1, { name: 'brief' }), 'succeeded');
+  const long = await noting(6, { timeSeconds: 60 });
+  await host.state(long, 'running');
+  const all = await noting(0.1, { gpus: 2 });
+  await until(async () => (await host.job(all)).reason?.includes(`${long} holds all`) ?? false);
+  const again = await noting(0.1, { name: 'brief' });
+  await host.state(again, 'succeeded');
+  expect((await host.job(long)).state).toBe('running');
+});

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { cancelJob, holdJob, releaseJob, retryJob } from '../../src/daemon/index.js';
+import { cancelJob, editJob, holdJob, releaseJob, retryJob } from '../../src/daemon/index.js';
 import { failure, script, until } from '../store/home.js';
 import { Host, sleep } from './host.js';
 
@@ -178,6 +178,39 @@ test('those of higher priority go first, and equals in the order submitted', asy
   await host.start({ cpuLanes: 1 });
   for (const id of ids) await host.state(id, 'succeeded');
   expect(host.lines('order')).toEqual(['e', 'c', 'a', 'd', 'b']);
+});
+
+test('the priority of a job that waits can be changed, also while it waits for its lease; not of one that runs', async () => {
+  await host.start({ cpuLanes: 1 });
+  const first = await host.shell('sleep 3; echo first >> order');
+  await host.state(first, 'running');
+  const ids = [];
+  for (const name of ['a', 'b', 'c']) ids.push(await host.shell(`echo ${name} >> order`));
+  const [a, b, c] = ids as [string, string, string];
+  const store = await host.store();
+  await editJob(store, c, { priority: 5 });
+  await holdJob(store, b);
+  await editJob(store, b, { priority: 9, timeSeconds: 60 });
+  await releaseJob(store, b);
+  await editJob(store, a, { priority: -1 });
+  expect(await failure(() => editJob(store, first, { priority: 1 }))).toMatchObject({ code: 'OOMTUNE_USAGE' });
+  for (const id of [first, ...ids]) await host.state(id, 'succeeded');
+  expect(host.lines('order')).toEqual(['first', 'b', 'c', 'a']);
+  expect((await host.job(b)).options).toMatchObject({ priority: 9, timeSeconds: 60 });
+  expect(await failure(() => editJob(store, b, { priority: 1 }))).toMatchObject({ code: 'OOMTUNE_USAGE' });
+  expect(await host.leftOver()).toEqual([]);
+});
+
+test('--after-any waits for the end, however that was', async () => {
+  await host.start();
+  const fails = await host.shell('sleep 1; exit 3');
+  const next = await host.shell('echo next >> order', { afterAny: [fails] });
+  const never = await host.shell('true', { after: [fails], afterAny: [fails] });
+  await until(async () => (await host.job(next)).reason === `waits for ${fails} (running) to end`);
+  await host.state(fails, 'failed');
+  await host.state(next, 'succeeded');
+  await host.state(never, 'failed');
+  await host.state(await host.shell('true', { afterAny: [fails] }), 'succeeded');
 });
 
 test('a job that waits for its lease makes way for one of higher priority', async () => {

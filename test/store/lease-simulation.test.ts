@@ -1,13 +1,16 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Redis } from 'ioredis';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { openStore, type Store } from '../../src/store/index.js';
 import { toRequest } from '../../src/store/lease-request.js';
 import { runScript } from '../../src/store/scripts.js';
-import { useHome } from './home.js';
+import { ROOT, useHome } from './home.js';
 import { GIB, gpu } from './samples.js';
 
 /**
  * The scheduler's one decision, who gets a device, on made-up traces in made-up time: the scripts and the Redis are the real ones.
- * Every wait counts as a long one.
+ * Every wait counts as a long one, and only the clock is made up: a unit of a trace's time is a second of it.
  */
 useHome();
 let store: Store;
@@ -15,7 +18,9 @@ beforeAll(async () => {
   store = await openStore({});
 });
 afterAll(() => store.close());
+let clock = 0;
 beforeEach(async () => {
+  clock = 1_700_000_000_000;
   await store.connection.redis.flushall();
 });
 
@@ -26,6 +31,8 @@ interface Job {
   count: number;
   /** Null: whole devices. */
   bytes: number | null;
+  /** Its time limit, or what is expected of it; absent: nobody knows. */
+  limit?: number;
 }
 
 interface Lease extends Job {
@@ -35,9 +42,20 @@ interface Lease extends Job {
 
 const TOTAL = 80 * GIB;
 
+const read = (name: string) => readFileSync(join(ROOT, 'src/store/lua/lease', `${name}.lua`), 'utf8');
+const ACQUIRE = `${read('prelude')}\n${read('acquire')}`;
+
+/** The script at the time of the trace. */
+function acquire(redis: Redis, keys: string[], args: (string | number)[]): Promise<unknown> {
+  const lua = ACQUIRE.replace("redis.call('TIME')", `{${Math.floor(clock / 1000)}, ${(clock % 1000) * 1000}}`);
+  expect(lua).not.toBe(ACQUIRE);
+  return redis.eval(lua, keys.length, ...keys, ...args);
+}
+
 class Machine {
   readonly foreign: number[];
   readonly leases = new Map<string, Lease>();
+  readonly began = new Map<string, number>();
   /** In the order in which they first asked. */
   waiting: Job[] = [];
 
@@ -54,12 +72,14 @@ class Machine {
     const devices = this.foreign.map((bytes, n) => toRequest(gpu(n, bytes)));
     const share = job.bytes !== null;
     const bytes = job.bytes ?? undefined;
-    const request = { devices, count: job.count, bytes, share, lenient: false };
+    const lasts = job.limit === undefined ? undefined : job.limit * 1000;
+    const request = { devices, count: job.count, bytes, share, lasts, lenient: false };
     const record = { host: 'h', boot: 'b', instance: job.id, process: { pid: 1, start: '1' }, bytes, share };
     const args = [job.id, JSON.stringify(request), JSON.stringify(record), 1e9, -1, '[]'];
-    const reply = JSON.parse(String(await runScript(store.connection.redis, 'lease/acquire', this.#keys(), args)));
+    const reply = JSON.parse(String(await acquire(store.connection.redis, this.#keys(), args)));
     if (reply.granted === undefined) return false;
     this.leases.set(job.id, { ...job, devices: reply.granted, ends: now + job.lasts });
+    this.began.set(job.id, now);
     this.waiting = this.waiting.filter((one) => one !== job);
     return true;
   }
@@ -93,13 +113,35 @@ class Machine {
     return this.fitting(job, []).length >= job.count;
   }
 
-  /** Jobs that wait although there is room for them, beyond what is kept for those who have waited longer. */
-  wasted(): string[] {
+  /** When the job can start at the latest, if nothing more is begun before it: by the limits of what runs. */
+  earliest(job: Job, now: number): number {
+    const held = [...this.leases.values()];
+    const latest = ({ id, limit }: Lease) => (limit === undefined ? Infinity : (this.began.get(id) ?? now) + limit);
+    const times = [now, ...held.map(latest)].sort((a, b) => a - b);
+    const free = (time: number) =>
+      this.fitting(
+        job,
+        held.filter((lease) => latest(lease) > time),
+      ).length;
+    return times.find((time) => time >= now && free(time) >= job.count) ?? Infinity;
+  }
+
+  /**
+   * Jobs that wait although there is room for them, beyond what is kept for those who have waited longer, or that would have ended
+   * before any of these could start.
+   */
+  wasted(now: number): string[] {
     const found: string[] = [];
     let kept = 0;
+    let before = Infinity;
     for (const job of this.waiting) {
-      if (this.fitting(job, this.leases.values()).length - kept >= job.count) found.push(job.id);
-      if (this.startable(job)) kept += job.count;
+      const fitting = this.fitting(job, this.leases.values()).length;
+      const over = now + (job.limit ?? Infinity) < before;
+      if (fitting - kept >= job.count || (fitting >= job.count && over)) found.push(job.id);
+      if (!this.startable(job)) continue;
+      kept += job.count;
+      const start = this.earliest(job, now);
+      before = Math.min(before, start === Infinity ? now : start); // nobody knows when: at any moment
     }
     return found;
   }
@@ -114,28 +156,31 @@ function drawer(seed: number): () => number {
   };
 }
 
-const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
-
 /** Plays the jobs to the end; returns when each started, and who never could. */
 async function play(machine: Machine, jobs: Job[], draw: () => number): Promise<Map<string, number>> {
-  const started = new Map<string, number>();
   const coming = [...jobs].sort((a, b) => a.arrives - b.arrives);
+  const begin = clock;
+  /** When who is the first in line was to start at the latest. */
+  const promised = new Map<string, number>();
   for (;;) {
     const times = [...machine.leases.values()].map(({ ends }) => ends);
     if (coming[0] !== undefined) times.push(coming[0].arrives);
-    if (times.length === 0) return started;
+    if (times.length === 0) return machine.began;
     const now = Math.min(...times);
+    clock = begin + now * 1000;
     for (const lease of [...machine.leases.values()]) if (lease.ends <= now) await machine.free(lease.id);
-    const before = new Set(machine.leases.keys());
     while (coming[0] !== undefined && coming[0].arrives <= now) {
       const job = coming.shift() as Job;
       machine.waiting.push(job);
       await machine.ask(job, now);
-      await wait(2); // Redis's clock, by which they are told apart, goes by milliseconds
+      clock += 1; // they are told apart by the time at which they first asked
     }
     await machine.settle(now, draw);
-    for (const id of machine.leases.keys()) if (!before.has(id)) started.set(id, now);
-    expect(machine.wasted(), `at ${now}`).toEqual([]);
+    expect(machine.wasted(now), `at ${now}`).toEqual([]);
+    for (const [id, by] of promised) expect(machine.began.get(id) ?? now, `the start of ${id}`).toBeLessThanOrEqual(by);
+    const first = machine.waiting.find((job) => machine.startable(job));
+    const start = first === undefined ? Infinity : machine.earliest(first, now);
+    if (first !== undefined && start < (promised.get(first.id) ?? Infinity)) promised.set(first.id, start);
     for (const [n, foreign] of machine.foreign.entries()) {
       const here = [...machine.leases.values()].filter(({ devices }) => devices.includes(`GPU-${n}`));
       const held = here.reduce((sum, { bytes }) => sum + (bytes ?? TOTAL - foreign), 0);
@@ -189,16 +234,60 @@ test('whole devices are had in bounded time, though small jobs that share go on 
   expect(started.get('j-whole')).toBeLessThanOrEqual(10.5 + 7);
 });
 
-test.each(Array.from({ length: 12 }, (_, n) => n + 10))(
-  'trace %i: no device idles while a job that fits waits, and all that can start do in time',
-  async (seed) => {
+test('what ends in time goes before a job that waits for all devices, and puts it off by nothing', async () => {
+  const machine = new Machine(Array(8).fill(0));
+  const long = one('j-long', 0, { lasts: 11, limit: 11 });
+  const big = one('j-big', 1, { count: 8 });
+  const brief = Array.from({ length: 7 }, (_, n) => one(`j-brief${n}`, 2, { lasts: 4, limit: 5 }));
+  const late = one('j-late', 2.1, { lasts: 9, limit: 9 });
+  const unknown = one('j-unknown', 2.2, { lasts: 1 });
+  const started = await play(machine, [long, big, ...brief, late, unknown], drawer(5));
+  for (const { id } of brief) expect(started.get(id)).toBe(2);
+  expect(started.get('j-big')).toBe(11);
+  for (const { id } of [late, unknown]) expect(started.get(id)).toBe(21);
+});
+
+test('jobs that take longer than the like of them took before put a job off once, not again and again', async () => {
+  const machine = new Machine([0, 0]);
+  const long = one('j-long', 0, { lasts: 6, limit: 6 });
+  const big = one('j-big', 1, { count: 2 });
+  const liars = Array.from({ length: 10 }, (_, n) => one(`j-liar${n}`, 2 + n, { lasts: 9, limit: 2 }));
+  const begin = clock;
+  for (const job of [long, big, ...liars]) {
+    clock = begin + job.arrives * 1000;
+    machine.waiting.push(job);
+    await machine.ask(job, job.arrives);
+  }
+  expect([...machine.leases.keys()]).toEqual(['j-long', 'j-liar0']);
+  clock = begin + 6000;
+  await machine.free('j-long');
+  await machine.settle(6, drawer(6));
+  expect([...machine.leases.keys()]).toEqual(['j-liar0']);
+  clock = begin + 11_000;
+  await machine.free('j-liar0');
+  await machine.settle(11, drawer(6));
+  expect([...machine.leases.keys()]).toEqual(['j-big']);
+});
+
+/** As users give them: of all, of some or of none of their jobs, and mostly far too long. */
+const LIMITS = { none: 0, some: 0.5, all: 1 };
+
+test.each(
+  Object.keys(LIMITS).flatMap((limits) =>
+    Array.from({ length: 8 }, (_, n) => ({ limits: limits as keyof typeof LIMITS, seed: n + 10 })),
+  ),
+)(
+  '$limits limits, trace $seed: no device idles while a job that fits waits, and all that can start do in time',
+  async ({ limits, seed }) => {
     const draw = drawer(seed);
     const machine = new Machine(Array.from({ length: 8 }, () => (draw() < 0.25 ? Math.floor(draw() * 60) * GIB : 0)));
     const jobs = Array.from({ length: 40 }, (_, n): Job => {
       const kind = draw();
       const count = kind < 0.6 ? 1 : kind < 0.8 ? 2 : kind < 0.92 ? 4 : 8;
       const bytes = draw() < 0.5 ? Math.ceil(draw() * 70) * GIB : null;
-      return { id: `j-${n}`, arrives: Math.floor(draw() * 60), lasts: 1 + Math.floor(draw() * 12), count, bytes };
+      const lasts = 1 + Math.floor(draw() * 12);
+      const limit = draw() < LIMITS[limits] ? { limit: Math.ceil(lasts * (1 + 2 * draw() ** 2)) } : {};
+      return { id: `j-${n}`, arrives: Math.floor(draw() * 60), lasts, count, bytes, ...limit };
     });
     const started = await play(machine, jobs, draw);
     const able = jobs.filter((job) => machine.startable(job));

@@ -29,6 +29,7 @@ const VALUES: Record<string, GrammarOption['value']> = {
   '--cwd': 'folder',
   '--preset': 'presets',
   '--after': 'jobs',
+  '--after-any': 'jobs',
 };
 
 /** The program itself first, then every verb. */

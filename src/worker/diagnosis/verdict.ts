@@ -43,7 +43,9 @@ export function judge(reading: Reading, signals: Signals, said: Event | null): V
     // Whatever else the log says, the job got over it.
     return { ...verdict({ class: 'ok', certain: true, told: null }), softOoms: softOomsOf(all) };
   }
-  const chosen = choose(all, reading, failed(signals) === null);
+  const found = choose(all, reading, failed(signals) === null);
+  // That it was told to end is what its time limit does
+  const chosen = signals.endedBy === 'timeout' && found?.event.meaning.class === 'killed' ? null : found;
   const told = chosen !== null && roleOf(chosen) !== 'wrapper';
   const last = told || (chosen === null && failed(signals) === null) ? null : revived(all, reading);
   if (hook && !outranks(chosen, hook, signals)) {

@@ -30,6 +30,12 @@ local function announce(record, action)
       'bytes', tostring(num(record.bytes) or 'whole'), 'action', action)
   end
 end
+-- When a lease ends at the latest, by its time limit or by what the like of it took before (ms). Never: nobody knows, or it goes on for longer.
+local NEVER = math.huge
+local function expectedEnd(record)
+  local at = num(record.ends_at)
+  if at and at > now then return at end
+end
 -- What is held of each device by others than the owner: {bytes, alone (somebody does not share), owners}
 local function holdings(owner)
   local held = {}
@@ -38,8 +44,10 @@ local function holdings(owner)
       for _, device in ipairs(record.devices) do
         local h = held[device.uuid] or {bytes = 0, alone = false, owners = {}, by = {}}
         h.bytes = h.bytes + (num(record.bytes) or 0)
-        if not record.share or not num(record.bytes) then h.alone = true end
-        h.owners[#h.owners + 1] = {owner = record.owner, bytes = num(record.bytes), host = record.host, expired = record.expires_at < now}
+        local alone = not record.share or not num(record.bytes)
+        if alone then h.alone = true end
+        h.owners[#h.owners + 1] = {owner = record.owner, bytes = num(record.bytes), host = record.host, expired = record.expires_at < now,
+          alone = alone, ends = expectedEnd(record)}
         h.by[record.owner] = true
         held[device.uuid] = h
       end
@@ -89,15 +97,36 @@ local function room(device, req, h, others)
   if left < 0 then return nil end
   return left
 end
--- The devices that would do, those first that should be taken first.
-local function fitting(req, held, owner, taken)
+-- When a device would do for the request, as those who hold it end (ms); NEVER: nobody knows.
+local function availableAt(device, req, h, others)
+  if room(device, req, h, others) then return now end
+  local holders = {}
+  for _, one in ipairs(h and h.owners or {}) do holders[#holders + 1] = one end
+  table.sort(holders, function(a, b) return (a.ends or NEVER) < (b.ends or NEVER) end)
+  for gone = 1, #holders do
+    local left = nil
+    for i = gone + 1, #holders do
+      left = left or {bytes = 0, alone = false}
+      left.bytes = left.bytes + (holders[i].bytes or 0)
+      left.alone = left.alone or holders[i].alone
+    end
+    if room(device, req, left, others) then return holders[gone].ends or NEVER end
+  end
+  return NEVER
+end
+-- Backfill: a device that is kept may be had by whoever has left it when its turn comes.
+local function endsBefore(req, reservation)
+  return num(req.lasts) ~= nil and now + req.lasts <= reservation.start
+end
+-- The devices that would do, those first that should be taken first. `kept`: for whom a device is kept, and until when.
+local function fitting(req, held, owner, kept)
   local found, ample = {}, 0
   for index, device in ipairs(req.devices) do
     local h, others = held[device.uuid], foreign(device, held, owner)
     local free, need = device.total - others, wants(device, req)
     local left = room(device, req, h, others)
     if free >= need / 2 or device.host then ample = ample + 1 end
-    if left and not taken[device.uuid] then
+    if left and (not kept[device.uuid] or endsBefore(req, kept[device.uuid])) then
       found[#found + 1] = {device = device, left = left, shared = h and 0 or 1, index = index, others = others,
         short = not device.host and free < need and 1 or 0, scarce = not device.host and free < need / 2, free = free}
     end

@@ -1,0 +1,1 @@
+export { edit as default } from '../steer.js';
