@@ -1,18 +1,24 @@
 import { OomtuneError } from '../common/errors.js';
-import { namedJob as findJob, type NamedJob, type Store } from '../store/index.js';
+import { namedJob as findJob, jobsLike, type NamedJob, type Store } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
 import type { Output } from './output.js';
 import { foregroundEntries } from './status-entry.js';
 import { ago, plural } from './words.js';
 
 /**
- * The records of the jobs that were named by id, name or `@`, in that order. Says which job a name means that several have.
+ * The records of the jobs that were named by id, name, pattern (`sweep-*`) or `@`, in that order, each once. Says which job a name means that several have.
  * Throws OOMTUNE_NO_SUCH_JOB for the first that is not there.
  */
 export async function namedJobs(store: Store, names: string[], out: Pick<Output, 'note'>): Promise<JobRecord[]> {
-  const found = await Promise.all(names.map((name) => findJob(store.jobs, name).catch(orRecorded(store, name))));
-  for (const [at, one] of found.entries()) sayWhich(names[at] as string, one, out);
-  return found.map(({ job }) => job);
+  const found = await Promise.all(
+    names.map(async (name) => {
+      if (/[*?]/.test(name)) return jobsLike(store.jobs, name);
+      const one = await findJob(store.jobs, name).catch(orRecorded(store, name));
+      sayWhich(name, one, out);
+      return [one.job];
+    }),
+  );
+  return [...new Map(found.flat().map((job) => [job.job, job])).values()];
 }
 
 export async function namedJob(store: Store, name: string, out: Pick<Output, 'note'>): Promise<JobRecord> {

@@ -115,6 +115,17 @@ const EDIT: Spec[] = [
 ];
 
 const SUBMIT: Spec[] = [
+  {
+    flags: '--array <indices>',
+    about: 'a job for each index, as {index} and OOMTUNE_ARRAY_INDEX: 0-59, or 0-59%4 for 4 at a time',
+    group: QUEUE,
+  },
+  {
+    flags: '--sweep <name=values>',
+    about: 'a job for each value of {name} in the command: lr=1e-3,1e-4 or seed=0..4 (repeatable: every combination)',
+    group: QUEUE,
+    many: true,
+  },
   ...PRIORITY,
   { ...TIME, group: QUEUE, about: `${TIME.about}; what ends in time may go before a job that waits for more devices` },
   { flags: '--after <job>', about: 'start only when this job has succeeded (repeatable)', group: QUEUE, many: true },

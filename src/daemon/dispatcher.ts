@@ -1,6 +1,7 @@
 import type { Log } from '../common/log.js';
 import { ENDED_STATES, type Store, type StoredJob } from '../store/index.js';
 import type { Queues } from './queues.js';
+import { SweepGate } from './sweep-gate.js';
 
 /**
  * Puts jobs into their queues when nothing stands in their way: just submitted, released, retried, or waiting for other
@@ -42,16 +43,17 @@ export class Dispatcher {
       this.#again = false;
       this.#waiting = false;
       const pending = await this.#store.jobs.pending();
-      pending.sort((a, b) => (a.submitted_at < b.submitted_at ? -1 : 1));
+      pending.sort(bySubmission);
+      const gate = await SweepGate.open(this.#store, pending);
       for (let at = 0; at < pending.length; at += 50) {
         const some = pending.slice(at, at + 50);
-        await Promise.all(some.map((job) => this.#one(job, pending)));
+        await Promise.all(some.map((job) => this.#one(job, pending, gate)));
       }
     } while (this.#again);
   }
 
-  async #one(job: StoredJob, pending: StoredJob[]): Promise<void> {
-    const blocker = job.state === 'queued' ? await this.#blocker(job, pending) : null;
+  async #one(job: StoredJob, pending: StoredJob[], gate: SweepGate): Promise<void> {
+    const blocker = job.state === 'queued' ? ((await this.#blocker(job, pending)) ?? waitsAt(gate, job)) : null;
     if (blocker !== null) {
       this.#waiting = true;
       if ('dead' in blocker) {
@@ -95,4 +97,16 @@ export class Dispatcher {
     ].filter(Boolean);
     return parts.length === 0 ? null : { waits: `waits for ${parts.join(', and for ')}` };
   }
+}
+
+function waitsAt(gate: SweepGate, job: StoredJob): { waits: string } | null {
+  const waits = gate.pass(job);
+  return waits === null ? null : { waits };
+}
+
+/** By priority, so that a sweep goes on with the most urgent of its jobs; then as they were submitted. */
+function bySubmission(a: StoredJob, b: StoredJob): number {
+  if (a.options.priority !== b.options.priority) return b.options.priority - a.options.priority;
+  if (a.submitted_at !== b.submitted_at) return a.submitted_at < b.submitted_at ? -1 : 1;
+  return (a.options.sweep?.member ?? 0) - (b.options.sweep?.member ?? 0);
 }

@@ -342,10 +342,20 @@ export class Execution {
       }
     }
     await this.#claimed.patch(more);
+    if (patch.state === 'running') await this.#settleSweep();
     const last = (patch.launches ?? this.record.launches).at(-1);
     if (patch.launches !== undefined) this.record.launches = [...patch.launches]; // the worker goes on adding to its own
     if (last !== undefined && (patch.launches !== undefined || this.#tail === null))
       await this.#follow(last, patch.launches === undefined);
+  }
+
+  /** What this one found, or had no need to find, is there for all that were submitted with it. */
+  async #settleSweep(): Promise<void> {
+    const { sweep } = this.record.options;
+    if (sweep === undefined) return;
+    await this.#deps.store.sweeps
+      .settle(sweep.sweep)
+      .catch((err: unknown) => this.#log.warn({ err }, 'the other jobs of the sweep wait for the end of this one'));
   }
 
   async #follow(launch: JobRecord['launches'][number], goOn: boolean): Promise<void> {

@@ -19,7 +19,7 @@ export type { RunOptions } from './run.js';
 export { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';
 export { withSilence } from './silence.js';
 export { cancelJob, editJob, holdJob, releaseJob, retryJob } from './steer.js';
-export { type Submission, submitJob } from './submit.js';
+export { type Submission, submitJob, submitSweep } from './submit.js';
 
 /** See runDaemonHere. */
 export async function runDaemon(store: Store, options: RunOptions): Promise<void> {

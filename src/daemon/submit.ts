@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { OomtuneError } from '../common/errors.js';
 import {
   commandSchema,
@@ -8,10 +9,19 @@ import {
   newJobId,
   type Store,
 } from '../store/index.js';
-import type { JobOptions, JobRecord } from '../store/types.js';
+import type { JobOptions, JobRecord, SweepMember } from '../store/types.js';
 import { stemOfCommand } from '../worker/command/index.js';
 import { jobEnvironment } from '../worker/environment.js';
 import { forgetEnvironment, saveEnvironment, sweepEnvironments } from './saved-environment.js';
+
+/** One of several jobs that are submitted together. */
+export interface Member {
+  command: string[];
+  /** What its name ends with. */
+  suffix: string;
+  /** Of `--array`; null: there is none. */
+  index: number | null;
+}
 
 export interface Submission {
   command: string[];
@@ -22,14 +32,46 @@ export interface Submission {
   onNamed?: (name: string, found: NamedJob) => void;
 }
 
+/** Records a job for each of the members, which have one name for their recommendation. Throws as `submitJob`. */
+export async function submitSweep(
+  store: Store,
+  submission: Submission,
+  { members, atOnce }: { members: Member[]; atOnce: number | null },
+): Promise<JobRecord[]> {
+  const { command, options } = submission;
+  const sweep = newJobId().replace('j-', 's-');
+  const base = options.name ?? stemOfCommand(command, options.cwd);
+  const digest = createHash('sha256')
+    .update(JSON.stringify([options.cwd, command]))
+    .digest('hex');
+  const named = { ...options, name: options.name ?? `${base}-${digest.slice(0, 8)}` };
+  const record = await recorder(store, { ...submission, options: named });
+  const records: JobRecord[] = [];
+  for (const [member, { command, suffix, index }] of members.entries()) {
+    const name = `${base}-${suffix}`;
+    const label = name.length > 100 ? `${base}-${member}` : name;
+    records.push(await record(command, label, { sweep, member, atOnce, index }));
+  }
+  return records;
+}
+
 /**
  * Records a job; a daemon puts it into its queue. Returns the record.
  * Throws OOMTUNE_USAGE for what cannot run, OOMTUNE_NO_SUCH_JOB for an unknown `--after`.
  */
-export async function submitJob(
+export async function submitJob(store: Store, submission: Submission): Promise<JobRecord> {
+  const { command, options } = submission;
+  const record = await recorder(store, submission);
+  return record(command, options.name ?? stemOfCommand(command, options.cwd));
+}
+
+type Recorder = (command: string[], name: string, sweep?: SweepMember) => Promise<JobRecord>;
+
+/** What all jobs of a submission have in common is looked up and checked once. */
+async function recorder(
   store: Store,
-  { command, options, environment, onNamed = () => {} }: Submission,
-): Promise<JobRecord> {
+  { options, environment, onNamed = () => {} }: Omit<Submission, 'command'>,
+): Promise<Recorder> {
   const idsOf = async (names: string[]): Promise<string[]> => {
     const found = await Promise.all(names.map((name) => namedJob(store.jobs, name)));
     for (const [at, one] of found.entries()) onNamed(names[at] as string, one);
@@ -55,35 +97,38 @@ export async function submitJob(
     host: carriesValues ? here : options.host,
   };
   await sweepEnvironments(store, () => false); // a host that only submits has no daemon that would
-  const job = newJobId();
-  const record: JobRecord = {
-    schema: 1,
-    job,
-    name: options.name ?? stemOfCommand(command, options.cwd),
-    state: 'queued',
-    reason: 'waits for a daemon',
-    failure: null,
-    command: check(commandSchema.safeParse(command), 'the command'),
-    options: check(jobOptionsSchema.safeParse(stored), 'the options'),
-    environment: saveEnvironment(store, job, jobEnvironment({ ...options, envFile: null }, environment)),
-    host: null,
-    devices: [],
-    config: null,
-    key: null,
-    launches: [],
-    journal: [],
-    submitted_at: new Date().toISOString(),
-    started_at: null,
-    ended_at: null,
-    exit_code: null,
+  const variables = jobEnvironment({ ...options, envFile: null }, environment);
+  return async (command, name, sweep) => {
+    const job = newJobId();
+    const record: JobRecord = {
+      schema: 1,
+      job,
+      name,
+      state: 'queued',
+      reason: 'waits for a daemon',
+      failure: null,
+      command: check(commandSchema.safeParse(command), 'the command'),
+      options: check(jobOptionsSchema.safeParse(sweep === undefined ? stored : { ...stored, sweep }), 'the options'),
+      environment: saveEnvironment(store, job, variables),
+      host: null,
+      devices: [],
+      config: null,
+      key: null,
+      launches: [],
+      journal: [],
+      submitted_at: new Date().toISOString(),
+      started_at: null,
+      ended_at: null,
+      exit_code: null,
+    };
+    try {
+      await store.jobs.create(record);
+    } catch (error) {
+      forgetEnvironment(job, record.environment);
+      throw error;
+    }
+    return record;
   };
-  try {
-    await store.jobs.create(record);
-  } catch (error) {
-    forgetEnvironment(job, record.environment);
-    throw error;
-  }
-  return record;
 }
 
 type Parsed<T> =

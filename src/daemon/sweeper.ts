@@ -9,6 +9,9 @@ import type { DaemonSettings } from './settings.js';
 import { silenceOf } from './silence.js';
 import { waitingReason } from './waiting-reason.js';
 
+/** What the dispatcher says of a job that it keeps out of its queue. */
+const WAITS_FOR_JOBS = / to (succeed|end)$|of its sweep$|of its array to end/;
+
 /**
  * Looks everything over now and then, for what no event tells: hosts that vanished, queue entries that were lost between
  * two steps, leases of crashed owners, jobs that no host can run.
@@ -91,7 +94,7 @@ export class Sweeper {
 
   async #sayWhyTheyWait(live: StoredJob[], alive: HostDevices[]): Promise<void> {
     for (const job of live) {
-      if (job.state !== 'queued' || job.claimHost !== null || / to (succeed|end)$/.test(job.reason ?? '')) continue;
+      if (job.state !== 'queued' || job.claimHost !== null || WAITS_FOR_JOBS.test(job.reason ?? '')) continue;
       const why = waitingReason(requirementOf(job.options), alive, live);
       // A lease's own words ("waits for cuda:0, …") say more than that a host is there for it
       const reason = why.startsWith('waits in its queue') && job.reason?.startsWith('waits for ') ? job.reason : why;

@@ -18,6 +18,7 @@ import { LogTails } from './logs.js';
 import { MemoryTraces } from './memory-traces.js';
 import { RecommendationStore } from './recommendations.js';
 import { evictionPolicy } from './safety.js';
+import { Sweeps } from './sweeps.js';
 
 export type { Connection } from './connection.js';
 export { ensureEmbeddedRedis } from './embedded.js';
@@ -32,7 +33,7 @@ export type { LeaseRecord } from './lease-record.js';
 export { LEASE_TIMES, type LeaseStore, type LeaseTimes } from './leases.js';
 export type { LogPiece, LogTails } from './logs.js';
 export type { MemorySample, MemoryTrace, MemoryTraces } from './memory-traces.js';
-export { type NamedJob, namedJob } from './named-job.js';
+export { jobsLike, type NamedJob, namedJob } from './named-job.js';
 export { isRefusal, outlast } from './outlast.js';
 export { hostName, isAlive, type ProcessIdentity, pidScope, startTime, thisProcess } from './process-identity.js';
 export { standing } from './queue-entries.js';
@@ -63,6 +64,7 @@ export interface Store {
   readonly memory: MemoryTraces;
   readonly leasing: LeaseStore;
   readonly durations: Durations;
+  readonly sweeps: Sweeps;
   readonly hosts: Hosts;
   leases(): Promise<LeaseRecord[]>;
   /** Reserved bytes by device uuid; a whole device counts with its total where `devices` names it. */
@@ -102,6 +104,7 @@ export async function openStore(options: StoreOptions = {}): Promise<Store> {
     memory: new MemoryTraces(redis, keys),
     leasing,
     durations: new Durations(redis, keys),
+    sweeps: new Sweeps(redis, keys, events),
     hosts: new Hosts(redis, keys),
     leases: () => leasing.list(),
     reservations: (devices = []) =>

@@ -54,6 +54,8 @@ export class Keys {
   log = (id: string): string => `${this.prefix}:log:${id}`;
   /** STRING that expires: what a job held over time, as JSON. */
   memory = (id: string): string => `${this.prefix}:memory:${id}`;
+  /** STRING that expires: the configuration of a sweep is found. */
+  sweep = (id: string): string => `${this.prefix}:sweep:${id}`;
   /** LIST, bounded, that expires: seconds that the last jobs of a name took. */
   durations = (name: string): string => `${this.prefix}:durations:${name}`;
   /** HASH: leases by owner. */

@@ -53,6 +53,20 @@ export async function namedJob(jobs: JobStore, handle: string): Promise<NamedJob
   );
 }
 
+/** All jobs whose name fits a pattern (`sweep-*`, `sweep-?`), in the order submitted. Throws OOMTUNE_NO_SUCH_JOB where there is none. */
+export async function jobsLike(jobs: JobStore, pattern: string): Promise<StoredJob[]> {
+  const escaped = pattern
+    .replace(/[\\^$.|+()[\]{}]/g, '\\$&')
+    .replace(/\*+/g, '.*')
+    .replaceAll('?', '.');
+  const fits = new RegExp(`^${escaped}$`, 'u');
+  const ids = (await jobs.labels()).filter(({ name }) => typeof name === 'string' && fits.test(name));
+  const found = await Promise.all(ids.reverse().map(({ job }) => jobs.find(job)));
+  const fitting = found.flatMap((one) => (one.is === 'job' ? [one.job] : []));
+  if (fitting.length === 0) throw noSuchJob(`There is no job whose name fits "${pattern}".`);
+  return fitting;
+}
+
 /** Ids of the jobs with this name, the latest first; those called exactly so leave no place to those with a digest behind it. */
 function withName(labels: JobLabel[], name: string): string[] {
   const exactly = labels.filter((label) => names(label).includes(name));

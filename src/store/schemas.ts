@@ -170,6 +170,14 @@ export const jobOptions: z.ZodType<JobOptions> = z.object({
   priority: z.number().int().min(-1_000_000).max(1_000_000),
   after: jobIds,
   afterAny: jobIds.optional(),
+  sweep: z
+    .object({
+      sweep: z.string().regex(/^s-[a-z0-9]{4,32}$/),
+      member: z.number().int().min(0).max(1_000_000),
+      atOnce: count.nullable(),
+      index: z.number().int().min(0).max(1_000_000_000).nullable(),
+    })
+    .optional(),
   share: z.boolean(),
   gpuModel: word.nullable(),
   host: word.nullable(),

@@ -151,6 +151,8 @@ export interface JobOptions {
   after: string[];
   /** Jobs that have to have ended, however. */
   afterAny?: string[] | undefined;
+  /** Absent: it was submitted alone. */
+  sweep?: SweepMember | undefined;
   share: boolean;
   gpuModel: string | null;
   host: string | null;
@@ -158,6 +160,18 @@ export interface JobOptions {
   retries: number;
   /** `run` only: starts again from the beginning after an out-of-memory error, however much was done. */
   restart?: boolean;
+}
+
+/** A job's place among those that were submitted with it by `--array` or `--sweep`: one command, one recommendation. */
+export interface SweepMember {
+  /** The same for all. */
+  sweep: string;
+  /** Its number among them, from 0. */
+  member: number;
+  /** How many may run at a time; null: all. */
+  atOnce: number | null;
+  /** Of `--array`; null: there is none. */
+  index: number | null;
 }
 
 /** What the record of a job knows of its submitter's environment: never a value. */

@@ -63,6 +63,7 @@ class JobRun {
         if (chosen !== null && 'outcome' in chosen) return chosen;
         choice = chosen;
       }
+      if (choice !== null) await target.pack(lease);
       return await this.#run(target, lease, choice?.config ?? null);
     } catch (error) {
       keep = error instanceof Detached;

@@ -9,6 +9,7 @@ import { formatBytes } from '../common/size.js';
 import { DEFAULT_ACCELERATOR, isHost, type KindName, kindOf } from '../devices/index.js';
 import { findCommand } from '../runtime/command.js';
 import type { Device } from '../runtime/types.js';
+import type { Recommendation } from '../store/types.js';
 import type { Config, Probe, Rung } from '../tuner/types.js';
 import { type ExpandableSegments, expandableSegments } from './allocator.js';
 import { type CommandPlan, defaultName, digest, exactDigest, fill, type Knob, recognise } from './command/index.js';
@@ -21,6 +22,7 @@ import { pathsOf } from './named-paths.js';
 import { heldNotes, notAlone, roomBeside, type Strangers, strangersOn } from './neighbours.js';
 import type { OwnBatch } from './reuse.js';
 import type { Lease, WorkDeps, WorkRequest } from './types.js';
+import { ownBatchOf } from './verified-commands.js';
 
 /** While memory is waited for. */
 const LOOK_AGAIN_MS = 1000;
@@ -58,6 +60,8 @@ export class Target {
   readonly #deps: WorkDeps;
   readonly #environment: Record<string, string>;
   #lease: Lease | null = null;
+  /** What is reserved of a device that is shared without a budget; null: it is not, or not yet known. */
+  #packedBytes: number | null = null;
   #strangers: Strangers[] = [];
   #trustsHook: boolean;
 
@@ -106,7 +110,7 @@ export class Target {
   /** What the runtime enforces: a whole GPU needs no limit of ours, the host always does while tuning. */
   get limitBytes(): number | null {
     const { budget, tune } = this.#request.options;
-    return budget !== null || (isHost(this.kind) && tune) ? this.budgetBytes : null;
+    return budget !== null || (isHost(this.kind) && tune) ? this.budgetBytes : this.#packedBytes;
   }
 
   get key(): string {
@@ -133,18 +137,20 @@ export class Target {
     const host = isHost(this.kind);
     const count = host ? 1 : Math.max(options.gpus, this.plan.worldSize ?? 1);
     const whole = options.exclusive || (options.budget === null && !host);
-    const { leasing } = await this.#deps.records();
+    const { leasing, recommendations } = await this.#deps.records();
+    const recorded = this.#packs ? await recommendations.get(this.key) : null;
+    const packed = recorded !== null && ownBatchOf(recorded, this) !== null ? this.#toPack(recorded) : null;
     const lease = await leasing.acquire({
       owner: jobId,
       devices: this.devices,
       count,
-      bytes: whole ? null : this.budgetBytes,
-      share: !whole,
+      bytes: packed ?? (whole ? null : this.budgetBytes),
+      share: !whole || this.#packs,
       foreground: purpose === 'submit' ? null : { verb: purpose, name: this.name },
       priority: options.priority,
       // Who sits in front of it wants what there is now; a queued job can wait for the memory that it was promised.
       lenient: purpose !== 'submit',
-      needBytes: options.budget === null ? null : this.budgetBytes,
+      needBytes: packed ?? (options.budget === null ? null : this.budgetBytes),
       refresh: () => this.#deps.runtime.devices(),
       lastsSeconds: options.timeSeconds ?? null,
       signal: this.#deps.signal,
@@ -152,10 +158,35 @@ export class Target {
     });
     this.devices = lease.devices;
     this.#lease = lease;
+    this.#packedBytes = packed;
     this.#strangers = strangersOn(lease);
     this.#deps.progress({ type: 'device', device: this.#device, budgetBytes: this.budgetBytes });
     for (const text of this.heldNotes) this.#deps.progress({ type: 'note', text });
     return lease;
+  }
+
+  /** `--share` without a budget: what it takes is known once its configuration is. */
+  get #packs(): boolean {
+    const { share, budget, exclusive } = this.#request.options;
+    return share && budget === null && !exclusive && !isHost(this.kind);
+  }
+
+  /** What is reserved for a recorded configuration: its peak, with the headroom beside it; null: it says nothing of it. */
+  #toPack({ status, peak_bytes }: Recommendation): number | null {
+    if (status !== 'verified' || peak_bytes === null) return null;
+    const bytes = Math.ceil(peak_bytes * (1 + this.#request.options.headroomPct / 100));
+    return bytes < this.budgetBytes ? bytes : null;
+  }
+
+  /** Leaves what the recorded configuration does not need to others, and holds the job to the rest. */
+  async pack(lease: Lease): Promise<void> {
+    if (!this.#packs || this.#packedBytes !== null) return;
+    const { recommendations } = await this.#deps.records();
+    const recorded = await recommendations.get(this.key);
+    const bytes = recorded === null ? null : this.#toPack(recorded);
+    if (bytes === null) return;
+    await lease.resize(bytes);
+    this.#packedBytes = bytes;
   }
 
   /** What the budget comes to beside the memory of strangers, in bytes. */
@@ -234,8 +265,10 @@ export class Target {
     const env: Record<string, string> = { PYTHONUNBUFFERED: '1', ...this.#environment, ...knobEnv };
     env.OOMTUNE_JOB_ID = this.#request.jobId;
     env.OOMTUNE_LAUNCH = String(launch);
+    const { sweep } = this.#request.options;
+    if (sweep?.index != null) env.OOMTUNE_ARRAY_INDEX = String(sweep.index);
     env.OOMTUNE_DEVICE = this.devices.map((device) => device.id).join(',');
-    env.OOMTUNE_BUDGET_BYTES = String(this.budgetBytes);
+    env.OOMTUNE_BUDGET_BYTES = String(this.#packedBytes ?? this.budgetBytes);
     // The hook cuts the loader's batches: it has to know how many of them the script makes one step of.
     if (this.own.accumulation !== null) env.OOMTUNE_OWN_ACCUMULATION = String(this.own.accumulation);
     if (this.#request.options.cut) env.OOMTUNE_CUT = this.#request.options.cut;

@@ -41,17 +41,34 @@ describe('before a daemon runs', () => {
 describe('what a waiting job asks for', () => {
   it('is shown and can be changed', async () => {
     const job = await submit(...PLAIN, '--name', 'nice', '--nice', '5', '--time', '1h30m', '--', 'true');
-    expect(await look(job)).toMatchObject([{ priority: -5, time_limit_s: 5400 }]);
+    expect(await oomtune.json(['status', job])).toMatchObject({ jobs: [{ priority: -5, time_limit_s: 5400 }] });
     expect(await oomtune.call(['edit', 'nice', '--priority', '7', '--time', 'none'])).toMatchObject({
       code: 0,
       stderr: `${job}  priority 7, time limit none\n`,
     });
-    expect(await look(job)).toMatchObject([{ priority: 7, time_limit_s: null }]);
+    expect(await oomtune.json(['status', job])).toMatchObject({ jobs: [{ priority: 7, time_limit_s: null }] });
     expect((await oomtune.call(['status'])).stdout).toMatch(/PRIORITY.*nice.* 7 /s);
     for (const wrong of [[], ['--nice', '1', '--priority', '1'], ['--time', '4'], ['--priority', 'x']])
       expect((await oomtune.call(['edit', job, ...wrong])).code).toBe(2);
     await oomtune.call(['cancel', job]);
     expect((await oomtune.call(['edit', job, '--nice', '1'])).stderr).toContain('cancelled');
+  });
+});
+
+describe('a sweep', () => {
+  it('is one call, whose jobs are named by their values and share a recommendation', async () => {
+    const { stdout } = await oomtune.call(['submit', ...PLAIN, '--sweep', 'seed=0..59', '--', 'echo', '{seed}']);
+    const ids = stdout.trim().split('\n');
+    expect(ids).toHaveLength(60);
+    const told = (await oomtune.json(['submit', ...PLAIN, '--array', '0-1', '--name', 'two', '--', 'true'])) as object;
+    expect(told).toMatchObject({ schema: 1, jobs: [expect.any(String), expect.any(String)] });
+    const last = await look('echo-seed-59');
+    expect(last).toMatchObject([{ job: ids[59], command: ['echo', '59'], state: 'queued' }]);
+    expect((await oomtune.call(['submit', ...PLAIN, '--sweep', 'lr=1,2', '--', 'true'])).stderr).toContain('no {lr}');
+    const all = await oomtune.call(['cancel', 'echo-seed-*', 'two-?']);
+    expect(all.stderr.trim().split('\n')).toHaveLength(62);
+    expect((await look(ids[3] as string))[0]?.state).toBe('cancelled');
+    expect((await oomtune.call(['cancel', 'none-*'])).code).toBe(6);
   });
 });
 

@@ -193,11 +193,11 @@ test('the priority of a job that waits can be changed, also while it waits for i
   await editJob(store, b, { priority: 9, timeSeconds: 60 });
   await releaseJob(store, b);
   await editJob(store, a, { priority: -1 });
-  expect(await failure(() => editJob(store, first, { priority: 1 }))).toMatchObject({ code: 'OOMTUNE_USAGE' });
+  expect(await failure(editJob(store, first, { priority: 1 }))).toMatchObject({ code: 'OOMTUNE_USAGE' });
   for (const id of [first, ...ids]) await host.state(id, 'succeeded');
   expect(host.lines('order')).toEqual(['first', 'b', 'c', 'a']);
   expect((await host.job(b)).options).toMatchObject({ priority: 9, timeSeconds: 60 });
-  expect(await failure(() => editJob(store, b, { priority: 1 }))).toMatchObject({ code: 'OOMTUNE_USAGE' });
+  expect(await failure(editJob(store, b, { priority: 1 }))).toMatchObject({ code: 'OOMTUNE_USAGE' });
   expect(await host.leftOver()).toEqual([]);
 });
 
@@ -206,7 +206,7 @@ test('--after-any waits for the end, however that was', async () => {
   const fails = await host.shell('sleep 1; exit 3');
   const next = await host.shell('echo next >> order', { afterAny: [fails] });
   const never = await host.shell('true', { after: [fails], afterAny: [fails] });
-  await until(async () => (await host.job(next)).reason === `waits for ${fails} (running) to end`);
+  await until(async () => / to end$/.test((await host.job(next)).reason ?? ''));
   await host.state(fails, 'failed');
   await host.state(next, 'succeeded');
   await host.state(never, 'failed');

@@ -1,26 +1,37 @@
 import { withheldNote } from '../../daemon/withheld.js';
 import type { NamedJob, Store } from '../../store/index.js';
+import type { JobRecord } from '../../store/types.js';
 import { toJobOptions } from '../job-options.js';
 import { sayWhich } from '../jobs.js';
+import { commandOf, sweepOf } from '../sweep.js';
 import type { Verb } from '../verb.js';
 
 const submitVerb: Verb = async ({ options, command }, context) => {
   const { out } = context;
-  const jobOptions = toJobOptions(options, command);
+  const sweep = sweepOf(options.array, options.sweep, command);
+  const members = sweep?.tasks.map((task) => ({ ...task, command: commandOf(command, task) })) ?? [];
+  const first = members[0]?.command ?? command;
+  const jobOptions = toJobOptions(options, first);
   // Said now, not after hours in the queue; where the job may go to another host, only that host can know.
   if (jobOptions.host === null && jobOptions.gpuModel === null) {
     const { preflight } = await import('../../worker/preflight.js');
-    await preflight(command, jobOptions, process.env);
+    await preflight(first, jobOptions, process.env);
   }
   const store = await context.store();
-  const { submitJob } = await import('../../daemon/index.js');
+  const { submitJob, submitSweep } = await import('../../daemon/index.js');
   const onNamed = (name: string, found: NamedJob): void => sayWhich(name, found, out);
-  const job = await submitJob(store, { command, options: jobOptions, environment: process.env, onNamed });
+  const submission = { command, options: jobOptions, environment: process.env, onNamed };
+  const jobs =
+    sweep === null
+      ? [await submitJob(store, submission)]
+      : await submitSweep(store, submission, { members, atOnce: sweep.atOnce });
+  const job = jobs[0] as JobRecord;
   const elsewhere = job.options.host !== null && job.options.host !== job.environment?.host;
   const bound = elsewhere ? withheldNote(job.environment, job.environment?.bound) : null;
   if (bound !== null) out.note(bound);
-  if (out.json) out.document({ schema: 1, job: job.job });
-  else out.data(job.job);
+  const ids = jobs.map((one) => one.job);
+  if (out.json) out.document({ schema: 1, job: job.job, ...(sweep === null ? {} : { jobs: ids }) });
+  else out.data(ids.join('\n'));
   const idle = await nobodyRuns(store, jobOptions.host);
   if (idle !== null) out.note(`note: ${idle}`);
   return 0;

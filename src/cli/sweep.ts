@@ -1,0 +1,125 @@
+import { VALUE_NAMES } from '../worker/placeholders.js';
+import { usageError } from './errors.js';
+
+const MOST = 10_000;
+const NAME = /^[A-Za-z_][A-Za-z0-9_-]*$/;
+
+/** One value of `--sweep`, or one index of `--array`, for each placeholder. */
+export interface Task {
+  /** By placeholder. */
+  values: Record<string, string>;
+  /** Of `--array`; null: there is none. */
+  index: number | null;
+  /** What its name ends with: `lr-1e-3-seed-0`. */
+  suffix: string;
+}
+
+export interface Sweep {
+  tasks: Task[];
+  /** How many of them may run at a time; null: all. */
+  atOnce: number | null;
+}
+
+interface Dimension {
+  name: string;
+  values: string[];
+}
+
+/**
+ * The jobs that `--array 0-59%4` and `--sweep lr=1e-3,1e-4 --sweep seed=0..4` ask for: every combination. Null: neither is given.
+ * Throws OOMTUNE_USAGE, also for a placeholder that the command does not hold.
+ */
+export function sweepOf(array: unknown, sweeps: unknown, command: readonly string[]): Sweep | null {
+  const dimensions = (Array.isArray(sweeps) ? sweeps.map(String) : []).map(dimensionOf);
+  const given = typeof array === 'string' ? arrayOf(array) : null;
+  if (given === null && dimensions.length === 0) return null;
+  for (const [at, { name }] of dimensions.entries()) {
+    if (dimensions.findIndex((one) => one.name === name) !== at)
+      throw usageError(`--sweep ${name} is given twice.`, 'Write all its values into one, separated by commas.');
+    if (!command.some((word) => tokens(word).some((one) => one.name === name)))
+      throw usageError(
+        `The command holds no {${name}}, so that --sweep ${name} would run the same again and again.`,
+        `Write {${name}} where the value goes: --${name} {${name}}.`,
+      );
+  }
+  const all: Dimension[] = [
+    ...(given === null ? [] : [{ name: 'index', values: given.indices.map(String) }]),
+    ...dimensions,
+  ];
+  const count = all.reduce((product, { values }) => product * values.length, 1);
+  if (count > MOST) throw usageError(`That makes ${count} jobs.`, `Submit at most ${MOST} at a time.`);
+  let combinations: Record<string, string>[] = [{}];
+  for (const { name, values } of all)
+    combinations = combinations.flatMap((before) => values.map((value) => ({ ...before, [name]: value })));
+  const tasks = combinations.map((values) => ({
+    values,
+    index: given === null ? null : Number(values.index),
+    suffix: Object.entries(values)
+      .map(([name, value]) => plain(name === 'index' && given !== null ? value : `${name}-${value}`))
+      .join('-'),
+  }));
+  return { tasks, atOnce: given?.atOnce ?? null };
+}
+
+/** The command of one task: `{lr}` filled in, everything else as it stands. */
+export function commandOf(command: readonly string[], { values }: Task): string[] {
+  return command.map((word) => {
+    let text = '';
+    let at = 0;
+    for (const { start, end, name } of tokens(word)) {
+      const value = values[name];
+      if (value === undefined) continue;
+      text += word.slice(at, start) + value;
+      at = end;
+    }
+    return text + word.slice(at);
+  });
+}
+
+/** `${lr}` is a shell's, `{{lr}}` stands for `{lr}`. */
+function tokens(word: string): { start: number; end: number; name: string }[] {
+  return [...word.matchAll(/(?<![{$])\{([A-Za-z_][A-Za-z0-9_-]*)\}(?!\})/g)].map((match) => ({
+    start: match.index,
+    end: match.index + match[0].length,
+    name: match[1] as string,
+  }));
+}
+
+function dimensionOf(text: string): Dimension {
+  const [name = '', list = ''] = splitOnce(text, '=');
+  const wrong = (what: string) =>
+    usageError(`Expected --sweep to be ${what}, got "${text}".`, 'Write --sweep lr=1e-3,1e-4 or --sweep seed=0..4.');
+  if (!NAME.test(name) || list === '') throw wrong('a name and its values');
+  if (name === 'index' || (VALUE_NAMES as readonly string[]).includes(name))
+    throw wrong(`of another name than {${name}}, which oomtune fills in`);
+  const range = /^(-?\d+)\.\.(-?\d+)$/.exec(list);
+  if (range === null) return { name, values: list.split(',') };
+  const [first, last] = [Number(range[1]), Number(range[2])];
+  if (last < first || last - first >= MOST) throw wrong('a range that rises');
+  return { name, values: Array.from({ length: last - first + 1 }, (_, n) => String(first + n)) };
+}
+
+function arrayOf(text: string): { indices: number[]; atOnce: number | null } {
+  const match = /^(\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*)(?:%(\d{1,9}))?$/.exec(text);
+  const atOnce = match?.[2] === undefined ? null : Number(match[2]);
+  const wrong = usageError(
+    `Expected --array to be indices such as 0-59, 1,3,7-9 or 0-59%4, got "${text}".`,
+    'What follows % is how many of them may run at a time.',
+  );
+  if (match === null || atOnce === 0) throw wrong;
+  const indices = new Set<number>();
+  for (const part of (match[1] as string).split(',')) {
+    const [first, last = first] = part.split('-').map(Number) as [number, number?];
+    if (last < first || last - first >= MOST) throw wrong;
+    for (let index = first; index <= last; index += 1) indices.add(index);
+  }
+  return { indices: [...indices], atOnce };
+}
+
+function splitOnce(text: string, by: string): [string, string] {
+  const at = text.indexOf(by);
+  return at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+/** As a name may be. */
+const plain = (text: string): string => text.replace(/[^A-Za-z0-9._+-]+/g, '-').replace(/^-+|-+$/g, '');
