@@ -135,7 +135,11 @@ const SUBMIT: Spec[] = [
     group: QUEUE,
     many: true,
   },
-  { flags: '--share', about: 'may share a device with other jobs; with a budget a job does in any case', group: QUEUE },
+  {
+    flags: '--share',
+    about: 'may share a device with other jobs: reserves its recorded peak where no budget is given',
+    group: QUEUE,
+  },
   { flags: '--gpu-model <model>', about: 'only on GPUs whose model holds this text', group: QUEUE },
   { flags: '--host <host>', about: 'only on this host', group: QUEUE },
   { flags: '--resume-arg <arg>', about: 'added to the command when it is relaunched after progress', group: QUEUE },

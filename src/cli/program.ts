@@ -104,6 +104,14 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     group: FOLLOW,
     args: [jobs(true)],
   });
+  verb(program, 'pause', 'have running jobs stand still', () => import('./verbs/pause.js'), {
+    group: FOLLOW,
+    args: [jobs(true)],
+  });
+  verb(program, 'resume', 'let paused jobs go on', () => import('./verbs/resume.js'), {
+    group: FOLLOW,
+    args: [jobs(true)],
+  });
   addEditOptions(
     verb(program, 'edit', 'change the priority or the time limit of waiting jobs', () => import('./verbs/edit.js'), {
       group: FOLLOW,

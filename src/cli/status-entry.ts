@@ -51,6 +51,8 @@ export function statusEntry(job: JobRecord, found: Recommendation | null) {
     host: job.host,
     devices: job.devices,
     priority: job.options.priority,
+    /** Its processes are stopped, by `pause`. */
+    paused: job.pause === 'on',
     /** Seconds from its first launch on; null: as long as it takes. */
     time_limit_s: job.options.timeSeconds ?? null,
     config: job.config,

@@ -68,3 +68,7 @@ export const edit = steerBy((options) => {
 });
 
 export const release = steer(async (store, { job }) => (await import('../daemon/index.js')).releaseJob(store, job));
+
+export const pause = steer(async (store, { job }) => (await import('../daemon/index.js')).pauseJob(store, job, 'on'));
+
+export const resume = steer(async (store, { job }) => (await import('../daemon/index.js')).pauseJob(store, job, 'off'));

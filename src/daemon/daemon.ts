@@ -249,7 +249,14 @@ export class Daemon {
     else if (wake === 'hold') this.#executions.get(job)?.putBack();
     else if (wake === 'label') this.#queues.forgetLabels();
     const queued = wake === 'submit' || wake === 'release' || (wake === 'ended' && this.#dispatcher.waiting);
-    const kick = queued ? this.#dispatch() : wake === 'ended' ? Promise.resolve() : this.#intake.take();
+    const kick =
+      wake === 'pause'
+        ? this.#compare()
+        : queued
+          ? this.#dispatch()
+          : wake === 'ended'
+            ? Promise.resolve()
+            : this.#intake.take();
     kick.catch((error: unknown) => this.#parts.log.warn({ err: error }, 'a wake could not be followed'));
   }
 

@@ -3,6 +3,7 @@ import type { Job } from 'bullmq';
 import { OomtuneError } from '../common/errors.js';
 import type { Log } from '../common/log.js';
 import { isFull } from '../common/refusal.js';
+import { setPaused } from '../runtime/pause.js';
 import type { Runtime } from '../runtime/types.js';
 import { outlast, type Reply, type Standing, type Store, type StoredJob } from '../store/index.js';
 import type { JobRecord } from '../store/types.js';
@@ -42,6 +43,7 @@ export interface ExecutionDeps {
 export type ExecutionEnd = 'done' | 'back' | 'left';
 
 const NO_ROOM = "waits for room on the disk of oomtune's home";
+const PAUSED = 'paused: its memory stays its own until it goes on, or ends';
 const ROOM_LOOK_MS = 2000;
 
 class PutBack extends Error {}
@@ -67,6 +69,8 @@ export class Execution {
   #tail: LogTail | null = null;
   #launched: boolean;
   #closing = false;
+  /** What was done last; null: nothing by this daemon. */
+  #paused: 'on' | 'off' | null = null;
   #ended: Promise<ExecutionEnd> = Promise.resolve('left');
 
   constructor(record: StoredJob, ticket: Job<Ticket> | null, deps: ExecutionDeps) {
@@ -127,14 +131,26 @@ export class Execution {
   async compare(expected: Pick<Standing, 'epoch' | 'claim' | 'launches'>, read: Reply<Standing>): Promise<void> {
     if (read.is === 'error' || this.expected === null) return;
     if (read.is === 'value') {
-      const { cancelAsked, epoch, claim, launches } = read.value;
+      const { cancelAsked, epoch, claim, launches, pause } = read.value;
       if (cancelAsked) return this.cancel();
+      if (pause !== null) await this.#pause(pause);
       if (epoch === expected.epoch && claim === expected.claim && launches >= expected.launches) return;
     }
     const restored = await this.#claimed.restore();
     if (restored === 'restored') this.#log.warn('Redis had lost the job: its record is written back');
     else if (restored !== 'kept')
       this.#log.warn({ why: restored }, "the job is another host's by now: its copy here is ended");
+  }
+
+  /** Stops the processes of its run, or lets them go on. Its memory stays reserved: it is still there. */
+  async #pause(wanted: 'on' | 'off'): Promise<void> {
+    const last = this.record.launches.at(-1);
+    if (wanted === this.#paused || last?.purpose !== 'run') return;
+    this.#paused = wanted;
+    this.record.pause = wanted;
+    const processes = await setPaused(last.dir, wanted === 'on');
+    this.#log.info({ processes, pause: wanted }, wanted === 'on' ? 'the job stands still' : 'the job goes on');
+    this.#claimed.say(wanted === 'on' ? PAUSED : null);
   }
 
   /** The first reason holds. */

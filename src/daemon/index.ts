@@ -18,7 +18,7 @@ export { type DaemonStatus, daemonStatus, type StartOptions, startDaemon, stopDa
 export type { RunOptions } from './run.js';
 export { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';
 export { withSilence } from './silence.js';
-export { cancelJob, editJob, holdJob, releaseJob, retryJob } from './steer.js';
+export { cancelJob, editJob, holdJob, pauseJob, releaseJob, retryJob } from './steer.js';
 export { type Submission, submitJob, submitSweep } from './submit.js';
 
 /** See runDaemonHere. */

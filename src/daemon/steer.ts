@@ -34,6 +34,26 @@ export async function holdJob(store: Store, id: string): Promise<JobState> {
   );
 }
 
+/** Has a running job stand still, or go on. Throws OOMTUNE_USAGE for one that does not run. Returns what its host says of it. */
+export async function pauseJob(store: Store, id: string, pause: 'on' | 'off'): Promise<string> {
+  const state = known(id, await store.jobs.pause(id, pause));
+  if (state !== 'ok') {
+    throw new OomtuneError(
+      'OOMTUNE_USAGE',
+      `${id} cannot be ${pause === 'on' ? 'paused' : 'resumed'}: it is ${state}.`,
+      state === 'queued' ? `\`oomtune hold ${id}\` keeps it from starting.` : 'Only running jobs can be paused.',
+    );
+  }
+  const until = Date.now() + HELD_MS;
+  while (Date.now() < until) {
+    const job = await store.jobs.get(id);
+    if (job === null || ENDED_STATES.includes(job.state)) return `had ended: ${job?.state ?? 'forgotten'}`;
+    if ((job.reason?.startsWith('paused') ?? false) === (pause === 'on')) return pause === 'on' ? 'paused' : 'goes on';
+    await delay(100);
+  }
+  return `is to ${pause === 'on' ? 'stand still' : 'go on'}; its host has not answered yet`;
+}
+
 /** Changes what a job that has not started asks for. Throws OOMTUNE_USAGE for one that has started or ended. */
 export async function editJob(
   store: Store,

@@ -6,7 +6,7 @@ import { EVENTS_KEPT } from './recommendations.js';
 import type { OomtuneEvent } from './types.js';
 
 /** What a daemon or a waiter is woken by: `<word> <job or nothing>`. `back`: wakes may have been missed; said by nobody, but told. */
-export type Wake = 'submit' | 'cancel' | 'hold' | 'release' | 'ended' | 'lease' | 'host' | 'label' | 'back';
+export type Wake = 'submit' | 'cancel' | 'hold' | 'release' | 'ended' | 'pause' | 'lease' | 'host' | 'label' | 'back';
 
 /** The bounded stream of what happened, and the channel that wakes those who wait for it. */
 export class Events {

@@ -29,6 +29,7 @@ export interface Standing {
   epoch: number;
   claim: string | null;
   launches: number;
+  pause: 'on' | 'off' | null;
 }
 
 export type PatchResult = 'ok' | 'missing' | 'ended' | 'lost' | 'held';
@@ -129,11 +130,11 @@ export class JobStore {
 
   /** What each record says of who answers for the job, and whether it is to end. */
   async standing(ids: string[]): Promise<Reply<Standing>[]> {
-    const fields = ['state', 'cancel', 'epoch', 'claim', 'launches'];
+    const fields = ['state', 'cancel', 'epoch', 'claim', 'launches', 'pause'];
     const keys = ids.map((id) => this.#keys.job(id));
     return (await readFields(this.#redis, keys, fields)).map((reply) => {
       if (reply.is !== 'value') return reply;
-      const [state, cancel, epoch, claim, launches] = reply.value;
+      const [state, cancel, epoch, claim, launches, pause] = reply.value;
       if (typeof state !== 'string') return { is: 'missing' };
       const made = fieldOf(launches);
       const value: Standing = {
@@ -142,6 +143,7 @@ export class JobStore {
         epoch: Number(epoch ?? 1),
         claim: claim ?? null,
         launches: Array.isArray(made) ? made.length : 0,
+        pause: pause === '"on"' ? 'on' : pause === '"off"' ? 'off' : null,
       };
       return { is: 'value', value };
     });
@@ -238,6 +240,11 @@ export class JobStore {
 
   async hold(id: string): Promise<JobState | 'missing'> {
     return (await this.#run('job/hold', id, [JSON.stringify('on hold until it is released')])) as JobState;
+  }
+
+  /** Has a running job stand still, or go on. The state that forbids it, or `ok`: its host has been told. */
+  async pause(id: string, pause: 'on' | 'off'): Promise<JobState | 'missing' | 'ok'> {
+    return (await this.#run('job/pause', id, [JSON.stringify(pause)])) as JobState | 'missing' | 'ok';
   }
 
   /** Changes options of a job that was not launched. The state that forbids it, or `ok`. */

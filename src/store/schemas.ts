@@ -286,6 +286,7 @@ export const jobRecord: z.ZodType<JobRecord> = z.object({
   started_at: time.nullable(),
   ended_at: time.nullable(),
   exit_code: z.number().int().nullable(),
+  pause: z.enum(['on', 'off']).nullish(),
 });
 
 /** What is wrong with it, in one line: `options.gpus: expected a number`. */

@@ -15,6 +15,7 @@ export const SCRIPTS = [
   'job/forget',
   'job/hold',
   'job/patch',
+  'job/pause',
   'job/release',
   'job/requeue',
   'job/restore',

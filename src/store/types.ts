@@ -213,6 +213,8 @@ export interface JobRecord {
   started_at: string | null;
   ended_at: string | null;
   exit_code: number | null;
+  /** Whether its processes are to stand still (`pause`, `resume`); null or absent: it was never asked. */
+  pause?: 'on' | 'off' | null;
 }
 
 export type OomtuneEvent =

@@ -13,7 +13,7 @@ local function announce(id, state)
 end
 local function close(id, state, now)
   redis.call('HSET', job, 'state', state, 'ended_at', cjson.encode(now))
-  redis.call('HDEL', job, 'claim', 'claim_host', 'cancel')
+  redis.call('HDEL', job, 'claim', 'claim_host', 'cancel', 'pause')
   redis.call('ZREM', live, id)
   redis.call('SREM', pending, id)
   announce(id, state)

@@ -1,0 +1,1 @@
+export { pause as default } from '../steer.js';

@@ -1,0 +1,1 @@
+export { resume as default } from '../steer.js';
