@@ -30,6 +30,7 @@ export class TimeLimit {
   readonly #abort = new AbortController();
   #until: number | null;
   #timer: NodeJS.Timeout | null = null;
+  #unlisten: () => void = () => {};
 
   private constructor(seconds: number, startedAt: string | null) {
     this.#seconds = seconds;
@@ -44,10 +45,16 @@ export class TimeLimit {
   /** `deps` for the work, which is ended when the time is up. */
   watch(deps: WorkDeps): WorkDeps {
     if (this.#until !== null) this.#arm(ADOPTED_MS);
+    // The signal of the two of them, which lives as long as the job's own
+    const { signal } = deps;
+    const stop = () => this.#abort.abort(signal.reason);
+    if (signal.aborted) stop();
+    else signal.addEventListener('abort', stop, { once: true });
+    this.#unlisten = () => signal.removeEventListener('abort', stop);
     return {
       ...deps,
       secondsLeft: () => this.left,
-      signal: AbortSignal.any([deps.signal, this.#abort.signal]),
+      signal: this.#abort.signal,
       persist: async (patch) => {
         await deps.persist(patch);
         if (patch.launches !== undefined && patch.launches.length > 0) this.#begin();
@@ -62,6 +69,7 @@ export class TimeLimit {
 
   stop(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#unlisten();
   }
 
   #begin(): void {
