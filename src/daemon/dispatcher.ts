@@ -66,7 +66,7 @@ export class Dispatcher {
       return;
     }
     // Taken off first: a retry or release that comes between puts it on again. A crash between is found by the sweep.
-    if (await this.#store.jobs.unpend(job.job, 'waits in its queue')) await this.#queues.add(job);
+    if (await this.#store.jobs.unpend(job, 'waits in its queue')) await this.#queues.add(job);
   }
 
   /** What of `--after` and `--after-any` is in the way. */

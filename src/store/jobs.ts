@@ -124,8 +124,8 @@ export class JobStore {
   }
 
   /** Whether the job is to be put into its queue now. */
-  async unpend(id: string, reason: string): Promise<boolean> {
-    return (await this.#run('job/unpend', id, [JSON.stringify(reason)])) === 1;
+  async unpend({ job, epoch }: Pick<StoredJob, 'job' | 'epoch'>, reason: string): Promise<boolean> {
+    return (await this.#run('job/unpend', job, [epoch, JSON.stringify(reason)])) === 1;
   }
 
   /** What each record says of who answers for the job, and whether it is to end. */

@@ -203,6 +203,19 @@ test('a job that was launched is not put back, whoever asks for it', async () =>
   expect(await read(id)).toMatchObject({ claimHost: 'a', claim: 'token-a' });
 });
 
+test('a job that was changed while it was being put into its queue is still to be put there', async () => {
+  const record = job();
+  await store.jobs.create(record);
+  const before = await read(record.job);
+  expect(await store.jobs.edit(record.job, { priority: 3 })).toBe('ok');
+  expect(await store.jobs.unpend(before, 'waits in its queue')).toBe(false);
+  expect(await store.jobs.isPending([record.job])).toEqual([true]);
+  const changed = await read(record.job);
+  expect(changed.options.priority).toBe(3);
+  expect(await store.jobs.unpend(changed, 'waits in its queue')).toBe(true);
+  expect(await store.jobs.isPending([record.job])).toEqual([false]);
+});
+
 test('a held job cannot be started by who had claimed it a moment before', async () => {
   const id = await claimed('a');
   expect(await store.jobs.hold(id)).toBe('held');
