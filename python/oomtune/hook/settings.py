@@ -40,7 +40,6 @@ class Settings:
         asked = environ.get("OOMTUNE_CUT", "")
         self.cut = asked if asked in CUTS else "auto"
         self.steps = max(2, _count(environ, "OOMTUNE_STEPS") or 3)
-        self.device = environ.get("OOMTUNE_DEVICE") or "cpu"
         asked = environ.get("OOMTUNE_HOOK_KNOBS", "").replace(" ", "").split(",")
         #: Knobs that the hook has to apply by itself; argv or a preset carries the others.
         self.knobs = frozenset(knob for knob in asked if knob in KNOBS)

@@ -1,7 +1,9 @@
 """Which package of the hook may import which, as its __init__ says. Imports for type checkers only do not count."""
 
 import ast
+import importlib
 import os
+import sys
 import unittest
 
 from support import ROOT
@@ -76,6 +78,13 @@ class Imports(unittest.TestCase):
 
         for name in sorted(FILES):
             follow(name, [])
+
+    def test_what_waits_for_a_module_is_there(self):
+        sys.path.insert(0, os.path.join(ROOT, "python"))
+        from oomtune.hook.hook import ALWAYS, SEARCHING
+
+        for part, function in [*ALWAYS.values(), *SEARCHING.values()]:
+            self.assertTrue(callable(getattr(importlib.import_module("oomtune.hook." + part), function)), part)
 
     def test_what_is_for_type_checkers_is_never_imported(self):
         for name in FILES:

@@ -124,9 +124,6 @@ class Gate:
     def stepped(self, optimizer: Optimizer) -> None:
         self._held.discard(optimizer)
 
-    def holds(self, optimizer: Optimizer) -> bool:
-        return optimizer in self._held
-
     def held(self) -> list[Any]:
         return list(self._held)
 
