@@ -1,0 +1,72 @@
+import { z } from 'zod';
+import { FAILURE_CLASSES, phase } from './failure.js';
+
+const figure = z.number().nullable();
+
+/**
+ * `batch`: nothing else is to blame. `asked`: one request larger than the device. `data`: the data set lives on it.
+ * `after`: the training loop had ended.
+ * `limit`: refused below the device's size, by the framework's own limit or by something that is not told.
+ */
+const memoryReason = z.enum([
+  'batch',
+  'neighbour',
+  'data',
+  'limit',
+  'fragmentation',
+  'leak',
+  'load',
+  'eval',
+  'save',
+  'after',
+  'asked',
+]);
+export type MemoryReason = z.infer<typeof memoryReason>;
+
+/** Who held the device's memory when it ran out, in bytes; null: not said. */
+const memoryPicture = z.object({
+  total_bytes: figure,
+  /** Held by the process that failed, contexts included. */
+  process_bytes: figure,
+  others_bytes: figure,
+  free_bytes: figure,
+  asked_bytes: figure,
+  /** Held by the process's allocator, but by no tensor. */
+  unallocated_bytes: figure,
+  /** The others, by name where known. */
+  neighbours: z.array(z.object({ pid: z.number(), name: z.string().nullable(), bytes: z.number() })),
+});
+export type MemoryPicture = z.infer<typeof memoryPicture>;
+
+/** diagnose's document. */
+export const diagnosis = z.object({
+  class: z.enum([...FAILURE_CLASSES, 'ok']),
+  certain: z.boolean(),
+  evidence: z.string().nullable(),
+  line: z.number().nullable(),
+  fields: z.object({
+    tried_bytes: figure,
+    total_bytes: figure,
+    free_bytes: figure,
+    allocated_bytes: figure,
+    reserved_bytes: figure,
+    gpu: figure,
+  }),
+  phase,
+  cause: z.string(),
+  advice: z.string(),
+  /** The text can mean something else: to be tried once smaller before it is believed. */
+  ambiguous: z.boolean().optional(),
+  /** What would help. `none`: no smaller batch will (a leak, the model itself, a neighbour). */
+  cure: z.enum(['smaller', 'expandable_segments', 'wait', 'none']).optional(),
+  /** Why there was too little device memory, where that can be told; each calls for another remedy. */
+  reason: memoryReason.nullable().optional(),
+  /** The signature that matched, from config/signatures.yaml. */
+  signature: z.string().nullable().optional(),
+  /** The rank (or pod, pid) whose failure came first; null where the log names none. */
+  rank: z.string().nullable().optional(),
+  memory: memoryPicture.nullable().optional(),
+  /** Numbers of the lines with device OOMs that the job got over. */
+  soft_ooms: z.array(z.number()).optional(),
+});
+export type Diagnosis = z.infer<typeof diagnosis>;

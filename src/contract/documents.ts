@@ -1,0 +1,30 @@
+import { z } from 'zod';
+import { errorDocument } from './failure.js';
+import { hookMessage, hookOrder } from './hook.js';
+import { httpDocuments, streamEvents } from './http.js';
+import { jobRecord, oomtuneEvent } from './job.js';
+import { exitRecord } from './launch.js';
+import { recommendation } from './recommendation.js';
+import { runReport } from './reports.js';
+import { verbDocuments } from './verbs.js';
+
+/** Everything of which docs/reference/schemas holds a JSON Schema, by the name of its file. */
+export const documents: Record<string, z.ZodType> = {
+  ...verbDocuments,
+  ...httpDocuments,
+  ...Object.fromEntries(Object.entries(streamEvents).map(([name, event]) => [`stream-${name}`, event])),
+  error: errorDocument,
+  'run-report': runReport,
+  'exit-record': exitRecord,
+  'hook-message': hookMessage,
+  'hook-order': hookOrder,
+  'redis-config': recommendation,
+  'redis-job': jobRecord,
+  'redis-event': oomtuneEvent,
+};
+
+/** What a writer of the document has to keep to, as JSON Schema (2020-12). */
+export function jsonSchema(name: string): object {
+  const schema = documents[name] as z.ZodType;
+  return z.toJSONSchema(schema, { io: name.startsWith('hook-') ? 'input' : 'output', reused: 'inline' });
+}

@@ -1,0 +1,30 @@
+import { z } from 'zod';
+
+/** The kinds of values that documents and records are made of. Bytes are whole bytes, seconds have decimals. */
+
+export const text = (most: number) => z.string().max(most);
+export const time = z.iso.datetime({ offset: true });
+export const whole = z.number().int().nonnegative();
+export const bytes = whole.max(Number.MAX_SAFE_INTEGER);
+/** Of samples, steps, launches, devices: at least one. */
+export const count = z.number().int().min(1).max(Number.MAX_SAFE_INTEGER);
+export const pid = z.number().int().positive();
+export const jobId = z.string().regex(/^j-[a-z0-9]{4,32}$/);
+export const absolute = text(4096).refine(
+  (path) => path.startsWith('/') && !path.includes('\0'),
+  'an absolute path',
+);
+export const word = text(256).min(1);
+/** No NUL: such an argument could not be passed to a program. */
+export const argument = text(131_072).refine((value) => !value.includes('\0'), 'an argument without NUL');
+export const command = z
+  .array(argument)
+  .min(1)
+  .max(10_000)
+  .refine((argv) => argv[0] !== '', 'a program to run');
+
+/** What is wrong with a record, in one line: `options.gpus: expected a number`. */
+export function complaint(error: z.ZodError): string {
+  const issue = error.issues[0];
+  return issue === undefined ? 'it cannot be read' : `${issue.path.join('.') || 'record'}: ${issue.message}`;
+}

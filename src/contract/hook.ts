@@ -1,0 +1,173 @@
+import { z } from 'zod';
+import { phase } from './failure.js';
+import { MOST_BYTES, measuredSteps, peaks } from './measurement.js';
+import { amp, cutPlace } from './rung.js';
+
+/**
+ * The protocol between the worker and the Python hook: one JSON object a line, both ways, over a unix socket. Unknown fields are
+ * dropped, unknown messages refused. What is kept of a message is bounded: a job can say anything in the hook's place.
+ */
+
+/** Batch sizes, steps, samples. */
+const count = z
+  .number()
+  .int()
+  .nonnegative()
+  .max(2 ** 40);
+const size = count.min(1);
+const samples = z
+  .number()
+  .nonnegative()
+  .max(2 ** 50)
+  .nullable()
+  .optional();
+const seconds = z.number().nonnegative().max(1e9);
+
+/** Text of which so many characters are kept. */
+const text = (most: number) => z.string().transform((value) => value.slice(0, most));
+
+/** `dataset_on_device`, …: those of warnings. */
+const CODE = /^[a-z][a-z_]{0,47}$/;
+const MOST_CODES = 32;
+/** Ranks of one launch; seconds of so many steps are kept. */
+const MOST_RANKS = 4096;
+const MOST_STEPS = 1024;
+
+/** A figure that cannot be is not known; the message counts all the same. */
+const lenient = <S extends z.ZodType>(schema: S) => schema.catch(null as never);
+
+/** A rank is there: once, first of all. */
+const hello = z.object({
+  t: z.literal('hello'),
+  v: z.literal(1),
+  pid: count,
+  rank: count.max(MOST_RANKS - 1),
+  world_size: z.number().int().positive().max(MOST_RANKS),
+  python: text(100).optional(),
+  torch: text(100).nullable().optional(),
+  device: text(100).nullable().optional(),
+});
+
+/** The training loop asks for its first batch: what it asks for by itself, and what the hook can turn on. */
+const loop = z.object({
+  t: z.literal('loop'),
+  own_batch: size.nullable(),
+  own_accumulation: size.nullable(),
+  samples,
+  can: z.object({
+    batch: z.boolean(),
+    accumulation: z.boolean(),
+    /** bf16, at its full speed. */
+    amp: z.boolean(),
+    /** fp16, with a loss scaler. */
+    fp16: z.boolean().default(false),
+    checkpointing: z.boolean(),
+    offload: z.boolean().default(false),
+    switch_rung: z.boolean().default(false),
+  }),
+  warnings: z
+    .array(z.string())
+    .default([])
+    .transform((codes) => codes.filter((code) => CODE.test(code)).slice(0, MOST_CODES)),
+});
+
+const lenientPeaks = Object.fromEntries(
+  Object.entries(peaks.shape).map(([name, schema]) => [name, lenient(schema)]),
+) as typeof peaks.shape;
+
+/** A probe, or the steps that were asked for after it, ran: what it cost on this rank. */
+const measured = z.object({
+  t: z.literal('measured'),
+  micro_batch: size,
+  accumulation: size,
+  ...lenientPeaks,
+  ...measuredSteps.shape,
+  steps: count,
+  alloc_retries: count.default(0),
+  growth_bytes_per_step: lenient(measuredSteps.shape.growth_bytes_per_step),
+  kept_by: text(500).nullable().optional(),
+  /** Of each step. */
+  step_s: z
+    .array(seconds)
+    .default([])
+    .transform((steps) => steps.slice(0, MOST_STEPS)),
+  own_accumulation: size.nullable().optional(),
+  own_amp: z.boolean().optional(),
+  /** Steps at the end in which a caching allocator asked the driver for nothing; null: there is none. */
+  quiet_steps: count.nullable().optional(),
+  /** By how much what it holds rose with each of the later steps. */
+  creep_bytes_per_step: lenient(measuredSteps.shape.growth_bytes_per_step),
+});
+
+/** The script raised an exception that nothing caught, or ran out of memory. */
+const exception = z.object({
+  t: z.literal('exception'),
+  class: text(200),
+  message: text(4000),
+  /** `after`: the training loop had ended, and none of the others was seen. */
+  phase: z.enum([...phase.options, 'after']).catch('unknown'),
+  /** `false`: gradients were off where it was raised. */
+  gradients: z.boolean().optional(),
+  frame: text(500).nullable().optional(),
+  oom: z.boolean(),
+  micro_batch: lenient(count.nullable()).optional(),
+  traceback: text(8192).optional(),
+});
+
+/** While the job runs: optimizer steps so far. */
+const step = z.object({
+  t: z.literal('step'),
+  n: count,
+  samples,
+  /** In use by the framework once the optimizer has stepped; null where its device cannot be told. */
+  resident_bytes: lenient(z.number().nonnegative().max(MOST_BYTES).nullable()).optional(),
+});
+
+/** The loop evaluates, saves, or does something that is to be warned of. */
+const remark = z.object({
+  t: z.enum(['eval', 'save', 'warn']),
+  code: z.string().regex(CODE).optional(),
+  message: text(1000).default(''),
+});
+
+/** Where the hook cuts batches into micro-batches, and why there. */
+const cut = z.object({ t: z.literal('cut'), cut: cutPlace, why: text(1000) });
+
+/** The hook takes no part, or no more: why. */
+const bye = z.object({ t: z.literal('bye'), reason: text(100), message: text(1000).default('') });
+
+/** What the Python hook says. */
+export const hookMessage = z.discriminatedUnion('t', [hello, loop, measured, exception, step, remark, cut, bye]);
+
+export type HookMessage = z.infer<typeof hookMessage>;
+export type Hello = z.infer<typeof hello>;
+export type Loop = z.infer<typeof loop>;
+export type Measured = z.infer<typeof measured>;
+export type HookException = z.infer<typeof exception>;
+export type Step = z.infer<typeof step>;
+export type Bye = z.infer<typeof bye>;
+
+/** What the worker says to the hook. */
+export const hookOrder = z.discriminatedUnion('t', [
+  /** Run this size for so many optimizer steps, and tell what it cost. */
+  z.object({
+    t: z.literal('probe'),
+    micro_batch: size,
+    accumulation: size,
+    amp,
+    checkpointing: z.boolean(),
+    offload: z.boolean(),
+    steps: size,
+    /** Samples of the batch that the script's loop sees; null: not fixed. */
+    batch: size.nullable(),
+    /** Where samples differ in length and memory is cached, other samples than the longest have their turn too. */
+    vary: z.boolean(),
+  }),
+  /** The probe goes on where it is, for more steps. */
+  z.object({ t: z.literal('more'), steps: size }),
+  /** The script goes on as it stands. */
+  z.object({ t: z.literal('go') }),
+  /** The script is to end where it is. */
+  z.object({ t: z.literal('end') }),
+]);
+export type HookOrder = z.infer<typeof hookOrder>;

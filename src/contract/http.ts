@@ -1,0 +1,195 @@
+import { z } from 'zod';
+import { count, whole } from './fields.js';
+import { jobRecord, jobState } from './job.js';
+import { memoryBreakdown } from './measurement.js';
+import { recommendation } from './recommendation.js';
+import { rung } from './rung.js';
+import { memorySample } from './verbs.js';
+
+/** What the dashboard's pages are told: over `/api/…`, and as events of its streams. Sizes in bytes, times in seconds. */
+
+/** One job as a list shows it. */
+const row = z.object({
+  job: z.string(),
+  name: z.string(),
+  state: jobState,
+  reason: z.string().nullable(),
+  /** Class of its failure. */
+  failure: z.string().nullable(),
+  host: z.string().nullable(),
+  devices: z.array(z.string()),
+  micro_batch: z.number().nullable(),
+  accumulation: z.number().nullable(),
+  priority: z.number(),
+  submitted_at: z.string(),
+  started_at: z.string().nullable(),
+  ended_at: z.string().nullable(),
+  exit_code: z.number().nullable(),
+  /** It has been asked to end. */
+  cancelling: z.boolean(),
+});
+export type Row = z.infer<typeof row>;
+
+/** One probe on the ladder. */
+const step = z.object({
+  n: count,
+  launch: count,
+  ...rung.shape,
+  /** The rung's name. */
+  rung: z.string(),
+  micro_batch: count,
+  accumulation: count,
+  outcome: z.string(),
+  ambiguous: z.boolean(),
+  phase: z.string().nullable(),
+  peak_bytes: z.number().nullable(),
+  step_s: z.number().nullable(),
+  samples_per_s: z.number().nullable(),
+  retries: z.number(),
+  evidence: z.string().nullable(),
+  why: z.string().nullable(),
+});
+export type Step = z.infer<typeof step>;
+
+/** Peak memory against micro-batch on one rung, as a chart shows it. */
+const curve = z.object({
+  rung: z.string(),
+  /** `[micro-batch, peak]` of what fitted, ascending. */
+  fits: z.array(z.tuple([z.number(), z.number()])),
+  /** Micro-batches that ran out of memory, ascending; what they would have needed is not known. */
+  failed: z.array(z.number()),
+  /** The model's line: peak = base + slope x micro-batch; null: fewer than two sizes are known. */
+  line: z.object({ base: z.number(), slope: z.number() }).nullable(),
+});
+export type Curve = z.infer<typeof curve>;
+
+const partSize = z.object({
+  part: z.enum(['parameters', 'gradients', 'optimizer_state', 'activations', 'allocator_slack', 'context', 'rest']),
+  name: z.string(),
+  bytes: z.number(),
+  /** What a legend adds to it in brackets; empty: nothing. */
+  remark: z.string(),
+});
+export type PartSize = z.infer<typeof partSize>;
+
+/** A peak and its parts, in the order in which they are drawn; they add up to it. Bytes. */
+const partedPeak = memoryBreakdown
+  .pick({ micro_batch: true, accumulation: true, peak_bytes: true, peak_in: true })
+  .extend({ parts: z.array(partSize) });
+export type PartedPeak = z.infer<typeof partedPeak>;
+
+const jobAction = z.enum(['cancel', 'hold', 'release', 'retry']);
+export type JobAction = z.infer<typeof jobAction>;
+
+/** Everything that a job's page shows but its memory over time and its log. */
+const jobPage = jobRecord
+  .pick({
+    job: true,
+    name: true,
+    state: true,
+    reason: true,
+    command: true,
+    host: true,
+    devices: true,
+    config: true,
+    key: true,
+    submitted_at: true,
+    started_at: true,
+    ended_at: true,
+    exit_code: true,
+  })
+  .extend({
+    failure: z
+      .object({
+        class: z.string(),
+        evidence: z.string().nullable(),
+        cause: z.string().nullable(),
+        advice: z.string().nullable(),
+      })
+      .nullable(),
+    cwd: z.string(),
+    priority: z.number(),
+    after: z.array(z.string()),
+    budget_bytes: z.number().nullable(),
+    cancelling: z.boolean(),
+    launches: z.array(
+      z.object({ launch: count, purpose: z.enum(['search', 'run']), micro_batch: count.nullable() }),
+    ),
+    steps: z.array(step),
+    curves: z.array(curve),
+    /** What fills the memory at the micro-batch it names; null: no peak was measured. */
+    memory: partedPeak.nullable(),
+    recommendation: recommendation
+      .pick({
+        key: true,
+        status: true,
+        micro_batch: true,
+        max_micro_batch: true,
+        accumulation: true,
+        effective_batch: true,
+        amp: true,
+        checkpointing: true,
+        offload: true,
+        peak_bytes: true,
+        budget_bytes: true,
+        samples_per_s: true,
+        verified_at: true,
+      })
+      .nullable(),
+    actions: z.array(jobAction),
+  });
+export type JobPage = z.infer<typeof jobPage>;
+
+/** One device as the page shows it; null where it cannot be told from here. */
+const deviceView = z.object({
+  host: z.string(),
+  id: z.string(),
+  uuid: z.string().nullable(),
+  model: z.string(),
+  total_bytes: z.number(),
+  used_bytes: z.number().nullable(),
+  reserved_bytes: z.number(),
+  fault: z.string().nullable(),
+  note: z.string().nullable(),
+  /** Reservations, by job. */
+  holders: z.array(z.object({ job: z.string(), bytes: z.number().nullable(), share: z.boolean() })),
+  /** Who uses the memory, the largest first. */
+  processes: z.array(z.object({ pid: z.number(), name: z.string(), used_bytes: z.number(), ours: z.boolean() })),
+});
+export type DeviceView = z.infer<typeof deviceView>;
+
+const machineView = z.object({
+  hosts: z.array(
+    z.object({ host: z.string(), alive: z.boolean(), seen: z.string(), version: z.string().nullable() }),
+  ),
+  devices: z.array(deviceView),
+});
+export type MachineView = z.infer<typeof machineView>;
+
+const schema = z.literal(1);
+
+/** What `/api/…` answers with. */
+export const httpDocuments = {
+  'http-session': z.object({ schema, host: z.string(), version: z.string() }),
+  'http-job': jobPage.extend({ schema }),
+  'http-machine': machineView.extend({ schema }),
+  'http-action': z.object({
+    schema,
+    job: z.string(),
+    state: jobState.nullable(),
+    reason: z.string().nullable(),
+  }),
+} as const;
+
+/** The events of `/api/stream`, by name. `full`: it replaces what was told before. */
+export const streamEvents = {
+  hello: z.object({ host: z.string(), version: z.string() }),
+  redis: z.object({ up: z.boolean() }),
+  jobs: z.object({ full: z.boolean(), rows: z.array(row), gone: z.array(z.string()) }),
+  machine: machineView,
+  job: jobPage,
+  memory: z.object({ full: z.boolean(), samples: z.array(memorySample).readonly() }),
+  /** `again`: what was shown of the log is to be forgotten. `skipped`: bytes that were left out before it. */
+  log: z.object({ launch: whole, text: z.string(), skipped: whole, again: z.boolean().optional() }),
+} as const;
+export type StreamEvents = { [E in keyof typeof streamEvents]: z.infer<(typeof streamEvents)[E]> };

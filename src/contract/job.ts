@@ -1,0 +1,106 @@
+import { z } from 'zod';
+import { failure } from './failure.js';
+import { absolute, command, count, jobId, text, time } from './fields.js';
+import { observation, probeRecord } from './measurement.js';
+import { jobOptions } from './options.js';
+import { config, cut } from './rung.js';
+
+export const jobState = z.enum([
+  'queued',
+  'held',
+  'searching',
+  'running',
+  'succeeded',
+  'failed',
+  'cancelled',
+  'exhausted',
+  'timeout',
+]);
+export type JobState = z.infer<typeof jobState>;
+export const JOB_STATES = jobState.options;
+
+/** States in which nothing more will happen. */
+export const ENDED_STATES: readonly JobState[] = ['succeeded', 'failed', 'cancelled', 'exhausted', 'timeout'];
+
+const names = z.array(text(4096)).max(1000);
+
+/** What the record of a job knows of its submitter's environment: never a value. */
+export const submittedEnvironment = z.object({
+  /** Where it is kept until the job ends. */
+  host: text(256),
+  /** Names its file, as a part of a path; null: it was retried by somebody who had none to give. */
+  file: z
+    .string()
+    .regex(/^[0-9a-f]{16}$/)
+    .nullable(),
+  /** Names that a host other than this one would do without. */
+  bound: names,
+  /** Those that the job did do without where it was launched. */
+  withheld: names,
+});
+export type SubmittedEnvironment = z.infer<typeof submittedEnvironment>;
+
+/** What this version writes. A higher number is another version's business. */
+export const JOB_SCHEMA = 1;
+
+/** One job as it is kept in Redis (`{oomtune}:job:<id>`), the truth that every verb reads. */
+export const jobRecord = z.object({
+  schema: z.literal(JOB_SCHEMA),
+  job: jobId,
+  name: text(256),
+  state: jobState,
+  /** Why it waits or where it stands, for a person; null when there is nothing to say. */
+  reason: text(65_536).nullable(),
+  failure: failure.nullable(),
+  command,
+  options: jobOptions,
+  environment: submittedEnvironment.nullish(),
+  host: text(256).nullable(),
+  devices: z.array(text(64)).max(1024),
+  config: config.nullable(),
+  /** Where the run's batches are cut into micro-batches; null or absent: they are not. */
+  cut: cut.nullish(),
+  /** Key of the recommendation that it uses or made. */
+  key: text(512).nullable(),
+  /** Launch folders in order, on `host`. Written before the launch. */
+  launches: z
+    .array(
+      z.object({ launch: count, dir: absolute, purpose: z.enum(['search', 'run']), config: config.nullable() }),
+    )
+    .max(100_000),
+  /** What the tuner was told, in order: replayed after a crash. */
+  journal: z.array(observation).max(100_000),
+  submitted_at: time,
+  started_at: time.nullable(),
+  ended_at: time.nullable(),
+  exit_code: z.number().int().nullable(),
+});
+export type JobRecord = z.infer<typeof jobRecord>;
+
+/** An entry of the stream `{oomtune}:events`; values that are no strings are JSON there, null is empty. */
+export const oomtuneEvent = z.discriminatedUnion('type', [
+  z.object({
+    type: z.literal('job'),
+    job: jobId,
+    key: z.string().nullable(),
+    state: jobState,
+    reason: z.string().nullable(),
+  }),
+  z.object({ type: z.literal('probe'), job: jobId, key: z.string().nullable(), probe: probeRecord }),
+  z.object({
+    type: z.literal('config'),
+    key: z.string(),
+    job: z.string().nullable(),
+    status: z.enum(['verified', 'demoted']),
+  }),
+  z.object({
+    type: z.literal('lease'),
+    job: z.string(),
+    key: z.null(),
+    device: z.string(),
+    owner: z.string(),
+    bytes: z.number(),
+    action: z.enum(['taken', 'freed']),
+  }),
+]);
+export type OomtuneEvent = z.infer<typeof oomtuneEvent>;

@@ -1,0 +1,192 @@
+import { z } from 'zod';
+import { count, text, whole } from './fields.js';
+import { outcome, phase } from './failure.js';
+import { amp, rung, shownRung } from './rung.js';
+
+/**
+ * What is measured of a micro-batch, from the hook's message to the record in Redis under the same names. The hook measures,
+ * the worker adds where and how it ended, the tuner decides on it. Bytes and seconds; null: could not be measured.
+ */
+
+/** No device and no host holds a PiB. */
+export const MOST_BYTES = 2 ** 50;
+const measuredBytes = z.number().nonnegative().max(MOST_BYTES).nullable();
+const change = z.number().min(-MOST_BYTES).max(MOST_BYTES).nullable();
+const seconds = z.number().nonnegative();
+const rate = z.number().nonnegative();
+
+/** Peaks of one probe on the device that holds most. */
+export const peaks = z.object({
+  /** Highest driver-level (ledger) use, everything counted: this is what is compared with the budget. */
+  total_bytes: measuredBytes,
+  /** Highest allocated by the framework in forward and backward, and in the optimizer's step. */
+  forward_backward_bytes: measuredBytes,
+  optimizer_bytes: measuredBytes,
+  /** Highest reserved by the framework's caching allocator. */
+  reserved_bytes: measuredBytes,
+  /** Bytes in use when a step starts: parameters, optimizer state, and gradients when accumulating. */
+  resident_bytes: measuredBytes,
+  /** What stays from step to step, as the framework's own objects tell: weights, all gradients, the optimizer's state. */
+  parameter_bytes: measuredBytes.optional(),
+  gradient_bytes: measuredBytes.optional(),
+  optimizer_state_bytes: measuredBytes.optional(),
+});
+export type Peaks = z.infer<typeof peaks>;
+
+/** What an observation keeps of the hook's figures as it is, beside the peaks. */
+export const measuredSteps = z.object({
+  steps: whole,
+  /** Allocator retries in the steady state (after the first step): it fits, but slowly. */
+  alloc_retries: z.number().nonnegative().default(0),
+  /** What the loop itself leaves behind with each step: no allocator that comes to rest by and by. */
+  growth_bytes_per_step: change.optional(),
+  /** The loop ended by itself before it had made all of the steps: these are all that there are. */
+  short: z.boolean().optional(),
+  /** The variable of the script that grows with the steps, with its line; null: not seen. */
+  kept_by: text(1024).nullable().optional(),
+});
+
+/** One micro-batch size to be measured on a rung. */
+export interface Probe {
+  rung: z.infer<typeof rung>;
+  micro_batch: number;
+  /** Micro-batches per optimizer step while probing: 2 where the answer will accumulate (gradients stay resident). */
+  accumulation: number;
+  /** Samples of the batch of which these micro-batches are parts; null or absent: `accumulation` times as many. */
+  batch?: number | null;
+  steps: number;
+  /**
+   * The probe goes on, within reason, until a caching allocator has asked the driver for nothing in this many steps: before
+   * it has come to rest, the next step may be the one that it cannot place. 0: `steps` are enough.
+   */
+  rest_steps: number;
+  /**
+   * Memory that rises by more than so many bytes with each step is measured on until `growth_steps`: from there on it can be
+   * told whether it goes on rising.
+   */
+  growth_bytes: number;
+  growth_steps: number;
+  /** True: must be the first thing that a new process runs. False: may share the process of the probe before. */
+  fresh: boolean;
+  /** In a process whose caching allocator has segments that can grow. */
+  expandable_segments?: boolean;
+  purpose: 'own' | 'floor' | 'climb' | 'bound' | 'verify' | 'speed';
+  /** One sentence for a person: why this size, now. */
+  why: string;
+}
+
+/** What came of a probe. */
+export const observation = z.object({
+  rung,
+  micro_batch: count,
+  accumulation: count,
+  /** 1-based number of the launch that it ran in. */
+  launch: count,
+  /** It was the first probe of its launch. */
+  fresh: z.boolean(),
+  outcome,
+  /** `device_oom` on a text that can mean something else: to be tried once smaller before it is believed. */
+  ambiguous: z.boolean(),
+  /** Where it failed; null when it fit. */
+  phase: phase.nullable(),
+  peaks,
+  ...measuredSteps.shape,
+  /** The allocator had not come to rest when the probe ended, for all the steps that it was given. */
+  restless: z.boolean().optional(),
+  /** Bytes by which memory rises with each step and will go on to: what the loop leaves, or a restless allocator takes. */
+  rise_bytes_per_step: measuredBytes.optional(),
+  /** Its batch could not be cut: nothing was trained. */
+  uncut: z.boolean().optional(),
+  /** It ran with an allocator whose segments can grow. */
+  expandable_segments: z.boolean().optional(),
+  /** Seconds per optimizer step of that accumulation in the steady state (median). */
+  step_s: seconds.nullable(),
+  /** Samples trained a second, on all devices together. */
+  samples_per_s: rate.nullable().optional(),
+  /** Seconds from when it was asked for to its verdict, data and first step included; of its process's start, nothing. */
+  wall_s: seconds.optional(),
+  /** Bytes of the allocation that was refused; null if none. */
+  refused_bytes: measuredBytes,
+  /** Bytes that the caching allocator held then in pieces that no tensor used, and that the device had free. */
+  unallocated_bytes: measuredBytes.optional(),
+  free_bytes: measuredBytes.optional(),
+  /** The line that proves the outcome; null when it fit. */
+  evidence: text(65_536).nullable(),
+  /** Whether the same process can take another probe. */
+  alive: z.boolean(),
+});
+export type Observation = z.infer<typeof observation>;
+
+/** One probe as `find-batch --json` and the `probes` field of a recommendation show it. */
+export const probeRecord = z.object({
+  launch: count,
+  micro_batch: count,
+  ...shownRung.shape,
+  offload: z.boolean().optional(),
+  /** Present and true where the allocator's segments could grow. */
+  expandable_segments: z.boolean().optional(),
+  steps: whole,
+  outcome,
+  peak_bytes: whole.max(Number.MAX_SAFE_INTEGER).nullable(),
+  step_s: seconds.nullable(),
+  /** Samples trained a second, on all devices together. Absent: recorded by an earlier version. */
+  samples_per_s: rate.nullable().optional(),
+  /** Seconds that it took in all, the start of its process left out. */
+  wall_s: seconds.optional(),
+  evidence: text(65_536).nullable(),
+  /** Why this size was tried then. */
+  why: text(4096).optional(),
+});
+export type ProbeRecord = z.infer<typeof probeRecord>;
+
+/** Speeds that decided between rungs, in the ladder's order. */
+export const speedComparison = z.object({
+  /** In one process, in turns; false: each in a launch of its own. */
+  together: z.boolean(),
+  speeds: z
+    .array(
+      z.object({
+        amp,
+        checkpointing: z.boolean(),
+        offload: z.boolean().optional(),
+        micro_batch: count,
+        /** On all devices: median, and half of the range over the rounds (null: there was one). */
+        samples_per_s: rate,
+        spread: rate.nullable(),
+        rounds: count,
+      }),
+    )
+    .max(100),
+});
+export type SpeedComparison = z.infer<typeof speedComparison>;
+
+const part = whole.max(Number.MAX_SAFE_INTEGER).nullable();
+
+/**
+ * What fills the device's memory at the moment of the peak. All bytes; null: cannot be known here, and is in `rest`. No
+ * part is negative, and the parts together are `peak_bytes` (`activations_per_sample` is no part but a slope).
+ */
+export const memoryBreakdown = z.object({
+  /** The size whose peak is taken apart. */
+  micro_batch: count,
+  accumulation: count,
+  /** Highest use of the device, everything counted: what is held against the budget. */
+  peak_bytes: whole,
+  /** Where the framework's own peak was; null: the phases were not told apart. */
+  peak_in: z.enum(['forward_backward', 'optimizer']).nullable(),
+  /** Weights, frozen ones included. */
+  parameters: part,
+  gradients: part,
+  optimizer_state: part,
+  /** What forward and backward hold for the samples, beside all gradients. */
+  activations: part,
+  /** What one more sample adds: the slope of the forward and backward peaks. */
+  activations_per_sample: part,
+  /** Reserved by the caching allocator, but in no tensor at the allocated peak; null: no such allocator. */
+  allocator_slack: part,
+  /** Held by the driver beside the allocator: the CUDA context, libraries' own memory; null on the CPU. */
+  context: part,
+  /** All else: buffers, data, workspaces, the optimizer's temporaries, and whatever is null above. */
+  rest: whole,
+});
+export type MemoryBreakdown = z.infer<typeof memoryBreakdown>;

@@ -1,0 +1,178 @@
+import { z } from 'zod';
+import { diagnosis } from './diagnosis.js';
+import { failure } from './failure.js';
+import { bytes, count, text, time } from './fields.js';
+import { jobRecord, jobState } from './job.js';
+import { device } from './launch.js';
+import { probeRecord } from './measurement.js';
+import { recommendation } from './recommendation.js';
+import { findBatchReport, memoryReport } from './reports.js';
+import { cut, shownConfig } from './rung.js';
+
+/** The JSON of each verb with `--json`. Fields may be added in later versions; none will go or change its kind. */
+
+const schema = z.literal(1);
+const strings = z.array(z.string());
+
+/** One job of `status --json`. */
+const statusEntry = z.object({
+  job: z.string(),
+  name: z.string(),
+  state: jobState,
+  reason: z.string().nullable(),
+  failure: failure.nullable(),
+  command: strings,
+  host: z.string().nullable(),
+  devices: strings,
+  config: shownConfig.nullable(),
+  cut: cut.nullable(),
+  key: z.string().nullable(),
+  submitted_at: time,
+  started_at: time.nullable(),
+  ended_at: time.nullable(),
+  exit_code: z.number().int().nullable(),
+  /** What fills the device's memory, as in `find-batch --json`; null: no peak was measured. */
+  memory: memoryReport.partial({ curve: true }).nullable(),
+});
+export type StatusEntry = z.infer<typeof statusEntry>;
+
+const foregroundEntry = z.object({
+  job: z.string(),
+  /** `run` or `find-batch`. */
+  verb: z.string(),
+  name: z.string(),
+  host: z.string(),
+  pid: z.number().int(),
+  devices: strings,
+  /** On each device; null: the whole of it. */
+  budget_bytes: z.number().nullable(),
+  started_at: time,
+});
+export type ForegroundEntry = z.infer<typeof foregroundEntry>;
+
+const jobs = z.object({ schema, jobs: z.array(statusEntry) });
+const job = z.object({ schema, job: z.string() });
+const stopped = z.object({ schema, stopped: z.boolean() });
+
+const deviceEntry = device.omit({ bus: true }).extend({
+  /** Reserved by jobs of every host and user on this Redis. */
+  reserved_bytes: bytes,
+});
+export type DeviceEntry = z.infer<typeof deviceEntry>;
+
+/** One check of `doctor`: what was found and, if it is not well, what to do. `failed`: something will not work. */
+const finding = z.object({
+  check: z.string(),
+  status: z.enum(['ok', 'warning', 'failed']),
+  found: z.string(),
+  remedy: z.string().nullable(),
+});
+export type Finding = z.infer<typeof finding>;
+
+const daemonStatus = z.object({
+  running: z.boolean(),
+  pid: z.number().int().nullable(),
+  host: z.string(),
+  version: z.string().nullable(),
+  redis: z.string(),
+  started_at: z.string().nullable(),
+  /** Address of the dashboard; null: it is off. */
+  dashboard: z.string().nullable(),
+  /** Why there is none although there was to be one; null: nothing is wrong. */
+  dashboard_fault: z.string().nullable(),
+  /** Jobs that have not ended, on all hosts. */
+  jobs: z.number().int(),
+  /** What keeps it from taking jobs; null: nothing. */
+  lacks: z.string().nullable(),
+});
+export type DaemonStatus = z.infer<typeof daemonStatus>;
+
+const redisStatus = z.object({
+  running: z.boolean(),
+  url: z.string(),
+  embedded: z.boolean(),
+  pid: z.number().int().nullable(),
+  version: z.string().nullable(),
+  used_bytes: z.number().nullable(),
+  /** Folder of the embedded Redis; null for one by URL. */
+  folder: z.string().nullable(),
+});
+export type RedisStatus = z.infer<typeof redisStatus>;
+
+/** Memory of one job at one moment. */
+export const memorySample = z.object({
+  /** ms since the epoch. */
+  at: z.number(),
+  launch: z.number(),
+  /** Everything counted, on the device that holds most. */
+  bytes: z.number(),
+});
+export type MemorySample = z.infer<typeof memorySample>;
+
+/** The words of `recommend`: one that was recorded. */
+const recommendations = z.object({ schema, recommendations: z.array(recommendation) });
+
+/** What came of the jobs of a forgotten host, by id, and whose leases were freed. */
+const forgotten = z.object({ host: z.string(), queued: strings, ended: strings, leases: strings });
+export type Forgotten = z.infer<typeof forgotten>;
+
+export const verbDocuments = {
+  'find-batch': findBatchReport,
+  submit: job,
+  retry: job,
+  status: jobs.extend({
+    foreground: z.array(foregroundEntry),
+    /** Records that are there and cannot be used. */
+    unreadable: z.array(z.object({ job: z.string(), why: z.string(), newer: z.boolean() })),
+  }),
+  wait: jobs,
+  cancel: jobs,
+  hold: jobs,
+  release: jobs,
+  explain: statusEntry.extend({
+    schema,
+    launches: jobRecord.shape.launches,
+    probes: z.array(probeRecord),
+    recommendation: recommendation.nullable(),
+    memory_over_time: z.object({ budget_bytes: bytes.nullable(), samples: z.array(memorySample).readonly() }).nullable(),
+  }),
+  'explain-recommendation': recommendations,
+  recommend: recommendations,
+  'recommend-apply': z.object({
+    schema,
+    key: z.string(),
+    config: shownConfig,
+    argv: strings,
+    env: z.record(z.string(), z.string()),
+  }),
+  logs: z.object({
+    schema,
+    logs: z.array(z.object({ job: z.string(), launch: count.nullable(), log: z.string() })),
+  }),
+  diagnose: diagnosis,
+  devices: z.object({ schema, devices: z.array(deviceEntry) }),
+  doctor: z.object({ schema, ok: z.boolean(), checks: z.array(finding) }),
+  'daemon-start': daemonStatus.extend({ schema }),
+  'daemon-status': daemonStatus.extend({ schema }),
+  'daemon-stop': stopped,
+  'daemon-forget': forgotten.extend({ schema }),
+  'redis-url': z.object({ schema, url: z.string() }),
+  'redis-status': redisStatus.extend({ schema }),
+  'redis-stop': stopped,
+  dashboard: z.object({ schema, url: z.string(), address: z.string() }),
+  completion: z.object({ schema, shell: z.enum(['bash', 'zsh', 'fish']), script: text(10_000_000) }),
+  version: z.object({
+    schema,
+    versions: z.object({
+      oomtune: z.string(),
+      node: z.string(),
+      addon: z.string().nullable(),
+      supervisor: z.string().nullable(),
+      hook: z.string().nullable(),
+      driver: z.string().nullable(),
+    }),
+  }),
+} as const;
+
+/** What each verb's document is. */
+export type VerbDocuments = { [V in keyof typeof verbDocuments]: z.infer<(typeof verbDocuments)[V]> };
