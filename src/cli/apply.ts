@@ -1,8 +1,9 @@
 import { OomtuneError } from '../common/errors.js';
 import { stateFolder } from '../common/home.js';
+import type { Recommendation } from '../contract/recommendation.js';
+import type { Config } from '../contract/rung.js';
+import { configOf } from '../contract/rung.js';
 import { HOST, isHost } from '../devices/index.js';
-import type { Recommendation } from '../store/types.js';
-import type { Config } from '../tuner/types.js';
 import { EXPANDABLE_SEGMENTS } from '../worker/allocator.js';
 import { digest, fill, type Knob, recognise } from '../worker/command/index.js';
 
@@ -38,15 +39,7 @@ export async function applyRecommendation(
     );
   }
   const notes = chosen.command_digest === own ? [] : [`${chosen.key} was recorded for another command.`];
-  const config: Config = {
-    micro_batch: chosen.micro_batch,
-    accumulation: chosen.accumulation,
-    world_size: chosen.world_size,
-    effective_batch: chosen.effective_batch,
-    amp: chosen.amp,
-    checkpointing: chosen.checkpointing,
-    ...(chosen.expandable_segments ? { expandable_segments: true } : {}),
-  };
+  const config = configOf(chosen, chosen);
   const folder = stateFolder('applied', chosen.key.replace(/[^A-Za-z0-9._-]+/g, '_'));
   const filled = await fill(plan, config, { launchDir: folder });
   // What the command has by itself needs nobody to bring it

@@ -1,5 +1,5 @@
-import type { SpeedComparison } from '../store/types.js';
-import { rungName } from '../tuner/index.js';
+import type { SpeedComparison } from '../contract/measurement.js';
+import { rungName } from '../contract/rung.js';
 import { plural, rate } from './words.js';
 
 /** `bf16 1900 ± 12, full precision 1200 ± 9 samples/s, in 5 turns of one process`: the fastest first; null: one rung only. */

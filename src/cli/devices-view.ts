@@ -1,13 +1,8 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
-import type { Device } from '../runtime/types.js';
+import type { DeviceEntry } from '../contract/verbs.js';
 import type { Paint } from './output.js';
 import { table } from './table.js';
-
-export interface DeviceEntry extends Device {
-  /** Reserved by jobs of every host and user on this Redis; null when there is no Redis to ask. */
-  reserved_bytes: number;
-}
 
 /** One device of `devices --json`. */
 export function deviceEntry(device: DeviceEntry) {

@@ -4,19 +4,12 @@ import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import { homeFolder } from '../common/home.js';
 import { formatBytes } from '../common/size.js';
+import type { FirstPartyLimit } from '../contract/launch.js';
+import type { Finding } from '../contract/verbs.js';
 import { isHost } from '../devices/index.js';
-import type { FirstPartyLimit } from '../runtime/types.js';
 import type { Context } from './context.js';
 import { asOomtuneError } from './errors.js';
 import { plural } from './words.js';
-
-/** One check: what was found and, if it is not well, what to do. `failed`: something will not work. */
-export interface Finding {
-  check: string;
-  status: 'ok' | 'warning' | 'failed';
-  found: string;
-  remedy: string | null;
-}
 
 const run = promisify(execFile);
 const MIB = 1024 ** 2;

@@ -52,7 +52,7 @@ export function nothingFits(failure: string | undefined, reason: string | null |
 /** The one place that shows an error: a sentence, the remedy, the code; with `--json` the document, on stdout. */
 export function renderError(error: OomtuneError, out: Output): void {
   if (out.json) {
-    out.document(error.toJSON());
+    out.failure(error.toJSON());
   } else {
     const paint = out.paintErr;
     out.note(`${paint('red', 'oomtune:')} ${plainText(error.message)}`);

@@ -1,9 +1,11 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
+import type { JobRecord } from '../contract/job.js';
+import type { MemoryBreakdown, ProbeRecord } from '../contract/measurement.js';
+import type { Recommendation } from '../contract/recommendation.js';
+import { rungName, sameRung } from '../contract/rung.js';
 import { withheldNote } from '../daemon/withheld.js';
 import type { MemoryTrace } from '../store/index.js';
-import type { JobRecord, ProbeRecord, Recommendation } from '../store/types.js';
-import { type Anatomy, rungName, sameRung } from '../tuner/index.js';
 import { jobBudget } from '../worker/job-budget.js';
 import { jobMemory } from '../worker/memory-report.js';
 import { probeRecord } from '../worker/probe-record.js';
@@ -83,7 +85,7 @@ export function explainRecommendation(recorded: Recommendation, paint: Paint): s
 }
 
 /** What the peak is made of; the bar is as long as the budget, or as the peak where that is not known. */
-function filled(memory: Anatomy, budget: number | null, paint: Paint): string[] {
+function filled(memory: MemoryBreakdown, budget: number | null, paint: Paint): string[] {
   const { micro_batch, peak_bytes } = memory;
   const of = budget === null ? '' : ` of ${formatBytes(budget)}`;
   const bar = memoryBar(memory, budget ?? peak_bytes, paint, drawingWidth());

@@ -1,9 +1,9 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
-import { rungName } from '../tuner/index.js';
-import type { Config } from '../tuner/types.js';
+import type { FindBatchReport } from '../contract/reports.js';
+import type { ConfigLike } from '../contract/rung.js';
+import { rungName } from '../contract/rung.js';
 import { EXPANDABLE_SEGMENTS } from '../worker/allocator.js';
-import type { FindBatchReport } from '../worker/types.js';
 import { comparisonText } from './comparison.js';
 import { curveText } from './curve-text.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
@@ -56,7 +56,7 @@ function howToRun(report: FindBatchReport, apply: NonNullable<FindBatchReport['a
   return [keeps, line('larger', shellWords(apply.oomtune)), ...or, `  ${meaning(own, config)}`];
 }
 
-function meaning(own: NonNullable<FindBatchReport['own']>, { effective_batch }: Config): string {
+function meaning(own: NonNullable<FindBatchReport['own']>, { effective_batch }: ConfigLike): string {
   const steps = (size: number): number => Math.ceil((own.samples as number) / size);
   const epoch =
     own.samples === null

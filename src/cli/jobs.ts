@@ -1,6 +1,6 @@
 import { OomtuneError } from '../common/errors.js';
+import type { JobRecord } from '../contract/job.js';
 import { namedJob as findJob, jobsLike, type NamedJob, type Store } from '../store/index.js';
-import type { JobRecord } from '../store/types.js';
 import type { Output } from './output.js';
 import { foregroundEntries } from './status-entry.js';
 import { ago, plural } from './words.js';

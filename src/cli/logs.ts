@@ -1,9 +1,9 @@
 import { existsSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { TerminalText } from '../common/terminal.js';
+import type { JobRecord } from '../contract/job.js';
 import { Presence } from '../daemon/presence.js';
 import { hostName, type Store } from '../store/index.js';
-import type { JobRecord } from '../store/types.js';
 import { usageError } from './errors.js';
 import { LogFile } from './log-file.js';
 import { hasEnded } from './status-view.js';

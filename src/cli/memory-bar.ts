@@ -1,5 +1,5 @@
 import { formatBytes } from '../common/size.js';
-import type { Anatomy } from '../tuner/index.js';
+import type { MemoryBreakdown } from '../contract/measurement.js';
 import { type Part, partsOf } from '../worker/memory-parts.js';
 import type { Paint } from './output.js';
 
@@ -18,7 +18,7 @@ const LOOKS: Record<Part, { glyph: string; style: Parameters<Paint>[0] }> = {
 export const drawingWidth = (): number => Math.max(24, Math.min(64, (process.stdout.columns || 80) - 14));
 
 /** A bar as long as the budget, with a stretch for each part of the peak, and a legend with the figures. */
-export function memoryBar(memory: Anatomy, budgetBytes: number, paint: Paint, width: number): string[] {
+export function memoryBar(memory: MemoryBreakdown, budgetBytes: number, paint: Paint, width: number): string[] {
   const parts = partsOf(memory);
   const whole = Math.max(budgetBytes, memory.peak_bytes);
   const cells = (bytes: number): number => Math.round((bytes / whole) * width);

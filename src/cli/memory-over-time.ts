@@ -1,6 +1,7 @@
 import { formatBytes } from '../common/size.js';
-import type { MemorySample, MemoryTrace } from '../store/index.js';
-import type { JobRecord } from '../store/types.js';
+import type { JobRecord } from '../contract/job.js';
+import type { MemorySample } from '../contract/verbs.js';
+import type { MemoryTrace } from '../store/index.js';
 import type { Paint } from './output.js';
 import { seconds } from './words.js';
 

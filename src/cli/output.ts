@@ -1,5 +1,7 @@
 import { formatWithOptions, styleText } from 'node:util';
 import { OomtuneError } from '../common/errors.js';
+import type { ErrorDocument } from '../contract/failure.js';
+import type { VerbDocuments } from '../contract/verbs.js';
 import { ascii, asciiOnly } from './ascii.js';
 import { wrapped } from './wrap.js';
 
@@ -14,7 +16,9 @@ export interface Output {
   /** The same, to the letter: for words that a shell is to read. */
   exact(text: string): void;
   /** Writes the one JSON document of a `--json` call. */
-  document(value: unknown): void;
+  document<D extends keyof VerbDocuments>(verb: D, value: VerbDocuments[D]): void;
+  /** The same for an error. */
+  failure(error: ErrorDocument): void;
   /** A line for a person, on stderr. */
   note(text: string): void;
 }
@@ -45,9 +49,14 @@ export function createOutput(json: boolean): Output {
     paintErr: paintFor(process.stderr),
     data: (text) => process.stdout.write(ended(shown(text, process.stdout))),
     exact: (text) => process.stdout.write(ended(text)),
-    document: (value) => process.stdout.write(`${jsonText(value, process.stdout.isTTY ? 2 : undefined)}\n`),
+    document: (_verb, value) => writeJson(value),
+    failure: writeJson,
     note: (text) => process.stderr.write(`${shown(text, process.stderr)}\n`),
   };
+}
+
+function writeJson(value: unknown): void {
+  process.stdout.write(`${jsonText(value, process.stdout.isTTY ? 2 : undefined)}\n`);
 }
 
 /** JSON leaves the control characters beyond ASCII as they are, and terminals obey them. */

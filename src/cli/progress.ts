@@ -1,6 +1,6 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
-import { rungName } from '../tuner/index.js';
+import { rungName } from '../contract/rung.js';
 import type { Progress } from '../worker/types.js';
 import { ascii, asciiOnly } from './ascii.js';
 import { paintFor } from './output.js';

@@ -1,7 +1,7 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
-import type { Recommendation } from '../store/types.js';
-import { rungName } from '../tuner/index.js';
+import type { Recommendation } from '../contract/recommendation.js';
+import { rungName } from '../contract/rung.js';
 import type { Paint } from './output.js';
 import { facts, table } from './table.js';
 import { ago, bytesOr, configWords, rate } from './words.js';

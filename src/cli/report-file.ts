@@ -1,4 +1,4 @@
-import type { RunReport } from '../worker/types.js';
+import type { RunReport } from '../contract/reports.js';
 import { checkWritable, writeWhole } from './whole-file.js';
 
 export function checkReportFile(file: string): void {

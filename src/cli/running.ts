@@ -1,12 +1,19 @@
+import type { VerbDocuments } from '../contract/verbs.js';
 import type { Output } from './output.js';
 import { facts } from './table.js';
 
 /** Tells of something that may run: what is known of it, or what to do where it does not. */
-export function tellStatus(out: Output, status: { running: boolean }, otherwise: string): void {
-  if (out.json) out.document({ schema: 1, ...status });
+export function tellStatus<D extends 'daemon-status' | 'redis-status'>(
+  out: Output,
+  verb: D,
+  status: VerbDocuments[D],
+  otherwise: string,
+): void {
+  const { schema: _, ...shown } = status;
+  if (out.json) out.document(verb, status);
   else if (!status.running) out.data(`not running; ${otherwise}`);
   else {
-    const known = Object.entries(status).map(([name, value]): [string, string | null] => [
+    const known = Object.entries(shown).map(([name, value]): [string, string | null] => [
       name,
       value === null ? null : String(value),
     ]);

@@ -1,5 +1,8 @@
+import type { JobRecord } from '../contract/job.js';
+import type { Recommendation } from '../contract/recommendation.js';
+import { shown } from '../contract/rung.js';
+import type { ForegroundEntry, StatusEntry } from '../contract/verbs.js';
 import type { Store } from '../store/index.js';
-import type { JobRecord, Recommendation } from '../store/types.js';
 import { jobBudget } from '../worker/job-budget.js';
 import { jobMemory } from '../worker/memory-report.js';
 
@@ -17,18 +20,6 @@ export async function foregroundEntries(store: Store): Promise<ForegroundEntry[]
   }));
 }
 
-export interface ForegroundEntry {
-  job: string;
-  /** `run` or `find-batch`. */
-  verb: string;
-  name: string;
-  host: string;
-  pid: number;
-  devices: string[];
-  budget_bytes: number | null;
-  started_at: string;
-}
-
 /** The jobs of `status --json`, each with the recommendation that it used or made looked up. */
 export async function statusEntries(store: Store, jobs: JobRecord[]): Promise<StatusEntry[]> {
   const keys = [...new Set(jobs.flatMap(({ key }) => (key === null ? [] : [key])))];
@@ -36,8 +27,6 @@ export async function statusEntries(store: Store, jobs: JobRecord[]): Promise<St
   const byKey = new Map(found.map((one, at) => [keys[at], one]));
   return jobs.map((job) => statusEntry(job, byKey.get(job.key ?? '') ?? null));
 }
-
-export type StatusEntry = ReturnType<typeof statusEntry>;
 
 /** One job of `status --json`: the contract's fields; more may be added, none removed. */
 export function statusEntry(job: JobRecord, found: Recommendation | null) {
@@ -55,7 +44,7 @@ export function statusEntry(job: JobRecord, found: Recommendation | null) {
     paused: job.pause === 'on',
     /** Seconds from its first launch on; null: as long as it takes. */
     time_limit_s: job.options.timeSeconds ?? null,
-    config: job.config,
+    config: job.config && shown(job.config),
     cut: job.cut ?? null,
     key: job.key,
     submitted_at: job.submitted_at,

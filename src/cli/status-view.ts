@@ -1,9 +1,9 @@
 import { formatSpan } from '../common/span.js';
 import { plain } from '../common/terminal.js';
-import type { JobRecord, JobState } from '../store/types.js';
-import { rungName } from '../tuner/index.js';
+import type { JobRecord, JobState } from '../contract/job.js';
+import { rungName } from '../contract/rung.js';
+import type { ForegroundEntry } from '../contract/verbs.js';
 import type { Paint } from './output.js';
-import type { ForegroundEntry } from './status-entry.js';
 import { oneLine, table } from './table.js';
 import { ago, bytesOr, configWords, seconds, shellWords } from './words.js';
 

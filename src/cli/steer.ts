@@ -1,7 +1,7 @@
 import { formatSpan } from '../common/span.js';
 import { TimeUp, within } from '../common/within.js';
+import type { JobRecord } from '../contract/job.js';
 import type { Store } from '../store/index.js';
-import type { JobRecord } from '../store/types.js';
 import { toChanges } from './job-options.js';
 import { namedJobs } from './jobs.js';
 import { statusEntries } from './status-entry.js';
@@ -30,7 +30,7 @@ function steerBy(understand: Understanding): Verb {
     else {
       const ids = jobs.map((job) => job.job);
       const after = await namedJobs(store, ids, out);
-      out.document({ schema: 1, jobs: await statusEntries(store, after) });
+      out.document('cancel', { schema: 1, jobs: await statusEntries(store, after) });
     }
     return 0;
   };

@@ -1,6 +1,5 @@
 import { formatBytes } from '../common/size.js';
-import type { CutPlace } from '../store/types.js';
-import type { Config } from '../tuner/types.js';
+import type { ConfigLike, CutPlace } from '../contract/rung.js';
 
 /** Where batches were cut into micro-batches. */
 export function cutWords(cut: CutPlace): string {
@@ -8,7 +7,7 @@ export function cutWords(cut: CutPlace): string {
 }
 
 /** `micro-batch 42 × accumulation 2 × 4 GPUs = 336`. */
-export function configWords(config: Config): string {
+export function configWords(config: ConfigLike): string {
   const product = [`micro-batch ${config.micro_batch}`];
   if (config.accumulation > 1) product.push(`accumulation ${config.accumulation}`);
   if (config.world_size > 1) product.push(`${config.world_size} devices`);

@@ -1,4 +1,4 @@
-import type { JobOptions } from '../store/types.js';
+import type { JobOptions } from '../contract/options.js';
 import type { WorkDeps, WorkRequest } from '../worker/types.js';
 import type { Context } from './context.js';
 

@@ -10,10 +10,7 @@ export const bytes = whole.max(Number.MAX_SAFE_INTEGER);
 export const count = z.number().int().min(1).max(Number.MAX_SAFE_INTEGER);
 export const pid = z.number().int().positive();
 export const jobId = z.string().regex(/^j-[a-z0-9]{4,32}$/);
-export const absolute = text(4096).refine(
-  (path) => path.startsWith('/') && !path.includes('\0'),
-  'an absolute path',
-);
+export const absolute = text(4096).refine((path) => path.startsWith('/') && !path.includes('\0'), 'an absolute path');
 export const word = text(256).min(1);
 /** No NUL: such an argument could not be passed to a program. */
 export const argument = text(131_072).refine((value) => !value.includes('\0'), 'an argument without NUL');

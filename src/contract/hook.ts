@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { phase } from './failure.js';
 import { MOST_BYTES, measuredSteps, peaks } from './measurement.js';
-import { amp, cutPlace } from './rung.js';
+import { amp, cutPlace, rung } from './rung.js';
 
 /**
  * The protocol between the worker and the Python hook: one JSON object a line, both ways, over a unix socket. Unknown fields are
@@ -42,10 +42,14 @@ const hello = z.object({
   v: z.literal(1),
   pid: count,
   rank: count.max(MOST_RANKS - 1),
+  /** Its rank on this host. */
+  local_rank: count.max(MOST_RANKS - 1).optional(),
   world_size: z.number().int().positive().max(MOST_RANKS),
   python: text(100).optional(),
   torch: text(100).nullable().optional(),
   device: text(100).nullable().optional(),
+  /** What was found to train: `plain`, or the framework's loop. */
+  entry: text(100).nullable().optional(),
 });
 
 /** The training loop asks for its first batch: what it asks for by itself, and what the hook can turn on. */
@@ -73,13 +77,15 @@ const loop = z.object({
 
 const lenientPeaks = Object.fromEntries(
   Object.entries(peaks.shape).map(([name, schema]) => [name, lenient(schema)]),
-) as typeof peaks.shape;
+) as unknown as typeof peaks.shape;
 
 /** A probe, or the steps that were asked for after it, ran: what it cost on this rank. */
 const measured = z.object({
   t: z.literal('measured'),
   micro_batch: size,
   accumulation: size,
+  /** The rung that it ran on. */
+  ...rung.partial().shape,
   ...lenientPeaks,
   ...measuredSteps.shape,
   steps: count,
@@ -110,6 +116,8 @@ const exception = z.object({
   gradients: z.boolean().optional(),
   frame: text(500).nullable().optional(),
   oom: z.boolean(),
+  /** The variable of the script that holds a good part of the memory, and grew. */
+  kept_by: text(500).nullable().optional(),
   micro_batch: lenient(count.nullable()).optional(),
   traceback: text(8192).optional(),
 });

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { count, whole } from './fields.js';
 import { jobRecord, jobState } from './job.js';
-import { memoryBreakdown } from './measurement.js';
+import { curve, memoryBreakdown } from './measurement.js';
 import { recommendation } from './recommendation.js';
 import { rung } from './rung.js';
 import { memorySample } from './verbs.js';
@@ -50,18 +50,6 @@ const step = z.object({
   why: z.string().nullable(),
 });
 export type Step = z.infer<typeof step>;
-
-/** Peak memory against micro-batch on one rung, as a chart shows it. */
-const curve = z.object({
-  rung: z.string(),
-  /** `[micro-batch, peak]` of what fitted, ascending. */
-  fits: z.array(z.tuple([z.number(), z.number()])),
-  /** Micro-batches that ran out of memory, ascending; what they would have needed is not known. */
-  failed: z.array(z.number()),
-  /** The model's line: peak = base + slope x micro-batch; null: fewer than two sizes are known. */
-  line: z.object({ base: z.number(), slope: z.number() }).nullable(),
-});
-export type Curve = z.infer<typeof curve>;
 
 const partSize = z.object({
   part: z.enum(['parameters', 'gradients', 'optimizer_state', 'activations', 'allocator_slack', 'context', 'rest']),
@@ -112,9 +100,7 @@ const jobPage = jobRecord
     after: z.array(z.string()),
     budget_bytes: z.number().nullable(),
     cancelling: z.boolean(),
-    launches: z.array(
-      z.object({ launch: count, purpose: z.enum(['search', 'run']), micro_batch: count.nullable() }),
-    ),
+    launches: z.array(z.object({ launch: count, purpose: z.enum(['search', 'run']), micro_batch: count.nullable() })),
     steps: z.array(step),
     curves: z.array(curve),
     /** What fills the memory at the micro-batch it names; null: no peak was measured. */
@@ -159,9 +145,7 @@ const deviceView = z.object({
 export type DeviceView = z.infer<typeof deviceView>;
 
 const machineView = z.object({
-  hosts: z.array(
-    z.object({ host: z.string(), alive: z.boolean(), seen: z.string(), version: z.string().nullable() }),
-  ),
+  hosts: z.array(z.object({ host: z.string(), alive: z.boolean(), seen: z.string(), version: z.string().nullable() })),
   devices: z.array(deviceView),
 });
 export type MachineView = z.infer<typeof machineView>;
@@ -187,7 +171,8 @@ export const streamEvents = {
   redis: z.object({ up: z.boolean() }),
   jobs: z.object({ full: z.boolean(), rows: z.array(row), gone: z.array(z.string()) }),
   machine: machineView,
-  job: jobPage,
+  /** Null: there is no such job. */
+  job: jobPage.nullable(),
   memory: z.object({ full: z.boolean(), samples: z.array(memorySample).readonly() }),
   /** `again`: what was shown of the log is to be forgotten. `skipped`: bytes that were left out before it. */
   log: z.object({ launch: whole, text: z.string(), skipped: whole, again: z.boolean().optional() }),

@@ -64,9 +64,7 @@ export const jobRecord = z.object({
   key: text(512).nullable(),
   /** Launch folders in order, on `host`. Written before the launch. */
   launches: z
-    .array(
-      z.object({ launch: count, dir: absolute, purpose: z.enum(['search', 'run']), config: config.nullable() }),
-    )
+    .array(z.object({ launch: count, dir: absolute, purpose: z.enum(['search', 'run']), config: config.nullable() }))
     .max(100_000),
   /** What the tuner was told, in order: replayed after a crash. */
   journal: z.array(observation).max(100_000),
@@ -74,6 +72,8 @@ export const jobRecord = z.object({
   started_at: time.nullable(),
   ended_at: time.nullable(),
   exit_code: z.number().int().nullable(),
+  /** Whether its processes are to stand still (`pause`, `resume`); null or absent: it was never asked. */
+  pause: z.enum(['on', 'off']).nullish(),
 });
 export type JobRecord = z.infer<typeof jobRecord>;
 

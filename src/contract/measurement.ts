@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { count, text, whole } from './fields.js';
 import { outcome, phase } from './failure.js';
+import { count, text, whole } from './fields.js';
 import { amp, rung, shownRung } from './rung.js';
 
 /**
@@ -27,11 +27,12 @@ export const peaks = z.object({
   /** Bytes in use when a step starts: parameters, optimizer state, and gradients when accumulating. */
   resident_bytes: measuredBytes,
   /** What stays from step to step, as the framework's own objects tell: weights, all gradients, the optimizer's state. */
-  parameter_bytes: measuredBytes.optional(),
-  gradient_bytes: measuredBytes.optional(),
-  optimizer_state_bytes: measuredBytes.optional(),
+  parameter_bytes: measuredBytes.default(null),
+  gradient_bytes: measuredBytes.default(null),
+  optimizer_state_bytes: measuredBytes.default(null),
 });
 export type Peaks = z.infer<typeof peaks>;
+export const NO_PEAKS = Object.fromEntries(Object.keys(peaks.shape).map((name) => [name, null])) as Peaks;
 
 /** What an observation keeps of the hook's figures as it is, beside the peaks. */
 export const measuredSteps = z.object({
@@ -190,3 +191,15 @@ export const memoryBreakdown = z.object({
   rest: whole,
 });
 export type MemoryBreakdown = z.infer<typeof memoryBreakdown>;
+
+/** Peak memory against micro-batch on one rung, as a chart shows it. Bytes. */
+export const curve = z.object({
+  rung: z.string(),
+  /** `[micro-batch, peak]` of what fitted, ascending. */
+  fits: z.array(z.tuple([z.number(), z.number()])),
+  /** Micro-batches that ran out of memory, ascending; what they would have needed is not known. */
+  failed: z.array(z.number()),
+  /** The model's line: peak = base + slope x micro-batch; null: fewer than two sizes are known. */
+  line: z.object({ base: z.number(), slope: z.number() }).nullable(),
+});
+export type Curve = z.infer<typeof curve>;

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { DEVICE_CHOICE } from '../devices/index.js';
 import { absolute, argument, count, jobId, text, word } from './fields.js';
 
 /** Optimizer steps of a probe, at most. */
@@ -10,14 +11,26 @@ export type Objective = z.infer<typeof objective>;
 /** `auto`: at the loader where a framework accumulates by itself, else at the model. */
 const cutWish = z.enum(['auto', 'model', 'loader']);
 
+const jobIds = z.array(jobId).max(1000);
+
+/** A job's place among those that were submitted with it by `--array` or `--sweep`: one command, one recommendation. */
+const sweepMember = z.object({
+  /** The same for all. */
+  sweep: z.string().regex(/^s-[a-z0-9]{4,32}$/),
+  /** Its number among them, from 0. */
+  member: z.number().int().min(0).max(1_000_000),
+  /** How many may run at a time; null: all. */
+  atOnce: count.nullable(),
+  /** Of `--array`; null: there is none. */
+  index: z.number().int().min(0).max(1_000_000_000).nullable(),
+});
+export type SweepMember = z.infer<typeof sweepMember>;
+
 /** Options of find-batch, run and submit after parsing; validated again when read back from Redis. */
 export const jobOptions = z.object({
   name: text(256).nullable(),
   /** `cpu`, `cuda`, `cuda:N`; null: the first GPU, else cpu. */
-  device: z
-    .string()
-    .regex(/^(cpu|cuda|cuda:\d{1,3})$/, 'cpu, cuda or cuda:N')
-    .nullable(),
+  device: z.string().regex(DEVICE_CHOICE).nullable(),
   /** As written (`24GiB`, `80%`); resolved on the host that runs it. */
   budget: text(64).nullable(),
   gpus: z.number().int().min(1).max(1024),
@@ -37,6 +50,8 @@ export const jobOptions = z.object({
   preset: word,
   steps: z.number().int().min(2).max(MOST_PROBE_STEPS),
   timeoutSeconds: z.number().positive().nullable(),
+  /** `--time`: from the first launch to the end; absent: as long as it takes. */
+  timeSeconds: z.number().positive().nullish(),
   maxLaunches: count.nullable(),
   /** Names only: values stay on the host that submitted. */
   env: z.array(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'a name without a value')).max(10_000),
@@ -46,7 +61,11 @@ export const jobOptions = z.object({
   tune: z.boolean(),
   /** submit only. */
   priority: z.number().int().min(-1_000_000).max(1_000_000),
-  after: z.array(jobId).max(1000),
+  after: jobIds,
+  /** Jobs that have to have ended, however. */
+  afterAny: jobIds.optional(),
+  /** Absent: it was submitted alone. */
+  sweep: sweepMember.optional(),
   share: z.boolean(),
   gpuModel: word.nullable(),
   host: word.nullable(),

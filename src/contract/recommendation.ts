@@ -26,6 +26,8 @@ export const recommendation = z.object({
   accumulation: count,
   effective_batch: count,
   ...rung.shape,
+  /** Absent where it is off, or the record is an earlier version's. */
+  offload: z.boolean().optional(),
   max_micro_batch: count,
   known_bad_micro_batch: count.nullable(),
   peak_bytes: bytes.nullable(),

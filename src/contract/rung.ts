@@ -25,7 +25,7 @@ export const sameRung = (a: RungLike, b: RungLike): boolean =>
 
 /** `bf16 + checkpointing`; the first rung, which turns nothing on, is `as it stands`. */
 export function rungName(record: RungLike & { expandable_segments?: boolean }): string {
-  const knobs = KNOBS.flatMap((knob) => {
+  const knobs: string[] = KNOBS.flatMap((knob) => {
     const value = record[knob] ?? false;
     if (value === false || value === 'off') return [];
     return [value === true ? knob : value];
@@ -48,13 +48,14 @@ export const config = z.object({
   expandable_segments: z.boolean().optional(),
 });
 export type Config = z.infer<typeof config>;
+/** As documents have it, which leave out what is off. */
+export type ConfigLike = z.input<typeof config>;
 
 /** A configuration as documents show it. */
 export const shownConfig = config.extend({
   offload: z.literal(true).optional(),
   expandable_segments: z.literal(true).optional(),
 });
-export type ShownConfig = z.infer<typeof shownConfig>;
 
 export function configOf(
   knobs: RungLike & { expandable_segments?: boolean },

@@ -24,6 +24,11 @@ const statusEntry = z.object({
   command: strings,
   host: z.string().nullable(),
   devices: strings,
+  priority: z.number(),
+  /** Its processes are stopped, by `pause`. */
+  paused: z.boolean(),
+  /** Seconds from its first launch on; null: as long as it takes. */
+  time_limit_s: z.number().nullable(),
   config: shownConfig.nullable(),
   cut: cut.nullable(),
   key: z.string().nullable(),
@@ -118,7 +123,10 @@ export type Forgotten = z.infer<typeof forgotten>;
 
 export const verbDocuments = {
   'find-batch': findBatchReport,
-  submit: job,
+  submit: job.extend({
+    /** Of a sweep or an array: all of them. */
+    jobs: strings.optional(),
+  }),
   retry: job,
   status: jobs.extend({
     foreground: z.array(foregroundEntry),
@@ -129,12 +137,17 @@ export const verbDocuments = {
   cancel: jobs,
   hold: jobs,
   release: jobs,
+  pause: jobs,
+  resume: jobs,
+  edit: jobs,
   explain: statusEntry.extend({
     schema,
     launches: jobRecord.shape.launches,
     probes: z.array(probeRecord),
     recommendation: recommendation.nullable(),
-    memory_over_time: z.object({ budget_bytes: bytes.nullable(), samples: z.array(memorySample).readonly() }).nullable(),
+    memory_over_time: z
+      .object({ budget_bytes: bytes.nullable(), samples: z.array(memorySample).readonly() })
+      .nullable(),
   }),
   'explain-recommendation': recommendations,
   recommend: recommendations,

@@ -1,5 +1,5 @@
+import type { JobRecord } from '../contract/job.js';
 import { isWrongType, outlast, type PatchResult, type Restored, type Store, type StoredJob } from '../store/index.js';
-import type { JobRecord } from '../store/types.js';
 import type { HeldJobs } from './held-jobs.js';
 
 /** The job was taken from us: another host answers for it, or it was held or ended behind our back. */

@@ -1,5 +1,6 @@
 import type { Log } from '../common/log.js';
-import { ENDED_STATES, type Store, type StoredJob } from '../store/index.js';
+import { ENDED_STATES } from '../contract/job.js';
+import type { Store, StoredJob } from '../store/index.js';
 import type { Queues } from './queues.js';
 import { SweepGate } from './sweep-gate.js';
 

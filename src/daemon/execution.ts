@@ -3,21 +3,22 @@ import type { Job } from 'bullmq';
 import { OomtuneError } from '../common/errors.js';
 import type { Log } from '../common/log.js';
 import { isFull } from '../common/refusal.js';
+import type { JobRecord } from '../contract/job.js';
+import type { RunReport } from '../contract/reports.js';
+import type { Ticket } from '../contract/state.js';
 import { setPaused } from '../runtime/pause.js';
 import type { Runtime } from '../runtime/types.js';
 import { outlast, type Reply, type Standing, type Store, type StoredJob } from '../store/index.js';
-import type { JobRecord } from '../store/types.js';
 import { Detached } from '../worker/detached.js';
 import { StillHeld } from '../worker/still-held.js';
 import { TimeUp } from '../worker/time-limit.js';
-import type { Leasing, Progress, Records, RunReport, WorkDeps, WorkRequest } from '../worker/types.js';
+import type { Leasing, Progress, Records, WorkDeps, WorkRequest } from '../worker/types.js';
 import { ClaimedRecord, ClaimLost } from './claimed-record.js';
 import { dropEarlierTries } from './earlier-tries.js';
 import type { HeldJobs } from './held-jobs.js';
 import { LastLaunch } from './last-launch.js';
 import { LogTail } from './log-tail.js';
 import { failureOf, outcomeOf, plainOutcome } from './outcome.js';
-import type { Ticket } from './queues.js';
 import { Surroundings } from './surroundings.js';
 
 /** What the daemon needs of the worker. */

@@ -2,12 +2,13 @@ import { join } from 'node:path';
 import type { Job } from 'bullmq';
 import { stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
+import type { Ticket } from '../contract/state.js';
 import type { Runtime } from '../runtime/types.js';
 import { outlast, type Reply, type Standing, type Store, type StoredJob } from '../store/index.js';
 import { Execution, type ExecutionEnd, type WorkerApi } from './execution.js';
 import type { HeldJobs } from './held-jobs.js';
 import type { Lanes } from './lanes.js';
-import type { Queues, Ticket } from './queues.js';
+import type { Queues } from './queues.js';
 import { labelOf, requirementOf } from './routing.js';
 
 export interface ExecutionsParts {

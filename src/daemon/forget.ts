@@ -1,14 +1,7 @@
 import { OomtuneError } from '../common/errors.js';
+import type { JobRecord } from '../contract/job.js';
+import type { Forgotten } from '../contract/verbs.js';
 import type { Store, StoredJob } from '../store/index.js';
-import type { JobRecord } from '../store/types.js';
-
-/** What came of the jobs of a forgotten host, by id, and whose leases were freed. */
-export interface Forgotten {
-  host: string;
-  queued: string[];
-  ended: string[];
-  leases: string[];
-}
 
 /**
  * Gives up a host that is down for good, from any host: what it had is queued anew while `--retries` are left, else it ends

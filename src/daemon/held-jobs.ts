@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
-import { jobRecordSchema, type Store } from '../store/index.js';
-import type { JobRecord } from '../store/types.js';
+import { type JobRecord, jobRecord as jobRecordSchema } from '../contract/job.js';
+import type { Store } from '../store/index.js';
 
 const schema = z.object({
   schema: z.literal(1),

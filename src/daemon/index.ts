@@ -13,8 +13,8 @@ import type { Store } from '../store/index.js';
 import type { RunOptions } from './run.js';
 
 export { dashboardAddress } from './dashboard-address.js';
-export { type Forgotten, forgetHost } from './forget.js';
-export { type DaemonStatus, daemonStatus, type StartOptions, startDaemon, stopDaemon } from './lifecycle.js';
+export { forgetHost } from './forget.js';
+export { daemonStatus, type StartOptions, startDaemon, stopDaemon } from './lifecycle.js';
 export type { RunOptions } from './run.js';
 export { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';
 export { withSilence } from './silence.js';

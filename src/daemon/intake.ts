@@ -1,12 +1,13 @@
 import type { Job } from 'bullmq';
 import type { Log } from '../common/log.js';
-import type { HostInfo, Store } from '../store/index.js';
+import type { HostInfo } from '../contract/state.js';
+import { type Ticket, ticket as ticketSchema } from '../contract/state.js';
+import type { Store } from '../store/index.js';
 import type { Executions } from './executions.js';
 import type { Lanes } from './lanes.js';
-import type { Queues, Ticket } from './queues.js';
+import type { Queues } from './queues.js';
 import type { Room } from './room.js';
 import { labelOf, requirementOf } from './routing.js';
-import { readTicket } from './ticket.js';
 
 export interface IntakeParts {
   store: Store;
@@ -99,7 +100,7 @@ export class Intake {
     for (const label of labels) {
       for (const ticket of await queues.taken(label)) {
         if (ours.has(ticket.id)) continue;
-        const entry = readTicket(ticket.data);
+        const entry = ticketSchema.safeParse(ticket.data).data ?? null;
         const found = entry === null ? null : await store.jobs.find(entry.job);
         const record = found?.is === 'job' ? found.job : null;
         const waits = record?.state === 'queued' && record.epoch === entry?.epoch && record.claimHost === null;
@@ -134,7 +135,7 @@ export class Intake {
 
   async #begin(ticket: Job<Ticket>): Promise<void> {
     const { store, queues, host, executions, log } = this.#parts;
-    const entry = readTicket(ticket.data);
+    const entry = ticketSchema.safeParse(ticket.data).data ?? null;
     if (entry === null) {
       log.warn({ entry: ticket.id }, 'a queue entry that cannot be read was refused');
       await queues.refuse(ticket, 'it cannot be read');

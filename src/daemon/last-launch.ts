@@ -1,4 +1,5 @@
-import type { Exit, Run, Runtime } from '../runtime/types.js';
+import type { Exit } from '../contract/launch.js';
+import type { Run, Runtime } from '../runtime/types.js';
 import { type LeaseStore, outlast, type StoredJob } from '../store/index.js';
 import { letsGo } from '../worker/detached.js';
 

@@ -6,9 +6,10 @@ import { longestEndMs } from '../common/bounds.js';
 import { OomtuneError } from '../common/errors.js';
 import { homeFolder, PACKAGE_ROOT } from '../common/home.js';
 import { createLog } from '../common/log.js';
+import type { JobRecord } from '../contract/job.js';
+import type { DaemonStatus } from '../contract/verbs.js';
 import type { Runtime } from '../runtime/types.js';
 import { hostName, isAlive, type Store } from '../store/index.js';
-import type { JobRecord } from '../store/types.js';
 import { type DaemonFile, killPath, logPath, readDaemonFile, stableToken } from './daemon-file.js';
 import { foreignJobs, hostTaken } from './foreign-home.js';
 import { HeldJobs } from './held-jobs.js';
@@ -21,23 +22,6 @@ export interface StartOptions {
   httpPort?: number;
   httpHost?: string;
   metricsOpen?: boolean;
-}
-
-export interface DaemonStatus {
-  running: boolean;
-  pid: number | null;
-  host: string;
-  version: string | null;
-  redis: string;
-  started_at: string | null;
-  /** Address of the dashboard; null: it is off. */
-  dashboard: string | null;
-  /** Why there is none although there was to be one; null: nothing is wrong. */
-  dashboard_fault: string | null;
-  /** Jobs that have not ended, on all hosts. */
-  jobs: number;
-  /** What keeps it from taking jobs; null: nothing. */
-  lacks: string | null;
 }
 
 const START_SECONDS = 30;

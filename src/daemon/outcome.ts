@@ -1,9 +1,10 @@
 import { OomtuneError } from '../common/errors.js';
-import type { Exit } from '../runtime/types.js';
-import type { JobRecord } from '../store/types.js';
+import type { JobRecord } from '../contract/job.js';
+import type { Exit } from '../contract/launch.js';
+import type { RunReport } from '../contract/reports.js';
+import { configOf } from '../contract/rung.js';
 import { StillHeld } from '../worker/still-held.js';
 import { TimeUp } from '../worker/time-limit.js';
-import type { RunReport } from '../worker/types.js';
 
 /** What the record says after a report of the worker's. */
 export function outcomeOf(report: RunReport): Partial<JobRecord> {
@@ -13,7 +14,7 @@ export function outcomeOf(report: RunReport): Partial<JobRecord> {
     state,
     reason: report.still_running ?? null,
     exit_code: report.exit_code,
-    config: report.config,
+    config: report.config && configOf(report.config, report.config),
     key: report.key,
     failure:
       failure === null || failure.class === 'ok' || state === 'succeeded'

@@ -1,15 +1,11 @@
 import { type Job, Queue, UnrecoverableError, Worker } from 'bullmq';
 import type { Redis } from 'ioredis';
+import type { Requirement, Ticket } from '../contract/state.js';
 import { isRefusal, type Store, type StoredJob, standing, write } from '../store/index.js';
-import { type HostDevices, labelOf, parseRequirement, type Requirement, requirementOf, suits } from './routing.js';
+import { type HostDevices, labelOf, parseRequirement, requirementOf, suits } from './routing.js';
 import type { DaemonSettings } from './settings.js';
 
 /** What stands in a queue: all else is in the job's record. */
-export interface Ticket {
-  job: string;
-  epoch: number;
-}
-
 /** BullMQ's priorities run from 1 (first) to 2097151; ours from -1000000 to 1000000 (first). */
 const MIDDLE = 1_048_576;
 

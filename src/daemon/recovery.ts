@@ -1,8 +1,9 @@
 import { stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
+import { ENDED_STATES } from '../contract/job.js';
 import { type LiveLaunch, liveLaunches } from '../runtime/live-launches.js';
 import type { Runtime } from '../runtime/types.js';
-import { ENDED_STATES, outlast, type Store } from '../store/index.js';
+import { outlast, type Store } from '../store/index.js';
 import type { HeldJobs } from './held-jobs.js';
 
 /**

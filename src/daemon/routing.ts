@@ -1,29 +1,8 @@
 import { createHash } from 'node:crypto';
-import { z } from 'zod';
 import { parseSize } from '../common/size.js';
-import { DEFAULT_ACCELERATOR, HOST, isHost, isNumbered, KIND_NAMES, kindOf, ordinalOf } from '../devices/index.js';
-import type { JobOptions } from '../store/types.js';
-
-const schema = z.object({
-  /** `any`: a GPU where there is one, else the host's memory. */
-  kind: z.enum([...KIND_NAMES, 'any']),
-  gpus: z.number().int().min(1).max(1024),
-  /** Part of the model's name, lower case. */
-  model: z.string().max(256).nullable(),
-  host: z.string().max(256).nullable(),
-  /** `cuda:3`: this very device. */
-  device: z.string().max(64).nullable(),
-  /** What one device has to have at least, GiB. */
-  gib: z.number().int().min(0),
-  /**
-   * What it takes of a GPU: `all`, `24g`, `80%`. Those who wait in one queue take the same, so that the first of them, where it
-   * cannot start, is in the way of nobody who could.
-   */
-  takes: z.string().max(64).default(''),
-});
-
-/** What a job asks of the host that runs it: one queue for each such wish. */
-export type Requirement = z.infer<typeof schema>;
+import type { JobOptions } from '../contract/options.js';
+import { type Requirement, requirement } from '../contract/state.js';
+import { DEFAULT_ACCELERATOR, HOST, isHost, isNumbered, kindOf, ordinalOf } from '../devices/index.js';
 
 /** A host as far as routing goes. */
 export interface HostDevices {
@@ -97,7 +76,7 @@ export function labelOf(requirement: Requirement): string {
 /** Null for what cannot be read. */
 export function parseRequirement(text: string): Requirement | null {
   try {
-    return schema.parse(JSON.parse(text));
+    return requirement.parse(JSON.parse(text));
   } catch {
     return null;
   }

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { writeDurably } from '../common/durable-file.js';
 import { stateFolder } from '../common/home.js';
+import type { SubmittedEnvironment } from '../contract/job.js';
 import { hostName, type Store } from '../store/index.js';
-import type { SubmittedEnvironment } from '../store/types.js';
 import { boundToHost } from '../worker/environment.js';
 
 /**

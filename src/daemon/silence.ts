@@ -1,5 +1,5 @@
+import type { JobRecord } from '../contract/job.js';
 import { type KnownHost, LOST_MS, type Store } from '../store/index.js';
-import type { JobRecord } from '../store/types.js';
 
 /** What is told of a job whose host is silent; null: it is heard, or the job is nobody's. `now`: ms. */
 export function silenceOf(

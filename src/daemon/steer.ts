@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
-import { ENDED_STATES, type Store, type StoredJob } from '../store/index.js';
-import type { JobOptions, JobRecord, JobState, SubmittedEnvironment } from '../store/types.js';
+import { ENDED_STATES, type JobRecord, type JobState, type SubmittedEnvironment } from '../contract/job.js';
+import type { JobOptions } from '../contract/options.js';
+import type { Store, StoredJob } from '../store/index.js';
 import { jobEnvironment } from '../worker/environment.js';
 import { forgetEnvironment, saveEnvironment } from './saved-environment.js';
 

@@ -1,15 +1,9 @@
 import { createHash } from 'node:crypto';
 import { OomtuneError } from '../common/errors.js';
-import {
-  commandSchema,
-  hostName,
-  jobOptionsSchema,
-  type NamedJob,
-  namedJob,
-  newJobId,
-  type Store,
-} from '../store/index.js';
-import type { JobOptions, JobRecord, SweepMember } from '../store/types.js';
+import { command as commandSchema } from '../contract/fields.js';
+import type { JobRecord } from '../contract/job.js';
+import { type JobOptions, jobOptions as jobOptionsSchema, type SweepMember } from '../contract/options.js';
+import { hostName, type NamedJob, namedJob, newJobId, type Store } from '../store/index.js';
 import { stemOfCommand } from '../worker/command/index.js';
 import { jobEnvironment } from '../worker/environment.js';
 import { forgetEnvironment, saveEnvironment, sweepEnvironments } from './saved-environment.js';

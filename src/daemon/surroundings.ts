@@ -1,5 +1,5 @@
+import type { JobRecord } from '../contract/job.js';
 import type { StoredJob } from '../store/index.js';
-import type { JobRecord } from '../store/types.js';
 import { foreignEnvironment } from '../worker/environment.js';
 import { forgetEnvironment, savedEnvironment } from './saved-environment.js';
 import { withheldNote } from './withheld.js';

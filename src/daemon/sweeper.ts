@@ -1,5 +1,5 @@
 import type { Log } from '../common/log.js';
-import type { Device } from '../runtime/types.js';
+import type { Device } from '../contract/launch.js';
 import type { KnownHost, Store, StoredJob } from '../store/index.js';
 import type { Executions } from './executions.js';
 import type { Queues } from './queues.js';

@@ -1,5 +1,5 @@
-import { ENDED_STATES, outlast, type Store } from '../store/index.js';
-import type { JobRecord } from '../store/types.js';
+import { ENDED_STATES, type JobRecord } from '../contract/job.js';
+import { outlast, type Store } from '../store/index.js';
 import { Presence } from './presence.js';
 
 /** Ends are announced; this is for the announcement that got lost on its way all the same. */

@@ -1,5 +1,6 @@
+import type { Requirement } from '../contract/state.js';
 import type { StoredJob } from '../store/index.js';
-import { describe, type HostDevices, type Requirement, suits } from './routing.js';
+import { describe, type HostDevices, suits } from './routing.js';
 
 /** Why a job in its queue has not been taken: no host can, or those that can are busy. `live`: all jobs that have not ended. */
 export function waitingReason(requirement: Requirement, alive: HostDevices[], live: StoredJob[]): string {

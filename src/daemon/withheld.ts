@@ -1,4 +1,4 @@
-import type { SubmittedEnvironment } from '../store/types.js';
+import type { SubmittedEnvironment } from '../contract/job.js';
 
 const SHOWN = 8;
 

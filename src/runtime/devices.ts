@@ -1,12 +1,12 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { homePath } from '../common/home.js';
+import type { Device, DeviceProcess } from '../contract/launch.js';
 import { DEFAULT_ACCELERATOR, idOf } from '../devices/index.js';
 import { hostDevice } from './host.js';
 import { firstPartyLimit, inFirstNamespace, type Offers, offers } from './limits.js';
 import type { NativeGpu, NativeInventory } from './native.js';
 import { environmentOf } from './process.js';
-import type { Device, DeviceProcess } from './types.js';
 
 /** Set in the environment of every job: its launch folder. */
 export const RUN_MARK = 'OOMTUNE_RUN_DIR';

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { cpus, hostname, totalmem } from 'node:os';
+import type { Device } from '../contract/launch.js';
 import { HOST } from '../devices/index.js';
-import type { Device } from './types.js';
 
 function text(file: string): string | null {
   try {

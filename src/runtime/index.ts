@@ -5,6 +5,7 @@ import { longestStartMs } from '../common/bounds.js';
 import { OomtuneError } from '../common/errors.js';
 import { filesAnswer } from '../common/far-files.js';
 import { unusableFolder } from '../common/refusal.js';
+import type { Device } from '../contract/launch.js';
 import { isHost } from '../devices/index.js';
 import { adopt } from './adopt.js';
 import { findCommand } from './command.js';
@@ -16,7 +17,7 @@ import { readExit } from './records.js';
 import { checkSpec, encodeSpec, type LedgerDevice } from './spec.js';
 import { started } from './start.js';
 import { startFailure } from './start-failure.js';
-import type { Device, LaunchSpec, Run, Runtime } from './types.js';
+import type { LaunchSpec, Run, Runtime } from './types.js';
 
 export type * from './types.js';
 

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
+import type { LedgerReading } from '../contract/launch.js';
 import type { Addon } from './native.js';
-import type { LedgerReading } from './types.js';
 
 /** The ledger in a launch folder as it is now; null when there is none, or when nothing of ours was at work in the job. */
 export function readLedger(addon: Addon, dir: string): LedgerReading | null {

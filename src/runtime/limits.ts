@@ -1,8 +1,8 @@
 /** Limits on device memory that the driver or the kernel offers by itself, looked for where they would be. */
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import type { FirstPartyLimit } from '../contract/launch.js';
 import type { NativeGpu } from './native.js';
-import type { FirstPartyLimit } from './types.js';
 
 /** What offers a limit on this machine. */
 export interface Offers {

@@ -1,49 +1,13 @@
 import { renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { z } from 'zod';
+import type { z } from 'zod';
 import { writeDurably } from '../common/durable-file.js';
 import { readRegular } from '../common/regular-file.js';
-import type { Exit } from './types.js';
-
-const count = z.number().int().nonnegative();
-const pid = z.number().int().positive();
+import type { Exit } from '../contract/launch.js';
+import { exitRecord, supervisorRecord } from '../contract/launch.js';
 
 /** Of a record: the job can write into its launch folder. */
 const MOST_BYTES = 64 * 1024;
-
-/** supervisor.json: who owns the launch. */
-const supervisorRecord = z.object({
-  schema: z.literal(1),
-  pid,
-  start_time: count,
-  job_pid: pid.nullable(),
-  job_start_time: count.nullable(),
-  /** Folder of the launch's own cgroup, where one could be made. */
-  cgroup: z.string().startsWith('/sys/fs/cgroup/').nullable().default(null),
-  boot_id: z.string(),
-  started_at: z.string(),
-  /** 0: none. */
-  timeout_ms: count.default(0),
-  grace_ms: count.default(10_000),
-  version: z.string(),
-});
-
-/** exit.json: how it ended. */
-const exitRecord = z.object({
-  schema: z.literal(1),
-  code: z.number().int().min(0).max(255).nullable(),
-  signal: z.string().nullable(),
-  ended_by: z.enum(['job', 'timeout', 'cancel', 'start-failed', 'supervisor-lost']),
-  error: z.string().nullable(),
-  host_oom: z.boolean().nullable(),
-  started_at: z.string(),
-  ended_at: z.string(),
-  stragglers: count,
-  resident_bytes: count.optional(),
-});
-
-export type SupervisorRecord = z.infer<typeof supervisorRecord>;
-
 /** `torn`: it is there, and holds nothing that can be read (zeros after a power cut, the half of it): what it said is not known. */
 type Read<T> = T | 'torn' | null;
 

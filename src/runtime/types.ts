@@ -1,41 +1,4 @@
-/** The runtime's words: devices, launches, what the ledger saw. Sizes in bytes, times in seconds or ISO 8601. */
-
-export interface DeviceProcess {
-  pid: number;
-  name: string;
-  used_bytes: number;
-  /** Launched by the oomtune of this home: another user's, or one with other state, has a Redis of its own. */
-  ours: boolean;
-  /** The job that it belongs to, of whatever home; null: none, or that cannot be told. */
-  job: string | null;
-}
-
-/**
- * Which limit of the driver's or the kernel's own holds a job to its budget, beside oomtune's: the kernel's `dmem` controller,
- * `mps` (each process by itself), `mig` (no budget, but the size of this part of a GPU), or none.
- */
-export type FirstPartyLimit = 'dmem' | 'mps' | 'mig' | 'none';
-
-export interface Device {
-  /** `cuda:N` or `cpu`. */
-  id: string;
-  /** NVML's uuid; `cpu:<machine id>` for the host. */
-  uuid: string;
-  model: string;
-  total_bytes: number;
-  used_bytes: number;
-  processes: DeviceProcess[];
-  /** Why the figures are less than whole (no per-process figures in a container, …) or the device is broken; null: nothing. */
-  note: string | null;
-  fault: string | null;
-  driver: string | null;
-  /** PCI bus id as the kernel writes it; null for the host. */
-  bus: string | null;
-  /** What the driver tells of memory here: what each `process` holds, or (as in a container) only the whole `device`. */
-  figures: 'process' | 'device';
-  first_party_limit: FirstPartyLimit;
-}
-
+import type { Device, Exit, LedgerReading } from '../contract/launch.js';
 /** What the supervisor is asked to start. Everything stands in `dir`, which only this user can enter. */
 export interface LaunchSpec {
   /** Shown in `ps` and in the job's OOMTUNE_JOB_ID. */
@@ -61,60 +24,6 @@ export interface LaunchSpec {
   givenUp?: () => boolean;
   /** Where the job's output goes besides the log file. `inherit`: also to this process's stdout and stderr. */
   output: 'log' | 'inherit';
-}
-
-export interface Refusal {
-  pid: number;
-  /** `posix_memalign`, `cuMemAlloc_v2`, … */
-  api: string;
-  size_bytes: number;
-  live_bytes: number;
-  budget_bytes: number;
-  /** `budget` or `driver`: who refused. */
-  by: 'budget' | 'driver';
-  device: string;
-  /** ISO 8601. */
-  at: string;
-}
-
-export interface LedgerReading {
-  devices: {
-    device: string;
-    live_bytes: number;
-    peak_bytes: number;
-    overhead_bytes: number;
-    budget_bytes: number | null;
-    /** Whose figures told the overhead: each `process`'s, or the whole `device`'s; null: nothing was measured. */
-    measured_by: 'process' | 'device' | null;
-  }[];
-  /** Total number of refused calls; `refusals` holds the latest. */
-  refused: number;
-  refusals: Refusal[];
-  /** Memory was seen that the hooks did not count. */
-  blind: boolean;
-}
-
-/** The supervisor's record of how a launch ended (exit.json), with the ledger's last reading. */
-export interface Exit {
-  /** Exit status of the job; null if a signal ended it. */
-  code: number | null;
-  /** `SIGKILL`, …; null if it exited. */
-  signal: string | null;
-  /** Why the supervisor ended it, if it did. */
-  ended_by: 'job' | 'timeout' | 'cancel' | 'start-failed' | 'supervisor-lost';
-  /** errno text when the command could not be started. */
-  error: string | null;
-  /** The cgroup's oom_kill counter rose, or the kernel log names the job; null: cannot be told here. */
-  host_oom: boolean | null;
-  started_at: string;
-  ended_at: string;
-  /** Descendants that had to be reaped or killed after the main process ended. */
-  stragglers: number;
-  /** The most that any one process of the job had in memory; absent: not known. */
-  resident_bytes?: number | undefined;
-  ledger: LedgerReading | null;
-  /** Processes that were killed and are still there, as the kernel holds on to them: `error` names them. Absent: nothing is left. */
-  held?: number[];
 }
 
 /** A launch that is under way (or ended): the daemon may die, the supervisor does not. */

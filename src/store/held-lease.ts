@@ -1,6 +1,6 @@
 import { OomtuneError } from '../common/errors.js';
+import type { LeasePromise } from '../contract/state.js';
 import type { LeaseFiles } from './lease-files.js';
-import type { LeasePromise } from './lease-record.js';
 import type { LeaseDevice } from './lease-request.js';
 import { outlast } from './outlast.js';
 import { startTime } from './process-identity.js';

@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
-import { z } from 'zod';
+import type { HostInfo } from '../contract/state.js';
+import { hostInfo } from '../contract/state.js';
 import type { Keys } from './keys.js';
 import { runScript } from './scripts.js';
 
@@ -8,21 +9,6 @@ export const HEARTBEAT_MS = 20_000;
 
 /** A host that has been silent for this long is lost: `cancel` and `retry` act on its jobs without it. */
 export const LOST_MS = 60_000;
-
-const schema = z.object({
-  host: z.string().max(256),
-  /** Which daemon: changes with the home folder and the machine, not with a restart. */
-  instance: z.string().max(256),
-  pid: z.number().int(),
-  version: z.string().max(64),
-  devices: z.array(z.object({ id: z.string().max(64), model: z.string().max(256), total_bytes: z.number() })).max(1024),
-  started_at: z.string().max(64),
-  /** What keeps it from taking jobs; absent or null: nothing. */
-  lacks: z.string().max(1024).nullish(),
-});
-
-/** What a daemon says about itself. */
-export type HostInfo = z.infer<typeof schema>;
 
 /** A host that was heard at some time (ms). `info` null: it is silent, or what it says cannot be read. */
 export interface KnownHost {
@@ -84,7 +70,7 @@ export class Hosts {
 
 function parse(text: string): HostInfo | null {
   try {
-    return schema.parse(JSON.parse(text));
+    return hostInfo.parse(JSON.parse(text));
   } catch {
     return null;
   }

@@ -1,9 +1,12 @@
+import type { RedisStatus } from '../contract/verbs.js';
 /**
  * Redis, and everything that oomtune keeps there.
  *
  * `openStore({ url })` connects (fails within 5 s with OOMTUNE_REDIS_UNREACHABLE), or starts the embedded Redis where
  * `url` is null. Whoever is connected then waits through an outage: it is told on stderr, or to `onOutage`.
  */
+
+import type { LeaseRecord } from '../contract/state.js';
 import { Connection, type OutageListener, type OutageState } from './connection.js';
 import { Durations } from './durations.js';
 import { embeddedStatus, embeddedUrl, stopEmbeddedRedis } from './embedded.js';
@@ -11,7 +14,6 @@ import { Events } from './events.js';
 import { Hosts } from './hosts.js';
 import { JobStore } from './jobs.js';
 import { Keys } from './keys.js';
-import type { LeaseRecord } from './lease-record.js';
 import type { LeaseDevice } from './lease-request.js';
 import { LEASE_TIMES, LeaseStore, type LeaseTimes } from './leases.js';
 import { LogTails } from './logs.js';
@@ -23,16 +25,14 @@ import { Sweeps } from './sweeps.js';
 export type { Connection } from './connection.js';
 export { ensureEmbeddedRedis } from './embedded.js';
 export type { Events, Wake } from './events.js';
-export { FAILURE_CLASSES } from './failure-classes.js';
-export { HEARTBEAT_MS, type HostInfo, type Hosts, type KnownHost, LOST_MS } from './hosts.js';
+export { HEARTBEAT_MS, type Hosts, type KnownHost, LOST_MS } from './hosts.js';
 export { newJobId } from './job-id.js';
 export type { JobLabel } from './job-labels.js';
 export type { Claimed, JobStore, PatchResult, Restored, Standing } from './jobs.js';
 export { Keys } from './keys.js';
-export type { LeaseRecord } from './lease-record.js';
 export { LEASE_TIMES, type LeaseStore, type LeaseTimes } from './leases.js';
 export type { LogPiece, LogTails } from './logs.js';
-export type { MemorySample, MemoryTrace, MemoryTraces } from './memory-traces.js';
+export type { MemoryTrace, MemoryTraces } from './memory-traces.js';
 export { jobsLike, type NamedJob, namedJob } from './named-job.js';
 export { isRefusal, outlast } from './outlast.js';
 export { hostName, isAlive, type ProcessIdentity, pidScope, startTime, thisProcess } from './process-identity.js';
@@ -40,12 +40,6 @@ export { standing } from './queue-entries.js';
 export type { RecommendationStore } from './recommendations.js';
 export { isWrongType, type Reply, readFields, readHashes, valueIn, write } from './replies.js';
 export { checkRedisIsSafe, checkRedisTakesWrites } from './safety.js';
-export {
-  command as commandSchema,
-  ENDED_STATES,
-  jobOptions as jobOptionsSchema,
-  jobRecord as jobRecordSchema,
-} from './schemas.js';
 export type { FoundJob, StoredJob, UnreadableJob } from './stored-job.js';
 export { parseRedisUrl, withoutPassword } from './url.js';
 
@@ -112,17 +106,6 @@ export async function openStore(options: StoreOptions = {}): Promise<Store> {
     evictionPolicy: () => evictionPolicy(redis),
     close: async () => connection.close(),
   };
-}
-
-export interface RedisStatus {
-  running: boolean;
-  url: string;
-  embedded: boolean;
-  pid: number | null;
-  version: string | null;
-  used_bytes: number | null;
-  /** Folder of the embedded Redis; null for one by URL. */
-  folder: string | null;
 }
 
 /** What serves, without starting anything. Throws OOMTUNE_REDIS_UNREACHABLE for a URL that does not answer. */

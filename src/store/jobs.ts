@@ -1,5 +1,15 @@
 import type { Redis } from 'ioredis';
 import { OomtuneError } from '../common/errors.js';
+import {
+  ENDED_STATES,
+  JOB_SCHEMA,
+  type JobRecord,
+  type JobState,
+  jobRecord,
+  type SubmittedEnvironment,
+  submittedEnvironment,
+} from '../contract/job.js';
+import { type JobOptions, jobOptions } from '../contract/options.js';
 import { LOST_MS } from './hosts.js';
 import { isJobId } from './job-id.js';
 import { type JobLabel, readLabels } from './job-labels.js';
@@ -8,10 +18,8 @@ import type { Keys } from './keys.js';
 import { pairs } from './pairs.js';
 import { refuse } from './refused.js';
 import { isWrongType, type Reply, readFields, write } from './replies.js';
-import { ENDED_STATES, JOB_SCHEMA, jobOptions, jobRecord, submittedEnvironment } from './schemas.js';
 import { runScript, type ScriptName } from './scripts.js';
 import { type FoundJob, fromFields, type StoredJob, toFields, type UnreadableJob } from './stored-job.js';
-import type { JobOptions, JobRecord, JobState, SubmittedEnvironment } from './types.js';
 
 /** `ours`: this host had it already. `away`: another host answers for it, and may be running it. */
 export type Claimed =

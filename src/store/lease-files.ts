@@ -2,10 +2,11 @@ import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'no
 import { join } from 'node:path';
 import { z } from 'zod';
 import { stateFolder } from '../common/home.js';
-import { type LeasePromise, promiseSchema } from './lease-record.js';
+import type { LeasePromise } from '../contract/state.js';
+import { leasePromise } from '../contract/state.js';
 import { hostName, isAlive, pidScope } from './process-identity.js';
 
-const schema = z.object({ schema: z.literal(1), store: z.string(), promise: promiseSchema });
+const schema = z.object({ schema: z.literal(1), store: z.string(), promise: leasePromise });
 
 /**
  * What was promised to processes of this home, in files (`leases/<owner>.json`): Redis may lose its data while they hold

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { LeaseRecord } from './lease-record.js';
+import type { LeaseRecord } from '../contract/state.js';
 import type { LeaseDevice } from './lease-request.js';
 import { pidScope, startTime } from './process-identity.js';
 

@@ -1,7 +1,7 @@
 import { OomtuneError } from '../common/errors.js';
 import { formatBytes } from '../common/size.js';
+import type { Foreground } from '../contract/state.js';
 import { isHost } from '../devices/index.js';
-import type { Foreground } from './lease-record.js';
 
 /** What a reservation has to know of a device. */
 export interface LeaseDevice {

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import type { ForegroundLease, LeasePromise, LeaseRecord } from '../contract/state.js';
 import type { Connection } from './connection.js';
 import type { Events } from './events.js';
 import { HeldLease } from './held-lease.js';
@@ -6,7 +7,7 @@ import type { Keys } from './keys.js';
 import { LeaseFiles } from './lease-files.js';
 import { jobLives, memoryHeld, ownerLives } from './lease-owner.js';
 import { type Reply, waitReason } from './lease-reason.js';
-import { type ForegroundLease, type LeasePromise, type LeaseRecord, readLease } from './lease-record.js';
+import { readLease } from './lease-record.js';
 import { checkPossible, type LeaseDevice, type LeaseRequest, stillThere, toRequest } from './lease-request.js';
 import { outlast } from './outlast.js';
 import { hostName, pidScope, thisProcess } from './process-identity.js';

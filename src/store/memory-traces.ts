@@ -1,17 +1,9 @@
 import type { Redis } from 'ioredis';
-import { z } from 'zod';
+import { complaint } from '../contract/fields.js';
+import { storedTrace } from '../contract/state.js';
+import type { MemorySample } from '../contract/verbs.js';
 import type { Keys } from './keys.js';
 import { refuse } from './refused.js';
-import { complaint } from './schemas.js';
-
-/** Memory of one job at one moment. */
-export interface MemorySample {
-  /** ms since the epoch. */
-  at: number;
-  launch: number;
-  /** Everything counted, on the device that holds most. */
-  bytes: number;
-}
 
 /** What a job held from its first launch on, thinned out evenly: so many samples, however long it ran. */
 export interface MemoryTrace {
@@ -25,18 +17,6 @@ export interface MemoryTrace {
 
 /** As long as the tail of the job's output. */
 const KEPT_SECONDS = 7 * 24 * 3600;
-const MOST_SAMPLES = 5000;
-
-const whole = z.number().int().nonnegative();
-/** Times as differences, without names: a sample takes about 16 bytes. */
-const stored = z.object({
-  schema: z.literal(1),
-  epoch: whole,
-  budget_bytes: whole.nullable(),
-  every: whole.min(1),
-  begin: whole,
-  samples: z.array(z.tuple([whole, whole, whole])).max(MOST_SAMPLES),
-});
 
 /** The memory of each job over time, so that it outlives the daemon that saw it and can be drawn on any host. */
 export class MemoryTraces {
@@ -84,7 +64,7 @@ function parse(text: string): MemoryTrace | string {
   } catch {
     return 'it is no JSON';
   }
-  const parsed = stored.safeParse(json);
+  const parsed = storedTrace.safeParse(json);
   if (!parsed.success) return complaint(parsed.error);
   const { epoch, budget_bytes, every, begin, samples } = parsed.data;
   let at = begin;

@@ -1,11 +1,11 @@
 import type { Redis } from 'ioredis';
 import { answersTo } from '../common/stem.js';
+import { complaint } from '../contract/fields.js';
+import { type Recommendation, recommendation as schema } from '../contract/recommendation.js';
 import type { Keys } from './keys.js';
 import { refuse } from './refused.js';
 import { readHashes, valueIn } from './replies.js';
-import { complaint, recommendation as schema } from './schemas.js';
 import { runScript } from './scripts.js';
-import type { Recommendation } from './types.js';
 
 export const EVENTS_KEPT = 10_000;
 

@@ -1,5 +1,5 @@
-import { complaint, JOB_SCHEMA, jobRecord } from './schemas.js';
-import type { JobRecord } from './types.js';
+import { complaint } from '../contract/fields.js';
+import { JOB_SCHEMA, type JobRecord, jobRecord } from '../contract/job.js';
 
 /** A job's record with what only daemons care for. */
 export interface StoredJob extends JobRecord {

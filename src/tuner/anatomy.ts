@@ -1,36 +1,7 @@
-import { sameRung } from './ladder.js';
+import type { MemoryBreakdown, Observation } from '../contract/measurement.js';
+import { type Config, sameRung } from '../contract/rung.js';
 import { MemoryModel, readingsOf } from './model.js';
 import { peakBytes } from './peaks.js';
-import type { Config, Observation } from './types.js';
-
-/**
- * What fills the device's memory at the moment of the peak. All bytes; null: cannot be known here, and is in `rest`. No
- * part is negative, and the parts together are `peak_bytes` (`activations_per_sample` is no part but a slope).
- */
-export interface Anatomy {
-  /** The size whose peak is taken apart. */
-  micro_batch: number;
-  accumulation: number;
-  /** Highest use of the device, everything counted: what is held against the budget. */
-  peak_bytes: number;
-  /** Where the framework's own peak was; null: the phases were not told apart. */
-  peak_in: 'forward_backward' | 'optimizer' | null;
-  /** Weights, frozen ones included. */
-  parameters: number | null;
-  gradients: number | null;
-  optimizer_state: number | null;
-  /** What forward and backward hold for the samples, beside all gradients. */
-  activations: number | null;
-  /** What one more sample adds: the slope of the forward and backward peaks. */
-  activations_per_sample: number | null;
-  /** Reserved by the caching allocator, but in no tensor at the allocated peak; null: no such allocator. */
-  allocator_slack: number | null;
-  /** Held by the driver beside the allocator: the CUDA context, libraries' own memory; null on the CPU. */
-  context: number | null;
-  /** All else: buffers, data, workspaces, the optimizer's temporaries, and whatever is null above. */
-  rest: number;
-}
-
 /** Names of the parts that add up to the peak, in the order in which they are drawn. */
 export const PARTS = [
   'parameters',
@@ -47,9 +18,12 @@ export const PARTS = [
  * all of both: `activations` is then what is left beside all gradients. Null: no probe of the configuration fitted with
  * a peak that could be measured.
  */
-export function anatomyOf(observations: readonly Observation[], config: Config, budgetBytes: number): Anatomy | null {
-  const { amp, checkpointing, offload } = config;
-  const onRung = observations.filter((o) => sameRung(o.rung, { amp, checkpointing, offload }));
+export function anatomyOf(
+  observations: readonly Observation[],
+  config: Config,
+  budgetBytes: number,
+): MemoryBreakdown | null {
+  const onRung = observations.filter((o) => sameRung(o.rung, config));
   const observation = witness(onRung, config);
   if (observation === null) return null;
   const { peaks, micro_batch: microBatch } = observation;

@@ -1,10 +1,11 @@
+import { configOf } from '../contract/rung.js';
 import type { EffectivePlan } from './accumulation.js';
 import { growthTold } from './growth.js';
 import { peakOf, rateOf } from './objective.js';
 import { growthBytes, LASTING, lastingPeak, leaks, mayGrow } from './peaks.js';
 import type { RungSearch } from './search.js';
 import type { Trail } from './trail.js';
-import type { Answer, Config, Constraints } from './types.js';
+import type { Answer, Constraints } from './types.js';
 
 /** The answer for a rung: `size` is recommended, `max` is what fits at all; both fitted a fresh process. */
 export function answerOf(
@@ -14,16 +15,10 @@ export function answerOf(
   { size, max, notes }: { size: number; max: number; notes: string[] },
 ): Answer {
   const accumulation = plan.accumulation(size);
-  const config: Config = {
-    micro_batch: size,
-    accumulation,
-    world_size: c.worldSize,
-    effective_batch: size * accumulation * c.worldSize,
-    amp: rung.amp,
-    checkpointing: rung.checkpointing,
-    ...(rung.offload ? { offload: true } : {}),
-    ...(grows ? { expandable_segments: true } : {}),
-  };
+  const config = configOf(
+    { ...rung, expandable_segments: grows },
+    { micro_batch: size, accumulation, world_size: c.worldSize },
+  );
   const peak = peakOf(trail, size);
   const rate = rateOf(trail, size);
   const steps = [size, max].flatMap((s) => {

@@ -1,7 +1,7 @@
+import type { Probe } from '../contract/measurement.js';
 import { hasRisen, type MemoryModel } from './model.js';
 import { closingSize, nearEnoughTo, type Sizes, SMALL } from './sizes.js';
 import type { Trail } from './trail.js';
-import type { Probe } from './types.js';
 
 /** What the choice of the next size on a rung looks at. */
 export interface Sight {

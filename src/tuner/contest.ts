@@ -1,6 +1,7 @@
-import { sameRung } from './ladder.js';
+import type { Observation } from '../contract/measurement.js';
+import { type Rung, sameRung } from '../contract/rung.js';
 import { rate } from './objective.js';
-import type { Observation, Rung, RungSpeed } from './types.js';
+import type { RungSpeed } from './types.js';
 
 /** Rounds of a comparison, and those after which a clear lead ends it. */
 const ROUNDS = 5;

@@ -1,19 +1,7 @@
-import { sameRung } from './ladder.js';
+import type { Curve, Observation } from '../contract/measurement.js';
+import { type Rung, rungName, sameRung } from '../contract/rung.js';
 import { MemoryModel, readingsOf } from './model.js';
 import { peakBytes } from './peaks.js';
-import { rungName } from './rung-name.js';
-import type { Observation, Rung } from './types.js';
-
-/** Peak memory against micro-batch on one rung, as a chart shows it. Sizes in bytes. */
-export interface Curve {
-  rung: string;
-  /** `[micro-batch, peak]` of what fitted, ascending. */
-  fits: [number, number][];
-  /** Micro-batches that ran out of memory, ascending; what they would have needed is not known. */
-  failed: number[];
-  /** The model's line: peak = base + slope x micro-batch; null: fewer than two sizes are known. */
-  line: { base: number; slope: number } | null;
-}
 
 /** One curve for each rung that was tried, in the order in which they were. */
 export function curvesOf(journal: readonly Observation[], budgetBytes: number | null): Curve[] {

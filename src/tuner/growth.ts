@@ -1,6 +1,7 @@
 import { formatBytes } from '../common/size.js';
+import type { Observation } from '../contract/measurement.js';
 import { leaks, outgrows, stepsToFull } from './peaks.js';
-import type { Action, Constraints, Observation } from './types.js';
+import type { Action, Constraints } from './types.js';
 
 /**
  * The end of a search on a loop that leaves memory behind with every step: no size could be recommended that its training

@@ -1,5 +1,5 @@
 import { OomtuneError } from '../common/errors.js';
-import type { Amp, Rung } from './types.js';
+import type { Amp, Rung } from '../contract/rung.js';
 
 /** One entry of config/ladder.yaml. `amp: on` stands for the data type that the options or the file name. */
 interface LadderEntry {
@@ -48,12 +48,8 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
   return [...allowed.filter((entry) => !entry.offload), ...(resort ? [resort] : [])].map((entry) => ({
     amp: entry.amp === 'off' ? 'off' : type,
     checkpointing: entry.checkpointing,
-    ...(entry.offload ? { offload: true } : {}),
+    offload: entry.offload,
   }));
-}
-
-export function sameRung(a: Rung, b: Rung): boolean {
-  return a.amp === b.amp && a.checkpointing === b.checkpointing && (a.offload ?? false) === (b.offload ?? false);
 }
 
 function readLadder(data: unknown): { entries: LadderEntry[]; half: 'bf16' | 'fp16' } {

@@ -1,4 +1,4 @@
-import type { Observation } from './types.js';
+import type { Observation } from '../contract/measurement.js';
 
 /** torch's batch normalization in training mode, given one value for each channel. */
 const ALONE = /Expected more than 1 value per channel when training/;

@@ -1,5 +1,5 @@
+import type { Observation } from '../contract/measurement.js';
 import { growthBytes, lastingPeak } from './peaks.js';
-import type { Observation } from './types.js';
 
 /** The peaks of one size that fitted, in bytes; of a loop that leaves memory behind, those that it will come to. */
 export interface Reading {

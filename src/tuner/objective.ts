@@ -1,8 +1,8 @@
+import type { Observation } from '../contract/measurement.js';
 import type { MemoryModel } from './model.js';
 import { lastingPeak, peakBytes } from './peaks.js';
 import type { Sizes } from './sizes.js';
 import type { Trail } from './trail.js';
-import type { Observation } from './types.js';
 
 /** Part of the best samples/s that the recommended size must be seen to reach: 3 per cent, less what a measurement is off. */
 const FAST = 0.975;

@@ -1,5 +1,6 @@
+import type { Observation, Probe } from '../contract/measurement.js';
 import { BELIEVED, doubtOf, isSteady, mayGrow } from './peaks.js';
-import type { Constraints, Observation, Probe } from './types.js';
+import type { Constraints } from './types.js';
 
 /** Optimizer steps of a probe whose speed decides. */
 const SPEED_STEPS = 5;

@@ -1,4 +1,4 @@
-import type { Observation, Peaks, Probe } from './types.js';
+import type { Observation, Peaks, Probe } from '../contract/measurement.js';
 
 /** Optimizer steps that a size has to last, not only those for which it was measured. */
 export const LASTING = 200;

@@ -1,3 +1,5 @@
+import type { Probe } from '../contract/measurement.js';
+import type { Rung } from '../contract/rung.js';
 import type { EffectivePlan } from './accumulation.js';
 import { nextSize, type Sight, type Step } from './climb.js';
 import { MemoryModel, readingsOf } from './model.js';
@@ -5,7 +7,6 @@ import { rateOf, recommend } from './objective.js';
 import { belowBrim, proof, proofBelowFailure, retreat } from './proof.js';
 import { closed, type Sizes, SMALL } from './sizes.js';
 import type { Trail } from './trail.js';
-import type { Probe, Rung } from './types.js';
 
 /** Where the search on one rung stands. */
 export type RungStep =

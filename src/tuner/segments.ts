@@ -1,5 +1,6 @@
-import { sameRung } from './ladder.js';
-import type { Constraints, Observation, Rung } from './types.js';
+import type { Observation } from '../contract/measurement.js';
+import { type Rung, sameRung } from '../contract/rung.js';
+import type { Constraints } from './types.js';
 
 /**
  * Segments of a caching allocator that can grow lose next to nothing to fragments, and cost nothing: they are turned on

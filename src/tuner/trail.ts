@@ -1,7 +1,7 @@
-import { sameRung } from './ladder.js';
+import type { Observation } from '../contract/measurement.js';
+import { type Rung, sameRung } from '../contract/rung.js';
 import { steepest } from './model.js';
 import { BELIEVED, brims, isSteady, lastingPeak, mayGrow, outgrows } from './peaks.js';
-import type { Observation, Rung } from './types.js';
 
 /**
  * What the observations say about one rung. A fit is *firm* when a fresh process showed it (the size was the first thing

@@ -1,18 +1,18 @@
+import type { Observation, Probe } from '../contract/measurement.js';
+import { rungName, sameRung } from '../contract/rung.js';
 import { type EffectivePlan, noSize, planEffective } from './accumulation.js';
 import { answerOf, bestVerified } from './answer.js';
 import { ACROSS_LAUNCHES, type Contender, Contest } from './contest.js';
 import { growthAction } from './growth.js';
 import { bestKept, keptStep } from './kept.js';
-import { sameRung } from './ladder.js';
 import { failsAlone, LONE_NOTE } from './lone.js';
 import { peakOf, rateOf } from './objective.js';
 import { paceOf } from './pace.js';
-import { rungName } from './rung-name.js';
 import { proofStep, type RungSearch, type RungStep, searchRung, surveyRung } from './search.js';
 import { countedAs, failedInPieces, growsOn } from './segments.js';
 import { listed, range, type Sizes } from './sizes.js';
 import { Trail } from './trail.js';
-import type { Action, Constraints, Observation, Probe } from './types.js';
+import type { Action, Constraints } from './types.js';
 
 /** Micro-batches from here on are no memory question. */
 const LARGEST = 2 ** 20;

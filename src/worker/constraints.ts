@@ -1,6 +1,6 @@
-import type { JobOptions } from '../store/types.js';
+import type { Loop } from '../contract/hook.js';
+import type { JobOptions } from '../contract/options.js';
 import type { Answer, Constraints, RungSpeed } from '../tuner/types.js';
-import type { Loop } from './hook-messages.js';
 import { allowedRungs } from './rungs.js';
 import type { Target } from './target.js';
 

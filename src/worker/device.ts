@@ -1,8 +1,8 @@
 import { OomtuneError } from '../common/errors.js';
 import { formatBytes, parseSize } from '../common/size.js';
+import type { Device } from '../contract/launch.js';
+import type { JobOptions } from '../contract/options.js';
 import { DEFAULT_ACCELERATOR, isHost, kindOf } from '../devices/index.js';
-import type { Device } from '../runtime/types.js';
-import type { JobOptions } from '../store/types.js';
 
 /**
  * The devices that may carry the job: one named by `--device`, else every GPU (of `--gpu-model`), else the host.

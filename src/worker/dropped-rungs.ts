@@ -1,6 +1,8 @@
-import { failsAlone, rungName, sameRung } from '../tuner/index.js';
-import type { FailureClass, Observation, Rung } from '../tuner/types.js';
-import type { Diagnosis } from './types.js';
+import type { Diagnosis } from '../contract/diagnosis.js';
+import type { FailureClass } from '../contract/failure.js';
+import type { Observation } from '../contract/measurement.js';
+import { type Rung, rungName, sameRung } from '../contract/rung.js';
+import { failsAlone } from '../tuner/index.js';
 
 /** Failures that a knob can be the reason of. What the machine has run out of, or was told, is not among them. */
 const BY_A_KNOB: readonly FailureClass[] = ['user_error', 'device_fault', 'host_oom', 'timeout', 'killed'];

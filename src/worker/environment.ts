@@ -1,7 +1,7 @@
 import { readFileSync, realpathSync, statSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import { OomtuneError } from '../common/errors.js';
-import type { JobOptions } from '../store/types.js';
+import type { JobOptions } from '../contract/options.js';
 
 type Variables = Record<string, string | undefined>;
 

@@ -1,7 +1,9 @@
-import type { Cut, JobOptions } from '../store/types.js';
-import type { Action, Observation } from '../tuner/types.js';
+import type { Diagnosis } from '../contract/diagnosis.js';
+import type { Observation } from '../contract/measurement.js';
+import type { JobOptions } from '../contract/options.js';
+import type { Cut } from '../contract/rung.js';
+import type { Action } from '../tuner/types.js';
 import type { SearchOutcome } from './search-outcome.js';
-import type { Diagnosis } from './types.js';
 import { PLACEHOLDER, told } from './undriveable.js';
 
 /** The outputs of the whole batch, and the loss's graph on them, stay in memory where the model's call is cut. */

@@ -1,10 +1,11 @@
 import { rmSync } from 'node:fs';
 import { stateFolder } from '../common/home.js';
+import type { FindBatchReport } from '../contract/reports.js';
 import { findBatchReport, recommendationOf } from './report.js';
 import { Search } from './search.js';
 import { giveBack, StillHeld } from './still-held.js';
 import { prepare } from './target.js';
-import type { FindBatchReport, WorkDeps, WorkRequest } from './types.js';
+import type { WorkDeps, WorkRequest } from './types.js';
 
 /**
  * Finds, verifies and records the largest configuration of a command. Exhausted and failed searches are told by the

@@ -1,4 +1,4 @@
-import type { Step } from './hook-messages.js';
+import type { Step } from '../contract/hook.js';
 
 interface Point {
   step: number;

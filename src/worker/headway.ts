@@ -1,7 +1,7 @@
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Log } from '../common/log.js';
-import type { Exit } from '../runtime/types.js';
+import type { Exit } from '../contract/launch.js';
 import { wroteCheckpoint } from './checkpoints.js';
 import type { WorkRequest } from './types.js';
 

@@ -4,7 +4,7 @@ export { findBatch } from './find-batch.js';
 export { firstWithTorch } from './interpreter.js';
 export { jobBudget } from './job-budget.js';
 export { budgetLabel, configKey, deviceSlug } from './key.js';
-export { type PartSize, partsOf } from './memory-parts.js';
+export { partsOf } from './memory-parts.js';
 export { jobMemory } from './memory-report.js';
 export { runJob } from './run-job.js';
 export * from './types.js';

@@ -1,8 +1,7 @@
 import { stateFolder } from '../common/home.js';
-import type { Cut } from '../store/types.js';
-import type { Config } from '../tuner/types.js';
+import type { Step } from '../contract/hook.js';
+import type { Config, Cut } from '../contract/rung.js';
 import { isEnded } from './detached.js';
-import type { Step } from './hook-messages.js';
 import { launchFolder } from './launch-folder.js';
 import { Session } from './session.js';
 import type { Target } from './target.js';

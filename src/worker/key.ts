@@ -1,5 +1,5 @@
+import type { Device } from '../contract/launch.js';
 import { HOST, isHost } from '../devices/index.js';
-import type { Device } from '../runtime/types.js';
 
 const GIB = 1024 ** 3;
 const MIB = 1024 ** 2;

@@ -1,5 +1,7 @@
 import { formatBytes } from '../common/size.js';
-import { type Anatomy, PARTS } from '../tuner/index.js';
+import type { PartSize } from '../contract/http.js';
+import type { MemoryBreakdown } from '../contract/measurement.js';
+import { PARTS } from '../tuner/index.js';
 
 export type Part = (typeof PARTS)[number];
 
@@ -13,16 +15,8 @@ export const PART_NAMES: Record<Part, string> = {
   rest: 'the rest',
 };
 
-export interface PartSize {
-  part: Part;
-  name: string;
-  bytes: number;
-  /** What a legend adds to it in brackets; empty: nothing. */
-  remark: string;
-}
-
 /** The parts that are known and not nothing, in the order in which they are drawn. */
-export function partsOf(memory: Anatomy): PartSize[] {
+export function partsOf(memory: MemoryBreakdown): PartSize[] {
   return PARTS.flatMap((part) => {
     const bytes = memory[part];
     if (bytes === null || bytes === 0) return [];

@@ -1,7 +1,8 @@
-import type { JobRecord } from '../store/types.js';
-import { anatomyOf, curvesOf, peakBytes, sameRung } from '../tuner/index.js';
-import type { Config, Observation } from '../tuner/types.js';
-import type { MemoryReport } from './types.js';
+import type { JobRecord } from '../contract/job.js';
+import type { Observation } from '../contract/measurement.js';
+import type { MemoryReport } from '../contract/reports.js';
+import { type Config, sameRung } from '../contract/rung.js';
+import { anatomyOf, curvesOf, peakBytes } from '../tuner/index.js';
 
 /** What fills the memory at `config`, from all that a search saw; null: its peak could not be measured. */
 export function memoryReport(
@@ -10,8 +11,7 @@ export function memoryReport(
   budgetBytes: number,
 ): MemoryReport | null {
   const anatomy = anatomyOf(observations, config, budgetBytes);
-  const { amp, checkpointing, offload } = config;
-  const onRung = observations.filter((o) => sameRung(o.rung, { amp, checkpointing, offload }));
+  const onRung = observations.filter((o) => sameRung(o.rung, config));
   const [curve] = curvesOf(onRung, budgetBytes);
   if (anatomy === null || curve === undefined) return null;
   const { line } = curve;

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import { filesAnswer } from '../common/far-files.js';
-import type { JobOptions } from '../store/types.js';
+import type { JobOptions } from '../contract/options.js';
 
 const LOOK_MS = 10_000;
 

@@ -1,23 +1,16 @@
 import { closeSync, createReadStream } from 'node:fs';
 import { openRegular } from '../common/regular-file.js';
+import type { Diagnosis } from '../contract/diagnosis.js';
+import type { Exit, LedgerReading } from '../contract/launch.js';
+import type { Observation, Probe } from '../contract/measurement.js';
+import { measuredSteps, NO_PEAKS, peaks } from '../contract/measurement.js';
 import type { KindName } from '../devices/index.js';
-import type { Exit, LedgerReading } from '../runtime/types.js';
-import type { Observation, Peaks, Probe } from '../tuner/types.js';
 import { type DiagnoseInput, diagnose } from './diagnosis/index.js';
 import { isLost, lostDiagnosis } from './lost.js';
 import { growthPerStep, isRestless } from './rest.js';
 import type { Session } from './session.js';
-import type { Diagnosis } from './types.js';
 import { uncut } from './undriveable.js';
 import type { Measurement } from './worst-rank.js';
-
-const NO_PEAKS: Peaks = {
-  total_bytes: null,
-  forward_backward_bytes: null,
-  optimizer_bytes: null,
-  reserved_bytes: null,
-  resident_bytes: null,
-};
 
 /** Highest use that the ledger saw on any device of a launch; null without a ledger. */
 export function ledgerPeak(reading: LedgerReading | null): number | null {
@@ -48,26 +41,13 @@ export function observeFit(probe: Probe, place: Place, measurement: Measurement,
     launch: place.launch,
     fresh: place.fresh,
     ...(probe.expandable_segments ? { expandable_segments: true } : {}),
-    steps: measurement.steps,
+    ...measuredSteps.parse(measurement),
     outcome: 'fit',
     ambiguous: false,
     phase: null,
-    peaks: {
-      total_bytes: measurement.total_bytes,
-      forward_backward_bytes: measurement.forward_backward_bytes,
-      optimizer_bytes: measurement.optimizer_bytes,
-      reserved_bytes: measurement.reserved_bytes,
-      resident_bytes: measurement.resident_bytes,
-      parameter_bytes: measurement.parameter_bytes ?? null,
-      gradient_bytes: measurement.gradient_bytes ?? null,
-      optimizer_state_bytes: measurement.optimizer_state_bytes ?? null,
-    },
-    alloc_retries: measurement.alloc_retries,
+    peaks: peaks.parse(measurement),
     ...(isRestless(probe, measurement) ? { restless: true } : {}),
     rise_bytes_per_step: growthPerStep(probe, measurement),
-    growth_bytes_per_step: measurement.growth_bytes_per_step ?? null,
-    ...(measurement.short ? { short: true } : {}),
-    kept_by: measurement.kept_by ?? null,
     step_s: steadySeconds(measurement.step_s),
     wall_s: since(place.asked),
     refused_bytes: null,
@@ -86,11 +66,8 @@ export function observeWhole(probe: Probe, place: Place, exit: Exit): Observatio
         micro_batch: probe.micro_batch,
         accumulation: probe.accumulation,
         steps: probe.steps,
+        ...NO_PEAKS,
         total_bytes: ledgerPeak(exit.ledger),
-        forward_backward_bytes: null,
-        optimizer_bytes: null,
-        reserved_bytes: null,
-        resident_bytes: null,
         alloc_retries: 0,
         step_s: [],
       },

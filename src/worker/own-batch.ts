@@ -1,7 +1,8 @@
-import type { Config } from '../tuner/types.js';
+import type { FindBatchReport } from '../contract/reports.js';
+import type { Config } from '../contract/rung.js';
 import type { SearchOutcome } from './search-outcome.js';
 import type { Target } from './target.js';
-import type { FindBatchReport, WorkRequest } from './types.js';
+import type { WorkRequest } from './types.js';
 
 /** What the command asks for by itself; null: it has no batch of its own (a placeholder carries it), or none was seen. */
 export function ownBatchReport(target: Target, { loop }: SearchOutcome): FindBatchReport['own'] {

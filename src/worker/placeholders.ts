@@ -1,6 +1,6 @@
 import { editDistance } from '../common/edit-distance.js';
 import { OomtuneError } from '../common/errors.js';
-import type { Config } from '../tuner/types.js';
+import type { Config } from '../contract/rung.js';
 
 /** Names that stand for a value: `{micro_batch}`. */
 export const VALUE_NAMES = ['micro_batch', 'accumulation', 'effective_batch', 'amp', 'checkpointing'] as const;

@@ -1,5 +1,5 @@
+import type { JobOptions } from '../contract/options.js';
 import { findCommand } from '../runtime/command.js';
-import type { JobOptions } from '../store/types.js';
 import { recognise } from './command/index.js';
 import { jobEnvironment } from './environment.js';
 import { askInterpreter } from './interpreter.js';

@@ -1,15 +1,12 @@
-import type { ProbeRecord } from '../store/types.js';
-import type { Observation } from '../tuner/types.js';
+import type { Observation, ProbeRecord } from '../contract/measurement.js';
+import { shown } from '../contract/rung.js';
 
 /** An observation as reports and records show it. */
 export function probeRecord(observation: Observation, why?: string): ProbeRecord {
   return {
     launch: observation.launch,
     micro_batch: observation.micro_batch,
-    amp: observation.rung.amp,
-    checkpointing: observation.rung.checkpointing,
-    ...(observation.rung.offload ? { offload: true } : {}),
-    ...(observation.expandable_segments ? { expandable_segments: true } : {}),
+    ...shown({ ...observation.rung, expandable_segments: observation.expandable_segments }),
     steps: observation.steps,
     outcome: observation.outcome,
     peak_bytes: observation.peaks.total_bytes,

@@ -1,9 +1,10 @@
-import type { Exit } from '../runtime/types.js';
-import type { Cut } from '../store/types.js';
-import { sameRung } from '../tuner/index.js';
-import type { Constraints, Observation, Probe, Rung } from '../tuner/types.js';
+import type { Diagnosis } from '../contract/diagnosis.js';
+import type { Loop } from '../contract/hook.js';
+import type { Exit } from '../contract/launch.js';
+import type { Observation, Probe } from '../contract/measurement.js';
+import { type Cut, type Rung, sameRung } from '../contract/rung.js';
+import type { Constraints } from '../tuner/types.js';
 import { prepareDiagnosis } from './diagnosis/index.js';
-import type { Loop } from './hook-messages.js';
 import { isLost } from './lost.js';
 import { neededBytes } from './needed.js';
 import {
@@ -20,7 +21,7 @@ import type { Session } from './session.js';
 import type { HookMode } from './session-request.js';
 import { StillHeld } from './still-held.js';
 import type { Target } from './target.js';
-import type { Diagnosis, WorkDeps, WorkRequest } from './types.js';
+import type { WorkDeps, WorkRequest } from './types.js';
 import { neverReached, uncut, undriveable, usesOwnBatch } from './undriveable.js';
 import type { Measurement } from './worst-rank.js';
 

@@ -1,5 +1,7 @@
-import type { Exit, Run } from '../runtime/types.js';
-import type { Config } from '../tuner/types.js';
+import type { Diagnosis } from '../contract/diagnosis.js';
+import type { Exit } from '../contract/launch.js';
+import type { Config } from '../contract/rung.js';
+import type { Run } from '../runtime/types.js';
 import { Headway } from './headway.js';
 import { hasLostFolder, isLost, runWithoutFolder } from './lost.js';
 import { neededBytes } from './needed.js';
@@ -7,7 +9,7 @@ import { resumes, secondsAtStake } from './resumption.js';
 import { stepDown } from './reuse.js';
 import type { Session } from './session.js';
 import type { Target } from './target.js';
-import type { Diagnosis, WorkDeps, WorkRequest } from './types.js';
+import type { WorkDeps, WorkRequest } from './types.js';
 
 /** One launch of the job, and how it ended. */
 export interface Attempt {

@@ -1,13 +1,18 @@
-import type { ProbeRecord, Recommendation, SpeedComparison } from '../store/types.js';
+import type { FailureClass } from '../contract/failure.js';
+import type { ProbeRecord, SpeedComparison } from '../contract/measurement.js';
+import type { Recommendation } from '../contract/recommendation.js';
+import type { FindBatchReport } from '../contract/reports.js';
+import type { Config } from '../contract/rung.js';
+import { shown } from '../contract/rung.js';
 import { anatomyOf } from '../tuner/index.js';
-import type { Answer, Config, FailureClass } from '../tuner/types.js';
+import type { Answer } from '../tuner/types.js';
 import { exhaustedDiagnosis } from './exhausted.js';
 import { memoryReport } from './memory-report.js';
 import { dataIsTheLimit, ownBatchReport, runWords } from './own-batch.js';
 import { probeRecord } from './probe-record.js';
 import type { SearchOutcome } from './search.js';
 import type { Target } from './target.js';
-import type { FindBatchReport, WorkRequest } from './types.js';
+import type { WorkRequest } from './types.js';
 import { ownOf, withCommand } from './verified-commands.js';
 
 /** The document of `find-batch --json`. */
@@ -21,7 +26,7 @@ export async function findBatchReport(
   const { action } = outcome;
   const device = target.devices[0] as Target['devices'][number];
   const answer = action.type === 'found' ? action.answer : null;
-  const config = answer === null ? null : plainConfig(answer.config);
+  const config = answer === null ? null : answer.config;
   const beside = answer === null ? null : await target.notAlone();
   return {
     schema: 1,
@@ -36,7 +41,7 @@ export async function findBatchReport(
       budget_bytes: target.budgetBytes,
       ...(target.roomBytes < target.budgetBytes ? { room_bytes: target.roomBytes } : {}),
     },
-    config,
+    config: config && shown(config),
     own: ownBatchReport(target, outcome),
     max_micro_batch: answer?.max_micro_batch ?? null,
     peak_bytes: answer?.peak_bytes ?? null,
@@ -137,7 +142,7 @@ function comparedIn(answer: Answer | null): { comparison?: SpeedComparison } {
   const { together = false, speeds = [] } = answer?.comparison ?? {};
   if (speeds.length === 0) return {};
   const told = speeds.map(({ rung, micro_batch: microBatch, samples_per_s: samplesPerSecond, spread, rounds }) => ({
-    ...rung,
+    ...shown(rung),
     micro_batch: microBatch,
     samples_per_s: round(samplesPerSecond, 3),
     spread: spread === null ? null : round(spread, 3),
@@ -148,21 +153,6 @@ function comparedIn(answer: Answer | null): { comparison?: SpeedComparison } {
 
 function probesOf({ observations, whys }: SearchOutcome): ProbeRecord[] {
   return observations.map((observation, index) => probeRecord(observation, whys[index] ?? undefined));
-}
-
-/** The contract's fields, in the contract's order; those behind them only where they are on. */
-function plainConfig(config: Config): Config {
-  const { micro_batch, accumulation, world_size, effective_batch, amp, checkpointing } = config;
-  return {
-    micro_batch,
-    accumulation,
-    world_size,
-    effective_batch,
-    amp,
-    checkpointing,
-    ...(config.offload ? { offload: true } : {}),
-    ...(config.expandable_segments ? { expandable_segments: true } : {}),
-  };
 }
 
 export const round = (value: number, digits: number): number => Number(value.toFixed(digits));

@@ -1,4 +1,4 @@
-import type { Probe } from '../tuner/types.js';
+import type { Probe } from '../contract/measurement.js';
 import type { Measurement } from './worst-rank.js';
 
 /** Steps at most that a probe is let run until its allocator has come to rest. */

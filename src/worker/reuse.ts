@@ -1,5 +1,7 @@
-import type { JobOptions, Recommendation } from '../store/types.js';
-import type { Config, Rung } from '../tuner/types.js';
+import type { JobOptions } from '../contract/options.js';
+import type { Recommendation } from '../contract/recommendation.js';
+import type { Config, Rung } from '../contract/rung.js';
+import { configOf, rungOf, sameRung } from '../contract/rung.js';
 
 /** What the command asks for by itself; null where it is not known. */
 export interface OwnBatch {
@@ -54,13 +56,8 @@ export function configFrom(recommendation: Recommendation, job: Job, options: Wi
   const ownEffective = microBatch === null ? null : microBatch * accumulation * worldSize;
   const most = Math.min(recommendation.micro_batch, options.maxBatch ?? Number.POSITIVE_INFINITY);
   const effective = options.effectiveBatch ?? ownEffective ?? most * worldSize;
-  const rung = {
-    amp: recommendation.amp,
-    checkpointing: recommendation.checkpointing,
-    ...(recommendation.offload ? { offload: true } : {}),
-    ...(recommendation.expandable_segments ? { expandable_segments: true } : {}),
-  };
-  const asItStands = rung.amp === baseRung.amp && rung.checkpointing === baseRung.checkpointing && !rung.offload;
+  const knobs = { ...rungOf(recommendation), expandable_segments: recommendation.expandable_segments };
+  const asItStands = sameRung(knobs, baseRung);
   const allowed = (size: number): boolean => size >= options.minBatch && size <= (options.maxBatch ?? size);
   if (
     asItStands &&
@@ -69,7 +66,7 @@ export function configFrom(recommendation: Recommendation, job: Job, options: Wi
     microBatch <= recommendation.max_micro_batch &&
     allowed(microBatch)
   ) {
-    const config = makeConfig(microBatch, accumulation, worldSize, rung);
+    const config = configOf(knobs, { micro_batch: microBatch, accumulation, world_size: worldSize });
     return { config, notes: recommendation.micro_batch > microBatch ? [asAsked(config, recommendation)] : [] };
   }
   const notes: string[] = [];
@@ -82,7 +79,10 @@ export function configFrom(recommendation: Recommendation, job: Job, options: Wi
   const largest = largestDivisor(perDevice, most);
   if ((options.accumulation === 'off' && largest !== perDevice) || !allowed(largest)) return null;
   if (ownEffective === null && options.effectiveBatch === null) notes.push(noBatchOfItsOwn(largest));
-  return { config: makeConfig(largest, perDevice / largest, worldSize, rung), notes };
+  return {
+    config: configOf(knobs, { micro_batch: largest, accumulation: perDevice / largest, world_size: worldSize }),
+    notes,
+  };
 }
 
 /** Why a job runs at a smaller size than the one recorded. */
@@ -105,24 +105,6 @@ export function stepDown(config: Config, options: Pick<JobOptions, 'accumulation
   const smaller = largestDivisor(perDevice, Math.floor(config.micro_batch / 2));
   if (smaller < options.minBatch) return null;
   return { ...config, micro_batch: smaller, accumulation: perDevice / smaller };
-}
-
-function makeConfig(
-  micro: number,
-  accumulation: number,
-  world: number,
-  rung: Rung & Pick<Config, 'expandable_segments'>,
-): Config {
-  return {
-    micro_batch: micro,
-    accumulation,
-    world_size: world,
-    effective_batch: micro * accumulation * world,
-    amp: rung.amp,
-    checkpointing: rung.checkpointing,
-    ...(rung.offload ? { offload: true } : {}),
-    ...(rung.expandable_segments ? { expandable_segments: true } : {}),
-  };
 }
 
 /** Largest divisor of `value` that is at most `limit`. */

@@ -1,7 +1,10 @@
+import type { Exit } from '../contract/launch.js';
+import type { Recommendation } from '../contract/recommendation.js';
+import type { RunReport } from '../contract/reports.js';
+import type { Config, Cut } from '../contract/rung.js';
+import { shown } from '../contract/rung.js';
 import { isHost } from '../devices/index.js';
-import type { Exit, Run } from '../runtime/types.js';
-import type { Cut, Recommendation } from '../store/types.js';
-import type { Config } from '../tuner/types.js';
+import type { Run } from '../runtime/types.js';
 import { Detached, isEnded, letsGo } from './detached.js';
 import { exhaustedDiagnosis, outgrownAlone } from './exhausted.js';
 import { Growth } from './growth.js';
@@ -17,7 +20,7 @@ import { Session } from './session.js';
 import { giveBack, HELD_ADVICE, StillHeld } from './still-held.js';
 import { prepare, type Target } from './target.js';
 import { isTimeUp, TimeLimit } from './time-limit.js';
-import type { Lease, RunReport, WorkDeps, WorkRequest } from './types.js';
+import type { Lease, WorkDeps, WorkRequest } from './types.js';
 import { unseenMemory } from './unseen-memory.js';
 import { verify } from './verification.js';
 import { ownBatchOf, ownOf, withCommand } from './verified-commands.js';
@@ -273,7 +276,7 @@ class JobRun {
   #frame(target: Target, config: Config | null): RunReport {
     const { jobId, options } = this.#request;
     return emptyReport(jobId, {
-      config,
+      config: config && shown(config),
       cut: this.#cut,
       key: options.tune ? target.key : null,
       launches: this.#launches.length,

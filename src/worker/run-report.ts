@@ -1,5 +1,6 @@
-import type { Exit } from '../runtime/types.js';
-import type { Diagnosis, RunReport } from './types.js';
+import type { Diagnosis } from '../contract/diagnosis.js';
+import type { Exit } from '../contract/launch.js';
+import type { RunReport } from '../contract/reports.js';
 
 /** The report of a job of which nothing ran. */
 export function emptyReport(

@@ -1,8 +1,8 @@
 import { OomtuneError } from '../common/errors.js';
-import type { JobOptions } from '../store/types.js';
+import type { Loop } from '../contract/hook.js';
+import type { JobOptions } from '../contract/options.js';
+import type { Rung } from '../contract/rung.js';
 import { ladderFrom } from '../tuner/index.js';
-import type { Rung } from '../tuner/types.js';
-import type { Loop } from './hook-messages.js';
 import type { Target } from './target.js';
 
 /**

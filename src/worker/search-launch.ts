@@ -1,5 +1,6 @@
 import { stateFolder } from '../common/home.js';
-import type { Probe, Rung } from '../tuner/types.js';
+import type { Probe } from '../contract/measurement.js';
+import type { Rung } from '../contract/rung.js';
 import { isEnded } from './detached.js';
 import { launchFolder } from './launch-folder.js';
 import { Session } from './session.js';

@@ -1,7 +1,9 @@
-import type { Cut } from '../store/types.js';
-import type { Action, Observation } from '../tuner/types.js';
-import type { Loop } from './hook-messages.js';
-import type { Diagnosis, WorkRequest } from './types.js';
+import type { Diagnosis } from '../contract/diagnosis.js';
+import type { Loop } from '../contract/hook.js';
+import type { Observation } from '../contract/measurement.js';
+import type { Cut } from '../contract/rung.js';
+import type { Action } from '../tuner/types.js';
+import type { WorkRequest } from './types.js';
 
 /** What a search came to. */
 export interface SearchOutcome {

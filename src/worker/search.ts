@@ -1,5 +1,7 @@
+import type { Observation } from '../contract/measurement.js';
+import type { Rung } from '../contract/rung.js';
 import { Tuner } from '../tuner/index.js';
-import type { Action, Constraints, Observation, Rung } from '../tuner/types.js';
+import type { Action, Constraints } from '../tuner/types.js';
 import { constraintsOf, withLoop } from './constraints.js';
 import { Detached } from './detached.js';
 import { DroppedRungs, withRung } from './dropped-rungs.js';

@@ -1,14 +1,14 @@
 import type { Log } from '../common/log.js';
 import { privateFolder } from '../common/private-folder.js';
-import type { Exit, Run, Runtime } from '../runtime/types.js';
-import type { Cut } from '../store/types.js';
-import type { Probe } from '../tuner/types.js';
+import type { Bye, Hello, HookException, HookOrder, Loop, Measured, Step } from '../contract/hook.js';
+import type { Exit } from '../contract/launch.js';
+import type { Probe } from '../contract/measurement.js';
+import type { Cut } from '../contract/rung.js';
+import type { Run, Runtime } from '../runtime/types.js';
 import { hookEnvironment, hookSocketPath } from './hook-environment.js';
-import type { Hello, HookException, HookOrder, Loop, Measured, Step } from './hook-messages.js';
 import { type HookEvent, HookServer } from './hook-server.js';
 import { stepsToGo } from './rest.js';
 import type { HookMode, SessionRequest } from './session-request.js';
-import type { Bye } from './undriveable.js';
 import { type Measurement, worstRank } from './worst-rank.js';
 
 /**
@@ -133,9 +133,7 @@ export class Session {
         t: 'probe',
         micro_batch: probe.micro_batch,
         accumulation: probe.accumulation,
-        amp: probe.rung.amp,
-        checkpointing: probe.rung.checkpointing,
-        offload: probe.rung.offload ?? false,
+        ...probe.rung,
         steps: probe.steps,
         batch: probe.batch ?? null,
         vary: VARIED.includes(probe.purpose),

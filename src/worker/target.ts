@@ -6,11 +6,13 @@ import { OomtuneError } from '../common/errors.js';
 import { filesAnswer } from '../common/far-files.js';
 import { PACKAGE_ROOT } from '../common/home.js';
 import { formatBytes } from '../common/size.js';
+import type { Device } from '../contract/launch.js';
+import type { Probe } from '../contract/measurement.js';
+import type { Recommendation } from '../contract/recommendation.js';
+import type { Config, Rung } from '../contract/rung.js';
+import { configOf, rungOf } from '../contract/rung.js';
 import { DEFAULT_ACCELERATOR, isHost, type KindName, kindOf } from '../devices/index.js';
 import { findCommand } from '../runtime/command.js';
-import type { Device } from '../runtime/types.js';
-import type { Recommendation } from '../store/types.js';
-import type { Config, Probe, Rung } from '../tuner/types.js';
 import { type ExpandableSegments, expandableSegments } from './allocator.js';
 import { type CommandPlan, defaultName, digest, exactDigest, fill, type Knob, recognise } from './command/index.js';
 import { resolveBudget, suitableDevices } from './device.js';
@@ -88,7 +90,7 @@ export class Target {
     this.exactDigest = exactDigest(plan, this.digest);
     this.worldSize = plan.worldSize ?? (isHost(devices[0]?.id) ? 1 : Math.max(1, request.options.gpus));
     this.notes = [...plan.notes];
-    this.baseRung = { amp: plan.own.amp ?? 'off', checkpointing: plan.own.checkpointing ?? false };
+    this.baseRung = rungOf({ amp: plan.own.amp ?? 'off', checkpointing: plan.own.checkpointing ?? false });
     this.own = { microBatch: plan.own.microBatch, accumulation: plan.own.accumulation };
     ladder ??= readConfig(join(PACKAGE_ROOT, 'config', 'ladder.yaml'));
     this.ladder = ladder;
@@ -235,17 +237,8 @@ export class Target {
   }
 
   configOf(probe: Pick<Probe, 'rung' | 'micro_batch' | 'accumulation' | 'expandable_segments'>): Config {
-    const { amp, checkpointing, offload } = probe.rung;
-    return {
-      micro_batch: probe.micro_batch,
-      accumulation: probe.accumulation,
-      world_size: this.worldSize,
-      effective_batch: probe.micro_batch * probe.accumulation * this.worldSize,
-      amp,
-      checkpointing,
-      ...(offload ? { offload } : {}),
-      ...(probe.expandable_segments ? { expandable_segments: true } : {}),
-    };
+    const { rung, expandable_segments, micro_batch, accumulation } = probe;
+    return configOf({ ...rung, expandable_segments }, { micro_batch, accumulation, world_size: this.worldSize });
   }
 
   /** What was recorded elsewhere is not brought in against the user's own allocator settings. */

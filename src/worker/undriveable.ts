@@ -1,14 +1,9 @@
-import type { Probe } from '../tuner/types.js';
-import type { Diagnosis } from './types.js';
+import type { Diagnosis } from '../contract/diagnosis.js';
+import type { Bye } from '../contract/hook.js';
+import type { Probe } from '../contract/measurement.js';
 
 export const PLACEHOLDER =
   'Let the script take its batch size from a flag, and put {micro_batch} where its value goes: -- python train.py --batch-size {micro_batch}.';
-
-/** What the hook said when it took no part: `undriveable`, `loop_over`, `end`; `flood`: it said too much to be listened to. */
-export interface Bye {
-  reason: string;
-  message: string;
-}
 
 /** The script ran, but nothing in it took a batch size from the hook. `bye` null: the hook said nothing. */
 export function undriveable(bye: Bye | null, steps: number): Diagnosis {

@@ -1,5 +1,5 @@
 import { formatBytes } from '../common/size.js';
-import type { Exit } from '../runtime/types.js';
+import type { Exit } from '../contract/launch.js';
 import { ledgerPeak } from './observe.js';
 
 /** Interpreters and their libraries take as much without a word of it being the job's. */

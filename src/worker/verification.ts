@@ -1,8 +1,9 @@
 import { formatBytes } from '../common/size.js';
+import type { Observation, Probe, ProbeRecord } from '../contract/measurement.js';
+import type { Recommendation } from '../contract/recommendation.js';
+import { rungOf, sameRung } from '../contract/rung.js';
 import { kindOf } from '../devices/index.js';
-import type { ProbeRecord, Recommendation } from '../store/types.js';
-import { doubtOf, sameRung } from '../tuner/index.js';
-import type { Observation, Probe } from '../tuner/types.js';
+import { doubtOf } from '../tuner/index.js';
 import { probeRecord } from './probe-record.js';
 import { Prober } from './prober.js';
 import { type Choice, configFrom, type OwnBatch } from './reuse.js';
@@ -61,12 +62,6 @@ export async function verify(
 }
 
 const WHY = 'recorded under this name for other flags: one probe tells whether it holds for these';
-
-const rungOf = ({ amp, checkpointing, offload }: Pick<ProbeRecord, 'amp' | 'checkpointing' | 'offload'>) => ({
-  amp,
-  checkpointing,
-  ...(offload ? { offload } : {}),
-});
 
 const plain = ({ budgetBytes, worldSize, baseRung, expandableSegments }: Target) => ({
   budgetBytes,

@@ -1,5 +1,5 @@
-import type { Recommendation, VerifiedCommand } from '../store/types.js';
-import type { Loop } from './hook-messages.js';
+import type { Loop } from '../contract/hook.js';
+import type { Recommendation, VerifiedCommand } from '../contract/recommendation.js';
 import type { OwnBatch } from './reuse.js';
 import type { Target } from './target.js';
 

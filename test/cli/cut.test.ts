@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { RunReport } from '../../src/worker/types.js';
+import type { RunReport } from '../../src/contract/reports.js';
 import { Oomtune, PYTHON, ROOT } from './oomtune.js';
 
 const oomtune = new Oomtune();

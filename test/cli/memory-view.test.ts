@@ -4,7 +4,7 @@ import { curveText } from '../../src/cli/curve-text.js';
 import { memoryBar } from '../../src/cli/memory-bar.js';
 import { picture } from '../../src/cli/plot/picture.js';
 import { byteTicks, countTicks } from '../../src/cli/ticks.js';
-import type { FindBatchReport, MemoryReport } from '../../src/worker/types.js';
+import type { FindBatchReport, MemoryReport } from '../../src/contract/reports.js';
 
 const plain = (_style: unknown, text: string): string => text;
 const bytes = fc.integer({ min: 0, max: 2 ** 36 });

@@ -1,7 +1,7 @@
 import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { createProgress } from '../../src/cli/progress.js';
-import type { Observation } from '../../src/tuner/types.js';
+import type { Observation } from '../../src/contract/measurement.js';
 import type { Progress } from '../../src/worker/types.js';
 
 const MIB = 1024 ** 2;

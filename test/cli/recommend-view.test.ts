@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { applyRecommendation } from '../../src/cli/apply.js';
 import { renderRecommendations } from '../../src/cli/recommend-view.js';
 import { recommendation } from '../store/samples.js';
 
@@ -31,4 +32,11 @@ describe('a recorded configuration that did not hold in use', () => {
       /largest +micro-batch 5255/,
     );
   });
+});
+
+it('brings every knob that it was found with to a command that takes it', async () => {
+  const found = recommendation({ checkpointing: true, offload: true });
+  const { env, config } = await applyRecommendation([found], found.name, ['true', '--batch-size', '{micro_batch}']);
+  expect(config.offload).toBe(true);
+  expect(env).toMatchObject({ OOMTUNE_CHECKPOINTING: '1', OOMTUNE_OFFLOAD: '1' });
 });

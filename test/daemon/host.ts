@@ -3,18 +3,12 @@ import { once } from 'node:events';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { ENDED_STATES } from '../../src/contract/job.js';
+import type { JobOptions } from '../../src/contract/options.js';
 import type { DaemonSettings } from '../../src/daemon/index.js';
 import { stopDaemon, submitJob } from '../../src/daemon/index.js';
 import { stopEmbeddedRedis } from '../../src/store/embedded.js';
-import {
-  ENDED_STATES,
-  hostName,
-  type LeaseTimes,
-  openStore,
-  type Store,
-  type StoredJob,
-} from '../../src/store/index.js';
-import type { JobOptions } from '../../src/store/types.js';
+import { hostName, type LeaseTimes, openStore, type Store, type StoredJob } from '../../src/store/index.js';
 import { ROOT, until } from '../store/home.js';
 import { options } from '../store/samples.js';
 

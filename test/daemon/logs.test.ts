@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { ENDED_STATES } from '../../src/store/index.js';
+import { ENDED_STATES } from '../../src/contract/job.js';
 import { Host, sleep } from './host.js';
 
 let host: Host;

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { JobOptions } from '../../src/store/types.js';
+import type { JobOptions } from '../../src/contract/options.js';
 import { digest, exactDigest, recognise } from '../../src/worker/command/index.js';
 import { until } from '../store/home.js';
 import { recommendation } from '../store/samples.js';

@@ -2,7 +2,7 @@ import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { explainJob } from '../../src/cli/explain-view.js';
-import type { JobOptions } from '../../src/store/types.js';
+import type { JobOptions } from '../../src/contract/options.js';
 import { until } from '../store/home.js';
 import { FIXTURES, pythonWithTorch } from '../worker/harness.js';
 import { Host, sleep } from './host.js';

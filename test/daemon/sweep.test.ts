@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { commandOf, sweepOf } from '../../src/cli/sweep.js';
+import type { JobOptions } from '../../src/contract/options.js';
 import { submitSweep } from '../../src/daemon/index.js';
-import type { JobOptions } from '../../src/store/types.js';
 import { until } from '../store/home.js';
 import { options } from '../store/samples.js';
 import { Host } from './host.js';

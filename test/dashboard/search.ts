@@ -1,4 +1,4 @@
-import type { Observation } from '../../src/tuner/types.js';
+import type { Observation } from '../../src/contract/measurement.js';
 
 /** What a search was told of one size on the first rung; `total` null: it ran out of memory. */
 export const observation = (

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { JobRecord } from '../../src/contract/job.js';
 import { newJobId } from '../../src/store/index.js';
-import type { JobRecord } from '../../src/store/types.js';
 import { until, useHome } from '../store/home.js';
 import { GIB, job, options, recommendation } from '../store/samples.js';
 import { observation } from './search.js';

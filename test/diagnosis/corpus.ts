@@ -2,9 +2,9 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import type { LedgerReading } from '../../src/runtime/types.js';
+import type { Diagnosis } from '../../src/contract/diagnosis.js';
+import type { LedgerReading } from '../../src/contract/launch.js';
 import { type DiagnoseInput, diagnose } from '../../src/worker/diagnosis/index.js';
-import type { Diagnosis } from '../../src/worker/types.js';
 
 const FOLDER = fileURLToPath(new URL('../fixtures/logs/', import.meta.url));
 

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Form, generate, MUTATIONS, randomFrom, readForms, wholeLog } from '../../bench/diagnose/corpus.mjs';
-import type { LedgerReading } from '../../src/runtime/types.js';
+import type { Diagnosis } from '../../src/contract/diagnosis.js';
+import type { LedgerReading } from '../../src/contract/launch.js';
 import { type DiagnoseInput, diagnose } from '../../src/worker/diagnosis/index.js';
 import { signatures } from '../../src/worker/diagnosis/signatures.js';
-import type { Diagnosis } from '../../src/worker/types.js';
 
 const FORMS = readForms();
 

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { Diagnosis } from '../../src/contract/diagnosis.js';
 import { diagnose, renderDiagnosis } from '../../src/worker/diagnosis/index.js';
-import type { Diagnosis } from '../../src/worker/types.js';
 import { CORPUS, expectedFields, judgeCase } from './corpus.js';
 
 const CLASSES = new Set(

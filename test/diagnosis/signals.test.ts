@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { LedgerReading } from '../../src/runtime/types.js';
+import type { LedgerReading } from '../../src/contract/launch.js';
 import { type DiagnoseInput, diagnose } from '../../src/worker/diagnosis/index.js';
 
 const OOM =

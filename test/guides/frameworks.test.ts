@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { Config } from '../../src/tuner/types.js';
+import type { Config } from '../../src/contract/rung.js';
 import { ROOT } from '../cli/oomtune.js';
 import { filled, plan, project } from '../presets/project.js';
 import { HF, HF_HARDCODED, LIGHTNING, NANOGPT, TIMM } from '../presets/scripts.js';

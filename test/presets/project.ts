@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll } from 'vitest';
-import type { Config } from '../../src/tuner/types.js';
+import type { Config } from '../../src/contract/rung.js';
 import { type CommandPlan, type FilledCommand, fill, recognise } from '../../src/worker/command/index.js';
 
 const made: string[] = [];

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import type { z } from 'zod';
-import { hookMessage } from '../../src/worker/hook-messages.js';
+import { hookMessage } from '../../src/contract/hook.js';
 
 /** The hook's own list of fields, with whether each is always sent and may be None; of messages and of what they hold. */
 const LIST = `

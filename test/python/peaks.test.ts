@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { createRuntime, type Exit } from '../../src/runtime/index.js';
+import type { Exit } from '../../src/contract/launch.js';
+import { createRuntime } from '../../src/runtime/index.js';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const MIB = 1024 * 1024;

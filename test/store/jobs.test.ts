@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { ENDED_STATES, namedJob, newJobId, openStore, type Store } from '../../src/store/index.js';
-import type { JobState } from '../../src/store/types.js';
+import { ENDED_STATES, type JobState } from '../../src/contract/job.js';
+import { namedJob, newJobId, openStore, type Store } from '../../src/store/index.js';
 import { failure, script, useHome } from './home.js';
 import { job } from './samples.js';
 

@@ -1,6 +1,8 @@
+import type { JobRecord } from '../../src/contract/job.js';
+import type { JobOptions } from '../../src/contract/options.js';
+import type { Recommendation } from '../../src/contract/recommendation.js';
 import type { LeaseDevice } from '../../src/store/index.js';
 import { newJobId } from '../../src/store/index.js';
-import type { JobOptions, JobRecord, Recommendation } from '../../src/store/types.js';
 
 export const options = (changes: Partial<JobOptions> = {}): JobOptions => ({
   name: null,

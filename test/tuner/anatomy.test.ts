@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Anatomy, anatomyOf, PARTS } from '../../src/tuner/index.js';
-import type { Config, Observation, Peaks } from '../../src/tuner/types.js';
+import type { MemoryBreakdown, Observation, Peaks } from '../../src/contract/measurement.js';
+import type { Config } from '../../src/contract/rung.js';
+import { anatomyOf, PARTS } from '../../src/tuner/index.js';
 import { AS_IT_STANDS, constraints, found, GIB, MIB, search } from './machine.js';
 import { recordedJobs } from './recorded.js';
 
@@ -40,7 +41,7 @@ function config(micro_batch: number, patch: Partial<Config> = {}): Config {
   return { ...base, amp: 'off', checkpointing: false, ...patch };
 }
 
-const sum = (anatomy: Anatomy): number => PARTS.reduce((all, part) => all + (anatomy[part] ?? 0), 0);
+const sum = (anatomy: MemoryBreakdown): number => PARTS.reduce((all, part) => all + (anatomy[part] ?? 0), 0);
 
 describe('the anatomy of a peak', () => {
   const holdings = { parameter_bytes: 400 * MIB, gradient_bytes: 400 * MIB, optimizer_state_bytes: 800 * MIB };
@@ -79,7 +80,7 @@ describe('the anatomy of a peak', () => {
 
   it('has no activations where the peak is in the optimizer step', () => {
     const seen = [1, 2, 8].map((size) => took(size, card(size)));
-    const anatomy = anatomyOf(seen, config(8), BUDGET) as Anatomy;
+    const anatomy = anatomyOf(seen, config(8), BUDGET) as MemoryBreakdown;
     expect(anatomy).toMatchObject({ peak_in: 'optimizer', activations: 0, activations_per_sample: 10 * MIB });
     expect(sum(anatomy)).toBe(anatomy.peak_bytes);
   });
@@ -106,7 +107,7 @@ describe('the anatomy of a peak', () => {
       activations_per_sample: null,
       rest: 110 * MIB,
     });
-    const two = anatomyOf([bare(10), bare(60), bare(100)], config(100), BUDGET) as Anatomy;
+    const two = anatomyOf([bare(10), bare(60), bare(100)], config(100), BUDGET) as MemoryBreakdown;
     expect(two).toMatchObject({ activations_per_sample: MIB, activations: 100 * MIB, rest: 100 * MIB });
   });
 
@@ -153,10 +154,10 @@ describe('the anatomy of a peak', () => {
     const answer = found(s);
     const quarter = { parameter_bytes: 100 * MIB, gradient_bytes: 100 * MIB, optimizer_state_bytes: 200 * MIB };
     const seen = s.observations.map((o) => ({ ...o, peaks: { ...o.peaks, ...quarter } }));
-    const recommended = anatomyOf(seen, answer.config, job.budgetBytes) as Anatomy;
+    const recommended = anatomyOf(seen, answer.config, job.budgetBytes) as MemoryBreakdown;
     expect(recommended.peak_bytes).toBe(answer.peak_bytes);
     expect(sum(recommended)).toBe(recommended.peak_bytes);
-    const anatomy = anatomyOf(seen, config(answer.max_micro_batch), job.budgetBytes) as Anatomy;
+    const anatomy = anatomyOf(seen, config(answer.max_micro_batch), job.budgetBytes) as MemoryBreakdown;
     expect(sum(anatomy)).toBe(anatomy.peak_bytes);
     expect(anatomy.context).toBe(610 * MIB);
     expect(anatomy.peak_in).toBe('forward_backward');

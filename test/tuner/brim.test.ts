@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { Observation } from '../../src/contract/measurement.js';
 import { MemoryModel } from '../../src/tuner/model.js';
 import { brims } from '../../src/tuner/peaks.js';
 import { belowBrim } from '../../src/tuner/proof.js';
 import { range } from '../../src/tuner/sizes.js';
 import { Trail } from '../../src/tuner/trail.js';
-import type { Observation } from '../../src/tuner/types.js';
 import { gpuJob } from './gpu.js';
 import { AS_IT_STANDS, constraints, found, GIB, type Job, MIB, type Result, search } from './machine.js';
 import { networks } from './networks.js';

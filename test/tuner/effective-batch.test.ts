@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Rung } from '../../src/tuner/types.js';
+import type { Rung } from '../../src/contract/rung.js';
 import { AS_IT_STANDS, constraints, found, ledgerJob, MIB, search } from './machine.js';
 
 const BUDGET = 1001 * MIB;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { Observation, Probe } from '../../src/contract/measurement.js';
 import { MOST_LAUNCHES, MOST_PROBES, OWN_TRIES, Tuner } from '../../src/tuner/tuner.js';
-import type { Observation, Probe } from '../../src/tuner/types.js';
 import { AS_IT_STANDS, constraints, found, ledgerJob, MIB, search } from './machine.js';
 
 const BUDGET = 120 * MIB;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { Probe } from '../../src/contract/measurement.js';
 import { closed, range } from '../../src/tuner/sizes.js';
-import type { Probe } from '../../src/tuner/types.js';
 import { gpuJob } from './gpu.js';
 import { AS_IT_STANDS, constraints, found, GIB, type Search, search } from './machine.js';
 import { networks } from './networks.js';

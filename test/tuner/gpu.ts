@@ -1,4 +1,4 @@
-import type { Probe } from '../../src/tuner/types.js';
+import type { Probe } from '../../src/contract/measurement.js';
 import { type Block, CachingAllocator, OutOfMemory } from './caching-allocator.js';
 import { type Job, MIB, type Result } from './machine.js';
 import { type MemoryScript, Stage } from './memory-script.js';

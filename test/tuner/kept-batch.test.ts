@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { Probe } from '../../src/contract/measurement.js';
 import { divisors } from '../../src/tuner/index.js';
-import type { Probe } from '../../src/tuner/types.js';
 import { BUDGET, jobOf, rough, type Shape, smooth } from './generated.js';
 import { gpuJob } from './gpu.js';
 import { constraints, found, GIB, MIB, type Search, search } from './machine.js';

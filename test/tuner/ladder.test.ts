@@ -2,7 +2,8 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { OomtuneError } from '../../src/common/errors.js';
-import { ladderFrom, rungName } from '../../src/tuner/index.js';
+import { rungName } from '../../src/contract/rung.js';
+import { ladderFrom } from '../../src/tuner/index.js';
 
 const data = parse(readFileSync(new URL('../../config/ladder.yaml', import.meta.url), 'utf8'));
 const names = (...args: Parameters<typeof ladderFrom>) => ladderFrom(...args).map(rungName);

@@ -1,5 +1,7 @@
+import type { Observation, Peaks, Probe } from '../../src/contract/measurement.js';
+import type { Rung } from '../../src/contract/rung.js';
 import { Tuner } from '../../src/tuner/index.js';
-import type { Action, Answer, Constraints, Observation, Peaks, Probe, Rung } from '../../src/tuner/types.js';
+import type { Action, Answer, Constraints } from '../../src/tuner/types.js';
 
 export const GIB = 1024 ** 3;
 export const MIB = 1024 ** 2;

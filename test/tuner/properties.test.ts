@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { Observation, Probe } from '../../src/contract/measurement.js';
 import { Tuner } from '../../src/tuner/index.js';
 import { closed, closingSize, range } from '../../src/tuner/sizes.js';
-import type { Constraints, Observation, Probe } from '../../src/tuner/types.js';
+import type { Constraints } from '../../src/tuner/types.js';
 import { BUDGET, jobOf, rough, smooth } from './generated.js';
 import { AS_IT_STANDS, constraints, found, MIB, type Search, search } from './machine.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import type { Rung } from '../../src/contract/rung.js';
 import { Tuner } from '../../src/tuner/index.js';
-import type { Rung } from '../../src/tuner/types.js';
 import { AS_IT_STANDS, constraints, found, type Job, ledgerJob, MIB, search } from './machine.js';
 
 const BUDGET = 1001 * MIB;

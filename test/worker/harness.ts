@@ -3,8 +3,9 @@ import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createLog } from '../../src/common/log.js';
+import type { JobOptions } from '../../src/contract/options.js';
+import type { Recommendation } from '../../src/contract/recommendation.js';
 import { createRuntime } from '../../src/runtime/index.js';
-import type { JobOptions, Recommendation } from '../../src/store/types.js';
 import type { Progress, WorkDeps, WorkRequest } from '../../src/worker/types.js';
 
 /** An interpreter with torch, as the set-up finds it. */

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import type { Observation } from '../../src/contract/measurement.js';
+import type { Config, Rung } from '../../src/contract/rung.js';
 import { PARTS } from '../../src/tuner/index.js';
-import type { Config, Observation, Rung } from '../../src/tuner/types.js';
 import { jobBudget } from '../../src/worker/job-budget.js';
 import { partsOf } from '../../src/worker/memory-parts.js';
 import { jobMemory } from '../../src/worker/memory-report.js';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { createLog } from '../../src/common/log.js';
-import type { Probe } from '../../src/tuner/types.js';
+import type { Probe } from '../../src/contract/measurement.js';
 import { observeFit } from '../../src/worker/observe.js';
 import { Session } from '../../src/worker/session.js';
 import type { Measurement } from '../../src/worker/worst-rank.js';

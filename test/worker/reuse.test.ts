@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Recommendation } from '../../src/store/types.js';
+import type { Recommendation } from '../../src/contract/recommendation.js';
 import { configFrom, largestDivisor, stepDown } from '../../src/worker/reuse.js';
 
 const recommendation: Recommendation = {

@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/common/config.js';
-import { rungName } from '../../src/tuner/index.js';
-import { hookMessage } from '../../src/worker/hook-messages.js';
+import { hookMessage } from '../../src/contract/hook.js';
+import { rungName } from '../../src/contract/rung.js';
 import { allowedRungs } from '../../src/worker/rungs.js';
 import type { Target } from '../../src/worker/target.js';
 

@@ -1,4 +1,5 @@
-import type { Device, Runtime } from '../../src/runtime/types.js';
+import type { Device } from '../../src/contract/launch.js';
+import type { Runtime } from '../../src/runtime/types.js';
 import type { workbench } from './harness.js';
 
 const GIB = 1024 ** 3;

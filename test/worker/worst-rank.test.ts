@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { hookMessage, type Measured } from '../../src/worker/hook-messages.js';
+import { hookMessage, type Measured } from '../../src/contract/hook.js';
 import { worstRank } from '../../src/worker/worst-rank.js';
 
 function measured(patch: Record<string, unknown>): Measured {

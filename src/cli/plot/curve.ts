@@ -1,5 +1,5 @@
 import { formatBytes } from '../../common/size.js';
-import type { MemoryReport } from '../../worker/types.js';
+import type { MemoryReport } from '../../contract/reports.js';
 import { byteTicks, countTicks } from '../ticks.js';
 import { element, label } from './svg.js';
 

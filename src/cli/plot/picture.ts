@@ -1,7 +1,7 @@
 import { formatBytes } from '../../common/size.js';
-import { rungName } from '../../tuner/index.js';
+import type { FindBatchReport, MemoryReport } from '../../contract/reports.js';
+import { rungName } from '../../contract/rung.js';
 import { partsOf } from '../../worker/memory-parts.js';
-import type { FindBatchReport, MemoryReport } from '../../worker/types.js';
 import { configWords } from '../words.js';
 import { curve } from './curve.js';
 import { STYLE } from './style.js';

@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { PACKAGE_ROOT } from '../../common/home.js';
-import type { Recommendation } from '../../store/types.js';
+import type { Recommendation } from '../../contract/recommendation.js';
 import type { Verb } from '../verb.js';
 
 /** Words for the shell to complete with, one a line: `word<TAB>what it is`. Silent about whatever goes wrong. */

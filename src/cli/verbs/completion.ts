@@ -8,7 +8,7 @@ const completionVerb: Verb = async ({ args }, { out }) => {
     shell,
     createProgram(async () => {}),
   );
-  if (out.json) out.document({ schema: 1, shell, script });
+  if (out.json) out.document('completion', { schema: 1, shell, script });
   else out.data(script);
   return 0;
 };

@@ -6,7 +6,7 @@ const daemonForgetVerb: Verb = async ({ args }, context) => {
   const store = await context.store();
   const { forgetHost } = await import('../../daemon/index.js');
   const { host, queued, ended, leases } = await forgetHost(store, args[0] ?? '');
-  if (out.json) out.document({ schema: 1, host, queued, ended, leases });
+  if (out.json) out.document('daemon-forget', { schema: 1, host, queued, ended, leases });
   else {
     out.note(`${host} is forgotten; ${plural(leases.length, 'lease')} freed`);
     for (const job of queued) out.note(`${job}  queued anew`);

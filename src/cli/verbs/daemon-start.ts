@@ -7,7 +7,7 @@ const daemonStartVerb: Verb = async ({ options }, context) => {
   const store = await context.store();
   const { startDaemon } = await import('../../daemon/index.js');
   const status = await startDaemon(store, settings);
-  if (out.json) out.document({ schema: 1, ...status });
+  if (out.json) out.document('daemon-start', { schema: 1, ...status });
   else {
     out.note(`daemon runs, pid ${status.pid} on ${status.host}`);
     if (status.dashboard !== null) out.note('`oomtune dashboard` prints the address of its dashboard');

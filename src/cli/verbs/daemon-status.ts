@@ -4,7 +4,8 @@ import type { Verb } from '../verb.js';
 const daemonStatusVerb: Verb = async (_invocation, context) => {
   const store = await context.store();
   const { daemonStatus } = await import('../../daemon/index.js');
-  tellStatus(context.out, await daemonStatus(store), '`oomtune daemon start` starts it');
+  const status = { schema: 1 as const, ...(await daemonStatus(store)) };
+  tellStatus(context.out, 'daemon-status', status, '`oomtune daemon start` starts it');
   return 0;
 };
 

@@ -3,7 +3,7 @@ import type { Verb } from '../verb.js';
 const dashboardVerb: Verb = async (_invocation, { out }) => {
   const { dashboardAddress } = await import('../../daemon/index.js');
   const { url, address } = dashboardAddress();
-  if (out.json) out.document({ schema: 1, url, address });
+  if (out.json) out.document('dashboard', { schema: 1, url, address });
   else out.data(address);
   return 0;
 };

@@ -1,4 +1,5 @@
-import { type DeviceEntry, deviceEntry, renderDevices } from '../devices-view.js';
+import type { DeviceEntry } from '../../contract/verbs.js';
+import { deviceEntry, renderDevices } from '../devices-view.js';
 import type { Verb } from '../verb.js';
 
 const devicesVerb: Verb = async (_invocation, context) => {
@@ -11,7 +12,7 @@ const devicesVerb: Verb = async (_invocation, context) => {
     ...device,
     reserved_bytes: reserved.get(device.uuid) ?? 0,
   }));
-  if (out.json) out.document({ schema: 1, devices: entries.map(deviceEntry) });
+  if (out.json) out.document('devices', { schema: 1, devices: entries.map(deviceEntry) });
   else out.data(renderDevices(entries, out.paint));
   return 0;
 };

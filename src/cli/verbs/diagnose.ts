@@ -22,7 +22,7 @@ const diagnoseVerb: Verb = async ({ args, options }, { out, signal }) => {
   const diagnosis = await diagnose({ log: stream as AsyncIterable<Buffer>, exitCode, signal: ended });
   signal.removeEventListener('abort', stop);
   signal.throwIfAborted();
-  if (out.json) out.document(diagnosis);
+  if (out.json) out.document('diagnose', diagnosis);
   else
     out.data(
       renderDiagnosis(plain(diagnosis), { color: coloured(process.stdout), width: process.stdout.columns || 100 }),

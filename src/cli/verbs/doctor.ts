@@ -7,7 +7,7 @@ const doctorVerb: Verb = async (_invocation, context) => {
   const { out } = context;
   const findings = await examine(context);
   const broken = findings.filter((finding) => finding.status === 'failed');
-  if (out.json) out.document({ schema: 1, ok: broken.length === 0, checks: findings });
+  if (out.json) out.document('doctor', { schema: 1, ok: broken.length === 0, checks: findings });
   else {
     const widest = Math.max(...findings.map((finding) => finding.check.length));
     for (const { check, status, found, remedy } of findings) {

@@ -16,7 +16,7 @@ const explainVerb: Verb = async ({ args }, context) => {
     return recorded;
   });
   if (Array.isArray(found)) {
-    if (out.json) out.document({ schema: 1, recommendations: found });
+    if (out.json) out.document('explain-recommendation', { schema: 1, recommendations: found });
     else out.data(found.map((one) => explainRecommendation(one, out.paint)).join('\n\n'));
     return 0;
   }
@@ -29,7 +29,7 @@ const explainVerb: Verb = async ({ args }, context) => {
   if (out.json) {
     const probes = job.journal.map((seen) => probeRecord(seen));
     const more = { launches: job.launches, probes, recommendation, memory_over_time: overTime(trace) };
-    out.document({ schema: 1, ...statusEntry(job, recommendation), ...more });
+    out.document('explain', { schema: 1, ...statusEntry(job, recommendation), ...more });
   } else {
     out.data(explainJob(job, recommendation, trace, out.paint));
   }

@@ -1,5 +1,5 @@
 import { OomtuneError } from '../../common/errors.js';
-import type { FindBatchReport } from '../../worker/types.js';
+import type { FindBatchReport } from '../../contract/reports.js';
 import { interrupted, nothingFits, renderError } from '../errors.js';
 import { renderFound } from '../find-batch-view.js';
 import { toJobOptions } from '../job-options.js';
@@ -25,7 +25,7 @@ const findBatchVerb: Verb = async ({ options, command }, context) => {
   } else if (plot !== null && report.status === 'found') {
     out.note(`Nothing was drawn into ${plot}: no probe could measure its peak.`);
   }
-  if (out.json) out.document(report);
+  if (out.json) out.document('find-batch', report);
   else if (report.status === 'found') out.data(renderFound(report, out.paint));
   else renderError(notFound(report), out);
   return report.status === 'found' ? 0 : report.status === 'exhausted' ? 3 : 4;

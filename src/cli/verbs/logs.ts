@@ -16,7 +16,7 @@ const logsVerb: Verb = async ({ args, options }, context) => {
     const logs = await Promise.all(
       jobs.map(async (job) => ({ job: job.job, ...(await readLog(store, job, { launch, lines })) })),
     );
-    out.document({ schema: 1, logs });
+    out.document('logs', { schema: 1, logs });
     return 0;
   }
   await showLogs(store, jobs, {

@@ -1,7 +1,8 @@
 import { OomtuneError } from '../../common/errors.js';
 import { nearest } from '../../common/nearest.js';
 import { stemOfName } from '../../common/stem.js';
-import type { Recommendation } from '../../store/types.js';
+import type { Recommendation } from '../../contract/recommendation.js';
+import { shown } from '../../contract/rung.js';
 import { usageError } from '../errors.js';
 import { renderRecommendations } from '../recommend-view.js';
 import type { Verb } from '../verb.js';
@@ -27,14 +28,20 @@ const recommendVerb: Verb = async ({ args, options, command }, context) => {
     const applied = await applyRecommendation(found, name ?? null, command);
     for (const note of applied.notes) out.note(`note: ${note}`);
     if (out.json)
-      out.document({ schema: 1, key: applied.key, config: applied.config, argv: applied.argv, env: applied.env });
+      out.document('recommend-apply', {
+        schema: 1,
+        key: applied.key,
+        config: shown(applied.config),
+        argv: applied.argv,
+        env: applied.env,
+      });
     else {
       const env = Object.entries(applied.env).map(([key, value]) => `${key}=${value}`);
       out.exact(shellWords(env.length > 0 ? ['env', ...env, ...applied.argv] : applied.argv));
     }
     return 0;
   }
-  if (out.json) out.document({ schema: 1, recommendations: found });
+  if (out.json) out.document('recommend', { schema: 1, recommendations: found });
   else if (found.length === 0)
     out.data('Nothing recorded yet. `oomtune find-batch -- COMMAND…` records a configuration.');
   else out.data(renderRecommendations(found, out.paint));

@@ -10,7 +10,7 @@ const redisStopVerb: Verb = async (_invocation, context) => {
   }
   const { stopRedis } = await import('../../store/index.js');
   const stopped = await stopRedis();
-  if (context.out.json) context.out.document({ schema: 1, stopped });
+  if (context.out.json) context.out.document('redis-stop', { schema: 1, stopped });
   else context.out.note(stopped ? 'stopped' : 'it was not running');
   return 0;
 };

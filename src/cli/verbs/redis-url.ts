@@ -2,7 +2,7 @@ import type { Verb } from '../verb.js';
 
 const redisUrlVerb: Verb = async (_invocation, context) => {
   const { url } = await context.store();
-  if (context.out.json) context.out.document({ schema: 1, url });
+  if (context.out.json) context.out.document('redis-url', { schema: 1, url });
   else context.out.data(url);
   return 0;
 };

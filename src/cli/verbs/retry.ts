@@ -19,7 +19,7 @@ const retryVerb: Verb = async ({ args }, context) => {
     out.note(
       `Not set in this shell, though --env named ${missing.length === 1 ? 'it' : 'them'}: ${missing.join(', ')}.`,
     );
-  if (out.json) out.document({ schema: 1, job });
+  if (out.json) out.document('retry', { schema: 1, job });
   else out.data(job);
   return 0;
 };

@@ -1,6 +1,6 @@
 import { constants } from 'node:os';
 import { OomtuneError } from '../../common/errors.js';
-import type { RunReport } from '../../worker/types.js';
+import type { RunReport } from '../../contract/reports.js';
 import type { Context } from '../context.js';
 import { interrupted, nothingFits, renderError, usageError } from '../errors.js';
 import { toJobOptions } from '../job-options.js';

@@ -40,7 +40,7 @@ const statusVerb: Verb = async ({ args, options }, context) => {
     return 130;
   }
   if (out.json)
-    out.document({
+    out.document('status', {
       schema: 1,
       jobs: await statusEntries(store, await read()),
       foreground: await foreground(),

@@ -1,6 +1,6 @@
+import type { JobRecord } from '../../contract/job.js';
 import { withheldNote } from '../../daemon/withheld.js';
 import type { NamedJob, Store } from '../../store/index.js';
-import type { JobRecord } from '../../store/types.js';
 import { toJobOptions } from '../job-options.js';
 import { sayWhich } from '../jobs.js';
 import { commandOf, sweepOf } from '../sweep.js';
@@ -30,7 +30,7 @@ const submitVerb: Verb = async ({ options, command }, context) => {
   const bound = elsewhere ? withheldNote(job.environment, job.environment?.bound) : null;
   if (bound !== null) out.note(bound);
   const ids = jobs.map((one) => one.job);
-  if (out.json) out.document({ schema: 1, job: job.job, ...(sweep === null ? {} : { jobs: ids }) });
+  if (out.json) out.document('submit', { schema: 1, job: job.job, ...(sweep === null ? {} : { jobs: ids }) });
   else out.data(ids.join('\n'));
   const idle = await nobodyRuns(store, jobOptions.host);
   if (idle !== null) out.note(`note: ${idle}`);

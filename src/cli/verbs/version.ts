@@ -24,7 +24,7 @@ const versionVerb: Verb = async (_invocation, { out, runtime }) => {
     hook: hookVersion(),
     driver: parts?.driver ?? null,
   };
-  if (out.json) out.document({ schema: 1, versions });
+  if (out.json) out.document('version', { schema: 1, versions });
   else {
     const { oomtune, ...rest } = versions;
     out.data(

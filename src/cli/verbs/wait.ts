@@ -13,7 +13,7 @@ const waitVerb: Verb = async ({ args }, context) => {
     const why = job.failure ? `: ${job.failure.class}${job.failure.evidence ? `, ${job.failure.evidence}` : ''}` : '';
     out.note(plainText(`${job.job}  ${job.name}  ${job.state}${why}`));
   });
-  if (out.json) out.document({ schema: 1, jobs: await statusEntries(store, jobs) });
+  if (out.json) out.document('wait', { schema: 1, jobs: await statusEntries(store, jobs) });
   const failed = jobs
     .filter((job) => job.state !== 'succeeded')
     .sort((a, b) => Date.parse(a.ended_at ?? '') - Date.parse(b.ended_at ?? ''))[0];

@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Log } from '../../common/log.js';
+import type { Row } from '../../contract/http.js';
 import { readFields, type Store, valueIn } from '../../store/index.js';
-import { ROW_FIELDS, type Row, readRow } from './row.js';
+import { ROW_FIELDS, readRow } from './row.js';
 
 export interface BoardChange {
   rows: Row[];

@@ -1,84 +1,13 @@
+import type { JobAction, JobPage, PartedPeak, Step } from '../../contract/http.js';
+import { ENDED_STATES } from '../../contract/job.js';
+import type { MemoryBreakdown, Observation } from '../../contract/measurement.js';
+import type { Recommendation } from '../../contract/recommendation.js';
+import { rungName, sameRung } from '../../contract/rung.js';
 import type { Store, StoredJob } from '../../store/index.js';
-import { ENDED_STATES } from '../../store/index.js';
-import type { JobRecord, Recommendation } from '../../store/types.js';
-import { type Curve, curvesOf } from '../../tuner/curve.js';
-import { type Anatomy, peakBytes, rungName, sameRung } from '../../tuner/index.js';
-import type { Observation, Rung } from '../../tuner/types.js';
-import { jobBudget, jobMemory, type PartSize, partsOf } from '../../worker/index.js';
+import { curvesOf } from '../../tuner/curve.js';
+import { peakBytes } from '../../tuner/index.js';
+import { jobBudget, jobMemory, partsOf } from '../../worker/index.js';
 import type { Reasons } from './reasons.js';
-
-export type JobAction = 'cancel' | 'hold' | 'release' | 'retry';
-
-/** One probe on the ladder. Sizes in bytes, times in seconds. */
-export interface Step extends Rung {
-  n: number;
-  launch: number;
-  rung: string;
-  micro_batch: number;
-  accumulation: number;
-  outcome: string;
-  ambiguous: boolean;
-  phase: string | null;
-  peak_bytes: number | null;
-  step_s: number | null;
-  samples_per_s: number | null;
-  retries: number;
-  evidence: string | null;
-  why: string | null;
-}
-
-/** A peak and its parts, in the order in which they are drawn; they add up to it. Bytes. */
-export type PartedPeak = Pick<Anatomy, 'micro_batch' | 'accumulation' | 'peak_bytes' | 'peak_in'> & {
-  parts: PartSize[];
-};
-
-/** Everything that a job's page shows but its memory over time and its log. */
-export interface JobPage
-  extends Pick<
-    JobRecord,
-    | 'job'
-    | 'name'
-    | 'state'
-    | 'reason'
-    | 'command'
-    | 'host'
-    | 'devices'
-    | 'config'
-    | 'key'
-    | 'submitted_at'
-    | 'started_at'
-    | 'ended_at'
-    | 'exit_code'
-  > {
-  failure: { class: string; evidence: string | null; cause: string | null; advice: string | null } | null;
-  cwd: string;
-  priority: number;
-  after: string[];
-  budget_bytes: number | null;
-  cancelling: boolean;
-  launches: { launch: number; purpose: 'search' | 'run'; micro_batch: number | null }[];
-  steps: Step[];
-  curves: Curve[];
-  /** What fills the memory at the micro-batch it names; null: no peak was measured. */
-  memory: PartedPeak | null;
-  recommendation: Pick<
-    Recommendation,
-    | 'key'
-    | 'status'
-    | 'micro_batch'
-    | 'max_micro_batch'
-    | 'accumulation'
-    | 'effective_batch'
-    | 'amp'
-    | 'checkpointing'
-    | 'offload'
-    | 'peak_bytes'
-    | 'budget_bytes'
-    | 'samples_per_s'
-    | 'verified_at'
-  > | null;
-  actions: JobAction[];
-}
 
 const STEPS_SHOWN = 500;
 const TEXT_SHOWN = 2000;
@@ -154,7 +83,7 @@ function whyRecorded(found: Recommendation | null, one: Observation): string | n
   return probe?.why ?? null;
 }
 
-function partedPeak(memory: Anatomy): PartedPeak {
+function partedPeak(memory: MemoryBreakdown): PartedPeak {
   const { micro_batch, accumulation, peak_bytes, peak_in } = memory;
   return { micro_batch, accumulation, peak_bytes, peak_in, parts: partsOf(memory) };
 }

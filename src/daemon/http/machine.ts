@@ -1,34 +1,8 @@
-import type { Device, Runtime } from '../../runtime/types.js';
-import { hostName, type LeaseRecord, type Store } from '../../store/index.js';
-
-/** One device as the page shows it: sizes in bytes; null where it cannot be told from here. */
-export interface DeviceView {
-  host: string;
-  id: string;
-  uuid: string | null;
-  model: string;
-  total_bytes: number;
-  used_bytes: number | null;
-  reserved_bytes: number;
-  fault: string | null;
-  note: string | null;
-  /** Reservations, by job. */
-  holders: { job: string; bytes: number | null; share: boolean }[];
-  /** Who uses the memory, the largest first. */
-  processes: { pid: number; name: string; used_bytes: number; ours: boolean }[];
-}
-
-export interface HostView {
-  host: string;
-  alive: boolean;
-  seen: string;
-  version: string | null;
-}
-
-export interface MachineView {
-  hosts: HostView[];
-  devices: DeviceView[];
-}
+import type { DeviceView, MachineView } from '../../contract/http.js';
+import type { Device } from '../../contract/launch.js';
+import type { LeaseRecord } from '../../contract/state.js';
+import type { Runtime } from '../../runtime/types.js';
+import { hostName, type Store } from '../../store/index.js';
 
 const FRESH_MS = 1500;
 const GONE_SHOWN_MS = 24 * 3600_000;

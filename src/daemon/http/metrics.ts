@@ -1,5 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
-import { ENDED_STATES, FAILURE_CLASSES } from '../../store/index.js';
+import { FAILURE_CLASSES } from '../../contract/failure.js';
+import { ENDED_STATES } from '../../contract/job.js';
 
 /** Seconds, from what a small model needs to a search among large ones, and to a night in the queue. */
 const SEARCH_BUCKETS = [1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600, 1200, 3600];

@@ -1,22 +1,12 @@
-import { z } from 'zod';
+import type { z } from 'zod';
+import { text } from '../../contract/fields.js';
+import { type ProbeRecord, probeRecord } from '../../contract/measurement.js';
+import { type RungLike, rungName, shownRung } from '../../contract/rung.js';
 import type { Told } from '../observe/follower.js';
 
-interface Asked {
-  launch: number;
-  micro_batch: number;
-  amp: string;
-  checkpointing: boolean;
-  offload?: boolean | undefined;
-}
-
-const schema = z.object({
-  launch: z.number(),
-  micro_batch: z.number(),
-  amp: z.string(),
-  checkpointing: z.boolean(),
-  offload: z.boolean().optional(),
-  why: z.string().max(4096),
-});
+const asked = probeRecord.pick({ launch: true, micro_batch: true }).extend(shownRung.shape);
+type Asked = RungLike & Pick<ProbeRecord, 'launch' | 'micro_batch'>;
+const answered = asked.extend({ why: text(4096) });
 
 const JOBS_KEPT = 500;
 const PROBES_KEPT = 1000;
@@ -28,9 +18,9 @@ export class Reasons {
   hear(event: Told): void {
     if (event.type !== 'probe') return;
     const job = event.fields.job ?? '';
-    let probe: z.infer<typeof schema>;
+    let probe: z.infer<typeof answered>;
     try {
-      probe = schema.parse(JSON.parse(event.fields.probe ?? ''));
+      probe = answered.parse(JSON.parse(event.fields.probe ?? ''));
     } catch {
       return;
     }
@@ -46,5 +36,4 @@ export class Reasons {
   }
 }
 
-const nameOf = ({ launch, micro_batch, amp, checkpointing, offload = false }: Asked): string =>
-  `${launch} ${micro_batch} ${amp} ${checkpointing} ${offload}`;
+const nameOf = (probe: Asked): string => `${probe.launch} ${probe.micro_batch} ${rungName(probe)}`;

@@ -1,27 +1,8 @@
-import { z } from 'zod';
-import type { JobState } from '../../store/types.js';
-
-/** One job as a list shows it. */
-export interface Row {
-  job: string;
-  name: string;
-  state: JobState;
-  reason: string | null;
-  /** Class of its failure. */
-  failure: string | null;
-  host: string | null;
-  devices: string[];
-  micro_batch: number | null;
-  accumulation: number | null;
-  priority: number;
-  submitted_at: string;
-  started_at: string | null;
-  ended_at: string | null;
-  exit_code: number | null;
-  /** It has been asked to end. */
-  cancelling: boolean;
-}
-
+import { failure } from '../../contract/failure.js';
+import type { Row } from '../../contract/http.js';
+import { jobRecord } from '../../contract/job.js';
+import { jobOptions } from '../../contract/options.js';
+import { config } from '../../contract/rung.js';
 /** What is read of a record, in this order: not its command and journal, which may be long. */
 export const ROW_FIELDS = [
   'state',
@@ -39,21 +20,23 @@ export const ROW_FIELDS = [
   'cancel',
 ] as const;
 
-const text = z.string().max(65_536);
-const schema = z.object({
-  state: z.enum(['queued', 'held', 'searching', 'running', 'succeeded', 'failed', 'cancelled', 'exhausted', 'timeout']),
-  name: text,
-  reason: text.nullable(),
-  failure: z.object({ class: text }).nullable(),
-  host: text.nullable(),
-  devices: z.array(text).max(1024),
-  config: z.object({ micro_batch: z.number(), accumulation: z.number() }).nullable(),
-  options: z.object({ priority: z.number() }),
-  submitted_at: text,
-  started_at: text.nullable(),
-  ended_at: text.nullable(),
-  exit_code: z.number().nullable(),
-});
+const rowRecord = jobRecord
+  .pick({
+    state: true,
+    name: true,
+    reason: true,
+    host: true,
+    devices: true,
+    submitted_at: true,
+    started_at: true,
+    ended_at: true,
+    exit_code: true,
+  })
+  .extend({
+    failure: failure.pick({ class: true }).nullable(),
+    config: config.pick({ micro_batch: true, accumulation: true }).nullable(),
+    options: jobOptions.pick({ priority: true }),
+  });
 
 const REASON_LENGTH = 500;
 
@@ -68,7 +51,7 @@ export function readRow(job: string, values: (string | null)[]): Row | null {
   } catch {
     return null;
   }
-  const parsed = schema.safeParse(record);
+  const parsed = rowRecord.safeParse(record);
   if (!parsed.success) return null;
   const { failure, config, options, reason, ...rest } = parsed.data;
   return {

@@ -1,6 +1,6 @@
+import type { JobState } from '../../contract/job.js';
 import type { Runtime } from '../../runtime/types.js';
 import { readFields, type Store, valueIn } from '../../store/index.js';
-import type { JobState } from '../../store/types.js';
 import type { Sampler } from '../observe/sampler.js';
 import { within } from '../observe/within.js';
 import type { Machine } from './machine.js';

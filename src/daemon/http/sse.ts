@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
+import type { StreamEvents } from '../../contract/http.js';
 
 const ALIVE_MS = 15_000;
 /** A page that does not take what it is sent (asleep, or its network is gone) is let go; it asks anew when it is back. */
@@ -32,12 +33,12 @@ export class Sse {
     return this.#abort.signal;
   }
 
-  send(event: string, data: unknown): void {
+  send<E extends keyof StreamEvents>(event: E, data: StreamEvents[E]): void {
     this.#write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
   }
 
   /** Only if it is not what was sent last under this name. */
-  sendChange(event: string, data: unknown): void {
+  sendChange<E extends keyof StreamEvents>(event: E, data: StreamEvents[E]): void {
     const text = JSON.stringify(data);
     if (this.#sent.get(event) === text) return;
     this.#sent.set(event, text);

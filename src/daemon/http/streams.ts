@@ -1,11 +1,13 @@
 import type { ServerResponse } from 'node:http';
 import { StringDecoder } from 'node:string_decoder';
 import { setTimeout as delay } from 'node:timers/promises';
-import { ENDED_STATES, type Store } from '../../store/index.js';
+import type { JobPage } from '../../contract/http.js';
+import { ENDED_STATES } from '../../contract/job.js';
+import type { Store } from '../../store/index.js';
 import type { Follower } from '../observe/follower.js';
 import type { Sampler } from '../observe/sampler.js';
 import type { Board } from './board.js';
-import { type JobPage, jobPage } from './job-page.js';
+import { jobPage } from './job-page.js';
 import type { Machine } from './machine.js';
 import type { Reasons } from './reasons.js';
 import { Sse } from './sse.js';

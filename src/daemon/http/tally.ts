@@ -1,5 +1,6 @@
-import { ENDED_STATES, FAILURE_CLASSES, hostName, type Store } from '../../store/index.js';
-import type { JobState } from '../../store/types.js';
+import { FAILURE_CLASSES } from '../../contract/failure.js';
+import { ENDED_STATES, type JobState } from '../../contract/job.js';
+import { hostName, type Store } from '../../store/index.js';
 import type { Told } from '../observe/follower.js';
 import type { Metrics } from './metrics.js';
 

@@ -1,4 +1,4 @@
-import type { MemorySample } from '../../store/index.js';
+import type { MemorySample } from '../../contract/verbs.js';
 
 /**
  * Samples of one job from its beginning to now, never more than `capacity`: when it is full every second one is left out

@@ -1,8 +1,10 @@
 import { basename } from 'node:path';
 import { z } from 'zod';
 import type { Log } from '../../common/log.js';
+import { jobRecord } from '../../contract/job.js';
+import type { MemorySample } from '../../contract/verbs.js';
 import type { Run, Runtime } from '../../runtime/types.js';
-import { hostName, type MemorySample, type MemoryTrace, readFields, type Store, valueIn } from '../../store/index.js';
+import { hostName, type MemoryTrace, readFields, type Store, valueIn } from '../../store/index.js';
 import { Watch } from './watch.js';
 import { within } from './within.js';
 
@@ -13,7 +15,7 @@ const IDLE_MS = 2000;
 const JOBS_KEPT = 64;
 const LAST_WORDS_MS = 2000;
 
-const launches = z.array(z.object({ launch: z.number(), dir: z.string() }));
+const launches = z.array(jobRecord.shape.launches.element.pick({ launch: true, dir: true }));
 
 /** `full`: everything from the beginning; else what is to be added. */
 export type MemoryListener = (samples: readonly MemorySample[], full: boolean) => void;

@@ -1,5 +1,6 @@
-import type { LedgerReading } from '../../runtime/types.js';
-import type { MemorySample, MemoryTrace } from '../../store/index.js';
+import type { LedgerReading } from '../../contract/launch.js';
+import type { MemorySample } from '../../contract/verbs.js';
+import type { MemoryTrace } from '../../store/index.js';
 import { Ring } from './ring.js';
 
 /** Where a daemon is killed, at most so much of a picture is lost: a part of it, or the first few looks. */

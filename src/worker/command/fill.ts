@@ -1,5 +1,5 @@
 import { OomtuneError } from '../../common/errors.js';
-import type { Config } from '../../tuner/types.js';
+import type { Config } from '../../contract/rung.js';
 import { EXPANDABLE_SEGMENTS } from '../allocator.js';
 import { fillPlaceholders } from '../placeholders.js';
 import type { Editor } from './editor.js';

@@ -1,4 +1,4 @@
-import type { Amp, Config } from '../../tuner/types.js';
+import type { Amp, Config } from '../../contract/rung.js';
 import { holds } from '../presets/match.js';
 import type { Count, Switch } from '../presets/schema.js';
 import type { Editor } from './editor.js';

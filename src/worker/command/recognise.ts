@@ -1,6 +1,6 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { OomtuneError } from '../../common/errors.js';
-import type { Amp } from '../../tuner/types.js';
+import type { Amp } from '../../contract/rung.js';
 import { type PlaceholderName, placeholders } from '../placeholders.js';
 import { presetFiles, presetNamed, readPreset } from '../presets/load.js';
 import { holds, matchPreset, type Scene } from '../presets/match.js';

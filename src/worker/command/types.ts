@@ -1,4 +1,4 @@
-import type { Amp } from '../../tuner/types.js';
+import type { Amp } from '../../contract/rung.js';
 import type { Preset } from '../presets/schema.js';
 
 export type Knob = 'micro_batch' | 'accumulation' | 'amp' | 'checkpointing';

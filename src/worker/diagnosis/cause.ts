@@ -1,5 +1,5 @@
 import { formatBytes } from '../../common/size.js';
-import type { Diagnosis, MemoryPicture, MemoryReason } from '../types.js';
+import type { Diagnosis, MemoryPicture, MemoryReason } from '../../contract/diagnosis.js';
 import type { Signals } from './signals.js';
 import type { Traceback } from './traceback.js';
 

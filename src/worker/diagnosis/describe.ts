@@ -1,4 +1,4 @@
-import type { Diagnosis } from '../types.js';
+import type { Diagnosis } from '../../contract/diagnosis.js';
 import { causeOf, reasonOf, remedyOf, type Scene } from './cause.js';
 import type { Event } from './event.js';
 import { type Figures, mergeFigures, reservedInAll } from './figures.js';

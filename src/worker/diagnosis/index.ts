@@ -1,4 +1,4 @@
-import type { Diagnosis } from '../types.js';
+import type { Diagnosis } from '../../contract/diagnosis.js';
 import { Decoder } from './decode.js';
 import { describe } from './describe.js';
 import type { Event } from './event.js';

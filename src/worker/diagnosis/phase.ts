@@ -1,4 +1,4 @@
-import type { Diagnosis } from '../types.js';
+import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Event } from './event.js';
 import type { Frame, Traceback } from './traceback.js';
 

@@ -1,4 +1,4 @@
-import type { MemoryPicture } from '../types.js';
+import type { MemoryPicture } from '../../contract/diagnosis.js';
 import { type Figures, reservedInAll } from './figures.js';
 import { lastRefusal, type Signals } from './signals.js';
 

@@ -1,5 +1,5 @@
 import { formatBytes } from '../../common/size.js';
-import type { Diagnosis, MemoryPicture } from '../types.js';
+import type { Diagnosis, MemoryPicture } from '../../contract/diagnosis.js';
 
 const TITLES: Record<Diagnosis['class'], string> = {
   device_oom: 'out of device memory',

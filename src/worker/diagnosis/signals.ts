@@ -1,5 +1,5 @@
+import type { DeviceProcess, Exit, LedgerReading } from '../../contract/launch.js';
 import type { KindName } from '../../devices/index.js';
-import type { DeviceProcess, Exit, LedgerReading } from '../../runtime/types.js';
 
 /** What is known of an end beside its log. All of it is optional: a log alone can be judged too. */
 export interface Signals {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { FAILURE_CLASSES } from '../../store/failure-classes.js';
+import { FAILURE_CLASSES } from '../../contract/failure.js';
 
 const FIELD_NAMES = [
   'tried_bytes',

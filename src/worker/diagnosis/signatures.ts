@@ -4,7 +4,7 @@ import { readConfig } from '../../common/config.js';
 import { OomtuneError } from '../../common/errors.js';
 import { PACKAGE_ROOT } from '../../common/home.js';
 import { yaml } from '../../common/yaml.js';
-import { FAILURE_CLASSES } from '../../store/failure-classes.js';
+import { FAILURE_CLASSES } from '../../contract/failure.js';
 import { Automaton } from './automaton.js';
 import { canonical } from './canonical.js';
 import { type FieldName, fileSchema, type programSchema, type signatureSchema } from './signature-file.js';

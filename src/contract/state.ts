@@ -1,6 +1,8 @@
 import { z } from 'zod';
+import { KIND_NAMES } from '../devices/index.js';
+import { jobId, whole } from './fields.js';
 
-/** What `{oomtune}:leases`, `{oomtune}:host:<name>` and `{oomtune}:memory:<job>` hold: state of ours, no public format. */
+/** Leases, hosts, queues and memory over time as Redis keeps them: state of ours, no public format. */
 
 const identity = z.object({ pid: z.number().int(), start: z.string() });
 
@@ -24,6 +26,8 @@ export const leasePromise = z.object({
   beside: z.array(z.string()),
   /** Null, absent: a job's. */
   foreground: foreground.nullish(),
+  /** When it ends at the latest, as far as that is known (ms). */
+  ends_at: z.number().nullish(),
 });
 export type LeasePromise = z.infer<typeof leasePromise>;
 
@@ -60,3 +64,39 @@ export const hostInfo = z.object({
   lacks: z.string().max(1024).nullish(),
 });
 export type HostInfo = z.infer<typeof hostInfo>;
+
+/** What a job asks of the host that runs it: one queue for each such wish. */
+export const requirement = z.object({
+  /** `any`: a GPU where there is one, else the host's memory. */
+  kind: z.enum([...KIND_NAMES, 'any']),
+  gpus: z.number().int().min(1).max(1024),
+  /** Part of the model's name, lower case. */
+  model: z.string().max(256).nullable(),
+  host: z.string().max(256).nullable(),
+  /** `cuda:3`: this very device. */
+  device: z.string().max(64).nullable(),
+  /** What one device has to have at least, GiB. */
+  gib: z.number().int().min(0),
+  /**
+   * What it takes of a GPU: `all`, `24g`, `80%`. Those who wait in one queue take the same, so that the first of them, where it
+   * cannot start, is in the way of nobody who could.
+   */
+  takes: z.string().max(64).default(''),
+});
+export type Requirement = z.infer<typeof requirement>;
+
+/** An entry of a queue. `epoch`: void where the job's record has another. */
+export const ticket = z.object({ job: jobId, epoch: z.number().int().min(1) });
+export type Ticket = z.infer<typeof ticket>;
+
+/** What a job held over time. Times as differences, without names: a sample takes about 16 bytes. */
+export const storedTrace = z.object({
+  schema: z.literal(1),
+  /** The try that it belongs to: a retry begins a new one. */
+  epoch: whole,
+  budget_bytes: whole.nullable(),
+  /** Each sample stands for so many looks. */
+  every: whole.min(1),
+  begin: whole,
+  samples: z.array(z.tuple([whole, whole, whole])).max(5000),
+});
