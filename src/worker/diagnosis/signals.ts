@@ -1,3 +1,4 @@
+import type { HookException } from '../../contract/hook.js';
 import type { DeviceProcess, Exit, LedgerReading } from '../../contract/launch.js';
 import type { KindName } from '../../devices/index.js';
 
@@ -24,18 +25,7 @@ export interface Signals {
 }
 
 /** The exception that the hook saw leave the program. */
-export interface HookReport {
-  class: string;
-  message: string;
-  phase: 'load' | 'train' | 'eval' | 'save' | 'after' | 'unknown';
-  oom: boolean;
-  /** They were on where it was raised. */
-  gradients?: boolean | undefined;
-  /** The variable of the script that grew with the memory. */
-  kept_by?: string | null | undefined;
-  frame?: string | null;
-  traceback?: string | null;
-}
+export type HookReport = Omit<HookException, 't' | 'micro_batch'>;
 
 const NUMBERS: Record<string, string> = {
   1: 'SIGHUP',
