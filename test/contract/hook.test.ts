@@ -9,8 +9,9 @@ import { PACKAGE_ROOT } from '../../src/common/home.js';
 import { type HookOrder, hookMessage, hookOrder } from '../../src/contract/hook.js';
 import { hookEnvironment } from '../../src/worker/hook-environment.js';
 import type { SessionRequest } from '../../src/worker/session-request.js';
+import { pythonWithTorch } from '../worker/harness.js';
 
-const python = process.env.OOMTUNE_PYTHON ?? 'python3';
+const python = pythonWithTorch();
 
 interface Fields {
   all: string[];
