@@ -129,6 +129,8 @@ const step = z.object({
   samples,
   /** In use by the framework once the optimizer has stepped; null where its device cannot be told. */
   resident_bytes: lenient(z.number().nonnegative().max(MOST_BYTES).nullable()).optional(),
+  /** The variable of the script that grows with it. */
+  kept_by: text(500).nullable().optional(),
 });
 
 /** The loop evaluates, saves, or does something that is to be warned of. */

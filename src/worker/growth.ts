@@ -22,8 +22,11 @@ export class Growth {
   #points: Point[] = [];
   /** Steps from one kept point to the next at least. */
   #stride = 1;
+  /** The variable of the script that was last seen to grow with it; null: none was. */
+  keptBy: string | null = null;
 
   add(step: Step): void {
+    this.keptBy = step.kept_by ?? this.keptBy;
     const bytes = step.resident_bytes ?? null;
     const last = this.#points.at(-1);
     if (bytes === null || step.n <= 2 || (last !== undefined && step.n < last.step + this.#stride)) return;

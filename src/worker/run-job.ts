@@ -212,6 +212,7 @@ class JobRun {
     const diagnosis = failed
       ? await diagnoseSession(session, exit, target.kind, {
           growth: this.#growth.perStep(),
+          keptBy: this.#growth.keptBy,
           ...(await target.surroundings()),
         })
       : null;

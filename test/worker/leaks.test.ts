@@ -56,6 +56,14 @@ describe('a loop that keeps', () => {
     expect(bench.processes()).toEqual([]);
   });
 
+  it('arrays is told so by itself, also where a library in C ends the process without an error of Python', async () => {
+    const bench = workbench('run', [python, 'keeps_arrays.py'], { budget: '80MiB' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'failed', failure: { class: 'device_oom', reason: 'leak', cure: 'none' } });
+    expect(report.failure?.cause).toContain('kept by `outputs` (keeps_arrays.py:21: outputs.append(');
+    expect(bench.events.filter((event) => event.type === 'running')).toHaveLength(1);
+  });
+
   it('losses runs as it stands where that lasts for a while, and is told for how long', async () => {
     const bench = workbench('run', [python, 'keeps_losses.py'], { budget: '400MiB' });
     const report = await runJob(bench.request, bench.deps);

@@ -119,6 +119,8 @@ class Step(TypedDict):
     n: int
     samples: int
     resident_bytes: int | None
+    #: The variable of the script that grows with it.
+    kept_by: str | None
 
 
 class _Code(TypedDict, total=False):

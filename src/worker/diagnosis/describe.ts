@@ -84,7 +84,7 @@ function describeMemory(
     phase: diagnosis.phase,
     traceback: event?.traceback ?? null,
     growth: signals.growth ?? reading.growth(event?.key ?? ''),
-    keptBy: signals.hook?.kept_by ?? null,
+    keptBy: signals.hook?.kept_by ?? signals.keptBy,
     deviceData: signals.deviceData,
     gradInEval: signals.gradInEval ?? signals.hook?.gradients ?? null,
     ended: signals.hook?.phase === 'after',

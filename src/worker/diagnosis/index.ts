@@ -36,6 +36,7 @@ export async function diagnose(input: DiagnoseInput): Promise<Diagnosis> {
     ledger: input.ledger ?? null,
     hook: input.hook ?? null,
     growth: input.growth ?? null,
+    keptBy: input.keptBy ?? null,
     hostOom: input.hostOom ?? null,
     endedBy: input.endedBy ?? null,
     neighbours: input.neighbours ?? [],

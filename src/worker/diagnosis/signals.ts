@@ -12,6 +12,8 @@ export interface Signals {
   hook: HookReport | null;
   /** Memory that grew step by step. */
   growth: { bytesPerStep: number; steps: number } | null;
+  /** The variable of the script that grew with it; null: none was seen. */
+  keptBy: string | null;
   /** The cgroup's oom_kill rose, or the kernel's log names the job; null: cannot be told. */
   hostOom: boolean | null;
   endedBy: Exit['ended_by'] | null;

@@ -29,6 +29,8 @@ _SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENE
 FIRST, SECONDS, PART = 10, 5.0, 0.1
 #: Part of the memory in use that a variable has grown by if it is to blame that there is no more.
 MOST = 0.25
+#: Variables are looked at again once so many times the memory of the first steps is in use: a healthy job is let be.
+GROWN = 1.5
 
 
 class Telemetry:
@@ -41,6 +43,8 @@ class Telemetry:
         self._told = 0.0
         self._told_step = 0
         self._growing: GrowingVariables | None = None
+        #: In use when the variables were looked at.
+        self._held = 0
         self._batch = None
         self._warned: set[str] = set()
         self._evaluating = False
@@ -80,18 +84,26 @@ class Telemetry:
         settings = self._hook.settings
         batch = self._batch if "micro_batch" not in settings.knobs else None
         per_step = batch or (settings.micro_batch or 0) * settings.accumulation
+        live = self._memory.live()
         self._hook.link.send(
             {
                 "t": "step",
                 "n": self._steps,
                 "samples": self._steps * per_step,
-                "resident_bytes": self._memory.live(),
+                "resident_bytes": live,
+                "kept_by": self._kept(live or 0),
             }
         )
-
         if self._steps == FIRST:
             self._growing = GrowingVariables(self._torch)
             self._growing.look()
+            self._held = live or 0
+
+    def _kept(self, live: int) -> str | None:
+        """The variable that grows with the memory: told while there is time, for native code may end the process without an error."""
+        if self._growing is None or live < GROWN * self._held:
+            return None
+        return self._growing.named_at(sys._getframe(1), MOST * live)
 
     def keeper(self, trace: TracebackType | None) -> str | None:
         """The variable that has grown, since the first steps, by a good part of what was in use where `trace` ends; None: none
