@@ -29,8 +29,8 @@ Ledger* mapLedger(const char* path, bool writable);
 void unmapLedger(Ledger* ledger);
 
 /**
- * For the one process that has to map a ledger and to outlive what the job does to it: takes over SIGBUS. A file that
- * was cut short is replaced by empty memory. One mapping at a time, from mapLedger().
+ * For the one process that maps a ledger and must survive what the job does to it: installs a handler of SIGBUS. A file
+ * that was cut short is replaced by empty memory. One mapping at a time, from mapLedger().
  */
 void guardLedger(Ledger* ledger);
 

@@ -17,9 +17,10 @@ class Gate {
  public:
   /** Maps the ledger and takes this process's slot. False: not a ledger that we can use; the gate stays open. */
   bool attach(const char* path);
-  /** For tests and the supervisor: a ledger that is mapped already. */
+  /** As attach(), with a ledger that is mapped already: for tests and the supervisor. */
   bool attachTo(Ledger* ledger);
-  /** In the child of a fork, before any other call: a new slot, empty, as the bytes still belong to the parent. */
+  /** To be called in a forked child before any other call: takes a new, empty slot, as the bytes belong to the parent.
+   */
   void forked();
   bool attached() const { return ledger_ != nullptr; }
 
@@ -38,12 +39,12 @@ class Gate {
   void setOverhead(uint32_t device, uint64_t bytes);
   /** What was counted as `kind` can no longer be followed: it stays charged, as overhead, until that is measured. */
   void handOver(uint32_t device, Kind kind, uint64_t size);
-  /** Overhead was measured by these figures. */
+  /** Records by which of the driver's figures overhead was measured. */
   void setMeasured(uint32_t device, Measured by);
   void refuse(uint32_t device, uint64_t size, const char* api, RefusedBy by);
   void markBlind(Blind reason);
 
-  /** Of this process, overhead included. */
+  /** Bytes of this process, overhead included. */
   uint64_t live(uint32_t device) const;
   uint64_t peak(uint32_t device) const;
   void resetPeak(uint32_t device);

@@ -1,5 +1,5 @@
-// A checked copy of a ledger, for those who watch. The job can write anything into the file: nothing from it is used as
-// an index, a length or a string before it has been looked at.
+// A checked copy of a ledger, for readers outside the job. The job can write anything into the file: nothing from it is
+// used as an index, a length or a string before it has been looked at.
 #pragma once
 
 #include "ledger.h"

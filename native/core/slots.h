@@ -1,4 +1,4 @@
-// Slots: who holds what in a ledger, and taking back what the dead held.
+// Slots: which process holds what in a ledger, and how the bytes of dead processes are taken back.
 #pragma once
 
 #include "ledger.h"

@@ -6,14 +6,14 @@
 namespace oomtune::cuda::account {
 
 /**
- * Promises `size` bytes, or records a refusal in the name of `api`: then the hook answers kOutOfMemory. What takes
- * nothing is never refused.
+ * Promises `size` bytes of the budget. False: they do not fit; the refusal is recorded under the name `api`, and the
+ * hook must answer kOutOfMemory. A size of 0 is never refused.
  */
 bool admit(Place place, uint64_t size, const char* api);
 
-/** A context came to be or went: measures what the process holds besides what was admitted. */
+/** Measures overhead now: to be called after a context was made or destroyed. */
 void measure(Place place);
-/** The same, if the last measurement is old. Cheap when it is not. */
+/** Measures overhead if the last measurement is old; cheap when it is not. */
 void refresh(Place place);
 
 }  // namespace oomtune::cuda::account

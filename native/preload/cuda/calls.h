@@ -44,8 +44,8 @@ struct Driver {
 extern Driver driver;
 
 /**
- * Lives around calls that the hooks make for themselves: while some stream is being captured, many calls of the driver
- * break the capture, unless their thread says that it knows what it does.
+ * To be held during driver calls that the hooks make for themselves: while a stream is being captured, many calls break
+ * the capture unless their thread has switched to the relaxed capture mode.
  */
 class Relaxed {
  public:

@@ -1,5 +1,5 @@
-// Memory of another process that is mapped here belongs to that process. Whether the driver counts it here as well is
-// seen by looking before and after; what it counts twice is left out of the overhead.
+// Memory that this process imports from another belongs to that one. Some drivers count it in both: the figure before
+// and after the import shows whether, and what is counted twice is left out of the overhead.
 #pragma once
 
 #include "account.h"
@@ -7,7 +7,7 @@
 namespace oomtune::cuda {
 
 struct BeforeImport {
-  uint64_t used;  // 0: nobody looks, as it is clear that imports do not show
+  uint64_t used;  // bytes by the driver's figure; 0: not read, as earlier imports did not show in it
   uint64_t hooked;
 };
 

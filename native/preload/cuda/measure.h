@@ -6,15 +6,16 @@
 
 namespace oomtune::cuda {
 
-/** After a context was made. */
+/** Measures after a context was made: growth is then believed at once. Does nothing without a ledger. */
 void measureContext(account::Place place);
+/** Measures overhead and writes it to the ledger. */
 void measureNow(account::Place place);
 /** Measures if the last measurement is at least `age` milliseconds old; true if it did. */
 bool measureIfOlder(account::Place place, uint64_t age);
-/** The same if that much lies `times` what measuring took back: so it takes at most that part of the time. */
+/** Measures if the last one is older than `times` its own cost, which bounds the share of time spent measuring. */
 bool measureOften(account::Place place, unsigned times = 50);
 
-/** At exit, when a thread may have stopped in the middle of a measurement: then this one is left out. */
+/** Measures at exit, unless a thread was stopped in the middle of a measurement and holds its lock. */
 void measureAtEnd(account::Place place);
 
 }  // namespace oomtune::cuda

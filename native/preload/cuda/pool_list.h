@@ -1,4 +1,4 @@
-// The pools that the program has used so far.
+// The memory pools that the program has used so far.
 #pragma once
 
 #include "account.h"
@@ -7,7 +7,7 @@ namespace oomtune::cuda {
 
 constexpr account::Place kUnknownPool = -2;
 
-/** Made by the program, or there as long as the driver is. */
+/** Whether the program made the pool, or the driver has it as long as it runs. */
 enum class Origin { kMade, kBuiltIn };
 
 /**
@@ -16,7 +16,7 @@ enum class Origin { kMade, kBuiltIn };
 void knowPool(Pool pool, account::Place place, Origin origin, Kind kind = kAsync);
 account::Place placeOfPool(Pool pool);
 
-/** What is known of a pool, while it is being destroyed. */
+/** A pool that is being destroyed. */
 struct LeavingPool {
   account::Place place;
   Origin origin;

@@ -1,17 +1,18 @@
-// Stream-ordered pools and graph memory: what they have reserved of the device counts, not what is live in them.
+// Stream-ordered pools and graph memory. What counts is what they have reserved of the device, not what is live in
+// them.
 #pragma once
 
 #include "account.h"
 
 namespace oomtune::cuda {
 
-/** Takes back what the pools of a device have given back, and counts what its graphs have reserved. */
+/** Reads what the pools and graphs of a device have reserved now, and counts the difference. */
 void refreshPools(account::Place place);
-/** Gives back what the pools keep for later. True if anything came back. */
+/** Has the pools return what they keep for later. True if they returned anything. */
 bool trimPools(account::Place place);
-/** Memory nodes exist: from now on graph memory is looked at. */
+/** To be called when a memory node exists: from then on graph memory is read, too. */
 void watchGraphs(account::Place place);
-/** What graphs have reserved of a device, as it was last seen. */
+/** Bytes that graphs had reserved of a device when they were last read. */
 uint64_t graphsReserved(account::Place place);
 /** After a call that may have taken memory for graphs, for which `promised` bytes were admitted. */
 void countGraphs(account::Place place, uint64_t promised);

@@ -1,4 +1,4 @@
-// This process's gate to the launch's ledger, made anew in a forked child.
+// This process's gate to the launch's ledger. A forked child gets a new one.
 #pragma once
 
 #include "gate.h"

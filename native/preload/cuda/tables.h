@@ -29,9 +29,9 @@ extern Table<Allocation> importedHandles;
 uint64_t currentContext();
 
 /**
- * A driver may name a new context as it named one that is gone. So what dies with a context is told by age: an
- * allocation notes the age at which it was made, and a context that ends takes only what is no younger than
- * endContext() said before.
+ * A driver may give a new context the handle of one that is gone. So what dies with a context is recognised by age: an
+ * allocation records contextAge() when it is made, and releaseContext() takes only what is no younger than the age that
+ * endContext() returned before the context was destroyed.
  */
 uint32_t contextAge();
 uint32_t endContext();

@@ -1,5 +1,5 @@
-// What the driver's own figures say of a device: NVML's for this process, or, where the driver knows processes by other
-// pids than we do (as in a container), those of the whole device.
+// The driver's own figures for a device: NVML's for this process or, where the driver knows processes by other pids
+// than we do (as in a container), those of the whole device.
 #pragma once
 
 #include <pthread.h>
@@ -12,7 +12,7 @@
 
 namespace oomtune::cuda {
 
-/** One device as this process watches it. What is no atomic is the holder's of `mutex`. */
+/** One device as this process watches it. `mutex` guards every field that is not atomic. */
 struct Watch {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   NvmlDevice nvml = nullptr;
@@ -49,7 +49,7 @@ void noteFreed(account::Place place);
 /** Notes the device's state before a context is made, for devices without figures per process. */
 void beforeContext(account::Place place);
 
-/** What the hooks have counted for this process. */
+/** Bytes that the hooks have counted for this process. */
 uint64_t hookedNow(account::Place place);
 
 /**
@@ -58,8 +58,8 @@ uint64_t hookedNow(account::Place place);
 uint64_t changesNow();
 
 /**
- * Held from looking to writing down what was found, where only the figures of the whole device are to be had: of two
- * processes that looked at once, both would find what is nobody's yet, and both take it for theirs.
+ * Held from reading to recording, where there are only figures of the whole device: two processes that read at once
+ * would both find bytes that nobody accounts for yet, and both charge them to themselves.
  */
 class Turn {
  public:
@@ -67,7 +67,7 @@ class Turn {
   ~Turn();
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
-  /** False: another process was at it all the time. */
+  /** False: another process held the turn all the time. */
   bool ours() const { return ours_; }
 
  private:

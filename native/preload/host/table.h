@@ -1,4 +1,4 @@
-// Which pointers we have counted, and with how many bytes. Sharded open addressing on anonymous mappings: no malloc.
+// The pointers that were counted, and with how many bytes. Sharded open addressing on anonymous mappings: no malloc.
 #pragma once
 
 #include <atomic>
