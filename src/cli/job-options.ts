@@ -5,7 +5,7 @@ import { isFolder, PACKAGE_ROOT } from '../common/home.js';
 import { parseSize } from '../common/size.js';
 import { parseSpan } from '../common/span.js';
 import { type JobOptions, MOST_PROBE_STEPS } from '../contract/options.js';
-import { DEVICE_CHOICE, isHost, isNumbered } from '../devices/index.js';
+import { DEVICE_CHOICE, DEVICE_CHOICES, isHost, isNumbered } from '../devices/index.js';
 import { jobEnvironment } from '../worker/environment.js';
 import { placeholders } from '../worker/placeholders.js';
 import { usageError } from './errors.js';
@@ -40,7 +40,7 @@ const raw = z.object({
       'a name of 1 to 100 characters without spaces, colons or brackets',
     )
     .optional(),
-  device: z.string().regex(DEVICE_CHOICE, 'cpu, cuda or cuda:N').optional(),
+  device: z.string().regex(DEVICE_CHOICE, DEVICE_CHOICES).optional(),
   budget: z.string().optional(),
   gpus: whole(1, 1024).default(1),
   exclusive: z.boolean().default(false),

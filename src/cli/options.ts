@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { Option } from 'commander';
+import { DEVICE_CHOICES } from '../devices/index.js';
 
 /**
  * The options as the user sees them: find-batch, run and submit share one table. commander knows only names and values;
@@ -29,7 +30,7 @@ const WORK: Spec[] = [
     group: COMMAND,
     preset: 'from the script',
   },
-  { flags: '--device <device>', about: 'cpu, cuda or cuda:N', group: WHERE, preset: 'the first GPU, else cpu' },
+  { flags: '--device <device>', about: DEVICE_CHOICES, group: WHERE, preset: 'the first GPU, else cpu' },
   { flags: '--budget <size>', about: 'all bytes it may hold on one device: 24GiB, 800MiB, 80%', group: WHERE },
   { flags: '--gpus <n>', about: 'number of GPUs', group: WHERE, preset: '1' },
   { flags: '--exclusive', about: 'no other job on its devices meanwhile, whatever its budget', group: WHERE },

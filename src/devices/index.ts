@@ -11,10 +11,11 @@ export const KIND_NAMES = KINDS.map((kind) => kind.name) as [KindName, ...KindNa
 export const DEFAULT_ACCELERATOR = CUDA;
 export const HOST = CPU;
 
-/** What `--device` takes: the host, any device of a kind, or one of them. */
-export const DEVICE_CHOICE = new RegExp(
-  `^(${KINDS.flatMap((kind) => (kind.host ? [kind.name] : [kind.name, `${kind.name}:\\d{1,3}`])).join('|')})$`,
-);
+const CHOICES = KINDS.flatMap((kind) => (kind.host ? [kind.name] : [kind.name, `${kind.name}:N`]));
+/** What `--device` takes, for people: `cpu, cuda or cuda:N`. */
+export const DEVICE_CHOICES = `${CHOICES.slice(0, -1).join(', ')} or ${CHOICES.at(-1)}`;
+/** The same, to check a value with. */
+export const DEVICE_CHOICE = new RegExp(`^(${CHOICES.join('|').replaceAll('N', '\\d{1,3}')})$`);
 
 const ORDINAL = /^([a-z]+):(\d+)$/;
 

@@ -27,7 +27,7 @@ test('no module but a kind of device itself names one', () => {
 });
 
 test('an id names a kind, and which of its devices', () => {
-  expect(['cpu', 'cuda', 'cuda:3', 'rocm:0', ''].map((id) => kindOf(id)?.name)).toEqual([
+  expect(['cpu', 'cuda', 'cuda:3', 'nosuch:0', ''].map((id) => kindOf(id)?.name)).toEqual([
     'cpu',
     'cuda',
     'cuda',
