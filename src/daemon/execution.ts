@@ -310,7 +310,12 @@ export class Execution {
         this.#deps.onWait();
         const acquire = async () => {
           const lastsSeconds = request.lastsSeconds ?? (await durations.longest(options.name ?? name));
-          return leasing.acquire({ ...request, lastsSeconds, onPassedOver: (passed) => this.#pass(passed) });
+          const waitingSince = this.ticket?.timestamp;
+          return leasing.acquire({
+            ...request,
+            ...{ lastsSeconds, waitingSince },
+            onPassedOver: (passed) => this.#pass(passed),
+          });
         };
         const lease = await outlast(acquire, {
           signal: request.signal,

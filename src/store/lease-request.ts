@@ -28,6 +28,8 @@ export interface LeaseRequest<D extends LeaseDevice> {
   foreground?: Foreground | null;
   /** Who waits with a higher one goes first; absent: 0. */
   priority?: number;
+  /** Since when it waits, on whichever host (ms since the epoch). Absent: since it asks. */
+  waitingSince?: number | undefined;
   /** Waits for leases only: what strangers hold it does without. */
   lenient?: boolean;
   /** With `bytes` null: what must be free of the memory of strangers. Absent: nine tenths of the device. */

@@ -85,6 +85,7 @@ export class LeaseStore {
           share: request.share,
           priority: request.priority ?? 0,
           lenient: request.lenient ?? false,
+          since: request.waitingSince,
           lasts: request.lastsSeconds == null ? undefined : Math.ceil(request.lastsSeconds * 1000),
         };
         // Who has waited is not sent away because Redis would not answer just now; who has not, is told at once

@@ -210,6 +210,19 @@ test('who waits for many devices is not starved by those who want one', async ()
   await (await big).release();
 });
 
+test('who is put back for another host to try, again and again, is not starved by those who want one', async () => {
+  const first = await ask({ devices: [gpu(0)] });
+  const both = { owner: newJobId(), count: 2 };
+  const controller = new AbortController();
+  const waitingSince = Date.now() - 1000;
+  const asked = ask({ ...both, waitingSince, signal: controller.signal }).catch(() => null);
+  await until(async () => (await store.connection.redis.hexists(store.keys.leaseQueue, both.owner)) === 1);
+  expect(await waits({ devices: [gpu(1)] })).toContain(`${both.owner} has waited longer for it`);
+  expect(await waits({ devices: [gpu(1)], waitingSince: waitingSince - 1 })).toBeNull();
+  await first.release();
+  expect((await asked)?.devices).toHaveLength(2);
+});
+
 test('who waits with a higher priority goes first at once, if he could start', async () => {
   const held = await ask({ devices: [gpu(0)], bytes: 30 * GIB, share: true });
   const whole = new AbortController();

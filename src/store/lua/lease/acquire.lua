@@ -72,7 +72,8 @@ for _, ticket in ipairs(read(queue)) do
   elseif ticket.owner == owner then mine = ticket
   elseif num(ticket.since) and num(ticket.count) then tickets[#tickets + 1] = ticket end
 end
-local since = mine and num(mine.since) or now
+-- Who was put back into his queue, for another host to try, has waited all the same.
+local since = math.min(now, mine and num(mine.since) or now, num(req.since) or now)
 local function rank(x) return num(x.priority) or 0 end
 table.sort(tickets, function(a, b)
   if rank(a) ~= rank(b) then return rank(a) > rank(b) end
