@@ -114,13 +114,8 @@ async function redisServer(context: Context): Promise<Finding[]> {
 async function redis(context: Context): Promise<Finding[]> {
   const store = await context.store();
   const findings = [ok('redis', `answers at ${store.url}`)];
-  const { checkRedisIsSafe, checkRedisTakesWrites } = await import('../store/index.js');
-  await checkRedisIsSafe(store.connection.redis, store.connection.target, { allowInsecure: false }).catch((error) =>
-    findings.push(ofError('redis', error)),
-  );
-  await checkRedisTakesWrites(store.connection.redis, store.keys).catch((error) =>
-    findings.push(ofError('redis', error)),
-  );
+  await store.checkSafe({ allowInsecure: false }).catch((error) => findings.push(ofError('redis', error)));
+  await store.checkWrites().catch((error) => findings.push(ofError('redis', error)));
   return findings;
 }
 

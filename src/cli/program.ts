@@ -34,7 +34,7 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
   addCommonOptions(program);
   program.action((options: Record<string, unknown>) => {
     if (options.version)
-      return dispatch({ verb: 'version', args: [], options, command }, () => import('./verbs/version.js'));
+      return dispatch({ verb: 'version', args: [], options, command, program }, () => import('./verbs/version.js'));
     const [word] = program.args;
     if (word === undefined && options.json !== true) return program.outputHelp();
     if (word === undefined) throw usageError('No verb was given.', 'Run `oomtune --help` to see them all.');

@@ -10,6 +10,8 @@ export interface Invocation {
   args: string[];
   options: Record<string, unknown>;
   command: string[];
+  /** What completion scripts are made from. */
+  program: Command;
 }
 
 /** A verb does its work and answers with the exit code. */
@@ -54,7 +56,7 @@ export function verbMaker(program: Command, dispatch: Dispatch, command: string[
       if (shape.work && command.length === 0) throw noCommand(path);
       if (shape.work && command[0] === '')
         throw usageError('The command is an empty word.', `See \`oomtune ${path} --help\`.`);
-      return dispatch({ verb: path, args: made.args, options: made.optsWithGlobals(), command }, load);
+      return dispatch({ verb: path, args: made.args, options: made.optsWithGlobals(), command, program }, load);
     });
     return made;
   };

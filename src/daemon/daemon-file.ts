@@ -1,9 +1,9 @@
-import { randomBytes } from 'node:crypto';
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { writeDurably } from '../common/durable-file.js';
 import { stateFolder } from '../common/home.js';
+import { tokenIn } from '../common/token-file.js';
 import { isAlive } from '../store/index.js';
 
 const schema = z.object({
@@ -57,18 +57,4 @@ export const killPath = (host: string): string => `${path(host)}.kill`;
  * The lock token of this home, made once: BullMQ lets whoever knows it go on with a job, so the next daemon can take over
  * from one that crashed.
  */
-export function stableToken(): string {
-  const file = join(folder(), 'token');
-  for (;;) {
-    try {
-      const token = readFileSync(file, 'utf8').trim();
-      if (/^[\w-]{20,64}$/.test(token)) return token;
-      rmSync(file, { force: true }); // cut off by a full disk
-    } catch {}
-    try {
-      writeFileSync(file, randomBytes(18).toString('base64url'), { mode: 0o600, flag: 'wx', flush: true });
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-    }
-  }
-}
+export const stableToken = (): string => tokenIn(join(folder(), 'token'), 20);

@@ -120,7 +120,7 @@ export class Daemon {
     this.#every(settings.renewMs, () => this.#renew());
     this.#every(settings.cancelLookMs, () => this.#compare());
     this.#every(settings.sweepMs, () => this.#sweep());
-    store.connection.redis.on('ready', this.#onReady);
+    this.#unready = store.connection.onReady(this.#onReady);
     await this.#dispatch();
     await this.#sweep();
     log.info(
@@ -140,7 +140,7 @@ export class Daemon {
   async stop({ kill }: { kill: boolean }): Promise<void> {
     const { store, settings, log } = this.#parts;
     this.#stopping = true;
-    store.connection.redis.off('ready', this.#onReady);
+    this.#unready();
     for (const timer of this.#timers) clearInterval(timer);
     await soon(this.#intake.close()); // Redis may be away
     for (const execution of this.#executions) {
@@ -183,6 +183,7 @@ export class Daemon {
     this.#timers.push(timer);
   }
 
+  #unready: () => void = () => {};
   readonly #onReady = (): void => {
     this.#parts.log.info('Redis is back');
     this.#comeBack().catch((error: unknown) => this.#parts.log.warn({ err: error }, 'sweep failed'));

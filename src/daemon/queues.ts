@@ -1,11 +1,10 @@
 import { type Job, Queue, UnrecoverableError, Worker } from 'bullmq';
 import type { Redis } from 'ioredis';
 import type { Requirement, Ticket } from '../contract/state.js';
-import { isRefusal, type Store, type StoredJob, standing, write } from '../store/index.js';
+import { isRefusal, type Store, type StoredJob } from '../store/index.js';
 import { type HostDevices, labelOf, parseRequirement, requirementOf, suits } from './routing.js';
 import type { DaemonSettings } from './settings.js';
 
-/** What stands in a queue: all else is in the job's record. */
 /** BullMQ's priorities run from 1 (first) to 2097151; ours from -1000000 to 1000000 (first). */
 const MIDDLE = 1_048_576;
 
@@ -38,7 +37,7 @@ export class Queues {
     const requirement = requirementOf(record.options);
     const label = labelOf(requirement);
     const known = this.#requirements.has(label);
-    if (!known) await this.#store.connection.redis.hset(this.#store.keys.labels, label, JSON.stringify(requirement));
+    if (!known) await this.#store.queues.addLabel(label, requirement);
     this.#requirements.set(label, requirement);
     await this.queue(label).add(
       'job',
@@ -67,11 +66,10 @@ export class Queues {
 
   async #readLabels(): Promise<void> {
     this.#labelsRead = true;
-    const { redis } = this.#store.connection;
-    const labels = await redis.hgetall(this.#store.keys.labels);
+    const labels = await this.#store.queues.labels();
     for (const [label, requirement] of this.#requirements) {
       // Redis has lost its data: a daemon that is started now would never look into this queue
-      if (labels[label] === undefined) await redis.hset(this.#store.keys.labels, label, JSON.stringify(requirement));
+      if (labels[label] === undefined) await this.#store.queues.addLabel(label, requirement);
     }
     for (const [label, text] of Object.entries(labels)) {
       const requirement = this.#requirements.get(label) ?? parseRequirement(text);
@@ -91,24 +89,13 @@ export class Queues {
     }
   }
 
-  /** BullMQ takes an entry before it finds that its data is no JSON, and would find so for ever. */
+  /** BullMQ takes an entry before it finds that its data is no JSON. */
   async #dropUnreadable(label: string): Promise<number> {
-    const key = `${this.#store.keys.prefix}:${label}`;
-    let dropped = 0;
-    for (const id of await this.#connection.lrange(`${key}:active`, '0', '-1')) {
-      const [data, opts] = await this.#connection.hmget(`${key}:${id}`, 'data', 'opts');
-      if (isJson(data) && isJson(opts)) continue;
-      await write(
-        this.#connection
-          .multi()
-          .lrem(`${key}:active`, 0, id)
-          .srem(`${key}:stalled`, id)
-          .del(`${key}:${id}`, `${key}:${id}:lock`),
-      );
-      dropped += 1;
+    const dropped = await this.#store.queues.dropUnreadable(label);
+    for (const id of dropped) {
       this.#onError(new Error(`entry ${id} of queue ${label} could not be read and was removed`));
     }
-    return dropped;
+    return dropped.length;
   }
 
   /** The queue's entry of a job that an earlier daemon of this host took, if our lock on it still holds. */
@@ -152,7 +139,7 @@ export class Queues {
   async present(records: StoredJob[]): Promise<boolean[]> {
     const found = new Set<string>();
     for (const [label, ids] of groupBy(records)) {
-      for (const id of await standing(this.#connection, `${this.#store.keys.prefix}:${label}`, ids)) found.add(id);
+      for (const id of await this.#store.queues.standing(label, ids)) found.add(id);
     }
     return records.map((record) => found.has(ticketId(record)));
   }
@@ -164,29 +151,17 @@ export class Queues {
 
   /** The highest priority that waits in a queue; null: nothing waits. */
   async waitingPriority(label: string): Promise<number | null> {
-    const key = `${this.#store.keys.prefix}:${label}:prioritized`;
-    const [, score] = await this.#connection.zrange(key, '0', '0', 'WITHSCORES');
-    return score === undefined ? null : MIDDLE - Math.floor(Number(score) / 2 ** 32);
+    const { priority } = await this.#store.queues.head(label);
+    return priority === null ? null : MIDDLE - priority;
   }
 
   /** The labels by what waits first in the queue of each: the highest priority, then the oldest. */
   async inOrder(labels: string[]): Promise<string[]> {
     if (labels.length < 2) return labels;
     const heads = await Promise.all(
-      labels.map(async (label) => {
-        const key = `${this.#store.keys.prefix}:${label}`;
-        const [id, score] = await this.#connection.zrange(`${key}:prioritized`, '0', '0', 'WITHSCORES');
-        // What was put back stands in the list itself
-        const next = id ?? (await this.#connection.lindex(`${key}:wait`, -1));
-        const since = next == null ? null : await this.#connection.hget(`${key}:${next}`, 'timestamp');
-        return {
-          label,
-          rank: score === undefined ? 0 : Math.floor(Number(score) / 2 ** 32),
-          since: Number(since ?? 0),
-        };
-      }),
+      labels.map(async (label) => ({ label, ...(await this.#store.queues.head(label)) })),
     );
-    return heads.sort((a, b) => a.rank - b.rank || a.since - b.since).map(({ label }) => label);
+    return heads.sort((a, b) => (a.priority ?? 0) - (b.priority ?? 0) || a.since - b.since).map(({ label }) => label);
   }
 
   /** Leaves all locks as they are. */
@@ -201,7 +176,7 @@ export class Queues {
     if (queue === undefined) {
       queue = new Queue<Ticket>(label, {
         connection: this.#connection,
-        prefix: this.#store.keys.prefix,
+        prefix: this.#store.queues.prefix,
         streams: { events: { maxLen: 1000 } },
       });
       queue.on('error', this.#onError);
@@ -215,7 +190,7 @@ export class Queues {
     if (worker === undefined) {
       worker = new Worker<Ticket>(label, null, {
         connection: this.#connection,
-        prefix: this.#store.keys.prefix,
+        prefix: this.#store.queues.prefix,
         autorun: false,
         lockDuration: this.#settings.lockMs,
         maxStalledCount: 1_000_000, // a daemon may be restarted any number of times under a run of days
@@ -243,15 +218,6 @@ function groupBy(records: StoredJob[]): Map<string, string[]> {
 function isGone(error: unknown): true {
   if (isRefusal(error)) throw error;
   return true;
-}
-
-function isJson(text: string | null | undefined): boolean {
-  try {
-    JSON.parse(text ?? '{}');
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 export const ticketId = ({ job, epoch }: Pick<StoredJob, 'job' | 'epoch'>): string => `${job}-${epoch}`;

@@ -3,8 +3,9 @@ import { join } from 'node:path';
 import { OomtuneError } from '../common/errors.js';
 import { PACKAGE_ROOT } from '../common/home.js';
 import { createLog, type Log } from '../common/log.js';
+import { lockFile } from '../runtime/folder-lock.js';
 import type { Runtime } from '../runtime/types.js';
-import { checkRedisIsSafe, hostName, type Store, thisProcess } from '../store/index.js';
+import { hostName, type Store, thisProcess } from '../store/index.js';
 import { Daemon } from './daemon.js';
 import {
   type DaemonFile,
@@ -17,7 +18,6 @@ import {
 import type { WorkerApi } from './execution.js';
 import { Housekeeping } from './housekeeping.js';
 import type { HttpServer } from './http/index.js';
-import { lockFile } from './lock.js';
 import { Observer } from './observe/observer.js';
 import { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';
 
@@ -38,7 +38,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
   const all: DaemonSettings = { ...DAEMON_SETTINGS, ...settings };
   const log = createLog('daemon', process.env.OOMTUNE_LOG || 'info');
   const host = hostName();
-  await checkRedisIsSafe(store.connection.redis, store.connection.target, { allowInsecure: all.allowInsecureRedis });
+  await store.checkSafe({ allowInsecure: all.allowInsecureRedis });
   const lock = lockFile(lockPath(host));
   if (lock === null) throw alreadyRuns(host);
   const version = packageVersion();

@@ -1,4 +1,4 @@
-import { closeSync } from 'node:fs';
+import { closeSync, openSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { loadNative } from './native.js';
 
@@ -13,6 +13,12 @@ export interface HeldLock {
 export function holdLock(path: string): HeldLock | null {
   const file = loadNative().addon.holdLock(path);
   return file === null ? null : { release: () => closeSync(file) };
+}
+
+/** The same on a file of this home, which is made if it is missing: two that start at once cannot both have it. */
+export function lockFile(path: string): HeldLock | null {
+  closeSync(openSync(path, 'a', 0o600));
+  return holdLock(path);
 }
 
 /**

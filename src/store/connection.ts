@@ -56,6 +56,16 @@ export class Connection {
     return redis;
   }
 
+  get ready(): boolean {
+    return this.redis.status === 'ready';
+  }
+
+  /** Calls `listener` each time that the connection is back; returns how to stop. */
+  onReady(listener: () => void): () => void {
+    this.redis.on('ready', listener);
+    return () => this.redis.off('ready', listener);
+  }
+
   /** The one connection that listens to channels. */
   get subscriber(): Redis {
     this.#subscriber ??= this.another();

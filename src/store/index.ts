@@ -1,3 +1,4 @@
+import type { Log } from '../common/log.js';
 import type { RedisStatus } from '../contract/verbs.js';
 /**
  * Redis, and everything that oomtune keeps there.
@@ -11,6 +12,7 @@ import { Connection, type OutageListener, type OutageState } from './connection.
 import { Durations } from './durations.js';
 import { embeddedStatus, embeddedUrl, stopEmbeddedRedis } from './embedded.js';
 import { Events } from './events.js';
+import { Follower } from './follower.js';
 import { Hosts } from './hosts.js';
 import { JobStore } from './jobs.js';
 import { Keys } from './keys.js';
@@ -18,17 +20,18 @@ import type { LeaseDevice } from './lease-request.js';
 import { LEASE_TIMES, LeaseStore, type LeaseTimes } from './leases.js';
 import { LogTails } from './logs.js';
 import { MemoryTraces } from './memory-traces.js';
+import { QueueEntries } from './queue-entries.js';
 import { RecommendationStore } from './recommendations.js';
-import { evictionPolicy } from './safety.js';
+import { checkRedisIsSafe, checkRedisTakesWrites, evictionPolicy } from './safety.js';
 import { Sweeps } from './sweeps.js';
 
 export type { Connection } from './connection.js';
 export { ensureEmbeddedRedis } from './embedded.js';
 export type { Events, Wake } from './events.js';
+export type { Follower, ToldEvent } from './follower.js';
 export { HEARTBEAT_MS, type Hosts, type KnownHost, LOST_MS } from './hosts.js';
 export { newJobId } from './job-id.js';
-export type { JobLabel } from './job-labels.js';
-export type { Claimed, JobStore, PatchResult, Restored, Standing } from './jobs.js';
+export type { Claimed, JobLabel, JobStore, PatchResult, Restored, Standing } from './jobs.js';
 export { Keys } from './keys.js';
 export { LEASE_TIMES, type LeaseStore, type LeaseTimes } from './leases.js';
 export type { LogPiece, LogTails } from './logs.js';
@@ -36,10 +39,9 @@ export type { MemoryTrace, MemoryTraces } from './memory-traces.js';
 export { jobsLike, type NamedJob, namedJob } from './named-job.js';
 export { isRefusal, outlast } from './outlast.js';
 export { hostName, isAlive, type ProcessIdentity, pidScope, startTime, thisProcess } from './process-identity.js';
-export { standing } from './queue-entries.js';
+export type { QueueEntries } from './queue-entries.js';
 export type { RecommendationStore } from './recommendations.js';
-export { isWrongType, type Reply, readFields, readHashes, valueIn, write } from './replies.js';
-export { checkRedisIsSafe, checkRedisTakesWrites } from './safety.js';
+export { isWrongType, type Reply } from './replies.js';
 export type { FoundJob, StoredJob, UnreadableJob } from './stored-job.js';
 export { parseRedisUrl, withoutPassword } from './url.js';
 
@@ -60,9 +62,18 @@ export interface Store {
   readonly durations: Durations;
   readonly sweeps: Sweeps;
   readonly hosts: Hosts;
+  readonly queues: QueueEntries;
   leases(): Promise<LeaseRecord[]>;
   /** Reserved bytes by device uuid; a whole device counts with its total where `devices` names it. */
   reservations(devices?: LeaseDevice[]): Promise<Map<string, number>>;
+  /** How many wait for a lease, configurations are recorded, and records were refused. */
+  counts(): Promise<{ leaseWaiters: number; recommendations: number; refusedRecords: number }>;
+  /** Tells what happens as it happens, on a connection of its own. */
+  follower(log: Log): Follower;
+  /** Throws OOMTUNE_REDIS_UNSAFE where strangers could write to it. */
+  checkSafe(options: { allowInsecure: boolean }): Promise<void>;
+  /** Throws what it refuses writes with. */
+  checkWrites(): Promise<void>;
   /** Redis's `maxmemory-policy`; null where it cannot be asked. */
   evictionPolicy(): Promise<string | null>;
   close(): Promise<void>;
@@ -103,6 +114,18 @@ export async function openStore(options: StoreOptions = {}): Promise<Store> {
     leases: () => leasing.list(),
     reservations: (devices = []) =>
       leasing.reservations(new Map(devices.map((device) => [device.uuid, device.total_bytes]))),
+    counts: async () => {
+      const [leaseWaiters, recommendations, refusedRecords] = await Promise.all([
+        redis.hlen(keys.leaseQueue),
+        redis.zcard(keys.configs),
+        redis.llen(keys.refused),
+      ]);
+      return { leaseWaiters, recommendations, refusedRecords };
+    },
+    follower: (log) => new Follower(connection, keys, log),
+    queues: new QueueEntries(connection, keys),
+    checkSafe: (safety) => checkRedisIsSafe(redis, connection.target, safety),
+    checkWrites: () => checkRedisTakesWrites(redis, keys),
     evictionPolicy: () => evictionPolicy(redis),
     close: async () => connection.close(),
   };

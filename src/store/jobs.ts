@@ -12,7 +12,6 @@ import {
 import { type JobOptions, jobOptions } from '../contract/options.js';
 import { LOST_MS } from './hosts.js';
 import { isJobId } from './job-id.js';
-import { type JobLabel, readLabels } from './job-labels.js';
 import { JobReader } from './job-reader.js';
 import type { Keys } from './keys.js';
 import { pairs } from './pairs.js';
@@ -28,6 +27,13 @@ export type Claimed =
 
 /** `kept`: nothing was lost. `restored`: written back. `fenced`, `ended`, `lost`: the host answers for the job no more. */
 export type Restored = 'kept' | 'restored' | 'fenced' | 'ended' | 'lost';
+
+/** What a job is called: its id, its name, and the key of its configuration. */
+export interface JobLabel {
+  job: string;
+  name: string | null;
+  key: string | null;
+}
 
 /** Where a job stands, by its record in Redis. */
 export interface Standing {
@@ -88,8 +94,21 @@ export class JobStore {
   }
 
   /** What every job is called, the latest first; nothing of it has been checked. */
-  labels(): Promise<JobLabel[]> {
-    return readLabels(this.#redis, this.#keys);
+  async labels(): Promise<JobLabel[]> {
+    const ids = await this.#redis.zrevrange(this.#keys.jobs, 0, -1);
+    const words = await this.fields(ids, ['name', 'key']);
+    return ids.map((job, at) => ({ job, name: wordIn(words[at]?.[0]), key: wordIn(words[at]?.[1]) }));
+  }
+
+  /** These fields of each record, in the order of the ids; nothing of them has been checked. Null: there is no such record. */
+  fields(ids: string[], names: readonly string[]): Promise<((string | null)[] | null)[]> {
+    return this.#reader.fields(ids, names);
+  }
+
+  /** A field that holds a string; null for anything else. */
+  async word(id: string, name: keyof JobRecord): Promise<string | null> {
+    const [values] = await this.fields([id], [name]);
+    return wordIn(values?.[0]);
   }
 
   /** The job that was submitted last. */
@@ -115,6 +134,19 @@ export class JobStore {
   /** Ids of all jobs that have not ended, those whose records cannot be read included. */
   liveIds(): Promise<string[]> {
     return this.#redis.zrange(this.#keys.live, '0', '-1');
+  }
+
+  /** The same with the time submitted (ms). */
+  async liveSince(): Promise<Map<string, number>> {
+    const entries = await this.#redis.zrange(this.#keys.live, '0', '-1', 'WITHSCORES');
+    return new Map(entries.flatMap((id, at) => (at % 2 === 0 ? [[id, Number(entries[at + 1])] as const] : [])));
+  }
+
+  /** Ids of the latest `live` jobs that have not ended and of some `ended` that have, the latest first. */
+  async latestIds({ live, ended }: { live: number; ended: number }): Promise<string[]> {
+    const alive = await this.#redis.zrevrange(this.#keys.live, 0, live - 1);
+    const latest = await this.#redis.zrevrange(this.#keys.jobs, 0, ended + alive.length - 1);
+    return [...new Set([...alive, ...latest])];
   }
 
   /** All jobs that have not ended. */
@@ -337,6 +369,11 @@ function fieldOf(text: string | null | undefined): unknown {
   } catch {
     return null;
   }
+}
+
+function wordIn(field: string | null | undefined): string | null {
+  const value = fieldOf(field);
+  return typeof value === 'string' ? value : null;
 }
 
 const now = (): string => new Date().toISOString();

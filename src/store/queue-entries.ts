@@ -1,14 +1,99 @@
 import type { Redis } from 'ioredis';
+import type { Requirement } from '../contract/state.js';
+import type { Connection } from './connection.js';
+import type { Keys } from './keys.js';
+import { write } from './replies.js';
 import { runScript } from './scripts.js';
 
 /** How many are asked for in one step, which nothing else of Redis runs beside. */
 const AT_ONCE = 500;
+/** The score of an entry is its priority times this, and a counter. */
+const PRIORITY_STEP = 2 ** 32;
 
-/** Which of these entries stand in a queue of BullMQ, to be taken or taken. `queue`: what its keys begin with. */
-export async function standing(redis: Redis, queue: string, ids: string[]): Promise<string[]> {
-  const keys = ['prioritized', 'wait', 'active'].map((list) => `${queue}:${list}`);
-  const found: string[] = [];
-  for (let at = 0; at < ids.length; at += AT_ONCE)
-    found.push(...((await runScript(redis, 'queue/standing', keys, ids.slice(at, at + AT_ONCE))) as string[]));
-  return found;
+/** What stands first in a queue. `priority`: BullMQ's, null for what was put back. */
+interface Head {
+  priority: number | null;
+  /** When it was added (ms); 0: nothing stands there. */
+  since: number;
+}
+
+/**
+ * What BullMQ has no call for: the only file that knows how it keeps its queues in Redis, which is no contract of its own. A test
+ * of each of these against the installed BullMQ tells when an upgrade keeps them otherwise.
+ */
+export class QueueEntries {
+  readonly #connection: Connection;
+  readonly #keys: Keys;
+
+  constructor(connection: Connection, keys: Keys) {
+    this.#connection = connection;
+    this.#keys = keys;
+  }
+
+  /** What BullMQ is to put before its keys. */
+  get prefix(): string {
+    return this.#keys.prefix;
+  }
+
+  get #redis(): Redis {
+    return this.#connection.redis;
+  }
+
+  /** Labels that queues were made for, and what their jobs ask of a host, as JSON that nobody has checked. */
+  labels(): Promise<Record<string, string>> {
+    return this.#redis.hgetall(this.#keys.labels);
+  }
+
+  async addLabel(label: string, requirement: Requirement): Promise<void> {
+    await this.#redis.hset(this.#keys.labels, label, JSON.stringify(requirement));
+  }
+
+  /** Which of these entries stand in a queue, to be taken or taken. */
+  async standing(label: string, ids: string[]): Promise<string[]> {
+    const keys = ['prioritized', 'wait', 'active'].map((list) => this.#key(label, list));
+    const found: string[] = [];
+    for (let at = 0; at < ids.length; at += AT_ONCE)
+      found.push(...((await runScript(this.#redis, 'queue/standing', keys, ids.slice(at, at + AT_ONCE))) as string[]));
+    return found;
+  }
+
+  /** Takes out what was taken and holds no JSON: BullMQ finds so only afterwards, and would find so for ever. Their ids. */
+  async dropUnreadable(label: string): Promise<string[]> {
+    const active = this.#key(label, 'active');
+    const dropped: string[] = [];
+    for (const id of await this.#redis.lrange(active, '0', '-1')) {
+      const entry = this.#key(label, id);
+      const [data, opts] = await this.#redis.hmget(entry, 'data', 'opts');
+      if (isJson(data) && isJson(opts)) continue;
+      const stalled = this.#key(label, 'stalled');
+      await write(this.#redis.multi().lrem(active, 0, id).srem(stalled, id).del(entry, `${entry}:lock`));
+      dropped.push(id);
+    }
+    return dropped;
+  }
+
+  /** What is taken next. */
+  async head(label: string): Promise<Head> {
+    const [id, score] = await this.#redis.zrange(this.#key(label, 'prioritized'), '0', '0', 'WITHSCORES');
+    // What was put back stands in the list itself
+    const next = id ?? (await this.#redis.lindex(this.#key(label, 'wait'), -1));
+    const since = next == null ? null : await this.#redis.hget(this.#key(label, next), 'timestamp');
+    return {
+      priority: score === undefined ? null : Math.floor(Number(score) / PRIORITY_STEP),
+      since: Number(since ?? 0),
+    };
+  }
+
+  #key(label: string, name: string): string {
+    return `${this.#keys.prefix}:${label}:${name}`;
+  }
+}
+
+function isJson(text: string | null | undefined): boolean {
+  try {
+    JSON.parse(text ?? '{}');
+    return true;
+  } catch {
+    return false;
+  }
 }

@@ -1,7 +1,15 @@
 import type { Loop } from '../contract/hook.js';
 import type { Recommendation, VerifiedCommand } from '../contract/recommendation.js';
+import type { Carrier, Knob } from './command/index.js';
 import type { OwnBatch } from './reuse.js';
-import type { Target } from './target.js';
+
+/** What has to be known of a command. */
+interface Asked {
+  digest: string;
+  exactDigest: string;
+  own: OwnBatch;
+  carrier(knob: Knob): Carrier;
+}
 
 /** More are forgotten, the oldest first: a forgotten one costs a probe. */
 const KEPT = 64;
@@ -10,7 +18,7 @@ const KEPT = 64;
  * What the command asks for by itself, where a recommendation is known to hold for it; null: a probe has to tell. A script
  * may read its batch size from words that the digest leaves out, so words that were never run say nothing of it.
  */
-export function ownBatchOf(recorded: Recommendation, target: Target): OwnBatch | null {
+export function ownBatchOf(recorded: Recommendation, target: Asked): OwnBatch | null {
   const seen = recorded.commands?.find((one) => one.digest === target.exactDigest);
   if (seen !== undefined) return merge(target.own, seen);
   if (recorded.command_digest !== target.digest) return null;
@@ -19,7 +27,7 @@ export function ownBatchOf(recorded: Recommendation, target: Target): OwnBatch |
 }
 
 /** The list with this command as its latest entry. */
-export function withCommand(known: readonly VerifiedCommand[], target: Target, own: OwnBatch): VerifiedCommand[] {
+export function withCommand(known: readonly VerifiedCommand[], target: Asked, own: OwnBatch): VerifiedCommand[] {
   const entry = {
     digest: target.exactDigest,
     own_batch: own.microBatch,
@@ -30,7 +38,7 @@ export function withCommand(known: readonly VerifiedCommand[], target: Target, o
 }
 
 /** What the command and its loop, as far as it was seen, ask for by themselves. */
-export const ownOf = ({ own }: Target, loop: Loop | null): OwnBatch => ({
+export const ownOf = ({ own }: Pick<Asked, 'own'>, loop: Loop | null): OwnBatch => ({
   microBatch: own.microBatch ?? loop?.own_batch ?? null,
   accumulation: own.accumulation,
   samples: loop?.samples ?? own.samples ?? null,

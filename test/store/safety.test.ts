@@ -1,6 +1,7 @@
 import { networkInterfaces } from 'node:os';
 import { afterEach, expect, test } from 'vitest';
-import { checkRedisIsSafe, openStore, parseRedisUrl } from '../../src/store/index.js';
+import { openStore, parseRedisUrl } from '../../src/store/index.js';
+import { checkRedisIsSafe } from '../../src/store/safety.js';
 import { failure, startRedis, useHome } from './home.js';
 
 useHome();

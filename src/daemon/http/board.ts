@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Log } from '../../common/log.js';
 import type { Row } from '../../contract/http.js';
-import { readFields, type Store, valueIn } from '../../store/index.js';
+import type { Store } from '../../store/index.js';
 import { ROW_FIELDS, readRow } from './row.js';
 
 export interface BoardChange {
@@ -16,7 +16,6 @@ const GATHER_MS = 120;
 const LOOK_MS = 1000;
 const LOOK_AT_MANY_MS = 4000;
 const MANY = 300;
-const READ_AT_ONCE = 250;
 
 /**
  * All jobs as lists show them, kept up to date while somebody looks: events say at once which job changed; reasons, which
@@ -63,13 +62,7 @@ export class Board {
 
   async #begin(): Promise<void> {
     this.#rows = new Map();
-    const { redis } = this.#store.connection;
-    const { live, jobs } = this.#store.keys;
-    const [alive, latest] = await Promise.all([
-      redis.zrevrange(live, 0, LIVE_SHOWN - 1),
-      redis.zrevrange(jobs, 0, ENDED_SHOWN + Math.min(await redis.zcard(live), LIVE_SHOWN) - 1),
-    ]);
-    await this.#refresh([...new Set([...alive, ...latest])]);
+    await this.#refresh(await this.#store.jobs.latestIds({ live: LIVE_SHOWN, ended: ENDED_SHOWN }));
     void this.#run();
   }
 
@@ -87,7 +80,7 @@ export class Board {
       try {
         if (due) {
           looked = Date.now();
-          for (const id of await this.#store.connection.redis.zrange(this.#store.keys.live, '0', '-1')) ids.add(id);
+          for (const id of await this.#store.jobs.liveIds()) ids.add(id);
           for (const { row } of this.#rows.values()) if (row.ended_at === null) ids.add(row.job);
         }
         const change = await this.#refresh([...ids]);
@@ -102,12 +95,8 @@ export class Board {
 
   async #refresh(ids: string[]): Promise<BoardChange> {
     const change: BoardChange = { rows: [], gone: [] };
-    for (let at = 0; at < ids.length; at += READ_AT_ONCE) {
-      const some = ids.slice(at, at + READ_AT_ONCE);
-      const keys = some.map((id) => this.#store.keys.job(id));
-      for (const [index, reply] of (await readFields(this.#store.connection.redis, keys, ROW_FIELDS)).entries()) {
-        this.#take(some[index] as string, reply.is === 'wrong type' ? null : valueIn(reply), change);
-      }
+    for (const [at, values] of (await this.#store.jobs.fields(ids, ROW_FIELDS)).entries()) {
+      this.#take(ids[at] as string, values, change);
     }
     return change;
   }

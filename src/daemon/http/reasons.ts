@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import { text } from '../../contract/fields.js';
 import { type ProbeRecord, probeRecord } from '../../contract/measurement.js';
 import { type RungLike, rungName, shownRung } from '../../contract/rung.js';
-import type { Told } from '../observe/follower.js';
+import type { ToldEvent } from '../../store/index.js';
 
 const asked = probeRecord.pick({ launch: true, micro_batch: true }).extend(shownRung.shape);
 type Asked = RungLike & Pick<ProbeRecord, 'launch' | 'micro_batch'>;
@@ -15,7 +15,7 @@ const PROBES_KEPT = 1000;
 export class Reasons {
   readonly #jobs = new Map<string, Map<string, string>>();
 
-  hear(event: Told): void {
+  hear(event: ToldEvent): void {
     if (event.type !== 'probe') return;
     const job = event.fields.job ?? '';
     let probe: z.infer<typeof answered>;

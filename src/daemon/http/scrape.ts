@@ -1,6 +1,6 @@
 import type { JobState } from '../../contract/job.js';
 import type { Runtime } from '../../runtime/types.js';
-import { readFields, type Store, valueIn } from '../../store/index.js';
+import type { Store } from '../../store/index.js';
 import type { Sampler } from '../observe/sampler.js';
 import { within } from '../observe/within.js';
 import type { Machine } from './machine.js';
@@ -9,7 +9,6 @@ import type { Metrics } from './metrics.js';
 const LIVE: JobState[] = ['queued', 'held', 'searching', 'running'];
 const REDIS_MS = 2000;
 const DAY_MS = 24 * 3600_000;
-const READ_AT_ONCE = 1000;
 
 /** Reads what stands now, and answers with all metrics as text; at most once at a time, however many ask. */
 export class Scrape {
@@ -58,19 +57,14 @@ export class Scrape {
 
   async #readRedis(): Promise<void> {
     const { store, metrics, machine } = this.#parts;
-    const { redis } = store.connection;
-    if (redis.status !== 'ready') throw new Error('Redis is away');
-    const [waiters, recorded, refusedRecords] = await Promise.all([
-      redis.hlen(store.keys.leaseQueue),
-      redis.zcard(store.keys.configs),
-      redis.llen(store.keys.refused),
-    ]);
+    if (!store.connection.ready) throw new Error('Redis is away');
+    const counts = await store.counts();
     await this.#readJobs();
     const { hosts, devices } = await machine.view();
     const leases = await store.leases();
-    metrics.leaseWaiters.set(waiters);
-    metrics.recommendations.set(recorded);
-    metrics.refusedRecords.set(refusedRecords);
+    metrics.leaseWaiters.set(counts.leaseWaiters);
+    metrics.recommendations.set(counts.recommendations);
+    metrics.refusedRecords.set(counts.refusedRecords);
     metrics.leases.set(leases.length);
     for (const alive of [true, false]) {
       const count = hosts.filter((host) => host.alive === alive && Date.now() - Date.parse(host.seen) < DAY_MS).length;
@@ -84,19 +78,15 @@ export class Scrape {
 
   async #readJobs(): Promise<void> {
     const { store, metrics } = this.#parts;
-    const { redis } = store.connection;
-    const entries = await redis.zrange(store.keys.live, '0', '-1', 'WITHSCORES');
+    const since = await store.jobs.liveSince();
     const counts = new Map<string, number>(LIVE.map((state) => [state, 0]));
     let oldest = Number.POSITIVE_INFINITY;
-    for (let at = 0; at < entries.length; at += 2 * READ_AT_ONCE) {
-      const some = entries.slice(at, at + 2 * READ_AT_ONCE);
-      const keys = some.filter((_, one) => one % 2 === 0).map((id) => store.keys.job(id));
-      for (const [index, reply] of (await readFields(redis, keys, ['state'])).entries()) {
-        const state = (reply.is === 'wrong type' ? null : valueIn(reply))?.[0] ?? null;
-        const known = counts.get(String(state));
-        if (known !== undefined) counts.set(String(state), known + 1);
-        if (state === 'queued') oldest = Math.min(oldest, Number(some[2 * index + 1]));
-      }
+    const states = await store.jobs.fields([...since.keys()], ['state']);
+    for (const [at, submitted] of [...since.values()].entries()) {
+      const state = states[at]?.[0] ?? null;
+      const known = counts.get(String(state));
+      if (known !== undefined) counts.set(String(state), known + 1);
+      if (state === 'queued') oldest = Math.min(oldest, submitted);
     }
     for (const [state, count] of counts) metrics.jobs.set({ state }, count);
     metrics.oldest.set(Number.isFinite(oldest) ? Math.max(0, Date.now() - oldest) / 1000 : 0);

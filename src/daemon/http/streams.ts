@@ -3,8 +3,7 @@ import { StringDecoder } from 'node:string_decoder';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { JobPage } from '../../contract/http.js';
 import { ENDED_STATES } from '../../contract/job.js';
-import type { Store } from '../../store/index.js';
-import type { Follower } from '../observe/follower.js';
+import type { Follower, Store } from '../../store/index.js';
 import type { Sampler } from '../observe/sampler.js';
 import type { Board } from './board.js';
 import { jobPage } from './job-page.js';
@@ -116,9 +115,7 @@ export class Streams {
     this.#open.add(sse);
     sse.signal.addEventListener('abort', () => this.#open.delete(sse));
     sse.send('hello', { host: this.#parts.host, version: this.#parts.version });
-    this.#repeat(sse, LOOK_MS, async () =>
-      sse.sendChange('redis', { up: this.#parts.store.connection.redis.status === 'ready' }),
-    );
+    this.#repeat(sse, LOOK_MS, async () => sse.sendChange('redis', { up: this.#parts.store.connection.ready }));
     return sse;
   }
 

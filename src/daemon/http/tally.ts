@@ -1,7 +1,7 @@
 import { FAILURE_CLASSES } from '../../contract/failure.js';
 import { ENDED_STATES, type JobState } from '../../contract/job.js';
+import type { ToldEvent } from '../../store/index.js';
 import { hostName, type Store } from '../../store/index.js';
-import type { Told } from '../observe/follower.js';
 import type { Metrics } from './metrics.js';
 
 interface Times {
@@ -26,7 +26,7 @@ export class Tally {
     this.#metrics = metrics;
   }
 
-  hear({ type, at, fields }: Told): void {
+  hear({ type, at, fields }: ToldEvent): void {
     const { job = '' } = fields;
     if (type === 'job') this.#state(job, fields.state as JobState, at);
     else if (type === 'probe') this.#probe(job, fields.probe ?? '');
@@ -83,20 +83,13 @@ export class Tally {
 
   async #hostOf(job: string): Promise<string | null> {
     const times = this.#times(job);
-    times.host ??= await this.#word(job, 'host');
+    times.host ??= await this.#store.jobs.word(job, 'host');
     return times.host;
   }
 
   async #submitted(job: string): Promise<number | null> {
-    const at = Date.parse((await this.#word(job, 'submitted_at')) ?? '');
+    const at = Date.parse((await this.#store.jobs.word(job, 'submitted_at')) ?? '');
     return Number.isNaN(at) ? null : at;
-  }
-
-  async #word(job: string, field: string): Promise<string | null> {
-    const value: unknown = JSON.parse(
-      (await this.#store.connection.redis.hget(this.#store.keys.job(job), field)) ?? 'null',
-    );
-    return typeof value === 'string' ? value : null;
   }
 
   #times(job: string): Times {

@@ -1,7 +1,7 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
-import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { stateFolder } from '../../common/home.js';
+import { tokenIn } from '../../common/token-file.js';
 
 const SESSION_SECONDS = 30 * 24 * 3600;
 
@@ -9,25 +9,7 @@ const SESSION_SECONDS = 30 * 24 * 3600;
 export const tokenPath = (): string => join(stateFolder('daemon'), 'dashboard-token');
 
 /** The token of this home's dashboard, made on first use. */
-export function dashboardToken(path = tokenPath()): string {
-  for (;;) {
-    try {
-      const token = readFileSync(path, 'utf8').trim();
-      if (/^[\w-]{40,100}$/.test(token)) {
-        chmodSync(path, 0o600);
-        return token;
-      }
-      rmSync(path, { force: true }); // cut off by a full disk
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    }
-    try {
-      writeFileSync(path, randomBytes(32).toString('base64url'), { mode: 0o600, flag: 'wx', flush: true });
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-    }
-  }
-}
+export const dashboardToken = (path = tokenPath()): string => tokenIn(path, 40);
 
 /**
  * Who may come in: the bearer of the token, or of a session made from it. A browser sends a cookie to every port of a

@@ -1,7 +1,6 @@
 import type { Log } from '../../common/log.js';
 import type { Runtime } from '../../runtime/types.js';
-import type { Store } from '../../store/index.js';
-import { Follower } from './follower.js';
+import type { Follower, Store } from '../../store/index.js';
 import { Sampler } from './sampler.js';
 
 /** What a daemon sees of jobs whether or not somebody looks at its page: events as they happen, and memory over time. */
@@ -10,7 +9,7 @@ export class Observer {
   readonly sampler: Sampler;
 
   constructor(store: Store, runtime: Runtime, log: Log) {
-    this.follower = new Follower(store, log);
+    this.follower = store.follower(log);
     this.sampler = new Sampler(store, runtime, log);
   }
 

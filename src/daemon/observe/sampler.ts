@@ -4,7 +4,7 @@ import type { Log } from '../../common/log.js';
 import { jobRecord } from '../../contract/job.js';
 import type { MemorySample } from '../../contract/verbs.js';
 import type { Run, Runtime } from '../../runtime/types.js';
-import { hostName, type MemoryTrace, readFields, type Store, valueIn } from '../../store/index.js';
+import { hostName, type MemoryTrace, type Store } from '../../store/index.js';
 import { Watch } from './watch.js';
 import { within } from './within.js';
 
@@ -93,12 +93,11 @@ export class Sampler {
   async #look(): Promise<boolean> {
     const here = hostName();
     const owners = (await this.#store.leases()).filter(({ host }) => host === here).map(({ owner }) => owner);
-    const keys = owners.map((owner) => this.#store.keys.job(owner));
-    const replies = await readFields(this.#store.connection.redis, keys, ['launches', 'epoch']);
+    const records = await this.#store.jobs.fields(owners, ['launches', 'epoch']);
     const dirs = new Set<string>();
-    for (const [at, reply] of replies.entries()) {
+    for (const [at, values] of records.entries()) {
       const owner = owners[at] as string;
-      const [written, epoch] = (reply.is === 'wrong type' ? null : valueIn(reply)) ?? [];
+      const [written, epoch] = values ?? [];
       const last = readLaunches(written).at(-1);
       if (last === undefined) continue;
       dirs.add(last.dir);

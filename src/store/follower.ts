@@ -1,9 +1,11 @@
 import type { Redis } from 'ioredis';
-import type { Log } from '../../common/log.js';
-import type { Store } from '../../store/index.js';
+import type { Log } from '../common/log.js';
+import type { Connection } from './connection.js';
+import type { Keys } from './keys.js';
+import { pairs } from './pairs.js';
 
 /** An entry of the stream of events, as it is told to others: not checked, so that each field may be missing. */
-export interface Told {
+export interface ToldEvent {
   /** When, in ms. */
   at: number;
   type: string;
@@ -16,27 +18,29 @@ const PAUSE_MS = 1000;
 
 /** Tells what happens as it happens: one connection that reads the stream of events, through outages. */
 export class Follower {
-  readonly #store: Store;
+  readonly #connection: Connection;
+  readonly #key: string;
   readonly #log: Log;
-  readonly #listeners = new Set<(event: Told) => void>();
+  readonly #listeners = new Set<(event: ToldEvent) => void>();
   #redis: Redis | null = null;
   #closed = false;
   #last = '0-0';
 
-  constructor(store: Store, log: Log) {
-    this.#store = store;
+  constructor(connection: Connection, keys: Keys, log: Log) {
+    this.#connection = connection;
+    this.#key = keys.events;
     this.#log = log;
   }
 
   /** Tells the last `past` events first. */
   async start(past: number): Promise<void> {
-    const entries = await this.#store.connection.redis.xrevrange(this.#store.keys.events, '+', '-', 'COUNT', past);
-    this.#redis = this.#store.connection.another();
+    const entries = await this.#connection.redis.xrevrange(this.#key, '+', '-', 'COUNT', past);
+    this.#redis = this.#connection.another();
     for (const [id, fields] of entries.reverse()) this.#tell(id, fields);
     void this.#follow(this.#redis);
   }
 
-  onEvent(listener: (event: Told) => void): () => void {
+  onEvent(listener: (event: ToldEvent) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
@@ -47,10 +51,9 @@ export class Follower {
   }
 
   async #follow(redis: Redis): Promise<void> {
-    const key = this.#store.keys.events;
     while (!this.#closed) {
       try {
-        const reply = await redis.xread('COUNT', AT_ONCE, 'BLOCK', BLOCK_MS, 'STREAMS', key, this.#last);
+        const reply = await redis.xread('COUNT', AT_ONCE, 'BLOCK', BLOCK_MS, 'STREAMS', this.#key, this.#last);
         for (const [id, fields] of reply?.[0]?.[1] ?? []) this.#tell(id, fields);
         if (reply === null) await this.#lookBack(redis);
       } catch (error) {
@@ -63,15 +66,14 @@ export class Follower {
 
   /** A Redis that lost its data counts its entries anew: without this nothing would be heard until it is past the old count. */
   async #lookBack(redis: Redis): Promise<void> {
-    const [newest] = await redis.xrevrange(this.#store.keys.events, '+', '-', 'COUNT', 1);
+    const [newest] = await redis.xrevrange(this.#key, '+', '-', 'COUNT', 1);
     const time = (id: string): number => Number(id.split('-')[0]);
     if (newest === undefined || time(newest[0]) < time(this.#last)) this.#last = newest?.[0] ?? '0-0';
   }
 
-  #tell(id: string, pairs: string[]): void {
+  #tell(id: string, entry: string[]): void {
     this.#last = id;
-    const fields: Record<string, string> = {};
-    for (let at = 0; at + 1 < pairs.length; at += 2) fields[pairs[at] as string] = pairs[at + 1] as string;
+    const fields = pairs(entry);
     const event = { at: Number(id.split('-')[0]), type: fields.type ?? '', fields };
     for (const listener of this.#listeners) {
       try {
