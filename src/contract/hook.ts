@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { phase } from './failure.js';
 import { MOST_BYTES, measuredSteps, peaks } from './measurement.js';
-import { amp, cutPlace, rung } from './rung.js';
+import { amp, cutPlace } from './rung.js';
 
 /**
  * The protocol between the worker and the Python hook: one JSON object a line, both ways, over a unix socket. Unknown fields are
@@ -42,14 +42,10 @@ const hello = z.object({
   v: z.literal(1),
   pid: count,
   rank: count.max(MOST_RANKS - 1),
-  /** Its rank on this host. */
-  local_rank: count.max(MOST_RANKS - 1).optional(),
   world_size: z.number().int().positive().max(MOST_RANKS),
   python: text(100).optional(),
   torch: text(100).nullable().optional(),
   device: text(100).nullable().optional(),
-  /** What was found to train: `plain`, or the framework's loop. */
-  entry: text(100).nullable().optional(),
 });
 
 /** The training loop asks for its first batch: what it asks for by itself, and what the hook can turn on. */
@@ -84,8 +80,6 @@ const measured = z.object({
   t: z.literal('measured'),
   micro_batch: size,
   accumulation: size,
-  /** The rung that it ran on. */
-  ...rung.partial().shape,
   ...lenientPeaks,
   ...measuredSteps.shape,
   steps: count,
