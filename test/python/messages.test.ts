@@ -2,12 +2,13 @@ import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import type { z } from 'zod';
-import { hookMessage } from '../../src/contract/hook.js';
+import { hookMessage, hookOrder } from '../../src/contract/hook.js';
 
 /** The hook's own list of fields, with whether each is always sent and may be None; of messages and of what they hold. */
 const LIST = `
 import json, typing
 from oomtune.hook import messages
+from oomtune.hook.probe.trial import ORDERED
 def fields(kind):
     found = {}
     for base in (kind, *getattr(kind, "__orig_bases__", ())):
@@ -17,7 +18,8 @@ def fields(kind):
             found[name] = {"always": name in kind.__required_keys__, "none": "None" in text or "Optional" in text,
                            "holds": None if inner is None else fields(inner)}
     return found
-print(json.dumps({t: fields(kind) for t, kind in messages.SAID.items()}))
+all = lambda kinds: {t: fields(kind) for t, kind in kinds.items()}
+print(json.dumps({"said": all(messages.SAID), "heard": all(messages.HEARD), "ordered": ORDERED}))
 `;
 
 interface Field {
@@ -27,7 +29,14 @@ interface Field {
 }
 type Fields = Record<string, Field>;
 
-function hooks(): Record<string, Fields> {
+interface Hooks {
+  said: Record<string, Fields>;
+  heard: Record<string, Fields>;
+  /** The fields of an order that the hook takes into account. */
+  ordered: string[];
+}
+
+function hooks(): Hooks {
   const python = process.env.OOMTUNE_TEST_PYTHON ?? '/usr/bin/python3';
   const done = spawnSync(python, ['-c', LIST], {
     encoding: 'utf8',
@@ -57,8 +66,16 @@ function compare(said: Fields, shape: z.ZodRawShape, where: string): void {
 
 describe('the messages of the hook', () => {
   it('have the fields that the worker reads, and no other', () => {
-    const said = hooks();
+    const { said } = hooks();
     expect(Object.keys(said).sort()).toEqual([...read.keys()].sort());
     for (const [tag, fields] of Object.entries(said)) compare(fields, read.get(tag) as z.ZodRawShape, tag);
+  });
+
+  it('that the worker sends have the fields that the hook knows, and each of a probe is taken into account', () => {
+    const { heard, ordered } = hooks();
+    const sent = new Map(hookOrder.options.map((option) => [String(option.shape.t.value), option.shape]));
+    expect(Object.keys(heard).sort()).toEqual([...sent.keys()].sort());
+    for (const [tag, fields] of Object.entries(heard)) compare(fields, sent.get(tag) as z.ZodRawShape, tag);
+    expect(['t', ...ordered].sort()).toEqual(Object.keys(sent.get('probe') as z.ZodRawShape).sort());
   });
 });

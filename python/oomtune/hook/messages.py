@@ -164,3 +164,34 @@ SAID = {
     "bye": Goodbye,
 }
 Said = Union[Hello, TrainingLoop, Measured, Raised, Step, Remark, CutPlace, Goodbye]
+
+
+class ProbeOrder(TypedDict):
+    """Run this size for so many optimizer steps, and tell what it cost."""
+
+    t: str
+    micro_batch: int
+    accumulation: int
+    amp: str
+    checkpointing: bool
+    offload: bool
+    steps: int
+    batch: int | None
+    vary: bool
+
+
+class MoreOrder(TypedDict):
+    """The probe goes on where it is, for more steps."""
+
+    t: str
+    steps: int
+
+
+class PlainOrder(TypedDict):
+    """`go`: the script goes on as it stands. `end`: it is to end where it is."""
+
+    t: str
+
+
+#: What the worker says, by `t`.
+HEARD = {"probe": ProbeOrder, "more": MoreOrder, "go": PlainOrder, "end": PlainOrder}
