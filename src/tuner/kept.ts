@@ -1,4 +1,5 @@
 import { secondSize } from './climb.js';
+import { hasRisen, type MemoryModel, steepest } from './model.js';
 import { type Choice, largestWithHeadroom, leavesRoom, limitOf, retriesOf, tightNote } from './objective.js';
 import { isPaced } from './pace.js';
 import { lastingPeak } from './peaks.js';
@@ -16,6 +17,11 @@ const CREEPS = 0.85;
 const STRIDE = 16;
 /** Where a prediction has failed and ended the process, another launch is made for a size this many times as large, not for less. */
 const WORTH_A_LAUNCH = 1.5;
+/**
+ * How much worse than predicted a size may be that more than one measured step is skipped for: the peak rises so many times as steeply, and by
+ * that part of the budget at once. Where it runs out of memory all the same, its process ends, and the sizes between would take another.
+ */
+const WORSE = { steeper: 4, jump: 0.3 };
 /** Part of what lies between headroom and budget up to which a size is measured, to see whether it leaves the headroom after all. */
 const BENEFIT = { caching: 0.5, counted: 0.125 };
 
@@ -32,21 +38,29 @@ export function keptStep(search: RungSearch): RungStep | null {
   const view = viewOf(search);
   if (view.choice.model.readings.length === 0) return null;
   const { best } = view;
+  const longer = best === null ? null : trusted(view, best, search);
   const next = nextKept(search, view);
   if (next !== null && (search.alive || next >= WORTH_A_LAUNCH * (best ?? 0))) {
-    const last = next >= (farthest(view, search) ?? 0);
+    // As long as its process lives: should the next one end it, the best so far would take another.
+    if (longer !== null && !longer.fresh && search.alive) return longer;
+    const last = view.choice.model.lower !== null && next >= (farthest(view, search) ?? 0);
     const why = last
       ? 'the largest part of the effective batch that is predicted to leave the headroom'
       : 'on the way to the largest part of the effective batch that fits';
-    return { kind: 'probe', size: next, purpose: last ? 'verify' : 'climb', fresh: false, why };
+    const decides = last || (view.choice.model.peakAt(next) ?? 0) > CREEPS * search.budgetBytes;
+    return { kind: 'probe', size: next, purpose: decides ? 'verify' : 'climb', fresh: false, why };
   }
   if (best === null) return null;
-  if (!isBelieved(view, best, search)) {
-    const roomy = isRoomy(view, best);
-    const why = roomy ? 'the size to run with, for as long as it takes to trust it' : 'so full a size is proved afresh';
-    return { kind: 'probe', size: best, purpose: 'verify', fresh: !roomy, why };
-  }
+  if (longer !== null) return longer;
   return { kind: 'found', size: best, max: best, notes: tightness(view, best) };
+}
+
+/** What has to be seen of a size before it is believed; null: nothing. */
+function trusted(view: View, size: number, search: RungSearch): (RungStep & { kind: 'probe' }) | null {
+  if (isBelieved(view, size, search)) return null;
+  const roomy = isRoomy(view, size);
+  const why = roomy ? 'the size to run with, for as long as it takes to trust it' : 'so full a size is proved afresh';
+  return { kind: 'probe', size, purpose: 'verify', fresh: !roomy, why };
 }
 
 /** The best of what was measured, when there is no launch left to prove more; null: nothing leaves enough free. */
@@ -103,18 +117,46 @@ function nextKept(search: RungSearch, view: View): number | null {
   const roof = trail.ceiling ?? Number.POSITIVE_INFINITY;
   const up = choices.up(top + 1);
   if (up !== null && up < roof) {
-    if (model.lower === null)
-      return Math.max(up, choices.down(Math.min(secondSize(sightOf(search), top).size, roof - 1)) ?? up);
+    const most = Math.min(roof - 1, Math.max(WORTH_A_LAUNCH * top, unsurprising(model)));
+    if (model.lower === null) {
+      return Math.max(up, choices.down(Math.min(secondSize(sightOf(search), top).size, most)) ?? up);
+    }
     const aim = farthest(view, search);
     if (aim !== null) {
       // On the way there it shows whether the peak is a line.
       const halfway = top < aim / (model.caching || model.bent ? 2 : 8) ? aim / 2 : aim;
       const cautious = 0.9 * (model.cautious ?? top);
-      return Math.max(up, choices.down(Math.min(halfway, STRIDE * top, Math.max(cautious, top + 1))) ?? up);
+      return Math.max(up, choices.down(Math.min(halfway, STRIDE * top, most, Math.max(cautious, top + 1))) ?? up);
     }
   }
+  if (up !== null && up < roof && search.alive && mayFit(model, up, view.limit)) return up;
   const wanted = largestWithHeadroom(view.choice, view.limit, trail.sizes, view.good);
   return wanted !== null && wanted > (view.best ?? 0) && trail.fits(wanted).length === 0 ? wanted : null;
+}
+
+/** The largest size that fits also if the peak does much worse from the last measured size on than it did up to it. */
+function unsurprising({ readings, bytesPerSample, budgetBytes }: MemoryModel): number {
+  const last = readings.at(-1);
+  if (!last) return 0;
+  const room = (1 - WORSE.jump) * budgetBytes;
+  // No peak rises faster than in proportion to the size.
+  const ray = (last.microBatch * room) / last.total;
+  // Two points, or those on the optimizer's floor, are no line yet.
+  const seen = readings.slice(-3);
+  if (seen.length < 3 || !(last.phased || hasRisen(seen))) return ray;
+  const slope = WORSE.steeper * Math.max(bytesPerSample ?? 0, steepest(seen.map((r) => [r.microBatch, r.active])));
+  return Math.max(ray, slope > 0 ? last.microBatch + (room - last.total) / slope : 0);
+}
+
+/**
+ * Whether the next size leaves the headroom if the last rise was a step and no slope (a library's workspace, at the first size that wants it). Should it
+ * not, its process ends, and the size before it is the answer: that costs no launch.
+ */
+function mayFit({ readings, bent }: MemoryModel, size: number, limit: number): boolean {
+  const [first, middle, last] = readings.slice(-3);
+  if (!first || !middle || !last || !bent) return false;
+  const slope = (middle.active - first.active) / (middle.microBatch - first.microBatch);
+  return slope > 0 && last.total + slope * (size - last.microBatch) <= limit;
 }
 
 /** It leaves so much free that a fresh process will take it, too. */

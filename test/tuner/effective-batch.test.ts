@@ -108,7 +108,7 @@ describe('keeping the effective batch', () => {
 
   it('halves a batch that does not fit and accumulates', () => {
     const s = search(job, constraints({ ...keep, effectiveBatch: 512, ownBatch: 512 }));
-    expect(s.probes.map((p) => p.micro_batch)).toEqual([512, 1, 4, 64, 256]);
+    expect(s.probes.map((p) => p.micro_batch)).toEqual([512, 1, 4, 16, 64, 128, 256]);
     expect(found(s).config).toMatchObject({ micro_batch: 256, accumulation: 2, effective_batch: 512 });
   });
 

@@ -4,11 +4,11 @@ import type { Probe } from '../../src/contract/measurement.js';
 import { divisors } from '../../src/tuner/index.js';
 import { BUDGET, jobOf, rough, type Shape, smooth } from './generated.js';
 import { gpuJob } from './gpu.js';
-import { constraints, found, GIB, MIB, type Search, search } from './machine.js';
+import { constraints, found, GIB, MIB, search } from './machine.js';
 import { networks } from './networks.js';
 
 const HEADROOM = 3;
-const own = fc.constantFrom(64, 96, 100, 256, 1024, 4096);
+const own = fc.constantFrom(64, 96, 100, 256, 1024, 3600, 4096);
 const counted = smooth.filter((shape) => shape.phases);
 
 function kept(shape: Shape, ownBatch: number) {
@@ -17,11 +17,6 @@ function kept(shape: Shape, ownBatch: number) {
 
 function peakOf(shape: Shape, size: number): number {
   return Math.max(shape.resident + shape.optimizer, shape.resident + shape.gradients + size * shape.perSample);
-}
-
-/** Sizes that were predicted to fit and ran out of memory all the same: what no search can know beforehand. */
-function surprises({ observations }: Search, ownBatch: number): number {
-  return observations.filter((o) => o.outcome !== 'fit' && o.micro_batch < ownBatch && o.micro_batch > 1).length;
 }
 
 describe('a job whose own batch does not fit', () => {
@@ -34,15 +29,16 @@ describe('a job whose own batch does not fit', () => {
         const s = kept(shape, size);
         expect(found(s).config).toMatchObject({ micro_batch: roomy.at(-1), effective_batch: size });
         expect([s.launches, s.oomLaunches]).toEqual([2, 1]);
-        expect(s.probes.length).toBeLessThanOrEqual(9);
+        // Near the limit each step is at most half as large again, so that none that fails takes another launch.
+        expect(s.probes.length).toBeLessThanOrEqual(13);
       }),
       { numRuns: 1500 },
     );
   });
 
-  it('gets one that fits in one more launch whatever kinks, steps, noise and fragments do, unless a prediction fails', () => {
+  it('gets one that fits in one more launch whatever kinks, steps, noise and fragments do', () => {
     const measured = rough.map((shape) => ({ ...shape, telemetry: true, warmLoss: Math.max(0, shape.warmLoss) }));
-    let [many, surprised, launches] = [0, 0, 0];
+    let [many, probes, proved] = [0, 0, 0];
     fc.assert(
       fc.property(measured, own, fc.integer({ min: 1, max: 1e6 }), (shape, size, seed) => {
         const job = jobOf(shape, seed);
@@ -53,24 +49,22 @@ describe('a job whose own batch does not fit', () => {
         );
         const { config } = found(s);
         expect(job.fits(config.micro_batch, 2)).toBe(true);
-        const failed = surprises(s, size);
-        const fresh = s.probes.filter((p) => p.fresh && p.micro_batch < size).length;
-        expect(s.launches).toBeLessThanOrEqual(2 + failed + fresh);
-        // Afresh is proved only what has less than one per cent left.
-        expect(fresh).toBeLessThanOrEqual(1);
+        // Afresh is proved only what has less than one per cent left, where no size has more.
+        const last = s.observations.at(-1);
+        const full = s.launches > 2 && (last?.peaks.total_bytes ?? 0) > 0.99 * BUDGET;
+        if (!full) expect(s.launches).toBe(2);
         many += 1;
-        launches += s.launches;
-        surprised += failed > 0 ? 1 : 0;
+        probes += s.probes.length;
+        proved += full ? 1 : 0;
       }),
-      { numRuns: 1500, seed: 7 },
+      { numRuns: 5000, seed: 7 },
     );
-    // Peaks that jump by a seventh of the budget, or bend threefold, are a part of these devices.
-    expect(surprised / many).toBeLessThan(0.25);
-    expect(launches / many).toBeLessThan(2.03);
+    expect(proved / many).toBeLessThan(0.001);
+    expect(probes / many).toBeLessThan(5.5);
   });
 
   it('gets one that lasts under a caching allocator, as large as a fresh process shows to leave the headroom', () => {
-    let [many, launches, small] = [0, 0, 0];
+    let [many, small] = [0, 0];
     fc.assert(
       fc.property(networks, fc.integer({ min: 6, max: 40 }), own, (network, gib, size) => {
         const budgetBytes = gib * GIB;
@@ -82,12 +76,25 @@ describe('a job whose own batch does not fit', () => {
         const next = divisors(size).find((one) => one > config.micro_batch) as number;
         small += leavesHeadroom(network, budgetBytes, next) ? 1 : 0;
         many += 1;
-        launches += s.launches;
+        expect(s.launches).toBe(2);
       }),
       { numRuns: 400, seed: 7 },
     );
-    expect(launches / many).toBeLessThan(2.02);
     expect(small / many).toBeLessThan(0.03);
+  });
+
+  it('is not taken for steeper than it is where a library takes its workspace once, at the size before', () => {
+    // OpenBLAS does so between 64 and 128 samples; the peak is a line before and after.
+    const step = {
+      ...plain,
+      resident: 0.82 * BUDGET,
+      perSample: 0.00025 * BUDGET,
+      stepAt: 100,
+      stepBytes: 0.05 * BUDGET,
+    };
+    const s = kept(step, 1024);
+    expect(found(s).config).toMatchObject({ micro_batch: 256 });
+    expect(s.launches).toBe(2);
   });
 
   it('is not cut into single samples where its weights leave no size the headroom', () => {
