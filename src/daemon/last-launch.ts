@@ -1,7 +1,7 @@
 import type { Exit } from '../contract/launch.js';
 import type { Run, Runtime } from '../runtime/types.js';
 import { type LeaseStore, outlast, type StoredJob } from '../store/index.js';
-import { letsGo } from '../worker/detached.js';
+import { letsGo } from '../worker/launch/detached.js';
 
 /** What may still run of a job: its last launch, which an earlier daemon may have made. */
 export class LastLaunch {

@@ -3,7 +3,7 @@ import type { JobRecord } from '../contract/job.js';
 import type { Exit } from '../contract/launch.js';
 import type { RunReport } from '../contract/reports.js';
 import { configOf } from '../contract/rung.js';
-import { StillHeld } from '../worker/still-held.js';
+import { StillHeld } from '../worker/launch/still-held.js';
 import { TimeUp } from '../worker/time-limit.js';
 
 /** What the record says after a report of the worker's. */

@@ -4,5 +4,6 @@ export { curvesOf } from './curve.js';
 export { type LadderOptions, ladderFrom } from './ladder.js';
 export { failsAlone } from './lone.js';
 export { doubtOf, peakBytes } from './peaks.js';
+export { largestDivisor, stepDown } from './step-down.js';
 export { Tuner } from './tuner.js';
 export type * from './types.js';

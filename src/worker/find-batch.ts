@@ -1,9 +1,9 @@
 import { rmSync } from 'node:fs';
 import { stateFolder } from '../common/home.js';
 import type { FindBatchReport } from '../contract/reports.js';
+import { giveBack, StillHeld } from './launch/still-held.js';
 import { findBatchReport, recommendationOf } from './report.js';
 import { Search } from './search.js';
-import { giveBack, StillHeld } from './still-held.js';
 import { prepare } from './target.js';
 import type { WorkDeps, WorkRequest } from './types.js';
 

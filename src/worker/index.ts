@@ -1,10 +1,10 @@
-export { Detached, letsGo } from './detached.js';
 export { resolveBudget, suitableDevices } from './device.js';
 export { findBatch } from './find-batch.js';
 export { firstWithTorch } from './interpreter.js';
-export { jobBudget } from './job-budget.js';
 export { budgetLabel, configKey, deviceSlug } from './key.js';
-export { partsOf } from './memory-parts.js';
-export { jobMemory } from './memory-report.js';
+export { Detached, letsGo } from './launch/detached.js';
+export { jobBudget } from './memory/job-budget.js';
+export { partsOf } from './memory/memory-parts.js';
+export { jobMemory } from './memory/memory-report.js';
 export { runJob } from './run-job.js';
 export * from './types.js';

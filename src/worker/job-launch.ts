@@ -1,9 +1,9 @@
 import { stateFolder } from '../common/home.js';
 import type { Step } from '../contract/hook.js';
 import type { Config, Cut } from '../contract/rung.js';
-import { isEnded } from './detached.js';
-import { launchFolder } from './launch-folder.js';
-import { Session } from './session.js';
+import { isEnded } from './launch/detached.js';
+import { launchFolder } from './launch/launch-folder.js';
+import { Session } from './launch/session.js';
 import type { Target } from './target.js';
 import type { WorkDeps, WorkRequest } from './types.js';
 

@@ -6,9 +6,9 @@ import type { Observation, Probe } from '../contract/measurement.js';
 import { measuredSteps, NO_PEAKS, peaks } from '../contract/measurement.js';
 import type { KindName } from '../devices/index.js';
 import { type DiagnoseInput, diagnose } from './diagnosis/index.js';
-import { isLost, lostDiagnosis } from './lost.js';
+import { isLost, lostDiagnosis } from './launch/lost.js';
+import type { Session } from './launch/session.js';
 import { growthPerStep, isRestless } from './rest.js';
-import type { Session } from './session.js';
 import { uncut } from './undriveable.js';
 import type { Measurement } from './worst-rank.js';
 

@@ -5,8 +5,11 @@ import type { Observation, Probe } from '../contract/measurement.js';
 import { type Cut, type Rung, sameRung } from '../contract/rung.js';
 import type { Constraints } from '../tuner/types.js';
 import { prepareDiagnosis } from './diagnosis/index.js';
-import { isLost } from './lost.js';
-import { neededBytes } from './needed.js';
+import { isLost } from './launch/lost.js';
+import type { Session } from './launch/session.js';
+import type { HookMode } from './launch/session-request.js';
+import { StillHeld } from './launch/still-held.js';
+import { neededBytes } from './memory/needed.js';
 import {
   diagnoseSession,
   ledgerPeak,
@@ -17,9 +20,6 @@ import {
   withSpeed,
 } from './observe.js';
 import { openLaunch } from './search-launch.js';
-import type { Session } from './session.js';
-import type { HookMode } from './session-request.js';
-import { StillHeld } from './still-held.js';
 import type { Target } from './target.js';
 import type { WorkDeps, WorkRequest } from './types.js';
 import { neverReached, uncut, undriveable, usesOwnBatch } from './undriveable.js';

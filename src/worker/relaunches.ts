@@ -2,12 +2,12 @@ import type { Diagnosis } from '../contract/diagnosis.js';
 import type { Exit } from '../contract/launch.js';
 import type { Config } from '../contract/rung.js';
 import type { Run } from '../runtime/types.js';
+import { stepDown } from '../tuner/index.js';
 import { Headway } from './headway.js';
-import { hasLostFolder, isLost, runWithoutFolder } from './lost.js';
-import { neededBytes } from './needed.js';
+import { hasLostFolder, isLost, runWithoutFolder } from './launch/lost.js';
+import type { Session } from './launch/session.js';
+import { neededBytes } from './memory/needed.js';
 import { resumes, secondsAtStake } from './resumption.js';
-import { stepDown } from './reuse.js';
-import type { Session } from './session.js';
 import type { Target } from './target.js';
 import type { WorkDeps, WorkRequest } from './types.js';
 

@@ -7,7 +7,7 @@ import { shown } from '../contract/rung.js';
 import { anatomyOf } from '../tuner/index.js';
 import type { Answer } from '../tuner/types.js';
 import { exhaustedDiagnosis } from './exhausted.js';
-import { memoryReport } from './memory-report.js';
+import { memoryReport } from './memory/memory-report.js';
 import { dataIsTheLimit, ownBatchReport, runWords } from './own-batch.js';
 import { probeRecord } from './probe-record.js';
 import type { SearchOutcome } from './search.js';

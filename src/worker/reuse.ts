@@ -2,6 +2,7 @@ import type { JobOptions } from '../contract/options.js';
 import type { Recommendation } from '../contract/recommendation.js';
 import type { Config, Rung } from '../contract/rung.js';
 import { configOf, rungOf, sameRung } from '../contract/rung.js';
+import { largestDivisor } from '../tuner/index.js';
 
 /** What the command asks for by itself; null where it is not known. */
 export interface OwnBatch {
@@ -93,24 +94,4 @@ function asAsked({ micro_batch, world_size }: Config, { micro_batch: recorded }:
 /** What a command with `{micro_batch}` is told that was given no effective batch. */
 export function noBatchOfItsOwn(microBatch: number): string {
   return `The command has no batch of its own: it runs at the recommended micro-batch ${microBatch} with accumulation 1; --effective-batch N keeps another.`;
-}
-
-/**
- * The next smaller configuration at the same effective batch after a late OOM: at most half the micro-batch, the rest by
- * accumulation. Null when the micro-batch is 1 already, or the options allow no smaller one.
- */
-export function stepDown(config: Config, options: Pick<JobOptions, 'accumulation' | 'minBatch'>): Config | null {
-  const perDevice = config.micro_batch * config.accumulation;
-  if (config.micro_batch <= 1 || options.accumulation === 'off') return null;
-  const smaller = largestDivisor(perDevice, Math.floor(config.micro_batch / 2));
-  if (smaller < options.minBatch) return null;
-  return { ...config, micro_batch: smaller, accumulation: perDevice / smaller };
-}
-
-/** Largest divisor of `value` that is at most `limit`. */
-export function largestDivisor(value: number, limit: number): number {
-  for (let divisor = Math.min(value, Math.max(1, limit)); divisor > 1; divisor -= 1) {
-    if (value % divisor === 0) return divisor;
-  }
-  return 1;
 }

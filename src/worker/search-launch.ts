@@ -1,10 +1,10 @@
 import { stateFolder } from '../common/home.js';
 import type { Probe } from '../contract/measurement.js';
 import type { Rung } from '../contract/rung.js';
-import { isEnded } from './detached.js';
-import { launchFolder } from './launch-folder.js';
-import { Session } from './session.js';
-import type { HookMode } from './session-request.js';
+import { isEnded } from './launch/detached.js';
+import { launchFolder } from './launch/launch-folder.js';
+import { Session } from './launch/session.js';
+import type { HookMode } from './launch/session-request.js';
 import type { Target } from './target.js';
 import type { WorkDeps, WorkRequest } from './types.js';
 

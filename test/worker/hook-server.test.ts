@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { createLog, type Log } from '../../src/common/log.js';
-import { type HookEvent, HookServer } from '../../src/worker/hook-server.js';
+import { type HookEvent, HookServer } from '../../src/worker/launch/hook-server.js';
 
 const hello = (rank: number) => JSON.stringify({ t: 'hello', v: 1, pid: 7, rank, world_size: 2 });
 let server: HookServer | null = null;

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { createLog } from '../../src/common/log.js';
 import type { Probe } from '../../src/contract/measurement.js';
+import { Session } from '../../src/worker/launch/session.js';
 import { observeFit } from '../../src/worker/observe.js';
-import { Session } from '../../src/worker/session.js';
 import type { Measurement } from '../../src/worker/worst-rank.js';
 import { FIXTURES, workbench } from './harness.js';
 

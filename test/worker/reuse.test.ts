@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Recommendation } from '../../src/contract/recommendation.js';
-import { configFrom, largestDivisor, stepDown } from '../../src/worker/reuse.js';
+import { largestDivisor, stepDown } from '../../src/tuner/index.js';
+import { configFrom } from '../../src/worker/reuse.js';
 
 const recommendation: Recommendation = {
   schema: 1,

@@ -1,7 +1,7 @@
 import { formatBytes } from '../../common/size.js';
 import type { FindBatchReport, MemoryReport } from '../../contract/reports.js';
 import { rungName } from '../../contract/rung.js';
-import { partsOf } from '../../worker/memory-parts.js';
+import { partsOf } from '../../worker/memory/memory-parts.js';
 import { configWords } from '../words.js';
 import { curve } from './curve.js';
 import { STYLE } from './style.js';

@@ -1,4 +1,4 @@
-import type { Part } from '../../worker/memory-parts.js';
+import type { Part } from '../../worker/memory/memory-parts.js';
 
 interface Palette {
   ground: string;

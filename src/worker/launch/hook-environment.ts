@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { delimiter, join } from 'node:path';
-import { homePath, PACKAGE_ROOT } from '../common/home.js';
-import { temporaryFolder } from '../common/private-folder.js';
+import { homePath, PACKAGE_ROOT } from '../../common/home.js';
+import { temporaryFolder } from '../../common/private-folder.js';
 import type { SessionRequest } from './session-request.js';
 
 /** The variables that switch the hook on; the inject folder goes first so that Python finds its sitecustomize. */

@@ -1,7 +1,7 @@
-import { OomtuneError } from '../common/errors.js';
-import type { Exit } from '../contract/launch.js';
-import type { Run } from '../runtime/types.js';
-import type { Lease } from './types.js';
+import { OomtuneError } from '../../common/errors.js';
+import type { Exit } from '../../contract/launch.js';
+import type { Run } from '../../runtime/types.js';
+import type { Lease } from '../types.js';
 
 /** Something of a launch was killed and is still there: nothing more can be started in its place. */
 export class StillHeld extends OomtuneError {

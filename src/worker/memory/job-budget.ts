@@ -1,6 +1,6 @@
-import { parseSize } from '../common/size.js';
-import type { JobRecord } from '../contract/job.js';
-import type { Recommendation } from '../contract/recommendation.js';
+import { parseSize } from '../../common/size.js';
+import type { JobRecord } from '../../contract/job.js';
+import type { Recommendation } from '../../contract/recommendation.js';
 
 /**
  * The bytes that a job is held to on a device: as its ledger said (`seen`), as its configuration was verified for, or as

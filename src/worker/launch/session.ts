@@ -1,15 +1,15 @@
-import type { Log } from '../common/log.js';
-import { privateFolder } from '../common/private-folder.js';
-import type { Bye, Hello, HookException, HookOrder, Loop, Measured, Step } from '../contract/hook.js';
-import type { Exit } from '../contract/launch.js';
-import type { Probe } from '../contract/measurement.js';
-import type { Cut } from '../contract/rung.js';
-import type { Run, Runtime } from '../runtime/types.js';
+import type { Log } from '../../common/log.js';
+import { privateFolder } from '../../common/private-folder.js';
+import type { Bye, Hello, HookException, HookOrder, Loop, Measured, Step } from '../../contract/hook.js';
+import type { Exit } from '../../contract/launch.js';
+import type { Probe } from '../../contract/measurement.js';
+import type { Cut } from '../../contract/rung.js';
+import type { Run, Runtime } from '../../runtime/types.js';
+import { stepsToGo } from '../rest.js';
+import { type Measurement, worstRank } from '../worst-rank.js';
 import { hookEnvironment, hookSocketPath } from './hook-environment.js';
 import { type HookEvent, HookServer } from './hook-server.js';
-import { stepsToGo } from './rest.js';
 import type { HookMode, SessionRequest } from './session-request.js';
-import { type Measurement, worstRank } from './worst-rank.js';
 
 /**
  * What decides on a size runs with samples of other lengths than the longest, too: lengths that change are what a caching

@@ -1,7 +1,7 @@
-import { formatBytes } from '../common/size.js';
-import type { PartSize } from '../contract/http.js';
-import type { MemoryBreakdown } from '../contract/measurement.js';
-import { PARTS } from '../tuner/index.js';
+import { formatBytes } from '../../common/size.js';
+import type { PartSize } from '../../contract/http.js';
+import type { MemoryBreakdown } from '../../contract/measurement.js';
+import { PARTS } from '../../tuner/index.js';
 
 export type Part = (typeof PARTS)[number];
 

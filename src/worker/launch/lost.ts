@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Diagnosis } from '../contract/diagnosis.js';
-import type { Exit } from '../contract/launch.js';
-import type { Run } from '../runtime/types.js';
+import type { Diagnosis } from '../../contract/diagnosis.js';
+import type { Exit } from '../../contract/launch.js';
+import type { Run } from '../../runtime/types.js';
 
 /** Nobody knows how the launch would have ended: its supervisor was killed, or the machine went down. Nothing of it runs. */
 export function isLost(exit: Exit): boolean {

@@ -1,8 +1,8 @@
-import type { JobRecord } from '../contract/job.js';
-import type { Observation } from '../contract/measurement.js';
-import type { MemoryReport } from '../contract/reports.js';
-import { type Config, sameRung } from '../contract/rung.js';
-import { anatomyOf, curvesOf, peakBytes } from '../tuner/index.js';
+import type { JobRecord } from '../../contract/job.js';
+import type { Observation } from '../../contract/measurement.js';
+import type { MemoryReport } from '../../contract/reports.js';
+import { type Config, sameRung } from '../../contract/rung.js';
+import { anatomyOf, curvesOf, peakBytes } from '../../tuner/index.js';
 
 /** What fills the memory at `config`, from all that a search saw; null: its peak could not be measured. */
 export function memoryReport(

@@ -1,0 +1,19 @@
+import type { JobOptions } from '../contract/options.js';
+import type { Config } from '../contract/rung.js';
+import { divisors } from './accumulation.js';
+
+/**
+ * The next smaller configuration at the same effective batch after a late OOM: at most half the micro-batch, the rest by
+ * accumulation. Null when the micro-batch is 1 already, or the options allow no smaller one.
+ */
+export function stepDown(config: Config, options: Pick<JobOptions, 'accumulation' | 'minBatch'>): Config | null {
+  const perDevice = config.micro_batch * config.accumulation;
+  if (config.micro_batch <= 1 || options.accumulation === 'off') return null;
+  const smaller = largestDivisor(perDevice, Math.floor(config.micro_batch / 2));
+  if (smaller < options.minBatch) return null;
+  return { ...config, micro_batch: smaller, accumulation: perDevice / smaller };
+}
+
+/** Largest divisor of `value` that is at most `limit`, or 1. */
+export const largestDivisor = (value: number, limit: number): number =>
+  divisors(value).findLast((divisor) => divisor <= limit) ?? 1;
