@@ -1,9 +1,9 @@
-import { secondSize } from './climb.js';
 import { hasRisen, type MemoryModel, steepest } from './model.js';
 import { type Choice, largestWithHeadroom, leavesRoom, limitOf, retriesOf, tightNote } from './objective.js';
 import { isPaced } from './pace.js';
 import { lastingPeak } from './peaks.js';
 import { floorStep, GRADIENTS, type RungSearch, type RungStep, sightOf } from './search.js';
+import { secondSize } from './second-size.js';
 import type { Trail } from './trail.js';
 
 /**

@@ -102,8 +102,21 @@ export class MemoryModel {
    */
   steepestWithin(bytes: number): number | null {
     const last = this.readings.at(-1);
-    const slope = steepest(this.readings.map(({ microBatch, total }) => [microBatch, total]));
+    const near = this.readings.filter(
+      (one, at) => last && (one.microBatch >= last.microBatch / 4 || at >= this.readings.length - 2),
+    );
+    const slope = steepest(near.map(({ microBatch, total }) => [microBatch, total]));
     return last && slope > 0 ? last.microBatch + (bytes - last.total) / slope : null;
+  }
+
+  /** Largest size that fits if the peak goes on bending upwards as it did over the last three sizes; endless: it did not. */
+  get curved(): number {
+    const [first, middle, last] = this.readings.slice(-3);
+    if (!first || !middle || !last || !this.bent) return Number.POSITIVE_INFINITY;
+    const [before, now] = [slopeOf(first, middle), slopeOf(middle, last)];
+    return now > before
+      ? last.microBatch + (this.budgetBytes - last.total) / (2 * now - before)
+      : Number.POSITIVE_INFINITY;
   }
 
   /** Driver-level peak between measured sizes by interpolation (safe), beyond the last by the line; null: unknown. */
@@ -128,6 +141,11 @@ export class MemoryModel {
     const value = active.value + valueAt({ ...slack, slope: Math.max(0, slack.slope) }, active.at);
     return solve({ at: active.at, value, slope }, bytes);
   }
+}
+
+/** A caching allocator whose phases were told apart: its lines bracket the limit. */
+export function spansPhases({ caching, readings }: MemoryModel): boolean {
+  return caching && readings.at(-1)?.phased === true;
 }
 
 /** The readings of the observations that fitted and could be measured: the last of each size, ascending. */
@@ -219,8 +237,11 @@ function wellApart(readings: readonly Reading[]): [Reading, Reading] | null {
 function disagreement(readings: readonly Reading[], limit: number): number {
   const [first, middle, last] = readings.slice(-3);
   if (!first || !middle || !last || !Number.isFinite(limit)) return 0;
-  const slope = (a: Reading, b: Reading): number => (b.active - a.active) / (b.microBatch - a.microBatch);
-  return Math.abs(slope(middle, last) - slope(first, middle)) * Math.max(0, limit - last.microBatch);
+  return Math.abs(slopeOf(middle, last) - slopeOf(first, middle)) * Math.max(0, limit - last.microBatch);
+}
+
+function slopeOf(a: Reading, b: Reading): number {
+  return (b.active - a.active) / (b.microBatch - a.microBatch);
 }
 
 function lineThrough(readings: readonly Reading[], value: (r: Reading) => number): Line | null {

@@ -16,8 +16,6 @@ const TRIES = 2;
 const MOST_UNREST = 0.2;
 /** Probes that may follow the verification only to tell speeds apart, the one that proves the answer among them. */
 const AFTERTHOUGHTS = 4;
-/** Part of the budget by which the second size that was to leave the headroom aims lower; four times as much with each more. */
-const MISS = 0.002;
 /** Sizes nearer than this to a measured one tell nothing new about speed. */
 const SAME = 0.03;
 
@@ -47,8 +45,7 @@ export function recommend(choice: Choice): Recommendation {
   const measured = trail.sizes.filter((size) => size <= choice.max && choices.down(size) === size);
   const good = measured.filter((size) => leavesRoom(trail, size, limit, choice) && retriesOf(trail, size) === 0);
   // A prediction that is wrong by a little each time would be followed for ever.
-  const missed = spent < 2 ? 0 : MISS * 4 ** (spent - 2);
-  const wanted = largestWithHeadroom(choice, limit * Math.max(0, 1 - missed), measured, good);
+  const wanted = spent > 1 ? null : largestWithHeadroom(choice, limit, measured, good, spent > 0);
   if (wanted !== null && wanted > WORTHWHILE * (good.at(-1) ?? 0) && trail.fits(wanted).length === 0) {
     return { measure: wanted, why: `the largest that leaves ${choice.headroomPct} % of the budget free` };
   }
@@ -153,7 +150,13 @@ export function leavesRoom(trail: Trail, size: number, limit: number, { max, hea
 }
 
 /** The largest choice that should leave the headroom, by interpolation; null if trying on is no use. */
-export function largestWithHeadroom(choice: Choice, limit: number, measured: number[], good: number[]): number | null {
+export function largestWithHeadroom(
+  choice: Choice,
+  limit: number,
+  measured: number[],
+  good: number[],
+  sure = false,
+): number | null {
   const { trail, model, choices, max, headroomPct } = choice;
   const spoilt = measured.filter((size) => !good.includes(size) && size < max);
   const slow = spoilt.filter((size) => retriesOf(trail, size) > 0).map((size) => 0.97 * size);
@@ -162,7 +165,8 @@ export function largestWithHeadroom(choice: Choice, limit: number, measured: num
   if (bad.length > 1) return null;
   // What was measured to leave too little is not predicted anew.
   const tight = measured.filter((size) => !good.includes(size) && size > (good.at(-1) ?? 0)).map((size) => size - 1);
-  const roof = Math.min(max, ...slow, ...tight, ...bad.map((size) => 0.9 * size));
+  const byLine = sure || !choice.cheap ? (model.largestWithin(0.98 * limit) ?? max) : max;
+  const roof = Math.min(max, byLine, ...slow, ...tight, ...bad.map((size) => 0.9 * size));
   if (model.readings.length === 0) return choices.down(roof * (headroomPct === 0 ? 1 : 1 - headroomPct / 100));
   let size = choices.down(roof);
   let low = choices.lo;

@@ -1,4 +1,5 @@
 import type { Sight, Step } from './climb.js';
+import { roofOf, STIR } from './roof.js';
 import { closed, nearEnoughTo, SMALL } from './sizes.js';
 
 /** Below this a sample more or less decides. */
@@ -11,8 +12,6 @@ const TINY = 20;
 const MARGIN = 0.01;
 /** And no further below the first size that failed than this: within the search's tolerance. */
 const NEAR_FAILURE = 0.018;
-/** Bytes by which libraries' own buffers differ from run to run where every byte is counted. */
-const STIR = 512 * 1024;
 
 /** The probe that decides: the largest size that fits as far as is known, as the first thing that a process runs. */
 export function proof(sight: Sight): Step {
@@ -20,10 +19,11 @@ export function proof(sight: Sight): Step {
   return { size: sizeToProve(sight), purpose: 'verify', fresh: true, why };
 }
 
-function sizeToProve({ trail, model, sizes }: Sight): number {
+function sizeToProve(sight: Sight): number {
+  const { trail, model, sizes } = sight;
   const top = trail.top as number;
-  const { ceiling } = trail;
-  if (ceiling === null) return top;
+  const ceiling = roofOf(sight);
+  if (!Number.isFinite(ceiling) || top === sizes.hi) return top;
   if (!model.caching) {
     // What failed did so in a process that held a little more than a fresh one does: sizes between may well fit.
     const room = model.budgetBytes - STIR;
@@ -35,27 +35,8 @@ function sizeToProve({ trail, model, sizes }: Sight): number {
   if (top < TINY) return top;
   const crowded = trail.isPressed(top) || top + 2 > (model.upper ?? Number.POSITIVE_INFINITY);
   const roomy = Math.max(Math.ceil((1 - MARGIN) * top), Math.ceil((1 - NEAR_FAILURE) * (ceiling - 1)));
-  const lowered = top < SMALL ? top - (crowded ? 1 : 0) : Math.min(roomy, top - 1);
-  const size = sizes.down(Math.min(top, lowered));
+  const size = sizes.down(Math.min(top, top < SMALL ? top - (crowded ? 1 : 0) : roomy));
   return size !== null && size > (trail.firmTop ?? 0) && closed(size, ceiling, sizes) ? size : top;
-}
-
-/**
- * A process died at a size that was predicted to fit, well above the largest that does. The next process might close in on
- * it, and a third would have to prove what the second found: instead the second begins with a size that, if it fits,
- * is near enough. Null: that is not predicted to fit either, or was tried and did not.
- */
-export function proofBelowFailure({ trail, model, sizes, perLaunch }: Sight): Step | null {
-  const { ceiling, top } = trail;
-  if (perLaunch || !model.caching || ceiling === null || top === null || trail.diedFresh) return null;
-  const size = sizes.down(nearEnoughTo(ceiling));
-  if (size === null || size <= top || model.lower === null || model.lower < size) return null;
-  return {
-    size,
-    purpose: 'verify',
-    fresh: true,
-    why: `${ceiling} failed where it was predicted to fit: this is near enough`,
-  };
 }
 
 /**

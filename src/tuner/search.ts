@@ -2,9 +2,10 @@ import type { Probe } from '../contract/measurement.js';
 import type { Rung } from '../contract/rung.js';
 import type { EffectivePlan } from './accumulation.js';
 import { nextSize, type Sight, type Step } from './climb.js';
-import { MemoryModel, readingsOf } from './model.js';
-import { rateOf, recommend } from './objective.js';
-import { belowBrim, proof, proofBelowFailure, retreat } from './proof.js';
+import { MemoryModel, readingsOf, spansPhases } from './model.js';
+import { type Recommendation, rateOf, recommend } from './objective.js';
+import { belowBrim, proof, retreat } from './proof.js';
+import { roofOf } from './roof.js';
 import { closed, type Sizes, SMALL } from './sizes.js';
 import type { Trail } from './trail.js';
 
@@ -37,8 +38,10 @@ export interface RungSearch {
 
 /** Below this a sample is more than a fresh process differs by, where a caching allocator is at work. */
 const TINY = 20;
-/** Part of the budget from which on a size may be the largest, with another near by that failed. */
-const FULL = 0.96;
+/** Sizes that one process is asked for on a rung at most. */
+export const MOST_SIZES = 8;
+/** Part of a size that a fresh process could not take from which on the largest that fits is proved before anything between. */
+const NEAR_FAILURE = 0.85;
 /** Part of what is in use at a step's start that gradients make up at least (Adam; more with plainer optimizers). */
 export const GRADIENTS = 0.25;
 /** Part of the largest size with headroom at which a survey has seen enough: near its best speed, and far from the limit. */
@@ -49,32 +52,49 @@ const SURVEYED = 0.7;
  * in that process, the size to recommend.
  */
 export function searchRung(search: RungSearch): RungStep {
-  const { trail, plan } = search;
+  const { trail } = search;
   const floor = floorStep(search);
   if (floor) return floor;
   const sight = sightOf(search);
-  const { model } = sight;
+  const advice = adviceFor(search, sight);
   if (!settled(sight)) {
+    // A process that has proved a size may not survive a larger one: what is to be recommended is measured first.
+    if (search.alive && advice?.proved && 'measure' in advice) return measured(advice);
     const next =
       retreat(sight) ??
       belowBrim(sight, search.alive) ??
       wholeBatch(search, sight) ??
-      (bracketed(sight) ? null : towards(search, sight));
+      (bracketed(sight) || isLong(search, sight) ? null : nextSize(sight));
     return next ? careful(search, { kind: 'probe', fresh: false, ...next }) : proofStep(search);
   }
   const max = trail.firmTop as number;
-  const choices = plan.choices(max);
-  if (!choices) {
+  if (advice === null) {
     const why = `micro-batches up to ${max} fit, but none of them can make up the effective batch`;
     return { kind: 'closed', why, evidence: trail.smallestFailure?.evidence ?? null };
   }
-  // A process that began with the largest size proves smaller ones on the way.
-  const proves = search.alive ? (trail.provedBy(trail.all.at(-1)?.launch ?? 0) ?? 0) : 0;
-  const { headroomPct } = search;
-  const advice = recommend({ trail, model, choices, max, headroomPct, cheap: proves >= max });
-  if ('size' in advice) return { kind: 'found', size: advice.size, max, notes: advice.notes };
-  const purpose = advice.measure === max ? 'verify' : 'speed';
-  return { kind: 'probe', size: advice.measure, purpose, fresh: proves < advice.measure, why: advice.why };
+  return 'size' in advice ? { kind: 'found', size: advice.size, max, notes: advice.notes } : measured(advice);
+}
+
+interface Advice {
+  /** The live process began with the largest size that is proved: it proves smaller ones on the way. */
+  proved: boolean;
+  max: number;
+}
+
+/** What to recommend if the largest size that is proved is the largest; null: none is, or none can make up the effective batch. */
+function adviceFor(
+  { trail, plan, alive, headroomPct }: RungSearch,
+  { model }: Sight,
+): (Advice & Recommendation) | null {
+  const max = trail.firmTop;
+  const choices = max === null ? null : plan.choices(max);
+  if (max === null || !choices) return null;
+  const proved = alive && (trail.provedBy(trail.all.at(-1)?.launch ?? 0) ?? 0) >= max;
+  return { proved, max, ...recommend({ trail, model, choices, max, headroomPct, cheap: proved }) };
+}
+
+function measured({ measure, why, max, proved }: Advice & { measure: number; why: string }): RungStep {
+  return { kind: 'probe', size: measure, purpose: measure === max ? 'verify' : 'speed', fresh: !proved, why };
 }
 
 /**
@@ -150,36 +170,40 @@ export function floorStep({ trail, sizes, guess }: RungSearch): RungStep | null 
 /** The largest size is known, and a fresh process has shown it. */
 function settled(sight: Sight): boolean {
   const { trail, model, sizes } = sight;
-  const { firmTop, top, ceiling } = trail;
+  const { firmTop, top } = trail;
   if (firmTop === null) return false;
   if (firmTop === sizes.hi) return true;
   if (firmTop !== top && trail.refuted === 0 && firmTop < (model.caching ? TINY : SMALL)) return false;
-  if (ceiling !== null && closed(firmTop, ceiling, sizes)) return true;
-  if (spent(sight, firmTop)) return true;
+  if (closed(firmTop, roofOf(sight), sizes)) return true;
   return firmTop === top && outOfReach(firmTop, model, sizes);
 }
 
-/**
- * One size ran out of memory already, and so little is left at this one that no size worth looking for fits: another failure, to
- * prove it, would cost two more launches. Where every byte is counted the peak rises at least as fast from here on as it did
- * up to here (each moment of a step takes a line of its own, and the peak is the highest of them). Or the size that failed
- * is near: that a fresh process would perhaps have taken it makes little difference.
- */
-function spent({ trail, model, sizes, perLaunch }: Sight, size: number): boolean {
-  const last = model.readings.at(-1);
-  if (model.caching || perLaunch || !last?.phased || model.lower === null) return false;
-  const failed = trail.all.filter((o) => o.outcome === 'device_oom').map((o) => o.micro_batch);
-  const byLine = last.microBatch === size && closed(size, Math.floor(model.lower) + 1, sizes);
-  const full = (model.peakAt(size) ?? 0) >= FULL * model.budgetBytes;
-  return (failed.length > 0 && byLine) || (full && failed.some((other) => other > size && closed(size, other, sizes)));
-}
-
 /** The largest size is known as well as a process that has run other sizes can tell. */
-function bracketed({ trail, model, sizes }: Sight): boolean {
-  const { top, ceiling } = trail;
+function bracketed(sight: Sight): boolean {
+  const { trail, model, sizes } = sight;
+  const { top } = trail;
   if (top === null) return false;
   if (top === sizes.hi) return true;
-  return (ceiling !== null && closed(top, ceiling, sizes)) || outOfReach(top, model, sizes);
+  // A fresh process could not take so little more that what is known to fit is to be proved before all else.
+  if (
+    spansPhases(model) &&
+    trail.diedFresh &&
+    trail.firmTop !== top &&
+    trail.ceiling !== null &&
+    top >= NEAR_FAILURE * trail.ceiling
+  )
+    return true;
+  return closed(top, roofOf(sight), sizes) || outOfReach(top, model, sizes);
+}
+
+/**
+ * One process has been asked for so many sizes that another start, which proves what it took, costs less than going on in it: each
+ * size that a process has not seen yet costs it a warm-up. Where nothing is measured there is no other way than to go on.
+ */
+function isLong({ alive }: RungSearch, { trail, model }: Sight): boolean {
+  const last = trail.all.at(-1);
+  if (!alive || !last || model.lower === null || trail.firmTop === trail.top) return false;
+  return new Set(trail.all.filter((o) => o.launch === last.launch).map((o) => o.micro_batch)).size >= MOST_SIZES;
 }
 
 /**
@@ -207,11 +231,6 @@ function wholeBatch({ trail, sizes, plan, budgetBytes }: RungSearch, { model }: 
 function outOfReach(top: number, model: MemoryModel, sizes: Sizes): boolean {
   const next = sizes.up(top + 1);
   return next === null || (next > top + 1 && next > 1.25 * top && model.upper !== null && next > 1.1 * model.upper);
-}
-
-/** The next size between what fits and what does not; where that takes a new process, one that could prove the answer. */
-function towards({ alive }: RungSearch, sight: Sight): Step | null {
-  return (alive ? null : proofBelowFailure(sight)) ?? nextSize(sight);
 }
 
 /** After a failure that may not have been memory the next size is clearly smaller, or one that is known to fit. */

@@ -1,5 +1,6 @@
 import type { Observation } from '../contract/measurement.js';
 import { type Rung, sameRung } from '../contract/rung.js';
+import { nearEnoughTo } from './sizes.js';
 import type { Constraints } from './types.js';
 
 /**
@@ -11,17 +12,24 @@ import type { Constraints } from './types.js';
 /** Part of the budget in pieces from which on a search may gain by it: less is within what it is off by anyway. */
 const NOTABLE = 0.05;
 
+/** Segments that can grow and at once fail within so much of what fits without them bring too little. */
+const NO_GAIN = 1.05;
+
 /** Whether the next probe on a rung runs with segments that can grow. */
 export function growsOn(rung: Rung, observations: readonly Observation[], c: Constraints): boolean {
   if (!c.expandable) return false;
   const here = observations.filter((o) => sameRung(o.rung, rung));
   if (isWorse(here)) return false;
-  return observations.some((o) => o.expandable_segments) || here.some((o) => isWorthIt(o, c));
+  return observations.some((o) => o.expandable_segments) || here.some((o) => isWorthIt(o, c) && !isSettled(o, here));
 }
 
 /** The observations as they count where segments can grow (`grows`), or cannot. */
 export function countedAs(grows: boolean, observations: readonly Observation[]): readonly Observation[] {
-  if (!grows) return observations.filter((o) => !o.expandable_segments);
+  if (!grows) {
+    const plain = observations.filter((o) => !o.expandable_segments);
+    const most = Math.max(0, ...plain.filter((o) => o.outcome === 'fit').map((o) => o.micro_batch));
+    return observations.filter((o) => !o.expandable_segments || (o.outcome === 'device_oom' && o.micro_batch > most));
+  }
   const most = Math.max(
     0,
     ...observations.filter((o) => o.expandable_segments && o.outcome === 'fit').map((o) => o.micro_batch),
@@ -53,18 +61,25 @@ export function failedInPieces(
 /** A size that fitted without them ran out of memory with them. */
 function isWorse(here: readonly Observation[]): boolean {
   const fits = here.filter((o) => o.outcome === 'fit');
-  return here.some(
-    (o) =>
-      o.expandable_segments &&
+  const most = Math.max(0, ...fits.filter((o) => !o.expandable_segments).map((o) => o.micro_batch));
+  const grown = here.filter((o) => o.expandable_segments);
+  return grown.some(
+    (o, at) =>
       isFailure(o) &&
-      fits.some((fit) => !fit.expandable_segments && fit.micro_batch >= o.micro_batch) &&
-      !fits.some((fit) => fit.expandable_segments && fit.micro_batch >= o.micro_batch),
+      o.micro_batch <= (at === 0 ? NO_GAIN : 1) * most &&
+      !grown.some((fit) => fit.outcome === 'fit' && fit.micro_batch >= o.micro_batch),
   );
 }
 
 function isWorthIt(o: Observation, { goal, ownBatch, budgetBytes }: Constraints): boolean {
   if (!isFailure(o) || o.expandable_segments || canHelp(o) === false) return false;
   return (goal === 'keep' && o.micro_batch === ownBatch) || (o.unallocated_bytes ?? 0) >= NOTABLE * budgetBytes;
+}
+
+/** A fresh process took, without them, a size that is near enough to the one that failed. */
+function isSettled(failed: Observation, here: readonly Observation[]): boolean {
+  const near = nearEnoughTo(failed.micro_batch);
+  return here.some((o) => o.outcome === 'fit' && o.fresh && !o.expandable_segments && o.micro_batch >= near);
 }
 
 const isFailure = (o: Observation): boolean => o.outcome === 'device_oom' && o.phase !== 'load';

@@ -8,7 +8,7 @@ import { bestKept, keptStep } from './kept.js';
 import { failsAlone, LONE_NOTE } from './lone.js';
 import { peakOf, rateOf } from './objective.js';
 import { paceOf } from './pace.js';
-import { proofStep, type RungSearch, type RungStep, searchRung, surveyRung } from './search.js';
+import { proofStep, type RungSearch, type RungStep, searchRung, sightOf, surveyRung } from './search.js';
 import { countedAs, failedInPieces, growsOn } from './segments.js';
 import { listed, range, type Sizes } from './sizes.js';
 import { Trail } from './trail.js';
@@ -16,6 +16,8 @@ import type { Action, Constraints } from './types.js';
 
 /** Micro-batches from here on are no memory question. */
 const LARGEST = 2 ** 20;
+/** So much more has segments that can grow to bring, where an answer is proved without, before another launch is made for it. */
+const WORTHWHILE = 1.05;
 /** Peaks that differ by less are the same. */
 const SAME = 1.02;
 /** A search that has not ended after so many probes, or launches, is told measurements that contradict each other. */
@@ -209,9 +211,14 @@ export class Tuner {
     const failed = failedInPieces(search.rung, this.#telling);
     if (failed === null || search.sizes.down(failed.size) !== failed.size) return null;
     const fresh = step.kind === 'closed' || !search.alive;
-    if (step.kind === 'found' && fresh && !failed.certain) return null;
+    let { size } = failed;
+    if (step.kind === 'found') {
+      if (fresh) return null;
+      size = Math.max(size, Math.ceil(WORTHWHILE * step.max));
+      if (size > (sightOf(search).model.upper ?? 0)) return null;
+    }
     const why = 'it failed where memory was in pieces: once more with segments that can grow';
-    return this.#probe(index, search, { kind: 'probe', size: failed.size, purpose: 'bound', fresh, why });
+    return this.#probe(index, search, { kind: 'probe', size, purpose: 'bound', fresh, why });
   }
 
   #act(index: number, search: RungSearch, step: Exclude<RungStep, { kind: 'closed' }>): Action {

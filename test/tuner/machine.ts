@@ -125,6 +125,18 @@ function observationOf(probe: Probe, result: Result, launch: number, fresh: bool
   };
 }
 
+/** The sizes that a search has tried. */
+export function sizesOf(s: Search): Set<number> {
+  return new Set(s.probes.map((probe) => probe.micro_batch));
+}
+
+/** The most sizes that one process was asked for. */
+export function mostSizes(s: Search): number {
+  const launches = new Set(s.observations.map((o) => o.launch));
+  const sizes = (launch: number) => s.observations.filter((o) => o.launch === launch).map((o) => o.micro_batch);
+  return Math.max(...[...launches].map((launch) => new Set(sizes(launch)).size));
+}
+
 export function found(s: Search): Answer {
   if (s.last.type !== 'found') throw new Error(`Expected an answer, got ${JSON.stringify(s.last)}`);
   return s.last.answer;

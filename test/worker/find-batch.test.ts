@@ -16,13 +16,13 @@ describe('find-batch with real processes', () => {
     expect(verified).toContain(max);
     expect(verified).toContain(report.config?.micro_batch);
     expect(report.probes.some((probe) => probe.micro_batch === max && probe.launch > 1)).toBe(true);
-    const bad = Math.min(...report.probes.filter((p) => p.outcome === 'device_oom').map((p) => p.micro_batch));
-    expect(max).toBeGreaterThanOrEqual(0.98 * (bad - 1));
+    const failed = report.probes.filter((p) => p.outcome === 'device_oom').map((p) => p.micro_batch);
+    const bad = Math.min(...failed, Math.floor(max / 0.98) + 1);
     expect(report.launches).toBeLessThanOrEqual(3);
     expect(bench.recorded.get(report.key)?.max_micro_batch).toBe(max);
     expect(bench.leases()).toBe(0);
 
-    // Processes of their own, at that size and at the one that failed, say the same.
+    // Processes of their own, at that size and at one 2 % above it, say the same.
     const trial = async (size: number) => {
       const alone = workbench('find-batch', [python, 'tiny.py'], {
         budget: '100MiB',
