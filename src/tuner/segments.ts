@@ -13,7 +13,7 @@ import type { Constraints } from './types.js';
 const NOTABLE = 0.05;
 
 /** Segments that can grow and at once fail within so much of what fits without them bring too little. */
-const NO_GAIN = 1.05;
+const NO_GAIN = 1.3;
 
 /** Whether the next probe on a rung runs with segments that can grow. */
 export function growsOn(rung: Rung, observations: readonly Observation[], c: Constraints): boolean {

@@ -3,18 +3,13 @@ import { describe, expect, it } from 'vitest';
 import type { Probe } from '../../src/contract/measurement.js';
 import { closed, range } from '../../src/tuner/sizes.js';
 import { gpuJob } from './gpu.js';
-import { AS_IT_STANDS, constraints, found, GIB, mostSizes, type Search, search } from './machine.js';
+import { AS_IT_STANDS, constraints, found, GIB, mostSizes, search } from './machine.js';
 import { networks } from './networks.js';
 import { gpt2, vit } from './transformers.js';
 
 /** At least 98 per cent of the truth, or within 1 below 50. */
 function nearEnough(size: number, truth: number): boolean {
   return truth < 50 ? truth - size <= 1 : size >= 0.98 * truth;
-}
-
-/** Whether the first fresh process took what it was given: what a search cannot know beforehand. */
-function provedAtOnce({ observations }: Search): boolean {
-  return observations.every((o) => o.launch === 1 || o.outcome === 'fit');
 }
 
 describe('the pretended allocator', () => {

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { GIB, type Job, MIB } from './machine.js';
+import { type Job, MIB } from './machine.js';
 
 /** One line of gpu-searches.jsonl: what a search saw on an H200, and what a bisection with fresh processes found there. */
 interface Searched {
