@@ -93,7 +93,7 @@ try {
       write();
       process.stderr.write(
         `\n${row.workload}, ${row.budget}: ${answer} of ${truth.size}, ${row.launches} launches, ${row.search_s.toFixed(1)} s ` +
-          `(${row.starts.toFixed(2)} starts and the probed steps); bisection ${truth.attempts} launches, ${truth.seconds.toFixed(1)} s\n`,
+          `(${row.wall_per_bare.toFixed(2)} bare starts); bisection ${truth.attempts} launches, ${truth.seconds.toFixed(1)} s\n`,
       );
     }
   }

@@ -70,7 +70,7 @@ export function costOf(found, bareSeconds) {
     search_s: found.seconds,
     bare_s: bareSeconds,
     probed_s: found.probed_seconds,
-    starts: (found.seconds - found.probed_seconds) / bareSeconds,
+    wall_per_bare: found.seconds / bareSeconds,
   };
 }
 

@@ -31,7 +31,7 @@ export function summary(title, command, python, rows) {
       row.probes,
       round(row.search_s),
       round(row.bare_s),
-      round(row.starts, 2),
+      round(row.search_s / row.bare_s, 2),
       row.bisection_attempts,
       round(row.bisection_s),
       row.holds_20_steps === null ? '' : row.holds_20_steps ? 'yes' : 'NO',
@@ -43,10 +43,11 @@ export function summary(title, command, python, rows) {
 ${conditions(command, python)}
 
 \`found\` is find-batch's \`max_micro_batch\`; \`largest\` is what a bisection with a fresh process for each size finds, with loaders that
-make real batches of that size. \`starts\` is (search time - probed steps) / (one bare launch of the script to its third step).
+make real batches of that size. \`wall / bare\` is the search's seconds over those of
+one bare launch of the script to its third step.
 \`holds\`: the size found was run in another fresh process for 20 optimizer steps without running out of memory.
 
-| workload | budget | found | largest | share | config | launches | probes | search s | bare s | starts | bisection launches | bisection s | holds |
+| workload | budget | found | largest | share | config | launches | probes | search s | bare s | wall / bare | bisection launches | bisection s | holds |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 ${lines.join('\n')}
 `;
@@ -74,7 +75,7 @@ export function gpuSummary(title, command, python, card, rows, missed) {
         `${row.launches} (${row.oom_launches}; ${row.probes})`,
         round(row.search_s),
         round(row.bare_s),
-        round(row.starts, 2),
+        round(row.search_s / row.bare_s, 2),
         or(row.holds_200_steps, (holds) => (holds ? 'yes' : 'NO')),
         ...['accelerate', 'power', 'binsearch'].map((kind) => peer(row, kind)),
         or(row.bisection_attempts, (attempts) => `${attempts}, ${round(row.bisection_s)} s`),
@@ -90,11 +91,11 @@ ${conditions(command, python, card)}
 
 \`found\` is find-batch's \`max_micro_batch\` on the script as it stands; \`largest\` is what a bisection with a fresh process of ten
 optimizer steps for each size finds (and sizes above it that fit again). \`speed\` is the samples/s of the recommended size
-(\`config\`) against the best of a sweep from 50 % to 100 %. \`launches\`: in all (those that ran out of memory; probes). \`starts\`
-is (search time - probed steps) / (one bare launch of the script to its third step). \`holds\`: 200 optimizer steps in another
+(\`config\`) against the best of a sweep from 50 % to 100 %. \`launches\`: in all (those that ran out of memory; probes). \`wall / bare\`
+is the search's seconds over those of one bare launch of the script to its third step. \`holds\`: 200 optimizer steps in another
 fresh process at the size found. Peers: size found (attempts, seconds with the start of the process).
 
-| workload | precision | found | largest | share | config | speed | launches | search s | bare s | starts | holds | accelerate | Lightning power | Lightning binsearch | fresh processes |
+| workload | precision | found | largest | share | config | speed | launches | search s | bare s | wall / bare | holds | accelerate | Lightning power | Lightning binsearch | fresh processes |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 ${lines.join('\n')}
 ${checks.length > 0 ? `\nFrom end to end, each with a job that runs to its own end:\n\n${checks.join('\n')}\n` : ''}${missed.length > 0 ? `\nNot measured: ${missed.join(', ')}.\n` : ''}`;
