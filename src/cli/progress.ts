@@ -1,6 +1,6 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
-import { rungName } from '../contract/rung.js';
+import { rungName, sameRung } from '../contract/rung.js';
 import type { Progress } from '../worker/types.js';
 import { ascii, asciiOnly } from './ascii.js';
 import { paintFor } from './output.js';
@@ -119,7 +119,7 @@ function probeLine(
     `${bar(record.peak_bytes, budget, oom)} ${bytesOr(record.peak_bytes).padStart(9)}`,
     fits && speed !== null ? `${rate(speed).padStart(6)} samples/s` : ' '.repeat(16),
     // One process may try several rungs: what is not the script's own precision is named with each size.
-    ...(record.amp !== 'off' || record.checkpointing || record.offload ? [paint('cyan', rungName(record))] : []),
+    ...(sameRung(record, { amp: 'off', checkpointing: false }) ? [] : [paint('cyan', rungName(record))]),
     fits ? paint('green', 'fit') : oom ? paint('yellow', 'out of memory') : paint('red', record.outcome),
   ];
   const why = fits ? record.why : (record.evidence ?? record.why);

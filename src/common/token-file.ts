@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 
-/** The secret word in a file of 0600, made on first use, by whoever comes first. `least`: characters that it has. */
-export function tokenIn(path: string, least: number): string {
+/** The secret word in a file of 0600, made on first use, by whoever comes first. `bytes`: how much chance it is made of; `least`: characters it has to have. */
+export function tokenIn(path: string, { bytes, least }: { bytes: number; least: number }): string {
   for (;;) {
     try {
       const token = readFileSync(path, 'utf8').trim();
@@ -15,7 +15,7 @@ export function tokenIn(path: string, least: number): string {
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
     }
     try {
-      const made = randomBytes(Math.ceil((least * 3) / 4)).toString('base64url');
+      const made = randomBytes(bytes).toString('base64url');
       writeFileSync(path, made, { mode: 0o600, flag: 'wx', flush: true });
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { phase } from './failure.js';
 import { MOST_BYTES, measuredSteps, peaks } from './measurement.js';
-import { amp, cutPlace } from './rung.js';
+import { cutPlace, rung } from './rung.js';
 
 /**
  * The protocol between the worker and the Python hook: one JSON object a line, both ways, over a unix socket. Unknown fields are
@@ -158,9 +158,7 @@ export const hookOrder = z.discriminatedUnion('t', [
     t: z.literal('probe'),
     micro_batch: size,
     accumulation: size,
-    amp,
-    checkpointing: z.boolean(),
-    offload: z.boolean(),
+    ...rung.required().shape,
     steps: size,
     /** Samples of the batch that the script's loop sees; null: not fixed. */
     batch: size.nullable(),

@@ -3,7 +3,7 @@ import { count, whole } from './fields.js';
 import { jobRecord, jobState } from './job.js';
 import { curve, memoryBreakdown } from './measurement.js';
 import { recommendation } from './recommendation.js';
-import { rung } from './rung.js';
+import { rung, shownRung } from './rung.js';
 import { memorySample } from './verbs.js';
 
 /** What the dashboard's pages are told: over `/api/…`, and as events of its streams. Sizes in bytes, times in seconds. */
@@ -113,14 +113,12 @@ const jobPage = jobRecord
         max_micro_batch: true,
         accumulation: true,
         effective_batch: true,
-        amp: true,
-        checkpointing: true,
-        offload: true,
         peak_bytes: true,
         budget_bytes: true,
         samples_per_s: true,
         verified_at: true,
       })
+      .extend(shownRung.shape)
       .nullable(),
     actions: z.array(jobAction),
   });

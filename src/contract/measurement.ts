@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { outcome, phase } from './failure.js';
 import { count, text, whole } from './fields.js';
-import { amp, rung, shownRung } from './rung.js';
+import { rung, shownRung } from './rung.js';
 
 /**
  * What is measured of a micro-batch, from the hook's message to the record in Redis under the same names. The hook measures,
@@ -123,7 +123,6 @@ export const probeRecord = z.object({
   launch: count,
   micro_batch: count,
   ...shownRung.shape,
-  offload: z.boolean().optional(),
   /** Present and true where the allocator's segments could grow. */
   expandable_segments: z.boolean().optional(),
   steps: whole,
@@ -147,9 +146,7 @@ export const speedComparison = z.object({
   speeds: z
     .array(
       z.object({
-        amp,
-        checkpointing: z.boolean(),
-        offload: z.boolean().optional(),
+        ...shownRung.shape,
         micro_batch: count,
         /** On all devices: median, and half of the range over the rounds (null: there was one). */
         samples_per_s: rate,

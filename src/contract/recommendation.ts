@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { bytes, count, text, time } from './fields.js';
 import { memoryBreakdown, probeRecord, speedComparison } from './measurement.js';
-import { cutPlace, rung } from './rung.js';
+import { cutPlace, shownRung } from './rung.js';
 
 const verifiedCommand = z.object({
   /** SHA-256 (hex) of its words. */
@@ -25,9 +25,8 @@ export const recommendation = z.object({
   micro_batch: count,
   accumulation: count,
   effective_batch: count,
-  ...rung.shape,
-  /** Absent where it is off, or the record is an earlier version's. */
-  offload: z.boolean().optional(),
+  /** A knob is absent where it is off, or the record is an earlier version's. */
+  ...shownRung.shape,
   max_micro_batch: count,
   known_bad_micro_batch: count.nullable(),
   peak_bytes: bytes.nullable(),

@@ -35,7 +35,7 @@ export function rungName(record: RungLike & { expandable_segments?: boolean }): 
 }
 
 /** A rung as documents show it: `offload` is there, and true, only where it is on. */
-export const shownRung = rung.extend({ offload: z.literal(true).optional() });
+export const shownRung = rung.extend({ offload: z.boolean().optional() });
 
 /** The knobs (and world size) as they reach the command. effective = micro x accumulation x world. */
 export const config = z.object({
@@ -53,7 +53,7 @@ export type ConfigLike = z.input<typeof config>;
 
 /** A configuration as documents show it. */
 export const shownConfig = config.extend({
-  offload: z.literal(true).optional(),
+  ...shownRung.shape,
   expandable_segments: z.literal(true).optional(),
 });
 

@@ -57,4 +57,4 @@ export const killPath = (host: string): string => `${path(host)}.kill`;
  * The lock token of this home, made once: BullMQ lets whoever knows it go on with a job, so the next daemon can take over
  * from one that crashed.
  */
-export const stableToken = (): string => tokenIn(join(folder(), 'token'), 20);
+export const stableToken = (): string => tokenIn(join(folder(), 'token'), { bytes: 18, least: 20 });

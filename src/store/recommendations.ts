@@ -111,6 +111,8 @@ const NUMBERS = [
   'own_batch',
   'own_accumulation',
 ];
+/** Fields that are on or off. */
+const SWITCHES = Object.entries(schema.shape).flatMap(([name, field]) => (field.safeParse(true).success ? [name] : []));
 const MAY_BE_NULL = new Set(['known_bad_micro_batch', 'peak_bytes', 'samples_per_s', 'torch', 'driver']);
 
 function fromHash(hash: Record<string, string>): Record<string, unknown> {
@@ -121,9 +123,10 @@ function fromHash(hash: Record<string, string>): Record<string, unknown> {
     if (typeof value === 'string') record[name] = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(value) ? Number(value) : value;
   }
   for (const name of ['own_batch', 'own_accumulation', 'cut']) if (hash[name] === '') record[name] = null;
-  if (hash.offload !== undefined) record.offload = hash.offload === '1';
-  if (hash.expandable_segments !== undefined) record.expandable_segments = hash.expandable_segments === '1';
-  record.checkpointing = hash.checkpointing === '1' ? true : hash.checkpointing === '0' ? false : hash.checkpointing;
+  for (const name of SWITCHES) {
+    if (hash[name] === '0' || hash[name] === '1') record[name] = hash[name] === '1';
+    else if (hash[name] === '') delete record[name];
+  }
   record.probes = fromJson(hash.probes) ?? null;
   if (hash.commands !== undefined) record.commands = fromJson(hash.commands);
   for (const name of ['memory', 'comparison']) {

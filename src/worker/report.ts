@@ -3,7 +3,7 @@ import type { ProbeRecord, SpeedComparison } from '../contract/measurement.js';
 import type { Recommendation } from '../contract/recommendation.js';
 import type { FindBatchReport } from '../contract/reports.js';
 import type { Config } from '../contract/rung.js';
-import { shown } from '../contract/rung.js';
+import { rungOf, shown } from '../contract/rung.js';
 import { anatomyOf } from '../tuner/index.js';
 import type { Answer } from '../tuner/types.js';
 import { exhaustedDiagnosis } from './exhausted.js';
@@ -115,8 +115,7 @@ export function recommendationOf(target: Target, outcome: SearchOutcome, answer:
     micro_batch: config.micro_batch,
     accumulation: config.accumulation,
     effective_batch: config.effective_batch,
-    amp: config.amp,
-    checkpointing: config.checkpointing,
+    ...rungOf(config),
     max_micro_batch: answer.max_micro_batch,
     known_bad_micro_batch: answer.known_bad_micro_batch,
     peak_bytes: answer.peak_bytes,
@@ -130,7 +129,6 @@ export function recommendationOf(target: Target, outcome: SearchOutcome, answer:
     own_accumulation: own.accumulation,
     commands: withCommand([], target, own),
     cut: config.accumulation > 1 ? (outcome.cut?.cut ?? null) : null,
-    offload: config.offload ?? false,
     ...(config.expandable_segments ? { expandable_segments: true } : {}),
     memory: anatomyOf(outcome.observations, config, target.budgetBytes),
     ...comparedIn(answer),

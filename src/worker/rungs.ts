@@ -35,9 +35,9 @@ export function allowedRungs(
     exact: options.exact && base.amp === 'off',
     ...(fp16 ? { half: 'fp16' as const } : {}),
     can: {
+      ...can,
       amp: base.amp !== 'off' || carries('amp'),
       checkpointing: base.checkpointing || carries('checkpointing'),
-      offload: can?.offload ?? false,
     },
   });
   const { supports } = target.plan;

@@ -2,7 +2,7 @@ import type { JobAction, JobPage, PartedPeak, Step } from '../../contract/http.j
 import { ENDED_STATES } from '../../contract/job.js';
 import type { MemoryBreakdown, Observation } from '../../contract/measurement.js';
 import type { Recommendation } from '../../contract/recommendation.js';
-import { rungName, sameRung } from '../../contract/rung.js';
+import { rungName, rungOf, sameRung } from '../../contract/rung.js';
 import type { Store, StoredJob } from '../../store/index.js';
 import { curvesOf } from '../../tuner/curve.js';
 import { peakBytes } from '../../tuner/index.js';
@@ -99,11 +99,10 @@ function failureOf({ failure }: StoredJob): JobPage['failure'] {
 }
 
 function shown(found: Recommendation): JobPage['recommendation'] {
-  const { key, status, micro_batch, max_micro_batch, accumulation, effective_batch, amp, checkpointing, offload } =
-    found;
+  const { key, status, micro_batch, max_micro_batch, accumulation, effective_batch } = found;
   const { peak_bytes, budget_bytes, samples_per_s, verified_at } = found;
   return {
-    ...{ key, status, micro_batch, max_micro_batch, accumulation, effective_batch, amp, checkpointing, offload },
+    ...{ key, status, micro_batch, max_micro_batch, accumulation, effective_batch, ...rungOf(found) },
     ...{ peak_bytes, budget_bytes, samples_per_s, verified_at },
   };
 }

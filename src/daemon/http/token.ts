@@ -9,7 +9,7 @@ const SESSION_SECONDS = 30 * 24 * 3600;
 export const tokenPath = (): string => join(stateFolder('daemon'), 'dashboard-token');
 
 /** The token of this home's dashboard, made on first use. */
-export const dashboardToken = (path = tokenPath()): string => tokenIn(path, 40);
+export const dashboardToken = (path = tokenPath()): string => tokenIn(path, { bytes: 32, least: 40 });
 
 /**
  * Who may come in: the bearer of the token, or of a session made from it. A browser sends a cookie to every port of a
