@@ -7,7 +7,7 @@ import { HOST, isHost } from '../devices/index.js';
 import { EXPANDABLE_SEGMENTS } from '../worker/allocator.js';
 import { digest, fill, type Knob, recognise } from '../worker/command/index.js';
 
-export interface Applied {
+interface Applied {
   key: string;
   config: Config;
   argv: string[];

@@ -11,7 +11,7 @@ import { placeholders } from '../worker/placeholders.js';
 import { usageError } from './errors.js';
 
 /** Values of `find-batch`, `run` and `submit` as commander hands them over: strings, or true for a flag. */
-export type RawOptions = Record<string, unknown>;
+type RawOptions = Record<string, unknown>;
 
 /** A whole number of at least `least`; the text of the issue completes "Expected --flag to be …". */
 const whole = (least: number, most = Number.MAX_SAFE_INTEGER) => {

@@ -8,7 +8,7 @@ import { usageError } from './errors.js';
 import { LogFile } from './log-file.js';
 import { hasEnded } from './status-view.js';
 
-export interface LogOptions {
+interface LogOptions {
   follow: boolean;
   /** Only the last lines; null: all. */
   lines: number | null;

@@ -15,7 +15,7 @@ export interface ProgressView {
   close(): void;
 }
 
-export interface ProgressStream {
+interface ProgressStream {
   isTTY?: boolean;
   columns?: number;
   write(text: string): unknown;

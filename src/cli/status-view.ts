@@ -20,7 +20,7 @@ const COLOURS: Record<JobState, Parameters<Paint>[0]> = {
 };
 
 /** States in which nothing more will happen. */
-export const ENDED: readonly JobState[] = ['succeeded', 'failed', 'cancelled', 'exhausted', 'timeout'];
+const ENDED: readonly JobState[] = ['succeeded', 'failed', 'cancelled', 'exhausted', 'timeout'];
 
 export const hasEnded = (job: Pick<JobRecord, 'state'>): boolean => ENDED.includes(job.state);
 

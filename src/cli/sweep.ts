@@ -5,7 +5,7 @@ const MOST = 10_000;
 const NAME = /^[A-Za-z_][A-Za-z0-9_-]*$/;
 
 /** One value of `--sweep`, or one index of `--array`, for each placeholder. */
-export interface Task {
+interface Task {
   /** By placeholder. */
   values: Record<string, string>;
   /** Of `--array`; null: there is none. */
@@ -14,7 +14,7 @@ export interface Task {
   suffix: string;
 }
 
-export interface Sweep {
+interface Sweep {
   tasks: Task[];
   /** How many of them may run at a time; null: all. */
   atOnce: number | null;

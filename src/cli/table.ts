@@ -1,6 +1,6 @@
 import { stripVTControlCharacters } from 'node:util';
 
-export interface Column<Row> {
+interface Column<Row> {
   title: string;
   value: (row: Row) => string;
   align?: 'left' | 'right';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-export interface ProcessStat {
+interface ProcessStat {
   state: string;
   parent: number;
   /** Clock ticks since boot: with the pid it names a process for good, until the next boot. */

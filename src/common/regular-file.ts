@@ -4,7 +4,7 @@ import { type FileHandle, open } from 'node:fs/promises';
 /** A link is not followed, and a pipe without a writer does not keep us waiting. */
 const FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY;
 
-export interface RegularFile {
+interface RegularFile {
   fd: number;
   /** Bytes, when it was opened. */
   size: number;

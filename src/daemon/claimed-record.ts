@@ -5,7 +5,7 @@ import type { HeldJobs } from './held-jobs.js';
 /** The job was taken from us: another host answers for it, or it was held or ended behind our back. */
 export class ClaimLost extends Error {}
 
-export interface Claim {
+interface Claim {
   store: Store;
   held: HeldJobs;
   /** What has ended here. */

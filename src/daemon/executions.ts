@@ -11,7 +11,7 @@ import type { Lanes } from './lanes.js';
 import type { Queues } from './queues.js';
 import { labelOf, requirementOf } from './routing.js';
 
-export interface ExecutionsParts {
+interface ExecutionsParts {
   store: Store;
   runtime: Runtime;
   worker: WorkerApi;

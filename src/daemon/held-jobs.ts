@@ -17,7 +17,7 @@ const schema = z.object({
 });
 
 /** A job that a daemon of this host answers for, as it was when its record was written last. */
-export interface HeldJob {
+interface HeldJob {
   host: string;
   claim: string;
   epoch: number;

@@ -15,11 +15,11 @@ import type { RunOptions } from './run.js';
 export { dashboardAddress } from './dashboard-address.js';
 export { forgetHost } from './forget.js';
 export { daemonStatus, type StartOptions, startDaemon, stopDaemon } from './lifecycle.js';
-export type { RunOptions } from './run.js';
-export { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';
+
+export type { DaemonSettings } from './settings.js';
 export { withSilence } from './silence.js';
 export { cancelJob, editJob, holdJob, pauseJob, releaseJob, retryJob } from './steer.js';
-export { type Submission, submitJob, submitSweep } from './submit.js';
+export { submitJob, submitSweep } from './submit.js';
 
 /** See runDaemonHere. */
 export async function runDaemon(store: Store, options: RunOptions): Promise<void> {

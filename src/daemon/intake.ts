@@ -9,7 +9,7 @@ import type { Queues } from './queues.js';
 import type { Room } from './room.js';
 import { labelOf, requirementOf } from './routing.js';
 
-export interface IntakeParts {
+interface IntakeParts {
   store: Store;
   queues: Queues;
   lanes: Lanes;

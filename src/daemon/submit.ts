@@ -9,7 +9,7 @@ import { jobEnvironment } from '../worker/environment.js';
 import { forgetEnvironment, saveEnvironment, sweepEnvironments } from './saved-environment.js';
 
 /** One of several jobs that are submitted together. */
-export interface Member {
+interface Member {
   command: string[];
   /** What its name ends with. */
   suffix: string;
@@ -17,7 +17,7 @@ export interface Member {
   index: number | null;
 }
 
-export interface Submission {
+interface Submission {
   command: string[];
   options: JobOptions;
   /** The submitter's: kept in a private file of this host until the job ends. */

@@ -9,7 +9,7 @@ import { type Answer, ask } from './ask.js';
 import { unixUrl } from './url.js';
 
 /** Where the embedded Redis of this home listens, and what it is. */
-export interface EmbeddedStatus {
+interface EmbeddedStatus {
   running: boolean;
   url: string;
   pid: number | null;

@@ -13,7 +13,7 @@ export function isRefusal(error: unknown): error is Error {
   return error.name === 'AbortError' && !('code' in error); // with a code it is the reason of an AbortController
 }
 
-export interface OutlastOptions {
+interface OutlastOptions {
   signal?: AbortSignal;
   onRefused?: (error: Error) => void;
   /** The process may end while it is tried. */

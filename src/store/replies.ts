@@ -12,7 +12,7 @@ export type Reply<T> =
   | { is: 'error'; error: Error };
 
 /** A reply in a form that no Redis gives to this command. */
-export class UnexpectedReply extends Error {}
+class UnexpectedReply extends Error {}
 
 /** All fields of each hash, in the order of the keys. Rejects when there is no connection to ask by. */
 export function readHashes(redis: Redis, keys: string[]): Promise<Reply<Record<string, string>>[]> {

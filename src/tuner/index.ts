@@ -1,7 +1,7 @@
-export { divisors, type EffectivePlan, planEffective } from './accumulation.js';
+export { divisors } from './accumulation.js';
 export { anatomyOf, PARTS } from './anatomy.js';
 export { curvesOf } from './curve.js';
-export { type LadderOptions, ladderFrom } from './ladder.js';
+export { ladderFrom } from './ladder.js';
 export { failsAlone } from './lone.js';
 export { doubtOf, peakBytes } from './peaks.js';
 export { largestDivisor, stepDown } from './step-down.js';

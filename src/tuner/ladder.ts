@@ -10,7 +10,7 @@ interface LadderEntry {
 }
 
 /** What narrows the ladder for one job. */
-export interface LadderOptions {
+interface LadderOptions {
   /** `auto`: every rung; anything else fixes the knob. */
   amp?: 'auto' | Amp;
   checkpointing?: 'auto' | 'on' | 'off';

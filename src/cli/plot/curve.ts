@@ -3,7 +3,7 @@ import type { MemoryReport } from '../../contract/reports.js';
 import { byteTicks, countTicks } from '../ticks.js';
 import { element, label } from './svg.js';
 
-export interface Box {
+interface Box {
   left: number;
   top: number;
   width: number;

@@ -20,7 +20,7 @@ import { Streams } from './streams.js';
 import { Tally } from './tally.js';
 import { dashboardToken, Gate } from './token.js';
 
-export { dashboardToken, tokenPath } from './token.js';
+export { dashboardToken } from './token.js';
 
 export interface HttpParts {
   store: Store;
@@ -42,7 +42,7 @@ export interface HttpServer {
   close(): Promise<void>;
 }
 
-export const FIRST_PORT = 8421;
+const FIRST_PORT = 8421;
 const PORTS_TRIED = 10;
 /** At a time, streams included. */
 const MOST_CONNECTIONS = 256;

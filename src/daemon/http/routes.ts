@@ -11,7 +11,7 @@ import type { Scrape } from './scrape.js';
 import type { StreamParts, Streams } from './streams.js';
 import type { Gate } from './token.js';
 
-export interface RouteParts extends StreamParts {
+interface RouteParts extends StreamParts {
   gate: Gate;
   /** Name of the session's cookie: another one for each port, as browsers do not tell ports apart. */
   cookie: () => string;
