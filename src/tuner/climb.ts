@@ -1,27 +1,9 @@
-import type { Probe } from '../contract/measurement.js';
-import { type MemoryModel, spansPhases } from './model.js';
+import { spansPhases } from './model.js';
 import { narrow } from './narrow.js';
-import { roofOf, STIR } from './roof.js';
+import { roofOf } from './roof.js';
 import { secondSize } from './second-size.js';
-import { closingSize, type Sizes, SMALL } from './sizes.js';
-import type { Trail } from './trail.js';
-
-/** What the choice of the next size on a rung looks at. */
-export interface Sight {
-  trail: Trail;
-  model: MemoryModel;
-  sizes: Sizes;
-  /** Each probe is a launch of its own: no size may be wasted, and every one is proof by itself. */
-  perLaunch: boolean;
-}
-
-export interface Step {
-  size: number;
-  purpose: Probe['purpose'];
-  /** Only a fresh process would be believed. */
-  fresh?: boolean;
-  why: string;
-}
+import { exactLimit, type Sight, type Step } from './sight.js';
+import { closingSize, SMALL } from './sizes.js';
 
 /** However little a sample seems to cost, the peak may bend: no stride far below the limit is longer than so many times the size. */
 const STRIDE = 48;
@@ -98,18 +80,6 @@ function climb(sight: Sight, top: number, roof: number): Step {
   if (size > top && size >= (1 + LEAST) * top - 1)
     return { size, purpose: 'climb', why: 'the largest size that is predicted to fit' };
   return { size: closingSize(top), purpose: 'bound', why: 'to see a size fail within 2 % of the largest' };
-}
-
-/** Where every byte is counted: the largest size that leaves libraries their room, by the steepest of the lines. */
-export function exactLimit({ model }: Sight): number {
-  const within = (bytes: number): number =>
-    Math.min(
-      model.largestWithin(bytes) as number,
-      model.steepestWithin(bytes) ?? Number.POSITIVE_INFINITY,
-      model.curved,
-    );
-  const all = within(model.budgetBytes);
-  return all < SMALL ? all : Math.max(SMALL - 1, within(model.budgetBytes - STIR));
 }
 
 /**

@@ -1,5 +1,5 @@
-import { exactLimit, type Sight, type Step } from './climb.js';
 import { spansPhases } from './model.js';
+import { exactLimit, type Sight, type Step } from './sight.js';
 import { nearEnoughTo } from './sizes.js';
 
 /** What fits lies so near to a size that would end the search if it fitted that this one is tried at once. */

@@ -1,5 +1,6 @@
-import type { Sight, Step } from './climb.js';
-import { roofOf, STIR } from './roof.js';
+import { roofOf } from './roof.js';
+import type { Sight, Step } from './sight.js';
+import { STIR } from './sight.js';
 import { closed, nearEnoughTo, SMALL } from './sizes.js';
 
 /** Below this a sample more or less decides. */

@@ -1,7 +1,5 @@
-import type { Sight } from './climb.js';
+import type { Sight } from './sight.js';
 
-/** Bytes by which libraries' own buffers differ from run to run where every byte is counted. */
-export const STIR = 512 * 1024;
 /** Part of the upper bound that a caching allocator can make use of at most: the rest goes into rounding. */
 const USABLE = 0.993;
 /** From this part of the upper bound on its line is drawn from near by. */

@@ -1,11 +1,12 @@
 import type { Probe } from '../contract/measurement.js';
 import type { Rung } from '../contract/rung.js';
 import type { EffectivePlan } from './accumulation.js';
-import { nextSize, type Sight, type Step } from './climb.js';
+import { nextSize } from './climb.js';
 import { MemoryModel, readingsOf, spansPhases } from './model.js';
 import { type Recommendation, rateOf, recommend } from './objective.js';
 import { belowBrim, proof, retreat } from './proof.js';
 import { roofOf } from './roof.js';
+import type { Sight, Step } from './sight.js';
 import { closed, type Sizes, SMALL } from './sizes.js';
 import type { Trail } from './trail.js';
 

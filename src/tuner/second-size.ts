@@ -1,5 +1,5 @@
-import type { Sight, Step } from './climb.js';
 import { hasRisen } from './model.js';
+import type { Sight, Step } from './sight.js';
 
 /** So many times the first size is the second at most; more where each is a launch. */
 const STRIDE = 4;

@@ -1,0 +1,36 @@
+import type { Probe } from '../contract/measurement.js';
+import type { MemoryModel } from './model.js';
+import { type Sizes, SMALL } from './sizes.js';
+import type { Trail } from './trail.js';
+
+/** What the choice of the next size on a rung looks at. */
+export interface Sight {
+  trail: Trail;
+  model: MemoryModel;
+  sizes: Sizes;
+  /** Each probe is a launch of its own: no size may be wasted, and every one is proof by itself. */
+  perLaunch: boolean;
+}
+
+export interface Step {
+  size: number;
+  purpose: Probe['purpose'];
+  /** Only a fresh process would be believed. */
+  fresh?: boolean;
+  why: string;
+}
+
+/** Bytes by which libraries' own buffers differ from run to run where every byte is counted. */
+export const STIR = 512 * 1024;
+
+/** Where every byte is counted: the largest size that leaves libraries their room, by the steepest of the lines. */
+export function exactLimit({ model }: Sight): number {
+  const within = (bytes: number): number =>
+    Math.min(
+      model.largestWithin(bytes) as number,
+      model.steepestWithin(bytes) ?? Number.POSITIVE_INFINITY,
+      model.curved,
+    );
+  const all = within(model.budgetBytes);
+  return all < SMALL ? all : Math.max(SMALL - 1, within(model.budgetBytes - STIR));
+}
