@@ -16,6 +16,9 @@ const TRIES = 2;
 const MOST_UNREST = 0.2;
 /** Probes that may follow the verification only to tell speeds apart, the one that proves the answer among them. */
 const AFTERTHOUGHTS = 4;
+/** Below this part of the largest size the largest good one is likely to be slow: a third try, well below the last, may save it. */
+const FAR_BELOW = 0.6;
+const WELL_BELOW = 0.95;
 /** Sizes nearer than this to a measured one tell nothing new about speed. */
 const SAME = 0.03;
 
@@ -45,7 +48,8 @@ export function recommend(choice: Choice): Recommendation {
   const measured = trail.sizes.filter((size) => size <= choice.max && choices.down(size) === size);
   const good = measured.filter((size) => leavesRoom(trail, size, limit, choice) && retriesOf(trail, size) === 0);
   // A prediction that is wrong by a little each time would be followed for ever.
-  const wanted = spent > 1 ? null : largestWithHeadroom(choice, limit, measured, good, spent > 0);
+  const tries = (good.at(-1) ?? 0) < FAR_BELOW * choice.max ? 3 : 2;
+  const wanted = spent >= tries ? null : largestWithHeadroom(choice, limit, measured, good, spent);
   if (wanted !== null && wanted > WORTHWHILE * (good.at(-1) ?? 0) && trail.fits(wanted).length === 0) {
     return { measure: wanted, why: `the largest that leaves ${choice.headroomPct} % of the budget free` };
   }
@@ -155,7 +159,7 @@ export function largestWithHeadroom(
   limit: number,
   measured: number[],
   good: number[],
-  sure = false,
+  spent = 0,
 ): number | null {
   const { trail, model, choices, max, headroomPct } = choice;
   const spoilt = measured.filter((size) => !good.includes(size) && size < max);
@@ -164,8 +168,10 @@ export function largestWithHeadroom(
   // What fits is not monotone here: one more try well below, then only sizes that have fitted.
   if (bad.length > 1) return null;
   // What was measured to leave too little is not predicted anew.
-  const tight = measured.filter((size) => !good.includes(size) && size > (good.at(-1) ?? 0)).map((size) => size - 1);
-  const byLine = sure || !choice.cheap ? (model.largestWithin(0.98 * limit) ?? max) : max;
+  const tight = measured
+    .filter((size) => !good.includes(size) && size > (good.at(-1) ?? 0))
+    .map((size) => (spent > 1 ? WELL_BELOW * size : size - 1));
+  const byLine = spent > 0 || !choice.cheap ? (model.largestWithin(0.98 * limit) ?? max) : max;
   const roof = Math.min(max, byLine, ...slow, ...tight, ...bad.map((size) => 0.9 * size));
   if (model.readings.length === 0) return choices.down(roof * (headroomPct === 0 ? 1 : 1 - headroomPct / 100));
   let size = choices.down(roof);
