@@ -22,7 +22,7 @@ import {
 import { openLaunch } from './search-launch.js';
 import type { Target } from './target.js';
 import type { WorkDeps, WorkRequest } from './types.js';
-import { neverReached, uncut, undriveable, usesOwnBatch } from './undriveable.js';
+import { neverReached, trainedAtItsOwn, uncut, undriveable, usesOwnBatch } from './undriveable.js';
 import type { Measurement } from './worst-rank.js';
 
 /** Runs the probes of a search: each in the live process if that can take it, else in a new one. */
@@ -161,6 +161,7 @@ export class Prober {
     if (this.#mode === 'measure' && verdict.class === 'device_oom') {
       this.diagnosis = neverReached(probe, session.loop?.own_batch, this.#target.worldSize) ?? verdict;
     }
+    if (this.#mode === 'probe' && session.loop === null) this.diagnosis = trainedAtItsOwn(verdict) ?? this.diagnosis;
     if (verdict.class === 'user_error') this.diagnosis = await this.#withOwnBatch(probe, verdict);
     return observeDeath(probe, place, this.diagnosis, exit);
   }

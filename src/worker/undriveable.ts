@@ -59,6 +59,14 @@ export function neverReached(probe: Probe, ran: number | null | undefined, world
   return { ...told(cause, PLACEHOLDER), phase: 'train', cause };
 }
 
+/** The hook was to set the size, and the script trained before any loop that it can set it in: with a batch of its own. */
+export function trainedAtItsOwn(verdict: Diagnosis): Diagnosis | null {
+  if (verdict.class !== 'device_oom' || verdict.phase !== 'train') return null;
+  const cause =
+    'The script ran out of memory at a batch of its own: it trains without a torch DataLoader, so that no size could be set.';
+  return { ...told(cause, PLACEHOLDER), phase: 'train', cause };
+}
+
 /** A failure that nothing in a log shows. */
 export function told(evidence: string, advice: string): Diagnosis {
   return {

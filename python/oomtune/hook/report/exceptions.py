@@ -98,9 +98,10 @@ def phase_of(
             return "save"
         if frame.name in _EVAL_NAMES and (is_user_code(frame.filename) or frame.name == "generate"):
             return "eval"
-    if phase == "load":
-        return phase
     mode = _mode(trace, trains)
+    if phase == "load":
+        # A loop without a DataLoader is seen by nobody: that it trains is known by what it was doing.
+        return "train" if mode == "train" and trains is not None and _in_a_step(trace) else phase
     return mode or ("after" if phase == "train" and ended is not None and ended(trace) else phase)
 
 
@@ -133,6 +134,14 @@ def _mode(trace: TracebackType | None, trains: Callable[[Module], bool] | None) 
     if root is None:
         return None
     return "train" if root.training else "eval"
+
+
+def _in_a_step(trace: TracebackType | None) -> bool:
+    """Whether a forward pass, a backward pass or an optimizer's step was under way: moving a model to a device is none."""
+    for frame in _frames(trace):
+        if frame.name in ("forward", "_call_impl") or (frame.name == "backward" and frame.filename.endswith(_AUTOGRAD)):
+            return True
+    return False
 
 
 _AUTOGRAD = (os.path.join("autograd", "__init__.py"), os.path.join("torch", "_tensor.py"))
