@@ -5,9 +5,9 @@ import { nextSize } from './climb.js';
 import { MemoryModel, readingsOf, spansPhases } from './model.js';
 import { type Recommendation, rateOf, recommend } from './objective.js';
 import { belowBrim, proof, retreat } from './proof.js';
-import { roofOf } from './roof.js';
+import { isClosed } from './roof.js';
 import type { Sight, Step } from './sight.js';
-import { closed, type Sizes, SMALL } from './sizes.js';
+import { type Sizes, SMALL } from './sizes.js';
 import type { Trail } from './trail.js';
 
 /** Where the search on one rung stands. */
@@ -175,7 +175,7 @@ function settled(sight: Sight): boolean {
   if (firmTop === null) return false;
   if (firmTop === sizes.hi) return true;
   if (firmTop !== top && trail.refuted === 0 && firmTop < (model.caching ? TINY : SMALL)) return false;
-  if (closed(firmTop, roofOf(sight), sizes)) return true;
+  if (isClosed(sight, firmTop)) return true;
   return firmTop === top && outOfReach(firmTop, model, sizes);
 }
 
@@ -194,7 +194,7 @@ function bracketed(sight: Sight): boolean {
     top >= NEAR_FAILURE * trail.ceiling
   )
     return true;
-  return closed(top, roofOf(sight), sizes) || outOfReach(top, model, sizes);
+  return isClosed(sight, top) || outOfReach(top, model, sizes);
 }
 
 /**

@@ -120,10 +120,9 @@ describe('installed where there is no compiler', () => {
     expect(code, stderr).toBe(0);
     const report = JSON.parse(stdout);
     expect(report.status).toBe('found');
-    // the script holds more than 60 MiB at its largest: without the ledger's budget every size would fit
-    const outcomes = report.probes.map((probe: { outcome: string }) => probe.outcome);
-    expect(outcomes).toContain('device_oom');
+    // the script holds more than 60 MiB at its largest: without the ledger no peak is known, and every size would fit
     expect(report.max_micro_batch).toBeGreaterThan(8);
+    expect(report.peak_bytes).toBeGreaterThan(0.9 * 60 * 2 ** 20);
     expect(report.peak_bytes).toBeLessThanOrEqual(60 * 2 ** 20);
   });
 });
