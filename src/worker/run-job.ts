@@ -265,10 +265,12 @@ class JobRun {
     if (run !== null && this.#request.foreground) {
       for (const line of lastLines(run.logFile)) this.#note(line);
     }
+    // A launch that had said why it cannot go on may have been ended before it was gone by itself: that signal was not its own.
+    const ended = exit?.ended_by === 'cancel' && !isEnded(this.#deps.signal);
     return {
       ...this.#frame(target, null),
-      exit_code: exit?.code ?? null,
-      signal: exit?.signal ?? null,
+      exit_code: ended ? FAILED : (exit?.code ?? null),
+      signal: ended ? null : (exit?.signal ?? null),
       outcome: exhausted ? 'exhausted' : exit?.ended_by === 'timeout' ? 'timeout' : 'failed',
       failure: exhausted ? exhaustedDiagnosis(diagnosis, action, this.#request.options, outcome.cut) : diagnosis,
     };
@@ -285,6 +287,9 @@ class JobRun {
     });
   }
 }
+
+/** Exit code of a program that gives up. */
+const FAILED = 1;
 
 const jobOf = ({ budgetBytes, worldSize, baseRung, expandableSegments }: Target, own: OwnBatch) => ({
   expandable: expandableSegments !== 'out of the question',
