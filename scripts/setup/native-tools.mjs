@@ -5,17 +5,15 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join, relative } from 'node:path';
-import { ROOT, say } from './say.mjs';
-import { ensureVenv, findBase } from './venv.mjs';
+import { ROOT } from './say.mjs';
+import { ensureTools } from './tools.mjs';
 
-const PINS = join(ROOT, 'scripts', 'setup', 'native-tools.txt');
-/** Bytes that the environment takes, and what pip needs besides. */
-const SPACE = 2 ** 30;
-/** Seconds for the download (40 MB) and the installation. */
-const PATIENCE = 10 * 60;
-/** Minor versions of Python 3 that the tools' packages install on. */
-const OLDEST = 9;
-const NEWEST = 14;
+const TOOLS = {
+  name: 'native-tools',
+  tools: 'the linter and the formatter',
+  kind: 'native',
+  check: 'import clang_format, clang_tidy',
+};
 /** How cmake compiled what is shipped; tests are formatted, but clang-tidy does not read them. */
 const COMMANDS = join(ROOT, 'build', 'compile_commands.json');
 
@@ -77,27 +75,7 @@ async function tidyAll(bin) {
   return clean;
 }
 
-/** The folder of the tools, or null where they cannot be had, which is said aloud. */
-function ensureTools() {
-  const base = findBase(OLDEST, NEWEST);
-  const made =
-    base === null
-      ? { why: `no Python 3.${OLDEST} to 3.${NEWEST} with the module venv is here` }
-      : ensureVenv({
-          name: 'native-tools',
-          what: 'what checks the native files',
-          base,
-          lists: ['-r', PINS],
-          files: [PINS],
-          bytes: SPACE,
-          seconds: PATIENCE,
-          check: 'import clang_format, clang_tidy',
-        });
-  if (made.why) say(`NOT RUN: the linter and the formatter of the native files, since ${made.why}.`);
-  return made.python ? join(made.python, '..') : null;
-}
-
-const bin = ensureTools();
+const bin = ensureTools(TOOLS);
 const write = process.argv.includes('--write');
 // `npm test` goes on without the tools; whoever asks for them by name is told by the exit code
 if (bin === null) process.exitCode = process.argv.includes('--if-there') ? 0 : 5;

@@ -3,21 +3,19 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { ROOT, say } from './say.mjs';
-import { ensureVenv, findBase } from './venv.mjs';
+import { ROOT } from './say.mjs';
+import { ensureTools } from './tools.mjs';
 
-const PINS = join(ROOT, 'scripts', 'setup', 'python-tools.txt');
-/** Bytes that the environment takes, and what pip needs besides. */
-const SPACE = 2 ** 30;
-/** Seconds for the download and the installation. */
-const PATIENCE = 10 * 60;
-/** Minor versions of Python 3 that the tools run with; what they check is held to Python 3.8. */
-const OLDEST = 9;
-const NEWEST = 14;
+const TOOLS = {
+  name: 'python-tools',
+  tools: 'the linter, the formatter and the type checker',
+  kind: 'Python',
+  check: 'import ruff, basedpyright',
+};
 
 /** `[name, argv]` of each check; none where the tools cannot be had, which is said aloud. */
 export function pythonChecks() {
-  const bin = ensureTools();
+  const bin = ensureTools(TOOLS);
   if (bin === null) return [];
   return [
     ['ruff', [join(bin, 'ruff'), 'check', '.']],
@@ -26,28 +24,9 @@ export function pythonChecks() {
   ];
 }
 
-function ensureTools() {
-  const base = findBase(OLDEST, NEWEST);
-  const made =
-    base === null
-      ? { why: `no Python 3.${OLDEST} to 3.${NEWEST} with the module venv is here` }
-      : ensureVenv({
-          name: 'python-tools',
-          what: 'what checks the Python files',
-          base,
-          lists: ['-r', PINS],
-          files: [PINS],
-          bytes: SPACE,
-          seconds: PATIENCE,
-          check: 'import ruff, basedpyright',
-        });
-  if (made.why) say(`NOT RUN: the linter, the formatter and the type checker of the Python files, since ${made.why}.`);
-  return made.python ? join(made.python, '..') : null;
-}
-
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const write = process.argv.includes('--write');
-  const bin = ensureTools();
+  const bin = ensureTools(TOOLS);
   const ways = write
     ? [
         ['check', '--fix', '.'],

@@ -70,3 +70,13 @@ export const diagnosis = z.object({
   soft_ooms: z.array(z.number()).optional(),
 });
 export type Diagnosis = z.infer<typeof diagnosis>;
+
+/** Of a failure of which no text tells figures. */
+export const NO_FIGURES: Diagnosis['fields'] = {
+  tried_bytes: null,
+  total_bytes: null,
+  free_bytes: null,
+  allocated_bytes: null,
+  reserved_bytes: null,
+  gpu: null,
+};

@@ -173,7 +173,6 @@ function settled(sight: Sight): boolean {
   const { trail, model, sizes } = sight;
   const { firmTop, top } = trail;
   if (firmTop === null) return false;
-  if (firmTop === sizes.hi) return true;
   if (firmTop !== top && trail.refuted === 0 && firmTop < (model.caching ? TINY : SMALL)) return false;
   if (isClosed(sight, firmTop)) return true;
   return firmTop === top && outOfReach(firmTop, model, sizes);
@@ -184,7 +183,6 @@ function bracketed(sight: Sight): boolean {
   const { trail, model, sizes } = sight;
   const { top } = trail;
   if (top === null) return false;
-  if (top === sizes.hi) return true;
   // A fresh process could not take so little more that what is known to fit is to be proved before all else.
   if (
     spansPhases(model) &&

@@ -1,4 +1,4 @@
-import type { Diagnosis } from '../contract/diagnosis.js';
+import { type Diagnosis, NO_FIGURES } from '../contract/diagnosis.js';
 import type { Bye } from '../contract/hook.js';
 import type { Probe } from '../contract/measurement.js';
 
@@ -74,14 +74,7 @@ export function told(evidence: string, advice: string): Diagnosis {
     certain: true,
     evidence,
     line: null,
-    fields: {
-      tried_bytes: null,
-      total_bytes: null,
-      free_bytes: null,
-      allocated_bytes: null,
-      reserved_bytes: null,
-      gpu: null,
-    },
+    fields: NO_FIGURES,
     phase: 'unknown',
     cause: 'No training step was seen in which the batch size could be set.',
     advice,

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Diagnosis } from '../../contract/diagnosis.js';
+import { type Diagnosis, NO_FIGURES } from '../../contract/diagnosis.js';
 import type { Exit } from '../../contract/launch.js';
 import type { Run } from '../../runtime/types.js';
 
@@ -16,14 +16,7 @@ export function lostDiagnosis(exit: Exit): Diagnosis {
     certain: true,
     evidence: exit.error,
     line: null,
-    fields: {
-      tried_bytes: null,
-      total_bytes: null,
-      free_bytes: null,
-      allocated_bytes: null,
-      reserved_bytes: null,
-      gpu: null,
-    },
+    fields: NO_FIGURES,
     phase: 'unknown',
     cause: 'It was lost while it ran: the machine or the container went down, or somebody killed its supervisor.',
     advice: 'A submitted job is launched again as long as --retries allows; `oomtune retry` runs it anew.',
