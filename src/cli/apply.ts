@@ -4,8 +4,8 @@ import type { Recommendation } from '../contract/recommendation.js';
 import type { Config } from '../contract/rung.js';
 import { configOf } from '../contract/rung.js';
 import { HOST, isHost } from '../devices/index.js';
-import { EXPANDABLE_SEGMENTS } from '../worker/allocator.js';
 import { digest, fill, type Knob, recognise } from '../worker/command/index.js';
+import { EXPANDABLE_SEGMENTS } from '../worker/memory/allocator.js';
 
 interface Applied {
   key: string;

@@ -8,7 +8,7 @@ import { withheldNote } from '../daemon/withheld.js';
 import type { MemoryTrace } from '../store/index.js';
 import { jobBudget } from '../worker/memory/job-budget.js';
 import { jobMemory } from '../worker/memory/memory-report.js';
-import { probeRecord } from '../worker/probe-record.js';
+import { probeRecord } from '../worker/search/probe-record.js';
 import { comparisonText } from './comparison.js';
 import { nothingFits } from './errors.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';

@@ -3,7 +3,7 @@ import { plain } from '../common/terminal.js';
 import type { FindBatchReport } from '../contract/reports.js';
 import type { ConfigLike } from '../contract/rung.js';
 import { rungName } from '../contract/rung.js';
-import { EXPANDABLE_SEGMENTS } from '../worker/allocator.js';
+import { EXPANDABLE_SEGMENTS } from '../worker/memory/allocator.js';
 import { comparisonText } from './comparison.js';
 import { curveText } from './curve-text.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';

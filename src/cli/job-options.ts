@@ -6,8 +6,8 @@ import { parseSize } from '../common/size.js';
 import { parseSpan } from '../common/span.js';
 import { type JobOptions, MOST_PROBE_STEPS } from '../contract/options.js';
 import { DEVICE_CHOICE, DEVICE_CHOICES, isHost, isNumbered } from '../devices/index.js';
-import { jobEnvironment } from '../worker/environment.js';
-import { placeholders } from '../worker/placeholders.js';
+import { jobEnvironment } from '../worker/command/environment.js';
+import { placeholders } from '../worker/command/placeholders.js';
 import { usageError } from './errors.js';
 
 /** Values of `find-batch`, `run` and `submit` as commander hands them over: strings, or true for a flag. */

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { longestStartMs } from '../common/bounds.js';
 import { filesAnswer } from '../common/far-files.js';
-import { pathsOf } from '../worker/named-paths.js';
+import { pathsOf } from '../worker/command/named-paths.js';
 import type { Invocation } from './verb.js';
 
 /** Somebody sits in front of it. */

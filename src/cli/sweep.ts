@@ -1,4 +1,4 @@
-import { VALUE_NAMES } from '../worker/placeholders.js';
+import { VALUE_NAMES } from '../worker/command/placeholders.js';
 import { usageError } from './errors.js';
 
 const MOST = 10_000;

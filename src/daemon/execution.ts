@@ -11,7 +11,7 @@ import type { Runtime } from '../runtime/types.js';
 import { outlast, type Reply, type Standing, type Store, type StoredJob } from '../store/index.js';
 import { Detached } from '../worker/launch/detached.js';
 import { StillHeld } from '../worker/launch/still-held.js';
-import { TimeUp } from '../worker/time-limit.js';
+import { TimeUp } from '../worker/run/time-limit.js';
 import type { Leasing, Progress, Records, WorkDeps, WorkRequest } from '../worker/types.js';
 import { ClaimedRecord, ClaimLost } from './claimed-record.js';
 import { dropEarlierTries } from './earlier-tries.js';

@@ -4,7 +4,7 @@ import type { Exit } from '../contract/launch.js';
 import type { RunReport } from '../contract/reports.js';
 import { configOf } from '../contract/rung.js';
 import { StillHeld } from '../worker/launch/still-held.js';
-import { TimeUp } from '../worker/time-limit.js';
+import { TimeUp } from '../worker/run/time-limit.js';
 
 /** What the record says after a report of the worker's. */
 export function outcomeOf(report: RunReport): Partial<JobRecord> {

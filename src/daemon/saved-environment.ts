@@ -6,7 +6,7 @@ import { writeDurably } from '../common/durable-file.js';
 import { stateFolder } from '../common/home.js';
 import type { SubmittedEnvironment } from '../contract/job.js';
 import { hostName, type Store } from '../store/index.js';
-import { boundToHost } from '../worker/environment.js';
+import { boundToHost } from '../worker/command/environment.js';
 
 /**
  * The environment that a job was submitted with, from then until its end: in a private file of the submitting host, as

@@ -3,7 +3,7 @@ import { OomtuneError } from '../common/errors.js';
 import { ENDED_STATES, type JobRecord, type JobState, type SubmittedEnvironment } from '../contract/job.js';
 import type { JobOptions } from '../contract/options.js';
 import type { Store, StoredJob } from '../store/index.js';
-import { jobEnvironment } from '../worker/environment.js';
+import { jobEnvironment } from '../worker/command/environment.js';
 import { forgetEnvironment, saveEnvironment } from './saved-environment.js';
 
 const HELD_MS = 5000;

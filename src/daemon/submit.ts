@@ -4,8 +4,8 @@ import { command as commandSchema } from '../contract/fields.js';
 import type { JobRecord } from '../contract/job.js';
 import { type JobOptions, jobOptions as jobOptionsSchema, type SweepMember } from '../contract/options.js';
 import { hostName, type NamedJob, namedJob, newJobId, type Store } from '../store/index.js';
+import { jobEnvironment } from '../worker/command/environment.js';
 import { stemOfCommand } from '../worker/command/index.js';
-import { jobEnvironment } from '../worker/environment.js';
 import { forgetEnvironment, saveEnvironment, sweepEnvironments } from './saved-environment.js';
 
 /** One of several jobs that are submitted together. */

@@ -1,6 +1,6 @@
 import type { JobRecord } from '../contract/job.js';
 import type { StoredJob } from '../store/index.js';
-import { foreignEnvironment } from '../worker/environment.js';
+import { foreignEnvironment } from '../worker/command/environment.js';
 import { forgetEnvironment, savedEnvironment } from './saved-environment.js';
 import { withheldNote } from './withheld.js';
 

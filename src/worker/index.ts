@@ -1,10 +1,10 @@
-export { resolveBudget, suitableDevices } from './device.js';
-export { findBatch } from './find-batch.js';
-export { firstWithTorch } from './interpreter.js';
+export { firstWithTorch } from './command/torch.js';
 export { budgetLabel, configKey, deviceSlug } from './key.js';
 export { Detached, letsGo } from './launch/detached.js';
+export { resolveBudget, suitableDevices } from './memory/device.js';
 export { jobBudget } from './memory/job-budget.js';
 export { partsOf } from './memory/memory-parts.js';
 export { jobMemory } from './memory/memory-report.js';
-export { runJob } from './run-job.js';
+export { runJob } from './run/run-job.js';
+export { findBatch } from './search/find-batch.js';
 export * from './types.js';

@@ -13,18 +13,18 @@ import type { Config, Rung } from '../contract/rung.js';
 import { configOf, rungOf } from '../contract/rung.js';
 import { DEFAULT_ACCELERATOR, isHost, type KindName, kindOf } from '../devices/index.js';
 import { findCommand } from '../runtime/command.js';
-import { type ExpandableSegments, expandableSegments } from './allocator.js';
+import { jobEnvironment } from './command/environment.js';
 import { type CommandPlan, defaultName, digest, exactDigest, fill, type Knob, recognise } from './command/index.js';
-import { resolveBudget, suitableDevices } from './device.js';
+import { pathsOf } from './command/named-paths.js';
+import { askInterpreter } from './command/torch.js';
 import type { DiagnoseInput } from './diagnosis/index.js';
-import { jobEnvironment } from './environment.js';
-import { askInterpreter } from './interpreter.js';
 import { configKey } from './key.js';
+import { type ExpandableSegments, expandableSegments } from './memory/allocator.js';
+import { resolveBudget, suitableDevices } from './memory/device.js';
 import { heldNotes, notAlone, roomBeside, type Strangers, strangersOn } from './memory/neighbours.js';
-import { pathsOf } from './named-paths.js';
-import type { OwnBatch } from './reuse.js';
+import type { OwnBatch } from './run/reuse.js';
+import { ownBatchOf } from './run/verified-commands.js';
 import type { Lease, WorkDeps, WorkRequest } from './types.js';
-import { ownBatchOf } from './verified-commands.js';
 
 /** While memory is waited for. */
 const LOOK_AGAIN_MS = 1000;

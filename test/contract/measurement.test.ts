@@ -2,8 +2,8 @@ import { expect, it } from 'vitest';
 import { hookMessage, type Measured } from '../../src/contract/hook.js';
 import { jobRecord } from '../../src/contract/job.js';
 import { configOf, rungName, sameRung, shown } from '../../src/contract/rung.js';
-import { observeFit } from '../../src/worker/observe.js';
-import { worstRank } from '../../src/worker/worst-rank.js';
+import { observeFit } from '../../src/worker/search/observe.js';
+import { worstRank } from '../../src/worker/search/worst-rank.js';
 
 const figures = {
   ...{ total_bytes: 100, forward_backward_bytes: 80, optimizer_bytes: 50, reserved_bytes: 90, resident_bytes: 40 },

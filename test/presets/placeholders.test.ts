@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { fillPlaceholders, placeholders, VALUE_NAMES } from '../../src/worker/placeholders.js';
+import { fillPlaceholders, placeholders, VALUE_NAMES } from '../../src/worker/command/placeholders.js';
 import { config } from './project.js';
 
 const on = config({ micro_batch: 12, accumulation: 3, world_size: 2, amp: 'bf16', checkpointing: true });

@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { renderFound } from '../../src/cli/find-batch-view.js';
 import type { FindBatchReport } from '../../src/contract/reports.js';
-import { findBatch } from '../../src/worker/find-batch.js';
-import { runJob } from '../../src/worker/run-job.js';
+import { runJob } from '../../src/worker/run/run-job.js';
+import { findBatch } from '../../src/worker/search/find-batch.js';
 import { pythonWithTorch, workbench } from './harness.js';
 
 const python = pythonWithTorch();

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { OomtuneError } from '../../src/common/errors.js';
-import { boundToHost, foreignEnvironment, jobEnvironment } from '../../src/worker/environment.js';
+import { boundToHost, foreignEnvironment, jobEnvironment } from '../../src/worker/command/environment.js';
 
 const from = {
   PATH: '/bin',

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { exhaustedDiagnosis } from '../../src/worker/exhausted.js';
-import { undriveable } from '../../src/worker/undriveable.js';
+import { exhaustedDiagnosis } from '../../src/worker/search/exhausted.js';
+import { undriveable } from '../../src/worker/search/undriveable.js';
 
 const all = { minBatch: 1, amp: 'auto', checkpointing: 'auto', accumulation: 'auto', exact: false } as const;
 const oom = { ...undriveable('CUDA out of memory'), class: 'device_oom', advice: 'Use a smaller batch.' } as const;

@@ -1,15 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, vi } from 'vitest';
-import { canExpand } from '../../src/worker/allocator.js';
-import { findBatch } from '../../src/worker/find-batch.js';
-import { runJob } from '../../src/worker/run-job.js';
+import { canExpand } from '../../src/worker/memory/allocator.js';
+import { runJob } from '../../src/worker/run/run-job.js';
+import { findBatch } from '../../src/worker/search/find-batch.js';
 import { pythonWithTorch, workbench } from './harness.js';
 import { withGpu } from './stand-in-gpu.js';
 
 // The set-up's torch may be older than such segments: here it says that it is not.
-vi.mock('../../src/worker/interpreter.js', async (original) => {
-  const real = await original<typeof import('../../src/worker/interpreter.js')>();
+vi.mock('../../src/worker/command/torch.js', async (original) => {
+  const real = await original<typeof import('../../src/worker/command/torch.js')>();
   return {
     ...real,
     askInterpreter: async (...asked: Parameters<typeof real.askInterpreter>) => {

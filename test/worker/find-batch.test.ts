@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { findBatch } from '../../src/worker/find-batch.js';
+import { findBatch } from '../../src/worker/search/find-batch.js';
 import { pythonWithTorch, workbench } from './harness.js';
 
 const python = pythonWithTorch();

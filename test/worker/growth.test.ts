@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Growth } from '../../src/worker/growth.js';
+import { Growth } from '../../src/worker/run/growth.js';
 
 function growthOf(bytes: number[]) {
   const growth = new Growth();

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { runJob } from '../../src/worker/run-job.js';
+import { runJob } from '../../src/worker/run/run-job.js';
 import { pythonWithTorch, workbench } from './harness.js';
 
 const python = pythonWithTorch();

@@ -5,8 +5,8 @@ import { explainJob, explainRecommendation } from '../../src/cli/explain-view.js
 import { renderFound } from '../../src/cli/find-batch-view.js';
 import type { JobOptions } from '../../src/contract/options.js';
 import type { Recommendation } from '../../src/contract/recommendation.js';
-import { findBatch } from '../../src/worker/find-batch.js';
-import { runJob } from '../../src/worker/run-job.js';
+import { runJob } from '../../src/worker/run/run-job.js';
+import { findBatch } from '../../src/worker/search/find-batch.js';
 import { job } from '../store/samples.js';
 import { FIXTURES, pythonWithTorch, workbench } from './harness.js';
 

@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { describe, expect, it } from 'vitest';
-import { findBatch } from '../../src/worker/find-batch.js';
-import { runJob } from '../../src/worker/run-job.js';
+import { runJob } from '../../src/worker/run/run-job.js';
+import { findBatch } from '../../src/worker/search/find-batch.js';
 import { pythonWithTorch, workbench } from './harness.js';
 import { withGpu } from './stand-in-gpu.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { findBatch } from '../../src/worker/find-batch.js';
-import { runJob } from '../../src/worker/run-job.js';
+import { runJob } from '../../src/worker/run/run-job.js';
+import { findBatch } from '../../src/worker/search/find-batch.js';
 import { pythonWithTorch, workbench } from './harness.js';
 
 const python = pythonWithTorch();

@@ -5,8 +5,8 @@ import { describe, expect, it } from 'vitest';
 import { createLog } from '../../src/common/log.js';
 import type { Probe } from '../../src/contract/measurement.js';
 import { Session } from '../../src/worker/launch/session.js';
-import { observeFit } from '../../src/worker/observe.js';
-import type { Measurement } from '../../src/worker/worst-rank.js';
+import { observeFit } from '../../src/worker/search/observe.js';
+import type { Measurement } from '../../src/worker/search/worst-rank.js';
 import { FIXTURES, workbench } from './harness.js';
 
 const probe: Probe = {

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
-import { secondsAtStake } from '../../src/worker/resumption.js';
-import { runJob } from '../../src/worker/run-job.js';
+import { secondsAtStake } from '../../src/worker/run/resumption.js';
+import { runJob } from '../../src/worker/run/run-job.js';
 import { pythonWithTorch, workbench } from './harness.js';
 
 const python = pythonWithTorch();

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Recommendation } from '../../src/contract/recommendation.js';
 import { largestDivisor, stepDown } from '../../src/tuner/index.js';
-import { configFrom } from '../../src/worker/reuse.js';
+import { configFrom } from '../../src/worker/run/reuse.js';
 
 const recommendation: Recommendation = {
   schema: 1,

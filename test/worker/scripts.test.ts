@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { findBatch } from '../../src/worker/find-batch.js';
+import { findBatch } from '../../src/worker/search/find-batch.js';
 import { pythonWithTorch, workbench } from './harness.js';
 
 const python = pythonWithTorch();

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { runJob } from '../../src/worker/run-job.js';
+import { runJob } from '../../src/worker/run/run-job.js';
 import { pythonWithTorch, workbench } from './harness.js';
 
 const python = pythonWithTorch();

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { findBatch } from '../../src/worker/find-batch.js';
-import { runJob } from '../../src/worker/run-job.js';
+import { runJob } from '../../src/worker/run/run-job.js';
+import { expectedPeak } from '../../src/worker/run/verification.js';
+import { findBatch } from '../../src/worker/search/find-batch.js';
 import type { Progress } from '../../src/worker/types.js';
-import { expectedPeak } from '../../src/worker/verification.js';
 import { pythonWithTorch, workbench } from './harness.js';
 
 const python = pythonWithTorch();

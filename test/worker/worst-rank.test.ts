@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { hookMessage, type Measured } from '../../src/contract/hook.js';
-import { worstRank } from '../../src/worker/worst-rank.js';
+import { worstRank } from '../../src/worker/search/worst-rank.js';
 
 function measured(patch: Record<string, unknown>): Measured {
   const message = hookMessage.parse({

@@ -1,5 +1,5 @@
 import type { MemoryTrace } from '../../store/index.js';
-import { probeRecord } from '../../worker/probe-record.js';
+import { probeRecord } from '../../worker/search/probe-record.js';
 import { explainJob, explainRecommendation } from '../explain-view.js';
 import { namedJob } from '../jobs.js';
 import { statusEntry } from '../status-entry.js';

@@ -14,7 +14,7 @@ const submitVerb: Verb = async ({ options, command }, context) => {
   const jobOptions = toJobOptions(options, first);
   // Said now, not after hours in the queue; where the job may go to another host, only that host can know.
   if (jobOptions.host === null && jobOptions.gpuModel === null) {
-    const { preflight } = await import('../../worker/preflight.js');
+    const { preflight } = await import('../../worker/command/preflight.js');
     await preflight(first, jobOptions, process.env);
   }
   const store = await context.store();

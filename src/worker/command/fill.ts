@@ -1,10 +1,10 @@
 import { OomtuneError } from '../../common/errors.js';
 import type { Config } from '../../contract/rung.js';
-import { EXPANDABLE_SEGMENTS } from '../allocator.js';
-import { fillPlaceholders } from '../placeholders.js';
+import { EXPANDABLE_SEGMENTS } from '../memory/allocator.js';
 import type { Editor } from './editor.js';
 import { locateFile, writeCopy } from './files.js';
 import { KNOBS, writeKnobs } from './knobs.js';
+import { fillPlaceholders } from './placeholders.js';
 import { editorOf } from './recognise.js';
 import type { CommandPlan, FilledCommand, Knob } from './types.js';
 

@@ -1,7 +1,6 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { OomtuneError } from '../../common/errors.js';
 import type { Amp } from '../../contract/rung.js';
-import { type PlaceholderName, placeholders } from '../placeholders.js';
 import { presetFiles, presetNamed, readPreset } from '../presets/load.js';
 import { holds, matchPreset, type Scene } from '../presets/match.js';
 import type { Preset } from '../presets/schema.js';
@@ -11,6 +10,7 @@ import { Editor } from './editor.js';
 import { findFiles } from './files.js';
 import { settleInterpreter } from './interpreter.js';
 import { countFor, KNOBS, readOwn, readWorld, supportedAmp, supportedCheckpointing, switchFor } from './knobs.js';
+import { type PlaceholderName, placeholders } from './placeholders.js';
 import { findProgram } from './program.js';
 import type { Carrier, CommandPlan, Knob, OwnValues, Program } from './types.js';
 

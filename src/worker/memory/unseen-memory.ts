@@ -1,6 +1,6 @@
 import { formatBytes } from '../../common/size.js';
 import type { Exit } from '../../contract/launch.js';
-import { ledgerPeak } from '../observe.js';
+import { ledgerPeak } from '../search/observe.js';
 
 /** Interpreters and their libraries take as much without a word of it being the job's. */
 const USUAL_BYTES = 512 * 1024 ** 2;

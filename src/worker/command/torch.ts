@@ -1,0 +1,98 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { OomtuneError } from '../../common/errors.js';
+import { within } from '../../common/within.js';
+import type { CommandPlan } from './index.js';
+
+const run = promisify(execFile);
+const LONGEST_ASK_MS = 30_000;
+
+/**
+ * Prints the version of torch, or nothing, without importing it (which takes seconds). What torch says of itself comes first:
+ * to read a package's metadata takes the interpreter three times as long.
+ */
+const ASK = `
+import importlib.util, os
+spec = importlib.util.find_spec("torch")
+if spec:
+    v = None
+    try:
+        with open(os.path.join(os.path.dirname(spec.origin), "version.py")) as text:
+            line = next(line for line in text if line.startswith("__version__"))
+        v = line.split("=")[1].strip(" '" + '"' + os.linesep)
+    except Exception:
+        pass
+    if not v:
+        try:
+            import importlib.metadata
+            v = importlib.metadata.version("torch")
+        except Exception:
+            v = "unknown"
+    print(v)
+`;
+
+/** The Python interpreter of a command and the torch that it has; null where the interpreter itself cannot be run. */
+export interface Interpreter {
+  path: string;
+  torch: string | null;
+}
+
+/**
+ * Asks the command's own interpreter for torch. Throws OOMTUNE_COMMAND_MISSING when there is no such interpreter and
+ * OOMTUNE_TORCH_MISSING when the script needs torch and the interpreter has none.
+ */
+export async function askInterpreter(
+  plan: CommandPlan,
+  cwd: string,
+  env: Record<string, string>,
+): Promise<Interpreter | null> {
+  const path = plan.program.kind === 'python' ? plan.program.interpreter?.path : undefined;
+  if (path === undefined) return null;
+  const torch = await torchOf(path, cwd, env);
+  if (torch === undefined) {
+    throw new OomtuneError(
+      'OOMTUNE_COMMAND_MISSING',
+      `The interpreter ${path} cannot be run.`,
+      'Check the command, or name the interpreter by its full path.',
+    );
+  }
+  if (torch === null && plan.isPythonTorch === true) {
+    const others = ['/usr/bin/python3', '/usr/local/bin/python3', 'python3', 'python'].filter(
+      (other) => other !== path,
+    );
+    const found = await firstWithTorch(others, cwd, env);
+    throw new OomtuneError(
+      'OOMTUNE_TORCH_MISSING',
+      `The interpreter ${path} has no torch, which the script imports.`,
+      found === null
+        ? `Install torch for ${path}, or name an interpreter that has it in the command.`
+        : `Use ${found.path} in the command: it has torch ${found.torch}.`,
+    );
+  }
+  return { path, torch };
+}
+
+/** The first of some interpreters that has torch; null if none has. */
+export async function firstWithTorch(
+  paths: string[],
+  cwd: string,
+  env: Record<string, string>,
+): Promise<{ path: string; torch: string } | null> {
+  for (const path of paths) {
+    const torch = await torchOf(path, cwd, env);
+    if (typeof torch === 'string') return { path, torch };
+  }
+  return null;
+}
+
+/** Version of torch; null: it has none; undefined: the interpreter does not run. */
+async function torchOf(path: string, cwd: string, env: Record<string, string>): Promise<string | null | undefined> {
+  try {
+    // One that imports from a file system which does not answer may not be there to be ended
+    const asked = () => run(path, ['-c', ASK], { cwd, env, timeout: LONGEST_ASK_MS });
+    const { stdout } = await within(LONGEST_ASK_MS + 5000, new AbortController().signal, asked);
+    return stdout.trim() || null;
+  } catch {
+    return undefined; // not there, not executable, or no Python at all: the caller says so
+  }
+}

@@ -1,0 +1,131 @@
+import { stateFolder } from '../../common/home.js';
+import type { Step } from '../../contract/hook.js';
+import type { Probe } from '../../contract/measurement.js';
+import type { Config, Cut, Rung } from '../../contract/rung.js';
+import type { Target } from '../target.js';
+import type { WorkDeps, WorkRequest } from '../types.js';
+import { isEnded } from './detached.js';
+import { Session, type SessionHooks } from './session.js';
+import type { HookMode, SessionRequest } from './session-request.js';
+
+/** A launch may load data for long, but a search that hangs must end. */
+const SEARCH_SECONDS = 1800;
+
+/** Whose launch it is; what is begun is added to `launches`. */
+interface Owner {
+  request: WorkRequest;
+  deps: WorkDeps;
+  target: Target;
+  launches: WorkRequest['launches'];
+}
+
+interface SearchLaunch {
+  mode: HookMode;
+  rung: Rung;
+  expandable: boolean;
+  /** Null: only to see what the script asks for. */
+  probe: Probe | null;
+}
+
+/** Starts a process of a search on a rung. */
+export function launchSearch(owner: Owner, { mode, rung, expandable, probe }: SearchLaunch): Promise<Session> {
+  const { request, deps, target } = owner;
+  const config = probe === null ? null : target.configOf(probe);
+  const first = target.configOf({ rung, expandable_segments: expandable, micro_batch: 1, accumulation: 1 });
+  return open(owner, 'search', config, {}, async (dir, launch) => {
+    const { argv, env } = await target.fill(config ?? first, dir, launch);
+    deps.progress({
+      type: 'launch',
+      launch,
+      rung: { ...rung, ...(expandable ? { expandable_segments: true } : {}) },
+      why: probe?.why ?? 'to see what the script asks for',
+    });
+    return {
+      argv,
+      env,
+      timeoutSeconds: request.options.timeoutSeconds ?? SEARCH_SECONDS,
+      graceSeconds: 5,
+      output: 'log',
+      mode,
+      hookKnobs: mode === 'measure' ? target.hookKnobs() : [],
+    };
+  });
+}
+
+interface JobLaunch {
+  /** Null: as it stands. */
+  config: Config | null;
+  resume: boolean;
+  onStep: (step: Step) => void;
+  onCut: (cut: Cut) => void;
+}
+
+/** Starts the job itself. */
+export function launchJob(owner: Owner, { config, resume, onStep, onCut }: JobLaunch): Promise<Session> {
+  const { request, deps, target } = owner;
+  const { options, foreground } = request;
+  return open(owner, 'run', config, { onStep, onCut }, async (dir, launch) => {
+    const { argv, env } = await target.fill(config, dir, launch, resume);
+    return {
+      argv: resume && options.resumeArg !== null ? [...argv, options.resumeArg] : argv,
+      env,
+      timeoutSeconds: least(options.timeoutSeconds, deps.secondsLeft?.() ?? null),
+      graceSeconds: 10,
+      output: foreground ? 'inherit' : 'log',
+      mode: options.tune && target.hook ? 'apply' : 'none',
+      hookKnobs: config === null ? [] : target.hookKnobs(config),
+    };
+  });
+}
+
+/** What a search and a job ask of their launches differently. */
+type Wishes = Pick<
+  SessionRequest,
+  'argv' | 'env' | 'timeoutSeconds' | 'graceSeconds' | 'output' | 'mode' | 'hookKnobs'
+>;
+
+/** Records the launch before it is made. Rejects with the signal's reason when aborted before that. */
+async function open(
+  { request, deps, target, launches }: Owner,
+  purpose: 'search' | 'run',
+  config: Config | null,
+  hooks: SessionHooks,
+  wish: (dir: string, launch: number) => Promise<Wishes>,
+): Promise<Session> {
+  const { jobId, options } = request;
+  const launch = launches.length + 1;
+  // Made before it is recorded: a recorded launch whose folder is missing lost it, and may have run.
+  const dir = stateFolder('runs', jobId, folderName(request.epoch, launch));
+  launches.push({ launch, dir, purpose, config });
+  await deps.persist({ launches });
+  const wishes = await wish(dir, launch);
+  deps.signal.throwIfAborted();
+  return Session.open(
+    deps.runtime,
+    {
+      jobId,
+      launch,
+      dir,
+      cwd: options.cwd,
+      devices: target.devices.map((device) => device.id),
+      budgetBytes: target.limitBytes,
+      tied: request.purpose !== 'submit',
+      givenUp: () => isEnded(deps.signal),
+      steps: options.steps,
+      ...wishes,
+    },
+    deps.log,
+    { ...hooks, onRemark: (kind, text) => kind === 'warn' && deps.progress({ type: 'note', text }) },
+  );
+}
+
+/**
+ * The folder of a launch below the job's. A later try of the job has others than the one before: that may still run on a host
+ * that cannot be heard, and hosts may share their home.
+ */
+function folderName(epoch = 1, launch: number): string {
+  return epoch === 1 ? String(launch) : `${epoch}.${launch}`;
+}
+
+const least = (a: number | null, b: number | null): number | null =>
+  a === null || b === null ? (a ?? b) : Math.min(a, b);

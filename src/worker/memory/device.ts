@@ -1,0 +1,50 @@
+import { OomtuneError } from '../../common/errors.js';
+import { formatBytes, parseSize } from '../../common/size.js';
+import type { Device } from '../../contract/launch.js';
+import type { JobOptions } from '../../contract/options.js';
+import { DEFAULT_ACCELERATOR, isHost, kindOf } from '../../devices/index.js';
+
+/**
+ * The devices that may carry the job: one named by `--device`, else every GPU (of `--gpu-model`), else the host.
+ * Throws OOMTUNE_DEVICE_MISSING when there are fewer than `--gpus` of them.
+ */
+export function suitableDevices(all: Device[], options: JobOptions): Device[] {
+  const gpus = all.filter((device) => !isHost(device.id));
+  const wanted = options.device;
+  if (isHost(wanted)) return all.filter((device) => isHost(device.id));
+  let chosen = wanted === null ? gpus : gpus.filter(({ id }) => id === wanted || kindOf(id)?.name === wanted);
+  const model = options.gpuModel?.toLowerCase() ?? null;
+  if (model !== null) chosen = chosen.filter((device) => device.model.toLowerCase().includes(model));
+  if (chosen.length === 0 && wanted === null && model === null && options.gpus <= 1) {
+    return all.filter((device) => isHost(device.id));
+  }
+  const healthy = chosen.filter((device) => device.fault === null);
+  if (healthy.length < Math.max(1, options.gpus)) {
+    const asked = wanted ?? (model === null ? `${options.gpus} GPUs` : `a GPU of model "${options.gpuModel}"`);
+    const broken = chosen.find((device) => device.fault !== null);
+    throw new OomtuneError(
+      'OOMTUNE_DEVICE_MISSING',
+      broken
+        ? `The device ${broken.id} cannot be used: ${broken.fault}.`
+        : `This machine does not have ${asked}; it has ${all.map((device) => device.id).join(', ')}.`,
+      'See `oomtune devices`, or use --device cpu.',
+    );
+  }
+  return healthy;
+}
+
+/** `--budget` in bytes on this device; default: the whole GPU, three quarters of the host's memory. */
+export function resolveBudget(budget: string | null, device: Device): number {
+  if (budget === null) {
+    return Math.floor(device.total_bytes * (kindOf(device.id) ?? DEFAULT_ACCELERATOR).defaultShare);
+  }
+  const bytes = parseSize(budget, device.total_bytes);
+  if (bytes > device.total_bytes) {
+    throw new OomtuneError(
+      'OOMTUNE_BAD_SIZE',
+      `The budget ${budget} is more than ${device.id} has (${formatBytes(device.total_bytes)}).`,
+      'Give a smaller --budget; without one the whole device is used.',
+    );
+  }
+  return bytes;
+}

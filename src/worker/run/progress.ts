@@ -1,0 +1,47 @@
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Log } from '../../common/log.js';
+import type { Exit } from '../../contract/launch.js';
+import type { WorkRequest } from '../types.js';
+import { wroteCheckpoint } from './checkpoints.js';
+
+/** In the launch's folder: this launch got somewhere. */
+const MARK = 'progress';
+
+/** How far a job's launches got: who launches it again, after a crash too, has to know whether it can go on from there. */
+export class Headway {
+  readonly #request: WorkRequest;
+  readonly #log: Log;
+  #made: boolean;
+  #noted = '';
+
+  constructor(request: WorkRequest, log: Log) {
+    this.#request = request;
+    this.#log = log;
+    this.#made = request.launches.some(({ purpose, dir }) => purpose === 'run' && existsSync(join(dir, MARK)));
+  }
+
+  /** Whether any launch of the job made progress: the next one is to resume. */
+  get made(): boolean {
+    return this.#made;
+  }
+
+  /** A step of this launch was seen, or a checkpoint. */
+  note(dir: string): void {
+    if (this.#noted === dir) return;
+    this.#noted = dir;
+    this.#made = true;
+    try {
+      writeFileSync(join(dir, MARK), '', { mode: 0o600 });
+    } catch (error) {
+      this.#log.warn({ err: error }, 'the progress of the job could not be noted'); // a full disk ends no job
+    }
+  }
+
+  /** Looks whether a launch that has ended left a checkpoint. */
+  async look(dir: string, exit: Exit): Promise<void> {
+    const { command, options } = this.#request;
+    if (this.#made) return;
+    if (await wroteCheckpoint(command, options.cwd, Date.parse(exit.started_at))) this.note(dir);
+  }
+}

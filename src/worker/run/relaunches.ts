@@ -1,0 +1,140 @@
+import type { Diagnosis } from '../../contract/diagnosis.js';
+import type { Exit } from '../../contract/launch.js';
+import type { Config } from '../../contract/rung.js';
+import type { Run } from '../../runtime/types.js';
+import { stepDown } from '../../tuner/index.js';
+import { hasLostFolder, isLost, runWithoutFolder } from '../launch/lost.js';
+import type { Session } from '../launch/session.js';
+import { neededBytes } from '../memory/needed.js';
+import type { Target } from '../target.js';
+import type { WorkDeps, WorkRequest } from '../types.js';
+import { Headway } from './progress.js';
+import { resumes, secondsAtStake } from './resumption.js';
+
+/** One launch of the job, and how it ended. */
+export interface Attempt {
+  session: Session;
+  exit: Exit;
+  /** Null: it ended well. */
+  diagnosis: Diagnosis | null;
+}
+
+/** The next launch of a job, and why. */
+export interface Relaunch {
+  config: Config | null;
+  /** What was recorded proved too large. */
+  smaller: boolean;
+  why: string;
+  /** It goes on where the launch before it ended; false: it starts again from the beginning. */
+  resumes: boolean;
+}
+
+/** What is wanted next, before it is known whether it resumes. */
+type Wanted = Omit<Relaunch, 'resumes'>;
+
+/** When a job is launched again after an end that is not its own fault. `--retries` bounds it, over all processes that work at the job. */
+export class Relaunches {
+  readonly headway: Headway;
+  readonly #request: WorkRequest;
+  readonly #deps: WorkDeps;
+  #made = 0;
+  /** Why the job was not launched again though that would have helped, and what to do; null: nothing of the kind. */
+  withheld: string | null = null;
+
+  constructor(request: WorkRequest, deps: WorkDeps) {
+    this.#request = request;
+    this.#deps = deps;
+    this.headway = new Headway(request, deps.log);
+  }
+
+  /**
+   * Counts the launches that an earlier process made: one that was only recorded counts as none, one whose folder was removed since
+   * as lost. Returns the run to take over.
+   */
+  async begin(): Promise<Run | null> {
+    const runs = this.#request.launches.filter((launch) => launch.purpose === 'run');
+    const made = await Promise.all(runs.map(({ dir }) => this.#find(dir)));
+    const last = made.at(-1) ?? null;
+    this.#made = made.filter((run) => run !== null).length - (last === null ? 0 : 1);
+    return last;
+  }
+
+  async #find(dir: string): Promise<Run | null> {
+    return (await this.#deps.runtime.adopt(dir)) ?? (hasLostFolder(dir) ? runWithoutFolder(dir) : null);
+  }
+
+  /** Null: the end stands. */
+  async next(target: Target, { session, exit, diagnosis }: Attempt, config: Config | null): Promise<Relaunch | null> {
+    if (this.#made >= this.#request.options.retries || exit.held !== undefined) return null;
+    const next = isLost(exit)
+      ? this.#afterLoss(config)
+      : diagnosis?.cure === 'wait'
+        ? await this.#afterNeighbour(target, exit, diagnosis, config)
+        : afterFailure(target, diagnosis, config, this.#request.options);
+    if (next === null) return null;
+    const resuming = await resumes(this.#request, target, Date.parse(exit.started_at));
+    this.withheld = resuming ? null : this.#tooMuchToRepeat(exit, next);
+    if (this.withheld !== null) return null;
+    this.#made += 1;
+    await this.headway.look(session.run.dir, exit);
+    return { ...next, resumes: resuming && this.headway.made };
+  }
+
+  /** Whoever waits at a terminal is asked before much work is done again; a submitted job is owed its end. */
+  #tooMuchToRepeat({ started_at, ended_at }: Exit, { config }: Wanted): string | null {
+    const { purpose, options } = this.#request;
+    if (purpose !== 'run' || options.restart) return null;
+    const seconds = Math.round((Date.parse(ended_at) - Date.parse(started_at)) / 1000);
+    if (!(seconds > secondsAtStake())) return null;
+    const sizes = config === null ? 'as it stands' : `at ${config.micro_batch} x ${config.accumulation}`;
+    return `It ran for ${seconds} s, and nothing shows that it would resume: \`--restart\` runs it again from the beginning, ${sizes}. With checkpoints, --resume-arg ARG says how it goes on from them.`;
+  }
+
+  /** Others held the memory: the same size is launched again once it is free. */
+  async #afterNeighbour(
+    target: Target,
+    exit: Exit,
+    diagnosis: Diagnosis,
+    config: Config | null,
+  ): Promise<Wanted | null> {
+    const needed = neededBytes(exit, diagnosis) ?? target.budgetBytes;
+    if (!(await target.waitForMemory(Math.min(needed, target.budgetBytes)))) return null;
+    const size = config === null ? '' : ` at the same size, ${config.micro_batch} x ${config.accumulation}`;
+    return {
+      config,
+      smaller: false,
+      why: `Other processes held the memory, which is free now: launching it again${size}`,
+    };
+  }
+
+  /** Whoever waits at a terminal sees that it is gone; a submitted job is owed its end. */
+  #afterLoss(config: Config | null): Wanted | null {
+    if (this.#request.purpose !== 'submit') return null;
+    return { config, smaller: false, why: 'The run was lost: launching it again' };
+  }
+}
+
+function afterFailure(
+  target: Target,
+  diagnosis: Diagnosis | null,
+  config: Config | null,
+  options: WorkRequest['options'],
+): Wanted | null {
+  if (diagnosis?.class !== 'device_oom' || config === null) return null;
+  // They cost nothing, and a caching allocator near its limit is mostly short of a piece in one: first of all.
+  const spared = diagnosis.cure === 'none' || diagnosis.cure === 'wait';
+  if (!spared && !config.expandable_segments && target.expandableSegments === 'possible') {
+    const why =
+      diagnosis.cure === 'expandable_segments' ? ' by fragmentation' : ` at micro-batch ${config.micro_batch}`;
+    return {
+      config: { ...config, expandable_segments: true },
+      smaller: false,
+      why: `Out of memory${why}: going on with expandable segments`,
+    };
+  }
+  // Against a leak, a neighbour, an evaluation, a checkpoint or the model itself no smaller batch helps: the diagnosis says what does.
+  const smaller = diagnosis.cure === 'none' || diagnosis.cure === 'wait' ? null : stepDown(config, options);
+  if (smaller === null) return null;
+  const sizes = `going on with ${smaller.micro_batch} x ${smaller.accumulation}`;
+  return { config: smaller, smaller: true, why: `Out of memory at micro-batch ${config.micro_batch}: ${sizes}` };
+}

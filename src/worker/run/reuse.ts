@@ -1,0 +1,97 @@
+import type { JobOptions } from '../../contract/options.js';
+import type { Recommendation } from '../../contract/recommendation.js';
+import type { Config, Rung } from '../../contract/rung.js';
+import { configOf, rungOf, sameRung } from '../../contract/rung.js';
+import { largestDivisor } from '../../tuner/index.js';
+
+/** What the command asks for by itself; null where it is not known. */
+export interface OwnBatch {
+  microBatch: number | null;
+  accumulation: number | null;
+  /** Samples of the data set that it trains on. */
+  samples?: number | null;
+}
+
+/** A configuration to run with, and what to tell the user about it. */
+export interface Choice {
+  config: Config;
+  notes: string[];
+}
+
+type Wishes = Pick<
+  JobOptions,
+  'effectiveBatch' | 'minBatch' | 'maxBatch' | 'amp' | 'checkpointing' | 'exact' | 'accumulation'
+>;
+
+interface Job {
+  budgetBytes: number;
+  /** What strangers leave of the budget; absent: all of it. */
+  roomBytes?: number;
+  worldSize: number;
+  baseRung: Rung;
+  own: OwnBatch;
+  /** The allocator's segments can grow, or may be made to. */
+  expandable?: boolean;
+}
+
+/**
+ * The configuration that a recommendation gives this job, which it is known to hold for; null if it says nothing about it
+ * (demoted, another rung wanted, a smaller budget). The effective batch is the user's: what was asked for, else what the
+ * command asks for by itself, else (a placeholder and nothing said) the recommended micro-batch.
+ */
+export function configFrom(recommendation: Recommendation, job: Job, options: Wishes): Choice | null {
+  const { baseRung, worldSize } = job;
+  if (recommendation.status !== 'verified') return null;
+  if (recommendation.budget_bytes > job.budgetBytes || recommendation.world_size !== worldSize) return null;
+  // Others hold memory now that was free when it was measured: it is measured again, within what is left.
+  if ((recommendation.peak_bytes ?? 0) > (job.roomBytes ?? job.budgetBytes)) return null;
+  if (options.amp !== 'auto' && options.amp !== recommendation.amp) return null;
+  if (options.checkpointing !== 'auto' && (options.checkpointing === 'on') !== recommendation.checkpointing)
+    return null;
+  // What was measured with segments that can grow may need them.
+  if (recommendation.expandable_segments && job.expandable === false) return null;
+  if (options.exact && recommendation.amp !== baseRung.amp) return null;
+
+  const { microBatch } = job.own;
+  const accumulation = job.own.accumulation ?? recommendation.own_accumulation ?? 1;
+  const ownEffective = microBatch === null ? null : microBatch * accumulation * worldSize;
+  const most = Math.min(recommendation.micro_batch, options.maxBatch ?? Number.POSITIVE_INFINITY);
+  const effective = options.effectiveBatch ?? ownEffective ?? most * worldSize;
+  const knobs = { ...rungOf(recommendation), expandable_segments: recommendation.expandable_segments };
+  const asItStands = sameRung(knobs, baseRung);
+  const allowed = (size: number): boolean => size >= options.minBatch && size <= (options.maxBatch ?? size);
+  if (
+    asItStands &&
+    microBatch !== null &&
+    effective === ownEffective &&
+    microBatch <= recommendation.max_micro_batch &&
+    allowed(microBatch)
+  ) {
+    const config = configOf(knobs, { micro_batch: microBatch, accumulation, world_size: worldSize });
+    return { config, notes: recommendation.micro_batch > microBatch ? [asAsked(config, recommendation)] : [] };
+  }
+  const notes: string[] = [];
+  const perDevice = Math.max(1, Math.round(effective / worldSize));
+  if (perDevice * worldSize !== effective) {
+    notes.push(
+      `An effective batch of ${effective} cannot be shared by ${worldSize} devices; ${perDevice * worldSize} is used.`,
+    );
+  }
+  const largest = largestDivisor(perDevice, most);
+  if ((options.accumulation === 'off' && largest !== perDevice) || !allowed(largest)) return null;
+  if (ownEffective === null && options.effectiveBatch === null) notes.push(noBatchOfItsOwn(largest));
+  return {
+    config: configOf(knobs, { micro_batch: largest, accumulation: perDevice / largest, world_size: worldSize }),
+    notes,
+  };
+}
+
+/** Why a job runs at a smaller size than the one recorded. */
+function asAsked({ micro_batch, world_size }: Config, { micro_batch: recorded }: Recommendation): string {
+  return `The script asks for batches of ${micro_batch} by itself and runs as it stands, though ${recorded} at a time would fit: --effective-batch ${recorded * world_size} makes each step of so many, which changes the training.`;
+}
+
+/** What a command with `{micro_batch}` is told that was given no effective batch. */
+export function noBatchOfItsOwn(microBatch: number): string {
+  return `The command has no batch of its own: it runs at the recommended micro-batch ${microBatch} with accumulation 1; --effective-batch N keeps another.`;
+}

@@ -1,0 +1,301 @@
+import type { Exit } from '../../contract/launch.js';
+import type { Recommendation } from '../../contract/recommendation.js';
+import type { RunReport } from '../../contract/reports.js';
+import type { Config, Cut } from '../../contract/rung.js';
+import { shown } from '../../contract/rung.js';
+import { isHost } from '../../devices/index.js';
+import type { Run } from '../../runtime/types.js';
+import { Detached, isEnded, letsGo } from '../launch/detached.js';
+import { launchJob } from '../launch/launch.js';
+import { Session } from '../launch/session.js';
+import { giveBack, HELD_ADVICE, StillHeld } from '../launch/still-held.js';
+import { unseenMemory } from '../memory/unseen-memory.js';
+import { exhaustedDiagnosis, outgrownAlone } from '../search/exhausted.js';
+import { diagnoseSession } from '../search/observe.js';
+import { recommendationOf, round } from '../search/report.js';
+import { Search, type SearchOutcome } from '../search/search.js';
+import { prepare, type Target } from '../target.js';
+import type { Lease, WorkDeps, WorkRequest } from '../types.js';
+import { Growth } from './growth.js';
+import { lastLines } from './last-lines.js';
+import { type Attempt, Relaunches } from './relaunches.js';
+import { type Choice, configFrom, noBatchOfItsOwn, type OwnBatch } from './reuse.js';
+import { emptyReport, reportOf } from './run-report.js';
+import { isTimeUp, TimeLimit } from './time-limit.js';
+import { verify } from './verification.js';
+import { ownBatchOf, ownOf, withCommand } from './verified-commands.js';
+
+/**
+ * Runs a command to its end under supervision: at the recorded configuration, else after a search, else (`--no-tune`) as
+ * it stands. A late out-of-memory error steps down and runs again. Takes over a run that an earlier process launched.
+ * Rejects with Detached when told to let go; the run then goes on by itself. With TimeUp where its time is up before its run.
+ */
+export async function runJob(request: WorkRequest, deps: WorkDeps): Promise<RunReport> {
+  const limit = TimeLimit.of(request);
+  if (limit === null) return new JobRun(request, deps).complete();
+  return new JobRun(request, limit.watch(deps)).complete().finally(() => limit.stop());
+}
+
+class JobRun {
+  readonly #request: WorkRequest;
+  readonly #deps: WorkDeps;
+  readonly #started = Date.now();
+  readonly #launches: WorkRequest['launches'];
+  readonly #relaunches: Relaunches;
+  #growth = new Growth();
+  #cut: Cut | null = null;
+  /** The launch of which something is still there at the end; null: none. */
+  #left: { run: Run; exit: Exit } | null = null;
+
+  constructor(request: WorkRequest, deps: WorkDeps) {
+    this.#request = request;
+    this.#deps = deps;
+    this.#launches = [...request.launches];
+    this.#relaunches = new Relaunches(request, deps);
+  }
+
+  async complete(): Promise<RunReport> {
+    const target = await prepare(this.#request, this.#deps);
+    const lease = await target.acquire();
+    let keep = false;
+    try {
+      const begun = this.#launches.findLast((launch) => launch.purpose === 'run');
+      let choice: Choice | null = begun?.config ? { config: begun.config, notes: [] } : null;
+      if (!begun && this.#request.options.tune) {
+        const chosen = await this.#choose(target);
+        if (chosen !== null && 'outcome' in chosen) return chosen;
+        choice = chosen;
+      }
+      if (choice !== null) await target.pack(lease);
+      return await this.#run(target, lease, choice?.config ?? null);
+    } catch (error) {
+      keep = error instanceof Detached;
+      if (error instanceof StillHeld) this.#left = error;
+      throw error;
+    } finally {
+      if (!keep) await giveBack(lease, this.#left);
+    }
+  }
+
+  /**
+   * The recorded configuration, else a search that keeps the user's effective batch. Null: as it stands, since nothing in
+   * the command takes a batch size; a report: nothing is to be run.
+   */
+  async #choose(target: Target): Promise<Choice | RunReport | null> {
+    const { options } = this.#request;
+    const { recommendations } = await this.#deps.records();
+    const recorded = await recommendations.get(target.key);
+    if (recorded?.command_digest === target.digest) target.trustHook();
+    const own = recorded === null ? null : ownBatchOf(recorded, target);
+    const known = recorded === null || own === null ? null : configFrom(recorded, jobOf(target, own), options);
+    if (recorded !== null && own !== null && known !== null) return this.#reused(target, recorded, own, known);
+    if (target.carrier('micro_batch') === 'none') {
+      this.#note('Nothing in the command takes the micro-batch: it runs as it stands.');
+      return null;
+    }
+    if (recorded?.status === 'demoted') target.knownBad = recorded.known_bad_micro_batch;
+    await this.#deps.persist({ state: 'searching', reason: null, key: target.key });
+    let { journal } = this.#request;
+    const mayHold = recorded !== null && configFrom(recorded, jobOf(target, target.own), options) !== null;
+    if (recorded !== null && own === null && mayHold && journal.length === 0) {
+      const verified = await verify({ ...this.#request, launches: this.#launches }, this.#deps, target, recorded);
+      this.#launched(verified.launches);
+      if (verified.choice !== null) {
+        const commands = withCommand(recorded.commands ?? [], target, verified.own);
+        const again = { ...recorded, verified_at: new Date().toISOString(), commands };
+        await recommendations.put(again, this.#request.jobId);
+        return this.#reused(target, recorded, verified.own, verified.choice);
+      }
+      this.#note(`${recorded.key} was recorded for other flags and does not hold for these: it is searched anew.`);
+      journal = verified.journal;
+    }
+    const request = { ...this.#request, launches: this.#launches, journal };
+    const outcome = await new Search(request, this.#deps, target, 'keep').run();
+    this.#launched(outcome.allLaunches);
+    const outgrown = outcome.undriveable
+      ? outgrownAlone(outcome.observations, target.own.microBatch ?? outcome.loop?.own_batch)
+      : null;
+    if (outgrown !== null) return await this.#withoutRun(target, { ...outcome, ...outgrown });
+    if (outcome.undriveable) {
+      this.#note('No training step was seen in which the batch size could be set: it runs as it stands.');
+      return null;
+    }
+    if (outcome.action.type !== 'found') return await this.#withoutRun(target, outcome);
+    const { answer } = outcome.action;
+    const beside = await target.notAlone();
+    await recommendations.put(recommendationOf(target, outcome, answer, new Date().toISOString()), this.#request.jobId);
+    Object.assign(target.own, ownOf(target, outcome.loop));
+    const notes = [...answer.notes, ...(beside === null ? [] : [beside])];
+    if (target.own.microBatch === null && options.effectiveBatch === null)
+      notes.push(noBatchOfItsOwn(answer.config.micro_batch));
+    for (const text of notes) this.#deps.progress({ type: 'note', text });
+    return { config: answer.config, notes };
+  }
+
+  #reused(target: Target, recommendation: Recommendation, own: OwnBatch, choice: Choice): Choice {
+    this.#deps.progress({ type: 'reused', recommendation });
+    Object.assign(target.own, own);
+    for (const text of choice.notes) this.#deps.progress({ type: 'note', text });
+    return choice;
+  }
+
+  /** Takes over the launches that were begun for it. */
+  #launched(all: WorkRequest['launches']): void {
+    this.#launches.push(...all.slice(this.#launches.length));
+  }
+
+  async #run(target: Target, lease: Lease, first: Config | null): Promise<RunReport> {
+    let config = first;
+    let adopted = await this.#relaunches.begin();
+    for (;;) {
+      const attempt = await this.#attempt(target, lease, config, adopted);
+      adopted = null;
+      const again = await this.#relaunches.next(target, attempt, config);
+      if (again === null) return this.#report(target, attempt, config);
+      // Another process of ours goes on from here: it finds how the launch ended in the launch's folder.
+      if (letsGo(this.#deps.signal)) throw new Detached();
+      if (this.#deps.signal.aborted) return this.#report(target, attempt, config);
+      if (config !== null && again.smaller) {
+        const { recommendations } = await this.#deps.records();
+        await recommendations.demote(target.key, config.micro_batch, this.#request.jobId);
+      } else if (config !== null && again.config?.expandable_segments && !config.expandable_segments) {
+        await this.#recordSegments(target, config);
+      }
+      const how = again.resumes ? ', resuming' : this.#relaunches.headway.made ? ', again from the beginning' : '';
+      this.#note(`${again.why}${how}. ${attempt.diagnosis?.evidence ?? ''}`);
+      config = again.config;
+    }
+  }
+
+  /** What ran out of memory late is run with segments that can grow from now on. */
+  async #recordSegments({ key }: Target, { micro_batch }: Config): Promise<void> {
+    const { recommendations } = await this.#deps.records();
+    const recorded = await recommendations.get(key);
+    if (recorded?.status !== 'verified' || recorded.micro_batch !== micro_batch) return;
+    await recommendations.put({ ...recorded, expandable_segments: true }, this.#request.jobId);
+  }
+
+  /** One launch (or the one taken over) until its whole tree is gone. */
+  async #attempt(target: Target, lease: Lease, config: Config | null, adopted: Run | null): Promise<Attempt> {
+    const { signal } = this.#deps;
+    const { headway } = this.#relaunches;
+    this.#growth = new Growth();
+    const owner = { request: this.#request, deps: this.#deps, target, launches: this.#launches };
+    const session =
+      adopted === null
+        ? await launchJob(owner, {
+            config,
+            resume: headway.made,
+            onCut: (cut) => {
+              this.#cut = cut;
+              void this.#deps
+                .persist({ cut })
+                .catch((err: unknown) => this.#deps.log.warn({ err }, 'the cut is not recorded'));
+            },
+            onStep: (step) => {
+              this.#growth.add(step);
+              headway.note(this.#launches.at(-1)?.dir as string);
+            },
+          })
+        : Session.adopt(adopted);
+    await lease.attach(session.run);
+    const last = this.#launches.at(-1);
+    this.#deps.progress({ type: 'running', config, launch: last?.launch ?? 1, logFile: session.run.logFile });
+    await this.#deps.persist({
+      state: 'running',
+      reason: null,
+      config,
+      key: target.key,
+      devices: target.devices.map((device) => device.id),
+    });
+    const exit = await this.#outlast(session, signal);
+    const failed = exit.code !== 0 || exit.ended_by !== 'job';
+    const diagnosis = failed
+      ? await diagnoseSession(session, exit, target.kind, {
+          growth: this.#growth.perStep(),
+          keptBy: this.#growth.keptBy,
+          ...(await target.surroundings()),
+        })
+      : null;
+    if (exit.held === undefined) return { session, exit, diagnosis };
+    this.#left = { run: session.run, exit };
+    const told = diagnosis && { ...diagnosis, evidence: exit.error, line: null, advice: HELD_ADVICE };
+    return { session, exit, diagnosis: told };
+  }
+
+  /** Waits for the end; an abort ends the job, unless it says to let go. */
+  async #outlast(session: Session, signal: AbortSignal): Promise<Exit> {
+    const aborted = new Promise<'aborted'>((resolve) => {
+      if (signal.aborted) resolve('aborted');
+      signal.addEventListener('abort', () => resolve('aborted'), { once: true });
+    });
+    const first = await Promise.race([session.ended(), aborted]);
+    if (first !== 'aborted') return first;
+    if (letsGo(signal)) throw new Detached();
+    session.run.end(isTimeUp(signal) ? 'timeout' : 'cancel');
+    return session.ended();
+  }
+
+  #note(text: string): void {
+    this.#deps.progress({ type: 'note', text: text.trim() });
+  }
+
+  #report(target: Target, { exit, diagnosis }: Attempt, config: Config | null): RunReport {
+    const { withheld } = this.#relaunches;
+    const failure =
+      diagnosis === null || withheld === null ? diagnosis : { ...diagnosis, advice: `${withheld} ${diagnosis.advice}` };
+    const unseen = isHost(target.kind) ? unseenMemory(exit, target.limitBytes) : null;
+    if (unseen !== null) this.#note(unseen);
+    if (exit.held !== undefined) this.#note(`${exit.error} ${HELD_ADVICE}`);
+    return reportOf(
+      this.#frame(target, config),
+      exit,
+      failure,
+      isEnded(this.#deps.signal) && !isTimeUp(this.#deps.signal),
+    );
+  }
+
+  /** The report of a job whose search ended without an answer: how its last launch ended is how the job ended. */
+  async #withoutRun(target: Target, outcome: SearchOutcome): Promise<RunReport> {
+    const { action, diagnosis } = outcome;
+    const exhausted = action.type === 'exhausted';
+    const last = this.#launches.at(-1);
+    const run = exhausted || last === undefined ? null : await this.#deps.runtime.adopt(last.dir);
+    const exit = (await run?.wait()) ?? null;
+    // What a search starts does not write to the terminal; its last words are owed to whoever waits there.
+    if (run !== null && this.#request.foreground) {
+      for (const line of lastLines(run.logFile)) this.#note(line);
+    }
+    // A launch that had said why it cannot go on may have been ended before it was gone by itself: that signal was not its own.
+    const ended = exit?.ended_by === 'cancel' && !isEnded(this.#deps.signal);
+    return {
+      ...this.#frame(target, null),
+      exit_code: ended ? FAILED : (exit?.code ?? null),
+      signal: ended ? null : (exit?.signal ?? null),
+      outcome: exhausted ? 'exhausted' : exit?.ended_by === 'timeout' ? 'timeout' : 'failed',
+      failure: exhausted ? exhaustedDiagnosis(diagnosis, action, this.#request.options, outcome.cut) : diagnosis,
+    };
+  }
+
+  #frame(target: Target, config: Config | null): RunReport {
+    const { jobId, options } = this.#request;
+    return emptyReport(jobId, {
+      config: config && shown(config),
+      cut: this.#cut,
+      key: options.tune ? target.key : null,
+      launches: this.#launches.length,
+      wall_s: round((Date.now() - this.#started) / 1000, 2),
+    });
+  }
+}
+
+/** Exit code of a program that gives up. */
+const FAILED = 1;
+
+const jobOf = ({ budgetBytes, worldSize, baseRung, expandableSegments }: Target, own: OwnBatch) => ({
+  expandable: expandableSegments !== 'out of the question',
+  budgetBytes,
+  worldSize,
+  baseRung,
+  own,
+});

@@ -1,0 +1,86 @@
+import { OomtuneError } from '../../common/errors.js';
+import { formatSpan } from '../../common/span.js';
+import type { WorkDeps, WorkRequest } from '../types.js';
+
+/** setTimeout takes no more. */
+const LONGEST_MS = 2 ** 31 - 1;
+/** What ended while nobody was there is told as it ended. */
+const ADOPTED_MS = 10_000;
+
+/** The job has had all the time that it was given; it has been told to end. */
+export class TimeUp extends OomtuneError {
+  constructor(seconds: number) {
+    super(
+      'OOMTUNE_TIME_LIMIT',
+      `The job reached its time limit of ${formatSpan(seconds)}.`,
+      'Give it more by --time, or let it write checkpoints and resume.',
+    );
+  }
+}
+
+/** Whether an abort means that the time is up. */
+export const isTimeUp = (signal: AbortSignal): boolean => signal.aborted && signal.reason instanceof TimeUp;
+
+/**
+ * The time limit of a job (`--time`), which runs from its first launch on, through searches and relaunches. What waits in a queue
+ * has not begun. A run is also ended by its supervisor, should nobody else be there.
+ */
+export class TimeLimit {
+  readonly #seconds: number;
+  readonly #abort = new AbortController();
+  #until: number | null;
+  #timer: NodeJS.Timeout | null = null;
+  #unlisten: () => void = () => {};
+
+  private constructor(seconds: number, startedAt: string | null) {
+    this.#seconds = seconds;
+    this.#until = startedAt === null ? null : Date.parse(startedAt) + seconds * 1000;
+  }
+
+  /** Null: it has none. */
+  static of({ options, startedAt }: WorkRequest): TimeLimit | null {
+    return options.timeSeconds == null ? null : new TimeLimit(options.timeSeconds, startedAt ?? null);
+  }
+
+  /** `deps` for the work, which is ended when the time is up. */
+  watch(deps: WorkDeps): WorkDeps {
+    if (this.#until !== null) this.#arm(ADOPTED_MS);
+    // The signal of the two of them, which lives as long as the job's own
+    const { signal } = deps;
+    const stop = () => this.#abort.abort(signal.reason);
+    if (signal.aborted) stop();
+    else signal.addEventListener('abort', stop, { once: true });
+    this.#unlisten = () => signal.removeEventListener('abort', stop);
+    return {
+      ...deps,
+      secondsLeft: () => this.left,
+      signal: this.#abort.signal,
+      persist: async (patch) => {
+        await deps.persist(patch);
+        if (patch.launches !== undefined && patch.launches.length > 0) this.#begin();
+      },
+    };
+  }
+
+  /** Seconds that are left for a launch that is made now. */
+  private get left(): number {
+    return this.#until === null ? this.#seconds : Math.max(0.001, (this.#until - Date.now()) / 1000);
+  }
+
+  stop(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#unlisten();
+  }
+
+  #begin(): void {
+    if (this.#until !== null) return;
+    this.#until = Date.now() + this.#seconds * 1000;
+    this.#arm();
+  }
+
+  #arm(least = 0): void {
+    const ms = Math.max(least, (this.#until as number) - Date.now());
+    if (ms <= 0) this.#abort.abort(new TimeUp(this.#seconds));
+    else this.#timer = setTimeout(() => this.#arm(), Math.min(ms, LONGEST_MS));
+  }
+}

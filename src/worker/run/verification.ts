@@ -1,0 +1,117 @@
+import { formatBytes } from '../../common/size.js';
+import type { Observation, Probe, ProbeRecord } from '../../contract/measurement.js';
+import type { Recommendation } from '../../contract/recommendation.js';
+import { rungOf, sameRung } from '../../contract/rung.js';
+import { kindOf } from '../../devices/index.js';
+import { doubtOf } from '../../tuner/index.js';
+import { probeRecord } from '../search/probe-record.js';
+import { Prober } from '../search/prober.js';
+import type { Target } from '../target.js';
+import type { WorkDeps, WorkRequest } from '../types.js';
+import { type Choice, configFrom, type OwnBatch } from './reuse.js';
+import { ownOf } from './verified-commands.js';
+
+/** The peak of the same size on the same rung may be off by so much and still tell of the same memory. */
+const SAME_MEMORY = 0.05;
+/** Steps that a size has to last under a caching allocator, and of those the last without a new segment. */
+const CACHING = { steps: 10, restSteps: 8 };
+
+export interface Verification {
+  /** What to run with; null: the record does not hold for this command. */
+  choice: Choice | null;
+  own: OwnBatch;
+  /** What a search that has to follow can be told. */
+  journal: Observation[];
+  launches: WorkRequest['launches'];
+}
+
+/**
+ * Looks by one probe, of the size that would be run, whether a configuration holds that was recorded under the same name for
+ * other words of the command: a learning rate, a seed or a folder changes nothing of the memory, a model's width does.
+ */
+export async function verify(
+  request: WorkRequest,
+  deps: WorkDeps,
+  target: Target,
+  recorded: Recommendation,
+): Promise<Verification> {
+  const prober = new Prober(request, deps, target, 'keep');
+  const stop = (): void => prober.interrupt();
+  deps.signal.addEventListener('abort', stop);
+  try {
+    deps.signal.throwIfAborted();
+    await prober.begin(rungOf(recorded), recorded.expandable_segments);
+    const own = ownOf(target, prober.loop);
+    const first = configFrom(recorded, { ...plain(target), own }, request.options);
+    const none = { choice: null, own, journal: [], launches: prober.launches };
+    if (first === null) return none;
+    const observation = await prober.measure(probeOf(first, target, request.options.steps));
+    deps.signal.throwIfAborted();
+    deps.progress({ type: 'probe', observation, record: probeRecord(observation, WHY) });
+    if (!['fit', 'device_oom'].includes(observation.outcome)) return none;
+    const learned = ownOf(target, prober.loop);
+    const choice = configFrom(recorded, { ...plain(target), own: learned }, request.options);
+    const note = holds(recorded, observation);
+    const same = choice !== null && choice.config.micro_batch === observation.micro_batch;
+    if (note === null || !same) return { ...none, journal: [observation] };
+    return { ...none, own: learned, choice: { ...choice, notes: [note, ...choice.notes] } };
+  } finally {
+    deps.signal.removeEventListener('abort', stop);
+    await prober.close();
+  }
+}
+
+const WHY = 'recorded under this name for other flags: one probe tells whether it holds for these';
+
+const plain = ({ budgetBytes, worldSize, baseRung, expandableSegments }: Target) => ({
+  budgetBytes,
+  worldSize,
+  baseRung,
+  expandable: expandableSegments !== 'out of the question',
+});
+
+function probeOf({ config }: Choice, target: Target, steps: number): Probe {
+  const parts = config.accumulation / target.loopAccumulation;
+  const caching = kindOf(target.kind)?.cachingAllocator ? CACHING : { steps: 0, restSteps: 0 };
+  return {
+    rung: rungOf(config),
+    micro_batch: config.micro_batch,
+    accumulation: parts > 1 ? 2 : 1, // as in a search: with more than one part the gradients wait
+    ...(parts > 1 ? { batch: config.micro_batch * parts } : {}),
+    steps: Math.max(steps, caching.steps),
+    rest_steps: caching.restSteps,
+    ...doubtOf(target.budgetBytes),
+    fresh: true,
+    ...(config.expandable_segments ? { expandable_segments: true } : {}),
+    purpose: 'verify',
+    why: WHY,
+  };
+}
+
+/** A sentence that says why the record holds; null: it does not, or another size would now be the right one. */
+function holds(recorded: Recommendation, observation: Observation): string | null {
+  if (observation.outcome !== 'fit') return null;
+  const peak = observation.peaks.total_bytes;
+  const expected = expectedPeak(recorded.probes, observation);
+  const off = peak === null || expected === null ? 0 : Math.abs(peak / expected - 1);
+  if (off > SAME_MEMORY) return null;
+  const measured = peak === null ? '' : `, peak ${formatBytes(peak)}`;
+  return `One probe shows that what was recorded for other flags of this name holds for these, too (micro-batch ${observation.micro_batch}${measured}).`;
+}
+
+/** The peak at this size as the record's probes have it, bytes; between two sizes on the line from one to the other. */
+export function expectedPeak(
+  probes: readonly ProbeRecord[],
+  { rung, micro_batch: microBatch }: Pick<Observation, 'rung' | 'micro_batch'>,
+): number | null {
+  const points = probes
+    .filter((one) => one.outcome === 'fit' && one.peak_bytes !== null && sameRung(rungOf(one), rung))
+    .map((one) => ({ size: one.micro_batch, peak: one.peak_bytes as number }))
+    .sort((a, b) => a.size - b.size || a.peak - b.peak);
+  const below = points.findLast(({ size }) => size <= microBatch);
+  const above = points.find(({ size }) => size >= microBatch);
+  if (below === undefined || above === undefined) return null;
+  if (below.size === above.size || below.size === microBatch) return below.peak;
+  const part = (microBatch - below.size) / (above.size - below.size);
+  return below.peak + part * (above.peak - below.peak);
+}

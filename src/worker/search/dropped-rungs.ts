@@ -1,0 +1,67 @@
+import type { Diagnosis } from '../../contract/diagnosis.js';
+import type { FailureClass } from '../../contract/failure.js';
+import type { Observation } from '../../contract/measurement.js';
+import { type Rung, rungName, sameRung } from '../../contract/rung.js';
+import { failsAlone } from '../../tuner/index.js';
+
+/** Failures that a knob can be the reason of. What the machine has run out of, or was told, is not among them. */
+const BY_A_KNOB: readonly FailureClass[] = ['user_error', 'device_fault', 'host_oom', 'timeout', 'killed'];
+
+/**
+ * Rungs that oomtune turned on by itself and the command fails with. They are left out, and say nothing of the command: only
+ * the rung on which it stands as it is can fail for the command's own reasons.
+ */
+export class DroppedRungs {
+  readonly #asItStands: Rung;
+  readonly #dropped: Observation[] = [];
+  /** The failure for which segments that can grow are left out. */
+  #segments: Observation | null = null;
+
+  constructor(asItStands: Rung) {
+    this.#asItStands = asItStands;
+  }
+
+  /** Leaves the observation's rung out, if that can be the reason of its failure and `allowed` has another one. */
+  drops(observation: Observation, allowed: readonly Rung[]): boolean {
+    const { rung, outcome, expandable_segments: expandable } = observation;
+    if (observation.uncut) return false;
+    if (this.has(rung) || (expandable && this.#segments !== null)) return true;
+    if (expandable && BY_A_KNOB.includes(outcome as FailureClass) && !failsAlone(observation)) {
+      this.#segments = observation;
+      return true;
+    }
+    if (sameRung(rung, this.#asItStands) || !BY_A_KNOB.includes(outcome as FailureClass)) return false;
+    if (failsAlone(observation)) return false;
+    if (!allowed.some((other) => !sameRung(other, rung) && !this.has(other))) return false;
+    this.#dropped.push(observation);
+    return true;
+  }
+
+  /** The driver, or the command, does not bear segments that can grow. */
+  get segments(): boolean {
+    return this.#segments !== null;
+  }
+
+  has(rung: Rung): boolean {
+    return this.#dropped.some((one) => sameRung(one.rung, rung));
+  }
+
+  /** A sentence for each: `bf16, checkpointing is left out: the command fails with it (user_error: "RuntimeError: …").` */
+  get notes(): string[] {
+    const rungs = this.#dropped.map(
+      (one) => `${rungName(one.rung)} is left out: the command fails with it ${proofOf(one)}.`,
+    );
+    if (this.#segments === null) return rungs;
+    return [...rungs, `Expandable segments are left out: the command fails with them ${proofOf(this.#segments)}.`];
+  }
+}
+
+/** The verdict on a failure with a knob on that the options ask for: the knob may be the reason, and is named. */
+export function withRung(verdict: Diagnosis, rung: Rung, asItStands: Rung): Diagnosis {
+  if (sameRung(rung, asItStands) || !BY_A_KNOB.includes(verdict.class as FailureClass)) return verdict;
+  const advice = `It failed with ${rungName(rung)}, which the options ask for and the command does not turn on by itself: leave --amp and --checkpointing at auto, or see whether it fails without, too.`;
+  return { ...verdict, advice };
+}
+
+const proofOf = ({ outcome, evidence }: Observation): string =>
+  evidence === null ? `(${outcome})` : `(${outcome}: "${evidence}")`;

@@ -1,0 +1,77 @@
+import type { Diagnosis } from '../../contract/diagnosis.js';
+import type { Observation } from '../../contract/measurement.js';
+import type { JobOptions } from '../../contract/options.js';
+import type { Cut } from '../../contract/rung.js';
+import type { Action } from '../../tuner/types.js';
+import type { SearchOutcome } from './outcome.js';
+import { PLACEHOLDER, told } from './undriveable.js';
+
+/** The outputs of the whole batch, and the loss's graph on them, stay in memory where the model's call is cut. */
+const WHOLE_OUTPUTS =
+  '--cut loader needs less where the outputs of the whole batch are what does not fit (the logits of a language model, say): the loop then goes round once for each micro-batch, which is not the same for every loop.';
+
+/**
+ * Why no configuration fits, and what is left to do: a larger budget, or knobs and sizes that the options rule out. Where
+ * the job ran out of memory while it loaded, the advice that was given for that stays.
+ */
+export function exhaustedDiagnosis(
+  seen: Diagnosis | null,
+  action: Extract<Action, { type: 'exhausted' }>,
+  options: Pick<JobOptions, 'minBatch' | 'amp' | 'checkpointing' | 'accumulation' | 'exact'>,
+  cut: Cut | null,
+): Diagnosis {
+  const { why } = action;
+  if (action.cause === 'growth') return growthDiagnosis(action);
+  if (seen === null) {
+    const advice = 'Widen --min-batch, --max-batch and --effective-batch, or leave out --accumulation off.';
+    return { ...told(why, advice), cause: 'The options leave no micro-batch to try.' };
+  }
+  // What was advised for a job that could not load, or whose batch cannot be set, is what is left to do.
+  if (seen.phase === 'load' || seen.advice === PLACEHOLDER) return seen;
+  const advice = exhaustedAdvice(options);
+  return { ...seen, advice: cut?.cut === 'model' ? `${advice} ${WHOLE_OUTPUTS}` : advice };
+}
+
+/** The loop outgrows any budget: what would help is to be changed in the script. */
+function growthDiagnosis({ why }: Extract<Action, { type: 'exhausted' }>): Diagnosis {
+  const advice =
+    'Keep `loss.item()` rather than `loss`, detach what is carried from step to step, and bound caches. A run that is over before the budget is full: --no-tune runs it as it stands.';
+  return {
+    ...told(`${why}.`, advice),
+    class: 'device_oom',
+    phase: 'train',
+    cause: `${why}.`,
+    cure: 'none',
+    reason: 'leak',
+  };
+}
+
+/**
+ * A script whose batch cannot be set, and that ran out of memory at its own: to run it as it stands would be to see that again.
+ * Null: it did not.
+ */
+export function outgrownAlone(
+  observations: readonly Observation[],
+  own: number | null | undefined,
+): Pick<SearchOutcome, 'action' | 'diagnosis'> | null {
+  const oom = observations.find((o) => o.outcome === 'device_oom' && o.micro_batch === own);
+  if (oom === undefined) return null;
+  const why = `the script ran out of memory at its own batch of ${own}, and no training step was seen at a smaller one`;
+  const diagnosis: Diagnosis = {
+    ...told(oom.evidence ?? why, PLACEHOLDER),
+    class: 'device_oom',
+    phase: 'train',
+    cause: `${why[0]?.toUpperCase()}${why.slice(1)}.`,
+    cure: 'none',
+    reason: 'batch',
+  };
+  return { action: { type: 'exhausted', why, evidence: oom.evidence }, diagnosis };
+}
+
+export function exhaustedAdvice(options: Parameters<typeof exhaustedDiagnosis>[2]): string {
+  const ways = ['a larger --budget'];
+  if (options.minBatch > 1) ways.push('a smaller --min-batch');
+  const { amp, checkpointing, accumulation, exact } = options;
+  if (amp !== 'auto' || exact || checkpointing !== 'auto' || accumulation !== 'auto') ways.push('more knobs to turn');
+  return `Give ${ways.join(' or ')}, or make the model smaller.`;
+}

@@ -1,0 +1,46 @@
+import { rmSync } from 'node:fs';
+import { stateFolder } from '../../common/home.js';
+import type { FindBatchReport } from '../../contract/reports.js';
+import { giveBack, StillHeld } from '../launch/still-held.js';
+import { prepare } from '../target.js';
+import type { WorkDeps, WorkRequest } from '../types.js';
+import { findBatchReport, recommendationOf } from './report.js';
+import { Search } from './search.js';
+
+/**
+ * Finds, verifies and records the largest configuration of a command. Exhausted and failed searches are told by the
+ * report's `status`; throws OomtuneError for what is wrong before the first launch, and the signal's reason if aborted.
+ */
+export async function findBatch(request: WorkRequest, deps: WorkDeps): Promise<FindBatchReport> {
+  const started = Date.now();
+  const target = await prepare(request, deps);
+  const lease = await target.acquire();
+  let left: StillHeld | null = null;
+  try {
+    await deps.persist({ state: 'searching', reason: null, key: target.key });
+    const outcome = await new Search(request, deps, target, 'search').run();
+    if (outcome.action.type === 'found') {
+      const recommendation = recommendationOf(target, outcome, outcome.action.answer, new Date().toISOString());
+      await (await deps.records()).recommendations.put(recommendation, request.jobId);
+    }
+    const seconds = (Date.now() - started) / 1000;
+    const report = await findBatchReport(
+      request,
+      target,
+      outcome,
+      seconds,
+      stateFolder('applied', fileName(target.key)),
+    );
+    deps.progress({ type: 'found', report });
+    // What a search leaves behind is of use only where it went wrong.
+    if (report.status === 'found') rmSync(stateFolder('runs', request.jobId), { recursive: true, force: true });
+    return report;
+  } catch (error) {
+    if (error instanceof StillHeld) left = error;
+    throw error;
+  } finally {
+    await giveBack(lease, left);
+  }
+}
+
+const fileName = (key: string): string => key.replace(/[^A-Za-z0-9._-]+/g, '_');

@@ -1,0 +1,179 @@
+import { closeSync, createReadStream } from 'node:fs';
+import { openRegular } from '../../common/regular-file.js';
+import type { Diagnosis } from '../../contract/diagnosis.js';
+import type { Exit, LedgerReading } from '../../contract/launch.js';
+import type { Observation, Probe } from '../../contract/measurement.js';
+import { measuredSteps, NO_PEAKS, peaks } from '../../contract/measurement.js';
+import type { KindName } from '../../devices/index.js';
+import { type DiagnoseInput, diagnose } from '../diagnosis/index.js';
+import { isLost, lostDiagnosis } from '../launch/lost.js';
+import type { Session } from '../launch/session.js';
+import { growthPerStep, isRestless } from './rest.js';
+import { uncut } from './undriveable.js';
+import type { Measurement } from './worst-rank.js';
+
+/** Highest use that the ledger saw on any device of a launch; null without a ledger. */
+export function ledgerPeak(reading: LedgerReading | null): number | null {
+  const devices = reading?.devices ?? [];
+  const peaks = devices.map((device) => device.peak_bytes).filter((bytes) => bytes > 0);
+  return peaks.length === 0 ? null : Math.max(...peaks);
+}
+
+/** Where a probe ran. */
+export interface Place {
+  launch: number;
+  /** First probe of its launch. */
+  fresh: boolean;
+  /** When it was asked for, in milliseconds since the epoch. */
+  asked: number;
+}
+
+/** A probe that ran its steps. */
+export function observeFit(probe: Probe, place: Place, measurement: Measurement, alive: boolean): Observation {
+  return {
+    rung: probe.rung,
+    micro_batch: probe.micro_batch,
+    // Where the model's call is cut, the loop's whole batch was measured: it may have more parts than were asked for.
+    accumulation: Math.max(
+      probe.accumulation,
+      Math.floor(measurement.accumulation / (measurement.own_accumulation ?? 1)),
+    ),
+    launch: place.launch,
+    fresh: place.fresh,
+    ...(probe.expandable_segments ? { expandable_segments: true } : {}),
+    ...measuredSteps.parse(measurement),
+    outcome: 'fit',
+    ambiguous: false,
+    phase: null,
+    peaks: peaks.parse(measurement),
+    ...(isRestless(probe, measurement) ? { restless: true } : {}),
+    rise_bytes_per_step: growthPerStep(probe, measurement),
+    step_s: steadySeconds(measurement.step_s),
+    wall_s: since(place.asked),
+    refused_bytes: null,
+    evidence: null,
+    alive,
+  };
+}
+
+/** A launch without a hook that ran to its end and succeeded: the ledger alone knows what it held. */
+export function observeWhole(probe: Probe, place: Place, exit: Exit): Observation {
+  return {
+    ...observeFit(
+      probe,
+      place,
+      {
+        micro_batch: probe.micro_batch,
+        accumulation: probe.accumulation,
+        steps: probe.steps,
+        ...NO_PEAKS,
+        total_bytes: ledgerPeak(exit.ledger),
+        alloc_retries: 0,
+        step_s: [],
+      },
+      false,
+    ),
+  };
+}
+
+/** A probe that its process did not survive, judged by the diagnosis. */
+export function observeDeath(probe: Probe, place: Place, diagnosis: Diagnosis, exit: Exit): Observation {
+  const outcome = diagnosis.class === 'ok' ? 'user_error' : diagnosis.class;
+  return {
+    rung: probe.rung,
+    micro_batch: probe.micro_batch,
+    accumulation: probe.accumulation,
+    launch: place.launch,
+    fresh: place.fresh,
+    ...(probe.expandable_segments ? { expandable_segments: true } : {}),
+    steps: 0,
+    outcome,
+    ambiguous: outcome === 'device_oom' && (diagnosis.ambiguous ?? false),
+    phase: diagnosis.phase,
+    peaks: { ...NO_PEAKS, total_bytes: ledgerPeak(exit.ledger) },
+    alloc_retries: 0,
+    step_s: null,
+    wall_s: since(place.asked),
+    refused_bytes: diagnosis.fields.tried_bytes ?? exit.ledger?.refusals.at(-1)?.size_bytes ?? null,
+    unallocated_bytes: unallocated(diagnosis.fields),
+    free_bytes: diagnosis.fields.free_bytes,
+    evidence: diagnosis.evidence ?? describeExit(exit),
+    alive: false,
+  };
+}
+
+/** What the allocator held in pieces that no tensor used, as the message says it. */
+function unallocated({ reserved_bytes: held, allocated_bytes: used }: Diagnosis['fields']): number | null {
+  return held === null || used === null ? null : Math.max(0, held - used);
+}
+
+/** Why a launch died: the ledger, the hook, the exit and the log together. */
+export async function diagnoseSession(
+  session: Session,
+  exit: Exit,
+  device: KindName,
+  more: Partial<DiagnoseInput> = {},
+): Promise<Diagnosis> {
+  if (isLost(exit)) return lostDiagnosis(exit);
+  if (session.bye?.reason === 'uncut' && session.exception === null) return uncut(session.bye);
+  return diagnose({
+    log: openLog(session.run.logFile),
+    exitCode: exit.code,
+    signal: exit.signal,
+    device,
+    ledger: exit.ledger,
+    hook: session.exception,
+    hostOom: exit.host_oom,
+    endedBy: exit.ended_by,
+    deviceData: session.warnings.has('dataset_on_device'),
+    gradInEval: session.warnings.has('eval_builds_graph') ? true : null,
+    ...more,
+  });
+}
+
+/** Twice what the supervisor lets a log grow to: of what a job has made longer by itself the end is read. */
+const MOST_LOG_BYTES = 128 * 1024 ** 2;
+
+/** As much of a log as was there when it was opened: a job can put anything in its place, and go on writing to it. */
+function openLog(path: string): Iterable<Buffer> | AsyncIterable<Buffer> {
+  const file = openRegular(path);
+  if (file === null) return [];
+  const { fd, size } = file;
+  if (size > 0) return createReadStream('', { fd, start: Math.max(0, size - MOST_LOG_BYTES), end: size - 1 });
+  closeSync(fd);
+  return [];
+}
+
+/** `exit status 3`, `SIGKILL`: what is left to say when the log says nothing. */
+export function describeExit(exit: Exit): string {
+  if (exit.error !== null) return exit.error;
+  if (exit.signal !== null) return `ended by ${exit.signal}`;
+  return `exit status ${exit.code}`;
+}
+
+const since = (at: number): number => Math.max(0, Date.now() - at) / 1000;
+
+/** Median of the steps after the first, which pays for allocation and autotuning; null when there is none. */
+function steadySeconds(steps: number[]): number | null {
+  const steady = (steps.length > 1 ? steps.slice(1) : steps).toSorted((a, b) => a - b);
+  if (steady.length === 0) return null;
+  const middle = Math.floor(steady.length / 2);
+  return steady.length % 2 === 1
+    ? (steady[middle] as number)
+    : ((steady[middle - 1] as number) + (steady[middle] as number)) / 2;
+}
+
+/**
+ * A fit with its speed. The loop may have made other steps than were asked for: one that accumulates by itself goes on to,
+ * and is left at that. `batches`: those of the loop that it made one step of; `times`: those that it does by itself;
+ * `worldSize`: devices that each train as many samples.
+ */
+export function withSpeed(
+  observation: Observation,
+  { batches, times, worldSize }: { batches: number | null; times: number; worldSize: number },
+): Observation {
+  const asked = observation.accumulation * times;
+  const stepSeconds = observation.step_s && (observation.step_s * asked) / (batches ?? asked);
+  const samples = observation.micro_batch * asked * worldSize;
+  return { ...observation, step_s: stepSeconds, samples_per_s: stepSeconds ? samples / stepSeconds : null };
+}

@@ -1,0 +1,254 @@
+import type { Diagnosis } from '../../contract/diagnosis.js';
+import type { Loop } from '../../contract/hook.js';
+import type { Exit } from '../../contract/launch.js';
+import type { Observation, Probe } from '../../contract/measurement.js';
+import { type Cut, type Rung, sameRung } from '../../contract/rung.js';
+import type { Constraints } from '../../tuner/types.js';
+import { prepareDiagnosis } from '../diagnosis/index.js';
+import { launchSearch } from '../launch/launch.js';
+import { isLost } from '../launch/lost.js';
+import type { Session } from '../launch/session.js';
+import type { HookMode } from '../launch/session-request.js';
+import { StillHeld } from '../launch/still-held.js';
+import { neededBytes } from '../memory/needed.js';
+import type { Target } from '../target.js';
+import type { WorkDeps, WorkRequest } from '../types.js';
+import {
+  diagnoseSession,
+  ledgerPeak,
+  observeDeath,
+  observeFit,
+  observeWhole,
+  type Place,
+  withSpeed,
+} from './observe.js';
+import { neverReached, trainedAtItsOwn, uncut, undriveable, usesOwnBatch } from './undriveable.js';
+import type { Measurement } from './worst-rank.js';
+
+/** Runs the probes of a search: each in the live process if that can take it, else in a new one. */
+export class Prober {
+  /** Every launch that was begun, those of an earlier process included. */
+  readonly launches: WorkRequest['launches'];
+  /** What the script's own loop asked for, as the hook saw it. */
+  loop: Loop | null = null;
+  /** The script autocasts by itself. */
+  ownAmp = false;
+  torch: string | null = null;
+  /** Seconds from the first launch to its training loop. */
+  startupSeconds: number | null = null;
+  /** Verdict on the last launch that died. */
+  diagnosis: Diagnosis | null = null;
+  /** The script ran, but took no batch from us. */
+  undriveable = false;
+  /** Where the hook cut the batches that it measured. */
+  cut: Cut | null = null;
+  readonly #request: WorkRequest;
+  readonly #deps: WorkDeps;
+  readonly #target: Target;
+  readonly #goal: Constraints['goal'];
+  readonly #mode: HookMode;
+  #session: Session | null = null;
+  /** Probes that the live process was asked for. */
+  #used = 0;
+  #rung: Rung | null = null;
+  /** The live process has segments that can grow. */
+  #expandable = false;
+  #learned = false;
+  #measured = false;
+  /** Processes whose supervisor was killed. */
+  #lost = 0;
+  /** Times that memory was waited for which others held. */
+  #waits = 0;
+
+  constructor(request: WorkRequest, deps: WorkDeps, target: Target, goal: Constraints['goal']) {
+    this.#request = request;
+    this.#deps = deps;
+    this.#target = target;
+    this.#goal = goal;
+    this.#mode = target.hook ? (target.carrier('micro_batch') === 'hook' ? 'probe' : 'measure') : 'none';
+    this.launches = [...request.launches];
+  }
+
+  /** Where the hook drives, the first process tells what the script asks for before any size is chosen. */
+  async begin(rung: Rung = this.#target.baseRung, expandable = false): Promise<void> {
+    if (this.#mode === 'probe') await this.#open(rung, expandable, null);
+  }
+
+  /** Ends what runs, without waiting for it. */
+  interrupt(): void {
+    this.#session?.run.end('cancel');
+  }
+
+  /** Whether more is known of the loop than when this was last asked: the bounds of the search change with it. */
+  hasLearned(): boolean {
+    const learned = this.#learned;
+    this.#learned = false;
+    return learned;
+  }
+
+  /** Runs one probe in the live process if that can take it, else in a new one. */
+  async measure(probe: Probe): Promise<Observation> {
+    if (!this.#takes(probe)) {
+      await this.close();
+      await this.#open(probe.rung, probe.expandable_segments ?? false, probe);
+    }
+    const session = this.#session as Session;
+    this.#rung = probe.rung;
+    const place = { launch: this.launches.length, fresh: this.#used === 0, asked: Date.now() };
+    const carried = this.#mode !== 'probe' && this.#used === 0;
+    this.#used += 1;
+    this.#deps.progress({ type: 'probing', probe, launch: place.launch });
+    const measurement = session.exit === null && session.exception === null ? await this.#ask(probe, carried) : null;
+    this.startupSeconds ??= session.startupSeconds;
+    // What a launch measures by itself begins with its loop.
+    if (carried) place.asked = session.loopsSince ?? place.asked;
+    this.torch ??= session.hello?.torch ?? null;
+    this.cut ??= session.cut;
+    if (measurement === null) return this.#afterDeath(session, probe, place);
+    this.#measured = true;
+    this.#learn(measurement);
+    const goesOn = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
+    const alive = goesOn && !measurement.short;
+    if (!alive) await this.close();
+    if (measurement.total_bytes === null) measurement.total_bytes = ledgerPeak(session.run.ledger());
+    return withSpeed(observeFit(probe, place, measurement, alive), {
+      batches: this.#mode === 'probe' ? measurement.accumulation : null,
+      times: this.#target.loopAccumulation,
+      worldSize: this.#target.worldSize,
+    });
+  }
+
+  #takes(probe: Probe): boolean {
+    const live = this.#session;
+    if (live === null || this.#expandable !== (probe.expandable_segments ?? false)) return false;
+    const sameKnobs = this.#rung !== null && sameRung(this.#rung, probe.rung);
+    // A process that died before it was asked anything answers for the first probe.
+    const free = this.#used === 0 || (live.exit === null && !probe.fresh);
+    return this.#mode === 'probe'
+      ? free && (sameKnobs || (this.loop?.can.switch_rung ?? false))
+      : free && sameKnobs && this.#used > 0;
+  }
+
+  /** What the end of the process says of the probe that it did not survive. */
+  async #afterDeath(session: Session, probe: Probe, place: Place): Promise<Observation> {
+    const exit = await this.#deathOf(session);
+    this.#session = null;
+    if (isLost(exit) && this.#lost < this.#request.options.retries) {
+      this.#lost += 1;
+      this.#deps.progress({ type: 'note', text: 'The process was lost: the same size is measured again.' });
+      return this.measure(probe);
+    }
+    const bye = session.exception === null ? session.bye : null;
+    // A loop that is shorter than the search goes on in another process.
+    if (bye?.reason === 'loop_over' && this.#used > 1) return this.measure(probe);
+    if (bye?.reason === 'uncut') {
+      this.diagnosis = uncut(bye);
+      return { ...observeDeath(probe, place, this.diagnosis, exit), uncut: true };
+    }
+    if (this.#mode === 'probe' && bye !== null) {
+      this.undriveable = true;
+      this.diagnosis = undriveable(bye, probe.steps);
+      return observeDeath(probe, place, this.diagnosis, exit);
+    }
+    const whole = exit.code === 0 && exit.ended_by === 'job' && session.exception === null && this.#mode !== 'probe';
+    if (whole) return observeWhole(probe, place, exit);
+    // How what started the training ended (a shell script goes on after an error) says nothing where the hook saw why.
+    const end = session.exception === null ? exit : { ...exit, code: 1, signal: null };
+    const verdict = await diagnoseSession(session, end, this.#target.kind, await this.#target.surroundings());
+    if (await this.#isFreeAgain(verdict, exit, probe)) return this.measure(probe);
+    this.undriveable = verdict.class === 'ok';
+    this.diagnosis = verdict.class === 'ok' ? undriveable(null, probe.steps) : verdict;
+    if (this.#mode === 'measure' && verdict.class === 'device_oom') {
+      this.diagnosis = neverReached(probe, session.loop?.own_batch, this.#target.worldSize) ?? verdict;
+    }
+    if (this.#mode === 'probe' && session.loop === null) this.diagnosis = trainedAtItsOwn(verdict) ?? this.diagnosis;
+    if (verdict.class === 'user_error') this.diagnosis = await this.#withOwnBatch(probe, verdict);
+    return observeDeath(probe, place, this.diagnosis, exit);
+  }
+
+  /**
+   * Waits where others took memory since the search began: that a probe lacked it says nothing of its size. What they held by then
+   * already is no part of what is searched. False: it was no neighbour, or has been waited for often enough.
+   */
+  async #isFreeAgain(verdict: Diagnosis, exit: Exit, { micro_batch: microBatch }: Probe): Promise<boolean> {
+    const room = this.#target.roomBytes;
+    const needed = neededBytes(exit, verdict);
+    const others = verdict.reason === 'neighbour';
+    if (verdict.cure !== 'wait' || (needed ?? 0) > room) return false;
+    if (this.#waits >= (others ? this.#request.options.retries : 1)) return false;
+    this.#waits += 1;
+    const reason = others ? 'memory that other processes held' : 'memory though enough was free';
+    const text = `Micro-batch ${microBatch} ran out of ${reason}: the same size is measured again once it can be had.`;
+    this.#deps.progress({ type: 'note', text });
+    return this.#target.waitForMemory(Math.min(needed ?? room, room));
+  }
+
+  /** The verdict on the first probe of a script: where the script's own batch trains, the size is the reason. */
+  async #withOwnBatch(probe: Probe, verdict: Diagnosis): Promise<Diagnosis> {
+    const own = this.loop?.own_batch ?? null;
+    const first = this.#mode === 'probe' && this.#goal === 'search' && !this.#measured;
+    if (!first || own === null || own === probe.micro_batch) return verdict;
+    await this.#open(probe.rung, probe.expandable_segments ?? false, null);
+    const trains = await this.#ask({ ...probe, micro_batch: own }, false);
+    await this.close();
+    return trains === null ? verdict : usesOwnBatch(own, probe.micro_batch, verdict);
+  }
+
+  async #ask(probe: Probe, carried: boolean): Promise<Measurement | null> {
+    const session = this.#session as Session;
+    if (this.#mode === 'none') {
+      await session.ended();
+      return null;
+    }
+    return session.ask(probe, carried);
+  }
+
+  /** Takes what the first measured step told of the loop: its own accumulation, and whether it autocasts by itself. */
+  #learn(measurement: Measurement): void {
+    const { own } = this.#target;
+    const accumulation = measurement.own_accumulation ?? 1;
+    if (own.accumulation === null) {
+      own.accumulation = accumulation;
+      this.#learned ||= accumulation > 1;
+    }
+    this.#learned ||= (measurement.own_amp ?? false) && !this.ownAmp;
+    this.ownAmp ||= measurement.own_amp ?? false;
+  }
+
+  /** Starts a process on a rung, and where the hook drives waits for its training loop. */
+  async #open(rung: Rung, expandable: boolean, probe: Probe | null): Promise<void> {
+    this.#used = 0;
+    this.#rung = rung;
+    this.#expandable = expandable;
+    const owner = { request: this.#request, deps: this.#deps, target: this.#target, launches: this.launches };
+    this.#session = await launchSearch(owner, { mode: this.#mode, rung, expandable, probe });
+    if (this.#deps.signal.aborted) this.#session.run.end('cancel');
+    if (this.#mode !== 'probe') return;
+    prepareDiagnosis();
+    const loop = await this.#session.ready();
+    this.loop ??= loop;
+  }
+
+  /** A process that reported its death is given a moment to go by itself; ranks that wait for it are ended. */
+  async #deathOf(session: Session): Promise<Exit> {
+    if (this.#mode === 'probe' && session.bye !== null && session.exception === null) session.run.end('cancel');
+    const patience = setTimeout(() => session.exception !== null && session.run.end('cancel'), 10_000);
+    try {
+      return this.#whole(session, await session.ended());
+    } finally {
+      clearTimeout(patience);
+    }
+  }
+
+  /** The memory of what is still there would be charged to the next probe. */
+  #whole(session: Session, exit: Exit): Exit {
+    if (exit.held !== undefined) throw new StillHeld(session.run, exit);
+    return exit;
+  }
+
+  async close(): Promise<void> {
+    const session = this.#session;
+    this.#session = null;
+    if (session !== null) this.#whole(session, await session.close());
+  }
+}

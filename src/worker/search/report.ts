@@ -1,0 +1,156 @@
+import type { FailureClass } from '../../contract/failure.js';
+import type { ProbeRecord, SpeedComparison } from '../../contract/measurement.js';
+import type { Recommendation } from '../../contract/recommendation.js';
+import type { FindBatchReport } from '../../contract/reports.js';
+import type { Config } from '../../contract/rung.js';
+import { rungOf, shown } from '../../contract/rung.js';
+import { anatomyOf } from '../../tuner/index.js';
+import type { Answer } from '../../tuner/types.js';
+import { memoryReport } from '../memory/memory-report.js';
+import { ownOf, withCommand } from '../run/verified-commands.js';
+import type { Target } from '../target.js';
+import type { WorkRequest } from '../types.js';
+import { exhaustedDiagnosis } from './exhausted.js';
+import { dataIsTheLimit, ownBatchReport, runWords } from './own-batch.js';
+import { probeRecord } from './probe-record.js';
+import type { SearchOutcome } from './search.js';
+
+/** The document of `find-batch --json`. */
+export async function findBatchReport(
+  request: WorkRequest,
+  target: Target,
+  outcome: SearchOutcome,
+  wallSeconds: number,
+  applyDir: string,
+): Promise<FindBatchReport> {
+  const { action } = outcome;
+  const device = target.devices[0] as Target['devices'][number];
+  const answer = action.type === 'found' ? action.answer : null;
+  const config = answer === null ? null : answer.config;
+  const beside = answer === null ? null : await target.notAlone();
+  return {
+    schema: 1,
+    key: target.key,
+    name: target.name,
+    status: action.type,
+    ...(action.type === 'found' ? {} : { failure: failureOf(outcome, request.options) }),
+    device: {
+      id: device.id,
+      model: device.model,
+      total_bytes: device.total_bytes,
+      budget_bytes: target.budgetBytes,
+      ...(target.roomBytes < target.budgetBytes ? { room_bytes: target.roomBytes } : {}),
+    },
+    config: config && shown(config),
+    own: ownBatchReport(target, outcome),
+    max_micro_batch: answer?.max_micro_batch ?? null,
+    peak_bytes: answer?.peak_bytes ?? null,
+    headroom_pct: answer?.headroom_pct ?? null,
+    samples_per_s: answer?.samples_per_s ?? null,
+    verified_steps: answer?.verified_steps ?? null,
+    ...comparedIn(answer),
+    launches: outcome.launches,
+    startup_s: outcome.startupSeconds === null ? null : round(outcome.startupSeconds, 2),
+    wall_s: round(wallSeconds, 2),
+    probes: probesOf(outcome),
+    apply:
+      config === null ? null : await howToApply(request, target, config, ownBatchReport(target, outcome), applyDir),
+    memory: config === null ? null : memoryReport(outcome.observations, config, target.budgetBytes),
+    notes: [
+      ...target.notes,
+      ...target.heldNotes,
+      ...outcome.notes,
+      ...(answer?.notes ?? []),
+      ...(answer === null ? [] : dataIsTheLimit(answer.max_micro_batch, target, outcome, request.options)),
+      ...(beside === null ? [] : [beside]),
+      ...(action.type === 'exhausted' ? [action.why] : []),
+    ],
+  };
+}
+
+async function howToApply(
+  request: WorkRequest,
+  target: Target,
+  config: Config,
+  own: FindBatchReport['own'],
+  dir: string,
+): Promise<NonNullable<FindBatchReport['apply']>> {
+  const { argv, knobEnv } = await target.fill(config, dir, 1);
+  const keeps = own !== null && request.options.effectiveBatch === null;
+  return {
+    argv,
+    env: knobEnv,
+    oomtune: runWords(request, target.name, config),
+    ...(keeps ? { own: runWords(request, target.name, null) } : {}),
+  };
+}
+
+function failureOf(outcome: SearchOutcome, options: WorkRequest['options']): NonNullable<FindBatchReport['failure']> {
+  const { action, diagnosis } = outcome;
+  if (action.type === 'exhausted') {
+    const { class: kind, fields, advice, reason } = exhaustedDiagnosis(diagnosis, action, options, outcome.cut);
+    return {
+      class: kind as FailureClass,
+      evidence: action.evidence ?? action.why,
+      fields,
+      advice,
+      ...(reason === 'leak' ? { reason } : {}),
+    };
+  }
+  const { failure, evidence } = action as Extract<typeof action, { type: 'failed' }>;
+  return { class: failure, evidence, fields: diagnosis?.fields ?? {}, advice: diagnosis?.advice };
+}
+
+/** The recommendation that a found answer becomes. `now`: ISO 8601. */
+export function recommendationOf(target: Target, outcome: SearchOutcome, answer: Answer, now: string): Recommendation {
+  const { config } = answer;
+  const own = ownOf(target, outcome.loop);
+  return {
+    schema: 1,
+    key: target.key,
+    name: target.name,
+    gpu_model: target.devices[0]?.model ?? 'unknown',
+    budget_bytes: target.budgetBytes,
+    world_size: config.world_size,
+    micro_batch: config.micro_batch,
+    accumulation: config.accumulation,
+    effective_batch: config.effective_batch,
+    ...rungOf(config),
+    max_micro_batch: answer.max_micro_batch,
+    known_bad_micro_batch: answer.known_bad_micro_batch,
+    peak_bytes: answer.peak_bytes,
+    samples_per_s: answer.samples_per_s,
+    verified_at: now,
+    status: 'verified',
+    command_digest: target.digest,
+    torch: outcome.torch ?? target.torch,
+    driver: target.devices[0]?.driver ?? null,
+    own_batch: own.microBatch,
+    own_accumulation: own.accumulation,
+    commands: withCommand([], target, own),
+    cut: config.accumulation > 1 ? (outcome.cut?.cut ?? null) : null,
+    ...(config.expandable_segments ? { expandable_segments: true } : {}),
+    memory: anatomyOf(outcome.observations, config, target.budgetBytes),
+    ...comparedIn(answer),
+    probes: probesOf(outcome),
+  };
+}
+
+function comparedIn(answer: Answer | null): { comparison?: SpeedComparison } {
+  const { together = false, speeds = [] } = answer?.comparison ?? {};
+  if (speeds.length === 0) return {};
+  const told = speeds.map(({ rung, micro_batch: microBatch, samples_per_s: samplesPerSecond, spread, rounds }) => ({
+    ...shown(rung),
+    micro_batch: microBatch,
+    samples_per_s: round(samplesPerSecond, 3),
+    spread: spread === null ? null : round(spread, 3),
+    rounds,
+  }));
+  return { comparison: { together, speeds: told } };
+}
+
+function probesOf({ observations, whys }: SearchOutcome): ProbeRecord[] {
+  return observations.map((observation, index) => probeRecord(observation, whys[index] ?? undefined));
+}
+
+export const round = (value: number, digits: number): number => Number(value.toFixed(digits));

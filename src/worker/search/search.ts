@@ -1,0 +1,158 @@
+import type { Observation } from '../../contract/measurement.js';
+import type { Rung } from '../../contract/rung.js';
+import { Tuner } from '../../tuner/index.js';
+import type { Action, Constraints } from '../../tuner/types.js';
+import { Detached } from '../launch/detached.js';
+import type { Target } from '../target.js';
+import type { WorkDeps, WorkRequest } from '../types.js';
+import { constraintsOf, withLoop } from './constraints.js';
+import { DroppedRungs, withRung } from './dropped-rungs.js';
+import type { SearchOutcome } from './outcome.js';
+import { probeRecord } from './probe-record.js';
+import { Prober } from './prober.js';
+import { uncutFor } from './undriveable.js';
+
+export type { SearchOutcome };
+
+/** Drives the tuner: has its probes run, writes down what came of each, and tells it. */
+export class Search {
+  readonly #request: WorkRequest;
+  readonly #deps: WorkDeps;
+  readonly #target: Target;
+  readonly #goal: Constraints['goal'];
+  readonly #prober: Prober;
+  readonly #journal: Observation[] = [];
+  readonly #whys: (string | null)[] = [];
+  readonly #dropped: DroppedRungs;
+
+  constructor(request: WorkRequest, deps: WorkDeps, target: Target, goal: Constraints['goal']) {
+    this.#request = request;
+    this.#deps = deps;
+    this.#target = target;
+    this.#goal = goal;
+    this.#dropped = new DroppedRungs(target.baseRung);
+    this.#prober = new Prober(request, deps, target, goal);
+  }
+
+  /** Searches to the end. Leaves no process behind, however it ends; rejects with the signal's reason when aborted. */
+  async run(): Promise<SearchOutcome> {
+    const { signal } = this.#deps;
+    const prober = this.#prober;
+    const stop = (): void => prober.interrupt();
+    signal.addEventListener('abort', stop);
+    try {
+      signal.throwIfAborted();
+      await prober.begin();
+      const journal = this.#journal;
+      journal.push(...this.#request.journal);
+      this.#whys.push(...journal.map(() => null));
+      let tuner = this.#tuner();
+      for (;;) {
+        const action = tuner.next();
+        if (action.type !== 'probe') return this.#outcome(action);
+        const before = prober.diagnosis;
+        const observation = await prober.measure(action.probe);
+        signal.throwIfAborted();
+        journal.push(observation);
+        this.#whys.push(action.probe.why);
+        await this.#deps.persist({ journal });
+        this.#deps.progress({ type: 'probe', observation, record: probeRecord(observation, action.probe.why) });
+        if (this.#cannotCut(observation)) {
+          // What takes the whole batch at once needs no cut.
+          prober.diagnosis = before;
+          this.#deps.progress({ type: 'note', text: this.#notes.at(-1) as string });
+          tuner = this.#tuner();
+        } else if (this.#dropped.drops(observation, this.#constraints().rungs)) {
+          // It says nothing of the command, whatever it looked like.
+          prober.diagnosis = before;
+          prober.undriveable = false;
+          this.#deps.progress({ type: 'note', text: this.#dropped.notes.at(-1) as string });
+          tuner = this.#tuner();
+        } else if (prober.hasLearned()) tuner = this.#tuner();
+        else tuner.tell(observation);
+      }
+    } finally {
+      signal.removeEventListener('abort', stop);
+      await prober.close();
+      if (signal.aborted && signal.reason instanceof Detached)
+        this.#deps.log.info('the search is left where it stands');
+    }
+  }
+
+  /**
+   * Knows what was seen so far on the rungs that are left. What the loop does by itself shows at its first step only, and what a
+   * rung does when it fails: then the bounds are drawn anew, and what was seen stays.
+   */
+  #tuner(): Tuner {
+    const constraints = this.#constraints();
+    for (const seen of this.#journal) this.#dropped.drops(seen, constraints.rungs);
+    const left = (rung: Rung): boolean => !this.#dropped.has(rung);
+    const expandable = constraints.expandable === true && !this.#dropped.segments;
+    const tuner = new Tuner({ ...constraints, rungs: constraints.rungs.filter(left), expandable });
+    // Where the batch is not cut, what was measured of its parts says nothing.
+    const whole = (one: Observation): boolean => this.#refusal === null || (!one.uncut && one.accumulation === 1);
+    const told = this.#journal.filter(
+      (one) => left(one.rung) && whole(one) && (expandable || !one.expandable_segments),
+    );
+    const alive = told.at(-1) === this.#journal.at(-1);
+    for (const [at, seen] of told.entries()) {
+      tuner.tell(alive || at < told.length - 1 ? seen : { ...seen, alive: false });
+    }
+    return tuner;
+  }
+
+  /** Whether the hook has refused to cut the batch, and something is left to try that needs no cut. */
+  #cannotCut({ uncut, accumulation }: Observation): boolean {
+    return uncut === true && accumulation > 1 && this.#request.options.accumulation === 'auto';
+  }
+
+  /** The first refusal to cut the batch; null: there was none. */
+  get #refusal(): Observation | null {
+    return this.#journal.find((one) => this.#cannotCut(one)) ?? null;
+  }
+
+  get #notes(): string[] {
+    const why = this.#refusal?.evidence ?? null;
+    const uncut = why === null ? [] : [`${why} Only what takes the whole batch at once is tried.`];
+    return [...this.#dropped.notes, ...uncut];
+  }
+
+  #outcome(reached: Exclude<Action, { type: 'probe' }>): SearchOutcome {
+    const refusal = this.#refusal;
+    const action: typeof reached =
+      reached.type === 'exhausted' && refusal !== null
+        ? { type: 'failed', failure: 'user_error', evidence: refusal.evidence }
+        : reached;
+    const times = this.#target.loopAccumulation;
+    const { launches, startupSeconds, torch, cut, loop, diagnosis, undriveable } = this.#prober;
+    const failed =
+      action.type === 'failed' ? this.#journal.findLast(({ outcome }) => outcome === action.failure) : null;
+    return {
+      action: action.type === 'found' ? { type: 'found', answer: withLoop(action.answer, times) } : action,
+      observations: this.#journal,
+      launches: new Set(this.#journal.map((observation) => observation.launch)).size,
+      allLaunches: launches,
+      startupSeconds,
+      torch,
+      cut,
+      loop,
+      diagnosis:
+        reached !== action
+          ? uncutFor(refusal?.evidence ?? null)
+          : diagnosis && failed
+            ? withRung(diagnosis, failed.rung, this.#target.baseRung)
+            : diagnosis,
+      undriveable,
+      whys: this.#whys,
+      notes: this.#notes,
+    };
+  }
+
+  /** The search's bounds, in the loop's own batches: what it accumulates by itself is none of the tuner's business. */
+  #constraints(): Constraints {
+    const { loop, ownAmp } = this.#prober;
+    const options =
+      this.#refusal === null ? this.#request.options : { ...this.#request.options, accumulation: 'off' as const };
+    return constraintsOf(options, this.#target, this.#goal, loop, ownAmp);
+  }
+}

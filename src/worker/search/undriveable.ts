@@ -1,0 +1,82 @@
+import { type Diagnosis, NO_FIGURES } from '../../contract/diagnosis.js';
+import type { Bye } from '../../contract/hook.js';
+import type { Probe } from '../../contract/measurement.js';
+
+export const PLACEHOLDER =
+  'Let the script take its batch size from a flag, and put {micro_batch} where its value goes: -- python train.py --batch-size {micro_batch}.';
+
+/** The script ran, but nothing in it took a batch size from the hook. `bye` null: the hook said nothing. */
+export function undriveable(bye: Bye | null, steps: number): Diagnosis {
+  if (bye?.reason === 'undriveable') {
+    return told(`The batch size cannot be set from outside: ${bye.message}.`, PLACEHOLDER);
+  }
+  if (bye?.reason === 'flood') {
+    return told(
+      'The command writes to the socket of oomtune’s hook by itself, and is not listened to any more.',
+      'Look for what in the command uses OOMTUNE_HOOK_SOCKET; `--preset none` runs it without the hook.',
+    );
+  }
+  if (bye !== null) {
+    return told(
+      'The training loop ended before it had made 2 optimizer steps at one size.',
+      `Let it run for at least ${Math.max(2, steps)} steps. ${PLACEHOLDER}`,
+    );
+  }
+  return told(
+    'The script ended, and no training with PyTorch was seen in it.',
+    `Run it alone and see that it trains. ${PLACEHOLDER}`,
+  );
+}
+
+/** The hook found no way to cut the batch that is the same for certain. */
+export function uncut(bye: Bye): Diagnosis {
+  return uncutFor(`${bye.message.charAt(0).toUpperCase()}${bye.message.slice(1)}.`);
+}
+
+/** The same by the sentence that was told. */
+export function uncutFor(evidence: string | null): Diagnosis {
+  return {
+    ...told(
+      evidence ?? 'The batch is not cut at the model’s call.',
+      '--cut loader cuts the batches of the DataLoader instead: the loop then goes round once for each micro-batch, which is not the same for every loop. Or give a larger --budget.',
+    ),
+    cause: 'The batch could not be cut into micro-batches without training something else.',
+    phase: 'train',
+    cure: 'none',
+  };
+}
+
+/** The script trains at its own batch and fails at another: its code uses the number besides the DataLoader. */
+export function usesOwnBatch(own: number, tried: number, failure: Diagnosis): Diagnosis {
+  const cause = `The script trains with its own batch of ${own} and fails with ${tried}: it uses the number elsewhere than in its DataLoader.`;
+  return { ...failure, cause, advice: `${cause} ${PLACEHOLDER}` };
+}
+
+/** The size was put into the command, and the script ran with another. Null: it ran with what was asked for, or less. */
+export function neverReached(probe: Probe, ran: number | null | undefined, worldSize: number): Diagnosis | null {
+  if (!ran || ran <= probe.micro_batch * probe.accumulation * worldSize) return null;
+  const cause = `Micro-batch ${probe.micro_batch} was asked for, the script ran with ${ran}: its flag was not recognised.`;
+  return { ...told(cause, PLACEHOLDER), phase: 'train', cause };
+}
+
+/** The hook was to set the size, and the script trained before any loop that it can set it in: with a batch of its own. */
+export function trainedAtItsOwn(verdict: Diagnosis): Diagnosis | null {
+  if (verdict.class !== 'device_oom' || verdict.phase !== 'train') return null;
+  const cause =
+    'The script ran out of memory at a batch of its own: it trains without a torch DataLoader, so that no size could be set.';
+  return { ...told(cause, PLACEHOLDER), phase: 'train', cause };
+}
+
+/** A failure that nothing in a log shows. */
+export function told(evidence: string, advice: string): Diagnosis {
+  return {
+    class: 'user_error',
+    certain: true,
+    evidence,
+    line: null,
+    fields: NO_FIGURES,
+    phase: 'unknown',
+    cause: 'No training step was seen in which the batch size could be set.',
+    advice,
+  };
+}
