@@ -1,0 +1,131 @@
+/** What is measured of one program, part by part. Each resolves with what is recorded. */
+import { join } from 'node:path';
+import { alone, apart, lastWords, oomtune } from './programs.mjs';
+
+const MIB = 1024 ** 2;
+const SEARCH_STEPS = 3;
+const HELD_STEPS = 10;
+/** Optimizer steps whose weights are compared. */
+const COMPARED_STEPS = 6;
+/** Parts of the peak of the program as it stands that are tried as a budget, until the batch is cut. */
+const CUT_BUDGETS = [0.75, 0.6, 0.9];
+const PLAIN = ['--amp', 'off', '--checkpointing', 'off'];
+const kib = (bytes) => `${Math.floor(bytes / 1024)}KiB`;
+
+/** The command at a batch size, by the program's own flag, or (the watcher's) by its loaders. */
+function sized(row, place, size) {
+  if (!row.size) return { argv: place.argv(row.own), batch: size };
+  return { argv: place.argv(size), batch: null };
+}
+
+export const PARTS = {
+  /** Twice as it stands, without oomtune: the wall to the third step, the peak, and how far two runs are apart by themselves. */
+  async alone(row, place) {
+    const weights = join(place.scratch, 'alone.pt');
+    const again = join(place.scratch, 'again.pt');
+    const argv = place.argv(row.own);
+    const first = await alone(row, place, argv, { steps: COMPARED_STEPS, weights });
+    if (!first.fit) throw new Error('does not fit the machine as it stands');
+    if (!first.steps && row.steps !== 'none') throw new Error('made no optimizer step');
+    const second = await alone(row, place, argv, { steps: COMPARED_STEPS, weights: again });
+    const difference = apart(place.python, weights, again);
+    return {
+      own: row.own,
+      steps: first.steps ?? null,
+      bare_s: Math.min(first.third_s ?? first.seconds, second.third_s ?? second.seconds),
+      peak: first.peak,
+      apart: difference?.apart ?? null,
+      same: difference?.same ?? null,
+    };
+  },
+
+  async search(row, place) {
+    const options = ['--budget', place.budget, '--steps', String(SEARCH_STEPS), ...PLAIN, ...(row.options ?? [])];
+    const { document, seconds, stderr, status } = await oomtune('find-batch', row, place, place.command, options);
+    const probes = document.probes ?? [];
+    return {
+      budget: place.budget,
+      exit: status,
+      status: document.status ?? 'error',
+      found: document.max_micro_batch ?? null,
+      launches: document.launches ?? null,
+      oom_launches: probes.filter((probe) => probe.outcome === 'device_oom').length,
+      search_s: seconds,
+      said: document.error?.message ?? document.failure?.evidence ?? document.failure?.message ?? null,
+      last: document.status === 'found' ? null : lastWords(stderr, 6),
+    };
+  },
+
+  /** Whether what was found holds in a fresh process and 2 % more (one more below 50) does not; the largest, if not. */
+  async truth(row, place, known) {
+    const { found } = known.search ?? {};
+    if (!found || row.truth === false) return null;
+    const { budgetBytes } = place;
+    const trials = [];
+    const fits = async (size) => {
+      const { argv, batch } = sized(row, place, size);
+      const one = await alone(row, place, argv, { steps: HELD_STEPS, batch, budgetBytes });
+      trials.push({ size, fit: one.fit, peak: one.peak, steps: one.steps ?? null });
+      return one.fit;
+    };
+    const holds = await fits(found);
+    const above = found + Math.max(1, Math.ceil(found / 50));
+    const more = holds && (await fits(above));
+    let [low, high] = holds ? [more ? above : found, more ? null : above] : [0, found];
+    for (let reach = above - found; trials.length < 12 && (holds ? high === null : low === 0); reach *= 2) {
+      const size = holds ? low + reach : Math.max(1, high - reach);
+      if (await fits(size)) low = size;
+      else high = size;
+      if (size === 1) break;
+    }
+    return { holds, more_fits: more, largest_known: low, smallest_that_fails: high, trials };
+  },
+
+  /** Under `run` with room for its own batch: nothing may change. */
+  async stands(row, place, known) {
+    const weights = join(place.scratch, 'stands.pt');
+    const budget = kib(Math.max(2 * (known.alone?.peak ?? 0), 64 * MIB));
+    const run = await oomtune(
+      'run',
+      row,
+      place,
+      place.command,
+      ['--budget', budget, ...PLAIN, ...(row.options ?? [])],
+      {
+        steps: COMPARED_STEPS,
+        weights,
+      },
+    );
+    const difference = apart(place.python, join(place.scratch, 'alone.pt'), weights);
+    return { exit: run.status, ...compared(run, difference) };
+  },
+
+  /** Under `run` with a budget that its own batch does not fit. */
+  async cut(row, place, known) {
+    if (!known.alone?.peak) return null;
+    let last = null;
+    for (const share of row.cut ?? CUT_BUDGETS) {
+      const weights = join(place.scratch, `cut.${share}.pt`);
+      const budget = kib(share * known.alone.peak);
+      const options = ['--budget', budget, ...PLAIN, ...(row.options ?? [])];
+      const run = await oomtune('run', row, place, place.command, options, { steps: COMPARED_STEPS, weights });
+      const difference = apart(place.python, join(place.scratch, 'alone.pt'), weights);
+      last = { share, budget, exit: run.status, ...compared(run, difference) };
+      if (run.status === 0 && (last.accumulation ?? 1) > 1) return last;
+    }
+    return last;
+  },
+};
+
+function compared({ document, status, stderr, watched }, difference) {
+  const config = document?.config ?? null;
+  return {
+    micro_batch: config?.micro_batch ?? null,
+    accumulation: config?.accumulation ?? null,
+    cut: document?.cut?.cut ?? null,
+    steps: watched?.steps ?? null,
+    apart: difference?.apart ?? null,
+    same: difference?.same ?? null,
+    said: status === 0 ? null : (document?.failure?.evidence ?? document?.error?.message ?? lastWords(stderr, 6)),
+  };
+}

@@ -1,0 +1,145 @@
+#!/usr/bin/env node
+/** Makes bench/results/upstream.md from the lines that run.mjs recorded: node bench/upstream/report.mjs [FILE...] */
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpus, totalmem } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { ROOT } from '../search/oomtune.mjs';
+import { ROWS } from './rows/index.mjs';
+import { COMMITS } from './sources.mjs';
+
+const RESULTS = join(ROOT, 'bench', 'results');
+
+/** What a line was measured with. */
+export function conditionsOf(python, device) {
+  const ask = 'import sys, torch; print(torch.__version__, "%d.%d" % sys.version_info[:2])';
+  const [torch, version] = spawnSync(python, ['-c', ask], { encoding: 'utf8' }).stdout.trim().split(' ');
+  const gpu = spawnSync('nvidia-smi', ['--query-gpu=name,driver_version', '--format=csv,noheader'], {
+    encoding: 'utf8',
+  });
+  const host = `${cpus().length} x ${cpus()[0].model}, ${Math.round(totalmem() / 1024 ** 3)} GiB`;
+  const card = gpu.stdout?.split('\n')[0]?.replace(', ', ', driver ');
+  const oomtune = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')).version;
+  return {
+    device,
+    machine: device === 'cpu' ? host : card,
+    torch,
+    python: version,
+    oomtune,
+    date: new Date().toISOString().slice(0, 10),
+  };
+}
+
+const linesOf = (file) =>
+  existsSync(file)
+    ? readFileSync(file, 'utf8')
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line))
+    : [];
+
+/** Row by row, what stands in a record: the latest line of a part counts. */
+export function recorded(file) {
+  const rows = new Map();
+  for (const { row, part, value } of linesOf(file)) rows.set(row, { ...rows.get(row), [part]: value });
+  return rows;
+}
+
+const round = (value, digits = 1) => (typeof value === 'number' ? value.toFixed(digits) : '');
+const short = (text) => (text ?? '').replaceAll(/\s+/g, ' ').replaceAll('|', '/').slice(0, 220).trim();
+
+function apartOf(part) {
+  if (part === undefined) return 'not measured';
+  if (part === null) return '';
+  if (part.failed) return `failed: ${short(part.failed)}`;
+  if (part.exit !== 0) return `exit ${part.exit}: ${short(part.said)}`;
+  if (part.same) return 'bit for bit';
+  return part.apart === null ? 'no weights to compare' : `apart ${part.apart.toExponential(0)}`;
+}
+
+function cutOf(part) {
+  const said = apartOf(part);
+  return part?.accumulation > 1 ? `${part.micro_batch} x ${part.accumulation} (${part.cut ?? '?'}): ${said}` : said;
+}
+
+function truthOf(truth, search) {
+  if (search?.failed || !search?.found) return '';
+  if (truth === null) return 'not comparable';
+  if (truth === undefined) return 'not measured';
+  if (truth.failed) return `failed: ${short(truth.failed)}`;
+  const share = truth.largest_known > 0 ? ` (${round((100 * search.found) / truth.largest_known)} %)` : '';
+  if (truth.holds && !truth.more_fits) return 'holds; 2 % more does not';
+  return truth.holds
+    ? `holds; ${truth.largest_known} fits as well${share}`
+    : `DOES NOT HOLD: ${truth.largest_known}${share}`;
+}
+
+export function verdictOf({ alone, search, truth, stands, cut }) {
+  if (alone?.failed) return 'the program itself does not run here';
+  const faults = [];
+  if (search?.failed || (search && search.status !== 'found')) faults.push('search');
+  if (truth && (truth.failed || !truth.holds || truth.more_fits)) faults.push('truth');
+  if (stands && (stands.failed || stands.exit !== 0 || (alone?.same && !stands.same))) faults.push('as it stands');
+  if (cut && (cut.failed || cut.exit !== 0)) faults.push('cut');
+  return faults.length === 0 ? 'ok' : faults.join(', ');
+}
+
+function line(row, known) {
+  const { alone = {}, search = {}, truth, stands, cut, place } = known;
+  const failed = place?.failed ?? alone.failed;
+  const cells = [
+    row.name,
+    failed ? short(failed) : `${alone.own ?? ''}`,
+    search?.budget ?? '',
+    search?.failed ? `failed: ${short(search.failed)}` : (search?.found ?? short(search?.said ?? search?.status)),
+    truthOf(truth, search),
+    search?.launches === undefined || search?.launches === null ? '' : `${search.launches} (${search.oom_launches})`,
+    round(search?.search_s),
+    round(alone.bare_s),
+    search?.search_s && alone.bare_s ? round(search.search_s / alone.bare_s) : '',
+    alone.same === false ? `twice alone: ${alone.apart?.toExponential(0)}; ${apartOf(stands)}` : apartOf(stands),
+    cutOf(cut),
+    failed ? 'the program itself does not run here' : verdictOf(known),
+  ];
+  return `| ${cells.join(' | ')} |`;
+}
+
+function table(file) {
+  const rows = recorded(file);
+  const last = linesOf(file).at(-1);
+  const lines = ROWS.filter(({ name }) => rows.has(name)).map((row) => line(row, rows.get(row.name)));
+  const verdicts = ROWS.filter(({ name }) => rows.has(name)).map(({ name }) => verdictOf(rows.get(name)));
+  const ok = verdicts.filter((verdict) => verdict === 'ok').length;
+  const dates = [...new Set(linesOf(file).map(({ date }) => date))].sort();
+  return `## ${last.device === 'cpu' ? 'The CPU device' : 'One GPU'}
+
+${last.machine}; torch ${last.torch}, Python ${last.python}, oomtune ${last.oomtune}; ${dates.join(', ')}. ${lines.length} programs, ${ok} of them without a fault.
+
+| program | own batch | budget | found | in a fresh process | launches (OOM) | search s | bare s | × | \`run\` with room | \`run\` under a budget that cuts | faults |
+|---|---|---|---|---|---|---|---|---|---|---|---|
+${lines.join('\n')}
+`;
+}
+
+function page(files) {
+  const commits = Object.entries(COMMITS).map(([repository, commit]) => `${repository} ${commit.slice(0, 10)}`);
+  return `# Programs of others
+
+Made by \`node bench/upstream/report.mjs\` from what \`node bench/upstream/run.mjs\` recorded. The programs are unmodified; data is made
+for them and models have random weights. \`found\` is find-batch's largest size under the budget without mixed precision or
+checkpointing; it is tried for ten optimizer steps in a fresh process that knows nothing of oomtune's hook, and so is 2 % more (one
+more below 50). \`bare\` is the program's own start to the end of its third optimizer step. The last columns compare the weights after
+six optimizer steps with those of the program alone, as the largest relative difference of a tensor; 'twice alone' is what two
+runs of the program differ by themselves.
+
+${files.map(table).join('\n')}
+Commits: ${commits.join(', ')}.
+`;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const given = process.argv.slice(2);
+  const files = given.length > 0 ? given : ['cuda', 'cpu'].map((kind) => join(RESULTS, `upstream-${kind}.jsonl`));
+  writeFileSync(join(RESULTS, 'upstream.md'), page(files.filter((file) => existsSync(file))));
+}

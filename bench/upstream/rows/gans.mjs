@@ -1,0 +1,30 @@
+/** eriklindernoren/PyTorch-GAN: two optimizers, several losses, noise drawn for each batch. */
+const gan = (name, cpu, cuda, more = {}) => ({
+  name: `PyTorch-GAN ${name}`,
+  repository: 'eriklindernoren/PyTorch-GAN',
+  folder: `implementations/${name}`,
+  command: `${name}.py --n_epochs 1`,
+  links: { '../../data/mnist': 'mnist' },
+  size: '--batch_size',
+  cpu: cpu ? { budget: cpu, own: 256 } : { budget: '300MiB', own: 64 },
+  cuda: { budget: cuda, own: 2048 },
+  ...more,
+});
+
+export const GANS = [
+  gan('gan', '120MiB', '2GiB'),
+  gan('dcgan', null, '8GiB'),
+  gan('wgan', '120MiB', '2GiB'),
+  gan('wgan_gp', '120MiB', '2GiB'),
+  gan('lsgan', null, '8GiB'),
+  gan('cgan', '120MiB', '2GiB'),
+  gan('acgan', null, '8GiB'),
+  gan('infogan', null, '8GiB'),
+  gan('relativistic_gan', null, '8GiB'),
+  gan('dragan', null, '8GiB'),
+  gan('ebgan', null, '8GiB'),
+  gan('began', null, '8GiB'),
+  gan('softmax_gan', null, '2GiB'),
+  gan('aae', '120MiB', '2GiB'),
+  gan('sgan', null, '8GiB'),
+];

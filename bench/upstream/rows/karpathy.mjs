@@ -1,0 +1,45 @@
+/** minGPT, nanoGPT and makemore. */
+const MINGPT = {
+  repository: 'karpathy/minGPT',
+  folders: ['mingpt', 'projects'],
+  path: ['.'],
+  size: '--trainer.batch_size=',
+};
+
+export const KARPATHY = [
+  {
+    ...MINGPT,
+    name: 'minGPT adder',
+    folder: 'projects/adder',
+    command: 'adder.py --trainer.max_iters=30 --trainer.num_workers=0',
+    cpu: { budget: '120MiB', own: 512 },
+    cuda: { budget: '8GiB', own: 8192 },
+  },
+  {
+    ...MINGPT,
+    name: 'minGPT chargpt',
+    folder: 'projects/chargpt',
+    command: 'chargpt.py --trainer.max_iters=30 --trainer.num_workers=0',
+    links: { 'input.txt': 'corpus 4000' },
+    cpu: { budget: '300MiB', own: 16, args: '--model.model_type=gpt-micro' },
+    cuda: { budget: '16GiB', own: 256 },
+  },
+  {
+    name: 'nanoGPT train.py',
+    repository: 'karpathy/nanoGPT',
+    command: 'train.py config/train_shakespeare_char.py --compile=False --max_iters=30 --eval_iters=1 --dropout=0.0',
+    links: { 'data/shakespeare_char': 'tokens 2000000 65' },
+    size: '--batch_size=',
+    cpu: { budget: '300MiB', own: 32, args: '--device=cpu --n_layer=2 --n_embd=96 --block_size=128' },
+    cuda: { budget: '16GiB', own: 256 },
+  },
+  ...['transformer', 'rnn', 'mlp'].map((type) => ({
+    name: `makemore ${type}`,
+    repository: 'karpathy/makemore',
+    command: `makemore.py -i {data:names+20000}/names.txt --type ${type} --max-steps 30 -n 0`,
+    size: '--batch-size',
+    logs: ['torch.utils.tensorboard'],
+    cpu: { budget: '150MiB', own: 512 },
+    cuda: { budget: '8GiB', own: 8192, args: '--device cuda' },
+  })),
+];

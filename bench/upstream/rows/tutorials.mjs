@@ -1,0 +1,27 @@
+/** yunjey/pytorch-tutorial: no flag at all, the batch size is a name in the script. */
+const tutorial = (name, own, cpu, cuda, more = {}) => ({
+  name: `pytorch-tutorial ${name.split('/')[1]}`,
+  repository: 'yunjey/pytorch-tutorial',
+  folder: `tutorials/${name}`,
+  command: 'main.py',
+  links: { '../../data': 'mnist', '../../../data': 'mnist' },
+  own,
+  ...(cpu ? { cpu: { budget: cpu } } : {}),
+  cuda: { budget: cuda },
+  ...more,
+});
+
+export const TUTORIALS = [
+  tutorial('01-basics/logistic_regression', 100, '24MiB', '64MiB'),
+  tutorial('01-basics/feedforward_neural_network', 100, '48MiB', '128MiB'),
+  tutorial('02-intermediate/convolutional_neural_network', 100, '100MiB', '4GiB'),
+  tutorial('02-intermediate/recurrent_neural_network', 100, '150MiB', '1GiB'),
+  tutorial('02-intermediate/bidirectional_recurrent_neural_network', 100, null, '1GiB'),
+  tutorial('02-intermediate/deep_residual_network', 100, '400MiB', '4GiB', {
+    links: { '../../data': 'cifar 10 5000' },
+    made: true,
+  }),
+  tutorial('02-intermediate/language_model', 20, '400MiB', '4GiB', { links: { data: 'corpus 4000' }, truth: false }),
+  tutorial('03-advanced/generative_adversarial_network', 100, '100MiB', '512MiB', { links: { '../../data': 'mnist' } }),
+  tutorial('03-advanced/variational_autoencoder', 128, '60MiB', '512MiB', { links: { '../../data': 'mnist' } }),
+];

@@ -1,0 +1,171 @@
+#!/usr/bin/env node
+import { spawnSync } from 'node:child_process';
+/**
+ * Runs programs that nobody wrote for oomtune under it: each row of rows/ is a repository at a commit, a command, and data
+ * that is made here. Records what find-batch found, whether that holds in a fresh process and 2 % more does not, what the
+ * search cost beside a bare start, and how far the weights are apart when `run` lets the program stand and when it cuts its batch.
+ * node bench/upstream/run.mjs --sources DIR [--device cpu|cuda:0] [--python PATH] [--only NAME,NAME] [--parts alone,search,truth,stands,cut]
+ *                             [--minutes N] [--row-minutes N] [--together N] [--out FILE] [--again] [--list]
+ * --sources: a folder with the checkouts as <owner>/<name>; what is missing there is fetched at its commit. --out gets one
+ * line of JSON for each part as it ends (default: bench/results/upstream-<cpu|cuda>.jsonl) and what stands in it is not measured again
+ * without --again. `node bench/upstream/report.mjs` makes the page. Needs `npm run build`, redis-server, torch 2.1 or newer.
+ */
+import { appendFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import PQueue from 'p-queue';
+import { parseSize } from '../../dist/common/size.js';
+import { interpreter, option, ROOT, stopRedis } from '../search/oomtune.mjs';
+import { PARTS } from './measure.mjs';
+import { missingModules } from './programs.mjs';
+import { conditionsOf, recorded } from './report.mjs';
+import { ROWS } from './rows/index.mjs';
+import { checkout } from './sources.mjs';
+
+const flag = (name) => process.argv.includes(name);
+const device = option('--device') ?? 'cpu';
+const kind = device === 'cpu' ? 'cpu' : 'cuda';
+const python = option('--python') ?? interpreter();
+const sources = resolve(option('--sources') ?? join(tmpdir(), 'oomtune-upstream'));
+const parts = (option('--parts') ?? Object.keys(PARTS).join(',')).split(',');
+const only = option('--only')?.split(',');
+const out = resolve(option('--out') ?? join(ROOT, 'bench', 'results', `upstream-${kind}.jsonl`));
+const until = performance.now() + Number(option('--minutes') ?? 600) * 60_000;
+const rowMinutes = Number(option('--row-minutes') ?? 15);
+const rows = ROWS.filter(({ name, ...row }) => kind in row && (!only || only.some((word) => name.includes(word))));
+
+const MAKER = fileURLToPath(new URL('./data.py', import.meta.url));
+const begun = performance.now();
+const say = (text) =>
+  process.stderr.write(`${((performance.now() - begun) / 1000).toFixed(0).padStart(5)} s  ${text}\n`);
+
+/** Data is made once for all rows that ask for it in the same words. */
+function data(words) {
+  const folder = join(sources, 'made', words.replaceAll(/[^\w.-]+/g, '_'));
+  if (existsSync(join(folder, 'made'))) return folder;
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  const done = spawnSync(python, [MAKER, folder, ...words.split(' ')], { encoding: 'utf8' });
+  if (done.status !== 0) throw new Error(`data ${words}: ${done.stderr.trim().split('\n').at(-1)}`);
+  return folder;
+}
+
+/** Where a row is run: a copy of the program, its data beside it, an OOMTUNE_HOME of its own. */
+function placeOf(row) {
+  const settings = { own: row.own, ...row[kind] };
+  const scratch = mkdtempSync(join(tmpdir(), 'oomtune-upstream-'));
+  const source = checkout(row.repository, sources);
+  const copy = join(scratch, 'source');
+  for (const folder of row.folders ?? [row.folder ?? '.']) {
+    mkdirSync(dirname(join(copy, folder)), { recursive: true });
+    cpSync(join(source, folder), join(copy, folder), { recursive: true, filter: (path) => !path.endsWith('/.git') });
+  }
+  const cwd = join(copy, row.folder ?? '.');
+  for (const [path, words] of Object.entries(row.links ?? {})) {
+    mkdirSync(dirname(join(cwd, path)), { recursive: true });
+    rmSync(join(cwd, path), { recursive: true, force: true });
+    symlinkSync(data(words), join(cwd, path));
+  }
+  const filled = (text, own) =>
+    text
+      .split(' ')
+      .filter(Boolean)
+      .map((word) =>
+        word
+          .replaceAll('{python}', python)
+          .replaceAll('{own}', String(own))
+          .replaceAll('{source}', copy)
+          .replaceAll(/\{data:([^}]*)\}/g, (_, words) => data(words.replaceAll('+', ' '))),
+      );
+  const line = (own) => [...filled(`{python} ${row.command} ${settings.args ?? ''}`, own), ...sizeOf(row, own)];
+  const ends = Math.min(until, performance.now() + rowMinutes * 60_000);
+  return {
+    scratch,
+    cwd,
+    checkout: copy,
+    device,
+    python,
+    children: new Set(),
+    home: join(scratch, 'home'),
+    budget: settings.budget,
+    budgetBytes: parseSize(settings.budget),
+    own: settings.own,
+    standIns: missingModules(python, row.logs ?? []),
+    argv: line,
+    command: row.placeholders ? line('{micro_batch}') : line(settings.own),
+    left: () => (ends - performance.now()) / 1000,
+  };
+}
+
+/** How a program is given its batch size: `--batch-size`, `--batch-size=` or `a.b.batch_size=`. */
+function sizeOf({ size }, own) {
+  if (!size) return [];
+  return size.endsWith('=') ? [`${size}${own}`] : [size, String(own)];
+}
+
+const conditions = conditionsOf(python, device);
+
+/** Where rows are being run at this moment. */
+const places = new Set();
+
+function leave(place) {
+  stopRedis(place.home);
+  if (flag('--keep')) say(`kept: ${place.scratch}`);
+  else rmSync(place.scratch, { recursive: true, force: true });
+  places.delete(place);
+}
+
+for (const signal of ['SIGINT', 'SIGTERM']) {
+  process.once(signal, () => {
+    for (const place of places) {
+      for (const child of place.children) child.kill('SIGTERM');
+      leave(place);
+    }
+    process.exit(1);
+  });
+}
+
+async function measure(row) {
+  const known = flag('--again') ? {} : (recorded(out).get(row.name) ?? {});
+  const left = parts.filter((part) => known[part] === undefined || known[part]?.failed);
+  // Weights are compared with those of a run of this scratch folder.
+  if ((left.includes('stands') || left.includes('cut')) && !left.includes('alone')) left.unshift('alone');
+  if (left.length === 0 || performance.now() > until) return;
+  let place;
+  const record = (part, value) => {
+    known[part] = value;
+    appendFileSync(out, `${JSON.stringify({ row: row.name, part, ...conditions, value })}\n`);
+    say(`${row.name} ${part}: ${JSON.stringify(value)?.slice(0, 300)}`);
+  };
+  try {
+    place = placeOf(row);
+    places.add(place);
+  } catch (error) {
+    return record('place', { failed: error.message });
+  }
+  const settled = { ...row, own: place.own };
+  try {
+    for (const part of Object.keys(PARTS).filter((name) => left.includes(name))) {
+      if (place.left() < 5) return say(`${row.name}: no time for ${part}`);
+      try {
+        record(part, await PARTS[part](settled, place, known));
+      } catch (error) {
+        if (/^no time left/.test(error.message) && performance.now() > until) return say(`${row.name}: out of time`);
+        record(part, { failed: error.message });
+        if (part === 'alone') return;
+      }
+    }
+  } finally {
+    leave(place);
+  }
+}
+
+if (flag('--list')) {
+  for (const row of rows) process.stdout.write(`${row.name.padEnd(44)} ${row.repository} ${row.folder ?? ''}\n`);
+  process.exit(0);
+}
+mkdirSync(dirname(out), { recursive: true });
+const queue = new PQueue({ concurrency: Number(option('--together') ?? 1) });
+await queue.addAll(rows.map((row) => () => measure(row)));
+say(`done: ${out}`);
