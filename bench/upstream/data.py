@@ -159,7 +159,7 @@ def tokenizer(folder, kind="bert", vocabulary=512):
     wrapped = PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=512, **own)
     wrapped.save_pretrained(folder)
     size = max(int(vocabulary), len(wrapped))
-    name, _, scale = kind.partition("-")
+    name, _, scale = kind.partition("-")  # `gpt2`: tiny, `gpt2-base`: as the class has it
     tiny = {
         "bert": dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=128),
         "gpt2": dict(n_embd=64, n_layer=2, n_head=2),

@@ -7,8 +7,9 @@ const SEARCH_STEPS = 3;
 const HELD_STEPS = 10;
 /** Optimizer steps whose weights are compared. */
 const COMPARED_STEPS = 6;
-/** Parts of the peak of the program as it stands that are tried as a budget, until the batch is cut. */
-const CUT_BUDGETS = [0.75, 0.6, 0.9];
+/** The part of the peak of the program as it stands that is its budget when it is to be cut; more where nothing fits that, less where all does. */
+const CUT_BUDGET = 0.75;
+const OTHER_BUDGETS = { more: 0.9, less: 0.6 };
 const PLAIN = ['--amp', 'off', '--checkpointing', 'off'];
 const kib = (bytes) => `${Math.floor(bytes / 1024)}KiB`;
 
@@ -19,6 +20,13 @@ function sized(row, place, size) {
 }
 
 export const PARTS = {
+  /** Whether the program and its made data work here at all: one optimizer step. */
+  async try(row, place) {
+    const one = await alone(row, place, place.argv(row.own), { steps: 1 });
+    if (!one.steps) throw new Error('made no optimizer step');
+    return { seconds: one.seconds, peak: one.peak };
+  },
+
   /** Twice as it stands, without oomtune: the wall to the third step, the peak, and how far two runs are apart by themselves. */
   async alone(row, place) {
     const weights = join(place.scratch, 'alone.pt');
@@ -102,18 +110,19 @@ export const PARTS = {
 
   /** Under `run` with a budget that its own batch does not fit. */
   async cut(row, place, known) {
-    if (!known.alone?.peak) return null;
-    let last = null;
-    for (const share of row.cut ?? CUT_BUDGETS) {
+    if (!known.alone?.peak || place.cut === false) return null;
+    const at = async (share) => {
       const weights = join(place.scratch, `cut.${share}.pt`);
       const budget = kib(share * known.alone.peak);
       const options = ['--budget', budget, ...PLAIN, ...(row.options ?? [])];
       const run = await oomtune('run', row, place, place.command, options, { steps: COMPARED_STEPS, weights });
       const difference = apart(place.python, join(place.scratch, 'alone.pt'), weights);
-      last = { share, budget, exit: run.status, ...compared(run, difference) };
-      if (run.status === 0 && (last.accumulation ?? 1) > 1) return last;
-    }
-    return last;
+      return { share, budget, exit: run.status, ...compared(run, difference) };
+    };
+    const first = await at(CUT_BUDGET);
+    if (first.exit === 0 && (first.accumulation ?? 1) > 1) return first;
+    const second = await at(first.exit === 0 ? OTHER_BUDGETS.less : OTHER_BUDGETS.more);
+    return second.exit === 0 ? second : first;
   },
 };
 

@@ -8,7 +8,7 @@ import { spawnSync } from 'node:child_process';
  *                             [--minutes N] [--row-minutes N] [--together N] [--out FILE] [--again] [--list]
  * --sources: a folder with the checkouts as <owner>/<name>; what is missing there is fetched at its commit. --out gets one
  * line of JSON for each part as it ends (default: bench/results/upstream-<cpu|cuda>.jsonl) and what stands in it is not measured again
- * without --again. `node bench/upstream/report.mjs` makes the page. Needs `npm run build`, redis-server, torch 2.1 or newer.
+ * without --again. `--parts try` only starts each program for one step. `node bench/upstream/report.mjs` makes the page. Needs `npm run build`, redis-server, torch 2.1 or newer.
  */
 import { appendFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -28,11 +28,13 @@ const device = option('--device') ?? 'cpu';
 const kind = device === 'cpu' ? 'cpu' : 'cuda';
 const python = option('--python') ?? interpreter();
 const sources = resolve(option('--sources') ?? join(tmpdir(), 'oomtune-upstream'));
-const parts = (option('--parts') ?? Object.keys(PARTS).join(',')).split(',');
+const parts = (option('--parts') ?? 'alone,search,truth,stands,cut').split(',');
 const only = option('--only')?.split(',');
 const out = resolve(option('--out') ?? join(ROOT, 'bench', 'results', `upstream-${kind}.jsonl`));
 const until = performance.now() + Number(option('--minutes') ?? 600) * 60_000;
 const rowMinutes = Number(option('--row-minutes') ?? 15);
+/** Models of the usual size on a GPU, tiny ones on the CPU. */
+const SCALE = kind === 'cuda' ? '-base' : '';
 const rows = ROWS.filter(({ name, ...row }) => kind in row && (!only || only.some((word) => name.includes(word))));
 
 const MAKER = fileURLToPath(new URL('./data.py', import.meta.url));
@@ -65,7 +67,8 @@ function placeOf(row) {
   for (const [path, words] of Object.entries(row.links ?? {})) {
     mkdirSync(dirname(join(cwd, path)), { recursive: true });
     rmSync(join(cwd, path), { recursive: true, force: true });
-    symlinkSync(data(words), join(cwd, path));
+    const [made, file = '.'] = words.replaceAll('{scale}', SCALE).split('#');
+    symlinkSync(join(data(made), file), join(cwd, path));
   }
   const filled = (text, own) =>
     text
@@ -73,6 +76,7 @@ function placeOf(row) {
       .filter(Boolean)
       .map((word) =>
         word
+          .replaceAll('{scale}', SCALE)
           .replaceAll('{python}', python)
           .replaceAll('{own}', String(own))
           .replaceAll('{source}', copy)
@@ -91,6 +95,7 @@ function placeOf(row) {
     budget: settings.budget,
     budgetBytes: parseSize(settings.budget),
     own: settings.own,
+    cut: settings.cut,
     standIns: missingModules(python, row.logs ?? []),
     argv: line,
     command: row.placeholders ? line('{micro_batch}') : line(settings.own),

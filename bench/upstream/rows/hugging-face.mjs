@@ -14,50 +14,50 @@ const script = (name, path, command, more) => ({
 });
 const TRAINER =
   '--do_train --output_dir out --max_steps 12 --logging_steps 1 --save_strategy no --report_to none --seed 1';
-const PLACES = { cpu: { budget: '150MiB', own: 32, args: '--use_cpu' } };
+const PLACES = { cpu: { budget: '150MiB', own: 32, args: '--use_cpu' }, cuda: { budget: '8GiB', own: 128 } };
 
 export const HUGGING_FACE = [
   script(
     'run_clm',
     'language-modeling',
-    `run_clm.py --config_name {data:tokenizer+gpt2} --tokenizer_name {data:tokenizer+gpt2} --train_file {data:rows+text+4000}/train.json --block_size 64 ${TRAINER}`,
+    `run_clm.py --config_name {data:tokenizer+gpt2{scale}} --tokenizer_name {data:tokenizer+gpt2{scale}} --train_file {data:rows+text+4000}/train.json --block_size 64 ${TRAINER}`,
     PLACES,
   ),
   script(
     'run_mlm',
     'language-modeling',
-    `run_mlm.py --config_name {data:tokenizer+bert} --tokenizer_name {data:tokenizer+bert} --train_file {data:rows+text+4000}/train.json --max_seq_length 64 ${TRAINER}`,
+    `run_mlm.py --config_name {data:tokenizer+bert{scale}} --tokenizer_name {data:tokenizer+bert{scale}} --train_file {data:rows+text+4000}/train.json --max_seq_length 64 ${TRAINER}`,
     PLACES,
   ),
   script(
     'run_glue',
     'text-classification',
-    `run_glue.py --model_name_or_path {data:model+bert} --train_file {data:rows+glue}/train.json --validation_file {data:rows+glue}/validation.json --max_seq_length 64 ${TRAINER}`,
+    `run_glue.py --model_name_or_path {data:model+bert{scale}} --train_file {data:rows+glue}/train.json --validation_file {data:rows+glue}/validation.json --max_seq_length 64 ${TRAINER}`,
     PLACES,
   ),
   script(
     'run_ner',
     'token-classification',
-    `run_ner.py --model_name_or_path {data:model+bert+AutoModelForTokenClassification} --train_file {data:rows+tags}/train.json ${TRAINER}`,
+    `run_ner.py --model_name_or_path {data:model+bert{scale}+AutoModelForTokenClassification} --train_file {data:rows+tags}/train.json ${TRAINER}`,
     PLACES,
   ),
   script(
     'run_summarization',
     'summarization',
-    `run_summarization.py --model_name_or_path {data:model+t5+AutoModelForSeq2SeqLM} --train_file {data:rows+summary}/train.json --max_source_length 64 --max_target_length 32 ${TRAINER}`,
+    `run_summarization.py --model_name_or_path {data:model+t5{scale}+AutoModelForSeq2SeqLM} --train_file {data:rows+summary}/train.json --max_source_length 64 --max_target_length 32 ${TRAINER}`,
     { ...PLACES, logs: ['evaluate', 'nltk', 'filelock'] },
   ),
   script(
     'run_clm_no_trainer',
     'language-modeling',
-    'run_clm_no_trainer.py --config_name {data:tokenizer+gpt2} --tokenizer_name {data:tokenizer+gpt2} --train_file {data:rows+text+4000}/train.json --validation_file {data:rows+text+4000}/validation.json --block_size 64 --max_train_steps 12 --output_dir out --seed 1',
-    { cpu: { budget: '150MiB', own: 32 } },
+    'run_clm_no_trainer.py --config_name {data:tokenizer+gpt2{scale}} --tokenizer_name {data:tokenizer+gpt2{scale}} --train_file {data:rows+text+4000}/train.json --validation_file {data:rows+text+4000}/validation.json --block_size 64 --max_train_steps 12 --output_dir out --seed 1',
+    { cpu: { budget: '150MiB', own: 32 }, cuda: { budget: '8GiB', own: 128 } },
   ),
   script(
     'run_glue_no_trainer',
     'text-classification',
-    'run_glue_no_trainer.py --model_name_or_path {data:model+bert} --train_file {data:rows+glue}/train.json --validation_file {data:rows+glue}/validation.json --max_length 64 --max_train_steps 12 --output_dir out --seed 1',
-    { cpu: { budget: '150MiB', own: 32 } },
+    'run_glue_no_trainer.py --model_name_or_path {data:model+bert{scale}} --train_file {data:rows+glue}/train.json --validation_file {data:rows+glue}/validation.json --max_length 64 --max_train_steps 12 --output_dir out --seed 1',
+    { cpu: { budget: '150MiB', own: 32 }, cuda: { budget: '8GiB', own: 128 } },
   ),
   {
     name: 'accelerate nlp_example',
@@ -65,25 +65,28 @@ export const HUGGING_FACE = [
     folders: ['examples/nlp_example.py'],
     folder: 'examples',
     command: 'nlp_example.py',
-    links: { 'bert-base-cased': 'model bert', 'nyu-mll/glue': 'rows glue 2000' },
+    links: { 'bert-base-cased': 'model bert{scale}', 'nyu-mll/glue': 'rows glue 2000' },
     logs: ['evaluate'],
     own: 16,
     cpu: { budget: '150MiB', args: '--cpu' },
+    cuda: { budget: '8GiB' },
   },
   {
     name: 'TRL sft.py',
     repository: 'huggingface/trl',
     folder: 'trl/scripts',
-    command: `sft.py --model_name_or_path {data:model+llama+AutoModelForCausalLM} --dataset_name {data:rows+prompt} --max_length 64 --output_dir out --max_steps 12 --logging_steps 1 --save_strategy no --report_to none --seed 1`,
+    command: `sft.py --model_name_or_path {data:model+llama{scale}+AutoModelForCausalLM} --dataset_name {data:rows+prompt} --max_length 64 --output_dir out --max_steps 12 --logging_steps 1 --save_strategy no --report_to none --seed 1`,
     size: '--per_device_train_batch_size',
     cpu: { budget: '200MiB', own: 32, args: '--use_cpu' },
+    cuda: { budget: '12GiB', own: 128 },
   },
   {
     name: 'TRL dpo.py',
     repository: 'huggingface/trl',
     folder: 'trl/scripts',
-    command: `dpo.py --model_name_or_path {data:model+llama+AutoModelForCausalLM} --dataset_name {data:rows+pairs} --max_length 64 --output_dir out --max_steps 12 --logging_steps 1 --save_strategy no --report_to none --seed 1`,
+    command: `dpo.py --model_name_or_path {data:model+llama{scale}+AutoModelForCausalLM} --dataset_name {data:rows+pairs} --max_length 64 --output_dir out --max_steps 12 --logging_steps 1 --save_strategy no --report_to none --seed 1`,
     size: '--per_device_train_batch_size',
     cpu: { budget: '200MiB', own: 16, args: '--use_cpu' },
+    cuda: { budget: '16GiB', own: 64 },
   },
 ];

@@ -32,18 +32,18 @@ const cifar100 = (net, cpu, cuda) => ({
 });
 
 export const IMAGES = [
-  timm('resnet18', '300MiB', '16GiB', 256),
-  timm('vit_small_patch16_224', null, '24GiB', 128),
-  timm('convnext_tiny', null, '24GiB', 64),
-  timm('efficientnet_b0', null, '16GiB', 128),
+  timm('resnet18', '300MiB', '8GiB', 256),
+  timm('vit_small_patch16_224', null, '12GiB', 128),
+  timm('convnext_tiny', null, '12GiB', 64),
+  timm('efficientnet_b0', null, '8GiB', 128),
   timm('mobilenetv3_small_100', '300MiB', '8GiB', 256, '--opt adamw'),
-  timm('swin_tiny_patch4_window7_224', null, '24GiB', 64, '--grad-accum-steps 2'),
-  reference('resnet18', '300MiB', '16GiB', 256),
+  timm('swin_tiny_patch4_window7_224', null, '12GiB', 64, '--grad-accum-steps 2'),
+  reference('resnet18', '300MiB', '8GiB', 256),
   reference('shufflenet_v2_x0_5', '200MiB', '8GiB', 256),
-  reference('regnet_y_400mf', null, '16GiB', 128),
-  cifar100('resnet18', null, '16GiB'),
+  reference('regnet_y_400mf', null, '8GiB', 128),
+  cifar100('resnet18', null, '8GiB'),
   cifar100('squeezenet', '300MiB', '8GiB'),
-  cifar100('mobilenetv2', null, '16GiB'),
+  cifar100('mobilenetv2', null, '8GiB'),
   {
     name: 'pytorch-cifar SimpleDLA',
     repository: 'kuangliu/pytorch-cifar',
@@ -51,7 +51,7 @@ export const IMAGES = [
     links: { data: 'cifar 10 10000' },
     made: true,
     own: 128,
-    cuda: { budget: '16GiB' },
+    cuda: { budget: '8GiB' },
   },
   {
     name: 'Pytorch-UNet',
@@ -61,6 +61,6 @@ export const IMAGES = [
     logs: ['wandb'],
     size: '--batch-size',
     cpu: { budget: '700MiB', own: 4, args: '--scale 0.25' },
-    cuda: { budget: '16GiB', own: 32 },
+    cuda: { budget: '8GiB', own: 32 },
   },
 ];

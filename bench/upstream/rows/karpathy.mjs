@@ -13,16 +13,16 @@ export const KARPATHY = [
     folder: 'projects/adder',
     command: 'adder.py --trainer.max_iters=30 --trainer.num_workers=0',
     cpu: { budget: '120MiB', own: 512 },
-    cuda: { budget: '8GiB', own: 8192 },
+    cuda: { budget: '4GiB', own: 8192 },
   },
   {
     ...MINGPT,
     name: 'minGPT chargpt',
     folder: 'projects/chargpt',
     command: 'chargpt.py --trainer.max_iters=30 --trainer.num_workers=0',
-    links: { 'input.txt': 'corpus 4000' },
+    links: { 'input.txt': 'corpus 4000#input.txt' },
     cpu: { budget: '300MiB', own: 16, args: '--model.model_type=gpt-micro' },
-    cuda: { budget: '16GiB', own: 256 },
+    cuda: { budget: '8GiB', own: 256 },
   },
   {
     name: 'nanoGPT train.py',
@@ -31,7 +31,7 @@ export const KARPATHY = [
     links: { 'data/shakespeare_char': 'tokens 2000000 65' },
     size: '--batch_size=',
     cpu: { budget: '300MiB', own: 32, args: '--device=cpu --n_layer=2 --n_embd=96 --block_size=128' },
-    cuda: { budget: '16GiB', own: 256 },
+    cuda: { budget: '8GiB', own: 256 },
   },
   ...['transformer', 'rnn', 'mlp'].map((type) => ({
     name: `makemore ${type}`,
@@ -40,6 +40,6 @@ export const KARPATHY = [
     size: '--batch-size',
     logs: ['torch.utils.tensorboard'],
     cpu: { budget: '150MiB', own: 512 },
-    cuda: { budget: '8GiB', own: 8192, args: '--device cuda' },
+    cuda: { budget: '4GiB', own: 8192, args: '--device cuda' },
   })),
 ];
