@@ -36,7 +36,7 @@ export const PARTS = {
     if (!first.fit) throw new Error('does not fit the machine as it stands');
     if (!first.steps && row.steps !== 'none') throw new Error('made no optimizer step');
     const second = await alone(row, place, argv, { steps: COMPARED_STEPS, weights: again });
-    const difference = apart(place.python, weights, again);
+    const difference = await apart(place.python, weights, again);
     return {
       own: row.own,
       steps: first.steps ?? null,
@@ -104,7 +104,7 @@ export const PARTS = {
         weights,
       },
     );
-    const difference = apart(place.python, join(place.scratch, 'alone.pt'), weights);
+    const difference = await apart(place.python, join(place.scratch, 'alone.pt'), weights);
     return { exit: run.status, ...compared(run, difference) };
   },
 
@@ -116,7 +116,7 @@ export const PARTS = {
       const budget = kib(share * known.alone.peak);
       const options = ['--budget', budget, ...PLAIN, ...(row.options ?? [])];
       const run = await oomtune('run', row, place, place.command, options, { steps: COMPARED_STEPS, weights });
-      const difference = apart(place.python, join(place.scratch, 'alone.pt'), weights);
+      const difference = await apart(place.python, join(place.scratch, 'alone.pt'), weights);
       return { share, budget, exit: run.status, ...compared(run, difference) };
     };
     const first = await at(CUT_BUDGET);

@@ -1,9 +1,10 @@
 /** Starts a row's program: alone under a budget, and through oomtune's command line. */
-import { spawn, spawnSync } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { createRuntime } from '../../dist/runtime/index.js';
 import { ROOT } from '../search/oomtune.mjs';
 
@@ -144,13 +145,31 @@ export async function oomtune(verb, row, place, argv, options, wanted = null) {
   return { status, document, stderr, seconds, ...(wanted ? { watched: told(result) } : {}) };
 }
 
-export function apart(python, one, other) {
-  if (!existsSync(one) || !existsSync(other)) return null;
-  const done = spawnSync(python, [COMPARE, one, other], { encoding: 'utf8' });
-  return done.status === 0 ? JSON.parse(done.stdout) : null;
+/** A short call of Python; other rows go on meanwhile. Throws with its last words. */
+export async function call(python, args) {
+  try {
+    return (await promisify(execFile)(python, args, { env: { ...process.env, CUDA_VISIBLE_DEVICES: '' } })).stdout;
+  } catch (error) {
+    throw new Error(lastWords(error.stderr ?? error.message, 1));
+  }
 }
 
-export function missingModules(python, names) {
-  const missing = (name) => spawnSync(python, ['-c', `import ${name}`]).status !== 0;
-  return names.filter(missing);
+/** How far two files of weights are apart; null where one of them was not written. */
+export async function apart(python, one, other) {
+  if (!existsSync(one) || !existsSync(other)) return null;
+  return JSON.parse(await call(python, [COMPARE, one, other]));
+}
+
+const missing = new Map();
+
+export async function missingModules(python, names) {
+  for (const name of names.filter((one) => !missing.has(one))) {
+    const absent = call(python, ['-c', `import ${name}`]).then(
+      () => false,
+      () => true,
+    );
+    missing.set(name, absent);
+  }
+  const absent = await Promise.all(names.map((name) => missing.get(name)));
+  return names.filter((_, index) => absent[index]);
 }

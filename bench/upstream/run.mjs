@@ -1,5 +1,4 @@
 #!/usr/bin/env node
-import { spawnSync } from 'node:child_process';
 /**
  * Runs programs that nobody wrote for oomtune under it: each row of rows/ is a repository at a commit, a command, and data
  * that is made here. Records what find-batch found, whether that holds in a fresh process and 2 % more does not, what the
@@ -18,7 +17,7 @@ import PQueue from 'p-queue';
 import { parseSize } from '../../dist/common/size.js';
 import { interpreter, option, ROOT, stopRedis } from '../search/oomtune.mjs';
 import { PARTS } from './measure.mjs';
-import { missingModules } from './programs.mjs';
+import { call, missingModules } from './programs.mjs';
 import { conditionsOf, recorded } from './report.mjs';
 import { ROWS } from './rows/index.mjs';
 import { checkout } from './sources.mjs';
@@ -42,47 +41,54 @@ const begun = performance.now();
 const say = (text) =>
   process.stderr.write(`${((performance.now() - begun) / 1000).toFixed(0).padStart(5)} s  ${text}\n`);
 
+const making = new Map();
+
 /** Data is made once for all rows that ask for it in the same words. */
 function data(words) {
   const folder = join(sources, 'made', words.replaceAll(/[^\w.-]+/g, '_'));
-  if (existsSync(join(folder, 'made'))) return folder;
+  if (!making.has(folder)) making.set(folder, existsSync(join(folder, 'made')) ? folder : made(folder, words));
+  return making.get(folder);
+}
+
+async function made(folder, words) {
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
-  const done = spawnSync(python, [MAKER, folder, ...words.split(' ')], { encoding: 'utf8' });
-  if (done.status !== 0) throw new Error(`data ${words}: ${done.stderr.trim().split('\n').at(-1)}`);
+  try {
+    await call(python, [MAKER, folder, ...words.split(' ')]);
+  } catch (error) {
+    throw new Error(`data ${words}: ${error.message}`);
+  }
   return folder;
 }
 
 /** Where a row is run: a copy of the program, its data beside it, an OOMTUNE_HOME of its own. */
-function placeOf(row) {
+async function placeOf(row) {
   const settings = { own: row.own, ...row[kind] };
-  const scratch = mkdtempSync(join(tmpdir(), 'oomtune-upstream-'));
   const source = checkout(row.repository, sources);
+  const command = `{python} ${row.command} ${settings.args ?? ''}`
+    .replaceAll('{scale}', SCALE)
+    .split(' ')
+    .filter(Boolean);
+  const words = new Map();
+  for (const [, text] of command.join(' ').matchAll(/\{data:([^}]*)\}/g)) {
+    words.set(text, await data(text.replaceAll('+', ' ')));
+  }
+  const scratch = mkdtempSync(join(tmpdir(), 'oomtune-upstream-'));
   const copy = join(scratch, 'source');
   for (const folder of row.folders ?? [row.folder ?? '.']) {
     mkdirSync(dirname(join(copy, folder)), { recursive: true });
     cpSync(join(source, folder), join(copy, folder), { recursive: true, filter: (path) => !path.endsWith('/.git') });
   }
   const cwd = join(copy, row.folder ?? '.');
-  for (const [path, words] of Object.entries(row.links ?? {})) {
+  for (const [path, text] of Object.entries(row.links ?? {})) {
+    const [made, file = '.'] = text.replaceAll('{scale}', SCALE).split('#');
     mkdirSync(dirname(join(cwd, path)), { recursive: true });
     rmSync(join(cwd, path), { recursive: true, force: true });
-    const [made, file = '.'] = words.replaceAll('{scale}', SCALE).split('#');
-    symlinkSync(join(data(made), file), join(cwd, path));
+    symlinkSync(join(await data(made), file), join(cwd, path));
   }
-  const filled = (text, own) =>
-    text
-      .split(' ')
-      .filter(Boolean)
-      .map((word) =>
-        word
-          .replaceAll('{scale}', SCALE)
-          .replaceAll('{python}', python)
-          .replaceAll('{own}', String(own))
-          .replaceAll('{source}', copy)
-          .replaceAll(/\{data:([^}]*)\}/g, (_, words) => data(words.replaceAll('+', ' '))),
-      );
-  const line = (own) => [...filled(`{python} ${row.command} ${settings.args ?? ''}`, own), ...sizeOf(row, own)];
+  const filled = (word) =>
+    word.replaceAll('{python}', python).replaceAll(/\{data:([^}]*)\}/g, (_, text) => words.get(text));
+  const line = (own) => [...command.map(filled), ...sizeOf(row, own)];
   const ends = Math.min(until, performance.now() + rowMinutes * 60_000);
   return {
     scratch,
@@ -96,7 +102,7 @@ function placeOf(row) {
     budgetBytes: parseSize(settings.budget),
     own: settings.own,
     cut: settings.cut,
-    standIns: missingModules(python, row.logs ?? []),
+    standIns: await missingModules(python, row.logs ?? []),
     argv: line,
     command: row.placeholders ? line('{micro_batch}') : line(settings.own),
     left: () => (ends - performance.now()) / 1000,
@@ -144,7 +150,7 @@ async function measure(row) {
     say(`${row.name} ${part}: ${JSON.stringify(value)?.slice(0, 300)}`);
   };
   try {
-    place = placeOf(row);
+    place = await placeOf(row);
     places.add(place);
   } catch (error) {
     return record('place', { failed: error.message });

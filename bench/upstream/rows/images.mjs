@@ -5,19 +5,17 @@ const timm = (model, cpu, cuda, own, more = '') => ({
   folders: ['train.py', 'timm'],
   command: `train.py {data:images+4096+256} --model ${model} --epochs 1 --num-classes 4 --log-interval 1 --output out ${more}`,
   size: '-b',
-  ...(cpu ? { cpu: { budget: cpu, own: 8, args: '--device cpu -j 0 --img-size 96 --no-prefetcher' } } : {}),
+  ...(cpu ? { cpu: { budget: cpu, own: 8, args: '--device cpu -j 1 --img-size 96 --no-prefetcher' } } : {}),
   cuda: { budget: cuda, own, args: '-j 6' },
 });
-const reference = (model, cpu, cuda, own) => ({
-  name: `torchvision reference ${model}`,
+// It asks for its rank: without a launcher it ends with "Default process group has not been initialized".
+const reference = (model, cuda, own) => ({
+  name: `torchvision reference ${model} (torchrun)`,
   repository: 'growlix/pytorch-i1k-baseline',
   folder: 'references/classification',
-  command: `train.py --data-path {data:images+4096+256} --model ${model} --epochs 1 --print-freq 1`,
+  command: `-m torch.distributed.run --standalone --nproc-per-node 1 train.py --data-path {data:images+4096+256} --model ${model} --epochs 1 --print-freq 1 --workers 6`,
   size: '--batch-size',
-  ...(cpu
-    ? { cpu: { budget: cpu, own: 8, args: '--device cpu --workers 0 --train-crop-size 96 --val-crop-size 96' } }
-    : {}),
-  cuda: { budget: cuda, own, args: '--workers 6' },
+  cuda: { budget: cuda, own },
 });
 const cifar100 = (net, cpu, cuda) => ({
   name: `pytorch-cifar100 ${net}`,
@@ -38,9 +36,9 @@ export const IMAGES = [
   timm('efficientnet_b0', null, '8GiB', 128),
   timm('mobilenetv3_small_100', '300MiB', '8GiB', 256, '--opt adamw'),
   timm('swin_tiny_patch4_window7_224', null, '12GiB', 64, '--grad-accum-steps 2'),
-  reference('resnet18', '300MiB', '8GiB', 256),
-  reference('shufflenet_v2_x0_5', '200MiB', '8GiB', 256),
-  reference('regnet_y_400mf', null, '8GiB', 128),
+  reference('resnet18', '8GiB', 256),
+  reference('shufflenet_v2_x0_5', '4GiB', 256),
+  reference('regnet_y_400mf', '8GiB', 128),
   cifar100('resnet18', null, '8GiB'),
   cifar100('squeezenet', '300MiB', '8GiB'),
   cifar100('mobilenetv2', null, '8GiB'),

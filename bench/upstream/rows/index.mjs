@@ -9,7 +9,7 @@ import { TUTORIALS } from './tutorials.mjs';
 
 /**
  * A row: `name`; `repository`; `folder` to run in (`folders`: what else of the checkout is copied); `command` after the interpreter,
- * with {own} for the batch size where `size` is not a flag at its end, {data:MAKER+ARGUMENT} for made data ({scale} in it: `-base` on a GPU); `links`: made data (`#` a file of it) at a path; `size`: the
+ * with {data:MAKER+ARGUMENT} for made data ({scale} in it: `-base` on a GPU); `links`: made data (`#` a file of it) at a path; `size`: the
  * flag that takes the batch size (none: the watcher sets the loaders' for the yardstick); `own`: the batch size as it stands;
  * `cpu` and `cuda`: the budget there, further arguments (`args`), another `own`, `cut: false` where its batch is too
  * small to be worth a cut. Further: `env`, `path` (folders of the checkout on
