@@ -49,10 +49,14 @@ export function wholeLog({ text, frame, then }, random) {
     { length: 3 },
     (_, i) => `step ${start + i} | loss ${(2 + random()).toFixed(4)} | lr 1.0e-04`,
   );
-  const failure = RAISED.test(text) ? traceback(text, frame, random) : text;
-  const parts = [...progress, failure];
-  if (then) parts.push(RAISED.test(then) ? traceback(then, undefined, random) : then);
-  return `${parts.join('\n')}\n`;
+  return `${progress.join('\n')}\n${failure({ text, frame, then }, random)}\n`;
+}
+
+/** What it prints as it fails. */
+function failure({ text, frame, then }, random) {
+  const first = RAISED.test(text) ? traceback(text, frame, random) : text;
+  if (!then) return first;
+  return `${first}\n${RAISED.test(then) ? traceback(then, undefined, random) : then}`;
 }
 
 function each(log, change) {
@@ -138,6 +142,26 @@ function gotOver(form, random) {
   return `${wholeLog(form, random)}skipping batch after out-of-memory error\n${steps.join('\n')}\n`;
 }
 
+/** How a run begins and what it prints, in no form that says how far it is. */
+function run(from) {
+  const written = Array.from(
+    { length: 9 },
+    (_, i) => `wrote shard-${from + i}.npz (${3 + i} items) to out/${from + i}`,
+  );
+  return `exporting embeddings of corpus ${from}\nusing cache at /data/cache/${from}\nencoder: 12 layers, 768 wide\nlooking for shards below in/${from}\n${written.join('\n')}\n`;
+}
+
+/** The same failure in a log to which the next run was appended, and that went well. */
+function beforeAnother(form, random) {
+  return `${run(100)}${failure(form, random)}\n${run(400)}`;
+}
+
+/** The same failure in a log to which this run was appended: the run before it had failed of something else. */
+function behindAnother(form, random) {
+  const other = 'Traceback (most recent call last):\n  File "/srv/job/run.py", line 9, in <module>\n    main()';
+  return `${run(100)}${other}\nKeyError: 'shards'\n${run(400)}${failure(form, random)}\n`;
+}
+
 /** All logs: `{form, mutation, log}`. `seed`: of what is random in them. */
 export function* generate(seed = 1) {
   const random = randomFrom(seed);
@@ -146,6 +170,12 @@ export function* generate(seed = 1) {
     for (const [mutation, change] of Object.entries(MUTATIONS)) {
       const log = change(whole, random);
       if (log !== null) yield { form, mutation, log };
+    }
+    yield { form: { ...form, exit: null }, mutation: 'behind another run', log: behindAnother(form, random) };
+    // What one rank prints says nothing of another, and a run of several ranks is none of one process.
+    if (form.class !== 'ok' && !form.text.startsWith('[rank')) {
+      const past = { ...form, class: 'ok', exit: null, ambiguous: true };
+      yield { form: past, mutation: 'before another run', log: beforeAnother(form, random) };
     }
     if (form.class === 'device_oom') {
       const over = { ...form, class: 'ok', exit: null, ambiguous: true };

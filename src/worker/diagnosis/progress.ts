@@ -33,7 +33,7 @@ export function readProgress(text: string): Progress | null {
 }
 
 const DONE =
-  /(?:training (?:is )?(?:complete|completed|finished|done|ended)|(?:finished|completed|done with|end of) training|trainer\.fit` stopped|training took|run finished successfully|job completed successfully|terminated of its own accord .{0,60}exit-code 0\b|normal termination \(return value 0\))/;
+  /(?:(?:training|fine-?tuning) (?:is )?(?:complete|completed|finished|done|ended)|(?:finished|completed|done with|end of) (?:training|fine-?tuning)|^successfully completed\.$|trainer\.fit` stopped|training took|run finished successfully|job completed successfully|terminated of its own accord .{0,60}exit-code 0\b|normal termination \(return value 0\))/;
 
 /** The job says that it came to its end. */
 export function saysDone(text: string): boolean {

@@ -1,5 +1,6 @@
 import { behindBar, openEnvelope, stripCodes } from './clean.js';
 import { type Event, EventList, type Mark } from './event.js';
+import type { Life } from './life.js';
 import { type Tagged, untag } from './prefix.js';
 import type { LineSink, RawLine } from './scanner.js';
 import type { Signatures } from './signatures.js';
@@ -59,6 +60,7 @@ export class Reader implements LineSink {
       lastWords: this.lastWords,
       several: this.several,
       rootRank: this.rootRank,
+      life: (key) => this.streams.get(key)?.life ?? null,
       growth: (key) => this.streams.get(key)?.trend.growth() ?? null,
     };
   }
@@ -121,6 +123,8 @@ export interface Reading {
   several: boolean;
   /** The rank that failed first, as the launcher tells it. */
   rootRank: number | null;
+  /** What a process printed from first to last. */
+  life: (key: string) => Life | null;
   /** How a process's memory rose from step to step, if its progress shows it. */
   growth: (key: string) => { bytesPerStep: number; steps: number } | null;
 }

@@ -3,6 +3,7 @@ import type { Event, Mark } from './event.js';
 import { parseException } from './exception.js';
 import { readFigures } from './figures.js';
 import { doubted, fits, fitsEdges } from './fit.js';
+import { Life } from './life.js';
 import type { Tagged } from './prefix.js';
 import { type Progress, readProgress, readStage, saysDone, saysRecovered } from './progress.js';
 import type { RawLine } from './scanner.js';
@@ -55,6 +56,7 @@ export class Stream {
   private raised: Raised[] = [];
   private ended: Traceback | null = null;
   readonly trend = new Trend();
+  readonly life = new Life();
   readonly mark: Mark = { lines: 0, step: -1, trained: false, stage: null };
 
   constructor(
@@ -87,8 +89,8 @@ export class Stream {
   line({ text: raw, stamped }: Tagged, { number, whole }: Pick<RawLine, 'number' | 'whole'>): boolean {
     this.ended = null;
     let { part, text } = this.tracebacks.feed(raw, number);
-    if (part === 'message' && (saysDone(text) || saysRecovered(text) || readProgress(text))) {
-      // No part of the exception's message: the job went on.
+    if (part === 'message' && (this.life.knows(text) || saysDone(text) || saysRecovered(text) || readProgress(text))) {
+      // No part of the exception's message: the job went on, or the next run began.
       this.tracebacks.reset();
       part = 'outside';
     }
@@ -105,7 +107,10 @@ export class Stream {
     this.window.push(line);
     const noted = this.search(line, index);
     if (this.ended) this.raised.push({ traceback: this.ended, index, mark: { ...this.mark } });
-    if (part === 'outside') this.outside(line, index);
+    if (part === 'outside') {
+      this.outside(line, index);
+      if (!noted && !line.traceback) this.life.note(text, number);
+    }
     this.settle(index - EXTENT);
     return noted || part !== 'outside';
   }

@@ -2,11 +2,12 @@ import { isHost } from '../../devices/index.js';
 import { canonical } from './canonical.js';
 import type { Event } from './event.js';
 import { grounded, groundedEvent, judged, type Status } from './grounds.js';
-import { goesOn, type Incident, incidents, isConsequence } from './incident.js';
+import { goesOn, type Incident, incidents, isConsequence, isDefault } from './incident.js';
 import { rankOf } from './prefix.js';
 import { saysDone, saysRecovered } from './progress.js';
 import type { Reading } from './reader.js';
 import { endSignal, failed, lastRefusal, type Signals, wasRefused } from './signals.js';
+import { shapeOf } from './traceback.js';
 import { saysCannot, saysDealtWith, saysFailed } from './words.js';
 
 /** What it was, and what tells it. */
@@ -26,6 +27,8 @@ export interface Verdict extends Status {
 /** Weighs everything that is known. Ranked: how the supervisor ended it, refusals and the hook, the exit, the text. */
 export function judge(reading: Reading, signals: Signals, said: Event | null): Verdict {
   const all = incidents(reading.events, reading.marks).map((incident) => grounded(incident, signals));
+  // How the process ended says more than what was printed.
+  if (failed(signals) === null) outlive(all, reading);
   const hook = said && groundedEvent(said, signals);
   const softOoms = all.filter((i) => i.soft && i.event.meaning.class === 'device_oom').map((i) => i.event);
   const verdict = (status: Status, event: Event | null = null, caught: Event | null = null): Verdict => ({
@@ -62,7 +65,7 @@ export function judge(reading: Reading, signals: Signals, said: Event | null): V
       // What no signature knows may yet say that it is a failure; that the job went well would be the bolder guess.
       if (endsInFailure(reading, all))
         return verdict({ class: 'user_error', certain: false, told: 'the end of the log tells of a failure' });
-      return verdict({ class: 'ok', certain: false, told: 'no failure was found in the log' });
+      return verdict({ class: 'ok', certain: false, told: okSentence(all) });
     }
     if (wasRefused(signals)) return verdict({ class: 'device_oom', certain: false, told: refusalSentence(signals) });
     return verdict({
@@ -82,6 +85,34 @@ export function judge(reading: Reading, signals: Signals, said: Event | null): V
   return verdict(judged(chosen.event, signals), chosen.event, chosen.caught);
 }
 
+/** Lines that no program prints about an error of its own. */
+const MUCH = 1000;
+
+/** Marks the failures behind which the log goes on as it did before: another run was appended to it, or the next of a loop. */
+function outlive(all: Incident[], reading: Reading): void {
+  const survived = new Set<string>();
+  for (const incident of all.toReversed()) {
+    if (roleOf(incident) === 'wrapper') continue;
+    const said = `${incident.last.key} ${shapeOf(incident.event.evidence)}`;
+    if (!survived.has(said) && !isOutlived(incident, all, reading)) continue;
+    incident.soft = true;
+    survived.add(said);
+  }
+}
+
+function isOutlived({ event, last }: Incident, all: Incident[], reading: Reading): boolean {
+  const life = reading.life(last.key);
+  if (!life) return false;
+  const failedAt = last.traceback?.line ?? last.line;
+  if (event.outranks) return life.after(failedAt, last.line).beganAnew;
+  // Who started it says that it has failed; what comes before that may be of processes beside it.
+  const echoes = all.filter((i) => i.last.line > last.line && i.event.meaning.role !== 'fatal').map((i) => i.last.line);
+  const { wentOn, beganAnew } = life.after(failedAt, Math.max(last.line, ...echoes));
+  if (beganAnew || (wentOn && !reading.several)) return true;
+  if (event.meaning.class !== 'user_error' || reading.several) return false;
+  return life.after(failedAt, last.line).beganAnew || (reading.lastWords.at(-1)?.line ?? 0) - last.line > MUCH;
+}
+
 /** The last lines tell of a failure, and nothing after it that it was got over or that the job is done. */
 function endsInFailure({ lastWords }: Reading, all: Incident[]): boolean {
   const soft = new Set(all.filter((i) => i.soft).flatMap((i) => [i.event.line, i.last.line]));
@@ -93,6 +124,12 @@ function endsInFailure({ lastWords }: Reading, all: Incident[]): boolean {
   return (
     open.some(({ said }) => saysFailed(said)) || (last !== undefined && open.includes(last) && saysCannot(last.said))
   );
+}
+
+function okSentence(all: Incident[]): string {
+  const over = all.findLast((i) => i.soft && roleOf(i) !== 'wrapper');
+  if (!over) return 'no failure was found in the log';
+  return `the log goes on behind the failure of line ${over.last.line}: it did not end the job, or another run was appended`;
 }
 
 /** One of a row of numbered items, of which a later one went well: `[7952/19796] [ERROR] …`, `[7953/19796] [OK] …`. */
@@ -122,12 +159,20 @@ function choose(all: Incident[], reading: Reading, unproved: boolean): Incident 
     if (found.length === 0) continue;
     if (role === 'weak') return lastOf(found);
     if (role !== 'fatal') return found[0] as Incident;
-    const incident = first(found, reading);
+    const incident = raisedLast(alive, first(found, reading));
     // Who ends a job may do it as a keyboard would, or so that its parts fail one by one: then the reason stands before.
     const ender = alive.find((i) => roleOf(i) === 'ending' && i.last.line < incident.last.line);
     return ender && (ender.event.outranks || incident.event.meaning.class === 'cancelled') ? ender : incident;
   }
   return null;
+}
+
+/** Of one process the error that it raised last ended it, also where its words alone would weigh less. */
+function raisedLast(alive: Incident[], fatal: Incident): Incident {
+  const { key, line } = fatal.last;
+  if (!isDefault(fatal.event) || !fatal.last.traceback) return fatal;
+  const last = alive.findLast((i) => i.last.key === key && i.last.traceback && !i.last.traceback.ignored);
+  return last && last.last.line > line && roleOf(last) === 'weak' && !last.event.mild ? last : fatal;
 }
 
 /** The last; of several lines of one message the one that is certain. */

@@ -133,15 +133,23 @@ const NAMED_ERROR =
   /(?:^|[\])|:>!*] ?)(?:fatal )?(?:error|fatal|failure)(?: \[[\w.-]{1,20}\]|(?: [a-z\d]{1,14}){1,4})?: ?(?=[^\s\d.+-])/i;
 const FAILED =
   /\b(?:failed with (?:code|exit|status|return)|exited with (?:code|status|exit code) [1-9]|exiting due to|uncaught exception|unhandled exception|exception during|job (?:has )?failed|command failed|an error occurred|has detected the following error|exit-code [1-9]|\(return value [1-9]|assertion failed|check failed)/i;
+/** `Import of the data failed: …`: a short clause that ends so, and what it failed for. */
+const CLAUSE_FAILED = /^(?:[\w-]{1,24} ){1,6}failed: (?=[A-Za-z'"[(<])/i;
+/** Installers call so what is no failure of theirs. */
+const NO_FAILURE = /pip's dependency resolver/;
 /** An exception of any language, by the form of its name: `paddle.fluid.core.EnforceNotMet: …`. */
 const NAMED_EXCEPTION = /^(?:[a-z_]\w{0,60}\.){1,12}[A-Z]\w{2,60}: /;
 
 /** A line that says that something failed, whoever says it and whatever it was. */
 export function saysFailed(text: string): boolean {
-  if (isTracker(text)) return false;
+  if (isTracker(text) || NO_FAILURE.test(text)) return false;
   const head = text.slice(0, 400);
   return (
-    ERROR_LEVEL.test(text.slice(0, 120)) || NAMED_ERROR.test(head) || FAILED.test(head) || NAMED_EXCEPTION.test(head)
+    ERROR_LEVEL.test(text.slice(0, 120)) ||
+    NAMED_ERROR.test(head) ||
+    FAILED.test(head) ||
+    NAMED_EXCEPTION.test(head) ||
+    CLAUSE_FAILED.test(head)
   );
 }
 
