@@ -184,7 +184,7 @@ def model(folder, kind="bert", head="AutoModelForSequenceClassification"):
 
 @maker
 def rows(folder, kind="glue", count=2000):
-    """train, validation and test as JSON lines: `glue` (two sentences, a label), `text`, `summary`, `tags`, `answers`, `chat`, `pairs`."""
+    """train, validation and test as JSON lines: `glue` (two sentences, a label), `text`, `summary`, `tags`, `swag`, `translation`, `chat`, `prompt`, `pairs`."""
     lines = text(3 * int(count), 3)
     for name, number in [("train", int(count)), ("validation", 64), ("test", 64)]:
         made = []
@@ -196,6 +196,8 @@ def rows(folder, kind="glue", count=2000):
                     "text": {"text": one},
                     "summary": {"text": one + " " + two, "summary": three},
                     "tags": {"tokens": one.split(), "ner_tags": ["A" if len(w) > 3 else "B" for w in one.split()]},
+                    "swag": {"sent1": one, "sent2": two, "label": index % 4, **{"ending%d" % i: three[i:] for i in range(4)}},
+                    "translation": {"translation": {"en": one, "de": two}},
                     "chat": {"messages": [{"role": "user", "content": one}, {"role": "assistant", "content": two}]},
                     "prompt": {"prompt": one, "completion": " " + two},
                     "pairs": {"prompt": one, "chosen": " " + two, "rejected": " " + three},

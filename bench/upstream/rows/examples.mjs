@@ -19,7 +19,11 @@ export const EXAMPLES = [
     cpu: { budget: '150MiB' },
     cuda: { budget: '2GiB', args: '--accel', own: 8192 },
   }),
-  row('vae', 'vae', 'main.py --epochs 1', { ...MNIST, cpu: { budget: '80MiB' }, cuda: { budget: '1GiB', own: 8192 } }),
+  row('vae', 'vae', 'main.py --epochs 1', {
+    ...MNIST,
+    cpu: { budget: '160MiB', own: 4096 },
+    cuda: { budget: '1GiB', own: 8192 },
+  }),
   row('siamese_network', 'siamese_network', 'main.py --epochs 1 --test-batch-size 64', {
     ...MNIST,
     cpu: { budget: '400MiB', own: 16 },

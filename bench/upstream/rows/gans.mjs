@@ -12,12 +12,12 @@ const gan = (name, cpu, cuda, more = {}) => ({
 });
 
 export const GANS = [
-  gan('gan', '120MiB', '768MiB'),
+  gan('gan', '180MiB', '768MiB'),
   gan('dcgan', null, '3GiB'),
-  gan('wgan', '120MiB', '768MiB'),
-  gan('wgan_gp', '120MiB', '768MiB'),
+  gan('wgan', '180MiB', '768MiB'),
+  gan('wgan_gp', '180MiB', '768MiB'),
   gan('lsgan', null, '3GiB'),
-  gan('cgan', '120MiB', '768MiB'),
+  gan('cgan', '180MiB', '768MiB'),
   gan('acgan', null, '3GiB'),
   gan('infogan', null, '3GiB'),
   gan('relativistic_gan', null, '3GiB'),
@@ -25,6 +25,6 @@ export const GANS = [
   gan('ebgan', null, '3GiB'),
   gan('began', null, '3GiB'),
   gan('softmax_gan', null, '768MiB'),
-  gan('aae', '120MiB', '768MiB'),
+  gan('aae', '180MiB', '768MiB'),
   gan('sgan', null, '3GiB'),
 ];

@@ -42,16 +42,24 @@ export const HUGGING_FACE = [
     PLACES,
   ),
   script(
-    'run_summarization',
-    'summarization',
-    `run_summarization.py --model_name_or_path {data:model+t5{scale}+AutoModelForSeq2SeqLM} --train_file {data:rows+summary}/train.json --max_source_length 64 --max_target_length 32 ${TRAINER}`,
-    { ...PLACES, logs: ['evaluate', 'nltk', 'filelock'] },
+    'run_swag',
+    'multiple-choice',
+    `run_swag.py --model_name_or_path {data:model+bert{scale}+AutoModelForMultipleChoice} --train_file {data:rows+swag}/train.json --validation_file {data:rows+swag}/validation.json --max_seq_length 64 ${TRAINER}`,
+    PLACES,
   ),
   script(
-    'run_clm_no_trainer',
-    'language-modeling',
-    'run_clm_no_trainer.py --config_name {data:tokenizer+gpt2{scale}} --tokenizer_name {data:tokenizer+gpt2{scale}} --train_file {data:rows+text+4000}/train.json --validation_file {data:rows+text+4000}/validation.json --block_size 64 --max_train_steps 12 --output_dir out --seed 1',
-    { cpu: { budget: '150MiB', own: 32 }, cuda: { budget: '8GiB', own: 128 } },
+    'run_translation',
+    'translation',
+    `run_translation.py --model_name_or_path {data:model+t5{scale}+AutoModelForSeq2SeqLM} --train_file {data:rows+translation}/train.json --source_lang en --target_lang de --max_source_length 64 --max_target_length 64 ${TRAINER}`,
+    { ...PLACES, logs: ['evaluate', 'sacrebleu'] },
+  ),
+  script(
+    'run_mae',
+    'image-pretraining',
+    `run_mae.py --dataset_name {data:images+1024+256} --remove_unused_columns False --label_names pixel_values --dataloader_num_workers 4 ${TRAINER}`,
+    {
+      cuda: { budget: '8GiB', own: 64 },
+    },
   ),
   script(
     'run_glue_no_trainer',

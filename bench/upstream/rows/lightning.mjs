@@ -15,13 +15,13 @@ export const LIGHTNING = [
   row('backbone_image_classifier (CLI)', 'pytorch/basics', `backbone_image_classifier.py ${CLI}`, {
     links: DATA,
     size: '--data.batch_size=',
-    cpu: { budget: '80MiB', own: 2048 },
+    cpu: { budget: '200MiB', own: 2048 },
     cuda: { budget: '768MiB', own: 8192 },
   }),
   row('autoencoder (CLI)', 'pytorch/basics', `autoencoder.py ${CLI}`, {
     links: DATA,
     size: '--data.batch_size=',
-    cpu: { budget: '80MiB', own: 2048 },
+    cpu: { budget: '200MiB', own: 2048 },
     cuda: { budget: '768MiB', own: 8192 },
   }),
   row('transformer', 'pytorch/basics', 'transformer.py', {

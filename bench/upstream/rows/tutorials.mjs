@@ -12,16 +12,16 @@ const tutorial = (name, own, cpu, cuda, more = {}) => ({
 });
 
 export const TUTORIALS = [
-  tutorial('01-basics/logistic_regression', 100, '24MiB', '640MiB'),
-  tutorial('01-basics/feedforward_neural_network', 100, '48MiB', '768MiB'),
-  tutorial('02-intermediate/convolutional_neural_network', 100, '100MiB', '3GiB'),
-  tutorial('02-intermediate/recurrent_neural_network', 100, '150MiB', '1GiB'),
+  tutorial('01-basics/logistic_regression', 100, '140MiB', '640MiB'),
+  tutorial('01-basics/feedforward_neural_network', 100, '160MiB', '768MiB'),
+  tutorial('02-intermediate/convolutional_neural_network', 100, '200MiB', '3GiB'),
+  tutorial('02-intermediate/recurrent_neural_network', 100, '200MiB', '1GiB'),
   tutorial('02-intermediate/bidirectional_recurrent_neural_network', 100, null, '1GiB'),
   tutorial('02-intermediate/deep_residual_network', 100, '400MiB', '3GiB', {
     links: { '../../data': 'cifar 10 5000' },
     made: true,
   }),
   tutorial('02-intermediate/language_model', 20, '400MiB', '3GiB', { links: { data: 'corpus 4000' }, truth: false }),
-  tutorial('03-advanced/generative_adversarial_network', 100, '100MiB', '1GiB', { links: { '../../data': 'mnist' } }),
-  tutorial('03-advanced/variational_autoencoder', 128, '60MiB', '1GiB', { links: { '../../data': 'mnist' } }),
+  tutorial('03-advanced/generative_adversarial_network', 100, '200MiB', '1GiB', { links: { '../../data': 'mnist' } }),
+  tutorial('03-advanced/variational_autoencoder', 128, '180MiB', '1GiB', { links: { '../../data': 'mnist' } }),
 ];
