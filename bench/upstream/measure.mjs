@@ -70,7 +70,8 @@ export const PARTS = {
     if (!found || row.truth === false) return null;
     const { budgetBytes } = place;
     const trials = [];
-    const fits = async (size, { argv, batch } = sized(row, place, size)) => {
+    const fits = async (size) => {
+      const { argv, batch } = sized(row, place, size);
       const one = await alone(row, place, argv, { steps: HELD_STEPS, batch, budgetBytes });
       trials.push({ size, fit: one.fit, peak: one.peak, steps: one.steps ?? null });
       return one.fit;
@@ -85,9 +86,7 @@ export const PARTS = {
       else high = size;
       if (size === 1) break;
     }
-    // A flag may set more than the loaders' size: a GAN's fixed noise, say. What was found is what the loaders may give.
-    const at_loader = holds || !row.size ? null : await fits(found, { argv: place.argv(row.own), batch: found });
-    return { holds, at_loader, more_fits: more, largest_known: low, smallest_that_fails: high, trials };
+    return { holds, more_fits: more, largest_known: low, smallest_that_fails: high, trials };
   },
 
   /** Under `run` with room for its own batch: nothing may change. */

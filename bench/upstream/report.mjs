@@ -70,10 +70,9 @@ function truthOf(truth, search) {
   if (truth.failed) return `failed: ${short(truth.failed)}`;
   const share = truth.largest_known > 0 ? ` (${round((100 * search.found) / truth.largest_known)} %)` : '';
   if (truth.holds && !truth.more_fits) return 'holds; 2 % more does not';
-  const loaders = truth.at_loader ? '; it holds where only the loaders are set to it' : '';
   return truth.holds
     ? `holds; ${truth.largest_known} fits as well${share}`
-    : `DOES NOT HOLD: ${truth.largest_known}${share}${loaders}`;
+    : `DOES NOT HOLD: ${truth.largest_known}${share}`;
 }
 
 export function verdictOf({ alone, search, truth, stands, cut }) {
@@ -115,7 +114,7 @@ function table(file) {
   const dates = [...new Set(linesOf(file).map(({ date }) => date))].sort();
   return `## ${last.device === 'cpu' ? 'The CPU device' : 'One GPU'}
 
-${last.machine}; torch ${last.torch}, Python ${last.python}, oomtune ${last.oomtune}; ${last.together ?? 1} at a time; ${dates.join(', ')}. ${lines.length} programs, ${ok} of them without a fault.
+${last.machine}; torch ${last.torch}, Python ${last.python}, oomtune ${last.oomtune}; ${dates.join(', ')}. ${lines.length} programs, ${ok} of them without a fault.
 
 | program | own batch | budget | found | in a fresh process | launches (OOM) | search s | bare s | × | \`run\` with room | \`run\` under a budget that cuts | faults |
 |---|---|---|---|---|---|---|---|---|---|---|---|

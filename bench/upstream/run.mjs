@@ -3,9 +3,9 @@
  * Runs programs that nobody wrote for oomtune under it: each row of rows/ is a repository at a commit, a command, and data
  * that is made here. Records what find-batch found, whether that holds in a fresh process and 2 % more does not, what the
  * search cost beside a bare start, and how far the weights are apart when `run` lets the program stand and when it cuts its batch.
- * node bench/upstream/run.mjs --sources DIR [--device cpu|cuda:0|cuda:0,cuda:1] [--python PATH] [--only NAME,NAME] [--parts alone,search,truth,stands,cut]
+ * node bench/upstream/run.mjs --sources DIR [--device cpu|cuda:0] [--python PATH] [--only NAME,NAME] [--parts alone,search,truth,stands,cut]
  *                             [--minutes N] [--row-minutes N] [--together N] [--out FILE] [--again] [--list]
- * --together: so many rows at a time on each device. --sources: a folder with the checkouts as <owner>/<name>; what is missing there is fetched at its commit. --out gets one
+ * --sources: a folder with the checkouts as <owner>/<name>; what is missing there is fetched at its commit. --out gets one
  * line of JSON for each part as it ends (default: bench/results/upstream-<cpu|cuda>.jsonl) and what stands in it is not measured again
  * without --again. `--parts try` only starts each program for one step. `node bench/upstream/report.mjs` makes the page. Needs `npm run build`, redis-server, torch 2.1 or newer.
  */
@@ -23,8 +23,8 @@ import { ROWS } from './rows/index.mjs';
 import { checkout } from './sources.mjs';
 
 const flag = (name) => process.argv.includes(name);
-const devices = (option('--device') ?? 'cpu').split(',');
-const kind = devices[0] === 'cpu' ? 'cpu' : 'cuda';
+const device = option('--device') ?? 'cpu';
+const kind = device === 'cpu' ? 'cpu' : 'cuda';
 const python = option('--python') ?? interpreter();
 const sources = resolve(option('--sources') ?? join(tmpdir(), 'oomtune-upstream'));
 const parts = (option('--parts') ?? 'alone,search,truth,stands,cut').split(',');
@@ -62,7 +62,7 @@ async function made(folder, words) {
 }
 
 /** Where a row is run: a copy of the program, its data beside it, an OOMTUNE_HOME of its own. */
-async function placeOf(row, device) {
+async function placeOf(row) {
   const settings = { own: row.own, ...row[kind] };
   const source = checkout(row.repository, sources);
   const command = `{python} ${row.command} ${settings.args ?? ''}`
@@ -115,7 +115,7 @@ function sizeOf({ size }, own) {
   return size.endsWith('=') ? [`${size}${own}`] : [size, String(own)];
 }
 
-const conditions = { ...conditionsOf(python, devices[0]), together: Number(option('--together') ?? 1) };
+const conditions = conditionsOf(python, device);
 
 /** Where rows are being run at this moment. */
 const places = new Set();
@@ -137,7 +137,7 @@ for (const signal of ['SIGINT', 'SIGTERM']) {
   });
 }
 
-async function measure(row, device) {
+async function measure(row) {
   const known = flag('--again') ? {} : (recorded(out).get(row.name) ?? {});
   const left = parts.filter((part) => known[part] === undefined || known[part]?.failed);
   // Weights are compared with those of a run of this scratch folder.
@@ -150,7 +150,7 @@ async function measure(row, device) {
     say(`${row.name} ${part}: ${JSON.stringify(value)?.slice(0, 300)}`);
   };
   try {
-    place = await placeOf(row, device);
+    place = await placeOf(row);
     places.add(place);
   } catch (error) {
     return record('place', { failed: error.message });
@@ -177,13 +177,6 @@ if (flag('--list')) {
   process.exit(0);
 }
 mkdirSync(dirname(out), { recursive: true });
-/** A device for each row that may be under way. */
-const free = Array.from({ length: Number(option('--together') ?? 1) }, () => devices).flat();
-const queue = new PQueue({ concurrency: free.length });
-await queue.addAll(
-  rows.map((row) => async () => {
-    const device = free.shift();
-    await measure(row, device).finally(() => free.push(device));
-  }),
-);
+const queue = new PQueue({ concurrency: Number(option('--together') ?? 1) });
+await queue.addAll(rows.map((row) => () => measure(row)));
 say(`done: ${out}`);

@@ -52,7 +52,8 @@ function howToRun(report: FindBatchReport, apply: NonNullable<FindBatchReport['a
   const larger = line('run it', shellWords(apply.oomtune));
   if (apply.own === undefined || own === null || config === null) return [larger, ...or];
   const keeps = line('run it', shellWords(apply.own));
-  if (config.effective_batch <= own.effective_batch) return [keeps, ...or];
+  const same = shellWords(apply.own) === shellWords(apply.oomtune);
+  if (same || config.effective_batch <= own.effective_batch) return [keeps, ...or];
   return [keeps, line('larger', shellWords(apply.oomtune)), ...or, `  ${meaning(own, config)}`];
 }
 

@@ -1,3 +1,4 @@
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { runJob } from '../../src/worker/run/run-job.js';
 import { findBatch } from '../../src/worker/search/find-batch.js';
@@ -19,14 +20,17 @@ describe('a size that does not reach the script', () => {
     expect(report.launches).toBe(1);
   });
 
-  it.each(['find-batch', 'run'] as const)('is said to be that in a loop without a DataLoader, by %s', async (verb) => {
-    const bench = workbench(verb, [python, 'by_index.py'], { budget: '30MiB' });
-    const report = await (verb === 'run' ? runJob(bench.request, bench.deps) : findBatch(bench.request, bench.deps));
-    expect(report.failure?.class).toBe('user_error');
-    expect(report.failure?.evidence).toContain('ran out of memory at a batch of its own');
-    expect(report.failure?.advice).toContain('{micro_batch}');
-    expect(report.launches).toBe(1);
-  });
+  it.each(['find-batch', 'run'] as const)(
+    'is said to be that in a loop without a DataLoader and without a model, by %s',
+    async (verb) => {
+      const bench = workbench(verb, [python, join('by_hand', 'no_module.py')], { budget: '24MiB' });
+      const report = await (verb === 'run' ? runJob(bench.request, bench.deps) : findBatch(bench.request, bench.deps));
+      expect(report.failure?.class).toBe('user_error');
+      expect(report.failure?.evidence).toContain('ran out of memory at a batch of its own');
+      expect(report.failure?.advice).toContain('{micro_batch}');
+      expect(report.launches).toBe(1);
+    },
+  );
 
   it('is not followed by a run as it stands where that is known to run out of memory', async () => {
     const bench = workbench('run', [python, 'whole_batches.py'], { budget: '38MiB', cut: 'loader' });

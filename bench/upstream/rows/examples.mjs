@@ -65,7 +65,7 @@ export const EXAMPLES = [
     row(`imagenet ${arch}`, 'imagenet', `main.py {data:images+4096+256} -a ${arch} --epochs 1 -p 1 -j 2`, {
       size: '-b',
       ...(cpu ? { cpu: { budget: cpu, own, args: '-j 0' } } : {}),
-      cuda: { budget: cuda, own: more, args: '-j 3' },
+      cuda: { budget: cuda, own: more, args: '-j 6' },
     }),
   ),
   row('super_resolution', 'super_resolution', 'main.py --upscale_factor 2 --nEpochs 1 --testBatchSize 4 --threads 0', {

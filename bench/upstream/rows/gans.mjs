@@ -21,7 +21,7 @@ export const GANS = [
   gan('acgan', null, '3GiB'),
   gan('infogan', null, '3GiB'),
   gan('relativistic_gan', null, '3GiB'),
-  gan('wgan_div', '180MiB', '768MiB'),
+  gan('dragan', null, '3GiB'),
   gan('ebgan', null, '3GiB'),
   gan('began', null, '3GiB'),
   gan('softmax_gan', null, '768MiB'),

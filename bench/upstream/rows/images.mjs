@@ -6,14 +6,14 @@ const timm = (model, cpu, cuda, own, more = '') => ({
   command: `train.py {data:images+4096+256} --model ${model} --epochs 1 --num-classes 4 --log-interval 1 --output out ${more}`,
   size: '-b',
   ...(cpu ? { cpu: { budget: cpu, own: 8, args: '--device cpu -j 1 --img-size 96 --no-prefetcher' } } : {}),
-  cuda: { budget: cuda, own, args: '-j 3' },
+  cuda: { budget: cuda, own, args: '-j 6' },
 });
 // It asks for its rank: without a launcher it ends with "Default process group has not been initialized".
 const reference = (model, cuda, own) => ({
   name: `torchvision reference ${model} (torchrun)`,
   repository: 'growlix/pytorch-i1k-baseline',
   folder: 'references/classification',
-  command: `-m torch.distributed.run --standalone --nproc-per-node 1 train.py --data-path {data:images+4096+256} --model ${model} --epochs 1 --print-freq 1 --workers 3`,
+  command: `-m torch.distributed.run --standalone --nproc-per-node 1 train.py --data-path {data:images+4096+256} --model ${model} --epochs 1 --print-freq 1 --workers 6`,
   size: '--batch-size',
   cuda: { budget: cuda, own },
 });

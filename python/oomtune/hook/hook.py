@@ -54,6 +54,8 @@ class Hook:
         self.trainer_accumulation: int | None = None
         #: The framework that accumulates by itself; None: the script's loop does, or nobody.
         self.accumulates: str | None = None
+        #: The training loop makes its batches without a loader.
+        self.by_hand = False
         #: Knobs that a framework applies by itself.
         self.native: set[str] = set()
         #: Where an exception would have happened: load, train, eval, save.
@@ -114,6 +116,8 @@ class Hook:
     def cut_choice(self) -> tuple[str, str]:
         """(where batches are cut, why): `model` or `loader`."""
         asked = self.settings.cut
+        if self.by_hand:
+            return "model", "the script makes its batches without a DataLoader"
         if asked != "auto":
             return asked, "asked for with --cut"
         if self.accumulates is not None:
@@ -186,6 +190,15 @@ class Hook:
         if not self.driving:
             sys.stderr.write("oomtune: %s. --cut loader cuts the loader's batches instead.\n" % message)
         self.goodbye("uncut", message)
+        self.leave(1)
+
+    def cannot_make(self, own: int, wanted: int) -> NoReturn:
+        """Another batch is asked for than the script makes by itself, and no loader yields it: says so, and ends the script."""
+        message = (
+            "the script makes its batches of %d without a DataLoader, so that batches of %d cannot be made of them"
+        )
+        sys.stderr.write("oomtune: %s. Its own flag or variable sets them.\n" % (message % (own, wanted)))
+        self.goodbye("by_hand", message % (own, wanted))
         self.leave(1)
 
     def leave(self, status: int) -> NoReturn:

@@ -41,6 +41,8 @@ class TrainingLoop(TypedDict):
     own_batch: int | None
     own_accumulation: int | None
     samples: int | None
+    #: Where sizes are set: `loader`, or `call` (of the model).
+    place: str
     can: Can
     warnings: list[str]
 

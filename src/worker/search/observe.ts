@@ -9,7 +9,7 @@ import { type DiagnoseInput, diagnose } from '../diagnosis/index.js';
 import { isLost, lostDiagnosis } from '../launch/lost.js';
 import type { Session } from '../launch/session.js';
 import { growthPerStep, isRestless } from './rest.js';
-import { uncut } from './undriveable.js';
+import { byHand, uncut } from './undriveable.js';
 import type { Measurement } from './worst-rank.js';
 
 /** Highest use that the ledger saw on any device of a launch; null without a ledger. */
@@ -116,6 +116,7 @@ export async function diagnoseSession(
 ): Promise<Diagnosis> {
   if (isLost(exit)) return lostDiagnosis(exit);
   if (session.bye?.reason === 'uncut' && session.exception === null) return uncut(session.bye);
+  if (session.bye?.reason === 'by_hand' && session.exception === null) return byHand(session.bye);
   return diagnose({
     log: openLog(session.run.logFile),
     exitCode: exit.code,

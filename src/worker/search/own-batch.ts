@@ -39,3 +39,13 @@ export function dataIsTheLimit(
   if (maxBatch !== null && maxBatch <= samples) return [];
   return [`All ${samples} samples of the data set fit at once: the data set is the limit here, not the memory.`];
 }
+
+/** Where the script makes its batches by itself, without a DataLoader: nothing but its own setting makes others. */
+export function byHandNotes(config: Config, target: Target, { loop }: SearchOutcome): string[] {
+  if (loop?.place !== 'call' || target.carrier('micro_batch') !== 'hook') return [];
+  const own = (loop.own_batch ?? 0) * (target.own.accumulation ?? 1) * target.worldSize;
+  if (config.effective_batch === own) return [];
+  return [
+    `The script makes its batches without a DataLoader: sizes were set where it calls its model. run trains on its own batches of ${loop.own_batch}, cut where they do not fit; batches of ${config.micro_batch} are made by the script's own setting.`,
+  ];
+}

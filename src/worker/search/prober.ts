@@ -105,7 +105,8 @@ export class Prober {
     this.torch ??= session.hello?.torch ?? null;
     this.cut ??= session.cut;
     if (measurement === null) return this.#afterDeath(session, probe, place);
-    this.#measured = true;
+    // What has one row goes together with whatever has another number of them.
+    this.#measured ||= probe.micro_batch > 1;
     this.#learn(measurement);
     const goesOn = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
     const alive = goesOn && !measurement.short;
@@ -191,7 +192,7 @@ export class Prober {
     await this.#open(probe.rung, probe.expandable_segments ?? false, null);
     const trains = await this.#ask({ ...probe, micro_batch: own }, false);
     await this.close();
-    return trains === null ? verdict : usesOwnBatch(own, probe.micro_batch, verdict);
+    return trains === null ? verdict : usesOwnBatch(own, probe.micro_batch, verdict, this.loop?.place ?? 'loader');
   }
 
   async #ask(probe: Probe, carried: boolean): Promise<Measurement | null> {

@@ -11,7 +11,7 @@ import { ownOf, withCommand } from '../run/verified-commands.js';
 import type { Target } from '../target.js';
 import type { WorkRequest } from '../types.js';
 import { exhaustedDiagnosis } from './exhausted.js';
-import { dataIsTheLimit, ownBatchReport, runWords } from './own-batch.js';
+import { byHandNotes, dataIsTheLimit, ownBatchReport, runWords } from './own-batch.js';
 import { probeRecord } from './probe-record.js';
 import type { SearchOutcome } from './search.js';
 
@@ -53,8 +53,7 @@ export async function findBatchReport(
     startup_s: outcome.startupSeconds === null ? null : round(outcome.startupSeconds, 2),
     wall_s: round(wallSeconds, 2),
     probes: probesOf(outcome),
-    apply:
-      config === null ? null : await howToApply(request, target, config, ownBatchReport(target, outcome), applyDir),
+    apply: config === null ? null : await howToApply(request, target, config, outcome, applyDir),
     memory: config === null ? null : memoryReport(outcome.observations, config, target.budgetBytes),
     notes: [
       ...target.notes,
@@ -62,6 +61,7 @@ export async function findBatchReport(
       ...outcome.notes,
       ...(answer?.notes ?? []),
       ...(answer === null ? [] : dataIsTheLimit(answer.max_micro_batch, target, outcome, request.options)),
+      ...(config === null ? [] : byHandNotes(config, target, outcome)),
       ...(beside === null ? [] : [beside]),
       ...(action.type === 'exhausted' ? [action.why] : []),
     ],
@@ -72,15 +72,17 @@ async function howToApply(
   request: WorkRequest,
   target: Target,
   config: Config,
-  own: FindBatchReport['own'],
+  outcome: SearchOutcome,
   dir: string,
 ): Promise<NonNullable<FindBatchReport['apply']>> {
   const { argv, knobEnv } = await target.fill(config, dir, 1);
+  const own = ownBatchReport(target, outcome);
   const keeps = own !== null && request.options.effectiveBatch === null;
+  const makes = byHandNotes(config, target, outcome).length === 0;
   return {
     argv,
     env: knobEnv,
-    oomtune: runWords(request, target.name, config),
+    oomtune: runWords(request, target.name, makes ? config : null),
     ...(keeps ? { own: runWords(request, target.name, null) } : {}),
   };
 }

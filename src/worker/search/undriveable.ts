@@ -1,5 +1,5 @@
 import { type Diagnosis, NO_FIGURES } from '../../contract/diagnosis.js';
-import type { Bye } from '../../contract/hook.js';
+import type { Bye, Loop } from '../../contract/hook.js';
 import type { Probe } from '../../contract/measurement.js';
 
 export const PLACEHOLDER =
@@ -33,6 +33,12 @@ export function uncut(bye: Bye): Diagnosis {
   return uncutFor(`${bye.message.charAt(0).toUpperCase()}${bye.message.slice(1)}.`);
 }
 
+/** A loop that makes its batches by itself was to run with others than its own. */
+export function byHand(bye: Bye): Diagnosis {
+  const cause = `${bye.message.charAt(0).toUpperCase()}${bye.message.slice(1)}.`;
+  return { ...told(cause, `Leave --effective-batch out, or give it as the script’s own. ${PLACEHOLDER}`), cause };
+}
+
 /** The same by the sentence that was told. */
 export function uncutFor(evidence: string | null): Diagnosis {
   return {
@@ -46,9 +52,13 @@ export function uncutFor(evidence: string | null): Diagnosis {
   };
 }
 
-/** The script trains at its own batch and fails at another: its code uses the number besides the DataLoader. */
-export function usesOwnBatch(own: number, tried: number, failure: Diagnosis): Diagnosis {
-  const cause = `The script trains with its own batch of ${own} and fails with ${tried}: it uses the number elsewhere than in its DataLoader.`;
+/** The script trains at its own batch and fails at another: its code uses the number besides where its size is set. */
+export function usesOwnBatch(own: number, tried: number, failure: Diagnosis, place: Loop['place']): Diagnosis {
+  const elsewhere =
+    place === 'call'
+      ? 'it has no DataLoader, and its size could not be set at the model’s call, since its code uses the number elsewhere too'
+      : 'it uses the number elsewhere than in its DataLoader';
+  const cause = `The script trains with its own batch of ${own} and fails with ${tried}: ${elsewhere}.`;
   return { ...failure, cause, advice: `${cause} ${PLACEHOLDER}` };
 }
 

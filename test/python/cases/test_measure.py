@@ -55,8 +55,13 @@ class Measuring(unittest.TestCase):
     def test_without_a_loader(self):
         result = measure(NO_LOADER, 8, 2)
         self.assertEqual((result.status, result.output), (0, "batch 8\n" * 6), result.errors)
-        self.assertFalse(result.one("loop")["can"]["batch"])
+        self.assertEqual((result.one("loop")["can"]["batch"], result.one("loop")["place"]), (True, "call"))
         self.assertEqual(result.one("measured")["accumulation"], 2)
+
+    def test_a_call_of_another_size_is_left_alone(self):
+        result = run(SCRIPT + NO_LOADER, "measure", (), ["8", "1"], OOMTUNE_MICRO_BATCH=4)
+        self.assertFalse(result.one("loop")["can"]["batch"])
+        self.assertEqual(result.one("measured")["micro_batch"], 4)
 
 
 if __name__ == "__main__":

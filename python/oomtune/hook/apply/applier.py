@@ -9,6 +9,7 @@ import weakref
 from ..report.training_loop import DIFFERENCES
 from ..watch.loader import own_batch
 from .batches import CollatedPass, EarlyRebatch, FrameworkPass, InseparableRows, RowPass, WholePass, rebatch
+from .by_hand import ByHand
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Applier:
         self._pace: weakref.ref[LoopIterator] | None = None
         self._pace_loader: weakref.ref[Loader] | None = None
         self._own: int | None = None
+        self._by_hand = ByHand(instruments, self._micro) if self._rebatches else None
         self._early = EarlyRebatch(instruments)
         self._early.install(self._torch.utils.data.DataLoader)
         self._ready = not settings.knobs & {"amp", "checkpointing", "offload"}
@@ -55,6 +57,8 @@ class Applier:
 
     def watches(self, loader: Loader) -> bool:
         self._instruments.telemetry.loop(loader)
+        if self._by_hand is not None:
+            self._by_hand.loaders = True
         if not self._ready and self._instruments.training.likely():
             self._prepare()
         return self._rebatches and "micro_batch" not in self._hook.native
@@ -97,6 +101,8 @@ class Applier:
     def _open(self, iterator: LoopIterator) -> Pass:
         """The first batch of a pass over a training loader."""
         loader = iterator.loader
+        if self._by_hand is not None:
+            self._by_hand.rest()
         paced = self._sets_pace(iterator)
         if "accumulation" in self._hook.native:
             # Its loader was given micro-batches when the framework took it.

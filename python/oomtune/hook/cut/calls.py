@@ -10,7 +10,8 @@ PASSED = ("DistributedDataParallel", "DeepSpeedEngine")
 
 
 class Calls:
-    """Patches nn.Module.__call__; `take(module, args, kwargs)` runs in place of a call to be cut."""
+    """Patches nn.Module.__call__; `take(module, args, kwargs)` runs in place of a call to be cut. `before(module, args, kwargs)`
+    is asked first at an outermost call, of any module: what to call it with, and in what context; None: it has no say in it."""
 
     def __init__(self, torch, optimizers):
         self._torch = torch
@@ -20,7 +21,7 @@ class Calls:
         self._counted = None
         self._compiling = _compiling(torch)
         self.original = None
-        self.take = None
+        self.take = self.before = None
         #: Parts of calls that run now, one inside of the other.
         self.passing = 0
         #: The backward pass of a part runs: checkpoints call modules in it, on a GPU from another thread.
@@ -38,21 +39,36 @@ class Calls:
         def __call__(self, *args, **kwargs):
             # Early what holds for all modules inside of a part: hundreds of them, several times a step. Before it what is
             # compiled knows that it is, as it cannot ask for the thread.
-            if outer.take is None or compiling() or outer._inside == thread():
+            if (outer.take is None and outer.before is None) or compiling() or outer._inside == thread():
                 return original(self, *args, **kwargs)
-            if not self.training or not outer.begins(self):
+            if outer.before is not None and outer.outermost(self):
+                made = outer.before(self, args, kwargs)
+                if made is not None:
+                    args, kwargs, around = made
+                    with around:
+                        return outer.go_on(self, args, kwargs)
+            if outer.take is None or not self.training or not outer.begins(self):
                 return original(self, *args, **kwargs)
             return outer.take(self, args, kwargs)
 
         kind.__call__ = __call__
 
+    def go_on(self, module, args, kwargs):
+        """The call that `before` was asked of: cut, or whole."""
+        if self.take is not None and module.training and self.begins(module):
+            return self.take(module, args, kwargs)
+        return self.past(module, args, kwargs)
+
+    def outermost(self, module):
+        """Whether no other module's call is around this one."""
+        return not getattr(self._local, "depth", 0) and not self.unwinding and type(module).__name__ not in PASSED
+
     def begins(self, module):
         """Whether this is an outermost call, in training, of a module that an optimizer steps."""
-        if getattr(self._local, "depth", 0) or self.unwinding or not self._torch.is_grad_enabled():
-            return False
-        return type(module).__name__ not in PASSED and self._stepped(module)
+        return self._torch.is_grad_enabled() and self.outermost(module) and self.stepped(module)
 
-    def _stepped(self, module):
+    def stepped(self, module):
+        """Whether an optimizer steps the module, or a part of it."""
         held = sum(len(group["params"]) for optimizer in self._optimizers.known() for group in optimizer.param_groups)
         counted = (self._optimizers.made, held)
         if counted != self._counted:

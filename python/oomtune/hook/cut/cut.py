@@ -41,7 +41,7 @@ class Cut:
         self.exchanges = int(os.environ.get("WORLD_SIZE") or 1) > 1
         #: torch's own, before anything watches it.
         self.original_backward = torch.autograd.backward
-        self._calls = Calls(torch, optimizers)
+        self.calls = Calls(torch, optimizers)
         self._function = None
         self._plans = {}
         #: For each module called, by id: (it, what decides how it is cut).
@@ -57,7 +57,7 @@ class Cut:
         self._warned = set()
 
     def install(self):
-        self._calls.install()
+        self.calls.install()
 
     def engage(self, micro, batch, most_parts=None):
         """From now on: batches of `batch` samples, in micro-batches of at most `micro`. `most_parts`: of each call so many
@@ -67,14 +67,14 @@ class Cut:
         self._warned = set()
         self._sizes = [batch]
         self.count = 0
-        self._calls.take = self._take
+        self.calls.take = self._take
 
     def release(self):
-        self._calls.take = None
+        self.calls.take = None
 
     @property
     def engaged(self):
-        return self._calls.take is not None
+        return self.calls.take is not None
 
     def saw(self, rows):
         """The loop was handed a batch of so many samples."""
@@ -91,16 +91,16 @@ class Cut:
     @property
     def passing(self):
         """A part of a call runs, in the forward pass or again in the backward pass."""
-        return self._calls.passing > 0
+        return self.calls.passing > 0
 
     @property
     def unwinding(self):
         """A part's backward pass runs."""
-        return self._calls.unwinding
+        return self.calls.unwinding
 
     @contextlib.contextmanager
     def part_unwinds(self):
-        calls = self._calls
+        calls = self.calls
         before, calls.unwinding = calls.unwinding, True
         try:
             yield
@@ -108,13 +108,13 @@ class Cut:
             calls.unwinding = before
 
     def past(self, module, args, kwargs):
-        return self._calls.past(module, args, kwargs)
+        return self.calls.past(module, args, kwargs)
 
     def enter(self):
-        self._calls.enter()
+        self.calls.enter()
 
     def leave(self):
-        self._calls.leave()
+        self.calls.leave()
 
     def warn(self, code):
         if code not in self._warned:

@@ -14,6 +14,7 @@ from ..report.exceptions import swallowed
 from ..report.training_loop import describe
 from ..watch.loader import own_batch
 from ..watch.memory import find_memory
+from .at_call import AtCall, speaks_of_loaders
 from .phases import FORWARD_BACKWARD, LOAD, OPTIMIZER, OTHER
 from .rewind import Rewind
 from .rounds import Candidates, Pace, Rounds
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from ..watch.loader import LoopIterator
 
 
+#: Optimizer steps of a script that has not asked a loader, though it speaks of some, after which sizes are set at the model's call.
+UNASKED = 4
 #: Optimizer steps that tell whether a size fits: the first makes the optimizer's state, the second trains with it.
 FEWEST_STEPS = 2
 
@@ -50,6 +53,8 @@ class Driver:
         self._asking: int | None = None
         #: Batches are asked for by another thread than the one that trains, ahead of it.
         self._apart = False
+        self._at_call = AtCall(instruments, self)
+        self._at_call.watch()
 
     # -- what loader.LoopIterator asks
 
@@ -60,7 +65,9 @@ class Driver:
         return self.state == "released" or not self._candidates.may_change(iterator.loader)
 
     def takes(self, iterator: LoopIterator) -> bool:
-        return self.state != "released" and self._candidates.takes(iterator.loader, self.state == "driving")
+        if self.state == "released" or self._at_call.on:
+            return False
+        return self._candidates.takes(iterator.loader, self.state == "driving")
 
     def next(self, iterator: LoopIterator) -> Any:
         if self.state == "waiting":
@@ -75,6 +82,42 @@ class Driver:
     @property
     def micro_batch(self) -> int | None:
         return None if self.trial.probe is None else self.trial.probe.micro_batch
+
+    # -- what AtCall asks, and tells, of a loop that has no loader
+
+    def begins_at_call(self) -> bool:
+        """Whether the model is called in a training loop that asks no loader."""
+        if self.state != "waiting":
+            return False
+        if not self._candidates.any and not speaks_of_loaders():
+            return True
+        return self._rounds.unasked >= UNASKED
+
+    @property
+    def backwards(self) -> int:
+        return self._rounds.backwards
+
+    @property
+    def begins_round(self) -> bool:
+        return self._rounds.batches == 0 or self._rounds.stepped
+
+    def called(self) -> None:
+        """The model is called with a batch that the script has made."""
+        if self.state == "waiting":
+            self._begin(None)
+        self._rounds.asked()
+        self._rewind.asked()
+        self._gate.asked()
+        if self.trial.measurement is not None:
+            if self._rounds.stepped:
+                self._book()
+            self._check_hindrance()
+            self.check_swallowed()
+        self._settle()
+        if self.state == "driving":
+            self._instruments.cut.saw(self.trial.size)
+            self.trial.hand()
+            self._handed()
 
     # -- what the optimizer and backward watchers tell
 
@@ -109,6 +152,11 @@ class Driver:
         if self._plain() and not self._instruments.optimizers.awaited():
             # A loop in which another optimizer is yet to step may be an inner one.
             self._rewind.stepped()
+        if self._at_call.on:
+            if self._at_call.stepped() and self._rounds.batches:
+                self._book()
+                self._settle()
+            return
         self._apart = self._asking not in (None, threading.get_ident())
         if self._apart and self.trial.measurement is not None:
             self._book()
@@ -139,17 +187,18 @@ class Driver:
 
     # -- the conversation with the worker
 
-    def _begin(self, iterator: LoopIterator) -> None:
+    def _begin(self, iterator: LoopIterator | None) -> None:
+        """None: the loop asks no loader, and its model is called for the first time."""
         hook = self._hook
         self.trial.memory = self._instruments.memory = find_memory(self._torch)
         if not hook.link.open():
             hook.leave(75)
-        try:
-            source = self._feed.source(iterator)
-            hook.link.send(describe(self._instruments, iterator.loader, source))
-        except Unsuitable as reason:
-            hook.link.send(describe(self._instruments, iterator.loader, None))
-            hook.give_up(str(reason))
+        if iterator is None:
+            self._begin_at_call()
+            self._describe_call()
+        else:
+            self._at_call.release()
+            self._describe(iterator)
         if hook.trainer_accumulation:
             self._gate.own_accumulation = hook.trainer_accumulation
         self.state = "driving"
@@ -157,6 +206,29 @@ class Driver:
         # Between sizes garbage has to go; what the imports left need not be looked through each time.
         gc.collect()
         gc.freeze()
+
+    def _begin_at_call(self) -> None:
+        self._hook.by_hand = True
+        self._hook.phase = "train"
+        self._gate.start_loop()
+        self._at_call.begin()
+
+    def _describe_call(self) -> None:
+        suitable = self._at_call.suitable
+        self._hook.link.send(describe(self._instruments, None, None, self._at_call.rows if suitable else None))
+        if not suitable:
+            self._hook.give_up(
+                "the script trains without a torch DataLoader, and what its model is called with has no row for each sample"
+            )
+
+    def _describe(self, iterator: LoopIterator) -> None:
+        hook = self._hook
+        try:
+            source = self._feed.source(iterator)
+            hook.link.send(describe(self._instruments, iterator.loader, source))
+        except Unsuitable as reason:
+            hook.link.send(describe(self._instruments, iterator.loader, None))
+            hook.give_up(str(reason))
 
     def _settle(self) -> None:
         """Waits for the worker wherever it is its turn."""
@@ -181,7 +253,9 @@ class Driver:
         elif kind == "probe":
             self._feed.clear()
             self._new_step()
+            before = None if self.trial.probe is None else self.trial.size
             self.trial.begin(ProbeRequest.asked(answer), self._apart, self._feed.variable)
+            self._at_call.sized(before, self.trial.size)
 
     def _release(self) -> None:
         self.state = "released"
@@ -189,6 +263,7 @@ class Driver:
         self._rewind.disarm()
         self._feed.clear()
         self._gate.release()
+        self._at_call.release()
         self._instruments.cut.release()
         self._hook.driving = False
         gc.unfreeze()
@@ -212,11 +287,13 @@ class Driver:
             self._book()
         else:
             self._check_bounds(iterator)
-        self._check_swallowed()
+        self.check_swallowed()
         self.trial.enter(LOAD)
 
     def _book(self) -> None:
         self._new_step()
+        if self._at_call.rounded():
+            self.trial.running.skip += 1
         self.trial.step_done(self._apart)
 
     def _new_step(self) -> None:
@@ -253,7 +330,9 @@ class Driver:
 
     def _check_hindrance(self) -> None:
         if self.state in ("waiting", "driving"):
-            reason = self._rounds.hindrance(self._candidates.any, len(self._instruments.optimizers) > 0)
+            reason = self._rounds.hindrance(
+                self._candidates.any or self._at_call.on, len(self._instruments.optimizers) > 0
+            )
             if reason is not None:
                 self._hook.give_up(reason)
 
@@ -265,7 +344,7 @@ class Driver:
             self._rounds.begin()
             self._pace = Pace()
 
-    def _check_swallowed(self) -> None:
+    def check_swallowed(self) -> None:
         """The script caught an out-of-memory error and goes on: this size did not fit all the same."""
         batches = self._rounds.batches
         done = self._rounds.backwards - self._instruments.backward.failures

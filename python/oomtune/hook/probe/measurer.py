@@ -44,6 +44,9 @@ class Measurer(Driver):
             return self._pass_on(iterator)
         return super().next(iterator)
 
+    def begins_at_call(self) -> bool:
+        return False
+
     def before_step(self) -> None:
         if self.state == "waiting":
             # No DataLoader: the first sign of a training loop is its optimizer.
@@ -86,13 +89,25 @@ class Measurer(Driver):
         except Unsuitable:
             return None
 
+    @property
+    def _called_with(self) -> int | None:
+        """Rows that the model is called with, if they are what the worker filled in: other sizes can be set there."""
+        call = self._at_call
+        return call.rows if call.suitable and call.rows == self._hook.settings.micro_batch else None
+
     def _begin_measuring(self, iterator: LoopIterator | None) -> None:
         hook, trial = self._hook, self.trial
         trial.memory = self._instruments.memory = find_memory(self._torch)
         if not hook.link.open():
             hook.leave(75)
         loader = None if iterator is None else iterator.loader
-        hook.link.send(describe(self._instruments, loader, None if iterator is None else self._look(iterator)))
+        if iterator is None:
+            self._at_call.rest()
+            hook.by_hand = self._called_with is not None
+            hook.link.send(describe(self._instruments, None, None, self._called_with))
+        else:
+            self._at_call.release()
+            hook.link.send(describe(self._instruments, loader, self._look(iterator)))
         self._measured = None if loader is None else weakref.ref(loader)
         self._own_batch = None if loader is None else own_batch(loader)
         self.state = "measuring"
@@ -119,6 +134,8 @@ class Measurer(Driver):
         answer = self._hook.link.receive()
         if answer is None or answer.get("t") != "more":
             self.state = "driving"
+            if self._by_step and self._called_with is not None:
+                self._begin_at_call()
         self._take(answer)
 
     def _check_bounds(self, iterator: LoopIterator) -> None:

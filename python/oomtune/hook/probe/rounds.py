@@ -106,10 +106,11 @@ class Rounds:
         self.batches = self.backwards = 0
         #: An optimizer stepped since the last batch was asked for.
         self.stepped = False
-        self._unasked = 0
+        #: Optimizer steps since then.
+        self.unasked = 0
 
     def asked(self) -> None:
-        self._unasked = 0
+        self.unasked = 0
 
     def begin(self) -> None:
         """A new step: what came before does not count for it."""
@@ -120,7 +121,7 @@ class Rounds:
         """`in_backward`: an optimizer for each parameter steps as soon as its gradient is there; many make one step."""
         self.stepped = True
         if not in_backward:
-            self._unasked += 1
+            self.unasked += 1
 
     @property
     def idle(self) -> bool:
@@ -131,9 +132,9 @@ class Rounds:
         """Why the script cannot be driven; None as long as it may. `loaders`: whether a loader was asked at all."""
         if self.batches >= NO_STEP:
             return "no optimizer step in %d batches" % self.batches
-        if not loaders and self._unasked >= NO_LOADER:
-            return "the script trains without a torch DataLoader"
-        if self._unasked >= NO_REQUEST:
+        if not loaders and self.unasked >= NO_LOADER:
+            return "the script trains without a torch DataLoader, and no call of a model with a batch was seen"
+        if self.unasked >= NO_REQUEST:
             return "the script makes step after step without asking its DataLoader for another batch"
         if not optimizers and self.backwards >= NO_OPTIMIZER:
             return "the script trains without a torch optimizer"

@@ -27,15 +27,19 @@ DIFFERENCES = {
 IGNORED = -100
 
 
-def describe(instruments: Instruments, loader: Loader | None, source: Source | None) -> TrainingLoop:
-    """The `loop` message. `source` None: no batch of another size can be made."""
+def describe(
+    instruments: Instruments, loader: Loader | None, source: Source | None, rows: int | None = None
+) -> TrainingLoop:
+    """The `loop` message. `source` None: no batch of another size can be made. `rows`: samples that the model is called with by
+    a loop without a loader; None: that cannot be changed."""
     rung = instruments.rung
-    can = source is not None
+    can = source is not None or rows is not None
     return {
         "t": "loop",
-        "own_batch": None if loader is None else own_batch(loader) or getattr(source, "rows", None),
+        "own_batch": rows if loader is None else own_batch(loader) or getattr(source, "rows", None),
         "own_accumulation": instruments.hook.trainer_accumulation,
         "samples": None if loader is None else sample_count(loader),
+        "place": "loader" if rows is None else "call",
         "can": {
             "batch": can,
             "accumulation": can,

@@ -1,0 +1,99 @@
+"""Tensors of the script's own batch at the rows that a probe asks for: cut, or repeated, along the dimension of its samples."""
+
+# What is looked into is the script's own, and may be anything.
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownLambdaType=false
+
+from __future__ import annotations
+
+import weakref
+
+from ..cut.tree import Rows, mapped
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..types import Tensor, Torch
+
+
+class Resized:
+    """What belongs to one batch of the script: `own` rows as it made it, `wanted` as the model is given it. Each tensor is
+    resized once, and the copy lives as long as the batch, as a real one would."""
+
+    def __init__(self, torch: Torch) -> None:
+        self._torch = torch
+        #: The dimension that counts the samples.
+        self.dim = 0
+        self.own = self.wanted = 1
+        self._made: dict[int, tuple[weakref.ref[Any], int, Tensor]] = {}
+
+    def begin(self, own: int, wanted: int) -> None:
+        """A new batch of the script."""
+        self.own, self.wanted = own, wanted
+        self._made = {}
+
+    @property
+    def differs(self) -> bool:
+        return self.own != self.wanted
+
+    def rows_of(self, tree: Any) -> int | None:
+        """Rows of what a model is called with: as many as most of its tensors have; None: it is given no tensor."""
+        lengths: list[int] = []
+
+        def visit(leaf: Any) -> Any:
+            if isinstance(leaf, self._torch.Tensor) and leaf.dim() > self.dim:
+                lengths.append(int(leaf.shape[self.dim]))
+            return leaf
+
+        mapped(self._torch, tree, visit)
+        return max(lengths, key=lengths.count) if lengths else None
+
+    def fits(self, tree: Any, rows: int) -> bool:
+        """Whether all that the model is called with has a row for each sample, or none for any (a mask between positions). A graph
+        with its edges is no such thing."""
+        found: list[bool] = []
+
+        def visit(leaf: Any) -> Any:
+            if isinstance(leaf, self._torch.Tensor) and leaf.dim() > 1:
+                shape = tuple(leaf.shape)
+                found.append(rows in shape[:2] or shape[0] == 1 or shape[-1] == shape[-2])
+            return leaf
+
+        mapped(self._torch, tree, visit)
+        return all(found)
+
+    def inputs(self, tree: Any, views: int = 1) -> Any:
+        """The same structure with `wanted` rows in place of the script's own; `views`: so many for each sample."""
+        own, wanted = self.own * views, self.wanted * views
+
+        def visit(leaf: Any) -> Any:
+            if isinstance(leaf, Rows):
+                return type(leaf.items)(leaf.items[place % own] for place in range(wanted))
+            if not isinstance(leaf, self._torch.Tensor):
+                return leaf
+            dim = self._dim(leaf, own, wanted)
+            return leaf if dim is None else self.tensor(leaf, dim, wanted)
+
+        return mapped(self._torch, tree, visit, (own,))
+
+    def _dim(self, leaf: Tensor, own: int, wanted: int) -> int | None:
+        """Where a tensor has the script's rows; None: nowhere, or it has the probe's already."""
+        if leaf.dim() > self.dim and leaf.shape[self.dim] in (own, wanted):
+            return self.dim if leaf.shape[self.dim] == own else None
+        other = 1 - self.dim
+        return other if leaf.dim() > max(1, other) and leaf.shape[other] == own else None
+
+    def tensor(self, tensor: Tensor, dim: int, count: int) -> Tensor:
+        """`count` rows of it, those that there are over and over."""
+        known = self._made.get(id(tensor))
+        if known is not None and known[0]() is tensor and known[1] == dim and known[2].shape[dim] == count:
+            return known[2]
+        torch, have = self._torch, tensor.shape[dim]
+        if have == 0:
+            made = tensor.new_zeros([count if place == dim else length for place, length in enumerate(tensor.shape)])
+        elif have >= count and dim == 0:
+            made = tensor.narrow(0, 0, count)
+        else:
+            made = tensor.index_select(dim, torch.arange(count, device=tensor.device) % have)
+        self._made[id(tensor)] = (weakref.ref(tensor), dim, made)
+        return made

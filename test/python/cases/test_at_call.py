@@ -1,0 +1,280 @@
+"""Loops without a DataLoader, driven where they call their model: what the model sees, and what the loss is made of."""
+
+import os
+import sys
+import tempfile
+import unittest
+
+from support import ROOT, probe, run
+
+sys.path.insert(0, os.path.join(ROOT, "python"))
+
+from oomtune.hook.probe.variables import names_a_batch
+
+HEAD = """
+import torch, os, sys
+from torch import nn
+torch.manual_seed(0)
+seen = open('seen', 'a')
+def note(*words):
+    seen.write(' '.join(map(str, words)) + '\\n'); seen.flush()
+class Model(nn.Module):
+    def __init__(self, inner=None):
+        super().__init__()
+        self.inner = inner or nn.Linear(4, 3)
+    def forward(self, x, *more):
+        note('model', *[tuple(each.shape) for each in (x, *more)])
+        return self.inner(x)
+model = Model()
+data, labels = torch.randn(600, 4), torch.randint(3, (600,))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def step(loss):
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+"""
+ANSWERS = [probe(3), probe(50, steps=2), probe(5)]
+
+
+class AtCall(unittest.TestCase):
+    def drive(self, text, answers=ANSWERS, mode="probe", **env):
+        with tempfile.TemporaryDirectory() as folder:
+            result = run(HEAD + text + "\nnote('epilogue')\n", mode, answers, cwd=folder, **env)
+            with open(os.path.join(folder, "seen")) as file:
+                self.seen = file.read().split("\n")[:-1]
+        self.assertEqual(result.status, 0, result.errors)
+        self.assertNotIn("epilogue", self.seen)
+        return result
+
+    def assert_driven(self, result, own, sizes=(3, 50, 5)):
+        self.assertEqual([m["micro_batch"] for m in result.of("measured")], list(sizes), result.messages)
+        loop = result.one("loop")
+        self.assertEqual((loop["own_batch"], loop["place"], loop["can"]["batch"]), (own, "call", True))
+
+    def rows(self):
+        """Rows of each call of the model, runs of the same told once."""
+        found = []
+        for line in self.seen:
+            rows = int(line.split("(")[1].split(",")[0])
+            if not found or found[-1] != rows:
+                found.append(rows)
+        return found
+
+    def test_a_module_level_name_that_the_next_batch_is_made_by(self):
+        result = self.drive(
+            "batch_size = 8\n"
+            "while True:\n"
+            "    x = data[:batch_size]; note('made', (len(x),))\n"
+            "    step(model(x).sum())\n"
+        )
+        self.assert_driven(result, 8)
+        made = [line for line in self.seen if "made" in line]
+        # Only the first was made before the first size was known.
+        self.assertEqual(made, ["made (8,)"] + ["made (3,)"] * 2 + ["made (50,)"] * 2 + ["made (5,)"] * 4)
+
+    def test_batches_that_are_fetched_ahead_are_let_pass(self):
+        result = self.drive(
+            "batch_size = 8\n"
+            "def get(): return data[:batch_size]\n"
+            "x = get()\n"
+            "while True:\n"
+            "    loss = model(x).sum()\n"
+            "    x = get()\n"
+            "    step(loss)\n"
+        )
+        self.assert_driven(result, 8)
+        self.assertEqual(self.rows(), [3, 50, 5])
+
+    def test_a_number_that_has_no_name(self):
+        result = self.drive("while True: step(nn.functional.cross_entropy(model(data[:8]), labels[:8]))\n")
+        self.assert_driven(result, 8)
+        self.assertEqual(self.rows(), [3, 50, 5])
+
+    def test_a_name_that_is_read_but_once_is_left_as_it_was(self):
+        result = self.drive(
+            "batch_size = 8\n"
+            "x, y = data[:batch_size], labels[:batch_size]\n"
+            "while True:\n"
+            "    note('kept (%d,)' % batch_size)\n"
+            "    step(nn.functional.cross_entropy(model(x), y))\n",
+            [probe(3, steps=8), probe(50)],
+        )
+        self.assert_driven(result, 8, (3, 50))
+        kept = [line for line in self.seen if "kept" in line]
+        self.assertEqual(kept[-1], "kept (8,)")
+
+    def test_labels_meet_outputs_in_many_ways(self):
+        losses = {
+            "nn.CrossEntropyLoss()(out, y)": 8,
+            "nn.functional.mse_loss(out, one_hot)": 8,
+            "-out.log_softmax(1).gather(1, y[:, None]).mean()": 8,
+            "-out.log_softmax(1)[torch.arange(8), y].mean()": 8,
+            "(out - one_hot).pow(2).mean()": 8,
+            "(nn.functional.cross_entropy(out, y, reduction='none') * torch.rand(8)).sum()": 8,
+            "nn.functional.binary_cross_entropy_with_logits(out.view(8, -1), one_hot.view(8, -1))": 8,
+            "-torch.distributions.Categorical(logits=out).log_prob(y).mean()": 8,
+        }
+        for loss, own in losses.items():
+            with self.subTest(loss):
+                result = self.drive(
+                    "x, y = data[:8], labels[:8]\n"
+                    "one_hot = nn.functional.one_hot(y, 3).float()\n"
+                    "while True:\n"
+                    "    out = model(x)\n"
+                    "    loss = %s\n"
+                    "    hits = (out.argmax(1) == y).sum()\n"
+                    "    step(loss)\n" % loss,
+                    [probe(1), probe(3), probe(50, steps=2)],
+                )
+                self.assert_driven(result, own, (1, 3, 50))
+                self.assertEqual(self.rows(), [1, 3, 50])
+
+    def test_weights_that_are_as_long_as_the_batch(self):
+        result = self.drive(
+            "model = Model(nn.Linear(4, 8))\n"
+            "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+            "scale = torch.rand(8)\n"
+            "while True: step((model(data[:8]) * scale).sum())\n"
+        )
+        self.assert_driven(result, 8)
+
+    def test_several_inputs_and_names(self):
+        result = self.drive("mask = torch.ones(6, 6)\nwhile True: step(model(data[:8], data[:8, :2], mask).sum())\n")
+        self.assert_driven(result, 8)
+        self.assertEqual(sorted(set(self.seen)), ["model (%d, 4) (%d, 2) (6, 6)" % (n, n) for n in (3, 5, 50)])
+
+    def test_time_first_where_a_name_says_which_dimension_has_the_samples(self):
+        result = self.drive(
+            "import argparse\n"
+            "args = argparse.Namespace(batch_size=8)\n"
+            "text = torch.randn(20, args.batch_size, 4)\n"
+            "target = torch.randint(3, (20, 8))\n"
+            "while True: step(nn.functional.cross_entropy(model(text).view(-1, 3), target.view(-1)))\n"
+        )
+        self.assert_driven(result, 8)
+        self.assertEqual(sorted(set(self.seen)), ["model (20, %d, 4)" % n for n in (3, 5, 50)])
+
+    def test_a_step_of_several_batches(self):
+        result = self.drive(
+            "batch_size = 8\n"
+            "while True:\n"
+            "    for part in range(3): (model(data[:batch_size]).sum() / 3).backward()\n"
+            "    optimizer.step(); optimizer.zero_grad()\n"
+        )
+        self.assert_driven(result, 8)
+        self.assertEqual({m["own_accumulation"] for m in result.of("measured")}, {3})
+        self.assertEqual([m["steps"] for m in result.of("measured")], [3, 2, 3])
+
+    def test_two_models_that_step_in_turn(self):
+        result = self.drive(
+            "maker = Model(nn.Linear(2, 4)); maker_optimizer = torch.optim.SGD(maker.parameters(), lr=0.1)\n"
+            "judge = Model(nn.Linear(4, 1)); optimizer = torch.optim.SGD(judge.parameters(), lr=0.1)\n"
+            "loss = nn.BCEWithLogitsLoss()\n"
+            "for at in range(0, 600, 8):\n"
+            "    real, yes, no = data[at:at + 8], torch.ones(8, 1), torch.zeros(8, 1)\n"
+            "    made = maker(torch.randn(8, 2))\n"
+            "    optimizer.zero_grad()\n"
+            "    loss(judge(real), yes).backward(); loss(judge(made.detach()), no).backward(); optimizer.step()\n"
+            "    maker_optimizer.zero_grad()\n"
+            "    loss(judge(made), yes).backward(); maker_optimizer.step()\n"
+        )
+        self.assert_driven(result, 8)
+        self.assertEqual(self.rows(), [3, 50, 5])
+        self.assertEqual({m["own_accumulation"] for m in result.of("measured")}, {1})
+
+    def test_a_teacher_sees_the_same_batch(self):
+        result = self.drive(
+            "teacher = Model().eval()\n"
+            "while True:\n"
+            "    x = data[:8]\n"
+            "    with torch.no_grad(): wanted = teacher(x)\n"
+            "    step(nn.functional.mse_loss(model(x), wanted))\n"
+        )
+        self.assert_driven(result, 8)
+        self.assertEqual(self.rows(), [8, 3, 50, 5])
+
+    def test_validation_keeps_its_own_batches(self):
+        result = self.drive(
+            "while True:\n"
+            "    step(nn.functional.cross_entropy(model(data[:8]), labels[:8]))\n"
+            "    model.eval()\n"
+            "    with torch.no_grad(): note('valid', (len(model(data[:7])),))\n"
+            "    model.train()\n"
+        )
+        self.assert_driven(result, 8)
+        self.assertTrue(all(line.endswith("(7,)") for line in self.seen if "valid" in line))
+
+    def test_a_buffer_that_ends_before_the_batch_does(self):
+        result = self.drive(
+            "batch_size = 8\n"
+            "for epoch in range(10**6):\n"
+            "    for start in range(0, 20, batch_size):\n"
+            "        x = data[start:min(20, start + batch_size)]\n"
+            "        step(nn.functional.cross_entropy(model(x), labels[start:min(20, start + batch_size)]))\n"
+        )
+        self.assert_driven(result, 8)
+        self.assertIn("model (50, 4)", self.seen)
+        self.assertEqual(
+            [(m["code"], m["message"].split(": ")[0]) for m in result.of("warn")],
+            [("few_rows", "The script's own data makes batches of at most 20")],
+        )
+
+    def test_a_short_loop_is_kept_in(self):
+        result = self.drive("for i in range(4): step(nn.functional.cross_entropy(model(data[:8]), labels[:8]))\n")
+        if sys.version_info >= (3, 10):
+            self.assert_driven(result, 8)
+
+    def test_a_loop_that_speaks_of_loaders_begins_after_some_steps(self):
+        result = self.drive(
+            "from torch.utils.data import DataLoader, TensorDataset\n"
+            "del optimizer\n"
+            "import gc; gc.collect()\n"
+            "x, y = next(iter(DataLoader(TensorDataset(data, labels), batch_size=600)))\n"
+            "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+            "while True: step(nn.functional.cross_entropy(model(x[:8]), y[:8]))\n"
+        )
+        self.assert_driven(result, 8)
+
+    def test_a_size_that_a_flag_brought_goes_on_in_the_same_process(self):
+        result = self.drive(
+            "batch_size = 8\nwhile True: step(model(data[:batch_size]).sum())\n",
+            [probe(50), probe(5)],
+            mode="measure",
+            OOMTUNE_MICRO_BATCH=8,
+        )
+        self.assert_driven(result, 8, (8, 50, 5))
+        self.assertEqual(self.rows()[0], 8)
+        self.assertEqual(self.rows()[-2:], [50, 5])
+
+    def test_a_graph(self):
+        result = self.drive(
+            "edges = torch.zeros(2, 30)\nwhile True: step(model(data[:8], edges).sum())\n",
+        )
+        self.assertEqual(result.one("bye")["reason"], "undriveable")
+        self.assertIn("no row for each sample", result.one("bye")["message"])
+
+
+class Names(unittest.TestCase):
+    def test_what_says_samples_in_a_batch(self):
+        for name in (
+            "batch_size",
+            "BATCH_SIZE",
+            "batchSize",
+            "bs",
+            "B",
+            "train_batch_size",
+            "minibatch_size",
+            "batch",
+            "bsz",
+        ):
+            self.assertTrue(names_a_batch(name), name)
+        for name in (
+            "batch_idx",
+            "num_batches",
+            "eval_batch_size",
+            "n_batch",
+            "hidden",
+            "block_size",
+            "b",
+            8,
+            "test_bs",
+        ):
+            self.assertFalse(names_a_batch(name), name)

@@ -1,0 +1,128 @@
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { runJob } from '../../src/worker/run/run-job.js';
+import { findBatch } from '../../src/worker/search/find-batch.js';
+import { pythonWithTorch, workbench } from './harness.js';
+
+const current = process.env.OOMTUNE_TEST_FRAMEWORKS ?? '';
+if (current === '') {
+  process.stderr.write(
+    'SKIPPED: loops without a DataLoader under a current torch, as OOMTUNE_TEST_FRAMEWORKS names no interpreter\n',
+  );
+}
+const pythons = [
+  { torch: 'the system’s torch', python: pythonWithTorch() },
+  ...(current === '' ? [] : [{ torch: 'a current torch', python: current }]),
+];
+
+/** Loops that make their batches by hand: what each asks for by itself, and the word that sets it for real. */
+const LOOPS = [
+  { script: 'get_batch.py', own: 12, budget: '60MiB', word: (rows: number) => [`--batch_size=${rows}`] },
+  { script: 'indexed.py', own: 64, budget: '60MiB', word: (rows: number) => [String(rows)] },
+  { script: 'on_device.py', own: 256, budget: '60MiB', word: (rows: number) => ['--batch-size', String(rows)] },
+  { script: 'minibatches.py', own: 128, budget: '70MiB', word: (rows: number) => ['--minibatch-size', String(rows)] },
+];
+const scriptOf = (name: string): string => join('by_hand', name);
+
+/** How the script ends that makes batches of so many rows by itself, watched by nothing but the budget. */
+async function really(python: string, script: string, words: string[], budget: string) {
+  const bench = workbench('run', [python, scriptOf(script), ...words], { budget, tune: false });
+  return runJob(bench.request, bench.deps);
+}
+
+describe.each(pythons)('a loop without a DataLoader, under $torch', ({ python }) => {
+  it.each(LOOPS)('is driven where it calls its model, to sizes that hold for real: $script', async (loop) => {
+    const { script, own, budget, word } = loop;
+    const bench = workbench('find-batch', [python, scriptOf(script)], { budget: budget });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report).toMatchObject({ status: 'found', launches: 2 });
+    expect(report.own?.micro_batch).toBe(own);
+    const max = report.max_micro_batch as number;
+    expect(max).toBeGreaterThan(own);
+    // Nobody but the script makes other batches: no command is offered that would have to.
+    expect(report.apply?.oomtune).toEqual(report.apply?.own);
+    expect(report.notes?.join(' ')).toContain('makes its batches without a DataLoader');
+    const fits = await really(python, script, word(max), budget);
+    expect(fits).toMatchObject({ outcome: 'succeeded', exit_code: 0 });
+    const more = await really(python, script, word(Math.ceil(max * 1.05)), budget);
+    expect(more.failure?.class).toBe('device_oom');
+  });
+
+  it('goes on in the process that a flag brought its first size to', async () => {
+    const words = [python, scriptOf('get_batch.py'), '--batch_size={micro_batch}'];
+    const report = await findBatch(...deps(workbench('find-batch', words, { budget: '40MiB' })));
+    expect(report).toMatchObject({ status: 'found', launches: 2, own: null });
+    expect(report.apply?.oomtune).toContain('--effective-batch');
+  });
+});
+
+const deps = ({ request, deps }: ReturnType<typeof workbench>) => [request, deps] as const;
+
+const { python } = pythons[0] as (typeof pythons)[0];
+
+describe('run, of a loop without a DataLoader', () => {
+  it.each([
+    { script: 'get_batch.py', words: ['--batch_size=300', '--max_iters=4'], budget: '50MiB', accumulated: 2 },
+    { script: 'indexed.py', words: ['1000'], budget: '60MiB', accumulated: 1 },
+    { script: 'minibatches.py', words: ['--minibatch-size', '2048'], budget: '50MiB', accumulated: 1 },
+  ])('cuts its batches where they do not fit, to the weights of the uncut run: $script', async (loop) => {
+    const folder = mkdtempSync(join(tmpdir(), 'oomtune-by-hand-'));
+    const [cut, uncut] = [join(folder, 'cut'), join(folder, 'uncut')];
+    const bench = workbench('run', [python, scriptOf(loop.script), ...loop.words], {
+      budget: loop.budget,
+      preset: 'auto',
+    });
+    bench.request.environment.SAVE = cut;
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0, cut: { cut: 'model' } });
+    const whole = Number(/\d+/.exec(loop.words.join(' '))?.[0]);
+    expect(report.config?.accumulation).toBeGreaterThan(loop.accumulated);
+    expect(report.config?.effective_batch).toBe(whole * loop.accumulated);
+    const run = await reallySaved(python, loop.script, loop.words, uncut);
+    expect(run.exit_code).toBe(0);
+    expect(difference(cut, uncut)).toBeLessThan(1e-9);
+  });
+
+  it('says that no other batches can be made of its own', async () => {
+    const bench = workbench('run', [python, scriptOf('indexed.py')], { budget: '60MiB', effectiveBatch: 128 });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report.exit_code).toBe(1);
+    expect(report.failure?.evidence).toContain('makes its batches of 64 without a DataLoader');
+    expect(report.failure?.advice).toContain('{micro_batch}');
+  });
+});
+
+describe('a loop that cannot be driven at its model’s call', () => {
+  it('is told so where what goes into the model has no row for each sample', async () => {
+    const bench = workbench('find-batch', [python, scriptOf('graph.py')]);
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report).toMatchObject({ status: 'failed', launches: 1 });
+    expect(report.failure?.evidence).toContain('what its model is called with has no row for each sample');
+    expect(report.failure?.advice).toContain('{micro_batch}');
+  });
+
+  it('is told so where its code has the number elsewhere too', async () => {
+    const bench = workbench('find-batch', [python, scriptOf('fixed.py')]);
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.status).toBe('failed');
+    expect(report.failure?.advice).toContain('could not be set at the model’s call');
+    expect(report.failure?.advice).toContain('{micro_batch}');
+  });
+});
+
+async function reallySaved(python: string, script: string, words: string[], path: string) {
+  const bench = workbench('run', [python, scriptOf(script), ...words], { budget: '1GiB', tune: false });
+  bench.request.environment.SAVE = path;
+  return runJob(bench.request, bench.deps);
+}
+
+/** The largest difference between two files' weights, relative to the largest weight. */
+function difference(one: string, other: string): number {
+  const code =
+    'import sys, torch\na, b = (torch.load(p) for p in sys.argv[1:])\n' +
+    'print(max(float((a[k] - b[k]).abs().max() / b[k].abs().max()) for k in b))';
+  return Number(execFileSync(python, ['-c', code, one, other], { encoding: 'utf8' }));
+}
