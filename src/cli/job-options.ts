@@ -61,6 +61,7 @@ const raw = z.object({
     .default(3),
   preset: nonEmpty('the name of a preset, auto or none').default('auto'),
   steps: whole(2, MOST_PROBE_STEPS).default(3),
+  fork: z.boolean().default(true),
   timeout: z
     .string()
     .regex(/^\d+(\.\d+)?$/, 'a number of seconds above 0')

@@ -82,6 +82,7 @@ const WORK: Spec[] = [
   { flags: '--preset <preset>', about: 'NAME, auto or none (none: no hook either)', group: SEARCH, preset: 'auto' },
   { flags: '--steps <n>', about: 'optimizer steps of a probe, at least 2', group: SEARCH, preset: '3' },
   { flags: '--timeout <seconds>', about: 'longest that one launch may take', group: SEARCH },
+  { flags: '--no-fork', about: 'start the command anew for each fresh process of the search', group: SEARCH },
   { flags: '--max-launches <n>', about: 'most starts of the command that the search may use', group: SEARCH },
   {
     flags: '--env <name[=value]>',

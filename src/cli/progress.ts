@@ -73,6 +73,10 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
           line(`launch ${event.launch}${event.rung ? `  ${paint('cyan', rungName(event.rung))}` : ''}`);
           if (live) liveLine(`  … starting  ${event.why}`);
           break;
+        case 'life':
+          line(`launch ${event.launch}, life ${event.life}`);
+          if (live) liveLine(`  … starting  ${event.why}`);
+          break;
         case 'probing':
           if (live) liveLine(`  … micro-batch ${event.probe.micro_batch}  ${event.probe.why}`);
           break;

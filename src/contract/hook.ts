@@ -142,8 +142,28 @@ const cut = z.object({ t: z.literal('cut'), cut: cutPlace, why: text(1000) });
 /** The hook takes no part, or no more: why. */
 const bye = z.object({ t: z.literal('bye'), reason: text(100), message: text(1000).default('') });
 
+/** Ids of processes, as the job's own namespace has them. */
+const process = z.object({ pid: size });
+
+/** The process waits at its first use of the device, and is forked for each life. It says so first of all, on a line of its own. */
+const template = z.object({ t: z.literal('template'), ...process.shape });
+
+/** The template's: a fork goes on from there. */
+const life = z.object({ t: z.literal('life'), ...process.shape });
+
+/** The template's: how that fork ended; one of the two is null. */
+const died = z.object({
+  t: z.literal('died'),
+  ...process.shape,
+  code: count.max(255).nullable(),
+  signal: count.max(64).nullable(),
+});
+
+/** The process that was started trains by itself: why it is no template. */
+const plain = z.object({ t: z.literal('plain'), message: text(1000) });
+
 /** What the Python hook says. */
-export const hookMessage = z.discriminatedUnion('t', [hello, loop, measured, exception, step, remark, cut, bye]);
+export const hookMessage = z.discriminatedUnion('t', [hello, template, life, died, plain, loop, measured, exception, step, remark, cut, bye]);
 
 export type HookMessage = z.infer<typeof hookMessage>;
 export type Hello = z.infer<typeof hello>;
@@ -152,6 +172,7 @@ export type Measured = z.infer<typeof measured>;
 export type HookException = z.infer<typeof exception>;
 export type Step = z.infer<typeof step>;
 export type Bye = z.infer<typeof bye>;
+export type Died = z.infer<typeof died>;
 
 /** What the worker says to the hook. */
 export const hookOrder = z.discriminatedUnion('t', [
@@ -173,5 +194,7 @@ export const hookOrder = z.discriminatedUnion('t', [
   z.object({ t: z.literal('go') }),
   /** The script is to end where it is. */
   z.object({ t: z.literal('end') }),
+  /** The life that runs is to end, and the template to be forked once more, with these variables; null takes one away. */
+  z.object({ t: z.literal('life'), env: z.record(z.string(), z.string().nullable()) }),
 ]);
 export type HookOrder = z.infer<typeof hookOrder>;

@@ -83,7 +83,9 @@ export const observation = z.object({
   accumulation: count,
   /** 1-based number of the launch that it ran in. */
   launch: count,
-  /** It was the first probe of its launch. */
+  /** 1-based number of the process among all of the search, a start or a fork of one. Absent: each launch was one. */
+  life: count.optional(),
+  /** It was the first probe of its process. */
   fresh: z.boolean(),
   outcome,
   /** `device_oom` on a text that can mean something else: to be tried once smaller before it is believed. */
@@ -118,9 +120,14 @@ export const observation = z.object({
 });
 export type Observation = z.infer<typeof observation>;
 
+/** Which process it ran in. */
+export const lifeOf = ({ life, launch }: Pick<Observation, 'life' | 'launch'>): number => life ?? launch;
+
 /** One probe as `find-batch --json` and the `probes` field of a recommendation show it. */
 export const probeRecord = z.object({
   launch: count,
+  /** 1-based number of the process among all of the search, a start or a fork of one. Absent: each launch was one. */
+  life: count.optional(),
   micro_batch: count,
   ...shownRung.shape,
   /** Present and true where the allocator's segments could grow. */

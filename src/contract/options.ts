@@ -49,6 +49,8 @@ export const jobOptions = z.object({
   headroomPct: z.number().min(0).max(90),
   preset: word,
   steps: z.number().int().min(2).max(MOST_PROBE_STEPS),
+  /** Whether fresh processes of a search may be forks of one start; absent: they may. */
+  fork: z.boolean().optional(),
   timeoutSeconds: z.number().positive().nullable(),
   /** `--time`: from the first launch to the end; absent: as long as it takes. */
   timeSeconds: z.number().positive().nullish(),

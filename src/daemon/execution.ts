@@ -389,6 +389,7 @@ export class Execution {
   #progress(event: Progress): void {
     const { store } = this.#deps;
     if (event.type === 'waiting') this.#claimed.say(event.reason);
+    else if (event.type === 'life') this.#claimed.say(`launch ${event.launch}, life ${event.life}: ${event.why}`);
     else if (event.type === 'launch') this.#claimed.say(`launch ${event.launch}: ${event.why}`);
     else if (event.type === 'probing')
       this.#claimed.say(`trying micro-batch ${event.probe.micro_batch} (launch ${event.launch})`);

@@ -1,3 +1,4 @@
+import { lifeOf } from '../contract/measurement.js';
 import { roofOf } from './roof.js';
 import type { Sight, Step } from './sight.js';
 import { STIR } from './sight.js';
@@ -49,7 +50,7 @@ export function belowBrim({ trail, sizes }: Sight, alive: boolean): Step | null 
   const last = trail.all.at(-1);
   if (!alive || brim === null || last?.micro_batch !== brim) return null;
   const size = sizes.down(brim <= TINY ? brim - 1 : nearEnoughTo(brim));
-  if (size === null || size <= (trail.firmTop ?? 0) || size > (trail.provedBy(last.launch) ?? 0)) return null;
+  if (size === null || size <= (trail.firmTop ?? 0) || size > (trail.provedBy(lifeOf(last)) ?? 0)) return null;
   return { size, purpose: 'verify', why: `${brim} fills the budget to the brim: near enough below it there is room` };
 }
 

@@ -1,4 +1,4 @@
-import type { Probe } from '../contract/measurement.js';
+import { lifeOf, type Probe } from '../contract/measurement.js';
 import type { Rung } from '../contract/rung.js';
 import type { EffectivePlan } from './accumulation.js';
 import { nextSize } from './climb.js';
@@ -90,7 +90,8 @@ function adviceFor(
   const max = trail.firmTop;
   const choices = max === null ? null : plan.choices(max);
   if (max === null || !choices) return null;
-  const proved = alive && (trail.provedBy(trail.all.at(-1)?.launch ?? 0) ?? 0) >= max;
+  const last = trail.all.at(-1);
+  const proved = alive && last !== undefined && (trail.provedBy(lifeOf(last)) ?? 0) >= max;
   return { proved, max, ...recommend({ trail, model, choices, max, headroomPct, cheap: proved }) };
 }
 
@@ -202,7 +203,7 @@ function bracketed(sight: Sight): boolean {
 function isLong({ alive }: RungSearch, { trail, model }: Sight): boolean {
   const last = trail.all.at(-1);
   if (!alive || !last || model.lower === null || trail.firmTop === trail.top) return false;
-  return new Set(trail.all.filter((o) => o.launch === last.launch).map((o) => o.micro_batch)).size >= MOST_SIZES;
+  return new Set(trail.all.filter((o) => lifeOf(o) === lifeOf(last)).map((o) => o.micro_batch)).size >= MOST_SIZES;
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { Observation } from '../contract/measurement.js';
+import { lifeOf, type Observation } from '../contract/measurement.js';
 import { type Rung, sameRung } from '../contract/rung.js';
 import { steepest } from './model.js';
 import { BELIEVED, brims, isSteady, lastingPeak, mayGrow, outgrows } from './peaks.js';
@@ -99,9 +99,9 @@ export class Trail {
     return this.fits(size).some((o) => this.isFirmFit(o));
   }
 
-  /** The size that the launch began with, if that fitted; null if it did not, or began on another rung. */
-  provedBy(launch: number): number | null {
-    return this.all.find((o) => o.launch === launch && o.fresh && o.outcome === 'fit')?.micro_batch ?? null;
+  /** The size that the process began with, if that fitted; null if it did not, or began on another rung. */
+  provedBy(life: number): number | null {
+    return this.all.find((o) => lifeOf(o) === life && o.fresh && o.outcome === 'fit')?.micro_batch ?? null;
   }
 
   /** Whether it was measured for long enough to know that memory does not grow out of the budget. */
@@ -133,10 +133,10 @@ export class Trail {
   }
 }
 
-/** First in its launch, or after a larger one (with as many gradients resident) that was first and fitted. */
+/** First in its process, or after a larger one (with as many gradients resident) that was first and fitted. */
 function isFirm(o: Observation, fits: readonly Observation[]): boolean {
   return (
-    o.fresh || fits.some((other) => other.fresh && other.launch === o.launch && other.micro_batch >= o.micro_batch)
+    o.fresh || fits.some((other) => other.fresh && lifeOf(other) === lifeOf(o) && other.micro_batch >= o.micro_batch)
   );
 }
 
@@ -155,7 +155,7 @@ function steepestOf(fits: readonly Observation[]): number {
 function disproves(fresh: Observation, failure: Observation, budgetBytes: number, rise: number): boolean {
   const peak = lastingPeak(fresh);
   const exact = fresh.fresh && peak !== null && !fresh.peaks.reserved_bytes;
-  const apart = !failure.fresh && fresh.launch > failure.launch;
+  const apart = !failure.fresh && lifeOf(fresh) > lifeOf(failure);
   if (!exact || !apart) return false;
   return peak + (failure.micro_batch - fresh.micro_batch) * Math.max(peak / fresh.micro_batch, rise) <= budgetBytes;
 }

@@ -103,6 +103,7 @@ export type Progress =
   | { type: 'device'; device: Device; budgetBytes: number }
   | { type: 'interpreter'; path: string; torch: string | null; note: string | null }
   | { type: 'launch'; launch: number; rung: (Rung & { expandable_segments?: boolean }) | null; why: string }
+  | { type: 'life'; launch: number; life: number; why: string }
   | { type: 'probing'; probe: Probe; launch: number }
   | { type: 'probe'; observation: Observation; record: ProbeRecord }
   | { type: 'found'; report: FindBatchReport }

@@ -35,7 +35,7 @@ describe('the hook’s socket', () => {
     expect(events.map((event) => ('message' in event ? event.message.t : 'gone'))).toEqual(['hello', 'step', 'save']);
     expect(events.every((event) => event.rank === 1)).toBe(true);
     socket.destroy();
-    await expect.poll(() => events.at(-1)).toEqual({ rank: 1, gone: true });
+    await expect.poll(() => events.at(-1)).toEqual({ rank: 1, pid: 7, gone: true });
   });
 
   it('drops what is no message and lives on', async () => {

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Callable, NoReturn
 
     from .instruments import Instruments
+    from .lives import Lives
     from .messages import Hello
     from .probe.quiet import ResultFiles
     from .settings import Settings
@@ -49,6 +50,8 @@ class Hook:
         self.instruments: Instruments | None = None
         #: The user's files, in a process that is thrown away.
         self.result_files: ResultFiles | None = None
+        #: Where this process may be a template.
+        self.lives: Lives | None = None
         self.entry = "plain"
         #: Batches per optimizer step by a framework's own setting; None: to be seen.
         self.trainer_accumulation: int | None = None
@@ -76,6 +79,10 @@ class Hook:
             self.result_files = ResultFiles(lambda: self.driving)
             self.result_files.install()
             self._watch_exit()
+        if self.settings.forks:
+            from .lives import Lives
+
+            self.lives = Lives(self)
         Finder({name: self._at(*moment) for name, moment in moments.items()}).install()
         self.reporter.install()
         atexit.register(self._ending)
@@ -106,10 +113,23 @@ class Hook:
 
     def _forked(self) -> None:
         """Loader workers and other children are not this process: they only inherit what was patched."""
+        if self.lives is not None and self.lives.forking:
+            return
         self.link.forget()
         self.driving = False
         if self.instruments is not None:
             self.instruments.deactivate()
+
+    def begin_life(self) -> None:
+        """This process is a fork that goes on as the one that was started would have."""
+        self._pid = os.getpid()
+        self.link.anew()
+        atexit.register(self._ending_life)
+
+    def _ending_life(self) -> None:
+        """What was registered before the fork is left to the next life: a folder that would be removed here is its, too."""
+        if self.reporter.told and os.getpid() == self._pid:
+            self.leave(1)
 
     # -- where batches are cut
 
@@ -218,6 +238,8 @@ class Hook:
         os._exit(status)
 
     def _end_ancestors(self) -> None:
+        if self.lives is not None and self.lives.template is not None:
+            return  # the template does, when it is told to end
         from .ancestors import end_ancestors
 
         end_ancestors()

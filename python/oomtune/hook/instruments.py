@@ -85,6 +85,8 @@ class Instruments:
         else:
             tell_saves(torch, hook, self.telemetry)
         patch_loader(torch, torch.utils.data.DataLoader, self.controller, eager=not settings.drives)
+        if hook.lives is not None:
+            hook.lives.install(torch)
 
     def deactivate(self) -> None:
         self.active = False

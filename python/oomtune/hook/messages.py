@@ -152,9 +152,43 @@ class Goodbye(TypedDict):
     message: str
 
 
+class TemplateHello(TypedDict):
+    """The process waits at its first use of the device, and is forked for each life."""
+
+    t: str
+    pid: int
+
+
+class LifeBegins(TypedDict):
+    """Of the template: a fork goes on from there."""
+
+    t: str
+    pid: int
+
+
+class LifeEnds(TypedDict):
+    """Of the template: how the fork ended. One of the two is known."""
+
+    t: str
+    pid: int
+    code: int | None
+    signal: int | None
+
+
+class PlainStart(TypedDict):
+    """The process that was started trains by itself: why it is no template."""
+
+    t: str
+    message: str
+
+
 #: What the hook says, by `t`.
 SAID = {
     "hello": Hello,
+    "template": TemplateHello,
+    "life": LifeBegins,
+    "died": LifeEnds,
+    "plain": PlainStart,
     "loop": TrainingLoop,
     "measured": Measured,
     "exception": Raised,
@@ -165,7 +199,7 @@ SAID = {
     "cut": CutPlace,
     "bye": Goodbye,
 }
-Said = Union[Hello, TrainingLoop, Measured, Raised, Step, Remark, CutPlace, Goodbye]
+Said = Union[Hello, TemplateHello, LifeBegins, LifeEnds, PlainStart, TrainingLoop, Measured, Raised, Step, Remark, CutPlace, Goodbye]
 
 
 class ProbeOrder(TypedDict):
@@ -195,5 +229,12 @@ class PlainOrder(TypedDict):
     t: str
 
 
+class LifeOrder(TypedDict):
+    """The life that runs is to leave, and the template to be forked once more: for one with these variables; None takes one away."""
+
+    t: str
+    env: dict[str, Optional[str]]
+
+
 #: What the worker says, by `t`.
-HEARD = {"probe": ProbeOrder, "more": MoreOrder, "go": PlainOrder, "end": PlainOrder}
+HEARD = {"life": LifeOrder, "probe": ProbeOrder, "more": MoreOrder, "go": PlainOrder, "end": PlainOrder}

@@ -43,6 +43,8 @@ class Settings:
         asked = environ.get("OOMTUNE_HOOK_KNOBS", "").replace(" ", "").split(",")
         #: Knobs that the hook has to apply by itself; argv or a preset carries the others.
         self.knobs = frozenset(knob for knob in asked if knob in KNOBS)
+        #: Fresh processes are to be forks of this one, where they can be.
+        self.forks = self.drives and environ.get("OOMTUNE_FORK") == "1"
         self.rank = int(environ.get("RANK") or 0)
         self.world_size = _count(environ, "WORLD_SIZE") or 1
 

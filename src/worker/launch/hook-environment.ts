@@ -14,6 +14,7 @@ export function hookEnvironment(request: SessionRequest, socket: string): Record
     OOMTUNE_HOOK_SOCKET: socket,
     OOMTUNE_HOOK_KNOBS: request.hookKnobs.join(','),
     OOMTUNE_STEPS: String(request.steps),
+    ...(request.forks && request.mode === 'probe' ? { OOMTUNE_FORK: '1' } : {}),
   };
 }
 

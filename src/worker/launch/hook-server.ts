@@ -14,8 +14,11 @@ const TOLD_MISTAKES = 3;
 /** What a connection costs of the flow: a job that does nothing but connect is held to the same rate. */
 const CONNECTION_MESSAGES = 10;
 
+/** In the place of a rank: the process that is forked for each life. */
+export const TEMPLATE = -1;
+
 /** A message and the rank that sent it; `gone` when that rank's connection ended. */
-export type HookEvent = { rank: number; message: HookMessage } | { rank: number; gone: true };
+export type HookEvent = { rank: number; pid: number } & ({ message: HookMessage } | { gone: true });
 
 /**
  * The worker's end of the hook's socket: one connection a rank, JSON lines both ways. Messages are handed on in the
@@ -54,7 +57,7 @@ export class HookServer {
     return hook;
   }
 
-  /** Sends to every rank that is connected. */
+  /** Sends to every rank that is connected, and to the template. */
   broadcast(order: HookOrder): void {
     const line = `${JSON.stringify(order)}\n`;
     for (const socket of this.#ranks.values()) socket.write(line);
@@ -79,24 +82,26 @@ export class HookServer {
     this.#flow.took(0, CONNECTION_MESSAGES);
     this.#all.add(socket);
     let rank: number | null = null;
+    let pid = 0;
     const line = (text: string): void => {
       const message = this.#parse(text);
       if (message === null) return;
-      if (message.t === 'hello') {
+      if (message.t === 'hello' || message.t === 'template') {
         if (rank !== null) return; // it has said who it is
-        rank = message.rank;
+        rank = message.t === 'hello' ? message.rank : TEMPLATE;
+        pid = message.pid;
         this.#ranks.set(rank, socket);
       }
-      if (rank !== null) this.#listener({ rank, message });
+      if (rank !== null) this.#listener({ rank, pid, message });
     };
     const tooLong = (): void => this.#mistake({}, 'the hook sent a line without end');
     new HookConnection(socket, this.#flow, { line, tooLong });
     socket.on('error', (error) => this.#log.debug({ err: error }, 'hook connection'));
     socket.on('close', () => {
       this.#all.delete(socket);
-      if (rank === null || this.#ranks.get(rank) !== socket) return;
-      this.#ranks.delete(rank);
-      this.#listener({ rank, gone: true });
+      if (rank === null) return;
+      if (this.#ranks.get(rank) === socket) this.#ranks.delete(rank);
+      this.#listener({ rank, pid, gone: true });
     });
   }
 
@@ -124,6 +129,6 @@ export class HookServer {
     if (this.#mistakes < MOST_MISTAKES) return;
     this.#log.warn({ mistakes: this.#mistakes }, 'the hook is not listened to any more: it sends what no hook does');
     this.close();
-    this.#listener({ rank: 0, message: { t: 'bye', reason: 'flood', message: text } });
+    this.#listener({ rank: 0, pid: 0, message: { t: 'bye', reason: 'flood', message: text } });
   }
 }

@@ -23,12 +23,14 @@ interface SearchLaunch {
   mode: HookMode;
   rung: Rung;
   expandable: boolean;
+  /** Fresh processes may be forks of the one that is started. */
+  forks: boolean;
   /** Null: only to see what the script asks for. */
   probe: Probe | null;
 }
 
 /** Starts a process of a search on a rung. */
-export function launchSearch(owner: Owner, { mode, rung, expandable, probe }: SearchLaunch): Promise<Session> {
+export function launchSearch(owner: Owner, { mode, rung, expandable, forks, probe }: SearchLaunch): Promise<Session> {
   const { request, deps, target } = owner;
   const config = probe === null ? null : target.configOf(probe);
   const first = target.configOf({ rung, expandable_segments: expandable, micro_batch: 1, accumulation: 1 });
@@ -47,6 +49,7 @@ export function launchSearch(owner: Owner, { mode, rung, expandable, probe }: Se
       graceSeconds: 5,
       output: 'log',
       mode,
+      forks,
       hookKnobs: mode === 'measure' ? target.hookKnobs() : [],
     };
   });
@@ -73,6 +76,7 @@ export function launchJob(owner: Owner, { config, resume, onStep, onCut }: JobLa
       graceSeconds: 10,
       output: foreground ? 'inherit' : 'log',
       mode: options.tune && target.hook ? 'apply' : 'none',
+      forks: false,
       hookKnobs: config === null ? [] : target.hookKnobs(config),
     };
   });
@@ -81,7 +85,7 @@ export function launchJob(owner: Owner, { config, resume, onStep, onCut }: JobLa
 /** What a search and a job ask of their launches differently. */
 type Wishes = Pick<
   SessionRequest,
-  'argv' | 'env' | 'timeoutSeconds' | 'graceSeconds' | 'output' | 'mode' | 'hookKnobs'
+  'argv' | 'env' | 'timeoutSeconds' | 'graceSeconds' | 'output' | 'mode' | 'forks' | 'hookKnobs'
 >;
 
 /** Records the launch before it is made. Rejects with the signal's reason when aborted before that. */

@@ -21,6 +21,8 @@ export interface SessionRequest {
   tied?: boolean;
   givenUp?: () => boolean;
   mode: HookMode;
+  /** Fresh processes may be forks of the one that is started. */
+  forks: boolean;
   steps: number;
   /** Knobs that the hook itself has to apply (`apply` and `measure`). */
   hookKnobs: string[];

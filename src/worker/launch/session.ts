@@ -1,14 +1,16 @@
+import { statSync } from 'node:fs';
 import type { Log } from '../../common/log.js';
 import { privateFolder } from '../../common/private-folder.js';
-import type { Bye, Hello, HookException, HookOrder, Loop, Measured, Step } from '../../contract/hook.js';
-import type { Exit } from '../../contract/launch.js';
+import type { Bye, Died, Hello, HookException, HookOrder, Loop, Measured, Step } from '../../contract/hook.js';
+import type { Exit, LedgerReading } from '../../contract/launch.js';
 import type { Probe } from '../../contract/measurement.js';
 import type { Cut } from '../../contract/rung.js';
 import type { Run, Runtime } from '../../runtime/types.js';
 import { stepsToGo } from '../search/rest.js';
 import { type Measurement, worstRank } from '../search/worst-rank.js';
 import { hookEnvironment, hookSocketPath } from './hook-environment.js';
-import { type HookEvent, HookServer } from './hook-server.js';
+import { type HookEvent, HookServer, TEMPLATE } from './hook-server.js';
+import { exitOf, sinceThen } from './life.js';
 import type { HookMode, SessionRequest } from './session-request.js';
 
 /**
@@ -26,7 +28,26 @@ export interface SessionHooks {
 /** Codes of warnings that a launch may have: what the hook knows, with room to grow. */
 const MOST_WARNINGS = 64;
 
-/** One launch with the hook's conversation: opened, asked for probes, closed. */
+/** What the lives of a launch share. */
+interface Launch {
+  readonly run: Run;
+  readonly mode: HookMode;
+  readonly hook: HookServer | null;
+  readonly hooks: SessionHooks;
+  readonly log: Log | null;
+  /** Of all of it. */
+  readonly ended: Promise<Exit>;
+  exit: Exit | null;
+  /** A process waits to be forked for another life; null: none ever did. */
+  template: boolean | null;
+  /** Ids of the lives that are over: what comes of them late is nobody's. */
+  readonly past: Set<number>;
+  /** The life that runs, and what it gets to hear. */
+  pid: number | null;
+  hear: (event: HookEvent) => void;
+}
+
+/** A process that trains, and the hook's conversation: opened, asked for probes, closed. A launch may have several, one after the other. */
 export class Session {
   readonly run: Run;
   readonly startedAt = Date.now();
@@ -45,27 +66,55 @@ export class Session {
   /** Codes of what the hook warned of: `dataset_on_device`, `eval_builds_graph`, … */
   readonly warnings = new Set<string>();
 
-  readonly #mode: HookMode;
-  readonly #hook: HookServer | null;
-  readonly #hooks: SessionHooks;
+  /** 1: the launch's first. */
+  readonly life: number;
+  /** Where its part of the log begins, bytes. */
+  logFrom = 0;
+
+  readonly #launch: Launch;
+  /** What the lives before it had done. */
+  readonly #before: LedgerReading | null;
   readonly #measured = new Map<number, Measured>();
   readonly #looping = new Set<number>();
   readonly #said = new Set<string>();
   readonly #ended: Promise<Exit>;
   #wake: () => void = () => {};
   #asked: Probe | null = null;
+  /** Processes that speak, or spoke, and no longer do. */
+  readonly #speaking = new Set<number>();
+  /** How the template says that it ended. */
+  #died: Died | null = null;
+  /** It was told to leave. */
+  #leaves = false;
+  #over: (exit: Exit) => void = () => {};
 
-  private constructor(run: Run, mode: HookMode, hook: HookServer | null, hooks: SessionHooks) {
-    this.run = run;
-    this.#mode = mode;
-    this.#hook = hook;
-    this.#hooks = hooks;
-    this.#ended = run.wait().then((exit) => {
+  private constructor(launch: Launch, life: number) {
+    this.#launch = launch;
+    this.run = launch.run;
+    this.life = life;
+    this.#before = life === 1 ? null : launch.run.ledger();
+    if (life > 1) this.logFrom = sizeOf(launch.run.logFile);
+    launch.hear = (event) => this.#hear(event);
+    const alone = new Promise<Exit>((resolve) => {
+      this.#over = resolve;
+    });
+    const together = launch.ended.then((exit) => ({ ...exit, ledger: sinceThen(exit.ledger, this.#before) }));
+    this.#ended = Promise.race([together, alone]).then((exit) => {
       this.exit = exit;
-      this.#hook?.close();
       this.#wake();
       return exit;
     });
+  }
+
+  static #of(run: Run, mode: HookMode, hook: HookServer | null, hooks: SessionHooks, log: Log | null): Session {
+    const ended = run.wait().then((exit) => {
+      launch.exit = exit;
+      hook?.close();
+      return exit;
+    });
+    const more = { exit: null, template: null, past: new Set<number>(), pid: null, hear: () => {} };
+    const launch: Launch = { run, mode, hook, hooks, log, ended, ...more };
+    return new Session(launch, 1);
   }
 
   static async open(runtime: Runtime, request: SessionRequest, log: Log, hooks: SessionHooks = {}): Promise<Session> {
@@ -76,7 +125,7 @@ export class Session {
     let env = request.env;
     if (request.mode !== 'none') {
       const path = hookSocketPath(request.dir);
-      hook = await HookServer.listen(path, log, (event) => (session ? session.#hear(event) : early.push(event)));
+      hook = await HookServer.listen(path, log, (event) => (session ? session.#launch.hear(event) : early.push(event)));
       env = { ...env, ...hookEnvironment(request, path) };
     }
     try {
@@ -95,7 +144,7 @@ export class Session {
         ...(request.tied === undefined ? {} : { tied: request.tied }),
         ...(request.givenUp === undefined ? {} : { givenUp: request.givenUp }),
       });
-      session = new Session(run, request.mode, hook, hooks);
+      session = Session.#of(run, request.mode, hook, hooks, log);
     } catch (error) {
       hook?.close();
       throw error;
@@ -106,7 +155,28 @@ export class Session {
 
   /** Takes over a run that an earlier process launched; its hook reports no more. */
   static adopt(run: Run): Session {
-    return new Session(run, 'none', null, {});
+    return Session.#of(run, 'none', null, {}, null);
+  }
+
+  /** Whether this process is a fork. */
+  get isLife(): boolean {
+    return this.#launch.template !== null;
+  }
+
+  /** Whether what it is a fork of can be forked again. */
+  get renewable(): boolean {
+    return this.#launch.template === true && this.#launch.exit === null;
+  }
+
+  /** Another life in the place of this one, with these variables beside those of the launch; null: there is none to be had. */
+  async renew(env: Record<string, string | null>, patienceSeconds = 5): Promise<Session | null> {
+    const launch = this.#launch;
+    if (!this.renewable) return null;
+    this.#leaves = true;
+    launch.hook?.broadcast({ t: 'life', env });
+    const gone = await Promise.race([this.#ended.then(() => true), delay(patienceSeconds * 1000).then(() => false)]);
+    if (!gone || !this.renewable) return null;
+    return new Session(launch, this.life + 1);
   }
 
   /** Waits until every rank's training loop asks for its first batch; null when one ended or gave up before. */
@@ -129,7 +199,7 @@ export class Session {
     this.#asked = probe;
     if (!carried) {
       this.#measured.clear();
-      this.#hook?.broadcast({
+      this.#launch.hook?.broadcast({
         t: 'probe',
         micro_batch: probe.micro_batch,
         accumulation: probe.accumulation,
@@ -144,7 +214,7 @@ export class Session {
       const steps = measurement === null || measurement.short ? 0 : stepsToGo(probe, measurement);
       if (steps === 0) return measurement;
       // Every rank gets the same number, or those that stop would leave the others waiting for their gradients.
-      this.#hook?.broadcast({ t: 'more', steps });
+      this.#launch.hook?.broadcast({ t: 'more', steps });
       measurement = await this.#measurement();
     }
   }
@@ -165,24 +235,25 @@ export class Session {
 
   /** Lets the script go on as it stands. */
   release(): void {
-    this.#hook?.broadcast({ t: 'go' });
+    this.#launch.hook?.broadcast({ t: 'go' });
   }
 
-  /** Waits for the end of the whole tree. */
+  /** Waits for the end of the whole tree; of a life, for its own where that is the hook's to tell. */
   ended(): Promise<Exit> {
     return this.#ended;
   }
 
   /** Ends a probing process kindly, then firmly, and waits until nothing of it is left. */
   async close(patienceSeconds = 5): Promise<Exit> {
+    const { hook, mode, ended } = this.#launch;
     const order: HookOrder = { t: 'end' };
-    if (this.exit === null && this.#hook !== null && this.#mode !== 'apply') {
-      this.#hook.broadcast(order);
-      const gone = await Promise.race([this.#ended.then(() => true), delay(patienceSeconds * 1000).then(() => false)]);
-      if (gone) return this.#ended;
+    if (this.#launch.exit === null && hook !== null && mode !== 'apply') {
+      hook.broadcast(order);
+      const gone = await Promise.race([ended.then(() => true), delay(patienceSeconds * 1000).then(() => false)]);
+      if (gone) return ended;
     }
-    if (this.exit === null) this.run.end('cancel');
-    return this.#ended;
+    if (this.#launch.exit === null) this.run.end('cancel');
+    return ended;
   }
 
   async #until(condition: () => boolean): Promise<void> {
@@ -194,9 +265,18 @@ export class Session {
   }
 
   #hear(event: HookEvent): void {
-    if ('message' in event) {
+    const launch = this.#launch;
+    if (launch.past.has(event.pid)) return;
+    if (event.rank === TEMPLATE) this.#hearTemplate(event);
+    else if ('gone' in event) this.#speaking.delete(event.pid);
+    else {
       const { message } = event;
-      if (message.t === 'hello') this.hello = message;
+      if (message.t === 'hello') {
+        this.hello = message;
+        this.#speaking.add(message.pid);
+        // By now what the life before wrote has come.
+        if (this.life > 1) this.logFrom = sizeOf(this.run.logFile);
+      } else if (message.t === 'plain') launch.log?.debug({ why: message.message }, 'each process of this search is a start');
       else if (message.t === 'loop') {
         this.loop ??= message;
         for (const code of message.warnings) this.#warned(code);
@@ -206,28 +286,55 @@ export class Session {
       else if (message.t === 'exception') this.exception ??= message;
       else if (message.t === 'cut') {
         this.cut ??= { cut: message.cut, why: message.why };
-        this.#hooks.onCut?.(this.cut);
+        launch.hooks.onCut?.(this.cut);
       } else if (message.t === 'bye') this.bye ??= message;
       else if (message.t === 'step') {
         this.steps = Math.max(this.steps, message.n);
-        this.#hooks.onStep?.(message);
-      } else if (message.t !== 'warn') this.#hooks.onRemark?.(message.t, message.message);
-      else {
+        launch.hooks.onStep?.(message);
+      } else if (message.t === 'eval' || message.t === 'save') launch.hooks.onRemark?.(message.t, message.message);
+      else if (message.t === 'warn') {
         const code = message.code ?? '';
         this.#warned(code);
         // Each is said once: a job may send the same again and again.
         if (this.#said.has(code) || this.#said.size >= MOST_WARNINGS) return;
         this.#said.add(code);
-        this.#hooks.onRemark?.('warn', message.message);
+        launch.hooks.onRemark?.('warn', message.message);
       }
     }
+    this.#settle();
     this.#wake();
+  }
+
+  #hearTemplate(event: HookEvent): void {
+    const launch = this.#launch;
+    if ('gone' in event) launch.template = false;
+    else if (event.message.t === 'template') launch.template = true;
+    else if (event.message.t === 'life') launch.pid = event.message.pid;
+    else if (event.message.t === 'died' && event.message.pid === launch.pid) this.#died = event.message;
+  }
+
+  /**
+   * Once the life is dead and all that it said has been heard. Where the hook told nothing, the exit of the launch has to: its
+   * supervisor knows more of a death than the template does.
+   */
+  #settle(): void {
+    const launch = this.#launch;
+    if (this.#died === null || this.exit !== null || this.#speaking.has(this.#died.pid)) return;
+    if (this.exception === null && this.bye === null && !this.#leaves) {
+      launch.hook?.broadcast({ t: 'end' });
+      return;
+    }
+    launch.past.add(this.#died.pid);
+    this.#over(exitOf(this.#died, this.startedAt, sinceThen(this.run.ledger(), this.#before)));
   }
 
   #warned(code: string): void {
     if (this.warnings.size < MOST_WARNINGS) this.warnings.add(code);
   }
 }
+
+/** Bytes; 0: it is not there. */
+const sizeOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0;
 
 const delay = (ms: number): Promise<void> =>
   new Promise((resolve) => {

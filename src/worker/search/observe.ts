@@ -22,7 +22,9 @@ export function ledgerPeak(reading: LedgerReading | null): number | null {
 /** Where a probe ran. */
 export interface Place {
   launch: number;
-  /** First probe of its launch. */
+  /** Number of the process among all of the search. */
+  life: number;
+  /** First probe of its process. */
   fresh: boolean;
   /** When it was asked for, in milliseconds since the epoch. */
   asked: number;
@@ -39,6 +41,7 @@ export function observeFit(probe: Probe, place: Place, measurement: Measurement,
       Math.floor(measurement.accumulation / (measurement.own_accumulation ?? 1)),
     ),
     launch: place.launch,
+    life: place.life,
     fresh: place.fresh,
     ...(probe.expandable_segments ? { expandable_segments: true } : {}),
     ...measuredSteps.parse(measurement),
@@ -84,6 +87,7 @@ export function observeDeath(probe: Probe, place: Place, diagnosis: Diagnosis, e
     micro_batch: probe.micro_batch,
     accumulation: probe.accumulation,
     launch: place.launch,
+    life: place.life,
     fresh: place.fresh,
     ...(probe.expandable_segments ? { expandable_segments: true } : {}),
     steps: 0,
@@ -118,7 +122,7 @@ export async function diagnoseSession(
   if (session.bye?.reason === 'uncut' && session.exception === null) return uncut(session.bye);
   if (session.bye?.reason === 'by_hand' && session.exception === null) return byHand(session.bye);
   return diagnose({
-    log: openLog(session.run.logFile),
+    log: openLog(session.run.logFile, session.logFrom),
     exitCode: exit.code,
     signal: exit.signal,
     device,
@@ -136,11 +140,13 @@ export async function diagnoseSession(
 const MOST_LOG_BYTES = 128 * 1024 ** 2;
 
 /** As much of a log as was there when it was opened: a job can put anything in its place, and go on writing to it. */
-function openLog(path: string): Iterable<Buffer> | AsyncIterable<Buffer> {
+function openLog(path: string, from: number): Iterable<Buffer> | AsyncIterable<Buffer> {
   const file = openRegular(path);
   if (file === null) return [];
   const { fd, size } = file;
-  if (size > 0) return createReadStream('', { fd, start: Math.max(0, size - MOST_LOG_BYTES), end: size - 1 });
+  // It may have been begun anew since.
+  const start = Math.max(from < size ? from : 0, size - MOST_LOG_BYTES);
+  if (size > 0) return createReadStream('', { fd, start, end: size - 1 });
   closeSync(fd);
   return [];
 }

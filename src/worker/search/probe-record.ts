@@ -5,6 +5,7 @@ import { shown } from '../../contract/rung.js';
 export function probeRecord(observation: Observation, why?: string): ProbeRecord {
   return {
     launch: observation.launch,
+    ...(observation.life === undefined ? {} : { life: observation.life }),
     micro_batch: observation.micro_batch,
     ...shown({ ...observation.rung, expandable_segments: observation.expandable_segments }),
     steps: observation.steps,

@@ -10,6 +10,7 @@ import { isLost } from '../launch/lost.js';
 import type { Session } from '../launch/session.js';
 import type { HookMode } from '../launch/session-request.js';
 import { StillHeld } from '../launch/still-held.js';
+import { EXPANDABLE_SEGMENTS } from '../memory/allocator.js';
 import { neededBytes } from '../memory/needed.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
@@ -48,9 +49,17 @@ export class Prober {
   readonly #goal: Constraints['goal'];
   readonly #mode: HookMode;
   #session: Session | null = null;
+  /** Fresh processes may be forks. */
+  #forks: boolean;
+  /** Processes so far, starts and forks. */
+  #lives: number;
   /** Probes that the live process was asked for. */
   #used = 0;
+  /** It can take no more. */
+  #spent = false;
   #rung: Rung | null = null;
+  /** How the launch that runs was started. */
+  #started: { rung: Rung; expandable: boolean } | null = null;
   /** The live process has segments that can grow. */
   #expandable = false;
   #learned = false;
@@ -67,6 +76,8 @@ export class Prober {
     this.#goal = goal;
     this.#mode = target.hook ? (target.carrier('micro_batch') === 'hook' ? 'probe' : 'measure') : 'none';
     this.launches = [...request.launches];
+    this.#forks = (request.options.fork ?? true) && target.worldSize === 1;
+    this.#lives = Math.max(0, ...request.journal.map(({ life, launch }) => life ?? launch));
   }
 
   /** Where the hook drives, the first process tells what the script asks for before any size is chosen. */
@@ -88,13 +99,10 @@ export class Prober {
 
   /** Runs one probe in the live process if that can take it, else in a new one. */
   async measure(probe: Probe): Promise<Observation> {
-    if (!this.#takes(probe)) {
-      await this.close();
-      await this.#open(probe.rung, probe.expandable_segments ?? false, probe);
-    }
+    if (!this.#takes(probe)) await this.#begin(probe);
     const session = this.#session as Session;
     this.#rung = probe.rung;
-    const place = { launch: this.launches.length, fresh: this.#used === 0, asked: Date.now() };
+    const place = { launch: this.launches.length, life: this.#lives, fresh: this.#used === 0, asked: Date.now() };
     const carried = this.#mode !== 'probe' && this.#used === 0;
     this.#used += 1;
     this.#deps.progress({ type: 'probing', probe, launch: place.launch });
@@ -110,7 +118,8 @@ export class Prober {
     this.#learn(measurement);
     const goesOn = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
     const alive = goesOn && !measurement.short;
-    if (!alive) await this.close();
+    this.#spent = !alive;
+    if (!alive && !session.renewable) await this.close();
     if (measurement.total_bytes === null) measurement.total_bytes = ledgerPeak(session.run.ledger());
     return withSpeed(observeFit(probe, place, measurement, alive), {
       batches: this.#mode === 'probe' ? measurement.accumulation : null,
@@ -121,7 +130,7 @@ export class Prober {
 
   #takes(probe: Probe): boolean {
     const live = this.#session;
-    if (live === null || this.#expandable !== (probe.expandable_segments ?? false)) return false;
+    if (live === null || this.#spent || this.#expandable !== (probe.expandable_segments ?? false)) return false;
     const sameKnobs = this.#rung !== null && sameRung(this.#rung, probe.rung);
     // A process that died before it was asked anything answers for the first probe.
     const free = this.#used === 0 || (live.exit === null && !probe.fresh);
@@ -133,15 +142,17 @@ export class Prober {
   /** What the end of the process says of the probe that it did not survive. */
   async #afterDeath(session: Session, probe: Probe, place: Place): Promise<Observation> {
     const exit = await this.#deathOf(session);
-    this.#session = null;
+    if (!session.renewable) this.#session = null;
     if (isLost(exit) && this.#lost < this.#request.options.retries) {
       this.#lost += 1;
       this.#deps.progress({ type: 'note', text: 'The process was lost: the same size is measured again.' });
       return this.measure(probe);
     }
     const bye = session.exception === null ? session.bye : null;
+    this.#spent = true;
     // A loop that is shorter than the search goes on in another process.
     if (bye?.reason === 'loop_over' && this.#used > 1) return this.measure(probe);
+    if (bye !== null && session.life > 1) return this.#inStart(probe);
     if (bye?.reason === 'uncut') {
       this.diagnosis = uncut(bye);
       return { ...observeDeath(probe, place, this.diagnosis, exit), uncut: true };
@@ -157,6 +168,7 @@ export class Prober {
     const end = session.exception === null ? exit : { ...exit, code: 1, signal: null };
     const verdict = await diagnoseSession(session, end, this.#target.kind, await this.#target.surroundings());
     if (await this.#isFreeAgain(verdict, exit, probe)) return this.measure(probe);
+    if (mayBeOfFork(session, verdict)) return this.#inStart(probe);
     this.undriveable = verdict.class === 'ok';
     this.diagnosis = verdict.class === 'ok' ? undriveable(null, probe.steps) : verdict;
     if (this.#mode === 'measure' && verdict.class === 'device_oom') {
@@ -165,6 +177,14 @@ export class Prober {
     if (this.#mode === 'probe' && session.loop === null) this.diagnosis = trainedAtItsOwn(verdict) ?? this.diagnosis;
     if (verdict.class === 'user_error') this.diagnosis = await this.#withOwnBatch(probe, verdict);
     return observeDeath(probe, place, this.diagnosis, exit);
+  }
+
+  /** What a fork failed with may be its own: the same probe in a process that is none, and no more forks. */
+  async #inStart(probe: Probe): Promise<Observation> {
+    this.#deps.log.info({ probe }, 'a forked process failed: the same size is measured in a new start');
+    this.#forks = false;
+    await this.close();
+    return this.measure(probe);
   }
 
   /**
@@ -189,7 +209,7 @@ export class Prober {
     const own = this.loop?.own_batch ?? null;
     const first = this.#mode === 'probe' && this.#goal === 'search' && !this.#measured;
     if (!first || own === null || own === probe.micro_batch) return verdict;
-    await this.#open(probe.rung, probe.expandable_segments ?? false, null);
+    await this.#begin(probe, null);
     const trains = await this.#ask({ ...probe, micro_batch: own }, false);
     await this.close();
     return trains === null ? verdict : usesOwnBatch(own, probe.micro_batch, verdict, this.loop?.place ?? 'loader');
@@ -216,24 +236,56 @@ export class Prober {
     this.ownAmp ||= measurement.own_amp ?? false;
   }
 
-  /** Starts a process on a rung, and where the hook drives waits for its training loop. */
-  async #open(rung: Rung, expandable: boolean, probe: Probe | null): Promise<void> {
+  /** A process that has run nothing: another life of the launch that runs, or a new launch. */
+  async #begin(probe: Probe, first: Probe | null = probe): Promise<void> {
+    const expandable = probe.expandable_segments ?? false;
+    const life = this.#forks ? await this.#renew(probe, expandable) : null;
+    if (life === null) {
+      await this.close();
+      return this.#open(probe.rung, expandable, first);
+    }
+    this.#process(life, probe.rung, expandable);
+    this.#deps.progress({ type: 'life', launch: this.launches.length, life: life.life, why: probe.why });
+    await life.ready();
+  }
+
+  /** Null: what the launch was started with does not suit, or it cannot be forked. */
+  async #renew({ rung }: Probe, expandable: boolean): Promise<Session | null> {
+    const { loop } = this;
+    const started = this.#started;
+    if (this.#session === null || loop === null || started === null) return null;
+    if (!sameRung(started.rung, rung) && !loop.can.switch_rung) return null;
+    if (started.expandable && !expandable) return null;
+    return this.#session.renew(expandable && !started.expandable ? EXPANDABLE_SEGMENTS : {});
+  }
+
+  #process(session: Session, rung: Rung, expandable: boolean): void {
+    this.#session = session;
+    this.#lives += 1;
     this.#used = 0;
+    this.#spent = false;
     this.#rung = rung;
     this.#expandable = expandable;
+  }
+
+  /** Starts a process on a rung, and where the hook drives waits for its training loop. */
+  async #open(rung: Rung, expandable: boolean, probe: Probe | null): Promise<void> {
+    this.#started = { rung, expandable };
     const owner = { request: this.#request, deps: this.#deps, target: this.#target, launches: this.launches };
-    this.#session = await launchSearch(owner, { mode: this.#mode, rung, expandable, probe });
-    if (this.#deps.signal.aborted) this.#session.run.end('cancel');
+    const session = await launchSearch(owner, { mode: this.#mode, rung, expandable, forks: this.#forks, probe });
+    this.#process(session, rung, expandable);
+    if (this.#deps.signal.aborted) session.run.end('cancel');
     if (this.#mode !== 'probe') return;
     prepareDiagnosis();
-    const loop = await this.#session.ready();
+    const loop = await session.ready();
     this.loop ??= loop;
   }
 
   /** A process that reported its death is given a moment to go by itself; ranks that wait for it are ended. */
   async #deathOf(session: Session): Promise<Exit> {
-    if (this.#mode === 'probe' && session.bye !== null && session.exception === null) session.run.end('cancel');
-    const patience = setTimeout(() => session.exception !== null && session.run.end('cancel'), 10_000);
+    const leaves = this.#mode === 'probe' && session.bye !== null;
+    if (leaves && session.exception === null && !session.isLife) session.run.end('cancel');
+    const patience = setTimeout(() => (leaves || session.exception !== null) && session.run.end('cancel'), 10_000);
     try {
       return this.#whole(session, await session.ended());
     } finally {
@@ -250,6 +302,19 @@ export class Prober {
   async close(): Promise<void> {
     const session = this.#session;
     this.#session = null;
+    this.#started = null;
     if (session !== null) this.#whole(session, await session.close());
   }
+}
+
+/** Words of errors that a process has because it was forked. */
+const OF_FORK = /\bfork|initialization error/i;
+
+/**
+ * Whether a death may come of the fork, and not of the command. Later lives only follow one that trained: what they fail with
+ * besides memory was not the command's. That first one shares next to nothing with its parent.
+ */
+function mayBeOfFork({ isLife, life, exception }: Session, verdict: Diagnosis): boolean {
+  if (['device_oom', 'host_oom', 'cancelled'].includes(verdict.class)) return false;
+  return life > 1 || (isLife && OF_FORK.test(exception?.message ?? ''));
 }

@@ -193,6 +193,8 @@ class Driver:
         self.trial.memory = self._instruments.memory = find_memory(self._torch)
         if not hook.link.open():
             hook.leave(75)
+        if hook.lives is not None:
+            hook.lives.told()
         if iterator is None:
             self._begin_at_call()
             self._describe_call()
@@ -245,6 +247,8 @@ class Driver:
         elif kind == "end":
             hook.goodbye("end", "")
             hook.leave(0)
+        elif kind == "life":
+            hook.leave(0)  # another takes its place
         elif kind == "go":
             self._release()
         elif kind == "more" and self.trial.measurement is not None:

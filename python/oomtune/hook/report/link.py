@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from socket import socket
     from typing import Callable
 
-    from ..messages import Hello, Said
+    from ..messages import Hello, Said, TemplateHello
     from ..types import Message
 
 
 class Link:
     """Connects when the first message has to go out, so processes that never train never show up."""
 
-    def __init__(self, path: str | None, hello: Callable[[], Hello]) -> None:
+    def __init__(self, path: str | None, hello: Callable[[], Hello | TemplateHello]) -> None:
         self._path = path
         self._hello = hello
         self._lock = threading.RLock()
@@ -96,6 +96,15 @@ class Link:
             except OSError:
                 pass
             self._socket = None
+
+    def anew(self) -> None:
+        """In a fork that goes on as this process: it makes a line of its own."""
+        self.forget()
+        self.lost = self._path is None
+        self._pid = os.getpid()
+
+    def files(self) -> set[int]:
+        return set() if self._socket is None else {self._socket.fileno()}
 
     def close(self) -> None:
         with self._lock:

@@ -15,8 +15,25 @@ if TYPE_CHECKING:
 class Ledger:
     """The preload's counters, looked up in the running process; absent where nothing was preloaded."""
 
+    #: What the template of this life holds on the host: its blocks are the life's too, and counted as the template's alone.
+    _inherited = 0
+    #: Refusals in the lives before this one.
+    _refused_before = 0
+
+    @classmethod
+    def begin_template(cls) -> None:
+        """Before a fork."""
+        cls._inherited = cls(-1).live() or 0
+
+    @classmethod
+    def begin_life(cls) -> None:
+        """In a life, before it does anything."""
+        cls._refused_before = 0
+        cls._refused_before = cls(-1).refused()
+
     def __init__(self, device: int) -> None:
         self._device = device
+        self._shared = self._inherited if device < 0 else 0
         self._live: Call | None = None
         self._peak: Call | None = None
         self._reset: Call | None = None
@@ -40,17 +57,18 @@ class Ledger:
         return function
 
     def live(self) -> int | None:
-        return None if self._live is None else int(self._live(self._device))
+        return None if self._live is None else int(self._live(self._device)) + self._shared
 
     def peak(self) -> int | None:
-        return None if self._peak is None else int(self._peak(self._device))
+        return None if self._peak is None else int(self._peak(self._device)) + self._shared
 
     def reset(self) -> None:
         if self._reset is not None:
             self._reset(self._device)
 
     def refused(self) -> int:
-        return 0 if self._refused is None else int(self._refused())
+        """Since this life began."""
+        return 0 if self._refused is None else int(self._refused()) - self._refused_before
 
 
 class CpuMemory:

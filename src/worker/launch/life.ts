@@ -1,0 +1,40 @@
+import { constants } from 'node:os';
+import type { Died } from '../../contract/hook.js';
+import type { Exit, LedgerReading } from '../../contract/launch.js';
+
+/** What the ledger of a launch tells of the life that began at this reading. */
+export function sinceThen(now: LedgerReading | null, then: LedgerReading | null): LedgerReading | null {
+  if (now === null || then === null) return now;
+  const told = new Set(then.refusals.map(({ at, pid }) => `${at} ${pid}`));
+  const refusals = now.refusals.filter(({ at, pid }) => !told.has(`${at} ${pid}`));
+  return {
+    ...now,
+    refused: now.refused - then.refused,
+    refusals,
+    // The launch's highest figure is never set back: where this life did not raise it, its refusals alone tell.
+    devices: now.devices.map((device, at) => {
+      if (device.peak_bytes > (then.devices[at]?.peak_bytes ?? 0)) return device;
+      const held = refusals.filter((one) => one.device === device.device).map((one) => one.live_bytes);
+      return { ...device, peak_bytes: Math.max(0, ...held) };
+    }),
+  };
+}
+
+/** How a life ended whose launch goes on. */
+export function exitOf({ code, signal }: Died, startedAt: number, ledger: LedgerReading | null): Exit {
+  return {
+    code,
+    signal: signal === null ? null : nameOf(signal),
+    ended_by: 'job',
+    error: null,
+    host_oom: null,
+    started_at: new Date(startedAt).toISOString(),
+    ended_at: new Date().toISOString(),
+    stragglers: 0,
+    ledger,
+  };
+}
+
+function nameOf(signal: number): string {
+  return Object.entries(constants.signals).find(([, number]) => number === signal)?.[0] ?? `SIG${signal}`;
+}
