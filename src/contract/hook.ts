@@ -163,7 +163,20 @@ const died = z.object({
 const plain = z.object({ t: z.literal('plain'), message: text(1000) });
 
 /** What the Python hook says. */
-export const hookMessage = z.discriminatedUnion('t', [hello, template, life, died, plain, loop, measured, exception, step, remark, cut, bye]);
+export const hookMessage = z.discriminatedUnion('t', [
+  hello,
+  template,
+  life,
+  died,
+  plain,
+  loop,
+  measured,
+  exception,
+  step,
+  remark,
+  cut,
+  bye,
+]);
 
 export type HookMessage = z.infer<typeof hookMessage>;
 export type Hello = z.infer<typeof hello>;
@@ -194,7 +207,7 @@ export const hookOrder = z.discriminatedUnion('t', [
   z.object({ t: z.literal('go') }),
   /** The script is to end where it is. */
   z.object({ t: z.literal('end') }),
-  /** The life that runs is to end, and the template to be forked once more, with these variables; null takes one away. */
-  z.object({ t: z.literal('life'), env: z.record(z.string(), z.string().nullable()) }),
+  /** The life that runs is to end, and the template to be forked once more, with these variables. */
+  z.object({ t: z.literal('life'), env: z.record(z.string(), z.string()) }),
 ]);
 export type HookOrder = z.infer<typeof hookOrder>;

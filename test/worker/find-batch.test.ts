@@ -15,7 +15,7 @@ describe('find-batch with real processes', () => {
     const verified = report.probes.filter((probe) => probe.outcome === 'fit').map((probe) => probe.micro_batch);
     expect(verified).toContain(max);
     expect(verified).toContain(report.config?.micro_batch);
-    expect(report.probes.some((probe) => probe.micro_batch === max && probe.launch > 1)).toBe(true);
+    expect(report.probes.some((probe) => probe.micro_batch === max && (probe.life ?? 1) > 1)).toBe(true);
     const failed = report.probes.filter((p) => p.outcome === 'device_oom').map((p) => p.micro_batch);
     const bad = Math.min(...failed, Math.floor(max / 0.98) + 1);
     expect(report.launches).toBeLessThanOrEqual(3);

@@ -25,7 +25,7 @@ describe('a search on scripts as people write them', () => {
   it('goes on in another process where the training is shorter than the search', async () => {
     const report = await search([python, 'short.py']);
     expect(report.status).toBe('found');
-    expect(report.launches).toBeGreaterThan(2);
+    expect(new Set(report.probes.map((probe) => probe.life)).size).toBeGreaterThan(2);
     const same = await search([python, 'tiny.py']);
     expect(Math.abs((report.max_micro_batch as number) - (same.max_micro_batch as number))).toBeLessThan(10);
   });
@@ -49,7 +49,7 @@ describe('a search on scripts as people write them', () => {
   it('keeps a script in its loop that accumulates and would leave it between two steps, and counts all its batches', async () => {
     const bench = workbench('find-batch', [python, 'between.py'], { budget: '60MiB' });
     const report = await findBatch(bench.request, bench.deps);
-    expect(report).toMatchObject({ status: 'found', launches: 2, config: { accumulation: 2 } });
+    expect(report).toMatchObject({ status: 'found', launches: 1, config: { accumulation: 2 } });
     const shown = bench.events.flatMap((event) =>
       event.type === 'probe' && event.record.micro_batch === report.config?.micro_batch
         ? [event.record.samples_per_s]

@@ -247,13 +247,9 @@ class Template:
         self._exit(os.WEXITSTATUS(status))
 
 
-def _adopt(env: dict[str, str | None]) -> None:
+def _adopt(env: dict[str, str]) -> None:
     """Takes variables that a start would have been given. torch may have read its allocator's before."""
-    for name, value in env.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+    os.environ.update(env)
     settings = env.get("PYTORCH_CUDA_ALLOC_CONF")
     if settings is not None:
         sys.modules["torch"].cuda.memory._set_allocator_settings(settings)

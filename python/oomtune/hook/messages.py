@@ -230,10 +230,10 @@ class PlainOrder(TypedDict):
 
 
 class LifeOrder(TypedDict):
-    """The life that runs is to leave, and the template to be forked once more: for one with these variables; None takes one away."""
+    """The life that runs is to leave, and the template to be forked once more: for one with these variables."""
 
     t: str
-    env: dict[str, Optional[str]]
+    env: dict[str, str]
 
 
 #: What the worker says, by `t`.

@@ -169,7 +169,7 @@ export class Session {
   }
 
   /** Another life in the place of this one, with these variables beside those of the launch; null: there is none to be had. */
-  async renew(env: Record<string, string | null>, patienceSeconds = 5): Promise<Session | null> {
+  async renew(env: Record<string, string>, patienceSeconds = 5): Promise<Session | null> {
     const launch = this.#launch;
     if (!this.renewable) return null;
     this.#leaves = true;
@@ -276,7 +276,8 @@ export class Session {
         this.#speaking.add(message.pid);
         // By now what the life before wrote has come.
         if (this.life > 1) this.logFrom = sizeOf(this.run.logFile);
-      } else if (message.t === 'plain') launch.log?.debug({ why: message.message }, 'each process of this search is a start');
+      } else if (message.t === 'plain')
+        launch.log?.debug({ why: message.message }, 'each process of this search is a start');
       else if (message.t === 'loop') {
         this.loop ??= message;
         for (const code of message.warnings) this.#warned(code);

@@ -22,9 +22,10 @@ def probe(micro_batch, **more):
 
 
 class Worker:
-    """Listens; answers `loop` and `measured` in turn from `answers`, and `end` when they are used up."""
+    """Listens; answers `loop` and `measured` in turn from `answers`, each life's anew, and `end` when they are used up. A life's
+    death is answered from `orders`, in the same way."""
 
-    def __init__(self, answers=(), answers_loop=True):
+    def __init__(self, answers=(), answers_loop=True, orders=()):
         self._folder = tempfile.TemporaryDirectory()
         self.path = os.path.join(self._folder.name, "s")
         self._server = socket.socket(socket.AF_UNIX)
@@ -32,6 +33,7 @@ class Worker:
         self._server.listen(16)
         self._answers = list(answers)
         self._answers_loop = answers_loop
+        self._orders = list(orders)
         self._lock = threading.Lock()
         self.messages = []
         self.connections = 0
@@ -64,6 +66,11 @@ class Worker:
             if message["t"] == "measured" or (message["t"] == "loop" and self._answers_loop):
                 answer = answers.pop(0) if answers else {"t": "end"}
                 line.sendall(json.dumps(answer).encode() + b"\n")
+            elif message["t"] == "died":
+                order = self._orders.pop(0) if self._orders else {"t": "end"}
+                if order is None:
+                    return  # the line is lost
+                line.sendall(json.dumps(order).encode() + b"\n")
 
     def of(self, kind):
         return [message for message in self.messages if message["t"] == kind]
@@ -115,12 +122,12 @@ def start(path, arguments=(), cwd=None, env=None, timeout=110):
     return _template.run(path, arguments, env, cwd or os.path.dirname(path), timeout)
 
 
-def run(script, mode, answers=(), arguments=(), cwd=None, command=None, **env):
+def run(script, mode, answers=(), arguments=(), cwd=None, command=None, orders=(), **env):
     """Runs a fixture (or source text) under the hook with a worker that gives `answers`; `command` (an interpreter, or a
     launcher) starts it for real, as does another PYTHONPATH: what lies there may want to see torch being imported."""
     if "PYTHONPATH" in env:
         command = command or [sys.executable]
-    worker = Worker(answers, answers_loop=mode == "probe")
+    worker = Worker(answers, answers_loop=mode == "probe", orders=orders)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(FIXTURES, script)
         if "\n" in script:

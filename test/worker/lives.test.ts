@@ -1,0 +1,116 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { JobOptions } from '../../src/contract/options.js';
+import { findBatch } from '../../src/worker/search/find-batch.js';
+import { pythonWithTorch, workbench } from './harness.js';
+
+const python = pythonWithTorch();
+let folder: string;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'oomtune-lives-'));
+});
+afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+/** A script that writes down its start, and trains a model, inside of `around`. */
+function script({ before = '', sample = '64', around = '' } = {}): string {
+  const path = join(folder, 'train.py');
+  const train = `
+import os, tempfile, threading
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+open('starts', 'a').write('start\\n')
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(4096, 64), torch.randint(4, (4096,)))
+${before}
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(64, 8192), nn.Linear(8192, 4)
+    def forward(self, x):
+        h = torch.tanh(self.a(x))
+        kept = torch.ones(len(x), ${sample}) * h[:, :1]
+        return self.b(h) + kept.tanh().mean(1, keepdim=True)
+`;
+  const loop = `
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+for x, y in DataLoader(data, batch_size=8, shuffle=True):
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+`;
+  writeFileSync(path, train + (around === '' ? loop : around + loop.replace(/^(?=.)/gm, '    ')));
+  return path;
+}
+
+async function search(path: string, options: Partial<JobOptions> = {}) {
+  const bench = workbench('find-batch', [python, path], { budget: '60MiB', cwd: folder, ...options });
+  const report = await findBatch(bench.request, bench.deps);
+  expect(bench.processes()).toEqual([]);
+  return { ...report, lives: new Set(report.probes.map((probe) => probe.life)).size };
+}
+
+const starts = (): number => readFileSync(join(folder, 'starts'), 'utf8').split('\n').length - 1;
+
+describe('a search in lives of one start', () => {
+  it('finds what one in several starts finds, with the same peaks', async () => {
+    const path = script();
+    const forked = await search(path);
+    expect(forked).toMatchObject({ status: 'found', launches: 1 });
+    expect(forked.lives).toBe(2);
+    expect(starts()).toBe(1);
+    const started = await search(path, { fork: false });
+    expect(started).toMatchObject({ launches: 2, max_micro_batch: forked.max_micro_batch });
+    expect(starts()).toBe(3);
+    const peaks = (of: typeof forked) => of.probes.map((probe) => [probe.micro_batch, probe.life, probe.peak_bytes]);
+    expect(peaks(forked)).toEqual(peaks(started));
+  });
+
+  it('goes on in another life after one that ran out of memory, and charges it with nothing', async () => {
+    // From 100 samples on each takes much more than before: no line predicts it.
+    const path = script({ sample: '64 if len(x) < 100 else 40000' });
+    const forked = await search(path);
+    const outcomes = forked.probes.map((probe) => probe.outcome);
+    expect(outcomes).toContain('device_oom');
+    expect(forked).toMatchObject({ status: 'found', max_micro_batch: 99, launches: 1 });
+    expect(starts()).toBe(1);
+    const last = forked.probes.findLast((probe) => probe.micro_batch === 99);
+    expect(last?.peak_bytes).toBeLessThan(40 * 1024 ** 2);
+  });
+
+  it('measures in a start what a life fails with that follows another', async () => {
+    const path = script({
+      around: 'with tempfile.TemporaryDirectory() as folder:',
+      sample: '64 if len(x) < 100 and os.path.isdir(folder) else 40000 if os.path.isdir(folder) else [].pop()',
+    });
+    const report = await search(path);
+    expect(report).toMatchObject({ status: 'found', max_micro_batch: 99 });
+    expect(report.probes.map((probe) => probe.outcome)).not.toContain('user_error');
+    expect(starts()).toBe(report.launches);
+    expect(report.launches).toBeGreaterThan(1);
+  });
+
+  it('starts the command anew where a fork would lack a thread', async () => {
+    const path = script({ before: 'threading.Thread(target=threading.Event().wait, daemon=True).start()' });
+    expect(await search(path)).toMatchObject({ status: 'found', launches: 2 });
+    expect(starts()).toBe(2);
+  });
+
+  it('reports what a life died of, with the exit of its launch', async () => {
+    const path = script({ sample: '64 if len(x) < 100 else os.kill(os.getpid(), 9)' });
+    const report = await search(path);
+    expect(report).toMatchObject({ status: 'failed', failure: { class: 'killed' } });
+  });
+
+  it('leaves nothing behind when it is interrupted in a life', async () => {
+    const bench = workbench('find-batch', [python, script()], { budget: '60MiB', cwd: folder });
+    bench.deps.progress = ({ type }) => void (type === 'life' && bench.controller.abort());
+    await expect(findBatch(bench.request, bench.deps)).rejects.toThrow();
+    expect(starts()).toBe(1);
+    expect(bench.processes()).toEqual([]);
+  });
+});
