@@ -199,7 +199,20 @@ SAID = {
     "cut": CutPlace,
     "bye": Goodbye,
 }
-Said = Union[Hello, TemplateHello, LifeBegins, LifeEnds, PlainStart, TrainingLoop, Measured, Raised, Step, Remark, CutPlace, Goodbye]
+Said = Union[
+    Hello,
+    TemplateHello,
+    LifeBegins,
+    LifeEnds,
+    PlainStart,
+    TrainingLoop,
+    Measured,
+    Raised,
+    Step,
+    Remark,
+    CutPlace,
+    Goodbye,
+]
 
 
 class ProbeOrder(TypedDict):
