@@ -1,7 +1,7 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
 import type { JobRecord } from '../contract/job.js';
-import type { MemoryBreakdown, ProbeRecord } from '../contract/measurement.js';
+import { lifeOf, type MemoryBreakdown, type ProbeRecord } from '../contract/measurement.js';
 import type { Recommendation } from '../contract/recommendation.js';
 import { rungName, sameRung } from '../contract/rung.js';
 import { withheldNote } from '../daemon/withheld.js';
@@ -120,7 +120,9 @@ function probes(told: readonly ProbeRecord[], paint: Paint): string[] {
   const lines: string[] = [];
   let heading = '';
   for (const probe of told) {
-    const now = `launch ${probe.launch}, ${rungName(probe)}`;
+    const life = new Set(told.filter((one) => one.launch === probe.launch && lifeOf(one) <= lifeOf(probe)).map(lifeOf))
+      .size;
+    const now = `launch ${probe.launch}${life > 1 ? `, life ${life}` : ''}, ${rungName(probe)}`;
     if (now !== heading) lines.push(`  ${paint('cyan', now)}`);
     heading = now;
     const fits = probe.outcome === 'fit';

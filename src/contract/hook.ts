@@ -41,6 +41,8 @@ const hello = z.object({
   t: z.literal('hello'),
   v: z.literal(1),
   pid: count,
+  /** The process that it is a fork of; null: it was started. */
+  template: count.nullable().optional(),
   rank: count.max(MOST_RANKS - 1),
   world_size: z.number().int().positive().max(MOST_RANKS),
   python: text(100).optional(),

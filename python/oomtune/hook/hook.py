@@ -113,8 +113,10 @@ class Hook:
 
     def _forked(self) -> None:
         """Loader workers and other children are not this process: they only inherit what was patched."""
-        if self.lives is not None and self.lives.forking:
-            return
+        if self.lives is not None:
+            if self.lives.forking:
+                return
+            self.lives.forget()
         self.link.forget()
         self.driving = False
         if self.instruments is not None:
@@ -160,6 +162,7 @@ class Hook:
             "t": "hello",
             "v": 1,
             "pid": os.getpid(),
+            "template": None if self.lives is None else self.lives.template,
             "rank": self.settings.rank,
             "world_size": self.settings.world_size,
             "python": "%d.%d.%d" % sys.version_info[:3],

@@ -47,6 +47,8 @@ class Lives:
         #: Why this process goes on by itself; None: it has not come to the point yet, or is a life.
         self.refusal: str | None = None
         self._restore: Callable[[], None] | None = None
+        #: Where the first life tells its template that it trains.
+        self._trains: int | None = None
         self._asks_nvml = self._cuda and ASK_NVML not in os.environ
         if self._asks_nvml:
             os.environ[ASK_NVML] = "1"
@@ -76,7 +78,10 @@ class Lives:
         setattr(place, name, first)
 
     def told(self) -> None:
-        """The training loop begins: says so where it does in a process that is no life."""
+        """The training loop begins: says so to the template, or where it does in a process that is no life to the worker."""
+        if self._trains is not None:
+            os.write(self._trains, b"1")
+            self.forget()
         if self.template is None:
             self._refuse("its training did not come to a first use of the device")
             self._hook.link.send({"t": "plain", "message": self.refusal or ""})
@@ -96,6 +101,9 @@ class Lives:
     def _hindrance(self, torch: Torch) -> str | None:
         """What a fork would share with its parent, or lose."""
         settings = self._hook.settings
+        processes = sys.modules.get("multiprocessing.process")
+        if processes is not None and processes.parent_process() is not None:
+            return "another process of the script trains"
         if settings.world_size > 1:
             return "several ranks train together"
         if threading.current_thread() is not threading.main_thread():
@@ -112,9 +120,16 @@ class Lives:
             return "a signal is handled by another language's code"
         return None
 
-    def become(self, template: int) -> None:
+    def forget(self) -> None:
+        """In a child too, which is no life: that is not its to tell."""
+        if self._trains is not None:
+            os.close(self._trains)
+            self._trains = None
+
+    def become(self, template: int, trains: int | None) -> None:
         """In a life: all that tells this process from its parent is set."""
         self.template = template
+        self._trains = trains
         self._hook.begin_life()
         Ledger.begin_life()
 
@@ -128,6 +143,8 @@ class Template:
         self._pid = os.getpid()
         #: The life that runs.
         self._life: int | None = None
+        #: Where the first life tells that it trains: others that use torch are let be.
+        self._trains: tuple[int, int] | None = os.pipe()
         self._random = random.getstate()
         self._offsets = _offsets()
         self._handlers = {number: signal.getsignal(number) for number in OWN_SIGNALS}
@@ -152,18 +169,21 @@ class Template:
             return None
         # OpenBLAS ends its threads before a fork, by itself. What is there now would be missing in a life.
         threads = _other_threads()
-        if threads == 0 and self._line.open():
+        if threads == 0:
             return self._attend(go)
         os.close(go)  # it ends
         os.waitpid(self._life or 0, 0)
         self._put_back_signals()
-        return "%d other threads run" % threads if threads else "the worker is gone"
+        return "%d other threads run" % threads
 
     def _attend(self, go: int) -> None:
         """To one life after the other. Returns in a life."""
         try:
             while True:
-                status = self._wait(go)
+                os.write(go, b"1")
+                os.close(go)
+                self._await_training()
+                status = self._wait()
                 order = self._order()
                 if order is None:
                     self._end(status)
@@ -181,12 +201,22 @@ class Template:
                 os.kill(self._life, signal.SIGKILL)
             self._exit(70)
 
-    def _wait(self, go: int) -> int:
-        """Lets the life go, and tells how it ended: its status."""
+    def _await_training(self) -> None:
+        """A process that never trains is none of ours: a shell script may have several that use torch before the one that does."""
+        if self._trains is None:
+            return
+        reading, writing = self._trains
+        self._trains = None
+        os.close(writing)
+        if os.read(reading, 1) != b"1":
+            _, status = os.waitpid(self._life or 0, 0)
+            self._end_as(status)
+        os.close(reading)
+
+    def _wait(self) -> int:
+        """Tells of the life, and how it ended: its status."""
         pid = self._life or 0
         self._line.send({"t": "life", "pid": pid})
-        os.write(go, b"1")
-        os.close(go)
         _, status = os.waitpid(pid, 0)
         self._life = None
         killed = os.WIFSIGNALED(status)
@@ -223,7 +253,10 @@ class Template:
         self._line.forget()
         random.setstate(self._random)  # Python seeds a child anew
         self._put_back_signals()
-        self._lives.become(self._pid)
+        trains = self._trains
+        if trains is not None:
+            os.close(trains[0])
+        self._lives.become(self._pid, None if trains is None else trains[1])
         return None
 
     def _put_back_signals(self) -> None:
@@ -231,11 +264,14 @@ class Template:
             signal.signal(number, handler)
 
     def _end(self, status: int) -> NoReturn:
-        """As the last life did."""
         if status == 0:
             from .ancestors import end_ancestors
 
             end_ancestors()
+        self._end_as(status)
+
+    def _end_as(self, status: int) -> NoReturn:
+        """As the last life did."""
         if os.WIFSIGNALED(status):
             import resource
 

@@ -15,6 +15,8 @@ class Hello(TypedDict):
     t: str
     v: int
     pid: int
+    #: The process that this one is a fork of.
+    template: int | None
     rank: int
     world_size: int
     python: str

@@ -1,6 +1,6 @@
 import type { JobAction, JobPage, PartedPeak, Step } from '../../contract/http.js';
 import { ENDED_STATES } from '../../contract/job.js';
-import type { MemoryBreakdown, Observation } from '../../contract/measurement.js';
+import { lifeOf, type MemoryBreakdown, type Observation } from '../../contract/measurement.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { rungName, rungOf, sameRung } from '../../contract/rung.js';
 import type { Store, StoredJob } from '../../store/index.js';
@@ -51,7 +51,7 @@ export async function jobPage(
 function stepsOf(job: StoredJob, found: Recommendation | null, reasons: Reasons): Step[] {
   const from = Math.max(0, job.journal.length - STEPS_SHOWN);
   return job.journal.slice(from).map((one, at): Step => {
-    const asked = { launch: one.launch, micro_batch: one.micro_batch, ...one.rung };
+    const asked = { launch: one.launch, life: one.life, micro_batch: one.micro_batch, ...one.rung };
     return {
       n: from + at + 1,
       launch: one.launch,
@@ -78,7 +78,7 @@ const rateOf = ({ outcome, samples_per_s: samplesPerSecond }: Observation): numb
 /** Why this size was tried, as the recommendation tells it: for a job whose events have gone by. */
 function whyRecorded(found: Recommendation | null, one: Observation): string | null {
   const probe = found?.probes.find(
-    (probe) => probe.launch === one.launch && probe.micro_batch === one.micro_batch && sameRung(probe, one.rung),
+    (probe) => lifeOf(probe) === lifeOf(one) && probe.micro_batch === one.micro_batch && sameRung(probe, one.rung),
   );
   return probe?.why ?? null;
 }

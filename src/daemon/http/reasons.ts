@@ -1,11 +1,11 @@
 import type { z } from 'zod';
 import { text } from '../../contract/fields.js';
-import { type ProbeRecord, probeRecord } from '../../contract/measurement.js';
+import { lifeOf, type ProbeRecord, probeRecord } from '../../contract/measurement.js';
 import { type RungLike, rungName, shownRung } from '../../contract/rung.js';
 import type { ToldEvent } from '../../store/index.js';
 
-const asked = probeRecord.pick({ launch: true, micro_batch: true }).extend(shownRung.shape);
-type Asked = RungLike & Pick<ProbeRecord, 'launch' | 'micro_batch'>;
+const asked = probeRecord.pick({ launch: true, life: true, micro_batch: true }).extend(shownRung.shape);
+type Asked = RungLike & Pick<ProbeRecord, 'launch' | 'life' | 'micro_batch'>;
 const answered = asked.extend({ why: text(4096) });
 
 const JOBS_KEPT = 500;
@@ -36,4 +36,4 @@ export class Reasons {
   }
 }
 
-const nameOf = (probe: Asked): string => `${probe.launch} ${probe.micro_batch} ${rungName(probe)}`;
+const nameOf = (probe: Asked): string => `${lifeOf(probe)} ${probe.micro_batch} ${rungName(probe)}`;

@@ -38,8 +38,8 @@ interface Launch {
   /** Of all of it. */
   readonly ended: Promise<Exit>;
   exit: Exit | null;
-  /** A process waits to be forked for another life; null: none ever did. */
-  template: boolean | null;
+  /** A process waits to be forked for another life. */
+  template: boolean;
   /** Ids of the lives that are over: what comes of them late is nobody's. */
   readonly past: Set<number>;
   /** The life that runs, and what it gets to hear. */
@@ -112,7 +112,7 @@ export class Session {
       hook?.close();
       return exit;
     });
-    const more = { exit: null, template: null, past: new Set<number>(), pid: null, hear: () => {} };
+    const more = { exit: null, template: false, past: new Set<number>(), pid: null, hear: () => {} };
     const launch: Launch = { run, mode, hook, hooks, log, ended, ...more };
     return new Session(launch, 1);
   }
@@ -160,12 +160,12 @@ export class Session {
 
   /** Whether this process is a fork. */
   get isLife(): boolean {
-    return this.#launch.template !== null;
+    return this.hello?.template != null;
   }
 
   /** Whether what it is a fork of can be forked again. */
   get renewable(): boolean {
-    return this.#launch.template === true && this.#launch.exit === null;
+    return this.#launch.template && this.#launch.exit === null;
   }
 
   /** Another life in the place of this one, with these variables beside those of the launch; null: there is none to be had. */

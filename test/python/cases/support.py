@@ -127,7 +127,7 @@ def run(script, mode, answers=(), arguments=(), cwd=None, command=None, orders=(
     launcher) starts it for real, as does another PYTHONPATH: what lies there may want to see torch being imported."""
     if "PYTHONPATH" in env:
         command = command or [sys.executable]
-    worker = Worker(answers, answers_loop=mode == "probe", orders=orders)
+    worker = Worker(answers, answers_loop=mode != "measure" and mode != "apply", orders=orders)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(FIXTURES, script)
         if "\n" in script:

@@ -89,13 +89,18 @@ class Lives(unittest.TestCase):
         self.assertEqual(done.output.split(), ["True", "True"])
 
     def test_the_template_ends_as_its_last_life_did(self):
-        kill = "net = nn.Linear(1, 1)\nos.kill(os.getpid(), 9)\n"
-        done = lives(HEAD + kill)
-        self.assertEqual([message["signal"] for message in done.of("died")], [9])
-        self.assertEqual(done.status, -9)
-        done = lives(HEAD + "net = nn.Linear(1, 1)\nsys.exit(3)\n")
-        self.assertEqual([message["code"] for message in done.of("died")], [3])
-        self.assertEqual(done.status, 3)
+        for last, died, status in (
+            ("os.kill(os.getpid(), 9)\n", (None, 9), -9),
+            ("sys.exit(3)\n", (3, None), 3),
+        ):
+            done = lives(HEAD + TRAIN + last, [GO])
+            self.assertEqual([(message["code"], message["signal"]) for message in done.of("died")], [died])
+            self.assertEqual(done.status, status)
+
+    def test_a_process_that_never_trains_is_none_of_ours(self):
+        for last, status in (("os.kill(os.getpid(), 9)\n", -9), ("sys.exit(3)\n", 3), ("", 0)):
+            done = lives(HEAD + "net = nn.Linear(1, 1)\n" + last)
+            self.assertEqual((done.messages, done.status), ([], status))
 
     def test_the_template_ends_where_the_worker_is_gone(self):
         done = lives(HEAD + TRAIN, [], [None])
@@ -183,7 +188,7 @@ class OnAGpu(unittest.TestCase):
     def test_the_first_use_of_cuda_is_the_fork(self):
         env = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
         done = run(
-            CUDA,
+            CUDA + HEAD + TRAIN,
             None,
             orders=[{"t": "life", "env": env}],
             command=[sys.executable],
