@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { runReport } from '../cli/contract.js';
@@ -26,6 +26,29 @@ describe('a job on the CPU under a budget', () => {
     expect(raised.cause).toContain('ran on the CPU');
     const printed = await failureOf(['print("CUDA out of memory. Tried to allocate 2.00 GiB")', 'raise SystemExit(3)']);
     expect(printed).toMatchObject({ class: 'user_error', refused: 0 });
+  });
+
+  // Native libraries beside torch's allocator say what they like of it, and some crash: oneDNN, OpenBLAS, MKL.
+  it.each([
+    ['a matrix product', 'torch.mm(torch.randn(512, 512), torch.randn(512, 512))'],
+    ['a convolution', 'torch.nn.Conv2d(8, 16, 3)(torch.randn(4, 8, 64, 64))'],
+    ['a convolution in bfloat16', 'torch.nn.Conv2d(8, 16, 3).bfloat16()(torch.randn(4, 8, 64, 64).bfloat16())'],
+    ['a layer of oneDNN', 'torch.relu(torch.randn(4, 8, 64, 64).to_mkldnn()).to_dense()'],
+  ])('that was refused the memory of %s did, whatever a library says or does then', async (_, call) => {
+    const passed = join(oomtune.home, `passed-${call.length}`);
+    const { class: verdict, refused } = await failureOf([
+      'kept, step = [], 1 << 25',
+      'while step >= 1 << 12:',
+      '    try:',
+      '        kept.append(torch.empty(step, dtype=torch.uint8))',
+      '    except RuntimeError:',
+      '        step //= 2',
+      call,
+      `open(${JSON.stringify(passed)}, "w").close()`,
+    ]);
+    expect(existsSync(passed), 'the call was not refused').toBe(false);
+    expect(verdict).toBe('device_oom');
+    expect(refused).toBeGreaterThan(0);
   });
 
   it('that was refused memory did, whatever it says of it', async () => {

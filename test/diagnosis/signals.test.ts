@@ -246,3 +246,14 @@ describe('who held the memory', () => {
     });
   });
 });
+
+describe('a log with more errors than are kept', () => {
+  it.each([255, 256, 257, 300, 767, 768, 2000])('%i of them, is judged by its last ones', async (count) => {
+    const warned = Array.from(
+      { length: count },
+      (_, i) => `WARNING: CUDA out of memory. Tried to allocate ${i + 1}.00 GiB; retrying`,
+    );
+    const log = `${warned.join('\n')}\n${traceback("KeyError: 'loss'")}`;
+    expect(await judge(log, { exitCode: 1 })).toMatchObject({ class: 'user_error', evidence: "KeyError: 'loss'" });
+  });
+});

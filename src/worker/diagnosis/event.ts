@@ -54,8 +54,7 @@ export class EventList {
 
   add(event: Event): void {
     if (this.first.length < FIRST) this.first.push(event);
-    else this.ring[this.count % LAST] = event;
-    if (this.first.length === FIRST) this.count += 1;
+    else this.ring[this.count++ % LAST] = event;
   }
 
   /** In the order of the log. */

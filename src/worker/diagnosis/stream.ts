@@ -8,7 +8,7 @@ import type { Tagged } from './prefix.js';
 import { type Progress, readProgress, readStage, saysDone, saysRecovered } from './progress.js';
 import type { RawLine } from './scanner.js';
 import type { Meaning, Signature, Signatures, Use } from './signatures.js';
-import { isProse, type Traceback, TracebackReader } from './traceback.js';
+import { isLogging, isProse, type Traceback, TracebackReader } from './traceback.js';
 import { Trend } from './trend.js';
 import { EXTENT, type Line, Window } from './window.js';
 import { isMild, saysDealtWith, saysSupposed } from './words.js';
@@ -244,7 +244,8 @@ export class Stream {
     const meaning = exceptions.get(path) ?? exceptions.get(name) ?? exceptions.get('Exception');
     if (!line || !meaning) return;
     line.traceback = traceback;
-    const soft = traceback.frames.length === 0 && saysDealtWith(line.canonical);
+    const dealtWith = traceback.frames.length === 0 && saysDealtWith(line.canonical);
+    const soft = dealtWith || isLogging(traceback.frames[0]);
     // What it says is not all there: what is missing may be what tells.
     const cut = !line.whole || (this.window.at(this.window.end - 1)?.traceback === traceback && !this.window.endsWhole);
     this.report(line, `exception:${name}`, cut ? { ...meaning, certain: false } : meaning, mark, { rank: 1e6, soft });

@@ -35,6 +35,8 @@ const RECORD =
 /** Functions at the bottom of what runs when a program is over. */
 const CLEANUP =
   /^(?:_run_finalizers|_exit_function|__del__|_python_exit|_run_exitfuncs|_shutdown_workers|_cleanup|_shutdown)$/;
+/** Where `logging` writes a record: it catches what is raised there, and prints it. */
+const LOGGING = /[\\/]logging[\\/](?:__init__|handlers)\.pyc?$/;
 const LONGEST = 600;
 /** Of a deeper traceback the middle is left out: it is a recursion, or a framework's own. */
 const MOST_FRAMES = 120;
@@ -166,6 +168,11 @@ export class TracebackReader {
       return 'frame';
     }
     if (this.chain(text)) return 'outside';
+    // What `logging` adds to the call stack of a record that it could not write.
+    if (text.startsWith('Message: ')) {
+      this.reset();
+      return 'outside';
+    }
     const stripped = text.replace(/^ {0,8}[|+] {1,8}/, '');
     if (/^\s/.test(stripped) || text.trim() === '') {
       const top = this.frames.at(-1);
@@ -191,7 +198,7 @@ export class TracebackReader {
       exception,
       previous: this.relation ? this.last : null,
       relation: this.relation,
-      ignored: this.ignored || CLEANUP.test(this.frames[0]?.function ?? ''),
+      ignored: this.ignored || isCaught(this.frames[0]),
     };
     this.relation = null;
     this.state = 'message';
@@ -257,4 +264,15 @@ export function isProse(text: string): boolean {
 /** The text with all figures alike. */
 export function shapeOf(text: string): string {
   return text.replace(/\d/g, '0');
+}
+
+/** What is raised in it is caught by its caller, which only prints it. */
+function isCaught(outermost: Frame | undefined): boolean {
+  if (!outermost) return false;
+  return CLEANUP.test(outermost.function) || isLogging(outermost);
+}
+
+/** A record could not be written; the program goes on. */
+export function isLogging(outermost: Frame | undefined): boolean {
+  return outermost?.function === 'emit' && LOGGING.test(outermost.file);
 }
