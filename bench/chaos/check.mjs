@@ -62,7 +62,7 @@ export async function check(world, told) {
   }
   unexpected.push(...world.wrong);
   result.orphaned = world.processes().map(({ pid, dir, role, state }) => `${role} ${pid} (${state}) of ${dir}`);
-  result.leased = (await insist(() => world.store.leases())).map(({ owner }) => owner);
+  result.leased = (await insist(() => world.store.leasing.list())).map(({ owner }) => owner);
   result.queued = await untilEmpty(() => entries(world));
   return { ...result, states, starts: [...starts.values()].reduce((sum, count) => sum + count, 0) };
 }

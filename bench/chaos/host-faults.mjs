@@ -38,7 +38,7 @@ async function given(world, host) {
 async function forget(world, host) {
   await given(world, host);
   await insist(() => world.daemonApi.forgetHost(world.store, host.name).catch(unlessGone));
-  const left = (await insist(() => world.store.leases())).filter((lease) => lease.host === host.name);
+  const left = (await insist(() => world.store.leasing.list())).filter((lease) => lease.host === host.name);
   if (left.length > 0)
     world.wrong.push(`${host.name} was given up, and holds leases of ${left.map((one) => one.owner)}`);
 }

@@ -104,7 +104,7 @@ async function works(world, id) {
   if (job === null) return false;
   if (ENDED.includes(job.state) || job.launches.length === 0)
     return job.launches.length > 0 || ENDED.includes(job.state);
-  if ((await world.store.leases()).some(({ owner }) => owner === id)) return true;
+  if ((await world.store.leasing.list()).some(({ owner }) => owner === id)) return true;
   const now = await world.store.jobs.get(id);
   return now !== null && ENDED.includes(now.state);
 }

@@ -132,7 +132,7 @@ const result = {
   states,
   wrong,
   orphans: orphans().length,
-  leases: (await store.leases()).length,
+  leases: (await store.leasing.list()).length,
   queue_keys: queued,
   daemon_rss_kib: { before: rssBefore, after: rss((await daemonStatus(store)).pid) },
   redis_bytes: { before: redisBefore, after: (await redisStatus()).used_bytes },

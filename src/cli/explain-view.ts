@@ -1,22 +1,20 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
 import type { JobRecord } from '../contract/job.js';
-import { lifeOf, type MemoryBreakdown, type ProbeRecord } from '../contract/measurement.js';
+import type { MemoryBreakdown, ProbeRecord } from '../contract/measurement.js';
+import { asRecord, lifeOf } from '../contract/measurement.js';
 import type { Recommendation } from '../contract/recommendation.js';
 import { rungName, sameRung } from '../contract/rung.js';
 import { withheldNote } from '../daemon/withheld.js';
 import type { MemoryTrace } from '../store/index.js';
-import { jobBudget } from '../worker/memory/job-budget.js';
-import { jobMemory } from '../worker/memory/memory-report.js';
-import { probeRecord } from '../worker/search/probe-record.js';
-import { comparisonText } from './comparison.js';
+import { jobBudget, jobMemory } from '../worker/memory/memory-report.js';
 import { nothingFits } from './errors.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
 import { memoryOverTime } from './memory-over-time.js';
 import type { Paint } from './output.js';
 import { hasEnded } from './status-view.js';
 import { oneLine } from './table.js';
-import { ago, bytesOr, configWords, cutWords, plural, seconds, shellWords } from './words.js';
+import { ago, bytesOr, comparisonText, configWords, cutWords, plural, seconds, shellWords } from './words.js';
 
 /** Why a job waits, or how its configuration was found and what came of it, as a story. */
 export function explainJob(
@@ -29,7 +27,7 @@ export function explainJob(
   const recommendation = plain(recorded);
   const lines = [`${paint('bold', job.job)}  ${job.name}: ${shellWords(job.command)}`, ''];
   lines.push(opening(job));
-  const seen = job.journal.map((one) => probeRecord(one));
+  const seen = job.journal.map((one) => asRecord(one));
   if (seen.length > 0) lines.push('', 'The search:', ...probes(seen, paint));
   else if (recommendation !== null && job.config !== null) {
     lines.push(

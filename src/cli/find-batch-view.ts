@@ -4,14 +4,13 @@ import type { FindBatchReport } from '../contract/reports.js';
 import type { ConfigLike } from '../contract/rung.js';
 import { rungName } from '../contract/rung.js';
 import { EXPANDABLE_SEGMENTS } from '../worker/memory/allocator.js';
-import { comparisonText } from './comparison.js';
 import { curveText } from './curve-text.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
 import type { Paint } from './output.js';
+import { continued } from './output.js';
 import { spent } from './progress.js';
 import { facts } from './table.js';
-import { bytesOr, configWords, plural, rate, shellWords } from './words.js';
-import { continued } from './wrap.js';
+import { bytesOr, comparisonText, configWords, plural, rate, shellWords } from './words.js';
 
 /** The block that a person sees at the end of a search that found something. */
 export function renderFound(told: FindBatchReport, paint: Paint): string {

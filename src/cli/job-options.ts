@@ -1,13 +1,14 @@
-import { existsSync, readdirSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { z } from 'zod';
-import { isFolder, PACKAGE_ROOT } from '../common/home.js';
+import { isFolder } from '../common/home.js';
 import { parseSize } from '../common/size.js';
 import { parseSpan } from '../common/span.js';
 import { type JobOptions, MOST_PROBE_STEPS } from '../contract/options.js';
 import { DEVICE_CHOICE, DEVICE_CHOICES, isHost, isNumbered } from '../devices/index.js';
 import { jobEnvironment } from '../worker/command/environment.js';
 import { placeholders } from '../worker/command/placeholders.js';
+import { presetNamed } from '../worker/presets/load.js';
 import { usageError } from './errors.js';
 
 /** Values of `find-batch`, `run` and `submit` as commander hands them over: strings, or true for a flag. */
@@ -23,6 +24,9 @@ const whole = (least: number, most = Number.MAX_SAFE_INTEGER) => {
     .refine((value) => Number.isSafeInteger(value) && value >= least && value <= most, `a whole number ${range}`);
 };
 
+/** Null where the option was not given. */
+const orNull = <T extends z.ZodType>(given: T) => given.nullable().default(null);
+
 const nonEmpty = (what: string) => z.string().refine((text) => text.trim() !== '', what);
 
 const TIME = 'a time such as 4h, 1h30m, 45s or 2:30:00';
@@ -33,20 +37,21 @@ const span = z
 const priority = whole(-1_000_000, 1_000_000);
 
 const raw = z.object({
-  name: z
-    .string()
-    .regex(
-      /^[^\s:{}*?[\]\\\p{C}-][^\s:{}*?[\]\\\p{C}]{0,99}$/u,
-      'a name of 1 to 100 characters without spaces, colons or brackets',
-    )
-    .optional(),
-  device: z.string().regex(DEVICE_CHOICE, DEVICE_CHOICES).optional(),
-  budget: z.string().optional(),
+  name: orNull(
+    z
+      .string()
+      .regex(
+        /^[^\s:{}*?[\]\\\p{C}-][^\s:{}*?[\]\\\p{C}]{0,99}$/u,
+        'a name of 1 to 100 characters without spaces, colons or brackets',
+      ),
+  ),
+  device: orNull(z.string().regex(DEVICE_CHOICE, DEVICE_CHOICES)),
+  budget: orNull(z.string()),
   gpus: whole(1, 1024).default(1),
   exclusive: z.boolean().default(false),
-  effectiveBatch: whole(1).optional(),
+  effectiveBatch: orNull(whole(1)),
   minBatch: whole(1).default(1),
-  maxBatch: whole(1).optional(),
+  maxBatch: orNull(whole(1)),
   amp: z.enum(['auto', 'off', 'bf16', 'fp16']).default('auto'),
   checkpointing: z.enum(['auto', 'off', 'on']).default('auto'),
   accumulation: z.enum(['auto', 'off']).default('auto'),
@@ -69,7 +74,7 @@ const raw = z.object({
     .refine((value) => value > 0 && value < 2 ** 31, 'a number of seconds above 0')
     .optional(),
   time: span.optional(),
-  maxLaunches: whole(1).optional(),
+  maxLaunches: orNull(whole(1)),
   env: z.array(z.string()).default([]),
   envFile: nonEmpty('the path of a file').optional(),
   cwd: nonEmpty('a folder').optional(),
@@ -79,9 +84,9 @@ const raw = z.object({
   after: z.array(nonEmpty('a job id')).default([]),
   afterAny: z.array(nonEmpty('a job id')).optional(),
   share: z.boolean().default(false),
-  gpuModel: nonEmpty('a part of a GPU model').optional(),
-  host: nonEmpty('the name of a host').optional(),
-  resumeArg: nonEmpty('an argument').optional(),
+  gpuModel: orNull(nonEmpty('a part of a GPU model')),
+  host: orNull(nonEmpty('the name of a host')),
+  resumeArg: orNull(nonEmpty('an argument')),
   retries: whole(0, 1000).default(2),
   restart: z.boolean().default(false),
 });
@@ -96,15 +101,6 @@ export function toJobOptions(values: RawOptions, command: string[]): JobOptions 
   const { headroom, timeout, time, envFile, cwd, nice, ...rest } = parsed.data;
   const options: JobOptions = {
     ...rest,
-    name: rest.name ?? null,
-    device: rest.device ?? null,
-    budget: rest.budget ?? null,
-    effectiveBatch: rest.effectiveBatch ?? null,
-    maxBatch: rest.maxBatch ?? null,
-    maxLaunches: rest.maxLaunches ?? null,
-    gpuModel: rest.gpuModel ?? null,
-    host: rest.host ?? null,
-    resumeArg: rest.resumeArg ?? null,
     priority: toPriority(parsed.data) ?? 0,
     headroomPct: headroom,
     timeoutSeconds: timeout ?? null,
@@ -114,7 +110,7 @@ export function toJobOptions(values: RawOptions, command: string[]): JobOptions 
   };
   checkTogether(options);
   if (options.budget !== null) parseSize(options.budget, 2 ** 50); // a percentage needs some total to be read at all
-  if (!['auto', 'none'].includes(options.preset)) checkPreset(options.preset);
+  if (!['auto', 'none'].includes(options.preset)) presetNamed(options.preset);
   jobEnvironment(options, {}); // throws for a name or a file that cannot be read; the values are read again at launch
   placeholders(command); // throws for one that does not exist
   return options;
@@ -199,17 +195,6 @@ function folder(cwd: string | undefined): string {
     );
   }
   return path;
-}
-
-function checkPreset(name: string): void {
-  const where = join(PACKAGE_ROOT, 'config', 'presets');
-  const known = existsSync(where)
-    ? readdirSync(where)
-        .filter((file) => file.endsWith('.yaml'))
-        .map((file) => file.slice(0, -'.yaml'.length))
-    : [];
-  if (known.includes(name)) return;
-  throw usageError(`There is no preset "${name}".`, `Known presets: ${[...known.sort(), 'auto', 'none'].join(', ')}.`);
 }
 
 /** `effectiveBatch` → `--effective-batch`. */

@@ -1,12 +1,31 @@
+import { resolve } from 'node:path';
 import { CommanderError } from 'commander';
+import { longestStartMs } from '../common/bounds.js';
 import { OomtuneError } from '../common/errors.js';
+import { filesAnswer } from '../common/far-files.js';
+import { pathsOf } from '../worker/command/named-paths.js';
 import { type Context, createContext } from './context.js';
 import { asOomtuneError, interrupted, renderError } from './errors.js';
-import { namedFilesAnswer } from './named-files.js';
 import { createOutput, outliveClosedPipes } from './output.js';
 import { patiently } from './patience.js';
 import { createProgram } from './program.js';
-import { takesCommand } from './user-command.js';
+import type { Invocation } from './verb.js';
+import { takesCommand } from './verb.js';
+
+/** Somebody sits in front of it. */
+const LONGEST_MS = 30_000;
+/** Verbs whose arguments are files. */
+const OF_FILES = ['diagnose'];
+
+/** Throws OOMTUNE_FILES_SILENT where what was named on the command line stands on a file system that does not answer. */
+async function namedFilesAnswer({ verb, args, options, command }: Invocation, signal: AbortSignal): Promise<void> {
+  const given = [options.report, options.plot, ...(OF_FILES.includes(verb) ? args : [])];
+  const files = given.filter((one): one is string => typeof one === 'string').map((path) => resolve(path));
+  const cwd = resolve(typeof options.cwd === 'string' ? options.cwd : '.');
+  const envFile = typeof options.envFile === 'string' ? options.envFile : null;
+  if (command.length > 0) files.push(...pathsOf(command, { cwd, envFile }, process.env));
+  await filesAnswer(files, Math.min(LONGEST_MS, longestStartMs()), signal);
+}
 
 /** Ended by Ctrl-C as a matter of course: nothing needs to be said about it. */
 const ONLY_LOOKS = ['logs', 'status', 'wait'];
@@ -31,7 +50,7 @@ async function main(argv: string[]): Promise<number> {
     const { context } = called;
     called.code = await patiently(invocation, context, async () => {
       await namedFilesAnswer(invocation, context.signal);
-      return (await load()).default(invocation, context);
+      return (await load())(invocation, context);
     });
   }, command);
   try {

@@ -1,6 +1,6 @@
 import { formatBytes } from '../common/size.js';
 import type { MemoryBreakdown } from '../contract/measurement.js';
-import { type Part, partsOf } from '../worker/memory/memory-parts.js';
+import { type Part, partsOf } from '../worker/memory/memory-report.js';
 import type { Paint } from './output.js';
 
 /** Told apart by glyph, so that they are without colours too. */

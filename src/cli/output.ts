@@ -1,9 +1,79 @@
-import { formatWithOptions, styleText } from 'node:util';
+import { formatWithOptions, stripVTControlCharacters, styleText } from 'node:util';
 import { OomtuneError } from '../common/errors.js';
 import type { ErrorDocument } from '../contract/failure.js';
 import type { VerbDocuments } from '../contract/verbs.js';
-import { ascii, asciiOnly } from './ascii.js';
-import { wrapped } from './wrap.js';
+
+/** What stands for the signs that a terminal without UTF-8 cannot show. */
+const SIGNS: Record<string, string> = {
+  ...{
+    '✓': '+',
+    '✗': 'x',
+    '×': 'x',
+    '…': '...',
+    '→': '->',
+    '←': '<-',
+    '–': '-',
+    '—': '-',
+    '’': "'",
+    '‘': "'",
+    '“': '"',
+    '”': '"',
+    '·': '.',
+  },
+  ...{ '█': '#', '▓': '=', '▒': ':', '░': '.', '▚': '%', '│': '|', '┤': '|', '└': '+', '─': '-', '╌': '-', '●': 'o' },
+};
+
+/** Whether the locale says that only ASCII can be shown (LC_ALL=C); where nothing is set nothing is said. */
+export function asciiOnly(env: NodeJS.ProcessEnv = process.env): boolean {
+  const locale = env.LC_ALL || env.LC_CTYPE || env.LANG;
+  return locale !== undefined && locale !== '' && !/utf-?8/i.test(locale);
+}
+
+/** The text with signs of ASCII alone; what has none of its own (a name in another alphabet) becomes a question mark. */
+export function ascii(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: everything beyond ASCII
+  return text.replace(/[^\x00-\x7f]/gu, (sign) => SIGNS[sign] ?? other(sign));
+}
+
+function other(sign: string): string {
+  const code = sign.codePointAt(0) as number;
+  if (code === 0x2800) return ' ';
+  if (code > 0x2800 && code <= 0x28ff) return '.'; // dots of a curve
+  if (code >= 0x2581 && code <= 0x2588) return '_.:-=+*#'[code - 0x2581] as string; // bars of a history
+  return sign.normalize('NFKD').replace(/[^\x20-\x7e]/g, '') || '?';
+}
+
+const width = (text: string): number => [...stripVTControlCharacters(text)].length;
+
+/**
+ * Lines that are longer than the terminal is wide are broken between words, and go on under their own beginning. A word that is
+ * longer than a line (a path) stays whole. `columns` undefined: a pipe, where nothing needs to be broken.
+ */
+export function wrapped(text: string, columns: number | undefined): string {
+  if (columns === undefined || columns < 20) return text;
+  return text
+    .split('\n')
+    .map((line) => (width(line) <= columns ? line : broken(line, columns)))
+    .join('\n');
+}
+
+function broken(line: string, columns: number, indent = `${/^ */.exec(line)?.[0] ?? ''}  `): string {
+  const lines: string[] = [];
+  let now = '';
+  for (const piece of line.match(/ *[^ ]+/g) ?? []) {
+    if (now.trim() !== '' && width(now) + width(piece) > columns) {
+      lines.push(now);
+      now = indent + piece.trimStart();
+    } else now += piece;
+  }
+  return [...lines, now].join('\n');
+}
+
+/** A command over several lines that a shell reads as one. */
+export function continued(command: string, indent: string, columns: number | undefined): string {
+  if (columns === undefined || width(indent) + width(command) <= columns) return indent + command;
+  return broken(indent + command, columns - 2, ' '.repeat(width(indent) + 2)).replaceAll('\n', ' \\\n');
+}
 
 /** Data goes to stdout, everything said about it to stderr. */
 export interface Output {

@@ -2,11 +2,9 @@ import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
 import { rungName, sameRung } from '../contract/rung.js';
 import type { Progress } from '../worker/types.js';
-import { ascii, asciiOnly } from './ascii.js';
-import { paintFor } from './output.js';
+import { ascii, asciiOnly, paintFor, wrapped } from './output.js';
 import { oneLine } from './table.js';
 import { bytesOr, configWords, plural, rate } from './words.js';
-import { wrapped } from './wrap.js';
 
 /** Shows a person what the worker does. All of it goes to stderr. */
 export interface ProgressView {

@@ -3,8 +3,7 @@ import type { Recommendation } from '../contract/recommendation.js';
 import { shown } from '../contract/rung.js';
 import type { ForegroundEntry, StatusEntry } from '../contract/verbs.js';
 import type { Store } from '../store/index.js';
-import { jobBudget } from '../worker/memory/job-budget.js';
-import { jobMemory } from '../worker/memory/memory-report.js';
+import { jobBudget, jobMemory } from '../worker/memory/memory-report.js';
 
 /** What runs in the foreground, as in `status --json`: there is no job's record of it, only its lease. */
 export async function foregroundEntries(store: Store): Promise<ForegroundEntry[]> {

@@ -1,6 +1,6 @@
 import { formatSpan } from '../common/span.js';
 import { plain } from '../common/terminal.js';
-import type { JobRecord, JobState } from '../contract/job.js';
+import { ENDED_STATES, type JobRecord, type JobState } from '../contract/job.js';
 import { rungName } from '../contract/rung.js';
 import type { ForegroundEntry } from '../contract/verbs.js';
 import type { Paint } from './output.js';
@@ -19,10 +19,7 @@ const COLOURS: Record<JobState, Parameters<Paint>[0]> = {
   timeout: 'red',
 };
 
-/** States in which nothing more will happen. */
-const ENDED: readonly JobState[] = ['succeeded', 'failed', 'cancelled', 'exhausted', 'timeout'];
-
-export const hasEnded = (job: Pick<JobRecord, 'state'>): boolean => ENDED.includes(job.state);
+export const hasEnded = (job: Pick<JobRecord, 'state'>): boolean => ENDED_STATES.includes(job.state);
 
 /** Many jobs, and what runs in the foreground: a line each. */
 export function renderJobs(jobs: JobRecord[], foreground: ForegroundEntry[], paint: Paint): string {

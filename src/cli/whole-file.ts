@@ -25,7 +25,7 @@ export function checkWritable(file: string, what: string): void {
 
 /** Whole or not at all: another program may be waiting for it. Throws OOMTUNE_FILES_SILENT where it would never come to an end. */
 export async function writeWhole(file: string, text: string): Promise<void> {
-  await filesAnswer([resolve(file)], LONGEST_MS, new AbortController().signal);
+  await filesAnswer([resolve(file)], LONGEST_MS, null);
   const half = beside(file);
   writeFileSync(half, text, { mode: 0o600 });
   renameSync(half, file);

@@ -12,7 +12,7 @@ export async function workDeps(
   const [{ createLog }, { newJobId }, { tidyNowAndThen }, runtime] = await Promise.all([
     import('../common/log.js'),
     import('../store/job-id.js'),
-    import('../daemon/tidy.js'),
+    import('../daemon/retention.js'),
     context.runtime(),
   ]);
   context.signal.throwIfAborted();

@@ -1,7 +1,15 @@
 import { readFileSync, statSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join, relative } from 'node:path';
+import type * as Yaml from 'yaml';
 import { PACKAGE_ROOT } from './home.js';
-import { yaml } from './yaml.js';
+
+const require = createRequire(import.meta.url);
+
+/** The yaml library, loaded on first use: few starts of the program need any of its eighty files. */
+export function yaml(): typeof Yaml {
+  return require('yaml') as typeof Yaml;
+}
 
 const FOLDER = join(PACKAGE_ROOT, 'config');
 /** The same files as JSON, made by the build: to parse the YAML of all presets takes a tenth of a second at each start. */

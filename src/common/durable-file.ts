@@ -1,21 +1,27 @@
-import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { chmodSync, closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 
 /**
- * Writes a file that decides something after a crash, whole or not at all, 0600: to `<path>.<pid>.tmp`, synchronised, then renamed,
- * so that neither a kill nor a power cut nor a full disk leaves a part of it. Throws what the file system says.
+ * Writes a file that decides something after a crash, so that neither a kill nor a power cut nor a full disk leaves a part of it.
+ * Throws what the file system says.
  */
 export function writeDurably(path: string, text: string): void {
+  writeWhole(path, text, true);
+  syncFolder(dirname(path));
+}
+
+/** Writes a file of 0600 whole or not at all: to `<path>.<pid>.tmp`, then renamed. Throws what the file system says. */
+export function writeWhole(path: string, text: string, flush = false): void {
   const side = `${path}.${process.pid}.tmp`;
   try {
     rmSync(side, { force: true }); // what a crash left, or a link that a job put there
-    writeFileSync(side, text, { mode: 0o600, flag: 'wx', flush: true });
+    writeFileSync(side, text, { mode: 0o600, flag: 'wx', flush });
     renameSync(side, path);
   } catch (error) {
     rmSync(side, { force: true }); // a full disk leaves half of it
     throw error;
   }
-  syncFolder(dirname(path));
 }
 
 /** Has the names in a folder on the disk. Some file systems cannot: the files themselves are whole all the same. */
@@ -27,5 +33,27 @@ function syncFolder(path: string): void {
     if (!['EINVAL', 'ENOTSUP', 'EBADF'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
   } finally {
     closeSync(folder);
+  }
+}
+
+/** The secret word in a file of 0600, made on first use, by whoever comes first. `bytes`: how much chance it is made of; `least`: characters it has to have. */
+export function tokenIn(path: string, { bytes, least }: { bytes: number; least: number }): string {
+  for (;;) {
+    try {
+      const token = readFileSync(path, 'utf8').trim();
+      if (/^[\w-]{1,100}$/.test(token) && token.length >= least) {
+        chmodSync(path, 0o600);
+        return token;
+      }
+      rmSync(path, { force: true }); // cut off by a full disk
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
+    try {
+      const made = randomBytes(bytes).toString('base64url');
+      writeFileSync(path, made, { mode: 0o600, flag: 'wx', flush: true });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
   }
 }

@@ -1,7 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { readFileSync, readlinkSync } from 'node:fs';
+import { readlinkSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { OomtuneError } from './errors.js';
+import { systemText } from './regular-file.js';
 import { TimeUp, within } from './within.js';
 
 /** File systems whose calls wait for another machine or process, which may be gone: nothing can break such a call off. */
@@ -18,7 +19,7 @@ const asked = new Map<string, { child: ChildProcess; answered: Promise<boolean> 
  * does not would stop this one, or take one of the four threads for files. Throws OOMTUNE_FILES_SILENT after `ms`, or the
  * signal's reason. Costs nothing where no such file system is mounted, or none of the paths leads there.
  */
-export async function filesAnswer(paths: string[], ms: number, signal: AbortSignal): Promise<void> {
+export async function filesAnswer(paths: string[], ms: number, signal: AbortSignal | null): Promise<void> {
   const far = farMounts();
   if (far.size === 0) return;
   const mounts = new Map<string, string>();
@@ -59,13 +60,7 @@ function ask(mount: string, path: string): Promise<boolean> {
 /** Where such file systems are mounted. What is mounted over another hides it. */
 function farMounts(): Set<string> {
   const found = new Set<string>();
-  let text: string;
-  try {
-    text = readFileSync('/proc/self/mountinfo', 'utf8');
-  } catch {
-    return found; // no Linux
-  }
-  for (const line of text.split('\n')) {
+  for (const line of systemText('/proc/self/mountinfo').split('\n')) {
     const [before = '', after = ''] = line.split(' - ');
     const point = before
       .split(' ')[4]

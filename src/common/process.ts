@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { systemText } from './regular-file.js';
 
 interface ProcessStat {
   state: string;
@@ -11,12 +11,8 @@ interface ProcessStat {
 
 /** Null if there is no such process. `pid`: also `PID/task/TID`, for one of its threads. */
 export function readStat(pid: number | string): ProcessStat | null {
-  let text: string;
-  try {
-    text = readFileSync(`/proc/${pid}/stat`, 'latin1');
-  } catch {
-    return null;
-  }
+  const text = systemText(`/proc/${pid}/stat`);
+  if (text === '') return null;
   // The name, in parentheses, may hold blanks and parentheses itself.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   return { state: fields[0] ?? '', parent: Number(fields[1]), flags: Number(fields[6]), startTime: Number(fields[19]) };
@@ -28,10 +24,4 @@ export function hasEnded(stat: ProcessStat): boolean {
 }
 
 /** Changes with every boot of the machine. Empty where the kernel does not tell. */
-export function bootId(): string {
-  try {
-    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
-  } catch {
-    return '';
-  }
-}
+export const bootId = (): string => systemText('/proc/sys/kernel/random/boot_id').trim();

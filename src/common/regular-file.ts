@@ -1,4 +1,4 @@
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readFileSync, readSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 
 /** A link is not followed, and a pipe without a writer does not keep us waiting. */
@@ -51,5 +51,14 @@ export function readRegular(path: string, most: number): string {
     return buffer.toString('utf8', 0, count);
   } finally {
     closeSync(fd);
+  }
+}
+
+/** The text of a file of the kernel's or the system's; empty where there is none, or it may not be read. */
+export function systemText(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
   }
 }

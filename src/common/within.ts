@@ -11,17 +11,21 @@ export class TimeUp extends Error {
  * nobody can break off, as a request to a server that does not answer. `work` is told by its own signal, which is held by a timer
  * and by this call: one made by AbortSignal.any() is collected as garbage while only a listener waits for it, and never aborts.
  */
-export async function within<T>(ms: number, outer: AbortSignal, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+export async function within<T>(
+  ms: number,
+  outer: AbortSignal | null,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
   const controller = new AbortController();
-  const onOuter = (): void => controller.abort(outer.reason);
+  const onOuter = (): void => controller.abort(outer?.reason);
   const timer = setTimeout(() => controller.abort(new TimeUp(ms)), ms);
-  outer.addEventListener('abort', onOuter, { once: true });
-  if (outer.aborted) onOuter();
+  outer?.addEventListener('abort', onOuter, { once: true });
+  if (outer?.aborted) onOuter();
   try {
     return await unlessAborted(controller.signal, () => work(controller.signal));
   } finally {
     clearTimeout(timer);
-    outer.removeEventListener('abort', onOuter);
+    outer?.removeEventListener('abort', onOuter);
   }
 }
 

@@ -25,3 +25,12 @@ export function complaint(error: z.ZodError): string {
   const issue = error.issues[0];
   return issue === undefined ? 'it cannot be read' : `${issue.path.join('.') || 'record'}: ${issue.message}`;
 }
+
+/** What a text says; null: it is no JSON, or not of this schema. */
+export function readJson<S extends z.ZodType>(schema: S, text: string | null | undefined): z.infer<S> | null {
+  try {
+    return schema.parse(JSON.parse(text ?? ''));
+  } catch {
+    return null;
+  }
+}

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { outcome, phase } from './failure.js';
 import { count, text, whole } from './fields.js';
-import { rung, shownRung } from './rung.js';
+import { rung, shown, shownRung } from './rung.js';
 
 /**
  * What is measured of a micro-batch, from the hook's message to the record in Redis under the same names. The hook measures,
@@ -207,3 +207,21 @@ export const curve = z.object({
   line: z.object({ base: z.number(), slope: z.number() }).nullable(),
 });
 export type Curve = z.infer<typeof curve>;
+
+/** An observation as reports and records show it. */
+export function asRecord(observation: Observation, why?: string): ProbeRecord {
+  return {
+    launch: observation.launch,
+    ...(observation.life === undefined ? {} : { life: observation.life }),
+    micro_batch: observation.micro_batch,
+    ...shown({ ...observation.rung, expandable_segments: observation.expandable_segments }),
+    steps: observation.steps,
+    outcome: observation.outcome,
+    peak_bytes: observation.peaks.total_bytes,
+    step_s: observation.step_s,
+    samples_per_s: observation.samples_per_s ?? null,
+    wall_s: observation.wall_s,
+    evidence: observation.evidence,
+    ...(why === undefined ? {} : { why }),
+  };
+}

@@ -1,9 +1,8 @@
 import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { writeDurably } from '../common/durable-file.js';
+import { tokenIn, writeDurably } from '../common/durable-file.js';
 import { stateFolder } from '../common/home.js';
-import { tokenIn } from '../common/token-file.js';
 import { isAlive } from '../store/index.js';
 
 const schema = z.object({

@@ -2,6 +2,7 @@ import { existsSync, rmSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
 import type { Log } from '../common/log.js';
+import { TimeUp, within } from '../common/within.js';
 import type { Device } from '../contract/launch.js';
 import type { HostInfo } from '../contract/state.js';
 import { isHost } from '../devices/index.js';
@@ -337,9 +338,7 @@ export class Daemon {
 
 /** Waits for it, but not for ever. */
 async function soon(work: Promise<unknown>, ms = 1000): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise((resolve) => {
-    timer = setTimeout(resolve, ms);
+  await within(ms, null, () => work).catch((error: unknown) => {
+    if (!(error instanceof TimeUp)) throw error;
   });
-  await Promise.race([work, late]).finally(() => clearTimeout(timer));
 }

@@ -6,20 +6,21 @@ import { isFull } from '../common/refusal.js';
 import type { JobRecord } from '../contract/job.js';
 import type { RunReport } from '../contract/reports.js';
 import type { Ticket } from '../contract/state.js';
-import { setPaused } from '../runtime/pause.js';
 import type { Runtime } from '../runtime/types.js';
-import { outlast, type Reply, type Standing, type Store, type StoredJob } from '../store/index.js';
+import type { Reply, Standing, Store, StoredJob } from '../store/index.js';
 import { Detached } from '../worker/launch/detached.js';
 import { StillHeld } from '../worker/launch/still-held.js';
 import { TimeUp } from '../worker/run/time-limit.js';
-import type { Leasing, Progress, Records, WorkDeps, WorkRequest } from '../worker/types.js';
+import type { WorkDeps, WorkRequest } from '../worker/types.js';
 import { ClaimedRecord, ClaimLost } from './claimed-record.js';
-import { dropEarlierTries } from './earlier-tries.js';
+import { noteDuration } from './duration.js';
 import type { HeldJobs } from './held-jobs.js';
-import { LastLaunch } from './last-launch.js';
-import { LogTail } from './log-tail.js';
+import { dropEarlierTries, LastLaunch } from './last-launch.js';
+import { LeaseWait, PutBack } from './lease-wait.js';
 import { failureOf, outcomeOf, plainOutcome } from './outcome.js';
+import { Pause } from './pause.js';
 import { Surroundings } from './surroundings.js';
+import { WorkRecord } from './work-record.js';
 
 /** What the daemon needs of the worker. */
 export interface WorkerApi {
@@ -47,7 +48,6 @@ const NO_ROOM = "waits for room on the disk of oomtune's home";
 const PAUSED = 'paused: its memory stays its own until it goes on, or ends';
 const ROOM_LOOK_MS = 2000;
 
-class PutBack extends Error {}
 class Cancelled extends Error {}
 
 /** One job that this daemon answers for, from the claim to its end. */
@@ -55,10 +55,7 @@ export class Execution {
   readonly record: StoredJob;
   /** Its entry in the queue; null: gone, which does not matter to the job. */
   ticket: Job<Ticket> | null;
-  /** Since when it waits for a lease (ms); null: it does not. */
-  waitingSince: number | null = null;
-  /** It waits beside devices that would do, which are kept for others: those behind it may end in time. */
-  passedOver = false;
+  readonly leaseWait: LeaseWait;
 
   readonly #deps: ExecutionDeps;
   readonly #abort = new AbortController();
@@ -67,11 +64,9 @@ export class Execution {
   readonly #claimed: ClaimedRecord;
   readonly #last: LastLaunch;
   readonly #surroundings: Surroundings;
-  #tail: LogTail | null = null;
-  #launched: boolean;
+  readonly #work: WorkRecord;
   #closing = false;
-  /** What was done last; null: nothing by this daemon. */
-  #paused: 'on' | 'off' | null = null;
+  readonly #pause: Pause;
   #ended: Promise<ExecutionEnd> = Promise.resolve('left');
 
   constructor(record: StoredJob, ticket: Job<Ticket> | null, deps: ExecutionDeps) {
@@ -85,8 +80,18 @@ export class Execution {
       onLost: (error) => this.#stop(error),
     });
     this.#surroundings = new Surroundings(record);
+    this.#pause = new Pause(record);
+    this.leaseWait = new LeaseWait({
+      ...deps,
+      record,
+      ticket: () => this.ticket,
+      onRefused: (error) => {
+        this.#claimed.say(`waits for Redis, which answers with an error: ${error.message}`);
+        deps.store.connection.onRefused(error);
+      },
+    });
     this.#last = new LastLaunch(record, deps.runtime, deps.store.leasing);
-    this.#launched = record.launches.length > 0;
+    this.#work = new WorkRecord(this.#claimed, deps.store, this.#log);
     if (record.cancelAsked !== null) this.cancel();
   }
 
@@ -97,14 +102,14 @@ export class Execution {
 
   /** Lets go of it: the job goes on under its supervisor. */
   detach(): void {
-    const putBack = this.waitingSince !== null && !this.#launched;
+    const putBack = this.leaseWait.since !== null && !this.#work.launched;
     this.#stop(putBack ? new PutBack() : new Detached());
     this.#letGo.abort(new Detached());
   }
 
   /** Gives it back to its queue, if nothing of it has been started. False: it has. */
   putBack(): boolean {
-    if (this.waitingSince === null || this.#launched) return false;
+    if (this.leaseWait.since === null || this.#work.launched) return false;
     this.#stop(new PutBack('It goes back to its queue.'));
     return true;
   }
@@ -134,7 +139,7 @@ export class Execution {
     if (read.is === 'value') {
       const { cancelAsked, epoch, claim, launches, pause } = read.value;
       if (cancelAsked) return this.cancel();
-      if (pause !== null) await this.#pause(pause);
+      if (pause !== null) await this.#setPause(pause);
       if (epoch === expected.epoch && claim === expected.claim && launches >= expected.launches) return;
     }
     const restored = await this.#claimed.restore();
@@ -143,13 +148,9 @@ export class Execution {
       this.#log.warn({ why: restored }, "the job is another host's by now: its copy here is ended");
   }
 
-  /** Stops the processes of its run, or lets them go on. Its memory stays reserved: it is still there. */
-  async #pause(wanted: 'on' | 'off'): Promise<void> {
-    const last = this.record.launches.at(-1);
-    if (wanted === this.#paused || last?.purpose !== 'run') return;
-    this.#paused = wanted;
-    this.record.pause = wanted;
-    const processes = await setPaused(last.dir, wanted === 'on');
+  async #setPause(wanted: 'on' | 'off'): Promise<void> {
+    const processes = await this.#pause.set(wanted);
+    if (processes === null) return;
     this.#log.info({ processes, pause: wanted }, wanted === 'on' ? 'the job stands still' : 'the job goes on');
     this.#claimed.say(wanted === 'on' ? PAUSED : null);
   }
@@ -172,17 +173,17 @@ export class Execution {
         return 'done';
       }
       this.#claimed.hold();
-      if (!this.#launched) dropEarlierTries(this.record);
+      if (!this.#work.launched) dropEarlierTries(this.record);
       await this.#last.endStray();
-      this.#log.info({ adopted: this.#launched }, 'job taken');
+      this.#log.info({ adopted: this.#work.launched }, 'job taken');
       this.#surroundings.environment(); // what stays behind is known from here on
       await this.#sayWithheld();
-      const report = await this.#work();
+      const report = await this.#runWorker();
       if (report.still_running !== undefined) this.#sayHeld(report.still_running);
-      await this.#tail?.close();
+      await this.#work.close();
       return await this.#close(this.#surroundings.blame(outcomeOf(report)));
     } catch (error) {
-      await this.#tail?.close();
+      await this.#work.close();
       return this.#afterError(error).catch((second: unknown) => {
         if (second instanceof Detached) return 'left' as const;
         this.#log.error({ err: second }, 'the end of the job could not be recorded');
@@ -192,7 +193,7 @@ export class Execution {
   }
 
   /** Where the disk has no room for a launch it is waited for: that is no fault of the job's. */
-  async #work(): Promise<RunReport> {
+  async #runWorker(): Promise<RunReport> {
     const { signal } = this.#abort;
     for (;;) {
       try {
@@ -213,7 +214,7 @@ export class Execution {
     const { signal } = this.#abort;
     const reason: unknown = signal.aborted ? signal.reason : error;
     if (reason instanceof Detached) return 'left';
-    if (!signal.aborted && this.#launched && !(error instanceof TimeUp)) {
+    if (!signal.aborted && this.#work.launched && !(error instanceof TimeUp)) {
       // A run that lives is not ended because we cannot understand it any more: its script was moved, its interpreter is gone
       const exit = await this.#last.outlast(signal, () =>
         this.#log.warn({ err: error }, 'the run goes on, though it could not be prepared again'),
@@ -250,18 +251,11 @@ export class Execution {
     else this.#claimed.forget();
     this.#surroundings.forget();
     this.#log.info({ state: patch.state, recorded: result }, 'job ended');
-    if (patch.state === 'succeeded') await this.#noteDuration();
+    if (patch.state === 'succeeded')
+      await noteDuration(this.#deps.store, this.record).catch((err: unknown) =>
+        this.#log.warn({ err }, 'how long the job took is not noted'),
+      );
     return 'done';
-  }
-
-  /** What the next of its name is expected to take. */
-  async #noteDuration(): Promise<void> {
-    const { name, options, started_at } = this.record;
-    if (started_at === null) return;
-    const { durations } = this.#deps.store;
-    await durations
-      .add(options.name ?? name, (Date.now() - Date.parse(started_at)) / 1000)
-      .catch((err: unknown) => this.#log.warn({ err }, 'how long the job took is not noted'));
   }
 
   #request(): WorkRequest {
@@ -292,111 +286,14 @@ export class Execution {
     const { runtime } = this.#deps;
     return {
       runtime,
-      records: async () => ({ recommendations: this.#recommendations(), leasing: this.#leasing() }),
+      records: async () => ({
+        recommendations: this.#work.recommendations(this.#abort.signal),
+        leasing: this.leaseWait,
+      }),
       signal: this.#abort.signal,
-      progress: (event) => this.#progress(event),
-      persist: (patch) => this.#persist(patch),
+      progress: (event) => this.#work.show(event),
+      persist: (patch) => this.#work.persist(patch),
       log: this.#log,
     };
-  }
-
-  /** The store's leases; notes whether we wait for one, as only such a job can be put back. */
-  #leasing(): Leasing {
-    const { leasing, durations } = this.#deps.store;
-    const { options, name } = this.record;
-    return {
-      acquire: async (request) => {
-        this.waitingSince = Date.now();
-        this.#deps.onWait();
-        const acquire = async () => {
-          const lastsSeconds = request.lastsSeconds ?? (await durations.longest(options.name ?? name));
-          const waitingSince = this.ticket?.timestamp;
-          return leasing.acquire({
-            ...request,
-            ...{ lastsSeconds, waitingSince },
-            onPassedOver: (passed) => this.#pass(passed),
-          });
-        };
-        const lease = await outlast(acquire, {
-          signal: request.signal,
-          onRefused: (error) => {
-            this.#claimed.say(`waits for Redis, which answers with an error: ${error.message}`);
-            this.#deps.store.connection.onRefused(error);
-          },
-        });
-        this.waitingSince = null;
-        this.passedOver = false;
-        // Put back in the moment in which it was granted; from now on it cannot be any more
-        if (request.signal.reason instanceof PutBack) {
-          await lease.release();
-          throw request.signal.reason;
-        }
-        return lease;
-      },
-    };
-  }
-
-  #pass(passedOver: boolean): void {
-    const before = this.passedOver;
-    this.passedOver = passedOver;
-    if (passedOver && !before) this.#deps.onWait();
-  }
-
-  /** The store's, but what Redis refuses for now is tried again: a job is not ended for it. */
-  #recommendations(): Records['recommendations'] {
-    const { recommendations, connection } = this.#deps.store;
-    const withstand = <T>(task: () => Promise<T>): Promise<T> =>
-      outlast(task, { signal: this.#abort.signal, onRefused: connection.onRefused });
-    return {
-      get: (key) => withstand(() => recommendations.get(key)),
-      put: (recommendation, job) => withstand(() => recommendations.put(recommendation, job)),
-      demote: (key, knownBad, job) => withstand(() => recommendations.demote(key, knownBad, job)),
-    };
-  }
-
-  async #persist(patch: Partial<JobRecord>): Promise<void> {
-    const more: Partial<JobRecord> = { ...patch };
-    if (patch.launches !== undefined && patch.launches.length > 0) {
-      this.#launched = true;
-      if (this.record.started_at === null) {
-        this.record.started_at = new Date().toISOString();
-        more.started_at = this.record.started_at;
-      }
-    }
-    await this.#claimed.patch(more);
-    if (patch.state === 'running') await this.#settleSweep();
-    const last = (patch.launches ?? this.record.launches).at(-1);
-    if (patch.launches !== undefined) this.record.launches = [...patch.launches]; // the worker goes on adding to its own
-    if (last !== undefined && (patch.launches !== undefined || this.#tail === null))
-      await this.#follow(last, patch.launches === undefined);
-  }
-
-  /** What this one found, or had no need to find, is there for all that were submitted with it. */
-  async #settleSweep(): Promise<void> {
-    const { sweep } = this.record.options;
-    if (sweep === undefined) return;
-    await this.#deps.store.sweeps
-      .settle(sweep.sweep)
-      .catch((err: unknown) => this.#log.warn({ err }, 'the other jobs of the sweep wait for the end of this one'));
-  }
-
-  async #follow(launch: JobRecord['launches'][number], goOn: boolean): Promise<void> {
-    await this.#tail?.close();
-    const { logs } = this.#deps.store;
-    this.#tail = new LogTail({ logs, log: this.#log }, { job: this.record.job, ...launch }, goOn);
-  }
-
-  #progress(event: Progress): void {
-    const { store } = this.#deps;
-    if (event.type === 'waiting') this.#claimed.say(event.reason);
-    else if (event.type === 'life') this.#claimed.say(`launch ${event.launch}, life ${event.life}: ${event.why}`);
-    else if (event.type === 'launch') this.#claimed.say(`launch ${event.launch}: ${event.why}`);
-    else if (event.type === 'probing')
-      this.#claimed.say(`trying micro-batch ${event.probe.micro_batch} (launch ${event.launch})`);
-    else if (event.type === 'running') this.#claimed.say(null);
-    else if (event.type === 'probe') {
-      const { job, key } = this.record;
-      store.events.add({ type: 'probe', job, key, probe: event.record }).catch(() => {});
-    } else if (event.type === 'note') this.#log.info({ note: event.text }, 'note');
   }
 }

@@ -11,7 +11,7 @@ import type { Store, StoredJob } from '../store/index.js';
 export async function forgetHost(store: Store, host: string): Promise<Forgotten> {
   const known = await store.hosts.list();
   const jobs = (await store.jobs.live()).filter((job) => job.claimHost === host);
-  const leases = (await store.leases()).some((lease) => lease.host === host);
+  const leases = (await store.leasing.list()).some((lease) => lease.host === host);
   if (!known.some((one) => one.host === host) && jobs.length === 0 && !leases) {
     const names = known.map((one) => one.host).sort();
     throw new OomtuneError(

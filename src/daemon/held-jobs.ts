@@ -1,6 +1,7 @@
-import { readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { writeWhole } from '../common/durable-file.js';
 import { stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
 import { type JobRecord, jobRecord as jobRecordSchema } from '../contract/job.js';
@@ -46,8 +47,7 @@ export class HeldJobs {
   write(held: HeldJob): void {
     const path = this.#path(held.record.job);
     try {
-      writeFileSync(`${path}.tmp`, JSON.stringify({ schema: 1, store: this.#store, ...held }), { mode: 0o600 });
-      renameSync(`${path}.tmp`, path);
+      writeWhole(path, JSON.stringify({ schema: 1, store: this.#store, ...held }));
     } catch (error) {
       // The job goes on: it is only not written back should Redis lose its data before the next step
       this.#log.warn({ err: error, job: held.record.job }, 'what the daemon holds could not be written to its home');

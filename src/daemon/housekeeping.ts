@@ -3,8 +3,8 @@ import type { Store } from '../store/index.js';
 import { logPath } from './daemon-file.js';
 import { HeldJobs } from './held-jobs.js';
 import { boundLog } from './own-log.js';
+import { tidyRuns } from './retention.js';
 import type { DaemonSettings } from './settings.js';
-import { tidyRuns } from './tidy.js';
 
 const LOOK_MS = 5000;
 

@@ -12,8 +12,8 @@
 import type { Store } from '../store/index.js';
 import type { RunOptions } from './run.js';
 
-export { dashboardAddress } from './dashboard-address.js';
 export { forgetHost } from './forget.js';
+export { dashboardAddress } from './http/token.js';
 export { daemonStatus, type StartOptions, startDaemon, stopDaemon } from './lifecycle.js';
 
 export type { DaemonSettings } from './settings.js';

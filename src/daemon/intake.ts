@@ -118,11 +118,11 @@ export class Intake {
   async #takeFrom(label: string): Promise<void> {
     const { queues, lanes, executions } = this.#parts;
     for (;;) {
-      const waits = [...executions].filter(({ waitingSince }) => waitingSince !== null);
+      const waits = [...executions].filter(({ leaseWait }) => leaseWait.since !== null);
       const labels = waits.map(({ record }) => labelOf(requirementOf(record.options)));
       if (this.#closed || !lanes.hasRoom(label, labels) || this.#parts.room.lack !== null) return;
       if (labels.filter((one) => one === label).length >= MOST_WAITING) return;
-      const waiting = waits.find(({ passedOver }, at) => labels[at] === label && !passedOver);
+      const waiting = waits.find(({ leaseWait }, at) => labels[at] === label && !leaseWait.passedOver);
       if (waiting !== undefined) {
         const best = await queues.waitingPriority(label);
         if (best === null || best <= waiting.record.options.priority || !waiting.putBack()) return;

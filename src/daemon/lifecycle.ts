@@ -14,15 +14,11 @@ import { type DaemonFile, killPath, logPath, readDaemonFile, stableToken } from 
 import { foreignJobs, hostTaken } from './foreign-home.js';
 import { HeldJobs } from './held-jobs.js';
 import { freshLog } from './own-log.js';
+import type { DaemonSettings } from './settings.js';
 
-export interface StartOptions {
-  /** Jobs at a time with `--device cpu`. */
-  cpuLanes?: number;
-  allowInsecureRedis?: boolean;
-  httpPort?: number;
-  httpHost?: string;
-  metricsOpen?: boolean;
-}
+export type StartOptions = Partial<
+  Pick<DaemonSettings, 'cpuLanes' | 'allowInsecureRedis' | 'httpPort' | 'httpHost' | 'metricsOpen'>
+>;
 
 const START_SECONDS = 30;
 

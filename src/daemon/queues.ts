@@ -1,8 +1,9 @@
 import { type Job, Queue, UnrecoverableError, Worker } from 'bullmq';
 import type { Redis } from 'ioredis';
-import type { Requirement, Ticket } from '../contract/state.js';
+import { readJson } from '../contract/fields.js';
+import { type Requirement, requirement as requirementSchema, type Ticket } from '../contract/state.js';
 import { isRefusal, type Store, type StoredJob } from '../store/index.js';
-import { type HostDevices, labelOf, parseRequirement, requirementOf, suits } from './routing.js';
+import { type HostDevices, labelOf, requirementOf, suits } from './routing.js';
 import type { DaemonSettings } from './settings.js';
 
 /** BullMQ's priorities run from 1 (first) to 2097151; ours from -1000000 to 1000000 (first). */
@@ -72,7 +73,7 @@ export class Queues {
       if (labels[label] === undefined) await this.#store.queues.addLabel(label, requirement);
     }
     for (const [label, text] of Object.entries(labels)) {
-      const requirement = this.#requirements.get(label) ?? parseRequirement(text);
+      const requirement = this.#requirements.get(label) ?? readJson(requirementSchema, text);
       // A label that does not say what it is called after was not written by us
       if (requirement !== null && labelOf(requirement) === label) this.#requirements.set(label, requirement);
     }

@@ -1,11 +1,13 @@
+import { statSync, utimesSync, writeFileSync } from 'node:fs';
 import { lstat, opendir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { readConfig } from '../common/config.js';
-import { PACKAGE_ROOT } from '../common/home.js';
+import { PACKAGE_ROOT, stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
 import { parseSize } from '../common/size.js';
 import { isLocked } from '../runtime/folder-lock.js';
+import type { Store } from '../store/index.js';
 
 /** How much is kept of jobs that have ended. */
 export interface Retention {
@@ -123,4 +125,27 @@ async function bytesIn(dir: string, left: { files: number }): Promise<number> {
     else bytes += ((await lstat(path).catch(() => null))?.blocks ?? 0) * 512;
   }
   return bytes;
+}
+
+const EVERY_MS = 3_600_000;
+
+/** Removes what is not to be kept of jobs that have ended. Jobs are asked for first: an error of Redis removes nothing. */
+export async function tidyRuns(store: Store, log: Log, keep: Retention = readRetention()): Promise<void> {
+  const live = new Set(await store.jobs.liveIds());
+  const gone = await pruneRuns(stateFolder('runs'), keep, (job) => live.has(job), log);
+  if (gone.length > 0) log.info({ jobs: gone.length }, 'folders of jobs that ended long ago were removed');
+}
+
+/** The same for foreground verbs, which a host may have without a daemon: once an hour at most. Never rejects. */
+export async function tidyNowAndThen(open: () => Promise<Store>, log: Log): Promise<void> {
+  try {
+    const mark = join(stateFolder('runs'), '.tidied');
+    const last = statSync(mark, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+    if (Math.abs(Date.now() - last) < EVERY_MS) return;
+    writeFileSync(mark, '', { mode: 0o600 });
+    utimesSync(mark, new Date(), new Date());
+    await tidyRuns(await open(), log);
+  } catch (error) {
+    log.info({ err: error }, 'what jobs left behind could not be tidied');
+  }
 }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { parseSize } from '../common/size.js';
 import type { JobOptions } from '../contract/options.js';
-import { type Requirement, requirement } from '../contract/state.js';
+import type { Requirement } from '../contract/state.js';
 import { DEFAULT_ACCELERATOR, HOST, isHost, isNumbered, kindOf, ordinalOf } from '../devices/index.js';
 
 /** A host as far as routing goes. */
@@ -71,15 +71,6 @@ export function labelOf(requirement: Requirement): string {
     .replace(/[^a-z0-9]+/g, '-')
     .slice(0, 48);
   return `${kind}-${slug}-${digest}`;
-}
-
-/** Null for what cannot be read. */
-export function parseRequirement(text: string): Requirement | null {
-  try {
-    return requirement.parse(JSON.parse(text));
-  } catch {
-    return null;
-  }
 }
 
 export function suits(requirement: Requirement, { host, devices }: HostDevices): boolean {

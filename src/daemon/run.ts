@@ -18,7 +18,7 @@ import {
 import type { WorkerApi } from './execution.js';
 import { Housekeeping } from './housekeeping.js';
 import type { HttpServer } from './http/index.js';
-import { Observer } from './observe/observer.js';
+import { Observer } from './observe/sampler.js';
 import { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';
 
 export interface RunOptions extends Partial<DaemonSettings> {

@@ -1,13 +1,13 @@
 import type { Log } from '../common/log.js';
 import type { Device } from '../contract/launch.js';
+import type { Requirement } from '../contract/state.js';
 import type { KnownHost, Store, StoredJob } from '../store/index.js';
 import type { Executions } from './executions.js';
 import type { Queues } from './queues.js';
-import { type HostDevices, labelOf, requirementOf, suits } from './routing.js';
+import { describe, type HostDevices, labelOf, requirementOf, suits } from './routing.js';
 import { sweepEnvironments } from './saved-environment.js';
 import type { DaemonSettings } from './settings.js';
 import { silenceOf } from './silence.js';
-import { waitingReason } from './waiting-reason.js';
 
 /** What the dispatcher says of a job that it keeps out of its queue. */
 const WAITS_FOR_JOBS = / to (succeed|end)$|of its sweep$|of its array to end/;
@@ -107,12 +107,33 @@ export class Sweeper {
   /** A job that waits here for its lease may find one elsewhere. */
   #giveToOthers(executions: Executions, alive: HostDevices[], passOn: (label: string) => void): void {
     for (const execution of executions) {
-      const { waitingSince, record } = execution;
-      if (waitingSince === null || Date.now() - waitingSince < this.#settings.putBackMs) continue;
+      const { leaseWait, record } = execution;
+      if (leaseWait.since === null || Date.now() - leaseWait.since < this.#settings.putBackMs) continue;
       const requirement = requirementOf(record.options);
       if (!alive.some((host) => host.host !== this.#host && suits(requirement, host))) continue;
       passOn(labelOf(requirement));
       execution.putBack();
     }
   }
+}
+
+/** Why a job in its queue has not been taken: no host can, or those that can are busy. `live`: all jobs that have not ended. */
+export function waitingReason(requirement: Requirement, alive: HostDevices[], live: StoredJob[]): string {
+  const names = (hosts: HostDevices[]): string =>
+    hosts
+      .map(({ host }) => host)
+      .sort()
+      .join(', ');
+  if (requirement.host !== null && !alive.some(({ host }) => host === requirement.host)) {
+    return `no daemon runs on ${requirement.host}; there are ${names(alive)}`;
+  }
+  const fitting = alive.filter((host) => suits(requirement, host));
+  if (fitting.length === 0) return `no host has ${describe(requirement)}; there are ${names(alive)}`;
+  const ready = fitting.filter(({ lacks }) => !lacks);
+  if (ready.length === 0)
+    return `no job is taken: ${fitting.map(({ host, lacks }) => `${host} lacks ${lacks}`).join('; ')}`;
+  const busy = live.filter((job) => job.claimHost !== null && ready.some(({ host }) => host === job.claimHost));
+  const [first, ...more] = busy.map(({ job }) => job);
+  const by = first === undefined ? '' : `, busy with ${first}${more.length > 0 ? ` and ${more.length} more` : ''}`;
+  return `waits in its queue for ${names(ready)}${by}`;
 }

@@ -1,9 +1,9 @@
-/** Ends what is left of a launch, whoever is gone or does not answer. */
+/** Signals to the processes of a launch: what ends what is left of it, whoever is gone or does not answer, and what pauses it. */
 import { readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { processesOf } from './marks.js';
-import { isPopulated, supervisorsOf } from './traces.js';
+import { isPopulated, isStopped, supervisorsOf } from './traces.js';
 
 const ORPHAN_GRACE_MS = 2000;
 const LOOK_MS = 50;
@@ -85,6 +85,25 @@ export async function insist(pid: number, told: NodeJS.Signals, graceMs: number,
   signal(pid, told);
   while (lives()) {
     signal(pid, Date.now() < until ? 'SIGCONT' : 'SIGKILL'); // its own job may have stopped it
+    await sleep(LOOK_MS);
+  }
+}
+
+const LONGEST_PAUSE_MS = 5000;
+
+/** Stops every process of a launch, or lets them all go on. Its supervisor stays at work: it ends a stopped job, too. Returns how many. */
+export async function setPaused(dir: string, paused: boolean): Promise<number> {
+  const until = Date.now() + LONGEST_PAUSE_MS;
+  const seen = new Set<number>();
+  for (;;) {
+    const supervisors = supervisorsOf(dir);
+    const waiting = processesOf(dir).filter((pid) => !supervisors.includes(pid) && isStopped(pid) !== paused);
+    for (const pid of waiting) {
+      seen.add(pid);
+      signal(pid, paused ? 'SIGSTOP' : 'SIGCONT');
+    }
+    // What was just forked is found at the next look; a process in the kernel's hands stops when it comes back
+    if (waiting.length === 0 || Date.now() > until) return seen.size;
     await sleep(LOOK_MS);
   }
 }

@@ -1,6 +1,7 @@
 /** Processes that were killed and are still there: the kernel holds on to them, and nothing can end them. */
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { hasEnded, readStat } from '../common/process.js';
+import { systemText } from '../common/regular-file.js';
 import { markedFor } from './marks.js';
 
 /** As a bit of SigPnd in /proc/PID/status. */
@@ -17,11 +18,11 @@ export interface HeldProcess {
 export function dyingOf(dir: string): HeldProcess[] {
   return markedFor(dir)
     .filter((pid) => !dumpsCore(pid) && tasksOf(pid).some(isDying))
-    .map((pid) => ({ pid, name: read(`/proc/${pid}/comm`).trim() }));
+    .map((pid) => ({ pid, name: systemText(`/proc/${pid}/comm`).trim() }));
 }
 
 /** That may take long, and comes to an end. */
-const dumpsCore = (pid: number): boolean => /^CoreDumping:\s*1$/m.test(read(`/proc/${pid}/status`));
+const dumpsCore = (pid: number): boolean => /^CoreDumping:\s*1$/m.test(systemText(`/proc/${pid}/status`));
 
 /** Its threads: the first may have ended while another is held. */
 function tasksOf(pid: number): string[] {
@@ -36,14 +37,6 @@ function isDying(task: string): boolean {
   const stat = readStat(task.slice('/proc/'.length));
   if (stat === null || hasEnded(stat)) return false;
   if ((stat.flags & EXITING) !== 0) return true;
-  const pending = /^SigPnd:\s*([0-9a-f]+)$/m.exec(read(`${task}/status`))?.[1];
+  const pending = /^SigPnd:\s*([0-9a-f]+)$/m.exec(systemText(`${task}/status`))?.[1];
   return pending !== undefined && (BigInt(`0x${pending}`) & KILLED) !== 0n;
-}
-
-function read(file: string): string {
-  try {
-    return readFileSync(file, 'latin1');
-  } catch {
-    return ''; // gone
-  }
 }

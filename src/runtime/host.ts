@@ -1,20 +1,13 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { cpus, hostname, totalmem } from 'node:os';
+import { systemText } from '../common/regular-file.js';
 import type { Device } from '../contract/launch.js';
 import { HOST } from '../devices/index.js';
 
-function text(file: string): string | null {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch {
-    return null;
-  }
-}
-
 function figure(file: string): number | null {
   if (!existsSync(file)) return null; // usual, and far cheaper than an exception
-  const value = text(file)?.trim();
-  return value !== undefined && /^\d+$/.test(value) ? Number(value) : null;
+  const value = systemText(file).trim();
+  return /^\d+$/.test(value) ? Number(value) : null;
 }
 
 interface Group {
@@ -23,7 +16,7 @@ interface Group {
 }
 
 /** The tightest memory limit of the cgroups that this process is in (v2 and v1); null: none is set. */
-export function memoryGroup(root = '/sys/fs/cgroup', membership = text('/proc/self/cgroup') ?? ''): Group | null {
+export function memoryGroup(root = '/sys/fs/cgroup', membership = systemText('/proc/self/cgroup')): Group | null {
   let tightest: Group | null = null;
   for (const line of membership.split('\n')) {
     const [, controllers, path] = line.split(':');
@@ -49,7 +42,7 @@ export function memoryGroup(root = '/sys/fs/cgroup', membership = text('/proc/se
 }
 
 function memoryInfo(): { total: number; available: number } {
-  const info = text('/proc/meminfo') ?? '';
+  const info = systemText('/proc/meminfo');
   const kib = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(info)?.[1] ?? Number.NaN) * 1024;
   const total = kib('MemTotal');
   const available = kib('MemAvailable');
@@ -68,7 +61,7 @@ let identity: Pick<Device, 'uuid' | 'model'> | null = null;
 function identify(): Pick<Device, 'uuid' | 'model'> {
   const model = cpus()[0]?.model.trim();
   return {
-    uuid: `cpu:${text('/etc/machine-id')?.trim() || hostname()}`,
+    uuid: `cpu:${systemText('/etc/machine-id').trim() || hostname()}`,
     model: model && model !== 'unknown' ? model : `${process.arch} CPU`,
   };
 }

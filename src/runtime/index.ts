@@ -1,10 +1,11 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { longestStartMs } from '../common/bounds.js';
 import { OomtuneError } from '../common/errors.js';
 import { filesAnswer } from '../common/far-files.js';
 import { unusableFolder } from '../common/refusal.js';
+import { systemText } from '../common/regular-file.js';
 import type { Device } from '../contract/launch.js';
 import { isHost } from '../devices/index.js';
 import { adopt } from './adopt.js';
@@ -15,8 +16,7 @@ import { mpsEnvironment, type Offers, offers } from './limits.js';
 import { loadNative, type Native, type NativeInventory } from './native.js';
 import { readExit } from './records.js';
 import { checkSpec, encodeSpec, type LedgerDevice } from './spec.js';
-import { started } from './start.js';
-import { startFailure } from './start-failure.js';
+import { started, startFailure } from './start.js';
 import type { LaunchSpec, Run, Runtime } from './types.js';
 
 export type * from './types.js';
@@ -97,13 +97,7 @@ class LocalRuntime implements Runtime {
 
   versions(): { addon: string; supervisor: string; driver: string | null } {
     const supervisor = execFileSync(this.native.supervisor, ['--version'], { encoding: 'utf8' }).trim();
-    let driver: string | null = null;
-    try {
-      const text = readFileSync('/proc/driver/nvidia/version', 'utf8');
-      driver = /Module.*?\s(\d+\.\d+(?:\.\d+)?)\s/.exec(text)?.[1] ?? null;
-    } catch {
-      // no NVIDIA driver here
-    }
+    const driver = /Module.*?\s(\d+\.\d+(?:\.\d+)?)\s/.exec(systemText('/proc/driver/nvidia/version'))?.[1] ?? null;
     return { addon: this.native.addon.version, supervisor, driver };
   }
 

@@ -7,23 +7,14 @@ export function readLedger(addon: Addon, dir: string): LedgerReading | null {
   const read = addon.readLedger(join(dir, 'ledger'));
   if (!read || read.claims === 0) return null;
   return {
-    devices: read.devices.map(({ device, live_bytes, peak_bytes, overhead_bytes, budget_bytes, measured }) => ({
-      device,
-      live_bytes,
-      peak_bytes,
-      overhead_bytes,
-      budget_bytes,
+    devices: read.devices.map(({ measured, refused: _refused, kinds: _kinds, ...device }) => ({
+      ...device,
       measured_by: measured,
     })),
     refused: read.refused,
-    refusals: read.refusals.map(({ pid, api, size_bytes, live_bytes, budget_bytes, by, device, at_ms }) => ({
-      pid,
-      api,
-      size_bytes,
-      live_bytes,
+    refusals: read.refusals.map(({ tid: _tid, budget_bytes, at_ms, ...refusal }) => ({
+      ...refusal,
       budget_bytes: budget_bytes ?? 0,
-      by,
-      device,
       at: new Date(at_ms).toISOString(),
     })),
     blind: read.blind !== 0,

@@ -1,6 +1,7 @@
 /** Limits on device memory that the driver or the kernel offers by itself, looked for where they would be. */
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { systemText } from '../common/regular-file.js';
 import type { FirstPartyLimit } from '../contract/launch.js';
 import type { NativeGpu } from './native.js';
 
@@ -12,14 +13,6 @@ export interface Offers {
   regions: Map<string, string>;
 }
 
-function text(file: string): string {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch {
-    return '';
-  }
-}
-
 /**
  * Is an MPS control daemon at work in the folder that CUDA programs look in? It leaves its socket behind when it ends, but
  * not its pid. In a container that pid may be another namespace's: then that the file is there has to do.
@@ -27,9 +20,9 @@ function text(file: string): string {
 export function mpsRuns(env: Record<string, string | undefined>, proc = '/proc'): boolean {
   const folder = env.CUDA_MPS_PIPE_DIRECTORY || '/tmp/nvidia-mps';
   if (!statSync(join(folder, 'control'), { throwIfNoEntry: false })) return false;
-  const pid = text(join(folder, 'nvidia-cuda-mps-control.pid')).trim();
+  const pid = systemText(join(folder, 'nvidia-cuda-mps-control.pid')).trim();
   if (!/^\d+$/.test(pid)) return false;
-  const name = text(join(proc, pid, 'comm')).trim();
+  const name = systemText(join(proc, pid, 'comm')).trim();
   if (name !== '') return name.startsWith('nvidia-cuda-mps');
   return !inFirstNamespace(proc);
 }
@@ -47,15 +40,18 @@ export function inFirstNamespace(proc = '/proc'): boolean {
  * The regions that dmem.capacity lists ("drm/0000:17:00.0/vram0 85899345920"; in the root group alone), if our own group
  * hands the controller on to the groups that are made in it.
  */
-export function dmemRegions(root = '/sys/fs/cgroup', membership = text('/proc/self/cgroup')): Map<string, string> {
+export function dmemRegions(
+  root = '/sys/fs/cgroup',
+  membership = systemText('/proc/self/cgroup'),
+): Map<string, string> {
   const regions = new Map<string, string>();
   const own = /^0::(\/.*)$/m.exec(membership)?.[1];
   if (own === undefined) return regions;
-  const handedOn = text(join(root, own, 'cgroup.subtree_control'))
+  const handedOn = systemText(join(root, own, 'cgroup.subtree_control'))
     .trim()
     .split(/\s+/);
   if (!handedOn.includes('dmem')) return regions;
-  for (const line of text(join(root, 'dmem.capacity')).split('\n')) {
+  for (const line of systemText(join(root, 'dmem.capacity')).split('\n')) {
     const [, region, bus] = /^(drm\/([0-9a-f:.]+)\/vram\d*) \d+$/.exec(line) ?? [];
     if (region !== undefined && bus !== undefined && !regions.has(bus)) regions.set(bus, region);
   }

@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs';
 import { hasEnded, readStat } from '../common/process.js';
+import { systemText } from '../common/regular-file.js';
 import { RUN_MARK } from './devices.js';
 import { environmentOf, pids } from './process.js';
 
@@ -31,9 +31,5 @@ export function markedFor(dir: string): number[] {
 
 /** Null: not readable. */
 function realTimeLimit(pid: number): string | null {
-  try {
-    return /^Max realtime timeout\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/limits`, 'latin1'))?.[1] ?? null;
-  } catch {
-    return null;
-  }
+  return /^Max realtime timeout\s+(\d+)/m.exec(systemText(`/proc/${pid}/limits`))?.[1] ?? null;
 }

@@ -1,5 +1,6 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { hasEnded, readStat } from '../common/process.js';
+import { systemText } from '../common/regular-file.js';
 
 /** True if the process with this pid and start time exists and has not ended. */
 export function processLives(pid: number, startTime: number): boolean {
@@ -9,13 +10,9 @@ export function processLives(pid: number, startTime: number): boolean {
 
 /** A variable of the environment that the process was started with; null: not readable, or not set. */
 export function environmentOf(pid: number, name: string): string | null {
-  let text: string;
-  try {
-    text = readFileSync(`/proc/${pid}/environ`, 'utf8');
-  } catch {
-    return null;
-  }
-  const entry = text.split('\0').find((part) => part.startsWith(`${name}=`));
+  const entry = systemText(`/proc/${pid}/environ`)
+    .split('\0')
+    .find((part) => part.startsWith(`${name}=`));
   return entry === undefined ? null : entry.slice(name.length + 1);
 }
 

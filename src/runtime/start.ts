@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { longestStartMs } from '../common/bounds.js';
 import { OomtuneError } from '../common/errors.js';
+import { unusableFolder } from '../common/refusal.js';
 import { signal } from './ending.js';
 import type { Native } from './native.js';
 import { readSupervisor } from './records.js';
@@ -56,4 +57,24 @@ function stuck({ argv, cwd }: LaunchSpec, longest: number): OomtuneError {
     `The command ${argv[0]} did not start within ${longest / 1000} s.`,
     `Is the file system that it stands on, or ${cwd}, one that does not answer (NFS, FUSE)?`,
   );
+}
+
+/** What the supervisor says of a launch that it could not start (`<subject>: <strerror>`), as an error that a user can act on. */
+export function startFailure(said: string, command: string, dir: string): OomtuneError {
+  const cause = new Error(said);
+  const why = said.slice(said.lastIndexOf(': ') + 2);
+  if (said.startsWith('cwd ')) {
+    return new OomtuneError('OOMTUNE_USAGE', `The folder ${said.slice(4)}.`, 'Check the path given to --cwd.', {
+      cause,
+    });
+  }
+  if (!said.startsWith(`${command}: `)) return unusableFolder(dir, cause);
+  const remedy = /format/i.test(why)
+    ? 'A script needs its interpreter in its first line (#!/bin/sh), or before it in the command; a program has to be made for this machine.'
+    : /too long/i.test(why)
+      ? 'Give the program its arguments in a file.'
+      : 'Is the interpreter that its first line names there, and may this user run it?';
+  return new OomtuneError('OOMTUNE_COMMAND_MISSING', `The command ${command} cannot be started: ${why}.`, remedy, {
+    cause,
+  });
 }

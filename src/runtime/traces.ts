@@ -1,7 +1,8 @@
 /** What can be found of a launch without its folder: processes and control groups that bear its name. */
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { readStat } from '../common/process.js';
+import { systemText } from '../common/regular-file.js';
 import { processesOf } from './marks.js';
 import { pids } from './process.js';
 
@@ -13,7 +14,7 @@ export function supervisorsOf(dir: string): number[] {
 }
 
 function supervises(pid: number, dir: string): boolean {
-  const words = text(`/proc/${pid}/cmdline`).split('\0');
+  const words = systemText(`/proc/${pid}/cmdline`).split('\0');
   return basename(words[0] ?? '') === SUPERVISOR && words.at(-2) === dir;
 }
 
@@ -39,13 +40,13 @@ export function supervisorOf(dir: string): number | null {
 export function supervisorInside(dir: string, pid: number, startTime: number): number | null {
   const bears = (found: number) =>
     readStat(found)?.startTime === startTime &&
-    Number(/^NSpid:.*?(\d+)$/m.exec(text(`/proc/${found}/status`))?.[1]) === pid;
+    Number(/^NSpid:.*?(\d+)$/m.exec(systemText(`/proc/${found}/status`))?.[1]) === pid;
   return supervisorsOf(dir).find(bears) ?? null;
 }
 
 /** Control groups below our own that were made for this launch. */
 export function groupsOf(dir: string): string[] {
-  const own = /^0::(\/.*)$/m.exec(text('/proc/self/cgroup'))?.[1];
+  const own = /^0::(\/.*)$/m.exec(systemText('/proc/self/cgroup'))?.[1];
   if (own === undefined) return [];
   const root = existsSync('/sys/fs/cgroup/cgroup.controllers') ? '/sys/fs/cgroup' : '/sys/fs/cgroup/unified';
   const name = `oomtune-${basename(dirname(dir))}-${basename(dir)}-`;
@@ -65,13 +66,5 @@ export function leavesTraces(dir: string): boolean {
 
 /** Zombies do not count, groups that the job made below it do. */
 export function isPopulated(group: string): boolean {
-  return /^populated 1$/m.test(text(join(group, 'cgroup.events')));
-}
-
-function text(file: string): string {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch {
-    return '';
-  }
+  return /^populated 1$/m.test(systemText(join(group, 'cgroup.events')));
 }

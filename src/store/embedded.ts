@@ -1,21 +1,42 @@
 import { spawn } from 'node:child_process';
-import { closeSync, existsSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createConnection } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { writeWhole } from '../common/durable-file.js';
 import { OomtuneError } from '../common/errors.js';
+import { findExecutable } from '../common/executable.js';
 import { homeFolder, stateFolder } from '../common/home.js';
 import { temporaryFolder } from '../common/private-folder.js';
-import { type Answer, ask } from './ask.js';
+import type { RedisStatus } from '../contract/verbs.js';
+import { serverFacts } from './safety.js';
 import { unixUrl } from './url.js';
 
-/** Where the embedded Redis of this home listens, and what it is. */
-interface EmbeddedStatus {
-  running: boolean;
-  url: string;
-  pid: number | null;
-  version: string | null;
-  used_bytes: number | null;
-  folder: string;
+/** `error`: a server is there, and would not (it is busy, loads its data, asks for a password). `nobody`: none answers within two seconds. */
+type Answer = { is: 'text'; text: string } | { is: 'error'; message: string } | { is: 'nobody' };
+
+/** Asks a Redis on a unix socket one command, without loading a client. */
+export function ask(socket: string, command: 'PING' | 'INFO' | 'SHUTDOWN'): Promise<Answer> {
+  return new Promise((resolve) => {
+    const connection = createConnection(socket);
+    let text = '';
+    const done = (answer: Answer): void => {
+      connection.destroy();
+      resolve(answer);
+    };
+    connection.setTimeout(2000, () => done({ is: 'nobody' }));
+    connection.on('error', () => done({ is: 'nobody' }));
+    connection.on('close', () => done({ is: 'nobody' }));
+    connection.on('connect', () => connection.write(`${command}\r\n`));
+    connection.on('data', (data) => {
+      text += data.toString('latin1');
+      const size = /^\$(\d+)\r\n/.exec(text);
+      if (size !== null && text.length < size[0].length + Number(size[1])) return;
+      if (!text.includes('\r\n')) return;
+      if (text.startsWith('-')) done({ is: 'error', message: text.slice(1).trim() });
+      else done({ is: 'text', text: size === null ? text.trim() : text.slice(size[0].length) });
+    });
+  });
 }
 
 const START_SECONDS = 20;
@@ -64,10 +85,6 @@ export function wasStopped(): boolean {
   return existsSync(join(stateFolder('redis'), 'stopped'));
 }
 
-export function embeddedUrl(): string {
-  return unixUrl(embeddedSocket());
-}
-
 /** `redis/redis.sock`; where that path is too long for a socket (107 bytes), a private folder under /tmp has it. */
 export function embeddedSocket(): string {
   const path = join(homeFolder(), 'redis', 'redis.sock');
@@ -75,20 +92,11 @@ export function embeddedSocket(): string {
   return join(temporaryFolder(homeFolder()), 'redis.sock');
 }
 
-export async function embeddedStatus(): Promise<EmbeddedStatus> {
+export async function embeddedStatus(): Promise<RedisStatus> {
   const folder = stateFolder('redis');
   const answer = await ask(embeddedSocket(), 'INFO');
-  const info = answer.is === 'text' ? answer.text : '';
-  const field = (name: string): string | null => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? null;
-  const number = (name: string): number | null => (field(name) === null ? null : Number(field(name)));
-  return {
-    running: answer.is !== 'nobody',
-    url: embeddedUrl(),
-    pid: number('process_id'),
-    version: field('redis_version'),
-    used_bytes: number('used_memory'),
-    folder,
-  };
+  const facts = serverFacts(answer.is === 'text' ? answer.text : '');
+  return { running: answer.is !== 'nobody', url: unixUrl(embeddedSocket()), embedded: true, ...facts, folder };
 }
 
 /** Has it write everything and end. False: it did not run. Throws OOMTUNE_REDIS_REFUSED where it goes on all the same. */
@@ -166,23 +174,13 @@ function writeConfig(folder: string, socket: string): string {
     'loglevel notice',
     'set-proc-title yes',
   ];
-  const draft = `${path}.${process.pid}`;
-  try {
-    writeFileSync(draft, `${lines.join('\n')}\n`, { mode: 0o600 });
-    renameSync(draft, path);
-  } finally {
-    rmSync(draft, { force: true }); // a full disk leaves half of it
-  }
+  writeWhole(path, `${lines.join('\n')}\n`);
   return path;
 }
 
 function findServer(): string {
-  for (const name of ['redis-server', 'valkey-server']) {
-    for (const folder of (process.env.PATH ?? '').split(':')) {
-      const path = join(folder || '.', name);
-      if (existsSync(path)) return path;
-    }
-  }
+  const found = findExecutable('redis-server', process.env) ?? findExecutable('valkey-server', process.env);
+  if (found !== null) return found;
   throw new OomtuneError(
     'OOMTUNE_REDIS_MISSING',
     'The redis-server executable is not installed.',

@@ -2,8 +2,8 @@ import type { Redis } from 'ioredis';
 import type { OomtuneEvent } from '../contract/job.js';
 import type { Connection } from './connection.js';
 import type { Keys } from './keys.js';
-import { pairs } from './pairs.js';
 import { EVENTS_KEPT } from './recommendations.js';
+import { pairs } from './replies.js';
 
 /** What a daemon or a waiter is woken by: `<word> <job or nothing>`. `back`: wakes may have been missed; said by nobody, but told. */
 export type Wake = 'submit' | 'cancel' | 'hold' | 'release' | 'ended' | 'pause' | 'lease' | 'host' | 'label' | 'back';

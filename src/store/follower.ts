@@ -2,7 +2,7 @@ import type { Redis } from 'ioredis';
 import type { Log } from '../common/log.js';
 import type { Connection } from './connection.js';
 import type { Keys } from './keys.js';
-import { pairs } from './pairs.js';
+import { pairs } from './replies.js';
 
 /** An entry of the stream of events, as it is told to others: not checked, so that each field may be missing. */
 export interface ToldEvent {

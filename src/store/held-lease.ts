@@ -1,4 +1,5 @@
 import { OomtuneError } from '../common/errors.js';
+import { TimeUp, within } from '../common/within.js';
 import type { LeasePromise } from '../contract/state.js';
 import type { LeaseFiles } from './lease-files.js';
 import type { LeaseDevice } from './lease-request.js';
@@ -52,6 +53,7 @@ export class HeldLease<D extends LeaseDevice> {
     this.#stop = leases.whenBack(renew);
   }
 
+  /** Tells whose life the lease stands for: if the owner dies, it is freed only when this supervisor is gone too. */
   async attach(run: { supervisorPid: number; dir: string }): Promise<void> {
     const start = startTime(run.supervisorPid);
     if (start === null) return; // it has ended already
@@ -69,6 +71,7 @@ export class HeldLease<D extends LeaseDevice> {
     return this.#outlast(() => this.#leases.beside(owner, instance));
   }
 
+  /** Changes the reserved bytes: a whole device while searching, the predicted peak after. */
   async resize(bytes: number | null): Promise<void> {
     const { owner, instance } = this.#promise;
     const resize = () => this.#outlast(() => this.#leases.resize(owner, instance, bytes, this.devices));
@@ -99,12 +102,9 @@ export class HeldLease<D extends LeaseDevice> {
     this.#leases.files.remove(this.#promise); // first: from here on nobody writes it back
     const { onRefused } = this.#leases;
     const done = outlast(() => this.#leases.release(owner, instance), { onRefused, idle: true });
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, RELEASE_MS);
+    await within(RELEASE_MS, null, () => done).catch((error: unknown) => {
+      if (!(error instanceof TimeUp)) throw error;
     });
-    await Promise.race([done, late]);
-    clearTimeout(timer);
   }
 
   /**

@@ -1,4 +1,5 @@
 import type { Redis } from 'ioredis';
+import { readJson } from '../contract/fields.js';
 import type { HostInfo } from '../contract/state.js';
 import { hostInfo } from '../contract/state.js';
 import type { Keys } from './keys.js';
@@ -32,7 +33,7 @@ export class Hosts {
   async beat(info: HostInfo): Promise<HostInfo | null> {
     const args = [JSON.stringify(info), info.instance, HEARTBEAT_MS, info.host];
     const other = await runScript(this.#redis, 'host/beat', [this.#keys.host(info.host), this.#keys.hosts], args);
-    return typeof other === 'string' ? parse(other) : null;
+    return typeof other === 'string' ? readJson(hostInfo, other) : null;
   }
 
   /** Takes the daemon's own heartbeat away, never that of another daemon of the name. */
@@ -46,7 +47,7 @@ export class Hosts {
 
   async get(host: string): Promise<HostInfo | null> {
     const text = await this.#redis.get(this.#keys.host(host));
-    return text === null ? null : parse(text);
+    return readJson(hostInfo, text);
   }
 
   /** Takes a silent host out of the list. False: it was heard a moment ago. */
@@ -61,17 +62,8 @@ export class Hosts {
     for (let at = 0; at + 1 < entries.length; at += 2) {
       const host = entries[at] as string;
       const text = await this.#redis.get(this.#keys.host(host));
-      const info = text === null ? null : parse(text);
-      hosts.push({ host, seen: Number(entries[at + 1]), alive: text !== null, info });
+      hosts.push({ host, seen: Number(entries[at + 1]), alive: text !== null, info: readJson(hostInfo, text) });
     }
     return hosts;
-  }
-}
-
-function parse(text: string): HostInfo | null {
-  try {
-    return hostInfo.parse(JSON.parse(text));
-  } catch {
-    return null;
   }
 }

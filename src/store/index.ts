@@ -7,30 +7,29 @@ import type { RedisStatus } from '../contract/verbs.js';
  * `url` is null. Whoever is connected then waits through an outage: it is told on stderr, or to `onOutage`.
  */
 
-import type { LeaseRecord } from '../contract/state.js';
 import { Connection, type OutageListener, type OutageState } from './connection.js';
 import { Durations } from './durations.js';
-import { embeddedStatus, embeddedUrl, stopEmbeddedRedis } from './embedded.js';
+import { embeddedStatus } from './embedded.js';
 import { Events } from './events.js';
 import { Follower } from './follower.js';
 import { Hosts } from './hosts.js';
 import { JobStore } from './jobs.js';
 import { Keys } from './keys.js';
-import type { LeaseDevice } from './lease-request.js';
 import { LEASE_TIMES, LeaseStore, type LeaseTimes } from './leases.js';
 import { LogTails } from './logs.js';
 import { MemoryTraces } from './memory-traces.js';
 import { QueueEntries } from './queue-entries.js';
 import { RecommendationStore } from './recommendations.js';
-import { checkRedisIsSafe, checkRedisTakesWrites, evictionPolicy } from './safety.js';
+import { checkRedisIsSafe, checkRedisTakesWrites, serverFacts } from './safety.js';
 import { Sweeps } from './sweeps.js';
 
 export type { Connection } from './connection.js';
-export { ensureEmbeddedRedis } from './embedded.js';
+export { stopEmbeddedRedis as stopRedis } from './embedded.js';
 export type { Events, Wake } from './events.js';
 export type { Follower, ToldEvent } from './follower.js';
 export { HEARTBEAT_MS, type Hosts, type KnownHost, LOST_MS } from './hosts.js';
 export { newJobId } from './job-id.js';
+export type { FoundJob, StoredJob, UnreadableJob } from './job-reader.js';
 export type { Claimed, JobLabel, JobStore, PatchResult, Restored, Standing } from './jobs.js';
 export { Keys } from './keys.js';
 export { LEASE_TIMES, type LeaseStore, type LeaseTimes } from './leases.js';
@@ -42,42 +41,10 @@ export { hostName, isAlive, type ProcessIdentity, pidScope, startTime, thisProce
 export type { QueueEntries } from './queue-entries.js';
 export type { RecommendationStore } from './recommendations.js';
 export { isWrongType, type Reply } from './replies.js';
-export type { FoundJob, StoredJob, UnreadableJob } from './stored-job.js';
 export { parseRedisUrl, withoutPassword } from './url.js';
 
-export interface Store {
-  /** Without user and password. */
-  readonly url: string;
-  /** As given: with the password; null for the embedded Redis. Never show it. */
-  readonly secretUrl: string | null;
-  readonly embedded: boolean;
-  readonly connection: Connection;
-  readonly keys: Keys;
-  readonly recommendations: RecommendationStore;
-  readonly jobs: JobStore;
-  readonly events: Events;
-  readonly logs: LogTails;
-  readonly memory: MemoryTraces;
-  readonly leasing: LeaseStore;
-  readonly durations: Durations;
-  readonly sweeps: Sweeps;
-  readonly hosts: Hosts;
-  readonly queues: QueueEntries;
-  leases(): Promise<LeaseRecord[]>;
-  /** Reserved bytes by device uuid; a whole device counts with its total where `devices` names it. */
-  reservations(devices?: LeaseDevice[]): Promise<Map<string, number>>;
-  /** How many wait for a lease, configurations are recorded, and records were refused. */
-  counts(): Promise<{ leaseWaiters: number; recommendations: number; refusedRecords: number }>;
-  /** Tells what happens as it happens, on a connection of its own. */
-  follower(log: Log): Follower;
-  /** Throws OOMTUNE_REDIS_UNSAFE where strangers could write to it. */
-  checkSafe(options: { allowInsecure: boolean }): Promise<void>;
-  /** Throws what it refuses writes with. */
-  checkWrites(): Promise<void>;
-  /** Redis's `maxmemory-policy`; null where it cannot be asked. */
-  evictionPolicy(): Promise<string | null>;
-  close(): Promise<void>;
-}
+/** What `openStore` answers with. */
+export type Store = Awaited<ReturnType<typeof openStore>>;
 
 export interface StoreOptions {
   /** `redis://`, `rediss://` or `unix://`; null or absent: the embedded Redis, started if it does not run. */
@@ -89,17 +56,17 @@ export interface StoreOptions {
 }
 
 /** Throws OOMTUNE_REDIS_UNREACHABLE, OOMTUNE_REDIS_MISSING, OOMTUNE_REDIS_UNSAFE or OOMTUNE_USAGE. */
-export async function openStore(options: StoreOptions = {}): Promise<Store> {
+export async function openStore(options: StoreOptions = {}) {
   const url = options.url || null;
   const keys = new Keys();
   const connection = await Connection.open(url, options.onOutage ?? sayOutage);
-  const { redis } = connection;
+  const { redis, target } = connection;
   const events = new Events(connection, keys);
-  const leasing = new LeaseStore(connection, keys, events, { ...LEASE_TIMES, ...options.leaseTimes });
   return {
-    url: connection.target.shown,
+    /** Without user and password. */
+    url: target.shown,
+    /** As given: with the password; null for the embedded Redis. Never show it. */
     secretUrl: url,
-    embedded: connection.embedded,
     connection,
     keys,
     recommendations: new RecommendationStore(redis, keys),
@@ -107,14 +74,13 @@ export async function openStore(options: StoreOptions = {}): Promise<Store> {
     events,
     logs: new LogTails(connection, keys),
     memory: new MemoryTraces(redis, keys),
-    leasing,
+    leasing: new LeaseStore(connection, keys, events, { ...LEASE_TIMES, ...options.leaseTimes }),
     durations: new Durations(redis, keys),
     sweeps: new Sweeps(redis, keys, events),
     hosts: new Hosts(redis, keys),
-    leases: () => leasing.list(),
-    reservations: (devices = []) =>
-      leasing.reservations(new Map(devices.map((device) => [device.uuid, device.total_bytes]))),
-    counts: async () => {
+    queues: new QueueEntries(connection, keys),
+    /** How many wait for a lease, configurations are recorded, and records were refused. */
+    async counts() {
       const [leaseWaiters, recommendations, refusedRecords] = await Promise.all([
         redis.hlen(keys.leaseQueue),
         redis.zcard(keys.configs),
@@ -122,39 +88,26 @@ export async function openStore(options: StoreOptions = {}): Promise<Store> {
       ]);
       return { leaseWaiters, recommendations, refusedRecords };
     },
-    follower: (log) => new Follower(connection, keys, log),
-    queues: new QueueEntries(connection, keys),
-    checkSafe: (safety) => checkRedisIsSafe(redis, connection.target, safety),
+    /** Tells what happens as it happens, on a connection of its own. */
+    follower: (log: Log) => new Follower(connection, keys, log),
+    /** Throws OOMTUNE_REDIS_UNSAFE where strangers could write to it. */
+    checkSafe: (safety: { allowInsecure: boolean }) => checkRedisIsSafe(redis, target, safety),
+    /** Throws what it refuses writes with. */
     checkWrites: () => checkRedisTakesWrites(redis, keys),
-    evictionPolicy: () => evictionPolicy(redis),
     close: async () => connection.close(),
   };
 }
 
 /** What serves, without starting anything. Throws OOMTUNE_REDIS_UNREACHABLE for a URL that does not answer. */
 export async function redisStatus(options: { url?: string | null } = {}): Promise<RedisStatus> {
-  if (!options.url) return { ...(await embeddedStatus()), url: embeddedUrl(), embedded: true };
+  if (!options.url) return embeddedStatus();
   const store = await openStore(options);
   try {
     const info = await store.connection.redis.info();
-    const field = (name: string): string | null => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? null;
-    return {
-      running: true,
-      url: store.url,
-      embedded: false,
-      pid: Number(field('process_id')) || null,
-      version: field('redis_version'),
-      used_bytes: Number(field('used_memory')) || null,
-      folder: null,
-    };
+    return { running: true, url: store.url, embedded: false, ...serverFacts(info), folder: null };
   } finally {
     await store.close();
   }
-}
-
-/** Stops the embedded Redis; everything is on disk then. False: it did not run. */
-export async function stopRedis(): Promise<boolean> {
-  return stopEmbeddedRedis();
 }
 
 function sayOutage(state: OutageState, shown: string, why: string): void {

@@ -1,5 +1,7 @@
 import type { Redis } from 'ioredis';
+import { z } from 'zod';
 import { OomtuneError } from '../common/errors.js';
+import { readJson } from '../contract/fields.js';
 import {
   ENDED_STATES,
   JOB_SCHEMA,
@@ -12,13 +14,11 @@ import {
 import { type JobOptions, jobOptions } from '../contract/options.js';
 import { LOST_MS } from './hosts.js';
 import { isJobId } from './job-id.js';
-import { JobReader } from './job-reader.js';
+import { type FoundJob, fromFields, JobReader, type StoredJob, toFields, type UnreadableJob } from './job-reader.js';
 import type { Keys } from './keys.js';
-import { pairs } from './pairs.js';
 import { refuse } from './refused.js';
-import { isWrongType, type Reply, readFields, write } from './replies.js';
+import { isWrongType, pairs, type Reply, readFields, write } from './replies.js';
 import { runScript, type ScriptName } from './scripts.js';
-import { type FoundJob, fromFields, type StoredJob, toFields, type UnreadableJob } from './stored-job.js';
 
 /** `ours`: this host had it already. `away`: another host answers for it, and may be running it. */
 export type Claimed =
@@ -176,13 +176,12 @@ export class JobStore {
       if (reply.is !== 'value') return reply;
       const [state, cancel, epoch, claim, launches, pause] = reply.value;
       if (typeof state !== 'string') return { is: 'missing' };
-      const made = fieldOf(launches);
       const value: Standing = {
         state: state as JobState,
         cancelAsked: typeof cancel === 'string' || state === 'cancelled',
         epoch: Number(epoch ?? 1),
         claim: claim ?? null,
-        launches: Array.isArray(made) ? made.length : 0,
+        launches: readJson(z.array(z.unknown()), launches)?.length ?? 0,
         pause: pause === '"on"' ? 'on' : pause === '"off"' ? 'off' : null,
       };
       return { is: 'value', value };
@@ -200,8 +199,7 @@ export class JobStore {
       if (reply.is !== 'value') return reply;
       const [state, environment] = reply.value;
       if (ENDED_STATES.includes(state as JobState)) return { is: 'value', value: null };
-      const read = submittedEnvironment.safeParse(fieldOf(environment));
-      return { is: 'value', value: read.success ? read.data.file : null };
+      return { is: 'value', value: readJson(submittedEnvironment, environment)?.file ?? null };
     });
   }
 
@@ -363,17 +361,6 @@ function unreadableRecord({ job, why, newer }: UnreadableJob): OomtuneError {
   );
 }
 
-function fieldOf(text: string | null | undefined): unknown {
-  try {
-    return JSON.parse(text ?? 'null');
-  } catch {
-    return null;
-  }
-}
-
-function wordIn(field: string | null | undefined): string | null {
-  const value = fieldOf(field);
-  return typeof value === 'string' ? value : null;
-}
+const wordIn = (field: string | null | undefined): string | null => readJson(z.string(), field);
 
 const now = (): string => new Date().toISOString();

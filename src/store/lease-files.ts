@@ -1,6 +1,7 @@
-import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { writeWhole } from '../common/durable-file.js';
 import { stateFolder } from '../common/home.js';
 import type { LeasePromise } from '../contract/state.js';
 import { leasePromise } from '../contract/state.js';
@@ -22,13 +23,10 @@ export class LeaseFiles {
 
   write(promise: LeasePromise): void {
     const path = this.#path(promise.owner);
-    const draft = `${path}.${process.pid}`;
     try {
-      writeFileSync(draft, JSON.stringify({ schema: 1, store: this.#store, promise }), { mode: 0o600 });
-      renameSync(draft, path);
+      writeWhole(path, JSON.stringify({ schema: 1, store: this.#store, promise }));
     } catch (error) {
       // The lease holds all the same: it is only not written back should Redis lose its data
-      rmSync(draft, { force: true });
       process.emitWarning(`a lease could not be written to ${path}: ${(error as Error).message}`);
     }
   }

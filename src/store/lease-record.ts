@@ -1,5 +1,7 @@
-import type { LeaseRecord } from '../contract/state.js';
-import { leaseText } from '../contract/state.js';
+import { setTimeout as delay } from 'node:timers/promises';
+import { type LeaseRecord, leaseText } from '../contract/state.js';
+import type { LeaseDevice } from './lease-request.js';
+import { pidScope, startTime } from './process-identity.js';
 
 /** A lease as Redis has it; null for what cannot be read, which the next script that meets it sets aside. */
 export function readLease(owner: string, text: string): LeaseRecord | null {
@@ -14,4 +16,31 @@ export function readLease(owner: string, text: string): LeaseRecord | null {
   } catch {
     return null;
   }
+}
+
+/** The process that took the lease lives. */
+export function ownerLives(lease: LeaseRecord): boolean {
+  return lease.boot === pidScope() && startTime(lease.process.pid) === lease.process.start;
+}
+
+/** A supervisor of the job lives, or any process that carries the job's id in its environment. */
+export async function jobLives(lease: LeaseRecord): Promise<boolean> {
+  if (lease.supervisors.some(({ pid, start }) => startTime(pid) === start)) return true;
+  const { readdir, readFile } = await import('node:fs/promises');
+  const mark = `OOMTUNE_JOB_ID=${lease.owner}\0`;
+  for (const name of await readdir('/proc')) {
+    if (!/^\d+$/.test(name)) continue;
+    const environment = await readFile(`/proc/${name}/environ`, 'latin1').catch(() => '');
+    if (environment.includes(mark) && startTime(Number(name)) !== null) return true;
+    await delay(0);
+  }
+  return false;
+}
+
+/** Whether a GPU still holds memory of a process of ours that no other lease answers for: the driver frees it late. */
+export function memoryHeld(lease: LeaseRecord, devices: LeaseDevice[]): boolean {
+  const pids = new Set(lease.supervisors.map((one) => one.pid).concat(lease.process.pid));
+  return devices
+    .filter((device) => lease.devices.some(({ uuid }) => uuid === device.uuid))
+    .some((device) => device.processes.some((one) => pids.has(one.pid) && one.used_bytes > 0));
 }

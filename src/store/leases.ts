@@ -5,10 +5,16 @@ import type { Events } from './events.js';
 import { HeldLease } from './held-lease.js';
 import type { Keys } from './keys.js';
 import { LeaseFiles } from './lease-files.js';
-import { jobLives, memoryHeld, ownerLives } from './lease-owner.js';
-import { type Reply, waitReason } from './lease-reason.js';
-import { readLease } from './lease-record.js';
-import { checkPossible, type LeaseDevice, type LeaseRequest, stillThere, toRequest } from './lease-request.js';
+import { jobLives, memoryHeld, ownerLives, readLease } from './lease-record.js';
+import {
+  checkPossible,
+  type LeaseDevice,
+  type LeaseRequest,
+  type Reply,
+  stillThere,
+  toRequest,
+  waitReason,
+} from './lease-request.js';
 import { outlast } from './outlast.js';
 import { hostName, pidScope, thisProcess } from './process-identity.js';
 import { runScript, type ScriptName } from './scripts.js';
@@ -155,13 +161,12 @@ export class LeaseStore {
     );
   }
 
-  /** Reserved bytes by device uuid. A whole device counts with `totals`, where it is known. */
-  async reservations(totals: Map<string, number> = new Map()): Promise<Map<string, number>> {
+  /** Reserved bytes by device uuid; a whole device counts with its total where `devices` names it. */
+  async reservations(devices: Pick<LeaseDevice, 'uuid' | 'total_bytes'>[] = []): Promise<Map<string, number>> {
+    const totals = new Map(devices.map((device) => [device.uuid, device.total_bytes]));
     const sums = new Map<string, number>();
-    for (const lease of await this.list()) {
-      for (const { uuid } of lease.devices) {
-        sums.set(uuid, (sums.get(uuid) ?? 0) + (lease.bytes ?? totals.get(uuid) ?? 0));
-      }
+    for (const { bytes, devices: held } of await this.list()) {
+      for (const { uuid } of held) sums.set(uuid, (sums.get(uuid) ?? 0) + (bytes ?? totals.get(uuid) ?? 0));
     }
     return sums;
   }

@@ -1,8 +1,8 @@
 import { OomtuneError } from '../common/errors.js';
 import { nearest } from '../common/nearest.js';
 import { answersTo, stemOfName } from '../common/stem.js';
+import type { StoredJob } from './job-reader.js';
 import type { JobLabel, JobStore } from './jobs.js';
-import type { StoredJob } from './stored-job.js';
 
 export interface NamedJob {
   job: StoredJob;

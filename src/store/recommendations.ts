@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
+import { z } from 'zod';
 import { answersTo } from '../common/stem.js';
-import { complaint } from '../contract/fields.js';
+import { complaint, readJson } from '../contract/fields.js';
 import { type Recommendation, recommendation as schema } from '../contract/recommendation.js';
 import type { Keys } from './keys.js';
 import { refuse } from './refused.js';
@@ -87,59 +88,32 @@ export class RecommendationStore {
 
 /** Every value as a string; nothing is an empty string. */
 function toHash(recommendation: Recommendation): Record<string, string> {
-  const hash: Record<string, string> = {};
-  for (const [name, value] of Object.entries(recommendation)) {
-    if (name === 'probes' || name === 'commands' || ((name === 'memory' || name === 'comparison') && value))
-      hash[name] = JSON.stringify(value);
-    else if (typeof value === 'boolean') hash[name] = value ? '1' : '0';
-    else hash[name] = value === null || value === undefined ? '' : String(value);
-  }
-  return hash;
+  const text = (value: unknown): string => {
+    if (value === null || value === undefined) return '';
+    if (typeof value === 'boolean') return value ? '1' : '0';
+    return typeof value === 'object' ? JSON.stringify(value) : String(value);
+  };
+  return Object.fromEntries(Object.entries(recommendation).map(([name, value]) => [name, text(value)]));
 }
 
-const NUMBERS = [
-  'schema',
-  'budget_bytes',
-  'world_size',
-  'micro_batch',
-  'accumulation',
-  'effective_batch',
-  'max_micro_batch',
-  'known_bad_micro_batch',
-  'peak_bytes',
-  'samples_per_s',
-  'own_batch',
-  'own_accumulation',
-];
-/** Fields that are on or off. */
-const SWITCHES = Object.entries(schema.shape).flatMap(([name, field]) => (field.safeParse(true).success ? [name] : []));
-const MAY_BE_NULL = new Set(['known_bad_micro_batch', 'peak_bytes', 'samples_per_s', 'torch', 'driver']);
-
+/** What a hash says, field by field as the schema has them: nobody else knows which are numbers, switches or JSON. */
 function fromHash(hash: Record<string, string>): Record<string, unknown> {
   const record: Record<string, unknown> = { ...hash };
-  for (const name of MAY_BE_NULL) record[name] = hash[name] === '' || hash[name] === undefined ? null : hash[name];
-  for (const name of NUMBERS) {
-    const value = record[name];
-    if (typeof value === 'string') record[name] = /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(value) ? Number(value) : value;
-  }
-  for (const name of ['own_batch', 'own_accumulation', 'cut']) if (hash[name] === '') record[name] = null;
-  for (const name of SWITCHES) {
-    if (hash[name] === '0' || hash[name] === '1') record[name] = hash[name] === '1';
-    else if (hash[name] === '') delete record[name];
-  }
-  record.probes = fromJson(hash.probes) ?? null;
-  if (hash.commands !== undefined) record.commands = fromJson(hash.commands);
-  for (const name of ['memory', 'comparison']) {
-    if (hash[name] !== undefined) record[name] = hash[name] === '' ? null : fromJson(hash[name]);
+  for (const [name, field] of Object.entries(schema.shape)) {
+    const takes = (value: unknown): boolean => field.safeParse(value).success;
+    const text = hash[name];
+    if (text) record[name] = readAs(field, text);
+    else if (takes(null) && (text === '' || !takes(undefined))) record[name] = null;
+    else if (text === undefined || !takes('')) delete record[name];
   }
   return record;
 }
 
-/** What it says; undefined: it is no JSON. */
-function fromJson(text: string | undefined): unknown {
-  try {
-    return JSON.parse(text ?? '');
-  } catch {
-    return undefined;
-  }
+function readAs(field: z.ZodType, text: string): unknown {
+  let inner = field;
+  while (inner instanceof z.ZodOptional || inner instanceof z.ZodNullable) inner = inner.unwrap() as z.ZodType;
+  const { type } = inner.def;
+  if (type === 'boolean') return text === '1' ? true : text === '0' ? false : text;
+  if (type === 'number' || type === 'literal') return /^-?\d+(\.\d+)?([eE][+-]?\d+)?$/.test(text) ? Number(text) : text;
+  return type === 'object' || type === 'array' ? readJson(z.unknown(), text) : text;
 }

@@ -1,5 +1,12 @@
 import type { ChainableCommander, Redis } from 'ioredis';
 
+/** What Redis replies as a flat list: field, value, field, value. */
+export function pairs(fields: string[]): Record<string, string> {
+  const record: Record<string, string> = {};
+  for (let at = 0; at + 1 < fields.length; at += 2) record[fields[at] as string] = fields[at + 1] as string;
+  return record;
+}
+
 /**
  * What Redis said to one of several commands: four things that are never the same. Whatever ends, drops or starts something
  * is decided on a `value`; that nobody could say (`error`) decides nothing. This is the only file that reads the replies

@@ -3,10 +3,14 @@ import { OomtuneError } from '../common/errors.js';
 import type { Keys } from './keys.js';
 import type { RedisTarget } from './url.js';
 
-/** `noeviction`, …; null where this user may not ask. */
-export async function evictionPolicy(redis: Redis): Promise<string | null> {
-  const info = await redis.info('memory').catch(() => '');
-  return /^maxmemory_policy:(.*?)\r?$/m.exec(info)?.[1] ?? null;
+/** A field of what INFO answers with; null: it is not among them. */
+export const infoField = (info: string, name: string): string | null =>
+  new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? null;
+
+/** What INFO tells of a server for a person. */
+export function serverFacts(info: string) {
+  const number = (name: string): number | null => Number(infoField(info, name)) || null;
+  return { pid: number('process_id'), version: infoField(info, 'redis_version'), used_bytes: number('used_memory') };
 }
 
 /**
@@ -27,8 +31,7 @@ export async function checkRedisIsSafe(
     );
   }
   const info = await redis.info();
-  const field = (name: string): string => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? '';
-  const version = field('redis_version');
+  const version = infoField(info, 'redis_version') ?? '';
   const [major = 0, minor = 0] = version.split('.').map(Number);
   if (major < 6 || (major === 6 && minor < 2)) {
     throw new OomtuneError(
@@ -37,7 +40,7 @@ export async function checkRedisIsSafe(
       'Upgrade it, or leave --redis out to use the embedded Redis.',
     );
   }
-  const policy = field('maxmemory_policy');
+  const policy = infoField(info, 'maxmemory_policy') ?? '';
   if (policy !== '' && policy !== 'noeviction') {
     throw new OomtuneError(
       'OOMTUNE_REDIS_UNSAFE',

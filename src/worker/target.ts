@@ -23,7 +23,7 @@ import { type ExpandableSegments, expandableSegments } from './memory/allocator.
 import { resolveBudget, suitableDevices } from './memory/device.js';
 import { heldNotes, notAlone, roomBeside, type Strangers, strangersOn } from './memory/neighbours.js';
 import type { OwnBatch } from './run/reuse.js';
-import { ownBatchOf } from './run/verified-commands.js';
+import { ownBatchOf } from './run/reuse.js';
 import type { Lease, WorkDeps, WorkRequest } from './types.js';
 
 /** While memory is waited for. */

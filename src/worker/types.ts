@@ -7,6 +7,9 @@ import type { Recommendation } from '../contract/recommendation.js';
 import type { FindBatchReport } from '../contract/reports.js';
 import type { Config, Rung } from '../contract/rung.js';
 import type { Runtime } from '../runtime/types.js';
+import type { HeldLease } from '../store/held-lease.js';
+import type { RecommendationStore } from '../store/index.js';
+import type { LeaseRequest } from '../store/lease-request.js';
 
 /** One command to be searched or run. */
 export interface WorkRequest {
@@ -27,60 +30,17 @@ export interface WorkRequest {
   environment: Record<string, string | undefined>;
 }
 
-/** What the worker needs from the store; src/store implements it. */
-export interface Recommendations {
-  get(key: string): Promise<Recommendation | null>;
-  put(recommendation: Recommendation, job: string | null): Promise<void>;
-  demote(key: string, knownBad: number, job: string | null): Promise<void>;
-}
+/** Reserves device memory for the time of the work. */
+export type Leasing = { acquire(request: LeaseRequest<Device>): Promise<Lease> };
 
-/** Reserves device memory for the time of the work; src/store/leases implements it. */
-export interface Leasing {
-  /**
-   * Waits until every named device (or any `count` of the suitable ones) can be reserved at once. bytes null: whole devices.
-   * `onWait` is told why it waits. Rejects with the signal's reason.
-   */
-  acquire(request: {
-    owner: string;
-    devices: Device[];
-    count: number;
-    bytes: number | null;
-    share: boolean;
-    /** Who waits with a higher one goes first. */
-    priority: number;
-    /** Waits for leases only: what strangers hold it does without. */
-    lenient: boolean;
-    /** With `bytes` null: what must be free of the memory of strangers. Absent: nine tenths of the device. */
-    needBytes?: number | null;
-    /** How long it will hold them at most, in seconds; null, absent: not known. */
-    lastsSeconds?: number | null;
-    /** The command that works in front of its terminal; null: a job does. */
-    foreground?: { verb: string; name: string } | null;
-    /** The devices as they are now: asked while waiting. */
-    refresh?: () => Promise<Device[]>;
-    signal: AbortSignal;
-    onWait: (reason: string) => void;
-  }): Promise<Lease>;
-}
-
-export interface Lease {
-  devices: Device[];
-  /** Bytes of each device that strangers held when it was granted. */
-  foreign: number[];
-  /** Jobs that have shared a device with this one at some time so far. */
-  beside(): Promise<string[]>;
-  /** Tells whose life the lease stands for: if the owner dies, it is freed only when this supervisor is gone too. */
-  attach(run: { supervisorPid: number; dir: string }): Promise<void>;
-  /** Changes the reserved bytes (whole device while searching, predicted peak after). */
-  resize(bytes: number | null): Promise<void>;
-  release(): Promise<void>;
-  /** Lets go of it, but it stays until these processes of the launch in `dir`, which nothing can end, are gone. */
-  leave(dir: string, pids: number[]): Promise<void>;
-}
+export type Lease = Pick<
+  HeldLease<Device>,
+  'devices' | 'foreign' | 'beside' | 'attach' | 'resize' | 'release' | 'leave'
+>;
 
 /** What the worker keeps in Redis. */
 export interface Records {
-  recommendations: Recommendations;
+  recommendations: Pick<RecommendationStore, 'get' | 'put' | 'demote'>;
   leasing: Leasing;
 }
 

@@ -27,7 +27,8 @@ describe('a name is as good as an id', () => {
   it('in every verb that takes a job', async () => {
     const job = await submit('--name', 'bert', '--', 'sh', '-c', 'echo begun; sleep 304');
     await vi.waitFor(async () => expect((await look('bert'))?.state).toBe('running'), { timeout: 60_000 });
-    await vi.waitFor(async () => expect((await oomtune.call(['logs', 'bert'])).stdout).toBe('begun\n'));
+    const printed = async () => expect((await oomtune.call(['logs', 'bert'])).stdout).toBe('begun\n');
+    await vi.waitFor(printed, { timeout: 60_000 });
     expect((await look('bert'))?.job).toBe(job);
     expect((await oomtune.call(['explain', 'bert'])).stdout).toContain(job);
     const held = await submit('--name', 'later', '--after', 'bert', '--', 'true');

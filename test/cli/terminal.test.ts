@@ -1,8 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ascii, asciiOnly } from '../../src/cli/ascii.js';
-import { continued, wrapped } from '../../src/cli/wrap.js';
+import { ascii, asciiOnly, continued, wrapped } from '../../src/cli/output.js';
 import { openStore } from '../../src/store/index.js';
 import { recommendation } from '../store/samples.js';
 import { error, submitted } from './contract.js';

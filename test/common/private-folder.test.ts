@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { privateFolder, temporaryFolder } from '../../src/common/private-folder.js';
 import { preloadable } from '../../src/runtime/environment.js';
 import { embeddedSocket } from '../../src/store/embedded.js';
-import { hookSocketPath } from '../../src/worker/launch/hook-environment.js';
+import { hookSocketPath } from '../../src/worker/launch/session-request.js';
 
 const NOBODY = 65_534;
 const before = { TMPDIR: process.env.TMPDIR, OOMTUNE_HOME: process.env.OOMTUNE_HOME };

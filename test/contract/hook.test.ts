@@ -7,8 +7,8 @@ import { createInterface } from 'node:readline';
 import { describe, expect, it } from 'vitest';
 import { PACKAGE_ROOT } from '../../src/common/home.js';
 import { type HookOrder, hookMessage, hookOrder } from '../../src/contract/hook.js';
-import { hookEnvironment } from '../../src/worker/launch/hook-environment.js';
 import type { SessionRequest } from '../../src/worker/launch/session-request.js';
+import { hookEnvironment } from '../../src/worker/launch/session-request.js';
 import { pythonWithTorch } from '../worker/harness.js';
 
 const python = pythonWithTorch();

@@ -53,7 +53,7 @@ async function backAgain(id: string): Promise<void> {
   const store = await host.store();
   await until(async () => (await store.jobs.find(id)).is === 'job', 30);
   expect(await host.job(id)).toMatchObject({ state: 'running', claimHost: expect.any(String) });
-  await until(async () => (await store.leases()).some(({ owner }) => owner === id), 30);
+  await until(async () => (await store.leasing.list()).some(({ owner }) => owner === id), 30);
 }
 
 const losses: Record<string, () => Promise<void>> = {
@@ -240,7 +240,7 @@ test('a command in the foreground asks for what a job holds, right after the los
   const id = await host.shell('sleep 30', { budget: `${budget}B` });
   await host.state(id, 'running');
   const [cpu] = ((await (await host.store()).hosts.list())[0]?.info?.devices ?? []).filter((one) => one.id === 'cpu');
-  const [lease] = await (await host.store()).leases();
+  const [lease] = await (await host.store()).leasing.list();
   const device = { ...cpu, uuid: lease?.devices[0]?.uuid, used_bytes: 0, processes: [] };
   cli('FLUSHALL');
   const asks = script(

@@ -99,7 +99,7 @@ test('a run that is killed with -9 leaves no process behind, and its lease is fr
     ...['sh', '-c', `setsid sleep 600 & echo on > ${mark}; sleep 600`],
   );
   await until(() => host.lines('mark').length === 1);
-  expect(await store.leases()).toHaveLength(1);
+  expect(await store.leasing.list()).toHaveLength(1);
   const [shown] = JSON.parse((await oomtune('status', '--json').ended).said).foreground;
   expect(shown).toMatchObject({ verb: 'run', pid: child.pid, devices: ['cpu'], budget_bytes: 64 * 1024 ** 2 });
   const line = `${shown.job} .* running .* oomtune run in the foreground, process ${child.pid}`;

@@ -164,7 +164,7 @@ export class Host {
   async #traces(): Promise<string[]> {
     const store = await this.store();
     const left = this.processes().map((pid) => `process ${pid}`);
-    left.push(...(await store.leases()).map((lease) => `lease of ${lease.owner}`));
+    left.push(...(await store.leasing.list()).map((lease) => `lease of ${lease.owner}`));
     const { redis } = store.connection;
     if ((await redis.hlen(store.keys.leaseQueue)) > 0) left.push('a place in the lease queue');
     for (const key of await redis.keys(`${store.keys.prefix}:*`)) {

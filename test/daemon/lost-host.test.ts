@@ -64,10 +64,10 @@ test('a host that is lost is told, and retry runs its job elsewhere; back again,
   await a.state(id, 'running');
   await until(() => a.starts(id) === 2);
   expect(await store.jobs.get(id)).toMatchObject({ claimHost: 'host-b', epoch: 2 });
-  expect((await store.leases()).map(({ owner, host }) => [owner, host])).toEqual([[id, 'host-b']]);
+  expect((await store.leasing.list()).map(({ owner, host }) => [owner, host])).toEqual([[id, 'host-b']]);
   await aComesBack(id);
   expect(await store.jobs.get(id)).toMatchObject({ state: 'running', claimHost: 'host-b' });
-  expect((await store.leases()).map(({ owner, host }) => [owner, host])).toEqual([[id, 'host-b']]);
+  expect((await store.leasing.list()).map(({ owner, host }) => [owner, host])).toEqual([[id, 'host-b']]);
   expect(b.processes().length).toBeGreaterThan(0);
   await cancelJob(store, id);
   await a.state(id, 'cancelled');
@@ -85,8 +85,8 @@ test('a daemon that was only cut off ends its copy as soon as it hears that the 
   a.daemon?.kill('SIGCONT');
   await until(() => a.processes().length === 0);
   expect(await store.jobs.get(id)).toMatchObject({ state: 'running', claimHost: 'host-b', epoch: 2 });
-  await until(async () => (await store.leases()).length === 1);
-  expect((await store.leases())[0]).toMatchObject({ owner: id, host: 'host-b' });
+  await until(async () => (await store.leasing.list()).length === 1);
+  expect((await store.leasing.list())[0]).toMatchObject({ owner: id, host: 'host-b' });
   expect(b.processes().length).toBeGreaterThan(0);
   expect(a.daemon?.exitCode).toBeNull();
   expect(a.starts(id)).toBe(2);
@@ -99,7 +99,7 @@ test('cancel ends the job of a lost host at once, and frees its lease; a host th
   expect((await store.jobs.get(id))?.state).toBe('running');
   expect(await cancelJob(store, id)).toBe('cancelled');
   expect(await store.jobs.get(id)).toMatchObject({ state: 'cancelled', claim: null });
-  expect(await store.leases()).toEqual([]);
+  expect(await store.leasing.list()).toEqual([]);
   await aComesBack(id);
 });
 
@@ -120,7 +120,7 @@ test('daemon forget gives up what a host had: queued anew while retries are left
     ended: [once],
     leases: expect.arrayContaining([once]),
   });
-  expect(await store.leases()).toEqual([]);
+  expect(await store.leasing.list()).toEqual([]);
   expect((await store.hosts.list()).map(({ host }) => host)).toEqual([]);
   expect(await store.jobs.get(once)).toMatchObject({ state: 'failed', failure: { class: 'killed' } });
   expect(await store.jobs.get(again)).toMatchObject({ state: 'queued', options: { retries: 0 }, launches: [] });

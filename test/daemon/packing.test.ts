@@ -56,7 +56,7 @@ test('--share without a budget reserves the recorded peak and the headroom, so t
   const ids: string[] = [];
   for (let n = 0; n < 3; n += 1) ids.push(await host.submit(COMMAND, SHARES));
   await until(() => host.lines('times').filter((line) => line.startsWith('begin')).length === 2);
-  const leases = await (await host.store()).leases();
+  const leases = await (await host.store()).leasing.list();
   expect(leases.map(({ bytes, share }) => ({ bytes, share }))).toEqual([
     { bytes: reserved, share: true },
     { bytes: reserved, share: true },
@@ -74,6 +74,6 @@ test('with nothing recorded it has its device to itself', async () => {
   const line = 'echo "begin $OOMTUNE_JOB_ID" >> times; sleep 1';
   const ids = [await host.submit(['/bin/sh', '-c', line], SHARES), await host.submit(['/bin/sh', '-c', line], SHARES)];
   await until(() => host.lines('times').length === 1);
-  expect((await (await host.store()).leases()).map(({ bytes }) => bytes)).toEqual([null]);
+  expect((await (await host.store()).leasing.list()).map(({ bytes }) => bytes)).toEqual([null]);
   for (const id of ids) await host.state(id, 'succeeded', 60);
 });

@@ -22,7 +22,7 @@ test('a paused job stands still with all its processes, keeps its memory, and go
   await sleep(1000);
   expect([host.lines('ticks').length, host.lines('below').length]).toEqual(before);
   expect((await host.job(id)).state).toBe('running');
-  expect((await store.leases()).map(({ owner }) => owner)).toEqual([id]);
+  expect((await store.leasing.list()).map(({ owner }) => owner)).toEqual([id]);
   expect(await pauseJob(store, id, 'off')).toBe('goes on');
   await host.state(id, 'succeeded', 60);
   expect(host.lines('ticks')).toHaveLength(60);

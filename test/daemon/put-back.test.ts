@@ -63,7 +63,7 @@ for (const [what, act] of Object.entries({
     const { store, id, execution } = await taken('true', { asks: act });
     expect(await execution.run()).toBe('back');
     expect(await host.job(id)).toMatchObject({ state: 'queued', claimHost: null, launches: [], started_at: null });
-    expect(await store.leases()).toEqual([]);
+    expect(await store.leasing.list()).toEqual([]);
     expect(host.starts(id)).toBe(0);
   });
 }

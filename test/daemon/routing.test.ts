@@ -1,6 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { labelOf, parseRequirement, requirementOf, describe as say, suits } from '../../src/daemon/routing.js';
+import { readJson } from '../../src/contract/fields.js';
+import { requirement } from '../../src/contract/state.js';
+import { labelOf, requirementOf, describe as say, suits } from '../../src/daemon/routing.js';
 import { options } from '../store/samples.js';
 
 const GIB = 1024 ** 3;
@@ -48,7 +50,7 @@ test('jobs with the same wish share a queue, others never do, and every label is
       const [a, b] = [of(one), of(other)];
       expect(labelOf(a)).toMatch(/^(any|cpu|cuda)[a-z0-9-]*$/);
       expect(labelOf(a) === labelOf(b)).toBe(JSON.stringify(a) === JSON.stringify(b));
-      expect(parseRequirement(JSON.stringify(a))).toEqual(a);
+      expect(readJson(requirement, JSON.stringify(a))).toEqual(a);
       expect(say(a).length).toBeGreaterThan(0);
     }),
   );

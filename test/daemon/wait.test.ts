@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { showLogs } from '../../src/cli/logs.js';
+import { showLogs } from '../../src/cli/verbs/logs.js';
 import type { JobRecord } from '../../src/contract/job.js';
 import { cancelJob, waitForJobs } from '../../src/daemon/index.js';
 import { failure } from '../store/home.js';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { requirementOf } from '../../src/daemon/routing.js';
-import { waitingReason } from '../../src/daemon/waiting-reason.js';
+import { waitingReason } from '../../src/daemon/sweeper.js';
 import type { StoredJob } from '../../src/store/index.js';
 import { job, options } from '../store/samples.js';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Ring } from '../../src/daemon/observe/ring.js';
+import { Ring } from '../../src/daemon/observe/watch.js';
 import { curvesOf } from '../../src/tuner/curve.js';
 import { observation } from './search.js';
 

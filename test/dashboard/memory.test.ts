@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { MemorySample } from '../../src/contract/verbs.js';
-import { Ring } from '../../src/daemon/observe/ring.js';
+import { Ring } from '../../src/daemon/observe/watch.js';
 import { hostName } from '../../src/store/index.js';
 import { Host, sleep } from '../daemon/host.js';
 import { ROOT, until } from '../store/home.js';

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { findDriver } from '../../src/devices/cuda/driver.js';
+import { findDriver } from '../../src/devices/cuda/index.js';
 import { listDevices, visibleGpus } from '../../src/runtime/devices.js';
 import { preloadable, preloadEnvironment } from '../../src/runtime/environment.js';
 import { hostDevice, memoryGroup } from '../../src/runtime/host.js';

@@ -2,8 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { lstatSync, mkdirSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
-import { ask } from '../../src/store/ask.js';
-import { embeddedSocket, ensureEmbeddedRedis } from '../../src/store/embedded.js';
+import { ask, embeddedSocket, ensureEmbeddedRedis } from '../../src/store/embedded.js';
 import { openStore, redisStatus, stopRedis } from '../../src/store/index.js';
 import { failure, script, until, useHome } from './home.js';
 
@@ -58,7 +57,7 @@ test('it listens on a private unix socket only, keeps an append-only file and ne
   expect(store.url).toBe(`unix://${home}/redis/redis.sock`);
   expect(await config('port')).toBe('0');
   expect(await config('appendonly')).toBe('yes');
-  expect(await store.evictionPolicy()).toBe('noeviction');
+  expect(await config('maxmemory-policy')).toBe('noeviction');
   await store.close();
   const modes = (folder: string): void => {
     expect((statSync(folder).mode & 0o777).toString(8), folder).toBe('700');

@@ -70,7 +70,7 @@ test('sharing jobs fit by their bytes, and a device that is shared already is fi
   expect(leases.map((lease) => lease.devices[0]?.id)).toEqual(['cuda:0', 'cuda:0', 'cuda:0']);
   const next = await ask({ bytes: 1, share: true });
   expect(next.devices[0]?.id).toBe('cuda:1');
-  expect(await store.reservations()).toEqual(
+  expect(await store.leasing.reservations()).toEqual(
     new Map([
       ['GPU-0', 80 * GIB],
       ['GPU-1', 1],
@@ -158,7 +158,7 @@ test('what can never be is refused at once', async () => {
 test('several devices are had at once or not at all', async () => {
   const one = await ask({ devices: [gpu(0)] });
   expect(await waits({ count: 2 })).toContain('2 devices');
-  expect(await store.leases()).toHaveLength(1);
+  expect(await store.leasing.list()).toHaveLength(1);
   await one.release();
   const both = await ask({ count: 2 });
   expect(both.devices.map((device) => device.id).sort()).toEqual(['cuda:0', 'cuda:1']);
@@ -192,7 +192,7 @@ test('jobs of two devices each never block one another, and of many processes no
     await store.close();`;
   const results = await Promise.all(Array.from({ length: 8 }, () => script(source).next()));
   expect(results).toEqual(Array(8).fill('[]'));
-  expect(await store.leases()).toEqual([]);
+  expect(await store.leasing.list()).toEqual([]);
   expect(await store.connection.redis.hlen(store.keys.leaseQueue)).toBe(0);
 });
 
@@ -252,7 +252,7 @@ test('an abort leaves no trace, neither lease nor place in the queue', async () 
   expect((await failure(asked)).message).toBe('no longer');
   await until(async () => (await store.connection.redis.hlen(store.keys.leaseQueue)) === 0);
   await held.release();
-  expect(await store.leases()).toEqual([]);
+  expect(await store.leasing.list()).toEqual([]);
 });
 
 test('a lease shrinks for others to come in, and grows only where there is room', async () => {
@@ -294,7 +294,7 @@ test('it is kept while a process of the job lives, even one that left its sessio
   holder.child.kill('SIGKILL');
   await holder.lines;
   expect(await store.leasing.reap([])).toEqual([]);
-  expect(await store.leases()).toHaveLength(1);
+  expect(await store.leasing.list()).toHaveLength(1);
   grandchild.kill('SIGKILL');
   await until(async () => (await store.leasing.reap([])).length === 1);
 });
@@ -312,7 +312,7 @@ test('it is kept while its memory is not back', async () => {
 
 test('a pid that was given to another process does not keep a lease', async () => {
   const lease = await ask({ owner: 'j-reused22', devices: [gpu(0)] });
-  const [record] = await store.leases();
+  const [record] = await store.leasing.list();
   const text = (record?.text ?? '').replace(/"start":"\d+"/, '"start":"1"');
   await store.connection.redis.hset(store.keys.leases, 'j-reused22', text);
   expect(await store.leasing.reap([])).toEqual(['j-reused22']);
@@ -339,12 +339,12 @@ test('a living owner keeps his lease however late its renewal is', async () => {
 
 test('what a living owner had released, and an older state of Redis brings back, is freed', async () => {
   const lease = await ask({ owner: 'j-older222', devices: [gpu(0)] });
-  const [record] = await store.leases();
+  const [record] = await store.leasing.list();
   expect(await store.leasing.reap([])).toEqual([]);
   await lease.release();
   await store.connection.redis.hset(store.keys.leases, 'j-older222', record?.text ?? '');
   expect(await store.leasing.reap([])).toEqual(['j-older222']);
-  expect(await store.leases()).toEqual([]);
+  expect(await store.leasing.list()).toEqual([]);
 });
 
 test('the next process of the same job takes over its lease, though others wait for it', async () => {

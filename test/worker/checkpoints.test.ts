@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { wroteCheckpoint } from '../../src/worker/run/checkpoints.js';
+import { wroteCheckpoint } from '../../src/worker/run/resumption.js';
 
 let cwd: string;
 beforeEach(() => {

@@ -2,9 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { Observation } from '../../src/contract/measurement.js';
 import type { Config, Rung } from '../../src/contract/rung.js';
 import { PARTS } from '../../src/tuner/index.js';
-import { jobBudget } from '../../src/worker/memory/job-budget.js';
-import { partsOf } from '../../src/worker/memory/memory-parts.js';
-import { jobMemory } from '../../src/worker/memory/memory-report.js';
+import { jobBudget, jobMemory, partsOf } from '../../src/worker/memory/memory-report.js';
 import { options } from '../store/samples.js';
 
 const MIB = 1024 ** 2;

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { readConfig } from '../../src/common/config.js';
 import { hookMessage } from '../../src/contract/hook.js';
 import { rungName } from '../../src/contract/rung.js';
-import { allowedRungs } from '../../src/worker/search/rungs.js';
+import { allowedRungs } from '../../src/worker/search/constraints.js';
 import type { Target } from '../../src/worker/target.js';
 
 const options = { amp: 'auto', checkpointing: 'off', exact: false } as const;

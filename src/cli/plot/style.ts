@@ -1,4 +1,4 @@
-import type { Part } from '../../worker/memory/memory-parts.js';
+import type { Part } from '../../worker/memory/memory-report.js';
 
 interface Palette {
   ground: string;

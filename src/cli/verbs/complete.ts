@@ -5,7 +5,7 @@ import type { Recommendation } from '../../contract/recommendation.js';
 import type { Verb } from '../verb.js';
 
 /** Words for the shell to complete with, one a line: `word<TAB>what it is`. Silent about whatever goes wrong. */
-const completeVerb: Verb = async ({ args }, context) => {
+export default (async ({ args }, context) => {
   try {
     for (const [word, about] of await words(args[0] ?? 'jobs')) context.out.data(`${word}\t${about}`);
   } catch {
@@ -33,6 +33,4 @@ const completeVerb: Verb = async ({ args }, context) => {
       ['@', 'the latest'],
     ];
   }
-};
-
-export default completeVerb;
+}) satisfies Verb;

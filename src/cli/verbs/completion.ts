@@ -1,12 +1,13 @@
-import { completionScript } from '../completion/index.js';
+import { bash } from '../completion/bash.js';
+import { fish } from '../completion/fish.js';
+import { grammarOf, type Shell } from '../completion/grammar.js';
+import { zsh } from '../completion/zsh.js';
 import type { Verb } from '../verb.js';
 
-const completionVerb: Verb = async ({ args, program }, { out }) => {
-  const shell = args[0] as 'bash' | 'zsh' | 'fish';
-  const script = completionScript(shell, program);
+export default (async ({ args, program }, { out }) => {
+  const shell = args[0] as Shell;
+  const script = { bash, zsh, fish }[shell](grammarOf(program));
   if (out.json) out.document('completion', { schema: 1, shell, script });
   else out.data(script);
   return 0;
-};
-
-export default completionVerb;
+}) satisfies Verb;

@@ -1,20 +1,51 @@
+import { formatBytes } from '../../common/size.js';
+import { plain } from '../../common/terminal.js';
 import type { DeviceEntry } from '../../contract/verbs.js';
-import { deviceEntry, renderDevices } from '../devices-view.js';
+import type { Paint } from '../output.js';
+import { table } from '../table.js';
 import type { Verb } from '../verb.js';
 
-const devicesVerb: Verb = async (_invocation, context) => {
+export default (async (_invocation, context) => {
   const { out } = context;
   const [runtime, store] = await Promise.all([context.runtime(), context.store()]);
   const devices = await runtime.devices();
   await store.leasing.reap(devices); // what a run that was killed had reserved is nobody's
-  const reserved = await store.reservations(devices);
-  const entries: DeviceEntry[] = devices.map((device) => ({
+  const reserved = await store.leasing.reservations(devices);
+  const entries: DeviceEntry[] = devices.map(({ bus: _, ...device }) => ({
     ...device,
     reserved_bytes: reserved.get(device.uuid) ?? 0,
   }));
-  if (out.json) out.document('devices', { schema: 1, devices: entries.map(deviceEntry) });
+  if (out.json) out.document('devices', { schema: 1, devices: entries });
   else out.data(renderDevices(entries, out.paint));
   return 0;
-};
+}) satisfies Verb;
 
-export default devicesVerb;
+function renderDevices(found: DeviceEntry[], paint: Paint): string {
+  const devices = plain(found);
+  const overview = table(
+    devices,
+    [
+      { title: 'DEVICE', value: (device) => device.id },
+      { title: 'MODEL', value: (device) => device.model, widest: 44, least: 12 },
+      { title: 'TOTAL', value: (device) => formatBytes(device.total_bytes), align: 'right' },
+      { title: 'USED', value: (device) => formatBytes(device.used_bytes), align: 'right' },
+      { title: 'RESERVED', value: (device) => formatBytes(device.reserved_bytes), align: 'right' },
+      { title: '', value: (device) => device.fault ?? device.note ?? '' },
+    ],
+    (text) => paint('bold', text),
+  );
+  const held = devices.flatMap((device) => device.processes.map((process) => ({ device: device.id, ...process })));
+  if (held.length === 0) return overview;
+  const holders = table(
+    held.sort((a, b) => b.used_bytes - a.used_bytes).slice(0, 40),
+    [
+      { title: 'DEVICE', value: (row) => row.device },
+      { title: 'PID', value: (row) => String(row.pid), align: 'right' },
+      { title: 'USED', value: (row) => formatBytes(row.used_bytes), align: 'right' },
+      { title: 'OURS', value: (row) => (row.ours ? 'yes' : 'no') },
+      { title: 'PROCESS', value: (row) => row.name, widest: 60, least: 16 },
+    ],
+    (text) => paint('bold', text),
+  );
+  return `${overview}\n\n${holders}`;
+}

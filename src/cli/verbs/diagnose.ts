@@ -2,11 +2,16 @@ import { accessSync, constants, createReadStream, statSync } from 'node:fs';
 import { constants as os } from 'node:os';
 import { plain } from '../../common/terminal.js';
 import { usageError } from '../errors.js';
+import { readNumber } from '../number.js';
 import { coloured } from '../output.js';
 import type { Verb } from '../verb.js';
 
-const diagnoseVerb: Verb = async ({ args, options }, { out, signal }) => {
-  const exitCode = readExitCode(options.exitCode);
+export default (async ({ args, options }, { out, signal }) => {
+  const exitCode = readNumber('--exit-code', options.exitCode, {
+    least: -255,
+    most: 255,
+    remedy: "It is what the shell's $? says.",
+  });
   const ended = readSignal(options.signal);
   const file = args[0] ?? '-';
   if (file === '-' && process.stdin.isTTY) {
@@ -28,9 +33,7 @@ const diagnoseVerb: Verb = async ({ args, options }, { out, signal }) => {
       renderDiagnosis(plain(diagnosis), { color: coloured(process.stdout), width: process.stdout.columns || 100 }),
     );
   return 0;
-};
-
-export default diagnoseVerb;
+}) satisfies Verb;
 
 function checkLog(file: string): string {
   let why: string | null = null;
@@ -42,18 +45,6 @@ function checkLog(file: string): string {
   }
   if (why === null) return file;
   throw usageError(`The log ${file} ${why}.`, 'Name a file that holds the output of the process, or - for stdin.');
-}
-
-function readExitCode(value: unknown): number | null {
-  if (value === undefined) return null;
-  const code = Number(value);
-  if (!/^-?\d+$/.test(String(value)) || code < -255 || code > 255) {
-    throw usageError(
-      `Expected --exit-code to be a number from 0 to 255, got "${value}".`,
-      "It is what the shell's $? says.",
-    );
-  }
-  return code;
 }
 
 /** `9`, `KILL` and `SIGKILL` are the same signal. */

@@ -1,11 +1,11 @@
+import { asRecord } from '../../contract/measurement.js';
 import type { MemoryTrace } from '../../store/index.js';
-import { probeRecord } from '../../worker/search/probe-record.js';
 import { explainJob, explainRecommendation } from '../explain-view.js';
 import { namedJob } from '../jobs.js';
 import { statusEntry } from '../status-entry.js';
 import type { Verb } from '../verb.js';
 
-const explainVerb: Verb = async ({ args }, context) => {
+export default (async ({ args }, context) => {
   const { out } = context;
   const store = await context.store();
   const [name = '@'] = args;
@@ -27,16 +27,14 @@ const explainVerb: Verb = async ({ args }, context) => {
     store.memory.get(job.job),
   ]);
   if (out.json) {
-    const probes = job.journal.map((seen) => probeRecord(seen));
+    const probes = job.journal.map((seen) => asRecord(seen));
     const more = { launches: job.launches, probes, recommendation, memory_over_time: overTime(trace) };
     out.document('explain', { schema: 1, ...statusEntry(job, recommendation), ...more });
   } else {
     out.data(explainJob(job, recommendation, trace, out.paint));
   }
   return 0;
-};
-
-export default explainVerb;
+}) satisfies Verb;
 
 const overTime = (trace: MemoryTrace | null) =>
   trace === null ? null : { budget_bytes: trace.budget_bytes, samples: trace.samples };

@@ -1,14 +1,14 @@
+import { extname } from 'node:path';
 import { OomtuneError } from '../../common/errors.js';
 import type { FindBatchReport } from '../../contract/reports.js';
-import { interrupted, nothingFits, renderError } from '../errors.js';
+import { interrupted, nothingFits, renderError, usageError } from '../errors.js';
 import { renderFound } from '../find-batch-view.js';
 import { toJobOptions } from '../job-options.js';
-import { plotFile } from '../plot/file.js';
 import type { Verb } from '../verb.js';
-import { writeWhole } from '../whole-file.js';
+import { checkWritable, writeWhole } from '../whole-file.js';
 import { workDeps } from '../work.js';
 
-const findBatchVerb: Verb = async ({ options, command }, context) => {
+export default (async ({ options, command }, context) => {
   const jobOptions = toJobOptions(options, command);
   const plot = plotFile(options.plot);
   const { out } = context;
@@ -29,9 +29,7 @@ const findBatchVerb: Verb = async ({ options, command }, context) => {
   else if (report.status === 'found') out.data(renderFound(report, out.paint));
   else renderError(notFound(report), out);
   return report.status === 'found' ? 0 : report.status === 'exhausted' ? 3 : 4;
-};
-
-export default findBatchVerb;
+}) satisfies Verb;
 
 /** A search without an answer, told as an error. */
 function notFound(report: FindBatchReport): OomtuneError {
@@ -52,4 +50,18 @@ function notFound(report: FindBatchReport): OomtuneError {
     `The job failed, and not for want of memory: ${report.failure?.class ?? 'unknown'}.`,
     `${report.failure?.advice ?? 'Run the command alone and mend what it says.'}${evidence}${notes}`,
   );
+}
+
+/** The file that `--plot` names; null: none. Throws OOMTUNE_USAGE for one that could not be written in the end. */
+function plotFile(value: unknown): string | null {
+  if (value === undefined) return null;
+  const file = String(value);
+  if (extname(file).toLowerCase() !== '.svg') {
+    throw usageError(
+      `Expected --plot to be a file that ends in .svg, got ${JSON.stringify(file)}.`,
+      'The picture is drawn as SVG, which browsers show and other programs turn into any format.',
+    );
+  }
+  checkWritable(file, 'plot');
+  return file;
 }

@@ -1,18 +1,26 @@
+import { existsSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { TerminalText } from '../../common/terminal.js';
+import type { JobRecord } from '../../contract/job.js';
+import { Presence } from '../../daemon/wait.js';
+import { hostName, type Store } from '../../store/index.js';
 import { usageError } from '../errors.js';
 import { namedJobs } from '../jobs.js';
-import { showLogs } from '../logs.js';
+import { LogFile } from '../log-file.js';
+import { readNumber } from '../number.js';
+import { hasEnded } from '../status-view.js';
 import type { Verb } from '../verb.js';
 
-const logsVerb: Verb = async ({ args, options }, context) => {
+export default (async ({ args, options }, context) => {
   const { out, signal } = context;
-  const lines = readNumber('--lines', options.lines, 0);
-  const launch = readNumber('--launch', options.launch, 1);
+  const remedy = 'See `oomtune logs --help`.';
+  const lines = readNumber('--lines', options.lines, { remedy });
+  const launch = readNumber('--launch', options.launch, { least: 1, remedy });
   const store = await context.store();
   const jobs = await namedJobs(store, args, out);
   const follow = Boolean(options.follow);
   if (out.json) {
     if (follow) throw usageError('--follow goes on; --json writes one document.', 'Leave one of the two out.');
-    const { readLog } = await import('../logs.js');
     const logs = await Promise.all(
       jobs.map(async (job) => ({ job: job.job, ...(await readLog(store, job, { launch, lines })) })),
     );
@@ -29,16 +37,216 @@ const logsVerb: Verb = async ({ args, options }, context) => {
     note: out.note,
   });
   return 0;
-};
+}) satisfies Verb;
 
-export default logsVerb;
+interface LogOptions {
+  follow: boolean;
+  /** Only the last lines; null: all. */
+  lines: number | null;
+  /** Null: the latest, and when following each new one. */
+  launch: number | null;
+  signal: AbortSignal;
+  write: (data: Buffer | string) => void;
+  /** It goes to a terminal, which is spared all but text and colours; a file or a pipe gets every byte. */
+  terminal: boolean;
+  note: (text: string) => void;
+}
 
-function readNumber(flag: string, value: unknown, least: number): number | null {
-  if (value === undefined) return null;
-  const number = Number(value);
-  if (/^\d+$/.test(String(value)) && number >= least) return number;
+const LOOK_MS = 200;
+/** A line longer than this is shown in parts: nobody may fill our memory by never ending one. */
+const LONGEST_LINE = 64 * 1024;
+
+/** Shows the output of jobs, of several with a prefix for each line. */
+export async function showLogs(store: Store, jobs: JobRecord[], options: LogOptions): Promise<void> {
+  const widest = Math.max(...jobs.map((job) => label(job, jobs).length));
+  const writers = jobs.map((job) => {
+    const name = `${label(job, jobs).padEnd(widest)} | `;
+    const writer = jobs.length === 1 ? raw(options.write) : prefixed(name, options.write);
+    return options.terminal ? safe(writer) : writer;
+  });
+  if (options.follow) {
+    await Promise.all(jobs.map((job, at) => follow(store, job, options, writers[at] as Writer)));
+    return;
+  }
+  for (const [at, job] of jobs.entries()) {
+    const writer = writers[at] as Writer;
+    const launch = pick(job, options.launch);
+    const tailOnly = isAway(job) || isGone(job, launch);
+    const file = tailOnly ? null : open(launch, options);
+    if (isGone(job, launch)) options.note(`The log of ${job.job} is no longer kept: the end of its output is shown.`);
+    if (tailOnly) writer.write(await tailOf(store, job, options));
+    else if (file === null) options.note(`${job.job} has not written anything yet.`);
+    else writeAll(file, writer);
+    writer.end();
+  }
+}
+
+/** The same for `--json`. */
+async function readLog(
+  store: Store,
+  job: JobRecord,
+  options: Pick<LogOptions, 'launch' | 'lines'>,
+): Promise<{ launch: number | null; log: string }> {
+  const launch = pick(job, options.launch);
+  if (isAway(job) || isGone(job, launch)) {
+    return { launch: launch?.launch ?? null, log: (await tailOf(store, job, options)).toString('utf8') };
+  }
+  const file = open(launch, options);
+  return { launch: launch?.launch ?? null, log: file === null ? '' : wholeLog(file).toString('utf8') };
+}
+
+/** As much of a log as one document may hold. The supervisor's two files have as much together; a job can write more. */
+const MOST_BYTES = 128 * 1024 ** 2;
+
+function wholeLog(file: LogFile): Buffer {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for (const chunk of file.read()) {
+    chunks.push(chunk);
+    length += chunk.length;
+    if (length >= MOST_BYTES) break;
+  }
+  file.close();
+  return Buffer.concat(chunks);
+}
+
+async function follow(store: Store, first: JobRecord, options: LogOptions, writer: Writer): Promise<void> {
+  if (isAway(first)) return followAway(store, first, options, writer);
+  const presence = new Presence([first.job]);
+  let job = first;
+  let file: LogFile | null = null;
+  let shown = 0;
+  let waits = '';
+  while (!options.signal.aborted) {
+    const launch = pick(job, options.launch);
+    if (launch !== null && launch.launch !== shown) {
+      if (file !== null) writeAll(file, writer);
+      file = open(launch, shown === 0 ? options : { lines: null });
+      if (file !== null) shown = launch.launch;
+    }
+    const ended = hasEnded(job); // looked at before the last read: nothing is written after the end
+    if (file !== null) for (const chunk of file.read()) writer.write(chunk);
+    else if (job.reason && job.reason !== waits) options.note(`${job.job} waits: ${job.reason}`);
+    waits = job.reason ?? waits;
+    if (ended && (file === null || launch?.launch === shown)) break;
+    await delay(LOOK_MS, undefined, { signal: options.signal }).catch(() => {});
+    const now = await store.jobs.get(job.job);
+    if (presence.note(job.job, now)) job = now;
+    if (isAway(job)) return followAway(store, job, options, writer);
+  }
+  file?.close();
+  writer.end();
+  options.signal.throwIfAborted();
+}
+
+type Launch = JobRecord['launches'][number];
+
+function pick(job: JobRecord, wanted: number | null): Launch | null {
+  if (wanted === null) return job.launches.at(-1) ?? null;
+  const launch = job.launches.find((one) => one.launch === wanted);
+  if (launch !== undefined) return launch;
   throw usageError(
-    `Expected ${flag} to be a whole number of at least ${least}, got "${value}".`,
-    'See `oomtune logs --help`.',
+    `${job.job} has no launch ${wanted}.`,
+    job.launches.length === 0 ? 'It has not been launched yet.' : `It has launches 1 to ${job.launches.length}.`,
   );
+}
+
+function open(launch: Launch | null, options: Pick<LogOptions, 'lines'>): LogFile | null {
+  if (launch === null) return null;
+  const file = new LogFile(launch.dir);
+  if (options.lines !== null) file.seekTail(options.lines);
+  return file;
+}
+
+/** Runs, or ran, on another host: only the tail in Redis can be read from here. */
+function isAway(job: JobRecord): boolean {
+  return job.host !== null && job.host !== hostName();
+}
+
+/** Ended so long ago that its folder was removed. */
+function isGone(job: JobRecord, launch: Launch | null): boolean {
+  return !isAway(job) && launch !== null && hasEnded(job) && !existsSync(launch.dir);
+}
+
+async function tailOf(store: Store, job: JobRecord, options: Pick<LogOptions, 'launch' | 'lines'>): Promise<Buffer> {
+  const pieces = await store.logs.read(job.job);
+  const wanted = options.launch ?? pieces.at(-1)?.launch ?? 1;
+  const data = Buffer.concat(pieces.filter((piece) => piece.launch === wanted).map((piece) => piece.data));
+  return options.lines === null ? data : lastLines(data, options.lines);
+}
+
+async function followAway(store: Store, job: JobRecord, options: LogOptions, writer: Writer): Promise<void> {
+  options.note(`${job.job} runs on ${job.host}: the end of its output is shown.`);
+  const presence = new Presence([job.job]);
+  const ended = async () => {
+    const now = await store.jobs.get(job.job);
+    return presence.note(job.job, now) && hasEnded(now);
+  };
+  for await (const piece of store.logs.follow(job.job, { signal: options.signal, ended })) {
+    if (options.launch !== null && piece.launch !== options.launch) continue;
+    if (piece.skipped > 0) options.note(`${job.job}: ${piece.skipped} bytes left out`);
+    writer.write(piece.data);
+  }
+  writer.end();
+  options.signal.throwIfAborted();
+}
+
+function lastLines(data: Buffer, lines: number): Buffer {
+  let at = data.length;
+  for (let left = lines; left > 0 && at > 1; left -= 1) at = data.lastIndexOf(0x0a, at - 2) + 1;
+  return lines === 0 ? Buffer.alloc(0) : data.subarray(at);
+}
+
+function writeAll(file: LogFile, writer: Writer): void {
+  for (const chunk of file.read()) writer.write(chunk);
+  file.close();
+}
+
+interface Writer {
+  write(chunk: Buffer): void;
+  end(): void;
+}
+
+/** What is safe for a terminal, whatever the job prints. */
+function safe(writer: Writer): Writer {
+  const text = new TerminalText(true);
+  return {
+    write: (chunk) => writer.write(text.take(chunk)),
+    end() {
+      writer.write(text.end());
+      writer.end();
+    },
+  };
+}
+
+const raw = (write: LogOptions['write']): Writer => ({ write, end: () => {} });
+
+/** Whole lines, so that those of several jobs never mix. Works on bytes: a character may be cut by a chunk's end. */
+function prefixed(prefix: string, write: LogOptions['write']): Writer {
+  const before = Buffer.from(prefix);
+  const newline = Buffer.from('\n');
+  let rest: Buffer = Buffer.alloc(0);
+  const out = (line: Buffer) => write(Buffer.concat([before, line, newline]));
+  return {
+    write(chunk) {
+      rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+      for (let at = rest.indexOf(0x0a); at >= 0; at = rest.indexOf(0x0a)) {
+        out(rest.subarray(0, at));
+        rest = rest.subarray(at + 1);
+      }
+      if (rest.length > LONGEST_LINE) {
+        out(rest);
+        rest = Buffer.alloc(0);
+      }
+    },
+    end() {
+      if (rest.length > 0) out(rest);
+      rest = Buffer.alloc(0);
+    },
+  };
+}
+
+/** The job's name where it tells them apart, else its id. */
+function label(job: JobRecord, jobs: JobRecord[]): string {
+  return jobs.filter((other) => other.name === job.name).length === 1 ? job.name : job.job;
 }

@@ -8,7 +8,7 @@ import { renderRecommendations } from '../recommend-view.js';
 import type { Verb } from '../verb.js';
 import { shellWords } from '../words.js';
 
-const recommendVerb: Verb = async ({ args, options, command }, context) => {
+export default (async ({ args, options, command }, context) => {
   const { out } = context;
   const [name] = args;
   if (options.apply && command.length === 0) {
@@ -46,9 +46,7 @@ const recommendVerb: Verb = async ({ args, options, command }, context) => {
     out.data('Nothing recorded yet. `oomtune find-batch -- COMMAND…` records a configuration.');
   else out.data(renderRecommendations(found, out.paint));
   return 0;
-};
-
-export default recommendVerb;
+}) satisfies Verb;
 
 function noSuchConfig(name: string, all: Recommendation[]): OomtuneError {
   const near = nearest(

@@ -2,7 +2,7 @@ import { hostName } from '../../store/process-identity.js';
 import { namedJob } from '../jobs.js';
 import type { Verb } from '../verb.js';
 
-const retryVerb: Verb = async ({ args }, context) => {
+export default (async ({ args }, context) => {
   const { out } = context;
   const store = await context.store();
   const { job } = await namedJob(store, args[0] ?? '@', out);
@@ -22,6 +22,4 @@ const retryVerb: Verb = async ({ args }, context) => {
   if (out.json) out.document('retry', { schema: 1, job });
   else out.data(job);
   return 0;
-};
-
-export default retryVerb;
+}) satisfies Verb;

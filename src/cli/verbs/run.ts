@@ -4,11 +4,11 @@ import type { RunReport } from '../../contract/reports.js';
 import type { Context } from '../context.js';
 import { interrupted, nothingFits, renderError, usageError } from '../errors.js';
 import { toJobOptions } from '../job-options.js';
-import { checkReportFile, writeReport } from '../report-file.js';
 import type { Verb } from '../verb.js';
+import { checkWritable, writeWhole } from '../whole-file.js';
 import { workDeps } from '../work.js';
 
-const runVerb: Verb = async ({ options, command }, context) => {
+export default (async ({ options, command }, context) => {
   const { report: file, ...rest } = options;
   if (context.out.json && typeof file !== 'string') {
     throw usageError(
@@ -17,19 +17,17 @@ const runVerb: Verb = async ({ options, command }, context) => {
     );
   }
   const jobOptions = toJobOptions(rest, command);
-  if (typeof file === 'string') checkReportFile(file);
+  if (typeof file === 'string') checkWritable(file, 'report');
   const [{ deps, request }, { runJob }] = await Promise.all([
     workDeps(context, 'run', jobOptions, command),
     import('../../worker/index.js'),
   ]);
   const report = await runJob(request, deps);
   context.progress.close();
-  if (typeof file === 'string') await writeReport(file, report);
+  if (typeof file === 'string') await writeWhole(file, `${JSON.stringify(report, null, 2)}\n`);
   if (context.signal.aborted) throw interrupted();
   return codeOf(report, context);
-};
-
-export default runVerb;
+}) satisfies Verb;
 
 /** The job's own exit code; 128 + n for signal n; ours where there was no run. */
 function codeOf(report: RunReport, context: Context): number {

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { usageError } from '../errors.js';
 import { namedJobs } from '../jobs.js';
+import { readNumber } from '../number.js';
 import { printable } from '../output.js';
 import { foregroundEntries, statusEntries } from '../status-entry.js';
 import { renderJob, renderJobs } from '../status-view.js';
@@ -8,9 +9,10 @@ import type { Verb } from '../verb.js';
 
 const SHOWN = 20;
 
-const statusVerb: Verb = async ({ args, options }, context) => {
+export default (async ({ args, options }, context) => {
   const { out, signal } = context;
-  const limit = readLimit(options.limit);
+  const remedy = 'Write how many ended jobs to show: --limit 50.';
+  const limit = readNumber('--limit', options.limit, { remedy }) ?? SHOWN;
   if (options.watch && out.json) {
     throw usageError('--watch shows a picture that changes; --json writes one document.', 'Leave one of the two out.');
   }
@@ -48,9 +50,7 @@ const statusVerb: Verb = async ({ args, options }, context) => {
     });
   else out.data(await picture());
   return 0;
-};
-
-export default statusVerb;
+}) satisfies Verb;
 
 /** Written over the picture before, without a blank moment between; in a pipe one picture follows the other. */
 function repaint(text: string): string {
@@ -61,13 +61,4 @@ function repaint(text: string): string {
     .slice(0, rows)
     .map((line) => `${line}\u001b[K`)
     .join('\n')}\n\u001b[J`;
-}
-
-function readLimit(value: unknown): number {
-  if (value === undefined) return SHOWN;
-  if (/^\d+$/.test(String(value))) return Number(value);
-  throw usageError(
-    `Expected --limit to be a whole number, got "${value}".`,
-    'Write how many ended jobs to show: --limit 50.',
-  );
 }

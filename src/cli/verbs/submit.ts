@@ -6,7 +6,7 @@ import { sayWhich } from '../jobs.js';
 import { commandOf, sweepOf } from '../sweep.js';
 import type { Verb } from '../verb.js';
 
-const submitVerb: Verb = async ({ options, command }, context) => {
+export default (async ({ options, command }, context) => {
   const { out } = context;
   const sweep = sweepOf(options.array, options.sweep, command);
   const members = sweep?.tasks.map((task) => ({ ...task, command: commandOf(command, task) })) ?? [];
@@ -14,7 +14,7 @@ const submitVerb: Verb = async ({ options, command }, context) => {
   const jobOptions = toJobOptions(options, first);
   // Said now, not after hours in the queue; where the job may go to another host, only that host can know.
   if (jobOptions.host === null && jobOptions.gpuModel === null) {
-    const { preflight } = await import('../../worker/command/preflight.js');
+    const { preflight } = await import('../../worker/command/torch.js');
     await preflight(first, jobOptions, process.env);
   }
   const store = await context.store();
@@ -35,9 +35,7 @@ const submitVerb: Verb = async ({ options, command }, context) => {
   const idle = await nobodyRuns(store, jobOptions.host);
   if (idle !== null) out.note(`note: ${idle}`);
   return 0;
-};
-
-export default submitVerb;
+}) satisfies Verb;
 
 /** Why nothing will happen yet; null: a daemon is there that takes jobs. */
 async function nobodyRuns(store: Store, host: string | null): Promise<string | null> {

@@ -10,7 +10,7 @@ function hookVersion(): string | null {
   return /^__version__ = "(.+)"$/m.exec(readFileSync(file, 'utf8'))?.[1] ?? null;
 }
 
-const versionVerb: Verb = async (_invocation, { out, runtime }) => {
+export default (async (_invocation, { out, runtime }) => {
   const { version } = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')) as { version: string };
   const parts = await runtime().then(
     (found) => found.versions(),
@@ -32,6 +32,4 @@ const versionVerb: Verb = async (_invocation, { out, runtime }) => {
     );
   }
   return 0;
-};
-
-export default versionVerb;
+}) satisfies Verb;

@@ -3,7 +3,7 @@ import { namedJobs } from '../jobs.js';
 import { statusEntries } from '../status-entry.js';
 import type { Verb } from '../verb.js';
 
-const waitVerb: Verb = async ({ args }, context) => {
+export default (async ({ args }, context) => {
   const { out, signal } = context;
   const store = await context.store();
   const named = await namedJobs(store, args, out); // @ is the latest of now, not of later
@@ -19,6 +19,4 @@ const waitVerb: Verb = async ({ args }, context) => {
     .sort((a, b) => Date.parse(a.ended_at ?? '') - Date.parse(b.ended_at ?? ''))[0];
   if (failed === undefined) return 0;
   return failed.state === 'exhausted' ? 3 : 4;
-};
-
-export default waitVerb;
+}) satisfies Verb;

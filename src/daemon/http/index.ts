@@ -1,15 +1,14 @@
 /** The dashboard and the metrics of a daemon, over HTTP: on loopback, behind a token, with no word to other sites. */
-import type { Server } from 'node:http';
-import { isIP } from 'node:net';
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { isIP, type Socket } from 'node:net';
 import { type FastifyError, type FastifyInstance, fastify } from 'fastify';
 import { OomtuneError } from '../../common/errors.js';
 import type { Log } from '../../common/log.js';
+import { TimeUp } from '../../common/within.js';
 import type { Runtime } from '../../runtime/types.js';
 import { hostName, type Store } from '../../store/index.js';
-import { Observer } from '../observe/observer.js';
-import { Late } from '../observe/within.js';
+import { Observer } from '../observe/sampler.js';
 import { Board } from './board.js';
-import { boundConnections } from './connections.js';
 import { checkHost, checkOrigin, setSafetyHeaders } from './guard.js';
 import { Machine } from './machine.js';
 import { createMetrics } from './metrics.js';
@@ -124,7 +123,7 @@ function createApp(log: Log): FastifyInstance {
     }
     const told = errorOf(error);
     if (told.code === 'OOMTUNE_INTERNAL') log.warn({ err: error }, 'a request met a fault of ours');
-    const status = error instanceof Late ? 503 : ((error as FastifyError).statusCode ?? 500);
+    const status = error instanceof TimeUp ? 503 : ((error as FastifyError).statusCode ?? 500);
     return reply.code(status).send(told.toJSON());
   });
   return app;
@@ -132,7 +131,7 @@ function createApp(log: Log): FastifyInstance {
 
 /** What went wrong below a request, as everything else of oomtune tells it. */
 function errorOf(error: FastifyError | Error): OomtuneError {
-  if (error instanceof Late) {
+  if (error instanceof TimeUp) {
     return new OomtuneError('OOMTUNE_REDIS_UNREACHABLE', 'Redis does not answer.', '`oomtune doctor` looks at it.');
   }
   if (((error as FastifyError).statusCode ?? 500) < 500) {
@@ -168,3 +167,41 @@ function listenAt(server: Server, host: string, port: number): Promise<void> {
 }
 
 const isLoopback = (host: string): boolean => host === 'localhost' || host === '::1' || /^127\./.test(host);
+
+/**
+ * Keeps no more than `most` connections open: one more takes the place of the one that has been idle for longest, so that
+ * those who connect and say nothing keep nobody out. Where none is idle, the new one is refused.
+ */
+function boundConnections(server: Server, most: number): void {
+  const requests = new Map<Socket, number>();
+  /** In the order in which they fell idle. */
+  const idle = new Set<Socket>();
+  server.on('connection', (socket: Socket) => {
+    requests.set(socket, 0);
+    idle.add(socket);
+    socket.once('close', () => {
+      requests.delete(socket);
+      idle.delete(socket);
+    });
+    if (requests.size <= most) return;
+    const [longest] = idle;
+    longest?.destroy();
+    if (longest !== undefined) {
+      requests.delete(longest);
+      idle.delete(longest);
+    }
+  });
+  const count = (socket: Socket, by: number): void => {
+    const now = requests.get(socket);
+    if (now === undefined) return;
+    requests.set(socket, now + by);
+    if (now + by > 0) idle.delete(socket);
+    else idle.add(socket);
+  };
+  server.prependListener('request', ({ headers, socket }: IncomingMessage, response: ServerResponse) => {
+    // One that has a body to come says nothing yet
+    if (headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined) return;
+    count(socket, 1);
+    response.once('close', () => count(socket, -1));
+  });
+}

@@ -34,7 +34,7 @@ export class Machine {
   async view(): Promise<MachineView> {
     const [devices, leases, hosts] = await Promise.all([
       this.devices(),
-      this.#store.leases(),
+      this.#store.leasing.list(),
       this.#store.hosts.list(),
     ]);
     const here = hostName();

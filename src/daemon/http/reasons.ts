@@ -1,5 +1,4 @@
-import type { z } from 'zod';
-import { text } from '../../contract/fields.js';
+import { readJson, text } from '../../contract/fields.js';
 import { lifeOf, type ProbeRecord, probeRecord } from '../../contract/measurement.js';
 import { type RungLike, rungName, shownRung } from '../../contract/rung.js';
 import type { ToldEvent } from '../../store/index.js';
@@ -18,12 +17,8 @@ export class Reasons {
   hear(event: ToldEvent): void {
     if (event.type !== 'probe') return;
     const job = event.fields.job ?? '';
-    let probe: z.infer<typeof answered>;
-    try {
-      probe = answered.parse(JSON.parse(event.fields.probe ?? ''));
-    } catch {
-      return;
-    }
+    const probe = readJson(answered, event.fields.probe);
+    if (probe === null) return;
     const known = this.#jobs.get(job) ?? new Map<string, string>();
     this.#jobs.set(job, known);
     if (known.size < PROBES_KEPT) known.set(nameOf(probe), probe.why);

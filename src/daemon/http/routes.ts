@@ -1,10 +1,14 @@
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, extname, join } from 'node:path';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
 import { OomtuneError } from '../../common/errors.js';
+import { PACKAGE_ROOT } from '../../common/home.js';
+import { within } from '../../common/within.js';
 import type { Store } from '../../store/index.js';
-import { within } from '../observe/within.js';
 import { cancelJob, holdJob, releaseJob, retryJob } from '../steer.js';
-import { type Asset, loadAssets } from './assets.js';
 import { checkOrigin, checkWho, type Refusal, wrongToken } from './guard.js';
 import { jobPage } from './job-page.js';
 import type { Scrape } from './scrape.js';
@@ -20,7 +24,8 @@ interface RouteParts extends StreamParts {
   metricsOpen: boolean;
 }
 
-const REDIS_MS = 5000;
+/** The client of Redis waits through an outage, but who asks over HTTP wants to be told. */
+const inTime = <T>(answer: Promise<T>): Promise<T> => within(5000, null, () => answer);
 const jobId = z.string().regex(/^j-[a-z0-9]{4,32}$/);
 const login = z.object({ token: z.string().max(200) });
 
@@ -101,21 +106,21 @@ function addApi(app: FastifyInstance, parts: RouteParts): void {
     api.get('/api/jobs/:job', async (request) => {
       const { job } = request.params as { job: string };
       if (!jobId.safeParse(job).success) throw noSuchJob(job);
-      const seen = parts.sampler.history(job) ?? (await within(store.memory.get(job), REDIS_MS));
-      const page = await within(jobPage(store, job, parts.reasons, seen?.budget_bytes ?? null), REDIS_MS);
+      const seen = parts.sampler.history(job) ?? (await inTime(store.memory.get(job)));
+      const page = await inTime(jobPage(store, job, parts.reasons, seen?.budget_bytes ?? null));
       if (page === null) throw noSuchJob(job);
       return { schema: 1, ...page };
     });
 
-    api.get('/api/machine', async () => ({ schema: 1, ...(await within(parts.machine.view(), REDIS_MS)) }));
+    api.get('/api/machine', async () => ({ schema: 1, ...(await inTime(parts.machine.view())) }));
 
     api.post('/api/jobs/:job/:action', async (request) => {
       const { job, action } = request.params as { job: string; action: string };
       const act = Object.hasOwn(ACTIONS, action) ? ACTIONS[action] : undefined;
       if (act === undefined) throw new OomtuneError('OOMTUNE_USAGE', `There is no action "${action}".`, '');
       if (!jobId.safeParse(job).success) throw noSuchJob(job);
-      await within(act(store, job), REDIS_MS);
-      const { state = null, reason = null } = (await within(store.jobs.get(job), REDIS_MS)) ?? {};
+      await inTime(act(store, job));
+      const { state = null, reason = null } = (await inTime(store.jobs.get(job))) ?? {};
       return { schema: 1, job, state, reason };
     });
   });
@@ -129,3 +134,37 @@ const noSuchJob = (job: unknown): OomtuneError =>
   );
 
 const BUSY: Refusal = { status: 503, why: 'Too many pages are open.', remedy: 'Close some of them.' };
+
+interface Asset {
+  type: string;
+  etag: string;
+  body: Buffer;
+}
+
+const TYPES: Record<string, string> = {
+  '.html': 'text/html; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.svg': 'image/svg+xml',
+};
+
+/**
+ * The page's own files by the path they are asked for, read once: nothing that a request says ever reaches the file
+ * system. The chart library comes from the package that it is installed with.
+ */
+function loadAssets(folder = join(PACKAGE_ROOT, 'web')): Map<string, Asset> {
+  const assets = new Map<string, Asset>();
+  const add = (path: string, file: string): void => {
+    const type = TYPES[extname(file)];
+    if (type === undefined) return;
+    const body = readFileSync(file);
+    assets.set(path, { type, body, etag: `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"` });
+  };
+  for (const name of readdirSync(folder)) add(`/${name}`, join(folder, name));
+  const uplot = dirname(createRequire(import.meta.url).resolve('uplot/package.json'));
+  add('/uplot.js', join(uplot, 'dist', 'uPlot.esm.js'));
+  add('/uplot.css', join(uplot, 'dist', 'uPlot.min.css'));
+  const page = assets.get('/index.html');
+  if (page !== undefined) assets.set('/', page);
+  return assets;
+}

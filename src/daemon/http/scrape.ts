@@ -1,8 +1,8 @@
+import { within } from '../../common/within.js';
 import type { JobState } from '../../contract/job.js';
 import type { Runtime } from '../../runtime/types.js';
 import type { Store } from '../../store/index.js';
 import type { Sampler } from '../observe/sampler.js';
-import { within } from '../observe/within.js';
 import type { Machine } from './machine.js';
 import type { Metrics } from './metrics.js';
 
@@ -37,7 +37,7 @@ export class Scrape {
 
   async #scrape(): Promise<string> {
     const { metrics, sampler } = this.#parts;
-    const up = await within(this.#readRedis(), REDIS_MS).then(
+    const up = await within(REDIS_MS, null, () => this.#readRedis()).then(
       () => true,
       () => false,
     );
@@ -61,7 +61,7 @@ export class Scrape {
     const counts = await store.counts();
     await this.#readJobs();
     const { hosts, devices } = await machine.view();
-    const leases = await store.leases();
+    const leases = await store.leasing.list();
     metrics.leaseWaiters.set(counts.leaseWaiters);
     metrics.recommendations.set(counts.recommendations);
     metrics.refusedRecords.set(counts.refusedRecords);

@@ -1,5 +1,6 @@
-import { FAILURE_CLASSES } from '../../contract/failure.js';
+import { readJson } from '../../contract/fields.js';
 import { ENDED_STATES, type JobState } from '../../contract/job.js';
+import { probeRecord } from '../../contract/measurement.js';
 import type { ToldEvent } from '../../store/index.js';
 import { hostName, type Store } from '../../store/index.js';
 import type { Metrics } from './metrics.js';
@@ -12,7 +13,7 @@ interface Times {
 }
 
 const JOBS_KEPT = 20_000;
-const OUTCOMES = new Set<string>(['fit', ...FAILURE_CLASSES]);
+const probed = probeRecord.pick({ outcome: true });
 
 /** Counts what events tell, for the jobs of this host: each daemon counts its own, so that sums over hosts are right. */
 export class Tally {
@@ -65,14 +66,8 @@ export class Tally {
   }
 
   #probe(job: string, text: string): void {
-    let outcome: unknown;
-    try {
-      ({ outcome } = JSON.parse(text) as { outcome?: unknown });
-    } catch {
-      return;
-    }
-    if (typeof outcome !== 'string' || !OUTCOMES.has(outcome)) return; // a label must not take any value
-    this.#ours(job, () => this.#metrics.probes.inc({ outcome: outcome as string }));
+    const probe = readJson(probed, text); // a label must not take any value
+    if (probe !== null) this.#ours(job, () => this.#metrics.probes.inc(probe));
   }
 
   #ours(job: string, count: () => void | Promise<void>): void {

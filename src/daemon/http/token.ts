@@ -1,7 +1,10 @@
 import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { join } from 'node:path';
+import { tokenIn } from '../../common/durable-file.js';
+import { OomtuneError } from '../../common/errors.js';
 import { stateFolder } from '../../common/home.js';
-import { tokenIn } from '../../common/token-file.js';
+import { hostName } from '../../store/index.js';
+import { readDaemonFile } from '../daemon-file.js';
 
 const SESSION_SECONDS = 30 * 24 * 3600;
 
@@ -48,4 +51,23 @@ export class Gate {
 function same(a: string, b: string): boolean {
   const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
   return timingSafeEqual(digest(a), digest(b));
+}
+
+/**
+ * Where the dashboard of this host is, and its address with the token. The token stands behind the `#`, which no browser
+ * sends anywhere. Throws OOMTUNE_DAEMON_DOWN where there is none.
+ */
+export function dashboardAddress(): { url: string; address: string } {
+  const file = readDaemonFile(hostName());
+  if (file === null) {
+    throw new OomtuneError('OOMTUNE_DAEMON_DOWN', 'No daemon runs on this host.', '`oomtune daemon start` starts it.');
+  }
+  if (file.dashboard === null) {
+    throw new OomtuneError(
+      'OOMTUNE_DAEMON_DOWN',
+      `The daemon (pid ${file.pid}) serves no dashboard.`,
+      'It was started with --http-port 0, or its port was taken: its log says which.',
+    );
+  }
+  return { url: file.dashboard, address: `${file.dashboard}#token=${dashboardToken()}` };
 }

@@ -1,12 +1,13 @@
 import { basename } from 'node:path';
 import { z } from 'zod';
 import type { Log } from '../../common/log.js';
+import { within } from '../../common/within.js';
+import { readJson } from '../../contract/fields.js';
 import { jobRecord } from '../../contract/job.js';
 import type { MemorySample } from '../../contract/verbs.js';
 import type { Run, Runtime } from '../../runtime/types.js';
-import { hostName, type MemoryTrace, type Store } from '../../store/index.js';
+import { type Follower, hostName, type MemoryTrace, type Store } from '../../store/index.js';
 import { Watch } from './watch.js';
-import { within } from './within.js';
 
 /** Launches of a search may take less than a second. */
 const LOOK_MS = 250;
@@ -60,7 +61,7 @@ export class Sampler {
     this.#closed = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
     const saving = Promise.all([...this.#jobs].map(([job, watch]) => this.#save(job, watch)));
-    await within(saving, LAST_WORDS_MS).catch((error: unknown) =>
+    await within(LAST_WORDS_MS, null, () => saving).catch((error: unknown) =>
       this.#log.debug({ err: error }, 'the memory of jobs over time could not be written'),
     );
   }
@@ -92,13 +93,13 @@ export class Sampler {
 
   async #look(): Promise<boolean> {
     const here = hostName();
-    const owners = (await this.#store.leases()).filter(({ host }) => host === here).map(({ owner }) => owner);
+    const owners = (await this.#store.leasing.list()).filter(({ host }) => host === here).map(({ owner }) => owner);
     const records = await this.#store.jobs.fields(owners, ['launches', 'epoch']);
     const dirs = new Set<string>();
     for (const [at, values] of records.entries()) {
       const owner = owners[at] as string;
       const [written, epoch] = values ?? [];
-      const last = readLaunches(written).at(-1);
+      const last = readJson(launches, written)?.at(-1);
       if (last === undefined) continue;
       dirs.add(last.dir);
       await this.#read(owner, Number(epoch ?? 1), last.launch, last.dir);
@@ -152,10 +153,25 @@ export class Sampler {
   }
 }
 
-function readLaunches(value: unknown): z.infer<typeof launches> {
-  try {
-    return launches.parse(JSON.parse(String(value)));
-  } catch {
-    return [];
+/** What a daemon sees of jobs whether or not somebody looks at its page: events as they happen, and memory over time. */
+export class Observer {
+  readonly follower: Follower;
+  readonly sampler: Sampler;
+
+  constructor(store: Store, runtime: Runtime, log: Log) {
+    this.follower = store.follower(log);
+    this.sampler = new Sampler(store, runtime, log);
+  }
+
+  /** Whoever listens is told the last `past` events first, at least one. */
+  async start(past = 1): Promise<void> {
+    await this.follower.start(past);
+    this.follower.onEvent(({ type }) => type === 'lease' && this.sampler.wake());
+    this.sampler.start();
+  }
+
+  async close(): Promise<void> {
+    this.follower.close();
+    await this.sampler.close();
   }
 }

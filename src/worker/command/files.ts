@@ -1,8 +1,8 @@
 import { chmodSync, renameSync, writeFileSync } from 'node:fs';
 import { basename, extname, join, resolve } from 'node:path';
 import type { Document } from 'yaml';
+import { yaml } from '../../common/config.js';
 import { privateFolder } from '../../common/private-folder.js';
-import { yaml } from '../../common/yaml.js';
 import { holds, type Scene } from '../presets/match.js';
 import type { FileRule, Preset } from '../presets/schema.js';
 import { readText } from '../presets/text.js';

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { findExecutable } from '../presets/versions.js';
-import { isPython, shebangOf } from './shebang.js';
+import { findExecutable } from '../../common/executable.js';
+import { isPython, shebangOf } from './script.js';
 import type { Program } from './types.js';
 
 /** Wrappers that start the program in an environment of their own: `python` behind them is not the one on PATH. */

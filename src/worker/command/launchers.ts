@@ -21,11 +21,12 @@ export interface Wrapper {
   deviceList?: readonly string[];
 }
 
+/** Words, written as one text. */
+const words = (...lines: string[]): string[] => lines.flatMap((line) => line.split(' '));
+
 const torchrun: Wrapper = {
   // torch.distributed.run, torch 1.9 to 2.x: everything else takes a value.
-  bare: ['--standalone', '--use_env', '--use-env', '--run_path', '--run-path', '-h', '--help', '-m', '--module'].concat(
-    ['--no_python', '--no-python'],
-  ),
+  bare: words('--standalone --use_env --use-env --run_path --run-path -h --help -m --module --no_python --no-python'),
   script: true,
   module: ['-m', '--module'],
   executable: ['--no_python', '--no-python'],
@@ -35,37 +36,13 @@ const torchrun: Wrapper = {
 
 const accelerate: Wrapper = {
   // accelerate 0.2x to 1.x, `accelerate launch --help`: the store_true options.
-  bare: [
-    '--quiet',
-    '-q',
-    '--cpu',
-    '--multi_gpu',
-    '--multi-gpu',
-    '--tpu',
-    '--ipex',
-    '--use_mps_device',
-    '--use_deepspeed',
-    '--use-deepspeed',
-    '--use_fsdp',
-    '--use-fsdp',
-    '--use_parallelism_config',
-    '--use_megatron_lm',
-    '--use-megatron-lm',
-    '--use_xpu',
-    '--debug',
-    '-m',
-    '--module',
-    '--no_python',
-    '--no-python',
-    '--same_network',
-    '--tpu_use_cluster',
-    '--no_tpu_cluster',
-    '--tpu_use_sudo',
-    '--enable_cpu_affinity',
-    '--dynamo_use_dynamic',
-    '--dynamo_use_fullgraph',
+  bare: words(
+    '--quiet -q --cpu --multi_gpu --multi-gpu --tpu --ipex --use_mps_device --use_deepspeed',
+    '--use-deepspeed --use_fsdp --use-fsdp --use_parallelism_config --use_megatron_lm --use-megatron-lm',
+    '--use_xpu --debug -m --module --no_python --no-python --same_network --tpu_use_cluster',
+    '--no_tpu_cluster --tpu_use_sudo --enable_cpu_affinity --dynamo_use_dynamic --dynamo_use_fullgraph',
     '--dynamo_use_regional_compilation',
-  ],
+  ),
   verb: 'launch',
   script: true,
   module: ['-m', '--module'],
@@ -75,15 +52,10 @@ const accelerate: Wrapper = {
 
 const deepspeed: Wrapper = {
   // DeepSpeed 0.9 to 0.1x launcher/runner.py: the store_true options.
-  bare: [
-    '--module',
-    '--no_python',
-    '--no_local_rank',
-    '--no_ssh',
-    '--no_ssh_check',
-    '--force_multi',
-    '--elastic_training',
-  ].concat(['--save_pid', '--enable_each_rank_log_off', '--bind_cores_to_rank', '--use_pdb']),
+  bare: words(
+    '--module --no_python --no_local_rank --no_ssh --no_ssh_check --force_multi --elastic_training',
+    '--save_pid --enable_each_rank_log_off --bind_cores_to_rank --use_pdb',
+  ),
   script: true,
   module: ['--module'],
   executable: ['--no_python'],
@@ -105,16 +77,11 @@ export const WRAPPERS: Readonly<Record<string, Wrapper>> = {
   mpiexec: mpi,
   horovodrun: { ...mpi, bare: ['--verbose', '--gloo', '--mpi', '--disable-cache'] },
   srun: {
-    valued: '-n -N -c -p -A -J -t -G -w -x -D -o -e -i -q -C -d -m -W'
-      .split(' ')
-      .concat(
-        '--ntasks --nodes --cpus-per-task --partition --account --job-name --time --gpus --gres --mem --nodelist'.split(
-          ' ',
-        ),
-        '--exclude --chdir --output --error --qos --constraint --ntasks-per-node --gpus-per-node --gpus-per-task'.split(
-          ' ',
-        ),
-      ),
+    valued: words(
+      '-n -N -c -p -A -J -t -G -w -x -D -o -e -i -q -C -d -m -W --ntasks --nodes --cpus-per-task',
+      '--partition --account --job-name --time --gpus --gres --mem --nodelist --exclude --chdir --output',
+      '--error --qos --constraint --ntasks-per-node --gpus-per-node --gpus-per-task',
+    ),
     processes: [['-n', '--ntasks']],
   },
   nice: { valued: ['-n', '--adjustment'] },
@@ -137,20 +104,11 @@ export const WRAPPERS: Readonly<Record<string, Wrapper>> = {
   ncu: { valued: ['-o', '-k', '-c', '-s'] },
   uv: {
     verb: 'run',
-    bare: [
-      '--isolated',
-      '--active',
-      '--no-sync',
-      '--locked',
-      '--frozen',
-      '--no-project',
-      '--all-extras',
-      '--no-dev',
-    ].concat(
-      '--offline -q --quiet -v --verbose --dev --only-dev --exact --no-editable --all-groups --all-packages -n --no-cache'.split(
-        ' ',
-      ),
-      '--no-config --refresh --reinstall -U --upgrade --no-env-file --managed-python --no-managed-python'.split(' '),
+    bare: words(
+      '--isolated --active --no-sync --locked --frozen --no-project --all-extras --no-dev --offline -q',
+      '--quiet -v --verbose --dev --only-dev --exact --no-editable --all-groups --all-packages -n',
+      '--no-cache --no-config --refresh --reinstall -U --upgrade --no-env-file --managed-python',
+      '--no-managed-python',
     ),
   },
   poetry: { verb: 'run' },

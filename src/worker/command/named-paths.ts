@@ -18,7 +18,7 @@ export function pathsOf(
 /** Whether what a command names can be looked at: who only wants to know what it wrote does without, and waits no longer. */
 export async function canLookAt(command: readonly string[], cwd: string): Promise<boolean> {
   const paths = pathsOf(command, { cwd, envFile: null }, {});
-  return filesAnswer(paths, LOOK_MS, new AbortController().signal).then(
+  return filesAnswer(paths, LOOK_MS, null).then(
     () => true,
     () => false,
   );

@@ -1,11 +1,11 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { OomtuneError } from '../../common/errors.js';
+import { findExecutable } from '../../common/executable.js';
 import type { Amp } from '../../contract/rung.js';
 import { presetFiles, presetNamed, readPreset } from '../presets/load.js';
 import { holds, matchPreset, type Scene } from '../presets/match.js';
 import type { Preset } from '../presets/schema.js';
 import { readText } from '../presets/text.js';
-import { findExecutable } from '../presets/versions.js';
 import { Editor } from './editor.js';
 import { findFiles } from './files.js';
 import { settleInterpreter } from './interpreter.js';

@@ -2,7 +2,10 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { OomtuneError } from '../../common/errors.js';
 import { within } from '../../common/within.js';
-import type { CommandPlan } from './index.js';
+import type { JobOptions } from '../../contract/options.js';
+import { findCommand } from '../../runtime/command.js';
+import { jobEnvironment } from './environment.js';
+import { type CommandPlan, recognise } from './index.js';
 
 const run = promisify(execFile);
 const LONGEST_ASK_MS = 30_000;
@@ -90,9 +93,26 @@ async function torchOf(path: string, cwd: string, env: Record<string, string>): 
   try {
     // One that imports from a file system which does not answer may not be there to be ended
     const asked = () => run(path, ['-c', ASK], { cwd, env, timeout: LONGEST_ASK_MS });
-    const { stdout } = await within(LONGEST_ASK_MS + 5000, new AbortController().signal, asked);
+    const { stdout } = await within(LONGEST_ASK_MS + 5000, null, asked);
     return stdout.trim() || null;
   } catch {
     return undefined; // not there, not executable, or no Python at all: the caller says so
   }
+}
+
+/**
+ * Refuses what could not begin on this host, as `find-batch` would. Throws OOMTUNE_COMMAND_MISSING and
+ * OOMTUNE_TORCH_MISSING.
+ */
+export async function preflight(
+  command: string[],
+  options: JobOptions,
+  environment: Record<string, string | undefined>,
+): Promise<void> {
+  const env = jobEnvironment(options, environment);
+  findCommand(command[0] as string, env, options.cwd);
+  if (!options.tune) return;
+  const worldSize = options.gpus > 1 ? options.gpus : null;
+  const plan = await recognise(command, { cwd: options.cwd, env, preset: options.preset, worldSize });
+  await askInterpreter(plan, options.cwd, env);
 }

@@ -1,9 +1,8 @@
 import { join } from 'node:path';
 import { z } from 'zod';
-import { readConfig } from '../../common/config.js';
+import { readConfig, yaml } from '../../common/config.js';
 import { OomtuneError } from '../../common/errors.js';
 import { PACKAGE_ROOT } from '../../common/home.js';
-import { yaml } from '../../common/yaml.js';
 import { FAILURE_CLASSES } from '../../contract/failure.js';
 import { Automaton } from './automaton.js';
 import { canonical } from './canonical.js';

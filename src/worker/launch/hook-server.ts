@@ -2,8 +2,7 @@ import { chmodSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import type { Log } from '../../common/log.js';
 import { type HookMessage, type HookOrder, hookMessage } from '../../contract/hook.js';
-import { HookConnection } from './hook-connection.js';
-import { HookFlow } from './hook-flow.js';
+import { HookConnection, HookFlow } from './hook-connection.js';
 
 /** Connections at a time: one for each rank on this host. */
 const MOST_CONNECTIONS = 256;

@@ -6,12 +6,11 @@ import type { Exit, LedgerReading } from '../../contract/launch.js';
 import type { Probe } from '../../contract/measurement.js';
 import type { Cut } from '../../contract/rung.js';
 import type { Run, Runtime } from '../../runtime/types.js';
-import { stepsToGo } from '../search/rest.js';
-import { type Measurement, worstRank } from '../search/worst-rank.js';
-import { hookEnvironment, hookSocketPath } from './hook-environment.js';
+import { type Measurement, stepsToGo, worstRank } from '../search/worst-rank.js';
 import { type HookEvent, HookServer, TEMPLATE } from './hook-server.js';
 import { exitOf, sinceThen } from './life.js';
 import type { HookMode, SessionRequest } from './session-request.js';
+import { hookEnvironment, hookSocketPath } from './session-request.js';
 
 /**
  * What decides on a size runs with samples of other lengths than the longest, too: lengths that change are what a caching
@@ -129,21 +128,7 @@ export class Session {
       env = { ...env, ...hookEnvironment(request, path) };
     }
     try {
-      const run = await runtime.launch({
-        jobId: request.jobId,
-        launch: request.launch,
-        argv: request.argv,
-        cwd: request.cwd,
-        env,
-        dir: request.dir,
-        devices: request.devices,
-        budgetBytes: request.budgetBytes,
-        timeoutSeconds: request.timeoutSeconds,
-        graceSeconds: request.graceSeconds,
-        output: request.output,
-        ...(request.tied === undefined ? {} : { tied: request.tied }),
-        ...(request.givenUp === undefined ? {} : { givenUp: request.givenUp }),
-      });
+      const run = await runtime.launch({ ...request, env });
       session = Session.#of(run, request.mode, hook, hooks, log);
     } catch (error) {
       hook?.close();

@@ -1,8 +1,25 @@
+import { formatBytes, parseSize } from '../../common/size.js';
+import type { PartSize } from '../../contract/http.js';
 import type { JobRecord } from '../../contract/job.js';
-import type { Observation } from '../../contract/measurement.js';
+import type { MemoryBreakdown, Observation } from '../../contract/measurement.js';
+import type { Recommendation } from '../../contract/recommendation.js';
 import type { MemoryReport } from '../../contract/reports.js';
 import { type Config, sameRung } from '../../contract/rung.js';
-import { anatomyOf, curvesOf, peakBytes } from '../../tuner/index.js';
+import { anatomyOf, curvesOf, PARTS, peakBytes } from '../../tuner/index.js';
+
+export type Part = (typeof PARTS)[number];
+
+const nameOf = (part: Part): string => (part === 'rest' ? 'the rest' : part.replaceAll('_', ' '));
+
+/** The parts that are known and not nothing, in the order in which they are drawn. */
+export function partsOf(memory: MemoryBreakdown): PartSize[] {
+  return PARTS.flatMap((part) => {
+    const bytes = memory[part];
+    if (bytes === null || bytes === 0) return [];
+    const slope = part === 'activations' ? memory.activations_per_sample : null;
+    return [{ part, name: nameOf(part), bytes, remark: slope === null ? '' : `${formatBytes(slope)} a sample` }];
+  });
+}
 
 /** What fills the memory at `config`, from all that a search saw; null: its peak could not be measured. */
 export function memoryReport(
@@ -45,4 +62,25 @@ export function jobMemory(
   const { micro_batch, accumulation } = largest;
   const product = { micro_batch, accumulation, world_size: 1, effective_batch: micro_batch * accumulation };
   return memoryReport(journal, { ...largest.rung, ...product }, budget);
+}
+
+/**
+ * The bytes that a job is held to on a device: as its ledger said (`seen`), as its configuration was verified for, or as
+ * written. Null: not known yet, as `80%` says nothing without the device.
+ */
+export function jobBudget(
+  { options }: Pick<JobRecord, 'options'>,
+  found: Pick<Recommendation, 'budget_bytes'> | null,
+  seen: number | null,
+): number | null {
+  return seen ?? found?.budget_bytes ?? writtenBudget(options.budget);
+}
+
+function writtenBudget(budget: string | null): number | null {
+  if (budget === null || budget.trim().endsWith('%')) return null;
+  try {
+    return parseSize(budget);
+  } catch {
+    return null; // the host that runs the job says what is wrong with it
+  }
 }

@@ -1,5 +1,6 @@
-import { existsSync, readdirSync, realpathSync } from 'node:fs';
-import { basename, delimiter, dirname, join, resolve } from 'node:path';
+import { readdirSync, realpathSync } from 'node:fs';
+import { delimiter, dirname, join } from 'node:path';
+import { findExecutable } from '../../common/executable.js';
 
 /**
  * Version of a Python distribution as an interpreter would see it, from the names of the *.dist-info folders (no process is
@@ -59,16 +60,6 @@ function sitePackages(interpreter: string | null, env: Record<string, string | u
     }
   }
   return [...new Set(folders)];
-}
-
-/** A program's file by PATH; null when there is none. */
-export function findExecutable(name: string, env: Record<string, string | undefined>): string | null {
-  if (name.includes('/')) return existsSync(name) ? resolve(name) : null;
-  for (const folder of (env.PATH ?? '').split(delimiter).filter(Boolean)) {
-    const path = join(folder, basename(name));
-    if (existsSync(path)) return path;
-  }
-  return null;
 }
 
 /** Compares release numbers: negative if `a` is older. Pre-releases and local parts are ignored. */

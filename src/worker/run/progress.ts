@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Log } from '../../common/log.js';
 import type { Exit } from '../../contract/launch.js';
 import type { WorkRequest } from '../types.js';
-import { wroteCheckpoint } from './checkpoints.js';
+import { wroteCheckpoint } from './resumption.js';
 
 /** In the launch's folder: this launch got somewhere. */
 const MARK = 'progress';

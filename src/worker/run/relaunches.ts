@@ -5,7 +5,7 @@ import type { Run } from '../../runtime/types.js';
 import { stepDown } from '../../tuner/index.js';
 import { hasLostFolder, isLost, runWithoutFolder } from '../launch/lost.js';
 import type { Session } from '../launch/session.js';
-import { neededBytes } from '../memory/needed.js';
+import { neededBytes } from '../search/observe.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 import { Headway } from './progress.js';

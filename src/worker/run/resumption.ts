@@ -1,8 +1,8 @@
-import { readFile, stat } from 'node:fs/promises';
+import { opendir, readFile, stat } from 'node:fs/promises';
+import { extname, join, resolve } from 'node:path';
 import { canLookAt } from '../command/named-paths.js';
 import type { Target } from '../target.js';
 import type { WorkRequest } from '../types.js';
-import { wroteCheckpoint } from './checkpoints.js';
 
 /** The script asks whether it is to resume. */
 const ASKS = /OOMTUNE_RESUME|oomtune\.config\(/;
@@ -43,4 +43,72 @@ async function scriptOf({ plan }: Target): Promise<string> {
 export function secondsAtStake(environment: NodeJS.ProcessEnv = process.env): number {
   const given = Number(environment.OOMTUNE_RESTART_SECONDS);
   return environment.OOMTUNE_RESTART_SECONDS && Number.isFinite(given) && given >= 0 ? given : AT_STAKE;
+}
+
+/** Entries looked at below one folder: a data set may stand there. */
+const MOST_ENTRIES = 5000;
+const DEEPEST = 4;
+
+const WEIGHTS = new Set(
+  'bin ckpt distcp h5 hdf5 keras msgpack npz orbax pickle pkl pt pth safetensors tar'
+    .split(' ')
+    .map((name) => `.${name}`),
+);
+const NAMED = /checkpoint|ckpt|snapshot/i;
+/** What programs write before they have got anywhere. */
+const NOISE = new Set('csv err lock log md out pid png svg tsv yaml yml'.split(' ').map((name) => `.${name}`));
+const SKIPPED = /^(\..*|__pycache__|node_modules|site-packages|wandb|mlruns)$/;
+
+/**
+ * Whether a command wrote a checkpoint after `since` (ms): a file in its folder that is no log, or what is named as
+ * checkpoints are in there or in a folder that the command names. Large folders are looked at in part.
+ */
+export async function wroteCheckpoint(command: string[], cwd: string, since: number): Promise<boolean> {
+  if (!(await canLookAt(command, cwd))) return false;
+  if (await search(cwd, since, 0, { left: MOST_ENTRIES }, isOutput)) return true;
+  for (const folder of await foldersOf(command, cwd)) {
+    if (await search(folder, since, 0, { left: MOST_ENTRIES }, isCheckpoint)) return true;
+  }
+  return false;
+}
+
+type Looks = (name: string, depth: number) => boolean;
+
+const isCheckpoint: Looks = (name) => WEIGHTS.has(extname(name)) || NAMED.test(name);
+const isOutput: Looks = (name, depth) => isCheckpoint(name, depth) || (depth === 0 && !NOISE.has(extname(name)));
+
+async function search(
+  folder: string,
+  since: number,
+  depth: number,
+  budget: { left: number },
+  looks: Looks,
+): Promise<boolean> {
+  const below: string[] = [];
+  try {
+    for await (const entry of await opendir(folder)) {
+      if (budget.left <= 0) break;
+      budget.left -= 1;
+      if (SKIPPED.test(entry.name)) continue;
+      const path = join(folder, entry.name);
+      if (entry.isDirectory()) below.push(path);
+      const counts = entry.isDirectory() ? NAMED.test(entry.name) : looks(entry.name, depth);
+      if (counts && (await stat(path)).mtimeMs > since) return true;
+    }
+  } catch {
+    return false; // gone, or another user's: nothing to resume from
+  }
+  if (depth === DEEPEST) return false;
+  for (const path of below) if (await search(path, since, depth + 1, budget, looks)) return true;
+  return false;
+}
+
+/** Folders that the command names, as `--output DIR`, `--output=DIR` or by itself. */
+async function foldersOf(command: string[], cwd: string): Promise<string[]> {
+  const found = new Set<string>();
+  for (const word of command.slice(1)) {
+    const path = resolve(cwd, word.startsWith('-') ? word.slice(word.indexOf('=') + 1) : word);
+    if (path !== cwd && (await stat(path).catch(() => null))?.isDirectory()) found.add(path);
+  }
+  return [...found];
 }

@@ -9,7 +9,6 @@ import { Detached, isEnded, letsGo } from '../launch/detached.js';
 import { launchJob } from '../launch/launch.js';
 import { Session } from '../launch/session.js';
 import { giveBack, HELD_ADVICE, StillHeld } from '../launch/still-held.js';
-import { unseenMemory } from '../memory/unseen-memory.js';
 import { exhaustedDiagnosis, outgrownAlone } from '../search/exhausted.js';
 import { diagnoseSession } from '../search/observe.js';
 import { recommendationOf, round } from '../search/report.js';
@@ -17,13 +16,11 @@ import { Search, type SearchOutcome } from '../search/search.js';
 import { prepare, type Target } from '../target.js';
 import type { Lease, WorkDeps, WorkRequest } from '../types.js';
 import { Growth } from './growth.js';
-import { lastLines } from './last-lines.js';
 import { type Attempt, Relaunches } from './relaunches.js';
-import { type Choice, configFrom, noBatchOfItsOwn, type OwnBatch } from './reuse.js';
-import { emptyReport, reportOf } from './run-report.js';
+import { type Choice, configFrom, noBatchOfItsOwn, type OwnBatch, ownBatchOf, ownOf, withCommand } from './reuse.js';
+import { emptyReport, lastLines, reportOf, unseenMemory } from './run-report.js';
 import { isTimeUp, TimeLimit } from './time-limit.js';
 import { verify } from './verification.js';
-import { ownBatchOf, ownOf, withCommand } from './verified-commands.js';
 
 /**
  * Runs a command to its end under supervision: at the recorded configuration, else after a search, else (`--no-tune`) as

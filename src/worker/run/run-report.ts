@@ -1,6 +1,10 @@
+import { closeSync, readSync } from 'node:fs';
+import { openRegular } from '../../common/regular-file.js';
+import { formatBytes } from '../../common/size.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Exit } from '../../contract/launch.js';
 import type { RunReport } from '../../contract/reports.js';
+import { ledgerPeak } from '../search/observe.js';
 
 /** The report of a job of which nothing ran. */
 export function emptyReport(
@@ -8,22 +12,18 @@ export function emptyReport(
   known: Pick<RunReport, 'config' | 'cut' | 'key' | 'launches' | 'wall_s'>,
 ): RunReport {
   return {
+    ...known,
     schema: 1,
     job,
     exit_code: null,
     signal: null,
     outcome: 'failed',
-    config: known.config,
-    cut: known.cut,
-    key: known.key,
     devices: [],
     refused: 0,
     refusals: [],
     blind: false,
     resident_bytes: null,
     failure: null,
-    launches: known.launches,
-    wall_s: known.wall_s,
   };
 }
 
@@ -36,12 +36,7 @@ export function reportOf(empty: RunReport, exit: Exit, failure: Diagnosis | null
     exit_code: exit.code,
     signal: exit.signal,
     outcome: cancelled ? 'cancelled' : ended,
-    devices: (exit.ledger?.devices ?? []).map((device) => ({
-      device: device.device,
-      peak_bytes: device.peak_bytes,
-      budget_bytes: device.budget_bytes,
-      measured_by: device.measured_by,
-    })),
+    devices: (exit.ledger?.devices ?? []).map(({ live_bytes: _, overhead_bytes: __, ...device }) => device),
     refused: exit.ledger?.refused ?? 0,
     refusals: exit.ledger?.refusals ?? [],
     blind: exit.ledger?.blind ?? false,
@@ -49,4 +44,40 @@ export function reportOf(empty: RunReport, exit: Exit, failure: Diagnosis | null
     failure,
     ...(exit.held === undefined || exit.error === null ? {} : { still_running: exit.error }),
   };
+}
+
+/** Bytes of a log's end that are looked at, and how many of its lines are shown. */
+const TAIL_BYTES = 8192;
+const LINES = 12;
+
+/** The last lines of a log, blank ones left out; none where it cannot be read. */
+export function lastLines(path: string): string[] {
+  const file = openRegular(path);
+  if (file === null) return []; // it was never made, or is gone
+  const { fd, size } = file;
+  try {
+    const start = Math.max(0, size - TAIL_BYTES);
+    const buffer = Buffer.alloc(Math.min(size, TAIL_BYTES));
+    const text = buffer.toString('utf8', 0, readSync(fd, buffer, 0, buffer.length, start));
+    const lines = text.split('\n').filter((line) => line.trim() !== '');
+    // The first line may have been cut.
+    return lines.slice(start > 0 ? 1 : 0).slice(-LINES);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Interpreters and their libraries take as much without a word of it being the job's. */
+const USUAL_BYTES = 512 * 1024 ** 2;
+
+/**
+ * What to say of a job on the CPU that had far more in memory than its budget saw, as what a program maps by itself (`mmap`)
+ * is not counted; null: nothing.
+ */
+export function unseenMemory(exit: Exit, budgetBytes: number | null): string | null {
+  const { resident_bytes: resident } = exit;
+  if (budgetBytes === null || resident === undefined) return null;
+  const seen = ledgerPeak(exit.ledger) ?? 0;
+  if (resident - seen <= Math.max(budgetBytes, USUAL_BYTES)) return null;
+  return `A process of the job had ${formatBytes(resident)} in memory, of which the budget of ${formatBytes(budgetBytes)} saw ${formatBytes(seen)}: what a program maps by itself (mmap) is not counted.`;
 }

@@ -1,15 +1,14 @@
 import { formatBytes } from '../../common/size.js';
 import type { Observation, Probe, ProbeRecord } from '../../contract/measurement.js';
+import { asRecord } from '../../contract/measurement.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { rungOf, sameRung } from '../../contract/rung.js';
 import { kindOf } from '../../devices/index.js';
 import { doubtOf } from '../../tuner/index.js';
-import { probeRecord } from '../search/probe-record.js';
 import { Prober } from '../search/prober.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
-import { type Choice, configFrom, type OwnBatch } from './reuse.js';
-import { ownOf } from './verified-commands.js';
+import { type Choice, configFrom, type OwnBatch, ownOf } from './reuse.js';
 
 /** The peak of the same size on the same rung may be off by so much and still tell of the same memory. */
 const SAME_MEMORY = 0.05;
@@ -47,7 +46,7 @@ export async function verify(
     if (first === null) return none;
     const observation = await prober.measure(probeOf(first, target, request.options.steps));
     deps.signal.throwIfAborted();
-    deps.progress({ type: 'probe', observation, record: probeRecord(observation, WHY) });
+    deps.progress({ type: 'probe', observation, record: asRecord(observation, WHY) });
     if (!['fit', 'device_oom'].includes(observation.outcome)) return none;
     const learned = ownOf(target, prober.loop);
     const choice = configFrom(recorded, { ...plain(target), own: learned }, request.options);

@@ -3,7 +3,7 @@ import type { Observation } from '../../contract/measurement.js';
 import type { JobOptions } from '../../contract/options.js';
 import type { Cut } from '../../contract/rung.js';
 import type { Action } from '../../tuner/types.js';
-import type { SearchOutcome } from './outcome.js';
+import type { SearchOutcome } from './search.js';
 import { PLACEHOLDER, told } from './undriveable.js';
 
 /** The outputs of the whole batch, and the loss's graph on them, stay in memory where the model's call is cut. */

@@ -2,15 +2,13 @@ import { closeSync, createReadStream } from 'node:fs';
 import { openRegular } from '../../common/regular-file.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Exit, LedgerReading } from '../../contract/launch.js';
-import type { Observation, Probe } from '../../contract/measurement.js';
-import { measuredSteps, NO_PEAKS, peaks } from '../../contract/measurement.js';
+import { measuredSteps, NO_PEAKS, type Observation, type Probe, peaks } from '../../contract/measurement.js';
 import type { KindName } from '../../devices/index.js';
 import { type DiagnoseInput, diagnose } from '../diagnosis/index.js';
 import { isLost, lostDiagnosis } from '../launch/lost.js';
 import type { Session } from '../launch/session.js';
-import { growthPerStep, isRestless } from './rest.js';
 import { byHand, uncut } from './undriveable.js';
-import type { Measurement } from './worst-rank.js';
+import { growthPerStep, isRestless, type Measurement } from './worst-rank.js';
 
 /** Highest use that the ledger saw on any device of a launch; null without a ledger. */
 export function ledgerPeak(reading: LedgerReading | null): number | null {
@@ -61,22 +59,16 @@ export function observeFit(probe: Probe, place: Place, measurement: Measurement,
 
 /** A launch without a hook that ran to its end and succeeded: the ledger alone knows what it held. */
 export function observeWhole(probe: Probe, place: Place, exit: Exit): Observation {
-  return {
-    ...observeFit(
-      probe,
-      place,
-      {
-        micro_batch: probe.micro_batch,
-        accumulation: probe.accumulation,
-        steps: probe.steps,
-        ...NO_PEAKS,
-        total_bytes: ledgerPeak(exit.ledger),
-        alloc_retries: 0,
-        step_s: [],
-      },
-      false,
-    ),
+  const measurement = {
+    micro_batch: probe.micro_batch,
+    accumulation: probe.accumulation,
+    steps: probe.steps,
+    ...NO_PEAKS,
+    total_bytes: ledgerPeak(exit.ledger),
+    alloc_retries: 0,
+    step_s: [],
   };
+  return observeFit(probe, place, measurement, false);
 }
 
 /** A probe that its process did not survive, judged by the diagnosis. */
@@ -183,4 +175,10 @@ export function withSpeed(
   const stepSeconds = observation.step_s && (observation.step_s * asked) / (batches ?? asked);
   const samples = observation.micro_batch * asked * worldSize;
   return { ...observation, step_s: stepSeconds, samples_per_s: stepSeconds ? samples / stepSeconds : null };
+}
+
+/** What a launch that ran out of memory held and asked for, in bytes: so much has to be free for it. Null: unknown. */
+export function neededBytes(exit: Exit, { memory, fields }: Diagnosis): number | null {
+  const held = Math.max(ledgerPeak(exit.ledger) ?? 0, memory?.process_bytes ?? 0);
+  return held === 0 ? null : held + (fields.tried_bytes ?? 0);
 }

@@ -11,12 +11,12 @@ import type { Session } from '../launch/session.js';
 import type { HookMode } from '../launch/session-request.js';
 import { StillHeld } from '../launch/still-held.js';
 import { EXPANDABLE_SEGMENTS } from '../memory/allocator.js';
-import { neededBytes } from '../memory/needed.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 import {
   diagnoseSession,
   ledgerPeak,
+  neededBytes,
   observeDeath,
   observeFit,
   observeWhole,

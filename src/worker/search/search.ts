@@ -1,5 +1,8 @@
+import type { Diagnosis } from '../../contract/diagnosis.js';
+import type { Loop } from '../../contract/hook.js';
 import type { Observation } from '../../contract/measurement.js';
-import type { Rung } from '../../contract/rung.js';
+import { asRecord } from '../../contract/measurement.js';
+import type { Cut, Rung } from '../../contract/rung.js';
 import { Tuner } from '../../tuner/index.js';
 import type { Action, Constraints } from '../../tuner/types.js';
 import { Detached } from '../launch/detached.js';
@@ -7,12 +10,32 @@ import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 import { constraintsOf, withLoop } from './constraints.js';
 import { DroppedRungs, withRung } from './dropped-rungs.js';
-import type { SearchOutcome } from './outcome.js';
-import { probeRecord } from './probe-record.js';
 import { Prober } from './prober.js';
 import { uncutFor } from './undriveable.js';
 
-export type { SearchOutcome };
+/** What a search came to. */
+export interface SearchOutcome {
+  action: Exclude<Action, { type: 'probe' }>;
+  observations: readonly Observation[];
+  launches: number;
+  /** Every launch that was begun, those of an earlier process included. */
+  allLaunches: WorkRequest['launches'];
+  /** Seconds from the first launch to its training loop; null where no hook could tell. */
+  startupSeconds: number | null;
+  torch: string | null;
+  /** Where the hook cut the batches that it measured; null: nowhere. */
+  cut: Cut | null;
+  /** What the script's own loop asked for, as the hook saw it. */
+  loop: Loop | null;
+  /** The script ran, but took no batch from us: it is no training loop that can be tuned. */
+  undriveable: boolean;
+  /** Why each size was tried, in the order of `observations`; null: it was tried by an earlier process. */
+  whys: readonly (string | null)[];
+  /** Sentences on rungs that were left out. */
+  notes: string[];
+  /** Verdict on the last launch that died; null when none did. */
+  diagnosis: Diagnosis | null;
+}
 
 /** Drives the tuner: has its probes run, writes down what came of each, and tells it. */
 export class Search {
@@ -56,7 +79,7 @@ export class Search {
         journal.push(observation);
         this.#whys.push(action.probe.why);
         await this.#deps.persist({ journal });
-        this.#deps.progress({ type: 'probe', observation, record: probeRecord(observation, action.probe.why) });
+        this.#deps.progress({ type: 'probe', observation, record: asRecord(observation, action.probe.why) });
         if (this.#cannotCut(observation)) {
           // What takes the whole batch at once needs no cut.
           prober.diagnosis = before;

@@ -1,4 +1,5 @@
 import type { Measured } from '../../contract/hook.js';
+import type { Probe } from '../../contract/measurement.js';
 
 /** Worst rank of one probe: peaks and times are maxima over the ranks. */
 export type Measurement = Omit<Measured, 't'>;
@@ -30,3 +31,48 @@ function worstOf(name: string, values: unknown[]): unknown {
 }
 
 const sum = (values: number[]): number => values.reduce((a, b) => a + b, 0);
+
+/** Steps at most that a probe is let run until its allocator has come to rest. */
+const MOST_STEPS = 30;
+
+/** Further steps that a probe needs before it can be told whether its memory goes on rising; 0: none. */
+export function stepsToGo(probe: Probe, measurement: Measurement): number {
+  return Math.max(stepsToRest(probe, measurement), stepsToDoubt(probe, measurement));
+}
+
+/** Until what seems to be left behind by each step is told from what is made once. */
+function stepsToDoubt(
+  { growth_bytes: growthBytes, growth_steps: growthSteps }: Probe,
+  measurement: Measurement,
+): number {
+  const { growth_bytes_per_step: left, steps } = measurement;
+  return (left ?? 0) > growthBytes ? Math.max(0, growthSteps - steps) : 0;
+}
+
+/** Until its caching allocator can have been at rest for long enough. */
+function stepsToRest({ rest_steps: restSteps }: Probe, { quiet_steps: quiet, steps }: Measurement): number {
+  if (quiet === null || quiet === undefined || quiet >= restSteps) return 0;
+  return Math.max(0, Math.min(restSteps - quiet, MOST_STEPS - steps));
+}
+
+/** Whether its caching allocator still asked the driver for memory, or gave back its cache, at the end of a probe. */
+export function isRestless(
+  { rest_steps: restSteps }: Pick<Probe, 'rest_steps'>,
+  { quiet_steps: quiet }: Pick<Measurement, 'quiet_steps'>,
+): boolean {
+  return typeof quiet === 'number' && quiet < restSteps;
+}
+
+/**
+ * Bytes by which memory rises with each step and will go on to: what the loop leaves behind, and what an allocator that
+ * has not come to rest takes besides; null: not measured.
+ */
+export function growthPerStep(
+  { rest_steps: restSteps }: Pick<Probe, 'rest_steps'>,
+  measurement: Measurement,
+): number | null {
+  const { growth_bytes_per_step: left, creep_bytes_per_step: creep } = measurement;
+  const restless = isRestless({ rest_steps: restSteps }, measurement);
+  if (typeof left !== 'number' && !restless) return null;
+  return Math.max(0, left ?? 0, restless ? (creep ?? 0) : 0);
+}

@@ -1,11 +1,11 @@
-import { formatSpan } from '../common/span.js';
-import { TimeUp, within } from '../common/within.js';
-import type { JobRecord } from '../contract/job.js';
-import type { Store } from '../store/index.js';
-import { toChanges } from './job-options.js';
-import { namedJobs } from './jobs.js';
-import { statusEntries } from './status-entry.js';
-import type { Verb } from './verb.js';
+import { formatSpan } from '../../common/span.js';
+import { TimeUp, within } from '../../common/within.js';
+import type { JobRecord } from '../../contract/job.js';
+import type { Store } from '../../store/index.js';
+import { toChanges } from '../job-options.js';
+import { namedJobs } from '../jobs.js';
+import { statusEntries } from '../status-entry.js';
+import type { Verb } from '../verb.js';
 
 /** A job that runs is given time to end by itself before it is killed: `cancel` waits for that, but not for ever. */
 const CANCEL_SECONDS = 30;
@@ -38,7 +38,7 @@ function steerBy(understand: Understanding): Verb {
 
 /** Cancelling what has ended is no error: it is as it was wished. */
 export const cancel = steer(async (store, { job }, signal) => {
-  const { cancelJob, waitForJobs } = await import('../daemon/index.js');
+  const { cancelJob, waitForJobs } = await import('../../daemon/index.js');
   const found = await cancelJob(store, job);
   if (found === 'cancelled') return 'cancelled';
   const ended = await within(CANCEL_SECONDS * 1000, signal, (patience) => waitForJobs(store, [job], patience)).catch(
@@ -51,7 +51,7 @@ export const cancel = steer(async (store, { job }, signal) => {
   return `is to be cancelled; ${(await store.jobs.get(job))?.reason ?? 'its host has not answered yet'}`;
 });
 
-export const hold = steer(async (store, { job }) => (await import('../daemon/index.js')).holdJob(store, job));
+export const hold = steer(async (store, { job }) => (await import('../../daemon/index.js')).holdJob(store, job));
 
 export const edit = steerBy((options) => {
   const changes = toChanges(options);
@@ -61,14 +61,18 @@ export const edit = steerBy((options) => {
     timeSeconds === undefined ? '' : `time limit ${timeSeconds === null ? 'none' : formatSpan(timeSeconds)}`,
   ].filter(Boolean);
   return async (store, { job }) => {
-    const { editJob } = await import('../daemon/index.js');
+    const { editJob } = await import('../../daemon/index.js');
     await editJob(store, job, changes);
     return said.join(', ');
   };
 });
 
-export const release = steer(async (store, { job }) => (await import('../daemon/index.js')).releaseJob(store, job));
+export const release = steer(async (store, { job }) => (await import('../../daemon/index.js')).releaseJob(store, job));
 
-export const pause = steer(async (store, { job }) => (await import('../daemon/index.js')).pauseJob(store, job, 'on'));
+export const pause = steer(async (store, { job }) =>
+  (await import('../../daemon/index.js')).pauseJob(store, job, 'on'),
+);
 
-export const resume = steer(async (store, { job }) => (await import('../daemon/index.js')).pauseJob(store, job, 'off'));
+export const resume = steer(async (store, { job }) =>
+  (await import('../../daemon/index.js')).pauseJob(store, job, 'off'),
+);

@@ -1,1 +1,0 @@
-export { cancel as default } from '../steer.js';

@@ -1,0 +1,89 @@
+import type { StartOptions } from '../../daemon/index.js';
+import { usageError } from '../errors.js';
+import { readNumber } from '../number.js';
+import { tellStatus } from '../running.js';
+import type { Verb } from '../verb.js';
+import { plural } from '../words.js';
+
+export const start: Verb = async ({ options }, context) => {
+  const { out } = context;
+  const settings = settingsOf(options);
+  const store = await context.store();
+  const { startDaemon } = await import('../../daemon/index.js');
+  const status = await startDaemon(store, settings);
+  if (out.json) out.document('daemon-start', { schema: 1, ...status });
+  else {
+    out.note(`daemon runs, pid ${status.pid} on ${status.host}`);
+    if (status.dashboard !== null) out.note('`oomtune dashboard` prints the address of its dashboard');
+    else if (status.dashboard_fault !== null) {
+      out.note(
+        `note: it has no dashboard and no metrics (${status.dashboard_fault}); start it with another --http-port`,
+      );
+    }
+    if (process.getuid?.() === 0) out.note('note: it runs as root, and so will the jobs');
+  }
+  return 0;
+};
+
+export const stop: Verb = async ({ options }, context) => {
+  const { out } = context;
+  const { stopDaemon } = await import('../../daemon/index.js');
+  const stopped = await stopDaemon(() => context.store(), { kill: Boolean(options.kill) });
+  if (out.json) out.document('daemon-stop', { schema: 1, stopped });
+  else out.note(stopped ? 'stopped' : 'it was not running');
+  return 0;
+};
+
+export const forget: Verb = async ({ args }, context) => {
+  const { out } = context;
+  const store = await context.store();
+  const { forgetHost } = await import('../../daemon/index.js');
+  const { host, queued, ended, leases } = await forgetHost(store, args[0] ?? '');
+  if (out.json) out.document('daemon-forget', { schema: 1, host, queued, ended, leases });
+  else {
+    out.note(`${host} is forgotten; ${plural(leases.length, 'lease')} freed`);
+    for (const job of queued) out.note(`${job}  queued anew`);
+    for (const job of ended) out.note(`${job}  ended: no retry was left, or it was to be cancelled`);
+  }
+  return 0;
+};
+
+export const status: Verb = async (_invocation, context) => {
+  const store = await context.store();
+  const { daemonStatus } = await import('../../daemon/index.js');
+  const status = { schema: 1 as const, ...(await daemonStatus(store)) };
+  tellStatus(context.out, 'daemon-status', status, '`oomtune daemon start` starts it');
+  return 0;
+};
+
+/** Until a signal: which is how a daemon ends well, so that the exit code is 0. */
+export const run: Verb = async ({ options }, context) => {
+  const settings = settingsOf(options);
+  const store = await context.store();
+  const { runDaemon } = await import('../../daemon/index.js');
+  await runDaemon(store, { signal: context.signal, ...settings });
+  return 0;
+};
+
+function settingsOf(values: Record<string, unknown>): StartOptions {
+  const { cpuLanes, httpPort, httpHost: host } = values;
+  const lanes = readNumber('--cpu-lanes', cpuLanes, {
+    least: 1,
+    most: 9999,
+    remedy: 'Write how many jobs may run at a time with --device cpu.',
+  });
+  const port = readNumber('--http-port', httpPort, {
+    most: 65_535,
+    remedy: 'Write where the dashboard is to be served, or 0 for nowhere.',
+  });
+  if (host !== undefined && !/^[\w.:-]{1,255}$/.test(String(host))) {
+    throw usageError(`Expected --http-host to be an address, got "${host}".`, 'Write one of this machine: 127.0.0.1.');
+  }
+  return {
+    allowInsecureRedis: Boolean(values.allowInsecureRedis),
+    ...(lanes === null ? {} : { cpuLanes: lanes }),
+    ...(port === null ? {} : { httpPort: port }),
+    ...(host === undefined ? {} : { httpHost: String(host) }),
+    ...(values.metricsOpen ? { metricsOpen: true } : {}),
+  };
+}

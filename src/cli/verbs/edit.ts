@@ -1,1 +1,0 @@
-export { edit as default } from '../steer.js';

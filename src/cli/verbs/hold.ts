@@ -1,1 +1,0 @@
-export { hold as default } from '../steer.js';

@@ -1,1 +1,0 @@
-export { pause as default } from '../steer.js';

@@ -1,0 +1,31 @@
+import { usageError } from '../errors.js';
+import { tellStatus } from '../running.js';
+import type { Verb } from '../verb.js';
+
+export const url: Verb = async (_invocation, context) => {
+  const { url } = await context.store();
+  if (context.out.json) context.out.document('redis-url', { schema: 1, url });
+  else context.out.data(url);
+  return 0;
+};
+
+export const status: Verb = async (_invocation, context) => {
+  const { redisStatus } = await import('../../store/index.js');
+  const status = { schema: 1 as const, ...(await redisStatus({ url: context.redisUrl })) };
+  tellStatus(context.out, 'redis-status', status, 'the next verb that needs it starts it');
+  return 0;
+};
+
+export const stop: Verb = async (_invocation, context) => {
+  if (context.redisUrl !== null) {
+    throw usageError(
+      'A Redis given by URL is not ours to stop.',
+      'Leave out --redis and OOMTUNE_REDIS_URL to stop the embedded one.',
+    );
+  }
+  const { stopRedis } = await import('../../store/index.js');
+  const stopped = await stopRedis();
+  if (context.out.json) context.out.document('redis-stop', { schema: 1, stopped });
+  else context.out.note(stopped ? 'stopped' : 'it was not running');
+  return 0;
+};

@@ -1,1 +1,0 @@
-export { release as default } from '../steer.js';

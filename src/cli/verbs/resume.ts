@@ -1,1 +1,0 @@
-export { resume as default } from '../steer.js';

@@ -1,0 +1,59 @@
+import type { Job } from 'bullmq';
+import type { Ticket } from '../contract/state.js';
+import { outlast, type Store, type StoredJob } from '../store/index.js';
+import type { Leasing } from '../worker/index.js';
+import { expectedSeconds } from './duration.js';
+
+/** The job goes back to its queue: nothing of it has been started. */
+export class PutBack extends Error {}
+
+interface LeaseWaitParts {
+  store: Store;
+  record: StoredJob;
+  /** Its entry in the queue, which knows since when it waits. */
+  ticket: () => Job<Ticket> | null;
+  /** Told when it begins to wait, and when it is passed over: others may find devices. */
+  onWait: () => void;
+  /** Told of an error that Redis answers with. */
+  onRefused: (error: Error) => void;
+}
+
+/** The store's leases for one job; knows whether it waits for one, as only such a job can be put back. */
+export class LeaseWait implements Leasing {
+  /** Since when it waits (ms); null: it does not. */
+  since: number | null = null;
+  /** It waits beside devices that would do, which are kept for others: those behind it may end in time. */
+  passedOver = false;
+  readonly #parts: LeaseWaitParts;
+
+  constructor(parts: LeaseWaitParts) {
+    this.#parts = parts;
+  }
+
+  acquire: Leasing['acquire'] = async (request) => {
+    const { store, record, ticket, onWait, onRefused } = this.#parts;
+    this.since = Date.now();
+    onWait();
+    const acquire = async () => {
+      const lastsSeconds = request.lastsSeconds ?? (await expectedSeconds(store, record));
+      const waitingSince = ticket()?.timestamp;
+      const onPassedOver = (passed: boolean): void => this.#pass(passed);
+      return store.leasing.acquire({ ...request, lastsSeconds, waitingSince, onPassedOver });
+    };
+    const lease = await outlast(acquire, { signal: request.signal, onRefused });
+    this.since = null;
+    this.passedOver = false;
+    // Put back in the moment in which it was granted; from now on it cannot be any more
+    if (request.signal.reason instanceof PutBack) {
+      await lease.release();
+      throw request.signal.reason;
+    }
+    return lease;
+  };
+
+  #pass(passedOver: boolean): void {
+    const before = this.passedOver;
+    this.passedOver = passedOver;
+    if (passedOver && !before) this.#parts.onWait();
+  }
+}

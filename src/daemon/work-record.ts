@@ -1,0 +1,85 @@
+import type { Log } from '../common/log.js';
+import type { JobRecord } from '../contract/job.js';
+import { outlast, type Store } from '../store/index.js';
+import type { Progress, Records } from '../worker/index.js';
+import type { ClaimedRecord } from './claimed-record.js';
+import { LogTail } from './log-tail.js';
+
+/** Writes down what the worker tells of a job: its steps in the record, its log's end, its probes as events. */
+export class WorkRecord {
+  /** Something of it was launched, by whichever daemon. */
+  launched: boolean;
+  readonly #claimed: ClaimedRecord;
+  readonly #store: Store;
+  readonly #log: Log;
+  #tail: LogTail | null = null;
+
+  constructor(claimed: ClaimedRecord, store: Store, log: Log) {
+    this.#claimed = claimed;
+    this.#store = store;
+    this.#log = log;
+    this.launched = claimed.job.launches.length > 0;
+  }
+
+  /** Copies what is left of the log. */
+  async close(): Promise<void> {
+    await this.#tail?.close();
+  }
+
+  async persist(patch: Partial<JobRecord>): Promise<void> {
+    const { job } = this.#claimed;
+    const more: Partial<JobRecord> = { ...patch };
+    if (patch.launches !== undefined && patch.launches.length > 0) {
+      this.launched = true;
+      if (job.started_at === null) {
+        job.started_at = new Date().toISOString();
+        more.started_at = job.started_at;
+      }
+    }
+    await this.#claimed.patch(more);
+    if (patch.state === 'running') await this.#settleSweep();
+    const last = (patch.launches ?? job.launches).at(-1);
+    if (patch.launches !== undefined) job.launches = [...patch.launches]; // the worker goes on adding to its own
+    if (last === undefined || (patch.launches === undefined && this.#tail !== null)) return;
+    await this.close();
+    this.#tail = new LogTail(
+      { logs: this.#store.logs, log: this.#log },
+      { job: job.job, ...last },
+      patch.launches === undefined,
+    );
+  }
+
+  /** What this one found, or had no need to find, is there for all that were submitted with it. */
+  async #settleSweep(): Promise<void> {
+    const { sweep } = this.#claimed.job.options;
+    if (sweep === undefined) return;
+    await this.#store.sweeps
+      .settle(sweep.sweep)
+      .catch((err: unknown) => this.#log.warn({ err }, 'the other jobs of the sweep wait for the end of this one'));
+  }
+
+  show(event: Progress): void {
+    if (event.type === 'waiting') this.#claimed.say(event.reason);
+    else if (event.type === 'life') this.#claimed.say(`launch ${event.launch}, life ${event.life}: ${event.why}`);
+    else if (event.type === 'launch') this.#claimed.say(`launch ${event.launch}: ${event.why}`);
+    else if (event.type === 'probing')
+      this.#claimed.say(`trying micro-batch ${event.probe.micro_batch} (launch ${event.launch})`);
+    else if (event.type === 'running') this.#claimed.say(null);
+    else if (event.type === 'probe') {
+      const { job, key } = this.#claimed.job;
+      this.#store.events.add({ type: 'probe', job, key, probe: event.record }).catch(() => {});
+    } else if (event.type === 'note') this.#log.info({ note: event.text }, 'note');
+  }
+
+  /** The store's configurations, but what Redis refuses for now is tried again: a job is not ended for it. */
+  recommendations(signal: AbortSignal): Records['recommendations'] {
+    const { recommendations, connection } = this.#store;
+    const withstand = <T>(task: () => Promise<T>): Promise<T> =>
+      outlast(task, { signal, onRefused: connection.onRefused });
+    return {
+      get: (key) => withstand(() => recommendations.get(key)),
+      put: (recommendation, job) => withstand(() => recommendations.put(recommendation, job)),
+      demote: (key, knownBad, job) => withstand(() => recommendations.demote(key, knownBad, job)),
+    };
+  }
+}
