@@ -2,6 +2,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { digest } from '../../src/worker/command/index.js';
 import { filled, plan, project } from './project.js';
 import { DEEPSPEED, HF } from './scripts.js';
 
@@ -338,5 +339,40 @@ describe('torchtitan by age', () => {
     const made = await plan('env NGPU=4 CONFIG_FILE=c.toml ./run_train.sh', { cwd: folder });
     expect(made).toMatchObject({ preset: 'torchtitan', worldSize: 4 });
     expect(made.own).toMatchObject({ microBatch: 4, accumulation: 1, amp: 'bf16', checkpointing: true });
+  });
+
+  test('a TOML file may be written in any way that the format has', async () => {
+    const toml = [
+      'training = { local_batch_size = 1_0, seq_len = 2048 } # a table in one line',
+      'title = """',
+      '[training]',
+      'local_batch_size = 3',
+      '"""',
+      "activation_checkpoint.mode = 'full'",
+    ];
+    const folder = project({ ...ages.second, 'train.py': TRAIN, 'c.toml': `${toml.join('\n')}\n` });
+    const made = await plan(`${command} --job.config_file c.toml`, { cwd: folder });
+    expect(made.own).toMatchObject({ microBatch: 10, checkpointing: true });
+  });
+
+  test('of a TOML file the values decide whether it is the same job: neither its comments nor what is tuned', async () => {
+    const toml = (size: string, validation: number) =>
+      `[training]\nlocal_batch_size = ${size}\nseq_len = 2048\n[validation]\nlocal_batch_size = ${validation}\n`;
+    const folder = project({
+      ...ages.second,
+      'train.py': TRAIN,
+      'a.toml': toml('4', 4),
+      'b.toml': toml('8 # more', 4),
+      'c.toml': toml('4', 2),
+    });
+    const job = async (name: string) =>
+      digest(await plan(`${command} --job.config_file ${name}.toml`, { cwd: folder }));
+    expect(await job('b')).toBe(await job('a'));
+    expect(await job('c')).not.toBe(await job('a'));
+  });
+
+  test('a TOML file that cannot be read is left to the entry point', async () => {
+    const folder = project({ ...ages.second, 'train.py': TRAIN, 'c.toml': '[training\nlocal_batch_size = 4\n' });
+    expect((await plan(`${command} --job.config_file c.toml`, { cwd: folder })).own.microBatch).not.toBe(4);
   });
 });

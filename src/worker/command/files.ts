@@ -1,5 +1,6 @@
 import { chmodSync, renameSync, writeFileSync } from 'node:fs';
 import { basename, extname, join, resolve } from 'node:path';
+import { parse as parseToml, TomlError, type TomlTable } from 'smol-toml';
 import type { Document } from 'yaml';
 import { yaml } from '../../common/config.js';
 import { privateFolder } from '../../common/private-folder.js';
@@ -86,9 +87,10 @@ export function findFiles(preset: Preset, scene: Scene, cwd: string): PlanFile[]
   return files;
 }
 
-/** A file that no YAML reader takes is left alone: the entry point will say what is wrong with it. */
+/** A file that no reader of its format takes is left alone: the entry point will say what is wrong with it. */
 function readable(format: PlanFile['format'], text: string): boolean {
-  if (format !== 'yaml' && format !== 'json') return true;
+  if (format === 'python') return true;
+  if (format === 'toml') return parsedToml(text) !== null;
   const { contents, errors } = yaml().parseDocument(text);
   return errors.length === 0 && yaml().isMap(contents);
 }
@@ -105,7 +107,14 @@ export interface OpenConfig {
 }
 
 export function openConfig(file: Pick<PlanFile, 'format' | 'text'>): OpenConfig {
-  return file.format === 'yaml' || file.format === 'json' ? openTree(file) : openLines(file);
+  switch (file.format) {
+    case 'toml':
+      return openToml(file);
+    case 'python':
+      return openPython(file);
+    default:
+      return openTree(file);
+  }
 }
 
 /**
@@ -173,38 +182,68 @@ function placeOf(
   return { from: at, to: at, text: `${text[at - 1] === '\n' ? '' : '\n'}${indent}${key}: ${value}\n` };
 }
 
-/** TOML and Python files are only read: single-line assignments of plain values. */
-function openLines(file: Pick<PlanFile, 'format' | 'text'>): OpenConfig {
-  const values = new Map<string, Scalar>();
-  let section = '';
-  for (const line of file.text.split('\n')) {
-    const header = /^\s*\[([^\]]+)\]/.exec(line);
-    if (header && file.format === 'toml') section = `${header[1]}.`;
-    // Python: module level only.
-    const assigned = (file.format === 'toml' ? /^\s*([\w-]+)\s*=\s*(.+)$/ : /^(\w+)\s*(?::[^=]+)?=\s*([^=].*)$/).exec(
-      line,
-    );
-    const value = assigned ? plainValue(assigned[2] as string) : undefined;
-    if (assigned && value !== undefined) values.set(section + assigned[1], value);
+type Read = Pick<OpenConfig, 'set' | 'text'>;
+
+/** TOML and Python files are only read: what is changed goes into the arguments. */
+const onlyRead = ({ format, text }: Pick<PlanFile, 'format' | 'text'>): Read => ({
+  set: () => {
+    throw new TypeError(`${format} files are only read`);
+  },
+  text: () => text,
+});
+
+/** null: it is no TOML. */
+function parsedToml(text: string): TomlTable | null {
+  try {
+    return parseToml(text, { integersAsBigInt: 'asNeeded' });
+  } catch (error) {
+    if (error instanceof TomlError) return null;
+    throw error;
   }
-  const refuse = (): never => {
-    throw new TypeError(`${file.format} files are only read`);
+}
+
+function openToml(file: Pick<PlanFile, 'format' | 'text'>): OpenConfig {
+  const data = parsedToml(file.text) ?? {};
+  /** The table that holds the path's last key, and that key; an empty one where there is none. */
+  const place = (path: string): { table: Record<string, unknown>; key: string } => {
+    const keys = path.split('.');
+    const key = keys.pop() as string;
+    const table = keys.reduce<unknown>((outer, inner) => Object(outer)[inner], data);
+    return { table: Object(table), key };
   };
-  const kept = new Set<string>();
   return {
+    ...onlyRead(file),
+    get(path) {
+      const { table, key } = place(path);
+      const value = table[key];
+      if (typeof value === 'bigint') return Number(value);
+      return typeof value === 'object' ? undefined : (value as Scalar | undefined);
+    },
+    remove(path) {
+      const { table, key } = place(path);
+      delete table[key];
+    },
+    data: () => data,
+  };
+}
+
+/** Single-line assignments of plain values, at module level. */
+function openPython(file: Pick<PlanFile, 'format' | 'text'>): OpenConfig {
+  const lines = file.text.split('\n');
+  const values = new Map<string, Scalar>();
+  for (const line of lines) {
+    const [, name, source] = /^(\w+)\s*(?::[^=]+)?=\s*([^=].*)$/.exec(line) ?? [];
+    const value = source === undefined ? undefined : plainValue(source);
+    if (name !== undefined && value !== undefined) values.set(name, value);
+  }
+  const removed: string[] = [];
+  return {
+    ...onlyRead(file),
     get: (path) => values.get(path),
-    set: refuse,
     remove: (path) => {
-      kept.add(path);
+      removed.push(path.split('.').at(-1) as string);
     },
-    text: () => file.text,
-    data: () => {
-      const gone = [...kept].map((path) => path.split('.').at(-1) as string);
-      return file.text
-        .split('\n')
-        .filter((line) => !gone.some((key) => new RegExp(`^\\s*${key}\\s*=`).test(line)))
-        .join('\n');
-    },
+    data: () => lines.filter((line) => !removed.some((key) => new RegExp(`^\\s*${key}\\s*=`).test(line))).join('\n'),
   };
 }
 
