@@ -139,11 +139,11 @@ class Instruments:
 
     def _unwinds(self) -> bool:
         """A backward pass runs, the script's or that of a part of a cut call."""
-        return self.backward.running or self.cut.unwinding
+        return self.backward.running or self.cut.in_backward
 
     def _recomputes(self) -> bool:
         """A checkpoint makes a part of a forward pass again (the cut does so, too, and all knobs are on then)."""
-        return self._unwinds() and not self.cut.passing
+        return self._unwinds() and not self.cut.in_micro_batch
 
     def _saw_own_amp(self) -> None:
         self.own_amp = True

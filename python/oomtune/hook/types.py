@@ -7,7 +7,7 @@ and most of what is given to it belongs to the script.
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Callable, Dict, Optional, Protocol, TypedDict, Union
+from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple, TypedDict, Union
 
 from .apply.gate import MicroBatch
 from .watch.loader import LoopIterator
@@ -24,6 +24,14 @@ Optimizer = Any
 Loader = Any
 #: A function that is wrapped, patched or passed on.
 Call = Callable[..., Any]
+#: What a module takes or returns: tensors and values in containers.
+Tree = Any
+#: The tensors and values of a Tree, in order.
+Leaves = List[Any]
+#: Gradients, in the order of what they are of; None: none.
+MaybeTensors = Tuple[Optional[Tensor], ...]
+#: Rows start:stop of a batch.
+Span = Tuple[int, int]
 #: A line from the worker.
 Message = Dict[str, Any]
 Memory = Union[CpuMemory, CudaMemory]

@@ -5,9 +5,8 @@ import sys
 import unittest
 
 import torch
-from torch import nn
-
 from support import ROOT
+from torch import nn
 
 
 class Listener:
@@ -32,8 +31,8 @@ class CutCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         sys.path.insert(0, os.path.join(ROOT, "python"))
-        from oomtune.hook.cut import Cut
         from oomtune.hook.apply.gate import Gate
+        from oomtune.hook.cut import Cut
         from oomtune.hook.watch.optimizers import Optimizers
 
         cls.warned = []

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from template import Template
 
@@ -115,16 +116,36 @@ def environment(worker=None, mode=None, **more):
 _template = None
 
 
-def start(path, arguments=(), cwd=None, env=None, timeout=110):
-    """Runs a script to its end, in a fork of a process that has imported torch."""
+def _prepare():
     global _template
     _template = _template or Template()
-    return _template.run(path, arguments, env, cwd or os.path.dirname(path), timeout)
+    return _template
 
 
-def run(script, mode, answers=(), arguments=(), cwd=None, command=None, orders=(), **env):
-    """Runs a fixture (or source text) under the hook with a worker that gives `answers`; `command` (an interpreter, or a
-    launcher) starts it for real, as does another PYTHONPATH: what lies there may want to see torch being imported."""
+def start(path, arguments=(), cwd=None, env=None, timeout=110):
+    """Runs a script to its end, in a fork of a process that has imported torch."""
+    return _prepare().run(path, arguments, env, cwd or os.path.dirname(path), timeout)
+
+
+def start_ranks(count, path, arguments, cwd, env):
+    """The same as ranks of one job: all of their output, and the worst of their ends."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        shared = dict(env, WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
+    _prepare()  # not by several threads at once
+    with ThreadPoolExecutor(count) as pool:
+        ranks = [dict(shared, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(count)]
+        done = list(pool.map(lambda own: start(path, arguments, cwd, own), ranks))
+    ends = [each.returncode for each in done]
+    return subprocess.CompletedProcess(
+        path, next(filter(None, ends), 0), "".join(each.stdout for each in done), "".join(each.stderr for each in done)
+    )
+
+
+def run(script, mode, answers=(), arguments=(), cwd=None, command=None, ranks=None, orders=(), **env):
+    """Runs a fixture (or source text) under the hook with a worker that gives `answers`, `ranks`: as so many ranks of one job;
+    `command` (an interpreter, or a launcher) starts it for real, as does another PYTHONPATH: what lies there may want to see
+    torch being imported."""
     if "PYTHONPATH" in env:
         command = command or [sys.executable]
     worker = Worker(answers, answers_loop=mode != "measure" and mode != "apply", orders=orders)
@@ -135,7 +156,9 @@ def run(script, mode, answers=(), arguments=(), cwd=None, command=None, orders=(
             with open(path, "w") as file:
                 file.write(script)
         whole, where = environment(worker, mode, **env), cwd or folder
-        if command is None:
+        if ranks is not None:
+            done = start_ranks(ranks, path, arguments, where, whole)
+        elif command is None:
             done = start(path, arguments, where, whole)
         else:
             done = subprocess.run(

@@ -3,10 +3,9 @@
 import unittest
 
 import torch
-from torch import nn
-
 from cut_case import CutCase, mean_square, net, rows, tokens
 from support import run
+from torch import nn
 
 HEAD = """
 import sys, torch
@@ -267,16 +266,16 @@ class Cases(CutCase):
         self.same(Text, twice, tokens, steps=4)
 
     def test_the_last_part_is_the_largest(self):
-        from oomtune.hook.cut.layout import bounds
+        from oomtune.hook.cut.batch_dims import split
 
-        self.assertEqual(bounds(64, 16, False), [(0, 16), (16, 32), (32, 48), (48, 64)])
-        self.assertEqual(bounds(80, 64, False), [(0, 16), (16, 80)])
-        self.assertEqual(bounds(65, 64, False), [(0, 16), (16, 65)])
-        self.assertEqual(bounds(80, 64, True), [(0, 40), (40, 80)])
+        self.assertEqual(split(64, 16, False), [(0, 16), (16, 32), (32, 48), (48, 64)])
+        self.assertEqual(split(80, 64, False), [(0, 16), (16, 80)])
+        self.assertEqual(split(65, 64, False), [(0, 16), (16, 65)])
+        self.assertEqual(split(80, 64, True), [(0, 40), (40, 80)])
         for count in range(2, 90):
             for most in range(1, count):
                 for even in (True, False):
-                    parts = bounds(count, most, even)
+                    parts = split(count, most, even)
                     self.assertEqual([start for start, _ in parts[1:]], [stop for _, stop in parts[:-1]])
                     self.assertEqual((parts[0][0], parts[-1][1], len(parts)), (0, count, -(-count // most)))
                     self.assertTrue(all(0 < stop - start <= most for start, stop in parts), (count, most, parts))

@@ -6,9 +6,8 @@ import threading
 import unittest
 
 import torch
-from torch import nn
-
 from cut_case import CutCase, Refused, mean_square, net, rows, tokens
+from torch import nn
 
 try:
     import transformers
@@ -84,14 +83,26 @@ class Calls(CutCase):
         def make():
             torch.set_default_dtype(torch.float64)
             config = transformers.GPT2Config(
-                vocab_size=50, n_positions=12, n_embd=16, n_layer=2, n_head=2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-                bos_token_id=1, eos_token_id=1,
+                vocab_size=50,
+                n_positions=12,
+                n_embd=16,
+                n_layer=2,
+                n_head=2,
+                resid_pdrop=0.0,
+                embd_pdrop=0.0,
+                attn_pdrop=0.0,
+                bos_token_id=1,
+                eos_token_id=1,
             )
             return transformers.GPT2LMHeadModel(config)
 
         def padded():
             given, wanted = tokens()
-            return {"input_ids": given, "labels": wanted.masked_fill(wanted < 0, -100), "attention_mask": torch.ones_like(given)}
+            return {
+                "input_ids": given,
+                "labels": wanted.masked_fill(wanted < 0, -100),
+                "attention_mask": torch.ones_like(given),
+            }
 
         # Its loss is made in single precision.
         self.same(make, lambda m, x: m(**x).loss, padded, steps=4, tolerance=1e-6)
@@ -101,8 +112,15 @@ class Calls(CutCase):
     def test_transformers_with_labels_of_classes(self):
         def make():
             config = transformers.BertConfig(
-                vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-                max_position_embeddings=12, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=3,
+                vocab_size=50,
+                hidden_size=16,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                intermediate_size=16,
+                max_position_embeddings=12,
+                hidden_dropout_prob=0.0,
+                attention_probs_dropout_prob=0.0,
+                num_labels=3,
             )
             return transformers.BertForSequenceClassification(config)
 

@@ -4,10 +4,9 @@ import unittest
 from unittest import mock
 
 import torch
-from torch import nn
-
 from cut_case import CutCase, net, rows
 from support import run
+from torch import nn
 
 INSIDE = """
 import torch

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import os
+import subprocess
 import sys
 import unittest
 
@@ -85,6 +86,14 @@ class Imports(unittest.TestCase):
 
         for part, function in [*ALWAYS.values(), *SEARCHING.values()]:
             self.assertTrue(callable(getattr(importlib.import_module("oomtune.hook." + part), function)), part)
+
+    def test_every_module_can_be_imported_where_there_is_no_torch(self):
+        names = sorted({"oomtune.hook", *("oomtune.hook." + name for name in FILES if name not in ("", "types"))})
+        text = "import importlib, sys\nsys.modules['torch'] = None\nfor name in sys.argv[1:]: importlib.import_module(name)"
+        env = dict(os.environ, PYTHONPATH=os.path.join(ROOT, "python"))
+        command = [sys.executable, "-W", "error", "-c", text, *names]
+        done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_what_is_for_type_checkers_is_never_imported(self):
         for name in FILES:

@@ -1,11 +1,9 @@
 """Several ranks of one job go in step."""
 
-import os
-import sys
 import unittest
 
 import torch
-from support import FIXTURES, probe, run
+from support import probe, run
 
 SCRIPT = """
 import atexit, os, torch
@@ -28,7 +26,6 @@ for epoch in range(2):
 if dist.get_rank() == 0:
     print('weights', model.module.weight.flatten().tolist())
 """
-LAUNCH = [sys.executable, os.path.join(FIXTURES, "ranks.py")]
 
 KNOBS = {"OOMTUNE_MICRO_BATCH": 2, "OOMTUNE_ACCUMULATION": 4, "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"}
 
@@ -36,7 +33,7 @@ KNOBS = {"OOMTUNE_MICRO_BATCH": 2, "OOMTUNE_ACCUMULATION": 4, "OOMTUNE_HOOK_KNOB
 @unittest.skipUnless(torch.distributed.is_available(), "this torch has no torch.distributed")
 class Ranks(unittest.TestCase):
     def test_each_rank_connects_and_is_driven(self):
-        result = run(SCRIPT, "probe", [probe(3), probe(5)], command=LAUNCH)
+        result = run(SCRIPT, "probe", [probe(3), probe(5)], ranks=2)
         self.assertEqual(result.status, 0, result.errors)
         hellos = sorted((m["rank"], m["world_size"]) for m in result.of("hello"))
         self.assertEqual(hellos, [(0, 2), (1, 2)])
@@ -45,7 +42,7 @@ class Ranks(unittest.TestCase):
 
     def test_accumulated_micro_batches_end_at_the_same_weights(self):
         def weights(**env):
-            result = run(SCRIPT, "apply", command=LAUNCH, **env)
+            result = run(SCRIPT, "apply", ranks=2, **env)
             self.assertEqual(result.status, 0, result.errors)
             return [float(word.strip("[],")) for word in result.output.split()[1:]]
 
@@ -64,7 +61,7 @@ class Ranks(unittest.TestCase):
             "data ="
         )
         text = SCRIPT.replace("data =", count, 1) + "    print('exchanges', len(calls))\n"
-        result = run(text, "apply", command=LAUNCH, **KNOBS)
+        result = run(text, "apply", ranks=2, **KNOBS)
         self.assertEqual(result.status, 0, result.errors)
         # Two epochs of six batches each, in one bucket.
         self.assertEqual(result.output.split()[-2:], ["exchanges", "12"])

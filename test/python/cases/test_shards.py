@@ -3,14 +3,17 @@
 import unittest
 
 import torch
-
 from support import run
-from test_ranks import KNOBS, LAUNCH, SCRIPT
+from test_ranks import KNOBS, SCRIPT
 
 try:
     import torch.distributed.fsdp
 
-    NO_SHARDS = "" if hasattr(torch.distributed.fsdp, "fully_shard") else "this torch (%s) has no fully_shard" % torch.__version__
+    NO_SHARDS = (
+        ""
+        if hasattr(torch.distributed.fsdp, "fully_shard")
+        else "this torch (%s) has no fully_shard" % torch.__version__
+    )
 except (ImportError, ValueError) as error:
     NO_SHARDS = "no FSDP with torch %s on this Python (%s)" % (torch.__version__, error)
 
@@ -44,7 +47,9 @@ for block in (model[1], model[2], model):
 SHARDED = {"FSDP": WHOLE, "fully_shard": BLOCKS}
 #: Sharded between some of the ranks only.
 PARTLY = {
-    "FSDP": WHOLE.replace("device_id", "process_group=[dist.new_group([rank]) for rank in range(2)][dist.get_rank()], device_id"),
+    "FSDP": WHOLE.replace(
+        "device_id", "process_group=[dist.new_group([rank]) for rank in range(2)][dist.get_rank()], device_id"
+    ),
     "fully_shard": BLOCKS.replace("(2,)", "(2, 1), mesh_dim_names=('replicate', 'shard')"),
 }
 COUNTED = """
@@ -63,8 +68,15 @@ def sharded(wrap, double=False, clip="", told="", lengths="44, 44"):
     """Two epochs of six batches; each rank's own rows, rank 0 has `lengths`[0] of them."""
     head, loop = SCRIPT.split("model = nn.parallel.DistributedDataParallel(nn.Linear(4, 2))\n")
     loop = loop[: loop.index("if dist.get_rank()")]
-    loop = loop.replace("sampler = DistributedSampler(data)\n", "rank = dist.get_rank()\nsampler = range(rank, len(data), 2)[: (%s)[rank]]\n" % lengths)
-    loop = loop.replace("88", "96").replace("    sampler.set_epoch(epoch)\n", "").replace(STEP, clip + STEP + "        steps += 1\n")
+    loop = loop.replace(
+        "sampler = DistributedSampler(data)\n",
+        "rank = dist.get_rank()\nsampler = range(rank, len(data), 2)[: (%s)[rank]]\n" % lengths,
+    )
+    loop = (
+        loop.replace("88", "96")
+        .replace("    sampler.set_epoch(epoch)\n", "")
+        .replace(STEP, clip + STEP + "        steps += 1\n")
+    )
     kind = "torch.set_default_dtype(torch.float64)\n" if double else ""
     # Each rank has the whole of some rows: both tell theirs.
     own = "[p.to_local() if hasattr(p, 'to_local') else p for p in model.parameters()]"
@@ -79,8 +91,8 @@ class Shards(unittest.TestCase):
     """Weights that are sharded between ranks."""
 
     def alike(self, text, delta, cut="model"):
-        bare = run(text, "apply", command=LAUNCH)
-        tuned = run(text, "apply", command=LAUNCH, OOMTUNE_CUT=cut, **KNOBS)
+        bare = run(text, "apply", ranks=2)
+        tuned = run(text, "apply", ranks=2, OOMTUNE_CUT=cut, **KNOBS)
         self.assertEqual((bare.status, tuned.status), (0, 0), bare.errors + tuned.errors)
         self.assertEqual({message["cut"] for message in tuned.of("cut")}, {cut})
         one, other = ([float(word) for word in each.output.split()] for each in (bare, tuned))
@@ -111,7 +123,7 @@ class Shards(unittest.TestCase):
 
     def test_ranks_stop_together_where_one_has_too_few_samples(self):
         # Of the last batches one has a single row, and the other needs four micro-batches.
-        result = run(sharded(BLOCKS, lengths="41, 47"), "apply", command=LAUNCH, **KNOBS)
+        result = run(sharded(BLOCKS, lengths="41, 47"), "apply", ranks=2, **KNOBS)
         self.assertNotEqual(result.status, 0)
         self.assertEqual(result.output, "")
         self.assertEqual(result.errors.count("fewer samples in its batch than another"), 2, result.errors)
@@ -124,14 +136,14 @@ class Shards(unittest.TestCase):
             "model[2].register_forward_pre_hook(lambda *call: whole.append(not isinstance(model[1].out.weight, DTensor)))\n"
         )
         text = sharded(BLOCKS, told=told) + "print('whole', len(whole) > 40, any(whole))\n"
-        result = run(text, "apply", command=LAUNCH, **KNOBS)
+        result = run(text, "apply", ranks=2, **KNOBS)
         self.assertEqual(result.status, 0, result.errors)
         self.assertEqual(result.output.count("whole True False"), 2)
 
     def test_the_cut_stops_where_only_some_ranks_share_weights_and_names_the_option(self):
         for kind, wrap in PARTLY.items():
             with self.subTest(kind):
-                result = run(sharded(wrap), "apply", command=LAUNCH, **KNOBS)
+                result = run(sharded(wrap), "apply", ranks=2, **KNOBS)
                 self.assertNotEqual(result.status, 0)
                 self.assertEqual(result.output, "")
                 self.assertIn("sharded between some of the ranks", result.errors)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ..cut.tree import leaves
+from ..cut.pytree import tree_leaves
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class ByHand:
     def __init__(self, instruments: Instruments, micro: int) -> None:
         self._instruments = instruments
         self._micro = micro
-        self._calls: Any = instruments.cut.calls
+        self._calls = instruments.cut.calls
         self._calls.before = self._called
         #: A loader was asked for something: that it is no batch to train on is not known yet.
         self.loaders = False
@@ -55,7 +55,7 @@ class ByHand:
 
     def _rows(self, args: Any, kwargs: Any, wanted: int) -> int | None:
         torch = self._instruments.torch
-        found: list[Any] = leaves(torch, (args, kwargs))
+        found = tree_leaves(torch, (args, kwargs))
         tensors = [leaf for leaf in found if isinstance(leaf, torch.Tensor) and leaf.dim()]
         if any(wanted in tensor.shape[:2] for tensor in tensors):
             return wanted

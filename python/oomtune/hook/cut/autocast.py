@@ -1,22 +1,30 @@
 """Autocast as it was when the forward pass ran: the backward pass runs outside of the script's `with`."""
 
+from __future__ import annotations
+
 import contextlib
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Generator
 
-class Precision:
+    from ..types import Torch
+
+
+class AutocastState:
     """The autocast state now, to be entered again later."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self._torch = torch
-        self._kinds = [_state(torch, kind) for kind in _kinds(torch)]
+        self._kinds = [_state(torch, kind) for kind in device_types(torch)]
 
     @property
-    def half(self):
+    def fp16(self) -> bool:
         """Whether gradients may be too small for what they are computed in."""
         return any(enabled and dtype == self._torch.float16 for _, enabled, dtype in self._kinds)
 
     @contextlib.contextmanager
-    def again(self):
+    def entered(self) -> Generator[None, None, None]:
         """What is cast inside is kept until the outermost of these ends."""
         with contextlib.ExitStack() as stack:
             for kind, enabled, dtype in self._kinds:
@@ -24,23 +32,23 @@ class Precision:
             yield
 
     @contextlib.contextmanager
-    def off(self):
+    def disabled(self) -> Generator[None, None, None]:
         with contextlib.ExitStack() as stack:
             for kind, enabled, _ in self._kinds:
                 if enabled:
                     stack.enter_context(self._torch.autocast(kind, enabled=False))
             yield
 
-    def forget_casts(self):
+    def clear_cache(self) -> None:
         """Weights that were cast where no gradients are kept must not serve where they are."""
         self._torch.clear_autocast_cache()
 
 
-def _kinds(torch):
+def device_types(torch: Torch) -> tuple[str, ...]:
     return ("cuda", "cpu") if torch.cuda.is_available() else ("cpu",)
 
 
-def _state(torch, kind):
+def _state(torch: Torch, kind: str) -> tuple[str, bool, Any]:
     if hasattr(torch, "get_autocast_dtype"):
         return kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
     if kind == "cuda":

@@ -1,27 +1,44 @@
 """Buffers that a forward pass changes: each micro-batch counts once for running statistics, and what does not depend on
 the samples (the vectors of spectral normalisation) changes once a call."""
 
+from __future__ import annotations
+
 import contextlib
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Generator, Iterable, Tuple
 
-def compiled(module):
+    from ..types import Module, Tensor, Torch
+
+    #: A buffer's place: the module that owns it, and its name there.
+    Place = Tuple[Module, str]
+
+
+def compiled(module: Module) -> bool:
     return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def places_of(modules: Iterable[Module]) -> list[Place]:
+    return [(owner, name) for owner in modules for name in owner._buffers]
 
 
 class Snapshot:
     """The values of some buffers, as they are now."""
 
-    def __init__(self, places):
-        self._values = [(owner, name, owner._buffers[name]) for owner, name in places if owner._buffers.get(name) is not None]
-        self._values = [(owner, name, buffer, buffer.detach().clone()) for owner, name, buffer in self._values]
+    def __init__(self, places: Iterable[Place]) -> None:
+        found = [(owner, name, owner._buffers.get(name)) for owner, name in places]
+        self._values: list[tuple[Module, str, Tensor, Tensor]] = [
+            (owner, name, buffer, buffer.detach().clone()) for owner, name, buffer in found if buffer is not None
+        ]
 
-    def restore(self):
+    def restore(self) -> None:
         for owner, name, buffer, value in self._values:
             owner._buffers[name] = buffer
             # Its version stays: a graph may hold the buffer, and needs none of its values.
             buffer.data.copy_(value)
 
-    def changed(self, torch):
+    def changed(self, torch: Torch) -> list[Place]:
         """Places whose value is another now."""
         return [
             (owner, name)
@@ -29,67 +46,76 @@ class Snapshot:
             if owner._buffers.get(name) is not buffer or not _same(torch, buffer, value)
         ]
 
+    def only(self, places: Iterable[Place]) -> Snapshot:
+        """The same values, of these places."""
+        chosen = Snapshot([])
+        keys = {(id(owner), name) for owner, name in places}
+        chosen._values = [entry for entry in self._values if (id(entry[0]), entry[1]) in keys]
+        return chosen
 
-def _same(torch, one, other):
+
+def _same(torch: Torch, one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
 
 
 class Buffers:
-    """The buffers of one module; which of them move is seen at its first cut call."""
+    """The buffers of one module; which of them change is seen at its first cut call."""
 
-    def __init__(self, torch, module):
+    def __init__(self, torch: Torch, module: Module) -> None:
         self._torch = torch
-        places = [(owner, name) for owner in module.modules() for name in owner._buffers]
-        self._all = Snapshot(places)
-        #: Running statistics of the samples, and others that move.
-        self.statistics, self.others = [], []
-        self.known = False
-        self._copies = {}
+        #: As they were before the first micro-batch; None: it is known which of them change.
+        self._before: Snapshot | None = Snapshot(places_of(module.modules()))
+        #: Running statistics of the samples, and others that change.
+        self._statistics: list[Place] = []
+        self._others: list[Place] = []
+        self._copies: dict[tuple[int, str], Tensor] = {}
         self._lends = not any(compiled(owner) for owner in module.modules())
-        self._first = self._begun = None
-
-    def learn(self):
-        """After the first micro-batch's forward pass."""
-        norm = self._torch.nn.modules.batchnorm._NormBase
-        for owner, name in self._all.changed(self._torch):
-            (self.statistics if isinstance(owner, norm) else self.others).append((owner, name))
-        self._first = Snapshot(self.others) if self.others else None
-        self._begun = self._only(self.others)
-        self._all = None
-        self.known = True
-
-    def _only(self, places):
-        chosen = Snapshot([])
-        keys = {(id(owner), name) for owner, name in places}
-        chosen._values = [entry for entry in self._all._values if (id(entry[0]), entry[1]) in keys]
-        return chosen
+        #: The others after the first micro-batch ever, and before it.
+        self._after_first: Snapshot | None = None
+        self._before_first: Snapshot | None = None
 
     @property
-    def waiting(self):
+    def known(self) -> bool:
+        """Whether it is known which of them change."""
+        return self._before is None
+
+    def learn(self) -> None:
+        """After the first micro-batch's forward pass."""
+        before, self._before = self._before, None
+        if before is None:
+            return
+        norm = self._torch.nn.modules.batchnorm._NormBase
+        for owner, name in before.changed(self._torch):
+            (self._statistics if isinstance(owner, norm) else self._others).append((owner, name))
+        self._after_first = Snapshot(self._others) if self._others else None
+        self._before_first = before.only(self._others)
+
+    @property
+    def waiting(self) -> bool:
         """Whether it is yet to be seen if the others depend on the samples."""
-        return self._first is not None
+        return self._after_first is not None
 
-    def begun(self):
+    def before_first(self) -> Snapshot | None:
         """What the others were before the first micro-batch of the call in which they were learnt."""
-        begun, self._begun = self._begun, None
-        return begun
+        before, self._before_first = self._before_first, None
+        return before
 
-    def differ(self):
+    def differ(self) -> bool:
         """After the second micro-batch: whether what the others became depends on the samples."""
-        first, self._first = self._first, None
-        return bool(first.changed(self._torch))
+        first, self._after_first = self._after_first, None
+        return first is not None and bool(first.changed(self._torch))
 
-    def snapshot(self):
-        return Snapshot(self.others)
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self._others)
 
     @contextlib.contextmanager
-    def aside(self, wanted=True):
+    def preserved(self, wanted: bool = True) -> Generator[None, None, None]:
         """What runs inside leaves them as they are."""
         if not wanted:
             yield
             return
         # Running statistics are only written to: copies take their place. Code that was compiled may hold on to the tensors.
-        kept = Snapshot(self.others + ([] if self._lends else self.statistics))
+        kept = Snapshot(self._others + ([] if self._lends else self._statistics))
         lent = self._lend() if self._lends else []
         try:
             yield
@@ -98,19 +124,21 @@ class Buffers:
             for owner, name, buffer in lent:
                 owner._buffers[name] = buffer
 
-    def _lend(self):
-        lent = []
-        for owner, name in self.statistics:
+    def _lend(self) -> list[tuple[Module, str, Tensor]]:
+        lent: list[tuple[Module, str, Tensor]] = []
+        for owner, name in self._statistics:
             buffer = owner._buffers[name]
             lent.append((owner, name, buffer))
             owner._buffers[name] = None if self._counts(owner, name) else self._copy(owner, name, buffer)
         return lent
 
-    def _counts(self, owner, name):
+    def _counts(self, owner: Module, name: str) -> bool:
         """Whether it counts forward passes, in a module that goes without: on a GPU each count is a kernel of its own."""
-        return name == "num_batches_tracked" and type(owner).forward is self._torch.nn.modules.batchnorm._BatchNorm.forward
+        return (
+            name == "num_batches_tracked" and type(owner).forward is self._torch.nn.modules.batchnorm._BatchNorm.forward
+        )
 
-    def _copy(self, owner, name, buffer):
+    def _copy(self, owner: Module, name: str, buffer: Tensor) -> Tensor:
         copy = self._copies.get((id(owner), name))
         if copy is None or (copy.device, copy.dtype, copy.shape) != (buffer.device, buffer.dtype, buffer.shape):
             copy = self._copies[id(owner), name] = buffer.detach().clone()

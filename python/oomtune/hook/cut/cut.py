@@ -1,240 +1,222 @@
-"""The cut of one process: which calls are cut, into how many parts, and what is done where they cannot be."""
+"""The cut of one process: which calls are cut, into how many micro-batches, and what is done where they cannot be."""
 
-import contextlib
+from __future__ import annotations
+
 import functools
-import os
 import threading
 import weakref
 
-from .calls import Calls
-from .layout import bounds, layouts
-from .node import function
-from .passes import Call
-from .plan import Plan
-from .ranks import Alone, Together
+from .autograd_node import AutogradNodes
+from .batch_dims import candidates, split
+from .cut_call import CutCall
+from .fsdp import is_sharded
+from .model_calls import ModelCalls
+from .plan import Plan, Training
+from .pytree import tree_leaves
+from .ranks import AllRanks, OneRank
+from .reductions import Reductions
 from .refusal import Mismatch, Uncuttable
-from .shards import sharded
-from .tree import Rows, leaves as leaves_of
-from .weights import Rules
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, NoReturn, Optional, Tuple
+
+    from ..types import Leaves, Module, Torch, Tree
+    from ..watch.optimizers import Optimizers
+    from .batch_dims import BatchDims, Dims
+
+    #: How a call is cut; None: it is run whole.
+    Planned = Optional[Tuple[Plan, BatchDims]]
 
 #: Batches whose sizes are remembered: loops and frameworks fetch some ahead.
 REMEMBERED = 4
 
 FEWER = "a rank has fewer samples in its batch than another has micro-batches"
 
-DIFFERENCES = {
-    "buffers": "The model keeps values of its own (buffers) that its forward pass takes from the samples: they are those of micro-batches.",
-    "fp16": "In fp16 the gradients of a micro-batch overflow later than those of the whole batch: the loss scaler may skip fewer steps.",
-}
-
 
 class Cut:
     """`refuse(reason)` is told why the script cannot be cut and does not return; `warn(code, message)` what differs;
     `plain()` says whether the backward pass that runs is a backward() of the script for all that learns."""
 
-    def __init__(self, torch, optimizers, refuse, warn, plain=lambda: False):
+    def __init__(
+        self,
+        torch: Torch,
+        optimizers: Optimizers,
+        refuse: Callable[[str], NoReturn],
+        warn: Callable[[str, str], None],
+        plain: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._torch = torch
         self._refuse = refuse
         self._warn = warn
-        self.plain = plain
-        #: Several ranks bring their gradients together.
-        self.exchanges = int(os.environ.get("WORLD_SIZE") or 1) > 1
-        #: torch's own, before anything watches it.
-        self.original_backward = torch.autograd.backward
-        self.calls = Calls(torch, optimizers)
-        self._function = None
-        self._plans = {}
+        self.calls = ModelCalls(torch, optimizers)
+        self._nodes = AutogradNodes(torch)
+        self._training = Training(torch, self.calls, warn, plain)
+        #: For a module, by id, and a kind of its inputs: (it, how it is cut).
+        self._plans: dict[Any, tuple[weakref.ref[Any], tuple[Plan, Dims] | None]] = {}
         #: For each module called, by id: (it, what decides how it is cut).
-        self._ranks = {}
-        self._sizes = []
-        self._micro = self._batch = self._most_parts = None
-        self._thread = None
-        #: Calls that were cut; None: none yet, and none has to be.
+        self._ranks: dict[int, tuple[weakref.ref[Any], OneRank]] = {}
+        #: Rows of the batches that the loop was handed lately, the latest first.
+        self._sizes: list[int] = []
+        self._micro = self._batch = 0
+        self._most_parts: int | None = None
+        self._thread: int | None = None
+        #: Calls that were cut.
         self.count = 0
-        #: The call that may keep activations.
-        self._latest = lambda: None
-        #: Codes of the differences that were warned of.
-        self._warned = set()
 
-    def install(self):
+    def install(self) -> None:
         self.calls.install()
 
-    def engage(self, micro, batch, most_parts=None):
+    def engage(self, micro: int, batch: int, most_parts: int | None = None) -> None:
         """From now on: batches of `batch` samples, in micro-batches of at most `micro`. `most_parts`: of each call so many
         are run, and stand for the others too; for a process that only measures."""
         self._micro, self._batch, self._most_parts = micro, batch, most_parts
         self._plans = {}
-        self._warned = set()
+        self._training.warned.clear()
         self._sizes = [batch]
         self.count = 0
         self.calls.take = self._take
 
-    def release(self):
+    def release(self) -> None:
         self.calls.take = None
 
     @property
-    def engaged(self):
+    def engaged(self) -> bool:
         return self.calls.take is not None
 
-    def saw(self, rows):
+    @property
+    def in_micro_batch(self) -> bool:
+        """A micro-batch of a call runs, in the forward pass or again in the backward pass."""
+        return self.calls.in_micro_batch
+
+    @property
+    def in_backward(self) -> bool:
+        """A micro-batch's backward pass runs."""
+        return self.calls.in_backward
+
+    def saw(self, rows: int | None) -> None:
         """The loop was handed a batch of so many samples."""
         if rows and rows not in self._sizes[:1]:
             self._sizes = ([rows] + [size for size in self._sizes if size != rows])[: REMEMBERED + 1]
 
-    def stepped(self):
+    def stepped(self) -> None:
         """An optimizer has stepped: by now a call must have been cut, or the memory is that of the whole batch."""
         if self.engaged and self.count == 0 and max(self._sizes) > self._micro:
-            self._refuse("no call of a model was seen whose inputs have a row for each of the batch's %d samples" % self._batch)
-
-    # -- what Plan asks
-
-    @property
-    def passing(self):
-        """A part of a call runs, in the forward pass or again in the backward pass."""
-        return self.calls.passing > 0
-
-    @property
-    def unwinding(self):
-        """A part's backward pass runs."""
-        return self.calls.unwinding
-
-    @contextlib.contextmanager
-    def part_unwinds(self):
-        calls = self.calls
-        before, calls.unwinding = calls.unwinding, True
-        try:
-            yield
-        finally:
-            calls.unwinding = before
-
-    def past(self, module, args, kwargs):
-        return self.calls.past(module, args, kwargs)
-
-    def enter(self):
-        self.calls.enter()
-
-    def leave(self):
-        self.calls.leave()
-
-    def warn(self, code):
-        if code not in self._warned:
-            self._warned.add(code)
-            self._warn(code, DIFFERENCES[code])
+            self._refuse(
+                "no call of a model was seen whose inputs have a row for each of the batch's %d samples" % self._batch
+            )
 
     # -- a call
 
-    def _take(self, module, args, kwargs):
-        tree = {**dict(enumerate(args)), **self._without_cache(module, kwargs)}
+    def _take(self, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tree:
+        tree: dict[int | str, Any] = {**dict(enumerate(args)), **self._without_cache(module, kwargs)}
         lengths = tuple(self._sizes)
-        leaves = leaves_of(self._torch, tree, lengths)
+        leaves = tree_leaves(self._torch, tree, lengths)
         ranks = self._ranks_of(module)
-        plan, layout = self._plan(module, tree, leaves, lengths, ranks)
-        if plan is None:
-            return self.past(module, args, kwargs)
-        most = self._most(layout.count)
-        number = ranks.most(-(-layout.count // most))
+        planned = self._plan(module, tree, leaves, lengths, ranks)
+        if planned is None:
+            return self.calls.uncut(module, args, kwargs)
+        plan, dims = planned
+        most = self._most(dims.count)
+        number = ranks.max(-(-dims.count // most))
         if number < 2:
-            return self.past(module, args, kwargs)
+            return self.calls.uncut(module, args, kwargs)
         self._same_thread()
-        rules = Rules(self._torch, leaves, layout)
+        reductions = Reductions(self._torch, leaves, dims)
         try:
-            if ranks.any(layout.count < number):
+            if ranks.any(dims.count < number):
                 raise Uncuttable(FEWER)
-            parts = bounds(layout.count, most, plan.even, number)
-            plan.gathers()
-            plan.settle(tree, leaves, layout, rules, parts)
-            return self._cut(Call(self._torch, plan, tree, leaves, layout, rules, parts, self._most_parts))
+            parts = split(dims.count, most, plan.even, number)
+            plan.accumulates_by_backward()
+            plan.settle(tree, leaves, dims, reductions, parts)
+            call = CutCall(self._torch, plan, tree, leaves, dims, reductions, parts, self._most_parts)
+            self.count += 1
+            return self._nodes.output(call)
         except Uncuttable as reason:
-            self._refuse("%s cannot be cut: %s" % (type(module).__name__, reason))
+            self._refuse_module(module, reason)
 
-    def _cut(self, call):
-        torch = self._torch
-        self.count += 1
-        plan = call.plan
-        if not any(plan.flags):
-            with torch.no_grad():
-                return call.built(call.forward())
-        if self._function is None:
-            self._function = function(torch)
-        before, self._latest = self._latest(), weakref.ref(call)
-        if before is not None:
-            before.let_go()  # one part's activations at a time, however often a step calls models
-        holder = []
-        made = self._function.apply(call, plan.flags, holder, *call.inputs, *plan.parameters)
-        joined, made = holder.pop(), iter(made)
-        leaves = [next(made) if isinstance(leaf, torch.Tensor) else leaf for leaf in joined]
-        return call.built(leaves)
+    def _refuse_module(self, module: Module, reason: Uncuttable | str | None) -> NoReturn:
+        self._refuse("%s cannot be cut: %s" % (type(module).__name__, reason))
 
-    def _most(self, count):
-        """Rows of a part. A call of several views of each sample has as many times more of them."""
+    def _most(self, count: int) -> int:
+        """Rows of a micro-batch. A call of several views of each sample has as many times more of them."""
         views = 1
         if count not in self._sizes:
             views = next((count // size for size in self._sizes if count % size == 0), 1)
         return self._micro * views
 
-    def _ranks_of(self, module):
+    def _ranks_of(self, module: Module) -> OneRank:
         """Who decides how the module is cut: this rank, or all of those that it is sharded between."""
         known = self._ranks.get(id(module))
         if known is None or known[0]() is not module:
-            ranks = Together(self._torch) if sharded(module.modules()) else Alone()
+            ranks = AllRanks(self._torch) if is_sharded(module.modules()) else OneRank()
             known = self._ranks[id(module)] = (weakref.ref(module), ranks)
         return known[1]
 
-    def _plan(self, module, tree, leaves, lengths, ranks):
-        """(plan, layout); (None, None): the call is run whole, since nothing in it counts samples."""
-        candidates = list(layouts(self._torch, leaves, self._sizes))
-        if not ranks.any(any(layout.count > self._most(layout.count) for layout in candidates)):
-            return None, None
-        if ranks.any(not candidates):
-            self._refuse("%s cannot be cut: %s" % (type(module).__name__, FEWER))
+    def _plan(self, module: Module, tree: Tree, leaves: Leaves, lengths: tuple[int, ...], ranks: OneRank) -> Planned:
+        """None: the call is run whole, since nothing in it counts samples."""
+        tried = list(candidates(self._torch, leaves, self._sizes))
+        if not ranks.any(any(dims.count > self._most(dims.count) for dims in tried)):
+            return None
+        if ranks.any(not tried):
+            self._refuse_module(module, FEWER)
         key = (id(module), module.training, _signature(self._torch, leaves))
-        known = self._known(key, module, candidates)
-        if ranks.any(known is None):
-            return self._rehearse(key, module, tree, leaves, lengths, candidates, ranks)
-        return known
+        known, planned = self._known(key, module, tried)
+        if ranks.any(not known):
+            return self._check(key, module, tree, leaves, lengths, tried, ranks)
+        return planned
 
-    def _known(self, key, module, candidates):
-        """(plan, layout), as at an earlier call; None: there was none like it."""
+    def _known(self, key: Any, module: Module, tried: list[BatchDims]) -> tuple[bool, Planned]:
+        """(whether there was a call like it, how that was cut)"""
         known = self._plans.get(key)
         if known is None or known[0]() is not module:
-            return None
-        plan, dims = known[1:]
-        if plan is None:
-            return None, None
+            return False, None
+        if known[1] is None:
+            return True, None
+        plan, cut_dims = known[1]
         # Cut along the same dimensions, however many rows it has now: another that is as long as a batch is chance.
-        layout = next((layout for layout in candidates if layout.dims == dims), None)
-        return None if layout is None else (plan, layout)
+        dims = next((dims for dims in tried if dims.dims == cut_dims), None)
+        return (False, None) if dims is None else (True, (plan, dims))
 
-    def _rehearse(self, key, module, tree, leaves, lengths, candidates, ranks):
+    def _check(
+        self,
+        key: Any,
+        module: Module,
+        tree: Tree,
+        leaves: Leaves,
+        lengths: tuple[int, ...],
+        tried: list[BatchDims],
+        ranks: OneRank,
+    ) -> Planned:
         tensors = [leaf for leaf in leaves if isinstance(leaf, self._torch.Tensor)]
-        reason = None
+        reason: Uncuttable | None = None
         try:
-            plan = Plan(self._torch, module, self, lengths, tensors, ranks)
-            for layout in candidates[: ranks.least(len(candidates))]:
+            plan = Plan(self._torch, module, self._training, lengths, tensors, ranks)
+            for dims in tried[: ranks.min(len(tried))]:
                 try:
-                    ranks.agreed(functools.partial(plan.rehearse, tree, leaves, layout))
+                    ranks.agreed(functools.partial(plan.check, tree, leaves, dims))
                 except Mismatch as mismatch:
                     reason = reason or mismatch
                     continue
-                self._plans[key] = (weakref.ref(module), plan, layout.dims)
-                return plan, layout
+                self._plans[key] = (weakref.ref(module), (plan, dims.dims))
+                return plan, dims
         except Uncuttable as found:
             reason = found
         if self.count == 0:
-            self._refuse("%s cannot be cut: %s" % (type(module).__name__, reason))
+            self._refuse_module(module, reason)
         # Another model's call is cut: this one (a loss with weights of its own) gives the same if it is not.
-        self._plans[key] = (weakref.ref(module), None, None)
+        self._plans[key] = (weakref.ref(module), None)
         self._warn("uncut", "%s is run on the whole batch: %s." % (type(module).__name__, reason))
-        return None, None
+        return None
 
-    def _without_cache(self, module, kwargs):
+    def _without_cache(self, module: Module, kwargs: dict[str, Any]) -> dict[str, Any]:
         """transformers' models keep keys and values for generation unless they are told not to: nobody generates here."""
         config = getattr(module, "config", None)
         if getattr(config, "use_cache", False) is True and "use_cache" not in kwargs and _takes(module, "use_cache"):
             return dict(kwargs, use_cache=False)
         return kwargs
 
-    def _same_thread(self):
+    def _same_thread(self) -> None:
         thread = threading.get_ident()
         if self._thread is None:
             self._thread = thread
@@ -242,19 +224,23 @@ class Cut:
             self._refuse("several threads train")
 
 
-def _signature(torch, leaves):
+def _signature(torch: Torch, leaves: Leaves) -> tuple[Any, ...]:
     """What tells one kind of inputs from another; sizes do not."""
     return tuple(
-        (leaf.dim(), leaf.dtype, leaf.requires_grad) if isinstance(leaf, torch.Tensor) else _kind(leaf) for leaf in leaves
+        (leaf.dim(), leaf.dtype, leaf.requires_grad) if isinstance(leaf, torch.Tensor) else _kind(leaf)
+        for leaf in leaves
     )
 
 
-def _kind(leaf):
-    return leaf if isinstance(leaf, (str, bool, int, type(None))) else type(leaf) if not isinstance(leaf, Rows) else Rows
+def _kind(leaf: Any) -> Any:
+    if isinstance(leaf, (str, bool, int, type(None))):
+        return leaf
+    kind: Any = type(leaf)  # pyright: ignore[reportUnknownVariableType]
+    return kind
 
 
 @functools.lru_cache(maxsize=64)
-def _parameters(kind):
+def _parameters(kind: Any) -> frozenset[str]:
     import inspect
 
     try:
@@ -263,5 +249,6 @@ def _parameters(kind):
         return frozenset()
 
 
-def _takes(module, name):
-    return name in _parameters(type(module))
+def _takes(module: Module, name: str) -> bool:
+    kind: Any = type(module)  # pyright: ignore[reportUnknownVariableType]
+    return name in _parameters(kind)

@@ -1,72 +1,90 @@
 """Weights that are sharded between ranks (FSDP). Hooks of each forward pass gather them, and hooks of each backward pass
-bring their gradients together: the parts' backward passes leave gradients where FSDP keeps them, and only the last of a
-call's exchanges them."""
+bring their gradients together: the micro-batches' backward passes leave gradients where FSDP keeps them, and only the last of
+a call's exchanges them."""
+
+from __future__ import annotations
 
 import contextlib
 import operator
 
 from .refusal import Uncuttable
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Generator, Iterable
+
+    from ..types import Module, Tensor, Torch
+
 #: What a module of `fully_shard`, and what torch knows of it, must have: other versions may have it otherwise.
 NEEDED = ("set_requires_gradient_sync", "set_is_last_backward", "reshard", "_get_fsdp_state")
 KNOWN = ("_state_ctx.is_last_backward", "_mp_policy.param_dtype", "_modules")
 
 
-def wrapped(module):
+def _wrapped(module: Module) -> bool:
     """By FullyShardedDataParallel. It passes on what its module has, hence by its class."""
     return any(kind.__name__ == "FullyShardedDataParallel" for kind in type(module).__mro__)
 
 
-def fully_sharded(module):
+def _fully_sharded(module: Module) -> bool:
     """By `fully_shard`, or what is made like it."""
-    return hasattr(type(module), "set_requires_gradient_sync")
+    kind: Any = type(module)  # pyright: ignore[reportUnknownVariableType]
+    return hasattr(kind, "set_requires_gradient_sync")
 
 
-def sharded(modules):
-    return any(wrapped(module) or fully_sharded(module) for module in modules)
+def is_sharded(modules: Iterable[Module]) -> bool:
+    return any(_wrapped(module) or _fully_sharded(module) for module in modules)
 
 
-class Shards:
-    """`module`: one whose weights, or those of modules in it, are sharded. Raises Uncuttable for kinds of sharding that are not known to hold."""
+class ShardedWeights:
+    """`module`: one whose weights, or those of modules in it, are sharded. Raises Uncuttable for kinds of sharding that are not
+    known to hold."""
 
-    def __init__(self, torch, module):
+    def __init__(self, torch: Torch, module: Module) -> None:
         self._torch = torch
-        self._wrapped = [each for each in module.modules() if wrapped(each)]
-        self._sharded = [each for each in module.modules() if fully_sharded(each)]
+        self._wrapped: list[Module] = [each for each in module.modules() if _wrapped(each)]
+        self._sharded: list[Module] = [each for each in module.modules() if _fully_sharded(each)]
         self._roots = _outermost(module)
         if not self._whole_world():
-            raise Uncuttable("its weights are sharded between some of the ranks, or in a way that this version of torch keeps to itself (FSDP)")
+            raise Uncuttable(
+                "its weights are sharded between some of the ranks, or in a way that this version of torch keeps to itself (FSDP)"
+            )
         #: In the graph the place of the parameters, whose gradients pass it by.
-        self.anchor = torch.zeros((), device=self._device(module), requires_grad=True)
+        self.anchor: Tensor = torch.zeros((), device=self._device(module), requires_grad=True)
 
-    def _whole_world(self):
+    def _whole_world(self) -> bool:
         size = self._torch.distributed.get_world_size()
         if not all(hasattr(each, "_handle") and each.process_group.size() == size for each in self._wrapped):
             return False
         if not all(_as_known(each) for each in self._sharded):
             return False
-        meshes = [parameter.device_mesh for each in self._sharded for parameter in each.parameters() if hasattr(parameter, "device_mesh")]
+        meshes = [
+            parameter.device_mesh
+            for each in self._sharded
+            for parameter in each.parameters()
+            if hasattr(parameter, "device_mesh")
+        ]
         return all(tuple(mesh.mesh.shape) == (size,) for mesh in meshes)
 
-    def _device(self, module):
+    def _device(self, module: Module) -> Any:
         return next((parameter.device for parameter in module.parameters()), "cpu")
 
-    def leaves(self):
-        """Where gradients gather: the whole weights, as the latest forward pass gathered them."""
-        found = [each._handle.flat_param for each in self._wrapped if each._handle is not None]
+    def full(self) -> list[Tensor]:
+        """Where gradients accumulate: the whole weights, as the latest forward pass gathered them."""
+        found: list[Tensor] = [each._handle.flat_param for each in self._wrapped if each._handle is not None]
         for group in self._groups():
             found += [shard._unsharded_param for shard in group.fsdp_params if hasattr(shard, "_unsharded_param")]
         return found
 
     @property
-    def coarse(self):
+    def coarse(self) -> bool:
         """Whether they are computed with in less than single precision."""
-        policies = [each.mixed_precision for each in self._wrapped] + [each._get_fsdp_state()._mp_policy for each in self._sharded]
+        policies = [each.mixed_precision for each in self._wrapped]
+        policies += [each._get_fsdp_state()._mp_policy for each in self._sharded]
         fine = (None, self._torch.float32, self._torch.float64)
         return any(policy.param_dtype not in fine for policy in policies)
 
     @contextlib.contextmanager
-    def held_back(self):
+    def no_sync(self) -> Generator[None, None, None]:
         """Backward passes inside exchange no gradients: they are kept whole until one does."""
         groups = [(group, group.reduce_grads, group.all_reduce_grads) for group in self._groups()]
         contexts = {id(each._get_fsdp_state()._state_ctx): each for each in self._sharded}
@@ -86,11 +104,13 @@ class Shards:
                     each.set_is_last_backward(last)
 
     @contextlib.contextmanager
-    def again(self):
+    def resharded_after_forward(self) -> Generator[None, None, None]:
         """Forward passes inside run in a backward pass, where `fully_shard` lets all weights lie whole after use: they are
         given back after each module, as in any forward pass."""
         handles = [
-            each.register_forward_hook(_give_back, prepend=True) for each in self._sharded if len(each._get_fsdp_state()._modules) == 1
+            each.register_forward_hook(_reshard, prepend=True)
+            for each in self._sharded
+            if len(each._get_fsdp_state()._modules) == 1
         ]
         try:
             yield
@@ -98,8 +118,8 @@ class Shards:
             for handle in handles:
                 handle.remove()
 
-    def _groups(self):
-        found = []
+    def _groups(self) -> list[Any]:
+        found: list[Any] = []
         for each in self._sharded:
             state = each._get_fsdp_state()
             groups = getattr(state, "_fsdp_param_groups", None)
@@ -109,11 +129,11 @@ class Shards:
         return found
 
 
-def _give_back(module, inputs, output):
+def _reshard(module: Module, inputs: Any, output: Any) -> None:
     module.reshard()
 
 
-def _as_known(module):
+def _as_known(module: Module) -> bool:
     """Whether a module of `fully_shard` is made as those that are known to hold."""
     if not all(hasattr(module, name) for name in NEEDED):
         return False
@@ -126,8 +146,8 @@ def _as_known(module):
     return hasattr(state, "_fsdp_param_groups") or hasattr(state, "_fsdp_param_group")
 
 
-def _outermost(module):
+def _outermost(module: Module) -> list[Module]:
     """Modules wrapped by FullyShardedDataParallel that are in no other one."""
-    if wrapped(module):
+    if _wrapped(module):
         return [module]
     return [found for child in module.children() for found in _outermost(child)]

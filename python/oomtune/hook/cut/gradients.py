@@ -1,98 +1,133 @@
-"""Gradients of the parts of one call, added up inside, so that they are delivered once."""
+"""Gradients of the micro-batches of one call, added up inside, so that they are delivered once."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Sequence
+
+    from ..types import MaybeTensors, Tensor, Torch
+    from .plan import Plan
 
 
 class Gradients:
-    def __init__(self, torch, plan, inputs, deeper):
+    """`inputs`: those of the whole call that carry gradients; `create_graph`: second derivatives are asked for."""
+
+    def __init__(self, torch: Torch, plan: Plan, inputs: Sequence[Tensor], create_graph: bool) -> None:
         self._torch = torch
         self._plan = plan
-        self._inputs = [None] * len(inputs)
-        self._shapes = inputs
-        self._parameters = [None] * len(plan.parameters)
-        self._ours = set()
-        self._gathers = plan.gathers() and not deeper
-        self._joins_in = self._gathers and plan.joins_in()
+        self._whole = inputs
+        self._inputs: list[Tensor | None] = [None] * len(inputs)
+        self._parameters: list[Tensor | None] = [None] * len(plan.parameters)
+        #: Numbers of the parameters whose sum is a tensor of our own, which may be added to in place.
+        self._ours: set[int] = set()
+        self._create_graph = create_graph
+        self._by_backward = plan.accumulates_by_backward() and not create_graph
+        self._in_place = self._by_backward and plan.adds_to_grad()
+        self._kept: list[tuple[Tensor, Tensor | None]] = []
+        self._hooks: list[_HooksAside] = []
 
-    def add(self, outputs, gradients, inputs, places, deeper):
-        starts = list(inputs.values())
-        if self._gathers and not deeper:
+    def add(
+        self,
+        outputs: list[Tensor],
+        gradients: list[Tensor],
+        inputs: Sequence[Tensor],
+        dims: Sequence[int | None],
+        first: int,
+    ) -> None:
+        """Those of one micro-batch, which begins at row `first`: of its `outputs`, for their `gradients`. `inputs`, cut along
+        `dims`, are the starts of its graph."""
+        found: Sequence[Any]
+        if self._by_backward:
             self._plan.backward(outputs, gradients)
-            found = [start.grad for start in starts]
+            found = [start.grad for start in inputs]
         else:
-            found = self._plan.gradients(
-                outputs, starts + self._plan.parameters, gradients, allow_unused=True, create_graph=deeper
-            )
-            for number, gradient in enumerate(found[len(starts) :]):
+            found = self._plan.gradients(outputs, [*inputs, *self._plan.parameters], gradients, self._create_graph)
+            for number, gradient in enumerate(found[len(inputs) :]):
                 if gradient is not None:
-                    self._add_parameter(number, gradient, deeper)
-        for number, (dim, first) in enumerate(places):
+                    self._add_parameter(number, gradient)
+        for number, dim in enumerate(dims):
             if found[number] is not None:
-                self._add_input(number, found[number], dim, first, deeper)
+                self._add_input(number, found[number], dim, first)
 
-    def totals(self):
-        if self._gathers and not self._joins_in:
+    def totals(self) -> MaybeTensors:
+        """Of the call's inputs that carry gradients, and after them of the parameters."""
+        if self._by_backward and not self._in_place:
             self._parameters = [parameter.grad for parameter in self._plan.parameters]
         return tuple(self._inputs + self._parameters)
 
-    # What gathers through backward() does so where gradients always do: what is there already, and hooks, are kept out of
-    # it. Checkpointing of the reentrant kind knows nothing else, and nothing lies in memory twice.
+    # What is added up by backward() lies where gradients always do: what is there already, and hooks, are kept out of it.
+    # Checkpointing of the reentrant kind knows nothing else, and nothing lies in memory twice.
 
-    def __enter__(self):
-        self._kept, self._hooks = [], []
-        if not self._joins_in:
+    def __enter__(self) -> Gradients:
+        if not self._in_place:
             # torch 2 runs hooks for autograd.grad() too.
-            self._hooks = [_Silenced(parameter) for parameter in self._plan.parameters]
-        if self._gathers and not self._joins_in:
+            self._hooks = [_HooksAside(parameter) for parameter in self._plan.parameters]
+        if self._by_backward and not self._in_place:
             self._kept = [(parameter, parameter.grad) for parameter in self._plan.parameters]
             for parameter in self._plan.parameters:
                 parameter.grad = None
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         for parameter, gradient in self._kept:
             parameter.grad = gradient
         for hook in self._hooks:
             hook.restore()
 
-    def _add_input(self, number, gradient, dim, first, deeper):
-        if dim is None or deeper:
-            if deeper and dim is not None:
-                gradient = self._widened(number, gradient, dim, first)
-            total = self._inputs[number]
-            self._inputs[number] = gradient if total is None else total + gradient
+    def _add_input(self, number: int, gradient: Tensor, dim: int | None, first: int) -> None:
+        total = self._inputs[number]
+        if dim is not None and not self._create_graph:
+            if total is None:
+                total = self._inputs[number] = self._torch.zeros_like(self._whole[number])
+            total.narrow(dim, first, gradient.shape[dim]).copy_(gradient)
             return
-        if self._inputs[number] is None:
-            self._inputs[number] = self._torch.zeros_like(self._shapes[number])
-        self._inputs[number].narrow(dim, first, gradient.shape[dim]).copy_(gradient)
+        if dim is not None:
+            gradient = self._widened(number, gradient, dim, first)
+        self._inputs[number] = gradient if total is None else total + gradient
 
-    def _widened(self, number, gradient, dim, first):
-        whole = self._torch.zeros_like(self._shapes[number])
+    def _widened(self, number: int, gradient: Tensor, dim: int, first: int) -> Tensor:
+        whole = self._torch.zeros_like(self._whole[number])
         rows = self._torch.arange(first, first + gradient.shape[dim], device=gradient.device)
         return whole.index_add(dim, rows, gradient)
 
-    def _add_parameter(self, number, gradient, deeper):
+    def _add_parameter(self, number: int, gradient: Tensor) -> None:
         total = self._parameters[number]
         if total is None:
             self._parameters[number] = gradient
-        elif deeper or number not in self._ours or total.is_sparse or gradient.is_sparse:
+        elif self._create_graph or number not in self._ours or total.is_sparse or gradient.is_sparse:
             self._parameters[number] = total + gradient
             self._ours.add(number)
         else:
             total.add_(gradient)
 
 
-class _Silenced:
+class _HooksAside:
     """A parameter's hooks are out of the way."""
 
     NAMES = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
-    def __init__(self, parameter):
-        self._kept = []
+    def __init__(self, parameter: Tensor) -> None:
+        self._kept: list[tuple[Any, dict[Any, Any]]] = []
         for name in self.NAMES:
             hooks = getattr(parameter, name, None)
             if hooks:
                 self._kept.append((hooks, dict(hooks)))
                 hooks.clear()
 
-    def restore(self):
+    def restore(self) -> None:
         for hooks, items in self._kept:
             hooks.update(items)
+
+
+def scaled(gradients: MaybeTensors, factor: Tensor) -> MaybeTensors:
+    """Each gradient times a factor of one element."""
+    factors: dict[Any, Tensor] = {}
+
+    def product(gradient: Tensor) -> Tensor:
+        device = gradient.device
+        if device not in factors:
+            factors[device] = factor.reshape(()).to(device)
+        return gradient * factors[device] if gradient.is_sparse else gradient.mul_(factors[device])
+
+    return tuple(None if gradient is None else product(gradient) for gradient in gradients)

@@ -1,7 +1,18 @@
-"""What a module takes and gives, as nested structures: containers are made anew, leaves are replaced in order."""
+"""What a module takes and returns, as nested structures: containers are made anew, leaves are replaced in order."""
+
+# What is looked into is the script's own, and may be anything.
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Collection
+
+    from ..types import Leaves, Torch, Tree
 
 #: How deep objects that are no containers are looked into.
 DEPTH = 4
@@ -9,56 +20,64 @@ DEPTH = 4
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type)
 
 
-class Rows:
+class SampleList:
     """A list with one entry a sample (texts, images of many sizes): a leaf that can be cut."""
 
-    def __init__(self, items):
+    def __init__(self, items: Any) -> None:
+        #: A list or tuple, of the script's own class perhaps.
         self.items = items
 
 
-def mapped(torch, tree, visit, rows=(), depth=DEPTH):
-    """The same structure with visit(leaf) in place of each leaf: tensors, values, and lists of one of the lengths
-    `rows`, which are visited as Rows."""
-    if isinstance(tree, torch.Tensor) or isinstance(tree, _PLAIN):
+def tree_map(
+    torch: Torch, tree: Tree, visit: Callable[[Any], Any], lengths: Collection[int] = (), depth: int = DEPTH
+) -> Tree:
+    """The same structure with visit(leaf) in place of each leaf: tensors, values, and lists of one of the `lengths`,
+    which are visited as SampleList."""
+    if isinstance(tree, (torch.Tensor, *_PLAIN)):
         return visit(tree)
 
-    def deeper(value, down=depth):
-        return mapped(torch, value, visit, rows, down)
+    def inner(value: Tree, depth: int = depth) -> Tree:
+        return tree_map(torch, value, visit, lengths, depth)
 
     if isinstance(tree, Mapping):
-        return _mapping(tree, {key: deeper(value) for key, value in tree.items()})
+        return _mapping(tree, {key: inner(value) for key, value in tree.items()})
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(deeper(value) for value in tree))
+        return type(tree)(*(inner(value) for value in tree))
     if isinstance(tree, (list, tuple)):
-        if len(tree) in rows and len(tree) > 1 and _one_each(torch, tree):
-            return visit(Rows(tree))
-        made = [deeper(value) for value in tree]
-        return made if type(tree) is list else type(tree)(made)
+        if len(tree) in lengths and len(tree) > 1 and _one_each(torch, tree):
+            return visit(SampleList(tree))
+        items = [inner(value) for value in tree]
+        return items if type(tree) is list else type(tree)(items)
     fields = _fields(tree) if depth else None
     if not fields:
         return visit(tree)
-    made = {name: deeper(value, depth - 1) for name, value in fields.items()}
-    if all(value is fields[name] for name, value in made.items()):
+    mapped = {name: inner(value, depth - 1) for name, value in fields.items()}
+    if all(value is fields[name] for name, value in mapped.items()):
         return tree
     twin = copy.copy(tree)
-    for name, value in made.items():
+    for name, value in mapped.items():
         object.__setattr__(twin, name, value)
     return twin
 
 
-def leaves(torch, tree, rows=()):
-    found = []
-    mapped(torch, tree, lambda leaf: (found.append(leaf), leaf)[1], rows)
+def tree_leaves(torch: Torch, tree: Tree, lengths: Collection[int] = ()) -> Leaves:
+    found: Leaves = []
+
+    def visit(leaf: Any) -> Any:
+        found.append(leaf)
+        return leaf
+
+    tree_map(torch, tree, visit, lengths)
     return found
 
 
-def rebuilt(torch, tree, replaced, rows=()):
-    """The structure of `tree` with other leaves, in the order that leaves() gives them."""
-    source = iter(replaced)
-    return mapped(torch, tree, lambda leaf: next(source), rows)
+def tree_with(torch: Torch, tree: Tree, leaves: Leaves, lengths: Collection[int] = ()) -> Tree:
+    """The structure of `tree` with other leaves, in the order of tree_leaves()."""
+    source = iter(leaves)
+    return tree_map(torch, tree, lambda _: next(source), lengths)
 
 
-def _one_each(torch, items):
+def _one_each(torch: Torch, items: Any) -> bool:
     """Whether a list has an entry for each sample: things of one kind, and no tensors that have rows of their own for each."""
     if len({type(item) for item in items}) > 1 or items[0] is None:
         return False
@@ -66,13 +85,13 @@ def _one_each(torch, items):
     return not all(batches)
 
 
-def _fields(tree):
+def _fields(tree: Tree) -> dict[str, Any] | None:
     if callable(tree) or hasattr(tree, "shape"):
         return None
     return getattr(tree, "__dict__", None)
 
 
-def _mapping(tree, items):
+def _mapping(tree: Any, items: dict[Any, Any]) -> Any:
     if type(tree) is dict:
         return items
     # Keeps the class and what else it carries (transformers' ModelOutput and BatchEncoding).

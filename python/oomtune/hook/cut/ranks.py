@@ -1,69 +1,77 @@
 """What the ranks that share one model's weights decide together: each of their forward and backward passes gathers weights,
 and waits for ever where another rank makes one more or one less."""
 
+from __future__ import annotations
+
 import zlib
 
 from .refusal import Mismatch, Uncuttable
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Iterable, TypeVar
 
-class Alone:
+    from ..types import Torch
+
+    Result = TypeVar("Result")
+
+
+class OneRank:
     """A rank whose forward passes wait for nobody decides by itself."""
 
     together = False
 
-    def most(self, value):
+    def max(self, value: int) -> int:
         return value
 
-    def least(self, value):
+    def min(self, value: int) -> int:
         return value
 
-    def any(self, flag):
+    def any(self, flag: bool) -> bool:
         return flag
 
-    def alike(self, names):
+    def same(self, names: Iterable[str]) -> bool:
         """Whether all ranks have the same names."""
         return True
 
-    def agreed(self, work):
+    def agreed(self, work: Callable[[], Result]) -> Result:
         """The result of `work()`; where it raises Uncuttable on a rank, all of them raise that kind of it."""
         return work()
 
 
-class Together(Alone):
+class AllRanks(OneRank):
     """All ranks of the job. Every method is an exchange of one number, which all of them have to make."""
 
     together = True
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self._torch = torch
-        groups = torch.distributed
-        on_devices = groups.get_backend() != "gloo" and torch.cuda.is_available()
+        on_devices = torch.distributed.get_backend() != "gloo" and torch.cuda.is_available()
         self._device = "cuda" if on_devices else "cpu"
 
-    def most(self, value):
-        number = self._torch.tensor([int(value)], device=self._device)
+    def max(self, value: int) -> int:
+        number = self._torch.tensor([value], device=self._device)
         self._torch.distributed.all_reduce(number, op=self._torch.distributed.ReduceOp.MAX)
         return int(number)
 
-    def least(self, value):
-        return -self.most(-value)
+    def min(self, value: int) -> int:
+        return -self.max(-value)
 
-    def any(self, flag):
-        return bool(self.most(bool(flag)))
+    def any(self, flag: bool) -> bool:
+        return self.max(int(flag)) > 0
 
-    def alike(self, names):
+    def same(self, names: Iterable[str]) -> bool:
         number = zlib.crc32(" ".join(names).encode())
-        return self.most(number) == self.least(number)
+        return self.max(number) == self.min(number)
 
-    def agreed(self, work):
-        result = failure = None
+    def agreed(self, work: Callable[[], Result]) -> Result:
         try:
             result = work()
-        except Uncuttable as found:
-            failure = found
-        worst = self.most(0 if failure is None else failure.severity)
-        if failure is not None and failure.severity == worst:
-            raise failure
+        except Uncuttable as failure:
+            if failure.severity == self.max(failure.severity):
+                raise
+            raise Uncuttable("another rank cannot cut it") from failure
+        worst = self.max(0)
         if worst:
             raise (Mismatch if worst == Mismatch.severity else Uncuttable)("another rank cannot cut it")
         return result

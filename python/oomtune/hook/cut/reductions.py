@@ -1,59 +1,73 @@
-"""How much each micro-batch counts in an output that has no row for each sample: a loss that the module itself makes of
-its samples is their mean, their sum, or a mean over the tokens that count."""
+"""How a module may have reduced its samples to an output without a row for each: a loss is their mean, their sum, or a mean
+over the tokens that count. The reduction says how much each micro-batch weighs."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Collection, Dict, Optional, Sequence, Tuple
+
+    from ..types import Leaves, Span, Tensor, Torch
+    from .batch_dims import BatchDims
+
+    #: By name the number of the input that is counted and the value that counts for nothing in it.
+    Counted = Dict[str, Tuple[Optional[int], Optional[int]]]
 
 #: What losses leave out by default (torch and transformers, minGPT and its like) and padding.
 IGNORED = (-100, -1, 0)
 
 
-class Rule:
-    """`counts`: for each row what it counts; None: a sum, in which each part counts as it is. `leaf`: the number of the
+class Reduction:
+    """`counts`: for each row what it counts; None: a sum, in which each micro-batch counts as it is. `leaf`: the number of the
     input that is counted, and `ignored` the value that counts for nothing in it."""
 
-    def __init__(self, name, counts, leaf=None, ignored=None):
+    def __init__(
+        self, name: str, counts: Sequence[float] | None, leaf: int | None = None, ignored: int | None = None
+    ) -> None:
         self.name = name
         self._counts = counts
         self.leaf = leaf
         self.ignored = ignored
 
-    def of(self, parts):
-        """The weight of each part, a list of rows."""
-        if self._counts is None:
+    def weights(self, parts: Sequence[Sequence[int]]) -> list[float]:
+        """The weight of each micro-batch, given as the numbers of its rows."""
+        counts = self._counts
+        if counts is None:
             return [1.0] * len(parts)
-        sums = [float(sum(self._counts[row] for row in part)) for part in parts]
+        sums = [float(sum(counts[row] for row in part)) for part in parts]
         total = sum(sums)
         return [value / total if total else 0.0 for value in sums]
 
-    def share(self, row):
+    def share(self, row: int) -> float:
         if self._counts is None:
             return 1.0
         return self._counts[row] / (sum(self._counts) or 1)
 
 
-class Rules:
-    """Rules that may hold for the inputs of one call. What the rows count is fetched from the device once."""
+class Reductions:
+    """Those that may hold for the inputs of one call. What the rows count is fetched from the device once."""
 
-    def __init__(self, torch, leaves, layout):
+    def __init__(self, torch: Torch, leaves: Leaves, dims: BatchDims) -> None:
         self._torch = torch
         self._leaves = leaves
-        self._layout = layout
-        self._counts = {}
+        self._dims = dims
+        self._counts: dict[str, Sequence[float] | None] = {}
 
-    def named(self, names=None):
+    def named(self, names: Collection[str] | None = None) -> list[Reduction]:
         """By name; None: all of them."""
         every = self._names()
         wanted = [name for name in every if names is None or name in names]
         self._count([name for name in wanted if name not in self._counts])
-        found = [Rule(name, self._counts[name], *every[name]) for name in wanted]
-        return [rule for rule in found if self._counts[rule.name] is not None or rule.name == "sum"]
+        found = [Reduction(name, self._counts[name], *every[name]) for name in wanted]
+        return [reduction for reduction in found if self._counts[reduction.name] is not None or reduction.name == "sum"]
 
-    def first(self, names):
+    def first(self, names: Collection[str]) -> Reduction:
         return self.named([next(name for name in self._names() if name in names)])[0]
 
-    def _names(self):
-        """For each name of a rule the leaf that it counts and the value that it leaves out."""
+    def _names(self) -> Counted:
         torch = self._torch
-        found = {"samples": (None, None)}
-        for place, (leaf, dim) in enumerate(zip(self._leaves, self._layout.dims)):
+        found: Counted = {"samples": (None, None)}
+        for place, (leaf, dim) in enumerate(zip(self._leaves, self._dims.dims)):
             if dim is None or not isinstance(leaf, torch.Tensor) or leaf.is_complex():
                 continue
             if leaf.is_floating_point():
@@ -67,16 +81,17 @@ class Rules:
         found["sum"] = (None, None)
         return found
 
-    def _count(self, names):
-        torch, every, sums = self._torch, self._names(), {}
+    def _count(self, names: Collection[str]) -> None:
+        torch, every = self._torch, self._names()
+        sums: dict[str, Tensor] = {}
         for name in names:
             place, ignored = every[name]
             if place is None:
-                self._counts[name] = [1] * self._layout.count if name == "samples" else None
+                self._counts[name] = [1] * self._dims.count if name == "samples" else None
                 continue
-            rows = self._leaves[place].detach().movedim(self._layout.dims[place], 0)
+            rows = self._leaves[place].detach().movedim(self._dims.dims[place], 0)
             if ignored is None:
-                self._counts[name] = _weights(rows)
+                self._counts[name] = _row_weights(rows)
                 continue
             flags = (rows[:, 1:] if "shifted" in name else rows) != ignored
             sums[name] = flags.reshape(len(flags), -1).sum(1)
@@ -87,21 +102,20 @@ class Rules:
             self._counts.update(zip(sums, counted))
 
 
-def _weights(rows):
+def _row_weights(rows: Tensor) -> list[float] | None:
     values = rows.double()
     return values.sum(1).tolist() if bool((values >= 0).all()) else None
 
 
-def disagreement(candidates, parts):
-    """Rows (few, many) on which two of the rules differ most, where rules give the parts other weights; else None."""
-    first = candidates[0]
-    for other in candidates[1:]:
-        if any(abs(one - two) > 1e-12 for one, two in zip(first.of(parts), other.of(parts))):
-            rows = [row for part in parts for row in part]
-            ratio = {row: _ratio(first.share(row), other.share(row)) for row in rows}
-            return min(rows, key=ratio.get), max(rows, key=ratio.get)
+def disagreement(reductions: Sequence[Reduction], parts: Sequence[Sequence[int]]) -> Span | None:
+    """Rows (few, many) on which two of the reductions differ most, where they weigh the micro-batches differently; else None."""
+    first = reductions[0]
+    for other in reductions[1:]:
+        if any(abs(one - two) > 1e-12 for one, two in zip(first.weights(parts), other.weights(parts))):
+            ratio = {row: _ratio(first.share(row), other.share(row)) for part in parts for row in part}
+            return min(ratio, key=lambda row: ratio[row]), max(ratio, key=lambda row: ratio[row])
     return None
 
 
-def _ratio(one, two):
+def _ratio(one: float, two: float) -> float:
     return one / (one + two) if one + two else 0.5

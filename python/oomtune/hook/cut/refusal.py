@@ -1,5 +1,7 @@
 """Why a call cannot be cut."""
 
+from __future__ import annotations
+
 
 class Uncuttable(Exception):
     """The call cannot be shown to give the same in micro-batches; its text says why, as the end of a sentence."""
@@ -8,6 +10,6 @@ class Uncuttable(Exception):
 
 
 class Mismatch(Uncuttable):
-    """With this layout the parts are not the whole; with another they may be."""
+    """Cut along these dimensions the micro-batches do not give what the whole batch gives; along others they may."""
 
     severity = 1

@@ -1,27 +1,38 @@
-"""Sets a module up for a rehearsal: without randomness, and leaving no trace."""
+"""Lets a module run without leaving a trace: random numbers, buffers and modes are afterwards as they were."""
+
+from __future__ import annotations
 
 import contextlib
 
-from .buffers import Snapshot
-from .draws import Draws
+from .autocast import device_types
+from .buffers import Snapshot, places_of
+from .random_state import RandomState
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Generator
+
+    from ..types import Module, Torch
 
 
-class Stage:
-    def __init__(self, torch, module, devices):
+class Sandbox:
+    """`devices`: the CUDA devices whose random numbers are kept."""
+
+    def __init__(self, torch: Torch, module: Module, devices: list[int]) -> None:
         self._torch = torch
         self._modules = list(module.modules())
         self._devices = devices
 
     @contextlib.contextmanager
-    def set(self, evaluation, precise):
-        """Random numbers, buffers and modes are afterwards as they were. `evaluation`: all modules are as for evaluation,
-        else only those that draw or take statistics; `precise`: without autocast and TF32."""
+    def entered(self, evaluation: bool, precise: bool) -> Generator[RandomState, None, None]:
+        """`evaluation`: all modules are as for evaluation, else only those that draw or take statistics; `precise`: without
+        autocast and TF32. Gives the random numbers as they were at the start."""
         torch = self._torch
-        draws = Draws(torch, self._devices)
-        buffers = Snapshot([(module, name) for module in self._modules for name in module._buffers])
+        state = RandomState(torch, self._devices)
+        buffers = Snapshot(places_of(self._modules))
         modes = [(module, module.training) for module in self._modules]
-        compiled = [(module, getattr(module, "_compiled_call_impl", None)) for module in self._modules]
-        compiled = [(module, call) for module, call in compiled if call is not None]
+        found = [(module, getattr(module, "_compiled_call_impl", None)) for module in self._modules]
+        compiled = [(module, call) for module, call in found if call is not None]
         quiet = (torch.nn.modules.dropout._DropoutNd, torch.nn.modules.batchnorm._NormBase)
         try:
             for module, _ in compiled:
@@ -31,22 +42,21 @@ class Stage:
                     module.training = False
             with contextlib.ExitStack() as stack:
                 if precise:
-                    for kind in ("cuda", "cpu") if torch.cuda.is_available() else ("cpu",):
+                    for kind in device_types(torch):
                         stack.enter_context(torch.autocast(kind, enabled=False))
-                    stack.enter_context(_full_precision(torch))
-                yield draws
+                    stack.enter_context(_without_tf32(torch))
+                yield state
         finally:
             for module, training in modes:
                 module.training = training
             for module, call in compiled:
                 module._compiled_call_impl = call
             buffers.restore()
-            draws.restore()
+            state.restore()
             torch.clear_autocast_cache()  # what was cast without gradients has none
 
-
-    def let_go(self):
-        """Weights that torch's older weight and spectral normalisation make of others before each forward pass."""
+    def drop_graphs(self) -> None:
+        """Of weights that torch's older weight and spectral normalisation make of others before each forward pass."""
         for module in self._modules:
             for hook in module._forward_pre_hooks.values():
                 if type(hook).__name__ in ("SpectralNorm", "WeightNorm"):
@@ -55,8 +65,8 @@ class Stage:
 
 
 @contextlib.contextmanager
-def _full_precision(torch):
-    places = [torch.backends.cudnn, torch.backends.cuda.matmul] if torch.cuda.is_available() else []
+def _without_tf32(torch: Torch) -> Generator[None, None, None]:
+    places: list[Any] = [torch.backends.cudnn, torch.backends.cuda.matmul] if torch.cuda.is_available() else []
     before = [place.allow_tf32 for place in places]
     try:
         for place in places:

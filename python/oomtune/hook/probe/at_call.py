@@ -51,7 +51,7 @@ class AtCall:
     def __init__(self, instruments: Instruments, driver: Driver) -> None:
         self._instruments = instruments
         self._driver = driver
-        self._calls: Any = instruments.cut.calls
+        self._calls = instruments.cut.calls
         #: This is where the loop is driven.
         self.on = False
         #: Samples that the script puts into a call by itself; None: none was seen.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 
-from ..cut.tree import Rows, mapped
+from ..cut.pytree import SampleList, tree_map
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Resized:
                 lengths.append(int(leaf.shape[self.dim]))
             return leaf
 
-        mapped(self._torch, tree, visit)
+        tree_map(self._torch, tree, visit)
         return max(lengths, key=lengths.count) if lengths else None
 
     def fits(self, tree: Any, rows: int) -> bool:
@@ -59,7 +59,7 @@ class Resized:
                 found.append(rows in shape[:2] or shape[0] == 1 or shape[-1] == shape[-2])
             return leaf
 
-        mapped(self._torch, tree, visit)
+        tree_map(self._torch, tree, visit)
         return all(found)
 
     def inputs(self, tree: Any, views: int = 1) -> Any:
@@ -67,14 +67,14 @@ class Resized:
         own, wanted = self.own * views, self.wanted * views
 
         def visit(leaf: Any) -> Any:
-            if isinstance(leaf, Rows):
+            if isinstance(leaf, SampleList):
                 return type(leaf.items)(leaf.items[place % own] for place in range(wanted))
             if not isinstance(leaf, self._torch.Tensor):
                 return leaf
             dim = self._dim(leaf, own, wanted)
             return leaf if dim is None else self.tensor(leaf, dim, wanted)
 
-        return mapped(self._torch, tree, visit, (own,))
+        return tree_map(self._torch, tree, visit, (own,))
 
     def _dim(self, leaf: Tensor, own: int, wanted: int) -> int | None:
         """Where a tensor has the script's rows; None: nowhere, or it has the probe's already."""

@@ -1,0 +1,136 @@
+"""What a module gives for some rows together beside what it gives for them apart: how its outputs join is seen in that."""
+
+from __future__ import annotations
+
+from .outputs import Concatenated, Constant, WeightedSum
+from .refusal import Mismatch, Uncuttable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Tuple
+
+    from ..types import Leaves, Torch
+    from .outputs import Join
+    from .reductions import Reduction, Reductions
+
+    #: One leaf of the output: of all rows, of the first of them and of the rest.
+    Entry = Tuple[Any, Any, Any]
+
+#: Relative differences that rounding makes: in single precision, and in less.
+FINE, COARSE = 2e-4, 2e-2
+
+NO_MEAN = "it returns a value that is neither a mean nor a sum over its samples or their tokens"
+
+
+class Comparison:
+    """`outputs`: leaves of the output of all `rows`, of the first half of them and of the rest; `again`: of all rows with other
+    random numbers; `fine`: whether all is computed in single precision or better. Raises Mismatch."""
+
+    def __init__(self, torch: Torch, rows: list[int], outputs: list[Leaves], again: Leaves, fine: bool) -> None:
+        self._torch = torch
+        self._rows = rows
+        self._half = half_of(rows)
+        self._outputs = outputs
+        self._tolerance = FINE if fine else COARSE
+        if len({len(output) for output in [*outputs, again]}) != 1:
+            raise Mismatch("what it returns has another structure for fewer samples")
+        #: Its outputs depend on random numbers.
+        self.random = not all(self._near(one, other, FINE) for one, other in zip(outputs[0], again))
+
+    def similar(self, other: Comparison) -> bool:
+        """Whether another mode returns the same kind of things."""
+        mine, theirs = self._outputs[0], other._outputs[0]
+        return len(mine) == len(theirs) and all(
+            type(one) is type(two) and getattr(one, "shape", None) == getattr(two, "shape", None)
+            for one, two in zip(mine, theirs)
+        )
+
+    def _entries(self) -> list[Entry]:
+        whole, first, last = self._outputs
+        return list(zip(whole, first, last))
+
+    def joins(self, reductions: Reductions) -> list[Join]:
+        """For each leaf of the output how it joins. Raises Uncuttable."""
+        return [self._join(entry, reductions) for entry in self._entries()]
+
+    def holding(self, candidates: list[Reduction], place: int) -> list[Reduction]:
+        """Those that explain the output numbered `place`."""
+        return self._holding(candidates, self._entries()[place])
+
+    def _near(self, one: Any, other: Any, tolerance: float) -> bool:
+        torch = self._torch
+        if not isinstance(one, torch.Tensor):
+            if isinstance(one, float) and isinstance(other, float):
+                return one == other or abs(one - other) <= tolerance * max(abs(one), abs(other)) or one != one
+            return type(one) is type(other) and (one == other if _comparable(one) else True)
+        if not isinstance(other, torch.Tensor) or one.shape != other.shape:
+            return False
+        if not one.is_floating_point() and not one.is_complex():
+            return torch.equal(one, other)
+        one, other = torch.nan_to_num(one.detach().double()), torch.nan_to_num(other.detach().double())
+        return float((one - other).norm()) <= tolerance * max(float(one.norm()), float(other.norm()), 1e-30)
+
+    def _join(self, entry: Entry, reductions: Reductions) -> Join:
+        torch = self._torch
+        whole, first, last = entry
+        if not isinstance(whole, torch.Tensor):
+            if isinstance(whole, float) and not self._near(whole, first, 0.0):
+                return self._reduced(entry, reductions)
+            if not self._near(whole, first, 0.0) or not self._near(whole, last, 0.0):
+                raise Mismatch("it returns a value that changes with its samples (%r)" % (whole,))
+            return Constant()
+        if not isinstance(first, torch.Tensor) or not isinstance(last, torch.Tensor) or first.dim() != whole.dim():
+            raise Mismatch("what it returns has another structure for fewer samples")
+        count = len(self._rows)
+        dims = [dim for dim in range(whole.dim()) if len({whole.shape[dim], first.shape[dim], last.shape[dim]}) > 1]
+        if count == 2:
+            dims = [dim for dim in range(whole.dim()) if whole.shape[dim] != first.shape[dim]]
+        if not dims:
+            return self._reduced(entry, reductions)
+        sizes = [count, self._half, count - self._half]
+        factor = whole.shape[dims[0]] // count
+        if len(dims) > 1 or [part.shape[dims[0]] for part in entry] != [size * factor for size in sizes]:
+            raise Mismatch("its outputs do not join along the samples (of shape %s)" % (tuple(whole.shape),))
+        joined = torch.cat([first, last], dims[0])
+        if not self.random and not self._near(whole, joined, self._tolerance):
+            raise Mismatch("what it returns for a sample depends on the other samples of the batch")
+        return Concatenated(dims[0], factor)
+
+    def _reduced(self, entry: Entry, reductions: Reductions) -> Join:
+        whole, first, last = entry
+        alike = self._near(whole, first, 0.0) and self._near(whole, last, 0.0)
+        exact = not isinstance(whole, self._torch.Tensor) or not (whole.is_floating_point() or whole.is_complex())
+        if alike and exact:
+            return Constant()
+        if self.random and not alike:
+            raise Uncuttable(
+                "it returns one value for all its samples and draws random numbers, so that what it is made of cannot be seen"
+            )
+        kept = self._holding(reductions.named(), entry)
+        if not kept:
+            raise Uncuttable(NO_MEAN)
+        return WeightedSum([reduction.name for reduction in kept])
+
+    def _holding(self, candidates: list[Reduction], entry: Entry) -> list[Reduction]:
+        parts = [self._rows[: self._half], self._rows[self._half :]]
+        whole, values = entry[0], entry[1:]
+        kept: list[Reduction] = []
+        for reduction in candidates:
+            total: Any = 0.0
+            for weight, value in zip(reduction.weights(parts), values):
+                if weight:
+                    total = total + value * weight
+            if isinstance(whole, self._torch.Tensor) and not isinstance(total, self._torch.Tensor):
+                total = self._torch.full_like(whole, total)
+            if self._near(whole, total, self._tolerance):
+                kept.append(reduction)
+        return kept
+
+
+def half_of(rows: list[int]) -> int:
+    """How many of the rows are in the first part."""
+    return (len(rows) + 1) // 2
+
+
+def _comparable(value: Any) -> bool:
+    return isinstance(value, (str, bytes, int, bool, type(None)))
