@@ -1,7 +1,13 @@
+import { execFileSync } from 'node:child_process';
 import { describe, expect, it } from 'vitest';
 import { applyRecommendation } from '../../src/cli/apply.js';
 import { renderRecommendations } from '../../src/cli/recommend-view.js';
+import { openStore } from '../../src/store/index.js';
+import { useHome } from '../store/home.js';
 import { recommendation } from '../store/samples.js';
+import { PROGRAM } from './oomtune.js';
+
+const home = useHome();
 
 const plain = (_: string, text: string): string => text;
 
@@ -31,6 +37,27 @@ describe('a recorded configuration that did not hold in use', () => {
     expect(renderRecommendations([{ ...demoted, known_bad_micro_batch: 6000 }], plain)).toMatch(
       /largest +micro-batch 5255/,
     );
+  });
+});
+
+describe('oomtune recommend', () => {
+  it('shows nothing of a size that a run has shown not to hold', async () => {
+    const store = await openStore();
+    const found = recommendation({ micro_batch: 4096, max_micro_batch: 5255, known_bad_micro_batch: null });
+    await store.recommendations.put(found, null);
+    await store.recommendations.demote(found.key, 2048, null);
+    const shown = (...more: string[]) =>
+      execFileSync(PROGRAM, ['recommend', ...more], { encoding: 'utf8', env: { ...process.env, OOMTUNE_HOME: home } });
+    for (const text of [shown(), shown(found.name)]) {
+      expect(text).toContain('below 2048');
+      expect(text).toContain('demoted');
+      expect(text).not.toContain('5255');
+      expect(text).not.toMatch(/largest +(?:micro-batch )?\d/);
+    }
+    expect(JSON.parse(shown('--json', found.name))).toMatchObject({
+      recommendations: [{ status: 'demoted', known_bad_micro_batch: 2048 }],
+    });
+    await store.close();
   });
 });
 
