@@ -7,8 +7,8 @@ import { pathsOf } from '../worker/command/named-paths.js';
 import { type Context, createContext } from './context.js';
 import { asOomtuneError, interrupted, renderError } from './errors.js';
 import { createOutput, outliveClosedPipes } from './output.js';
-import { patiently } from './patience.js';
 import { createProgram } from './program.js';
+import { withTimeout } from './timeouts.js';
 import type { Invocation } from './verb.js';
 import { takesCommand } from './verb.js';
 
@@ -48,7 +48,7 @@ async function main(argv: string[]): Promise<number> {
     called.verb = invocation.verb;
     called.context = createContext(out, invocation.options);
     const { context } = called;
-    called.code = await patiently(invocation, context, async () => {
+    called.code = await withTimeout(invocation, context, async () => {
       await namedFilesAnswer(invocation, context.signal);
       return (await load())(invocation, context);
     });

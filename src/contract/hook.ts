@@ -142,7 +142,7 @@ const remark = z.object({
 const cut = z.object({ t: z.literal('cut'), cut: cutPlace, why: text(1000) });
 
 /** The hook takes no part, or no more: why. */
-const bye = z.object({ t: z.literal('bye'), reason: text(100), message: text(1000).default('') });
+const goodbye = z.object({ t: z.literal('bye'), reason: text(100), message: text(1000).default('') });
 
 /** Ids of processes, as the job's own namespace has them. */
 const process = z.object({ pid: size });
@@ -177,7 +177,7 @@ export const hookMessage = z.discriminatedUnion('t', [
   step,
   remark,
   cut,
-  bye,
+  goodbye,
 ]);
 
 export type HookMessage = z.infer<typeof hookMessage>;
@@ -186,7 +186,7 @@ export type Loop = z.infer<typeof loop>;
 export type Measured = z.infer<typeof measured>;
 export type HookException = z.infer<typeof exception>;
 export type Step = z.infer<typeof step>;
-export type Bye = z.infer<typeof bye>;
+export type Goodbye = z.infer<typeof goodbye>;
 export type Died = z.infer<typeof died>;
 
 /** What the worker says to the hook. */

@@ -49,7 +49,7 @@ const step = z.object({
   evidence: z.string().nullable(),
   why: z.string().nullable(),
 });
-export type Step = z.infer<typeof step>;
+export type ProbeStep = z.infer<typeof step>;
 
 const partSize = z.object({
   part: z.enum(['parameters', 'gradients', 'optimizer_state', 'activations', 'allocator_slack', 'context', 'rest']),

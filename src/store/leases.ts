@@ -26,10 +26,10 @@ export interface LeaseTimes {
   /** While waiting, look again after this long even if nothing was heard. */
   lookMs: number;
   /** Who waits longer than this has the devices that he waits for kept free for him. */
-  patienceMs: number;
+  reserveAfterMs: number;
 }
 
-export const LEASE_TIMES: LeaseTimes = { ttlMs: 60_000, renewMs: 15_000, lookMs: 2000, patienceMs: 30_000 };
+export const LEASE_TIMES: LeaseTimes = { ttlMs: 60_000, renewMs: 15_000, lookMs: 2000, reserveAfterMs: 30_000 };
 
 /** Instances of leases that this process asks for or holds. */
 const own = new Set<string>();
@@ -102,7 +102,7 @@ export class LeaseStore {
             JSON.stringify(wanted),
             JSON.stringify(record),
             this.#times.ttlMs,
-            this.#times.patienceMs,
+            this.#times.reserveAfterMs,
           ];
           const answer = await this.#run('lease/acquire', [...args, JSON.stringify(promised)]);
           await this.#undo(promised);

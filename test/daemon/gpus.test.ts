@@ -122,7 +122,7 @@ test.each([1, 4])(
 );
 
 test('a job that ends in time goes before one that waits for more devices, and before those of its own queue that take longer', async () => {
-  await host.start({ gpus: [H200, H200], leaseTimes: { patienceMs: 0, lookMs: 200 } });
+  await host.start({ gpus: [H200, H200], leaseTimes: { reserveAfterMs: 0, lookMs: 200 } });
   const long = await noting(6, { timeSeconds: 60 });
   await host.state(long, 'running');
   const all = await noting(0.1, { gpus: 2 });
@@ -138,7 +138,7 @@ test('a job that ends in time goes before one that waits for more devices, and b
 });
 
 test('what a job of a name took before is what the next is expected to take', async () => {
-  await host.start({ gpus: [H200, H200], leaseTimes: { patienceMs: 0, lookMs: 200 } });
+  await host.start({ gpus: [H200, H200], leaseTimes: { reserveAfterMs: 0, lookMs: 200 } });
   await host.state(await noting(0.1, { name: 'brief' }), 'succeeded');
   const long = await noting(6, { timeSeconds: 60 });
   await host.state(long, 'running');

@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { checkHost } from '../../src/daemon/http/guard.js';
-import { dashboardToken, Gate, tokenPath } from '../../src/daemon/http/token.js';
+import { Authenticator, dashboardToken, tokenPath } from '../../src/daemon/http/token.js';
 import { ROOT, useHome } from '../store/home.js';
 import { job } from '../store/samples.js';
 import { Dashboard } from './server.js';
@@ -115,11 +115,11 @@ describe('a session', () => {
     for (const one of forged) {
       expect((await dashboard.ask('/api/session', { known: false, headers: { cookie: one } })).status, one).toBe(401);
     }
-    const gate = new Gate('some token');
+    const gate = new Authenticator('some token');
     const { value, seconds } = gate.newSession(0);
     expect(gate.acceptsSession(value, seconds * 1000 - 1)).toBe(true);
     expect(gate.acceptsSession(value, seconds * 1000 + 1)).toBe(false);
-    expect(new Gate('another token').acceptsSession(value, 0)).toBe(false);
+    expect(new Authenticator('another token').acceptsSession(value, 0)).toBe(false);
   });
 
   it('changes nothing for a request that does not say that it comes from our page', async () => {

@@ -9,7 +9,7 @@ import { GIB, gpu } from './samples.js';
 const home = useHome();
 let store: Store;
 beforeAll(async () => {
-  store = await openStore({ leaseTimes: { patienceMs: 300, lookMs: 100 } });
+  store = await openStore({ leaseTimes: { reserveAfterMs: 300, lookMs: 100 } });
 });
 afterAll(() => store.close());
 // What is held is written back where Redis has lost it: each test lets go of its own
@@ -168,7 +168,7 @@ test('jobs of two devices each never block one another, and of many processes no
   // Each process takes and gives leases of all kinds, and counts in Redis what is really held while it holds it
   const source = `
     const { openStore, newJobId } = await import(DIST + '/store/index.js');
-    const store = await openStore({ leaseTimes: { patienceMs: 200, lookMs: 50 } });
+    const store = await openStore({ leaseTimes: { reserveAfterMs: 200, lookMs: 50 } });
     const { redis } = store.connection;
     const GIB = 2 ** 30;
     const gpu = (n) => ({ id: 'cuda:' + n, uuid: 'GPU-' + n, total_bytes: 80 * GIB, used_bytes: 0, processes: [] });

@@ -41,7 +41,7 @@ export const cancel = steer(async (store, { job }, signal) => {
   const { cancelJob, waitForJobs } = await import('../../daemon/index.js');
   const found = await cancelJob(store, job);
   if (found === 'cancelled') return 'cancelled';
-  const ended = await within(CANCEL_SECONDS * 1000, signal, (patience) => waitForJobs(store, [job], patience)).catch(
+  const ended = await within(CANCEL_SECONDS * 1000, signal, (limited) => waitForJobs(store, [job], limited)).catch(
     (error: unknown) => {
       if (error instanceof TimeUp) return [];
       throw error;

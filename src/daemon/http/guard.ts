@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 import { hostname } from 'node:os';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Gate } from './token.js';
+import type { Authenticator } from './token.js';
 
 /** Why a request is refused: the status, a sentence, and what to do. */
 export interface Refusal {
@@ -67,7 +67,7 @@ export function checkOrigin(request: Pick<FastifyRequest, 'method' | 'headers'>)
  * A Bearer token, or a session's cookie. A cookie comes along whoever makes the browser ask, so that what changes
  * something also has to say that it comes from our own page.
  */
-export function checkWho(request: FastifyRequest, gate: Gate, cookie: string): Refusal | null {
+export function checkWho(request: FastifyRequest, gate: Authenticator, cookie: string): Refusal | null {
   const bearer = /^Bearer ([\w-]{1,200})$/.exec(request.headers.authorization ?? '')?.[1];
   if (request.headers.authorization !== undefined) {
     return bearer !== undefined && gate.acceptsToken(bearer) ? null : wrongToken('The token is wrong.');

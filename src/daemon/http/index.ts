@@ -17,7 +17,7 @@ import { addRoutes, refuse } from './routes.js';
 import { Scrape } from './scrape.js';
 import { Streams } from './streams.js';
 import { Tally } from './tally.js';
-import { dashboardToken, Gate } from './token.js';
+import { Authenticator, dashboardToken } from './token.js';
 
 export { dashboardToken } from './token.js';
 
@@ -51,7 +51,7 @@ const PAST_EVENTS = 2000;
 /** Rejects where no port can be had. */
 export async function startHttp(parts: HttpParts): Promise<HttpServer> {
   const { store, runtime, log, version, host = '127.0.0.1' } = parts;
-  const gate = new Gate(dashboardToken(parts.tokenFile));
+  const gate = new Authenticator(dashboardToken(parts.tokenFile));
   const observer = new Observer(store, runtime, log);
   const { follower, sampler } = observer;
   const board = new Board(store, log);

@@ -1,4 +1,4 @@
-import type { JobAction, JobPage, PartedPeak, Step } from '../../contract/http.js';
+import type { JobAction, JobPage, PartedPeak, ProbeStep } from '../../contract/http.js';
 import { ENDED_STATES } from '../../contract/job.js';
 import { lifeOf, type MemoryBreakdown, type Observation } from '../../contract/measurement.js';
 import type { Recommendation } from '../../contract/recommendation.js';
@@ -48,9 +48,9 @@ export async function jobPage(
   };
 }
 
-function stepsOf(job: StoredJob, found: Recommendation | null, reasons: Reasons): Step[] {
+function stepsOf(job: StoredJob, found: Recommendation | null, reasons: Reasons): ProbeStep[] {
   const from = Math.max(0, job.journal.length - STEPS_SHOWN);
-  return job.journal.slice(from).map((one, at): Step => {
+  return job.journal.slice(from).map((one, at): ProbeStep => {
     const asked = { launch: one.launch, life: one.life, micro_batch: one.micro_batch, ...one.rung };
     return {
       n: from + at + 1,

@@ -13,10 +13,10 @@ import { checkOrigin, checkWho, type Refusal, wrongToken } from './guard.js';
 import { jobPage } from './job-page.js';
 import type { Scrape } from './scrape.js';
 import type { StreamParts, Streams } from './streams.js';
-import type { Gate } from './token.js';
+import type { Authenticator } from './token.js';
 
 interface RouteParts extends StreamParts {
-  gate: Gate;
+  gate: Authenticator;
   /** Name of the session's cookie: another one for each port, as browsers do not tell ports apart. */
   cookie: () => string;
   streams: Streams;

@@ -18,7 +18,7 @@ export const dashboardToken = (path = tokenPath()): string => tokenIn(path, { by
  * Who may come in: the bearer of the token, or of a session made from it. A browser sends a cookie to every port of a
  * host, so that one never carries the token itself; a new token ends all sessions.
  */
-export class Gate {
+export class Authenticator {
   readonly #token: string;
 
   constructor(token: string) {

@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import type { Log } from '../../common/log.js';
 import { privateFolder } from '../../common/private-folder.js';
-import type { Bye, Died, Hello, HookException, HookOrder, Loop, Measured, Step } from '../../contract/hook.js';
+import type { Died, Goodbye, Hello, HookException, HookOrder, Loop, Measured, Step } from '../../contract/hook.js';
 import type { Exit, LedgerReading } from '../../contract/launch.js';
 import type { Probe } from '../../contract/measurement.js';
 import type { Cut } from '../../contract/rung.js';
@@ -55,7 +55,7 @@ export class Session {
   hello: Hello | null = null;
   loop: Loop | null = null;
   /** Why the hook took no part after all; null: it did, or has not said. */
-  bye: Bye | null = null;
+  goodbye: Goodbye | null = null;
   exit: Exit | null = null;
   /** When the training loop asked for its first batch, in milliseconds since the epoch; null: it has not yet. */
   loopsSince: number | null = null;
@@ -154,19 +154,19 @@ export class Session {
   }
 
   /** Another life in the place of this one, with these variables beside those of the launch; null: there is none to be had. */
-  async renew(env: Record<string, string>, patienceSeconds = 5): Promise<Session | null> {
+  async renew(env: Record<string, string>, timeoutSeconds = 5): Promise<Session | null> {
     const launch = this.#launch;
     if (!this.renewable) return null;
     this.#leaves = true;
     launch.hook?.broadcast({ t: 'life', env });
-    const gone = await Promise.race([this.#ended.then(() => true), delay(patienceSeconds * 1000).then(() => false)]);
+    const gone = await Promise.race([this.#ended.then(() => true), delay(timeoutSeconds * 1000).then(() => false)]);
     if (!gone || !this.renewable) return null;
     return new Session(launch, this.life + 1);
   }
 
   /** Waits until every rank's training loop asks for its first batch; null when one ended or gave up before. */
   async ready(): Promise<Loop | null> {
-    await this.#until(() => this.#looping.size >= this.#world || this.bye !== null || this.exception !== null);
+    await this.#until(() => this.#looping.size >= this.#world || this.goodbye !== null || this.exception !== null);
     return this.exit === null && this.#looping.size >= this.#world ? this.loop : null;
   }
 
@@ -206,7 +206,7 @@ export class Session {
 
   /** What all ranks measured; null when the process ended instead. */
   async #measurement(): Promise<Measurement | null> {
-    await this.#until(() => this.#measured.size >= this.#world || this.bye !== null || this.exception !== null);
+    await this.#until(() => this.#measured.size >= this.#world || this.goodbye !== null || this.exception !== null);
     if (this.#measured.size < this.#world) return null;
     const worst = worstRank([...this.#measured.values()]);
     this.#measured.clear();
@@ -229,12 +229,12 @@ export class Session {
   }
 
   /** Ends a probing process kindly, then firmly, and waits until nothing of it is left. */
-  async close(patienceSeconds = 5): Promise<Exit> {
+  async close(timeoutSeconds = 5): Promise<Exit> {
     const { hook, mode, ended } = this.#launch;
     const order: HookOrder = { t: 'end' };
     if (this.#launch.exit === null && hook !== null && mode !== 'apply') {
       hook.broadcast(order);
-      const gone = await Promise.race([ended.then(() => true), delay(patienceSeconds * 1000).then(() => false)]);
+      const gone = await Promise.race([ended.then(() => true), delay(timeoutSeconds * 1000).then(() => false)]);
       if (gone) return ended;
     }
     if (this.#launch.exit === null) this.run.end('cancel');
@@ -273,7 +273,7 @@ export class Session {
       else if (message.t === 'cut') {
         this.cut ??= { cut: message.cut, why: message.why };
         launch.hooks.onCut?.(this.cut);
-      } else if (message.t === 'bye') this.bye ??= message;
+      } else if (message.t === 'bye') this.goodbye ??= message;
       else if (message.t === 'step') {
         this.steps = Math.max(this.steps, message.n);
         launch.hooks.onStep?.(message);
@@ -306,7 +306,7 @@ export class Session {
   #settle(): void {
     const launch = this.#launch;
     if (this.#died === null || this.exit !== null || this.#speaking.has(this.#died.pid)) return;
-    if (this.exception === null && this.bye === null && !this.#leaves) {
+    if (this.exception === null && this.goodbye === null && !this.#leaves) {
       launch.hook?.broadcast({ t: 'end' });
       return;
     }

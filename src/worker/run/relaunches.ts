@@ -8,7 +8,7 @@ import type { Session } from '../launch/session.js';
 import { neededBytes } from '../search/observe.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
-import { Headway } from './progress.js';
+import { JobProgress } from './job-progress.js';
 import { resumes, secondsAtStake } from './resumption.js';
 
 /** One launch of the job, and how it ended. */
@@ -34,7 +34,7 @@ type Wanted = Omit<Relaunch, 'resumes'>;
 
 /** When a job is launched again after an end that is not its own fault. `--retries` bounds it, over all processes that work at the job. */
 export class Relaunches {
-  readonly headway: Headway;
+  readonly jobProgress: JobProgress;
   readonly #request: WorkRequest;
   readonly #deps: WorkDeps;
   #made = 0;
@@ -44,7 +44,7 @@ export class Relaunches {
   constructor(request: WorkRequest, deps: WorkDeps) {
     this.#request = request;
     this.#deps = deps;
-    this.headway = new Headway(request, deps.log);
+    this.jobProgress = new JobProgress(request, deps.log);
   }
 
   /**
@@ -76,8 +76,8 @@ export class Relaunches {
     this.withheld = resuming ? null : this.#tooMuchToRepeat(exit, next);
     if (this.withheld !== null) return null;
     this.#made += 1;
-    await this.headway.look(session.run.dir, exit);
-    return { ...next, resumes: resuming && this.headway.made };
+    await this.jobProgress.look(session.run.dir, exit);
+    return { ...next, resumes: resuming && this.jobProgress.made };
   }
 
   /** Whoever waits at a terminal is asked before much work is done again; a submitted job is owed its end. */

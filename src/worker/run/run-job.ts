@@ -158,7 +158,7 @@ class JobRun {
       } else if (config !== null && again.config?.expandable_segments && !config.expandable_segments) {
         await this.#recordSegments(target, config);
       }
-      const how = again.resumes ? ', resuming' : this.#relaunches.headway.made ? ', again from the beginning' : '';
+      const how = again.resumes ? ', resuming' : this.#relaunches.jobProgress.made ? ', again from the beginning' : '';
       this.#note(`${again.why}${how}. ${attempt.diagnosis?.evidence ?? ''}`);
       config = again.config;
     }
@@ -175,14 +175,14 @@ class JobRun {
   /** One launch (or the one taken over) until its whole tree is gone. */
   async #attempt(target: Target, lease: Lease, config: Config | null, adopted: Run | null): Promise<Attempt> {
     const { signal } = this.#deps;
-    const { headway } = this.#relaunches;
+    const { jobProgress } = this.#relaunches;
     this.#growth = new Growth();
     const owner = { request: this.#request, deps: this.#deps, target, launches: this.#launches };
     const session =
       adopted === null
         ? await launchJob(owner, {
             config,
-            resume: headway.made,
+            resume: jobProgress.made,
             onCut: (cut) => {
               this.#cut = cut;
               void this.#deps
@@ -191,7 +191,7 @@ class JobRun {
             },
             onStep: (step) => {
               this.#growth.add(step);
-              headway.note(this.#launches.at(-1)?.dir as string);
+              jobProgress.note(this.#launches.at(-1)?.dir as string);
             },
           })
         : Session.adopt(adopted);

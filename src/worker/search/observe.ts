@@ -18,7 +18,7 @@ export function ledgerPeak(reading: LedgerReading | null): number | null {
 }
 
 /** Where a probe ran. */
-export interface Place {
+export interface ProbeRun {
   launch: number;
   /** Number of the process among all of the search. */
   life: number;
@@ -29,7 +29,7 @@ export interface Place {
 }
 
 /** A probe that ran its steps. */
-export function observeFit(probe: Probe, place: Place, measurement: Measurement, alive: boolean): Observation {
+export function observeFit(probe: Probe, place: ProbeRun, measurement: Measurement, alive: boolean): Observation {
   return {
     rung: probe.rung,
     micro_batch: probe.micro_batch,
@@ -58,7 +58,7 @@ export function observeFit(probe: Probe, place: Place, measurement: Measurement,
 }
 
 /** A launch without a hook that ran to its end and succeeded: the ledger alone knows what it held. */
-export function observeWhole(probe: Probe, place: Place, exit: Exit): Observation {
+export function observeWhole(probe: Probe, place: ProbeRun, exit: Exit): Observation {
   const measurement = {
     micro_batch: probe.micro_batch,
     accumulation: probe.accumulation,
@@ -72,7 +72,7 @@ export function observeWhole(probe: Probe, place: Place, exit: Exit): Observatio
 }
 
 /** A probe that its process did not survive, judged by the diagnosis. */
-export function observeDeath(probe: Probe, place: Place, diagnosis: Diagnosis, exit: Exit): Observation {
+export function observeDeath(probe: Probe, place: ProbeRun, diagnosis: Diagnosis, exit: Exit): Observation {
   const outcome = diagnosis.class === 'ok' ? 'user_error' : diagnosis.class;
   return {
     rung: probe.rung,
@@ -111,8 +111,8 @@ export async function diagnoseSession(
   more: Partial<DiagnoseInput> = {},
 ): Promise<Diagnosis> {
   if (isLost(exit)) return lostDiagnosis(exit);
-  if (session.bye?.reason === 'uncut' && session.exception === null) return uncut(session.bye);
-  if (session.bye?.reason === 'by_hand' && session.exception === null) return byHand(session.bye);
+  if (session.goodbye?.reason === 'uncut' && session.exception === null) return uncut(session.goodbye);
+  if (session.goodbye?.reason === 'by_hand' && session.exception === null) return byHand(session.goodbye);
   return diagnose({
     log: openLog(session.run.logFile, session.logFrom),
     exitCode: exit.code,

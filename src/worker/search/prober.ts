@@ -20,7 +20,7 @@ import {
   observeDeath,
   observeFit,
   observeWhole,
-  type Place,
+  type ProbeRun,
   withSpeed,
 } from './observe.js';
 import { neverReached, trainedAtItsOwn, uncut, undriveable, usesOwnBatch } from './undriveable.js';
@@ -140,7 +140,7 @@ export class Prober {
   }
 
   /** What the end of the process says of the probe that it did not survive. */
-  async #afterDeath(session: Session, probe: Probe, place: Place): Promise<Observation> {
+  async #afterDeath(session: Session, probe: Probe, place: ProbeRun): Promise<Observation> {
     const exit = await this.#deathOf(session);
     if (!session.renewable) this.#session = null;
     if (isLost(exit) && this.#lost < this.#request.options.retries) {
@@ -148,18 +148,18 @@ export class Prober {
       this.#deps.progress({ type: 'note', text: 'The process was lost: the same size is measured again.' });
       return this.measure(probe);
     }
-    const bye = session.exception === null ? session.bye : null;
+    const goodbye = session.exception === null ? session.goodbye : null;
     this.#spent = true;
     // A loop that is shorter than the search goes on in another process.
-    if (bye?.reason === 'loop_over' && this.#used > 1) return this.measure(probe);
-    if (bye !== null && session.life > 1) return this.#inStart(probe);
-    if (bye?.reason === 'uncut') {
-      this.diagnosis = uncut(bye);
+    if (goodbye?.reason === 'loop_over' && this.#used > 1) return this.measure(probe);
+    if (goodbye !== null && session.life > 1) return this.#inStart(probe);
+    if (goodbye?.reason === 'uncut') {
+      this.diagnosis = uncut(goodbye);
       return { ...observeDeath(probe, place, this.diagnosis, exit), uncut: true };
     }
-    if (this.#mode === 'probe' && bye !== null) {
+    if (this.#mode === 'probe' && goodbye !== null) {
       this.undriveable = true;
-      this.diagnosis = undriveable(bye, probe.steps);
+      this.diagnosis = undriveable(goodbye, probe.steps);
       return observeDeath(probe, place, this.diagnosis, exit);
     }
     const whole = exit.code === 0 && exit.ended_by === 'job' && session.exception === null && this.#mode !== 'probe';
@@ -283,13 +283,13 @@ export class Prober {
 
   /** A process that reported its death is given a moment to go by itself; ranks that wait for it are ended. */
   async #deathOf(session: Session): Promise<Exit> {
-    const leaves = this.#mode === 'probe' && session.bye !== null;
+    const leaves = this.#mode === 'probe' && session.goodbye !== null;
     if (leaves && session.exception === null && !session.isLife) session.run.end('cancel');
-    const patience = setTimeout(() => (leaves || session.exception !== null) && session.run.end('cancel'), 10_000);
+    const timer = setTimeout(() => (leaves || session.exception !== null) && session.run.end('cancel'), 10_000);
     try {
       return this.#whole(session, await session.ended());
     } finally {
-      clearTimeout(patience);
+      clearTimeout(timer);
     }
   }
 

@@ -1,22 +1,22 @@
 import { type Diagnosis, NO_FIGURES } from '../../contract/diagnosis.js';
-import type { Bye, Loop } from '../../contract/hook.js';
+import type { Goodbye, Loop } from '../../contract/hook.js';
 import type { Probe } from '../../contract/measurement.js';
 
 export const PLACEHOLDER =
   'Let the script take its batch size from a flag, and put {micro_batch} where its value goes: -- python train.py --batch-size {micro_batch}.';
 
 /** The script ran, but nothing in it took a batch size from the hook. `bye` null: the hook said nothing. */
-export function undriveable(bye: Bye | null, steps: number): Diagnosis {
-  if (bye?.reason === 'undriveable') {
-    return told(`The batch size cannot be set from outside: ${bye.message}.`, PLACEHOLDER);
+export function undriveable(goodbye: Goodbye | null, steps: number): Diagnosis {
+  if (goodbye?.reason === 'undriveable') {
+    return told(`The batch size cannot be set from outside: ${goodbye.message}.`, PLACEHOLDER);
   }
-  if (bye?.reason === 'flood') {
+  if (goodbye?.reason === 'flood') {
     return told(
       'The command writes to the socket of oomtune’s hook by itself, and is not listened to any more.',
       'Look for what in the command uses OOMTUNE_HOOK_SOCKET; `--preset none` runs it without the hook.',
     );
   }
-  if (bye !== null) {
+  if (goodbye !== null) {
     return told(
       'The training loop ended before it had made 2 optimizer steps at one size.',
       `Let it run for at least ${Math.max(2, steps)} steps. ${PLACEHOLDER}`,
@@ -29,13 +29,13 @@ export function undriveable(bye: Bye | null, steps: number): Diagnosis {
 }
 
 /** The hook found no way to cut the batch that is the same for certain. */
-export function uncut(bye: Bye): Diagnosis {
-  return uncutFor(`${bye.message.charAt(0).toUpperCase()}${bye.message.slice(1)}.`);
+export function uncut(goodbye: Goodbye): Diagnosis {
+  return uncutFor(`${goodbye.message.charAt(0).toUpperCase()}${goodbye.message.slice(1)}.`);
 }
 
 /** A loop that makes its batches by itself was to run with others than its own. */
-export function byHand(bye: Bye): Diagnosis {
-  const cause = `${bye.message.charAt(0).toUpperCase()}${bye.message.slice(1)}.`;
+export function byHand(goodbye: Goodbye): Diagnosis {
+  const cause = `${goodbye.message.charAt(0).toUpperCase()}${goodbye.message.slice(1)}.`;
   return { ...told(cause, `Leave --effective-batch out, or give it as the script’s own. ${PLACEHOLDER}`), cause };
 }
 

@@ -1,7 +1,7 @@
--- ARGV: owner, request (JSON), record (JSON), ttl ms, patience ms, what is promised on this host already (JSON).
+-- ARGV: owner, request (JSON), record (JSON), ttl ms, reserve-after ms, what is promised on this host already (JSON).
 -- → JSON {granted: [uuid], foreign: [bytes], record} or {waits: [...], passed: it would fit, but for those who go first}
 local owner, req, record = ARGV[1], cjson.decode(ARGV[2]), cjson.decode(ARGV[3])
-local ttl, patience = tonumber(ARGV[4]), tonumber(ARGV[5])
+local ttl, reserve_after = tonumber(ARGV[4]), tonumber(ARGV[5])
 restore(cjson.decode(ARGV[6]), ttl)
 local held = holdings(owner)
 local known = {}
@@ -82,7 +82,7 @@ table.sort(tickets, function(a, b)
 end)
 local reserved, first = {}, true
 for _, ticket in ipairs(tickets) do
-  local older = ticket.since < since and now - ticket.since > patience
+  local older = ticket.since < since and now - ticket.since > reserve_after
   if rank(ticket) > rank(req) or (rank(ticket) == rank(req) and older) then
     local possible = {}
     local theirs = holdings(ticket.owner)

@@ -9,7 +9,7 @@ import { wroteCheckpoint } from './resumption.js';
 const MARK = 'progress';
 
 /** How far a job's launches got: who launches it again, after a crash too, has to know whether it can go on from there. */
-export class Headway {
+export class JobProgress {
   readonly #request: WorkRequest;
   readonly #log: Log;
   #made: boolean;

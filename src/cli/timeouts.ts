@@ -13,7 +13,7 @@ const ONLY_ASKS = ['status', 'cancel', 'hold', 'release', 'retry', 'submit', 'ex
 const LONGEST_ASK_MS = 60_000;
 
 /** Does a verb's work, for as long as it may take: an interrupt ends it, and a Redis that does not answer. */
-export async function patiently(
+export async function withTimeout(
   { verb, options }: Invocation,
   { signal, redisUrl }: Context,
   work: () => Promise<number>,
