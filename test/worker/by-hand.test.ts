@@ -38,7 +38,9 @@ describe.each(pythons)('a loop without a DataLoader, under $torch', ({ python })
     const { script, own, budget, word } = loop;
     const bench = workbench('find-batch', [python, scriptOf(script)], { budget: budget });
     const report = await findBatch(bench.request, bench.deps);
-    expect(report).toMatchObject({ status: 'found', launches: 2 });
+    expect(report.status).toBe('found');
+    // One that searches and one that proves; another where a size ran out of memory. It was one for each size.
+    expect(report.launches).toBeLessThanOrEqual(3);
     expect(report.own?.micro_batch).toBe(own);
     const max = report.max_micro_batch as number;
     expect(max).toBeGreaterThan(own);
@@ -54,7 +56,8 @@ describe.each(pythons)('a loop without a DataLoader, under $torch', ({ python })
   it('goes on in the process that a flag brought its first size to', async () => {
     const words = [python, scriptOf('get_batch.py'), '--batch_size={micro_batch}'];
     const report = await findBatch(...deps(workbench('find-batch', words, { budget: '40MiB' })));
-    expect(report).toMatchObject({ status: 'found', launches: 2, own: null });
+    expect(report).toMatchObject({ status: 'found', own: null });
+    expect(report.launches).toBeLessThanOrEqual(3);
     expect(report.apply?.oomtune).toContain('--effective-batch');
   });
 });

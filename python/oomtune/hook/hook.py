@@ -211,7 +211,8 @@ class Hook:
         """The batch cannot be cut without training something else: says so, and ends the script."""
         message = "the batch is not cut at the model's call, since %s" % reason
         if not self.driving:
-            sys.stderr.write("oomtune: %s. --cut loader cuts the loader's batches instead.\n" % message)
+            instead = "" if self.by_hand else " --cut loader cuts the loader's batches instead."
+            sys.stderr.write("oomtune: %s.%s\n" % (message, instead))
         self.goodbye("uncut", message)
         self.leave(1)
 

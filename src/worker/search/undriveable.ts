@@ -44,7 +44,7 @@ export function uncutFor(evidence: string | null): Diagnosis {
   return {
     ...told(
       evidence ?? 'The batch is not cut at the model’s call.',
-      '--cut loader cuts the batches of the DataLoader instead: the loop then goes round once for each micro-batch, which is not the same for every loop. Or give a larger --budget.',
+      '--cut loader cuts the batches of the DataLoader instead, where one makes them: the loop then goes round once for each micro-batch, which is not the same for every loop. Or give a larger --budget.',
     ),
     cause: 'The batch could not be cut into micro-batches without training something else.',
     phase: 'train',

@@ -191,6 +191,42 @@ class AtCall(unittest.TestCase):
         self.assert_driven(result, 8)
         self.assertEqual(self.rows(), [8, 3, 50, 5])
 
+    def test_a_state_that_is_carried_from_batch_to_batch(self):
+        for head in ("batch_size = 8\n", ""):
+            with self.subTest(head):
+                result = self.drive(
+                    head + "class Recurrent(nn.Module):\n"
+                    "    def __init__(self):\n"
+                    "        super().__init__(); self.inner = nn.LSTM(4, 3, 2, batch_first=True)\n"
+                    "    def forward(self, x, state):\n"
+                    "        note('model', tuple(x.shape)); return self.inner(x, state)\n"
+                    "model = Recurrent()\n"
+                    "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+                    "state = torch.zeros(2, 8, 3), torch.zeros(2, 8, 3)\n"
+                    "while True:\n"
+                    "    x = data[: %s * 5].view(-1, 5, 4)\n"
+                    "    out, state = model(x, state)\n"
+                    "    state = tuple(each.detach() for each in state)\n"
+                    "    step(out.pow(2).mean())\n" % ("batch_size" if head else "8"),
+                    [probe(1), probe(4), probe(50), probe(5)],
+                )
+                self.assert_driven(result, 8, (1, 4, 50, 5))
+                self.assertEqual(self.rows(), [1, 4, 50, 5])
+
+    def test_a_replay_buffer_and_the_net_that_its_targets_come_from(self):
+        result = self.drive(
+            "import copy\n"
+            "target = copy.deepcopy(model)\n"
+            "rewards, done = torch.randn(600), torch.zeros(600)\n"
+            "while True:\n"
+            "    chosen = torch.randint(600, (8,))\n"
+            "    with torch.no_grad(): best = rewards[chosen] + 0.9 * target(data[chosen]).max(1).values * (1 - done[chosen])\n"
+            "    values = model(data[chosen]).gather(1, labels[chosen, None]).squeeze(1)\n"
+            "    step(nn.functional.smooth_l1_loss(values, best))\n"
+        )
+        self.assert_driven(result, 8)
+        self.assertEqual(self.rows(), [8, 3, 50, 5])
+
     def test_validation_keeps_its_own_batches(self):
         result = self.drive(
             "while True:\n"

@@ -26,6 +26,24 @@ for epoch in range(2):
 if dist.get_rank() == 0:
     print('weights', model.module.weight.flatten().tolist())
 """
+#: The same without a loader: each rank cuts its own batches by hand.
+BY_HAND = (
+    SCRIPT[: SCRIPT.index("sampler =")]
+    + """
+import argparse
+args = argparse.Namespace(batch_size=8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x, y = data.tensors
+x, y = x[dist.get_rank()::2], y[dist.get_rank()::2]
+for epoch in range(2):
+    for start in range(0, 40, args.batch_size):
+        optimizer.zero_grad()
+        chosen = slice(start, start + args.batch_size)
+        nn.functional.mse_loss(model(x[chosen]), y[chosen]).backward()
+        optimizer.step()
+"""
+    + SCRIPT[SCRIPT.index("if dist.get_rank()") :]
+)
 
 KNOBS = {"OOMTUNE_MICRO_BATCH": 2, "OOMTUNE_ACCUMULATION": 4, "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"}
 
@@ -40,16 +58,24 @@ class Ranks(unittest.TestCase):
         self.assertEqual(sorted(m["micro_batch"] for m in result.of("measured")), [3, 3, 5, 5])
         self.assertEqual(result.output, "")
 
-    def test_accumulated_micro_batches_end_at_the_same_weights(self):
-        def weights(**env):
-            result = run(SCRIPT, "apply", ranks=2, **env)
-            self.assertEqual(result.status, 0, result.errors)
-            return [float(word.strip("[],")) for word in result.output.split()[1:]]
+    def test_each_rank_is_driven_where_it_calls_its_model(self):
+        result = run(BY_HAND.replace("DataLoader, ", ""), "probe", [probe(3), probe(30), probe(5)], ranks=2)
+        self.assertEqual(result.status, 0, result.errors)
+        self.assertEqual({m["place"] for m in result.of("loop")}, {"call"})
+        self.assertEqual(sorted(m["micro_batch"] for m in result.of("measured")), [3, 3, 5, 5, 30, 30])
 
-        bare = weights()
-        tuned = weights(**KNOBS)
-        for one, other in zip(bare, tuned):
-            self.assertAlmostEqual(one, other, delta=1e-5 * max(abs(value) for value in bare))
+    def test_accumulated_micro_batches_end_at_the_same_weights(self):
+        def weights(script, **env):
+            result = run(script, "apply", ranks=2, **env)
+            self.assertEqual(result.status, 0, result.errors)
+            return [float(word.strip("[],")) for word in result.output.split()[1:]], result
+
+        for script in (SCRIPT, BY_HAND):
+            bare, _ = weights(script)
+            tuned, result = weights(script, **KNOBS)
+            for one, other in zip(bare, tuned):
+                self.assertAlmostEqual(one, other, delta=1e-5 * max(abs(value) for value in bare))
+            self.assertEqual([m["cut"] for m in result.of("cut")], ["model"] * 2)
 
     def test_ranks_exchange_their_gradients_once_a_step(self):
         count = (

@@ -54,14 +54,15 @@ class ModelCalls:
         def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
             # Early what holds for all modules inside of a micro-batch: hundreds of them, several times a step. Before it what
             # is compiled knows that it is, as it cannot ask for the thread.
-            take, before = outer.take, outer.before
-            if (take is None and before is None) or is_compiling() or outer._inside == thread():
+            before = outer.before
+            if (outer.take is None and before is None) or is_compiling() or outer._inside == thread():
                 return original(self, *args, **kwargs)
             if before is not None and outer.outermost(self):
                 replaced = before(self, args, kwargs)
                 if replaced is not None:
                     with replaced[2]:
                         return outer._go_on(self, replaced[0], replaced[1])
+            take = outer.take  # which `before` may have set
             if take is None or not self.training or not outer.begins(self):
                 return original(self, *args, **kwargs)
             return take(self, args, kwargs)

@@ -161,7 +161,7 @@ class AtCall:
     def _made(self, tree: Any, rows: int) -> Made:
         own, wanted = self._resized.own, self._resized.wanted
         if own == wanted:
-            return (*tree, contextlib.nullcontext())
+            return (*self._resized.inputs(tree), contextlib.nullcontext())
         views = 1
         if rows not in (own, wanted):
             # Some views of each sample in one call.

@@ -25,10 +25,13 @@ class Resized:
         #: The dimension that counts the samples.
         self.dim = 0
         self.own = self.wanted = 1
+        #: Rows of batches before.
+        self._before: set[int] = set()
         self._made: dict[int, tuple[weakref.ref[Any], int, Tensor]] = {}
 
     def begin(self, own: int, wanted: int) -> None:
         """A new batch of the script."""
+        self._before |= {self.own, self.wanted}
         self.own, self.wanted = own, wanted
         self._made = {}
 
@@ -37,7 +40,7 @@ class Resized:
         return self.own != self.wanted
 
     def rows_of(self, tree: Any) -> int | None:
-        """Rows of what a model is called with: as many as most of its tensors have; None: it is given no tensor."""
+        """Rows of what a model is called with, as its first tensor has them; None: it is given no tensor."""
         lengths: list[int] = []
 
         def visit(leaf: Any) -> Any:
@@ -46,7 +49,7 @@ class Resized:
             return leaf
 
         tree_map(self._torch, tree, visit)
-        return max(lengths, key=lengths.count) if lengths else None
+        return lengths[0] if lengths else None
 
     def fits(self, tree: Any, rows: int) -> bool:
         """Whether all that the model is called with has a row for each sample, or none for any (a mask between positions). A graph
@@ -78,10 +81,21 @@ class Resized:
 
     def _dim(self, leaf: Tensor, own: int, wanted: int) -> int | None:
         """Where a tensor has the script's rows; None: nowhere, or it has the probe's already."""
-        if leaf.dim() > self.dim and leaf.shape[self.dim] in (own, wanted):
-            return self.dim if leaf.shape[self.dim] == own else None
-        other = 1 - self.dim
-        return other if leaf.dim() > max(1, other) and leaf.shape[other] == own else None
+        for dim in (self.dim, 1 - self.dim):
+            length = leaf.shape[dim] if leaf.dim() > dim else None
+            # One row may as well be one layer.
+            if length == wanted and (wanted != 1 or own == 1):
+                return None
+            if length == own:
+                return dim
+        return self._state(leaf)
+
+    def _state(self, leaf: Tensor) -> int | None:
+        """The same for a hidden state, which has the rows of a batch before: (samples, features), or (layers, samples, features)."""
+        if not leaf.is_floating_point() or leaf.dim() not in (2, 3):
+            return None
+        dim = self.dim if leaf.dim() == 2 else 1
+        return dim if leaf.shape[dim] in self._before else None
 
     def tensor(self, tensor: Tensor, dim: int, count: int) -> Tensor:
         """`count` rows of it, those that there are over and over."""
