@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 #: A template reaps its lives by itself and ends at once when it is told to, whatever the script does about these.
 OWN_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
+#: Threads by name whose libraries have them anew in a child: jemalloc's, which pyarrow brings.
+FORK_SAFE = ("jemalloc_bg_thd",)
 NOT_INITIALIZED = 3
 PAUSE_HARD = 2
 
@@ -156,7 +158,7 @@ class Template:
     def serve(self) -> str | None:
         """Returns in a life (None), or where there can be none (why)."""
         _flush()
-        _end_openmp()
+        _end_threads()
         Ledger.begin_template()
         for number in OWN_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
@@ -169,12 +171,12 @@ class Template:
             return None
         # OpenBLAS ends its threads before a fork, by itself. What is there now would be missing in a life.
         threads = _other_threads()
-        if threads == 0:
+        if not threads:
             return self._attend(go)
         os.close(go)  # it ends
         os.waitpid(self._life or 0, 0)
         self._put_back_signals()
-        return "%d other threads run" % threads
+        return "other threads run: %s" % ", ".join(threads)
 
     def _attend(self, go: int) -> None:
         """To one life after the other. Returns in a life."""
@@ -301,8 +303,11 @@ def _flush() -> None:
     ctypes.CDLL(None).fflush(None)
 
 
-def _end_openmp() -> None:
-    """OpenMP's threads do not survive a fork; where the library can it ends them, and makes new ones when it needs some."""
+def _end_threads() -> None:
+    """Those that can be ended, and are there again when they are needed: OpenMP's, where the library can, and tqdm's monitor."""
+    for thread in threading.enumerate():
+        if type(thread).__name__ == "TMonitor" and hasattr(thread, "exit"):
+            thread.exit()  # pyright: ignore[reportAttributeAccessIssue]
     pause = getattr(ctypes.CDLL(None), "omp_pause_resource_all", None)
     if pause is not None:
         pause(PAUSE_HARD)
@@ -318,14 +323,27 @@ def _driver_is_up() -> bool:
     return driver.cuCtxGetCurrent(ctypes.byref(context)) != NOT_INITIALIZED
 
 
-def _other_threads() -> int:
-    """Those that have just ended may still be shown for a moment."""
+def _other_threads() -> list[str]:
+    """Their names. Those that have just ended may still be shown for a moment."""
+    others: list[str] = []
     for pause in (0.001, 0.01, 0.05, 0.0):
-        others = len(os.listdir("/proc/self/task")) - 1
-        if others == 0:
+        names = [
+            _name_of(thread) for thread in os.listdir("/proc/self/task") if int(thread) != threading.get_native_id()
+        ]
+        others = [name for name in names if name not in ("", *FORK_SAFE)]
+        if not others:
             break
         time.sleep(pause)
     return others
+
+
+def _name_of(thread: str) -> str:
+    """Empty: it is gone."""
+    try:
+        with open("/proc/self/task/%s/comm" % thread) as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def _has_children() -> bool:

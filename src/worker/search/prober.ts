@@ -247,6 +247,7 @@ export class Prober {
     this.#process(life, probe.rung, expandable);
     this.#deps.progress({ type: 'life', launch: this.launches.length, life: life.life, why: probe.why });
     await life.ready();
+    this.#deps.log.debug({ life: this.#lives, seconds: life.startupSeconds }, 'a fork came to its training loop');
   }
 
   /** Null: what the launch was started with does not suit, or it cannot be forked. */
