@@ -55,7 +55,7 @@ export function shellWords(argv: string[]): string {
     .join(' ');
 }
 
-/** `bf16 1900 ± 12, full precision 1200 ± 9 samples/s, in 5 turns of one process`: the fastest first; null: one rung only. */
+/** `bf16 1900 ± 12, as it stands 1200 ± 9 samples/s, in 5 turns of one process`: the fastest first; null: one rung only. */
 export function comparisonText(comparison: SpeedComparison | null | undefined): string | null {
   if (!comparison || comparison.speeds.length < 2) return null;
   const fastest = comparison.speeds.toSorted((a, b) => b.samples_per_s - a.samples_per_s);
