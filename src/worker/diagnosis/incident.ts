@@ -184,3 +184,13 @@ function isSoft(event: Event, marks: ReadonlyMap<string, Mark>): boolean {
   const advanced = event.progress.step >= 0 && end.step > event.progress.step;
   return lines >= 2 || (lines >= 1 && advanced);
 }
+
+/** What a failure counts as, the weightiest first. */
+export const ROLES = ['fatal', 'ending', 'weak', 'echo', 'wrapper'] as const;
+
+export function roleOf(incident: Incident): (typeof ROLES)[number] {
+  const { meaning, mild } = incident.event;
+  if (meaning.role === 'soft' || incident.last.traceback?.ignored) return 'wrapper';
+  if (meaning.role !== 'fatal') return meaning.role;
+  return mild && !incident.event.outranks ? 'weak' : 'fatal';
+}

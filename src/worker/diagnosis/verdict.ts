@@ -2,12 +2,12 @@ import { isHost } from '../../devices/index.js';
 import { canonical } from './canonical.js';
 import type { Event } from './event.js';
 import { grounded, groundedEvent, judged, type Status } from './grounds.js';
-import { goesOn, type Incident, incidents, isConsequence, isDefault } from './incident.js';
+import { goesOn, type Incident, incidents, isConsequence, isDefault, ROLES, roleOf } from './incident.js';
+import { outlive } from './outlive.js';
 import { rankOf } from './prefix.js';
 import { saysDone, saysRecovered } from './progress.js';
 import type { Reading } from './reader.js';
 import { endSignal, failed, lastRefusal, type Signals, wasRefused } from './signals.js';
-import { shapeOf } from './traceback.js';
 import { saysCannot, saysDealtWith, saysFailed } from './words.js';
 
 /** What it was, and what tells it. */
@@ -85,34 +85,6 @@ export function judge(reading: Reading, signals: Signals, said: Event | null): V
   return verdict(judged(chosen.event, signals), chosen.event, chosen.caught);
 }
 
-/** Lines that no program prints about an error of its own. */
-const MUCH = 1000;
-
-/** Marks the failures behind which the log goes on as it did before: another run was appended to it, or the next of a loop. */
-function outlive(all: Incident[], reading: Reading): void {
-  const survived = new Set<string>();
-  for (const incident of all.toReversed()) {
-    if (roleOf(incident) === 'wrapper') continue;
-    const said = `${incident.last.key} ${shapeOf(incident.event.evidence)}`;
-    if (!survived.has(said) && !isOutlived(incident, all, reading)) continue;
-    incident.soft = true;
-    survived.add(said);
-  }
-}
-
-function isOutlived({ event, last }: Incident, all: Incident[], reading: Reading): boolean {
-  const life = reading.life(last.key);
-  if (!life) return false;
-  const failedAt = last.traceback?.line ?? last.line;
-  if (event.outranks) return life.after(failedAt, last.line).beganAnew;
-  // Who started it says that it has failed; what comes before that may be of processes beside it.
-  const echoes = all.filter((i) => i.last.line > last.line && i.event.meaning.role !== 'fatal').map((i) => i.last.line);
-  const { wentOn, beganAnew } = life.after(failedAt, Math.max(last.line, ...echoes));
-  if (beganAnew || (wentOn && !reading.several)) return true;
-  if (event.meaning.class !== 'user_error' || reading.several) return false;
-  return life.after(failedAt, last.line).beganAnew || (reading.lastWords.at(-1)?.line ?? 0) - last.line > MUCH;
-}
-
 /** The last lines tell of a failure, and nothing after it that it was got over or that the job is done. */
 function endsInFailure({ lastWords }: Reading, all: Incident[]): boolean {
   const soft = new Set(all.filter((i) => i.soft).flatMap((i) => [i.event.line, i.last.line]));
@@ -148,8 +120,6 @@ function softOomsOf(all: Incident[]): Event[] {
 function isOom({ class: kind, certain }: Event['meaning']): boolean {
   return kind === 'device_oom' && certain;
 }
-
-const ROLES = ['fatal', 'ending', 'weak', 'echo', 'wrapper'] as const;
 
 /** The failure that the log is about: see the rules at each step. `unproved`: nothing says that the job failed at all. */
 function choose(all: Incident[], reading: Reading, unproved: boolean): Incident | null {
@@ -189,13 +159,6 @@ function revived(all: Incident[], reading: Reading): Incident | null {
   const soft = all.filter((i) => i.soft && i.event.meaning.role === 'fatal');
   if (reading.several) return soft.find((i) => !i.event.soft && i.last.traceback !== null) ?? null;
   return soft.findLast((i) => reading.marks.get(i.last.key)?.lines === i.event.progress.lines) ?? null;
-}
-
-function roleOf(incident: Incident): (typeof ROLES)[number] {
-  const { meaning, mild } = incident.event;
-  if (meaning.role === 'soft' || incident.last.traceback?.ignored) return 'wrapper';
-  if (meaning.role !== 'fatal') return meaning.role;
-  return mild && !incident.event.outranks ? 'weak' : 'fatal';
 }
 
 /**
