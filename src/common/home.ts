@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -35,4 +35,10 @@ export function stateFolder(...parts: string[]): string {
   let path = homeFolder();
   for (const part of parts) path = privateFolder(join(path, part));
   return path;
+}
+
+/** The version of the package, as package.json has it. */
+export function packageVersion(): string {
+  const { version } = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')) as { version: string };
+  return version;
 }

@@ -14,7 +14,7 @@ export const FAILURE_CLASSES = [
   'cancelled',
 ] as const;
 
-export const failureClass = z.enum(FAILURE_CLASSES);
+const failureClass = z.enum(FAILURE_CLASSES);
 export type FailureClass = z.infer<typeof failureClass>;
 
 export const outcome = z.union([z.literal('fit'), failureClass]);

@@ -17,7 +17,6 @@ export const jobState = z.enum([
   'timeout',
 ]);
 export type JobState = z.infer<typeof jobState>;
-export const JOB_STATES = jobState.options;
 
 /** States in which nothing more will happen. */
 export const ENDED_STATES: readonly JobState[] = ['succeeded', 'failed', 'cancelled', 'exhausted', 'timeout'];

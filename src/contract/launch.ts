@@ -55,9 +55,8 @@ export const refusal = z.object({
   /** ISO 8601. */
   at: z.string(),
 });
-export type Refusal = z.infer<typeof refusal>;
 
-export const ledgerReading = z.object({
+const ledgerReading = z.object({
   devices: z.array(
     z.object({
       device: z.string(),

@@ -5,7 +5,7 @@ import { absolute, argument, count, jobId, text, word } from './fields.js';
 /** Optimizer steps of a probe, at most. */
 export const MOST_PROBE_STEPS = 1000;
 
-export const objective = z.enum(['max-batch', 'throughput']);
+const objective = z.enum(['max-batch', 'throughput']);
 export type Objective = z.infer<typeof objective>;
 
 /** `auto`: at the loader where a framework accumulates by itself, else at the model. */

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { count, text } from './fields.js';
 
-export const amp = z.enum(['off', 'bf16', 'fp16']);
+const amp = z.enum(['off', 'bf16', 'fp16']);
 export type Amp = z.infer<typeof amp>;
 
 /** One combination of knobs that make room for a micro-batch. A knob of another kind is added here, and has its name by that. */

@@ -221,4 +221,4 @@ function isGone(error: unknown): true {
   return true;
 }
 
-export const ticketId = ({ job, epoch }: Pick<StoredJob, 'job' | 'epoch'>): string => `${job}-${epoch}`;
+const ticketId = ({ job, epoch }: Pick<StoredJob, 'job' | 'epoch'>): string => `${job}-${epoch}`;

@@ -1,7 +1,5 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { OomtuneError } from '../common/errors.js';
-import { PACKAGE_ROOT } from '../common/home.js';
+import { packageVersion } from '../common/home.js';
 import { createLog, type Log } from '../common/log.js';
 import { lockFile } from '../runtime/folder-lock.js';
 import type { Runtime } from '../runtime/types.js';
@@ -124,16 +122,11 @@ function aborted(signal: AbortSignal): Promise<void> {
   });
 }
 
-export function alreadyRuns(host: string): OomtuneError {
+function alreadyRuns(host: string): OomtuneError {
   const pid = readDaemonFile(host)?.pid;
   return new OomtuneError(
     'OOMTUNE_DAEMON_RUNNING',
     `A daemon already runs on ${host}${pid === undefined ? '' : `, pid ${pid}`}.`,
     '`oomtune daemon status` shows it; `oomtune daemon stop` stops it and leaves its jobs alone.',
   );
-}
-
-export function packageVersion(): string {
-  const { version } = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')) as { version: string };
-  return version;
 }

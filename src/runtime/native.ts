@@ -30,7 +30,7 @@ export interface NativeInventory {
   gpus: NativeGpu[];
 }
 
-export interface NativeLedger {
+interface NativeLedger {
   devices: {
     device: string;
     live_bytes: number;
@@ -95,7 +95,7 @@ export function prebuiltFolder(root = PACKAGE_ROOT): string {
 }
 
 /** Where the native parts may be, in the order in which they are tried: what was built here fits for certain. */
-export function nativeFolders(env: NodeJS.ProcessEnv = process.env): string[] {
+function nativeFolders(env: NodeJS.ProcessEnv = process.env): string[] {
   const own = env.OOMTUNE_NATIVE;
   return own ? [own] : [join(PACKAGE_ROOT, 'build', 'Release'), prebuiltFolder()];
 }

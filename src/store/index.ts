@@ -23,25 +23,21 @@ import { RecommendationStore } from './recommendations.js';
 import { checkRedisIsSafe, checkRedisTakesWrites, serverFacts } from './safety.js';
 import { Sweeps } from './sweeps.js';
 
-export type { Connection } from './connection.js';
 export { stopEmbeddedRedis as stopRedis } from './embedded.js';
-export type { Events, Wake } from './events.js';
 export type { Follower, ToldEvent } from './follower.js';
-export { HEARTBEAT_MS, type Hosts, type KnownHost, LOST_MS } from './hosts.js';
+export { HEARTBEAT_MS, type KnownHost, LOST_MS } from './hosts.js';
 export { newJobId } from './job-id.js';
-export type { FoundJob, StoredJob, UnreadableJob } from './job-reader.js';
-export type { Claimed, JobLabel, JobStore, PatchResult, Restored, Standing } from './jobs.js';
-export { Keys } from './keys.js';
-export { LEASE_TIMES, type LeaseStore, type LeaseTimes } from './leases.js';
-export type { LogPiece, LogTails } from './logs.js';
-export type { MemoryTrace, MemoryTraces } from './memory-traces.js';
+export type { StoredJob } from './job-reader.js';
+export type { PatchResult, Restored, Standing } from './jobs.js';
+export type { LeaseStore, LeaseTimes } from './leases.js';
+export type { LogTails } from './logs.js';
+export type { MemoryTrace } from './memory-traces.js';
 export { jobsLike, type NamedJob, namedJob } from './named-job.js';
 export { isRefusal, outlast } from './outlast.js';
-export { hostName, isAlive, type ProcessIdentity, pidScope, startTime, thisProcess } from './process-identity.js';
-export type { QueueEntries } from './queue-entries.js';
+export { hostName, isAlive, thisProcess } from './process-identity.js';
 export type { RecommendationStore } from './recommendations.js';
 export { isWrongType, type Reply } from './replies.js';
-export { parseRedisUrl, withoutPassword } from './url.js';
+export { parseRedisUrl } from './url.js';
 
 /** What `openStore` answers with. */
 export type Store = Awaited<ReturnType<typeof openStore>>;

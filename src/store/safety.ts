@@ -4,7 +4,7 @@ import type { Keys } from './keys.js';
 import type { RedisTarget } from './url.js';
 
 /** A field of what INFO answers with; null: it is not among them. */
-export const infoField = (info: string, name: string): string | null =>
+const infoField = (info: string, name: string): string | null =>
   new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? null;
 
 /** What INFO tells of a server for a person. */

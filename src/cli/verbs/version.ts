@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { PACKAGE_ROOT } from '../../common/home.js';
+import { PACKAGE_ROOT, packageVersion } from '../../common/home.js';
 import { facts } from '../table.js';
 import type { Verb } from '../verb.js';
 
@@ -11,13 +11,12 @@ function hookVersion(): string | null {
 }
 
 export default (async (_invocation, { out, runtime }) => {
-  const { version } = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')) as { version: string };
   const parts = await runtime().then(
     (found) => found.versions(),
     () => null, // not built: the rest can still be told
   );
   const versions = {
-    oomtune: version,
+    oomtune: packageVersion(),
     node: process.versions.node,
     addon: parts?.addon ?? null,
     supervisor: parts?.supervisor ?? null,

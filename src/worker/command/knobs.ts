@@ -23,7 +23,7 @@ export function switchFor(editor: Editor, knob: 'amp' | 'checkpointing'): Switch
 }
 
 /** The cases of a switch that can be brought about here: each setting is "absent" or its option can be written. */
-export function casesOf(editor: Editor, item: Switch): string[] {
+function casesOf(editor: Editor, item: Switch): string[] {
   return Object.entries(item.cases)
     .filter(([, settings]) =>
       Object.entries(settings).every(([option, setting]) => {

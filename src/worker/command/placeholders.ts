@@ -5,7 +5,7 @@ import type { Config } from '../../contract/rung.js';
 /** Names that stand for a value: `{micro_batch}`. */
 export const VALUE_NAMES = ['micro_batch', 'accumulation', 'effective_batch', 'amp', 'checkpointing'] as const;
 /** Names that may carry a text: `{amp?--bf16}`. */
-export const SWITCH_NAMES = ['amp', 'checkpointing'] as const;
+const SWITCH_NAMES = ['amp', 'checkpointing'] as const;
 
 export type PlaceholderName = (typeof VALUE_NAMES)[number];
 

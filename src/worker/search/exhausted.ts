@@ -68,7 +68,7 @@ export function outgrownAlone(
   return { action: { type: 'exhausted', why, evidence: oom.evidence }, diagnosis };
 }
 
-export function exhaustedAdvice(options: Parameters<typeof exhaustedDiagnosis>[2]): string {
+function exhaustedAdvice(options: Parameters<typeof exhaustedDiagnosis>[2]): string {
   const ways = ['a larger --budget'];
   if (options.minBatch > 1) ways.push('a smaller --min-batch');
   const { amp, checkpointing, accumulation, exact } = options;

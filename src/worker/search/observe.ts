@@ -144,7 +144,7 @@ function openLog(path: string, from: number): Iterable<Buffer> | AsyncIterable<B
 }
 
 /** `exit status 3`, `SIGKILL`: what is left to say when the log says nothing. */
-export function describeExit(exit: Exit): string {
+function describeExit(exit: Exit): string {
   if (exit.error !== null) return exit.error;
   if (exit.signal !== null) return `ended by ${exit.signal}`;
   return `exit status ${exit.code}`;
