@@ -20,10 +20,28 @@ const pythons = [
 
 /** Loops that make their batches by hand: what each asks for by itself, and the word that sets it for real. */
 const LOOPS = [
-  { script: 'get_batch.py', own: 12, budget: '60MiB', word: (rows: number) => [`--batch_size=${rows}`] },
-  { script: 'indexed.py', own: 64, budget: '60MiB', word: (rows: number) => [String(rows)] },
-  { script: 'on_device.py', own: 256, budget: '60MiB', word: (rows: number) => ['--batch-size', String(rows)] },
-  { script: 'minibatches.py', own: 128, budget: '70MiB', word: (rows: number) => ['--minibatch-size', String(rows)] },
+  {
+    script: 'get_batch.py',
+    more: '160MiB',
+    own: 12,
+    budget: '60MiB',
+    word: (rows: number) => [`--batch_size=${rows}`],
+  },
+  { script: 'indexed.py', more: '160MiB', own: 64, budget: '60MiB', word: (rows: number) => [String(rows)] },
+  {
+    script: 'on_device.py',
+    more: '160MiB',
+    own: 256,
+    budget: '60MiB',
+    word: (rows: number) => ['--batch-size', String(rows)],
+  },
+  {
+    script: 'minibatches.py',
+    more: '120MiB',
+    own: 128,
+    budget: '70MiB',
+    word: (rows: number) => ['--minibatch-size', String(rows)],
+  },
 ];
 const scriptOf = (name: string): string => join('by_hand', name);
 
@@ -35,8 +53,10 @@ async function really(python: string, script: string, words: string[], budget: s
 
 describe.each(pythons)('a loop without a DataLoader, under $torch', ({ python }) => {
   it.each(LOOPS)('is driven where it calls its model, to sizes that hold for real: $script', async (loop) => {
-    const { script, own, budget, word } = loop;
-    const bench = workbench('find-batch', [python, scriptOf(script)], { budget: budget });
+    const { script, own, word } = loop;
+    // A current torch holds some MiB of its own, now more and now fewer: under a larger budget they are no part of it.
+    const budget = python === current ? loop.more : loop.budget;
+    const bench = workbench('find-batch', [python, scriptOf(script)], { budget });
     const report = await findBatch(bench.request, bench.deps);
     expect(report.status).toBe('found');
     // One that searches and one that proves; another where a size ran out of memory. It was one for each size.
