@@ -127,6 +127,11 @@ def start(path, arguments=(), cwd=None, env=None, timeout=110):
     return _prepare().run(path, arguments, env, cwd or os.path.dirname(path), timeout)
 
 
+#: The end of a rank, all that it has to do at its exit done. Threads of gloo's outlive destroy_process_group(): one that lets
+#: go of its last tensor while the interpreter takes itself apart aborts the process (torch 2.15, now and then, under load).
+RANK_ENDS = "\nimport atexit, os, sys\natexit._run_exitfuncs()\nsys.stdout.flush()\nos._exit(0)\n"
+
+
 def start_ranks(count, path, arguments, cwd, env):
     """The same as ranks of one job: all of their output, and the worst of their ends."""
     with socket.socket() as free:
@@ -154,7 +159,7 @@ def run(script, mode, answers=(), arguments=(), cwd=None, command=None, ranks=No
         if "\n" in script:
             path = os.path.join(folder, "script.py")
             with open(path, "w") as file:
-                file.write(script)
+                file.write(script if ranks is None else script + RANK_ENDS)
         whole, where = environment(worker, mode, **env), cwd or folder
         if ranks is not None:
             done = start_ranks(ranks, path, arguments, where, whole)

@@ -6,13 +6,12 @@ import torch
 from support import probe, run
 
 SCRIPT = """
-import atexit, os, torch
+import os, torch
 import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 torch.manual_seed(0)
 dist.init_process_group('gloo')
-atexit.register(dist.destroy_process_group)  # else torch 2.15 now and then aborts at the end of the process
 model = nn.parallel.DistributedDataParallel(nn.Linear(4, 2))
 data = TensorDataset(torch.randn(88, 4), torch.randn(88, 2))
 sampler = DistributedSampler(data)
