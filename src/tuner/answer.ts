@@ -11,12 +11,12 @@ import type { Answer, Constraints } from './types.js';
 export function answerOf(
   c: Constraints,
   plan: EffectivePlan,
-  { rung, trail, grows }: Pick<RungSearch, 'rung' | 'trail' | 'grows'>,
+  { rung, trail, turnsOn }: Pick<RungSearch, 'rung' | 'trail' | 'turnsOn'>,
   { size, max, notes }: { size: number; max: number; notes: string[] },
 ): Answer {
   const accumulation = plan.accumulation(size);
   const config = configOf(
-    { ...rung, expandable_segments: grows },
+    { ...rung, expandable_segments: turnsOn },
     { micro_batch: size, accumulation, world_size: c.worldSize },
   );
   const peak = peakOf(trail, size);

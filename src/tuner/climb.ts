@@ -79,7 +79,14 @@ function climb(sight: Sight, top: number, roof: number): Step {
   const size = exactLimit(sight);
   if (size > top && size >= (1 + LEAST) * top - 1)
     return { size, purpose: 'climb', why: 'the largest size that is predicted to fit' };
+  const most = model.grown ? Math.min(roof - 1, HIGHEST * (model.upper as number)) : 0;
+  if (most > closingSize(top))
+    return { ...between(top, most), why: 'what lies in pieces may be given back for a little more' };
   return { size: closingSize(top), purpose: 'bound', why: 'to see a size fail within 2 % of the largest' };
+}
+
+function between(top: number, most: number): Omit<Step, 'why'> {
+  return { size: Math.max(closingSize(top), Math.round(top + BETWEEN * (most - top))), purpose: 'bound' };
 }
 
 /**
@@ -98,8 +105,7 @@ function towardsBound({ model }: Sight, top: number, most: number): Step {
       purpose: 'bound',
       why: 'to see a size fail within 2 % of the largest',
     };
-  const size = Math.max(closingSize(top), Math.round(top + BETWEEN * (most - top)));
-  return { size, purpose: 'bound', why: `towards the upper bound, ${say(upper)}, that the allocated bytes give` };
+  return { ...between(top, most), why: `towards the upper bound, ${say(upper)}, that the allocated bytes give` };
 }
 
 function say(size: number): string {

@@ -27,6 +27,8 @@ interface Line {
   slope: number;
 }
 
+/** What the peak of one size may differ by: libraries' own buffers, and the pages of an allocator whose segments can grow, in bytes. */
+const STIR = { libraries: 512 * 1024, pages: 48 * 1024 ** 2 };
 /** Where a caching allocator comes this near to the budget it reuses what it holds, and its peak tells no slope. */
 const SATURATED = 0.97;
 /** Bytes, as a part of the budget, by which a peak may differ from one probe to the next for no reason. */
@@ -49,8 +51,12 @@ export class MemoryModel {
   readonly upper: number | null;
   /** `lower` if the points were as wrong as noise can make them: how far a long jump may go. */
   readonly cautious: number | null;
-  /** A caching allocator is at work: peaks near the budget saturate, and only a fresh process tells what fits. */
+  /** A caching allocator cuts memory into pieces: peaks near the budget saturate, and only a fresh process tells what fits. */
   readonly caching: boolean;
+  /** One whose segments can grow is: what lies in pieces it can give back near the limit, so there may be room above `lower`. */
+  readonly grown: boolean;
+  /** Bytes by which the peak of one size may differ from process to process. */
+  readonly stir: number;
   /** Memory does not rise in a line here: the last two slopes disagree on what is left below the limit. */
   readonly bent: boolean;
   readonly #active: Line | null;
@@ -59,8 +65,11 @@ export class MemoryModel {
   constructor(
     readonly readings: readonly Reading[],
     readonly budgetBytes: number,
+    grows = false,
   ) {
-    this.caching = readings.some((r) => r.caching);
+    const cached = readings.some((r) => r.caching);
+    this.caching = cached && !grows;
+    this.stir = cached ? STIR.pages : STIR.libraries;
     const alike = sameGradients(readings);
     const usable = alike.every((r) => r.phased) ? alike : risen(alike);
     const unsaturated = usable.filter((r) => !r.caching || (r.total < SATURATED * budgetBytes && r.retries === 0));
@@ -77,6 +86,7 @@ export class MemoryModel {
     const context = Math.min(...usable.map((r) => r.context));
     const active = this.#active;
     this.upper = active && this.lower !== null ? Math.max(this.lower, solve(active, budgetBytes - context)) : null;
+    this.grown = cached && grows;
     this.bent = this.lower !== null && disagreement(usable, this.lower) > BENT * budgetBytes;
     const pair = wellApart(usable);
     const doubt = pair ? (NOISE * budgetBytes) / (pair[1].microBatch - pair[0].microBatch) : 0;

@@ -22,6 +22,10 @@ const WELL_BELOW = 0.95;
 /** Sizes nearer than this to a measured one tell nothing new about speed. */
 const SAME = 0.03;
 
+/** Parts of what the recommended size may hold up to which its peak is predicted: pieces make a line less certain. */
+const NEAR_LINE = 0.995;
+const BELOW_LINE = 0.98;
+
 export interface Choice {
   trail: Trail;
   model: MemoryModel;
@@ -171,7 +175,8 @@ export function largestWithHeadroom(
   const tight = measured
     .filter((size) => !good.includes(size) && size > (good.at(-1) ?? 0))
     .map((size) => (spent > 1 ? WELL_BELOW * size : size - 1));
-  const byLine = spent > 0 || !choice.cheap ? (model.largestWithin(0.98 * limit) ?? max) : max;
+  const line = model.grown ? NEAR_LINE : BELOW_LINE;
+  const byLine = model.grown || spent > 0 || !choice.cheap ? (model.largestWithin(line * limit) ?? max) : max;
   const roof = Math.min(max, byLine, ...slow, ...tight, ...bad.map((size) => 0.9 * size));
   if (model.readings.length === 0) return choices.down(roof * (headroomPct === 0 ? 1 : 1 - headroomPct / 100));
   let size = choices.down(roof);

@@ -1,7 +1,6 @@
 import { lifeOf } from '../contract/measurement.js';
 import { roofOf } from './roof.js';
 import type { Sight, Step } from './sight.js';
-import { STIR } from './sight.js';
 import { closed, nearEnoughTo, SMALL } from './sizes.js';
 
 /** Below this a sample more or less decides. */
@@ -28,7 +27,7 @@ function sizeToProve(sight: Sight): number {
   if (!Number.isFinite(ceiling) || top === sizes.hi) return top;
   if (!model.caching) {
     // What failed did so in a process that held a little more than a fresh one does: sizes between may well fit.
-    const room = model.budgetBytes - STIR;
+    const room = model.budgetBytes - model.stir;
     const within = Math.min(model.largestWithin(room) ?? top, model.steepestWithin(room) ?? top);
     const size = trail.diedFresh ? null : sizes.down(Math.min(ceiling - 1, Math.floor(within)));
     if (size === null || size <= (trail.firmTop ?? 0)) return top;

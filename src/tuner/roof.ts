@@ -16,7 +16,7 @@ export function boundOf({ trail, model }: Sight): number {
   const last = model.readings.at(-1);
   if (!last?.phased || model.upper === null || top === null || model.readings.length < 3) return seen;
   if (top < DRAWN * model.upper) return seen;
-  return Math.min(seen, Math.max(top + 1, Math.floor((model.caching ? USABLE : 1) * model.upper) + 1));
+  return Math.min(seen, Math.max(top + 1, Math.floor((model.caching || model.grown ? USABLE : 1) * model.upper) + 1));
 }
 
 /** The smallest size that cannot fit or is not allowed. */

@@ -19,8 +19,10 @@ export type RungStep =
 
 export interface RungSearch {
   rung: Rung;
-  /** The caching allocator's segments can grow. */
+  /** The caching allocator's segments can grow: next to nothing of the memory lies in pieces. */
   grows: boolean;
+  /** Because oomtune turns that on. */
+  turnsOn: boolean;
   trail: Trail;
   sizes: Sizes;
   plan: EffectivePlan;
@@ -134,8 +136,8 @@ export function proofStep(search: RungSearch): RungStep & { kind: 'probe' } {
   return { kind: 'probe', fresh: true, ...proof(sightOf(search)) };
 }
 
-export function sightOf({ trail, sizes, perLaunch, budgetBytes }: RungSearch): Sight {
-  const model = new MemoryModel(readingsOf(trail.sizes.flatMap((size) => trail.fits(size))), budgetBytes);
+export function sightOf({ trail, sizes, perLaunch, budgetBytes, grows }: RungSearch): Sight {
+  const model = new MemoryModel(readingsOf(trail.sizes.flatMap((size) => trail.fits(size))), budgetBytes, grows);
   return { trail, model, sizes, perLaunch };
 }
 

@@ -20,9 +20,6 @@ export interface Step {
   why: string;
 }
 
-/** Bytes by which libraries' own buffers differ from run to run where every byte is counted. */
-export const STIR = 512 * 1024;
-
 /** Where every byte is counted: the largest size that leaves libraries their room, by the steepest of the lines. */
 export function exactLimit({ model }: Sight): number {
   const within = (bytes: number): number =>
@@ -32,5 +29,5 @@ export function exactLimit({ model }: Sight): number {
       model.curved,
     );
   const all = within(model.budgetBytes);
-  return all < SMALL ? all : Math.max(SMALL - 1, within(model.budgetBytes - STIR));
+  return all < SMALL ? all : Math.max(SMALL - 1, within(model.budgetBytes - model.stir));
 }

@@ -8,16 +8,14 @@ import { bestKept, keptStep } from './kept.js';
 import { failsAlone, LONE_NOTE } from './lone.js';
 import { peakOf, rateOf } from './objective.js';
 import { paceOf } from './pace.js';
-import { proofStep, type RungSearch, type RungStep, searchRung, sightOf, surveyRung } from './search.js';
-import { countedAs, failedInPieces, growsOn } from './segments.js';
+import { proofStep, type RungSearch, type RungStep, searchRung, surveyRung } from './search.js';
+import { countedAs, failsInPieces } from './segments.js';
 import { listed, range, type Sizes } from './sizes.js';
 import { Trail } from './trail.js';
 import type { Action, Constraints } from './types.js';
 
 /** Micro-batches from here on are no memory question. */
 const LARGEST = 2 ** 20;
-/** So much more has segments that can grow to bring, where an answer is proved without, before another launch is made for it. */
-const WORTHWHILE = 1.05;
 /** Peaks that differ by less are the same. */
 const SAME = 1.02;
 /** A search that has not ended after so many probes, or launches, is told measurements that contradict each other. */
@@ -104,17 +102,20 @@ export class Tuner {
     if (perDevice % ownBatch !== 0 || ownBatch < minBatch || ownBatch > (maxBatch ?? ownBatch)) return null;
     if (knownBad !== null && ownBatch >= knownBad) return null;
     // Who runs it to the brim by habit knows that it lasts.
-    const search = this.#search(0, listed([ownBatch]), true);
+    const rung = this.#constraints.rungs[0] as Probe['rung'];
+    const own = this.#telling.filter((o) => o.micro_batch === ownBatch && sameRung(o.rung, rung));
+    const grows = this.#grows && own.some(failsInPieces);
+    const search = this.#search(0, listed([ownBatch]), { brimming: true, grows });
     const { trail } = search;
     if (trail.isFirm(ownBatch)) {
       return this.#found(search, ownBatch, ownBatch, ['The job fits as it stands; larger sizes were not tried.']);
     }
-    if (trail.all.some((o) => o.outcome !== 'fit' && o.micro_batch <= ownBatch))
-      return this.#inPieces(0, search, { kind: 'closed', why: '', evidence: null });
-    // It fitted, and was not believed: it grew out of the budget, or could not be measured for long enough to tell.
-    const tries = trail.all.filter((o) => o.micro_batch === ownBatch).length;
-    if (trail.ceiling !== null || tries >= OWN_TRIES) return null;
-    const why = 'the size that the script asks for by itself';
+    // It failed; or it fitted, and was not believed: it grew out of the budget, or could not be measured for long enough to tell.
+    const tries = own.filter((o) => (o.expandable_segments ?? false) === grows).length;
+    if (trail.ceiling !== null || trail.smallestBad !== null || tries >= OWN_TRIES) return null;
+    const why = grows
+      ? 'it failed where memory was in pieces: once more with segments that can grow'
+      : 'the size that the script asks for by itself';
     return this.#probe(0, search, { kind: 'probe', size: ownBatch, purpose: 'own', fresh: true, why });
   }
 
@@ -125,8 +126,6 @@ export class Tuner {
     for (const [index, rung] of this.#constraints.rungs.entries()) {
       const search = this.#search(index, sizes);
       const step = this.#step(search);
-      const again = this.#inPieces(index, search, step);
-      if (again) return again;
       if (step.kind !== 'closed') return this.#act(index, search, step);
       // What runs out of memory before its first step does so with every knob that is turned on at its first step.
       if (search.driven && search.trail.smallestFailure?.phase === 'load') return exhausted(step.why, step.evidence);
@@ -149,8 +148,6 @@ export class Tuner {
     for (const index of this.#ranking ?? this.#constraints.rungs.keys()) {
       const search = this.#search(index, sizes);
       const step = this.#ranking ? this.#step(search) : surveyRung(search);
-      const again = this.#ranking ? this.#inPieces(index, search, step) : null;
-      if (again) return again;
       // A ranking is made as soon as no survey wants another probe, so what was found here waits for the other rungs.
       if (step.kind === 'probe' || (step.kind === 'found' && this.#ranking)) return this.#act(index, search, step);
       if (step.kind === 'found') continue;
@@ -202,25 +199,6 @@ export class Tuner {
     return this.#constraints.goal === 'keep' && this.#constraints.ownBatch !== null;
   }
 
-  /**
-   * Before a rung is left, or its answer given: the size that failed where memory was in pieces, once with segments that can
-   * grow. In a process that has just shown the answer that costs no launch.
-   */
-  #inPieces(index: number, search: RungSearch, step: RungStep): Action | null {
-    if (!search.grows || step.kind === 'probe') return null;
-    const failed = failedInPieces(search.rung, this.#telling);
-    if (failed === null || search.sizes.down(failed.size) !== failed.size) return null;
-    const fresh = step.kind === 'closed' || !search.alive;
-    let { size } = failed;
-    if (step.kind === 'found') {
-      if (fresh) return null;
-      size = Math.max(size, Math.ceil(WORTHWHILE * step.max));
-      if (size > (sightOf(search).model.upper ?? 0)) return null;
-    }
-    const why = 'it failed where memory was in pieces: once more with segments that can grow';
-    return this.#probe(index, search, { kind: 'probe', size, purpose: 'bound', fresh, why });
-  }
-
   #act(index: number, search: RungSearch, step: Exclude<RungStep, { kind: 'closed' }>): Action {
     if (step.kind === 'found') return this.#found(search, step.size, step.max, step.notes);
     return this.#probe(index, search, step);
@@ -249,7 +227,7 @@ export class Tuner {
       ...(accumulation > 1 ? { batch: this.#plan.perDevice } : {}),
       ...paceOf(step.purpose, step.size, this.#constraints, this.#observations),
       fresh: step.fresh,
-      ...(search.grows ? { expandable_segments: true } : {}),
+      ...(search.turnsOn ? { expandable_segments: true } : {}),
       purpose: step.purpose,
       why: step.why,
     };
@@ -257,13 +235,13 @@ export class Tuner {
   }
 
   /** One of the counts that end every search is used up. */
-  #isSpent({ size, fresh }: RungStep & { kind: 'probe' }, { rung, grows }: RungSearch): boolean {
+  #isSpent({ size, fresh }: RungStep & { kind: 'probe' }, { rung, turnsOn }: RungSearch): boolean {
     const same = this.#observations.filter(
       (o) =>
         o.micro_batch === size &&
         sameRung(o.rung, rung) &&
         !this.#compared.has(o) &&
-        (o.expandable_segments ?? false) === grows &&
+        (o.expandable_segments ?? false) === turnsOn &&
         (o.fresh || !fresh),
     );
     const { length } = this.#observations;
@@ -299,18 +277,23 @@ export class Tuner {
     return this.#found(best.search, best.size, best.max, notes);
   }
 
-  #search(index: number, sizes: Sizes, brimming = false): RungSearch {
+  /** Whether the allocator can be given segments that can grow. */
+  get #grows(): boolean {
+    return this.#constraints.expandable === 'possible';
+  }
+
+  #search(index: number, sizes: Sizes, { brimming = false, grows = this.#grows } = {}): RungSearch {
     const c = this.#constraints;
     const rung = c.rungs[index] as Probe['rung'];
     const needs = (size: number) => this.#plan.probeAccumulation(size);
-    const grows = growsOn(rung, this.#telling, c);
     const counted = countedAs(grows, this.#telling);
     const trail = new Trail(rung, counted, c.budgetBytes, needs, index === 0 ? c.knownBad : null, brimming);
     const fits = this.#observations.filter((o) => o.outcome === 'fit');
     const last = this.#observations.at(-1);
     return {
       rung,
-      grows,
+      grows: grows || c.expandable === 'on',
+      turnsOn: grows,
       trail,
       sizes,
       plan: this.#plan,

@@ -34,8 +34,8 @@ export interface Constraints {
   goal: 'search' | 'keep';
   /** Smallest micro-batch that an earlier run proved not to fit on the first rung; null: none known. */
   knownBad: number | null;
-  /** The caching allocator can be given segments that can grow. Absent: it cannot, or they are its user's business. */
-  expandable?: boolean;
+  /** Segments of the caching allocator that can grow: they can be turned on, or the user has. Absent: neither. */
+  expandable?: 'possible' | 'on';
 }
 
 export interface Answer {

@@ -156,7 +156,7 @@ export class CachingAllocator {
     const page = pool === this.#small ? SMALL_SEGMENT : SHARED_SEGMENT;
     let first = this.#growing.get(pool);
     if (!first) {
-      const all = Math.floor((1.125 * this.limit) / page) * page;
+      const all = Math.floor((8 * this.limit) / page) * page;
       first = { pool, address: this.#nextAddress, size: all, free: true, unmapped: true, before: null, after: null };
       this.#nextAddress += all;
       this.#growing.set(pool, first);

@@ -8,6 +8,7 @@ import { forwardBackward, type Network } from './networks.js';
 const CONTEXT = 740 * MIB;
 /** Steps that a worker lets a probe take at most until the allocator has come to rest. */
 const MOST_STEPS = 30;
+const MOST_OF_BOUND = 8;
 
 /** A training process: its allocator, and what it holds from step to step. */
 class Process {
@@ -135,8 +136,9 @@ function measure(process: Process, probe: Probe): Result {
   let retries = 0;
   let quiet = 0;
   let steps = 0;
+  const most = probe.purpose === 'bound' ? MOST_OF_BOUND : MOST_STEPS;
   const survived = survives(() => {
-    while (steps < probe.steps || (quiet < probe.rest_steps && steps < MOST_STEPS)) {
+    while (steps < probe.steps || (quiet < probe.rest_steps && steps < most)) {
       const [segments, before] = [memory.segments, memory.retries];
       process.step(probe.micro_batch);
       steps += 1;

@@ -13,4 +13,14 @@ describe.each(searchedJobs())('on what an H200 showed of $name', (job) => {
     expect(s.launches).toBeLessThanOrEqual(3);
     expect(s.probes.length).toBeLessThan(job.before.probes);
   });
+
+  it('takes two launches and five to seven sizes where segments can grow, and reaches what a fresh process takes without', () => {
+    const s = search(job, constraints({ budgetBytes: job.budgetBytes, expandable: 'possible' }));
+    const { max_micro_batch: max } = found(s);
+    expect(max).toBeGreaterThanOrEqual(job.truth < 50 ? job.truth - 1 : 0.98 * job.truth);
+    expect(s.launches).toBe(2);
+    expect(s.oomLaunches).toBeLessThanOrEqual(1);
+    expect(mostSizes(s)).toBeLessThanOrEqual(7);
+    expect(s.probes.length).toBeLessThanOrEqual(10);
+  });
 });

@@ -17,6 +17,8 @@ interface Searched {
   /** Where the line of the allocated bytes meets the budget. */
   allocated_meets_budget_at: number;
   before: { found: number; probes: number; launches: number; oom: number; search_s: number };
+  /** `[size, peak bytes, seconds a step]` with segments that can grow, in one process, ascending; absent: not recorded. */
+  grown?: [number, number, number][];
   /** `[size, peak bytes, seconds a step, seconds of the probe, steps]` in the order in which one process ran them. */
   probes: [number, number, number, number, number][];
 }
@@ -33,8 +35,6 @@ export interface SearchedJob extends Job {
   probeSeconds(size: number, steps: number): number;
 }
 
-/** Largest size with segments that can grow, as a part of where the allocated bytes meet the budget (GPT-2: 28 of 31; U-Net: 118 of 125). */
-const GROWN = 0.945;
 /** Driver memory of a process beside what its allocator holds. */
 const CONTEXT = 740 * MIB;
 
@@ -57,7 +57,11 @@ function jobOf(seen: Searched): SearchedJob {
     ([size, , step, wall, steps]) => [size, Math.max(0.1, wall - steps * step)] as const,
   );
   const warmBad = seen.warm_bad ?? largest + 3;
-  const most = Math.max(largest, Math.floor(GROWN * meets));
+  const grown = seen.grown ?? reserved.map(([size]) => [size, 1.02 * allocated(size) + CONTEXT] as const);
+  // At the limit peaks saturate: beyond the last that is clear of it they rise as before.
+  const clearOf = grown.filter(([, peak]) => peak < 0.985 * budget).map(([size, peak]) => [size, peak] as const);
+  const meet = (size: number) => interpolate(clearOf, size);
+  const grownSeconds = (seen.grown ?? []).map(([size, , step]) => [size, step] as const);
   return {
     name: `${seen.model} ${seen.amp === 'off' ? 'fp32' : seen.amp}`,
     truth: largest,
@@ -68,7 +72,7 @@ function jobOf(seen: Searched): SearchedJob {
     probeSeconds: (size, steps) => interpolate(overheads, size) + steps * interpolate(seconds, size),
     run: (probe, warm) => {
       const size = probe.micro_batch;
-      const fits = probe.expandable_segments ? size <= most : warm ? size < warmBad : size <= largest;
+      const fits = probe.expandable_segments ? meet(size) <= budget : warm ? size < warmBad : size <= largest;
       const slack =
         interpolate(reserved, Math.min(size, clear.at(-1)?.[0] as number)) /
           allocated(Math.min(size, clear.at(-1)?.[0] as number)) -
@@ -77,13 +81,13 @@ function jobOf(seen: Searched): SearchedJob {
         const unallocated = probe.expandable_segments ? 0 : slack > 0.08 ? 0.12 * budget : 0.01 * budget;
         return { outcome: 'device_oom', refused_bytes: 64 * MIB, unallocated_bytes: unallocated, free_bytes: 16 * MIB };
       }
-      const wanted = probe.expandable_segments
-        ? 1.03 * allocated(size)
-        : Math.max(interpolate(reserved, size), 1.003 * allocated(size));
-      const held = Math.min(wanted, budget - CONTEXT - 64 * MIB);
+      const held = probe.expandable_segments
+        ? meet(size) - CONTEXT
+        : Math.min(Math.max(interpolate(reserved, size), 1.003 * allocated(size)), budget - CONTEXT - 64 * MIB);
+
       return {
         outcome: 'fit',
-        step_s: interpolate(seconds, size),
+        step_s: interpolate(probe.expandable_segments && grownSeconds.length > 0 ? grownSeconds : seconds, size),
         peaks: {
           total_bytes: held + CONTEXT,
           forward_backward_bytes: Math.min(allocated(size), held),

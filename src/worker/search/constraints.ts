@@ -47,7 +47,7 @@ export function constraintsOf(
     ownBatch: keep ? ownBatch : null,
     goal: keep ? 'keep' : 'search',
     knownBad: target.knownBad,
-    expandable: target.expandableSegments === 'possible',
+    ...(target.expandableSegments === 'out of the question' ? {} : { expandable: target.expandableSegments }),
   };
 }
 

@@ -81,7 +81,7 @@ export class Prober {
   }
 
   /** Where the hook drives, the first process tells what the script asks for before any size is chosen. */
-  async begin(rung: Rung = this.#target.baseRung, expandable = false): Promise<void> {
+  async begin(rung: Rung, expandable = false): Promise<void> {
     if (this.#mode === 'probe') await this.#open(rung, expandable, null);
   }
 

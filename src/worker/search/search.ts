@@ -65,7 +65,7 @@ export class Search {
     signal.addEventListener('abort', stop);
     try {
       signal.throwIfAborted();
-      await prober.begin();
+      await prober.begin(this.#target.baseRung, this.#beginsGrowing());
       const journal = this.#journal;
       journal.push(...this.#request.journal);
       this.#whys.push(...journal.map(() => null));
@@ -110,18 +110,23 @@ export class Search {
     const constraints = this.#constraints();
     for (const seen of this.#journal) this.#dropped.drops(seen, constraints.rungs);
     const left = (rung: Rung): boolean => !this.#dropped.has(rung);
-    const expandable = constraints.expandable === true && !this.#dropped.segments;
-    const tuner = new Tuner({ ...constraints, rungs: constraints.rungs.filter(left), expandable });
+    const { expandable, ...rest } = constraints;
+    const grows = expandable !== undefined && !this.#dropped.segments;
+    const tuner = new Tuner({ ...rest, rungs: constraints.rungs.filter(left), ...(grows ? { expandable } : {}) });
     // Where the batch is not cut, what was measured of its parts says nothing.
     const whole = (one: Observation): boolean => this.#refusal === null || (!one.uncut && one.accumulation === 1);
-    const told = this.#journal.filter(
-      (one) => left(one.rung) && whole(one) && (expandable || !one.expandable_segments),
-    );
+    const told = this.#journal.filter((one) => left(one.rung) && whole(one) && (grows || !one.expandable_segments));
     const alive = told.at(-1) === this.#journal.at(-1);
     for (const [at, seen] of told.entries()) {
       tuner.tell(alive || at < told.length - 1 ? seen : { ...seen, alive: false });
     }
     return tuner;
+  }
+
+  /** Whether the first probe is one with segments that can grow: all are, but that of a batch which is to stay as it stands. */
+  #beginsGrowing(): boolean {
+    if (this.#target.expandableSegments !== 'possible') return false;
+    return this.#goal === 'search' || this.#request.options.effectiveBatch !== null;
   }
 
   /** Whether the hook has refused to cut the batch, and something is left to try that needs no cut. */

@@ -32,8 +32,9 @@ function worstOf(name: string, values: unknown[]): unknown {
 
 const sum = (values: number[]): number => values.reduce((a, b) => a + b, 0);
 
-/** Steps at most that a probe is let run until its allocator has come to rest. */
+/** Steps at most that a probe is let run until its allocator has come to rest; one that only bounds the search is not believed sooner. */
 const MOST_STEPS = 30;
+const MOST_OF_BOUND = 8;
 
 /** Further steps that a probe needs before it can be told whether its memory goes on rising; 0: none. */
 export function stepsToGo(probe: Probe, measurement: Measurement): number {
@@ -50,9 +51,10 @@ function stepsToDoubt(
 }
 
 /** Until its caching allocator can have been at rest for long enough. */
-function stepsToRest({ rest_steps: restSteps }: Probe, { quiet_steps: quiet, steps }: Measurement): number {
+function stepsToRest({ rest_steps: restSteps, purpose }: Probe, { quiet_steps: quiet, steps }: Measurement): number {
   if (quiet === null || quiet === undefined || quiet >= restSteps) return 0;
-  return Math.max(0, Math.min(restSteps - quiet, MOST_STEPS - steps));
+  const most = purpose === 'bound' ? MOST_OF_BOUND : MOST_STEPS;
+  return Math.max(0, Math.min(restSteps - quiet, most - steps));
 }
 
 /** Whether its caching allocator still asked the driver for memory, or gave back its cache, at the end of a probe. */
