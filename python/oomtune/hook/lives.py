@@ -7,6 +7,7 @@ Whatever could make a life differ from a start makes this process go on by itsel
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import random
 import signal
@@ -49,6 +50,8 @@ class Lives:
         #: Why this process goes on by itself; None: it has not come to the point yet, or is a life.
         self.refusal: str | None = None
         self._restore: Callable[[], None] | None = None
+        #: The point was reached.
+        self._came = False
         #: Where the first life tells its template that it trains.
         self._trains: int | None = None
         self._asks_nvml = self._cuda and ASK_NVML not in os.environ
@@ -65,8 +68,10 @@ class Lives:
             return
 
         def first(*args: Any, **kwargs: Any) -> Any:
-            if self._restore is not None:
-                self._restore()
+            if not self._came:
+                self._came = True
+                _import_ahead(torch)
+                restore()
                 self._reached(torch)
             return original(*args, **kwargs)
 
@@ -283,6 +288,12 @@ class Template:
                 signal.signal(number, signal.SIG_DFL)
             os.kill(self._pid, number)
         self._exit(os.WEXITSTATUS(status))
+
+
+def _import_ahead(torch: Torch) -> None:
+    """Optimizers import this when they are made, which takes seconds: once for all lives."""
+    if hasattr(torch, "_disable_dynamo"):
+        importlib.import_module("torch._dynamo")
 
 
 def _adopt(env: dict[str, str]) -> None:
