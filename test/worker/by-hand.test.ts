@@ -80,6 +80,16 @@ describe.each(pythons)('a loop without a DataLoader, under $torch', ({ python })
     expect(report.launches).toBeLessThanOrEqual(3);
     expect(report.apply?.oomtune).toContain('--effective-batch');
   });
+
+  it('gives each size a process where a second one fails in that of the first', async () => {
+    const words = [python, scriptOf('one_size.py'), '--batch_size={micro_batch}'];
+    const bench = workbench('find-batch', words, { budget: '60MiB', maxBatch: 64 });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.failure ?? null).toBeNull();
+    expect(report.max_micro_batch).toBe(64);
+    expect(report.probes.every(({ outcome }) => outcome === 'fit')).toBe(true);
+    expect(report.launches).toBeGreaterThan(2);
+  });
 });
 
 const deps = ({ request, deps }: ReturnType<typeof workbench>) => [request, deps] as const;

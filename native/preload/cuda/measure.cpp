@@ -6,6 +6,7 @@
 #include "calls.h"
 #include "pools.h"
 #include "real.h"
+#include "slots.h"
 #include "table.h"
 #include "vmm.h"
 #include "watch.h"
@@ -112,6 +113,7 @@ void measureLocked(Watch& watch, Place place) {
 
 void measureContext(Place place) {
   if (place < 0 || !account::gate().attached()) return;
+  reapSlots(account::gate().ledger());  // what a dead process held would stand beside a context, which is never asked for
   watchOf(place).freedAt.store(0);  // what grew is the context: no doubt about it
   account::gate().ledger()->devices[place].freedAt.store(0);
   measureNow(place);

@@ -2,7 +2,7 @@ import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Loop } from '../../contract/hook.js';
 import type { Exit } from '../../contract/launch.js';
 import type { Observation, Probe } from '../../contract/measurement.js';
-import { type Cut, type Rung, sameRung } from '../../contract/rung.js';
+import { type Cut, type Rung, rungName, sameRung } from '../../contract/rung.js';
 import type { Constraints } from '../../tuner/types.js';
 import { prepareDiagnosis } from '../diagnosis/index.js';
 import { launchSearch } from '../launch/launch.js';
@@ -57,6 +57,10 @@ export class Prober {
   #used = 0;
   /** It can take no more. */
   #spent = false;
+  /** Largest size that a process of this search took on each rung. */
+  readonly #taken = new Map<string, number>();
+  /** A process failed at another size than its first: each gets a process of its own. */
+  #apart = false;
   #rung: Rung | null = null;
   /** How the launch that runs was started. */
   #started: { rung: Rung; expandable: boolean } | null = null;
@@ -116,8 +120,10 @@ export class Prober {
     // What has one row goes together with whatever has another number of them.
     this.#measured ||= probe.micro_batch > 1;
     this.#learn(measurement);
+    const name = rungName(probe.rung);
+    this.#taken.set(name, Math.max(this.#taken.get(name) ?? 0, probe.micro_batch));
     const goesOn = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
-    const alive = goesOn && !measurement.short;
+    const alive = goesOn && !measurement.short && !this.#apart;
     this.#spent = !alive;
     if (!alive && !session.renewable) await this.close();
     if (measurement.total_bytes === null) measurement.total_bytes = ledgerPeak(session.run.ledger());
@@ -168,7 +174,12 @@ export class Prober {
     const end = session.exception === null ? exit : { ...exit, code: 1, signal: null };
     const verdict = await diagnoseSession(session, end, this.#target.kind, await this.#target.surroundings());
     if (await this.#isFreeAgain(verdict, exit, probe)) return this.measure(probe);
-    if (mayBeOfFork(session, verdict)) return this.#inStart(probe);
+    if (mayBeOfFork(session, verdict) || this.#refusesWhatFitted(session, verdict, probe)) return this.#inStart(probe);
+    // Setting a second size may be the reason (an optimizer that was made for the first, say): no verdict on the command.
+    if (verdict.class === 'user_error' && this.#mode === 'measure' && this.#used > 1) {
+      this.#apart = true;
+      return this.measure(probe);
+    }
     this.undriveable = verdict.class === 'ok';
     this.diagnosis = verdict.class === 'ok' ? undriveable(null, probe.steps) : verdict;
     if (this.#mode === 'measure' && verdict.class === 'device_oom') {
@@ -177,6 +188,12 @@ export class Prober {
     if (this.#mode === 'probe' && session.loop === null) this.diagnosis = trainedAtItsOwn(verdict) ?? this.diagnosis;
     if (verdict.class === 'user_error') this.diagnosis = await this.#withOwnBatch(probe, verdict);
     return observeDeath(probe, place, this.diagnosis, exit);
+  }
+
+  /** A fork that has run nothing lacks the memory for a size that fitted in a process before it: a start has to say so. */
+  #refusesWhatFitted({ life }: Session, verdict: Diagnosis, { rung, micro_batch }: Probe): boolean {
+    const fitted = micro_batch <= (this.#taken.get(rungName(rung)) ?? 0);
+    return verdict.class === 'device_oom' && life > 1 && this.#used === 1 && fitted;
   }
 
   /** What a fork failed with may be its own: the same probe in a process that is none, and no more forks. */
