@@ -1,5 +1,6 @@
 /** What is measured of one program, part by part. Each resolves with what is recorded. */
 import { join } from 'node:path';
+import { EXPANDABLE_SEGMENTS } from '../../dist/worker/memory/allocator.js';
 import { alone, apart, lastWords, oomtune } from './programs.mjs';
 
 const MIB = 1024 ** 2;
@@ -56,6 +57,7 @@ export const PARTS = {
       exit: status,
       status: document.status ?? 'error',
       found: document.max_micro_batch ?? null,
+      allocator: document.config?.expandable_segments ? EXPANDABLE_SEGMENTS : {},
       launches: document.launches ?? null,
       oom_launches: probes.filter((probe) => probe.outcome === 'device_oom').length,
       search_s: seconds,
@@ -66,13 +68,13 @@ export const PARTS = {
 
   /** Whether what was found holds in a fresh process and 2 % more (one more below 50) does not; the largest, if not. */
   async truth(row, place, known) {
-    const { found } = known.search ?? {};
+    const { found, allocator = {} } = known.search ?? {};
     if (!found || row.truth === false) return null;
     const { budgetBytes } = place;
     const trials = [];
     const fits = async (size) => {
       const { argv, batch } = sized(row, place, size);
-      const one = await alone(row, place, argv, { steps: HELD_STEPS, batch, budgetBytes });
+      const one = await alone(row, place, argv, { steps: HELD_STEPS, batch, budgetBytes, allocator });
       trials.push({ size, fit: one.fit, peak: one.peak, steps: one.steps ?? null });
       return one.fit;
     };

@@ -65,9 +65,10 @@ export const lastWords = (text, lines = 3) => text.trim().split('\n').slice(-lin
 
 /**
  * The program without oomtune's hook, under its runtime: a budget (null: none), and how much was held. Resolves with whether
- * it ran without meeting the budget, its peak, and what the watcher told. Throws when it fails for anything but memory.
+ * it ran without meeting the budget, its peak, and what the watcher told; `allocator`: the setting that belongs to the answer.
+ * Throws when it fails for anything but memory.
  */
-export async function alone(row, place, argv, { budgetBytes = null, ...wanted }) {
+export async function alone(row, place, argv, { budgetBytes = null, allocator = {}, ...wanted }) {
   const runtime = await createRuntime();
   const { result, env } = watched(place, wanted);
   const folder = mkdtempSync(join(place.scratch, 'launch-'));
@@ -77,7 +78,7 @@ export async function alone(row, place, argv, { budgetBytes = null, ...wanted })
     launch: 1,
     argv,
     cwd: place.cwd,
-    env: { ...environment(row, place), ...env },
+    env: { ...environment(row, place), ...env, ...allocator },
     dir: folder,
     devices: [place.device],
     budgetBytes,

@@ -113,8 +113,8 @@ void measureLocked(Watch& watch, Place place) {
 
 void measureContext(Place place) {
   if (place < 0 || !account::gate().attached()) return;
-  reapSlots(account::gate().ledger());  // what a dead process held would stand beside a context, which is never asked for
-  watchOf(place).freedAt.store(0);  // what grew is the context: no doubt about it
+  reapSlots(account::gate().ledger());  // a context is not asked for: what the dead held must not stand beside it
+  watchOf(place).freedAt.store(0);      // what grew is the context: no doubt about it
   account::gate().ledger()->devices[place].freedAt.store(0);
   measureNow(place);
 }
