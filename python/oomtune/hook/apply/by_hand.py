@@ -35,6 +35,10 @@ class ByHand:
             return
         instruments, settings = self._instruments, self._instruments.hook.settings
         cut, wanted = instruments.cut, settings.wanted
+        if instruments.hook.accumulates is not None:
+            # A framework hands out the parts by a loader of its own.
+            self.rest()
+            return
         if not cut.engaged:
             other = settings.own_batch is not None and settings.own_batch != wanted
             if self.loaders and (other or settings.own_samples is not None):
