@@ -13,7 +13,7 @@ const LEAST_LEAD = 0.01;
 /** Compared across launches, each measured once, a rung has to be ahead by this much of one that changes less. */
 const ACROSS = 0.1;
 export const ACROSS_LAUNCHES = `The rungs were compared across launches, each measured once: one had to be ${100 * ACROSS} % faster to be preferred to one that changes less.`;
-/** A rung that a survey shows at less than this part of the best speed has no part in the comparison. */
+/** A rung that the survey and the first turn both show at less than this part of the best speed has no part in the turns after it. */
 const HOPELESS = 0.5;
 
 /** A rung and the size at which its survey was fastest, with the samples/s on one device that it showed. */
@@ -35,7 +35,6 @@ export class Contest {
   /** Speeds by contender, a number a round. */
   readonly #rates: number[][];
   readonly #out = new Set<number>();
-  readonly #hopeless: ReadonlySet<number>;
   readonly #most: number;
   #told = 0;
   #over = false;
@@ -45,11 +44,7 @@ export class Contest {
     surveyed: readonly Contender[],
     readonly together: boolean,
   ) {
-    const best = Math.max(0, ...surveyed.map((one) => one.rate));
     this.#contenders = surveyed.filter((one) => one.rate > 0);
-    this.#hopeless = new Set(
-      [...this.#contenders.entries()].flatMap(([k, one]) => (one.rate < HOPELESS * best ? [k] : [])),
-    );
     this.#rates = this.#contenders.map(() => []);
     this.#most = (ROUNDS + 1) * this.#contenders.length;
   }
@@ -97,7 +92,17 @@ export class Contest {
   }
 
   #left(): number[] {
-    return [...this.#contenders.keys()].filter((k) => !this.#out.has(k) && !this.#hopeless.has(k));
+    const able = [...this.#contenders.keys()].filter((k) => !this.#out.has(k));
+    const hopeless = able.filter((k) => this.#isHopeless(k, able));
+    return able.filter((k) => !hopeless.includes(k));
+  }
+
+  /** One measurement may have been disturbed by whatever else the machine did; two are believed. */
+  #isHopeless(k: number, able: readonly number[]): boolean {
+    const isSlow = (rateOf: (k: number) => number): boolean => rateOf(k) < HOPELESS * Math.max(...able.map(rateOf));
+    const surveyed = (k: number): number => (this.#contenders[k] as Contender).rate;
+    const first = (k: number): number => this.#rates[k]?.[0] ?? 0;
+    return able.every((k) => this.#rounds(k) > 0) && isSlow(surveyed) && isSlow(first);
   }
 
   #rounds(k: number): number {

@@ -1,6 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import type { Observation } from '../../src/contract/measurement.js';
 import type { Rung } from '../../src/contract/rung.js';
+import { Contest } from '../../src/tuner/contest.js';
+import type { Probe } from '../../src/tuner/types.js';
 import { AS_IT_STANDS, constraints, found, type Job, ledgerJob, MIB, search } from './machine.js';
 
 const BUDGET = 1001 * MIB;
@@ -92,6 +95,25 @@ describe('the comparison of rungs', () => {
     };
     const c = constraints({ budgetBytes: BUDGET, rungs: RUNGS.slice(0, 2), objective: 'throughput' });
     expect(found(search(job, c)).config.checkpointing).toBe(false);
+  });
+
+  it('does not leave out a rung that something else slowed down once, while it was surveyed', () => {
+    const surveyed = [30, 90].map((rate, index) => ({ index, rung: RUNGS[index] as Rung, size: 8, rate }));
+    const contest = new Contest(surveyed, true);
+    const job = jobOf([150, 135], 0.001, 3);
+    for (let wanted = contest.next(); wanted !== null; wanted = contest.next()) {
+      const probe = { rung: wanted.rung, micro_batch: wanted.size, accumulation: 1 } as Probe;
+      contest.tell({ ...probe, ...job.run(probe, true) } as Observation);
+    }
+    expect(contest.order()).toEqual([0, 1]);
+    expect(contest.speeds(1).map(({ rounds }) => rounds)).toEqual([3, 3]);
+  });
+
+  it('shows a hopeless rung a second time, and no more', () => {
+    const { s, at } = chosen([100, 95, 20], 0.002, 5);
+    const turns = s.observations.filter((_, n) => s.probes[n]?.why.startsWith('the rungs are compared'));
+    expect(turns.map((o) => RUNGS.indexOf(o.rung))).toEqual([0, 1, 2, 0, 1, 0, 1]);
+    expect(at).toBe(0);
   });
 
   it('says that launches were compared where one process cannot show all rungs, and asks for more of a lead', () => {
