@@ -1,17 +1,17 @@
 import { configOf } from '../contract/rung.js';
 import type { EffectivePlan } from './accumulation.js';
 import { growthTold } from './growth.js';
-import { peakOf, rateOf } from './objective.js';
 import { growthBytes, LASTING, lastingPeak, leaks, mayGrow } from './peaks.js';
+import { peakOf, rateOf } from './recommend.js';
+import type { RungHistory } from './rung-history.js';
 import type { RungSearch } from './search.js';
-import type { Trail } from './trail.js';
 import type { Answer, Constraints } from './types.js';
 
 /** The answer for a rung: `size` is recommended, `max` is what fits at all; both fitted a fresh process. */
 export function answerOf(
   c: Constraints,
   plan: EffectivePlan,
-  { rung, trail, turnsOn }: Pick<RungSearch, 'rung' | 'trail' | 'turnsOn'>,
+  { rung, history, turnsOn }: Pick<RungSearch, 'rung' | 'history' | 'turnsOn'>,
   { size, max, notes }: { size: number; max: number; notes: string[] },
 ): Answer {
   const accumulation = plan.accumulation(size);
@@ -19,16 +19,16 @@ export function answerOf(
     { ...rung, expandable_segments: turnsOn },
     { micro_batch: size, accumulation, world_size: c.worldSize },
   );
-  const peak = peakOf(trail, size);
-  const rate = rateOf(trail, size);
+  const peak = peakOf(history, size);
+  const rate = rateOf(history, size);
   const steps = [size, max].flatMap((s) => {
-    const fits = trail.fits(s);
-    const firm = fits.filter((o) => trail.isFirmFit(o));
-    return fits.length > 0 ? [Math.max(...(firm.length > 0 ? firm : fits).map((o) => o.steps))] : [];
+    const fits = history.fits(s);
+    const verified = fits.filter((o) => history.isVerification(o));
+    return fits.length > 0 ? [Math.max(...(verified.length > 0 ? verified : fits).map((o) => o.steps))] : [];
   });
-  const leak = trail.fits(size).findLast((o) => leaks(o, c.budgetBytes));
-  const rises = !leak && trail.fits(size).some((o) => growthBytes(o) > 0 && mayGrow(o, c.budgetBytes));
-  const retries = trail.fits(max).some((o) => o.fresh && o.alloc_retries > 0);
+  const leak = history.fits(size).findLast((o) => leaks(o, c.budgetBytes));
+  const rises = !leak && history.fits(size).some((o) => growthBytes(o) > 0 && mayGrow(o, c.budgetBytes));
+  const retries = history.fits(max).some((o) => o.fresh && o.alloc_retries > 0);
   return {
     config,
     max_micro_batch: max,
@@ -36,7 +36,7 @@ export function answerOf(
     headroom_pct: peak === null ? null : Math.round((1 - peak / c.budgetBytes) * 1000) / 10,
     samples_per_s: rate === null ? null : rate * c.worldSize,
     verified_steps: Math.min(...steps),
-    known_bad_micro_batch: smallestBadAbove(trail, max),
+    known_bad_micro_batch: smallestFailingAbove(history, max),
     notes: [
       ...plan.notes(size, max),
       ...notes,
@@ -48,30 +48,34 @@ export function answerOf(
       ...(retries
         ? [`At micro-batch ${max} the allocator has to give back its cache and retry: it fits, but slowly.`]
         : []),
-      ...(trail.brim === null
+      ...(history.filledBudgetAt === null
         ? []
         : [
-            `Micro-batch ${trail.brim} ran too, but filled the budget to the brim, giving back its cache: that is no proof that it lasts.`,
+            `Micro-batch ${history.filledBudgetAt} ran too, but filled the budget to the brim, giving back its cache: that is no proof that it lasts.`,
           ]),
     ],
   };
 }
 
 /** Used when the search has to stop early: the best of what fresh processes took. Null: they took nothing. */
-export function bestVerified(c: Constraints, plan: EffectivePlan, trail: Trail): { size: number; max: number } | null {
-  const max = trail.firmTop;
+export function bestVerified(
+  c: Constraints,
+  plan: EffectivePlan,
+  history: RungHistory,
+): { size: number; max: number } | null {
+  const max = history.largestVerified;
   const choices = max === null ? null : plan.choices(max);
   if (max === null || !choices) return null;
-  const firm = trail.sizes.filter((size) => trail.isFirm(size) && choices.down(size) === size);
+  const verified = history.sizes.filter((size) => history.isVerified(size) && choices.down(size) === size);
   const limit = c.budgetBytes * (1 - c.headroomPct / 100);
-  const roomy = firm.filter((size) => {
-    const fits = trail.fits(size).filter((o) => trail.isFirmFit(o));
+  const roomy = verified.filter((size) => {
+    const fits = history.fits(size).filter((o) => history.isVerification(o));
     return fits.every((o) => o.alloc_retries === 0 && (lastingPeak(o) ?? 0) <= limit);
   });
-  const size = roomy.at(-1) ?? firm[0];
+  const size = roomy.at(-1) ?? verified[0];
   return size === undefined ? null : { size, max };
 }
 
-function smallestBadAbove(trail: Trail, max: number): number | null {
-  return trail.smallestBad !== null && trail.smallestBad > max ? trail.smallestBad : trail.ceiling;
+function smallestFailingAbove(history: RungHistory, max: number): number | null {
+  return history.smallestFailing !== null && history.smallestFailing > max ? history.smallestFailing : history.ceiling;
 }

@@ -1,8 +1,8 @@
+import { smallestExcluded } from './excluded.js';
 import { spansPhases } from './model.js';
 import { narrow } from './narrow.js';
-import { roofOf } from './roof.js';
+import { exactLimit, type NextSize, type SearchState } from './search-state.js';
 import { secondSize } from './second-size.js';
-import { exactLimit, type Sight, type Step } from './sight.js';
 import { closingSize, SMALL } from './sizes.js';
 
 /** However little a sample seems to cost, the peak may bend: no stride far below the limit is longer than so many times the size. */
@@ -37,32 +37,32 @@ const FIRST_OF_FEW = 0.86;
  * The next size to try between the largest that fits (there is one) and the smallest that does not, each predicted to
  * fit as long as anything can be predicted. Null: there is no size in between.
  */
-export function nextSize(sight: Sight): Step | null {
-  const { trail, sizes } = sight;
-  const top = trail.top as number;
-  const roof = roofOf(sight);
-  const step = stepFrom(sight, top, roof);
-  const size = sizes.down(Math.min(step.size, roof - 1));
+export function nextSize(state: SearchState): NextSize | null {
+  const { history, sizes } = state;
+  const top = history.top as number;
+  const excluded = smallestExcluded(state);
+  const step = stepFrom(state, top, excluded);
+  const size = sizes.down(Math.min(step.size, excluded - 1));
   if (size !== null && size > top) return { ...step, size };
   const up = sizes.up(top + 1);
-  return up !== null && up < roof ? { ...step, size: up } : null;
+  return up !== null && up < excluded ? { ...step, size: up } : null;
 }
 
-function stepFrom(sight: Sight, top: number, roof: number): Step {
-  const { ceiling } = sight.trail;
-  if (ceiling === null) return climb(sight, top, roof);
+function stepFrom(state: SearchState, top: number, excluded: number): NextSize {
+  const { ceiling } = state.history;
+  if (ceiling === null) return climb(state, top, excluded);
   // A failure far up (of the script's own batch, say) tells less than a few measured sizes do.
-  const step = 4 * top < ceiling && sight.model.readings.length > 0 ? climb(sight, top, roof) : null;
-  return step && step.size < ceiling / 2 ? step : narrow(sight, top, ceiling);
+  const step = 4 * top < ceiling && state.model.points.length > 0 ? climb(state, top, excluded) : null;
+  return step && step.size < ceiling / 2 ? step : narrow(state, top, ceiling);
 }
 
 /** Nothing near has failed yet: rise in strides towards the predicted limit. */
-function climb(sight: Sight, top: number, roof: number): Step {
-  const { model, perLaunch } = sight;
-  if (model.readings.length === 0)
+function climb(state: SearchState, top: number, excluded: number): NextSize {
+  const { model, perLaunch } = state;
+  if (model.points.length === 0)
     return { size: 2 * top, purpose: 'climb', why: 'nothing is measured here, so the size doubles' };
-  if (model.lower === null || model.cautious === null) return secondSize(sight, top);
-  const limit = Math.min(model.lower, model.curved, roof - 1);
+  if (model.lower === null || model.cautious === null) return secondSize(state, top);
+  const limit = Math.min(model.lower, model.curved, excluded - 1);
   // However little the figures promise, a stride is a stride: from sample to sample a climb would not end.
   const cautious = Math.max(top + 1, 1.03 * top, 0.9 * model.cautious);
   if (top < FAR * limit) {
@@ -75,17 +75,17 @@ function climb(sight: Sight, top: number, roof: number): Step {
     const why = `most of the way to the predicted limit, ${say(limit)}: up here the peak may be no straight line`;
     return { size, purpose: 'climb', why };
   }
-  if (bounded) return towardsBound(sight, top, Math.min(roof - 1, HIGHEST * (model.upper as number)));
-  const size = exactLimit(sight);
+  if (bounded) return towardsBound(state, top, Math.min(excluded - 1, HIGHEST * (model.upper as number)));
+  const size = exactLimit(state);
   if (size > top && size >= (1 + LEAST) * top - 1)
     return { size, purpose: 'climb', why: 'the largest size that is predicted to fit' };
-  const most = model.grown ? Math.min(roof - 1, HIGHEST * (model.upper as number)) : 0;
+  const most = model.grown ? Math.min(excluded - 1, HIGHEST * (model.upper as number)) : 0;
   if (most > closingSize(top))
     return { ...between(top, most), why: 'what lies in pieces may be given back for a little more' };
   return { size: closingSize(top), purpose: 'bound', why: 'to see a size fail within 2 % of the largest' };
 }
 
-function between(top: number, most: number): Omit<Step, 'why'> {
+function between(top: number, most: number): Omit<NextSize, 'why'> {
   return { size: Math.max(closingSize(top), Math.round(top + BETWEEN * (most - top))), purpose: 'bound' };
 }
 
@@ -93,7 +93,7 @@ function between(top: number, most: number): Omit<Step, 'why'> {
  * A caching allocator: up to what its segments promise, then one step that ends the search if it fails. If it fits, they promise too
  * little: strides towards what the allocated bytes leave possible (`most`) follow, each shorter than the one before.
  */
-function towardsBound({ model }: Sight, top: number, most: number): Step {
+function towardsBound({ model }: SearchState, top: number, most: number): NextSize {
   const { lower, upper } = model as { lower: number; upper: number };
   const first = (upper < SMALL ? FIRST_OF_FEW : FIRST) * upper;
   const promised = Math.min(lower, most, top < LOW * upper ? first : most);

@@ -1,6 +1,6 @@
 import type { Observation } from '../contract/measurement.js';
 import { type Rung, sameRung } from '../contract/rung.js';
-import { rate } from './objective.js';
+import { rate } from './recommend.js';
 import type { RungSpeed } from './types.js';
 
 /** Rounds of a comparison, and those after which a clear lead ends it. */

@@ -1,6 +1,6 @@
 import type { Curve, Observation } from '../contract/measurement.js';
 import { type Rung, rungName, sameRung } from '../contract/rung.js';
-import { MemoryModel, readingsOf } from './model.js';
+import { MemoryModel, pointsOf } from './model.js';
 import { peakBytes } from './peaks.js';
 
 /** One curve for each rung that was tried, in the order in which they were. */
@@ -31,10 +31,10 @@ function curveOf(rung: Rung, journal: readonly Observation[], budgetBytes: numbe
 
 /** The tuner's own prediction beyond the last size that fitted: two values of it make the line. */
 function lineOf(tried: readonly Observation[], budgetBytes: number | null): Curve['line'] {
-  const readings = readingsOf(tried);
-  const last = readings.at(-1);
-  if (last === undefined || readings.length < 2) return null;
-  const model = new MemoryModel(readings, budgetBytes ?? last.total);
+  const points = pointsOf(tried);
+  const last = points.at(-1);
+  if (last === undefined || points.length < 2) return null;
+  const model = new MemoryModel(points, budgetBytes ?? last.total);
   const [near, far] = [model.peakAt(last.microBatch + 1), model.peakAt(last.microBatch + 2)];
   if (near === null || far === null || !Number.isFinite(far)) return null;
   const slope = far - near;

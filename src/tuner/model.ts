@@ -2,7 +2,7 @@ import type { Observation } from '../contract/measurement.js';
 import { growthBytes, lastingPeak } from './peaks.js';
 
 /** The peaks of one size that fitted, in bytes; of a loop that leaves memory behind, those that it will come to. */
-export interface Reading {
+export interface CurvePoint {
   microBatch: number;
   /** Everything counted: what the budget is compared with. */
   total: number;
@@ -28,7 +28,7 @@ interface Line {
 }
 
 /** What the peak of one size may differ by: libraries' own buffers, and the pages of an allocator whose segments can grow, in bytes. */
-const STIR = { libraries: 512 * 1024, pages: 48 * 1024 ** 2 };
+const PROCESS_NOISE = { libraries: 512 * 1024, pages: 48 * 1024 ** 2 };
 /** Where a caching allocator comes this near to the budget it reuses what it holds, and its peak tells no slope. */
 const SATURATED = 0.97;
 /** Bytes, as a part of the budget, by which a peak may differ from one probe to the next for no reason. */
@@ -56,24 +56,24 @@ export class MemoryModel {
   /** One whose segments can grow is: what lies in pieces it can give back near the limit, so there may be room above `lower`. */
   readonly grown: boolean;
   /** Bytes by which the peak of one size may differ from process to process. */
-  readonly stir: number;
+  readonly processNoise: number;
   /** Memory does not rise in a line here: the last two slopes disagree on what is left below the limit. */
   readonly bent: boolean;
   readonly #active: Line | null;
   readonly #slack: Line | null;
 
   constructor(
-    readonly readings: readonly Reading[],
+    readonly points: readonly CurvePoint[],
     readonly budgetBytes: number,
     grows = false,
   ) {
-    const cached = readings.some((r) => r.caching);
+    const cached = points.some((r) => r.caching);
     this.caching = cached && !grows;
-    this.stir = cached ? STIR.pages : STIR.libraries;
-    const alike = sameGradients(readings);
+    this.processNoise = cached ? PROCESS_NOISE.pages : PROCESS_NOISE.libraries;
+    const alike = sameGradients(points);
     const usable = alike.every((r) => r.phased) ? alike : risen(alike);
     const unsaturated = usable.filter((r) => !r.caching || (r.total < SATURATED * budgetBytes && r.retries === 0));
-    const anchor = readings.at(-1);
+    const anchor = points.at(-1);
     this.#active = anchored(
       lineThrough(usable, (r) => r.active),
       anchor,
@@ -111,9 +111,9 @@ export class MemoryModel {
    * bends upwards, the line through sizes far apart promises too much. Null: no two sizes.
    */
   steepestWithin(bytes: number): number | null {
-    const last = this.readings.at(-1);
-    const near = this.readings.filter(
-      (one, at) => last && (one.microBatch >= last.microBatch / 4 || at >= this.readings.length - 2),
+    const last = this.points.at(-1);
+    const near = this.points.filter(
+      (one, at) => last && (one.microBatch >= last.microBatch / 4 || at >= this.points.length - 2),
     );
     const slope = steepest(near.map(({ microBatch, total }) => [microBatch, total]));
     return last && slope > 0 ? last.microBatch + (bytes - last.total) / slope : null;
@@ -121,7 +121,7 @@ export class MemoryModel {
 
   /** Largest size that fits if the peak goes on bending upwards as it did over the last three sizes; endless: it did not. */
   get curved(): number {
-    const [first, middle, last] = this.readings.slice(-3);
+    const [first, middle, last] = this.points.slice(-3);
     if (!first || !middle || !last || !this.bent) return Number.POSITIVE_INFINITY;
     const [before, now] = [slopeOf(first, middle), slopeOf(middle, last)];
     return now > before
@@ -131,8 +131,8 @@ export class MemoryModel {
 
   /** Driver-level peak between measured sizes by interpolation (safe), beyond the last by the line; null: unknown. */
   peakAt(size: number): number | null {
-    const after = this.readings.find((r) => r.microBatch >= size);
-    const before = this.readings.findLast((r) => r.microBatch <= size);
+    const after = this.points.find((r) => r.microBatch >= size);
+    const before = this.points.findLast((r) => r.microBatch <= size);
     if (after && before) {
       if (after === before) return after.total;
       const part = (size - before.microBatch) / (after.microBatch - before.microBatch);
@@ -154,21 +154,21 @@ export class MemoryModel {
 }
 
 /** A caching allocator whose phases were told apart: its lines bracket the limit. */
-export function spansPhases({ caching, readings }: MemoryModel): boolean {
-  return caching && readings.at(-1)?.phased === true;
+export function spansPhases({ caching, points }: MemoryModel): boolean {
+  return caching && points.at(-1)?.phased === true;
 }
 
-/** The readings of the observations that fitted and could be measured: the last of each size, ascending. */
-export function readingsOf(observations: readonly Observation[]): Reading[] {
-  const bySize = new Map<number, Reading>();
+/** The points of the observations that fitted and could be measured: the last of each size, ascending. */
+export function pointsOf(observations: readonly Observation[]): CurvePoint[] {
+  const bySize = new Map<number, CurvePoint>();
   for (const o of observations) {
-    const reading = readingOf(o);
-    if (reading) bySize.set(o.micro_batch, reading);
+    const point = pointOf(o);
+    if (point) bySize.set(o.micro_batch, point);
   }
   return [...bySize.values()].sort((a, b) => a.microBatch - b.microBatch);
 }
 
-function readingOf(o: Observation): Reading | null {
+function pointOf(o: Observation): CurvePoint | null {
   const total = lastingPeak(o);
   if (o.outcome !== 'fit' || total === null) return null;
   const {
@@ -196,7 +196,7 @@ function readingOf(o: Observation): Reading | null {
 }
 
 /** What the driver level holds beyond the framework's own peak: contexts, cached blocks, fragments. */
-function slackOf(r: Reading): number {
+function slackOf(r: CurvePoint): number {
   return Math.max(0, r.total - Math.max(r.active, r.flat));
 }
 
@@ -204,21 +204,21 @@ function slackOf(r: Reading): number {
  * A line must not mix peaks with and without resident gradients. Those without (the larger sizes, if there are both) do
  * as soon as there are two; until then those with gradients give a line that is a little too high: safe.
  */
-function sameGradients(readings: readonly Reading[]): readonly Reading[] {
-  const without = readings.filter((r) => !r.accumulating);
-  return without.length > 1 || without.length === readings.length ? without : readings.filter((r) => r.accumulating);
+function sameGradients(points: readonly CurvePoint[]): readonly CurvePoint[] {
+  const without = points.filter((r) => !r.accumulating);
+  return without.length > 1 || without.length === points.length ? without : points.filter((r) => r.accumulating);
 }
 
 /** Whether the last peak has clearly left the lowest. */
-export function hasRisen(readings: readonly Reading[]): boolean {
-  return (readings.at(-1)?.total ?? 0) >= RISEN * Math.min(...readings.map((r) => r.total));
+export function hasRisen(points: readonly CurvePoint[]): boolean {
+  return (points.at(-1)?.total ?? 0) >= RISEN * Math.min(...points.map((r) => r.total));
 }
 
 /** Of peaks that mix the phases only those tell a slope that have left the optimizer's floor. */
-function risen(readings: readonly Reading[]): readonly Reading[] {
-  const floor = Math.min(...readings.map((r) => r.total));
-  const clear = readings.filter((r) => r.total >= RISEN * floor);
-  const [first, last] = [readings[0], readings.at(-1)];
+function risen(points: readonly CurvePoint[]): readonly CurvePoint[] {
+  const floor = Math.min(...points.map((r) => r.total));
+  const clear = points.filter((r) => r.total >= RISEN * floor);
+  const [first, last] = [points[0], points.at(-1)];
   if (clear.length !== 1 || !first || !last) return clear;
   // The one that has left it may have left it at once: then the peak grows nearly as the size does.
   const chord = (last.total - first.total) / (last.microBatch - first.microBatch);
@@ -235,35 +235,35 @@ export function steepest(points: readonly (readonly [number, number])[]): number
   return most;
 }
 
-/** The last reading, and the nearest before it that is far enough off for a slope that noise does not decide. */
-function wellApart(readings: readonly Reading[]): [Reading, Reading] | null {
-  const last = readings.at(-1);
+/** The last point, and the nearest before it that is far enough off for a slope that noise does not decide. */
+function wellApart(points: readonly CurvePoint[]): [CurvePoint, CurvePoint] | null {
+  const last = points.at(-1);
   if (!last) return null;
-  const before = readings.findLast((r) => r.microBatch <= 0.75 * last.microBatch) ?? readings.at(-2);
+  const before = points.findLast((r) => r.microBatch <= 0.75 * last.microBatch) ?? points.at(-2);
   return before && before !== last ? [before, last] : null;
 }
 
 /** Bytes by which the last two slopes differ over what is left to `limit`. */
-function disagreement(readings: readonly Reading[], limit: number): number {
-  const [first, middle, last] = readings.slice(-3);
+function disagreement(points: readonly CurvePoint[], limit: number): number {
+  const [first, middle, last] = points.slice(-3);
   if (!first || !middle || !last || !Number.isFinite(limit)) return 0;
   return Math.abs(slopeOf(middle, last) - slopeOf(first, middle)) * Math.max(0, limit - last.microBatch);
 }
 
-function slopeOf(a: Reading, b: Reading): number {
+function slopeOf(a: CurvePoint, b: CurvePoint): number {
   return (b.active - a.active) / (b.microBatch - a.microBatch);
 }
 
-function lineThrough(readings: readonly Reading[], value: (r: Reading) => number): Line | null {
-  const pair = wellApart(readings);
+function lineThrough(points: readonly CurvePoint[], value: (r: CurvePoint) => number): Line | null {
+  const pair = wellApart(points);
   if (!pair) return null;
   const [before, last] = pair;
   const slope = (value(last) - value(before)) / (last.microBatch - before.microBatch);
   return { at: last.microBatch, value: value(last), slope };
 }
 
-/** A line that leaves out the last reading, made to go through it. */
-function anchored(line: Line | null, last: Reading | undefined, value: (r: Reading) => number): Line | null {
+/** A line that leaves out the last point, made to go through it. */
+function anchored(line: Line | null, last: CurvePoint | undefined, value: (r: CurvePoint) => number): Line | null {
   return line && last && last.microBatch > line.at
     ? { at: last.microBatch, value: value(last), slope: line.slope }
     : line;

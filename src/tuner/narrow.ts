@@ -1,5 +1,5 @@
 import { spansPhases } from './model.js';
-import { exactLimit, type Sight, type Step } from './sight.js';
+import { exactLimit, type NextSize, type SearchState } from './search-state.js';
 import { nearEnoughTo } from './sizes.js';
 
 /** What fits lies so near to a size that would end the search if it fitted that this one is tried at once. */
@@ -8,21 +8,21 @@ const NEARBY = 0.95;
 const AHEAD = 1.02;
 
 /** A size has failed: the next between it and the largest that fits. Where a new process takes it, it is proved by that alone. */
-export function narrow(sight: Sight, top: number, ceiling: number): Step {
-  const { trail, model, perLaunch } = sight;
-  if (trail.smallestBad === null && model.lower !== null && model.lower >= ceiling) {
+export function narrow(state: SearchState, top: number, ceiling: number): NextSize {
+  const { history, model, perLaunch } = state;
+  if (history.smallestFailing === null && model.lower !== null && model.lower >= ceiling) {
     // The bound is an earlier run's, who met more than a few steps: near enough below it is all there is to know.
     return { size: Math.ceil(0.98 * (ceiling - 1)), purpose: 'climb', why: `an earlier run could not take ${ceiling}` };
   }
-  const between = (part: number): Step => ({
+  const between = (part: number): NextSize => ({
     size: top + part * (ceiling - top),
     purpose: 'bound',
     why: `between ${top}, which fits, and ${ceiling}, which does not`,
   });
-  if (model.readings.length === 0 || model.lower === null) return between(1 / 2);
+  if (model.points.length === 0 || model.lower === null) return between(1 / 2);
   const counted = !model.caching && !perLaunch;
   // A prediction that failed twice is not followed a third time.
-  if (failedAbove(sight, top) > 1) return between(counted && trail.diedFresh ? 1 / 3 : 1 / 2);
+  if (failedAbove(state, top) > 1) return between(counted && history.hasFailedFresh ? 1 / 3 : 1 / 2);
   const near = nearEnoughTo(ceiling);
   const why = `${ceiling} failed: the largest below it that is likely to fit`;
   if (spansPhases(model)) {
@@ -30,12 +30,12 @@ export function narrow(sight: Sight, top: number, ceiling: number): Step {
     const size = top >= NEARBY * near ? near : predicted > AHEAD * top ? predicted : (top + near) / 2;
     return { size, purpose: 'bound', why };
   }
-  const limit = exactLimit(sight);
+  const limit = exactLimit(state);
   if (limit >= near && !model.bent) return between(1 / 2);
   return { size: Math.min(near, Math.max(limit, (top + near) / 2)), purpose: 'bound', why };
 }
 
 /** How many sizes above what fits have failed. */
-function failedAbove({ trail }: Sight, top: number): number {
-  return new Set(trail.all.filter((o) => o.outcome !== 'fit' && o.micro_batch > top).map((o) => o.micro_batch)).size;
+function failedAbove({ history }: SearchState, top: number): number {
+  return new Set(history.all.filter((o) => o.outcome !== 'fit' && o.micro_batch > top).map((o) => o.micro_batch)).size;
 }

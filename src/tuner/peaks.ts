@@ -37,7 +37,7 @@ const BRIM = 0.001;
  * It ran only because a caching allocator gave back its cache after the first step, and either went on to, or filled the budget to
  * the brim: how the fragments lay decided, and in the next process they lie otherwise. No proof that it fits.
  */
-export function brims(o: Observation, budgetBytes: number): boolean {
+export function fillsBudget(o: Observation, budgetBytes: number): boolean {
   if (o.outcome !== 'fit' || o.alloc_retries === 0 || !o.peaks.reserved_bytes) return false;
   return o.restless === true || (peakBytes(o.peaks) ?? 0) > (1 - BRIM) * budgetBytes;
 }

@@ -2,16 +2,16 @@ import { lifeOf, type Probe } from '../contract/measurement.js';
 import type { Rung } from '../contract/rung.js';
 import type { EffectivePlan } from './accumulation.js';
 import { nextSize } from './climb.js';
-import { MemoryModel, readingsOf, spansPhases } from './model.js';
-import { type Recommendation, rateOf, recommend } from './objective.js';
-import { belowBrim, proof, retreat } from './proof.js';
-import { isClosed } from './roof.js';
-import type { Sight, Step } from './sight.js';
+import { isLargestKnown } from './excluded.js';
+import { MemoryModel, pointsOf, spansPhases } from './model.js';
+import { type Recommendation, rateOf, recommend } from './recommend.js';
+import type { RungHistory } from './rung-history.js';
+import type { NextSize, SearchState } from './search-state.js';
 import { type Sizes, SMALL } from './sizes.js';
-import type { Trail } from './trail.js';
+import { belowFilledBudget, retreat, verification } from './verification.js';
 
 /** Where the search on one rung stands. */
-export type RungStep =
+export type RungDecision =
   | { kind: 'probe'; size: number; purpose: Probe['purpose']; fresh: boolean; why: string }
   | { kind: 'found'; size: number; max: number; notes: string[] }
   /** Not even the smallest size fits. */
@@ -23,7 +23,7 @@ export interface RungSearch {
   grows: boolean;
   /** Because oomtune turns that on. */
   turnsOn: boolean;
-  trail: Trail;
+  history: RungHistory;
   sizes: Sizes;
   plan: EffectivePlan;
   budgetBytes: number;
@@ -54,26 +54,26 @@ const SURVEYED = 0.7;
  * The next step on one rung: the smallest size, a climb to the largest, its verification in a fresh process, and then,
  * in that process, the size to recommend.
  */
-export function searchRung(search: RungSearch): RungStep {
-  const { trail } = search;
-  const floor = floorStep(search);
+export function searchRung(search: RungSearch): RungDecision {
+  const { history } = search;
+  const floor = floorDecision(search);
   if (floor) return floor;
-  const sight = sightOf(search);
-  const advice = adviceFor(search, sight);
-  if (!settled(sight)) {
+  const state = stateOf(search);
+  const advice = adviceFor(search, state);
+  if (!settled(state)) {
     // A process that has proved a size may not survive a larger one: what is to be recommended is measured first.
     if (search.alive && advice?.proved && 'measure' in advice) return measured(advice);
     const next =
-      retreat(sight) ??
-      belowBrim(sight, search.alive) ??
-      wholeBatch(search, sight) ??
-      (bracketed(sight) || isLong(search, sight) ? null : nextSize(sight));
-    return next ? careful(search, { kind: 'probe', fresh: false, ...next }) : proofStep(search);
+      retreat(state) ??
+      belowFilledBudget(state, search.alive) ??
+      wholeBatch(search, state) ??
+      (bracketed(state) || isLong(search, state) ? null : nextSize(state));
+    return next ? careful(search, { kind: 'probe', fresh: false, ...next }) : verificationProbe(search);
   }
-  const max = trail.firmTop as number;
+  const max = history.largestVerified as number;
   if (advice === null) {
     const why = `micro-batches up to ${max} fit, but none of them can make up the effective batch`;
-    return { kind: 'closed', why, evidence: trail.smallestFailure?.evidence ?? null };
+    return { kind: 'closed', why, evidence: history.smallestFailure?.evidence ?? null };
   }
   return 'size' in advice ? { kind: 'found', size: advice.size, max, notes: advice.notes } : measured(advice);
 }
@@ -86,18 +86,18 @@ interface Advice {
 
 /** What to recommend if the largest size that is proved is the largest; null: none is, or none can make up the effective batch. */
 function adviceFor(
-  { trail, plan, alive, headroomPct }: RungSearch,
-  { model }: Sight,
+  { history, plan, alive, headroomPct }: RungSearch,
+  { model }: SearchState,
 ): (Advice & Recommendation) | null {
-  const max = trail.firmTop;
+  const max = history.largestVerified;
   const choices = max === null ? null : plan.choices(max);
   if (max === null || !choices) return null;
-  const last = trail.all.at(-1);
-  const proved = alive && last !== undefined && (trail.provedBy(lifeOf(last)) ?? 0) >= max;
-  return { proved, max, ...recommend({ trail, model, choices, max, headroomPct, cheap: proved }) };
+  const last = history.all.at(-1);
+  const proved = alive && last !== undefined && (history.firstSizeOf(lifeOf(last)) ?? 0) >= max;
+  return { proved, max, ...recommend({ history, model, choices, max, headroomPct, cheap: proved }) };
 }
 
-function measured({ measure, why, max, proved }: Advice & { measure: number; why: string }): RungStep {
+function measured({ measure, why, max, proved }: Advice & { measure: number; why: string }): RungDecision {
   return { kind: 'probe', size: measure, purpose: measure === max ? 'verify' : 'speed', fresh: !proved, why };
 }
 
@@ -105,61 +105,61 @@ function measured({ measure, why, max, proved }: Advice & { measure: number; why
  * The next step of a survey: what the rung is worth in samples/s, well away from the first size that fails. The size that
  * it finds is the fastest that was measured, and not verified.
  */
-export function surveyRung(search: RungSearch): RungStep {
-  const { trail, sizes, plan, budgetBytes, headroomPct } = search;
-  const floor = floorStep(search);
+export function surveyRung(search: RungSearch): RungDecision {
+  const { history, sizes, plan, budgetBytes, headroomPct } = search;
+  const floor = floorDecision(search);
   if (floor) return floor;
-  const sight = sightOf(search);
-  const top = trail.top as number;
-  const roomy = sight.model.largestWithin(budgetBytes * (1 - headroomPct / 100)) ?? Number.POSITIVE_INFINITY;
+  const state = stateOf(search);
+  const top = history.top as number;
+  const roomy = state.model.largestWithin(budgetBytes * (1 - headroomPct / 100)) ?? Number.POSITIVE_INFINITY;
   const most = Math.min(sizes.hi ?? Number.POSITIVE_INFINITY, plan.perDevice ?? Number.POSITIVE_INFINITY);
   const enough = Math.floor(Math.min(SURVEYED * roomy, most));
-  if (trail.ceiling === null && top < enough) {
-    const next = nextSize(sight);
+  if (history.ceiling === null && top < enough) {
+    const next = nextSize(state);
     const size = next && sizes.down(Math.max(Math.min(next.size, enough), top + 1));
     if (next && size !== null && size > top) return careful(search, { kind: 'probe', fresh: false, ...next, size });
   }
   const choices = plan.choices(top);
   if (!choices) return { kind: 'closed', why: 'no size can make up the effective batch', evidence: null };
   const largest = choices.hi ?? top;
-  if (trail.fits(largest).length === 0 && !trail.badBelow(top).includes(largest)) {
+  if (history.fits(largest).length === 0 && !history.failingBelow(top).includes(largest)) {
     const why = 'the largest size so far that the answer may have';
     return { kind: 'probe', size: largest, purpose: 'speed', fresh: false, why };
   }
-  const measured = trail.sizes.filter((size) => choices.down(size) === size);
-  const fastest = measured.toSorted((a, b) => (rateOf(trail, b) ?? 0) - (rateOf(trail, a) ?? 0))[0];
+  const measured = history.sizes.filter((size) => choices.down(size) === size);
+  const fastest = measured.toSorted((a, b) => (rateOf(history, b) ?? 0) - (rateOf(history, a) ?? 0))[0];
   return { kind: 'found', size: fastest ?? choices.lo, max: top, notes: [] };
 }
 
 /** The probe that decides, whether or not there is more to try. */
-export function proofStep(search: RungSearch): RungStep & { kind: 'probe' } {
-  return { kind: 'probe', fresh: true, ...proof(sightOf(search)) };
+export function verificationProbe(search: RungSearch): RungDecision & { kind: 'probe' } {
+  return { kind: 'probe', fresh: true, ...verification(stateOf(search)) };
 }
 
-export function sightOf({ trail, sizes, perLaunch, budgetBytes, grows }: RungSearch): Sight {
-  const model = new MemoryModel(readingsOf(trail.sizes.flatMap((size) => trail.fits(size))), budgetBytes, grows);
-  return { trail, model, sizes, perLaunch };
+export function stateOf({ history, sizes, perLaunch, budgetBytes, grows }: RungSearch): SearchState {
+  const model = new MemoryModel(pointsOf(history.sizes.flatMap((size) => history.fits(size))), budgetBytes, grows);
+  return { history, model, sizes, perLaunch };
 }
 
 /** Before anything fits: the guess, then the smallest size. Null once something does. */
-export function floorStep({ trail, sizes, guess }: RungSearch): RungStep | null {
-  if (trail.top !== null) return null;
+export function floorDecision({ history, sizes, guess }: RungSearch): RungDecision | null {
+  if (history.top !== null) return null;
   if (
     guess !== null &&
-    trail.all.every((o) => o.micro_batch !== guess) &&
-    guess < (trail.ceiling ?? Number.POSITIVE_INFINITY)
+    history.all.every((o) => o.micro_batch !== guess) &&
+    guess < (history.ceiling ?? Number.POSITIVE_INFINITY)
   ) {
     return { kind: 'probe', size: guess, purpose: 'floor', fresh: true, why: 'a size that probably fits and would do' };
   }
-  if (trail.ceiling !== null && trail.ceiling <= sizes.lo) {
-    const failure = trail.smallestFailure;
+  if (history.ceiling !== null && history.ceiling <= sizes.lo) {
+    const failure = history.smallestFailure;
     const when = failure?.phase === 'load' ? ' while the job was still loading' : '';
-    const grown = trail.all.some((o) => o.outcome === 'fit');
+    const grown = history.all.some((o) => o.outcome === 'fit');
     const why = failure
       ? `micro-batch ${failure.micro_batch} ran out of memory${when}`
       : grown
-        ? `micro-batch ${trail.ceiling} fits at first, but memory grows with every step`
-        : `micro-batch ${trail.ceiling} is known not to fit`;
+        ? `micro-batch ${history.ceiling} fits at first, but memory grows with every step`
+        : `micro-batch ${history.ceiling} is known not to fit`;
     return { kind: 'closed', why, evidence: failure?.evidence ?? null };
   }
   return {
@@ -172,59 +172,60 @@ export function floorStep({ trail, sizes, guess }: RungSearch): RungStep | null 
 }
 
 /** The largest size is known, and a fresh process has shown it. */
-function settled(sight: Sight): boolean {
-  const { trail, model, sizes } = sight;
-  const { firmTop, top } = trail;
-  if (firmTop === null) return false;
-  if (firmTop !== top && trail.refuted === 0 && firmTop < (model.caching ? TINY : SMALL)) return false;
-  if (isClosed(sight, firmTop)) return true;
-  return firmTop === top && outOfReach(firmTop, model, sizes);
+function settled(state: SearchState): boolean {
+  const { history, model, sizes } = state;
+  const { largestVerified, top } = history;
+  if (largestVerified === null) return false;
+  if (largestVerified !== top && history.refuted === 0 && largestVerified < (model.caching ? TINY : SMALL))
+    return false;
+  if (isLargestKnown(state, largestVerified)) return true;
+  return largestVerified === top && outOfReach(largestVerified, model, sizes);
 }
 
 /** The largest size is known as well as a process that has run other sizes can tell. */
-function bracketed(sight: Sight): boolean {
-  const { trail, model, sizes } = sight;
-  const { top } = trail;
+function bracketed(state: SearchState): boolean {
+  const { history, model, sizes } = state;
+  const { top } = history;
   if (top === null) return false;
   // A fresh process could not take so little more that what is known to fit is to be proved before all else.
   if (
     spansPhases(model) &&
-    trail.diedFresh &&
-    trail.firmTop !== top &&
-    trail.ceiling !== null &&
-    top >= NEAR_FAILURE * trail.ceiling
+    history.hasFailedFresh &&
+    history.largestVerified !== top &&
+    history.ceiling !== null &&
+    top >= NEAR_FAILURE * history.ceiling
   )
     return true;
-  return isClosed(sight, top) || outOfReach(top, model, sizes);
+  return isLargestKnown(state, top) || outOfReach(top, model, sizes);
 }
 
 /**
  * One process has been asked for so many sizes that another start, which proves what it took, costs less than going on in it: each
  * size that a process has not seen yet costs it a warm-up. Where nothing is measured there is no other way than to go on.
  */
-function isLong({ alive }: RungSearch, { trail, model }: Sight): boolean {
-  const last = trail.all.at(-1);
-  if (!alive || !last || model.lower === null || trail.firmTop === trail.top) return false;
-  return new Set(trail.all.filter((o) => lifeOf(o) === lifeOf(last)).map((o) => o.micro_batch)).size >= MOST_SIZES;
+function isLong({ alive }: RungSearch, { history, model }: SearchState): boolean {
+  const last = history.all.at(-1);
+  if (!alive || !last || model.lower === null || history.largestVerified === history.top) return false;
+  return new Set(history.all.filter((o) => lifeOf(o) === lifeOf(last)).map((o) => o.micro_batch)).size >= MOST_SIZES;
 }
 
 /**
  * The whole effective batch at once needs no accumulation, so no gradients wait while it runs: it may fit although sizes
  * below it, which would accumulate, do not. It is tried where it is predicted to.
  */
-function wholeBatch({ trail, sizes, plan, budgetBytes }: RungSearch, { model }: Sight): Step | null {
+function wholeBatch({ history, sizes, plan, budgetBytes }: RungSearch, { model }: SearchState): NextSize | null {
   const size = plan.perDevice;
   const { lower } = model;
-  const top = trail.top as number;
+  const top = history.top as number;
   if (size === null || size <= top || sizes.down(size) !== size || plan.probeAccumulation(top) === 1) return null;
   if (
     lower === null ||
     lower >= size ||
     top < 0.97 * Math.floor(lower) ||
-    trail.all.some((o) => o.micro_batch === size)
+    history.all.some((o) => o.micro_batch === size)
   )
     return null;
-  const gradients = GRADIENTS * (model.readings.at(-1)?.resident ?? 0);
+  const gradients = GRADIENTS * (model.points.at(-1)?.resident ?? 0);
   if ((model.peakAt(size) ?? Number.POSITIVE_INFINITY) - gradients > budgetBytes) return null;
   return { size, purpose: 'climb', why: 'the whole effective batch at once keeps no gradients waiting' };
 }
@@ -236,12 +237,12 @@ function outOfReach(top: number, model: MemoryModel, sizes: Sizes): boolean {
 }
 
 /** After a failure that may not have been memory the next size is clearly smaller, or one that is known to fit. */
-function careful({ trail, sizes }: RungSearch, step: RungStep & { kind: 'probe' }): RungStep {
-  const last = trail.all.at(-1);
+function careful({ history, sizes }: RungSearch, step: RungDecision & { kind: 'probe' }): RungDecision {
+  const last = history.all.at(-1);
   if (!last?.ambiguous || last.outcome !== 'device_oom') return step;
-  const before = trail.all.at(-2);
+  const before = history.all.at(-2);
   const size = before?.ambiguous ? sizes.lo : Math.max(sizes.lo, sizes.down(last.micro_batch / 2) ?? sizes.lo);
-  if (step.size <= size || trail.fits(step.size).length > 0) return step;
+  if (step.size <= size || history.fits(step.size).length > 0) return step;
   return {
     ...step,
     size,

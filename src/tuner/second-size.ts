@@ -1,13 +1,13 @@
 import { hasRisen } from './model.js';
-import type { Sight, Step } from './sight.js';
+import type { NextSize, SearchState } from './search-state.js';
 
 /** So many times the first size is the second at most; more where each is a launch. */
 const STRIDE = 4;
 const STRIDE_OF_LAUNCHES = 8;
 
 /** One size is known: the next is chosen so that even a line through the origin stays within the budget. */
-export function secondSize({ model, perLaunch }: Sight, top: number): Step {
-  const last = model.readings.at(-1);
+export function secondSize({ model, perLaunch }: SearchState, top: number): NextSize {
+  const last = model.points.at(-1);
   const stride = perLaunch ? STRIDE_OF_LAUNCHES : STRIDE;
   let bound = Number.POSITIVE_INFINITY;
   if (last) {
@@ -15,7 +15,7 @@ export function secondSize({ model, perLaunch }: Sight, top: number): Step {
     const perSample = Math.max(last.active - base, 1) / last.microBatch;
     const byRay = last.microBatch + (0.9 * model.budgetBytes - last.total) / perSample;
     // A peak that does not move is the optimizer's: it hides how little a sample costs, and doubling is safe enough.
-    const hidden = model.readings.length > 1 && !hasRisen(model.readings) ? (stride / 2) * top : 0;
+    const hidden = model.points.length > 1 && !hasRisen(model.points) ? (stride / 2) * top : 0;
     bound = Math.max(hidden, byRay, (0.9 * model.budgetBytes * last.microBatch) / last.total);
   }
   return { size: Math.min(stride * top, bound), purpose: 'climb', why: 'a second point tells what a sample costs' };

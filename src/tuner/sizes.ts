@@ -42,7 +42,7 @@ export const SMALL = 50;
 const TOLERANCE = 0.02;
 
 /** Whether `top` is near enough to the largest size that may fit when `ceiling` is known not to. */
-export function closed(top: number, ceiling: number, sizes: Sizes): boolean {
+export function isCloseEnough(top: number, ceiling: number, sizes: Sizes): boolean {
   const next = sizes.up(top + 1);
   if (next === null || next >= ceiling) return true;
   const best = ceiling - 1;

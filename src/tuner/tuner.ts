@@ -3,15 +3,15 @@ import { rungName, sameRung } from '../contract/rung.js';
 import { type EffectivePlan, noSize, planEffective } from './accumulation.js';
 import { answerOf, bestVerified } from './answer.js';
 import { ACROSS_LAUNCHES, type Contender, Contest } from './contest.js';
+import { countedAs, failsInPieces } from './expandable-segments.js';
 import { growthAction } from './growth.js';
-import { bestKept, keptStep } from './kept.js';
-import { failsAlone, LONE_NOTE } from './lone.js';
-import { peakOf, rateOf } from './objective.js';
-import { paceOf } from './pace.js';
-import { proofStep, type RungSearch, type RungStep, searchRung, surveyRung } from './search.js';
-import { countedAs, failsInPieces } from './segments.js';
+import { bestToKeep, keepDecision } from './keep-search.js';
+import { probeLength } from './probe-length.js';
+import { peakOf, rateOf } from './recommend.js';
+import { RungHistory } from './rung-history.js';
+import { type RungDecision, type RungSearch, searchRung, surveyRung, verificationProbe } from './search.js';
+import { failsAlone, SINGLE_SAMPLE_NOTE } from './single-sample.js';
 import { listed, range, type Sizes } from './sizes.js';
-import { Trail } from './trail.js';
 import type { Action, Constraints } from './types.js';
 
 /** Micro-batches from here on are no memory question. */
@@ -105,14 +105,14 @@ export class Tuner {
     const rung = this.#constraints.rungs[0] as Probe['rung'];
     const own = this.#telling.filter((o) => o.micro_batch === ownBatch && sameRung(o.rung, rung));
     const grows = this.#grows && own.some(failsInPieces);
-    const search = this.#search(0, listed([ownBatch]), { brimming: true, grows });
-    const { trail } = search;
-    if (trail.isFirm(ownBatch)) {
+    const search = this.#search(0, listed([ownBatch]), { mayFillBudget: true, grows });
+    const { history } = search;
+    if (history.isVerified(ownBatch)) {
       return this.#found(search, ownBatch, ownBatch, ['The job fits as it stands; larger sizes were not tried.']);
     }
     // It failed; or it fitted, and was not believed: it grew out of the budget, or could not be measured for long enough to tell.
     const tries = own.filter((o) => (o.expandable_segments ?? false) === grows).length;
-    if (trail.ceiling !== null || trail.smallestBad !== null || tries >= OWN_TRIES) return null;
+    if (history.ceiling !== null || history.smallestFailing !== null || tries >= OWN_TRIES) return null;
     const why = grows
       ? 'it failed where memory was in pieces: once more with segments that can grow'
       : 'the size that the script asks for by itself';
@@ -125,12 +125,13 @@ export class Tuner {
     let evidence: string | null = null;
     for (const [index, rung] of this.#constraints.rungs.entries()) {
       const search = this.#search(index, sizes);
-      const step = this.#step(search);
-      if (step.kind !== 'closed') return this.#act(index, search, step);
+      const decision = this.#decideOn(search);
+      if (decision.kind !== 'closed') return this.#act(index, search, decision);
       // What runs out of memory before its first step does so with every knob that is turned on at its first step.
-      if (search.driven && search.trail.smallestFailure?.phase === 'load') return exhausted(step.why, step.evidence);
-      reasons.push(`${rungName(rung)}: ${step.why}`);
-      evidence = step.evidence ?? evidence;
+      if (search.driven && search.history.smallestFailure?.phase === 'load')
+        return exhausted(decision.why, decision.evidence);
+      reasons.push(`${rungName(rung)}: ${decision.why}`);
+      evidence = decision.evidence ?? evidence;
     }
     return exhausted(reasons.join('; '), evidence);
   }
@@ -147,12 +148,13 @@ export class Tuner {
     let evidence: string | null = null;
     for (const index of this.#ranking ?? this.#constraints.rungs.keys()) {
       const search = this.#search(index, sizes);
-      const step = this.#ranking ? this.#step(search) : surveyRung(search);
+      const decision = this.#ranking ? this.#decideOn(search) : surveyRung(search);
       // A ranking is made as soon as no survey wants another probe, so what was found here waits for the other rungs.
-      if (step.kind === 'probe' || (step.kind === 'found' && this.#ranking)) return this.#act(index, search, step);
-      if (step.kind === 'found') continue;
-      reasons.push(`${rungName(search.rung)}: ${step.why}`);
-      evidence = step.evidence ?? evidence;
+      if (decision.kind === 'probe' || (decision.kind === 'found' && this.#ranking))
+        return this.#act(index, search, decision);
+      if (decision.kind === 'found') continue;
+      reasons.push(`${rungName(search.rung)}: ${decision.why}`);
+      evidence = decision.evidence ?? evidence;
     }
     return exhausted(reasons.join('; '), evidence);
   }
@@ -181,61 +183,61 @@ export class Tuner {
     const contenders: Contender[] = [];
     for (const [index, rung] of this.#constraints.rungs.entries()) {
       const search = this.#search(index, sizes);
-      const step = surveyRung(search);
-      if (step.kind === 'probe') return null;
-      if (step.kind === 'found')
-        contenders.push({ index, rung, size: step.size, rate: rateOf(search.trail, step.size) ?? 0 });
+      const decision = surveyRung(search);
+      if (decision.kind === 'probe') return null;
+      if (decision.kind === 'found')
+        contenders.push({ index, rung, size: decision.size, rate: rateOf(search.history, decision.size) ?? 0 });
     }
     const launchEach = contenders.length > 0 && this.#search(0, sizes).perLaunch;
     return new Contest(contenders, this.#constraints.switches && !launchEach);
   }
 
-  /** The next step on a rung of which the answer is wanted. */
-  #step(search: RungSearch): RungStep {
-    return (this.#keeps ? keptStep(search) : null) ?? searchRung(search);
+  /** The next decision on a rung of which the answer is wanted. */
+  #decideOn(search: RungSearch): RungDecision {
+    return (this.#keeps ? keepDecision(search) : null) ?? searchRung(search);
   }
 
   get #keeps(): boolean {
     return this.#constraints.goal === 'keep' && this.#constraints.ownBatch !== null;
   }
 
-  #act(index: number, search: RungSearch, step: Exclude<RungStep, { kind: 'closed' }>): Action {
-    if (step.kind === 'found') return this.#found(search, step.size, step.max, step.notes);
-    return this.#probe(index, search, step);
+  #act(index: number, search: RungSearch, decision: Exclude<RungDecision, { kind: 'closed' }>): Action {
+    if (decision.kind === 'found') return this.#found(search, decision.size, decision.max, decision.notes);
+    return this.#probe(index, search, decision);
   }
 
   /** The probe, unless the launches are used up; the last of them is kept for a verification. */
-  #probe(index: number, search: RungSearch, wanted: RungStep & { kind: 'probe' }, compares = false): Action {
+  #probe(index: number, search: RungSearch, wanted: RungDecision & { kind: 'probe' }, compares = false): Action {
     const { maxLaunches, rungs } = this.#constraints;
     if (!compares && this.#isSpent(wanted, search)) return this.#stop('the measurements contradict each other');
     const left = maxLaunches === null ? Number.POSITIVE_INFINITY : maxLaunches - this.#launches();
     const launches = wanted.fresh || !search.alive;
     if (launches && left <= 0) return this.#stop(`only ${maxLaunches} launches are allowed`);
-    const { top, firmTop } = search.trail;
-    let step = wanted;
+    const { top, largestVerified } = search.history;
+    let decision = wanted;
     if (launches && left === 1 && !wanted.fresh && top !== null && !compares) {
-      const choice = bestVerified(this.#constraints, this.#plan, search.trail) ? null : this.#plan.choices(top)?.hi;
-      if (top !== firmTop) step = proofStep(search);
+      const choice = bestVerified(this.#constraints, this.#plan, search.history) ? null : this.#plan.choices(top)?.hi;
+      if (top !== largestVerified) decision = verificationProbe(search);
       else if (choice && choice !== wanted.size)
-        step = { ...wanted, size: choice, why: 'a size that the answer may have' };
+        decision = { ...wanted, size: choice, why: 'a size that the answer may have' };
     }
-    const accumulation = this.#plan.probeAccumulation(step.size);
+    const accumulation = this.#plan.probeAccumulation(decision.size);
     const probe: Probe = {
       rung: rungs[index] as Probe['rung'],
-      micro_batch: step.size,
+      micro_batch: decision.size,
       accumulation,
       ...(accumulation > 1 ? { batch: this.#plan.perDevice } : {}),
-      ...paceOf(step.purpose, step.size, this.#constraints, this.#observations),
-      fresh: step.fresh,
+      ...probeLength(decision.purpose, decision.size, this.#constraints, this.#observations),
+      fresh: decision.fresh,
       ...(search.turnsOn ? { expandable_segments: true } : {}),
-      purpose: step.purpose,
-      why: step.why,
+      purpose: decision.purpose,
+      why: decision.why,
     };
     return { type: 'probe', probe };
   }
 
   /** One of the counts that end every search is used up. */
-  #isSpent({ size, fresh }: RungStep & { kind: 'probe' }, { rung, turnsOn }: RungSearch): boolean {
+  #isSpent({ size, fresh }: RungDecision & { kind: 'probe' }, { rung, turnsOn }: RungSearch): boolean {
     const same = this.#observations.filter(
       (o) =>
         o.micro_batch === size &&
@@ -249,8 +251,8 @@ export class Tuner {
   }
 
   #found(search: RungSearch, size: number, max: number, notes: string[]): Action {
-    const all = max >= LARGEST ? [...notes, endless(search.trail, max)] : [...notes];
-    if (this.#failsAlone) all.push(LONE_NOTE);
+    const all = max >= LARGEST ? [...notes, endless(search.history, max)] : [...notes];
+    if (this.#failsAlone) all.push(SINGLE_SAMPLE_NOTE);
     const answer = answerOf(this.#constraints, this.#plan, search, { size, max, notes: all });
     const speeds = this.#ranking === null ? [] : (this.#contest?.speeds(this.#constraints.worldSize) ?? []);
     if (speeds.length < 2) return { type: 'found', answer };
@@ -265,14 +267,14 @@ export class Tuner {
     const sizes = this.#sizes() as Sizes;
     const verified = c.rungs.flatMap((_, index) => {
       const search = this.#search(index, sizes);
-      const best = bestVerified(c, this.#plan, search.trail) ?? (this.#keeps ? bestKept(search) : null);
-      return best ? [{ index, search, ...best, rate: rateOf(search.trail, best.size) ?? 0 }] : [];
+      const best = bestVerified(c, this.#plan, search.history) ?? (this.#keeps ? bestToKeep(search) : null);
+      return best ? [{ index, search, ...best, rate: rateOf(search.history, best.size) ?? 0 }] : [];
     });
     const best = c.objective === 'throughput' ? verified.sort((a, b) => b.rate - a.rate)[0] : verified[0];
     if (!best)
       return exhausted(`${why}, and no size has fitted a fresh process`, this.#observations.at(-1)?.evidence ?? null);
     const notes = [`The search ended early: ${why}.`];
-    const { top } = best.search.trail;
+    const { top } = best.search.history;
     if (top !== null && top > best.max) notes.push(`Micro-batch ${top} fitted too, but no fresh process has shown it.`);
     return this.#found(best.search, best.size, best.max, notes);
   }
@@ -282,19 +284,26 @@ export class Tuner {
     return this.#constraints.expandable === 'possible';
   }
 
-  #search(index: number, sizes: Sizes, { brimming = false, grows = this.#grows } = {}): RungSearch {
+  #search(index: number, sizes: Sizes, { mayFillBudget = false, grows = this.#grows } = {}): RungSearch {
     const c = this.#constraints;
     const rung = c.rungs[index] as Probe['rung'];
     const needs = (size: number) => this.#plan.probeAccumulation(size);
     const counted = countedAs(grows, this.#telling);
-    const trail = new Trail(rung, counted, c.budgetBytes, needs, index === 0 ? c.knownBad : null, brimming);
+    const history = new RungHistory(
+      rung,
+      counted,
+      c.budgetBytes,
+      needs,
+      index === 0 ? c.knownBad : null,
+      mayFillBudget,
+    );
     const fits = this.#observations.filter((o) => o.outcome === 'fit');
     const last = this.#observations.at(-1);
     return {
       rung,
       grows: grows || c.expandable === 'on',
       turnsOn: grows,
-      trail,
+      history,
       sizes,
       plan: this.#plan,
       budgetBytes: c.budgetBytes,
@@ -303,7 +312,7 @@ export class Tuner {
       driven: c.driven,
       alive: (last?.alive ?? false) && (last?.expandable_segments ?? false) === grows,
       perLaunch: fits.length > 0 && fits.every((o) => !o.alive),
-      guess: index === 0 ? this.#guess(trail, sizes) : null,
+      guess: index === 0 ? this.#guess(history, sizes) : null,
     };
   }
 
@@ -311,10 +320,10 @@ export class Tuner {
    * Where each size is a launch and the script's own batch has failed while training, half of it most likely fits, and is then
    * proved at once.
    */
-  #guess(trail: Trail, sizes: Sizes): number | null {
+  #guess(history: RungHistory, sizes: Sizes): number | null {
     const { goal, ownBatch, driven } = this.#constraints;
     if (goal !== 'keep' || ownBatch === null || driven) return null;
-    const failure = trail.all.find((o) => o.micro_batch === ownBatch && o.outcome !== 'fit');
+    const failure = history.all.find((o) => o.micro_batch === ownBatch && o.outcome !== 'fit');
     return failure && failure.phase !== 'load' ? sizes.down(ownBatch / 2) : null;
   }
 
@@ -341,9 +350,9 @@ export class Tuner {
 const exhausted = (why: string, evidence: string | null = null): Action => ({ type: 'exhausted', why, evidence });
 
 /** Samples take memory: what takes no more of it with a million of them than with the first few has not been given them. */
-function endless(trail: Trail, max: number): string {
-  const least = trail.sizes[0] as number;
-  const [few, many] = [peakOf(trail, least), peakOf(trail, max)];
+function endless(history: RungHistory, max: number): string {
+  const least = history.sizes[0] as number;
+  const [few, many] = [peakOf(history, least), peakOf(history, max)];
   if (few === null || many === null || many > SAME * few) return `Sizes above ${LARGEST} were not tried.`;
   return `Micro-batch ${max} takes no more memory than ${least}: nothing shows that the size reaches the script. Is its flag the right one?`;
 }

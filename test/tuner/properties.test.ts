@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { Observation, Probe } from '../../src/contract/measurement.js';
 import { Tuner } from '../../src/tuner/index.js';
 import { MOST_SIZES } from '../../src/tuner/search.js';
-import { closed, closingSize, range } from '../../src/tuner/sizes.js';
+import { closingSize, isCloseEnough, range } from '../../src/tuner/sizes.js';
 import type { Constraints } from '../../src/tuner/types.js';
 import { BUDGET, jobOf, rough, smooth } from './generated.js';
 import { AS_IT_STANDS, constraints, found, MIB, mostSizes, type Search, search, sizesOf } from './machine.js';
@@ -25,7 +25,7 @@ function wanted(patch: Partial<Constraints>): Constraints {
 function checkAnswer(s: Search, c: Constraints, job: ReturnType<typeof jobOf>): void {
   if (s.last.type !== 'found') return;
   const { config, max_micro_batch: maxMicroBatch, notes, verified_steps: verifiedSteps } = s.last.answer;
-  const firm = s.observations.filter(
+  const verified = s.observations.filter(
     (o) =>
       o.outcome === 'fit' &&
       (o.fresh ||
@@ -36,12 +36,12 @@ function checkAnswer(s: Search, c: Constraints, job: ReturnType<typeof jobOf>): 
   );
   // A job that keeps its batch needs no second process to prove what leaves one per cent free: it runs in a fresh one.
   const roomy = (o: Observation) => (o.peaks.total_bytes ?? Number.POSITIVE_INFINITY) <= 0.99 * c.budgetBytes;
-  if (c.goal === 'keep') firm.push(...s.observations.filter((o) => o.outcome === 'fit' && roomy(o)));
-  const tested = firm.map((o) => o.micro_batch);
+  if (c.goal === 'keep') verified.push(...s.observations.filter((o) => o.outcome === 'fit' && roomy(o)));
+  const tested = verified.map((o) => o.micro_batch);
   expect(tested).toContain(maxMicroBatch);
   expect(tested).toContain(config.micro_batch);
   expect(
-    firm.some((o) => o.micro_batch === config.micro_batch && o.accumulation >= Math.min(2, config.accumulation)),
+    verified.some((o) => o.micro_batch === config.micro_batch && o.accumulation >= Math.min(2, config.accumulation)),
   ).toBe(true);
   expect(job.fits(config.micro_batch, config.accumulation)).toBe(true);
   expect(job.fits(maxMicroBatch)).toBe(true);
@@ -71,7 +71,7 @@ describe('on any curve', () => {
         const near = maxMicroBatch + 1 + (maxMicroBatch >= 49 ? Math.ceil(MIB / 2 / shape.perSample) : 0);
         const proved = shape.phases ? near : (found(s).known_bad_micro_batch as number);
         expect(job.fits(proved)).toBe(false);
-        expect(closed(maxMicroBatch, proved, range(1, null))).toBe(true);
+        expect(isCloseEnough(maxMicroBatch, proved, range(1, null))).toBe(true);
         expect(s.oomLaunches).toBeLessThanOrEqual(shape.phases ? 1 : 8);
         expect(s.launches).toBeLessThanOrEqual(shape.phases ? 2 : 9);
         if (shape.phases) expect(sizesOf(s).size).toBeLessThanOrEqual(MOST_SIZES);
@@ -107,7 +107,7 @@ describe('on any curve', () => {
         const { max_micro_batch: maxMicroBatch, known_bad_micro_batch: knownBad } = found(s);
         // By a failure near by, or by the line of peaks where the phases are told apart.
         const byLine = shape.phases && shape.telemetry;
-        expect(byLine || (knownBad !== null && closed(maxMicroBatch, knownBad, range(1, null)))).toBe(true);
+        expect(byLine || (knownBad !== null && isCloseEnough(maxMicroBatch, knownBad, range(1, null)))).toBe(true);
         expect(s.probes.length).toBeLessThanOrEqual(100);
         if (shape.telemetry && !perLaunch) expect(s.launches).toBeLessThanOrEqual(20);
       }),

@@ -5,7 +5,7 @@ import type { MemoryBreakdown, Observation } from '../../contract/measurement.js
 import type { Recommendation } from '../../contract/recommendation.js';
 import type { MemoryReport } from '../../contract/reports.js';
 import { type Config, sameRung } from '../../contract/rung.js';
-import { anatomyOf, curvesOf, PARTS, peakBytes } from '../../tuner/index.js';
+import { breakdownOf, curvesOf, PARTS, peakBytes } from '../../tuner/index.js';
 
 export type Part = (typeof PARTS)[number];
 
@@ -27,13 +27,13 @@ export function memoryReport(
   config: Config,
   budgetBytes: number,
 ): MemoryReport | null {
-  const anatomy = anatomyOf(observations, config, budgetBytes);
+  const breakdown = breakdownOf(observations, config, budgetBytes);
   const onRung = observations.filter((o) => sameRung(o.rung, config));
   const [curve] = curvesOf(onRung, budgetBytes);
-  if (anatomy === null || curve === undefined) return null;
+  if (breakdown === null || curve === undefined) return null;
   const { line } = curve;
   return {
-    ...anatomy,
+    ...breakdown,
     curve: {
       fits: curve.fits.map(([micro_batch, peak_bytes]) => ({ micro_batch, peak_bytes })),
       out_of_memory: curve.failed,

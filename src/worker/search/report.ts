@@ -4,7 +4,7 @@ import { asRecord } from '../../contract/measurement.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import type { FindBatchReport } from '../../contract/reports.js';
 import { type Config, rungOf, shown } from '../../contract/rung.js';
-import { anatomyOf } from '../../tuner/index.js';
+import { breakdownOf } from '../../tuner/index.js';
 import type { Answer } from '../../tuner/types.js';
 import { memoryReport } from '../memory/memory-report.js';
 import { ownOf, withCommand } from '../run/reuse.js';
@@ -130,7 +130,7 @@ export function recommendationOf(target: Target, outcome: SearchOutcome, answer:
     commands: withCommand([], target, own),
     cut: config.accumulation > 1 ? (outcome.cut?.cut ?? null) : null,
     ...(config.expandable_segments ? { expandable_segments: true } : {}),
-    memory: anatomyOf(outcome.observations, config, target.budgetBytes),
+    memory: breakdownOf(outcome.observations, config, target.budgetBytes),
     ...comparedIn(answer),
     probes: probesOf(outcome),
   };

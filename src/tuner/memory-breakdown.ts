@@ -1,6 +1,6 @@
 import type { MemoryBreakdown, Observation } from '../contract/measurement.js';
 import { type Config, sameRung } from '../contract/rung.js';
-import { MemoryModel, readingsOf } from './model.js';
+import { MemoryModel, pointsOf } from './model.js';
 import { peakBytes } from './peaks.js';
 /** Names of the parts that add up to the peak, in the order in which they are drawn. */
 export const PARTS = [
@@ -18,17 +18,17 @@ export const PARTS = [
  * all of both: `activations` is then what is left beside all gradients. Null: no probe of the configuration fitted with
  * a peak that could be measured.
  */
-export function anatomyOf(
+export function breakdownOf(
   observations: readonly Observation[],
   config: Config,
   budgetBytes: number,
 ): MemoryBreakdown | null {
   const onRung = observations.filter((o) => sameRung(o.rung, config));
-  const observation = witness(onRung, config);
+  const observation = representative(onRung, config);
   if (observation === null) return null;
   const { peaks, micro_batch: microBatch } = observation;
   const total = peakBytes(peaks) as number;
-  const slope = new MemoryModel(readingsOf(onRung), budgetBytes).bytesPerSample;
+  const slope = new MemoryModel(pointsOf(onRung), budgetBytes).bytesPerSample;
   const perSample = slope === null ? null : Math.max(0, Math.round(slope));
   const forwardBackward = peaks.forward_backward_bytes;
   const optimizer = peaks.optimizer_bytes ?? 0;
@@ -68,7 +68,7 @@ export function anatomyOf(
 }
 
 /** The probe that speaks for the configuration: the highest peak that a fresh process showed, else the highest at all. */
-function witness(onRung: readonly Observation[], config: Config): Observation | null {
+function representative(onRung: readonly Observation[], config: Config): Observation | null {
   const fits = onRung.filter(
     (o) => o.outcome === 'fit' && o.micro_batch === config.micro_batch && peakBytes(o.peaks) !== null,
   );

@@ -2,10 +2,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Observation } from '../../src/contract/measurement.js';
 import { MemoryModel } from '../../src/tuner/model.js';
-import { brims } from '../../src/tuner/peaks.js';
-import { belowBrim } from '../../src/tuner/proof.js';
+import { fillsBudget } from '../../src/tuner/peaks.js';
+import { RungHistory } from '../../src/tuner/rung-history.js';
 import { range } from '../../src/tuner/sizes.js';
-import { Trail } from '../../src/tuner/trail.js';
+import { belowFilledBudget } from '../../src/tuner/verification.js';
 import { gpuJob } from './gpu.js';
 import { AS_IT_STANDS, constraints, found, GIB, type Job, MIB, type Result, search } from './machine.js';
 import { networks } from './networks.js';
@@ -52,7 +52,7 @@ describe('a size that is full to the brim', () => {
     const job = gpt2((_size, warm) => (warm ? { alloc_retries: 0 } : {}));
     const s = search(job, constraints({ budgetBytes: BUDGET }));
     const { max_micro_batch: maxMicroBatch, config, known_bad_micro_batch: knownBad, notes } = found(s);
-    expect(s.observations.some((o) => o.fresh && o.micro_batch === 29 && brims(o, BUDGET))).toBe(true);
+    expect(s.observations.some((o) => o.fresh && o.micro_batch === 29 && fillsBudget(o, BUDGET))).toBe(true);
     expect([maxMicroBatch, knownBad]).toEqual([27, 29]);
     expect(config.micro_batch).toBeLessThanOrEqual(27);
     expect(notes.join(' ')).toContain('Micro-batch 29 ran too, but filled the budget to the brim');
@@ -79,8 +79,11 @@ describe('a size that is full to the brim', () => {
         },
       }) as Observation;
     const next = (...seen: Observation[]) => {
-      const trail = new Trail(AS_IT_STANDS, seen, BUDGET, () => 1);
-      return belowBrim({ trail, sizes: range(1, null), model: new MemoryModel([], BUDGET), perLaunch: false }, true);
+      const history = new RungHistory(AS_IT_STANDS, seen, BUDGET, () => 1);
+      return belowFilledBudget(
+        { history, sizes: range(1, null), model: new MemoryModel([], BUDGET), perLaunch: false },
+        true,
+      );
     };
     expect(next(told(26, true, 0), told(29, false, 3))).toBeNull();
     expect(next(told(29, true, 3))).toMatchObject({ size: 27, purpose: 'verify' });
@@ -119,12 +122,12 @@ describe('a size that is full to the brim', () => {
         fc.pre(job.lasts(1, 10) && !job.lasts(2000, 2));
         const s = search(job, constraints({ budgetBytes }));
         const { max_micro_batch: maxMicroBatch } = found(s);
-        const proof = s.observations.filter((o) => o.micro_batch === maxMicroBatch && o.outcome === 'fit');
-        expect(proof.some((o) => !brims(o, budgetBytes))).toBe(true);
+        const verification = s.observations.filter((o) => o.micro_batch === maxMicroBatch && o.outcome === 'fit');
+        expect(verification.some((o) => !fillsBudget(o, budgetBytes))).toBe(true);
         lasting += job.lasts(maxMicroBatch, 200) ? 1 : 0;
-        const brimming = s.observations.findIndex((o) => o.fresh && o.launch > 1 && brims(o, budgetBytes));
+        const mayFillBudget = s.observations.findIndex((o) => o.fresh && o.launch > 1 && fillsBudget(o, budgetBytes));
         // Where it was the process that was to prove the answer, that same process proves another.
-        if (brimming >= 0 && s.launches === s.observations[brimming]?.launch) refused += 1;
+        if (mayFillBudget >= 0 && s.launches === s.observations[mayFillBudget]?.launch) refused += 1;
         many += 1;
         launches += s.launches;
       }),

@@ -1,26 +1,26 @@
 import { lifeOf, type Observation } from '../contract/measurement.js';
 import { type Rung, sameRung } from '../contract/rung.js';
 import { steepest } from './model.js';
-import { BELIEVED, brims, isSteady, lastingPeak, mayGrow, outgrows } from './peaks.js';
+import { BELIEVED, fillsBudget, isSteady, lastingPeak, mayGrow, outgrows } from './peaks.js';
 
 /**
- * What the observations say about one rung. A fit is *firm* when a fresh process showed it (the size was the first thing
- * that its launch ran, or it followed a larger one that was): only a firm fit may be answered. Fits and failures in a
+ * What the observations say about one rung. A fit is *verified* when a fresh process showed it (the size was the first thing
+ * that its launch ran, or it followed a larger one that was): only a verified fit may be answered. Fits and failures in a
  * process that had run other sizes before are hints: near the limit such a process can take a little more or less.
  */
-export class Trail {
+export class RungHistory {
   /** Every observation on the rung, in order. */
   readonly all: readonly Observation[];
-  /** Largest size that fits as far as is known, firm or not; null: none. */
+  /** Largest size that fits as far as is known, verified or not; null: none. */
   readonly top: number | null;
-  /** Largest firm fit; null: none. */
-  readonly firmTop: number | null;
+  /** Largest verified fit; null: none. */
+  readonly largestVerified: number | null;
   /** Smallest size above `top` that is known not to fit; null: none. */
   readonly ceiling: number | null;
   /** Smallest size seen to fail here; null: none was. */
-  readonly smallestBad: number | null;
+  readonly smallestFailing: number | null;
   /** A size failed as the first thing that its process ran. */
-  readonly diedFresh: boolean;
+  readonly hasFailedFresh: boolean;
   /** How often a fresh process could not take what one that had run other sizes took. */
   readonly refuted: number;
   readonly #bad: ReadonlySet<number>;
@@ -40,43 +40,43 @@ export class Trail {
     budgetBytes: number,
     needs: (size: number) => number,
     knownBad: number | null = null,
-    brimming = false,
+    mayFillBudget = false,
   ) {
     this.all = observations.filter((o) => sameRung(o.rung, rung));
     const counted = this.all.filter((o) => Math.min(o.accumulation, 2) >= needs(o.micro_batch) || o.outcome !== 'fit');
     const ran = (o: Observation) => o.outcome === 'fit' && !outgrows(o, budgetBytes);
-    const lasts = (o: Observation) => ran(o) && (brimming || !brims(o, budgetBytes));
+    const lasts = (o: Observation) => ran(o) && (mayFillBudget || !fillsBudget(o, budgetBytes));
     this.#ran = counted.filter(ran);
     const fits = counted.filter(lasts);
     const rise = steepestOf(fits);
     const bads = counted.filter((o) => !lasts(o) && !fits.some((later) => disproves(later, o, budgetBytes, rise)));
-    const firmBad = bads.filter((o) => o.fresh && !ran(o)).map((o) => o.micro_batch);
+    const failedFresh = bads.filter((o) => o.fresh && !ran(o)).map((o) => o.micro_batch);
     this.#sure = (o) =>
       o.steps >= BELIEVED ||
       o.short === true ||
       !mayGrow(o, budgetBytes) ||
       isSteady(o.micro_batch, observations, budgetBytes);
-    const firm = new Set(fits.filter((o) => this.#sure(o) && isFirm(o, this.#ran)).map((o) => o.micro_batch));
-    for (const size of firmBad) firm.delete(size);
+    const verified = new Set(fits.filter((o) => this.#sure(o) && isVerified(o, this.#ran)).map((o) => o.micro_batch));
+    for (const size of failedFresh) verified.delete(size);
     const bad = new Set([
-      ...bads.map((o) => o.micro_batch).filter((size) => !firm.has(size)),
+      ...bads.map((o) => o.micro_batch).filter((size) => !verified.has(size)),
       ...(knownBad === null ? [] : [knownBad]),
     ]);
     this.#bad = bad;
     const lowestBad = min(bad);
     for (const fit of fits) {
       const size = fit.micro_batch;
-      if (!firm.has(size) && lowestBad !== null && size >= lowestBad) continue;
-      if (knownBad !== null && size >= knownBad && !firm.has(size)) continue;
+      if (!verified.has(size) && lowestBad !== null && size >= lowestBad) continue;
+      if (knownBad !== null && size >= knownBad && !verified.has(size)) continue;
       this.#fits.set(size, [...(this.#fits.get(size) ?? []), fit]);
     }
     this.top = max(this.#fits.keys());
-    this.firmTop = max(firm);
+    this.largestVerified = max(verified);
     this.ceiling = min([...bad].filter((size) => size > (this.top ?? 0)));
-    this.smallestBad = min(bads.map((o) => o.micro_batch).filter((size) => !firm.has(size)));
-    this.diedFresh = firmBad.length > 0;
+    this.smallestFailing = min(bads.map((o) => o.micro_batch).filter((size) => !verified.has(size)));
+    this.hasFailedFresh = failedFresh.length > 0;
     const everTop = max(fits.map((o) => o.micro_batch)) ?? 0;
-    this.refuted = firmBad.filter((size) => size <= everTop && size >= (this.ceiling ?? 0)).length;
+    this.refuted = failedFresh.filter((size) => size <= everTop && size >= (this.ceiling ?? 0)).length;
   }
 
   /** The sizes that fit, ascending. */
@@ -90,17 +90,17 @@ export class Trail {
   }
 
   /** The sizes below `size` that are known not to fit although a larger one does: near the limit that happens. */
-  badBelow(size: number): number[] {
+  failingBelow(size: number): number[] {
     return [...this.#bad].filter((bad) => bad < size).sort((a, b) => a - b);
   }
 
   /** Whether a fresh process took the size. */
-  isFirm(size: number): boolean {
-    return this.fits(size).some((o) => this.isFirmFit(o));
+  isVerified(size: number): boolean {
+    return this.fits(size).some((o) => this.isVerification(o));
   }
 
   /** The size that the process began with, if that fitted; null if it did not, or began on another rung. */
-  provedBy(life: number): number | null {
+  firstSizeOf(life: number): number | null {
     return this.all.find((o) => lifeOf(o) === life && o.fresh && o.outcome === 'fit')?.micro_batch ?? null;
   }
 
@@ -110,17 +110,17 @@ export class Trail {
   }
 
   /** Whether this fit was in a process that tells what a fresh one takes. */
-  isFirmFit(o: Observation): boolean {
-    return this.#sure(o) && isFirm(o, this.#ran);
+  isVerification(o: Observation): boolean {
+    return this.#sure(o) && isVerified(o, this.#ran);
   }
 
   /** Whether the allocator had to give its cache back in a steady step: it fits, but which step it fails is chance. */
-  isPressed(size: number): boolean {
+  hasRetries(size: number): boolean {
     return this.fits(size).some((o) => o.alloc_retries > 0);
   }
 
   /** The smallest size above `top` that ran, but only to the brim; null: none did. */
-  get brim(): number | null {
+  get filledBudgetAt(): number | null {
     const { ceiling } = this;
     return ceiling !== null && this.#ran.some((o) => o.micro_batch === ceiling) ? ceiling : null;
   }
@@ -134,7 +134,7 @@ export class Trail {
 }
 
 /** First in its process, or after a larger one (with as many gradients resident) that was first and fitted. */
-function isFirm(o: Observation, fits: readonly Observation[]): boolean {
+function isVerified(o: Observation, fits: readonly Observation[]): boolean {
   return (
     o.fresh || fits.some((other) => other.fresh && lifeOf(other) === lifeOf(o) && other.micro_batch >= o.micro_batch)
   );

@@ -10,12 +10,12 @@ const VERIFY_STEPS = 10;
 const REST_STEPS: Partial<Record<Probe['purpose'], number>> = { own: 8, verify: 8, bound: 3, speed: 3 };
 
 /** Whether a fit ran for as long as a verification does. */
-export function isPaced({ steps: ran, short }: Observation, steps: number, caching: boolean): boolean {
+export function isLongEnough({ steps: ran, short }: Observation, steps: number, caching: boolean): boolean {
   return short === true || ran >= (caching ? Math.max(steps, VERIFY_STEPS) : steps);
 }
 
 /** How long a probe is to run, by what it is for and by what was seen so far. */
-export function paceOf(
+export function probeLength(
   purpose: Probe['purpose'],
   microBatch: number,
   { steps, budgetBytes }: Constraints,

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { MemoryBreakdown, Observation, Peaks } from '../../src/contract/measurement.js';
 import type { Config } from '../../src/contract/rung.js';
-import { anatomyOf, PARTS } from '../../src/tuner/index.js';
+import { breakdownOf, PARTS } from '../../src/tuner/index.js';
 import { AS_IT_STANDS, constraints, found, GIB, MIB, search } from './machine.js';
 import { recordedJobs } from './recorded.js';
 
@@ -41,9 +41,9 @@ function config(micro_batch: number, patch: Partial<Config> = {}): Config {
   return { ...base, amp: 'off', checkpointing: false, ...patch };
 }
 
-const sum = (anatomy: MemoryBreakdown): number => PARTS.reduce((all, part) => all + (anatomy[part] ?? 0), 0);
+const sum = (breakdown: MemoryBreakdown): number => PARTS.reduce((all, part) => all + (breakdown[part] ?? 0), 0);
 
-describe('the anatomy of a peak', () => {
+describe('the breakdown of a peak', () => {
   const holdings = { parameter_bytes: 400 * MIB, gradient_bytes: 400 * MIB, optimizer_state_bytes: 800 * MIB };
   /** 1.6 GiB that stay, 10 MiB a sample, 25 MiB of workspace; a fifth more reserved than used, and a context. */
   const card = (size: number): Partial<Peaks> => {
@@ -61,8 +61,8 @@ describe('the anatomy of a peak', () => {
 
   it('finds each part of a job on a card', () => {
     const seen = [1, 16, 100, 200].map((size) => took(size, card(size)));
-    const anatomy = anatomyOf(seen, config(200), BUDGET);
-    expect(anatomy).toEqual({
+    const breakdown = breakdownOf(seen, config(200), BUDGET);
+    expect(breakdown).toEqual({
       micro_batch: 200,
       accumulation: 1,
       peak_bytes: card(200).total_bytes,
@@ -80,9 +80,9 @@ describe('the anatomy of a peak', () => {
 
   it('has no activations where the peak is in the optimizer step', () => {
     const seen = [1, 2, 8].map((size) => took(size, card(size)));
-    const anatomy = anatomyOf(seen, config(8), BUDGET) as MemoryBreakdown;
-    expect(anatomy).toMatchObject({ peak_in: 'optimizer', activations: 0, activations_per_sample: 10 * MIB });
-    expect(sum(anatomy)).toBe(anatomy.peak_bytes);
+    const breakdown = breakdownOf(seen, config(8), BUDGET) as MemoryBreakdown;
+    expect(breakdown).toMatchObject({ peak_in: 'optimizer', activations: 0, activations_per_sample: 10 * MIB });
+    expect(sum(breakdown)).toBe(breakdown.peak_bytes);
   });
 
   it('knows neither context nor slack in host memory', () => {
@@ -90,24 +90,24 @@ describe('the anatomy of a peak', () => {
       const bytes = (1600 + 10 * size) * MIB;
       return { ...holdings, forward_backward_bytes: bytes, optimizer_bytes: 0, total_bytes: bytes + 7 * MIB };
     };
-    const anatomy = anatomyOf(
+    const breakdown = breakdownOf(
       [1, 50, 100].map((size) => took(size, host(size))),
       config(100),
       BUDGET,
     );
-    expect(anatomy).toMatchObject({ allocator_slack: null, context: null, activations: 1000 * MIB, rest: 7 * MIB });
+    expect(breakdown).toMatchObject({ allocator_slack: null, context: null, activations: 1000 * MIB, rest: 7 * MIB });
   });
 
   it('leaves to the rest what nobody can tell apart', () => {
     const bare = (size: number) => took(size, { total_bytes: (100 + size) * MIB });
-    expect(anatomyOf([bare(10)], config(10), BUDGET)).toMatchObject({
+    expect(breakdownOf([bare(10)], config(10), BUDGET)).toMatchObject({
       peak_in: null,
       parameters: null,
       activations: null,
       activations_per_sample: null,
       rest: 110 * MIB,
     });
-    const two = anatomyOf([bare(10), bare(60), bare(100)], config(100), BUDGET) as MemoryBreakdown;
+    const two = breakdownOf([bare(10), bare(60), bare(100)], config(100), BUDGET) as MemoryBreakdown;
     expect(two).toMatchObject({ activations_per_sample: MIB, activations: 100 * MIB, rest: 100 * MIB });
   });
 
@@ -121,12 +121,12 @@ describe('the anatomy of a peak', () => {
         total_bytes: bytes,
       };
     };
-    const anatomy = anatomyOf(
+    const breakdown = breakdownOf(
       [1, 50, 100].map((size) => took(size, early(size))),
       config(100),
       BUDGET,
     );
-    expect(anatomy).toMatchObject({
+    expect(breakdown).toMatchObject({
       gradients: 400 * MIB,
       activations: 600 * MIB,
       activations_per_sample: 10 * MIB,
@@ -143,10 +143,10 @@ describe('the anatomy of a peak', () => {
       took(8, { total_bytes: 500 * MIB }, { rung: bf16 }),
       took(9, {}, { outcome: 'device_oom' }),
     ];
-    expect(anatomyOf(seen, config(8), BUDGET)?.peak_bytes).toBe(800 * MIB);
-    expect(anatomyOf(seen, config(8, { amp: 'bf16' }), BUDGET)?.peak_bytes).toBe(500 * MIB);
-    expect(anatomyOf(seen, config(9), BUDGET)).toBeNull();
-    expect(anatomyOf([], config(8), BUDGET)).toBeNull();
+    expect(breakdownOf(seen, config(8), BUDGET)?.peak_bytes).toBe(800 * MIB);
+    expect(breakdownOf(seen, config(8, { amp: 'bf16' }), BUDGET)?.peak_bytes).toBe(500 * MIB);
+    expect(breakdownOf(seen, config(9), BUDGET)).toBeNull();
+    expect(breakdownOf([], config(8), BUDGET)).toBeNull();
   });
 
   it.each(recordedJobs())('adds up on the recorded curve of $name', (job) => {
@@ -154,18 +154,18 @@ describe('the anatomy of a peak', () => {
     const answer = found(s);
     const quarter = { parameter_bytes: 100 * MIB, gradient_bytes: 100 * MIB, optimizer_state_bytes: 200 * MIB };
     const seen = s.observations.map((o) => ({ ...o, peaks: { ...o.peaks, ...quarter } }));
-    const recommended = anatomyOf(seen, answer.config, job.budgetBytes) as MemoryBreakdown;
+    const recommended = breakdownOf(seen, answer.config, job.budgetBytes) as MemoryBreakdown;
     expect(recommended.peak_bytes).toBe(answer.peak_bytes);
     expect(sum(recommended)).toBe(recommended.peak_bytes);
-    const anatomy = anatomyOf(seen, config(answer.max_micro_batch), job.budgetBytes) as MemoryBreakdown;
-    expect(sum(anatomy)).toBe(anatomy.peak_bytes);
-    expect(anatomy.context).toBe(610 * MIB);
-    expect(anatomy.peak_in).toBe('forward_backward');
+    const breakdown = breakdownOf(seen, config(answer.max_micro_batch), job.budgetBytes) as MemoryBreakdown;
+    expect(sum(breakdown)).toBe(breakdown.peak_bytes);
+    expect(breakdown.context).toBe(610 * MIB);
+    expect(breakdown.peak_in).toBe('forward_backward');
     // On these curves nearly all that the tensors hold at the largest size is activations.
-    const inTensors = anatomy.peak_bytes - (anatomy.context ?? 0) - (anatomy.allocator_slack ?? 0);
-    expect((anatomy.activations ?? 0) / inTensors).toBeGreaterThan(0.85);
-    const steady = (anatomy.activations_per_sample ?? 0) * answer.max_micro_batch;
-    expect(Math.abs(steady - (anatomy.activations ?? 0)) / steady).toBeLessThan(0.1);
+    const inTensors = breakdown.peak_bytes - (breakdown.context ?? 0) - (breakdown.allocator_slack ?? 0);
+    expect((breakdown.activations ?? 0) / inTensors).toBeGreaterThan(0.85);
+    const steady = (breakdown.activations_per_sample ?? 0) * answer.max_micro_batch;
+    expect(Math.abs(steady - (breakdown.activations ?? 0)) / steady).toBeLessThan(0.1);
   });
 
   it('adds up to the peak, with no part below nothing, whatever is measured', () => {
@@ -189,12 +189,12 @@ describe('the anatomy of a peak', () => {
     fc.assert(
       fc.property(fc.array(observation, { minLength: 1, maxLength: 8 }), (seen) => {
         const size = (seen.find((o) => o.outcome === 'fit') ?? seen[0])?.micro_batch as number;
-        const anatomy = anatomyOf(seen, config(size), BUDGET);
-        if (anatomy === null) return;
+        const breakdown = breakdownOf(seen, config(size), BUDGET);
+        if (breakdown === null) return;
         taken += 1;
-        expect(sum(anatomy)).toBe(anatomy.peak_bytes);
-        for (const part of PARTS) expect(anatomy[part] ?? 0).toBeGreaterThanOrEqual(0);
-        expect(anatomy.activations_per_sample ?? 0).toBeGreaterThanOrEqual(0);
+        expect(sum(breakdown)).toBe(breakdown.peak_bytes);
+        for (const part of PARTS) expect(breakdown[part] ?? 0).toBeGreaterThanOrEqual(0);
+        expect(breakdown.activations_per_sample ?? 0).toBeGreaterThanOrEqual(0);
       }),
       { numRuns: 2000 },
     );

@@ -1,10 +1,10 @@
 import { hasRisen, type MemoryModel, steepest } from './model.js';
-import { type Choice, largestWithHeadroom, leavesRoom, limitOf, retriesOf, tightNote } from './objective.js';
-import { isPaced } from './pace.js';
 import { lastingPeak } from './peaks.js';
-import { floorStep, GRADIENTS, type RungSearch, type RungStep, sightOf } from './search.js';
+import { isLongEnough } from './probe-length.js';
+import { type Choice, largestWithHeadroom, leavesRoom, limitOf, retriesOf, tightNote } from './recommend.js';
+import type { RungHistory } from './rung-history.js';
+import { floorDecision, GRADIENTS, type RungDecision, type RungSearch, stateOf } from './search.js';
 import { secondSize } from './second-size.js';
-import type { Trail } from './trail.js';
 
 /**
  * Bytes, as a part of the budget, that a size has to leave free in a process that has run others to be believed without a fresh
@@ -31,15 +31,15 @@ const BENEFIT = { caching: 0.5, counted: 0.125 };
  * process differs from a fresh one by, and the run itself begins afresh: no other launch has to prove it. Null: one process cannot be
  * asked for many sizes, or nothing is measured in it.
  */
-export function keptStep(search: RungSearch): RungStep | null {
+export function keepDecision(search: RungSearch): RungDecision | null {
   if (!search.driven || search.perLaunch) return null;
-  const floor = floorStep(search);
+  const floor = floorDecision(search);
   if (floor) return floor;
   const view = viewOf(search);
-  if (view.choice.model.readings.length === 0) return null;
+  if (view.choice.model.points.length === 0) return null;
   const { best } = view;
   const longer = best === null ? null : trusted(view, best, search);
-  const next = nextKept(search, view);
+  const next = nextToKeep(search, view);
   if (next !== null && (search.alive || next >= WORTH_A_LAUNCH * (best ?? 0))) {
     // As long as its process lives: should the next one end it, the best so far would take another.
     if (longer !== null && !longer.fresh && search.alive) return longer;
@@ -56,7 +56,7 @@ export function keptStep(search: RungSearch): RungStep | null {
 }
 
 /** What has to be seen of a size before it is believed; null: nothing. */
-function trusted(view: View, size: number, search: RungSearch): (RungStep & { kind: 'probe' }) | null {
+function trusted(view: View, size: number, search: RungSearch): (RungDecision & { kind: 'probe' }) | null {
   if (isBelieved(view, size, search)) return null;
   const roomy = isRoomy(view, size);
   const why = roomy ? 'the size to run with, for as long as it takes to trust it' : 'so full a size is proved afresh';
@@ -64,8 +64,8 @@ function trusted(view: View, size: number, search: RungSearch): (RungStep & { ki
 }
 
 /** The best of what was measured, when there is no launch left to prove more; null: nothing leaves enough free. */
-export function bestKept(search: RungSearch): { size: number; max: number } | null {
-  if (!search.driven || search.trail.top === null) return null;
+export function bestToKeep(search: RungSearch): { size: number; max: number } | null {
+  if (!search.driven || search.history.top === null) return null;
   const view = viewOf(search);
   return view.best !== null && isRoomy(view, view.best) ? { size: view.best, max: view.best } : null;
 }
@@ -80,46 +80,48 @@ interface View {
 }
 
 function viewOf(search: RungSearch): View {
-  const { trail, sizes, headroomPct } = search;
-  const { model } = sightOf(search);
-  const choice = { trail, model, choices: sizes, max: trail.top as number, headroomPct, cheap: search.alive };
+  const { history, sizes, headroomPct } = search;
+  const { model } = stateOf(search);
+  const choice = { history, model, choices: sizes, max: history.top as number, headroomPct, cheap: search.alive };
   const limit = limitOf(choice);
-  const good = trail.sizes.filter((size) => leavesRoom(trail, size, limit, choice) && retriesOf(trail, size) === 0);
+  const good = history.sizes.filter(
+    (size) => leavesRoom(history, size, limit, choice) && retriesOf(history, size) === 0,
+  );
   return { choice, limit, good, best: good.at(-1) ?? null };
 }
 
 /** The largest size that is predicted to leave the headroom, or nearly; null: none above the largest that fits. */
 function farthest({ choice, limit }: View, { plan, alive }: RungSearch): number | null {
-  const { trail, model, choices } = choice;
-  const top = trail.top as number;
+  const { history, model, choices } = choice;
+  const top = history.top as number;
   const part = model.caching ? BENEFIT.caching : BENEFIT.counted;
   const most = limit + part * (model.budgetBytes - limit);
-  const roof = trail.ceiling ?? Number.POSITIVE_INFINITY;
+  const excluded = history.ceiling ?? Number.POSITIVE_INFINITY;
   // All of the effective batch at once keeps no gradients waiting.
   const whole = plan.perDevice;
-  const waiting = GRADIENTS * (model.readings.at(-1)?.resident ?? 0);
-  if (whole !== null && whole > top && whole < roof && choices.down(whole) === whole) {
+  const waiting = GRADIENTS * (model.points.at(-1)?.resident ?? 0);
+  if (whole !== null && whole > top && whole < excluded && choices.down(whole) === whole) {
     const peak = model.lower === null ? null : model.peakAt(whole);
     if (peak !== null && peak - waiting <= most) return whole;
   }
   const within = model.largestWithin(most);
-  const size = within === null ? null : choices.down(Math.min(within, roof - 1));
+  const size = within === null ? null : choices.down(Math.min(within, excluded - 1));
   if (size !== null && size > top) return size;
   // A caching allocator keeps less of what it does not use as its limit comes near: the allocated bytes may promise one more.
   const up = choices.up(top + 1);
   const upper = model.caching && alive && model.upper !== null ? (model.upper * limit) / model.budgetBytes : 0;
-  return up !== null && up < roof && up <= upper ? up : null;
+  return up !== null && up < excluded && up <= upper ? up : null;
 }
 
-function nextKept(search: RungSearch, view: View): number | null {
-  const { trail, model, choices } = view.choice;
-  const top = trail.top as number;
-  const roof = trail.ceiling ?? Number.POSITIVE_INFINITY;
+function nextToKeep(search: RungSearch, view: View): number | null {
+  const { history, model, choices } = view.choice;
+  const top = history.top as number;
+  const excluded = history.ceiling ?? Number.POSITIVE_INFINITY;
   const up = choices.up(top + 1);
-  if (up !== null && up < roof) {
-    const most = Math.min(roof - 1, Math.max(WORTH_A_LAUNCH * top, unsurprising(model)));
+  if (up !== null && up < excluded) {
+    const most = Math.min(excluded - 1, Math.max(WORTH_A_LAUNCH * top, unsurprising(model)));
     if (model.lower === null) {
-      return Math.max(up, choices.down(Math.min(secondSize(sightOf(search), top).size, most)) ?? up);
+      return Math.max(up, choices.down(Math.min(secondSize(stateOf(search), top).size, most)) ?? up);
     }
     const aim = farthest(view, search);
     if (aim !== null) {
@@ -129,20 +131,20 @@ function nextKept(search: RungSearch, view: View): number | null {
       return Math.max(up, choices.down(Math.min(halfway, STRIDE * top, most, Math.max(cautious, top + 1))) ?? up);
     }
   }
-  if (up !== null && up < roof && search.alive && mayFit(model, up, view.limit)) return up;
-  const wanted = largestWithHeadroom(view.choice, view.limit, trail.sizes, view.good);
-  return wanted !== null && wanted > (view.best ?? 0) && trail.fits(wanted).length === 0 ? wanted : null;
+  if (up !== null && up < excluded && search.alive && mayFit(model, up, view.limit)) return up;
+  const wanted = largestWithHeadroom(view.choice, view.limit, history.sizes, view.good);
+  return wanted !== null && wanted > (view.best ?? 0) && history.fits(wanted).length === 0 ? wanted : null;
 }
 
 /** The largest size that fits also if the peak does much worse from the last measured size on than it did up to it. */
-function unsurprising({ readings, bytesPerSample, budgetBytes }: MemoryModel): number {
-  const last = readings.at(-1);
+function unsurprising({ points, bytesPerSample, budgetBytes }: MemoryModel): number {
+  const last = points.at(-1);
   if (!last) return 0;
   const room = (1 - WORSE.jump) * budgetBytes;
   // No peak rises faster than in proportion to the size.
   const ray = (last.microBatch * room) / last.total;
   // Two points, or those on the optimizer's floor, are no line yet.
-  const seen = readings.slice(-3);
+  const seen = points.slice(-3);
   if (seen.length < 3 || !(last.phased || hasRisen(seen))) return ray;
   const slope = WORSE.steeper * Math.max(bytesPerSample ?? 0, steepest(seen.map((r) => [r.microBatch, r.active])));
   return Math.max(ray, slope > 0 ? last.microBatch + (room - last.total) / slope : 0);
@@ -152,31 +154,31 @@ function unsurprising({ readings, bytesPerSample, budgetBytes }: MemoryModel): n
  * Whether the next size leaves the headroom if the last rise was a step and no slope (a library's workspace, at the first size that wants it). Should it
  * not, its process ends, and the size before it is the answer: that costs no launch.
  */
-function mayFit({ readings, bent }: MemoryModel, size: number, limit: number): boolean {
-  const [first, middle, last] = readings.slice(-3);
+function mayFit({ points, bent }: MemoryModel, size: number, limit: number): boolean {
+  const [first, middle, last] = points.slice(-3);
   if (!first || !middle || !last || !bent) return false;
   const slope = (middle.active - first.active) / (middle.microBatch - first.microBatch);
   return slope > 0 && last.total + slope * (size - last.microBatch) <= limit;
 }
 
 /** It leaves so much free that a fresh process will take it, too. */
-function isRoomy({ choice: { trail, model } }: View, size: number): boolean {
-  return peakOf(trail, size) <= model.budgetBytes * (1 - BELIEVED_FREE);
+function isRoomy({ choice: { history, model } }: View, size: number): boolean {
+  return peakOf(history, size) <= model.budgetBytes * (1 - BELIEVED_FREE);
 }
 
 function isBelieved(view: View, size: number, { steps }: RungSearch): boolean {
-  const { trail, model } = view.choice;
-  if (trail.isFirm(size)) return true;
-  const creeps = model.caching && peakOf(trail, size) > CREEPS * model.budgetBytes;
-  return isRoomy(view, size) && trail.fits(size).some((o) => trail.isSure(o) && isPaced(o, steps, creeps));
+  const { history, model } = view.choice;
+  if (history.isVerified(size)) return true;
+  const creeps = model.caching && peakOf(history, size) > CREEPS * model.budgetBytes;
+  return isRoomy(view, size) && history.fits(size).some((o) => history.isSure(o) && isLongEnough(o, steps, creeps));
 }
 
 function tightness({ choice }: View, size: number): string[] {
-  const { trail, model, headroomPct } = choice;
-  return peakOf(trail, size) <= model.budgetBytes * (1 - headroomPct / 100) ? [] : [tightNote({ headroomPct })];
+  const { history, model, headroomPct } = choice;
+  return peakOf(history, size) <= model.budgetBytes * (1 - headroomPct / 100) ? [] : [tightNote({ headroomPct })];
 }
 
 /** The highest peak that was seen at a size, bytes; endless where it was not measured. */
-function peakOf(trail: Trail, size: number): number {
-  return Math.max(...trail.fits(size).map((o) => lastingPeak(o) ?? Number.POSITIVE_INFINITY));
+function peakOf(history: RungHistory, size: number): number {
+  return Math.max(...history.fits(size).map((o) => lastingPeak(o) ?? Number.POSITIVE_INFINITY));
 }

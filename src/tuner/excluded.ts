@@ -1,5 +1,5 @@
-import type { Sight } from './sight.js';
-import { closed } from './sizes.js';
+import type { SearchState } from './search-state.js';
+import { isCloseEnough } from './sizes.js';
 
 /** Part of the upper bound that a caching allocator can make use of at most: the rest goes into rounding. */
 const USABLE = 0.993;
@@ -10,24 +10,24 @@ const DRAWN = 0.7;
  * The smallest size that cannot fit: the one that failed, or the one that the peaks leave no room for. A peak is the highest of
  * many moments of a step, each with a line of its own, so it rises at least as fast from here on as it did up to here. Endless: not known.
  */
-export function boundOf({ trail, model }: Sight): number {
-  const { ceiling, top } = trail;
+export function smallestImpossible({ history, model }: SearchState): number {
+  const { ceiling, top } = history;
   const seen = ceiling ?? Number.POSITIVE_INFINITY;
-  const last = model.readings.at(-1);
-  if (!last?.phased || model.upper === null || top === null || model.readings.length < 3) return seen;
+  const last = model.points.at(-1);
+  if (!last?.phased || model.upper === null || top === null || model.points.length < 3) return seen;
   if (top < DRAWN * model.upper) return seen;
   return Math.min(seen, Math.max(top + 1, Math.floor((model.caching || model.grown ? USABLE : 1) * model.upper) + 1));
 }
 
 /** The smallest size that cannot fit or is not allowed. */
-export function roofOf(sight: Sight): number {
-  const { hi } = sight.sizes;
-  return Math.min(boundOf(sight), hi === null ? Number.POSITIVE_INFINITY : hi + 1);
+export function smallestExcluded(state: SearchState): number {
+  const { hi } = state.sizes;
+  return Math.min(smallestImpossible(state), hi === null ? Number.POSITIVE_INFINITY : hi + 1);
 }
 
 /** Whether `size` is near enough to the largest that can fit. Near the largest that is allowed is not: that one is to be tried. */
-export function isClosed(sight: Sight, size: number): boolean {
-  const bound = boundOf(sight);
-  const { hi } = sight.sizes;
-  return size === hi || ((hi === null || bound <= hi) && closed(size, bound, sight.sizes));
+export function isLargestKnown(state: SearchState, size: number): boolean {
+  const bound = smallestImpossible(state);
+  const { hi } = state.sizes;
+  return size === hi || ((hi === null || bound <= hi) && isCloseEnough(size, bound, state.sizes));
 }

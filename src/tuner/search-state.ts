@@ -1,18 +1,18 @@
 import type { Probe } from '../contract/measurement.js';
 import type { MemoryModel } from './model.js';
+import type { RungHistory } from './rung-history.js';
 import { type Sizes, SMALL } from './sizes.js';
-import type { Trail } from './trail.js';
 
 /** What the choice of the next size on a rung looks at. */
-export interface Sight {
-  trail: Trail;
+export interface SearchState {
+  history: RungHistory;
   model: MemoryModel;
   sizes: Sizes;
   /** Each probe is a launch of its own: no size may be wasted, and every one is proof by itself. */
   perLaunch: boolean;
 }
 
-export interface Step {
+export interface NextSize {
   size: number;
   purpose: Probe['purpose'];
   /** Only a fresh process would be believed. */
@@ -21,7 +21,7 @@ export interface Step {
 }
 
 /** Where every byte is counted: the largest size that leaves libraries their room, by the steepest of the lines. */
-export function exactLimit({ model }: Sight): number {
+export function exactLimit({ model }: SearchState): number {
   const within = (bytes: number): number =>
     Math.min(
       model.largestWithin(bytes) as number,
@@ -29,5 +29,5 @@ export function exactLimit({ model }: Sight): number {
       model.curved,
     );
   const all = within(model.budgetBytes);
-  return all < SMALL ? all : Math.max(SMALL - 1, within(model.budgetBytes - model.stir));
+  return all < SMALL ? all : Math.max(SMALL - 1, within(model.budgetBytes - model.processNoise));
 }

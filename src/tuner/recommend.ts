@@ -1,8 +1,8 @@
 import type { Observation } from '../contract/measurement.js';
 import type { MemoryModel } from './model.js';
 import { lastingPeak, peakBytes } from './peaks.js';
+import type { RungHistory } from './rung-history.js';
 import type { Sizes } from './sizes.js';
-import type { Trail } from './trail.js';
 
 /** Part of the best samples/s that the recommended size must be seen to reach: 3 per cent, less what a measurement is off. */
 const FAST = 0.975;
@@ -12,10 +12,10 @@ const INTERIOR = [0.9, 0.8, 0.65, 0.5];
 const WORTHWHILE = 1.01;
 /** How often the speed of one size is measured on a busy machine: once more tells chance from cause, twice costs time. */
 const TRIES = 2;
-/** More than this no unrest excuses. */
-const MOST_UNREST = 0.2;
+/** More than this no noise excuses. */
+const MOST_NOISE = 0.2;
 /** Probes that may follow the verification only to tell speeds apart, the one that proves the answer among them. */
-const AFTERTHOUGHTS = 4;
+const MOST_AFTER_VERIFICATION = 4;
 /** Below this part of the largest size the largest good one is likely to be slow: a third try, well below the last, may save it. */
 const FAR_BELOW = 0.6;
 const WELL_BELOW = 0.95;
@@ -27,7 +27,7 @@ const NEAR_LINE = 0.995;
 const BELOW_LINE = 0.98;
 
 export interface Choice {
-  trail: Trail;
+  history: RungHistory;
   model: MemoryModel;
   /** The micro-batches that the answer may have. */
   choices: Sizes;
@@ -46,38 +46,38 @@ export type Recommendation = { measure: number; why: string } | { size: number; 
  * A size that makes the allocator retry in the steady state is never it.
  */
 export function recommend(choice: Choice): Recommendation {
-  const { trail, choices, model } = choice;
+  const { history, choices, model } = choice;
   const limit = limitOf(choice);
-  const spent = afterthoughts(choice);
-  const measured = trail.sizes.filter((size) => size <= choice.max && choices.down(size) === size);
-  const good = measured.filter((size) => leavesRoom(trail, size, limit, choice) && retriesOf(trail, size) === 0);
+  const spent = probesAfterVerification(choice);
+  const measured = history.sizes.filter((size) => size <= choice.max && choices.down(size) === size);
+  const good = measured.filter((size) => leavesRoom(history, size, limit, choice) && retriesOf(history, size) === 0);
   // A prediction that is wrong by a little each time would be followed for ever.
   const tries = (good.at(-1) ?? 0) < FAR_BELOW * choice.max ? 3 : 2;
   const wanted = spent >= tries ? null : largestWithHeadroom(choice, limit, measured, good, spent);
-  if (wanted !== null && wanted > WORTHWHILE * (good.at(-1) ?? 0) && trail.fits(wanted).length === 0) {
+  if (wanted !== null && wanted > WORTHWHILE * (good.at(-1) ?? 0) && history.fits(wanted).length === 0) {
     return { measure: wanted, why: `the largest that leaves ${choice.headroomPct} % of the budget free` };
   }
-  const best = Math.max(0, ...trail.sizes.map((size) => rateOf(trail, size) ?? 0));
-  const proved = good.filter((size) => trail.isFirm(size));
+  const best = Math.max(0, ...history.sizes.map((size) => rateOf(history, size) ?? 0));
+  const proved = good.filter((size) => history.isVerified(size));
   // Speeds that change from process to process could be followed for ever: in the end what is proved has to do.
-  const open = spent >= AFTERTHOUGHTS && proved.length > 0 ? proved : good;
+  const open = spent >= MOST_AFTER_VERIFICATION && proved.length > 0 ? proved : good;
   // Where the same size in the same process runs now faster, now slower, a difference as small as that means nothing.
-  const enough = FAST - unrestOf(choice, good.at(-1));
-  const fast = open.filter((size) => (rateOf(trail, size) ?? best) >= enough * best);
-  const pick = fast.at(-1) ?? open.toSorted((a, b) => (rateOf(trail, a) ?? 0) - (rateOf(trail, b) ?? 0)).at(-1);
+  const enough = FAST - speedNoise(choice, good.at(-1));
+  const fast = open.filter((size) => (rateOf(history, size) ?? best) >= enough * best);
+  const pick = fast.at(-1) ?? open.toSorted((a, b) => (rateOf(history, a) ?? 0) - (rateOf(history, b) ?? 0)).at(-1);
   if (pick === undefined) return lastResort(choice, measured);
   const largest = good.at(-1) as number;
-  const spare = choice.cheap && spent < AFTERTHOUGHTS - 1;
-  if (spare && pick !== largest && triesOf(choice, largest) < TRIES && isNoisy(trail, choice.max)) {
+  const spare = choice.cheap && spent < MOST_AFTER_VERIFICATION - 1;
+  if (spare && pick !== largest && triesOf(choice, largest) < TRIES && isNoisy(history, choice.max)) {
     return { measure: largest, why: 'speeds vary here, so the largest of the good sizes gets another chance' };
   }
   if (spare && best > 0 && pick !== largest) {
     const between = interior(choice, measured).find((size) => size > pick && size < largest);
     if (between !== undefined) return { measure: between, why: 'the largest sizes run slower: where does that begin?' };
   }
-  if (!trail.isFirm(pick))
+  if (!history.isVerified(pick))
     return { measure: pick, why: 'the size to be recommended, in the process that took the largest' };
-  const peak = highest(trail, pick, lastingPeak);
+  const peak = highest(history, pick, lastingPeak);
   const wide = peak === null || peak <= model.budgetBytes * (1 - choice.headroomPct / 100);
   return { size: pick, notes: [...notesOn(choice, pick, good, best), ...(wide ? [] : [tightNote(choice)])] };
 }
@@ -86,28 +86,28 @@ export function recommend(choice: Choice): Recommendation {
  * What the recommended size may hold, bytes. Where weights alone leave less than the headroom no size can: half of what the
  * smallest leaves is left free then, since the smallest of all would be many times slower for little.
  */
-export function limitOf({ trail, model, choices, headroomPct }: Choice): number {
+export function limitOf({ history, model, choices, headroomPct }: Choice): number {
   const wanted = model.budgetBytes * (1 - headroomPct / 100);
-  const least = highest(trail, choices.lo, lastingPeak);
+  const least = highest(history, choices.lo, lastingPeak);
   return least === null || least <= wanted ? wanted : (least + model.budgetBytes) / 2;
 }
 
 /** Probes since a fresh process took the largest size. */
-function afterthoughts({ trail, max }: Choice): number {
-  const verified = trail.all.findIndex((o) => o.outcome === 'fit' && o.fresh && o.micro_batch >= max);
-  return verified < 0 ? 0 : trail.all.length - verified - 1;
+function probesAfterVerification({ history, max }: Choice): number {
+  const verified = history.all.findIndex((o) => o.outcome === 'fit' && o.fresh && o.micro_batch >= max);
+  return verified < 0 ? 0 : history.all.length - verified - 1;
 }
 
 /** How often the speed of a size was measured where it counts: in the process that proves the answer. */
-function triesOf({ trail }: Choice, size: number): number {
-  return trail.fits(size).filter((o) => trail.isFirmFit(o)).length;
+function triesOf({ history }: Choice, size: number): number {
+  return history.fits(size).filter((o) => history.isVerification(o)).length;
 }
 
 /** Samples per second and device: the best that fresh processes showed, else what was measured last; null: no time. */
-export function rateOf(trail: Trail, size: number): number | null {
-  const timed = trail.fits(size).filter((o) => rate(o) > 0);
-  const firm = timed.filter((o) => trail.isFirmFit(o));
-  const rates = (firm.length > 0 ? firm : timed.slice(-1)).map(rate);
+export function rateOf(history: RungHistory, size: number): number | null {
+  const timed = history.fits(size).filter((o) => rate(o) > 0);
+  const verified = timed.filter((o) => history.isVerification(o));
+  const rates = (verified.length > 0 ? verified : timed.slice(-1)).map(rate);
   return rates.length > 0 ? Math.max(...rates) : null;
 }
 
@@ -116,44 +116,44 @@ export function rate(o: Observation): number {
 }
 
 /** By how much the speed of one size differed from try to try in fresh processes: 0 where it was measured once. */
-function unrestOf({ trail }: Choice, size: number | undefined): number {
+function speedNoise({ history }: Choice, size: number | undefined): number {
   const rates =
     size === undefined
       ? []
-      : trail
+      : history
           .fits(size)
-          .filter((o) => trail.isFirmFit(o))
+          .filter((o) => history.isVerification(o))
           .map(rate);
   const timed = rates.filter((value) => value > 0);
-  return timed.length < 2 ? 0 : Math.min(MOST_UNREST, 1 - Math.min(...timed) / Math.max(...timed));
+  return timed.length < 2 ? 0 : Math.min(MOST_NOISE, 1 - Math.min(...timed) / Math.max(...timed));
 }
 
 /** Whether the largest size, which is measured in two processes, ran at clearly different speeds: the machine is busy. */
-function isNoisy(trail: Trail, max: number): boolean {
-  const rates = trail.fits(max).map(rate);
+function isNoisy(history: RungHistory, max: number): boolean {
+  const rates = history.fits(max).map(rate);
   return Math.min(...rates) < FAST * Math.max(...rates);
 }
 
 /** Highest peak seen at a size that fits, bytes; null if it could not be measured. */
-export function peakOf(trail: Trail, size: number): number | null {
-  return highest(trail, size, (o) => peakBytes(o.peaks));
+export function peakOf(history: RungHistory, size: number): number | null {
+  return highest(history, size, (o) => peakBytes(o.peaks));
 }
 
-function highest(trail: Trail, size: number, value: (o: Observation) => number | null): number | null {
-  const fits = trail.fits(size);
-  const firm = fits.filter((o) => o.fresh);
-  const peaks = (firm.length > 0 ? firm : fits).map(value).filter((bytes) => bytes !== null);
+function highest(history: RungHistory, size: number, value: (o: Observation) => number | null): number | null {
+  const fits = history.fits(size);
+  const verified = fits.filter((o) => o.fresh);
+  const peaks = (verified.length > 0 ? verified : fits).map(value).filter((bytes) => bytes !== null);
   return peaks.length > 0 ? Math.max(...peaks) : null;
 }
 
-export function retriesOf(trail: Trail, size: number): number {
-  const fits = trail.fits(size);
+export function retriesOf(history: RungHistory, size: number): number {
+  const fits = history.fits(size);
   return (fits.findLast((o) => o.fresh) ?? fits.at(-1))?.alloc_retries ?? 0;
 }
 
 /** Unmeasured peaks cannot be compared: then the size itself has to stay below the largest by the headroom. */
-export function leavesRoom(trail: Trail, size: number, limit: number, { max, headroomPct }: Choice): boolean {
-  const peak = highest(trail, size, lastingPeak);
+export function leavesRoom(history: RungHistory, size: number, limit: number, { max, headroomPct }: Choice): boolean {
+  const peak = highest(history, size, lastingPeak);
   return peak === null ? size <= max * (1 - headroomPct / 100) || headroomPct === 0 : peak <= limit;
 }
 
@@ -165,10 +165,10 @@ export function largestWithHeadroom(
   good: number[],
   spent = 0,
 ): number | null {
-  const { trail, model, choices, max, headroomPct } = choice;
+  const { history, model, choices, max, headroomPct } = choice;
   const spoilt = measured.filter((size) => !good.includes(size) && size < max);
-  const slow = spoilt.filter((size) => retriesOf(trail, size) > 0).map((size) => 0.97 * size);
-  const bad = trail.badBelow(max);
+  const slow = spoilt.filter((size) => retriesOf(history, size) > 0).map((size) => 0.97 * size);
+  const bad = history.failingBelow(max);
   // What fits is not monotone here: one more try well below, then only sizes that have fitted.
   if (bad.length > 1) return null;
   // What was measured to leave too little is not predicted anew.
@@ -177,9 +177,9 @@ export function largestWithHeadroom(
     .map((size) => (spent > 1 ? WELL_BELOW * size : size - 1));
   const line = model.grown ? NEAR_LINE : BELOW_LINE;
   const byLine = model.grown || spent > 0 || !choice.cheap ? (model.largestWithin(line * limit) ?? max) : max;
-  const roof = Math.min(max, byLine, ...slow, ...tight, ...bad.map((size) => 0.9 * size));
-  if (model.readings.length === 0) return choices.down(roof * (headroomPct === 0 ? 1 : 1 - headroomPct / 100));
-  let size = choices.down(roof);
+  const excluded = Math.min(max, byLine, ...slow, ...tight, ...bad.map((size) => 0.9 * size));
+  if (model.points.length === 0) return choices.down(excluded * (headroomPct === 0 ? 1 : 1 - headroomPct / 100));
+  let size = choices.down(excluded);
   let low = choices.lo;
   if (size === null || (model.peakAt(low) ?? 0) > limit) return null;
   while (size !== null && low < size) {
@@ -191,21 +191,22 @@ export function largestWithHeadroom(
   return low;
 }
 
-function interior({ trail, choices, max }: Choice, measured: number[]): number[] {
+function interior({ history, choices, max }: Choice, measured: number[]): number[] {
   return INTERIOR.map((part) => choices.down(part * max)).filter(
     (size): size is number =>
-      size !== null && [...measured, ...trail.badBelow(max)].every((other) => Math.abs(other - size) > SAME * size),
+      size !== null &&
+      [...measured, ...history.failingBelow(max)].every((other) => Math.abs(other - size) > SAME * size),
   );
 }
 
 /** No measured choice leaves the headroom: the smallest choice that a fresh process took, or that has to be tried. */
-function lastResort({ trail, choices, max, headroomPct }: Choice, measured: number[]): Recommendation {
+function lastResort({ history, choices, max, headroomPct }: Choice, measured: number[]): Recommendation {
   const smallest = choices.lo;
-  if (smallest <= max && trail.fits(smallest).length === 0 && !trail.badBelow(max).includes(smallest)) {
+  if (smallest <= max && history.fits(smallest).length === 0 && !history.failingBelow(max).includes(smallest)) {
     return { measure: smallest, why: 'the smallest size that the answer may have' };
   }
-  const size = measured.find((m) => trail.isFirm(m)) ?? choices.down(max) ?? max;
-  if (!trail.isFirm(size)) return { measure: size, why: 'the only size that the answer may have' };
+  const size = measured.find((m) => history.isVerified(m)) ?? choices.down(max) ?? max;
+  if (!history.isVerified(size)) return { measure: size, why: 'the only size that the answer may have' };
   return { size, notes: [tightNote({ headroomPct })] };
 }
 

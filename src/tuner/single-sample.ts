@@ -8,5 +8,5 @@ export function failsAlone({ micro_batch: microBatch, outcome, evidence }: Obser
   return microBatch === 1 && outcome === 'user_error' && ALONE.test(evidence ?? '');
 }
 
-export const LONE_NOTE =
+export const SINGLE_SAMPLE_NOTE =
   'The script cannot train on one sample at a time (batch normalization), so the sizes begin at 2.';
