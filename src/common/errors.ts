@@ -40,14 +40,14 @@ export type ErrorCode = keyof typeof ERROR_CODES;
 
 /** An error that a user can meet: one sentence in `message`, what to do next in `remedy`. */
 export class OomtuneError extends Error {
-  readonly code: ErrorCode;
-  readonly remedy: string;
-
-  constructor(code: ErrorCode, message: string, remedy: string, options?: { cause?: unknown }) {
+  constructor(
+    readonly code: ErrorCode,
+    message: string,
+    readonly remedy: string,
+    options?: { cause?: unknown },
+  ) {
     super(message, options);
     this.name = 'OomtuneError';
-    this.code = code;
-    this.remedy = remedy;
   }
 
   get exitCode(): number {

@@ -26,7 +26,6 @@ enum State {
 
 /** Takes a stream apart byte by byte, so that what is cut by the end of a chunk is known all the same. */
 export class TerminalText {
-  readonly #colours: boolean;
   #state = State.Text;
   #sequence = '';
   #coloured = false;
@@ -34,9 +33,7 @@ export class TerminalText {
   #lead = false;
 
   /** `colours`: these stay, and so do a carriage return and a backspace. */
-  constructor(colours: boolean) {
-    this.#colours = colours;
-  }
+  constructor(private readonly colours: boolean) {}
 
   take(chunk: Uint8Array): Buffer {
     const out = Buffer.allocUnsafe(chunk.length + 1 + LONGEST_SEQUENCE + 2);
@@ -92,7 +89,7 @@ export class TerminalText {
     }
     if (byte === ESC) this.#state = State.Escape;
     if (byte >= 0x20 && byte !== 0x7f) return byte;
-    if (byte === 0x0a || byte === 0x09 || (this.#colours && (byte === 0x0d || byte === 0x08))) return byte;
+    if (byte === 0x0a || byte === 0x09 || (this.colours && (byte === 0x0d || byte === 0x08))) return byte;
     return byte >= 0x0b && byte <= 0x0d ? 0x20 : null;
   }
 
@@ -129,7 +126,7 @@ export class TerminalText {
       return null;
     }
     this.#state = State.Text;
-    if (!this.#colours || !KEPT_SEQUENCE.test(this.#sequence)) return null;
+    if (!this.colours || !KEPT_SEQUENCE.test(this.#sequence)) return null;
     this.#coloured ||= byte === 0x6d;
     return Buffer.from(`\u001b[${this.#sequence}`, 'latin1');
   }

@@ -21,19 +21,18 @@ interface Claim {
 
 /** The record of a job that this host answers for: each step is written only while the claim on it holds. */
 export class ClaimedRecord {
-  readonly job: StoredJob;
   /** Where the job stands, as it was said last. */
   reason: string | null;
   /** The claim is gone. */
   lost = false;
-  readonly #claim: Claim;
   #unsaid = false;
   #saying = false;
 
-  constructor(job: StoredJob, claim: Claim) {
-    this.job = job;
+  constructor(
+    readonly job: StoredJob,
+    private readonly claim: Claim,
+  ) {
     this.reason = job.reason;
-    this.#claim = claim;
   }
 
   /** Throws ClaimLost: nothing may be launched that the record does not know of. */
@@ -43,24 +42,24 @@ export class ClaimedRecord {
     if (result === 'ok') return;
     this.lost = true;
     const error = new ClaimLost(result);
-    this.#claim.onLost(error);
+    this.claim.onLost(error);
     throw error;
   }
 
   /** Keeps a copy at home from now on. */
   hold(): void {
-    const { host, claim, held } = this.#claim;
+    const { host, claim, held } = this.claim;
     held.write({ host, claim, epoch: this.job.epoch, record: { ...this.job, reason: this.reason } });
   }
 
   /** The copy goes with the job. */
   forget(): void {
-    this.#claim.held.remove(this.job.job);
+    this.claim.held.remove(this.job.job);
   }
 
   /** The copy stays, as one of what has ended: an older state of Redis would offer the job to be run again. */
   end(): void {
-    const { host, claim, ended } = this.#claim;
+    const { host, claim, ended } = this.claim;
     const record = { ...this.job, ended_at: this.job.ended_at ?? new Date().toISOString() };
     ended.write({ host, claim, epoch: this.job.epoch, record });
     this.forget();
@@ -68,7 +67,7 @@ export class ClaimedRecord {
 
   /** Whether the job has ended here already, in this epoch: then that is written back. Tries until Redis takes it. */
   async hasEnded(): Promise<boolean> {
-    const { store, ended, letGo: signal } = this.#claim;
+    const { store, ended, letGo: signal } = this.claim;
     const last = ended.get(this.job.job);
     if (last === null || last.epoch < this.job.epoch) return false;
     await outlast(() => store.jobs.restoreEnd(last), { signal, onRefused: store.connection.onRefused });
@@ -77,7 +76,7 @@ export class ClaimedRecord {
 
   /** Writes the record back where Redis has lost it. Where the job is another's by now, `onLost` is told. */
   async restore(): Promise<Restored> {
-    const { store, host, claim, onLost } = this.#claim;
+    const { store, host, claim, onLost } = this.claim;
     const restored = await store.jobs.restore({ host, claim, epoch: this.job.epoch, record: this.job });
     if (restored !== 'kept' && restored !== 'restored') {
       this.lost = true;
@@ -88,13 +87,13 @@ export class ClaimedRecord {
 
   /** Tries until Redis takes it: an error says nothing about the job. Rejects when the job is let go of. */
   write(patch: Partial<JobRecord>): Promise<PatchResult> {
-    const { store, letGo: signal } = this.#claim;
+    const { store, letGo: signal } = this.claim;
     return outlast(() => this.#write(patch), { signal, onRefused: store.connection.onRefused });
   }
 
   /** Where Redis lost its data the job has not lost its process: the record is written back, and the step after it. */
   async #write(patch: Partial<JobRecord>): Promise<PatchResult> {
-    const { store, claim } = this.#claim;
+    const { store, claim } = this.claim;
     const { job } = this.job;
     const write = () => store.jobs.patch(job, patch, claim);
     let result = await write().catch((error: unknown) => {
@@ -136,7 +135,7 @@ export class ClaimedRecord {
 
   /** Gives the job back, of which nothing was launched. */
   async giveBack(): Promise<void> {
-    const { store, claim } = this.#claim;
+    const { store, claim } = this.claim;
     const { onRefused } = store.connection;
     await outlast(() => store.jobs.unclaim(this.job.job, claim, this.reason ?? 'waits in its queue'), { onRefused });
     this.forget();

@@ -43,7 +43,6 @@ export interface DaemonParts {
  * moment: supervisors hold the jobs, and the next daemon adopts what its host had claimed.
  */
 export class Daemon {
-  readonly #parts: DaemonParts;
   readonly #host = hostName();
   readonly #queues: Queues;
   readonly #dispatcher: Dispatcher;
@@ -61,9 +60,8 @@ export class Daemon {
   #away = 0;
   #fatal: ((error: Error) => void) | null = null;
 
-  constructor(parts: DaemonParts) {
+  constructor(private readonly parts: DaemonParts) {
     const { store, settings, token, log } = parts;
-    this.#parts = parts;
     this.#queues = new Queues(store, settings, token, (error) => log.debug({ err: error }, 'queue'));
     this.#dispatcher = new Dispatcher(store, this.#queues, log);
     this.#sweeper = new Sweeper(parts, this.#host, this.#queues);
@@ -103,7 +101,7 @@ export class Daemon {
 
   /** Takes over what this host had claimed, then takes jobs. Throws OOMTUNE_DAEMON_RUNNING for a second of the name. */
   async start(): Promise<void> {
-    const { store, settings, log } = this.#parts;
+    const { store, settings, log } = this.parts;
     await this.#inventory();
     const other = await store.hosts.beat(this.#info);
     if (other !== null) {
@@ -139,7 +137,7 @@ export class Daemon {
 
   /** Lets go of all jobs, which go on; `kill`: ends them and waits until nothing of them is left. */
   async stop({ kill }: { kill: boolean }): Promise<void> {
-    const { store, settings, log } = this.#parts;
+    const { store, settings, log } = this.parts;
     this.#stopping = true;
     this.#unready();
     for (const timer of this.#timers) clearInterval(timer);
@@ -174,7 +172,7 @@ export class Daemon {
         })
         .catch((error: unknown) => {
           const text = String(error);
-          if (text !== told) this.#parts.log.warn({ err: error }, 'a periodic task failed');
+          if (text !== told) this.parts.log.warn({ err: error }, 'a periodic task failed');
           told = text; // once, not every two seconds for as long as Redis refuses
         })
         .finally(() => {
@@ -186,8 +184,8 @@ export class Daemon {
 
   #unready: () => void = () => {};
   readonly #onReady = (): void => {
-    this.#parts.log.info('Redis is back');
-    this.#comeBack().catch((error: unknown) => this.#parts.log.warn({ err: error }, 'sweep failed'));
+    this.parts.log.info('Redis is back');
+    this.#comeBack().catch((error: unknown) => this.parts.log.warn({ err: error }, 'sweep failed'));
   };
 
   /** What was given to others meanwhile is ended, and what Redis has lost is written back, before anything else. */
@@ -196,7 +194,7 @@ export class Daemon {
     const { others } = this.#sweeper; // before a sweep that was under way hears of none in what Redis has come back with
     try {
       await this.#writeBack();
-      await outlast(() => this.#beat(), { onRefused: this.#parts.store.connection.onRefused }); // others wait for it
+      await outlast(() => this.#beat(), { onRefused: this.parts.store.connection.onRefused }); // others wait for it
       // An older state of Redis may offer what another host runs: that one writes it back as soon as it is connected, too
       if (others.length > 0) {
         await this.#heardAgain(others);
@@ -213,7 +211,7 @@ export class Daemon {
 
   /** Waits for hosts that are slower to find Redis again, but no longer than they may be silent. */
   async #heardAgain(others: string[]): Promise<void> {
-    const { hosts, connection } = this.#parts.store;
+    const { hosts, connection } = this.parts.store;
     const until = performance.now() + HEARTBEAT_MS;
     for (;;) {
       const known = await outlast(() => hosts.list(), { onRefused: connection.onRefused });
@@ -224,7 +222,7 @@ export class Daemon {
   }
 
   async #writeBack(): Promise<void> {
-    const { onRefused } = this.#parts.store.connection;
+    const { onRefused } = this.parts.store.connection;
     await outlast(() => this.#recovery.restoreEnds(), { onRefused });
     await outlast(() => this.#executions.compare(), { onRefused });
     await this.#executions.fenced();
@@ -240,10 +238,10 @@ export class Daemon {
    * second time. Throws OOMTUNE_HOST_TAKEN.
    */
   async #refuseForeignHome(): Promise<void> {
-    const foreign = foreignJobs(await this.#parts.store.jobs.live(), this.#host, this.#parts.token);
+    const foreign = foreignJobs(await this.parts.store.jobs.live(), this.#host, this.parts.token);
     const [first] = foreign;
     if (first === undefined) return;
-    await this.#parts.store.hosts.leave(this.#info);
+    await this.parts.store.hosts.leave(this.#info);
     throw hostTaken(this.#host, foreign, first);
   }
 
@@ -261,11 +259,11 @@ export class Daemon {
           : wake === 'ended'
             ? Promise.resolve()
             : this.#intake.take();
-    kick.catch((error: unknown) => this.#parts.log.warn({ err: error }, 'a wake could not be followed'));
+    kick.catch((error: unknown) => this.parts.log.warn({ err: error }, 'a wake could not be followed'));
   }
 
   async #inventory(): Promise<void> {
-    this.#devices = await this.#parts.runtime.devices();
+    this.#devices = await this.parts.runtime.devices();
     const healthy = this.#devices.filter((device) => device.fault === null);
     this.#info.lacks = this.#room.lack;
     this.#info.devices = healthy.map(({ id, model, total_bytes }) => ({ id, model, total_bytes }));
@@ -275,7 +273,7 @@ export class Daemon {
   async #beat(): Promise<void> {
     const before = this.#info.lacks;
     this.#info.lacks = this.#room.lack;
-    const other = await this.#parts.store.hosts.beat(this.#info);
+    const other = await this.parts.store.hosts.beat(this.#info);
     if (before && this.#info.lacks === null) this.#take();
     if (other === null) return;
     this.#fatal?.(
@@ -317,22 +315,22 @@ export class Daemon {
 
   /** Goes on with what this host answers for and nobody here works at: after a start, or a put-back that failed. */
   async #adopt(): Promise<void> {
-    for (const record of await this.#parts.store.jobs.live()) {
+    for (const record of await this.parts.store.jobs.live()) {
       if (this.#stopping) return;
       if (record.claimHost !== this.#host || this.#executions.has(record.job)) continue;
-      if (record.state === 'held' || isForeign(record, this.#parts.token)) continue;
+      if (record.state === 'held' || isForeign(record, this.parts.token)) continue;
       const claim = this.#executions.claimOf(record);
-      const { outcome, record: fresh } = await this.#parts.store.jobs.claim(record, this.#host, claim);
+      const { outcome, record: fresh } = await this.parts.store.jobs.claim(record, this.#host, claim);
       if (outcome !== 'ours') continue;
       const ticket = await this.#queues.reclaim(fresh).catch(() => null);
-      this.#parts.log.info({ job: record.job, state: record.state, ticket: ticket !== null }, 'job adopted');
+      this.parts.log.info({ job: record.job, state: record.state, ticket: ticket !== null }, 'job adopted');
       this.#executions.begin(fresh, ticket, true);
     }
   }
 
   #take(): void {
     if (this.#stopping || this.#away > 0) return;
-    this.#intake.take().catch((error: unknown) => this.#parts.log.warn({ err: error }, 'no job could be taken'));
+    this.#intake.take().catch((error: unknown) => this.parts.log.warn({ err: error }, 'no job could be taken'));
   }
 }
 

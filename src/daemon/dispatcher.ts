@@ -8,18 +8,15 @@ import type { Queues } from './queues.js';
  * jobs. Any daemon may do it for any job, and several may at once: an entry's id makes it unique.
  */
 export class Dispatcher {
-  readonly #store: Store;
-  readonly #queues: Queues;
-  readonly #log: Log;
   #running: Promise<void> | null = null;
   #again = false;
   #waiting = false;
 
-  constructor(store: Store, queues: Queues, log: Log) {
-    this.#store = store;
-    this.#queues = queues;
-    this.#log = log;
-  }
+  constructor(
+    private readonly store: Store,
+    private readonly queues: Queues,
+    private readonly log: Log,
+  ) {}
 
   /** Whether some job waits for others, as of the last look. */
   get waiting(): boolean {
@@ -42,9 +39,9 @@ export class Dispatcher {
     do {
       this.#again = false;
       this.#waiting = false;
-      const pending = await this.#store.jobs.pending();
+      const pending = await this.store.jobs.pending();
       pending.sort(bySubmission);
-      const gate = await SweepGate.open(this.#store, pending);
+      const gate = await SweepGate.open(this.store, pending);
       for (let at = 0; at < pending.length; at += 50) {
         const some = pending.slice(at, at + 50);
         await Promise.all(some.map((job) => this.#one(job, pending, gate)));
@@ -57,16 +54,16 @@ export class Dispatcher {
     if (blocker !== null) {
       this.#waiting = true;
       if ('dead' in blocker) {
-        this.#log.info({ job: job.job, why: blocker.dead }, 'a job can never start');
+        this.log.info({ job: job.job, why: blocker.dead }, 'a job can never start');
         const failure = { class: 'cancelled' as const, evidence: blocker.dead, fields: {} };
-        await this.#store.jobs.patch(job.job, { state: 'failed', reason: blocker.dead, failure });
+        await this.store.jobs.patch(job.job, { state: 'failed', reason: blocker.dead, failure });
       } else if (job.reason !== blocker.waits) {
-        await this.#store.jobs.patch(job.job, { reason: blocker.waits });
+        await this.store.jobs.patch(job.job, { reason: blocker.waits });
       }
       return;
     }
     // Taken off first: a retry or release that comes between puts it on again. A crash between is found by the sweep.
-    if (await this.#store.jobs.unpend(job, 'waits in its queue')) await this.#queues.add(job);
+    if (await this.store.jobs.unpend(job, 'waits in its queue')) await this.queues.add(job);
   }
 
   /** What of `--after` and `--after-any` is in the way. */
@@ -77,7 +74,7 @@ export class Dispatcher {
     for (const id of new Set([...after, ...afterAny])) {
       const success = after.includes(id);
       const near = pending.find((one) => one.job === id);
-      const found = near === undefined ? await this.#store.jobs.find(id) : { is: 'job' as const, job: near };
+      const found = near === undefined ? await this.store.jobs.find(id) : { is: 'job' as const, job: near };
       if (found.is === 'missing' && !success) continue; // so long ago that it was forgotten
       if (found.is === 'missing') return { dead: `${id}, which it was to come after, is not known any more` };
       if (found.is === 'unreadable') {
@@ -121,11 +118,7 @@ interface Family {
  * holds for all of them is found.
  */
 class SweepGate {
-  readonly #families: Map<string, Family>;
-
-  private constructor(families: Map<string, Family>) {
-    this.#families = families;
-  }
+  private constructor(private readonly families: Map<string, Family>) {}
 
   /** `pending`: jobs that are not in a queue yet. */
   static async open(store: Store, pending: StoredJob[]): Promise<SweepGate> {
@@ -144,7 +137,7 @@ class SweepGate {
   /** Lets it through: null. Else what it waits for. */
   pass(job: StoredJob): string | null {
     const { sweep } = job.options;
-    const family = sweep === undefined ? undefined : this.#families.get(sweep.sweep);
+    const family = sweep === undefined ? undefined : this.families.get(sweep.sweep);
     if (sweep === undefined || family === undefined) return null;
     const { begun, settled } = family;
     const first = begun[0]?.job;

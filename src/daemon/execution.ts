@@ -52,12 +52,8 @@ class Cancelled extends Error {}
 
 /** One job that this daemon answers for, from the claim to its end. */
 export class Execution {
-  readonly record: StoredJob;
-  /** Its entry in the queue; null: gone, which does not matter to the job. */
-  ticket: Job<Ticket> | null;
   readonly leaseWait: LeaseWait;
 
-  readonly #deps: ExecutionDeps;
   readonly #abort = new AbortController();
   readonly #letGo = new AbortController();
   readonly #log: Log;
@@ -69,10 +65,12 @@ export class Execution {
   readonly #pause: Pause;
   #ended: Promise<ExecutionEnd> = Promise.resolve('left');
 
-  constructor(record: StoredJob, ticket: Job<Ticket> | null, deps: ExecutionDeps) {
-    this.record = record;
-    this.ticket = ticket;
-    this.#deps = deps;
+  constructor(
+    readonly record: StoredJob,
+    /** Its entry in the queue; null: gone, which does not matter to the job. */
+    public ticket: Job<Ticket> | null,
+    private readonly deps: ExecutionDeps,
+  ) {
     this.#log = deps.log.child({ job: record.job });
     this.#claimed = new ClaimedRecord(record, {
       ...deps,
@@ -127,7 +125,7 @@ export class Execution {
   /** What the record has to say as long as the job is ours; null: it ends here, and its record is not compared any more. */
   get expected(): Pick<Standing, 'epoch' | 'claim' | 'launches'> | null {
     if (this.#closing || this.#abort.signal.aborted) return null;
-    return { epoch: this.record.epoch, claim: this.#deps.claim, launches: this.record.launches.length };
+    return { epoch: this.record.epoch, claim: this.deps.claim, launches: this.record.launches.length };
   }
 
   /**
@@ -197,7 +195,7 @@ export class Execution {
     const { signal } = this.#abort;
     for (;;) {
       try {
-        return await this.#deps.worker.runJob(this.#request(), this.#workDeps());
+        return await this.deps.worker.runJob(this.#request(), this.#workDeps());
       } catch (error) {
         if (!isFull(error) || signal.aborted) throw error;
         if (this.#claimed.reason !== NO_ROOM)
@@ -252,7 +250,7 @@ export class Execution {
     this.#surroundings.forget();
     this.#log.info({ state: patch.state, recorded: result }, 'job ended');
     if (patch.state === 'succeeded')
-      await noteDuration(this.#deps.store, this.record).catch((err: unknown) =>
+      await noteDuration(this.deps.store, this.record).catch((err: unknown) =>
         this.#log.warn({ err }, 'how long the job took is not noted'),
       );
     return 'done';
@@ -283,7 +281,7 @@ export class Execution {
   }
 
   #workDeps(): WorkDeps {
-    const { runtime } = this.#deps;
+    const { runtime } = this.deps;
     return {
       runtime,
       records: async () => ({

@@ -32,15 +32,12 @@ interface ExecutionsParts {
 
 /** The jobs that this daemon works at, each once. */
 export class Executions {
-  readonly #parts: ExecutionsParts;
   readonly #active = new Map<string, Execution>();
   readonly #running = new Set<Promise<void>>();
   /** Told of once each. */
   readonly #outside = new Set<string>();
 
-  constructor(parts: ExecutionsParts) {
-    this.#parts = parts;
-  }
+  constructor(private readonly parts: ExecutionsParts) {}
 
   get size(): number {
     return this.#active.size;
@@ -65,7 +62,7 @@ export class Executions {
   /** `adopted`: it runs already, and does not wait for a lane. */
   begin(record: StoredJob, ticket: Job<Ticket> | null, adopted: boolean): void {
     if (this.has(record.job)) return; // adopted in the moment in which it was taken, or the other way round
-    const { lanes, log, settled } = this.#parts;
+    const { lanes, log, settled } = this.parts;
     const runs = join(stateFolder('runs'), record.job, '/');
     if (record.launches.some(({ dir }) => !dir.startsWith(runs) || dir.includes('..'))) {
       if (!this.#outside.has(record.job))
@@ -73,7 +70,7 @@ export class Executions {
       this.#outside.add(record.job);
       return;
     }
-    const execution = new Execution(record, ticket, { ...this.#parts, claim: this.claimOf(record) });
+    const execution = new Execution(record, ticket, { ...this.parts, claim: this.claimOf(record) });
     this.#active.set(record.job, execution);
     const done = lanes
       .add(labelOf(requirementOf(record.options)), adopted, () => settled().then(() => execution.run()))
@@ -85,7 +82,7 @@ export class Executions {
 
   /** The same for every daemon of this home, other in each epoch of the job. */
   claimOf({ epoch }: Pick<StoredJob, 'epoch'>): string {
-    return `${this.#parts.token}.${epoch}`;
+    return `${this.parts.token}.${epoch}`;
   }
 
   /**
@@ -97,7 +94,7 @@ export class Executions {
       const { expected } = execution;
       return expected === null ? [] : [{ execution, expected }];
     });
-    const replies = await this.#parts.store.jobs.standing(looks.map(({ execution }) => execution.record.job));
+    const replies = await this.parts.store.jobs.standing(looks.map(({ execution }) => execution.record.job));
     const done = await Promise.allSettled(
       looks.map(({ execution, expected }, at) => execution.compare(expected, replies[at] as Reply<Standing>)),
     );
@@ -116,7 +113,7 @@ export class Executions {
   }
 
   async #after({ ticket, record }: Execution, end: ExecutionEnd): Promise<void> {
-    const { queues, onEnd, store } = this.#parts;
+    const { queues, onEnd, store } = this.parts;
     this.#active.delete(record.job);
     onEnd();
     if (ticket === null || end === 'left') return;

@@ -35,12 +35,14 @@ const KEPT_ENDS = 2000;
  */
 export class HeldJobs {
   readonly #store: string;
-  readonly #log: Log;
   readonly #folder: string;
 
-  constructor({ url, keys }: Pick<Store, 'url' | 'keys'>, log: Log, what: 'held' | 'ended' = 'held') {
+  constructor(
+    { url, keys }: Pick<Store, 'url' | 'keys'>,
+    private readonly log: Log,
+    what: 'held' | 'ended' = 'held',
+  ) {
     this.#store = `${url} ${keys.prefix}`;
-    this.#log = log;
     this.#folder = stateFolder('daemon', what);
   }
 
@@ -50,7 +52,7 @@ export class HeldJobs {
       writeWhole(path, JSON.stringify({ schema: 1, store: this.#store, ...held }));
     } catch (error) {
       // The job goes on: it is only not written back should Redis lose its data before the next step
-      this.#log.warn({ err: error, job: held.record.job }, 'what the daemon holds could not be written to its home');
+      this.log.warn({ err: error, job: held.record.job }, 'what the daemon holds could not be written to its home');
     }
   }
 
@@ -95,7 +97,7 @@ export class HeldJobs {
       return store === this.#store ? { host, claim, epoch, record } : null;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
-      this.#log.warn({ err: error, path }, 'a file of what the daemon holds cannot be read');
+      this.log.warn({ err: error, path }, 'a file of what the daemon holds cannot be read');
       return null;
     }
   }

@@ -26,16 +26,13 @@ const MOST_WAITING = 32;
 
 /** Takes jobs from the queues that suit this host, as long as there are lanes for them. One look at a time. */
 export class Intake {
-  readonly #parts: IntakeParts;
   readonly #left = new Set<string>();
   #running: Promise<void> | null = null;
   #again = false;
   #closed = false;
   #sortOut = true;
 
-  constructor(parts: IntakeParts) {
-    this.#parts = parts;
-  }
+  constructor(private readonly parts: IntakeParts) {}
 
   /** Calls that come meanwhile make it look once more. */
   take(): Promise<void> {
@@ -79,7 +76,7 @@ export class Intake {
   }
 
   async #all(): Promise<void> {
-    const { queues, host } = this.#parts;
+    const { queues, host } = this.parts;
     do {
       this.#again = false;
       if (this.#closed) return;
@@ -95,7 +92,7 @@ export class Intake {
    * step. Without this they would wait until the lock expires. Only while nothing is being taken.
    */
   async #sortOutTaken(labels: string[]): Promise<void> {
-    const { store, queues, executions } = this.#parts;
+    const { store, queues, executions } = this.parts;
     const ours = new Set([...executions].map((execution) => execution.ticket?.id));
     for (const label of labels) {
       for (const ticket of await queues.taken(label)) {
@@ -116,11 +113,11 @@ export class Intake {
    * from that would do is in nobody's way: one behind it may end in time.
    */
   async #takeFrom(label: string): Promise<void> {
-    const { queues, lanes, executions } = this.#parts;
+    const { queues, lanes, executions } = this.parts;
     for (;;) {
       const waits = [...executions].filter(({ leaseWait }) => leaseWait.since !== null);
       const labels = waits.map(({ record }) => labelOf(requirementOf(record.options)));
-      if (this.#closed || !lanes.hasRoom(label, labels) || this.#parts.room.lack !== null) return;
+      if (this.#closed || !lanes.hasRoom(label, labels) || this.parts.room.lack !== null) return;
       if (labels.filter((one) => one === label).length >= MOST_WAITING) return;
       const waiting = waits.find(({ leaseWait }, at) => labels[at] === label && !leaseWait.passedOver);
       if (waiting !== undefined) {
@@ -134,7 +131,7 @@ export class Intake {
   }
 
   async #begin(ticket: Job<Ticket>): Promise<void> {
-    const { store, queues, host, executions, log } = this.#parts;
+    const { store, queues, host, executions, log } = this.parts;
     const entry = ticketSchema.safeParse(ticket.data).data ?? null;
     if (entry === null) {
       log.warn({ entry: ticket.id }, 'a queue entry that cannot be read was refused');

@@ -8,19 +8,15 @@ import { letsGo } from '../worker/launch/detached.js';
 
 /** What may still run of a job: its last launch, which an earlier daemon may have made. */
 export class LastLaunch {
-  readonly #job: StoredJob;
-  readonly #runtime: Runtime;
-  readonly #leasing: LeaseStore;
-
-  constructor(job: StoredJob, runtime: Runtime, leasing: LeaseStore) {
-    this.#job = job;
-    this.#runtime = runtime;
-    this.#leasing = leasing;
-  }
+  constructor(
+    private readonly job: StoredJob,
+    private readonly runtime: Runtime,
+    private readonly leasing: LeaseStore,
+  ) {}
 
   /** A search's process has nobody to report to any more: it is ended before another is started. */
   async endStray(): Promise<void> {
-    if (this.#job.launches.at(-1)?.purpose === 'search') await this.end();
+    if (this.job.launches.at(-1)?.purpose === 'search') await this.end();
   }
 
   /** Ends it, and waits until nothing of it is left. The exit's `held`: something is, and nothing can end it. */
@@ -38,7 +34,7 @@ export class LastLaunch {
    * to end it. Throws the signal's reason when told to let go.
    */
   async outlast(signal: AbortSignal, found: () => void): Promise<Exit | null> {
-    const run = this.#job.launches.at(-1)?.purpose === 'run' ? await this.#find() : null;
+    const run = this.job.launches.at(-1)?.purpose === 'run' ? await this.#find() : null;
     if (run === null) return null;
     found();
     const aborted = new Promise<null>((resolve) =>
@@ -51,12 +47,12 @@ export class LastLaunch {
   }
 
   #forget(): Promise<void> {
-    return outlast(() => this.#leasing.forget(this.#job.job), { onRefused: this.#leasing.onRefused });
+    return outlast(() => this.leasing.forget(this.job.job), { onRefused: this.leasing.onRefused });
   }
 
   async #find(): Promise<Run | null> {
-    const last = this.#job.launches.at(-1);
-    return last === undefined ? null : this.#runtime.adopt(last.dir);
+    const last = this.job.launches.at(-1);
+    return last === undefined ? null : this.runtime.adopt(last.dir);
   }
 }
 

@@ -24,14 +24,11 @@ export class LeaseWait implements Leasing {
   since: number | null = null;
   /** It waits beside devices that would do, which are kept for others: those behind it may end in time. */
   passedOver = false;
-  readonly #parts: LeaseWaitParts;
 
-  constructor(parts: LeaseWaitParts) {
-    this.#parts = parts;
-  }
+  constructor(private readonly parts: LeaseWaitParts) {}
 
   acquire: Leasing['acquire'] = async (request) => {
-    const { store, record, ticket, onWait, onRefused } = this.#parts;
+    const { store, record, ticket, onWait, onRefused } = this.parts;
     this.since = Date.now();
     onWait();
     const acquire = async () => {
@@ -54,6 +51,6 @@ export class LeaseWait implements Leasing {
   #pass(passedOver: boolean): void {
     const before = this.passedOver;
     this.passedOver = passedOver;
-    if (passedOver && !before) this.#parts.onWait();
+    if (passedOver && !before) this.parts.onWait();
   }
 }

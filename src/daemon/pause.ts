@@ -3,20 +3,17 @@ import type { StoredJob } from '../store/index.js';
 
 /** Stops the processes of a job's run, or lets them go on. Its memory stays reserved: it is still there. */
 export class Pause {
-  readonly #record: StoredJob;
   /** What was done last; null: nothing by this daemon. */
   #done: 'on' | 'off' | null = null;
 
-  constructor(record: StoredJob) {
-    this.#record = record;
-  }
+  constructor(private readonly record: StoredJob) {}
 
   /** How many processes were told; null: it stands so already, or no run is under way. */
   async set(wanted: 'on' | 'off'): Promise<number | null> {
-    const last = this.#record.launches.at(-1);
+    const last = this.record.launches.at(-1);
     if (wanted === this.#done || last?.purpose !== 'run') return null;
     this.#done = wanted;
-    this.#record.pause = wanted;
+    this.record.pause = wanted;
     return setPaused(last.dir, wanted === 'on');
   }
 }

@@ -14,21 +14,18 @@ const MIDDLE = 1_048_576;
  * answers for a job is in the job's record. Attempts are always 1: the ladder's steps are not retries of a queue.
  */
 export class Queues {
-  readonly #store: Store;
-  readonly #settings: DaemonSettings;
-  readonly #token: string;
-  readonly #onError: (error: Error) => void;
   readonly #connection: Redis;
   readonly #queues = new Map<string, Queue<Ticket>>();
   readonly #workers = new Map<string, Worker<Ticket>>();
   readonly #requirements = new Map<string, Requirement>();
   #labelsRead = false;
 
-  constructor(store: Store, settings: DaemonSettings, token: string, onError: (error: Error) => void) {
-    this.#store = store;
-    this.#settings = settings;
-    this.#token = token;
-    this.#onError = onError;
+  constructor(
+    private readonly store: Store,
+    private readonly settings: DaemonSettings,
+    private readonly token: string,
+    private readonly onError: (error: Error) => void,
+  ) {
     this.#connection = store.connection.another();
     this.#connection.setMaxListeners(0);
   }
@@ -38,7 +35,7 @@ export class Queues {
     const requirement = requirementOf(record.options);
     const label = labelOf(requirement);
     const known = this.#requirements.has(label);
-    if (!known) await this.#store.queues.addLabel(label, requirement);
+    if (!known) await this.store.queues.addLabel(label, requirement);
     this.#requirements.set(label, requirement);
     await this.queue(label).add(
       'job',
@@ -51,7 +48,7 @@ export class Queues {
         removeOnFail: true,
       },
     );
-    if (!known) await this.#store.events.wake('label');
+    if (!known) await this.store.events.wake('label');
   }
 
   /** Labels whose jobs this host can run. */
@@ -67,10 +64,10 @@ export class Queues {
 
   async #readLabels(): Promise<void> {
     this.#labelsRead = true;
-    const labels = await this.#store.queues.labels();
+    const labels = await this.store.queues.labels();
     for (const [label, requirement] of this.#requirements) {
       // Redis has lost its data: a daemon that is started now would never look into this queue
-      if (labels[label] === undefined) await this.#store.queues.addLabel(label, requirement);
+      if (labels[label] === undefined) await this.store.queues.addLabel(label, requirement);
     }
     for (const [label, text] of Object.entries(labels)) {
       const requirement = this.#requirements.get(label) ?? readJson(requirementSchema, text);
@@ -82,7 +79,7 @@ export class Queues {
   /** Takes the first job of a queue under our lock; null when there is none. */
   async next(label: string): Promise<Job<Ticket> | null> {
     try {
-      const job = await this.#worker(label).getNextJob(this.#token, { block: false });
+      const job = await this.#worker(label).getNextJob(this.token, { block: false });
       return (job as Job<Ticket> | undefined) ?? null;
     } catch (error) {
       if ((await this.#dropUnreadable(label)) > 0) return this.next(label);
@@ -92,9 +89,9 @@ export class Queues {
 
   /** BullMQ takes an entry before it finds that its data is no JSON. */
   async #dropUnreadable(label: string): Promise<number> {
-    const dropped = await this.#store.queues.dropUnreadable(label);
+    const dropped = await this.store.queues.dropUnreadable(label);
     for (const id of dropped) {
-      this.#onError(new Error(`entry ${id} of queue ${label} could not be read and was removed`));
+      this.onError(new Error(`entry ${id} of queue ${label} could not be read and was removed`));
     }
     return dropped.length;
   }
@@ -116,31 +113,31 @@ export class Queues {
   }
 
   async extend(job: Job<Ticket>): Promise<boolean> {
-    return (await job.extendLock(this.#token, this.#settings.lockMs)) === 1;
+    return (await job.extendLock(this.token, this.settings.lockMs)) === 1;
   }
 
   /** Takes the entry out of its queue; whatever came of the job is in its record. Throws only where Redis refused. */
   async finish(job: Job<Ticket>): Promise<void> {
-    const gone = await job.moveToCompleted('', this.#token, false).then(() => false, isGone);
+    const gone = await job.moveToCompleted('', this.token, false).then(() => false, isGone);
     // Not one of ours, or a try before this one was refused halfway, when the lock had gone and the entry had not
     if (gone || job.opts.removeOnComplete !== true) await job.remove().catch(isGone);
   }
 
   async refuse(job: Job<Ticket>, why: string): Promise<void> {
-    await job.moveToFailed(new UnrecoverableError(why), this.#token, false).catch(isGone);
+    await job.moveToFailed(new UnrecoverableError(why), this.token, false).catch(isGone);
     await job.remove().catch(isGone);
   }
 
   /** Puts it back to the front of its priority. */
   async putBack(job: Job<Ticket>): Promise<void> {
-    await job.moveToWait(this.#token).catch(isGone);
+    await job.moveToWait(this.token).catch(isGone);
   }
 
   /** Which of these jobs stand in their queue, to be taken or taken. */
   async present(records: StoredJob[]): Promise<boolean[]> {
     const found = new Set<string>();
     for (const [label, ids] of groupBy(records)) {
-      for (const id of await this.#store.queues.standing(label, ids)) found.add(id);
+      for (const id of await this.store.queues.standing(label, ids)) found.add(id);
     }
     return records.map((record) => found.has(ticketId(record)));
   }
@@ -152,16 +149,14 @@ export class Queues {
 
   /** The highest priority that waits in a queue; null: nothing waits. */
   async waitingPriority(label: string): Promise<number | null> {
-    const { priority } = await this.#store.queues.head(label);
+    const { priority } = await this.store.queues.head(label);
     return priority === null ? null : MIDDLE - priority;
   }
 
   /** The labels by what waits first in the queue of each: the highest priority, then the oldest. */
   async inOrder(labels: string[]): Promise<string[]> {
     if (labels.length < 2) return labels;
-    const heads = await Promise.all(
-      labels.map(async (label) => ({ label, ...(await this.#store.queues.head(label)) })),
-    );
+    const heads = await Promise.all(labels.map(async (label) => ({ label, ...(await this.store.queues.head(label)) })));
     return heads.sort((a, b) => (a.priority ?? 0) - (b.priority ?? 0) || a.since - b.since).map(({ label }) => label);
   }
 
@@ -177,10 +172,10 @@ export class Queues {
     if (queue === undefined) {
       queue = new Queue<Ticket>(label, {
         connection: this.#connection,
-        prefix: this.#store.queues.prefix,
+        prefix: this.store.queues.prefix,
         streams: { events: { maxLen: 1000 } },
       });
-      queue.on('error', this.#onError);
+      queue.on('error', this.onError);
       this.#queues.set(label, queue);
     }
     return queue;
@@ -191,13 +186,13 @@ export class Queues {
     if (worker === undefined) {
       worker = new Worker<Ticket>(label, null, {
         connection: this.#connection,
-        prefix: this.#store.queues.prefix,
+        prefix: this.store.queues.prefix,
         autorun: false,
-        lockDuration: this.#settings.lockMs,
+        lockDuration: this.settings.lockMs,
         maxStalledCount: 1_000_000, // a daemon may be restarted any number of times under a run of days
-        stalledInterval: Math.min(60_000, this.#settings.lockMs),
+        stalledInterval: Math.min(60_000, this.settings.lockMs),
       });
-      worker.on('error', this.#onError);
+      worker.on('error', this.onError);
       void worker.startStalledCheckTimer().catch(() => {});
       this.#workers.set(label, worker);
     }

@@ -5,21 +5,19 @@ import { formatBytes } from '../common/size.js';
 
 /** Whether the disk of oomtune's home has room for another job: its log, its records, the database. */
 export class Room {
-  readonly #keep: number;
-  readonly #log: Log;
   #lack: string | null = null;
 
   /** `keep`: bytes that are left free for what runs already. */
-  constructor(keep: number, log: Log) {
-    this.#keep = keep;
-    this.#log = log;
-  }
+  constructor(
+    private readonly keep: number,
+    private readonly log: Log,
+  ) {}
 
   /** What is lacking, in words; null: nothing. Looks anew. */
   get lack(): string | null {
     const lack = this.#look();
-    if (lack !== null && this.#lack === null) this.#log.warn({ lack }, 'no job is taken until there is room');
-    if (lack === null && this.#lack !== null) this.#log.info('there is room again: jobs are taken');
+    if (lack !== null && this.#lack === null) this.log.warn({ lack }, 'no job is taken until there is room');
+    if (lack === null && this.#lack !== null) this.log.info('there is room again: jobs are taken');
     this.#lack = lack;
     return lack;
   }
@@ -28,7 +26,7 @@ export class Room {
     const home = homePath();
     const { bavail, bsize, files, ffree } = statfsSync(home);
     const free = bavail * bsize;
-    if (free < this.#keep) return `room at ${home}: ${formatBytes(free)} are free, ${formatBytes(this.#keep)} are kept`;
+    if (free < this.keep) return `room at ${home}: ${formatBytes(free)} are free, ${formatBytes(this.keep)} are kept`;
     return files > 0 && ffree === 0 ? `room at ${home}: no file can be made there` : null;
   }
 }

@@ -10,17 +10,14 @@ const MISSING =
 
 /** The environment that a submitted job is launched with on this host, and what of its submitter's stayed behind. */
 export class Surroundings {
-  readonly #job: StoredJob;
   /** Names of the submitter's variables that the job does without. Known once `environment` was called. */
   withheld: string[] = [];
 
-  constructor(job: StoredJob) {
-    this.#job = job;
-  }
+  constructor(private readonly job: StoredJob) {}
 
   /** The submitter's, else (another host's job) what the allow-list and `--env` take of this daemon's. Throws OOMTUNE_USAGE. */
   environment(): Record<string, string> {
-    const { job, options, environment: where } = this.#job;
+    const { job, options, environment: where } = this.job;
     const own = savedEnvironment(job, where);
     if (own !== null) return own;
     const foreign = foreignEnvironment(options, process.env);
@@ -30,7 +27,7 @@ export class Surroundings {
 
   /** One sentence; null: nothing stayed behind. */
   get note(): string | null {
-    return withheldNote(this.#job.environment, this.withheld);
+    return withheldNote(this.job.environment, this.withheld);
   }
 
   /** Says of a failure that looks like it that something was withheld. */
@@ -40,7 +37,7 @@ export class Surroundings {
     const text = `${failure.evidence ?? ''} ${failure.fields.cause ?? ''}`;
     const named = this.withheld.filter((name) => new RegExp(`\\b${name.replace(/\W/g, '\\$&')}\\b`).test(text));
     if (named.length === 0 && !MISSING.test(text)) return outcome;
-    const note = withheldNote(this.#job.environment, named.length > 0 ? named : this.withheld);
+    const note = withheldNote(this.job.environment, named.length > 0 ? named : this.withheld);
     const advice = [note, failure.fields.advice].filter(Boolean).join(' ');
     return {
       ...outcome,
@@ -50,6 +47,6 @@ export class Surroundings {
 
   /** The job has ended: nobody needs it any more. */
   forget(): void {
-    forgetEnvironment(this.#job.job, this.#job.environment);
+    forgetEnvironment(this.job.job, this.job.environment);
   }
 }

@@ -20,30 +20,30 @@ export class Sweeper {
   readonly #store: Store;
   readonly #settings: DaemonSettings;
   readonly #log: Log;
-  readonly #host: string;
-  readonly #queues: Queues;
   /** Jobs without a queue entry at the last sweep: an entry may just be on its way. */
   #missing = new Set<string>();
 
   /** Other hosts that were heard at the last sweep. */
   others: string[] = [];
 
-  constructor(parts: { store: Store; settings: DaemonSettings; log: Log }, host: string, queues: Queues) {
+  constructor(
+    parts: { store: Store; settings: DaemonSettings; log: Log },
+    private readonly host: string,
+    private readonly queues: Queues,
+  ) {
     this.#store = parts.store;
     this.#settings = parts.settings;
     this.#log = parts.log;
-    this.#host = host;
-    this.#queues = queues;
   }
 
   /** `passOn`: told the label of a job that is given back for others to take. */
   async sweep(devices: Device[], executions: Executions, passOn: (label: string) => void): Promise<void> {
     const hosts = await this.#store.hosts.list();
     const alive = hosts.flatMap(({ info }) => (info === null ? [] : [info]));
-    this.others = hosts.filter(({ host, alive }) => alive && host !== this.#host).map(({ host }) => host);
+    this.others = hosts.filter(({ host, alive }) => alive && host !== this.host).map(({ host }) => host);
     const live = await this.#store.jobs.live();
     for (const job of live) {
-      if (job.claimHost === null || job.claimHost === this.#host) continue;
+      if (job.claimHost === null || job.claimHost === this.host) continue;
       if (!hosts.some(({ host, alive }) => host === job.claimHost && alive)) await this.#afterVanishing(job, hosts);
     }
     await this.#findLostEntries(live);
@@ -76,7 +76,7 @@ export class Sweeper {
     const waiting = live.filter((job) => job.state === 'queued' && job.claimHost === null);
     const pending = await this.#store.jobs.isPending(waiting.map((job) => job.job));
     const queued = waiting.filter((_, at) => pending[at] !== true);
-    const present = await this.#queues.present(queued);
+    const present = await this.queues.present(queued);
     const missing = new Set<string>();
     for (const [at, job] of queued.entries()) {
       if (present[at] === true) continue;
@@ -84,7 +84,7 @@ export class Sweeper {
         missing.add(job.job);
         continue;
       }
-      await this.#queues.drop(job);
+      await this.queues.drop(job);
       if (await this.#store.jobs.requeue(job, 'waits for a daemon')) {
         this.#log.warn({ job: job.job }, 'a queued job had no entry in its queue: queued anew');
       }
@@ -110,7 +110,7 @@ export class Sweeper {
       const { leaseWait, record } = execution;
       if (leaseWait.since === null || Date.now() - leaseWait.since < this.#settings.putBackMs) continue;
       const requirement = requirementOf(record.options);
-      if (!alive.some((host) => host.host !== this.#host && suits(requirement, host))) continue;
+      if (!alive.some((host) => host.host !== this.host && suits(requirement, host))) continue;
       passOn(labelOf(requirement));
       execution.putBack();
     }

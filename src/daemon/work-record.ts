@@ -9,15 +9,13 @@ import { LogTail } from './log-tail.js';
 export class WorkRecord {
   /** Something of it was launched, by whichever daemon. */
   launched: boolean;
-  readonly #claimed: ClaimedRecord;
-  readonly #store: Store;
-  readonly #log: Log;
   #tail: LogTail | null = null;
 
-  constructor(claimed: ClaimedRecord, store: Store, log: Log) {
-    this.#claimed = claimed;
-    this.#store = store;
-    this.#log = log;
+  constructor(
+    private readonly claimed: ClaimedRecord,
+    private readonly store: Store,
+    private readonly log: Log,
+  ) {
     this.launched = claimed.job.launches.length > 0;
   }
 
@@ -27,7 +25,7 @@ export class WorkRecord {
   }
 
   async persist(patch: Partial<JobRecord>): Promise<void> {
-    const { job } = this.#claimed;
+    const { job } = this.claimed;
     const more: Partial<JobRecord> = { ...patch };
     if (patch.launches !== undefined && patch.launches.length > 0) {
       this.launched = true;
@@ -36,14 +34,14 @@ export class WorkRecord {
         more.started_at = job.started_at;
       }
     }
-    await this.#claimed.patch(more);
+    await this.claimed.patch(more);
     if (patch.state === 'running') await this.#settleSweep();
     const last = (patch.launches ?? job.launches).at(-1);
     if (patch.launches !== undefined) job.launches = [...patch.launches]; // the worker goes on adding to its own
     if (last === undefined || (patch.launches === undefined && this.#tail !== null)) return;
     await this.close();
     this.#tail = new LogTail(
-      { logs: this.#store.logs, log: this.#log },
+      { logs: this.store.logs, log: this.log },
       { job: job.job, ...last },
       patch.launches === undefined,
     );
@@ -51,29 +49,29 @@ export class WorkRecord {
 
   /** What this one found, or had no need to find, is there for all that were submitted with it. */
   async #settleSweep(): Promise<void> {
-    const { sweep } = this.#claimed.job.options;
+    const { sweep } = this.claimed.job.options;
     if (sweep === undefined) return;
-    await this.#store.sweeps
+    await this.store.sweeps
       .settle(sweep.sweep)
-      .catch((err: unknown) => this.#log.warn({ err }, 'the other jobs of the sweep wait for the end of this one'));
+      .catch((err: unknown) => this.log.warn({ err }, 'the other jobs of the sweep wait for the end of this one'));
   }
 
   show(event: Progress): void {
-    if (event.type === 'waiting') this.#claimed.say(event.reason);
-    else if (event.type === 'life') this.#claimed.say(`launch ${event.launch}, life ${event.life}: ${event.why}`);
-    else if (event.type === 'launch') this.#claimed.say(`launch ${event.launch}: ${event.why}`);
+    if (event.type === 'waiting') this.claimed.say(event.reason);
+    else if (event.type === 'life') this.claimed.say(`launch ${event.launch}, life ${event.life}: ${event.why}`);
+    else if (event.type === 'launch') this.claimed.say(`launch ${event.launch}: ${event.why}`);
     else if (event.type === 'probing')
-      this.#claimed.say(`trying micro-batch ${event.probe.micro_batch} (launch ${event.launch})`);
-    else if (event.type === 'running') this.#claimed.say(null);
+      this.claimed.say(`trying micro-batch ${event.probe.micro_batch} (launch ${event.launch})`);
+    else if (event.type === 'running') this.claimed.say(null);
     else if (event.type === 'probe') {
-      const { job, key } = this.#claimed.job;
-      this.#store.events.add({ type: 'probe', job, key, probe: event.record }).catch(() => {});
-    } else if (event.type === 'note') this.#log.info({ note: event.text }, 'note');
+      const { job, key } = this.claimed.job;
+      this.store.events.add({ type: 'probe', job, key, probe: event.record }).catch(() => {});
+    } else if (event.type === 'note') this.log.info({ note: event.text }, 'note');
   }
 
   /** The store's configurations, but what Redis refuses for now is tried again: a job is not ended for it. */
   recommendations(signal: AbortSignal): Records['recommendations'] {
-    const { recommendations, connection } = this.#store;
+    const { recommendations, connection } = this.store;
     const withstand = <T>(task: () => Promise<T>): Promise<T> =>
       outlast(task, { signal, onRefused: connection.onRefused });
     return {

@@ -22,8 +22,6 @@ const SILENT_MS = 15_000;
  * through an outage, says so once, and goes on by itself.
  */
 export class Connection {
-  readonly target: RedisTarget;
-  readonly embedded: boolean;
   readonly redis: Redis;
   #subscriber: Redis | null = null;
   readonly #others = new Set<Redis>();
@@ -31,12 +29,12 @@ export class Connection {
   #lost = false;
   #refused = { why: '', at: 0 };
   #closed = false;
-  #listener: OutageListener;
 
-  private constructor(target: RedisTarget, embedded: boolean, listener: OutageListener) {
-    this.target = target;
-    this.embedded = embedded;
-    this.#listener = listener;
+  private constructor(
+    readonly target: RedisTarget,
+    readonly embedded: boolean,
+    private listener: OutageListener,
+  ) {
     this.redis = this.#client({ lazyConnect: true });
   }
 
@@ -73,7 +71,7 @@ export class Connection {
   }
 
   set onOutage(listener: OutageListener) {
-    this.#listener = listener;
+    this.listener = listener;
   }
 
   /** Tells of an error that somebody waits out. */
@@ -81,7 +79,7 @@ export class Connection {
     const why = error.message.slice(0, 200);
     if (this.#closed || (this.#refused.why === why && Date.now() - this.#refused.at < TELL_AGAIN_MS)) return;
     this.#refused = { why, at: Date.now() };
-    this.#listener('refuses', this.target.shown, why);
+    this.listener('refuses', this.target.shown, why);
   };
 
   close(): void {
@@ -183,7 +181,7 @@ export class Connection {
   #tell(lost: boolean): void {
     if (this.#lost === lost || this.#closed) return;
     this.#lost = lost;
-    this.#listener(lost ? 'lost' : 'back', this.target.shown, '');
+    this.listener(lost ? 'lost' : 'back', this.target.shown, '');
   }
 }
 

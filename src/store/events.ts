@@ -10,18 +10,16 @@ export type Wake = 'submit' | 'cancel' | 'hold' | 'release' | 'ended' | 'pause' 
 
 /** The bounded stream of what happened, and the channel that wakes those who wait for it. */
 export class Events {
-  readonly #connection: Connection;
-  readonly #keys: Keys;
   readonly #listeners = new Set<(wake: Wake, job: string) => void>();
   #subscribed: Promise<unknown> | null = null;
 
-  constructor(connection: Connection, keys: Keys) {
-    this.#connection = connection;
-    this.#keys = keys;
-  }
+  constructor(
+    private readonly connection: Connection,
+    private readonly keys: Keys,
+  ) {}
 
   get #redis(): Redis {
-    return this.#connection.redis;
+    return this.connection.redis;
   }
 
   /** Adds an event to `{oomtune}:events`; values that are no strings are written as JSON. */
@@ -30,17 +28,17 @@ export class Events {
       name,
       value === null ? '' : typeof value === 'string' ? value : JSON.stringify(value),
     ]);
-    await this.#redis.xadd(this.#keys.events, 'MAXLEN', '~', EVENTS_KEPT, '*', ...fields);
+    await this.#redis.xadd(this.keys.events, 'MAXLEN', '~', EVENTS_KEPT, '*', ...fields);
   }
 
   /** The latest events, oldest first. */
   async latest(count: number): Promise<Record<string, string>[]> {
-    const entries = await this.#redis.xrevrange(this.#keys.events, '+', '-', 'COUNT', count);
+    const entries = await this.#redis.xrevrange(this.keys.events, '+', '-', 'COUNT', count);
     return entries.reverse().map(([id, fields]) => ({ id, ...pairs(fields) }));
   }
 
   async wake(wake: Wake, job = ''): Promise<void> {
-    await this.#redis.publish(this.#keys.wake, `${wake} ${job}`);
+    await this.#redis.publish(this.keys.wake, `${wake} ${job}`);
   }
 
   /** Calls `listener` at each wake; returns how to stop. A wake may be lost with the connection: `back` tells when. */
@@ -56,16 +54,16 @@ export class Events {
   }
 
   async #subscribe(): Promise<void> {
-    const { subscriber } = this.#connection;
+    const { subscriber } = this.connection;
     subscriber.on('message', (_channel: string, message: string) => {
       const [wake, job = ''] = message.split(' ');
       this.#tell(wake as Wake, job);
     });
-    await subscriber.subscribe(this.#keys.wake);
+    await subscriber.subscribe(this.keys.wake);
     // What was said while the connection was away is lost: told once the channel is surely heard again
     subscriber.on('ready', () => {
       subscriber
-        .subscribe(this.#keys.wake)
+        .subscribe(this.keys.wake)
         .then(() => this.#tell('back', ''))
         .catch(() => {}); // lost once more: the next 'ready' tells
     });

@@ -18,24 +18,24 @@ const PAUSE_MS = 1000;
 
 /** Tells what happens as it happens: one connection that reads the stream of events, through outages. */
 export class Follower {
-  readonly #connection: Connection;
   readonly #key: string;
-  readonly #log: Log;
   readonly #listeners = new Set<(event: ToldEvent) => void>();
   #redis: Redis | null = null;
   #closed = false;
   #last = '0-0';
 
-  constructor(connection: Connection, keys: Keys, log: Log) {
-    this.#connection = connection;
+  constructor(
+    private readonly connection: Connection,
+    keys: Keys,
+    private readonly log: Log,
+  ) {
     this.#key = keys.events;
-    this.#log = log;
   }
 
   /** Tells the last `past` events first. */
   async start(past: number): Promise<void> {
-    const entries = await this.#connection.redis.xrevrange(this.#key, '+', '-', 'COUNT', past);
-    this.#redis = this.#connection.another();
+    const entries = await this.connection.redis.xrevrange(this.#key, '+', '-', 'COUNT', past);
+    this.#redis = this.connection.another();
     for (const [id, fields] of entries.reverse()) this.#tell(id, fields);
     void this.#follow(this.#redis);
   }
@@ -58,7 +58,7 @@ export class Follower {
         if (reply === null) await this.#lookBack(redis);
       } catch (error) {
         if (this.#closed) return;
-        this.#log.debug({ err: error }, 'the stream of events could not be read');
+        this.log.debug({ err: error }, 'the stream of events could not be read');
         await new Promise((resolve) => setTimeout(resolve, PAUSE_MS).unref());
       }
     }
@@ -79,7 +79,7 @@ export class Follower {
       try {
         listener(event);
       } catch (error) {
-        this.#log.warn({ err: error, type: event.type }, 'an event could not be followed');
+        this.log.warn({ err: error, type: event.type }, 'an event could not be followed');
       }
     }
   }

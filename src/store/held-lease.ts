@@ -28,20 +28,16 @@ export class HeldLease<D extends LeaseDevice> {
   devices: D[];
   /** Bytes of each device that strangers held when it was granted. */
   readonly foreign: number[];
-  readonly #leases: Leases;
-  #promise: LeasePromise;
   readonly #timer: NodeJS.Timeout;
   readonly #stop: () => void;
   #released = false;
 
   constructor(
-    leases: Leases,
-    promise: LeasePromise,
+    private readonly leases: Leases,
+    private promise: LeasePromise,
     { devices, foreign }: { devices: D[]; foreign: number[] },
     { renewMs }: { renewMs: number },
   ) {
-    this.#leases = leases;
-    this.#promise = promise;
     this.devices = devices;
     this.foreign = foreign;
     leases.files.write(promise);
@@ -58,28 +54,28 @@ export class HeldLease<D extends LeaseDevice> {
     const start = startTime(run.supervisorPid);
     if (start === null) return; // it has ended already
     const supervisor = { pid: run.supervisorPid, start, dir: run.dir };
-    this.#promise = { ...this.#promise, supervisors: [...this.#promise.supervisors, supervisor].slice(-4) };
-    this.#leases.files.write(this.#promise);
-    const { owner, instance } = this.#promise;
-    const done = await this.#outlast(() => this.#leases.attach(owner, instance, supervisor));
+    this.promise = { ...this.promise, supervisors: [...this.promise.supervisors, supervisor].slice(-4) };
+    this.leases.files.write(this.promise);
+    const { owner, instance } = this.promise;
+    const done = await this.#outlast(() => this.leases.attach(owner, instance, supervisor));
     if (!done) await this.#restore();
   }
 
   /** Owners who have shared a device with this one at some time so far. */
   async beside(): Promise<string[]> {
-    const { owner, instance } = this.#promise;
-    return this.#outlast(() => this.#leases.beside(owner, instance));
+    const { owner, instance } = this.promise;
+    return this.#outlast(() => this.leases.beside(owner, instance));
   }
 
   /** Changes the reserved bytes: a whole device while searching, the predicted peak after. */
   async resize(bytes: number | null): Promise<void> {
-    const { owner, instance } = this.#promise;
-    const resize = () => this.#outlast(() => this.#leases.resize(owner, instance, bytes, this.devices));
+    const { owner, instance } = this.promise;
+    const resize = () => this.#outlast(() => this.leases.resize(owner, instance, bytes, this.devices));
     let done = await resize();
     if (done === 0 && (await this.#restore())) done = await resize();
     if (done === 1) {
-      this.#promise = { ...this.#promise, bytes };
-      this.#leases.files.write(this.#promise);
+      this.promise = { ...this.promise, bytes };
+      this.leases.files.write(this.promise);
       return;
     }
     throw new OomtuneError(
@@ -98,10 +94,10 @@ export class HeldLease<D extends LeaseDevice> {
     this.#released = true;
     this.#stop();
     clearInterval(this.#timer);
-    const { owner, instance } = this.#promise;
-    this.#leases.files.remove(this.#promise); // first: from here on nobody writes it back
-    const { onRefused } = this.#leases;
-    const done = outlast(() => this.#leases.release(owner, instance), { onRefused, idle: true });
+    const { owner, instance } = this.promise;
+    this.leases.files.remove(this.promise); // first: from here on nobody writes it back
+    const { onRefused } = this.leases;
+    const done = outlast(() => this.leases.release(owner, instance), { onRefused, idle: true });
     await within(RELEASE_MS, null, () => done).catch((error: unknown) => {
       if (!(error instanceof TimeUp)) throw error;
     });
@@ -116,21 +112,21 @@ export class HeldLease<D extends LeaseDevice> {
     this.#released = true;
     this.#stop();
     clearInterval(this.#timer);
-    this.#leases.leave(this.#promise.instance);
+    this.leases.leave(this.promise.instance);
   }
 
   async #renew(): Promise<void> {
-    const { owner, instance } = this.#promise;
-    if (await this.#leases.renew(owner, instance)) return;
-    if (!this.#released) await this.#leases.restore(this.#promise);
+    const { owner, instance } = this.promise;
+    if (await this.leases.renew(owner, instance)) return;
+    if (!this.#released) await this.leases.restore(this.promise);
   }
 
   /** Whether it was lost and is back. */
   async #restore(): Promise<boolean> {
-    return !this.#released && (await this.#outlast(() => this.#leases.restore(this.#promise)));
+    return !this.#released && (await this.#outlast(() => this.leases.restore(this.promise)));
   }
 
   #outlast<T>(task: () => Promise<T>): Promise<T> {
-    return outlast(task, { onRefused: this.#leases.onRefused });
+    return outlast(task, { onRefused: this.leases.onRefused });
   }
 }

@@ -21,47 +21,44 @@ export interface KnownHost {
 
 /** Hosts whose daemons live: `{oomtune}:host:<name>`, which expires. */
 export class Hosts {
-  readonly #redis: Redis;
-  readonly #keys: Keys;
-
-  constructor(redis: Redis, keys: Keys) {
-    this.#redis = redis;
-    this.#keys = keys;
-  }
+  constructor(
+    private readonly redis: Redis,
+    private readonly keys: Keys,
+  ) {}
 
   /** Says that the daemon lives. Returns another living daemon of the same host name, if there is one. */
   async beat(info: HostInfo): Promise<HostInfo | null> {
     const args = [JSON.stringify(info), info.instance, HEARTBEAT_MS, info.host];
-    const other = await runScript(this.#redis, 'host/beat', [this.#keys.host(info.host), this.#keys.hosts], args);
+    const other = await runScript(this.redis, 'host/beat', [this.keys.host(info.host), this.keys.hosts], args);
     return typeof other === 'string' ? readJson(hostInfo, other) : null;
   }
 
   /** Takes the daemon's own heartbeat away, never that of another daemon of the name. */
   async leave({ host, instance }: Pick<HostInfo, 'host' | 'instance'>): Promise<void> {
-    await runScript(this.#redis, 'host/leave', [this.#keys.host(host)], [instance]);
+    await runScript(this.redis, 'host/leave', [this.keys.host(host)], [instance]);
   }
 
   async isAlive(host: string): Promise<boolean> {
-    return (await this.#redis.exists(this.#keys.host(host))) === 1;
+    return (await this.redis.exists(this.keys.host(host))) === 1;
   }
 
   async get(host: string): Promise<HostInfo | null> {
-    const text = await this.#redis.get(this.#keys.host(host));
+    const text = await this.redis.get(this.keys.host(host));
     return readJson(hostInfo, text);
   }
 
   /** Takes a silent host out of the list. False: it was heard a moment ago. */
   async forget(host: string): Promise<boolean> {
-    return (await runScript(this.#redis, 'host/forget', [this.#keys.host(host), this.#keys.hosts], [host])) === 1;
+    return (await runScript(this.redis, 'host/forget', [this.keys.host(host), this.keys.hosts], [host])) === 1;
   }
 
   /** All that were ever seen and not forgotten. */
   async list(): Promise<KnownHost[]> {
-    const entries = await this.#redis.zrange(this.#keys.hosts, '0', '-1', 'WITHSCORES');
+    const entries = await this.redis.zrange(this.keys.hosts, '0', '-1', 'WITHSCORES');
     const hosts: KnownHost[] = [];
     for (let at = 0; at + 1 < entries.length; at += 2) {
       const host = entries[at] as string;
-      const text = await this.#redis.get(this.#keys.host(host));
+      const text = await this.redis.get(this.keys.host(host));
       hosts.push({ host, seen: Number(entries[at + 1]), alive: text !== null, info: readJson(hostInfo, text) });
     }
     return hosts;

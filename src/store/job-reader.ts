@@ -72,21 +72,18 @@ const FIELDS_AT_ONCE = 250;
  * noted and told; it is read again the next time, and may be well by then.
  */
 export class JobReader {
-  readonly #redis: Redis;
-  readonly #keys: Keys;
-
-  constructor(redis: Redis, keys: Keys) {
-    this.#redis = redis;
-    this.#keys = keys;
-  }
+  constructor(
+    private readonly redis: Redis,
+    private readonly keys: Keys,
+  ) {}
 
   /** In the order of the ids. Throws where Redis would not say of one: that is neither missing nor wrong. */
   async find(ids: string[]): Promise<FoundJob[]> {
     const all: FoundJob[] = [];
     for (let at = 0; at < ids.length; at += AT_ONCE) {
       const some = ids.slice(at, at + AT_ONCE);
-      const keys = some.map((id) => this.#keys.job(id));
-      for (const [index, reply] of (await readHashes(this.#redis, keys)).entries()) {
+      const keys = some.map((id) => this.keys.job(id));
+      for (const [index, reply] of (await readHashes(this.redis, keys)).entries()) {
         const id = some[index] as string;
         if (reply.is === 'wrong type') {
           all.push({ is: 'unreadable', job: id, why: 'its key holds something else', newer: false });
@@ -104,8 +101,8 @@ export class JobReader {
   async fields(ids: string[], names: readonly string[]): Promise<((string | null)[] | null)[]> {
     const all: ((string | null)[] | null)[] = [];
     for (let at = 0; at < ids.length; at += FIELDS_AT_ONCE) {
-      const keys = ids.slice(at, at + FIELDS_AT_ONCE).map((id) => this.#keys.job(id));
-      const replies = await readFields(this.#redis, keys, names);
+      const keys = ids.slice(at, at + FIELDS_AT_ONCE).map((id) => this.keys.job(id));
+      const replies = await readFields(this.redis, keys, names);
       all.push(...replies.map((reply) => (reply.is === 'wrong type' ? null : valueIn(reply))));
     }
     return all;
@@ -125,16 +122,16 @@ export class JobReader {
   /** Those that can be used of an index. It is written in one step with the records: an id without one is taken out of it. */
   async indexed(ids: string[]): Promise<StoredJob[]> {
     const all = await this.find(ids);
-    const { job, live, pending } = this.#keys;
+    const { job, live, pending } = this.keys;
     for (const [at, one] of all.entries()) {
       const id = ids[at] as string;
-      if (one.is === 'missing') await runScript(this.#redis, 'record/drop-missing', [job(id), live, pending], [id]);
+      if (one.is === 'missing') await runScript(this.redis, 'record/drop-missing', [job(id), live, pending], [id]);
     }
     return all.flatMap((one) => (one.is === 'job' ? [one.job] : []));
   }
 
   /** In the log once, and in `{oomtune}:refused`. */
   async note({ job, why, newer }: UnreadableJob): Promise<void> {
-    if (!newer) await refuse(this.#redis, this.#keys, this.#keys.job(job), why);
+    if (!newer) await refuse(this.redis, this.keys, this.keys.job(job), why);
   }
 }

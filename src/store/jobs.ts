@@ -50,16 +50,16 @@ export type PatchResult = 'ok' | 'missing' | 'ended' | 'lost' | 'held';
 
 /** Job records: `{oomtune}:job:<id>`, fields as JSON but `state`, which is a plain word. */
 export class JobStore {
-  readonly #redis: Redis;
-  readonly #keys: Keys;
   readonly #reader: JobReader;
   readonly #lostMs: number;
 
   /** `lostMs`: a host that has been silent for this long is lost. */
-  constructor(redis: Redis, keys: Keys, lostMs = LOST_MS) {
+  constructor(
+    private readonly redis: Redis,
+    private readonly keys: Keys,
+    lostMs = LOST_MS,
+  ) {
     this.#lostMs = lostMs;
-    this.#redis = redis;
-    this.#keys = keys;
     this.#reader = new JobReader(redis, keys);
   }
 
@@ -87,15 +87,15 @@ export class JobStore {
   /** Records of jobs that have not ended, or whose end cannot be read. They stand where they are, and nobody works at them. */
   async unreadable(): Promise<UnreadableJob[]> {
     const ids = [
-      ...(await this.#redis.zrange(this.#keys.live, '0', '-1')),
-      ...(await this.#redis.smembers(this.#keys.pending)),
+      ...(await this.redis.zrange(this.keys.live, '0', '-1')),
+      ...(await this.redis.smembers(this.keys.pending)),
     ];
     return this.#reader.unreadable([...new Set(ids)]);
   }
 
   /** What every job is called, the latest first; nothing of it has been checked. */
   async labels(): Promise<JobLabel[]> {
-    const ids = await this.#redis.zrevrange(this.#keys.jobs, 0, -1);
+    const ids = await this.redis.zrevrange(this.keys.jobs, 0, -1);
     const words = await this.fields(ids, ['name', 'key']);
     return ids.map((job, at) => ({ job, name: wordIn(words[at]?.[0]), key: wordIn(words[at]?.[1]) }));
   }
@@ -113,7 +113,7 @@ export class JobStore {
 
   /** The job that was submitted last. */
   async latest(): Promise<StoredJob | null> {
-    const ids = await this.#redis.zrevrange(this.#keys.jobs, 0, 9);
+    const ids = await this.redis.zrevrange(this.keys.jobs, 0, 9);
     return (await this.#reader.readable(ids))[0] ?? null;
   }
 
@@ -122,7 +122,7 @@ export class JobStore {
     const live = await this.live();
     const gone: StoredJob[] = [];
     for (let at = 0; gone.length < ended; at += 100) {
-      const ids = await this.#redis.zrevrange(this.#keys.jobs, at, at + 99);
+      const ids = await this.redis.zrevrange(this.keys.jobs, at, at + 99);
       if (ids.length === 0) break;
       const known = new Set(live.map((job) => job.job));
       const found = await this.#reader.readable(ids.filter((id) => !known.has(id)));
@@ -133,34 +133,34 @@ export class JobStore {
 
   /** Ids of all jobs that have not ended, those whose records cannot be read included. */
   liveIds(): Promise<string[]> {
-    return this.#redis.zrange(this.#keys.live, '0', '-1');
+    return this.redis.zrange(this.keys.live, '0', '-1');
   }
 
   /** The same with the time submitted (ms). */
   async liveSince(): Promise<Map<string, number>> {
-    const entries = await this.#redis.zrange(this.#keys.live, '0', '-1', 'WITHSCORES');
+    const entries = await this.redis.zrange(this.keys.live, '0', '-1', 'WITHSCORES');
     return new Map(entries.flatMap((id, at) => (at % 2 === 0 ? [[id, Number(entries[at + 1])] as const] : [])));
   }
 
   /** Ids of the latest `live` jobs that have not ended and of some `ended` that have, the latest first. */
   async latestIds({ live, ended }: { live: number; ended: number }): Promise<string[]> {
-    const alive = await this.#redis.zrevrange(this.#keys.live, 0, live - 1);
-    const latest = await this.#redis.zrevrange(this.#keys.jobs, 0, ended + alive.length - 1);
+    const alive = await this.redis.zrevrange(this.keys.live, 0, live - 1);
+    const latest = await this.redis.zrevrange(this.keys.jobs, 0, ended + alive.length - 1);
     return [...new Set([...alive, ...latest])];
   }
 
   /** All jobs that have not ended. */
   async live(): Promise<StoredJob[]> {
-    return this.#reader.indexed(await this.#redis.zrange(this.#keys.live, '0', '-1'));
+    return this.#reader.indexed(await this.redis.zrange(this.keys.live, '0', '-1'));
   }
 
   /** Jobs that are to be put into a queue. */
   async pending(): Promise<StoredJob[]> {
-    return this.#reader.indexed(await this.#redis.smembers(this.#keys.pending));
+    return this.#reader.indexed(await this.redis.smembers(this.keys.pending));
   }
 
   async isPending(ids: string[]): Promise<boolean[]> {
-    return ids.length === 0 ? [] : (await this.#redis.smismember(this.#keys.pending, ...ids)).map((one) => one === 1);
+    return ids.length === 0 ? [] : (await this.redis.smismember(this.keys.pending, ...ids)).map((one) => one === 1);
   }
 
   /** Whether the job is to be put into its queue now. */
@@ -171,8 +171,8 @@ export class JobStore {
   /** What each record says of who answers for the job, and whether it is to end. */
   async standing(ids: string[]): Promise<Reply<Standing>[]> {
     const fields = ['state', 'cancel', 'epoch', 'claim', 'launches', 'pause'];
-    const keys = ids.map((id) => this.#keys.job(id));
-    return (await readFields(this.#redis, keys, fields)).map((reply) => {
+    const keys = ids.map((id) => this.keys.job(id));
+    return (await readFields(this.redis, keys, fields)).map((reply) => {
       if (reply.is !== 'value') return reply;
       const [state, cancel, epoch, claim, launches, pause] = reply.value;
       if (typeof state !== 'string') return { is: 'missing' };
@@ -191,8 +191,8 @@ export class JobStore {
   /** The file that each job's environment is needed from; null: it has ended, or has none. */
   async environments(ids: string[]): Promise<Reply<string | null>[]> {
     const replies = await readFields(
-      this.#redis,
-      ids.map((id) => this.#keys.job(id)),
+      this.redis,
+      ids.map((id) => this.keys.job(id)),
       ['state', 'environment'],
     );
     return replies.map((reply) => {
@@ -205,7 +205,7 @@ export class JobStore {
 
   /** How many there are, without reading them. */
   async counts(): Promise<{ live: number; all: number }> {
-    const [live, all] = await Promise.all([this.#redis.zcard(this.#keys.live), this.#redis.zcard(this.#keys.jobs)]);
+    const [live, all] = await Promise.all([this.redis.zcard(this.keys.live), this.redis.zcard(this.keys.jobs)]);
     return { live, all };
   }
 
@@ -256,10 +256,10 @@ export class JobStore {
   }
 
   async #moveAside(job: string): Promise<boolean> {
-    const aside = this.#keys.aside(job, Date.now());
-    const moved = await runScript(this.#redis, 'record/move-aside', [this.#keys.job(job), aside], []);
+    const aside = this.keys.aside(job, Date.now());
+    const moved = await runScript(this.redis, 'record/move-aside', [this.keys.job(job), aside], []);
     if (moved !== 1) return false;
-    await refuse(this.#redis, this.#keys, this.#keys.job(job), `it was no record; what it was is kept in ${aside}`);
+    await refuse(this.redis, this.keys, this.keys.job(job), `it was no record; what it was is kept in ${aside}`);
     return true;
   }
 
@@ -288,7 +288,7 @@ export class JobStore {
   /** Changes options of a job that was not launched. The state that forbids it, or `ok`. */
   async edit(id: string, changes: Partial<JobOptions>): Promise<JobState | 'missing' | 'ok'> {
     for (;;) {
-      const read = isJobId(id) ? await this.#redis.hget(this.#keys.job(id), 'options') : null;
+      const read = isJobId(id) ? await this.redis.hget(this.keys.job(id), 'options') : null;
       if (read === null) return 'missing';
       const options = JSON.stringify(jobOptions.parse({ ...JSON.parse(read), ...changes }));
       const args = [read, options, JSON.stringify('waits for a daemon')];
@@ -332,22 +332,22 @@ export class JobStore {
 
   /** Forgets the oldest ended jobs beyond `keep`; returns their ids. */
   async prune(keep: number): Promise<string[]> {
-    const surplus = (await this.#redis.zcard(this.#keys.jobs)) - keep;
+    const surplus = (await this.redis.zcard(this.keys.jobs)) - keep;
     if (surplus <= 0) return [];
-    const oldest = await this.#redis.zrange(this.#keys.jobs, '0', String(surplus - 1));
-    const live = new Set(await this.#redis.zrange(this.#keys.live, '0', '-1'));
+    const oldest = await this.redis.zrange(this.keys.jobs, '0', String(surplus - 1));
+    const live = new Set(await this.redis.zrange(this.keys.live, '0', '-1'));
     const gone = oldest.filter((id) => !live.has(id));
     if (gone.length === 0) return [];
-    const multi = this.#redis.multi().zrem(this.#keys.jobs, ...gone);
-    for (const id of gone) multi.del(this.#keys.job(id), this.#keys.log(id), this.#keys.memory(id));
+    const multi = this.redis.multi().zrem(this.keys.jobs, ...gone);
+    for (const id of gone) multi.del(this.keys.job(id), this.keys.log(id), this.keys.memory(id));
     await write(multi);
     return gone;
   }
 
   async #run(script: ScriptName, id: string, args: (string | number)[]): Promise<unknown> {
-    const { job, jobs, live, pending, events, wake, hosts } = this.#keys;
-    const keys = [job(id), jobs, live, pending, events, wake, this.#keys.host(''), hosts];
-    return runScript(this.#redis, script, keys, [id, ...args]);
+    const { job, jobs, live, pending, events, wake, hosts } = this.keys;
+    const keys = [job(id), jobs, live, pending, events, wake, this.keys.host(''), hosts];
+    return runScript(this.redis, script, keys, [id, ...args]);
   }
 }
 

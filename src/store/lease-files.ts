@@ -14,17 +14,13 @@ const schema = z.object({ schema: z.literal(1), store: z.string(), promise: leas
  * the memory. Whoever asks for a lease hands these over with the request, so that none is promised twice.
  */
 export class LeaseFiles {
-  readonly #store: string;
-
   /** `store`: which Redis; a home may serve several. */
-  constructor(store: string) {
-    this.#store = store;
-  }
+  constructor(private readonly store: string) {}
 
   write(promise: LeasePromise): void {
     const path = this.#path(promise.owner);
     try {
-      writeWhole(path, JSON.stringify({ schema: 1, store: this.#store, promise }));
+      writeWhole(path, JSON.stringify({ schema: 1, store: this.store, promise }));
     } catch (error) {
       // The lease holds all the same: it is only not written back should Redis lose its data
       process.emitWarning(`a lease could not be written to ${path}: ${(error as Error).message}`);
@@ -61,7 +57,7 @@ export class LeaseFiles {
   #read(path: string): LeasePromise | null {
     try {
       const { store, promise } = schema.parse(JSON.parse(readFileSync(path, 'utf8')));
-      return store === this.#store ? promise : null;
+      return store === this.store ? promise : null;
     } catch {
       return null; // gone, or cut off: the lease itself stands in Redis
     }

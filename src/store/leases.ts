@@ -36,24 +36,21 @@ const own = new Set<string>();
 
 /** Reserves device memory: the same leases for daemons and foreground commands, on every host of this Redis. */
 export class LeaseStore {
-  readonly #connection: Connection;
-  readonly #keys: Keys;
-  readonly #events: Events;
-  readonly #times: LeaseTimes;
   readonly #listeners = new Set<() => void>();
   readonly files: LeaseFiles;
 
-  constructor(connection: Connection, keys: Keys, events: Events, times: LeaseTimes = LEASE_TIMES) {
-    this.#connection = connection;
+  constructor(
+    private readonly connection: Connection,
+    private readonly keys: Keys,
+    private readonly events: Events,
+    private readonly times: LeaseTimes = LEASE_TIMES,
+  ) {
     this.files = new LeaseFiles(`${connection.target.shown} ${keys.prefix}`);
-    this.#keys = keys;
-    this.#events = events;
-    this.#times = times;
   }
 
   /** Told of refusals that the holder of a lease waits out. */
   get onRefused(): (error: Error) => void {
-    return this.#connection.onRefused;
+    return this.connection.onRefused;
   }
 
   /**
@@ -101,8 +98,8 @@ export class LeaseStore {
             owner,
             JSON.stringify(wanted),
             JSON.stringify(record),
-            this.#times.ttlMs,
-            this.#times.reserveAfterMs,
+            this.times.ttlMs,
+            this.times.reserveAfterMs,
           ];
           const answer = await this.#run('lease/acquire', [...args, JSON.stringify(promised)]);
           await this.#undo(promised);
@@ -115,15 +112,15 @@ export class LeaseStore {
           const granted = reply.granted.map((uuid) => devices.find((device) => device.uuid === uuid) as D);
           const held = readLease(owner, JSON.stringify(reply.record)) as LeaseRecord;
           const { text: _, taken_at: __, expires_at: ___, ...promise } = held;
-          return new HeldLease(this, promise, { devices: granted, foreign: reply.foreign }, this.#times);
+          return new HeldLease(this, promise, { devices: granted, foreign: reply.foreign }, this.times);
         }
         const reason = waitReason(reply.waits, devices, request);
         if (reason !== told) onWait(reason);
         told = reason;
         request.onPassedOver?.(reply.passed);
-        unlisten ??= await this.#events.listen((what) => what === 'lease' && wake());
+        unlisten ??= await this.events.listen((what) => what === 'lease' && wake());
         await new Promise<void>((resolve) => {
-          const timer = setTimeout(resolve, this.#times.lookMs);
+          const timer = setTimeout(resolve, this.times.lookMs);
           wake = () => {
             clearTimeout(timer);
             resolve();
@@ -149,7 +146,7 @@ export class LeaseStore {
 
   /** Everything that is reserved, by everybody. */
   async list(): Promise<LeaseRecord[]> {
-    const all = Object.entries(await this.#connection.redis.hgetall(this.#keys.leases));
+    const all = Object.entries(await this.connection.redis.hgetall(this.keys.leases));
     return all.flatMap(([owner, text]) => readLease(owner, text) ?? []);
   }
 
@@ -183,7 +180,7 @@ export class LeaseStore {
       if (lease.boot === pidScope() && (await jobLives(lease))) continue;
       if (lease.boot !== pidScope() && lease.boot.split('/')[0] === pidScope().split('/')[0]) {
         // Another pid namespace of this machine: its processes cannot be seen from here, only its silence
-        if (lease.expires_at + 10 * this.#times.ttlMs > Date.now()) continue;
+        if (lease.expires_at + 10 * this.times.ttlMs > Date.now()) continue;
       }
       if (memoryHeld(lease, devices)) continue;
       this.files.remove(lease); // first: from here on nobody writes it back
@@ -222,16 +219,16 @@ export class LeaseStore {
 
   /** Writes a lease back that Redis has lost. False: the owner has one, taken by a later process of it. */
   async restore(promise: LeasePromise): Promise<boolean> {
-    return (await this.#run('lease/restore', [this.#times.ttlMs, JSON.stringify([promise])])) === 1;
+    return (await this.#run('lease/restore', [this.times.ttlMs, JSON.stringify([promise])])) === 1;
   }
 
   /** Calls back each time when the connection is there again; returns how to stop. */
   whenBack(listener: () => void): () => void {
-    if (this.#listeners.size === 0) this.#connection.redis.on('ready', this.#onReady);
+    if (this.#listeners.size === 0) this.connection.redis.on('ready', this.#onReady);
     this.#listeners.add(listener);
     return () => {
       this.#listeners.delete(listener);
-      if (this.#listeners.size === 0) this.#connection.redis.off('ready', this.#onReady);
+      if (this.#listeners.size === 0) this.connection.redis.off('ready', this.#onReady);
     };
   }
 
@@ -247,11 +244,11 @@ export class LeaseStore {
   }
 
   renew(owner: string, instance: string): Promise<boolean> {
-    return this.#run('lease/renew', [owner, instance, this.#times.ttlMs]).then((reply) => reply === 1);
+    return this.#run('lease/renew', [owner, instance, this.times.ttlMs]).then((reply) => reply === 1);
   }
 
   async beside(owner: string, instance: string): Promise<string[]> {
-    const text = await this.#connection.redis.hget(this.#keys.leases, owner);
+    const text = await this.connection.redis.hget(this.keys.leases, owner);
     const lease = text === null ? null : readLease(owner, text);
     return lease?.instance === instance ? lease.beside : [];
   }
@@ -277,8 +274,8 @@ export class LeaseStore {
   }
 
   #run(script: ScriptName, args: (string | number)[]): Promise<unknown> {
-    const { leases, leaseQueue, wake, events, refused } = this.#keys;
-    return runScript(this.#connection.redis, script, [leases, leaseQueue, wake, events, refused], args);
+    const { leases, leaseQueue, wake, events, refused } = this.keys;
+    return runScript(this.connection.redis, script, [leases, leaseQueue, wake, events, refused], args);
   }
 }
 

@@ -19,20 +19,17 @@ export interface LogPiece {
 
 /** The bounded tail of each job's output, so that it can be followed from any host. The whole stands on the host that runs it. */
 export class LogTails {
-  readonly #connection: Connection;
-  readonly #keys: Keys;
-
-  constructor(connection: Connection, keys: Keys) {
-    this.#connection = connection;
-    this.#keys = keys;
-  }
+  constructor(
+    private readonly connection: Connection,
+    private readonly keys: Keys,
+  ) {}
 
   /** Adds output of any size: only its last part is kept. Returns how many bytes were left out. */
   async append(job: string, launch: number, offset: number, data: Buffer): Promise<void> {
     const most = PIECES * PIECE_BYTES;
     const cut = Math.max(0, data.length - most);
-    const pipeline = this.#connection.redis.pipeline();
-    const key = this.#keys.log(job);
+    const pipeline = this.connection.redis.pipeline();
+    const key = this.keys.log(job);
     for (let at = cut; at < data.length; at += PIECE_BYTES) {
       const piece = data.subarray(at, at + PIECE_BYTES);
       pipeline.xadd(key, 'MAXLEN', PIECES, '*', 'launch', launch, 'offset', offset + at, 'data', piece);
@@ -43,7 +40,7 @@ export class LogTails {
 
   /** What the tail holds now. */
   async read(job: string): Promise<LogPiece[]> {
-    const entries = await this.#connection.redis.xrangeBuffer(this.#keys.log(job), '-', '+');
+    const entries = await this.connection.redis.xrangeBuffer(this.keys.log(job), '-', '+');
     return joined((entries as unknown as Entry[]).map((entry) => toPiece(entry)));
   }
 
@@ -52,7 +49,7 @@ export class LogTails {
     job: string,
     options: { signal: AbortSignal; ended: () => Promise<boolean> },
   ): AsyncGenerator<LogPiece> {
-    const redis: Redis = this.#connection.another();
+    const redis: Redis = this.connection.another();
     const stop = (): void => redis.disconnect();
     options.signal.addEventListener('abort', stop, { once: true });
     let last: string | Buffer = '0';
@@ -66,7 +63,7 @@ export class LogTails {
           'BLOCK',
           ended ? 1 : 1000,
           'STREAMS',
-          this.#keys.log(job),
+          this.keys.log(job),
           last,
         );
         const entries = (reply?.[0]?.[1] ?? []) as unknown as Entry[];

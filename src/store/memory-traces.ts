@@ -20,13 +20,10 @@ const KEPT_SECONDS = 7 * 24 * 3600;
 
 /** The memory of each job over time, so that it outlives the daemon that saw it and can be drawn on any host. */
 export class MemoryTraces {
-  readonly #redis: Redis;
-  readonly #keys: Keys;
-
-  constructor(redis: Redis, keys: Keys) {
-    this.#redis = redis;
-    this.#keys = keys;
-  }
+  constructor(
+    private readonly redis: Redis,
+    private readonly keys: Keys,
+  ) {}
 
   /** Replaces what was kept of the job. */
   async put(job: string, { epoch, budget_bytes, every, samples }: MemoryTrace): Promise<void> {
@@ -38,18 +35,18 @@ export class MemoryTraces {
       return row;
     });
     const text = JSON.stringify({ schema: 1, epoch, budget_bytes, every, begin, samples: rows });
-    await this.#redis.set(this.#keys.memory(job), text, 'EX', KEPT_SECONDS);
+    await this.redis.set(this.keys.memory(job), text, 'EX', KEPT_SECONDS);
   }
 
   /** Of the try that the job is in now. Null: nothing was seen of it, or it has been forgotten. */
   async get(job: string): Promise<MemoryTrace | null> {
-    const key = this.#keys.memory(job);
-    const [text, epoch] = await Promise.all([this.#redis.get(key), this.#redis.hget(this.#keys.job(job), 'epoch')]);
+    const key = this.keys.memory(job);
+    const [text, epoch] = await Promise.all([this.redis.get(key), this.redis.hget(this.keys.job(job), 'epoch')]);
     if (text === null) return null;
     const read = parse(text);
     if (typeof read === 'string') {
-      await this.#redis.del(key);
-      await refuse(this.#redis, this.#keys, key, read);
+      await this.redis.del(key);
+      await refuse(this.redis, this.keys, key, read);
       return null;
     }
     return String(read.epoch) === (epoch ?? '1') ? read : null;

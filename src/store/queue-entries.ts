@@ -22,30 +22,27 @@ interface Head {
  * of each of these against the installed BullMQ tells when an upgrade keeps them otherwise.
  */
 export class QueueEntries {
-  readonly #connection: Connection;
-  readonly #keys: Keys;
-
-  constructor(connection: Connection, keys: Keys) {
-    this.#connection = connection;
-    this.#keys = keys;
-  }
+  constructor(
+    private readonly connection: Connection,
+    private readonly keys: Keys,
+  ) {}
 
   /** What BullMQ is to put before its keys. */
   get prefix(): string {
-    return this.#keys.prefix;
+    return this.keys.prefix;
   }
 
   get #redis(): Redis {
-    return this.#connection.redis;
+    return this.connection.redis;
   }
 
   /** Labels that queues were made for, and what their jobs ask of a host, as JSON that nobody has checked. */
   labels(): Promise<Record<string, string>> {
-    return this.#redis.hgetall(this.#keys.labels);
+    return this.#redis.hgetall(this.keys.labels);
   }
 
   async addLabel(label: string, requirement: Requirement): Promise<void> {
-    await this.#redis.hset(this.#keys.labels, label, JSON.stringify(requirement));
+    await this.#redis.hset(this.keys.labels, label, JSON.stringify(requirement));
   }
 
   /** Which of these entries stand in a queue, to be taken or taken. */
@@ -85,7 +82,7 @@ export class QueueEntries {
   }
 
   #key(label: string, name: string): string {
-    return `${this.#keys.prefix}:${label}:${name}`;
+    return `${this.keys.prefix}:${label}:${name}`;
   }
 }
 

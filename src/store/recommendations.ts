@@ -12,26 +12,23 @@ export const EVENTS_KEPT = 10_000;
 
 /** Recorded configurations: `{oomtune}:config:<key>` and the index `{oomtune}:configs`. */
 export class RecommendationStore {
-  readonly #redis: Redis;
-  readonly #keys: Keys;
-
-  constructor(redis: Redis, keys: Keys) {
-    this.#redis = redis;
-    this.#keys = keys;
-  }
+  constructor(
+    private readonly redis: Redis,
+    private readonly keys: Keys,
+  ) {}
 
   /** Null when there is none, or what is there cannot be trusted. */
   async get(key: string): Promise<Recommendation | null> {
-    return this.#read(key, await this.#redis.hgetall(this.#keys.config(key)));
+    return this.#read(key, await this.redis.hgetall(this.keys.config(key)));
   }
 
   /** Replaces what was recorded under the key. `job`: who found it, null in the foreground. */
   async put(recommendation: Recommendation, job: string | null): Promise<void> {
     const checked = schema.parse(recommendation);
     await runScript(
-      this.#redis,
+      this.redis,
       'config/put',
-      [this.#keys.config(checked.key), this.#keys.configs, this.#keys.events],
+      [this.keys.config(checked.key), this.keys.configs, this.keys.events],
       [checked.key, Date.parse(checked.verified_at), EVENTS_KEPT, job ?? '', ...Object.entries(toHash(checked)).flat()],
     );
   }
@@ -39,23 +36,23 @@ export class RecommendationStore {
   /** It did not hold in use: `knownBad` is a micro-batch that failed; the smallest ever seen is kept. */
   async demote(key: string, knownBad: number, job: string | null): Promise<void> {
     await runScript(
-      this.#redis,
+      this.redis,
       'config/demote',
-      [this.#keys.config(key), this.#keys.events],
+      [this.keys.config(key), this.keys.events],
       [key, Math.max(1, Math.floor(knownBad)), EVENTS_KEPT, job ?? ''],
     );
   }
 
   /** All, the latest first. */
   async list(): Promise<Recommendation[]> {
-    const keys = await this.#redis.zrevrange(this.#keys.configs, 0, -1);
+    const keys = await this.redis.zrevrange(this.keys.configs, 0, -1);
     const found: Recommendation[] = [];
     for (let at = 0; at < keys.length; at += 200) {
       const some = keys.slice(at, at + 200);
-      const hashes = some.map((key) => this.#keys.config(key));
-      for (const [index, reply] of (await readHashes(this.#redis, hashes)).entries()) {
+      const hashes = some.map((key) => this.keys.config(key));
+      for (const [index, reply] of (await readHashes(this.redis, hashes)).entries()) {
         if (reply.is === 'wrong type') {
-          await refuse(this.#redis, this.#keys, hashes[index] as string, reply.error.message);
+          await refuse(this.redis, this.keys, hashes[index] as string, reply.error.message);
           continue;
         }
         const read = await this.#read(some[index] as string, valueIn(reply) ?? {});
@@ -81,7 +78,7 @@ export class RecommendationStore {
         ? `its key says ${parsed.data.key}`
         : null;
     if (parsed.success && why === null) return parsed.data;
-    await refuse(this.#redis, this.#keys, this.#keys.config(key), why ?? 'it cannot be read');
+    await refuse(this.redis, this.keys, this.keys.config(key), why ?? 'it cannot be read');
     return null;
   }
 }

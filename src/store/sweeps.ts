@@ -6,25 +6,21 @@ const SECONDS = 90 * 86_400;
 
 /** Which sweeps have a configuration: until then one of their jobs at a time is let go, and searches for all. */
 export class Sweeps {
-  readonly #redis: Redis;
-  readonly #keys: Keys;
-  readonly #events: Events;
-
-  constructor(redis: Redis, keys: Keys, events: Events) {
-    this.#redis = redis;
-    this.#keys = keys;
-    this.#events = events;
-  }
+  constructor(
+    private readonly redis: Redis,
+    private readonly keys: Keys,
+    private readonly events: Events,
+  ) {}
 
   /** A job of it runs: the others need not wait for it any longer. */
   async settle(sweep: string): Promise<void> {
-    const known = await this.#redis.set(this.#keys.sweep(sweep), '1', 'EX', SECONDS, 'GET');
-    if (known === null) await this.#events.wake('release');
+    const known = await this.redis.set(this.keys.sweep(sweep), '1', 'EX', SECONDS, 'GET');
+    if (known === null) await this.events.wake('release');
   }
 
   async settled(sweeps: string[]): Promise<Set<string>> {
     if (sweeps.length === 0) return new Set();
-    const known = await this.#redis.mget(sweeps.map((sweep) => this.#keys.sweep(sweep)));
+    const known = await this.redis.mget(sweeps.map((sweep) => this.keys.sweep(sweep)));
     return new Set(sweeps.filter((_, at) => known[at] !== null));
   }
 }

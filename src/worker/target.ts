@@ -41,8 +41,6 @@ let ladder: unknown = null;
 
 /** A command understood, on the devices that it is to run on: what search and run both stand on. */
 export class Target {
-  readonly plan: CommandPlan;
-  readonly torch: string | null;
   /** Whether the Python hook can take part. */
   readonly hook: boolean;
   readonly name: string;
@@ -56,11 +54,7 @@ export class Target {
   readonly own: OwnBatch;
   readonly ladder: unknown;
   knownBad: number | null = null;
-  devices: Device[];
 
-  readonly #request: WorkRequest;
-  readonly #deps: WorkDeps;
-  readonly #environment: Record<string, string>;
   #lease: Lease | null = null;
   /** What is reserved of a device that is shared without a budget; null: it is not, or not yet known. */
   #packedBytes: number | null = null;
@@ -68,19 +62,13 @@ export class Target {
   #trustsHook: boolean;
 
   constructor(
-    request: WorkRequest,
-    deps: WorkDeps,
-    plan: CommandPlan,
-    torch: string | null,
-    devices: Device[],
-    environment: Record<string, string>,
+    private readonly request: WorkRequest,
+    private readonly deps: WorkDeps,
+    readonly plan: CommandPlan,
+    readonly torch: string | null,
+    public devices: Device[],
+    private readonly environment: Record<string, string>,
   ) {
-    this.plan = plan;
-    this.torch = torch;
-    this.devices = devices;
-    this.#request = request;
-    this.#deps = deps;
-    this.#environment = environment;
     const { kind, isolated } = plan.program;
     const possible = kind === 'shell' || (kind === 'python' && isolated === null && torch !== null);
     this.hook = request.options.preset !== 'none' && possible;
@@ -106,12 +94,12 @@ export class Target {
 
   /** What the job may hold on one device, in bytes. */
   get budgetBytes(): number {
-    return resolveBudget(this.#request.options.budget, this.#device);
+    return resolveBudget(this.request.options.budget, this.#device);
   }
 
   /** What the runtime enforces: a whole GPU needs no limit of ours, the host always does while tuning. */
   get limitBytes(): number | null {
-    const { budget, tune } = this.#request.options;
+    const { budget, tune } = this.request.options;
     return budget !== null || (isHost(this.kind) && tune) ? this.budgetBytes : this.#packedBytes;
   }
 
@@ -135,11 +123,11 @@ export class Target {
    * that it got.
    */
   async acquire(): Promise<Lease> {
-    const { options, jobId, purpose } = this.#request;
+    const { options, jobId, purpose } = this.request;
     const host = isHost(this.kind);
     const count = host ? 1 : Math.max(options.gpus, this.plan.worldSize ?? 1);
     const whole = options.exclusive || (options.budget === null && !host);
-    const { leasing, recommendations } = await this.#deps.records();
+    const { leasing, recommendations } = await this.deps.records();
     const recorded = this.#packs ? await recommendations.get(this.key) : null;
     const packed = recorded !== null && ownBatchOf(recorded, this) !== null ? this.#toPack(recorded) : null;
     const lease = await leasing.acquire({
@@ -153,37 +141,37 @@ export class Target {
       // Who sits in front of it wants what there is now; a queued job can wait for the memory that it was promised.
       lenient: purpose !== 'submit',
       needBytes: packed ?? (options.budget === null ? null : this.budgetBytes),
-      refresh: () => this.#deps.runtime.devices(),
+      refresh: () => this.deps.runtime.devices(),
       lastsSeconds: options.timeSeconds ?? null,
-      signal: this.#deps.signal,
-      onWait: (reason) => this.#deps.progress({ type: 'waiting', reason }),
+      signal: this.deps.signal,
+      onWait: (reason) => this.deps.progress({ type: 'waiting', reason }),
     });
     this.devices = lease.devices;
     this.#lease = lease;
     this.#packedBytes = packed;
     this.#strangers = strangersOn(lease);
-    this.#deps.progress({ type: 'device', device: this.#device, budgetBytes: this.budgetBytes });
-    for (const text of this.heldNotes) this.#deps.progress({ type: 'note', text });
+    this.deps.progress({ type: 'device', device: this.#device, budgetBytes: this.budgetBytes });
+    for (const text of this.heldNotes) this.deps.progress({ type: 'note', text });
     return lease;
   }
 
   /** `--share` without a budget: what it takes is known once its configuration is. */
   get #packs(): boolean {
-    const { share, budget, exclusive } = this.#request.options;
+    const { share, budget, exclusive } = this.request.options;
     return share && budget === null && !exclusive && !isHost(this.kind);
   }
 
   /** What is reserved for a recorded configuration: its peak, with the headroom beside it; null: it says nothing of it. */
   #toPack({ status, peak_bytes }: Recommendation): number | null {
     if (status !== 'verified' || peak_bytes === null) return null;
-    const bytes = Math.ceil(peak_bytes * (1 + this.#request.options.headroomPct / 100));
+    const bytes = Math.ceil(peak_bytes * (1 + this.request.options.headroomPct / 100));
     return bytes < this.budgetBytes ? bytes : null;
   }
 
   /** Leaves what the recorded configuration does not need to others, and holds the job to the rest. */
   async pack(lease: Lease): Promise<void> {
     if (!this.#packs || this.#packedBytes !== null) return;
-    const { recommendations } = await this.#deps.records();
+    const { recommendations } = await this.deps.records();
     const recorded = await recommendations.get(this.key);
     const bytes = recorded === null ? null : this.#toPack(recorded);
     if (bytes === null) return;
@@ -210,14 +198,14 @@ export class Target {
   async surroundings(): Promise<Pick<DiagnoseInput, 'neighbours' | 'totalBytes'>> {
     if (isHost(this.kind)) return { totalBytes: this.budgetBytes };
     const ids = new Set(this.devices.map((device) => device.id));
-    const now = (await this.#deps.runtime.devices()).filter((device) => ids.has(device.id));
+    const now = (await this.deps.runtime.devices()).filter((device) => ids.has(device.id));
     const neighbours = now.flatMap((device) => device.processes.filter((process) => !process.ours));
     return { neighbours, totalBytes: this.budgetBytes };
   }
 
   /** Waits until the devices have so many bytes free of whoever else is on them; false: it was told to stop. */
   async waitForMemory(bytes: number): Promise<boolean> {
-    const { signal, progress, runtime } = this.#deps;
+    const { signal, progress, runtime } = this.deps;
     const ids = new Set(this.devices.map((device) => device.id));
     for (let told = false; !signal.aborted; told = true) {
       const now = (await runtime.devices()).filter((device) => ids.has(device.id));
@@ -255,16 +243,16 @@ export class Target {
         : await fill(this.plan, this.#allowed(config), { launchDir: dir });
     const knobEnv = filled.env;
     // Output is followed while it is written; the runtime sets which devices the job sees.
-    const env: Record<string, string> = { PYTHONUNBUFFERED: '1', ...this.#environment, ...knobEnv };
-    env.OOMTUNE_JOB_ID = this.#request.jobId;
+    const env: Record<string, string> = { PYTHONUNBUFFERED: '1', ...this.environment, ...knobEnv };
+    env.OOMTUNE_JOB_ID = this.request.jobId;
     env.OOMTUNE_LAUNCH = String(launch);
-    const { sweep } = this.#request.options;
+    const { sweep } = this.request.options;
     if (sweep?.index != null) env.OOMTUNE_ARRAY_INDEX = String(sweep.index);
     env.OOMTUNE_DEVICE = this.devices.map((device) => device.id).join(',');
     env.OOMTUNE_BUDGET_BYTES = String(this.#packedBytes ?? this.budgetBytes);
     // The hook cuts the loader's batches: it has to know how many of them the script makes one step of.
     if (this.own.accumulation !== null) env.OOMTUNE_OWN_ACCUMULATION = String(this.own.accumulation);
-    if (this.#request.options.cut) env.OOMTUNE_CUT = this.#request.options.cut;
+    if (this.request.options.cut) env.OOMTUNE_CUT = this.request.options.cut;
     // A loader that the training takes is known by these before its loop begins.
     if (this.own.microBatch !== null) env.OOMTUNE_OWN_BATCH = String(this.own.microBatch);
     if (this.own.samples) env.OOMTUNE_OWN_SAMPLES = String(this.own.samples);
@@ -274,7 +262,7 @@ export class Target {
 
   /** Whether the job's caching allocator can be given segments that can grow; a user's own settings stay. */
   get expandableSegments(): ExpandableSegments {
-    return expandableSegments(this.kind, this.torch, this.#environment);
+    return expandableSegments(this.kind, this.torch, this.environment);
   }
 
   /** Knobs that only the hook can bring to the script, and that differ from the script as it stands. */

@@ -74,18 +74,16 @@ const MANY = 300;
  * change without an event, are looked at every second. With nobody looking it reads nothing.
  */
 export class Board {
-  readonly #store: Store;
-  readonly #log: Log;
   readonly #listeners = new Set<(change: BoardChange) => void>();
   #rows = new Map<string, { row: Row; text: string }>();
   #dirty = new Set<string>();
   #wake: AbortController | null = null;
   #loading: Promise<void> | null = null;
 
-  constructor(store: Store, log: Log) {
-    this.#store = store;
-    this.#log = log;
-  }
+  constructor(
+    private readonly store: Store,
+    private readonly log: Log,
+  ) {}
 
   /** All rows now, and from now on what changes; returns how to stop. */
   async watch(listener: (change: BoardChange) => void): Promise<{ rows: Row[]; stop: () => void }> {
@@ -114,7 +112,7 @@ export class Board {
 
   async #begin(): Promise<void> {
     this.#rows = new Map();
-    await this.#refresh(await this.#store.jobs.latestIds({ live: LIVE_SHOWN, ended: ENDED_SHOWN }));
+    await this.#refresh(await this.store.jobs.latestIds({ live: LIVE_SHOWN, ended: ENDED_SHOWN }));
     void this.#run();
   }
 
@@ -132,13 +130,13 @@ export class Board {
       try {
         if (due) {
           looked = Date.now();
-          for (const id of await this.#store.jobs.liveIds()) ids.add(id);
+          for (const id of await this.store.jobs.liveIds()) ids.add(id);
           for (const { row } of this.#rows.values()) if (row.ended_at === null) ids.add(row.job);
         }
         const change = await this.#refresh([...ids]);
         if (change.rows.length + change.gone.length > 0) for (const listener of this.#listeners) listener(change);
       } catch (error) {
-        this.#log.debug({ err: error }, 'jobs could not be read');
+        this.log.debug({ err: error }, 'jobs could not be read');
       }
     }
     this.#loading = null;
@@ -147,7 +145,7 @@ export class Board {
 
   async #refresh(ids: string[]): Promise<BoardChange> {
     const change: BoardChange = { rows: [], gone: [] };
-    for (const [at, values] of (await this.#store.jobs.fields(ids, ROW_FIELDS)).entries()) {
+    for (const [at, values] of (await this.store.jobs.fields(ids, ROW_FIELDS)).entries()) {
       this.#take(ids[at] as string, values, change);
     }
     return change;

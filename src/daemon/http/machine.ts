@@ -10,19 +10,17 @@ const PROCESSES_SHOWN = 8;
 
 /** Devices of this host in full; those of others as far as Redis tells of them. */
 export class Machine {
-  readonly #store: Store;
-  readonly #runtime: Runtime;
   #devices: { at: number; asked: Promise<Device[]> } | null = null;
 
-  constructor(store: Store, runtime: Runtime) {
-    this.#store = store;
-    this.#runtime = runtime;
-  }
+  constructor(
+    private readonly store: Store,
+    private readonly runtime: Runtime,
+  ) {}
 
   /** The driver is asked at most once in a while, however many ask us. */
   devices(): Promise<Device[]> {
     if (this.#devices === null || Date.now() - this.#devices.at > FRESH_MS) {
-      const asked = this.#runtime.devices();
+      const asked = this.runtime.devices();
       asked.catch(() => {
         this.#devices = null;
       });
@@ -34,8 +32,8 @@ export class Machine {
   async view(): Promise<MachineView> {
     const [devices, leases, hosts] = await Promise.all([
       this.devices(),
-      this.#store.leasing.list(),
-      this.#store.hosts.list(),
+      this.store.leasing.list(),
+      this.store.hosts.list(),
     ]);
     const here = hostName();
     const own = devices.map((device) => ownDevice(device, here, leases));

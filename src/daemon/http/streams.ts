@@ -17,14 +17,12 @@ const MOST_WAITING_BYTES = 16 * 1024 * 1024;
 
 /** One stream of server-sent events. */
 class Sse {
-  readonly #response: ServerResponse;
   readonly #abort = new AbortController();
   readonly #sent = new Map<string, string>();
   readonly #timer: NodeJS.Timeout;
 
   /** Writes the head; the headers that are to go with it have been set on the response. */
-  constructor(response: ServerResponse) {
-    this.#response = response;
+  constructor(private readonly response: ServerResponse) {
     response.writeHead(200, {
       'content-type': 'text/event-stream; charset=utf-8',
       'cache-control': 'no-store',
@@ -56,25 +54,25 @@ class Sse {
 
   /** Resolves when the page keeps up. */
   async drained(): Promise<void> {
-    if (!this.#response.writableNeedDrain || this.#abort.signal.aborted) return;
-    await once(this.#response, 'drain', { signal: this.#abort.signal }).catch(() => {});
+    if (!this.response.writableNeedDrain || this.#abort.signal.aborted) return;
+    await once(this.response, 'drain', { signal: this.#abort.signal }).catch(() => {});
   }
 
   close(): void {
     if (this.#abort.signal.aborted) return;
     clearInterval(this.#timer);
     this.#abort.abort();
-    this.#response.end();
+    this.response.end();
   }
 
   #write(text: string): void {
     if (this.#abort.signal.aborted) return;
-    if (this.#response.writableLength > MOST_WAITING_BYTES) {
+    if (this.response.writableLength > MOST_WAITING_BYTES) {
       this.close();
-      this.#response.destroy();
+      this.response.destroy();
       return;
     }
-    this.#response.write(text);
+    this.response.write(text);
   }
 }
 
@@ -96,12 +94,9 @@ const MACHINE_MS = 2000;
 
 /** The pages that are open, and what each is told. */
 export class Streams {
-  readonly #parts: StreamParts;
   readonly #open = new Set<Sse>();
 
-  constructor(parts: StreamParts) {
-    this.#parts = parts;
-  }
+  constructor(private readonly parts: StreamParts) {}
 
   get full(): boolean {
     return this.#open.size >= MOST_STREAMS;
@@ -115,18 +110,18 @@ export class Streams {
   overview(response: ServerResponse): void {
     const sse = this.#begin(response);
     this.#run(sse, async () => {
-      const { rows, stop } = await this.#parts.board.watch((change) => sse.send('jobs', { full: false, ...change }));
+      const { rows, stop } = await this.parts.board.watch((change) => sse.send('jobs', { full: false, ...change }));
       sse.signal.addEventListener('abort', stop);
       if (sse.signal.aborted) stop();
       sse.send('jobs', { full: true, rows, gone: [] });
     });
-    this.#repeat(sse, MACHINE_MS, async () => sse.sendChange('machine', await this.#parts.machine.view()));
+    this.#repeat(sse, MACHINE_MS, async () => sse.sendChange('machine', await this.parts.machine.view()));
   }
 
   /** One job: its page, its memory, its log. */
   job(response: ServerResponse, id: string): void {
     const sse = this.#begin(response);
-    const { sampler, follower, store, reasons } = this.#parts;
+    const { sampler, follower, store, reasons } = this.parts;
     let wake = new AbortController();
     const unfollow = follower.onEvent(({ fields }) => fields.job === id && wake.abort());
     sse.send('memory', { full: true, samples: sampler.history(id)?.samples ?? [] });
@@ -162,7 +157,7 @@ export class Streams {
 
   /** As text that a page shows as it is: what the job wrote, with what was left out said. */
   async #log(sse: Sse, id: string): Promise<void> {
-    const { store } = this.#parts;
+    const { store } = this.parts;
     const ended = async (): Promise<boolean> => {
       const job = await store.jobs.get(id);
       return job === null || ENDED_STATES.includes(job.state);
@@ -181,8 +176,8 @@ export class Streams {
     const sse = new Sse(response);
     this.#open.add(sse);
     sse.signal.addEventListener('abort', () => this.#open.delete(sse));
-    sse.send('hello', { host: this.#parts.host, version: this.#parts.version });
-    this.#repeat(sse, LOOK_MS, async () => sse.sendChange('redis', { up: this.#parts.store.connection.ready }));
+    sse.send('hello', { host: this.parts.host, version: this.parts.version });
+    this.#repeat(sse, LOOK_MS, async () => sse.sendChange('redis', { up: this.parts.store.connection.ready }));
     return sse;
   }
 

@@ -17,21 +17,19 @@ const probed = probeRecord.pick({ outcome: true });
 
 /** Counts what events tell, for the jobs of this host: each daemon counts its own, so that sums over hosts are right. */
 export class Tally {
-  readonly #store: Store;
-  readonly #metrics: Metrics;
   readonly #jobs = new Map<string, Times>();
   readonly #here = hostName();
 
-  constructor(store: Store, metrics: Metrics) {
-    this.#store = store;
-    this.#metrics = metrics;
-  }
+  constructor(
+    private readonly store: Store,
+    private readonly metrics: Metrics,
+  ) {}
 
   hear({ type, at, fields }: ToldEvent): void {
     const { job = '' } = fields;
     if (type === 'job') this.#state(job, fields.state as JobState, at);
     else if (type === 'probe') this.#probe(job, fields.probe ?? '');
-    else if (type === 'config' && fields.status === 'demoted') this.#ours(job, () => this.#metrics.demoted.inc());
+    else if (type === 'config' && fields.status === 'demoted') this.#ours(job, () => this.metrics.demoted.inc());
   }
 
   #state(job: string, state: JobState, at: number): void {
@@ -45,29 +43,29 @@ export class Tally {
     if (begins) {
       this.#ours(job, async () => {
         const since = queued ?? (await this.#submitted(job));
-        if (since !== null) this.#metrics.wait.observe(Math.max(0, at - since) / 1000);
+        if (since !== null) this.metrics.wait.observe(Math.max(0, at - since) / 1000);
       });
     }
     if (state === 'searching') times.searching = at;
     const answered = searching !== null && !running && state !== 'searching' && state !== 'held';
     if (answered) {
       const result = state === 'running' || state === 'succeeded' ? 'found' : state;
-      this.#ours(job, () => this.#metrics.search.observe({ result }, Math.max(0, at - searching) / 1000));
+      this.#ours(job, () => this.metrics.search.observe({ result }, Math.max(0, at - searching) / 1000));
     }
     if (state === 'running') times.running = true;
     if (!ENDED_STATES.includes(state)) return;
     this.#ours(job, async () => {
       this.#jobs.delete(job);
-      this.#metrics.ended.inc({ state });
+      this.metrics.ended.inc({ state });
       if (state !== 'failed' && state !== 'exhausted') return;
-      const { failure } = (await this.#store.jobs.get(job)) ?? {};
-      if (failure) this.#metrics.failures.inc({ class: failure.class });
+      const { failure } = (await this.store.jobs.get(job)) ?? {};
+      if (failure) this.metrics.failures.inc({ class: failure.class });
     });
   }
 
   #probe(job: string, text: string): void {
     const probe = readJson(probed, text); // a label must not take any value
-    if (probe !== null) this.#ours(job, () => this.#metrics.probes.inc(probe));
+    if (probe !== null) this.#ours(job, () => this.metrics.probes.inc(probe));
   }
 
   #ours(job: string, count: () => void | Promise<void>): void {
@@ -78,12 +76,12 @@ export class Tally {
 
   async #hostOf(job: string): Promise<string | null> {
     const times = this.#times(job);
-    times.host ??= await this.#store.jobs.word(job, 'host');
+    times.host ??= await this.store.jobs.word(job, 'host');
     return times.host;
   }
 
   async #submitted(job: string): Promise<number | null> {
-    const at = Date.parse((await this.#store.jobs.word(job, 'submitted_at')) ?? '');
+    const at = Date.parse((await this.store.jobs.word(job, 'submitted_at')) ?? '');
     return Number.isNaN(at) ? null : at;
   }
 

@@ -19,14 +19,10 @@ export const dashboardToken = (path = tokenPath()): string => tokenIn(path, { by
  * host, so that one never carries the token itself; a new token ends all sessions.
  */
 export class Authenticator {
-  readonly #token: string;
-
-  constructor(token: string) {
-    this.#token = token;
-  }
+  constructor(private readonly token: string) {}
 
   acceptsToken(candidate: string): boolean {
-    return same(candidate, this.#token);
+    return same(candidate, this.token);
   }
 
   /** `<end, s>.<nonce>.<mac>` */
@@ -43,7 +39,7 @@ export class Authenticator {
   }
 
   #mac(body: string): string {
-    return createHmac('sha256', this.#token).update(`session.${body}`).digest('base64url');
+    return createHmac('sha256', this.token).update(`session.${body}`).digest('base64url');
   }
 }
 

@@ -26,9 +26,6 @@ export type MemoryListener = (samples: readonly MemorySample[], full: boolean) =
  * themselves are not disturbed. What is seen is written to Redis, so that the next daemon goes on with it.
  */
 export class Sampler {
-  readonly #store: Store;
-  readonly #runtime: Runtime;
-  readonly #log: Log;
   readonly #jobs = new Map<string, Watch>();
   readonly #runs = new Map<string, Run>();
   readonly #listeners = new Map<string, Set<MemoryListener>>();
@@ -38,11 +35,11 @@ export class Sampler {
   /** Allocations that a budget or a driver refused, as far as they were seen. */
   refused = 0;
 
-  constructor(store: Store, runtime: Runtime, log: Log) {
-    this.#store = store;
-    this.#runtime = runtime;
-    this.#log = log;
-  }
+  constructor(
+    private readonly store: Store,
+    private readonly runtime: Runtime,
+    private readonly log: Log,
+  ) {}
 
   start(): void {
     void this.#again();
@@ -62,7 +59,7 @@ export class Sampler {
     if (this.#timer !== null) clearTimeout(this.#timer);
     const saving = Promise.all([...this.#jobs].map(([job, watch]) => this.#save(job, watch)));
     await within(LAST_WORDS_MS, null, () => saving).catch((error: unknown) =>
-      this.#log.debug({ err: error }, 'the memory of jobs over time could not be written'),
+      this.log.debug({ err: error }, 'the memory of jobs over time could not be written'),
     );
   }
 
@@ -84,7 +81,7 @@ export class Sampler {
     this.#timer = null;
     this.#woken = false;
     const busy = await this.#look().catch((error: unknown) => {
-      this.#log.debug({ err: error }, 'ledgers could not be read');
+      this.log.debug({ err: error }, 'ledgers could not be read');
       return false;
     });
     if (!this.#closed)
@@ -93,8 +90,8 @@ export class Sampler {
 
   async #look(): Promise<boolean> {
     const here = hostName();
-    const owners = (await this.#store.leasing.list()).filter(({ host }) => host === here).map(({ owner }) => owner);
-    const records = await this.#store.jobs.fields(owners, ['launches', 'epoch']);
+    const owners = (await this.store.leasing.list()).filter(({ host }) => host === here).map(({ owner }) => owner);
+    const records = await this.store.jobs.fields(owners, ['launches', 'epoch']);
     const dirs = new Set<string>();
     for (const [at, values] of records.entries()) {
       const owner = owners[at] as string;
@@ -121,7 +118,7 @@ export class Sampler {
   async #read(job: string, epoch: number, launch: number, dir: string): Promise<void> {
     // A folder of another job would be somebody's trick: records come from Redis
     if (!dir.endsWith(`/${job}/${basename(dir)}`)) return;
-    const run = this.#runs.get(dir) ?? (await this.#runtime.adopt(dir));
+    const run = this.#runs.get(dir) ?? (await this.runtime.adopt(dir));
     if (run === null) return;
     this.#runs.set(dir, run);
     const ledger = run.ledger();
@@ -138,14 +135,14 @@ export class Sampler {
     const known = this.#jobs.get(job);
     this.#jobs.delete(job); // the one looked at last stands last
     const begins = known?.epoch !== epoch;
-    const watch = begins ? new Watch(epoch, await this.#store.memory.get(job)) : known;
+    const watch = begins ? new Watch(epoch, await this.store.memory.get(job)) : known;
     this.#jobs.set(job, watch);
     if (begins) this.#tell(job, watch.trace.samples, true);
     return watch;
   }
 
   async #save(job: string, watch: Watch): Promise<void> {
-    if (watch.dirty) await this.#store.memory.put(job, watch.take());
+    if (watch.dirty) await this.store.memory.put(job, watch.take());
   }
 
   #tell(job: string, samples: readonly MemorySample[], full: boolean): void {

@@ -61,7 +61,6 @@ const LOST_LOOKS = 4;
 
 /** One job that is looked at: what was seen of it, and whether that is worth writing down by now. */
 export class Watch {
-  readonly epoch: number;
   readonly #ring: Ring;
   readonly #refused = new Map<string, number>();
   #budget: number | null;
@@ -70,8 +69,10 @@ export class Watch {
   dirty = false;
 
   /** `begun`: what was written down of this try by an earlier daemon. */
-  constructor(epoch: number, begun: MemoryTrace | null) {
-    this.epoch = epoch;
+  constructor(
+    readonly epoch: number,
+    begun: MemoryTrace | null,
+  ) {
     this.#ring = begun === null ? new Ring() : new Ring(undefined, begun);
     this.#budget = begun?.budget_bytes ?? null;
   }

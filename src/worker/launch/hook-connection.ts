@@ -43,8 +43,6 @@ const NEWLINE = 0x0a;
 
 /** One connection to the hook's socket, cut into lines at the rate at which the launch is listened to. */
 export class HookConnection {
-  readonly #socket: Socket;
-  readonly #flow: HookFlow;
   readonly #onLine: (line: string) => void;
   readonly #onTooLong: () => void;
   /** Whole lines that wait for their turn. */
@@ -54,9 +52,11 @@ export class HookConnection {
   #length = 0;
   #timer: NodeJS.Timeout | null = null;
 
-  constructor(socket: Socket, flow: HookFlow, on: { line: (line: string) => void; tooLong: () => void }) {
-    this.#socket = socket;
-    this.#flow = flow;
+  constructor(
+    private readonly socket: Socket,
+    private readonly flow: HookFlow,
+    on: { line: (line: string) => void; tooLong: () => void },
+  ) {
     this.#onLine = on.line;
     this.#onTooLong = on.tooLong;
     socket.on('data', (chunk: Buffer) => this.#take(chunk));
@@ -64,7 +64,7 @@ export class HookConnection {
   }
 
   #take(chunk: Buffer): void {
-    this.#flow.took(chunk.length);
+    this.flow.took(chunk.length);
     const end = chunk.lastIndexOf(NEWLINE) + 1;
     if (end > 0) {
       this.#whole = Buffer.concat([this.#whole, this.#part.subarray(0, this.#length), chunk.subarray(0, end)]);
@@ -73,7 +73,7 @@ export class HookConnection {
     this.#add(chunk.subarray(end));
     if (this.#length > LONGEST_LINE) {
       this.#onTooLong();
-      this.#socket.destroy();
+      this.socket.destroy();
       return;
     }
     this.#pump();
@@ -92,8 +92,8 @@ export class HookConnection {
 
   /** Hands on lines as fast as the flow allows; the socket is read on when all are through. */
   #pump(): void {
-    while (this.#whole.length > 0 && !this.#socket.destroyed) {
-      const { wait } = this.#flow;
+    while (this.#whole.length > 0 && !this.socket.destroyed) {
+      const { wait } = this.flow;
       if (wait > 0) {
         this.#later(wait);
         return;
@@ -101,16 +101,16 @@ export class HookConnection {
       const end = this.#whole.indexOf(NEWLINE);
       const line = this.#whole.toString('utf8', 0, end);
       this.#whole = this.#whole.subarray(end + 1);
-      this.#flow.took(0, 1);
+      this.flow.took(0, 1);
       this.#onLine(line);
     }
-    const { wait } = this.#flow;
+    const { wait } = this.flow;
     if (wait > 0) this.#later(wait);
-    else this.#socket.resume();
+    else this.socket.resume();
   }
 
   #later(ms: number): void {
-    this.#socket.pause();
+    this.socket.pause();
     this.#timer ??= setTimeout(() => {
       this.#timer = null;
       this.#pump();

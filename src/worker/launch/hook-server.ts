@@ -26,23 +26,21 @@ export type HookEvent = { rank: number; pid: number } & ({ message: HookMessage 
  */
 export class HookServer {
   readonly #server: Server;
-  readonly #path: string;
-  readonly #log: Log;
   readonly #all = new Set<Socket>();
   readonly #ranks = new Map<number, Socket>();
-  readonly #listener: (event: HookEvent) => void;
   readonly #flow = new HookFlow();
   #mistakes = 0;
   #closed = false;
 
-  private constructor(path: string, log: Log, listener: (event: HookEvent) => void) {
-    this.#path = path;
-    this.#log = log;
-    this.#listener = listener;
+  private constructor(
+    private readonly path: string,
+    private readonly log: Log,
+    private readonly listener: (event: HookEvent) => void,
+  ) {
     this.#server = createServer((socket) => this.#accept(socket));
     this.#server.maxConnections = MOST_CONNECTIONS;
     this.#server.on('drop', () => this.#mistake({}, 'the hook made too many connections'));
-    this.#server.on('error', (error) => this.#log.warn({ err: error }, 'the socket of the hook failed'));
+    this.#server.on('error', (error) => this.log.warn({ err: error }, 'the socket of the hook failed'));
   }
 
   static async listen(path: string, log: Log, listener: (event: HookEvent) => void): Promise<HookServer> {
@@ -67,9 +65,9 @@ export class HookServer {
     this.#closed = true;
     for (const socket of this.#all) socket.destroy();
     this.#server.close();
-    rmSync(this.#path, { force: true });
+    rmSync(this.path, { force: true });
     const untold = this.#mistakes - TOLD_MISTAKES;
-    if (untold > 0) this.#log.warn({ untold }, 'the hook sent more that is no message');
+    if (untold > 0) this.log.warn({ untold }, 'the hook sent more that is no message');
   }
 
   #accept(socket: Socket): void {
@@ -91,16 +89,16 @@ export class HookServer {
         pid = message.pid;
         this.#ranks.set(rank, socket);
       }
-      if (rank !== null) this.#listener({ rank, pid, message });
+      if (rank !== null) this.listener({ rank, pid, message });
     };
     const tooLong = (): void => this.#mistake({}, 'the hook sent a line without end');
     new HookConnection(socket, this.#flow, { line, tooLong });
-    socket.on('error', (error) => this.#log.debug({ err: error }, 'hook connection'));
+    socket.on('error', (error) => this.log.debug({ err: error }, 'hook connection'));
     socket.on('close', () => {
       this.#all.delete(socket);
       if (rank === null) return;
       if (this.#ranks.get(rank) === socket) this.#ranks.delete(rank);
-      this.#listener({ rank, pid, gone: true });
+      this.listener({ rank, pid, gone: true });
     });
   }
 
@@ -124,10 +122,10 @@ export class HookServer {
   #mistake(details: object, text: string): void {
     if (this.#closed) return;
     this.#mistakes += 1;
-    if (this.#mistakes <= TOLD_MISTAKES) this.#log.warn(details, text);
+    if (this.#mistakes <= TOLD_MISTAKES) this.log.warn(details, text);
     if (this.#mistakes < MOST_MISTAKES) return;
-    this.#log.warn({ mistakes: this.#mistakes }, 'the hook is not listened to any more: it sends what no hook does');
+    this.log.warn({ mistakes: this.#mistakes }, 'the hook is not listened to any more: it sends what no hook does');
     this.close();
-    this.#listener({ rank: 0, pid: 0, message: { t: 'bye', reason: 'flood', message: text } });
+    this.listener({ rank: 0, pid: 0, message: { t: 'bye', reason: 'flood', message: text } });
   }
 }

@@ -65,12 +65,9 @@ export class Session {
   /** Codes of what the hook warned of: `dataset_on_device`, `eval_builds_graph`, … */
   readonly warnings = new Set<string>();
 
-  /** 1: the launch's first. */
-  readonly life: number;
   /** Where its part of the log begins, bytes. */
   logFrom = 0;
 
-  readonly #launch: Launch;
   /** What the lives before it had done. */
   readonly #before: LedgerReading | null;
   readonly #measured = new Map<number, Measured>();
@@ -87,10 +84,12 @@ export class Session {
   #leaves = false;
   #over: (exit: Exit) => void = () => {};
 
-  private constructor(launch: Launch, life: number) {
-    this.#launch = launch;
+  private constructor(
+    private readonly launch: Launch,
+    /** 1: the launch's first. */
+    readonly life: number,
+  ) {
     this.run = launch.run;
-    this.life = life;
     this.#before = life === 1 ? null : launch.run.ledger();
     if (life > 1) this.logFrom = sizeOf(launch.run.logFile);
     launch.hear = (event) => this.#hear(event);
@@ -124,7 +123,7 @@ export class Session {
     let env = request.env;
     if (request.mode !== 'none') {
       const path = hookSocketPath(request.dir);
-      hook = await HookServer.listen(path, log, (event) => (session ? session.#launch.hear(event) : early.push(event)));
+      hook = await HookServer.listen(path, log, (event) => (session ? session.launch.hear(event) : early.push(event)));
       env = { ...env, ...hookEnvironment(request, path) };
     }
     try {
@@ -150,12 +149,12 @@ export class Session {
 
   /** Whether what it is a fork of can be forked again. */
   get renewable(): boolean {
-    return this.#launch.template && this.#launch.exit === null;
+    return this.launch.template && this.launch.exit === null;
   }
 
   /** Another life in the place of this one, with these variables beside those of the launch; null: there is none to be had. */
   async renew(env: Record<string, string>, timeoutSeconds = 5): Promise<Session | null> {
-    const launch = this.#launch;
+    const launch = this.launch;
     if (!this.renewable) return null;
     this.#leaves = true;
     launch.hook?.broadcast({ t: 'life', env });
@@ -184,7 +183,7 @@ export class Session {
     this.#asked = probe;
     if (!carried) {
       this.#measured.clear();
-      this.#launch.hook?.broadcast({
+      this.launch.hook?.broadcast({
         t: 'probe',
         micro_batch: probe.micro_batch,
         accumulation: probe.accumulation,
@@ -199,7 +198,7 @@ export class Session {
       const steps = measurement === null || measurement.short ? 0 : stepsToGo(probe, measurement);
       if (steps === 0) return measurement;
       // Every rank gets the same number, or those that stop would leave the others waiting for their gradients.
-      this.#launch.hook?.broadcast({ t: 'more', steps });
+      this.launch.hook?.broadcast({ t: 'more', steps });
       measurement = await this.#measurement();
     }
   }
@@ -220,7 +219,7 @@ export class Session {
 
   /** Lets the script go on as it stands. */
   release(): void {
-    this.#launch.hook?.broadcast({ t: 'go' });
+    this.launch.hook?.broadcast({ t: 'go' });
   }
 
   /** Waits for the end of the whole tree; of a life, for its own where that is the hook's to tell. */
@@ -230,14 +229,14 @@ export class Session {
 
   /** Ends a probing process kindly, then firmly, and waits until nothing of it is left. */
   async close(timeoutSeconds = 5): Promise<Exit> {
-    const { hook, mode, ended } = this.#launch;
+    const { hook, mode, ended } = this.launch;
     const order: HookOrder = { t: 'end' };
-    if (this.#launch.exit === null && hook !== null && mode !== 'apply') {
+    if (this.launch.exit === null && hook !== null && mode !== 'apply') {
       hook.broadcast(order);
       const gone = await Promise.race([ended.then(() => true), delay(timeoutSeconds * 1000).then(() => false)]);
       if (gone) return ended;
     }
-    if (this.#launch.exit === null) this.run.end('cancel');
+    if (this.launch.exit === null) this.run.end('cancel');
     return ended;
   }
 
@@ -250,7 +249,7 @@ export class Session {
   }
 
   #hear(event: HookEvent): void {
-    const launch = this.#launch;
+    const launch = this.launch;
     if (launch.past.has(event.pid)) return;
     if (event.rank === TEMPLATE) this.#hearTemplate(event);
     else if ('gone' in event) this.#speaking.delete(event.pid);
@@ -292,7 +291,7 @@ export class Session {
   }
 
   #hearTemplate(event: HookEvent): void {
-    const launch = this.#launch;
+    const launch = this.launch;
     if ('gone' in event) launch.template = false;
     else if (event.message.t === 'template') launch.template = true;
     else if (event.message.t === 'life') launch.pid = event.message.pid;
@@ -304,7 +303,7 @@ export class Session {
    * supervisor knows more of a death than the template does.
    */
   #settle(): void {
-    const launch = this.#launch;
+    const launch = this.launch;
     if (this.#died === null || this.exit !== null || this.#speaking.has(this.#died.pid)) return;
     if (this.exception === null && this.goodbye === null && !this.#leaves) {
       launch.hook?.broadcast({ t: 'end' });

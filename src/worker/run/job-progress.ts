@@ -10,14 +10,13 @@ const MARK = 'progress';
 
 /** How far a job's launches got: who launches it again, after a crash too, has to know whether it can go on from there. */
 export class JobProgress {
-  readonly #request: WorkRequest;
-  readonly #log: Log;
   #made: boolean;
   #noted = '';
 
-  constructor(request: WorkRequest, log: Log) {
-    this.#request = request;
-    this.#log = log;
+  constructor(
+    private readonly request: WorkRequest,
+    private readonly log: Log,
+  ) {
     this.#made = request.launches.some(({ purpose, dir }) => purpose === 'run' && existsSync(join(dir, MARK)));
   }
 
@@ -34,13 +33,13 @@ export class JobProgress {
     try {
       writeFileSync(join(dir, MARK), '', { mode: 0o600 });
     } catch (error) {
-      this.#log.warn({ err: error }, 'the progress of the job could not be noted'); // a full disk ends no job
+      this.log.warn({ err: error }, 'the progress of the job could not be noted'); // a full disk ends no job
     }
   }
 
   /** Looks whether a launch that has ended left a checkpoint. */
   async look(dir: string, exit: Exit): Promise<void> {
-    const { command, options } = this.#request;
+    const { command, options } = this.request;
     if (this.#made) return;
     if (await wroteCheckpoint(command, options.cwd, Date.parse(exit.started_at))) this.note(dir);
   }

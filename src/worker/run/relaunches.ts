@@ -35,15 +35,14 @@ type Wanted = Omit<Relaunch, 'resumes'>;
 /** When a job is launched again after an end that is not its own fault. `--retries` bounds it, over all processes that work at the job. */
 export class Relaunches {
   readonly jobProgress: JobProgress;
-  readonly #request: WorkRequest;
-  readonly #deps: WorkDeps;
   #made = 0;
   /** Why the job was not launched again though that would have helped, and what to do; null: nothing of the kind. */
   withheld: string | null = null;
 
-  constructor(request: WorkRequest, deps: WorkDeps) {
-    this.#request = request;
-    this.#deps = deps;
+  constructor(
+    private readonly request: WorkRequest,
+    private readonly deps: WorkDeps,
+  ) {
     this.jobProgress = new JobProgress(request, deps.log);
   }
 
@@ -52,7 +51,7 @@ export class Relaunches {
    * as lost. Returns the run to take over.
    */
   async begin(): Promise<Run | null> {
-    const runs = this.#request.launches.filter((launch) => launch.purpose === 'run');
+    const runs = this.request.launches.filter((launch) => launch.purpose === 'run');
     const made = await Promise.all(runs.map(({ dir }) => this.#find(dir)));
     const last = made.at(-1) ?? null;
     this.#made = made.filter((run) => run !== null).length - (last === null ? 0 : 1);
@@ -60,19 +59,19 @@ export class Relaunches {
   }
 
   async #find(dir: string): Promise<Run | null> {
-    return (await this.#deps.runtime.adopt(dir)) ?? (hasLostFolder(dir) ? runWithoutFolder(dir) : null);
+    return (await this.deps.runtime.adopt(dir)) ?? (hasLostFolder(dir) ? runWithoutFolder(dir) : null);
   }
 
   /** Null: the end stands. */
   async next(target: Target, { session, exit, diagnosis }: Attempt, config: Config | null): Promise<Relaunch | null> {
-    if (this.#made >= this.#request.options.retries || exit.held !== undefined) return null;
+    if (this.#made >= this.request.options.retries || exit.held !== undefined) return null;
     const next = isLost(exit)
       ? this.#afterLoss(config)
       : diagnosis?.cure === 'wait'
         ? await this.#afterNeighbour(target, exit, diagnosis, config)
-        : afterFailure(target, diagnosis, config, this.#request.options);
+        : afterFailure(target, diagnosis, config, this.request.options);
     if (next === null) return null;
-    const resuming = await resumes(this.#request, target, Date.parse(exit.started_at));
+    const resuming = await resumes(this.request, target, Date.parse(exit.started_at));
     this.withheld = resuming ? null : this.#tooMuchToRepeat(exit, next);
     if (this.withheld !== null) return null;
     this.#made += 1;
@@ -82,7 +81,7 @@ export class Relaunches {
 
   /** Whoever waits at a terminal is asked before much work is done again; a submitted job is owed its end. */
   #tooMuchToRepeat({ started_at, ended_at }: Exit, { config }: Wanted): string | null {
-    const { purpose, options } = this.#request;
+    const { purpose, options } = this.request;
     if (purpose !== 'run' || options.restart) return null;
     const seconds = Math.round((Date.parse(ended_at) - Date.parse(started_at)) / 1000);
     if (!(seconds > secondsAtStake())) return null;
@@ -109,7 +108,7 @@ export class Relaunches {
 
   /** Whoever waits at a terminal sees that it is gone; a submitted job is owed its end. */
   #afterLoss(config: Config | null): Wanted | null {
-    if (this.#request.purpose !== 'submit') return null;
+    if (this.request.purpose !== 'submit') return null;
     return { config, smaller: false, why: 'The run was lost: launching it again' };
   }
 }

@@ -34,8 +34,6 @@ export async function runJob(request: WorkRequest, deps: WorkDeps): Promise<RunR
 }
 
 class JobRun {
-  readonly #request: WorkRequest;
-  readonly #deps: WorkDeps;
   readonly #started = Date.now();
   readonly #launches: WorkRequest['launches'];
   readonly #relaunches: Relaunches;
@@ -44,21 +42,22 @@ class JobRun {
   /** The launch of which something is still there at the end; null: none. */
   #left: { run: Run; exit: Exit } | null = null;
 
-  constructor(request: WorkRequest, deps: WorkDeps) {
-    this.#request = request;
-    this.#deps = deps;
+  constructor(
+    private readonly request: WorkRequest,
+    private readonly deps: WorkDeps,
+  ) {
     this.#launches = [...request.launches];
     this.#relaunches = new Relaunches(request, deps);
   }
 
   async complete(): Promise<RunReport> {
-    const target = await prepare(this.#request, this.#deps);
+    const target = await prepare(this.request, this.deps);
     const lease = await target.acquire();
     let keep = false;
     try {
       const begun = this.#launches.findLast((launch) => launch.purpose === 'run');
       let choice: Choice | null = begun?.config ? { config: begun.config, notes: [] } : null;
-      if (!begun && this.#request.options.tune) {
+      if (!begun && this.request.options.tune) {
         const chosen = await this.#choose(target);
         if (chosen !== null && 'outcome' in chosen) return chosen;
         choice = chosen;
@@ -79,8 +78,8 @@ class JobRun {
    * the command takes a batch size; a report: nothing is to be run.
    */
   async #choose(target: Target): Promise<Choice | RunReport | null> {
-    const { options } = this.#request;
-    const { recommendations } = await this.#deps.records();
+    const { options } = this.request;
+    const { recommendations } = await this.deps.records();
     const recorded = await recommendations.get(target.key);
     if (recorded?.command_digest === target.digest) target.trustHook();
     const own = recorded === null ? null : ownBatchOf(recorded, target);
@@ -91,23 +90,23 @@ class JobRun {
       return null;
     }
     if (recorded?.status === 'demoted') target.knownBad = recorded.known_bad_micro_batch;
-    await this.#deps.persist({ state: 'searching', reason: null, key: target.key });
-    let { journal } = this.#request;
+    await this.deps.persist({ state: 'searching', reason: null, key: target.key });
+    let { journal } = this.request;
     const mayHold = recorded !== null && configFrom(recorded, jobOf(target, target.own), options) !== null;
     if (recorded !== null && own === null && mayHold && journal.length === 0) {
-      const verified = await verify({ ...this.#request, launches: this.#launches }, this.#deps, target, recorded);
+      const verified = await verify({ ...this.request, launches: this.#launches }, this.deps, target, recorded);
       this.#launched(verified.launches);
       if (verified.choice !== null) {
         const commands = withCommand(recorded.commands ?? [], target, verified.own);
         const again = { ...recorded, verified_at: new Date().toISOString(), commands };
-        await recommendations.put(again, this.#request.jobId);
+        await recommendations.put(again, this.request.jobId);
         return this.#reused(target, recorded, verified.own, verified.choice);
       }
       this.#note(`${recorded.key} was recorded for other flags and does not hold for these: it is searched anew.`);
       journal = verified.journal;
     }
-    const request = { ...this.#request, launches: this.#launches, journal };
-    const outcome = await new Search(request, this.#deps, target, 'keep').run();
+    const request = { ...this.request, launches: this.#launches, journal };
+    const outcome = await new Search(request, this.deps, target, 'keep').run();
     this.#launched(outcome.allLaunches);
     const outgrown = outcome.undriveable
       ? outgrownAlone(outcome.observations, target.own.microBatch ?? outcome.loop?.own_batch)
@@ -120,19 +119,19 @@ class JobRun {
     if (outcome.action.type !== 'found') return await this.#withoutRun(target, outcome);
     const { answer } = outcome.action;
     const beside = await target.notAlone();
-    await recommendations.put(recommendationOf(target, outcome, answer, new Date().toISOString()), this.#request.jobId);
+    await recommendations.put(recommendationOf(target, outcome, answer, new Date().toISOString()), this.request.jobId);
     Object.assign(target.own, ownOf(target, outcome.loop));
     const notes = [...answer.notes, ...(beside === null ? [] : [beside])];
     if (target.own.microBatch === null && options.effectiveBatch === null)
       notes.push(noBatchOfItsOwn(answer.config.micro_batch));
-    for (const text of notes) this.#deps.progress({ type: 'note', text });
+    for (const text of notes) this.deps.progress({ type: 'note', text });
     return { config: answer.config, notes };
   }
 
   #reused(target: Target, recommendation: Recommendation, own: OwnBatch, choice: Choice): Choice {
-    this.#deps.progress({ type: 'reused', recommendation });
+    this.deps.progress({ type: 'reused', recommendation });
     Object.assign(target.own, own);
-    for (const text of choice.notes) this.#deps.progress({ type: 'note', text });
+    for (const text of choice.notes) this.deps.progress({ type: 'note', text });
     return choice;
   }
 
@@ -150,11 +149,11 @@ class JobRun {
       const again = await this.#relaunches.next(target, attempt, config);
       if (again === null) return this.#report(target, attempt, config);
       // Another process of ours goes on from here: it finds how the launch ended in the launch's folder.
-      if (letsGo(this.#deps.signal)) throw new Detached();
-      if (this.#deps.signal.aborted) return this.#report(target, attempt, config);
+      if (letsGo(this.deps.signal)) throw new Detached();
+      if (this.deps.signal.aborted) return this.#report(target, attempt, config);
       if (config !== null && again.smaller) {
-        const { recommendations } = await this.#deps.records();
-        await recommendations.demote(target.key, config.micro_batch, this.#request.jobId);
+        const { recommendations } = await this.deps.records();
+        await recommendations.demote(target.key, config.micro_batch, this.request.jobId);
       } else if (config !== null && again.config?.expandable_segments && !config.expandable_segments) {
         await this.#recordSegments(target, config);
       }
@@ -166,18 +165,18 @@ class JobRun {
 
   /** What ran out of memory late is run with segments that can grow from now on. */
   async #recordSegments({ key }: Target, { micro_batch }: Config): Promise<void> {
-    const { recommendations } = await this.#deps.records();
+    const { recommendations } = await this.deps.records();
     const recorded = await recommendations.get(key);
     if (recorded?.status !== 'verified' || recorded.micro_batch !== micro_batch) return;
-    await recommendations.put({ ...recorded, expandable_segments: true }, this.#request.jobId);
+    await recommendations.put({ ...recorded, expandable_segments: true }, this.request.jobId);
   }
 
   /** One launch (or the one taken over) until its whole tree is gone. */
   async #attempt(target: Target, lease: Lease, config: Config | null, adopted: Run | null): Promise<Attempt> {
-    const { signal } = this.#deps;
+    const { signal } = this.deps;
     const { jobProgress } = this.#relaunches;
     this.#growth = new Growth();
-    const owner = { request: this.#request, deps: this.#deps, target, launches: this.#launches };
+    const owner = { request: this.request, deps: this.deps, target, launches: this.#launches };
     const session =
       adopted === null
         ? await launchJob(owner, {
@@ -185,9 +184,9 @@ class JobRun {
             resume: jobProgress.made,
             onCut: (cut) => {
               this.#cut = cut;
-              void this.#deps
+              void this.deps
                 .persist({ cut })
-                .catch((err: unknown) => this.#deps.log.warn({ err }, 'the cut is not recorded'));
+                .catch((err: unknown) => this.deps.log.warn({ err }, 'the cut is not recorded'));
             },
             onStep: (step) => {
               this.#growth.add(step);
@@ -197,8 +196,8 @@ class JobRun {
         : Session.adopt(adopted);
     await lease.attach(session.run);
     const last = this.#launches.at(-1);
-    this.#deps.progress({ type: 'running', config, launch: last?.launch ?? 1, logFile: session.run.logFile });
-    await this.#deps.persist({
+    this.deps.progress({ type: 'running', config, launch: last?.launch ?? 1, logFile: session.run.logFile });
+    await this.deps.persist({
       state: 'running',
       reason: null,
       config,
@@ -234,7 +233,7 @@ class JobRun {
   }
 
   #note(text: string): void {
-    this.#deps.progress({ type: 'note', text: text.trim() });
+    this.deps.progress({ type: 'note', text: text.trim() });
   }
 
   #report(target: Target, { exit, diagnosis }: Attempt, config: Config | null): RunReport {
@@ -248,7 +247,7 @@ class JobRun {
       this.#frame(target, config),
       exit,
       failure,
-      isEnded(this.#deps.signal) && !isTimeUp(this.#deps.signal),
+      isEnded(this.deps.signal) && !isTimeUp(this.deps.signal),
     );
   }
 
@@ -257,25 +256,25 @@ class JobRun {
     const { action, diagnosis } = outcome;
     const exhausted = action.type === 'exhausted';
     const last = this.#launches.at(-1);
-    const run = exhausted || last === undefined ? null : await this.#deps.runtime.adopt(last.dir);
+    const run = exhausted || last === undefined ? null : await this.deps.runtime.adopt(last.dir);
     const exit = (await run?.wait()) ?? null;
     // What a search starts does not write to the terminal; its last words are owed to whoever waits there.
-    if (run !== null && this.#request.foreground) {
+    if (run !== null && this.request.foreground) {
       for (const line of lastLines(run.logFile)) this.#note(line);
     }
     // A launch that had said why it cannot go on may have been ended before it was gone by itself: that signal was not its own.
-    const ended = exit?.ended_by === 'cancel' && !isEnded(this.#deps.signal);
+    const ended = exit?.ended_by === 'cancel' && !isEnded(this.deps.signal);
     return {
       ...this.#frame(target, null),
       exit_code: ended ? FAILED : (exit?.code ?? null),
       signal: ended ? null : (exit?.signal ?? null),
       outcome: exhausted ? 'exhausted' : exit?.ended_by === 'timeout' ? 'timeout' : 'failed',
-      failure: exhausted ? exhaustedDiagnosis(diagnosis, action, this.#request.options, outcome.cut) : diagnosis,
+      failure: exhausted ? exhaustedDiagnosis(diagnosis, action, this.request.options, outcome.cut) : diagnosis,
     };
   }
 
   #frame(target: Target, config: Config | null): RunReport {
-    const { jobId, options } = this.#request;
+    const { jobId, options } = this.request;
     return emptyReport(jobId, {
       config: config && shown(config),
       cut: this.#cut,

@@ -26,14 +26,15 @@ export const isTimeUp = (signal: AbortSignal): boolean => signal.aborted && sign
  * has not begun. A run is also ended by its supervisor, should nobody else be there.
  */
 export class TimeLimit {
-  readonly #seconds: number;
   readonly #abort = new AbortController();
   #until: number | null;
   #timer: NodeJS.Timeout | null = null;
   #unlisten: () => void = () => {};
 
-  private constructor(seconds: number, startedAt: string | null) {
-    this.#seconds = seconds;
+  private constructor(
+    private readonly seconds: number,
+    startedAt: string | null,
+  ) {
     this.#until = startedAt === null ? null : Date.parse(startedAt) + seconds * 1000;
   }
 
@@ -64,7 +65,7 @@ export class TimeLimit {
 
   /** Seconds that are left for a launch that is made now. */
   private get left(): number {
-    return this.#until === null ? this.#seconds : Math.max(0.001, (this.#until - Date.now()) / 1000);
+    return this.#until === null ? this.seconds : Math.max(0.001, (this.#until - Date.now()) / 1000);
   }
 
   stop(): void {
@@ -74,13 +75,13 @@ export class TimeLimit {
 
   #begin(): void {
     if (this.#until !== null) return;
-    this.#until = Date.now() + this.#seconds * 1000;
+    this.#until = Date.now() + this.seconds * 1000;
     this.#arm();
   }
 
   #arm(least = 0): void {
     const ms = Math.max(least, (this.#until as number) - Date.now());
-    if (ms <= 0) this.#abort.abort(new TimeUp(this.#seconds));
+    if (ms <= 0) this.#abort.abort(new TimeUp(this.seconds));
     else this.#timer = setTimeout(() => this.#arm(), Math.min(ms, LONGEST_MS));
   }
 }

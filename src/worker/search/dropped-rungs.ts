@@ -12,14 +12,11 @@ const BY_A_KNOB: readonly FailureClass[] = ['user_error', 'device_fault', 'host_
  * the rung on which it stands as it is can fail for the command's own reasons.
  */
 export class DroppedRungs {
-  readonly #asItStands: Rung;
   readonly #dropped: Observation[] = [];
   /** The failure for which segments that can grow are left out. */
   #segments: Observation | null = null;
 
-  constructor(asItStands: Rung) {
-    this.#asItStands = asItStands;
-  }
+  constructor(private readonly asItStands: Rung) {}
 
   /** Leaves the observation's rung out, if that can be the reason of its failure and `allowed` has another one. */
   drops(observation: Observation, allowed: readonly Rung[]): boolean {
@@ -30,7 +27,7 @@ export class DroppedRungs {
       this.#segments = observation;
       return true;
     }
-    if (sameRung(rung, this.#asItStands) || !BY_A_KNOB.includes(outcome as FailureClass)) return false;
+    if (sameRung(rung, this.asItStands) || !BY_A_KNOB.includes(outcome as FailureClass)) return false;
     if (failsAlone(observation)) return false;
     if (!allowed.some((other) => !sameRung(other, rung) && !this.has(other))) return false;
     this.#dropped.push(observation);

@@ -43,10 +43,6 @@ export class Prober {
   undriveable = false;
   /** Where the hook cut the batches that it measured. */
   cut: Cut | null = null;
-  readonly #request: WorkRequest;
-  readonly #deps: WorkDeps;
-  readonly #target: Target;
-  readonly #goal: Constraints['goal'];
   readonly #mode: HookMode;
   #session: Session | null = null;
   /** Fresh processes may be forks. */
@@ -73,11 +69,12 @@ export class Prober {
   /** Times that memory was waited for which others held. */
   #waits = 0;
 
-  constructor(request: WorkRequest, deps: WorkDeps, target: Target, goal: Constraints['goal']) {
-    this.#request = request;
-    this.#deps = deps;
-    this.#target = target;
-    this.#goal = goal;
+  constructor(
+    private readonly request: WorkRequest,
+    private readonly deps: WorkDeps,
+    private readonly target: Target,
+    private readonly goal: Constraints['goal'],
+  ) {
     this.#mode = target.hook ? (target.carrier('micro_batch') === 'hook' ? 'probe' : 'measure') : 'none';
     this.launches = [...request.launches];
     this.#forks = (request.options.fork ?? true) && target.worldSize === 1;
@@ -109,7 +106,7 @@ export class Prober {
     const place = { launch: this.launches.length, life: this.#lives, fresh: this.#used === 0, asked: Date.now() };
     const carried = this.#mode !== 'probe' && this.#used === 0;
     this.#used += 1;
-    this.#deps.progress({ type: 'probing', probe, launch: place.launch });
+    this.deps.progress({ type: 'probing', probe, launch: place.launch });
     const measurement = session.exit === null && session.exception === null ? await this.#ask(probe, carried) : null;
     this.startupSeconds ??= session.startupSeconds;
     // What a launch measures by itself begins with its loop.
@@ -129,8 +126,8 @@ export class Prober {
     if (measurement.total_bytes === null) measurement.total_bytes = ledgerPeak(session.run.ledger());
     return withSpeed(observeFit(probe, place, measurement, alive), {
       batches: this.#mode === 'probe' ? measurement.accumulation : null,
-      times: this.#target.loopAccumulation,
-      worldSize: this.#target.worldSize,
+      times: this.target.loopAccumulation,
+      worldSize: this.target.worldSize,
     });
   }
 
@@ -149,9 +146,9 @@ export class Prober {
   async #afterDeath(session: Session, probe: Probe, place: ProbeRun): Promise<Observation> {
     const exit = await this.#deathOf(session);
     if (!session.renewable) this.#session = null;
-    if (isLost(exit) && this.#lost < this.#request.options.retries) {
+    if (isLost(exit) && this.#lost < this.request.options.retries) {
       this.#lost += 1;
-      this.#deps.progress({ type: 'note', text: 'The process was lost: the same size is measured again.' });
+      this.deps.progress({ type: 'note', text: 'The process was lost: the same size is measured again.' });
       return this.measure(probe);
     }
     const goodbye = session.exception === null ? session.goodbye : null;
@@ -172,7 +169,7 @@ export class Prober {
     if (whole) return observeWhole(probe, place, exit);
     // How what started the training ended (a shell script goes on after an error) says nothing where the hook saw why.
     const end = session.exception === null ? exit : { ...exit, code: 1, signal: null };
-    const verdict = await diagnoseSession(session, end, this.#target.kind, await this.#target.surroundings());
+    const verdict = await diagnoseSession(session, end, this.target.kind, await this.target.surroundings());
     if (await this.#isFreeAgain(verdict, exit, probe)) return this.measure(probe);
     if (mayBeOfFork(session, verdict) || this.#refusesWhatFitted(session, verdict, probe)) return this.#inStart(probe);
     // Setting a second size may be the reason (an optimizer that was made for the first, say): no verdict on the command.
@@ -183,7 +180,7 @@ export class Prober {
     this.undriveable = verdict.class === 'ok';
     this.diagnosis = verdict.class === 'ok' ? undriveable(null, probe.steps) : verdict;
     if (this.#mode === 'measure' && verdict.class === 'device_oom') {
-      this.diagnosis = neverReached(probe, session.loop?.own_batch, this.#target.worldSize) ?? verdict;
+      this.diagnosis = neverReached(probe, session.loop?.own_batch, this.target.worldSize) ?? verdict;
     }
     if (this.#mode === 'probe' && session.loop === null) this.diagnosis = trainedAtItsOwn(verdict) ?? this.diagnosis;
     if (verdict.class === 'user_error') this.diagnosis = await this.#withOwnBatch(probe, verdict);
@@ -198,7 +195,7 @@ export class Prober {
 
   /** What a fork failed with may be its own: the same probe in a process that is none, and no more forks. */
   async #inStart(probe: Probe): Promise<Observation> {
-    this.#deps.log.info({ probe }, 'a forked process failed: the same size is measured in a new start');
+    this.deps.log.info({ probe }, 'a forked process failed: the same size is measured in a new start');
     this.#forks = false;
     await this.close();
     return this.measure(probe);
@@ -209,22 +206,22 @@ export class Prober {
    * already is no part of what is searched. False: it was no neighbour, or has been waited for often enough.
    */
   async #isFreeAgain(verdict: Diagnosis, exit: Exit, { micro_batch: microBatch }: Probe): Promise<boolean> {
-    const room = this.#target.roomBytes;
+    const room = this.target.roomBytes;
     const needed = neededBytes(exit, verdict);
     const others = verdict.reason === 'neighbour';
     if (verdict.cure !== 'wait' || (needed ?? 0) > room) return false;
-    if (this.#waits >= (others ? this.#request.options.retries : 1)) return false;
+    if (this.#waits >= (others ? this.request.options.retries : 1)) return false;
     this.#waits += 1;
     const reason = others ? 'memory that other processes held' : 'memory though enough was free';
     const text = `Micro-batch ${microBatch} ran out of ${reason}: the same size is measured again once it can be had.`;
-    this.#deps.progress({ type: 'note', text });
-    return this.#target.waitForMemory(Math.min(needed ?? room, room));
+    this.deps.progress({ type: 'note', text });
+    return this.target.waitForMemory(Math.min(needed ?? room, room));
   }
 
   /** The verdict on the first probe of a script: where the script's own batch trains, the size is the reason. */
   async #withOwnBatch(probe: Probe, verdict: Diagnosis): Promise<Diagnosis> {
     const own = this.loop?.own_batch ?? null;
-    const first = this.#mode === 'probe' && this.#goal === 'search' && !this.#measured;
+    const first = this.#mode === 'probe' && this.goal === 'search' && !this.#measured;
     if (!first || own === null || own === probe.micro_batch) return verdict;
     await this.#begin(probe, null);
     const trains = await this.#ask({ ...probe, micro_batch: own }, false);
@@ -243,7 +240,7 @@ export class Prober {
 
   /** Takes what the first measured step told of the loop: its own accumulation, and whether it autocasts by itself. */
   #learn(measurement: Measurement): void {
-    const { own } = this.#target;
+    const { own } = this.target;
     const accumulation = measurement.own_accumulation ?? 1;
     if (own.accumulation === null) {
       own.accumulation = accumulation;
@@ -262,9 +259,9 @@ export class Prober {
       return this.#open(probe.rung, expandable, first);
     }
     this.#process(life, probe.rung, expandable);
-    this.#deps.progress({ type: 'life', launch: this.launches.length, life: life.life, why: probe.why });
+    this.deps.progress({ type: 'life', launch: this.launches.length, life: life.life, why: probe.why });
     await life.ready();
-    this.#deps.log.debug({ life: this.#lives, seconds: life.startupSeconds }, 'a fork came to its training loop');
+    this.deps.log.debug({ life: this.#lives, seconds: life.startupSeconds }, 'a fork came to its training loop');
   }
 
   /** Null: what the launch was started with does not suit, or it cannot be forked. */
@@ -289,10 +286,10 @@ export class Prober {
   /** Starts a process on a rung, and where the hook drives waits for its training loop. */
   async #open(rung: Rung, expandable: boolean, probe: Probe | null): Promise<void> {
     this.#started = { rung, expandable };
-    const owner = { request: this.#request, deps: this.#deps, target: this.#target, launches: this.launches };
+    const owner = { request: this.request, deps: this.deps, target: this.target, launches: this.launches };
     const session = await launchSearch(owner, { mode: this.#mode, rung, expandable, forks: this.#forks, probe });
     this.#process(session, rung, expandable);
-    if (this.#deps.signal.aborted) session.run.end('cancel');
+    if (this.deps.signal.aborted) session.run.end('cancel');
     if (this.#mode !== 'probe') return;
     prepareDiagnosis();
     const loop = await session.ready();

@@ -39,35 +39,32 @@ export interface SearchOutcome {
 
 /** Drives the tuner: has its probes run, writes down what came of each, and tells it. */
 export class Search {
-  readonly #request: WorkRequest;
-  readonly #deps: WorkDeps;
-  readonly #target: Target;
-  readonly #goal: Constraints['goal'];
   readonly #prober: Prober;
   readonly #journal: Observation[] = [];
   readonly #whys: (string | null)[] = [];
   readonly #dropped: DroppedRungs;
 
-  constructor(request: WorkRequest, deps: WorkDeps, target: Target, goal: Constraints['goal']) {
-    this.#request = request;
-    this.#deps = deps;
-    this.#target = target;
-    this.#goal = goal;
+  constructor(
+    private readonly request: WorkRequest,
+    private readonly deps: WorkDeps,
+    private readonly target: Target,
+    private readonly goal: Constraints['goal'],
+  ) {
     this.#dropped = new DroppedRungs(target.baseRung);
     this.#prober = new Prober(request, deps, target, goal);
   }
 
   /** Searches to the end. Leaves no process behind, however it ends; rejects with the signal's reason when aborted. */
   async run(): Promise<SearchOutcome> {
-    const { signal } = this.#deps;
+    const { signal } = this.deps;
     const prober = this.#prober;
     const stop = (): void => prober.interrupt();
     signal.addEventListener('abort', stop);
     try {
       signal.throwIfAborted();
-      await prober.begin(this.#target.baseRung, this.#beginsGrowing());
+      await prober.begin(this.target.baseRung, this.#beginsGrowing());
       const journal = this.#journal;
-      journal.push(...this.#request.journal);
+      journal.push(...this.request.journal);
       this.#whys.push(...journal.map(() => null));
       let tuner = this.#tuner();
       for (;;) {
@@ -78,18 +75,18 @@ export class Search {
         signal.throwIfAborted();
         journal.push(observation);
         this.#whys.push(action.probe.why);
-        await this.#deps.persist({ journal });
-        this.#deps.progress({ type: 'probe', observation, record: asRecord(observation, action.probe.why) });
+        await this.deps.persist({ journal });
+        this.deps.progress({ type: 'probe', observation, record: asRecord(observation, action.probe.why) });
         if (this.#cannotCut(observation)) {
           // What takes the whole batch at once needs no cut.
           prober.diagnosis = before;
-          this.#deps.progress({ type: 'note', text: this.#notes.at(-1) as string });
+          this.deps.progress({ type: 'note', text: this.#notes.at(-1) as string });
           tuner = this.#tuner();
         } else if (this.#dropped.drops(observation, this.#constraints().rungs)) {
           // It says nothing of the command, whatever it looked like.
           prober.diagnosis = before;
           prober.undriveable = false;
-          this.#deps.progress({ type: 'note', text: this.#dropped.notes.at(-1) as string });
+          this.deps.progress({ type: 'note', text: this.#dropped.notes.at(-1) as string });
           tuner = this.#tuner();
         } else if (prober.hasLearned()) tuner = this.#tuner();
         else tuner.tell(observation);
@@ -97,8 +94,7 @@ export class Search {
     } finally {
       signal.removeEventListener('abort', stop);
       await prober.close();
-      if (signal.aborted && signal.reason instanceof Detached)
-        this.#deps.log.info('the search is left where it stands');
+      if (signal.aborted && signal.reason instanceof Detached) this.deps.log.info('the search is left where it stands');
     }
   }
 
@@ -125,13 +121,13 @@ export class Search {
 
   /** Whether the first probe is one with segments that can grow: all are, but that of a batch which is to stay as it stands. */
   #beginsGrowing(): boolean {
-    if (this.#target.expandableSegments !== 'possible') return false;
-    return this.#goal === 'search' || this.#request.options.effectiveBatch !== null;
+    if (this.target.expandableSegments !== 'possible') return false;
+    return this.goal === 'search' || this.request.options.effectiveBatch !== null;
   }
 
   /** Whether the hook has refused to cut the batch, and something is left to try that needs no cut. */
   #cannotCut({ uncut, accumulation }: Observation): boolean {
-    return uncut === true && accumulation > 1 && this.#request.options.accumulation === 'auto';
+    return uncut === true && accumulation > 1 && this.request.options.accumulation === 'auto';
   }
 
   /** The first refusal to cut the batch; null: there was none. */
@@ -151,7 +147,7 @@ export class Search {
       reached.type === 'exhausted' && refusal !== null
         ? { type: 'failed', failure: 'user_error', evidence: refusal.evidence }
         : reached;
-    const times = this.#target.loopAccumulation;
+    const times = this.target.loopAccumulation;
     const { launches, startupSeconds, torch, cut, loop, diagnosis, undriveable } = this.#prober;
     const failed =
       action.type === 'failed' ? this.#journal.findLast(({ outcome }) => outcome === action.failure) : null;
@@ -168,7 +164,7 @@ export class Search {
         reached !== action
           ? uncutFor(refusal?.evidence ?? null)
           : diagnosis && failed
-            ? withRung(diagnosis, failed.rung, this.#target.baseRung)
+            ? withRung(diagnosis, failed.rung, this.target.baseRung)
             : diagnosis,
       undriveable,
       whys: this.#whys,
@@ -180,7 +176,7 @@ export class Search {
   #constraints(): Constraints {
     const { loop, ownAmp } = this.#prober;
     const options =
-      this.#refusal === null ? this.#request.options : { ...this.#request.options, accumulation: 'off' as const };
-    return constraintsOf(options, this.#target, this.#goal, loop, ownAmp);
+      this.#refusal === null ? this.request.options : { ...this.request.options, accumulation: 'off' as const };
+    return constraintsOf(options, this.target, this.goal, loop, ownAmp);
   }
 }
