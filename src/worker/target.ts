@@ -72,6 +72,7 @@ export class Target {
     const { kind, isolated } = plan.program;
     const possible = kind === 'shell' || (kind === 'python' && isolated === null && torch !== null);
     this.hook = request.options.preset !== 'none' && possible;
+    if (request.purpose !== 'find-batch') this.plan = this.#withWholeBatches(plan);
     this.#trustsHook = request.purpose === 'find-batch';
     this.name = request.options.name ?? defaultName(plan);
     this.digest = digest(plan);
@@ -105,6 +106,23 @@ export class Target {
 
   get key(): string {
     return configKey(this.name, this.#device, this.budgetBytes, this.worldSize);
+  }
+
+  /**
+   * Where a flag says the batch and none the accumulation, a smaller number in the flag would be another training: the flag
+   * stays, and the hook cuts what the script makes of it. With several devices to one flag a process's part of it is not known.
+   */
+  #withWholeBatches(plan: CommandPlan): CommandPlan {
+    const { micro_batch, accumulation } = plan.carriers;
+    const several = (plan.worldSize ?? this.request.options.gpus) > 1;
+    if (!this.hook || several || micro_batch !== 'preset' || accumulation !== 'hook') return plan;
+    return { ...plan, carriers: { ...plan.carriers, micro_batch: 'hook' } };
+  }
+
+  /** Whether anything makes one optimizer step of several micro-batches, beside the script's own loop. */
+  get accumulates(): boolean {
+    const carrier = this.carrier('accumulation');
+    return carrier === 'hook' ? this.carrier('micro_batch') !== 'preset' : carrier !== 'none';
   }
 
   carrier(knob: Knob): CommandPlan['carriers'][Knob] {
@@ -254,7 +272,8 @@ export class Target {
     if (this.own.accumulation !== null) env.OOMTUNE_OWN_ACCUMULATION = String(this.own.accumulation);
     if (this.request.options.cut) env.OOMTUNE_CUT = this.request.options.cut;
     // A loader that the training takes is known by these before its loop begins.
-    if (this.own.microBatch !== null) env.OOMTUNE_OWN_BATCH = String(this.own.microBatch);
+    const ownBatch = this.own.microBatch ?? (this.carrier('micro_batch') === 'hook' ? null : config?.micro_batch);
+    if (ownBatch != null) env.OOMTUNE_OWN_BATCH = String(ownBatch);
     if (this.own.samples) env.OOMTUNE_OWN_SAMPLES = String(this.own.samples);
     if (resume) env.OOMTUNE_RESUME = '1';
     return { argv: filled.argv, env, knobEnv };
@@ -278,6 +297,8 @@ export class Target {
     for (const knob of ['micro_batch', 'accumulation', 'amp', 'checkpointing'] as const) {
       if (this.carrier(knob) === 'hook' && differs(knob)) knobs.push(knob);
     }
+    // A placeholder makes the script's batches micro-batches: to accumulate, the hook makes whole ones of them, and cuts those.
+    if (config && knobs.includes('accumulation') && !knobs.includes('micro_batch')) knobs.push('micro_batch');
     if (config?.offload) knobs.push('offload');
     return knobs;
   }

@@ -1,3 +1,4 @@
+import { OomtuneError } from '../../common/errors.js';
 import type { Exit } from '../../contract/launch.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import type { RunReport } from '../../contract/reports.js';
@@ -175,6 +176,7 @@ class JobRun {
   async #attempt(target: Target, lease: Lease, config: Config | null, adopted: Run | null): Promise<Attempt> {
     const { signal } = this.deps;
     const { jobProgress } = this.#relaunches;
+    if (adopted === null && config !== null) this.#needsAccumulation(target, config);
     this.#growth = new Growth();
     const owner = { request: this.request, deps: this.deps, target, launches: this.#launches };
     const session =
@@ -217,6 +219,26 @@ class JobRun {
     this.#left = { run: session.run, exit };
     const told = diagnosis && { ...diagnosis, evidence: exit.error, line: null, advice: HELD_ADVICE };
     return { session, exit, diagnosis: told };
+  }
+
+  /**
+   * Micro-batches that nobody makes one step of are batches: another training. Throws OOMTUNE_NO_KNOB where the command was to keep
+   * its own batch; where another was asked for, the program may read the accumulation where it is not seen, and it is only told.
+   */
+  #needsAccumulation(target: Target, { micro_batch: micro, accumulation }: Config): void {
+    const parts = accumulation / target.loopAccumulation;
+    if (parts <= 1 || target.accumulates) return;
+    const what = `nothing in the command makes one optimizer step of ${parts} micro-batches of ${micro}`;
+    if (target.carrier('micro_batch') === 'preset') {
+      throw new OomtuneError(
+        'OOMTUNE_NO_KNOB',
+        `The whole batch does not fit, and ${what}.`,
+        `Give the script a flag and put {accumulation} there, or train on other batches with --effective-batch ${micro * target.loopAccumulation * target.worldSize}.`,
+      );
+    }
+    this.#note(
+      `${what[0]?.toUpperCase()}${what.slice(1)}: unless the program reads OOMTUNE_ACCUMULATION it trains on batches of ${micro}. Put {accumulation} where it takes it.`,
+    );
   }
 
   /** Waits for the end; an abort ends the job, unless it says to let go. */

@@ -117,6 +117,8 @@ export class Prober {
     // What has one row goes together with whatever has another number of them.
     this.#measured ||= probe.micro_batch > 1;
     this.#learn(measurement);
+    // Where a flag sets the batch its loader shows here first: the job's, of other batches, is known by its samples.
+    this.target.own.samples ??= session.loop?.samples ?? null;
     const name = rungName(probe.rung);
     this.#taken.set(name, Math.max(this.#taken.get(name) ?? 0, probe.micro_batch));
     const goesOn = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
