@@ -32,7 +32,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import torch  # noqa: E402
 
 from oomtune.hook.cut import Cut  # noqa: E402
-from oomtune.hook.apply.gate import Gate  # noqa: E402
+from oomtune.hook.apply.gradient_accumulator import GradientAccumulator  # noqa: E402
 from oomtune.hook.watch.optimizers import Optimizers  # noqa: E402
 
 
@@ -104,7 +104,7 @@ class Bench:
     def __init__(self, device, steps):
         self._device = device
         self._steps = steps
-        optimizers = Optimizers(torch, Gate(), Nobody())
+        optimizers = Optimizers(torch, GradientAccumulator(), Nobody())
         optimizers.install()
         backward, running = torch.autograd.backward, []
 

@@ -1,17 +1,17 @@
-"""What started this process within the launch: a shell script, a launcher, a parent that spawned it."""
+"""The processes of the launch that this one descends from: a shell script, a launcher, a spawning parent."""
 
 from __future__ import annotations
 
 import os
 import signal
 
-#: The name of the supervisor's process, as the kernel cuts it.
+#: The supervisor's process name, as the kernel truncates it.
 SUPERVISOR = "oomtune-supervi"
 
 
 def end_ancestors() -> None:
-    """Ends them, outermost first, so that none goes on with what follows the training. Without a supervisor above them
-    they are not ours to end."""
+    """Kills them, outermost first, so that none goes on with what follows the training. Does nothing without a supervisor
+    above them: then they are not ours."""
     for pid in reversed(_ancestors()):
         try:
             os.kill(pid, signal.SIGKILL)

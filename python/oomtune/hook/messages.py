@@ -1,7 +1,7 @@
-"""What goes over the line between the hook and the worker, message by message. Only type checkers and a test read this file:
-the test holds it to the worker's own definition.
+"""The messages between the hook and the worker. Only type checkers and a test read this file: the test compares it with the
+worker's own definition.
 
-Bytes, seconds, samples; None where a figure cannot be had.
+Sizes in bytes, times in seconds, batches in samples; None if a figure is not available.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Optional, TypedDict, Union
 
 
 class Hello(TypedDict):
-    """A rank is there: once, first of all."""
+    """The first message of each rank."""
 
     t: str
     v: int
     pid: int
-    #: The process that this one is a fork of.
+    #: Pid of the fork server that this process was forked from.
     template: int | None
     rank: int
     world_size: int
@@ -37,20 +37,20 @@ class Can(TypedDict):
 
 
 class TrainingLoop(TypedDict):
-    """The training loop asks for its first batch: what it asks for by itself, and what can be changed."""
+    """The training loop requests its first batch: what the script asks for, and what can be changed."""
 
     t: str
     own_batch: int | None
     own_accumulation: int | None
     samples: int | None
-    #: Where sizes are set: `loader`, or `call` (of the model).
+    #: Where batch sizes are set: `loader`, or `call` (of the model).
     place: str
     can: Can
     warnings: list[str]
 
 
 class Peaks(TypedDict):
-    """Highest figures of a measurement, by phase of the step."""
+    """Peaks of a measurement, by phase of the step."""
 
     total_bytes: int | None
     forward_backward_bytes: int | None
@@ -69,7 +69,7 @@ class Breakdown(TypedDict):
 
 
 class Costs(Peaks, Breakdown):
-    """What a measurement knows by itself."""
+    """Everything that one measurement yields."""
 
     steps: int
     step_s: list[float]
@@ -79,12 +79,12 @@ class Costs(Peaks, Breakdown):
 
 
 class _Short(TypedDict, total=False):
-    #: The loop ended by itself before it had made all of the steps: these are all that there are.
+    #: The loop ended before all requested steps were made.
     short: bool
 
 
 class Measured(Costs, _Short):
-    """A probe, or the steps that were asked for after it, ran: what it cost on this rank."""
+    """A probe, or the steps requested after it, has run: what it cost on this rank."""
 
     t: str
     micro_batch: int
@@ -94,7 +94,7 @@ class Measured(Costs, _Short):
     own_amp: bool
 
 
-#: The script raised an exception that nothing caught, or ran out of memory. `class` is a keyword.
+#: The script raised an uncaught exception, or ran out of memory. Not a class body, as `class` is a keyword.
 RaisedBase = TypedDict(
     "RaisedBase",
     {
@@ -112,18 +112,18 @@ RaisedBase = TypedDict(
 
 
 class Raised(RaisedBase, total=False):
-    #: False: gradients were off where it was raised.
+    #: False: it was raised where gradients were off.
     gradients: bool
 
 
 class Step(TypedDict):
-    """While the job runs: optimizer steps so far."""
+    """While the job runs: the number of optimizer steps so far."""
 
     t: str
     n: int
     samples: int
     resident_bytes: int | None
-    #: The variable of the script that grows with it.
+    #: The script's variable that grows with it.
     kept_by: str | None
 
 
@@ -132,14 +132,14 @@ class _Code(TypedDict, total=False):
 
 
 class Remark(_Code):
-    """The loop evaluates or saves (`eval`, `save`), or does something that is to be warned of (`warn`)."""
+    """The loop evaluates or saves (`eval`, `save`), or the user should be warned (`warn`)."""
 
     t: str
     message: str
 
 
 class CutPlace(TypedDict):
-    """Where batches are cut into micro-batches, and why there."""
+    """Where batches are cut into micro-batches, and why."""
 
     t: str
     cut: str
@@ -147,7 +147,7 @@ class CutPlace(TypedDict):
 
 
 class Goodbye(TypedDict):
-    """The hook takes no part, or no more: why."""
+    """The hook stops taking part: why."""
 
     t: str
     reason: str
@@ -155,21 +155,21 @@ class Goodbye(TypedDict):
 
 
 class TemplateHello(TypedDict):
-    """The process waits at its first use of the device, and is forked for each life."""
+    """The fork server waits at the script's first use of the device, and is forked for each life."""
 
     t: str
     pid: int
 
 
 class LifeBegins(TypedDict):
-    """Of the template: a fork goes on from there."""
+    """From the fork server: a life runs."""
 
     t: str
     pid: int
 
 
 class LifeEnds(TypedDict):
-    """Of the template: how the fork ended. One of the two is known."""
+    """From the fork server: how the life ended. One of `code` and `signal` is None."""
 
     t: str
     pid: int
@@ -178,14 +178,14 @@ class LifeEnds(TypedDict):
 
 
 class PlainStart(TypedDict):
-    """The process that was started trains by itself: why it is no template."""
+    """The process that was started trains itself: why it is no fork server."""
 
     t: str
     message: str
 
 
-#: What the hook says, by `t`.
-SAID = {
+#: Messages from the hook, by `t`.
+SENT = {
     "hello": Hello,
     "template": TemplateHello,
     "life": LifeBegins,
@@ -201,7 +201,7 @@ SAID = {
     "cut": CutPlace,
     "bye": Goodbye,
 }
-Said = Union[
+SentMessage = Union[
     Hello,
     TemplateHello,
     LifeBegins,
@@ -218,7 +218,7 @@ Said = Union[
 
 
 class ProbeOrder(TypedDict):
-    """Run this size for so many optimizer steps, and tell what it cost."""
+    """Run this size for `steps` optimizer steps and report what it cost."""
 
     t: str
     micro_batch: int
@@ -232,24 +232,24 @@ class ProbeOrder(TypedDict):
 
 
 class MoreOrder(TypedDict):
-    """The probe goes on where it is, for more steps."""
+    """Continue the current probe for `steps` more steps."""
 
     t: str
     steps: int
 
 
 class PlainOrder(TypedDict):
-    """`go`: the script goes on as it stands. `end`: it is to end where it is."""
+    """`go`: let the script go on unchanged. `end`: end the process."""
 
     t: str
 
 
 class LifeOrder(TypedDict):
-    """The life that runs is to leave, and the template to be forked once more: for one with these variables."""
+    """End the current life and fork another, with these environment variables."""
 
     t: str
     env: dict[str, str]
 
 
-#: What the worker says, by `t`.
-HEARD = {"life": LifeOrder, "probe": ProbeOrder, "more": MoreOrder, "go": PlainOrder, "end": PlainOrder}
+#: Messages from the worker, by `t`.
+RECEIVED = {"life": LifeOrder, "probe": ProbeOrder, "more": MoreOrder, "go": PlainOrder, "end": PlainOrder}

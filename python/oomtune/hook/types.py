@@ -1,7 +1,7 @@
-"""Names for the types that the hook's parts share. Only type checkers read this file: at run time it is never imported.
+"""Types that the hook's parts share. Only type checkers read this file: at run time it is never imported.
 
-torch's own classes are `Any`, under names that say which is meant: they differ between the versions that the hook works with,
-and most of what is given to it belongs to the script.
+torch's own classes are aliases of `Any`: they differ between the versions that the hook works with, and most of the objects
+belong to the script.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple, TypedDict, Union
 
-from .apply.gate import MicroBatch
-from .watch.loader import LoopIterator
+from .apply.gradient_accumulator import MicroBatch
+from .watch.loader import LoaderIterator
 from .watch.memory import CpuMemory, CudaMemory
 
 #: The module torch.
@@ -22,62 +22,62 @@ Module = Any
 Optimizer = Any
 #: torch.utils.data.DataLoader
 Loader = Any
-#: A function that is wrapped, patched or passed on.
+#: A function that is wrapped or patched.
 Call = Callable[..., Any]
 #: What a module takes or returns: tensors and values in containers.
 Tree = Any
 #: The tensors and values of a Tree, in order.
 Leaves = List[Any]
-#: Gradients, in the order of what they are of; None: none.
+#: Gradients in the order of their tensors; None: no gradient.
 MaybeTensors = Tuple[Optional[Tensor], ...]
 #: Rows start:stop of a batch.
 Span = Tuple[int, int]
-#: A line from the worker.
+#: A message from the worker.
 Message = Dict[str, Any]
 Memory = Union[CpuMemory, CudaMemory]
-#: Whether the training loop had ended where this traceback comes from.
+#: Whether the training loop had ended when the exception of this traceback was raised.
 LoopEnded = Callable[[Optional[TracebackType]], bool]
 
 
 class ProcessState(TypedDict):
-    """What the report of an exception needs to know."""
+    """The state of the process, for the report of an exception."""
 
-    #: Where the process is, as tracked: load, train, eval, save.
+    #: What the process does: load, train, eval, save.
     phase: str
     #: The budget refused an allocation.
     refused: bool
     micro_batch: int | None
-    #: Whether a module is one that is trained, and switched to evaluation for evaluating only.
+    #: Whether a module is trained, and is in evaluation mode only while it is evaluated.
     trains: Callable[[Module], bool] | None
     ended: LoopEnded | None
-    #: The variable that has grown by a good part of the memory that was in use where this traceback comes from.
-    keeper: Callable[[TracebackType | None], str | None] | None
+    #: The variable whose growth accounts for a good part of the memory in use when the exception was raised.
+    growing_variable: Callable[[TracebackType | None], str | None] | None
 
 
 class Controller(Protocol):
-    """Decides on a loop's batches. What asks it: loader.LoopIterator for batches, the watchers of optimizers and backward passes
-    when something happens."""
+    """Decides on the batches of a training loop. `LoaderIterator` asks it for them; the watchers of optimizers and backward
+    passes tell it what happens."""
 
     @property
     def micro_batch(self) -> int | None:
-        """Samples of the micro-batch that runs now."""
+        """Samples of the current micro-batch."""
 
-    def watches(self, loader: Loader) -> bool:
-        """Whether a loop over `loader` that begins now gets a LoopIterator."""
+    def wraps(self, loader: Loader) -> bool:
+        """Whether a loop over `loader` that begins now gets a LoaderIterator."""
         ...
 
-    def keeps_out(self, iterator: LoopIterator) -> bool:
-        """Whether a loop that began with batches of its own keeps them."""
+    def keeps_own_batches(self, iterator: LoaderIterator) -> bool:
+        """Whether a loop that began with its own batches keeps them."""
         ...
 
-    def takes(self, iterator: LoopIterator) -> bool:
-        """Whether the next batch is for next() to give."""
+    def supplies(self, iterator: LoaderIterator) -> bool:
+        """Whether the next batch comes from next()."""
         ...
 
-    def next(self, iterator: LoopIterator) -> Any:
-        """The next batch; StopIteration at the end."""
+    def next(self, iterator: LoaderIterator) -> Any:
+        """The next batch. Raises StopIteration at the end."""
 
-    def backward(self) -> None:
+    def before_backward(self) -> None:
         """An outermost backward pass of the script begins."""
 
     def before_step(self) -> None:
@@ -86,30 +86,30 @@ class Controller(Protocol):
     def after_step(self) -> None:
         """An optimizer has stepped."""
 
-    def forward_backward_again(self) -> None:
-        """A step's closure runs the model once more."""
+    def before_closure(self) -> None:
+        """A step's closure is about to run forward and backward once more."""
 
-    def ending(self) -> None:
-        """The process comes to its end while its batches are ours."""
+    def before_exit(self) -> None:
+        """The process is about to exit while the worker controls it."""
 
 
-class Pass(Protocol):
-    """One pass over a loader in a job that runs with other batches than its own."""
+class Batches(Protocol):
+    """The batches of one pass over a loader, of other sizes than its own."""
 
-    paced: bool
+    leading: bool
 
     def take(self) -> tuple[Any, MicroBatch | None]:
-        """(batch, which micro-batch it is, if it is one); StopIteration at the end."""
+        """(batch, its MicroBatch or None for a whole batch). Raises StopIteration at the end."""
         ...
 
 
-class Listener(Protocol):
-    """Is told of the steps that optimizers make."""
+class StepListener(Protocol):
+    """Is told of optimizer steps."""
 
     def before_step(self, optimizer: Optimizer | None) -> None:
-        """None: within a step's closure."""
+        """`optimizer` is None within a step's closure."""
 
     def after_step(self, optimizer: Optimizer) -> None: ...
 
-    def forward_backward_again(self) -> None:
-        """A step's closure runs the model once more."""
+    def before_closure(self) -> None:
+        """A step's closure is about to run forward and backward once more."""

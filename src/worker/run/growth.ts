@@ -16,7 +16,7 @@ const WORTH_TELLING = 0.1;
 /**
  * Memory in use at the end of steps, as the hook reports them. In a healthy loop it is flat after the optimizer's state
  * has appeared; what goes on rising is a leak, and no batch size helps against one. Single steps may fall all the same: a
- * line is fitted through all of them (python/oomtune/hook/probe/phases.py judges probes in the same way).
+ * line is fitted through all of them (python/oomtune/hook/probe/step_phases.py judges probes in the same way).
  */
 export class Growth {
   #points: Point[] = [];

@@ -31,12 +31,12 @@ class CutCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         sys.path.insert(0, os.path.join(ROOT, "python"))
-        from oomtune.hook.apply.gate import Gate
+        from oomtune.hook.apply.gradient_accumulator import GradientAccumulator
         from oomtune.hook.cut import Cut
         from oomtune.hook.watch.optimizers import Optimizers
 
         cls.warned = []
-        optimizers = Optimizers(torch, Gate(), Listener())
+        optimizers = Optimizers(torch, GradientAccumulator(), Listener())
         optimizers.install()
         cls.cut = Cut(torch, optimizers, refuse, lambda code, message: cls.warned.append(code))
         cls.cut.install()

@@ -9,7 +9,7 @@ from support import ROOT, probe, run
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
-from oomtune.hook.probe.variables import names_a_batch
+from oomtune.hook.probe.batch_size_variables import names_a_batch
 
 HEAD = """
 import torch, os, sys

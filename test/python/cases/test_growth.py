@@ -11,8 +11,8 @@ from support import PATH
 sys.path[:0] = PATH.split(":")
 
 import torch
-from oomtune.hook.probe.phases import rise
-from oomtune.hook.watch.growing import GrowingVariables
+from oomtune.hook.probe.step_phases import rise
+from oomtune.hook.watch.growing_variables import GrowingVariables
 
 
 class RiseTest(unittest.TestCase):
@@ -73,7 +73,9 @@ class GrowingVariablesTest(unittest.TestCase):
             script.write(text)
         try:
             space = types.ModuleType("script").__dict__
-            space.update(torch=torch, STEPS=steps, look=keepers.look, name=lambda: said.append(keepers.named(steps)))
+            space.update(
+                torch=torch, STEPS=steps, look=keepers.snapshot, name=lambda: said.append(keepers.grown_within(steps))
+            )
             exec(compile(text, script.name, "exec"), space)
         finally:
             os.unlink(script.name)

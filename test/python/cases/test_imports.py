@@ -13,6 +13,7 @@ HOOK = os.path.join(ROOT, "python", "oomtune", "hook")
 #: What each imports besides itself; the files beside these folders hold them together, and import all of them.
 MAY = {
     "watch": set(),
+    "fork": {"watch", "report", "ancestors"},
     "report": {"watch"},
     "cut": {"watch", "report"},
     "apply": {"watch", "report", "cut"},

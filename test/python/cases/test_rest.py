@@ -8,8 +8,8 @@ from support import PATH, probe, run
 
 sys.path[:0] = PATH.split(":")
 
+from oomtune.hook.probe.batch_factory import find_factory
 from oomtune.hook.probe.measurement import AllocatorHistory
-from oomtune.hook.probe.samples import find_source
 
 LOOP = """
 import torch
@@ -56,7 +56,7 @@ class Text(torch.utils.data.Dataset):
 class Lengths(unittest.TestCase):
     def test_each_drawn_batch_has_another_length_where_lengths_cannot_be_mixed(self):
         loader = torch.utils.data.DataLoader(Text(), batch_size=8, collate_fn=torch.stack)
-        source = find_source(torch, loader, lambda: iter(loader), False)
+        source = find_factory(torch, loader, lambda: iter(loader), False)
         drawn = [source.draw(5, turn).shape for turn in range(12)]
         self.assertEqual({rows for rows, _ in drawn}, {5})
         self.assertGreater(len({length for _, length in drawn}), 3)

@@ -22,13 +22,13 @@ class Loader:
     def __iter__(self): return self
     def __next__(self):
         global asked
-        rewind.asked()
+        rewind.batch_requested()
         asked += 1
         if asked > 9: print('enough', flush=True); os._exit(0)
         return asked
 loader = Loader()
-def step(batch): rewind.stepped()
-def work(): rewind.goes_on(); rewind.worked()
+def step(batch): rewind.optimizer_stepped()
+def work(): rewind.loop_continues(); rewind.backward_done()
 """
 
 AGAIN = {
@@ -237,7 +237,7 @@ class Rewinding(unittest.TestCase):
     def test_what_a_step_made_lives_no_longer_than_without(self):
         done = run(
             "import weakref\n"
-            "from oomtune.hook.watch.script import variables\n"
+            "from oomtune.hook.watch.script import frame_variables\n"
             "class Tensor: pass\n"
             "made, late = [], 0\n"
             "def main():\n"
@@ -250,7 +250,7 @@ class Rewinding(unittest.TestCase):
             "        late += sum(ref() is not None for ref in made)\n"
             "        made.append(weakref.ref(tensor))\n"
             "        step(x)\n"
-            "        if len(made) == 2: variables(sys._getframe())\n"
+            "        if len(made) == 2: frame_variables(sys._getframe())\n"
             "        if len(made) == 5: print(late, settings['rate'], flush=True)\n"
             "main()\n"
         )

@@ -1,1 +1,1 @@
-"""Brings the knobs into the script. Imports `watch` and `report`."""
+"""Applies the knobs to the script. Imports `watch`, `report` and `cut`."""

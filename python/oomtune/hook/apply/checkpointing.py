@@ -1,5 +1,5 @@
-"""Activation checkpointing: by the model's own switch where it has one (transformers, timm), else on its repeated
-blocks. Activations inside a block are computed again in the backward pass instead of being kept."""
+"""Activation checkpointing: by the model's own switch if it has one (transformers, timm), else around its repeated blocks,
+whose activations are recomputed in the backward pass instead of being kept."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
     from ..types import Call, Module, Torch
     from ..watch.models import Modules
-    from .forwards import Forwards
+    from .forward_wrappers import ForwardWrappers
 
 
-#: Children of a sequence of simple layers from which on it is worth while to cut it in segments.
+#: A sequence of at least this many simple layers is worth cutting into segments.
 SEQUENCE = 4
 
 
 class Checkpointing:
-    """`inside`: parts of the hook that wrap the same modules and tell by a flag `inside` whether they do already."""
+    """`inside`: parts of the hook that wrap the same modules; their flag `inside` is true while they run one."""
 
-    def __init__(self, torch: Torch, modules: Modules, forwards: Forwards, inside: Sequence[Any] = ()) -> None:
+    def __init__(self, torch: Torch, modules: Modules, forwards: ForwardWrappers, inside: Sequence[Any] = ()) -> None:
         self._torch = torch
         self._modules = modules
         self._forwards = forwards
@@ -43,7 +43,7 @@ class Checkpointing:
             _turn(module, wanted)
         if wanted and not self._wrapped:
             self._wrapped = True
-            # What runs again is what is inside of everything else, in whatever order rungs are tried.
+            # Innermost: only the block itself is recomputed, in whatever order rungs are tried.
             for block in blocks:
                 self._forwards.wrap(block, functools.partial(self._around_block, block), innermost=True)
             for sequence in sequences:
@@ -61,7 +61,7 @@ class Checkpointing:
                 if not found:
                     self._walk(root, blocks, sequences)
             if blocks or len(sequences) > 1:
-                # Many short sequences are blocks themselves; only a model that is one sequence has to be cut.
+                # Many short sequences count as blocks; only a model that is a single sequence is cut into segments.
                 blocks.extend(sequences)
                 sequences = []
             self._plan = switches, blocks, sequences
@@ -74,7 +74,7 @@ class Checkpointing:
             heavy = [child for child in children if any(True for _ in child.children()) and _has_parameters(child)]
             kinds: list[Any] = [type(child) for child in heavy]
             repeated = [child for child in heavy if kinds.count(type(child)) > 1]
-            # A sequence of sequences (the stages of a residual net) has its blocks one level down.
+            # In a sequence of sequences (the stages of a residual network) the blocks are one level down.
             repeated = [child for child in repeated if not self._has_inner(child)]
             blocks.extend(repeated)
             children = [child for child in children if not any(child is block for block in repeated)]
@@ -124,8 +124,8 @@ class Checkpointing:
 
 
 class _Replay:
-    """Runs a block; when it runs again in the backward pass, running statistics are left as they are, and what was around
-    the model the first time is taken to be around it again (torch itself brings precision and random state back)."""
+    """Runs a block. When it is recomputed in the backward pass, leaves running statistics as they are, and restores the flags of
+    the wrappers around it (torch itself restores precision and random state)."""
 
     def __init__(self, call: Call, norms: list[Any], inside: Sequence[Any]) -> None:
         self._call = call
@@ -173,7 +173,7 @@ def _has_parameters(module: Module) -> bool:
 
 
 def _with_switch(root: Module) -> Iterator[Module]:
-    """The outermost modules that know checkpointing by themselves."""
+    """The outermost modules that have their own switch for checkpointing."""
     if _has_switch(root):
         yield root
         return

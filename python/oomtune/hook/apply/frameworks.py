@@ -1,6 +1,6 @@
-"""Training frameworks that have these knobs by themselves: theirs are set, which beats doing it for them."""
+"""Training frameworks with knobs of their own: sets those, which is better than applying ours."""
 
-# What a script gives to its framework may be anything.
+# The objects that a script gives to its framework can be of any type.
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import functools
 from collections.abc import Mapping
 
 from ..watch.loader import own_batch
-from .batches import rebatch
+from .micro_batches import rebatch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from ..types import Module
 
 
-#: Optimizer steps or epochs that no probe reaches.
+#: More optimizer steps or epochs than any probe makes.
 NEVER = 10**6
 
 
 def transformers_arguments(hook: Hook, module: ModuleType) -> None:
-    """TrainingArguments, whether parsed from flags or written into the script."""
+    """Patches TrainingArguments, whether parsed from flags or made in the script."""
     kind = module.TrainingArguments
     original = kind.__post_init__
 
@@ -72,7 +72,7 @@ def _trainer_settings(hook: Hook, own: int) -> dict[str, Any]:
     native = {"micro_batch", "accumulation", "amp", "checkpointing"} if cuts else {"amp", "checkpointing"}
     hook.native.update(settings.knobs & native)
     if cuts and "micro_batch" in settings.knobs and settings.accumulation > own:
-        hook.tell_cut()
+        hook.report_cut()
     return chosen
 
 
@@ -90,7 +90,7 @@ def lightning_trainer(hook: Hook, module: ModuleType) -> None:
         if settings.searching:
             _endless(self)
         elif "micro_batch" in settings.knobs and automatic:
-            # Lightning counts the loader's batches when it takes it: it has to be told before.
+            # Lightning counts the loader's batches when it takes it: they must have their size before.
             import importlib
 
             connector = importlib.import_module(
@@ -107,19 +107,19 @@ def lightning_trainer(hook: Hook, module: ModuleType) -> None:
 
 
 def _count_parts(trainer: Any, parts: int) -> None:
-    """Numbers of batches that the script gave are of its own batches, each of which Lightning now sees in so many parts."""
+    """Scales limits that the script gave in its own batches: Lightning now sees each batch in `parts` parts."""
     for name in ("limit_train_batches", "val_check_interval"):
         value = getattr(trainer, name, None)
-        if type(value) is int:  # a part of the epoch is a float
+        if type(value) is int:  # a float is a part of the epoch
             setattr(trainer, name, value * max(1, parts))
 
 
 def _rebatch_training(hook: Hook, own: int, kind: type[Any], plain: bool) -> None:
     original = kind.dataloader
-    instruments = hook.instruments
-    if instruments is None or hasattr(original, "_oomtune"):
+    instrumentation = hook.instrumentation
+    if instrumentation is None or hasattr(original, "_oomtune"):
         return
-    torch = instruments.torch
+    torch = instrumentation.torch
 
     @functools.wraps(original)
     def dataloader(self: Any) -> Any:
@@ -140,7 +140,7 @@ def _rebatch_training(hook: Hook, own: int, kind: type[Any], plain: bool) -> Non
 
 
 def _loaders(kind: type[Any], given: Any) -> list[Any]:
-    """The loaders in what a train_dataloader() returns: one, a list, a dictionary, or Lightning's CombinedLoader."""
+    """The loaders in the result of train_dataloader(): one, a list, a dictionary, or Lightning's CombinedLoader."""
     if isinstance(given, kind):
         return [given]
     if isinstance(given, Mapping):
@@ -153,7 +153,7 @@ def _loaders(kind: type[Any], given: Any) -> list[Any]:
 
 
 def _endless(trainer: Any) -> None:
-    """No validation, no checkpoints, no loggers, and no end but the worker's."""
+    """Turns off validation, checkpoints, loggers, and every end but the worker's."""
     trainer.limit_val_batches = 0
     trainer.num_sanity_val_steps = 0
     trainer.fit_loop.max_epochs = NEVER

@@ -1,6 +1,6 @@
-"""Mixed precision: autocast around the models' forward pass, and in half precision a scaler of the loss."""
+"""Mixed precision: autocast around the models' forward pass, and a loss scaler with fp16."""
 
-# What is looked into is the script's own, and may be anything.
+# The objects that this reads belong to the script and can be of any type.
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
     from ..types import Call, Optimizer, Torch
-    from ..watch.backward import Backward
+    from ..watch.backward_passes import BackwardPasses
     from ..watch.optimizers import Optimizers
 
 
 class Autocast:
-    """`recomputes()`: whether a checkpoint makes a part of a forward pass again."""
+    """`recomputes()`: whether a checkpoint recomputes a part of a forward pass now."""
 
     def __init__(self, torch: Torch, recomputes: Callable[[], bool]) -> None:
         self._torch = torch
@@ -43,7 +43,7 @@ class Autocast:
         return self._single(output)
 
     def _again(self) -> bool:
-        """A checkpoint of the script's own makes a part again that was inside: torch has brought its precision back."""
+        """Whether a checkpoint of the script's own recomputes a part that was inside: torch has restored its precision."""
         if not self._recomputes():
             return False
         try:
@@ -73,7 +73,7 @@ class Autocast:
 
 
 def watch_autocast(torch: Torch, ours: Callable[[], bool], found: Callable[[], None]) -> None:
-    """Calls found() when the script turns autocast on by itself."""
+    """Calls found() when the script turns on autocast itself. `ours()`: whether the hook does."""
     kind = torch.autocast
     original = kind.__enter__
 
@@ -86,9 +86,9 @@ def watch_autocast(torch: Torch, ours: Callable[[], bool], found: Callable[[], N
 
 
 class LossScaling:
-    """Off until begin(); then gradients are scaled in the backward pass and set right before they are used."""
+    """From begin() to end() gradients are scaled in the backward pass and unscaled before they are used."""
 
-    def __init__(self, torch: Torch, backward: Backward, optimizers: Optimizers) -> None:
+    def __init__(self, torch: Torch, backward: BackwardPasses, optimizers: Optimizers) -> None:
         self._torch = torch
         self._backward = backward
         self._optimizers = optimizers
@@ -99,7 +99,7 @@ class LossScaling:
 
     @property
     def on(self) -> bool:
-        """Whether gradients are scaled now: not before the first backward pass since begin()."""
+        """Whether gradients are scaled now: from the first backward pass after begin() on."""
         return self._scaler is not None and self._used
 
     def begin(self) -> None:
@@ -127,7 +127,7 @@ class LossScaling:
         return self._scaler.scale(self._torch.ones((), device=device))
 
     def set_right(self) -> None:
-        """Takes the scale out of the gradients, once a step: before they are clipped."""
+        """Unscales the gradients, once per step, before they are clipped."""
         for optimizer in self._optimizers.known():
             if id(optimizer) not in self._right:
                 self._right.add(id(optimizer))

@@ -1,9 +1,9 @@
-"""Switches a rung (precision, checkpointing, activations in host memory) of the models in this process."""
+"""Switches the rung (precision, checkpointing, offload of activations to host memory) of the models in this process."""
 
 from __future__ import annotations
 
 from .checkpointing import Checkpointing
-from .forwards import Forwards
+from .forward_wrappers import ForwardWrappers
 from .precision import Autocast, LossScaling
 
 TYPE_CHECKING = False
@@ -11,21 +11,25 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Iterator
 
     from ..types import Call, Module, Torch
-    from ..watch.backward import Backward
+    from ..watch.backward_passes import BackwardPasses
     from ..watch.models import Modules
     from ..watch.optimizers import Optimizers
 
 
 class Rung:
-    """`recomputes()`: whether what runs in a backward pass now is made again by a checkpoint, which has its own ways to bring
-    back what was around it."""
+    """`recomputes()`: whether a checkpoint recomputes a part of a forward pass now, and restores the context itself."""
 
     def __init__(
-        self, torch: Torch, modules: Modules, optimizers: Optimizers, backward: Backward, recomputes: Callable[[], bool]
+        self,
+        torch: Torch,
+        modules: Modules,
+        optimizers: Optimizers,
+        backward: BackwardPasses,
+        recomputes: Callable[[], bool],
     ) -> None:
         self._torch = torch
         self._modules = modules
-        forwards = self._forwards = Forwards()
+        forwards = self._forwards = ForwardWrappers()
         self.autocast = Autocast(torch, recomputes)
         self._offload = Offload(torch, recomputes)
         self._checkpointing = Checkpointing(torch, modules, forwards, (self.autocast, self._offload))
@@ -41,7 +45,7 @@ class Rung:
         return not self._on_gpu() or self._has_bf16()
 
     def _has_bf16(self) -> Any:
-        """Not where it would only be emulated, slower than single precision."""
+        """Whether the GPU has bf16 itself: emulated, it is slower than single precision."""
         try:
             return self._torch.cuda.is_bf16_supported(including_emulation=False)
         except TypeError:  # before torch 2.4
@@ -73,7 +77,7 @@ class Rung:
             self._scaling.end()
 
     def watch(self, module: Module, look: Call) -> None:
-        """look(module, output) after each forward pass of the module."""
+        """Calls look(module, output) after each forward pass of the module."""
 
         def around(call: Call, *args: Any, **kwargs: Any) -> Any:
             output = call(*args, **kwargs)
@@ -83,7 +87,7 @@ class Rung:
         self._forwards.wrap(module, around)
 
     def _narrow_norms(self) -> list[Any]:
-        """On the CPU torch before 2.0 cannot mix a half-precision input with single-precision weights in these."""
+        """Layers in which torch before 2.0, on the CPU, cannot mix half-precision inputs with single-precision weights."""
         if self._on_gpu() or int(self._torch.__version__.split(".")[0]) > 1:
             return []
         nn = self._torch.nn
@@ -100,7 +104,7 @@ class Rung:
 
 
 class Offload:
-    """`recomputes()`: whether a checkpoint makes a part of a forward pass again."""
+    """Keeps activations in host memory. `recomputes()`: see Rung."""
 
     def __init__(self, torch: Torch, recomputes: Callable[[], bool]) -> None:
         self._torch = torch
@@ -109,7 +113,7 @@ class Offload:
         self.on = False
 
     def around(self, call: Call, *args: Any, **kwargs: Any) -> Any:
-        # What a checkpoint makes again in the backward pass is used at once.
+        # What a checkpoint recomputes in the backward pass is used at once.
         if not self.on or self.inside or self._recomputes() or not self._torch.is_grad_enabled():
             return call(*args, **kwargs)
         self.inside = True

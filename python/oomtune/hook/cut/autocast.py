@@ -1,4 +1,4 @@
-"""Autocast as it was when the forward pass ran: the backward pass runs outside of the script's `with`."""
+"""Restores the autocast state of the forward pass: the backward pass runs outside of the script's `with`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class AutocastState:
-    """The autocast state now, to be entered again later."""
+    """The autocast state as it is now, to be entered again later."""
 
     def __init__(self, torch: Torch) -> None:
         self._torch = torch
@@ -20,12 +20,12 @@ class AutocastState:
 
     @property
     def fp16(self) -> bool:
-        """Whether gradients may be too small for what they are computed in."""
+        """Whether gradients may underflow."""
         return any(enabled and dtype == self._torch.float16 for _, enabled, dtype in self._kinds)
 
     @contextlib.contextmanager
     def entered(self) -> Generator[None, None, None]:
-        """What is cast inside is kept until the outermost of these ends."""
+        """Enters the state. Weights cast inside stay cached until the outermost of these contexts ends."""
         with contextlib.ExitStack() as stack:
             for kind, enabled, dtype in self._kinds:
                 stack.enter_context(self._torch.autocast(kind, enabled=enabled, dtype=dtype))
@@ -40,7 +40,7 @@ class AutocastState:
             yield
 
     def clear_cache(self) -> None:
-        """Weights that were cast where no gradients are kept must not serve where they are."""
+        """Drops cached casts: weights cast without a graph must not be used where gradients are needed."""
         self._torch.clear_autocast_cache()
 
 

@@ -1,4 +1,4 @@
-"""The cut call's place in autograd's graph."""
+"""The autograd node of a cut call."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 class AutogradNodes:
-    """Makes one node of the graph of each call that is cut."""
+    """Makes each cut call a single node of the graph."""
 
     def __init__(self, torch: Torch) -> None:
         self._torch = torch
-        #: The autograd function.
+        #: The torch.autograd.Function; None: not made yet.
         self._function: Any = None
-        #: The call that may keep activations.
+        #: The latest call: only it may keep activations.
         self._latest: weakref.ref[CutCall] | None = None
 
     def output(self, call: CutCall) -> Tree:
-        """What the module would return."""
+        """The output that the module would return."""
         torch = self._torch
         plan = call.plan
         if not any(plan.differentiable):
@@ -34,15 +34,15 @@ class AutogradNodes:
         before = None if self._latest is None else self._latest()
         self._latest = weakref.ref(call)
         if before is not None:
-            before.release()  # one micro-batch's activations at a time, however often a step calls models
+            before.release()  # the activations of one micro-batch only, however often a step calls models
         results: list[list[Any]] = []
         tensors = iter(self._function.apply(call, plan.differentiable, results, *call.inputs, *plan.parameters))
         return call.built([next(tensors) if isinstance(leaf, torch.Tensor) else leaf for leaf in results.pop()])
 
 
 def _function(torch: Torch) -> Any:
-    """Made once torch is there. Its inputs are the module's inputs and parameters: hooks on those, exchanges between ranks and
-    torch.autograd.grad see one gradient, as without the cut."""
+    """Made when torch is imported. Its inputs are the module's inputs and parameters, so that their hooks, exchanges between
+    ranks and torch.autograd.grad see one gradient, as without the cut."""
 
     class CutCallFunction(torch.autograd.Function):
         @staticmethod
@@ -53,15 +53,15 @@ def _function(torch: Torch) -> Any:
             results.append(leaves)
             ctx.call = call
             ctx.set_materialize_grads(False)
-            ctx.places = [number for number, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+            ctx.numbers = [number for number, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
             ctx.count = len(leaves)
-            ctx.mark_non_differentiable(*[leaves[number] for number in ctx.places if not differentiable[number]])
-            return tuple(leaves[number] for number in ctx.places)
+            ctx.mark_non_differentiable(*[leaves[number] for number in ctx.numbers if not differentiable[number]])
+            return tuple(leaves[number] for number in ctx.numbers)
 
         @staticmethod
         def backward(ctx: Any, *gradients: Any) -> Any:
             wanted = [None] * ctx.count
-            for number, gradient in zip(ctx.places, gradients):
+            for number, gradient in zip(ctx.numbers, gradients):
                 wanted[number] = gradient
             return (None, None, None, *ctx.call.backward(wanted, torch.is_grad_enabled()))
 

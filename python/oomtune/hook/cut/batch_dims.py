@@ -10,18 +10,18 @@ if TYPE_CHECKING:
 
     from ..types import Leaves, Span, Torch
 
-    #: For each input the dimension along which it is cut; None: it is passed whole.
+    #: For each input the dimension that is cut; None: it is passed whole.
     Dims = List[Optional[int]]
 
-#: The micro-batches before the last have at least its rows divided by this.
+#: Micro-batches before the last have at least the most allowed rows divided by this.
 SMALLEST = 4
 
-#: Views of a batch that are put into one call (two crops of each image, say).
+#: The most views of each sample in one call (two crops of each image, say).
 VIEWS = 8
 
 
 class BatchDims:
-    """For each leaf of the inputs the dimension along which it is cut; None: it is passed whole."""
+    """For each leaf of the inputs the dimension that is cut; None: it is passed whole."""
 
     def __init__(self, torch: Torch, count: int, dims: Dims) -> None:
         self._torch = torch
@@ -38,7 +38,7 @@ class BatchDims:
         return leaf.narrow(dim, start, stop - start)
 
     def chosen(self, leaf: Any, dim: int | None, rows: list[int]) -> Any:
-        """A copy of the rows whose numbers are given."""
+        """A copy of the given rows of a leaf."""
         if dim is None:
             return leaf.items if isinstance(leaf, SampleList) else leaf
         if isinstance(leaf, SampleList):
@@ -47,19 +47,19 @@ class BatchDims:
 
 
 def split(count: int, most: int, even: bool, parts: int | None = None) -> list[Span]:
-    """`count` rows in micro-batches of at most `most`. `parts`: how many; None: as few as there can be.
-    `even`: all alike, else the last, which need not be run again, has as many rows as it may."""
+    """Splits `count` rows into micro-batches of at most `most` rows. `parts`: how many; None: as few as possible. `even`: of
+    equal size; else the last one, which is not recomputed, is as large as possible."""
     parts = parts or -(-count // most)
     last = -(-count // parts)
     if not even and parts > 1:
         last = max(last, min(most, count - (parts - 1) * max(1, most // SMALLEST)))
     before = count - last
-    starts = [before * place // max(1, parts - 1) for place in range(parts - 1)] + [before]
+    starts = [before * index // max(1, parts - 1) for index in range(parts - 1)] + [before]
     return list(zip(starts, [*starts[1:], count]))
 
 
 def candidates(torch: Torch, leaves: Leaves, sizes: Sequence[int]) -> Iterator[BatchDims]:
-    """Those worth trying, the likeliest first. `sizes`: rows of the batches that the loop has been given lately."""
+    """Dimensions worth trying, the likeliest first. `sizes`: rows of the latest batches of the loop."""
     for count in _counts(torch, leaves, sizes):
         first = [_dim(torch, leaf, count, 0) for leaf in leaves]
         second = [_dim(torch, leaf, count, 1) for leaf in leaves]
@@ -72,14 +72,14 @@ def candidates(torch: Torch, leaves: Leaves, sizes: Sequence[int]) -> Iterator[B
 
 
 def _counts(torch: Torch, leaves: Leaves, sizes: Sequence[int]) -> list[int]:
-    """Numbers of rows that the call may have."""
+    """Row counts that the call may have."""
     shapes: list[tuple[int, ...]] = [tuple(leaf.shape) for leaf in leaves if isinstance(leaf, torch.Tensor)]
     lengths = {len(leaf.items) for leaf in leaves if isinstance(leaf, SampleList)}
     first = {shape[0] for shape in shapes if shape} | lengths
     second = {shape[1] for shape in shapes if len(shape) > 1}
     several = [size * views for views in range(2, VIEWS + 1) for size in sizes]
     found: list[int] = []
-    # Last, some of the samples (those that a mask leaves): all inputs have as many.
+    # Last, a part of the samples (those that a mask selects), if all inputs have the same number of rows.
     some: set[int] = first if len(first) == 1 else set()
     for wanted, there in ((sizes, first), (several, first), (sizes, second), (some, first)):
         for size in wanted:
@@ -100,5 +100,5 @@ def _dim(torch: Torch, leaf: Any, count: int, preferred: int) -> int | None:
 
 
 def _square(torch: Torch, leaf: Any, count: int) -> bool:
-    """A mask between positions may have as many of them as there are samples."""
+    """Whether a leaf is square: perhaps a mask between positions, as many as there are samples."""
     return isinstance(leaf, torch.Tensor) and leaf.dim() > 1 and leaf.shape[0] == leaf.shape[1] == count

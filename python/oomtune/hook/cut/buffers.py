@@ -1,5 +1,5 @@
-"""Buffers that a forward pass changes: each micro-batch counts once for running statistics, and what does not depend on
-the samples (the vectors of spectral normalisation) changes once a call."""
+"""Buffers that a forward pass changes: running statistics count each micro-batch once; buffers that do not depend on the
+samples (the vectors of spectral normalisation) change once per call."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
 
     from ..types import Module, Tensor, Torch
 
-    #: A buffer's place: the module that owns it, and its name there.
-    Place = Tuple[Module, str]
+    #: (the module that owns a buffer, its name there).
+    BufferKey = Tuple[Module, str]
 
 
 def compiled(module: Module) -> bool:
     return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
 
 
-def places_of(modules: Iterable[Module]) -> list[Place]:
+def buffer_keys(modules: Iterable[Module]) -> list[BufferKey]:
     return [(owner, name) for owner in modules for name in owner._buffers]
 
 
 class Snapshot:
     """The values of some buffers, as they are now."""
 
-    def __init__(self, places: Iterable[Place]) -> None:
-        found = [(owner, name, owner._buffers.get(name)) for owner, name in places]
+    def __init__(self, keys: Iterable[BufferKey]) -> None:
+        found = [(owner, name, owner._buffers.get(name)) for owner, name in keys]
         self._values: list[tuple[Module, str, Tensor, Tensor]] = [
             (owner, name, buffer, buffer.detach().clone()) for owner, name, buffer in found if buffer is not None
         ]
@@ -35,22 +35,22 @@ class Snapshot:
     def restore(self) -> None:
         for owner, name, buffer, value in self._values:
             owner._buffers[name] = buffer
-            # Its version stays: a graph may hold the buffer, and needs none of its values.
+            # By .data, so that its version stays: a graph may hold the buffer, but does not need its values.
             buffer.data.copy_(value)
 
-    def changed(self, torch: Torch) -> list[Place]:
-        """Places whose value is another now."""
+    def changed(self, torch: Torch) -> list[BufferKey]:
+        """Buffers whose value has changed since."""
         return [
             (owner, name)
             for owner, name, buffer, value in self._values
             if owner._buffers.get(name) is not buffer or not _same(torch, buffer, value)
         ]
 
-    def only(self, places: Iterable[Place]) -> Snapshot:
-        """The same values, of these places."""
+    def only(self, keys: Iterable[BufferKey]) -> Snapshot:
+        """The part of the snapshot for these buffers."""
         chosen = Snapshot([])
-        keys = {(id(owner), name) for owner, name in places}
-        chosen._values = [entry for entry in self._values if (id(entry[0]), entry[1]) in keys]
+        wanted = {(id(owner), name) for owner, name in keys}
+        chosen._values = [entry for entry in self._values if (id(entry[0]), entry[1]) in wanted]
         return chosen
 
 
@@ -59,18 +59,18 @@ def _same(torch: Torch, one: Tensor, other: Tensor) -> bool:
 
 
 class Buffers:
-    """The buffers of one module; which of them change is seen at its first cut call."""
+    """The buffers of one module. Its first cut call shows which of them change."""
 
     def __init__(self, torch: Torch, module: Module) -> None:
         self._torch = torch
-        #: As they were before the first micro-batch; None: it is known which of them change.
-        self._before: Snapshot | None = Snapshot(places_of(module.modules()))
-        #: Running statistics of the samples, and others that change.
-        self._statistics: list[Place] = []
-        self._others: list[Place] = []
+        #: The buffers before the first micro-batch; None: it is known by now which of them change.
+        self._before: Snapshot | None = Snapshot(buffer_keys(module.modules()))
+        #: Buffers with running statistics of the samples, and others that change.
+        self._statistics: list[BufferKey] = []
+        self._others: list[BufferKey] = []
         self._copies: dict[tuple[int, str], Tensor] = {}
         self._lends = not any(compiled(owner) for owner in module.modules())
-        #: The others after the first micro-batch ever, and before it.
+        #: Those others after and before the very first micro-batch.
         self._after_first: Snapshot | None = None
         self._before_first: Snapshot | None = None
 
@@ -80,7 +80,7 @@ class Buffers:
         return self._before is None
 
     def learn(self) -> None:
-        """After the first micro-batch's forward pass."""
+        """After the first micro-batch's forward pass: notes which buffers have changed."""
         before, self._before = self._before, None
         if before is None:
             return
@@ -92,16 +92,16 @@ class Buffers:
 
     @property
     def waiting(self) -> bool:
-        """Whether it is yet to be seen if the others depend on the samples."""
+        """Whether it is still unknown if the others depend on the samples."""
         return self._after_first is not None
 
     def before_first(self) -> Snapshot | None:
-        """What the others were before the first micro-batch of the call in which they were learnt."""
+        """The others before the first micro-batch of the call that showed them; only once, then None."""
         before, self._before_first = self._before_first, None
         return before
 
     def differ(self) -> bool:
-        """After the second micro-batch: whether what the others became depends on the samples."""
+        """After the second micro-batch: whether the others depend on the samples."""
         first, self._after_first = self._after_first, None
         return first is not None and bool(first.changed(self._torch))
 
@@ -110,11 +110,11 @@ class Buffers:
 
     @contextlib.contextmanager
     def preserved(self, wanted: bool = True) -> Generator[None, None, None]:
-        """What runs inside leaves them as they are."""
+        """Forward passes inside leave the buffers as they are."""
         if not wanted:
             yield
             return
-        # Running statistics are only written to: copies take their place. Code that was compiled may hold on to the tensors.
+        # Running statistics are only written: replaced by copies, unless compiled code holds the tensors.
         kept = Snapshot(self._others + ([] if self._lends else self._statistics))
         lent = self._lend() if self._lends else []
         try:
@@ -133,7 +133,7 @@ class Buffers:
         return lent
 
     def _counts(self, owner: Module, name: str) -> bool:
-        """Whether it counts forward passes, in a module that goes without: on a GPU each count is a kernel of its own."""
+        """Whether it counts forward passes and can be None: on a GPU each count launches a kernel."""
         return (
             name == "num_batches_tracked" and type(owner).forward is self._torch.nn.modules.batchnorm._BatchNorm.forward
         )

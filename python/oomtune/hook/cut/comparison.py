@@ -1,4 +1,4 @@
-"""What a module gives for some rows together beside what it gives for them apart: how its outputs join is seen in that."""
+"""Compares a module's outputs for some rows together and separately, which shows how its outputs join."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from .outputs import Join
     from .reductions import Reduction, Reductions
 
-    #: One leaf of the output: of all rows, of the first of them and of the rest.
+    #: One leaf of the output: for all rows, for the first part of them, for the rest.
     Entry = Tuple[Any, Any, Any]
 
-#: Relative differences that rounding makes: in single precision, and in less.
+#: Relative tolerance for rounding: in single precision, and in lower precision.
 FINE, COARSE = 2e-4, 2e-2
 
 NO_MEAN = "it returns a value that is neither a mean nor a sum over its samples or their tokens"
 
 
 class Comparison:
-    """`outputs`: leaves of the output of all `rows`, of the first half of them and of the rest; `again`: of all rows with other
-    random numbers; `fine`: whether all is computed in single precision or better. Raises Mismatch."""
+    """`outputs`: leaves of the output for all `rows`, for the first half and for the rest; `again`: for all rows with other
+    random numbers; `fine`: computed in single precision or better. Raises Mismatch."""
 
     def __init__(self, torch: Torch, rows: list[int], outputs: list[Leaves], again: Leaves, fine: bool) -> None:
         self._torch = torch
@@ -34,11 +34,11 @@ class Comparison:
         self._tolerance = FINE if fine else COARSE
         if len({len(output) for output in [*outputs, again]}) != 1:
             raise Mismatch("what it returns has another structure for fewer samples")
-        #: Its outputs depend on random numbers.
+        #: The outputs depend on random numbers.
         self.random = not all(self._near(one, other, FINE) for one, other in zip(outputs[0], again))
 
     def similar(self, other: Comparison) -> bool:
-        """Whether another mode returns the same kind of things."""
+        """Whether the output in another mode has the same types and shapes."""
         mine, theirs = self._outputs[0], other._outputs[0]
         return len(mine) == len(theirs) and all(
             type(one) is type(two) and getattr(one, "shape", None) == getattr(two, "shape", None)
@@ -50,12 +50,12 @@ class Comparison:
         return list(zip(whole, first, last))
 
     def joins(self, reductions: Reductions) -> list[Join]:
-        """For each leaf of the output how it joins. Raises Uncuttable."""
+        """How each leaf of the output joins. Raises Uncuttable."""
         return [self._join(entry, reductions) for entry in self._entries()]
 
-    def holding(self, candidates: list[Reduction], place: int) -> list[Reduction]:
-        """Those that explain the output numbered `place`."""
-        return self._holding(candidates, self._entries()[place])
+    def holding(self, candidates: list[Reduction], index: int) -> list[Reduction]:
+        """The candidates that explain the output at `index`."""
+        return self._holding(candidates, self._entries()[index])
 
     def _near(self, one: Any, other: Any, tolerance: float) -> bool:
         torch = self._torch

@@ -1,4 +1,4 @@
-"""The cut of one process: which calls are cut, into how many micro-batches, and what is done where they cannot be."""
+"""The cut of one process: which calls are cut, into how many micro-batches, and what happens to calls that cannot be cut."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .batch_dims import candidates, split
 from .cut_call import CutCall
 from .fsdp import is_sharded
 from .model_calls import ModelCalls
-from .plan import Plan, Training
+from .plan import CutContext, Plan
 from .pytree import tree_leaves
 from .ranks import AllRanks, OneRank
 from .reductions import Reductions
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from ..watch.optimizers import Optimizers
     from .batch_dims import BatchDims, Dims
 
-    #: How a call is cut; None: it is run whole.
+    #: How a call is cut; None: it runs whole.
     Planned = Optional[Tuple[Plan, BatchDims]]
 
-#: Batches whose sizes are remembered: loops and frameworks fetch some ahead.
+#: How many batch sizes are remembered: loops and frameworks fetch some ahead.
 REMEMBERED = 4
 
 FEWER = "a rank has fewer samples in its batch than another has micro-batches"
 
 
 class Cut:
-    """`refuse(reason)` is told why the script cannot be cut and does not return; `warn(code, message)` what differs;
-    `plain()` says whether the backward pass that runs is a backward() of the script for all that learns."""
+    """`refuse(reason)` is called if the script cannot be cut, and does not return; `warn(code, message)` if a result may differ.
+    `plain()`: whether the current backward pass is a backward() of the script for all parameters."""
 
     def __init__(
         self,
@@ -51,28 +51,28 @@ class Cut:
         self._warn = warn
         self.calls = ModelCalls(torch, optimizers)
         self._nodes = AutogradNodes(torch)
-        self._training = Training(torch, self.calls, warn, plain)
-        #: For a module, by id, and a kind of its inputs: (it, how it is cut).
+        self._context = CutContext(torch, self.calls, warn, plain)
+        #: By the module's id and the kind of its inputs: (module, how it is cut).
         self._plans: dict[Any, tuple[weakref.ref[Any], tuple[Plan, Dims] | None]] = {}
-        #: For each module called, by id: (it, what decides how it is cut).
+        #: By id of each called module: (module, the ranks that decide how it is cut).
         self._ranks: dict[int, tuple[weakref.ref[Any], OneRank]] = {}
-        #: Rows of the batches that the loop was handed lately, the latest first.
+        #: Rows of the latest batches of the loop, the newest first.
         self._sizes: list[int] = []
         self._micro = self._batch = 0
         self._most_parts: int | None = None
         self._thread: int | None = None
-        #: Calls that were cut.
+        #: The number of calls that were cut.
         self.count = 0
 
     def install(self) -> None:
         self.calls.install()
 
     def engage(self, micro: int, batch: int, most_parts: int | None = None) -> None:
-        """From now on: batches of `batch` samples, in micro-batches of at most `micro`. `most_parts`: of each call so many
-        are run, and stand for the others too; for a process that only measures."""
+        """From now on cuts batches of `batch` samples into micro-batches of at most `micro`. `most_parts`: runs only this many
+        per call, in place of all; for a process that only measures."""
         self._micro, self._batch, self._most_parts = micro, batch, most_parts
         self._plans = {}
-        self._training.warned.clear()
+        self._context.warned.clear()
         self._sizes = [batch]
         self.count = 0
         self.calls.take = self._take
@@ -86,21 +86,21 @@ class Cut:
 
     @property
     def in_micro_batch(self) -> bool:
-        """A micro-batch of a call runs, in the forward pass or again in the backward pass."""
+        """Whether a micro-batch runs, in the forward pass or recomputed in the backward pass."""
         return self.calls.in_micro_batch
 
     @property
     def in_backward(self) -> bool:
-        """A micro-batch's backward pass runs."""
+        """Whether a micro-batch's backward pass runs."""
         return self.calls.in_backward
 
-    def saw(self, rows: int | None) -> None:
-        """The loop was handed a batch of so many samples."""
+    def note_batch_rows(self, rows: int | None) -> None:
+        """The loop gets a batch of `rows` samples."""
         if rows and rows not in self._sizes[:1]:
             self._sizes = ([rows] + [size for size in self._sizes if size != rows])[: REMEMBERED + 1]
 
     def stepped(self) -> None:
-        """An optimizer has stepped: by now a call must have been cut, or the memory is that of the whole batch."""
+        """An optimizer has stepped: refuses if no call was cut before it, as the whole batch then was in memory."""
         if self.engaged and self.count == 0 and max(self._sizes) > self._micro:
             self._refuse(
                 "no call of a model was seen whose inputs have a row for each of the batch's %d samples" % self._batch
@@ -139,14 +139,14 @@ class Cut:
         self._refuse("%s cannot be cut: %s" % (type(module).__name__, reason))
 
     def _most(self, count: int) -> int:
-        """Rows of a micro-batch. A call of several views of each sample has as many times more of them."""
+        """The most rows of a micro-batch; proportionally more in a call with several views of each sample."""
         views = 1
         if count not in self._sizes:
             views = next((count // size for size in self._sizes if count % size == 0), 1)
         return self._micro * views
 
     def _ranks_of(self, module: Module) -> OneRank:
-        """Who decides how the module is cut: this rank, or all of those that it is sharded between."""
+        """The ranks that decide how the module is cut: this one, or all that its weights are sharded between."""
         known = self._ranks.get(id(module))
         if known is None or known[0]() is not module:
             ranks = AllRanks(self._torch) if is_sharded(module.modules()) else OneRank()
@@ -154,7 +154,7 @@ class Cut:
         return known[1]
 
     def _plan(self, module: Module, tree: Tree, leaves: Leaves, lengths: tuple[int, ...], ranks: OneRank) -> Planned:
-        """None: the call is run whole, since nothing in it counts samples."""
+        """None: the call runs whole, as none of its inputs has a row for each sample."""
         tried = list(candidates(self._torch, leaves, self._sizes))
         if not ranks.any(any(dims.count > self._most(dims.count) for dims in tried)):
             return None
@@ -167,14 +167,14 @@ class Cut:
         return planned
 
     def _known(self, key: Any, module: Module, tried: list[BatchDims]) -> tuple[bool, Planned]:
-        """(whether there was a call like it, how that was cut)"""
+        """(whether a call like it was planned before, its plan)."""
         known = self._plans.get(key)
         if known is None or known[0]() is not module:
             return False, None
         if known[1] is None:
             return True, None
         plan, cut_dims = known[1]
-        # Cut along the same dimensions, however many rows it has now: another that is as long as a batch is chance.
+        # By the same dimensions as before: any other one that is as long as a batch is so by chance.
         dims = next((dims for dims in tried if dims.dims == cut_dims), None)
         return (False, None) if dims is None else (True, (plan, dims))
 
@@ -191,7 +191,7 @@ class Cut:
         tensors = [leaf for leaf in leaves if isinstance(leaf, self._torch.Tensor)]
         reason: Uncuttable | None = None
         try:
-            plan = Plan(self._torch, module, self._training, lengths, tensors, ranks)
+            plan = Plan(self._torch, module, self._context, lengths, tensors, ranks)
             for dims in tried[: ranks.min(len(tried))]:
                 try:
                     ranks.agreed(functools.partial(plan.check, tree, leaves, dims))
@@ -204,13 +204,13 @@ class Cut:
             reason = found
         if self.count == 0:
             self._refuse_module(module, reason)
-        # Another model's call is cut: this one (a loss with weights of its own) gives the same if it is not.
+        # Another model's call is cut: this one (a loss with weights of its own) gives the same if it runs whole.
         self._plans[key] = (weakref.ref(module), None)
         self._warn("uncut", "%s is run on the whole batch: %s." % (type(module).__name__, reason))
         return None
 
     def _without_cache(self, module: Module, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """transformers' models keep keys and values for generation unless they are told not to: nobody generates here."""
+        """Turns off the cache of keys and values, which transformers' models keep for generation."""
         config = getattr(module, "config", None)
         if getattr(config, "use_cache", False) is True and "use_cache" not in kwargs and _takes(module, "use_cache"):
             return dict(kwargs, use_cache=False)
@@ -225,7 +225,7 @@ class Cut:
 
 
 def _signature(torch: Torch, leaves: Leaves) -> tuple[Any, ...]:
-    """What tells one kind of inputs from another; sizes do not."""
+    """Identifies a kind of inputs, whatever their sizes."""
     return tuple(
         (leaf.dim(), leaf.dtype, leaf.requires_grad) if isinstance(leaf, torch.Tensor) else _kind(leaf)
         for leaf in leaves

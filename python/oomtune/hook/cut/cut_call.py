@@ -1,15 +1,15 @@
-"""One call of a module, run as several: forward without activations, and each micro-batch forward again in the backward pass.
-The last micro-batch keeps its activations, as they are the first that the backward pass needs."""
+"""One call of a module, run as several: forward without activations, then each micro-batch again in the backward pass. The
+last micro-batch keeps its activations, as the backward pass needs them first."""
 
 from __future__ import annotations
 
 import contextlib
 
+from ..watch.rng_state import RngState
 from .autocast import AutocastState
 from .gradients import Gradients, scaled
 from .outputs import Concatenated, Constant, Outputs, WeightedSum
 from .pytree import tree_leaves, tree_with
-from .random_state import RandomState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 
 class CutCall:
-    """`plan`: what is known of the module and of inputs of this kind; `tree`: its inputs, by place and by name, with their
-    `leaves`; `reductions`: how outputs without a row for each sample may be weighed; `parts`: the rows of each micro-batch;
-    `most`: how many of them are run at most, None: all."""
+    """`tree`: the positional and keyword arguments, with their `leaves`; `reductions`: weights for outputs without a row per
+    sample; `parts`: the rows of each micro-batch; `most`: run at most this many of them; None: all."""
 
     def __init__(
         self,
@@ -44,21 +43,21 @@ class CutCall:
         self._leaves = leaves
         self._dims = dims
         self._parts = parts
-        #: Those that are run: the last is the largest.
+        #: Indices of the micro-batches that run: the last is the largest.
         self._ran = range(max(0, len(parts) - most) if most else 0, len(parts))
-        self._random: dict[int, RandomState] = {}
-        #: Of the last micro-batch: its inputs that carry gradients, and the leaves of its output with their graph.
+        self._random: dict[int, RngState] = {}
+        #: Of the last micro-batch: (its inputs that require gradients, by number; its output's leaves, with their graph).
         self._kept: tuple[dict[int, Tensor], Leaves] | None = None
-        #: (the number of the loss, gradients that were made in the forward pass for a gradient of 1 of it)
+        #: (the number of the loss, gradients made in the forward pass for a gradient of 1 of that loss).
         self._early: tuple[int, MaybeTensors] | None = None
-        #: What the forward pass found in buffers that change, before the first micro-batch.
+        #: Buffers that change, as they were before the first micro-batch.
         self._buffers: Snapshot | None = None
-        #: The output's structure, without its leaves; None: one leaf, or not yet known.
+        #: The output's structure, without its leaves; None: a single leaf, or unknown yet.
         self._structure: Tree = None
         self._autocast = AutocastState(torch)
         self._weights = {
-            place: reductions.first(join.names).weights([list(range(start, stop)) for start, stop in parts])
-            for place, join in enumerate(plan.joins)
+            index: reductions.first(join.names).weights([list(range(start, stop)) for start, stop in parts])
+            for index, join in enumerate(plan.joins)
             if isinstance(join, WeightedSum)
         }
         tensors: list[Tensor] = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
@@ -68,9 +67,9 @@ class CutCall:
         ]
         self._modes = [(module, module.training) for module in plan.modules]
 
-    def _run(self, place: int, inputs: dict[int, Tensor] | None = None) -> Tree:
-        """The module on one micro-batch. `inputs`: for leaves that carry gradients the tensors to take in their place."""
-        start, stop = self._parts[place]
+    def _run(self, index: int, inputs: dict[int, Tensor] | None = None) -> Tree:
+        """Runs the module on one micro-batch. `inputs`: tensors in place of the leaves that require gradients, by number."""
+        start, stop = self._parts[index]
         given = inputs or {}
         leaves = [
             given[number] if number in given else self._dims.part(leaf, dim, start, stop)
@@ -81,7 +80,7 @@ class CutCall:
     # -- forward
 
     def forward(self) -> Leaves:
-        """Leaves of the whole call's output."""
+        """Runs the call; returns the leaves of its whole output."""
         self._autocast = AutocastState(self._torch)
         outputs = Outputs(self._torch, self.plan.joins, self._dims, self._parts, self._weights)
         with self._autocast.entered():
@@ -90,48 +89,48 @@ class CutCall:
                 self._forward_alone(outputs)
             else:
                 self._forward_and_backward(outputs, loss)
-        for place in range(self._ran[0]):
-            outputs.stand_in(place, self._ran[0])
+        for index in range(self._ran[0]):
+            outputs.stand_in(index, self._ran[0])
         return outputs.leaves
 
     def _forward_alone(self, outputs: Outputs) -> None:
-        """Without activations, but for those of the last micro-batch."""
-        for place in self._in_turn():
-            if place and place == self._ran[-1] and self.plan.keeps_last():
+        """Keeps activations of the last micro-batch only."""
+        for index in self._in_turn():
+            if index and index == self._ran[-1] and self.plan.keeps_last():
                 self._autocast.clear_cache()
-                self._kept = self._with_graph(place)
+                self._kept = self._with_graph(index)
                 leaves = self._detached(self._kept[1])
             else:
-                leaves = self._leaves_of(self._run(place))
-            outputs.add(leaves, place)
+                leaves = self._leaves_of(self._run(index))
+            outputs.add(leaves, index)
             del leaves
         if self._kept is None:
             self._autocast.clear_cache()
 
     def _forward_and_backward(self, outputs: Outputs, loss: int) -> None:
-        """Each micro-batch's backward pass follows its forward pass at once: of a loss that the module makes itself only the
-        factor on its gradient is yet to come."""
+        """Runs each micro-batch's backward pass right after its forward pass: of a loss that the module makes itself only a
+        factor on the gradient is still unknown."""
         self._autocast.clear_cache()
         wanted: list[Tensor | None] = [None] * len(self.plan.joins)
         with Gradients(self._torch, self.plan, self.inputs, False) as gradients:
-            for place in self._in_turn():
-                inputs, leaves = self._with_graph(place)
-                outputs.add(self._detached(leaves), place)
+            for index in self._in_turn():
+                inputs, leaves = self._with_graph(index)
+                outputs.add(self._detached(leaves), index)
                 wanted[loss] = self._torch.ones_like(leaves[loss])
                 with self._autocast.disabled():
-                    self._backward(place, leaves, inputs, wanted, gradients)
+                    self._backward(index, leaves, inputs, wanted, gradients)
                 del leaves, inputs
             self._early = loss, gradients.totals()
 
     def _in_turn(self) -> Iterator[int]:
-        """The micro-batches that are run, with the random numbers and buffers that each of them finds."""
+        """Indices of the micro-batches to run; sets and notes the random state and buffers of each."""
         buffers = self.plan.buffers
         self._buffers = buffers.snapshot() if buffers.known else None
-        for place in self._ran:
-            if place != self._ran[0] and self._buffers is not None:
+        for index in self._ran:
+            if index != self._ran[0] and self._buffers is not None:
                 self._buffers.restore()
-            self._random[place] = RandomState(self._torch, self.plan.devices)
-            yield place
+            self._random[index] = RngState(self._torch, self.plan.devices)
+            yield index
             if not buffers.known:
                 buffers.learn()
                 self._buffers = buffers.before_first()
@@ -144,25 +143,25 @@ class CutCall:
             self._structure = tree_with(self._torch, output, [None] * len(leaves))
         return leaves
 
-    def _with_graph(self, place: int, create_graph: bool = False) -> tuple[dict[int, Tensor], Leaves]:
-        """Runs a micro-batch: (its inputs that carry gradients, by number, the leaves of its output)."""
-        inputs = self._inputs(*self._parts[place], create_graph)
+    def _with_graph(self, index: int, create_graph: bool = False) -> tuple[dict[int, Tensor], Leaves]:
+        """Runs a micro-batch; returns (its inputs that require gradients, by number; its output's leaves)."""
+        inputs = self._inputs(*self._parts[index], create_graph)
         with self._torch.enable_grad():
-            return inputs, self._leaves_of(self._run(place, inputs))
+            return inputs, self._leaves_of(self._run(index, inputs))
 
     def _detached(self, leaves: Leaves) -> Leaves:
         return [leaf.detach() if isinstance(leaf, self._torch.Tensor) else leaf for leaf in leaves]
 
     def release(self) -> None:
-        """Another call needs the memory: the last micro-batch is run again, too."""
+        """Frees the kept activations for another call: the last micro-batch is recomputed, too."""
         self._kept = None
         if self._early is not None:
-            # One call's gradients at a time, however often a step calls models.
+            # The gradients of one call only, however often a step calls models.
             self._early = None
             self.plan.never_early()
 
     def built(self, leaves: Leaves) -> Tree:
-        """The output as the module would return it."""
+        """The output with the module's own structure."""
         output = tree_with(self._torch, self._structure, leaves)
         self._structure = None
         return output
@@ -170,8 +169,8 @@ class CutCall:
     # -- backward
 
     def backward(self, wanted: Sequence[Tensor | None], create_graph: bool) -> MaybeTensors:
-        """Gradients of inputs and parameters for those of the output's leaves (None: none). `create_graph`: second derivatives
-        are asked for."""
+        """Gradients of inputs and parameters, given those of the output's leaves (None: no gradient). `create_graph`: second
+        derivatives are needed."""
         self._check_versions()
         self.plan.check_create_graph(create_graph)
         kept, self._kept = self._kept, None
@@ -186,37 +185,37 @@ class CutCall:
             again = list(self._ran)
             if kept is not None and not create_graph:
                 inputs, leaves = kept
-                place = again.pop()
+                index = again.pop()
                 with self.plan.synchronized(last=not again):
-                    self._backward(place, leaves, inputs, wanted, gradients)
+                    self._backward(index, leaves, inputs, wanted, gradients)
                 del inputs, leaves
             kept = None
             # Weights are cast once for all micro-batches.
             with self.plan.buffers.preserved(not create_graph), self._autocast.entered():
-                for place in again:
+                for index in again:
                     if self._buffers is not None and not create_graph:
                         self._buffers.restore()
-                    self._random[place].restore()
+                    self._random[index].restore()
                     with self.plan.forward_in_backward():
-                        inputs, leaves = self._with_graph(place, create_graph)
+                        inputs, leaves = self._with_graph(index, create_graph)
                     if self.plan.reentrant:
-                        # Such checkpoints cast without gradients first.
+                        # Reentrant checkpoints cast without a graph first.
                         self._autocast.clear_cache()
-                    with outside.entered(), self.plan.synchronized(last=place == again[-1]):
-                        self._backward(place, leaves, inputs, wanted, gradients)
+                    with outside.entered(), self.plan.synchronized(last=index == again[-1]):
+                        self._backward(index, leaves, inputs, wanted, gradients)
                     del leaves, inputs
             return gradients.totals()
 
     def _backward(
         self,
-        place: int,
+        index: int,
         leaves: Leaves,
         inputs: dict[int, Tensor],
         wanted: Sequence[Tensor | None],
         gradients: Gradients,
     ) -> None:
         """The backward pass of one micro-batch."""
-        start, stop = self._parts[place]
+        start, stop = self._parts[index]
         outputs: list[Tensor] = []
         of_outputs: list[Tensor] = []
         for number, (leaf, join) in enumerate(zip(leaves, self.plan.joins)):
@@ -225,10 +224,10 @@ class CutCall:
                 continue
             if isinstance(join, Concatenated):
                 gradient = join.slice(gradient, start, stop)
-            elif self._weights[number][place] == 0.0 and not self.plan.all_take_part():
+            elif self._weights[number][index] == 0.0 and not self.plan.all_take_part():
                 continue
             else:
-                gradient = gradient * self._weights[number][place]
+                gradient = gradient * self._weights[number][index]
             outputs.append(leaf)
             of_outputs.append(gradient.to(leaf.dtype))
         if outputs:
@@ -236,7 +235,7 @@ class CutCall:
             gradients.add(outputs, of_outputs, list(inputs.values()), dims, start)
 
     def _inputs(self, start: int, stop: int, create_graph: bool) -> dict[int, Tensor]:
-        """For each leaf that carries gradients, by number: its rows, as the start of a graph of its own."""
+        """By number, for each leaf that requires gradients: its rows, detached, as the start of a graph."""
         found: dict[int, Tensor] = {}
         for number, (leaf, dim) in enumerate(zip(self._leaves, self._dims.dims)):
             if isinstance(leaf, self._torch.Tensor) and leaf.requires_grad:
@@ -255,8 +254,8 @@ class CutCall:
 
     @contextlib.contextmanager
     def _as_in_forward(self) -> Generator[None, None, None]:
-        """The modules' modes of the forward pass; afterwards modes and random numbers are as before."""
-        random = RandomState(self._torch, self.plan.devices)
+        """Inside, modules have their modes of the forward pass; restores modes and random state afterwards."""
+        random = RngState(self._torch, self.plan.devices)
         changed = [(module, training) for module, training in self._modes if module.training != training]
         for module, training in changed:
             module.training = training

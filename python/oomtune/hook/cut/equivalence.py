@@ -1,13 +1,13 @@
-"""Runs a module on two or three samples, together and apart, before its first cut call: whether the two give the same,
-and how its outputs join, is seen and not assumed."""
+"""Before a module's first cut call, runs it on two or three samples, together and separately: checks that both give the same,
+and finds how its outputs join."""
 
 from __future__ import annotations
 
 from .comparison import NO_MEAN, Comparison, half_of
-from .graph import Saved, leaves_of_graph
 from .pytree import tree_leaves
 from .reductions import Reductions, disagreement
 from .refusal import Mismatch, Uncuttable
+from .saved_tensors import SavedTensors, leaves_of_graph
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class EquivalenceCheck:
-    """`run(leaves)` runs the module on other leaves; `dims` says how they are cut; `parameters`: those that learn."""
+    """`run(leaves)` runs the module on other input leaves; `dims`: how they are cut; `parameters`: the trained ones."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class EquivalenceCheck:
         self._reductions = Reductions(torch, leaves, dims)
 
     def found(self) -> tuple[list[Join], list[bool], bool]:
-        """(a join for each leaf of the output, whether each carries gradients, whether checkpointing of the reentrant kind
-        is in it). Raises Uncuttable."""
+        """(a join for each leaf of the output, whether each requires gradients, whether reentrant checkpointing is in the graph).
+        Raises Uncuttable."""
         rows = self._chosen_rows()
         seen = self._compare(rows)
         joins = self._ranks.agreed(lambda: seen.joins(self._reductions))
@@ -57,31 +57,31 @@ class EquivalenceCheck:
         differentiable, reentrant = self._ranks.agreed(lambda: self._check_graph(rows[:1], len(joins)))
         return joins, differentiable, reentrant
 
-    def settle(self, place: int, names: Collection[str], parts: Sequence[list[int]]) -> list[str]:
-        """Names of the reductions that hold for the output numbered `place`, where they weigh the micro-batches differently now."""
+    def settle(self, index: int, names: Collection[str], parts: Sequence[list[int]]) -> list[str]:
+        """Names of the reductions that hold for the output at `index`, now that they weight the micro-batches differently."""
         candidates = self._reductions.named(names)
         if self._ranks.together:
-            return self._settled_together(place, candidates, parts)
+            return self._settled_together(index, candidates, parts)
         rows = disagreement(candidates, parts)
         while rows is not None:
             seen = self._compare(list(rows))
-            kept = seen.holding(candidates, place)
+            kept = seen.holding(candidates, index)
             if len(kept) == len(candidates):
-                kept = self._told_apart(place, candidates, parts, rows)
+                kept = self._told_apart(index, candidates, parts, rows)
             if not kept or len(kept) == len(candidates):
                 raise Uncuttable(NO_MEAN)
             candidates = kept
             rows = disagreement(candidates, parts)
         return [reduction.name for reduction in candidates]
 
-    def _settled_together(self, place: int, candidates: list[Reduction], parts: Sequence[list[int]]) -> list[str]:
-        """The same where no rank may run the module by itself: as often as any of them has to."""
+    def _settled_together(self, index: int, candidates: list[Reduction], parts: Sequence[list[int]]) -> list[str]:
+        """settle() if no rank may run the module alone: every rank runs it as often as any must."""
         rows = disagreement(candidates, parts)
         while self._ranks.any(rows is not None):
             seen = self._compare(list(rows or (0, 1)))
             kept = candidates
             if rows is not None:
-                kept = seen.holding(candidates, place)
+                kept = seen.holding(candidates, index)
             if self._ranks.any(rows is not None and not 0 < len(kept) < len(candidates)):
                 raise Uncuttable(NO_MEAN)
             candidates = kept
@@ -89,17 +89,17 @@ class EquivalenceCheck:
         return [reduction.name for reduction in candidates]
 
     def _told_apart(
-        self, place: int, candidates: list[Reduction], parts: Sequence[list[int]], rows: Span
+        self, index: int, candidates: list[Reduction], parts: Sequence[list[int]], rows: Span
     ) -> list[Reduction]:
-        """Where the samples' own values tell two reductions apart by less than rounding (the label 0 stands in some rows, and
-        may be one that is left out): with a row of nothing but that value."""
+        """The candidates that still hold when one row is filled with an ignored value: for reductions that differ by less than
+        rounding on the samples themselves (the label 0 occurs, and may be ignored)."""
         for reduction in candidates[1:]:
             if reduction.ignored is None or reduction.weights(parts) == candidates[0].weights(parts):
                 continue
             marked = self._with_leaves(self._marked(reduction, rows[1]))
             seen = marked._compare(list(rows))
             others = marked._reductions.named([one.name for one in candidates])
-            names = [one.name for one in seen.holding(others, place)]
+            names = [one.name for one in seen.holding(others, index)]
             if 0 < len(names) < len(candidates):
                 return [one for one in candidates if one.name in names]
         return candidates
@@ -117,7 +117,7 @@ class EquivalenceCheck:
         )
 
     def _marked(self, reduction: Reduction, row: int) -> Leaves:
-        """The leaves, with one row of what the reduction counts all of the value that it leaves out."""
+        """The leaves, with one row of the leaf that the reduction counts filled with the value that it ignores."""
         leaves, number = list(self._leaves), reduction.leaf
         if number is not None:
             leaves[number] = leaves[number].detach().clone()
@@ -125,7 +125,7 @@ class EquivalenceCheck:
         return leaves
 
     def _chosen_rows(self) -> list[int]:
-        """Samples that tell the reductions apart as far as possible."""
+        """Two or three samples on which the reductions differ as much as possible."""
         every = list(range(self._dims.count))
         if len(every) < 3:
             return every
@@ -144,16 +144,16 @@ class EquivalenceCheck:
             found.append(part)
         return found
 
-    # -- together and apart
+    # -- together and separately
 
     def _compare(self, rows: list[int]) -> Comparison:
-        """In training mode as far as nothing draws, else in evaluation mode; the first way that is not random."""
+        """In training mode if nothing draws random numbers, else in evaluation mode: the first mode that is not random."""
         error: Exception | None = None
         seen: Comparison | None = None
         for precise in (True, False):
             for evaluation in (False, True):
                 try:
-                    found = self._passes(rows, evaluation, precise)
+                    found = self._batches(rows, evaluation, precise)
                 except Exception as failed:
                     if _out_of_memory(failed):
                         raise
@@ -172,31 +172,31 @@ class EquivalenceCheck:
                 return seen
         raise Mismatch("its forward pass fails on fewer samples (%s: %s)" % (type(error).__name__, str(error)[:200]))
 
-    def _passes(self, rows: list[int], evaluation: bool, precise: bool) -> Comparison:
+    def _batches(self, rows: list[int], evaluation: bool, precise: bool) -> Comparison:
         half = half_of(rows)
         with self._sandbox.entered(evaluation, precise) as random, self._torch.no_grad():
             outputs: list[Leaves] = []
             for chosen in (rows, rows[:half], rows[half:]):
                 random.restore()
                 outputs.append(tree_leaves(self._torch, self._run(self._inputs(chosen))))
-            # The draws of this one are others.
+            # This run draws other random numbers.
             again = tree_leaves(self._torch, self._run(self._inputs(rows)))
         return Comparison(self._torch, rows, outputs, again, precise and self._single())
 
     def _single(self) -> bool:
-        """Whether all is computed in single precision or better."""
+        """Whether everything is computed in single precision or better."""
         if self._sharded is not None and self._sharded.coarse:
             return False
         kinds = (self._torch.float32, self._torch.float64)
         return all(parameter.dtype in kinds for parameter in self._parameters)
 
-    # -- what is behind the outputs
+    # -- the graph behind the outputs
 
     def _check_graph(self, rows: list[int], count: int) -> tuple[list[bool], bool]:
-        """(which outputs carry gradients, reentrant checkpointing). Raises Uncuttable where gradients would be lost: those of a
-        tensor from elsewhere, and those of something that is kept besides the outputs."""
+        """(which outputs require gradients, whether there is reentrant checkpointing). Raises Uncuttable if gradients would be
+        lost: of a tensor from outside the call, or through something kept besides the outputs."""
         torch = self._torch
-        saved = Saved(torch)
+        saved = SavedTensors(torch)
         with self._sandbox.entered(False, False):
             inputs = self._inputs(rows, grad=True)
             try:

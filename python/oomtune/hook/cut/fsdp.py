@@ -1,6 +1,5 @@
 """Weights that are sharded between ranks (FSDP). Hooks of each forward pass gather them, and hooks of each backward pass
-bring their gradients together: the micro-batches' backward passes leave gradients where FSDP keeps them, and only the last of
-a call's exchanges them."""
+reduce their gradients. Micro-batches leave gradients where FSDP keeps them; only the last one of a call exchanges them."""
 
 from __future__ import annotations
 
@@ -15,18 +14,18 @@ if TYPE_CHECKING:
 
     from ..types import Module, Tensor, Torch
 
-#: What a module of `fully_shard`, and what torch knows of it, must have: other versions may have it otherwise.
+#: Methods that a module of `fully_shard` must have, and fields of its state: other versions of torch may differ.
 NEEDED = ("set_requires_gradient_sync", "set_is_last_backward", "reshard", "_get_fsdp_state")
 KNOWN = ("_state_ctx.is_last_backward", "_mp_policy.param_dtype", "_modules")
 
 
 def _wrapped(module: Module) -> bool:
-    """By FullyShardedDataParallel. It passes on what its module has, hence by its class."""
+    """Whether it is wrapped by FullyShardedDataParallel; by class, as the wrapper forwards all attributes."""
     return any(kind.__name__ == "FullyShardedDataParallel" for kind in type(module).__mro__)
 
 
 def _fully_sharded(module: Module) -> bool:
-    """By `fully_shard`, or what is made like it."""
+    """Whether it is sharded by `fully_shard`, or something like it."""
     kind: Any = type(module)  # pyright: ignore[reportUnknownVariableType]
     return hasattr(kind, "set_requires_gradient_sync")
 
@@ -36,8 +35,8 @@ def is_sharded(modules: Iterable[Module]) -> bool:
 
 
 class ShardedWeights:
-    """`module`: one whose weights, or those of modules in it, are sharded. Raises Uncuttable for kinds of sharding that are not
-    known to hold."""
+    """The sharded weights of a module and its submodules. Raises Uncuttable for kinds of sharding that are not known to
+    work."""
 
     def __init__(self, torch: Torch, module: Module) -> None:
         self._torch = torch
@@ -48,7 +47,7 @@ class ShardedWeights:
             raise Uncuttable(
                 "its weights are sharded between some of the ranks, or in a way that this version of torch keeps to itself (FSDP)"
             )
-        #: In the graph the place of the parameters, whose gradients pass it by.
+        #: Stands for the parameters in the graph: their gradients do not pass through it.
         self.anchor: Tensor = torch.zeros((), device=self._device(module), requires_grad=True)
 
     def _whole_world(self) -> bool:
@@ -69,7 +68,7 @@ class ShardedWeights:
         return next((parameter.device for parameter in module.parameters()), "cpu")
 
     def full(self) -> list[Tensor]:
-        """Where gradients accumulate: the whole weights, as the latest forward pass gathered them."""
+        """The whole weights that gradients accumulate in, as the latest forward pass gathered them."""
         found: list[Tensor] = [each._handle.flat_param for each in self._wrapped if each._handle is not None]
         for group in self._groups():
             found += [shard._unsharded_param for shard in group.fsdp_params if hasattr(shard, "_unsharded_param")]
@@ -77,7 +76,7 @@ class ShardedWeights:
 
     @property
     def coarse(self) -> bool:
-        """Whether they are computed with in less than single precision."""
+        """Whether they are computed in less than single precision."""
         policies = [each.mixed_precision for each in self._wrapped]
         policies += [each._get_fsdp_state()._mp_policy for each in self._sharded]
         fine = (None, self._torch.float32, self._torch.float64)
@@ -85,7 +84,7 @@ class ShardedWeights:
 
     @contextlib.contextmanager
     def no_sync(self) -> Generator[None, None, None]:
-        """Backward passes inside exchange no gradients: they are kept whole until one does."""
+        """Backward passes inside exchange no gradients, which stay whole until a later pass does."""
         groups = [(group, group.reduce_grads, group.all_reduce_grads) for group in self._groups()]
         contexts = {id(each._get_fsdp_state()._state_ctx): each for each in self._sharded}
         lasts = [(each, each._get_fsdp_state()._state_ctx.is_last_backward) for each in contexts.values()]
@@ -105,8 +104,8 @@ class ShardedWeights:
 
     @contextlib.contextmanager
     def resharded_after_forward(self) -> Generator[None, None, None]:
-        """Forward passes inside run in a backward pass, where `fully_shard` lets all weights lie whole after use: they are
-        given back after each module, as in any forward pass."""
+        """For forward passes inside a backward pass, where `fully_shard` keeps all weights whole after use: reshards them after
+        each module, as in any forward pass."""
         handles = [
             each.register_forward_hook(_reshard, prepend=True)
             for each in self._sharded
@@ -134,7 +133,7 @@ def _reshard(module: Module, inputs: Any, output: Any) -> None:
 
 
 def _as_known(module: Module) -> bool:
-    """Whether a module of `fully_shard` is made as those that are known to hold."""
+    """Whether a module of `fully_shard` is of a kind that is known to work."""
     if not all(hasattr(module, name) for name in NEEDED):
         return False
     state = module._get_fsdp_state()
@@ -147,7 +146,7 @@ def _as_known(module: Module) -> bool:
 
 
 def _outermost(module: Module) -> list[Module]:
-    """Modules wrapped by FullyShardedDataParallel that are in no other one."""
+    """The outermost modules wrapped by FullyShardedDataParallel."""
     if _wrapped(module):
         return [module]
     return [found for child in module.children() for found in _outermost(child)]

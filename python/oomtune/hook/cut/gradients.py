@@ -1,4 +1,4 @@
-"""Gradients of the micro-batches of one call, added up inside, so that they are delivered once."""
+"""Sums the gradients of one call's micro-batches, so that autograd gets them once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Gradients:
-    """`inputs`: those of the whole call that carry gradients; `create_graph`: second derivatives are asked for."""
+    """`inputs`: the whole call's inputs that require gradients; `create_graph`: second derivatives are needed."""
 
     def __init__(self, torch: Torch, plan: Plan, inputs: Sequence[Tensor], create_graph: bool) -> None:
         self._torch = torch
@@ -19,7 +19,7 @@ class Gradients:
         self._whole = inputs
         self._inputs: list[Tensor | None] = [None] * len(inputs)
         self._parameters: list[Tensor | None] = [None] * len(plan.parameters)
-        #: Numbers of the parameters whose sum is a tensor of our own, which may be added to in place.
+        #: Numbers of the parameters whose sum is our own tensor, which may be changed in place.
         self._ours: set[int] = set()
         self._create_graph = create_graph
         self._by_backward = plan.accumulates_by_backward() and not create_graph
@@ -35,8 +35,8 @@ class Gradients:
         dims: Sequence[int | None],
         first: int,
     ) -> None:
-        """Those of one micro-batch, which begins at row `first`: of its `outputs`, for their `gradients`. `inputs`, cut along
-        `dims`, are the starts of its graph."""
+        """Runs one micro-batch backward: `gradients` of its `outputs`, to its `inputs`, which were cut along `dims` from row
+        `first` on."""
         found: Sequence[Any]
         if self._by_backward:
             self._plan.backward(outputs, gradients)
@@ -51,17 +51,17 @@ class Gradients:
                 self._add_input(number, found[number], dim, first)
 
     def totals(self) -> MaybeTensors:
-        """Of the call's inputs that carry gradients, and after them of the parameters."""
+        """Gradients of the call's inputs that require them, followed by those of the parameters."""
         if self._by_backward and not self._in_place:
             self._parameters = [parameter.grad for parameter in self._plan.parameters]
         return tuple(self._inputs + self._parameters)
 
-    # What is added up by backward() lies where gradients always do: what is there already, and hooks, are kept out of it.
-    # Checkpointing of the reentrant kind knows nothing else, and nothing lies in memory twice.
+    # backward() sums into `.grad`, as reentrant checkpointing requires, and nothing is in memory twice. Gradients that are
+    # there already are set aside meanwhile, and hooks.
 
     def __enter__(self) -> Gradients:
         if not self._in_place:
-            # torch 2 runs hooks for autograd.grad() too.
+            # torch 2 runs hooks for autograd.grad(), too.
             self._hooks = [_HooksAside(parameter) for parameter in self._plan.parameters]
         if self._by_backward and not self._in_place:
             self._kept = [(parameter, parameter.grad) for parameter in self._plan.parameters]
@@ -103,7 +103,7 @@ class Gradients:
 
 
 class _HooksAside:
-    """A parameter's hooks are out of the way."""
+    """Removes a parameter's hooks until restore()."""
 
     NAMES = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
@@ -121,7 +121,7 @@ class _HooksAside:
 
 
 def scaled(gradients: MaybeTensors, factor: Tensor) -> MaybeTensors:
-    """Each gradient times a factor of one element."""
+    """The gradients, multiplied by a tensor of one element."""
     factors: dict[Any, Tensor] = {}
 
     def product(gradient: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The outermost training calls of models: where the cut stands."""
+"""The outermost training calls of models, which is where the cut is made."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     Args = Tuple[Any, ...]
     Kwargs = Dict[str, Any]
 
-#: Modules that only pass a call on, and bring gradients together between ranks: the cut is inside of them, so that they
-#: see one call and one backward pass.
+#: Modules that forward a call and reduce gradients between ranks: the cut is inside of them, so that they see one call and
+#: one backward pass.
 PASSED = ("DistributedDataParallel", "DeepSpeedEngine")
 
 
 class ModelCalls:
-    """Patches nn.Module.__call__; `take(module, args, kwargs)` runs in place of a call to be cut. `before(module, args, kwargs)`
-    is asked first at an outermost call, of any module: what to call it with, and in what context; None: it has no say in it."""
+    """Patches nn.Module.__call__. `take(module, args, kwargs)` runs in place of a call to be cut. Before any outermost call,
+    `before(module, args, kwargs)` may return (args, kwargs, a context for the call), or None to leave the call alone."""
 
     def __init__(self, torch: Torch, optimizers: Optimizers) -> None:
         self._torch = torch
         self._optimizers = optimizers
         self._local = threading.local()
-        #: For each module called, by id: (it, whether an optimizer steps weights of it).
+        #: By id of each called module: (module, whether an optimizer steps weights of it).
         self._known: dict[int, tuple[weakref.ref[Any], bool]] = {}
         self._counted: tuple[int, int] | None = None
         self._parameters: set[int] = set()
@@ -39,9 +39,9 @@ class ModelCalls:
         self.take: Callable[[Module, Args, Kwargs], Any] | None = None
         self.before: Callable[[Module, Args, Kwargs], tuple[Args, Kwargs, ContextManager[Any]] | None] | None = None
         self._running = 0
-        #: The backward pass of a micro-batch runs: checkpoints call modules in it, on a GPU from another thread.
+        #: True in the backward pass of a micro-batch: checkpoints call modules in it, on a GPU from another thread.
         self.in_backward = False
-        #: The thread in which a micro-batch runs; None: none does.
+        #: The thread in which a micro-batch runs; None: no micro-batch runs.
         self._inside: int | None = None
 
     def install(self) -> None:
@@ -52,8 +52,8 @@ class ModelCalls:
 
         @functools.wraps(original)
         def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-            # Early what holds for all modules inside of a micro-batch: hundreds of them, several times a step. Before it what
-            # is compiled knows that it is, as it cannot ask for the thread.
+            # The common case, modules inside of a micro-batch, comes early: hundreds of calls per step. is_compiling() is
+            # asked before the thread, which compiled code cannot ask for.
             before = outer.before
             if (outer.take is None and before is None) or is_compiling() or outer._inside == thread():
                 return original(self, *args, **kwargs)
@@ -62,7 +62,7 @@ class ModelCalls:
                 if replaced is not None:
                     with replaced[2]:
                         return outer._go_on(self, replaced[0], replaced[1])
-            take = outer.take  # which `before` may have set
+            take = outer.take  # `before` may have set it
             if take is None or not self.training or not outer.begins(self):
                 return original(self, *args, **kwargs)
             return take(self, args, kwargs)
@@ -70,17 +70,17 @@ class ModelCalls:
         kind.__call__ = __call__
 
     def _go_on(self, module: Module, args: Args, kwargs: Kwargs) -> Any:
-        """The call that `before` was asked of: cut, or whole."""
+        """Makes the call that `before` has changed: cut, or whole."""
         if self.take is not None and module.training and self.begins(module):
             return self.take(module, args, kwargs)
         return self.uncut(module, args, kwargs)
 
     def outermost(self, module: Module) -> bool:
-        """Whether no other module's call is around this one."""
+        """Whether the call is inside no other module's call."""
         return not getattr(self._local, "depth", 0) and not self.in_backward and type(module).__name__ not in PASSED
 
     def begins(self, module: Module) -> bool:
-        """Whether this is an outermost call, in training, of a module that an optimizer steps."""
+        """Whether this is an outermost call, with gradients, of a module that an optimizer steps."""
         return self._torch.is_grad_enabled() and self.outermost(module) and self.stepped(module)
 
     def stepped(self, module: Module) -> bool:
@@ -98,7 +98,7 @@ class ModelCalls:
         return known[1]
 
     def uncut(self, module: Module, args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The call itself."""
+        """Makes the call whole."""
         before, self._inside = self._inside, threading.get_ident()
         self._running += 1
         try:
@@ -110,12 +110,12 @@ class ModelCalls:
 
     @property
     def in_micro_batch(self) -> bool:
-        """A micro-batch of a call runs, in the forward pass or again in the backward pass."""
+        """Whether a micro-batch runs, in the forward pass or recomputed in the backward pass."""
         return self._running > 0
 
     @contextlib.contextmanager
     def inner(self) -> Generator[None, None, None]:
-        """In this thread no call inside is an outermost one."""
+        """In this thread no call inside counts as outermost."""
         self._local.depth = getattr(self._local, "depth", 0) + 1
         try:
             yield

@@ -1,4 +1,4 @@
-"""The whole call's output, made of the outputs of its micro-batches."""
+"""Joins the outputs of the micro-batches into the whole call's output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Concatenated:
-    """One row, or the same number of rows, for each sample along a dimension."""
+    """Along `dim` the output has `factor` rows for each sample."""
 
     def __init__(self, dim: int, factor: int) -> None:
         self.dim = dim
@@ -24,12 +24,12 @@ class Concatenated:
         self.factor = factor
 
     def slice(self, tensor: Tensor, start: int, stop: int) -> Tensor:
-        """The output's rows, or their gradients, of samples start:stop."""
+        """The rows of samples start:stop, of an output or its gradient."""
         return tensor.narrow(self.dim, start * self.factor, (stop - start) * self.factor)
 
 
 class WeightedSum:
-    """No row for each sample: the micro-batches' values are added up, each by its weight. `names`: reductions that may hold."""
+    """No row per sample: the weighted sum of the micro-batches' values. `names`: reductions that may hold."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
@@ -40,7 +40,7 @@ class Constant:
 
 
 class Outputs:
-    """`weights`: of each output that is a WeightedSum, by number, the weight of each micro-batch."""
+    """`weights`: by number of each output that is a WeightedSum, the weight of each micro-batch."""
 
     def __init__(
         self,
@@ -55,16 +55,16 @@ class Outputs:
         self._dims = dims
         self._parts = parts
         self._weights = weights
-        #: The leaves of the output; empty: no micro-batch was added yet.
+        #: The output's leaves; empty until the first micro-batch was added.
         self.leaves: Leaves = []
 
-    def add(self, leaves: Leaves, place: int) -> None:
-        """The leaves of one micro-batch's output."""
+    def add(self, leaves: Leaves, index: int) -> None:
+        """Adds the leaves of one micro-batch's output."""
         if len(leaves) != len(self._joins):
             raise Uncuttable("it does not always return the same structure")
         if not self.leaves:
             self.leaves = [self._allocated(leaf, join) for leaf, join in zip(leaves, self._joins)]
-        start, stop = self._parts[place]
+        start, stop = self._parts[index]
         for number, (leaf, join) in enumerate(zip(leaves, self._joins)):
             if isinstance(join, Concatenated):
                 target = join.slice(self.leaves[number], start, stop)
@@ -72,12 +72,12 @@ class Outputs:
                     raise Uncuttable("its outputs do not join along the samples")
                 target.copy_(leaf)
             elif isinstance(join, WeightedSum):
-                weight = self._weights[number][place]
+                weight = self._weights[number][index]
                 if weight:
                     self.leaves[number] = self.leaves[number] + leaf * weight
 
     def _allocated(self, leaf: Any, join: Join) -> Any:
-        """Memory for the whole output, taken after the first micro-batch: the others are not kept beside it."""
+        """Allocates the whole output after the first micro-batch, so that the others need no memory besides it."""
         if isinstance(join, Concatenated):
             shape = list(leaf.shape)
             shape[join.dim] = self._dims.count * join.factor
@@ -86,9 +86,9 @@ class Outputs:
             return self._torch.zeros_like(leaf) if isinstance(leaf, self._torch.Tensor) else 0.0
         return leaf
 
-    def stand_in(self, place: int, other: int) -> None:
-        """Puts rows of the micro-batch `other` in place of one that is not run."""
-        start, stop = self._parts[place]
+    def stand_in(self, index: int, other: int) -> None:
+        """Copies rows of the micro-batch `other` in place of one that does not run."""
+        start, stop = self._parts[index]
         first, last = self._parts[other]
         length = min(stop - start, last - first)
         for leaf, join in zip(self.leaves, self._joins):

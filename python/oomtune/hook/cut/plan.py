@@ -1,16 +1,16 @@
-"""What is known of a module that is called in training, for inputs of one kind."""
+"""How a module is cut, for inputs of one kind."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 
+from ..watch.rng_state import cuda_devices
 from .buffers import Buffers, compiled
 from .equivalence import EquivalenceCheck
 from .fsdp import ShardedWeights
 from .outputs import WeightedSum
 from .pytree import tree_with
-from .random_state import cuda_devices
 from .reductions import disagreement
 from .refusal import Uncuttable
 from .sandbox import Sandbox
@@ -33,9 +33,9 @@ DIFFERENCES = {
 }
 
 
-class Training:
-    """What is the same for all modules of the process. `warn(code, message)` is told what differs; `plain()` says whether the
-    backward pass that runs is a backward() of the script for all that learns."""
+class CutContext:
+    """Shared by the plans of all modules. `warn(code, message)` is called if a result may differ; `plain()`: whether the current
+    backward pass is a backward() of the script for all parameters."""
 
     def __init__(
         self, torch: Torch, calls: ModelCalls, warn: Callable[[str, str], None], plain: Callable[[], bool]
@@ -43,11 +43,11 @@ class Training:
         self.calls = calls
         self.plain = plain
         self._warn = warn
-        #: Codes of the differences that were warned of.
+        #: Codes of the warnings given so far.
         self.warned: set[str] = set()
-        #: Several ranks bring their gradients together.
+        #: Several ranks reduce their gradients.
         self.exchanges = int(os.environ.get("WORLD_SIZE") or 1) > 1
-        #: torch's own, before anything watches it.
+        #: torch's own function, from before it was patched.
         self.backward: Callable[..., None] = torch.autograd.backward
 
     def warn(self, code: str) -> None:
@@ -57,78 +57,78 @@ class Training:
 
 
 class Plan:
-    """`lengths`: those that a list with one entry a sample may have; `tensors`: the call's inputs. Raises Uncuttable."""
+    """`lengths`: possible lengths of a list with one entry per sample; `tensors`: the call's inputs. Raises Uncuttable."""
 
     def __init__(
         self,
         torch: Torch,
         module: Module,
-        training: Training,
+        context: CutContext,
         lengths: tuple[int, ...],
         tensors: list[Tensor],
         ranks: OneRank,
     ) -> None:
         self._torch = torch
         self.module = module
-        self._training = training
+        self._context = context
         self.modules: list[Module] = list(module.modules())
         self._ranks = ranks
-        #: None: no weights are sharded between ranks.
+        #: None: the weights are not sharded between ranks.
         self._sharded = ShardedWeights(torch, module) if ranks.together else None
         learns: list[Tensor] = [parameter for parameter in module.parameters() if parameter.requires_grad]
         self.devices = cuda_devices(torch, learns + tensors)
         self._never_early = self._sharded is not None or any(parameter.dtype == torch.float16 for parameter in learns)
-        #: Those whose gradients the call hands to autograd.
+        #: Parameters whose gradients the call returns to autograd.
         self.parameters = learns if self._sharded is None else [self._sharded.anchor]
         self._learns = learns
         self.buffers = Buffers(torch, module)
         self.lengths = lengths
-        #: For each leaf of the output how it is put together, and whether it carries gradients.
+        #: For each leaf of the output how it joins, and whether it requires gradients.
         self.joins: Sequence[Join] = ()
         self.differentiable: Sequence[bool] = ()
         self.reentrant = False
-        #: Nobody else waits for gradients of the parameters: they add up where they always do, and lie there once only.
-        self._unobserved = not training.exchanges and not _hooked(self.parameters)
-        #: The one output that the script takes the gradient of, where that is a loss that the module makes itself.
+        #: Neither hooks nor other ranks observe the parameters' gradients: they may be summed in `.grad` directly.
+        self._unobserved = not context.exchanges and not _hooked(self.parameters)
+        #: The number of the loss, if the module makes it and the script differentiates nothing else; else None.
         self._loss: int | None = None
-        #: Micro-batches alike: statistics of very few samples differ more, and another size is compiled anew.
+        #: Micro-batches of equal size: batch statistics need samples, and each other size would be compiled anew.
         norm = torch.nn.modules.batchnorm._NormBase
         self.even = not self.keeps_last() or any(isinstance(each, norm) or compiled(each) for each in self.modules)
-        # What is compiled is not compiled anew for two samples.
+        # Without the compiled wrapper: nothing is compiled anew for two samples.
         self._not_compiled = getattr(module, "_orig_mod", module)
 
     def run(self, inputs: dict[int | str, Any]) -> Tree:
-        """Calls the module past the cut. `inputs`: by place and by name."""
+        """Calls the module without cutting. `inputs`: positional ones by number, the others by name."""
         return self._run(self.module, inputs)
 
     def _run(self, module: Module, inputs: dict[int | str, Any]) -> Tree:
         args = [value for name, value in inputs.items() if isinstance(name, int)]
         kwargs = {name: value for name, value in inputs.items() if not isinstance(name, int)}
-        return self._training.calls.uncut(module, args, kwargs)
+        return self._context.calls.uncut(module, args, kwargs)
 
     def inner(self) -> ContextManager[None]:
-        """In this thread no call of a module inside is cut."""
-        return self._training.calls.inner()
+        """In this thread no call inside is cut."""
+        return self._context.calls.inner()
 
     def check(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> None:
-        """Raises Uncuttable where the module cannot be shown to give the same."""
+        """Runs the equivalence check. Raises Uncuttable."""
         self.joins, self.differentiable, self.reentrant = self._equivalence(tree, leaves, dims).found()
 
     def settle(
         self, tree: Tree, leaves: Leaves, dims: BatchDims, reductions: Reductions, parts: Sequence[Span]
     ) -> None:
-        """Where several reductions of a value have held so far and now differ: which of them it is."""
+        """Decides between reductions of an output that all held so far, and now differ. Raises Uncuttable."""
         rows = [list(range(start, stop)) for start, stop in parts]
         differ = [
-            place
-            for place, join in enumerate(self.joins)
+            index
+            for index, join in enumerate(self.joins)
             if isinstance(join, WeightedSum) and _differ(reductions, join.names, rows)
         ]
         if not self._ranks.any(bool(differ)):
             return
-        for place, join in enumerate(self.joins):
-            if self._ranks.any(place in differ) and isinstance(join, WeightedSum):
-                join.names = self._equivalence(tree, leaves, dims).settle(place, join.names, rows)
+        for index, join in enumerate(self.joins):
+            if self._ranks.any(index in differ) and isinstance(join, WeightedSum):
+                join.names = self._equivalence(tree, leaves, dims).settle(index, join.names, rows)
 
     def _equivalence(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> EquivalenceCheck:
         def run(others: Leaves) -> Tree:
@@ -138,8 +138,8 @@ class Plan:
         return EquivalenceCheck(self._torch, run, leaves, dims, sandbox, self._learns, self._ranks, self._sharded)
 
     def accumulates_by_backward(self) -> bool:
-        """How gradients of the micro-batches are added up: by backward(), else by autograd.grad(). Raises Uncuttable."""
-        exchanges = self._training.exchanges
+        """Whether micro-batches' gradients are summed by backward(), else by autograd.grad(). Raises Uncuttable."""
+        exchanges = self._context.exchanges
         if self.reentrant and not self._unobserved and exchanges:
             raise Uncuttable(
                 "checkpointing of the reentrant kind in it exchanges gradients between ranks; use_reentrant=False does not"
@@ -149,26 +149,26 @@ class Plan:
         return self.reentrant or (self._unobserved and not _hooked(self.parameters))
 
     def adds_to_grad(self) -> bool:
-        """Whether the micro-batches' gradients may be added to what is there already, as those of the backward pass that runs."""
-        return self._sharded is not None or (self._training.plain() and self._unobserved)
+        """Whether micro-batches' gradients may be added to the present `.grad` directly."""
+        return self._sharded is not None or (self._context.plain() and self._unobserved)
 
     def keeps_last(self) -> bool:
-        """Whether the last micro-batch is run with its graph at once. Where modules speak with other ranks in it, all of them
-        have to make the same forward passes, also where one calls the model once more before its backward pass."""
-        return not self._training.exchanges or not any(_communicates(module) for module in self.modules)
+        """Whether the last micro-batch keeps its graph. Not if its modules communicate: all ranks must make the same forward
+        passes, even if one calls the model once more before its backward pass."""
+        return not self._context.exchanges or not any(_communicates(module) for module in self.modules)
 
     # -- weights that are sharded between ranks
 
     def synchronized(self, last: bool) -> ContextManager[None]:
-        """A micro-batch's backward pass inside exchanges gradients if it is the call's last one."""
+        """A backward pass inside exchanges gradients between ranks only if it is the call's last one."""
         return contextlib.nullcontext() if self._sharded is None or last else self._sharded.no_sync()
 
     def forward_in_backward(self) -> ContextManager[None]:
-        """Forward passes inside are made in a backward pass."""
+        """For forward passes inside a backward pass."""
         return contextlib.nullcontext() if self._sharded is None else self._sharded.resharded_after_forward()
 
     def all_take_part(self) -> bool:
-        """Whether a micro-batch that counts for nothing is run backward all the same, as other ranks may wait for it."""
+        """Whether a micro-batch of weight 0 runs backward all the same, as other ranks may wait for it."""
         return self._sharded is not None
 
     def check_create_graph(self, create_graph: bool) -> None:
@@ -178,22 +178,22 @@ class Plan:
     # -- gradients made in the forward pass
 
     def early_loss(self, autocast: AutocastState) -> int | None:
-        """The number of the loss whose gradients a call may make in its forward pass; None: it is not to."""
-        loss, self._loss = self._loss, None  # until a backward pass has asked for them again
+        """The number of the loss whose gradients a call may make in its forward pass; None: it may not."""
+        loss, self._loss = self._loss, None  # until a backward pass asks for its gradient again
         if autocast.fp16:
-            self._training.warn("fp16")
+            self._context.warn("fp16")
         if self._never_early or autocast.fp16 or self.reentrant or not self.accumulates_by_backward():
             return None
         return loss
 
     def asked_for(self, wanted: Sequence[Tensor | None], create_graph: bool) -> int | None:
-        """A backward pass wants gradients for these outputs: the number of the loss if it is for that one only."""
-        given = [(place, gradient) for place, gradient in enumerate(wanted) if gradient is not None]
+        """A backward pass is given these gradients of outputs. Returns the number of the loss if only that has one."""
+        given = [(index, gradient) for index, gradient in enumerate(wanted) if gradient is not None]
         self._loss = None
         if len(given) == 1 and not create_graph:
-            place, gradient = given[0]
-            if isinstance(self.joins[place], WeightedSum) and gradient.numel() == 1:
-                self._loss = place
+            index, gradient = given[0]
+            if isinstance(self.joins[index], WeightedSum) and gradient.numel() == 1:
+                self._loss = index
         return self._loss
 
     def never_early(self) -> None:
@@ -202,20 +202,20 @@ class Plan:
     # -- backward passes of micro-batches
 
     def backward(self, outputs: list[Tensor], gradients: list[Tensor]) -> None:
-        """The engine itself."""
-        with self._training.calls.backward_of_micro_batch():
-            self._training.backward(outputs, gradients)
+        """torch's own backward()."""
+        with self._context.calls.backward_of_micro_batch():
+            self._context.backward(outputs, gradients)
 
     def gradients(
         self, outputs: list[Tensor], inputs: list[Tensor], gradients: list[Tensor], create_graph: bool
     ) -> MaybeTensors:
-        with self._training.calls.backward_of_micro_batch():
+        with self._context.calls.backward_of_micro_batch():
             return self._torch.autograd.grad(outputs, inputs, gradients, allow_unused=True, create_graph=create_graph)
 
     def second_micro_batch(self) -> None:
-        """Has run."""
+        """The second micro-batch has run."""
         if self.buffers.waiting and self.buffers.differ():
-            self._training.warn("buffers")
+            self._context.warn("buffers")
 
 
 def _differ(reductions: Reductions, names: list[str], rows: list[list[int]]) -> bool:
@@ -227,5 +227,5 @@ def _communicates(module: Module) -> bool:
 
 
 def _hooked(parameters: Iterable[Tensor]) -> bool:
-    """Whether anything is called with the gradient of one of them."""
+    """Whether any of the parameters has a hook on its gradient."""
     return any(each._backward_hooks or getattr(each, "_post_accumulate_grad_hooks", None) for each in parameters)

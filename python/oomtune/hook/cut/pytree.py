@@ -1,6 +1,6 @@
-"""What a module takes and returns, as nested structures: containers are made anew, leaves are replaced in order."""
+"""A module's inputs and outputs as nested structures: maps over their leaves and rebuilds the containers."""
 
-# What is looked into is the script's own, and may be anything.
+# The objects that this reads belong to the script and can be of any type.
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
     from ..types import Leaves, Torch, Tree
 
-#: How deep objects that are no containers are looked into.
+#: How deep the fields of objects are followed.
 DEPTH = 4
 
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type)
 
 
 class SampleList:
-    """A list with one entry a sample (texts, images of many sizes): a leaf that can be cut."""
+    """A list with one entry per sample (texts, images of many sizes): a leaf that can be cut."""
 
     def __init__(self, items: Any) -> None:
-        #: A list or tuple, of the script's own class perhaps.
+        #: A list or tuple, perhaps of the script's own class.
         self.items = items
 
 
 def tree_map(
     torch: Torch, tree: Tree, visit: Callable[[Any], Any], lengths: Collection[int] = (), depth: int = DEPTH
 ) -> Tree:
-    """The same structure with visit(leaf) in place of each leaf: tensors, values, and lists of one of the `lengths`,
-    which are visited as SampleList."""
+    """The same structure with visit(leaf) in place of each leaf. Leaves are tensors, plain values, and lists of one of the
+    `lengths`, which are visited as SampleList."""
     if isinstance(tree, (torch.Tensor, *_PLAIN)):
         return visit(tree)
 
@@ -72,13 +72,13 @@ def tree_leaves(torch: Torch, tree: Tree, lengths: Collection[int] = ()) -> Leav
 
 
 def tree_with(torch: Torch, tree: Tree, leaves: Leaves, lengths: Collection[int] = ()) -> Tree:
-    """The structure of `tree` with other leaves, in the order of tree_leaves()."""
+    """The structure of `tree` with these leaves, in the order of tree_leaves()."""
     source = iter(leaves)
     return tree_map(torch, tree, lambda _: next(source), lengths)
 
 
 def _one_each(torch: Torch, items: Any) -> bool:
-    """Whether a list has an entry for each sample: things of one kind, and no tensors that have rows of their own for each."""
+    """Whether a list may have an entry per sample: of one type, and not tensors that each have a row per sample."""
     if len({type(item) for item in items}) > 1 or items[0] is None:
         return False
     batches = (isinstance(item, torch.Tensor) and item.dim() > 0 and item.shape[0] == len(items) for item in items)
@@ -94,7 +94,7 @@ def _fields(tree: Tree) -> dict[str, Any] | None:
 def _mapping(tree: Any, items: dict[Any, Any]) -> Any:
     if type(tree) is dict:
         return items
-    # Keeps the class and what else it carries (transformers' ModelOutput and BatchEncoding).
+    # Keeps the class and its other attributes (transformers' ModelOutput and BatchEncoding).
     twin = copy.copy(tree)
     if isinstance(getattr(twin, "data", None), dict):
         twin.data = items

@@ -1,5 +1,5 @@
-"""What the ranks that share one model's weights decide together: each of their forward and backward passes gathers weights,
-and waits for ever where another rank makes one more or one less."""
+"""Decisions of ranks that share one model's weights. Each forward and backward pass gathers weights from all ranks: if one
+rank makes a pass more or less, the others wait for ever."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OneRank:
-    """A rank whose forward passes wait for nobody decides by itself."""
+    """A rank whose passes wait for no other decides alone."""
 
     together = False
 
@@ -35,12 +35,12 @@ class OneRank:
         return True
 
     def agreed(self, work: Callable[[], Result]) -> Result:
-        """The result of `work()`; where it raises Uncuttable on a rank, all of them raise that kind of it."""
+        """The result of `work()`. If it raises Uncuttable on one rank, all ranks raise that kind of it."""
         return work()
 
 
 class AllRanks(OneRank):
-    """All ranks of the job. Every method is an exchange of one number, which all of them have to make."""
+    """All ranks of the job. Every method exchanges one number: all ranks must call it."""
 
     together = True
 

@@ -1,5 +1,5 @@
-"""How a module may have reduced its samples to an output without a row for each: a loss is their mean, their sum, or a mean
-over the tokens that count. The reduction says how much each micro-batch weighs."""
+"""How a module may reduce its samples to an output without a row for each: a loss is their mean, their sum, or a mean over
+the tokens that count. The reduction gives the weight of each micro-batch."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from ..types import Leaves, Span, Tensor, Torch
     from .batch_dims import BatchDims
 
-    #: By name the number of the input that is counted and the value that counts for nothing in it.
+    #: By name: (the number of the input that is counted, the value in it that is ignored).
     Counted = Dict[str, Tuple[Optional[int], Optional[int]]]
 
-#: What losses leave out by default (torch and transformers, minGPT and its like) and padding.
+#: Labels that losses ignore by default (torch and transformers: -100; minGPT: -1), and padding (0).
 IGNORED = (-100, -1, 0)
 
 
 class Reduction:
-    """`counts`: for each row what it counts; None: a sum, in which each micro-batch counts as it is. `leaf`: the number of the
-    input that is counted, and `ignored` the value that counts for nothing in it."""
+    """`counts`: the weight of each row; None: a sum, in which each micro-batch has weight 1. `leaf`: the number of the input
+    that is counted; `ignored`: the value in it that is not."""
 
     def __init__(
         self, name: str, counts: Sequence[float] | None, leaf: int | None = None, ignored: int | None = None
@@ -30,7 +30,7 @@ class Reduction:
         self.ignored = ignored
 
     def weights(self, parts: Sequence[Sequence[int]]) -> list[float]:
-        """The weight of each micro-batch, given as the numbers of its rows."""
+        """The weight of each micro-batch. `parts`: the row numbers of each."""
         counts = self._counts
         if counts is None:
             return [1.0] * len(parts)
@@ -45,7 +45,7 @@ class Reduction:
 
 
 class Reductions:
-    """Those that may hold for the inputs of one call. What the rows count is fetched from the device once."""
+    """The reductions that may hold for the inputs of one call. Row counts are fetched from the device once."""
 
     def __init__(self, torch: Torch, leaves: Leaves, dims: BatchDims) -> None:
         self._torch = torch
@@ -67,17 +67,17 @@ class Reductions:
     def _names(self) -> Counted:
         torch = self._torch
         found: Counted = {"samples": (None, None)}
-        for place, (leaf, dim) in enumerate(zip(self._leaves, self._dims.dims)):
+        for index, (leaf, dim) in enumerate(zip(self._leaves, self._dims.dims)):
             if dim is None or not isinstance(leaf, torch.Tensor) or leaf.is_complex():
                 continue
             if leaf.is_floating_point():
                 if leaf.dim() == 2:
-                    found["%d weights" % place] = (place, None)
+                    found["%d weights" % index] = (index, None)
                 continue
             for value in (0,) if leaf.dtype == torch.bool else IGNORED:
-                found["%d but %d" % (place, value)] = (place, value)
+                found["%d but %d" % (index, value)] = (index, value)
                 if leaf.dim() > 1:
-                    found["%d shifted but %d" % (place, value)] = (place, value)
+                    found["%d shifted but %d" % (index, value)] = (index, value)
         found["sum"] = (None, None)
         return found
 
@@ -85,18 +85,18 @@ class Reductions:
         torch, every = self._torch, self._names()
         sums: dict[str, Tensor] = {}
         for name in names:
-            place, ignored = every[name]
-            if place is None:
+            index, ignored = every[name]
+            if index is None:
                 self._counts[name] = [1] * self._dims.count if name == "samples" else None
                 continue
-            rows = self._leaves[place].detach().movedim(self._dims.dims[place], 0)
+            rows = self._leaves[index].detach().movedim(self._dims.dims[index], 0)
             if ignored is None:
                 self._counts[name] = _row_weights(rows)
                 continue
             flags = (rows[:, 1:] if "shifted" in name else rows) != ignored
             sums[name] = flags.reshape(len(flags), -1).sum(1)
         if sums:
-            # One transfer for all: each waits for the device.
+            # One transfer for all, as each waits for the device.
             device = next(iter(sums.values())).device
             counted = torch.stack([each.to(device) for each in sums.values()]).tolist()
             self._counts.update(zip(sums, counted))
@@ -108,7 +108,7 @@ def _row_weights(rows: Tensor) -> list[float] | None:
 
 
 def disagreement(reductions: Sequence[Reduction], parts: Sequence[Sequence[int]]) -> Span | None:
-    """Rows (few, many) on which two of the reductions differ most, where they weigh the micro-batches differently; else None."""
+    """The two rows on which two reductions differ most, if they weight the micro-batches differently; else None."""
     first = reductions[0]
     for other in reductions[1:]:
         if any(abs(one - two) > 1e-12 for one, two in zip(first.weights(parts), other.weights(parts))):

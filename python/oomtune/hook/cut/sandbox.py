@@ -1,12 +1,12 @@
-"""Lets a module run without leaving a trace: random numbers, buffers and modes are afterwards as they were."""
+"""Runs a module without side effects: restores random state, buffers and modes afterwards."""
 
 from __future__ import annotations
 
 import contextlib
 
+from ..watch.rng_state import RngState
 from .autocast import device_types
-from .buffers import Snapshot, places_of
-from .random_state import RandomState
+from .buffers import Snapshot, buffer_keys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Sandbox:
-    """`devices`: the CUDA devices whose random numbers are kept."""
+    """`devices`: the CUDA devices whose random state is restored."""
 
     def __init__(self, torch: Torch, module: Module, devices: list[int]) -> None:
         self._torch = torch
@@ -24,12 +24,12 @@ class Sandbox:
         self._devices = devices
 
     @contextlib.contextmanager
-    def entered(self, evaluation: bool, precise: bool) -> Generator[RandomState, None, None]:
-        """`evaluation`: all modules are as for evaluation, else only those that draw or take statistics; `precise`: without
-        autocast and TF32. Gives the random numbers as they were at the start."""
+    def entered(self, evaluation: bool, precise: bool) -> Generator[RngState, None, None]:
+        """`evaluation`: all modules are in evaluation mode, else only those that draw or take statistics; `precise`: without
+        autocast and TF32. Yields the random state at the start."""
         torch = self._torch
-        state = RandomState(torch, self._devices)
-        buffers = Snapshot(places_of(self._modules))
+        state = RngState(torch, self._devices)
+        buffers = Snapshot(buffer_keys(self._modules))
         modes = [(module, module.training) for module in self._modules]
         found = [(module, getattr(module, "_compiled_call_impl", None)) for module in self._modules]
         compiled = [(module, call) for module, call in found if call is not None]
@@ -53,10 +53,10 @@ class Sandbox:
                 module._compiled_call_impl = call
             buffers.restore()
             state.restore()
-            torch.clear_autocast_cache()  # what was cast without gradients has none
+            torch.clear_autocast_cache()  # weights cast without a graph give no gradients
 
     def drop_graphs(self) -> None:
-        """Of weights that torch's older weight and spectral normalisation make of others before each forward pass."""
+        """Detaches the weights that torch's older weight and spectral normalisation compute before each forward pass."""
         for module in self._modules:
             for hook in module._forward_pre_hooks.values():
                 if type(hook).__name__ in ("SpectralNorm", "WeightNorm"):
@@ -66,12 +66,12 @@ class Sandbox:
 
 @contextlib.contextmanager
 def _without_tf32(torch: Torch) -> Generator[None, None, None]:
-    places: list[Any] = [torch.backends.cudnn, torch.backends.cuda.matmul] if torch.cuda.is_available() else []
-    before = [place.allow_tf32 for place in places]
+    backends: list[Any] = [torch.backends.cudnn, torch.backends.cuda.matmul] if torch.cuda.is_available() else []
+    before = [backend.allow_tf32 for backend in backends]
     try:
-        for place in places:
-            place.allow_tf32 = False
+        for backend in backends:
+            backend.allow_tf32 = False
         yield
     finally:
-        for place, value in zip(places, before):
-            place.allow_tf32 = value
+        for backend, value in zip(backends, before):
+            backend.allow_tf32 = value

@@ -1,1 +1,1 @@
-"""Measures sizes in a process that is thrown away. Imports `watch`, `report` and `apply`."""
+"""Measures batch sizes in a process that is thrown away. Imports `watch`, `report`, `apply` and `cut`."""

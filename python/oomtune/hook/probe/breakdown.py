@@ -1,8 +1,8 @@
-"""What training keeps on the device from step to step: weights, gradients and the optimizer's state, in bytes."""
+"""What training keeps on the device from step to step, in bytes: weights, gradients and optimizer state."""
 
 from __future__ import annotations
 
-from ..watch.trees import leaves
+from ..watch.batch_tree import leaves
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class MemoryBreakdown:
-    """Each storage is counted once, whole, however many tensors share it; other devices' tensors are left out. Nothing
-    here may fail or allocate: figures that cannot be had are None."""
+    """Counts each storage once, whole, however many tensors share it; skips tensors on other devices. Must not fail or
+    allocate: figures that are not available are None."""
 
     def __init__(self, torch: Torch, optimizers: Optimizers, modules: Modules, device: str) -> None:
         self._torch = torch
         self._optimizers = optimizers
         self._modules = modules
         self._device = device
-        #: Most that was seen before a step, when each parameter has its gradient.
+        #: The most seen before a step, when each parameter has its gradient.
         self.gradient_bytes = None
 
     def see_gradients(self) -> None:
@@ -34,7 +34,7 @@ class MemoryBreakdown:
         if found is not None:
             self.gradient_bytes = max(found, self.gradient_bytes or 0)
 
-    def report(self) -> Breakdown:
+    def figures(self) -> Breakdown:
         seen: dict[int, int] = {}
         parameters = self._add(self._parameters(), seen)
         state = None
@@ -48,7 +48,7 @@ class MemoryBreakdown:
         }
 
     def _parameters(self) -> Iterator[Any]:
-        """Those that are trained and, where their model is known, the frozen ones beside them."""
+        """Trained parameters and the frozen ones of the same models."""
         yield from self._optimizers.parameters()
         for root in self._modules.roots():
             yield from root.parameters()
@@ -59,7 +59,7 @@ class MemoryBreakdown:
                 yield from leaves(state)
 
     def _add(self, tensors: Any, seen: dict[int, int]) -> int | None:
-        """Bytes of the storages that `seen` does not have yet; None where a tensor does not say."""
+        """Adds storages to `seen` (bytes by address); returns the bytes added, or None if a tensor does not tell."""
         total = 0
         try:
             for tensor in tensors:
@@ -68,14 +68,14 @@ class MemoryBreakdown:
                     if address and size > seen.get(address, 0):
                         total += size - seen.get(address, 0)
                         seen[address] = size
-        except Exception:  # fakes, wrappers and tensors of other back ends have no storage to speak of
+        except Exception:  # fake tensors, wrappers and those of other back ends have no storage
             return None
         return total
 
     def _dense(self, tensor: Tensor) -> tuple[Tensor, ...]:
         if not isinstance(tensor, self._torch.Tensor):
             return ()
-        tensor = getattr(tensor, "_local_tensor", tensor)  # a sharded tensor's part on this rank
+        tensor = getattr(tensor, "_local_tensor", tensor)  # this rank's part of a sharded tensor
         if str(tensor.device) != self._device:
             return ()
         if tensor.layout == self._torch.sparse_coo:
@@ -84,7 +84,7 @@ class MemoryBreakdown:
 
     @staticmethod
     def _storage(tensor: Tensor) -> tuple[int, int]:
-        """Address and bytes; torch renamed what holds them in 2.0."""
+        """(address, bytes)."""
         take = getattr(tensor, "untyped_storage", None) or tensor.storage
         storage = take()
         return storage.data_ptr(), int(storage.nbytes())

@@ -1,10 +1,10 @@
-"""What one probe cost: peaks by phase, seconds and allocator retries by step."""
+"""What one probe costs: peaks by phase, seconds and allocator retries by step."""
 
 from __future__ import annotations
 
 import time
 
-from .phases import Phases
+from .step_phases import StepPhases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from .breakdown import MemoryBreakdown
 
 
-#: Steps more that are waited for an optimizer that has stepped before.
+#: The most extra steps to wait for an optimizer that has stepped before.
 MOST_EXTRA_STEPS = 32
 
 
 class Measurement:
-    """`skip`: optimizer steps to let pass first, since batches of the size before are still on their way. `breakdown`:
-    tells what stays in memory from step to step. `vary`: every other step has other samples than the longest, since
-    lengths that change are what a caching allocator's memory falls to pieces over; those steps come on top."""
+    """`skip`: optimizer steps to ignore first, since batches of the earlier size are still on their way. `vary`: every other
+    step has other samples than the longest, since changing lengths fragment a caching allocator's memory; those steps come on
+    top of `steps`."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Measurement:
         breakdown: MemoryBreakdown,
         steps: int,
         skip: int = 0,
-        phases: Phases | None = None,
+        phases: StepPhases | None = None,
         vary: bool = False,
     ) -> None:
         self._memory = memory
@@ -39,7 +39,7 @@ class Measurement:
         self._vary = vary
         self.wanted = 2 * steps if vary else steps
         self.skip = skip
-        self.phases = phases or Phases(memory)
+        self.phases = phases or StepPhases(memory)
         self.seconds: list[float] = []
         self._allocator = AllocatorHistory(memory)
         self._clock: float | None = None
@@ -63,59 +63,59 @@ class Measurement:
             self.phases.clear()
             self._allocator.clear()
         elif self._retries is None:
-            # The first step may retry while the cache finds its shape; later ones are the steady state.
+            # The first step may retry while the cache fills; later steps are the steady state.
             self._retries = self._memory.retries()
 
     @property
     def steps(self) -> int:
         return len(self.seconds)
 
-    def gradients_are_made(self) -> None:
-        """Looked at in the first step only: it is not one whose seconds count."""
+    def measure_gradients(self) -> None:
+        """In the first step only, whose seconds do not count."""
         if not self.seconds:
             self._breakdown.see_gradients()
 
-    def turn(self) -> int | None:
-        """Which step this is, if it is one for other samples; else None."""
+    def varied_step(self) -> int | None:
+        """The number of this step if it has other samples than the longest; else None."""
         step = len(self.seconds)
         return step if self._vary and step % 2 == 1 else None
 
     def extend(self, steps: int) -> None:
-        """Goes on where it was. The wait for the worker is nobody's step."""
+        """Continues for more steps. Restarts the clock, as the wait for the worker belongs to no step."""
         self.wanted += steps
         self._clock = None
 
     def complete(self, optimizers: Optimizers) -> bool:
-        """Enough steps, and of each optimizer at least one: a generator's may come once in five of its critic's."""
+        """Enough steps, and at least one of each optimizer: a generator may step once in five of its critic's."""
         done = len(self.seconds)
         if done < self.wanted:
             return False
-        if optimizers.awaited() and done < self.wanted + MOST_EXTRA_STEPS:
+        if optimizers.step_is_missing() and done < self.wanted + MOST_EXTRA_STEPS:
             return False
-        optimizers.give_up()
+        optimizers.stop_waiting()
         return True
 
-    def report(self) -> Costs:
-        # Steps of shorter samples are faster: they tell nothing of the size.
+    def costs(self) -> Costs:
+        # Steps on shorter samples are faster: they do not count.
         timed = self.seconds[::2] if self._vary else self.seconds
         return {
-            **self.phases.report(),
-            **self._breakdown.report(),
+            **self.phases.peaks(),
+            **self._breakdown.figures(),
             "steps": len(self.seconds),
             "step_s": [round(seconds, 6) for seconds in timed],
             "alloc_retries": self._memory.retries() - (self._retries or 0),
-            # Where lengths change from step to step no allocator comes to rest.
+            # With changing lengths no allocator comes to rest.
             "quiet_steps": None if self._vary else self._allocator.quiet_steps(),
             "creep_bytes_per_step": None if self._vary else self._allocator.creep(),
         }
 
 
 class AllocatorHistory:
-    """Told at the end of each step. None: there is no such allocator here."""
+    """Figures of the caching allocator at the end of each step. None: there is no such allocator."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        #: (bytes held, bytes ever asked for, retries) at the end of each step.
+        #: (bytes held, bytes ever taken, retries) at the end of each step.
         self._ends: list[tuple[int, int, int]] = []
 
     def step_done(self) -> None:
@@ -127,14 +127,14 @@ class AllocatorHistory:
         del self._ends[:]
 
     def quiet_steps(self) -> int | None:
-        """Steps at the end in which nothing was asked of the driver, and the cache was not given back."""
+        """Latest steps in a row without a request to the device's driver, and without a retry."""
         if not self._ends:
             return None
         marks = [end[1:] for end in self._ends]
         return sum(1 for mark in marks if mark == marks[-1]) - 1
 
     def creep(self) -> Any:
-        """Bytes by which what is held rises with each step, in the later half of them; None: too few to tell."""
+        """Growth of the bytes held, per step, over the later half of the steps; None: too few steps."""
         middle = len(self._ends) // 2
         steps = len(self._ends) - 1 - middle
         return (self._ends[-1][0] - self._ends[middle][0]) / steps if steps >= 2 else None

@@ -1,4 +1,4 @@
-"""Keeps a driven script inside its training loop.
+"""Keeps a script inside its training loop while it is probed.
 
 A loop that breaks off after so many steps, or runs over `range(20)`, ends before all sizes are measured; what follows
 it (evaluation, checkpoints, another start of the process for the rest) is nothing that a search needs. So where the
@@ -12,7 +12,7 @@ import inspect
 import sys
 import threading
 
-from ..watch.script import SourceFile, forget
+from ..watch.script import SourceFile, drop_locals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,31 +23,30 @@ if TYPE_CHECKING:
     from ..watch.script import Block
 
 
-#: Times in a row that a loop may be sent back without asking for a batch, or without a step of its optimizer.
+#: How often in a row a loop may be sent back without asking for a batch, or without an optimizer step.
 IN_VAIN = 2
-#: Pythons that keep count of their stack when they jump, and that do also where the loop is in a `try` or a `with`:
-#: older ones crash.
+#: Python versions that can jump back safely, and that can do so from inside a `try` or a `with`: older ones crash.
 JUMPS, GUARDED = sys.version_info >= (3, 10), sys.version_info >= (3, 11)
 _ANONYMOUS = ("<listcomp>", "<genexpr>", "<lambda>", "<dictcomp>", "<setcomp>")
 
 
 class Rewind:
-    """`over()` is called when the loop has ended and cannot be begun again. `trained()` tells what the loop trains: a
-    loop that comes back with something else would not be the same loop."""
+    """`over()` is called when the loop has ended and cannot be run again. `trained()` identifies what the loop trains: if
+    that changes, it is no longer the same loop."""
 
     def __init__(self, trained: Callable[[], Any], over: Callable[[], None]) -> None:
         self._trained = trained
         self._over = over
-        #: Lines by frame, when a batch was asked for and at the latest step.
+        #: Line of each frame when a batch was last asked for, and at the latest step.
         self._asked: dict[int, int] = {}
         self._stepped: dict[int, int] = {}
-        self._asking: int | None = None
+        self._requesting_thread: int | None = None
         self._sources: dict[str, SourceFile] = {}
-        #: The code and the block of the loop that the latest step was seen in.
+        #: (code, block) of the loop that made the latest step.
         self._loop: tuple[CodeType, Block] | None = None
-        #: The thread whose lines are traced; None: none.
+        #: The thread that is traced; None: none.
         self._armed: int | None = None
-        #: The frame that is traced, by its identity, and the lines that it is kept in.
+        #: The id of the frame that is traced, and the block that it is kept in.
         self._frame: int | None = None
         self._block: Block | None = None
         self._raised = False
@@ -55,28 +54,28 @@ class Rewind:
         self._stepless = 0
         self._kept = None
 
-    def asked(self) -> None:
+    def batch_requested(self) -> None:
         """The script asks for a batch: it is in its loop."""
-        self.goes_on()
+        self.loop_continues()
         if self._kept is not None and self._kept != self._trained():
             self._over()
         self._kept = None
-        self._asking = threading.get_ident()
+        self._requesting_thread = threading.get_ident()
         self._asked = {id(frame): frame.f_lineno for frame in _stack()}
 
-    def goes_on(self) -> None:
-        """The loop is at work. A thread that fetches batches ahead tells nothing of that."""
+    def loop_continues(self) -> None:
+        """The loop has gone on: stops tracing. Ignored in other threads, which may fetch batches ahead."""
         if self._armed in (None, threading.get_ident()):
             self.disarm()
             self._vain = 0
 
-    def stepped(self) -> None:
-        """The optimizer has made a step: from here on the loop may end."""
+    def optimizer_stepped(self) -> None:
+        """An optimizer has stepped: from now on the loop may end."""
         self._stepless = 0
         if self._kept_out():
             return
         frames = list(_stack())
-        before = self._asked if self._asking == threading.get_ident() else self._stepped
+        before = self._asked if self._requesting_thread == threading.get_ident() else self._stepped
         self._stepped = {id(frame): frame.f_lineno for frame in frames}
         for frame in frames:
             line = before.get(id(frame))
@@ -87,8 +86,8 @@ class Rewind:
                     self._watch(frame, block)
                     return
 
-    def worked(self) -> None:
-        """A batch of several for one step: where the loop may end after a step it may end after this one, too."""
+    def backward_done(self) -> None:
+        """A backward pass in a loop that accumulates: the loop may end after it, as after a step."""
         if self._loop is None or self._kept_out():
             return
         code, block = self._loop
@@ -100,17 +99,15 @@ class Rewind:
     def disarm(self) -> None:
         if self._armed is not None:
             sys.settrace(None)
-            # The trace had the frame copy its variables: the step's tensors would outlive it.
+            # Tracing made the frame copy its variables, which would keep the step's tensors alive.
             for frame in _stack():
                 if id(frame) == self._frame:
-                    forget(frame)
+                    drop_locals(frame)
             self._armed = None
             self._frame = self._block = None
 
-    # -- the parts
-
     def _kept_out(self) -> bool:
-        """Lines are traced already, and not by us: a debugger, or a coverage tool."""
+        """Whether a debugger or a coverage tool traces already."""
         return self._armed is None and sys.gettrace() is not None
 
     def _source(self, frame: FrameType) -> Any:
@@ -120,7 +117,7 @@ class Rewind:
         return self._sources[filename]
 
     def _watch(self, frame: FrameType, block: Block) -> None:
-        # By its identity: a reference would keep alive what the frame holds.
+        # By id: a reference would keep the frame's variables alive.
         self._frame, self._block, self._raised = id(frame), block, False
         frame.f_trace = self._trace
         if self._armed is None:
@@ -154,14 +151,14 @@ class Rewind:
 
     def _returns(self, frame: FrameType, block: Block) -> None:
         if self._raised:
-            self.disarm()  # a real error on its way out
+            self.disarm()  # an exception leaves the frame
         elif frame.f_code.co_name == "<module>":
             self._run_again(frame, block)
         else:
             self._climb(frame.f_back)
 
     def _run_again(self, frame: FrameType, block: Block) -> NoReturn:
-        """The loop was the script's last statement."""
+        """The loop was the script's last statement: runs it again from here."""
         code = block.code(frame.f_code.co_filename)
         self.disarm()
         while True:
@@ -169,7 +166,7 @@ class Rewind:
             exec(code, frame.f_globals)
 
     def _climb(self, frame: FrameType | None) -> None:
-        """The loop was its function's last statement: the one that called the function is run again."""
+        """The loop was its function's last statement: runs the calling statement again."""
         block = None if frame is None else self._source(frame).statement(frame.f_lineno)
         if frame is None or block is None:
             self._give_up()

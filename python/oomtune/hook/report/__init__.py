@@ -1,1 +1,1 @@
-"""Tells the worker. Imports `watch`."""
+"""Reports to the worker. Imports `watch`."""

@@ -1,4 +1,4 @@
-"""Judges an exception: whether it was memory, in which phase it came, and from which line of the script."""
+"""Judges an exception: whether memory ran out, in which phase, and at which line of the script."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..types import Module
 
 
-#: Texts of errors that mean: no memory on the device, or on the host where that is the device.
+#: Texts of errors that mean out of memory, on the device or on the host.
 OOM_TEXTS = (
     "out of memory",
     "can't allocate memory",
@@ -28,7 +28,7 @@ OOM_TEXTS = (
     "std::bad_alloc",
     "could not create a memory object",
 )
-#: Texts that mean it only if an allocation was refused just before.
+#: Texts that mean out of memory only if an allocation was refused just before.
 DOUBTFUL_TEXTS = (
     "could not execute a primitive",
     "CUSOLVER_STATUS_INTERNAL_ERROR",
@@ -73,7 +73,7 @@ def _frames(trace: TracebackType | None) -> StackSummary:
     return traceback.extract_tb(trace)
 
 
-def where(trace: TracebackType | None) -> str | None:
+def location(trace: TracebackType | None) -> str | None:
     """`train.py:41 in main`: the innermost line of the user's own code."""
     frames = _frames(trace)
     chosen = [frame for frame in frames if is_user_code(frame.filename)] or frames
@@ -89,8 +89,8 @@ def phase_of(
     trains: Callable[[Module], bool] | None = None,
     ended: Callable[[TracebackType | None], bool] | None = None,
 ) -> str:
-    """The phase by the names on the stack and by what the model did there, else as tracked: context managers are unwound
-    by now. `trains(module)`: it holds parameters of an optimizer. `ended(trace)`: the training loop was over by then."""
+    """load, train, eval, save or after: by the functions on the stack and the model's mode there, else `phase` as tracked.
+    `trains(module)`: whether it holds parameters of an optimizer. `ended(trace)`: whether the training loop was over."""
     for frame in reversed(_frames(trace)):
         if frame.filename.endswith(os.path.join("torch", "serialization.py")) and frame.name in ("save", "_save"):
             return "save"
@@ -100,13 +100,13 @@ def phase_of(
             return "eval"
     mode = _mode(trace, trains)
     if phase == "load":
-        # A loop without a DataLoader is seen by nobody: that it trains is known by what it was doing.
+        # A loop without a DataLoader is not tracked: it is known by what it was doing.
         return "train" if mode == "train" and trains is not None and _in_a_step(trace) else phase
     return mode or ("after" if phase == "train" and ended is not None and ended(trace) else phase)
 
 
-def gradients_at(trace: TracebackType | None) -> bool:
-    """False: they were off where the error came from. True: nothing shows that they were."""
+def gradients_enabled_at(trace: TracebackType | None) -> bool:
+    """False if gradients were off where the error was raised; True if nothing shows that they were."""
     while trace is not None:
         code = trace.tb_frame.f_code
         if is_user_code(code.co_filename) and without_gradients(code.co_filename, trace.tb_lineno):
@@ -118,8 +118,8 @@ def gradients_at(trace: TracebackType | None) -> bool:
 
 
 def _mode(trace: TracebackType | None, trains: Callable[[Module], bool] | None) -> str | None:
-    """`eval`: gradients were off, or the model that is trained was in evaluation mode; `train`: neither; None: not seen."""
-    if not gradients_at(trace):
+    """`eval`: gradients were off, or the trained model was in evaluation mode; `train`: neither; None: unknown."""
+    if not gradients_enabled_at(trace):
         return "eval"
     root = None
     while trace is not None:
@@ -137,7 +137,7 @@ def _mode(trace: TracebackType | None, trains: Callable[[Module], bool] | None) 
 
 
 def _in_a_step(trace: TracebackType | None) -> bool:
-    """Whether a forward pass, a backward pass or an optimizer's step was under way: moving a model to a device is none."""
+    """Whether a forward or backward pass was under way (and no model was being moved to a device, say)."""
     for frame in _frames(trace):
         if frame.name in ("forward", "_call_impl") or (frame.name == "backward" and frame.filename.endswith(_AUTOGRAD)):
             return True
@@ -148,7 +148,7 @@ _AUTOGRAD = (os.path.join("autograd", "__init__.py"), os.path.join("torch", "_te
 _OPTIMIZERS = os.path.join("torch", "optim")
 
 
-def swallowed(micro_batch: int | None) -> Raised:
+def caught_oom_message(micro_batch: int | None) -> Raised:
     """The message for an out-of-memory error that the script caught."""
     return {
         "t": "exception",

@@ -1,4 +1,4 @@
-"""What a running job tells of itself: steps, memory at each, evaluation, saving, and things worth a warning."""
+"""What a running job reports: steps with their memory, evaluation, saving, and warnings."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import inspect
 import sys
 import time
 
-from ..watch.growing import GrowingVariables
+from ..watch.batch_tree import leaves
+from ..watch.growing_variables import GrowingVariables
 from ..watch.loader import own_batch
-from ..watch.memory import find_memory
+from ..watch.memory import device_memory
 from ..watch.script import SourceFile, is_user_code
-from ..watch.trees import leaves
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Iterator
 
     from ..hook import Hook
-    from ..instruments import Instruments
+    from ..instrumentation import Instrumentation
     from ..types import Loader, Module, Torch
 
 
 _SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-#: Steps that are all reported; later ones after so many seconds, or so much of the steps made: what a fast loop leaves behind
-#: fills the memory within seconds.
+#: The first steps are all reported; later ones after this many seconds, or this part more of the steps made: a fast loop with
+#: a leak fills the memory within seconds.
 FIRST, SECONDS, PART = 10, 5.0, 0.1
-#: Part of the memory in use that a variable has grown by if it is to blame that there is no more.
+#: A variable is to blame for running out of memory if it has grown by this part of the memory in use.
 MOST = 0.25
-#: Variables are looked at again once so many times the memory of the first steps is in use: a healthy job is let be.
+#: Variables are compared only when this many times the memory of the first steps is in use.
 GROWN = 1.5
 
 
 class Telemetry:
-    def __init__(self, instruments: Instruments) -> None:
-        self._instruments = instruments
-        self._hook = instruments.hook
-        self._torch = instruments.torch
+    def __init__(self, instrumentation: Instrumentation) -> None:
+        self._instrumentation = instrumentation
+        self._hook = instrumentation.hook
+        self._torch = instrumentation.torch
         self._memory = None
         self._steps = 0
-        self._told = 0.0
-        self._told_step = 0
+        self._sent_at = 0.0
+        self._sent_step = 0
         self._growing: GrowingVariables | None = None
-        #: In use when the variables were looked at.
+        #: Bytes in use when the snapshot of the variables was taken.
         self._held = 0
         self._batch = None
         self._warned: set[str] = set()
@@ -51,12 +51,12 @@ class Telemetry:
         self._said: dict[str, float] = {}
         self.loop_end = LoopEnd(is_user_code)
 
-    def loop(self, loader: Loader) -> None:
+    def loop_begins(self, loader: Loader) -> None:
         """A loop over a loader begins."""
-        training = self._instruments.training
-        if len(self._instruments.optimizers) == 0:
+        training = self._instrumentation.training_mode
+        if len(self._instrumentation.optimizers) == 0:
             return
-        if training.likely():
+        if training.is_training():
             self._evaluating = False
             self._hook.phase = "train"
             self.loop_end.began()
@@ -66,77 +66,76 @@ class Telemetry:
                 self.warn("dataset_on_device", "The data set lies on the device and takes memory from the training.")
         else:
             self._hook.phase = "eval"
-            self._say("eval", "an evaluation loop begins")
-            if training.evaluating() and self._torch.is_grad_enabled() and not self._evaluating:
+            self._send_rarely("eval", "an evaluation loop begins")
+            if training.is_evaluating() and self._torch.is_grad_enabled() and not self._evaluating:
                 self._evaluating = True
                 self._watch_graph()
 
     def stepped(self) -> None:
         self._steps += 1
         self.loop_end.stepped()
-        self._instruments.training.stepped()
+        self._instrumentation.training_mode.stepped()
         self._hook.phase = "train"
-        if not self._wants():
+        if not self._is_due():
             return
-        self._told, self._told_step = time.monotonic(), self._steps
+        self._sent_at, self._sent_step = time.monotonic(), self._steps
         if self._memory is None:
-            self._memory = self._instruments.memory = find_memory(self._torch)
+            self._memory = self._instrumentation.memory = device_memory(self._torch)
         settings = self._hook.settings
         batch = self._batch if "micro_batch" not in settings.knobs else None
         per_step = batch or (settings.micro_batch or 0) * settings.accumulation
         live = self._memory.live()
-        self._hook.link.send(
+        self._hook.connection.send(
             {
                 "t": "step",
                 "n": self._steps,
                 "samples": self._steps * per_step,
                 "resident_bytes": live,
-                "kept_by": self._kept(live or 0),
+                "kept_by": self._growing_now(live or 0),
             }
         )
         if self._steps == FIRST:
             self._growing = GrowingVariables(self._torch)
-            self._growing.look()
+            self._growing.snapshot()
             self._held = live or 0
 
-    def _kept(self, live: int) -> str | None:
-        """The variable that grows with the memory: told while there is time, for native code may end the process without an error."""
+    def _growing_now(self, live: int) -> str | None:
+        """The variable that grows with the memory. Reported early, as native code may end the process without an error."""
         if self._growing is None or live < GROWN * self._held:
             return None
-        return self._growing.named_at(sys._getframe(1), MOST * live)
+        return self._growing.grown_by(sys._getframe(1), MOST * live)
 
-    def keeper(self, trace: TracebackType | None) -> str | None:
-        """The variable that has grown, since the first steps, by a good part of what was in use where `trace` ends; None: none
-        was seen."""
+    def growing_variable(self, trace: TracebackType | None) -> str | None:
+        """The variable whose growth since the first steps is a good part of the memory in use where `trace` ends; None: none."""
         if self._growing is None or self._memory is None or trace is None:
             return None
         while trace.tb_next is not None:
             trace = trace.tb_next
-        return self._growing.named_at(trace.tb_frame, MOST * (self._memory.live() or 0))
+        return self._growing.grown_by(trace.tb_frame, MOST * (self._memory.live() or 0))
 
-    def _wants(self) -> bool:
-        if self._steps <= FIRST or self._steps - self._told_step >= max(1, PART * self._told_step):
+    def _is_due(self) -> bool:
+        if self._steps <= FIRST or self._steps - self._sent_step >= max(1, PART * self._sent_step):
             return True
-        return time.monotonic() - self._told >= SECONDS
+        return time.monotonic() - self._sent_at >= SECONDS
 
     def warn(self, code: str, message: str) -> None:
         if code not in self._warned:
             self._warned.add(code)
-            self._hook.link.send({"t": "warn", "code": code, "message": message})
+            self._hook.connection.send({"t": "warn", "code": code, "message": message})
 
     def saving(self) -> None:
-        self._say("save", "a checkpoint is written")
+        self._send_rarely("save", "a checkpoint is written")
 
-    def _say(self, kind: str, message: str) -> None:
+    def _send_rarely(self, kind: str, message: str) -> None:
         now = time.monotonic()
         if now - self._said.get(kind, -SECONDS) >= SECONDS:
             self._said[kind] = now
-            self._hook.link.send({"t": kind, "message": message})
+            self._hook.connection.send({"t": kind, "message": message})
 
     def _watch_graph(self) -> None:
-        """model.eval() alone does not stop torch from keeping activations: look whether they are kept."""
-        for root in self._instruments.modules.roots():
-            self._instruments.rung.watch(root, self._look)
+        """Checks whether an evaluation keeps activations: model.eval() alone does not stop torch from it."""
+        for root in self._instrumentation.modules.roots():
+            self._instrumentation.rung.watch(root, self._look)
 
     def _look(self, module: Module, output: Any) -> None:
         if module.training or "eval_builds_graph" in self._warned:
@@ -150,8 +149,8 @@ class Telemetry:
                 return
 
 
-def tell_saves(torch: Torch, hook: Hook, telemetry: Telemetry) -> None:
-    """Keeps the phase while a checkpoint is written: running out of memory there has another remedy."""
+def watch_saves(torch: Torch, hook: Hook, telemetry: Telemetry) -> None:
+    """Sets the phase while a checkpoint is written: running out of memory there has another remedy."""
     original = torch.save
 
     @functools.wraps(original)
@@ -167,29 +166,29 @@ def tell_saves(torch: Torch, hook: Hook, telemetry: Telemetry) -> None:
 
 
 class LoopEnd:
-    """Knows where the script's own code goes round over its loader and where it steps. `is_user_code(path)`."""
+    """Tells whether the training loop had ended: notes where the script loops over its loader, and where it steps."""
 
     def __init__(self, is_user_code: Callable[[str], bool]) -> None:
         self._is_user_code = functools.lru_cache(maxsize=None)(is_user_code)
-        #: (code, loop) that goes over the loader of the training; None: it is not the script's own.
+        #: (code, loop) over the training loader; None: the loop is not the script's own.
         self._loop = None
-        #: (code, line) of the script from which the latest step was made.
+        #: (code, line) of the script that made the latest step.
         self._step = None
 
     def began(self) -> None:
-        """A loop over a training loader begins. A generator's own frame is in no traceback: whoever asks it goes round."""
+        """A loop over a training loader begins. Generators are skipped, as their frames are in no traceback: their caller loops."""
         self._loop = self._step = None
-        for code, line in self._places(sys._getframe(1)):
+        for code, line in self._script_lines(sys._getframe(1)):
             loop = None if code.co_flags & _SUSPENDED else SourceFile(code.co_filename).loop(line)
             if loop is not None:
                 self._loop = code, loop
                 return
 
     def stepped(self) -> None:
-        self._step = next(self._places(sys._getframe(1)), None)
+        self._step = next(self._script_lines(sys._getframe(1)), None)
 
-    def passed(self, trace: TracebackType | None) -> bool:
-        """Whether the loop had ended where this traceback comes from. What cannot be told is no."""
+    def had_ended(self, trace: TracebackType | None) -> bool:
+        """Whether the loop had ended when the exception of this traceback was raised; False if unknown."""
         if self._step is None:
             return False
         lines: dict[CodeType, int] = {}
@@ -201,13 +200,13 @@ class LoopEnd:
         if code in lines and (lines[code] == line or (around is not None and around.holds(lines[code]))):
             return False
         if self._loop is None:
-            # A library's loop: the script has gone on from the line that had it train.
+            # A library's loop: the script has gone on from the line that called it.
             return code in lines
         code, loop = self._loop
         return code not in lines or not loop.holds(lines[code])
 
-    def _places(self, frame: FrameType | None) -> Iterator[tuple[CodeType, int]]:
-        """The script's own functions that are running, innermost first."""
+    def _script_lines(self, frame: FrameType | None) -> Iterator[tuple[CodeType, int]]:
+        """(code, line) of the script's own running functions, innermost first."""
         while frame is not None:
             if self._is_user_code(frame.f_code.co_filename):
                 yield frame.f_code, frame.f_lineno

@@ -1,19 +1,19 @@
-"""Describes the training loop that was found to the worker."""
+"""Describes to the worker the training loop that was found."""
 
 from __future__ import annotations
 
+from ..watch.batch_tree import leaves
 from ..watch.loader import own_batch, sample_count
-from ..watch.trees import leaves
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..instruments import Instruments
+    from ..instrumentation import Instrumentation
     from ..messages import TrainingLoop
-    from ..probe.samples import Source
+    from ..probe.batch_factory import BatchFactory
     from ..types import Loader
 
 
-#: Where accumulated micro-batches are not the same as one large batch.
+#: Why accumulated micro-batches may differ from one large batch.
 DIFFERENCES = {
     "batch_norm": "Batch normalisation takes its statistics from each micro-batch, not from the whole batch.",
     "sum_loss": "A loss sums over the batch: accumulated micro-batches are weighed as if it were a mean.",
@@ -23,21 +23,21 @@ DIFFERENCES = {
     "dataset_on_device": "The data set lies on the device and takes memory from the training.",
 }
 
-#: What torch's cross-entropy leaves out of its mean, by default.
+#: The label that torch's cross-entropy leaves out of its mean, by default.
 IGNORED = -100
 
 
 def describe(
-    instruments: Instruments, loader: Loader | None, source: Source | None, rows: int | None = None
+    instrumentation: Instrumentation, loader: Loader | None, factory: BatchFactory | None, rows: int | None = None
 ) -> TrainingLoop:
-    """The `loop` message. `source` None: no batch of another size can be made. `rows`: samples that the model is called with by
-    a loop without a loader; None: that cannot be changed."""
-    rung = instruments.rung
-    can = source is not None or rows is not None
+    """The `loop` message. `factory` None: the loader's batch size cannot be changed. `rows`: samples per call of the model in
+    a loop without a loader; None: they cannot be changed."""
+    rung = instrumentation.rung
+    can = factory is not None or rows is not None
     return {
         "t": "loop",
-        "own_batch": rows if loader is None else own_batch(loader) or getattr(source, "rows", None),
-        "own_accumulation": instruments.hook.trainer_accumulation,
+        "own_batch": rows if loader is None else own_batch(loader) or getattr(factory, "rows", None),
+        "own_accumulation": instrumentation.hook.trainer_accumulation,
         "samples": None if loader is None else sample_count(loader),
         "place": "loader" if rows is None else "call",
         "can": {
@@ -47,28 +47,28 @@ def describe(
             "fp16": rung.can_fp16(),
             "checkpointing": rung.can_checkpoint(),
             "offload": rung.can_offload(),
-            "switch_rung": can and not instruments.modules.compiled(),
+            "switch_rung": can and not instrumentation.modules.compiled(),
         },
-        "warnings": warnings(instruments, source),
+        "warnings": warnings(instrumentation, factory),
     }
 
 
-def warnings(instruments: Instruments, source: Source | None) -> list[str]:
-    """Codes of DIFFERENCES that hold for this loop, as far as can be seen."""
+def warnings(instrumentation: Instrumentation, factory: BatchFactory | None) -> list[str]:
+    """Codes of the DIFFERENCES that hold for this loop, as far as known."""
     found: list[str] = []
-    torch = instruments.torch
-    if instruments.modules.any_of(torch.nn.modules.batchnorm._BatchNorm):
+    torch = instrumentation.torch
+    if instrumentation.modules.any_of(torch.nn.modules.batchnorm._BatchNorm):
         found.append("batch_norm")
-    weighed = instruments.hook.cut_choice()[0] == "loader"
-    if instruments.sum_loss and weighed:
+    weighed = instrumentation.hook.cut_choice()[0] == "loader"
+    if instrumentation.sum_loss and weighed:
         found.append("sum_loss")
-    if source is None:
+    if factory is None:
         return found
-    batch = source.make(2)
+    batch = factory.make(2)
     tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
     if weighed and any(not t.is_floating_point() and t.dim() > 1 and bool((t == IGNORED).any()) for t in tensors):
         found.append("token_mean")
-    elif weighed and source.variable:
+    elif weighed and factory.variable_length:
         found.append("variable_length")
     if any(t.is_cuda for t in tensors):
         found.append("dataset_on_device")

@@ -1,11 +1,11 @@
-"""Where the user's loop asks for batches. Everything that iterates a DataLoader goes through its `__iter__`: plain
-loops, tqdm, `next(iter(loader))`, accelerate, Lightning."""
+"""Replaces the iterators of DataLoaders. Everything that iterates one calls its `__iter__`: plain loops, tqdm,
+`next(iter(loader))`, accelerate, Lightning."""
 
 from __future__ import annotations
 
 import functools
 
-from .randomness import Randomness
+from .rng_state import HostRngState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ..types import Controller, Loader, Torch
 
 
-class LoopIterator:
-    """The iterator that a loop gets. `controller.next(iterator)` gives the batches of a loop that it takes over."""
+class LoaderIterator:
+    """The iterator that a loop gets: its batches come from the controller or from the loader's real iterator."""
 
     def __init__(
         self, torch: Torch, loader: Loader, make: Callable[[], Iterator[Any]], controller: Controller, eager: bool
@@ -28,21 +28,21 @@ class LoopIterator:
         self._controller = controller
         self._real = self._before = self._after = None
         if eager:
-            # Making an iterator draws a random number: in a run that counts it is made where the script makes it.
-            self._before = Randomness(torch)
+            # Making an iterator draws a random number: a run that counts must draw it where the script does.
+            self._before = HostRngState(torch)
             self._real = make()
-            self._after = Randomness(torch)
+            self._after = HostRngState(torch)
         self._begun = False
-        #: The real iterator came to its end.
+        #: The real iterator has ended.
         self.finished = False
 
     def __iter__(self) -> Any:
         return self
 
     def __next__(self) -> Any:
-        if self._begun and self._controller.keeps_out(self):
+        if self._begun and self._controller.keeps_own_batches(self):
             return self.next_real()
-        if self._controller.takes(self):
+        if self._controller.supplies(self):
             return self._controller.next(self)
         return self.next_real()
 
@@ -63,7 +63,7 @@ class LoopIterator:
             raise
 
     def renew(self) -> None:
-        """The loader was changed: what was made of it before is out of date. The samples come in the same order."""
+        """Makes the real iterator anew, after the loader was changed. The samples come in the same order."""
         self._begin()
         if self._before is not None:
             self._before.restore()
@@ -72,11 +72,11 @@ class LoopIterator:
     def _begin(self) -> None:
         if not self._begun:
             self._begun = True
-            if self._after is not None and self._after != Randomness(self._torch):
-                self._before = None  # others have drawn since: they must not draw the same again
+            if self._after is not None and self._after != HostRngState(self._torch):
+                self._before = None  # others have drawn random numbers since: they must not draw the same again
 
-    def another(self) -> Iterator[Any]:
-        """A real iterator of its own, for a look at the data."""
+    def second_iterator(self) -> Iterator[Any]:
+        """Another real iterator, to inspect the data."""
         return self._make()
 
     def __getattr__(self, name: str) -> Any:
@@ -85,28 +85,28 @@ class LoopIterator:
         return getattr(self.real(), name)
 
 
-def stateful_loader(hook: Hook, module: ModuleType) -> None:
-    """torchdata's loader goes its own way to an iterator."""
-    if hook.instruments is not None:
-        torch, controller = hook.instruments.torch, hook.instruments.controller
-        patch_loader(torch, module.StatefulDataLoader, controller, eager=not hook.settings.drives)
+def patch_stateful_loader(hook: Hook, module: ModuleType) -> None:
+    """torchdata's loader has an `__iter__` of its own."""
+    if hook.instrumentation is not None:
+        torch, controller = hook.instrumentation.torch, hook.instrumentation.controller
+        patch_loader(torch, module.StatefulDataLoader, controller, eager=not hook.settings.probing)
 
 
 def patch_loader(torch: Torch, kind: type[Any], controller: Controller, eager: bool) -> None:
-    """`controller.watches(loader)` says whether the loop over it gets a LoopIterator; if not nothing at all changes."""
+    """Loops get a LoaderIterator if `controller.wraps(loader)`; otherwise nothing changes. `eager`: with its real iterator made at once."""
     original = kind.__iter__
 
     @functools.wraps(original)
     def __iter__(self: Any) -> Any:
-        if torch.utils.data.get_worker_info() is not None or not controller.watches(self):
+        if torch.utils.data.get_worker_info() is not None or not controller.wraps(self):
             return original(self)
-        return LoopIterator(torch, self, functools.partial(original, self), controller, eager)
+        return LoaderIterator(torch, self, functools.partial(original, self), controller, eager)
 
     kind.__iter__ = __iter__
 
 
 def own_batch(loader: Loader) -> int | None:
-    """Samples in a batch as the script asks for it; None if the loader does not say."""
+    """Samples in a batch as the script made the loader; None if unknown."""
     if loader.batch_size is not None:
         return int(loader.batch_size)
     size = getattr(loader.batch_sampler, "batch_size", None)
@@ -121,7 +121,7 @@ def sample_count(loader: Loader) -> int | None:
 
 
 def drawn_count(loader: Loader) -> int | None:
-    """Samples that one pass over the loader draws; None if it cannot be told."""
+    """Samples that one pass over the loader draws; None if unknown."""
     sampler = getattr(loader.batch_sampler, "sampler", None)
     try:
         return len(loader.sampler if sampler is None else sampler)

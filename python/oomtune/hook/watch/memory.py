@@ -1,4 +1,4 @@
-"""Bytes in use, as the driver-level ledger and torch's own allocator see them. None: cannot be known here."""
+"""Memory in use, in bytes: by the preload's ledger and by torch's allocator. None: unknown here."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 class Ledger:
-    """The preload's counters, looked up in the running process; absent where nothing was preloaded."""
+    """The counters of the preloaded library, found in the running process; None if nothing was preloaded."""
 
-    #: What the template of this life holds on the host: its blocks are the life's too, and counted as the template's alone.
+    #: Host bytes inherited from the fork server: they are the life's, too, but counted as the fork server's alone.
     _inherited = 0
-    #: Refusals in the lives before this one.
+    #: Refused allocations of the lives before this one.
     _refused_before = 0
 
     @classmethod
     def begin_template(cls) -> None:
-        """Before a fork."""
+        """In the fork server, before it forks."""
         cls._inherited = cls(-1).live() or 0
 
     @classmethod
     def begin_life(cls) -> None:
-        """In a life, before it does anything."""
+        """In a life, before anything else."""
         cls._refused_before = 0
         cls._refused_before = cls(-1).refused()
 
@@ -67,12 +67,12 @@ class Ledger:
             self._reset(self._device)
 
     def refused(self) -> int:
-        """Since this life began."""
+        """Refused allocations since this life began."""
         return 0 if self._refused is None else int(self._refused()) - self._refused_before
 
 
 class CpuMemory:
-    """torch on the CPU: the ledger of host memory is all there is."""
+    """torch on the CPU: only the ledger counts host memory."""
 
     device = "cpu"
 
@@ -83,14 +83,14 @@ class CpuMemory:
     def synchronize(self) -> None:
         pass
 
-    def tidy(self) -> None:
+    def free_cache(self) -> None:
         self._kernels.forget()
 
     def reset(self) -> None:
         self.ledger.reset()
 
     def peaks(self) -> tuple[int | None, int | None, int | None]:
-        """(total, allocated, reserved): highest since reset()."""
+        """(total, allocated, reserved): peaks since reset()."""
         peak = self.ledger.peak()
         return peak, peak, None
 
@@ -104,12 +104,12 @@ class CpuMemory:
         return None
 
     def failures(self) -> int:
-        """Allocations that were refused so far: growth tells of an out-of-memory error that the script swallowed."""
+        """Refused allocations so far: if they grow, the script may have caught an out-of-memory error."""
         return self.ledger.refused()
 
 
 class CudaMemory:
-    """torch on a GPU: the caching allocator's figures, and the ledger's for all that it does not see."""
+    """torch on a GPU: figures of the caching allocator, and the ledger's for all other memory."""
 
     def __init__(self, torch: Torch) -> None:
         self._torch = torch
@@ -120,13 +120,13 @@ class CudaMemory:
     def _stats(self) -> dict[str, Any]:
         try:
             return self._torch.cuda.memory_stats_as_nested_dict(self._ordinal)
-        except Exception:  # other allocator back ends (cudaMallocAsync of old) have no figures
+        except Exception:  # other allocator back ends (older cudaMallocAsync) have no figures
             return {}
 
     def synchronize(self) -> None:
         self._torch.cuda.synchronize(self._ordinal)
 
-    def tidy(self) -> None:
+    def free_cache(self) -> None:
         self._torch.cuda.empty_cache()
 
     def reset(self) -> None:
@@ -148,12 +148,12 @@ class CudaMemory:
         return int(self._stats().get("num_alloc_retries", 0))
 
     def reserved(self) -> tuple[int, int] | None:
-        """(bytes that the allocator holds of the driver, all that it ever asked of it)."""
+        """(bytes that the allocator holds from the driver, all bytes that it ever took from it)."""
         figures = self._stats().get("reserved_bytes")
         return (int(figures["all"]["current"]), int(figures["all"]["allocated"])) if figures else None
 
     def failures(self) -> int:
-        # A refused driver call is no failure yet: torch frees its cache and tries again.
+        # A refused driver call is no failure yet: torch frees its cache and retries.
         return int(self._stats().get("num_ooms", 0))
 
 
@@ -162,15 +162,15 @@ def _peak(stats: dict[str, Any], name: str) -> int | None:
     return int(figures["all"]["peak"]) if figures else None
 
 
-def find_memory(torch: Torch) -> Memory:
-    """The memory of the device that this process has begun to use."""
+def device_memory(torch: Torch) -> Memory:
+    """The memory of the device that this process uses."""
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         return CudaMemory(torch)
     return CpuMemory()
 
 
 class OneDnnKernels:
-    """Forgets them; where the library cannot be reached nothing happens."""
+    """oneDNN's cache of compiled kernels. Does nothing if the library is not found."""
 
     def __init__(self) -> None:
         self._library = _library()
@@ -185,7 +185,7 @@ class OneDnnKernels:
 
 
 def _library() -> CDLL | None:
-    """Its own, or the part of torch that it was built into."""
+    """oneDNN's own library, or the part of torch that it was built into."""
     try:
         with open("/proc/self/maps") as maps:
             paths = {line.split()[-1] for line in maps if "dnnl" in line or "torch_cpu" in line}

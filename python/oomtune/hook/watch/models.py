@@ -1,5 +1,4 @@
-"""The models of the process: found by what the optimizers hold, since a script may call them anything; and whether they
-are being trained."""
+"""The models of the process, found by the parameters of its optimizers, and whether they are being trained."""
 
 from __future__ import annotations
 
@@ -23,10 +22,10 @@ class Modules:
         self._replicas: list[Module] | None = None
 
     def roots(self) -> list[Any]:
-        """Outermost modules that hold parameters of an optimizer. Looked for once, when a loop begins."""
+        """Outermost modules that hold parameters of an optimizer. Found once, when a loop begins."""
         if self._roots is None:
             kind = self._torch.nn.Module
-            # type(), not isinstance(): proxies answer isinstance by loading what they stand for.
+            # type(), not isinstance(): a lazy proxy would load its object for isinstance().
             found = [item for item in gc.get_objects() if issubclass(type(item), kind)]
             inner = {id(child) for module in found for child in module.__dict__.get("_modules", {}).values()}
             ours = {id(parameter) for parameter in self._optimizers.parameters()}
@@ -55,7 +54,7 @@ class Modules:
         )
 
     def sync(self, wanted: bool) -> None:
-        """DistributedDataParallel exchanges gradients in the pass of the last micro-batch only (its no_sync)."""
+        """Sets whether DistributedDataParallel exchanges gradients in the next backward pass, as its no_sync() does."""
         if self._replicas is None:
             parallel = getattr(self._torch.nn.parallel, "DistributedDataParallel", None)
             self._replicas = [m for m in self.roots() if parallel is not None and isinstance(m, parallel)]
@@ -63,11 +62,11 @@ class Modules:
             replica.require_backward_grad_sync = wanted
 
 
-#: Optimizer steps that tell in which mode the script trains.
+#: Optimizer steps that show in which mode the script trains.
 FEW = 3
 
 
-class Training:
+class TrainingMode:
     def __init__(self, torch: Torch, optimizers: Optimizers) -> None:
         self._torch = torch
         self._optimizers = optimizers
@@ -77,7 +76,7 @@ class Training:
         self._steps_looked_at = 0
 
     def install(self) -> None:
-        """`train()` and `eval()` both end here; only the outermost call of a nest is the script's own."""
+        """`eval()` calls `train()` too. Of nested calls only the outermost is the script's own."""
         kind = self._torch.nn.Module
         original = kind.train
         watch = self
@@ -95,26 +94,26 @@ class Training:
 
         kind.train = train
 
-    def likely(self) -> bool:
+    def is_training(self) -> bool:
         torch = self._torch
         if not torch.is_grad_enabled() or torch.is_inference_mode_enabled() or len(self._optimizers) == 0:
             return False
         modules = list(self._trained())
         return not modules or any(module.training for module in modules)
 
-    def evaluating(self) -> bool:
-        """The trained model was switched to evaluation (whether or not gradients are off)."""
+    def is_evaluating(self) -> bool:
+        """Whether the trained model is in evaluation mode (gradients may be on)."""
         modules = list(self._trained())
         return bool(modules) and not any(module.training for module in modules)
 
     def stepped(self) -> None:
-        """The optimizer has stepped. A model that is trained in evaluation mode tells nothing by that mode."""
+        """The optimizer has stepped: a model that is trained in evaluation mode is known by that."""
         if self._steps_looked_at < FEW:
             self._steps_looked_at += 1
-            self._trains_in_eval = self._trains_in_eval or self.evaluating()
+            self._trains_in_eval = self._trains_in_eval or self.is_evaluating()
 
-    def switches(self, module: Module) -> bool:
-        """Whether the module is one that is trained, and switched to evaluation for evaluating only."""
+    def is_trained_module(self, module: Module) -> bool:
+        """Whether the module is trained, and is in evaluation mode only while it is evaluated."""
         if self._trains_in_eval:
             return False
         ours = {id(parameter) for parameter in self._optimizers.parameters()}

@@ -1,5 +1,5 @@
-"""Sees optimizer steps. LR schedulers, accelerate and others wrap `step` on the instance, so the class is patched,
-and before the script can make an instance."""
+"""Watches optimizer steps. LR schedulers, accelerate and others wrap `step` on the instance, so the class is patched, before
+the script makes an instance."""
 
 from __future__ import annotations
 
@@ -10,29 +10,27 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Iterator
 
-    from ..apply.gate import Gate
+    from ..apply.gradient_accumulator import GradientAccumulator
     from ..apply.precision import LossScaling
-    from ..types import Call, Listener, Optimizer, Torch
+    from ..types import Call, Optimizer, StepListener, Torch
 
 
 class Optimizers:
-    """`listener` has before_step(), after_step(), forward_backward_again()."""
-
-    def __init__(self, torch: Torch, gate: Gate, listener: Listener) -> None:
+    def __init__(self, torch: Torch, accumulator: GradientAccumulator, listener: StepListener) -> None:
         self._torch = torch
-        self._gate = gate
+        self._accumulator = accumulator
         self._listener = listener
         self._depth = 0
         self._known: weakref.WeakSet[Optimizer] = weakref.WeakSet()
-        #: How many were made so far.
+        #: The number of optimizers made so far.
         self.made = 0
-        #: Optimizers that had no state before their first probed step: theirs can be made again.
+        #: Optimizers that had no state before their first probed step: their state can be made again.
         self._lazy: weakref.WeakSet[Optimizer] = weakref.WeakSet()
-        #: Those that have stepped at all, and those that have since `renew()`.
+        #: Optimizers that have ever stepped, and those that have stepped since `reset_state()`.
         self._moving: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._moved: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self.active = True
-        #: The hook's own loss scaler while there is one.
+        #: The hook's own loss scaler; None: there is none.
         self.scaling: LossScaling | None = None
 
     def install(self) -> None:
@@ -46,9 +44,9 @@ class Optimizers:
             watch.add(self)
 
         base.__init__ = __init__
-        base.zero_grad = self._gated_zero_grad(base.zero_grad)
+        base.zero_grad = self._guarded_zero_grad(base.zero_grad)
         module = self._torch.nn.Module
-        module.zero_grad = self._gated_zero_grad(module.zero_grad)
+        module.zero_grad = self._guarded_zero_grad(module.zero_grad)
 
     def add(self, optimizer: Optimizer) -> None:
         self._known.add(optimizer)
@@ -63,9 +61,9 @@ class Optimizers:
     def known(self) -> list[Any]:
         return list(self._known)
 
-    def renew(self) -> None:
-        """Back to how a fresh process stands before its first step: no gradients, no state yet. What a process has
-        allocated in another order fits less, or more, than the same in a fresh one."""
+    def reset_state(self) -> None:
+        """Back to the state before the first step: no gradients, no optimizer state. With another order of allocations less, or
+        more, would fit than in a fresh process."""
         for optimizer in self.known():
             if not optimizer.state:
                 self._lazy.add(optimizer)
@@ -78,12 +76,12 @@ class Optimizers:
     def identities(self) -> frozenset[int]:
         return frozenset(id(optimizer) for optimizer in self._known)
 
-    def awaited(self) -> bool:
-        """Whether one that has stepped before is yet to step since `renew()`, or one is yet to step at all."""
+    def step_is_missing(self) -> bool:
+        """Whether an optimizer that has ever stepped has not stepped since `reset_state()`."""
         return any(optimizer not in self._moved for optimizer in self._moving)
 
-    def give_up(self) -> None:
-        """Waits no more for those that have not stepped."""
+    def stop_waiting(self) -> None:
+        """Waits no more for optimizers that have not stepped."""
         self._moving = weakref.WeakSet(self._moved)
 
     def parameters(self) -> Iterator[Any]:
@@ -91,7 +89,7 @@ class Optimizers:
             for group in optimizer.param_groups:
                 yield from group["params"]
 
-    def _gated_zero_grad(self, original: Call) -> Call:
+    def _guarded_zero_grad(self, original: Call) -> Call:
         watch = self
 
         @functools.wraps(original)
@@ -103,8 +101,8 @@ class Optimizers:
         return zero_grad
 
     def _holds(self, target: Any) -> bool:
-        """Whether gradients of an optimizer or a module are still to be added to."""
-        held = self._gate.held() if self._gate.engaged else ()
+        """Whether gradients of an optimizer or a module are still being accumulated."""
+        held = self._accumulator.held_optimizers() if self._accumulator.engaged else ()
         if not held or not isinstance(target, self._torch.nn.Module):
             return any(optimizer is target for optimizer in held)
         theirs = {id(p) for optimizer in held for group in optimizer.param_groups for p in group["params"]}
@@ -119,7 +117,7 @@ class Optimizers:
                 watch._moves(self)
                 return original(self, *args, **kwargs)
             closure = args[0] if args and callable(args[0]) else kwargs.get("closure")
-            if not watch._gate.attempt(self, closure is not None):
+            if not watch._accumulator.may_step(self, closure is not None):
                 if closure is not None:
                     with watch._torch.enable_grad():
                         return closure()
@@ -140,13 +138,13 @@ class Optimizers:
                     result = original(self, *args, **kwargs)
             finally:
                 watch._depth -= 1
-            watch._gate.stepped(self)
+            watch._accumulator.stepped(self)
             watch._moves(self)
             watch._listener.after_step(self)
             return result
 
         setattr(step, "_oomtune", True)
-        # torch wraps a class's step once, and knows by this mark that it has.
+        # By this mark torch knows that it has wrapped a class's step already.
         setattr(step, "hooked", True)
         return step
 
@@ -157,7 +155,7 @@ class Optimizers:
     def _watched_closure(self, closure: Any) -> Call:
         @functools.wraps(closure)
         def watched(*args: Any, **kwargs: Any) -> Any:
-            self._listener.forward_backward_again()
+            self._listener.before_closure()
             result = closure(*args, **kwargs)
             self._listener.before_step(None)
             return result

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Iterator
 
 
-#: What holds no memory to speak of.
+#: Types that hold little memory.
 PLAIN = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType, types.FunctionType)
 _COPIES = sys.version_info < (3, 13)
 #: The folder of the hook.
@@ -27,16 +27,16 @@ def is_user_code(path: str) -> bool:
     return not path.startswith(_HERE) and not any(part in path for part in parts)
 
 
-def variables(frame: FrameType) -> list[tuple[str, Any]]:
-    """(name, value) of a function's variables; the frame keeps none of them."""
+def frame_variables(frame: FrameType) -> list[tuple[str, Any]]:
+    """(name, value) of a function's variables; leaves no copies in the frame."""
     found = list(frame.f_locals.items())
-    forget(frame)
+    drop_locals(frame)
     return found
 
 
-def forget(frame: FrameType) -> None:
-    """Takes out of the frame's copy what may hold memory. A script that has called locals() sees the same dictionary:
-    its plain values stay."""
+def drop_locals(frame: FrameType) -> None:
+    """Removes from the frame's copy of its variables what may hold memory. Plain values stay: a script that has called
+    locals() sees the same dictionary."""
     if not _COPIES or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
         return
     copied = frame.f_locals
@@ -50,15 +50,15 @@ _BLOCKS = (ast.Try, ast.With, ast.AsyncWith)
 
 
 class Block:
-    """Lines `first` to `last`; `entry` is the line to go to for running them anew, `guarded` says that they are in a
-    `try` or a `with`."""
+    """The lines from the node's first to `last`. `entry`: the line to jump to in order to run them again; `guarded`: they are
+    in a `try` or a `with`."""
 
     def __init__(self, node: Any, last: int, entry: int, guarded: bool) -> None:
         self._node = node
         self._first, self._last = node.lineno, last
         self.entry = entry
         self.guarded = guarded
-        #: Lines that do nothing but leave a loop.
+        #: Lines that only leave the loop.
         self.exits = frozenset(_exits(node)) if isinstance(node, _LOOPS) else ()
 
     def holds(self, *lines: int) -> bool:
@@ -69,7 +69,7 @@ class Block:
 
 
 class SourceFile:
-    """The syntax tree of one file; empty where its text cannot be had."""
+    """The syntax tree of one file; empty if its text cannot be read."""
 
     def __init__(self, filename: str) -> None:
         self.filename = filename
@@ -79,7 +79,7 @@ class SourceFile:
             self._tree = ast.parse("")
 
     def loop(self, *lines: int) -> Block | None:
-        """The innermost loop around the lines, within the function that they are in; None: none."""
+        """The innermost loop around all the lines, within their function; None: none."""
         found, guarded = None, False
         for node in self.around(lines[0]):
             if isinstance(node, _SCOPES):
@@ -87,14 +87,14 @@ class SourceFile:
             elif isinstance(node, _BLOCKS):
                 guarded = True
             elif isinstance(node, _LOOPS):
-                # A `while` is entered past its condition, which may have come true.
+                # Jump past the condition of a `while`, which may be false by now.
                 entry = node.body[0].lineno if isinstance(node, ast.While) else node.lineno
                 block = Block(node, node.body[-1].end_lineno or node.lineno, entry, guarded)
                 found = block if block.holds(*lines) else found
         return found
 
     def statement(self, line: int) -> Block | None:
-        """The statement that runs at a line; of a compound one its head."""
+        """The statement at a line; of a compound statement only its head."""
         found, guarded = None, False
         for node in self.around(line):
             if isinstance(node, ast.stmt):
@@ -106,7 +106,7 @@ class SourceFile:
         return found
 
     def around(self, line: int) -> Iterator[ast.AST]:
-        """Nodes that reach over the line, outermost first."""
+        """Nodes that contain the line, outermost first."""
         node: Any = self._tree
         while node is not None:
             children: Any = ast.iter_child_nodes(node)
@@ -117,7 +117,7 @@ class SourceFile:
 
 
 def _exits(loop: Any) -> Iterator[int]:
-    """Lines of the loop's own `break`s, and of `return`s, that nothing else stands on."""
+    """Lines that hold only a `break` of this loop, or a `return`."""
     pending = [(child, True) for child in loop.body]
     while pending:
         node, own = pending.pop()
@@ -127,7 +127,7 @@ def _exits(loop: Any) -> Iterator[int]:
             continue
         inner = own and not isinstance(node, _LOOPS)
         for child in ast.iter_child_nodes(node):
-            # `if done: break`: whether it leaves cannot be told by its line.
+            # `if done: break`: its line does not tell whether it leaves.
             if isinstance(child, ast.stmt) and child.lineno > node.lineno:
                 pending.append((child, inner))
             elif not isinstance(child, (ast.stmt, ast.expr)):
@@ -135,7 +135,7 @@ def _exits(loop: Any) -> Iterator[int]:
 
 
 def without_gradients(filename: str, line: int) -> bool:
-    """Whether a line stands in a `with` that turns gradients off."""
+    """Whether a line is in a `with` that turns gradients off."""
     for node in SourceFile(filename).around(line):
         if isinstance(node, (ast.With, ast.AsyncWith)):
             for item in node.items:

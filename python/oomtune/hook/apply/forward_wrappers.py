@@ -1,7 +1,7 @@
-"""Puts something around the forward of chosen modules, in a way that copies and pickles of them do not carry along.
+"""Wraps the forward of chosen modules, but not of their copies and pickles.
 
-The class's forward is patched, and asks whether the instance is one of the chosen: a deep copy (an average of the
-weights, say) is not, and a pickle holds nothing of ours.
+The patched forward of the class checks whether the instance is one of the chosen: a deep copy (an average of the weights,
+say) is not, and a pickle contains nothing of ours.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from ..types import Call, Module
 
 
-class Forwards:
+class ForwardWrappers:
     def __init__(self) -> None:
         self._around: dict[int, list[Call]] = {}
 
     def wrap(self, module: Module, around: Call, innermost: bool = False) -> bool:
-        """`around(call, *args, **kwargs)` runs in place of forward; `call` is what it stands for. The last to come is the
-        outermost, unless it asks to stay `innermost`. True: done."""
+        """`around(call, *args, **kwargs)` runs in place of forward, which is `call`. The latest wrapper is the outermost, unless
+        `innermost`. Returns False if the module cannot be wrapped."""
         key = id(module)
         if not self._patch(module):
             return False
@@ -40,7 +40,7 @@ class Forwards:
     def _patch(self, module: Module) -> bool:
         own = module.__dict__.get("forward")
         if own is not None:
-            # Another tool (accelerate) has put its own on the instance, and would never reach the class's again.
+            # Another tool (accelerate) has set a forward on the instance, which never calls the class's.
             return self._patch_instance(module, own)
         kind = type(module)  # pyright: ignore[reportUnknownVariableType]
         original = getattr(kind, "forward", None)  # pyright: ignore[reportUnknownArgumentType]

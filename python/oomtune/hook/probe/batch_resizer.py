@@ -1,6 +1,6 @@
-"""Tensors of the script's own batch at the rows that a probe asks for: cut, or repeated, along the dimension of its samples."""
+"""Resizes the tensors of the script's own batch to the rows that a probe asks for: slices them, or repeats rows."""
 
-# What is looked into is the script's own, and may be anything.
+# The objects that this reads belong to the script and can be of any type.
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownLambdaType=false
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from ..types import Tensor, Torch
 
 
-class Resized:
-    """What belongs to one batch of the script: `own` rows as it made it, `wanted` as the model is given it. Each tensor is
-    resized once, and the copy lives as long as the batch, as a real one would."""
+class BatchResizer:
+    """For one batch of the script at a time: `own` rows as the script made it, `wanted` rows as the model gets it. Each tensor
+    is resized once, and the copy lives as long as the batch."""
 
     def __init__(self, torch: Torch) -> None:
         self._torch = torch
         #: The dimension that counts the samples.
         self.dim = 0
         self.own = self.wanted = 1
-        #: Rows of batches before.
+        #: Rows of earlier batches.
         self._before: set[int] = set()
         self._made: dict[int, tuple[weakref.ref[Any], int, Tensor]] = {}
 
     def begin(self, own: int, wanted: int) -> None:
-        """A new batch of the script."""
+        """Starts with a new batch of the script."""
         self._before |= {self.own, self.wanted}
         self.own, self.wanted = own, wanted
         self._made = {}
@@ -40,7 +40,7 @@ class Resized:
         return self.own != self.wanted
 
     def rows_of(self, tree: Any) -> int | None:
-        """Rows of what a model is called with, as its first tensor has them; None: it is given no tensor."""
+        """Rows of a model's inputs, by their first tensor; None: there is no tensor."""
         lengths: list[int] = []
 
         def visit(leaf: Any) -> Any:
@@ -52,8 +52,8 @@ class Resized:
         return lengths[0] if lengths else None
 
     def fits(self, tree: Any, rows: int) -> bool:
-        """Whether all that the model is called with has a row for each sample, or none for any (a mask between positions). A graph
-        with its edges is no such thing."""
+        """Whether each of a model's inputs has `rows` rows, or is no per-sample input (a mask between positions). False for a
+        graph with its edges."""
         found: list[bool] = []
 
         def visit(leaf: Any) -> Any:
@@ -66,12 +66,12 @@ class Resized:
         return all(found)
 
     def inputs(self, tree: Any, views: int = 1) -> Any:
-        """The same structure with `wanted` rows in place of the script's own; `views`: so many for each sample."""
+        """The inputs with `wanted` rows in place of `own`. `views`: rows per sample."""
         own, wanted = self.own * views, self.wanted * views
 
         def visit(leaf: Any) -> Any:
             if isinstance(leaf, SampleList):
-                return type(leaf.items)(leaf.items[place % own] for place in range(wanted))
+                return type(leaf.items)(leaf.items[index % own] for index in range(wanted))
             if not isinstance(leaf, self._torch.Tensor):
                 return leaf
             dim = self._dim(leaf, own, wanted)
@@ -80,10 +80,10 @@ class Resized:
         return tree_map(self._torch, tree, visit, (own,))
 
     def _dim(self, leaf: Tensor, own: int, wanted: int) -> int | None:
-        """Where a tensor has the script's rows; None: nowhere, or it has the probe's already."""
+        """The dimension to resize; None: no dimension has the script's rows, or one has the probe's already."""
         for dim in (self.dim, 1 - self.dim):
             length = leaf.shape[dim] if leaf.dim() > dim else None
-            # One row may as well be one layer.
+            # A length of 1 may be one layer instead of one row.
             if length == wanted and (wanted != 1 or own == 1):
                 return None
             if length == own:
@@ -91,20 +91,20 @@ class Resized:
         return self._state(leaf)
 
     def _state(self, leaf: Tensor) -> int | None:
-        """The same for a hidden state, which has the rows of a batch before: (samples, features), or (layers, samples, features)."""
+        """The dimension to resize in a hidden state with the rows of an earlier batch: (samples, features) or (layers, samples, features)."""
         if not leaf.is_floating_point() or leaf.dim() not in (2, 3):
             return None
         dim = self.dim if leaf.dim() == 2 else 1
         return dim if leaf.shape[dim] in self._before else None
 
     def tensor(self, tensor: Tensor, dim: int, count: int) -> Tensor:
-        """`count` rows of it, those that there are over and over."""
+        """The tensor with `count` rows: its first ones, or all of them repeated in turn."""
         known = self._made.get(id(tensor))
         if known is not None and known[0]() is tensor and known[1] == dim and known[2].shape[dim] == count:
             return known[2]
         torch, have = self._torch, tensor.shape[dim]
         if have == 0:
-            made = tensor.new_zeros([count if place == dim else length for place, length in enumerate(tensor.shape)])
+            made = tensor.new_zeros([count if axis == dim else length for axis, length in enumerate(tensor.shape)])
         elif have >= count and dim == 0:
             made = tensor.narrow(0, 0, count)
         else:

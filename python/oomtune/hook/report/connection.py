@@ -1,4 +1,4 @@
-"""The line to the worker: JSON lines over a unix socket."""
+"""The connection to the worker: JSON lines over a unix socket."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from socket import socket
     from typing import Callable
 
-    from ..messages import Hello, Said, TemplateHello
+    from ..messages import Hello, SentMessage, TemplateHello
     from ..types import Message
 
 
-class Link:
-    """Connects when the first message has to go out, so processes that never train never show up."""
+class Connection:
+    """Connects when the first message is sent, so that processes that never train never connect."""
 
     def __init__(self, path: str | None, hello: Callable[[], Hello | TemplateHello]) -> None:
         self._path = path
@@ -25,7 +25,7 @@ class Link:
         self._socket: socket | None = None
         self._reader: BufferedReader | None = None
         self._pid = os.getpid()
-        #: The worker is gone, or never was there.
+        #: The worker is gone, or there never was one.
         self.lost = path is None
 
     def open(self) -> bool:
@@ -48,8 +48,8 @@ class Link:
             self._reader = line.makefile("rb")
         return self.send(self._hello())
 
-    def send(self, message: Said) -> bool:
-        """False when nobody listens (any more)."""
+    def send(self, message: SentMessage) -> bool:
+        """False if the worker is gone."""
         if not self.open():
             return False
         import json
@@ -65,7 +65,7 @@ class Link:
                 return False
 
     def receive(self) -> Message | None:
-        """The next message; None when the worker is gone. Waits as long as it takes."""
+        """Waits for the next message, without a time limit; None if the worker is gone."""
         if not self.open():
             return None
         import json
@@ -86,7 +86,7 @@ class Link:
                 return message  # pyright: ignore[reportUnknownVariableType]
 
     def forget(self) -> None:
-        """In a forked child: the parent's line is not ours to speak on."""
+        """In a forked child: closes its copy of the parent's connection."""
         self.lost = True
         self._lock = threading.RLock()
         self._reader = None
@@ -97,13 +97,13 @@ class Link:
                 pass
             self._socket = None
 
-    def anew(self) -> None:
-        """In a fork that goes on as this process: it makes a line of its own."""
+    def reopen_in_fork(self) -> None:
+        """In a life: it opens a connection of its own."""
         self.forget()
         self.lost = self._path is None
         self._pid = os.getpid()
 
-    def files(self) -> set[int]:
+    def descriptors(self) -> set[int]:
         return set() if self._socket is None else {self._socket.fileno()}
 
     def close(self) -> None:

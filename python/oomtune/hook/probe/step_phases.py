@@ -1,4 +1,4 @@
-"""Peaks of a training step, phase by phase: their maximum hides which of them grows with the batch."""
+"""Peaks of a training step, phase by phase: their maximum would hide which of them grows with the batch."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _higher(one: int | None, other: int | None) -> int | None:
     return one if other is None else max(one, other)
 
 
-class Phases:
-    """Told when a phase begins; keeps the highest of each. Bytes."""
+class StepPhases:
+    """Peaks of each phase, in bytes."""
 
     def __init__(self, memory: Memory, phase: str = LOAD, reset: bool = True) -> None:
         self._memory = memory
@@ -47,13 +47,13 @@ class Phases:
         self._memory.reset()
 
     def step_starts(self) -> None:
-        """A new optimizer step's first batch was handed out: what is in use now stays in use throughout."""
+        """The first batch of an optimizer step was handed out: what is in use now stays in use throughout."""
         live = self._memory.live()
         self._starts.append(live)
         self.resident = _higher(self.resident, live)
 
     def growth(self) -> int | None:
-        """Bytes by which each step leaves more behind than the one before; the first makes the optimizer's state."""
+        """Growth of the memory in use, in bytes per step; without the first step, which makes the optimizer's state."""
         return rise(self._starts[1:])
 
     def _book(self) -> None:
@@ -62,7 +62,7 @@ class Phases:
         self.reserved = _higher(self.reserved, reserved)
         self.allocated[self._phase] = _higher(self.allocated.get(self._phase), allocated)
 
-    def report(self) -> Peaks:
+    def peaks(self) -> Peaks:
         self._book()
         return {
             "total_bytes": self.total,
@@ -74,24 +74,24 @@ class Phases:
         }
 
 
-#: From so many values on a rise has to show in most of their pairs.
+#: From this many values on, a rise must show in most of their pairs.
 ENOUGH = 5
-#: Part of the pairs of values by which more have to rise than fall.
+#: By this part of all pairs, rising pairs must outnumber falling ones.
 CONCORDANT = 0.6
-#: A rise is more than so many times what single steps go up and down by: an allocator hands out blocks of several sizes.
+#: A rise must exceed the spread of single steps this many times: an allocator hands out blocks of several sizes.
 BEYOND = 1.5
 
 
 def rise(values: list[Any]) -> int | None:
-    """Bytes for each step, by the median slope over all pairs of values (Theil and Sen's estimate); 0: they do not rise.
-    None: too few values."""
+    """Bytes per step, by the median slope over all pairs of values (the Theil-Sen estimator); 0: they do not rise; None: too
+    few values."""
     if len(values) < 2 or None in values:
         return None
     slope, concordance = _fit(values)
     if len(values) >= ENOUGH and concordance < CONCORDANT:
         return 0
     if len(values) > 2:
-        # What has stopped rising (a cache that is full, an allocator at rest) is left behind by no step.
+        # What has stopped rising (a full cache, an allocator at rest) is no growth per step.
         later = values[len(values) // 2 :]
         slope = min(slope, _fit(later)[0])
         if len(values) >= ENOUGH and slope * (len(later) - 1) <= BEYOND * _spread(later, slope):
@@ -100,13 +100,13 @@ def rise(values: list[Any]) -> int | None:
 
 
 def _spread(values: list[Any], slope: float) -> Any:
-    """How far apart the values lie beside a line of that slope."""
+    """Highest minus lowest distance of the values from a line of that slope."""
     beside = [value - slope * step for step, value in enumerate(values)]
     return max(beside) - min(beside)
 
 
 def _fit(values: list[Any]) -> tuple[float, float]:
-    """(median slope, by how much rising pairs outweigh falling ones: from -1 to 1)."""
+    """(median slope, rising minus falling pairs as a part of all pairs: -1 to 1)."""
     slopes = sorted((later - before) / (j - i) for j, later in enumerate(values) for i, before in enumerate(values[:j]))
     middle = len(slopes) // 2
     median = slopes[middle] if len(slopes) % 2 else (slopes[middle - 1] + slopes[middle]) / 2

@@ -1,7 +1,7 @@
-"""Which variable of the script keeps what each step leaves behind: a list that grows, a cache, a hidden state that still
-holds the graphs of earlier steps. Looked for from the running functions' variables, twice, some steps apart."""
+"""Finds the script's variable that grows with each step: a list, a cache, a hidden state that still holds the graphs of
+earlier steps. Compares two snapshots of the running functions' variables, some steps apart."""
 
-# What is looked into is the script's own, and may be anything.
+# The objects that this reads belong to the script and can be of any type.
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import re
 import sys
 
-from .script import PLAIN, is_user_code, variables
+from .script import PLAIN, frame_variables, is_user_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from ..types import Tensor, Torch
 
 
-#: Objects that are looked at, and how deep below a variable.
+#: The most objects that a snapshot visits, and how deep below a variable.
 MOST_OBJECTS = 5000
 DEEPEST = 3
-#: Containers with more elements than these are counted, not searched.
+#: Containers with more elements than this are counted, not searched.
 MOST_ELEMENTS = 64
-#: Nodes of one autograd graph that are counted.
+#: The most nodes of one autograd graph that are counted.
 MOST_NODES = 4000
 
 _PLAIN = (bytearray, *PLAIN)
 
 
 class Found:
-    """A variable, and how much it held: elements of a container, nodes of a tensor's graph."""
+    """A variable, and its count: elements of a container, or nodes of a tensor's graph."""
 
     def __init__(self, name: str, code: CodeType, value: Any, count: int) -> None:
         self.name = name
-        #: Of the function that the variable belongs to.
+        #: The code of the function that the variable belongs to.
         self.code = code
         self.value = value
         self.count = count
@@ -50,23 +50,21 @@ class GrowingVariables:
         self._torch = torch
         self._before = {}
 
-    def look(self) -> None:
-        """What the variables hold now, by name and owner."""
+    def snapshot(self) -> None:
+        """Notes the counts of all variables as they are now."""
         self._before = {key: found.count for key, found in self._seen(sys._getframe(1)).items()}
 
-    def named(self, steps: int) -> str | None:
-        """The variable that has grown with most of `steps`, as a person would look for it; None: none was seen."""
+    def grown_within(self, steps: int) -> str | None:
+        """Name and line of the variable that has grown in most of the `steps` since the snapshot; None: none has."""
         return _largest(self._grown(sys._getframe(1), max(2, steps // 2)))
 
-    def named_at(self, frame: FrameType, held: float) -> str | None:
-        """The same where an error came from, whose `frame` is no more running: the variable that has grown since by `held`
-        bytes at least, however often."""
+    def grown_by(self, frame: FrameType, held: float) -> str | None:
+        """The same, seen from `frame` where an error was raised: the variable that has grown by at least `held` bytes since the
+        snapshot, in whatever number of steps."""
         return _largest([one for one in self._grown(frame, 2) if one[0] >= held])
 
-    # -- the parts
-
     def _grown(self, frame: FrameType, least: int) -> list[tuple[int, Found]]:
-        """(bytes, variable) of those that hold `least` elements more than when they were looked at."""
+        """(bytes, variable) of those whose count has grown by at least `least` since the snapshot."""
         grown: list[tuple[int, Found]] = []
         for key, found in self._seen(frame).items():
             more = found.count - self._before.get(key, found.count)
@@ -76,7 +74,7 @@ class GrowingVariables:
 
     def _seen(self, frame: FrameType) -> dict[Any, Found]:
         scopes = list(_scopes(frame))
-        # A module's variables are looked at as such, whoever else has hold of its dictionary.
+        # Other references to a module's dictionary are skipped: its variables are visited by their own names.
         seen: dict[Any, Found] = {}
         visited = {owner for owner, _, _ in scopes}
         for _, code, named in scopes:
@@ -102,14 +100,14 @@ class GrowingVariables:
                 inner = _elements(value) if len(value) <= MOST_ELEMENTS else ()
             else:
                 inner = [("%s.%s" % (name, part), one) for part, one in list(getattr(value, "__dict__", {}).items())]
-        except Exception:  # a script's own containers may do anything when they are asked
+        except Exception:  # a script's own containers may raise anything
             return
         if depth < DEEPEST:
             for part, one in inner:
                 self._visit(part if part.startswith(name) else name + part, code, one, depth + 1, seen, visited)
 
     def _bytes(self, found: Found, more: int) -> int:
-        """What the latest elements hold, as far as can be told: a tensor with its graph holds more than can be counted."""
+        """Estimated bytes of the latest `more` elements; a tensor with a graph counts as more than all others."""
         if isinstance(found.value, self._torch.Tensor):
             return found.count * 1024
         values = list(found.value.values() if hasattr(found.value, "values") else found.value)[-more:]
@@ -135,7 +133,7 @@ def _largest(grown: list[tuple[int, Found]]) -> str | None:
 
 
 def _is_container(value: Any) -> bool:
-    """Python's own, and what is derived from them: to ask others for their length may compute a whole table."""
+    """Whether it is one of Python's own containers, or derived from one: len() of others may compute a whole table."""
     return isinstance(value, (list, dict, set, collections.deque))
 
 
@@ -157,8 +155,8 @@ def _nodes(tensor: Tensor) -> int:
 
 
 def _scopes(start: FrameType) -> Iterator[tuple[int, CodeType, list[tuple[str, Any]]]]:
-    """(identity of the variables' dictionary, code, variables) of the script's functions that `start` runs in, and of the
-    modules that they are from."""
+    """(id of the variables' owner, code, variables) for each of the script's functions from `start` outwards, and for their
+    modules."""
     frame: FrameType | None = start
     modules: set[int] = set()
     while frame is not None:
@@ -166,7 +164,7 @@ def _scopes(start: FrameType) -> Iterator[tuple[int, CodeType, list[tuple[str, A
         if is_user_code(code.co_filename):
             optimized = code.co_flags & inspect.CO_OPTIMIZED
             if optimized:
-                yield id(frame), code, variables(frame)
+                yield id(frame), code, frame_variables(frame)
             if id(frame.f_globals) not in modules:
                 modules.add(id(frame.f_globals))
                 yield id(frame.f_globals), code, list(frame.f_globals.items())
@@ -178,10 +176,10 @@ def _described(found: Found) -> str:
     path = found.code.co_filename
     last = re.escape(found.name.split("[")[0].rpartition(".")[2])
     fills = r"\b%s\b(\[.*\])*\s*(\.(append|appendleft|extend|insert|add|update|setdefault)\(|\[.*\]\s*=[^=]|\+=)" % last
-    sets = r"\b%s\b[\w\s,.)\]]*[-+*/]?=[^=]" % last
+    is_leading = r"\b%s\b[\w\s,.)\]]*[-+*/]?=[^=]" % last
     lines = linecache.getlines(path)
     first = found.code.co_firstlineno
-    wanted = sets if hasattr(found.value, "grad_fn") else fills
+    wanted = is_leading if hasattr(found.value, "grad_fn") else fills
     numbers = [n for n, line in enumerate(lines, 1) if re.search(wanted, line)]
     number = next((n for n in numbers if n >= first), numbers[0] if numbers else None)
     if hasattr(found.value, "grad_fn") and numbers:

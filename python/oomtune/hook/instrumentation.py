@@ -1,4 +1,4 @@
-"""What the hook puts into torch, at the moment it has been imported and before the script can take names from it."""
+"""Patches torch as soon as it has been imported, before the script can take names from it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import functools
 import gc
 import importlib
 
-from .apply.applier import Applier
-from .apply.gate import Gate, gate_calls
+from .apply.apply_controller import ApplyController
+from .apply.gradient_accumulator import GradientAccumulator, patch_step_calls
 from .apply.precision import watch_autocast
 from .apply.rung import Rung
 from .cut import Cut
-from .probe.driver import Driver
-from .probe.measurer import Measurer
-from .probe.quiet import quiet_saves
-from .report.telemetry import Telemetry, tell_saves
+from .probe.dry_run import quiet_saves
+from .probe.measure_controller import MeasureController
+from .probe.probe_controller import ProbeController
+from .report.telemetry import Telemetry, watch_saves
 from .report.training_loop import DIFFERENCES, warnings
-from .watch.backward import Backward
+from .watch.backward_passes import BackwardPasses
 from .watch.loader import patch_loader
-from .watch.models import Modules, Training
+from .watch.models import Modules, TrainingMode
 from .watch.optimizers import Optimizers
 
 TYPE_CHECKING = False
@@ -30,67 +30,67 @@ if TYPE_CHECKING:
 
 
 def instrument(hook: Hook, torch: Torch) -> None:
-    for name in ("torch.optim.swa_utils", "torch.utils.data"):  # parts of `import torch` in every version known
+    for name in ("torch.optim.swa_utils", "torch.utils.data"):  # `import torch` loads these in every known version
         importlib.import_module(name)
 
-    hook.instruments = Instruments(hook, torch)
-    hook.instruments.install()
+    hook.instrumentation = Instrumentation(hook, torch)
+    hook.instrumentation.install()
 
 
-class Instruments:
-    """One object that holds the parts together which need torch."""
+class Instrumentation:
+    """Makes, connects and installs the parts of the hook that need torch."""
 
     def __init__(self, hook: Hook, torch: Torch) -> None:
         settings = hook.settings
         self.hook = hook
         self.torch = torch
-        #: False in a forked child, which only inherits what was patched.
+        #: False in a forked child, which only inherits the patches.
         self.active = True
-        #: Known when a loop begins: the script chooses its device.
+        #: None until a loop begins: the script chooses its device.
         self.memory: Memory | None = None
-        #: A loss that sums was made.
+        #: The script made a loss with reduction='sum'.
         self.sum_loss = False
-        #: The script's own autocast was on at some time.
+        #: The script has turned on autocast itself.
         self.own_amp = False
-        self.gate = Gate()
-        self.optimizers = Optimizers(torch, self.gate, self)
-        self.training = Training(torch, self.optimizers)
+        self.accumulator = GradientAccumulator()
+        self.optimizers = Optimizers(torch, self.accumulator, self)
+        self.training_mode = TrainingMode(torch, self.optimizers)
         self.modules = Modules(torch, self.optimizers)
-        self.backward = Backward(torch, self._backward_begins)
+        self.backward = BackwardPasses(torch, self._backward_begins)
         self.rung = Rung(torch, self.modules, self.optimizers, self.backward, self._recomputes)
         self.telemetry = Telemetry(self)
-        self.cut = Cut(torch, self.optimizers, hook.uncut, self.telemetry.warn, lambda: self.backward.plain)
+        self.cut = Cut(torch, self.optimizers, hook.stop_uncut, self.telemetry.warn, lambda: self.backward.plain)
         self.controller: Controller
-        if settings.drives:
-            self.controller = Driver(self)
+        if settings.probing:
+            self.controller = ProbeController(self)
         else:
-            self.controller = Measurer(self) if settings.searching else Applier(self)
+            self.controller = MeasureController(self) if settings.searching else ApplyController(self)
 
     def install(self) -> None:
         hook, torch, settings = self.hook, self.torch, self.hook.settings
         self.optimizers.install()
-        self.training.install()
+        self.training_mode.install()
         if settings.searching or settings.knobs:
-            # A job that runs as it stands is only watched: none of this is in its way.
+            # A job that runs unchanged is only watched.
             self.cut.install()
             self.backward.install()
-            gate_calls(torch, self.gate, self.optimizers, lambda: settings.searching and hook.driving)
+            patch_step_calls(torch, self.accumulator, self.optimizers, lambda: settings.searching and hook.controlled)
             self._watch_losses()
-        if hook.result_files is not None:
-            # What the import left stays: to look through all of it for garbage, before the first size, takes as long as a step.
+        if hook.artifact_guard is not None:
+            # Garbage collections skip what the import made: going through it takes as long as a step.
             gc.freeze()
-            # Checkpointing restores autocast in the backward pass: that is nobody's own.
+            # Checkpointing restores autocast in the backward pass: that is not the script's own.
             watch_autocast(torch, lambda: self.rung.autocast.inside or self._unwinds(), self._saw_own_amp)
-            quiet_saves(torch, hook.result_files)
+            quiet_saves(torch, hook.artifact_guard)
         else:
-            tell_saves(torch, hook, self.telemetry)
-        patch_loader(torch, torch.utils.data.DataLoader, self.controller, eager=not settings.drives)
-        if hook.lives is not None:
-            hook.lives.install(torch)
+            watch_saves(torch, hook, self.telemetry)
+        patch_loader(torch, torch.utils.data.DataLoader, self.controller, eager=not settings.probing)
+        if hook.fork_point is not None:
+            hook.fork_point.install(torch)
 
     def deactivate(self) -> None:
         self.active = False
-        self.gate.release()
+        self.accumulator.release()
         self.cut.release()
         self.optimizers.active = False
         self.backward.active = False
@@ -100,9 +100,9 @@ class Instruments:
             "phase": self.hook.phase,
             "refused": self.memory is not None and self.memory.ledger.refused() > 0,
             "micro_batch": self.controller.micro_batch if self.active else None,
-            "trains": self.training.switches,
-            "ended": self.telemetry.loop_end.passed,
-            "keeper": self.telemetry.keeper,
+            "trains": self.training_mode.is_trained_module,
+            "ended": self.telemetry.loop_end.had_ended,
+            "growing_variable": self.telemetry.growing_variable,
         }
 
     def apply_rung(self) -> None:
@@ -118,7 +118,7 @@ class Instruments:
         for code in warnings(self, None):
             self.telemetry.warn(code, DIFFERENCES[code])
 
-    # -- what the watchers of optimizers and backward passes tell
+    # -- called by the watchers of optimizers and backward passes
 
     def before_step(self, optimizer: Optimizer | None) -> None:
         if self.active:
@@ -128,36 +128,36 @@ class Instruments:
         if self.active:
             self.controller.after_step()
 
-    def forward_backward_again(self) -> None:
+    def before_closure(self) -> None:
         if self.active:
-            self.controller.forward_backward_again()
+            self.controller.before_closure()
 
     def _backward_begins(self) -> float:
         if self.active:
-            self.controller.backward()
-        return self.gate.backward()
+            self.controller.before_backward()
+        return self.accumulator.backward()
 
     def _unwinds(self) -> bool:
-        """A backward pass runs, the script's or that of a part of a cut call."""
+        """Whether a backward pass runs: the script's, or that of a micro-batch of a cut call."""
         return self.backward.running or self.cut.in_backward
 
     def _recomputes(self) -> bool:
-        """A checkpoint makes a part of a forward pass again (the cut does so, too, and all knobs are on then)."""
+        """Whether a checkpoint recomputes a part of a forward pass. (The cut recomputes too, with all knobs on.)"""
         return self._unwinds() and not self.cut.in_micro_batch
 
     def _saw_own_amp(self) -> None:
         self.own_amp = True
 
     def _watch_losses(self) -> None:
-        """Sums do not become the sum of the whole batch by weighing the parts: the worker has to be told."""
+        """Notes losses that sum: weighting the micro-batches' sums does not give the sum of the whole batch."""
         kind = self.torch.nn.modules.loss._Loss
         original = kind.__init__
-        instruments = self
+        instrumentation = self
 
         @functools.wraps(original)
         def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
             original(self, *args, **kwargs)
             if getattr(self, "reduction", None) == "sum":
-                instruments.sum_loss = True
+                instrumentation.sum_loss = True
 
         kind.__init__ = __init__

@@ -1,4 +1,4 @@
-"""Sees the exception that ends the script. Loaded at the start of every process: what judges it is not."""
+"""Reports the exception that ends the script. Loaded at the start of every process; exceptions.py, which judges it, is not."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Callable
 
-    from ..messages import Raised, Said
+    from ..messages import Raised, SentMessage
     from ..types import ProcessState
 
 
 class ExceptionReporter:
-    """`describe()` gives phase, micro_batch and whether an allocation was refused; `send(message)` carries it."""
+    """`describe()` gives the state of the process; `send(message)` sends the report."""
 
-    def __init__(self, send: Callable[[Said], bool], describe: Callable[[], ProcessState]) -> None:
+    def __init__(self, send: Callable[[SentMessage], bool], describe: Callable[[], ProcessState]) -> None:
         self._send = send
         self._describe = describe
         self._sent = None
 
     @property
-    def told(self) -> bool:
+    def reported(self) -> bool:
         return self._sent is not None
 
     def install(self) -> None:
         outer = sys.excepthook
 
         def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-            self.tell(kind, error, trace)
+            self.report(kind, error, trace)
             outer(kind, error, trace)
 
         sys.excepthook = excepthook
@@ -38,19 +38,19 @@ class ExceptionReporter:
 
         def thread_excepthook(args: Any) -> None:
             if args.exc_type is not SystemExit:
-                self.tell(args.exc_type, args.exc_value, args.exc_traceback)
+                self.report(args.exc_type, args.exc_value, args.exc_traceback)
             outer_thread(args)
 
         threading.excepthook = thread_excepthook
 
-    def tell(self, kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    def report(self, kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             if error is None or error is self._sent or issubclass(kind, KeyboardInterrupt):
                 return
             self._sent = error
             import traceback
 
-            from .exceptions import class_name, gradients_at, is_oom, phase_of, where
+            from .exceptions import class_name, gradients_enabled_at, is_oom, location, phase_of
 
             state = self._describe()
             oom = is_oom(error, state["refused"])
@@ -60,14 +60,14 @@ class ExceptionReporter:
                 "class": class_name(kind),
                 "message": str(error)[:2000],
                 "phase": phase_of(trace, state["phase"], state["trains"], state["ended"]),
-                "frame": where(trace),
+                "frame": location(trace),
                 "oom": oom,
-                "kept_by": state["keeper"](trace) if oom and state["keeper"] is not None else None,
+                "kept_by": state["growing_variable"](trace) if oom and state["growing_variable"] is not None else None,
                 "micro_batch": state["micro_batch"],
                 "traceback": text[-4096:],
             }
-            if not gradients_at(trace):
-                # That they were on is not known for sure: decorators turn them off in ways that leave no frame.
+            if not gradients_enabled_at(trace):
+                # Never `true`: decorators may turn gradients off without leaving a frame.
                 message["gradients"] = False
             self._send(message)
         except Exception:  # the user's traceback must be printed whatever happens here

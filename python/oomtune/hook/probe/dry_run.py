@@ -1,7 +1,7 @@
-"""Keeps a process that is thrown away quiet: the user's earlier results stay as they are, experiment trackers hear nothing.
+"""Makes the script a dry run: earlier checkpoints and results stay as they are, experiment trackers get nothing.
 
-The script is let believe that it wrote its files: what it does with them next (rename, copy, rotate, ask their size) must not
-fail either.
+To the script its writes seem to succeed: what it does with the files next (rename, copy, rotate, ask their size) must not fail
+either.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from ..types import Call, Torch
 
 
-#: Endings of files with results. Logs and tables are the script's own business: it opened them before its loop.
+#: Endings of files that are protected. Logs and tables are not: the script opened them before its loop.
 ENDINGS = (
     ".pt", ".pth", ".tar", ".ckpt", ".bin", ".safetensors", ".onnx", ".pkl", ".pickle", ".joblib", ".npy", ".npz", ".h5", ".hdf5",
 )  # fmt: skip
 
 
-class ResultFiles:
-    """`driven()`: whether the process is driven now."""
+class ArtifactGuard:
+    """Suppresses writes of artifacts (checkpoints, weights, arrays) while `controlled()` is true."""
 
-    def __init__(self, driven: Callable[[], bool]) -> None:
-        self.driven = driven
+    def __init__(self, controlled: Callable[[], bool]) -> None:
+        self.controlled = controlled
         self._written: set[str] = set()
         self._stat = os.stat
 
@@ -46,14 +46,12 @@ class ResultFiles:
         shutil.rmtree = self._guarded(shutil.rmtree, self._prunes)
 
     def wrote(self, path: Any) -> None:
-        """The script believes that it wrote this file."""
+        """Notes a file whose write was suppressed."""
         path = _absolute(path)
         if path is not None:
             self._written.add(path)
             if os.stat is self._stat:
                 os.stat = self._stats(self._stat)
-
-    # -- the parts
 
     def _holds(self, path: Any) -> bool:
         return _absolute(path) in self._written
@@ -61,17 +59,17 @@ class ResultFiles:
     def _guarded(self, original: Call, pretends: Callable[..., bool]) -> Call:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if self.driven() and pretends(*args, **kwargs):
+            if self.controlled() and pretends(*args, **kwargs):
                 return None
             return original(*args, **kwargs)
 
         return call
 
     def _keeps(self, path: Any, **kwargs: Any) -> bool:
-        """Rotation: the oldest checkpoint may be one of an earlier run."""
+        """Rotation of checkpoints: the oldest may be of an earlier run."""
         held = self._holds(path)
         self._written.discard(_absolute(path))
-        return held or _is_result(path)
+        return held or _is_artifact(path)
 
     def _moves(self, source: Any, target: Any, *args: Any, **kwargs: Any) -> bool:
         if not self._holds(source):
@@ -80,7 +78,7 @@ class ResultFiles:
         return True
 
     def _prunes(self, path: Any, *args: Any, **kwargs: Any) -> bool:
-        return any(_is_result(name) for _, _, names in os.walk(path) for name in names)
+        return any(_is_artifact(name) for _, _, names in os.walk(path) for name in names)
 
     def _stats(self, original: Call) -> Call:
         @functools.wraps(original)
@@ -88,8 +86,8 @@ class ResultFiles:
             try:
                 return original(path, *args, **kwargs)
             except FileNotFoundError:
-                if self.driven() and self._holds(path):
-                    return original(__file__)  # some file
+                if self.controlled() and self._holds(path):
+                    return original(__file__)  # of any existing file
                 raise
 
         return stat
@@ -97,7 +95,7 @@ class ResultFiles:
     def _opened(self, original: Call) -> Call:
         @functools.wraps(original)
         def open(file: Any, mode: Any = "r", *args: Any, **kwargs: Any) -> Any:
-            if isinstance(mode, str) and mode[:1] in "wxa" and self.driven() and _is_result(file):
+            if isinstance(mode, str) and mode[:1] in "wxa" and self.controlled() and _is_artifact(file):
                 import tempfile
 
                 self.wrote(file)
@@ -108,30 +106,30 @@ class ResultFiles:
 
 
 def keep_from_shutil(hook: Hook, module: ModuleType) -> None:
-    if hook.result_files is not None:
-        hook.result_files.install_shutil(module)
+    if hook.artifact_guard is not None:
+        hook.artifact_guard.install_shutil(module)
 
 
 def _absolute(path: Any) -> str | None:
-    """None: it names no file."""
+    """None if it names no file."""
     if hasattr(path, "__fspath__"):
         path = path.__fspath__()
     return os.path.abspath(path) if isinstance(path, str) else None
 
 
-def _is_result(path: Any) -> bool:
+def _is_artifact(path: Any) -> bool:
     path = _absolute(path)
     return path is not None and path.endswith(ENDINGS)
 
 
-def quiet_saves(torch: Torch, result_files: ResultFiles) -> None:
-    """torch.save to a path does nothing while the process is driven; into memory it works as ever."""
+def quiet_saves(torch: Torch, artifact_guard: ArtifactGuard) -> None:
+    """torch.save to a path does nothing while the worker controls the process; into memory it works as usual."""
     original = torch.save
 
     @functools.wraps(original)
     def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
-        if result_files.driven() and not _in_memory(f):
-            return result_files.wrote(f)
+        if artifact_guard.controlled() and not _in_memory(f):
+            return artifact_guard.wrote(f)
         return original(obj, f, *args, **kwargs)
 
     torch.save = save
@@ -141,15 +139,15 @@ def quiet_saves(torch: Torch, result_files: ResultFiles) -> None:
 def quiet_safetensors(hook: Hook, module: ModuleType) -> None:
     for name in ("save_file", "save_model"):
         original = getattr(module, name, None)
-        if original is not None and hook.result_files is not None:
-            setattr(module, name, _quiet(original, hook.result_files))
+        if original is not None and hook.artifact_guard is not None:
+            setattr(module, name, _quiet(original, hook.artifact_guard))
 
 
-def _quiet(original: Call, result_files: ResultFiles) -> Call:
+def _quiet(original: Call, artifact_guard: ArtifactGuard) -> Call:
     @functools.wraps(original)
     def save(*args: Any, **kwargs: Any) -> Any:
-        if result_files.driven():
-            return result_files.wrote(args[1] if len(args) > 1 else kwargs.get("filename"))
+        if artifact_guard.controlled():
+            return artifact_guard.wrote(args[1] if len(args) > 1 else kwargs.get("filename"))
         return original(*args, **kwargs)
 
     return save
@@ -178,7 +176,7 @@ def quiet_environment() -> None:
 
 
 class _Nothing:
-    """Takes every call and attribute, and does nothing."""
+    """Accepts every call and attribute, and does nothing."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -216,7 +214,7 @@ def quiet_tensorboard(hook: Hook, module: ModuleType) -> None:
 
 
 def quiet_mlflow(hook: Hook, module: ModuleType) -> None:
-    """Runs, metrics and artifacts go nowhere; what returns a run returns an object that takes anything."""
+    """Drops runs, metrics and artifacts; functions that return a run return an object that accepts everything."""
     for name in dir(module):
         if name.startswith(("log_", "set_tag", "set_experiment", "autolog", "create_experiment", "end_run")):
             setattr(module, name, _Nothing())

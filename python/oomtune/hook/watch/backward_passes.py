@@ -1,4 +1,4 @@
-"""Sees backward passes, and weighs those of micro-batches. `Tensor.backward` goes through the same function."""
+"""Watches backward passes, and weights those of micro-batches. `Tensor.backward` ends up in the same function."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from ..types import Torch
 
 
-class Backward:
-    """`weight()` is asked at each outermost backward pass of the script."""
+class BackwardPasses:
+    """`weight()` is called at each outermost backward pass of the script: the factor on its gradients."""
 
     def __init__(self, torch: Torch, weight: Callable[[], float], scale: Callable[[], Any] | None = None) -> None:
         self._torch = torch
         self._weight = weight
-        #: Another factor on the gradients (a loss scaler's); None: none.
+        #: Gives another factor on the gradients (a loss scaler's); None: no factor.
         self.scale = scale
         self.active = True
-        #: True while one runs. A plain flag: on a GPU checkpointing's inner passes run on another thread.
+        #: True while a backward pass runs. Not per thread: on a GPU checkpointing's inner passes run on another one.
         self.running = False
-        #: The one that runs gathers all gradients where they always do.
+        #: True while a backward pass runs that accumulates into the `.grad` of all parameters.
         self.plain = False
-        #: Passes that ended in an exception.
+        #: The number of passes that raised an exception.
         self.failures = 0
 
     def install(self) -> None:
@@ -60,7 +60,7 @@ class Backward:
             gradients = (None,) * len(tensors)
         elif isinstance(gradients, torch.Tensor):
             gradients = (gradients,)
-        # Where a tensor is no scalar and has no gradient torch itself has the right words.
+        # If a tensor is no scalar and has no gradient, torch raises the right error.
         weighed = tuple(
             (torch.ones_like(tensor) * factor if tensor.numel() == 1 else None)
             if gradient is None

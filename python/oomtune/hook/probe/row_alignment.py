@@ -1,7 +1,7 @@
-"""Where a loss is made outside of the model, labels with the script's own rows meet outputs with those of the probe: they are
-brought to the same rows there, whatever function they meet in."""
+"""Aligns rows outside of the model: where labels with the script's own rows meet outputs with the probe's rows (in a loss,
+say), resizes the labels, in whatever function of torch they meet."""
 
-# What is looked into is the script's own, and may be anything.
+# The objects that this reads belong to the script and can be of any type.
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false, reportUnknownMemberType=false, reportUnknownLambdaType=false
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from typing import Any, Generator
 
     from ..types import Call, Tensor, Torch
-    from .resized import Resized
+    from .batch_resizer import BatchResizer
 
 
-#: Functions in which tensors of other rows meet without an error, and give less than they would.
+#: Functions that accept tensors of different row counts without an error.
 _SILENT = ("gather", "take_along_dim", "scatter", "scatter_add", "cat", "concat", "concatenate", "hstack", "vstack")
 _GET = "__getitem__"
 _SHAPING = ("view", "reshape", "unflatten", "expand")
 
 
-class Meeting:
-    """On from the first resized batch; `resized` holds what the script's own rows are, and which are wanted."""
+class RowAlignment:
+    """Active from the first resized batch on. `resizer` knows the script's own rows and the wanted ones."""
 
-    def __init__(self, torch: Torch, resized: Resized) -> None:
+    def __init__(self, torch: Torch, resized: BatchResizer) -> None:
         self._torch = torch
-        self._resized = resized
+        self._resizer = resized
         self._mode: Any = None
         self._away = False
 
@@ -38,7 +38,7 @@ class Meeting:
             self._mode = _mode(self._torch, self._call)
             self._mode.__enter__()
             self._index(True)
-            # They compare shapes by themselves before they call a function.
+            # Distributions compare shapes themselves before they call a function.
             self._torch.distributions.Distribution.set_default_validate_args(False)
 
     def close(self) -> None:
@@ -48,7 +48,7 @@ class Meeting:
             self._index(False)
 
     def _index(self, ours: bool) -> None:
-        """torch before 2.0 does not tell a mode of an index."""
+        """torch before 2.0 does not pass indexing to a mode: patches it."""
         kind = self._torch.Tensor
         if int(self._torch.__version__.split(".")[0]) > 1:
             return
@@ -63,8 +63,8 @@ class Meeting:
         kind.__getitem__ = __getitem__
 
     @contextlib.contextmanager
-    def apart(self) -> Generator[None, None, None]:
-        """In a call of a model all tensors have the probe's rows already."""
+    def suspended(self) -> Generator[None, None, None]:
+        """Inactive inside: in a call of a model all tensors have the probe's rows already."""
         if self._mode is None or not self._outermost():
             yield
             return
@@ -80,36 +80,34 @@ class Meeting:
         stack: list[Any] = self._torch.overrides._get_current_function_mode_stack()
         return bool(stack) and stack[-1] is self._mode
 
-    # -- a call of one of torch's functions
+    # -- in each call of a function of torch
 
     def _call(self, function: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self._resized.differs:
+        if not self._resizer.differs:
             return function(*args, **kwargs)
         name = getattr(function, "__name__", "")
-        args, kwargs = self._brought_first(name, args, kwargs)
+        args, kwargs = self._aligned_first(name, args, kwargs)
         try:
             return function(*args, **kwargs)
         except (RuntimeError, ValueError, IndexError) as error:
             if is_oom(error):
                 raise
-            # Only where they do not go together as they are: a row of weights may be as long as a batch.
-            args, kwargs = self._brought(name, args, kwargs, flat=True)
+            # Resized only after an error: a row of weights may be as long as a batch.
+            args, kwargs = self._aligned(name, args, kwargs, flat=True)
         return function(*args, **kwargs)
 
-    def _brought_first(self, name: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """The arguments as they can be where no error would tell that they do not go together."""
+    def _aligned_first(self, name: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The arguments, aligned before the call if no error would show that their rows differ."""
         if name in _SHAPING:
-            return (self._shaped(args) if len(args[0]) == self._resized.wanted else args), kwargs
-        silent = (
-            name in _SILENT or name == _GET or "loss" in name
-        )  # which only warns where it spreads one over the other
-        if silent or 1 in (self._resized.own, self._resized.wanted):
-            return self._brought(name, args, kwargs, flat=name == _GET)
+            return (self._shaped(args) if len(args[0]) == self._resizer.wanted else args), kwargs
+        silent = name in _SILENT or name == _GET or "loss" in name  # losses only warn when they broadcast
+        if silent or 1 in (self._resizer.own, self._resizer.wanted):
+            return self._aligned(name, args, kwargs, flat=name == _GET)
         return args, kwargs
 
-    def _brought(self, name: str, args: Any, kwargs: Any, flat: bool) -> tuple[Any, Any]:
-        """The arguments, all with the probe's rows. `flat`: those of fewer dimensions, too, whose first one is no sample's where
-        they are spread over the others."""
+    def _aligned(self, name: str, args: Any, kwargs: Any, flat: bool) -> tuple[Any, Any]:
+        """The arguments, all with the probe's rows. `flat`: also tensors of fewer dimensions than the outputs, which broadcasting
+        would align by their last dimension."""
         if name in _SHAPING:
             return self._shaped(args), kwargs
         found: list[Any] = []
@@ -117,23 +115,23 @@ class Meeting:
         views = None if name.startswith("__set") else self._views(found)
         if views is None:
             return args, kwargs
-        own, wanted = self._resized.own * views, self._resized.wanted * views
+        own, wanted = self._resizer.own * views, self._resizer.wanted * views
         deep = max(tensor.dim() for tensor in found if tensor.shape[0] == wanted)
 
         def visit(tensor: Tensor) -> Tensor:
-            if tensor.shape[0] != own or not _loose(tensor) or not (flat or tensor.dim() == deep):
+            if tensor.shape[0] != own or not _is_data(tensor) or not (flat or tensor.dim() == deep):
                 return tensor
-            return self._resized.tensor(tensor, 0, wanted)
+            return self._resizer.tensor(tensor, 0, wanted)
 
         return self._each((args, kwargs), visit)
 
     def _views(self, tensors: list[Tensor]) -> int | None:
-        """Rows for each sample (its tokens, put into one dimension with the samples) where tensors of both kinds meet; None:
-        they do not."""
-        own, wanted = self._resized.own, self._resized.wanted
+        """Rows per sample (its tokens, say, flattened into the first dimension) if tensors with the script's rows meet tensors
+        with the probe's; else None."""
+        own, wanted = self._resizer.own, self._resizer.wanted
         for tensor in tensors:
             views, rest = divmod(int(tensor.shape[0]), wanted)
-            if not rest and any(other.shape[0] == own * views and _loose(other) for other in tensors):
+            if not rest and any(other.shape[0] == own * views and _is_data(other) for other in tensors):
                 return views
         return None
 
@@ -147,22 +145,22 @@ class Meeting:
         return tree
 
     def _shaped(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """`x.view(batch_size, -1)` of a tensor with the probe's rows."""
+        """As for `x.view(batch_size, -1)` of a tensor with the probe's rows."""
         given = len(args) == 2 and isinstance(args[1], (tuple, list))
         sizes = args[1] if given else args[1:]
-        if not sizes or type(sizes[0]) is not int or sizes[0] != self._resized.own:
+        if not sizes or type(sizes[0]) is not int or sizes[0] != self._resizer.own:
             return args
-        made = (self._resized.wanted, *sizes[1:])
+        made = (self._resizer.wanted, *sizes[1:])
         return (args[0], made) if given else (args[0], *made)
 
 
-def _loose(tensor: Tensor) -> bool:
-    """No weight of a model's."""
+def _is_data(tensor: Tensor) -> bool:
+    """Whether the tensor is no weight of a model."""
     return not (tensor.requires_grad and tensor.is_leaf)
 
 
 def _mode(torch: Torch, call: Call) -> Any:
-    """torch's own way to stand in each of its functions."""
+    """A mode that torch calls in place of each of its functions."""
 
     class Mode(torch.overrides.TorchFunctionMode):  # pyright: ignore[reportUntypedBaseClass]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

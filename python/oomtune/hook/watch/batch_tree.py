@@ -1,6 +1,6 @@
 """Batches and samples as nested structures: tuples, lists, dictionaries, tensors, arrays, text."""
 
-# What is looked into is the script's own, and may be anything.
+# The objects that this reads belong to the script and can be of any type.
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ..types import Call, Torch
 
 
-def weight(sample: Any) -> int:
-    """A measure of how much data a sample holds: elements of tensors and arrays, items of lists, letters of text."""
+def data_size(sample: Any) -> int:
+    """How much data a sample holds: elements of tensors and arrays, items of lists, letters of text."""
     shape = getattr(sample, "shape", None)
     if shape is not None and not callable(shape):
         total = 1
@@ -27,38 +27,38 @@ def weight(sample: Any) -> int:
     if isinstance(sample, (str, bytes)):
         return len(sample)
     if isinstance(sample, Mapping):
-        return sum(weight(value) for value in sample.values())
+        return sum(data_size(value) for value in sample.values())
     if isinstance(sample, (list, tuple)):
         if len(sample) > 16 and isinstance(sample[0], (int, float)):
             return len(sample)
-        return sum(weight(value) for value in sample)
+        return sum(data_size(value) for value in sample)
     size = getattr(sample, "size", None)
     if isinstance(size, tuple):  # PIL images
         return size[0] * size[1]
     return 1
 
 
-def fresh(sample: Any) -> Any:
-    """The sample in containers of its own: collate functions pop from dictionaries and sort lists."""
+def copy_containers(sample: Any) -> Any:
+    """Copies the sample's containers, not its tensors: collate functions pop from dictionaries and sort lists."""
     if isinstance(sample, (dict, list)):
         twin = copy.copy(sample)
         for key, value in sample.items() if isinstance(sample, dict) else enumerate(sample):
             if isinstance(value, (dict, list, tuple)):
-                twin[key] = fresh(value)
+                twin[key] = copy_containers(value)
         return twin
     if type(sample) is tuple:
-        return tuple(fresh(value) for value in sample)
+        return tuple(copy_containers(value) for value in sample)
     return sample
 
 
-#: How deep objects are looked into: batches of one's own making hold tensors, not worlds.
+#: How deep the fields of objects are followed.
 DEPTH = 4
 
 
 def _fields(tree: Any) -> Any:
-    """The fields of an object that a script made for its batches (a dataclass, say); None: it is no such thing."""
+    """The fields of an object of the script's own batch class (a dataclass, say); None for any other object."""
     if isinstance(tree, (str, bytes, int, float, type)) or inspect.isroutine(tree) or hasattr(tree, "shape"):
-        return None  # no look at callable(): the graphs of PyTorch Geometric can be called
+        return None  # not callable(): the graphs of PyTorch Geometric can be called
     return getattr(tree, "__dict__", None)
 
 
@@ -77,22 +77,22 @@ def leaves(tree: Any, depth: int = DEPTH) -> Iterator[Any]:
         yield from leaves(value, depth)
 
 
-def rows(torch: Torch, batch: Any, hint: int | None = None) -> int | None:
-    """Samples in a collated batch; None where it cannot be told. `hint`: the size that was asked for."""
+def row_count(torch: Torch, batch: Any, hint: int | None = None) -> int | None:
+    """Samples in a collated batch; None if unknown. `hint`: the size that was asked for."""
     lengths = [int(leaf.shape[0]) for leaf in leaves(batch) if isinstance(leaf, torch.Tensor) and leaf.dim() > 0]
     if hint is not None and (hint in lengths or _list_of(batch, hint)):
         return hint
     return lengths[0] if lengths else None
 
 
-def counts(torch: Torch, batch: Any, count: int) -> bool:
-    """Whether something in a collated batch has `count` rows, the samples first or second (sequences with time first)."""
+def has_row_count(torch: Torch, batch: Any, count: int) -> bool:
+    """Whether something in a collated batch has `count` rows, along its first or second dimension (sequences with time first)."""
     tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
     return any(count in tensor.shape[:2] for tensor in tensors) or _list_of(batch, count)
 
 
 def _list_of(tree: Any, count: int) -> bool:
-    """A list with one entry a sample (images of many sizes, text) somewhere near the top."""
+    """Whether a list with one entry per sample (images of many sizes, text) is in the tree."""
     if isinstance(tree, Mapping):
         return any(_list_of(value, count) for value in tree.values())
     if isinstance(tree, (list, tuple)):
@@ -100,23 +100,25 @@ def _list_of(tree: Any, count: int) -> bool:
     return False
 
 
-def cuttable(torch: Torch, tree: Any, count: int, depth: int = DEPTH) -> bool:
-    """Whether all that a batch holds has a row for each sample, or none at all: only then are rows taken out of it.
-    Graphs joined into one, or sequences with time first, are no such batches."""
+def all_have_rows(torch: Torch, tree: Any, count: int, depth: int = DEPTH) -> bool:
+    """Whether each part of a batch has `count` rows or is a scalar: only then can it be sliced. False for graphs joined into
+    one, and for sequences with time first."""
     if isinstance(tree, torch.Tensor):
         return tree.dim() == 0 or tree.shape[0] == count
     if tree is None or isinstance(tree, (str, bytes, int, float)):
         return True
     if isinstance(tree, Mapping):
-        return all(cuttable(torch, value, count, depth) for value in tree.values())
+        return all(all_have_rows(torch, value, count, depth) for value in tree.values())
     if isinstance(tree, (list, tuple)):
-        # One entry a sample, whatever that is.
-        return len(tree) == count or all(cuttable(torch, value, count, depth) for value in tree)
+        # One entry per sample, of any type.
+        return len(tree) == count or all(all_have_rows(torch, value, count, depth) for value in tree)
     shape = getattr(tree, "shape", None)
     if isinstance(shape, tuple):  # numpy
         return len(shape) == 0 or shape[0] == count
     fields = _fields(tree)
-    return bool(fields) and depth > 0 and all(cuttable(torch, value, count, depth - 1) for value in fields.values())
+    return (
+        bool(fields) and depth > 0 and all(all_have_rows(torch, value, count, depth - 1) for value in fields.values())
+    )
 
 
 def _map(tree: Any, cut_tensor: Call, cut_list: Call, torch: Torch, count: int) -> Any:
@@ -126,7 +128,7 @@ def _map(tree: Any, cut_tensor: Call, cut_list: Call, torch: Torch, count: int) 
         items = {key: _map(value, cut_tensor, cut_list, torch, count) for key, value in tree.items()}
         if type(tree) is dict:
             return items
-        # Keeps the class and what else it carries (transformers' BatchEncoding).
+        # Keeps the class and its other attributes (transformers' BatchEncoding).
         twin: Any = copy.copy(tree)
         if hasattr(twin, "data") and isinstance(twin.data, dict):
             twin.data = items
@@ -162,20 +164,20 @@ def _map(tree: Any, cut_tensor: Call, cut_list: Call, torch: Torch, count: int) 
     return tree
 
 
-def cut(torch: Torch, batch: Any, count: int, start: int, stop: int) -> Any:
-    """Rows start:stop of a batch of `count`. Views where tensors allow."""
+def slice_rows(torch: Torch, batch: Any, count: int, start: int, stop: int) -> Any:
+    """Rows start:stop of a batch of `count` rows; of tensors, views."""
     return _map(batch, lambda tensor: tensor[start:stop], lambda items: items[start:stop], torch, count)
 
 
-def repeat(torch: Torch, batch: Any, count: int, wanted: int) -> Any:
-    """A batch of `wanted` rows: those of a batch of `count`, over and over."""
+def repeat_rows(torch: Torch, batch: Any, count: int, wanted: int) -> Any:
+    """A batch of `wanted` rows: the rows of a batch of `count`, repeated in turn."""
 
     def tensor(rows: Any) -> Any:
         if isinstance(rows, torch.Tensor):
             return rows[torch.arange(wanted, device=rows.device) % count]
-        return rows[[place % count for place in range(wanted)]]
+        return rows[[index % count for index in range(wanted)]]
 
     def items(values: list[Any]) -> list[Any]:
-        return type(values)(values[place % count] for place in range(wanted))
+        return type(values)(values[index % count] for index in range(wanted))
 
     return _map(batch, tensor, items, torch, count)

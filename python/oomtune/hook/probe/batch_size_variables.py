@@ -1,10 +1,10 @@
-"""The script's own variables that hold its batch size: where a loop makes its batches by hand, the next one is made by them.
+"""Finds and sets the script's variables that hold its batch size, for loops that make their batches without a DataLoader.
 
-They are known by their name and by what they hold, and kept as ways to them (a module or a running function, then names): a
-reference would keep alive what a variable stands for.
+Variables are recognised by name and value, and kept as paths (a module or a running function, then names): references would
+keep their objects alive.
 """
 
-# What is looked into is the script's own, and may be anything.
+# The objects that this reads belong to the script and can be of any type.
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false, reportUnknownLambdaType=false
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 import sys
 import types
 
-from ..watch.script import forget, is_user_code, variables
+from ..watch.script import drop_locals, frame_variables, is_user_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
     #: The name of a module, or the code of a function that runs.
     Root = Union[str, CodeType]
-    Way = Tuple[Root, Tuple[Any, ...]]
+    Path = Tuple[Root, Tuple[Any, ...]]
 
 
-#: Names that say "samples in a batch" (`batch_size`, `args.train_batch_size`, `BS`), and parts of those that say something else.
+#: Names of a batch size (`batch_size`, `args.train_batch_size`, `BS`), and prefixes that make them mean something else.
 _NAME = re.compile(
     r"^(.*_)?(batch|minibatch|microbatch)(_?(size|sz|len|length|dim|samples))?$|^(.*_)?(bs|bsz|mbs|mb_size)$"
 )
 _OTHER = re.compile(r"(^|_)(eval|val|valid|validation|test|n|num|number|no|cur|current|max|min|total)_")
 _SHORT = ("B", "BS")
-#: How deep the objects that variables stand for are looked into: `self.config.batch_size`.
+#: How deep the attributes of variables are searched: 2 for `self.config.batch_size`.
 DEPTH = 2
-#: What has more fields than this holds no settings.
+#: Objects with more fields than this hold no settings.
 MOST_FIELDS = 256
 
 
@@ -47,27 +47,27 @@ def names_a_batch(name: Any) -> bool:
     return name in _SHORT or (_NAME.match(plain) is not None and _OTHER.search(plain) is None)
 
 
-class Variables:
-    """Those that held `rows` when the model was called from `frame` for the first time."""
+class BatchSizeVariables:
+    """The variables that held `rows` when `frame` called the model for the first time."""
 
     def __init__(self, rows: int, frame: FrameType | None) -> None:
         self._rows = rows
-        self._ways: list[Way] = []
+        self._paths: list[Path] = []
         seen: set[int] = set()
         for root, holder in _roots(frame):
             self._look(root, (), holder, DEPTH, seen)
 
     def __bool__(self) -> bool:
-        return bool(self._ways)
+        return bool(self._paths)
 
     def set(self, rows: int, frame: FrameType | None) -> None:
-        """From here on; `frame`: where the script is now."""
+        """Sets them. `frame`: where the script is now."""
         holders: dict[Any, Any] = {}
         for root, holder in _roots(frame):
             holders.setdefault(root, holder)
-        for root, (*way, name) in self._ways:
+        for root, (*path, name) in self._paths:
             holder = holders.get(root)
-            for step in way:
+            for step in path:
                 holder = None if holder is None else dict(_items(holder)).get(step)
             if holder is not None:
                 _assign(holder, name, rows)
@@ -75,28 +75,28 @@ class Variables:
     def restore(self, frame: FrameType | None) -> None:
         self.set(self._rows, frame)
 
-    def _look(self, root: Root, way: tuple[Any, ...], holder: Any, depth: int, seen: set[int]) -> None:
+    def _look(self, root: Root, path: tuple[Any, ...], holder: Any, depth: int, seen: set[int]) -> None:
         items = _items(holder)
-        if way and len(items) > MOST_FIELDS:
+        if path and len(items) > MOST_FIELDS:
             return
         for name, value in items:
             if type(value) is int:
                 if value == self._rows and names_a_batch(name):
-                    self._ways.append((root, (*way, name)))
+                    self._paths.append((root, (*path, name)))
             elif _holds_settings(value) and depth and id(value) not in seen:
                 seen.add(id(value))
-                self._look(root, (*way, name), value, depth - 1, seen)
+                self._look(root, (*path, name), value, depth - 1, seen)
 
 
 class _Locals:
-    """Of a running function, or of a generator that waits."""
+    """The variables of a running function."""
 
     def __init__(self, frame: FrameType) -> None:
         self.frame = frame
 
 
 def _roots(frame: FrameType | None) -> Iterator[tuple[Root, Any]]:
-    """Where variables are: the running functions of the script, innermost first, and its modules."""
+    """(root, holder of its variables): the script's running functions, innermost first, and its modules."""
     while frame is not None:
         code = frame.f_code
         if code.co_flags & inspect.CO_OPTIMIZED and is_user_code(code.co_filename):
@@ -113,8 +113,8 @@ def _is_users(module: str | None) -> bool:
 
 
 def _holds_settings(value: Any) -> bool:
-    """A dictionary, an object or a class of the script's own making, what a parser gives, or what has defaults and variables of
-    its own: a function, a generator. No model."""
+    """Whether to search in it: a dictionary, an object or class of the script's own (but no model), a parser's result, a
+    function's defaults, a generator's variables."""
     if isinstance(value, dict):
         return True
     if isinstance(value, types.FunctionType):
@@ -129,16 +129,16 @@ def _holds_settings(value: Any) -> bool:
 
 def _items(holder: Any) -> list[tuple[Any, Any]]:
     if isinstance(holder, _Locals):
-        return variables(holder.frame)
+        return frame_variables(holder.frame)
     if isinstance(holder, types.GeneratorType):
-        return [] if holder.gi_frame is None else variables(holder.gi_frame)
+        return [] if holder.gi_frame is None else frame_variables(holder.gi_frame)
     if isinstance(holder, types.FunctionType):
         return [*_defaults(holder).items(), *(holder.__kwdefaults__ or {}).items()]
     return list(holder.items() if isinstance(holder, dict) else vars(holder).items())
 
 
 def _defaults(function: types.FunctionType) -> dict[str, Any]:
-    """`def get_batch(split, batch_size=64)`"""
+    """As in `def get_batch(split, batch_size=64)`."""
     code, values = function.__code__, function.__defaults__ or ()
     return dict(zip(code.co_varnames[code.co_argcount - len(values) : code.co_argcount], values))
 
@@ -165,6 +165,6 @@ def _assign(holder: Any, name: Any, rows: int) -> None:
 def _set_local(frame: FrameType, name: str, rows: int) -> None:
     frame.f_locals[name] = rows
     if sys.version_info < (3, 13):
-        # Until then this is a copy of the variables, which is written back as debuggers do it.
+        # Before 3.13 f_locals is a copy, which is written back as debuggers do.
         ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
-    forget(frame)
+    drop_locals(frame)

@@ -1,4 +1,4 @@
-"""What a forward pass leaves behind its outputs: gradients that the cut would lose are seen before the first cut call."""
+"""What a forward pass saves for the backward pass: shows, before the first cut call, gradients that the cut would lose."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from ..types import Leaves, Tensor, Torch, Tree
 
 
-class Saved:
-    """Runs a forward pass and sees what of it is kept for the backward pass."""
+class SavedTensors:
+    """Runs a forward pass and records the tensors that it saves for the backward pass."""
 
     def __init__(self, torch: Torch) -> None:
         self._torch = torch
         self._saved: list[weakref.ref[_Holder]] = []
 
     def run(self, forward: Callable[[Leaves], Tree], inputs: Leaves) -> Tree:
-        """What it returns."""
+        """Returns the forward pass's output."""
 
         def pack(tensor: Tensor) -> _Holder:
-            # An output that its own node keeps would be a circle.
+            # A node that holds its own output would be a reference cycle.
             holder = _Holder(tensor.detach())
             self._saved.append(weakref.ref(holder))
             return holder
@@ -37,8 +37,8 @@ class Saved:
             return forward(inputs)
 
     def check_released(self) -> None:
-        """Once the outputs are gone. Raises Uncuttable where something besides them keeps the graph: a hook's features, a part
-        of the loss on the module."""
+        """To be called when the outputs are gone. Raises Uncuttable if something else still holds the graph: features of a hook,
+        a part of the loss on the module."""
         if any(holder() is not None for holder in self._saved):
             gc.collect()
             if any(holder() is not None for holder in self._saved):
@@ -55,7 +55,7 @@ class _Holder:
 
 
 def leaves_of_graph(outputs: Iterable[Tensor], known: Collection[int]) -> tuple[bool, bool]:
-    """(whether a leaf of the graph is none of `known`, given by id, whether reentrant checkpointing is in it)"""
+    """(whether the graph has a leaf that is not `known`, by id; whether it has reentrant checkpointing)."""
     outputs = list(outputs)
     if any(output.grad_fn is None and id(output) not in known for output in outputs):
         return True, False

@@ -1,4 +1,4 @@
-"""Calls back when a named module has been imported, without importing it itself."""
+"""Runs a callback after a named module was imported, without importing it itself."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 
-class Finder:
-    """A meta-path finder that finds nothing by itself: it lets the others find, and wraps the execution."""
+class PostImportFinder:
+    """A meta-path finder that lets the other finders find the module, and wraps its execution."""
 
     def __init__(self, callbacks: dict[str, Callable[[Any], None]]) -> None:
         self._callbacks = dict(callbacks)
         self._busy: set[str] = set()
 
     def install(self) -> None:
-        # A module may be there already where python was started with -m or by a launcher that forked.
+        # With `python -m`, or under a launcher that forked, a module may have been imported already.
         for name in list(self._callbacks):
             if name in sys.modules:
                 self._fire(name, sys.modules[name])
@@ -47,7 +47,7 @@ class Finder:
             self._fire(name, module)
 
         try:
-            # On the instance: the loader keeps its type, which inspect and pkgutil look at.
+            # On the instance, so that the loader keeps the type that inspect and pkgutil check.
             loader.exec_module = exec_module
         except AttributeError:
             return None

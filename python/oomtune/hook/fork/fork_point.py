@@ -1,0 +1,135 @@
+"""The line of the script where lives are forked: its first use of the device.
+
+If a fork could behave differently from a start, this process goes on by itself instead, as without lives.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import threading
+
+from ..watch.memory import Ledger
+from .fork_server import OWN_SIGNALS, ForkServer
+from .process_state import cuda_is_initialized, has_children, open_sockets
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from ..hook import Hook
+    from ..types import Torch
+
+
+#: With this set torch asks NVML for devices, not the driver: looking whether there is a GPU does not initialize CUDA.
+ASK_NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
+
+
+class ForkPoint:
+    def __init__(self, hook: Hook) -> None:
+        self._hook = hook
+        self._cuda = os.environ.get("OOMTUNE_DEVICE", "").startswith("cuda")
+        self._sockets = open_sockets()
+        #: True while a fork is under way that goes on as this process.
+        self.forking = False
+        #: Pid of the fork server that this life was forked from; None: this process is no life.
+        self.template: int | None = None
+        #: Why this process goes on by itself; None: it has not reached the fork point yet, or is a life.
+        self.refusal: str | None = None
+        self._unpatch: Callable[[], None] | None = None
+        self._reached = False
+        #: Write end of the pipe on which the first life tells its fork server that it trains.
+        self._training_pipe: int | None = None
+        self._asks_nvml = self._cuda and ASK_NVML not in os.environ
+        if self._asks_nvml:
+            os.environ[ASK_NVML] = "1"
+
+    def install(self, torch: Torch) -> None:
+        """Puts the fork point at the first use of the device. On the CPU that is the first parameter: the fork server pays for
+        what was imported and read by then, the life for what trains."""
+        owner, name = (torch._C, "_cuda_init") if self._cuda else (torch.nn.Module, "register_parameter")
+        original = getattr(owner, name, None)
+        if original is None:
+            self._refuse("this torch knows no such device")
+            return
+
+        def first_use(*args: Any, **kwargs: Any) -> Any:
+            if not self._reached:
+                self._reached = True
+                _import_ahead(torch)
+                unpatch()
+                self._serve(torch)
+            return original(*args, **kwargs)
+
+        def unpatch() -> None:
+            self._unpatch = None
+            setattr(owner, name, original)
+            if self._asks_nvml:
+                os.environ.pop(ASK_NVML, None)
+
+        self._unpatch = unpatch
+        setattr(owner, name, first_use)
+
+    def training_begins(self) -> None:
+        """Tells the fork server that the training loop begins; in a process that is no life, tells the worker why."""
+        if self._training_pipe is not None:
+            os.write(self._training_pipe, b"1")
+            self.close_pipe()
+        if self.template is None:
+            self._refuse("its training did not come to a first use of the device")
+            self._hook.connection.send({"t": "plain", "message": self.refusal or ""})
+
+    def close_pipe(self) -> None:
+        """Also in children that are no lives: they must not speak for one."""
+        if self._training_pipe is not None:
+            os.close(self._training_pipe)
+            self._training_pipe = None
+
+    def begin_life(self, template: int, training_pipe: int | None) -> None:
+        """In a new life: sets all that tells this process from its parent."""
+        self.template = template
+        self._training_pipe = training_pipe
+        self._hook.begin_life()
+        Ledger.begin_life()
+
+    def _refuse(self, reason: str) -> None:
+        if self._unpatch is not None:
+            self._unpatch()
+        self.refusal = self.refusal or reason
+
+    def _serve(self, torch: Torch) -> None:
+        reason = self._hindrance(torch)
+        if reason is None:
+            reason = ForkServer(self._hook, self).serve()
+        if reason is not None:
+            self._refuse(reason)
+
+    def _hindrance(self, torch: Torch) -> str | None:
+        """Why this process must not be forked: what a fork would share with its parent, or lose."""
+        settings = self._hook.settings
+        processes = sys.modules.get("multiprocessing.process")
+        if processes is not None and processes.parent_process() is not None:
+            return "another process of the script trains"
+        if settings.world_size > 1:
+            return "several ranks train together"
+        if threading.current_thread() is not threading.main_thread():
+            return "another thread than the main one trains"
+        if getattr(torch.version, "hip", None) or torch.cuda.is_initialized() or cuda_is_initialized():
+            return "the device was in use before"
+        if has_children():
+            return "the script has child processes"
+        if open_sockets() - self._sockets - self._hook.connection.descriptors():
+            return "the script has sockets"
+        if any(signal.getitimer(timer)[0] for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)):
+            return "the script has set a timer"
+        if any(signal.getsignal(number) is None for number in OWN_SIGNALS):
+            return "a signal is handled by another language's code"
+        return None
+
+
+def _import_ahead(torch: Torch) -> None:
+    """Imports once for all lives what optimizers import when they are made, which takes seconds."""
+    if hasattr(torch, "_disable_dynamo"):
+        importlib.import_module("torch._dynamo")

@@ -1,0 +1,183 @@
+"""The process that waits at the fork point, and is forked for each life. Nothing here may raise into the script's own frames."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import warnings
+
+from ..report.connection import Connection
+from ..watch.memory import Ledger
+from .process_state import end_restartable_threads, file_positions, flush_streams, other_threads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, NoReturn
+
+    from ..hook import Hook
+    from ..messages import TemplateHello
+    from ..types import Message
+    from .fork_point import ForkPoint
+
+
+#: The fork server reaps its lives itself and ends at once when told to, whatever the script does about these.
+OWN_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
+
+
+class ForkServer:
+    def __init__(self, hook: Hook, fork_point: ForkPoint) -> None:
+        self._fork_point = fork_point
+        self._connection = Connection(hook.settings.socket_path, self._hello)
+        self._pid = os.getpid()
+        #: Pid of the life that runs.
+        self._life: int | None = None
+        #: (read end, write end) of the pipe on which the first life tells that it trains; None: it has told.
+        self._training_pipe: tuple[int, int] | None = os.pipe()
+        self._random = random.getstate()
+        self._positions = file_positions()
+        self._handlers = {number: signal.getsignal(number) for number in OWN_SIGNALS}
+        self._exit: Callable[[int], NoReturn] = getattr(os._exit, "__wrapped__", os._exit)
+
+    def _hello(self) -> TemplateHello:
+        return {"t": "template", "pid": self._pid}
+
+    def serve(self) -> str | None:
+        """Forks lives until told to end. Returns None in each life; in this process only if it cannot be forked: why."""
+        flush_streams()
+        end_restartable_threads()
+        Ledger.begin_template()
+        for number in OWN_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        try:
+            release = self._fork()
+        except OSError as error:
+            self._restore_signals()
+            return str(error)
+        if release is None:
+            return None
+        # OpenBLAS ends its threads before a fork, by itself. Threads that are there now would be missing in a life.
+        threads = other_threads()
+        if not threads:
+            return self._serve_lives(release)
+        os.close(release)  # ends the life
+        os.waitpid(self._life or 0, 0)
+        self._restore_signals()
+        return "other threads run: %s" % ", ".join(threads)
+
+    def _serve_lives(self, release: int) -> None:
+        """One after the other. Returns only in a life."""
+        try:
+            while True:
+                os.write(release, b"1")
+                os.close(release)
+                self._await_training()
+                status = self._await_end()
+                order = self._receive_order()
+                if order is None:
+                    self._end(status)
+                for file, position in self._positions.items():
+                    os.lseek(file, position, os.SEEK_SET)
+                forked = self._fork()
+                if forked is None:
+                    _adopt_environment(order.get("env") or {})
+                    return
+                release = forked
+        except BaseException:
+            if os.getpid() != self._pid:
+                raise
+            if self._life is not None:
+                os.kill(self._life, signal.SIGKILL)
+            self._exit(70)
+
+    def _await_training(self) -> None:
+        """A process that never trains is not ours to serve: a shell script may run several that use torch before the one that does."""
+        if self._training_pipe is None:
+            return
+        reading, writing = self._training_pipe
+        self._training_pipe = None
+        os.close(writing)
+        if os.read(reading, 1) != b"1":
+            _, status = os.waitpid(self._life or 0, 0)
+            self._end_as(status)
+        os.close(reading)
+
+    def _await_end(self) -> int:
+        """Tells the worker of the life and of its end; returns its wait status."""
+        pid = self._life or 0
+        self._connection.send({"t": "life", "pid": pid})
+        _, status = os.waitpid(pid, 0)
+        self._life = None
+        killed = os.WIFSIGNALED(status)
+        code = None if killed else os.WEXITSTATUS(status)
+        self._connection.send(
+            {"t": "died", "pid": pid, "code": code, "signal": os.WTERMSIG(status) if killed else None}
+        )
+        return status
+
+    def _receive_order(self) -> Message | None:
+        """The next order for the fork server; None: end. Skips orders that were meant for the life."""
+        while True:
+            order = self._connection.receive()
+            if order is None or order.get("t") == "end":
+                return None
+            if order.get("t") == "life":
+                return order
+
+    def _fork(self) -> int | None:
+        """In the fork server, the write end of the pipe that releases the life; in the life, None once it is released."""
+        reading, writing = os.pipe()
+        self._fork_point.forking = True
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # newer Pythons warn of threads: we look for them ourselves
+                self._life = os.fork()
+        finally:
+            self._fork_point.forking = False
+        if self._life != 0:
+            os.close(reading)
+            return writing
+        os.close(writing)
+        if os.read(reading, 1) != b"1":
+            self._exit(0)
+        os.close(reading)
+        self._connection.forget()
+        random.setstate(self._random)  # Python reseeds a child
+        self._restore_signals()
+        pipe = self._training_pipe
+        if pipe is not None:
+            os.close(pipe[0])
+        self._fork_point.begin_life(self._pid, None if pipe is None else pipe[1])
+        return None
+
+    def _restore_signals(self) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _end(self, status: int) -> NoReturn:
+        if status == 0:
+            from ..ancestors import end_ancestors
+
+            end_ancestors()
+        self._end_as(status)
+
+    def _end_as(self, status: int) -> NoReturn:
+        """Ends this process as the last life ended, without a core dump of its own."""
+        if os.WIFSIGNALED(status):
+            import resource
+
+            number = os.WTERMSIG(status)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+            if number != signal.SIGKILL:
+                signal.signal(number, signal.SIG_DFL)
+            os.kill(self._pid, number)
+        self._exit(os.WEXITSTATUS(status))
+
+
+def _adopt_environment(env: dict[str, str]) -> None:
+    """Sets variables that a start would have been given. torch may have read its allocator's before: set them there, too."""
+    os.environ.update(env)
+    settings = env.get("PYTORCH_CUDA_ALLOC_CONF")
+    if settings is not None:
+        sys.modules["torch"].cuda.memory._set_allocator_settings(settings)

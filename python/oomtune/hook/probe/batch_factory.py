@@ -1,0 +1,262 @@
+"""Makes batches of any size for probes, of the data set's own samples with the loader's own collate function.
+
+Real samples, since shapes matter; the longest that a quick search finds, so that the answer does not run out of memory on a
+long sentence at step 9,000.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+import weakref
+
+from ..report.exceptions import is_oom
+from ..watch import batch_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterator
+
+    from ..instrumentation import Instrumentation
+    from ..types import Call, Loader, Torch
+    from ..watch.loader import LoaderIterator
+
+
+#: Samples read to see whether lengths vary; if they do, the most samples and seconds spent to find the longest.
+FIRST_LOOK, LONG_LOOK, LONG_LOOK_SECONDS = 24, 20000, 2.0
+#: The most distinct samples in a batch; the others repeat them.
+KEPT = 256
+#: The most indices drawn from the sampler.
+DRAWN = 65536
+
+
+class UnsuitableLoader(Exception):
+    """No batch of another size can be made from this loader. The text says why."""
+
+
+class BatchFactory:
+    """Makes batches as the loop would get them."""
+
+    #: True: each batch is made anew, as a loader without workers makes it in the training process.
+    uncached = False
+    #: Samples differ in length.
+    variable_length = False
+    #: False: samples of different lengths cannot share a batch (the loader draws by length).
+    mixes_lengths = True
+    _collate: Call
+
+    def make(self, count: int) -> Any:
+        raise NotImplementedError
+
+    def _join(self, samples: list[Any], count: int) -> Any:
+        """Collates `count` samples, repeating those given."""
+        if not self.mixes_lengths:
+            samples = samples[:1]
+        return self._collate(
+            [batch_tree.copy_containers(sample) for sample in itertools.islice(itertools.cycle(samples), count)]
+        )
+
+    def _mixes(self, longest: Any, shortest: Any) -> bool:
+        try:
+            self._collate([batch_tree.copy_containers(longest), batch_tree.copy_containers(shortest)])
+        except Exception as error:
+            if is_oom(error):
+                raise
+            return False
+        return True
+
+    def draw(self, count: int, turn: int) -> Any:
+        """A batch of random samples instead of the longest, as a shuffled loader would give it: another one for each `turn`."""
+        return self.make(count)
+
+
+class MapDatasetFactory(BatchFactory):
+    def __init__(self, loader: Loader, refetch: bool) -> None:
+        self._dataset = loader.dataset
+        self._collate = loader.collate_fn
+        self._refetch = refetch
+        self.uncached = refetch
+        self._indices = self._choose(_drawn_indices(loader))
+        if self.variable_length:
+            self.mixes_lengths = self._mixes(*self._fetch([self._indices[0], self._indices[-1]]))
+        self._kept: dict[Any, Any] = {}
+
+    def _choose(self, drawn: list[Any]) -> list[Any]:
+        if not drawn:
+            raise UnsuitableLoader("the data set is empty")
+        look = _spread(drawn, FIRST_LOOK)
+        sizes = {index: batch_tree.data_size(self._dataset[index]) for index in look}
+        if len(set(sizes.values())) <= 1:
+            return drawn
+        self.variable_length = True
+        until = time.monotonic() + LONG_LOOK_SECONDS
+        look = _spread(drawn, LONG_LOOK)
+        # Shuffled, as the data set may be sorted by length, and time may run out.
+        random.Random(0).shuffle(look)
+        for index in look:
+            if time.monotonic() > until:
+                break
+            if index not in sizes:
+                sizes[index] = batch_tree.data_size(self._dataset[index])
+        return sorted(sizes, key=lambda index: -sizes[index])
+
+    def make(self, count: int) -> Any:
+        indices = list(itertools.islice(itertools.cycle(self._indices), count))
+        if self._refetch:
+            return self._join(self._fetch(indices), count)
+        # Reads each sample once: decoding an image again takes time.
+        distinct = indices[: min(count, len(self._indices), KEPT)]
+        missing = [index for index in distinct if index not in self._kept]
+        if missing:
+            self._kept.update(zip(missing, self._fetch(missing)))
+        return self._join([self._kept[index] for index in distinct], count)
+
+    def draw(self, count: int, turn: int) -> Any:
+        distinct = random.Random(turn).sample(self._indices, min(count, len(self._indices), KEPT))
+        return self._join(self._fetch(distinct), count)
+
+    def _fetch(self, indices: list[Any]) -> list[Any]:
+        together: Any = getattr(self._dataset, "__getitems__", None)
+        if callable(together):
+            found: Any = together(indices)
+            return found
+        return [self._dataset[index] for index in indices]
+
+
+class IterableDatasetFactory(BatchFactory):
+    def __init__(self, loader: Loader, refetch: bool) -> None:
+        self._collate = loader.collate_fn
+        self.uncached = refetch
+        until = time.monotonic() + LONG_LOOK_SECONDS
+        samples: list[Any] = []
+        for sample in loader.dataset:
+            samples.append(sample)
+            if len(samples) >= KEPT or (len(samples) >= FIRST_LOOK and time.monotonic() > until):
+                break
+        if not samples:
+            raise UnsuitableLoader("the data set is empty")
+        sizes = [batch_tree.data_size(sample) for sample in samples]
+        self.variable_length = len(set(sizes)) > 1
+        if self.variable_length:
+            order = sorted(range(len(samples)), key=lambda index: -sizes[index])
+            samples = [samples[index] for index in order]
+            self.mixes_lengths = self._mixes(samples[0], samples[-1])
+        self._samples = samples
+
+    def make(self, count: int) -> Any:
+        return self._join(self._samples, count)
+
+    def draw(self, count: int, turn: int) -> Any:
+        drawn = random.Random(turn).sample(self._samples, len(self._samples))
+        return self._join(drawn, count)
+
+
+class RepeatedBatchFactory(BatchFactory):
+    """For data sets that yield whole batches: repeats the rows of a real one."""
+
+    def __init__(self, torch: Torch, batch: Any) -> None:
+        self._torch = torch
+        self._batch = batch
+        rows = batch_tree.row_count(torch, batch)
+        if rows is None:
+            raise UnsuitableLoader("the loader yields batches that cannot be cut into rows")
+        self.rows = rows
+
+    def make(self, count: int) -> Any:
+        return batch_tree.repeat_rows(self._torch, self._batch, self.rows, count)
+
+
+def _drawn_indices(loader: Loader) -> list[Any]:
+    if loader.batch_size is not None or type(loader.batch_sampler).__name__ == "BatchSampler":
+        indices = iter(loader.sampler)
+    else:
+        indices = itertools.chain.from_iterable(loader.batch_sampler)
+    return list(itertools.islice(indices, DRAWN))
+
+
+def _spread(items: list[Any], count: int) -> list[Any]:
+    """At most `count` of the items, evenly spaced."""
+    stride = max(1, len(items) // count)
+    return items[::stride][:count]
+
+
+def find_factory(torch: Torch, loader: Loader, iterate: Callable[[], Iterator[Any]], on_cpu: bool) -> BatchFactory:
+    """The factory for `loader`. `iterate()` makes a real iterator. Raises UnsuitableLoader."""
+    batched = loader.batch_sampler is None
+    # On the CPU, what fetching takes in the training process is part of the peak.
+    refetch = on_cpu and loader.num_workers == 0
+    try:
+        if batched:
+            return RepeatedBatchFactory(torch, next(iterate()))
+        if isinstance(loader.dataset, torch.utils.data.IterableDataset):
+            factory = IterableDatasetFactory(loader, refetch)
+        else:
+            factory = MapDatasetFactory(loader, refetch)
+        factory.make(1)
+        return factory
+    except UnsuitableLoader:
+        raise
+    except StopIteration:
+        raise UnsuitableLoader("the loader is empty") from None
+    except Exception as error:
+        if is_oom(error):
+            raise
+        return _from_real_batch(torch, iterate, error)
+
+
+def _from_real_batch(torch: Torch, iterate: Callable[[], Iterator[Any]], error: Exception) -> BatchFactory:
+    """Uses a real batch if the data set cannot be read from here (it needs its workers' set-up, say)."""
+    try:
+        return RepeatedBatchFactory(torch, next(iterate()))
+    except StopIteration:
+        raise UnsuitableLoader("the loader is empty") from None
+    except UnsuitableLoader:
+        raise UnsuitableLoader("%s: %s" % (type(error).__name__, error)) from error
+
+
+class BatchFactories:
+    """A factory for each of the loaders of a loop."""
+
+    def __init__(self, instrumentation: Instrumentation) -> None:
+        self._instrumentation = instrumentation
+        self._hook = instrumentation.hook
+        self._by_loader: weakref.WeakKeyDictionary[Loader, BatchFactory] = weakref.WeakKeyDictionary()
+        self._cached: dict[tuple[int, int], Any] = {}
+
+    def knows(self, loader: Loader) -> bool:
+        return loader in self._by_loader
+
+    def factory(self, iterator: LoaderIterator) -> BatchFactory:
+        """The factory for the iterator's loader. Raises UnsuitableLoader."""
+        factory = self._by_loader.get(iterator.loader)
+        if factory is None:
+            memory = self._instrumentation.memory
+            on_cpu = memory is not None and memory.device == "cpu"
+            factory = find_factory(self._instrumentation.torch, iterator.loader, iterator.second_iterator, on_cpu)
+            self._by_loader[iterator.loader] = factory
+        return factory
+
+    @property
+    def variable_length(self) -> bool:
+        """Samples differ in length: training also sees shorter batches than those of the longest."""
+        return any(factory.variable_length for factory in self._by_loader.values())
+
+    def batch(self, iterator: LoaderIterator, size: int, turn: int | None = None) -> Any:
+        """A batch of the longest samples; with `turn`, of those that a shuffled loader might give at that step."""
+        factory = self.factory(iterator)
+        if turn is not None:
+            return factory.draw(size, turn)
+        if factory.uncached:
+            return factory.make(size)
+        key = (id(factory), size)
+        if key not in self._cached:
+            self._cached[key] = factory.make(size)
+        return self._cached[key]
+
+    def drop(self, loader: Loader) -> None:
+        self._by_loader.pop(loader, None)
+
+    def clear(self) -> None:
+        """Frees the cached batches, before another size is measured."""
+        self._cached = {}

@@ -1,0 +1,215 @@
+"""The current probe: one micro-batch size on one rung, as the worker requests it, and what it costs."""
+
+from __future__ import annotations
+
+import gc
+import math
+
+from ..apply.gradient_accumulator import MicroBatch
+from ..watch.growing_variables import GrowingVariables
+from .breakdown import MemoryBreakdown
+from .measurement import Measurement
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..instrumentation import Instrumentation
+    from ..messages import Measured
+    from ..types import Memory, Message
+
+
+#: Steps after which a long probe takes a snapshot of the script's variables.
+LOOK = 3
+#: The most micro-batches of a cut call that a probe runs: more would not change its peak.
+MOST_PARTS = 8
+#: Fields of the worker's `probe` message.
+REQUEST_FIELDS = ("micro_batch", "accumulation", "amp", "checkpointing", "offload", "steps", "vary", "batch")
+
+
+class ProbeRequest:
+    """What the worker asks for, checked."""
+
+    def __init__(
+        self,
+        micro_batch: int,
+        accumulation: int | None = 1,
+        amp: str | None = "off",
+        checkpointing: bool = False,
+        offload: bool = False,
+        steps: int | None = 3,
+        vary: bool = False,
+        batch: int | None = None,
+    ) -> None:
+        self.micro_batch = max(1, int(micro_batch))
+        self.accumulation = max(1, int(accumulation or 1))
+        self.amp = amp or "off"
+        self.checkpointing = bool(checkpointing)
+        self.offload = bool(offload)
+        self.steps = max(2, int(steps or 3))
+        #: Every other step has other samples than the longest.
+        self.vary = bool(vary)
+        #: Samples of the batch that the loop will get; None: unknown.
+        self.batch = None if batch is None else max(1, int(batch))
+
+    @classmethod
+    def from_order(cls, message: Message) -> ProbeRequest:
+        return cls(**{name: message[name] for name in REQUEST_FIELDS if name in message})
+
+
+class Probe:
+    """The probe that runs now; one object for all probes of a process."""
+
+    def __init__(self, instrumentation: Instrumentation) -> None:
+        self._instrumentation = instrumentation
+        self._hook = instrumentation.hook
+        self._accumulator = instrumentation.accumulator
+        #: Set when the loop begins.
+        self.memory: Memory
+        #: None: no probe was requested yet.
+        self.request: ProbeRequest | None = None
+        #: The process has run no other size.
+        self.first = True
+        self.measurement: Measurement | None = None
+        self._group = 1
+        #: Batches handed out; with prefetching, those that have been used in steps.
+        self._handed = self._used = 0
+        self._failures = 0
+        self._growing = GrowingVariables(instrumentation.torch)
+        #: Steps made when the snapshot of the variables was taken; None: no snapshot.
+        self._looked = None
+
+    def begin(self, request: ProbeRequest, prefetching: bool, variable_length: bool) -> None:
+        """Starts a probe, perhaps after others. `prefetching`: another thread fetches the batches ahead; `variable_length`:
+        samples differ in length."""
+        instrumentation, before = self._instrumentation, self.request
+        self.first = before is None
+        self.request = request
+        instrumentation.rung.switch(request.amp, request.checkpointing, request.offload)
+        instrumentation.optimizers.reset_state()
+        gc.collect()
+        self.memory.free_cache()
+        skip = 0
+        if before is not None:
+            # The loop still has batches of the earlier size: fetched ahead, or in its variables.
+            ahead = self._handed - self._used if prefetching else self._accumulator.prefetched
+            skip = math.ceil(ahead / self.batches_per_step)
+            if before.micro_batch > request.micro_batch or before.accumulation != request.accumulation:
+                skip = max(1, skip)
+        self._failures = self.memory.failures()
+        self._looked = None
+        # Changing lengths matter only to a caching allocator.
+        vary = request.vary and variable_length and self.memory.reserved() is not None
+        self.measurement = Measurement(self.memory, self.breakdown(), request.steps, skip, vary=vary)
+        self.set_group()
+
+    def breakdown(self) -> MemoryBreakdown:
+        return MemoryBreakdown(
+            self._instrumentation.torch,
+            self._instrumentation.optimizers,
+            self._instrumentation.modules,
+            self.memory.device,
+        )
+
+    @property
+    def current(self) -> Measurement:
+        """The measurement, which must have begun."""
+        assert self.measurement is not None
+        return self.measurement
+
+    def enter(self, phase: str) -> None:
+        if self.measurement is not None:
+            self.measurement.phases.enter(phase)
+
+    @property
+    def complete(self) -> bool:
+        return self.current.complete(self._instrumentation.optimizers)
+
+    @property
+    def batches_per_step(self) -> int:
+        return self._group * self._accumulator.own_accumulation
+
+    @property
+    def parts(self) -> int:
+        """Micro-batches that each batch of the loop is cut into at the model's call; 1: it is not cut."""
+        request = self.request
+        if (
+            request is None
+            or request.accumulation == 1
+            or not self._hook.settings.probing
+            or self._hook.cut_choice()[0] != "model"
+        ):
+            return 1
+        return max(request.accumulation, -(-(request.batch or 0) // request.micro_batch))
+
+    @property
+    def size(self) -> int:
+        """Samples of the batches that the loop gets."""
+        return 1 if self.request is None else self.request.micro_batch * self.parts
+
+    def set_group(self) -> None:
+        """Decides how many batches the hook accumulates for one step, and where they are cut."""
+        wanted = 1 if self.request is None else self.request.accumulation
+        self._group = 1 if self._accumulator.own_accumulation > 1 or self.parts > 1 else wanted
+        if self.parts > 1 or self._group > 1:
+            self._hook.report_cut()
+        if self.request is not None and self.parts > 1:
+            self._instrumentation.cut.engage(self.request.micro_batch, self.size, MOST_PARTS)
+        else:
+            self._instrumentation.cut.release()
+        if self._group > 1:
+            self._accumulator.engage()
+        else:
+            self._accumulator.release()
+
+    def batch_handed_out(self) -> None:
+        """The loop gets one more batch."""
+        index = self._handed % self._group
+        self._accumulator.batch_handed_out(
+            MicroBatch(self._handed // self._group, index, self._group, 1.0 / self._group)
+        )
+        self._instrumentation.modules.sync(self._accumulator.exchanges_gradients)
+        self.batch_passed_on()
+
+    def batch_passed_on(self) -> None:
+        """The loop gets one more batch of its own."""
+        self._handed += 1
+
+    def step_done(self, prefetching: bool) -> None:
+        if prefetching:
+            self._used += self.batches_per_step
+        measurement = self.current
+        measurement.step_done()
+        if measurement.steps >= LOOK and measurement.wanted > 2 * LOOK:
+            self.snapshot_variables()
+
+    def snapshot_variables(self) -> None:
+        """Once per probe, and not in its first steps: reading the variables of a running function may keep some alive."""
+        if self._looked is None:
+            self._looked = self.current.steps
+            self._growing.snapshot()
+
+    def _growing_variable(self, growth: float | None) -> str | None:
+        """The variable that grows with each step; None: memory does not grow, or the variable was not found."""
+        if not growth or self._looked is None:
+            return None
+        return self._growing.grown_within(self.current.steps - self._looked)
+
+    def oom_since_last_call(self) -> Any:
+        """Whether an allocation has failed since the last call."""
+        before, self._failures = self._failures, self.memory.failures()
+        return self._failures > before
+
+    def measured_message(self) -> Measured:
+        """The message that tells what the probe cost."""
+        request, costs = self.request, self.current.costs()
+        assert request is not None
+        return {
+            "t": "measured",
+            "micro_batch": request.micro_batch,
+            "accumulation": self.batches_per_step * min(self.parts, MOST_PARTS),
+            **costs,
+            "kept_by": self._growing_variable(costs["growth_bytes_per_step"]),
+            "own_accumulation": self._accumulator.own_accumulation,
+            "own_amp": self._instrumentation.own_amp,
+        }
