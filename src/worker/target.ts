@@ -325,11 +325,28 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
   if (interpreter !== null) deps.progress({ type: 'interpreter', ...interpreter, note: null });
   if (request.purpose === 'find-batch' && target.carrier('micro_batch') === 'none') {
     findCommand(request.command[0] as string, environment, options.cwd); // a command that is not there takes nothing either
-    throw new OomtuneError(
-      'OOMTUNE_NO_KNOB',
-      'Nothing in the command takes the micro-batch.',
-      'Put {micro_batch} where the batch size goes, read OOMTUNE_MICRO_BATCH in the program, or name a --preset.',
-    );
+    throw noKnob(plan.program, torch);
   }
   return target;
+}
+
+/** Says, too, what keeps the hook out of an unmodified script. */
+function noKnob({ kind, isolated, interpreter }: CommandPlan['program'], torch: string | null): OomtuneError {
+  const isolates = kind === 'python' && isolated !== null;
+  const lacksTorch = kind === 'python' && torch === null;
+  const why = isolates
+    ? `: Python's ${isolated} keeps the hook out`
+    : lacksTorch
+      ? `: ${interpreter?.path ?? 'the interpreter'} has no torch for the hook to work with`
+      : '';
+  const first = isolates
+    ? `Leave ${isolated} out, or put`
+    : lacksTorch
+      ? 'Use the interpreter that has torch, or put'
+      : 'Put';
+  return new OomtuneError(
+    'OOMTUNE_NO_KNOB',
+    `Nothing in the command takes the micro-batch${why}.`,
+    `${first} {micro_batch} where the batch size goes, read OOMTUNE_MICRO_BATCH in the program, or name a --preset.`,
+  );
 }

@@ -122,6 +122,12 @@ const CASES: Case[] = [
     says: /cuda:77/,
   },
   { args: ['find-batch', '--device', 'cpu', '--', 'true'], exit: 2, code: 'OOMTUNE_NO_KNOB', says: /\{micro_batch\}/ },
+  {
+    args: ['find-batch', '--device', 'cpu', '--', 'python3', '-I', 'train.py'],
+    exit: 2,
+    code: 'OOMTUNE_NO_KNOB',
+    says: /-I keeps the hook out[\s\S]*Leave -I out/,
+  },
   { args: ['logs', 'j-nothere'], exit: 6, code: 'OOMTUNE_NO_SUCH_JOB', says: /j-nothere/ },
   { args: ['status', 'j-nothere'], exit: 6, code: 'OOMTUNE_NO_SUCH_JOB', says: /j-nothere/ },
   { args: ['wait', '@'], exit: 6, code: 'OOMTUNE_NO_SUCH_JOB', says: /No job/ },

@@ -64,8 +64,11 @@ describe('find-batch with real processes', () => {
     expect(bench.leases()).toBe(0);
   });
 
-  it('finds the training loop in a shell script', async () => {
-    const bench = workbench('find-batch', ['sh', 'train.sh', python], { budget: '60MiB' });
+  it.each([
+    ['a shell script', ['sh', 'train.sh', python]],
+    ['a make target', ['make', 'train', `PYTHON=${python}`]],
+  ])('finds the training loop in %s', async (_, command) => {
+    const bench = workbench('find-batch', command, { budget: '60MiB' });
     const report = await findBatch(bench.request, bench.deps);
     expect(report.status).toBe('found');
     expect(report.config?.micro_batch).toBeGreaterThan(1);

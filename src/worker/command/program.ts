@@ -5,6 +5,8 @@ import type { Program } from './types.js';
 import { readWrapper } from './wrapper.js';
 
 const SHELLS = new Set(['sh', 'bash', 'dash', 'zsh', 'ksh']);
+/** What they start shows only by running them, as with a shell script. */
+const TASK_RUNNERS = new Set(['make', 'gmake', 'just']);
 /** Finds the program behind its wrappers. Reads only first lines of files, to tell shell scripts from Python ones. */
 export function findProgram(command: readonly string[], cwd: string): Program {
   const program: Program = {
@@ -89,6 +91,7 @@ function readPlain(command: readonly string[], index: number, cwd: string, progr
   }
   program.name = name;
   program.executable = executableOf(word, cwd);
+  if (TASK_RUNNERS.has(name)) program.kind = 'shell';
   if (!word.includes('/')) return program;
   const absolute = resolve(cwd, word);
   const runs = shebangOf(absolute);
