@@ -1,14 +1,9 @@
 import { CommanderError } from 'commander';
-import { type ErrorCode, OomtuneError } from '../common/errors.js';
+import { type ErrorCode, OomtuneError, usageError } from '../common/errors.js';
 import { homePath } from '../common/home.js';
 import { refusal } from '../common/refusal.js';
 import { plainText } from '../common/terminal.js';
 import { inspect, type Output } from './output.js';
-
-/** Every line that starts the program as wrong usage ends with this. */
-export function usageError(message: string, remedy: string): OomtuneError {
-  return new OomtuneError('OOMTUNE_USAGE', message, remedy);
-}
 
 /** Whatever was thrown, as an error that a user can act on. */
 export function asOomtuneError(thrown: unknown, verb: string | null): OomtuneError {

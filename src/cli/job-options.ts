@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { z } from 'zod';
+import { usageError } from '../common/errors.js';
 import { isFolder } from '../common/home.js';
 import { parseSize } from '../common/size.js';
 import { parseSpan } from '../common/span.js';
@@ -9,7 +10,6 @@ import { DEVICE_CHOICE, DEVICE_CHOICES, isHost, isNumbered } from '../devices/in
 import { jobEnvironment } from '../worker/command/environment.js';
 import { placeholders } from '../worker/command/placeholders.js';
 import { presetNamed } from '../worker/presets/load.js';
-import { usageError } from './errors.js';
 
 /** Values of `find-batch`, `run` and `submit` as commander hands them over: strings, or true for a flag. */
 type RawOptions = Record<string, unknown>;

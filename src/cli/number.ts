@@ -1,4 +1,4 @@
-import { usageError } from './errors.js';
+import { usageError } from '../common/errors.js';
 
 /** A whole number that an option was given; null: it was not. Throws OOMTUNE_USAGE with `remedy`. */
 export function readNumber(

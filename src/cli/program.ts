@@ -1,7 +1,7 @@
 import { Argument, Command } from 'commander';
+import { usageError } from '../common/errors.js';
 import { nearest } from '../common/nearest.js';
 import { SHELLS } from './completion/grammar.js';
-import { usageError } from './errors.js';
 import { addOptions, COMMON, DAEMON, EDIT, type Options, PLOT, RUN, SUBMIT, WORK } from './options.js';
 import { shown } from './output.js';
 import { type Dispatch, verbMaker } from './verb.js';

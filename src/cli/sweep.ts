@@ -1,5 +1,5 @@
+import { usageError } from '../common/errors.js';
 import { VALUE_NAMES } from '../worker/command/placeholders.js';
-import { usageError } from './errors.js';
 
 const MOST = 10_000;
 const NAME = /^[A-Za-z_][A-Za-z0-9_-]*$/;

@@ -1,6 +1,6 @@
 import type { Argument, Command } from 'commander';
+import { usageError } from '../common/errors.js';
 import type { Context } from './context.js';
-import { usageError } from './errors.js';
 import { addOptions, COMMON, type Options } from './options.js';
 
 /** What a verb is handed: its positional arguments, its options, and the user's command (all that follows `--`). */

@@ -1,8 +1,8 @@
 import { closeSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
+import { usageError } from '../common/errors.js';
 import { filesAnswer } from '../common/far-files.js';
 import { isFolder } from '../common/home.js';
-import { usageError } from './errors.js';
 
 /** What was worked for is done, and somebody waits for it. */
 const LONGEST_MS = 30_000;

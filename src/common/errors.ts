@@ -59,3 +59,8 @@ export class OomtuneError extends Error {
     return { schema: 1, error: { code: this.code, message: this.message, remedy: this.remedy } };
   }
 }
+
+/** What was asked for cannot be: OOMTUNE_USAGE. */
+export function usageError(message: string, remedy: string, options?: { cause?: unknown }): OomtuneError {
+  return new OomtuneError('OOMTUNE_USAGE', message, remedy, options);
+}

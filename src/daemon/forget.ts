@@ -1,4 +1,4 @@
-import { OomtuneError } from '../common/errors.js';
+import { OomtuneError, usageError } from '../common/errors.js';
 import type { JobRecord } from '../contract/job.js';
 import type { Forgotten } from '../contract/verbs.js';
 import type { Store, StoredJob } from '../store/index.js';
@@ -14,8 +14,7 @@ export async function forgetHost(store: Store, host: string): Promise<Forgotten>
   const leases = (await store.leasing.list()).some((lease) => lease.host === host);
   if (!known.some((one) => one.host === host) && jobs.length === 0 && !leases) {
     const names = known.map((one) => one.host).sort();
-    throw new OomtuneError(
-      'OOMTUNE_USAGE',
+    throw usageError(
       `There is no host "${host}".`,
       names.length === 0 ? 'No daemon has been heard on this Redis.' : `Known are ${names.join(', ')}.`,
     );

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { OomtuneError } from '../common/errors.js';
+import { OomtuneError, usageError } from '../common/errors.js';
 import { ENDED_STATES, type JobRecord, type JobState, type SubmittedEnvironment } from '../contract/job.js';
 import type { JobOptions } from '../contract/options.js';
 import type { Store, StoredJob } from '../store/index.js';
@@ -26,8 +26,7 @@ export async function cancelJob(store: Store, id: string): Promise<JobState> {
 export async function holdJob(store: Store, id: string): Promise<JobState> {
   const state = known(id, await store.jobs.hold(id));
   if (state === 'held') return state;
-  throw new OomtuneError(
-    'OOMTUNE_USAGE',
+  throw usageError(
     `${id} cannot be held: it is ${state}.`,
     ENDED_STATES.includes(state)
       ? 'Only queued jobs can be held.'
@@ -39,8 +38,7 @@ export async function holdJob(store: Store, id: string): Promise<JobState> {
 export async function pauseJob(store: Store, id: string, pause: 'on' | 'off'): Promise<string> {
   const state = known(id, await store.jobs.pause(id, pause));
   if (state !== 'ok') {
-    throw new OomtuneError(
-      'OOMTUNE_USAGE',
+    throw usageError(
       `${id} cannot be ${pause === 'on' ? 'paused' : 'resumed'}: it is ${state}.`,
       state === 'queued' ? `\`oomtune hold ${id}\` keeps it from starting.` : 'Only running jobs can be paused.',
     );
@@ -63,8 +61,7 @@ export async function editJob(
 ): Promise<void> {
   const state = known(id, await store.jobs.edit(id, changes));
   if (state === 'ok') return;
-  throw new OomtuneError(
-    'OOMTUNE_USAGE',
+  throw usageError(
     `${id} cannot be edited: it is ${state}.`,
     ENDED_STATES.includes(state)
       ? `\`oomtune retry ${id}\` runs it again.`
@@ -76,11 +73,7 @@ export async function editJob(
 export async function releaseJob(store: Store, id: string): Promise<JobState> {
   const state = known(id, await store.jobs.release(id));
   if (!ENDED_STATES.includes(state)) return state;
-  throw new OomtuneError(
-    'OOMTUNE_USAGE',
-    `${id} cannot be released: it is ${state}.`,
-    `\`oomtune retry ${id}\` runs it again.`,
-  );
+  throw usageError(`${id} cannot be released: it is ${state}.`, `\`oomtune retry ${id}\` runs it again.`);
 }
 
 /**
@@ -107,7 +100,7 @@ export async function retryJob(
   const job = await store.jobs.get(id);
   if (job === null) return known(id, 'missing') as never;
   if (found === 'queued') return job;
-  throw new OomtuneError('OOMTUNE_USAGE', `${id} has not ended: it is ${found}.`, `\`oomtune cancel ${id}\` ends it.`);
+  throw usageError(`${id} has not ended: it is ${found}.`, `\`oomtune cancel ${id}\` ends it.`);
 }
 
 /**

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { OomtuneError } from '../common/errors.js';
+import { usageError } from '../common/errors.js';
 import { command as commandSchema } from '../contract/fields.js';
 import type { JobRecord } from '../contract/job.js';
 import { type JobOptions, jobOptions as jobOptionsSchema, type SweepMember } from '../contract/options.js';
@@ -77,8 +77,7 @@ async function recorder(
   const carriesValues = options.env.some((entry) => entry.includes('='));
   const here = hostName();
   if (carriesValues && options.host !== null && options.host !== here) {
-    throw new OomtuneError(
-      'OOMTUNE_USAGE',
+    throw usageError(
       `The values of --env stay on ${here}, but --host asks for ${options.host}.`,
       `Name a file on ${options.host} by --env-file, or write --env NAME for a variable that its daemon has.`,
     );
@@ -132,8 +131,7 @@ type Parsed<T> =
 function check<T>(parsed: Parsed<T>, what: string): T {
   if (parsed.success) return parsed.data;
   const issue = parsed.error.issues[0];
-  throw new OomtuneError(
-    'OOMTUNE_USAGE',
+  throw usageError(
     `A daemon could not run ${what}: ${issue?.path.join('.') || what}: ${issue?.message ?? 'it cannot be read'}.`,
     'See `oomtune submit --help` for what it takes.',
   );

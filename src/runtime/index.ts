@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { longestStartMs } from '../common/bounds.js';
-import { OomtuneError } from '../common/errors.js';
+import { OomtuneError, usageError } from '../common/errors.js';
 import { filesAnswer } from '../common/far-files.js';
 import { unusableFolder } from '../common/refusal.js';
 import { systemText } from '../common/regular-file.js';
@@ -54,7 +54,7 @@ class LocalRuntime implements Runtime {
     checkSpec(spec);
     await this.filesAnswer(spec);
     if (!existsSync(spec.cwd) || !statSync(spec.cwd).isDirectory()) {
-      throw new OomtuneError('OOMTUNE_USAGE', `There is no folder ${spec.cwd}.`, 'Name an existing folder with --cwd.');
+      throw usageError(`There is no folder ${spec.cwd}.`, 'Name an existing folder with --cwd.');
     }
     findCommand(spec.argv[0] as string, spec.env, spec.cwd);
     const devices = await this.ledgerDevices(spec.devices);

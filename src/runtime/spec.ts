@@ -1,4 +1,4 @@
-import { OomtuneError } from '../common/errors.js';
+import { type OomtuneError, usageError } from '../common/errors.js';
 import { readStat } from '../common/process.js';
 import { isDeviceId } from '../devices/index.js';
 import type { LaunchSpec } from './types.js';
@@ -14,7 +14,7 @@ export interface LedgerDevice {
 const LOG_BYTES = 64 * 1024 ** 2;
 
 function wrong(what: string): OomtuneError {
-  return new OomtuneError('OOMTUNE_USAGE', what, 'Correct the command or its options.');
+  return usageError(what, 'Correct the command or its options.');
 }
 
 /**

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { longestStartMs } from '../common/bounds.js';
-import { OomtuneError } from '../common/errors.js';
+import { OomtuneError, usageError } from '../common/errors.js';
 import { unusableFolder } from '../common/refusal.js';
 import { signal } from './ending.js';
 import type { Native } from './native.js';
@@ -64,7 +64,7 @@ export function startFailure(said: string, command: string, dir: string): Oomtun
   const cause = new Error(said);
   const why = said.slice(said.lastIndexOf(': ') + 2);
   if (said.startsWith('cwd ')) {
-    return new OomtuneError('OOMTUNE_USAGE', `The folder ${said.slice(4)}.`, 'Check the path given to --cwd.', {
+    return usageError(`The folder ${said.slice(4)}.`, 'Check the path given to --cwd.', {
       cause,
     });
   }

@@ -1,12 +1,11 @@
-import type { Log } from '../common/log.js';
-import type { RedisStatus } from '../contract/verbs.js';
 /**
  * Redis, and everything that oomtune keeps there.
  *
  * `openStore({ url })` connects (fails within 5 s with OOMTUNE_REDIS_UNREACHABLE), or starts the embedded Redis where
  * `url` is null. Whoever is connected then waits through an outage: it is told on stderr, or to `onOutage`.
  */
-
+import type { Log } from '../common/log.js';
+import type { RedisStatus } from '../contract/verbs.js';
 import { Connection, type OutageListener, type OutageState } from './connection.js';
 import { Durations } from './durations.js';
 import { embeddedStatus } from './embedded.js';
@@ -14,7 +13,7 @@ import { Events } from './events.js';
 import { Follower } from './follower.js';
 import { Hosts } from './hosts.js';
 import { JobStore } from './jobs.js';
-import { Keys } from './keys.js';
+import { keysUnder } from './keys.js';
 import { LEASE_TIMES, LeaseStore, type LeaseTimes } from './leases.js';
 import { LogTails } from './logs.js';
 import { MemoryTraces } from './memory-traces.js';
@@ -54,7 +53,7 @@ export interface StoreOptions {
 /** Throws OOMTUNE_REDIS_UNREACHABLE, OOMTUNE_REDIS_MISSING, OOMTUNE_REDIS_UNSAFE or OOMTUNE_USAGE. */
 export async function openStore(options: StoreOptions = {}) {
   const url = options.url || null;
-  const keys = new Keys();
+  const keys = keysUnder();
   const connection = await Connection.open(url, options.onOutage ?? sayOutage);
   const { redis, target } = connection;
   const events = new Events(connection, keys);

@@ -64,9 +64,6 @@ export function fromFields(id: string, hash: Record<string, string>): Exclude<Fo
   };
 }
 
-const AT_ONCE = 200;
-const FIELDS_AT_ONCE = 250;
-
 /**
  * Reads jobs' records. One that is there and cannot be used (garbage, another type, a newer version's) is left where it is,
  * noted and told; it is read again the next time, and may be well by then.
@@ -79,33 +76,22 @@ export class JobReader {
 
   /** In the order of the ids. Throws where Redis would not say of one: that is neither missing nor wrong. */
   async find(ids: string[]): Promise<FoundJob[]> {
-    const all: FoundJob[] = [];
-    for (let at = 0; at < ids.length; at += AT_ONCE) {
-      const some = ids.slice(at, at + AT_ONCE);
-      const keys = some.map((id) => this.keys.job(id));
-      for (const [index, reply] of (await readHashes(this.redis, keys)).entries()) {
-        const id = some[index] as string;
-        if (reply.is === 'wrong type') {
-          all.push({ is: 'unreadable', job: id, why: 'its key holds something else', newer: false });
-          continue;
-        }
-        const hash = valueIn(reply);
-        all.push(hash === null ? { is: 'missing' } : fromFields(id, hash));
-      }
-    }
+    const replies = await readHashes(this.redis, ids.map(this.keys.job));
+    const all = replies.map((reply, at): FoundJob => {
+      const job = ids[at] as string;
+      if (reply.is === 'wrong type')
+        return { is: 'unreadable', job, why: 'its key holds something else', newer: false };
+      const hash = valueIn(reply);
+      return hash === null ? { is: 'missing' } : fromFields(job, hash);
+    });
     for (const one of all) if (one.is === 'unreadable') await this.note(one);
     return all;
   }
 
   /** These fields of each record, in the order of the ids; nothing of them has been checked. Null: there is no such record. */
   async fields(ids: string[], names: readonly string[]): Promise<((string | null)[] | null)[]> {
-    const all: ((string | null)[] | null)[] = [];
-    for (let at = 0; at < ids.length; at += FIELDS_AT_ONCE) {
-      const keys = ids.slice(at, at + FIELDS_AT_ONCE).map((id) => this.keys.job(id));
-      const replies = await readFields(this.redis, keys, names);
-      all.push(...replies.map((reply) => (reply.is === 'wrong type' ? null : valueIn(reply))));
-    }
-    return all;
+    const replies = await readFields(this.redis, ids.map(this.keys.job), names);
+    return replies.map((reply) => (reply.is === 'wrong type' ? null : valueIn(reply)));
   }
 
   /** Those that can be used. */

@@ -171,8 +171,7 @@ export class JobStore {
   /** What each record says of who answers for the job, and whether it is to end. */
   async standing(ids: string[]): Promise<Reply<Standing>[]> {
     const fields = ['state', 'cancel', 'epoch', 'claim', 'launches', 'pause'];
-    const keys = ids.map((id) => this.keys.job(id));
-    return (await readFields(this.redis, keys, fields)).map((reply) => {
+    return (await readFields(this.redis, ids.map(this.keys.job), fields)).map((reply) => {
       if (reply.is !== 'value') return reply;
       const [state, cancel, epoch, claim, launches, pause] = reply.value;
       if (typeof state !== 'string') return { is: 'missing' };
@@ -190,11 +189,7 @@ export class JobStore {
 
   /** The file that each job's environment is needed from; null: it has ended, or has none. */
   async environments(ids: string[]): Promise<Reply<string | null>[]> {
-    const replies = await readFields(
-      this.redis,
-      ids.map((id) => this.keys.job(id)),
-      ['state', 'environment'],
-    );
+    const replies = await readFields(this.redis, ids.map(this.keys.job), ['state', 'environment']);
     return replies.map((reply) => {
       if (reply.is !== 'value') return reply;
       const [state, environment] = reply.value;

@@ -47,17 +47,14 @@ export class RecommendationStore {
   async list(): Promise<Recommendation[]> {
     const keys = await this.redis.zrevrange(this.keys.configs, 0, -1);
     const found: Recommendation[] = [];
-    for (let at = 0; at < keys.length; at += 200) {
-      const some = keys.slice(at, at + 200);
-      const hashes = some.map((key) => this.keys.config(key));
-      for (const [index, reply] of (await readHashes(this.redis, hashes)).entries()) {
-        if (reply.is === 'wrong type') {
-          await refuse(this.redis, this.keys, hashes[index] as string, reply.error.message);
-          continue;
-        }
-        const read = await this.#read(some[index] as string, valueIn(reply) ?? {});
-        if (read !== null) found.push(read);
+    for (const [at, reply] of (await readHashes(this.redis, keys.map(this.keys.config))).entries()) {
+      const key = keys[at] as string;
+      if (reply.is === 'wrong type') {
+        await refuse(this.redis, this.keys, this.keys.config(key), reply.error.message);
+        continue;
       }
+      const read = await this.#read(key, valueIn(reply) ?? {});
+      if (read !== null) found.push(read);
     }
     return found;
   }
@@ -72,13 +69,9 @@ export class RecommendationStore {
   async #read(key: string, hash: Record<string, string>): Promise<Recommendation | null> {
     if (Object.keys(hash).length === 0) return null;
     const parsed = schema.safeParse(fromHash(hash));
-    const why = !parsed.success
-      ? complaint(parsed.error)
-      : parsed.data.key !== key
-        ? `its key says ${parsed.data.key}`
-        : null;
-    if (parsed.success && why === null) return parsed.data;
-    await refuse(this.redis, this.keys, this.keys.config(key), why ?? 'it cannot be read');
+    if (parsed.success && parsed.data.key === key) return parsed.data;
+    const why = parsed.success ? `its key says ${parsed.data.key}` : complaint(parsed.error);
+    await refuse(this.redis, this.keys, this.keys.config(key), why);
     return null;
   }
 }

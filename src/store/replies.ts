@@ -21,11 +21,12 @@ export type Reply<T> =
 /** A reply in a form that no Redis gives to this command. */
 class UnexpectedReply extends Error {}
 
+/** How many are asked for in one pipeline: whoever comes between does not wait for all. */
+const AT_ONCE = 200;
+
 /** All fields of each hash, in the order of the keys. Rejects when there is no connection to ask by. */
 export function readHashes(redis: Redis, keys: string[]): Promise<Reply<Record<string, string>>[]> {
-  const batch = redis.pipeline();
-  for (const key of keys) batch.hgetall(key);
-  return read(batch, keys.length, (raw) => {
+  return read(redis, keys, 'hgetall', [], (raw) => {
     if (typeof raw !== 'object' || raw === null || Array.isArray(raw)) return undefined;
     return Object.keys(raw).length === 0 ? null : (raw as Record<string, string>);
   });
@@ -37,9 +38,7 @@ export function readFields(
   keys: string[],
   fields: readonly string[],
 ): Promise<Reply<(string | null)[]>[]> {
-  const batch = redis.pipeline();
-  for (const key of keys) batch.hmget(key, ...fields);
-  return read(batch, keys.length, (raw) => {
+  return read(redis, keys, 'hmget', fields, (raw) => {
     if (!Array.isArray(raw) || raw.length !== fields.length) return undefined;
     return raw.every((one) => one === null) ? null : (raw as (string | null)[]);
   });
@@ -59,13 +58,17 @@ export async function write(batch: ChainableCommander): Promise<void> {
 
 /** `toValue`: null for what is not there, undefined for what cannot be a reply. */
 async function read<T>(
-  batch: ChainableCommander,
-  count: number,
+  redis: Redis,
+  keys: string[],
+  command: 'hgetall' | 'hmget',
+  fields: readonly string[],
   toValue: (raw: unknown) => T | null | undefined,
 ): Promise<Reply<T>[]> {
-  if (count === 0) return [];
-  const all = await replies(batch);
-  if (all.length !== count) throw new UnexpectedReply(`${all.length} replies came to ${count} commands`);
+  const all: [Error | null, unknown][] = [];
+  for (let at = 0; at < keys.length; at += AT_ONCE) {
+    all.push(...(await replies(redis.pipeline(keys.slice(at, at + AT_ONCE).map((key) => [command, key, ...fields])))));
+  }
+  if (all.length !== keys.length) throw new UnexpectedReply(`${all.length} replies came to ${keys.length} commands`);
   return all.map(([error, raw]): Reply<T> => {
     if (error !== null) return { is: isWrongType(error) ? 'wrong type' : 'error', error };
     const value = toValue(raw);

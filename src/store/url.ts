@@ -1,6 +1,6 @@
 import { isAbsolute } from 'node:path';
 import type { RedisOptions } from 'ioredis';
-import { OomtuneError } from '../common/errors.js';
+import { type OomtuneError, usageError } from '../common/errors.js';
 
 /** Where a Redis is and how to get in. */
 export interface RedisTarget {
@@ -79,7 +79,7 @@ export function withoutPassword(text: string): string {
 }
 
 function wrong(text: string, why: string): OomtuneError {
-  return new OomtuneError('OOMTUNE_USAGE', `Expected a Redis URL, got "${withoutPassword(text)}": ${why}.`, REMEDY);
+  return usageError(`Expected a Redis URL, got "${withoutPassword(text)}": ${why}.`, REMEDY);
 }
 
 function database(text: string, url: string): number {

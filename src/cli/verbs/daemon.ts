@@ -1,5 +1,5 @@
+import { usageError } from '../../common/errors.js';
 import type { StartOptions } from '../../daemon/index.js';
-import { usageError } from '../errors.js';
 import { readNumber } from '../number.js';
 import { tellStatus } from '../running.js';
 import type { Verb } from '../verb.js';

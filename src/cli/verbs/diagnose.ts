@@ -1,7 +1,7 @@
 import { accessSync, constants, createReadStream, statSync } from 'node:fs';
 import { constants as os } from 'node:os';
+import { usageError } from '../../common/errors.js';
 import { plain } from '../../common/terminal.js';
-import { usageError } from '../errors.js';
 import { readNumber } from '../number.js';
 import { coloured } from '../output.js';
 import type { Verb } from '../verb.js';

@@ -1,7 +1,7 @@
 import { extname } from 'node:path';
-import { OomtuneError } from '../../common/errors.js';
+import { OomtuneError, usageError } from '../../common/errors.js';
 import type { FindBatchReport } from '../../contract/reports.js';
-import { interrupted, nothingFits, renderError, usageError } from '../errors.js';
+import { interrupted, nothingFits, renderError } from '../errors.js';
 import { renderFound } from '../find-batch-view.js';
 import { toJobOptions } from '../job-options.js';
 import type { Verb } from '../verb.js';

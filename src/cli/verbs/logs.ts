@@ -1,10 +1,10 @@
 import { existsSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
+import { usageError } from '../../common/errors.js';
 import { TerminalText } from '../../common/terminal.js';
 import type { JobRecord } from '../../contract/job.js';
 import { Presence } from '../../daemon/wait.js';
 import { hostName, type Store } from '../../store/index.js';
-import { usageError } from '../errors.js';
 import { namedJobs } from '../jobs.js';
 import { LogFile } from '../log-file.js';
 import { readNumber } from '../number.js';

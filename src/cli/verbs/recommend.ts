@@ -1,9 +1,8 @@
-import { OomtuneError } from '../../common/errors.js';
+import { OomtuneError, usageError } from '../../common/errors.js';
 import { nearest } from '../../common/nearest.js';
 import { stemOfName } from '../../common/stem.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { shown } from '../../contract/rung.js';
-import { usageError } from '../errors.js';
 import { renderRecommendations } from '../recommend-view.js';
 import type { Verb } from '../verb.js';
 import { shellWords } from '../words.js';

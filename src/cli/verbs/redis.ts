@@ -1,4 +1,4 @@
-import { usageError } from '../errors.js';
+import { usageError } from '../../common/errors.js';
 import { tellStatus } from '../running.js';
 import type { Verb } from '../verb.js';
 

@@ -1,8 +1,8 @@
 import { constants } from 'node:os';
-import { OomtuneError } from '../../common/errors.js';
+import { OomtuneError, usageError } from '../../common/errors.js';
 import type { RunReport } from '../../contract/reports.js';
 import type { Context } from '../context.js';
-import { interrupted, nothingFits, renderError, usageError } from '../errors.js';
+import { interrupted, nothingFits, renderError } from '../errors.js';
 import { toJobOptions } from '../job-options.js';
 import type { Verb } from '../verb.js';
 import { checkWritable, writeWhole } from '../whole-file.js';

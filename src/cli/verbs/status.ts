@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { usageError } from '../errors.js';
+import { usageError } from '../../common/errors.js';
 import { namedJobs } from '../jobs.js';
 import { readNumber } from '../number.js';
 import { printable } from '../output.js';

@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { dirname, extname, join } from 'node:path';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
-import { OomtuneError } from '../../common/errors.js';
+import { OomtuneError, usageError } from '../../common/errors.js';
 import { PACKAGE_ROOT } from '../../common/home.js';
 import { within } from '../../common/within.js';
 import type { Store } from '../../store/index.js';
@@ -117,7 +117,7 @@ function addApi(app: FastifyInstance, parts: RouteParts): void {
     api.post('/api/jobs/:job/:action', async (request) => {
       const { job, action } = request.params as { job: string; action: string };
       const act = Object.hasOwn(ACTIONS, action) ? ACTIONS[action] : undefined;
-      if (act === undefined) throw new OomtuneError('OOMTUNE_USAGE', `There is no action "${action}".`, '');
+      if (act === undefined) throw usageError(`There is no action "${action}".`, '');
       if (!jobId.safeParse(job).success) throw noSuchJob(job);
       await inTime(act(store, job));
       const { state = null, reason = null } = (await inTime(store.jobs.get(job))) ?? {};

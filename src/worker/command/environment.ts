@@ -1,6 +1,6 @@
 import { readFileSync, realpathSync, statSync } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
-import { OomtuneError } from '../../common/errors.js';
+import { usageError } from '../../common/errors.js';
 import type { JobOptions } from '../../contract/options.js';
 
 type Variables = Record<string, string | undefined>;
@@ -111,8 +111,7 @@ function splitEntry(entry: string, line: string | null): Entry {
   const at = entry.indexOf('=');
   const name = at < 0 ? entry : entry.slice(0, at);
   if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name) || entry.includes('\0')) {
-    throw new OomtuneError(
-      'OOMTUNE_USAGE',
+    throw usageError(
       line === null
         ? `Expected the name of an environment variable, got ${JSON.stringify(name)}.`
         : `${line} does not start with the name of an environment variable.`,
@@ -131,7 +130,7 @@ function readEnvFile(file: string, cwd: string): Entry[] {
     if (!statSync(path).isFile()) throw new Error('it is no regular file');
     text = readFileSync(path, 'utf8');
   } catch (cause) {
-    throw new OomtuneError('OOMTUNE_USAGE', `The file ${path} cannot be read.`, 'Check the path given to --env-file.', {
+    throw usageError(`The file ${path} cannot be read.`, 'Check the path given to --env-file.', {
       cause,
     });
   }

@@ -1,4 +1,4 @@
-import { OomtuneError } from '../../common/errors.js';
+import { usageError } from '../../common/errors.js';
 import type { Config } from '../../contract/rung.js';
 import { EXPANDABLE_SEGMENTS } from '../memory/allocator.js';
 import type { Editor } from './editor.js';
@@ -36,11 +36,7 @@ export async function fill(
 
 function refuseUnsupported(plan: CommandPlan, config: Config): void {
   const refuse = (what: string, able: string) => {
-    throw new OomtuneError(
-      'OOMTUNE_USAGE',
-      `${plan.presetTitle ?? 'The command'} cannot be run with ${what}.`,
-      `Choose one of: ${able}.`,
-    );
+    throw usageError(`${plan.presetTitle ?? 'The command'} cannot be run with ${what}.`, `Choose one of: ${able}.`);
   };
   if (!plan.supports.amp.includes(config.amp)) {
     refuse(`--amp ${config.amp}`, plan.supports.amp.map((amp) => `--amp ${amp}`).join(', '));

@@ -1,5 +1,5 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
-import { OomtuneError } from '../../common/errors.js';
+import { usageError } from '../../common/errors.js';
 import { findExecutable } from '../../common/executable.js';
 import type { Amp } from '../../contract/rung.js';
 import { presetFiles, presetNamed, readPreset } from '../presets/load.js';
@@ -34,11 +34,7 @@ export interface RecogniseOptions {
  */
 export async function recognise(command: readonly string[], options: RecogniseOptions): Promise<CommandPlan> {
   if (command.length === 0 || command[0] === '') {
-    throw new OomtuneError(
-      'OOMTUNE_USAGE',
-      'There is no command.',
-      'Give the command after --, as in: -- python train.py',
-    );
+    throw usageError('There is no command.', 'Give the command after --, as in: -- python train.py');
   }
   const { cwd, env } = options;
   const used = placeholders(command);

@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ZodType } from 'zod';
 import { readConfig } from '../../common/config.js';
-import { OomtuneError } from '../../common/errors.js';
+import { OomtuneError, usageError } from '../../common/errors.js';
 import { PACKAGE_ROOT } from '../../common/home.js';
 import { type Outline, OutlineSchema, type Preset, PresetSchema } from './schema.js';
 
@@ -54,9 +54,5 @@ export function presetNamed(name: string): PresetFile {
   const file = files.find((one) => one.name === name);
   if (file) return file;
   const names = files.map((one) => one.name).sort();
-  throw new OomtuneError(
-    'OOMTUNE_USAGE',
-    `There is no preset "${name}".`,
-    `Use auto, none, or one of: ${names.join(', ')}.`,
-  );
+  throw usageError(`There is no preset "${name}".`, `Use auto, none, or one of: ${names.join(', ')}.`);
 }
