@@ -1,8 +1,7 @@
 import { OomtuneError } from '../common/errors.js';
 import { stateFolder } from '../common/home.js';
 import type { Recommendation } from '../contract/recommendation.js';
-import type { Config } from '../contract/rung.js';
-import { configOf } from '../contract/rung.js';
+import { type Config, configOf } from '../contract/rung.js';
 import { HOST, isHost } from '../devices/index.js';
 import { digest, fill, type Knob, recognise } from '../worker/command/index.js';
 import { EXPANDABLE_SEGMENTS } from '../worker/memory/allocator.js';

@@ -26,14 +26,8 @@ export function asOomtuneError(thrown: unknown, verb: string | null): OomtuneErr
 }
 
 export function interrupted(cause?: unknown): OomtuneError {
-  return new OomtuneError(
-    'OOMTUNE_INTERRUPTED',
-    'Interrupted.',
-    'Nothing is left running; start it again when you like.',
-    {
-      cause,
-    },
-  );
+  const remedy = 'Nothing is left running; start it again when you like.';
+  return new OomtuneError('OOMTUNE_INTERRUPTED', 'Interrupted.', remedy, { cause });
 }
 
 /** The sentence of a search without an answer; `failure`: the class that it ended with. */

@@ -1,8 +1,7 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
 import type { JobRecord } from '../contract/job.js';
-import type { MemoryBreakdown, ProbeRecord } from '../contract/measurement.js';
-import { asRecord, lifeOf } from '../contract/measurement.js';
+import { asRecord, lifeOf, type MemoryBreakdown, type ProbeRecord } from '../contract/measurement.js';
 import type { Recommendation } from '../contract/recommendation.js';
 import { rungName, sameRung } from '../contract/rung.js';
 import { withheldNote } from '../daemon/withheld.js';
@@ -149,14 +148,12 @@ function relaunches(runs: JobRecord['launches']): string[] {
 
 function ending(job: JobRecord, paint: Paint): string {
   const when = job.ended_at ? ` ${ago(job.ended_at)}` : '';
-  const cause = job.failure?.fields.cause
-    ? `\n  ${paint('dim', 'cause:')} ${oneLine(String(job.failure.fields.cause))}`
-    : '';
-  const evidence = job.failure?.evidence ? `\n  ${paint('dim', 'evidence:')} ${oneLine(job.failure.evidence)}` : '';
+  const told = (name: string, value: number | string | null | undefined): string =>
+    value ? `\n  ${paint('dim', `${name}:`)} ${oneLine(String(value))}` : '';
+  const cause = told('cause', job.failure?.fields.cause);
+  const evidence = told('evidence', job.failure?.evidence);
+  const advice = told('remedy', job.failure?.fields.advice);
   const why = job.reason ? ` ${job.reason}` : '';
-  const advice = job.failure?.fields.advice
-    ? `\n  ${paint('dim', 'remedy:')} ${oneLine(String(job.failure.fields.advice))}`
-    : '';
   switch (job.state) {
     case 'succeeded':
       return `It ${paint('green', 'succeeded')}${when}.`;

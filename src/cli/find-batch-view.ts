@@ -1,13 +1,11 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
 import type { FindBatchReport } from '../contract/reports.js';
-import type { ConfigLike } from '../contract/rung.js';
-import { rungName } from '../contract/rung.js';
+import { type ConfigLike, rungName } from '../contract/rung.js';
 import { EXPANDABLE_SEGMENTS } from '../worker/memory/allocator.js';
 import { curveText } from './curve-text.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
-import type { Paint } from './output.js';
-import { continued } from './output.js';
+import { continued, type Paint } from './output.js';
 import { spent } from './progress.js';
 import { facts } from './table.js';
 import { bytesOr, comparisonText, configWords, plural, rate, shellWords } from './words.js';

@@ -9,8 +9,7 @@ import { asOomtuneError, interrupted, renderError } from './errors.js';
 import { createOutput, outliveClosedPipes } from './output.js';
 import { createProgram } from './program.js';
 import { withTimeout } from './timeouts.js';
-import type { Invocation } from './verb.js';
-import { takesCommand } from './verb.js';
+import { type Invocation, takesCommand } from './verb.js';
 
 /** Somebody sits in front of it. */
 const LONGEST_MS = 30_000;

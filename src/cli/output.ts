@@ -43,7 +43,7 @@ function other(sign: string): string {
   return sign.normalize('NFKD').replace(/[^\x20-\x7e]/g, '') || '?';
 }
 
-const width = (text: string): number => [...stripVTControlCharacters(text)].length;
+export const width = (text: string): number => [...stripVTControlCharacters(text)].length;
 
 /**
  * Lines that are longer than the terminal is wide are broken between words, and go on under their own beginning. A word that is

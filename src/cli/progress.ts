@@ -2,7 +2,7 @@ import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
 import { rungName, sameRung } from '../contract/rung.js';
 import type { Progress } from '../worker/types.js';
-import { ascii, asciiOnly, paintFor, wrapped } from './output.js';
+import { ascii, asciiOnly, type Paint, paintFor, wrapped } from './output.js';
 import { oneLine } from './table.js';
 import { bytesOr, configWords, plural, rate } from './words.js';
 
@@ -65,7 +65,6 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
           break;
         case 'interpreter':
           line(paint('dim', `python  ${event.path}${event.torch ? ` (torch ${event.torch})` : ''}`));
-          if (event.note) line(`${paint('yellow', 'note:')} ${event.note}`);
           break;
         case 'launch':
           line(`launch ${event.launch}${event.rung ? `  ${paint('cyan', rungName(event.rung))}` : ''}`);
@@ -97,8 +96,6 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
         case 'note':
           line(`${paint('yellow', 'note:')} ${event.text}`);
           break;
-        case 'ledger':
-          break;
       }
     },
   };
@@ -106,11 +103,7 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
 
 type ProbeEvent = Extract<Progress, { type: 'probe' }>;
 
-function probeLine(
-  event: ProbeEvent,
-  budget: number,
-  paint: (style: 'cyan' | 'green' | 'red' | 'yellow' | 'dim', text: string) => string,
-): string {
+function probeLine(event: ProbeEvent, budget: number, paint: Paint): string {
   const { record } = event;
   const speed = record.samples_per_s ?? null;
   const fits = record.outcome === 'fit';

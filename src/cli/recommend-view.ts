@@ -25,7 +25,7 @@ export function renderRecommendations(recorded: Recommendation[], paint: Paint):
       { title: 'VERIFIED', value: (one) => ago(one.verified_at) },
       { title: 'STATUS', value: (one) => (one.status === 'verified' ? one.status : paint('yellow', one.status)) },
     ],
-    (text) => paint('bold', text),
+    paint,
   );
 }
 

@@ -37,7 +37,7 @@ export function renderJobs(jobs: JobRecord[], foreground: ForegroundEntry[], pai
         : []),
       { title: 'REASON', value: (row) => row.why, widest: 80, least: 12 },
     ],
-    (text) => paint('bold', text),
+    paint,
   );
 }
 

@@ -1,4 +1,4 @@
-import { stripVTControlCharacters } from 'node:util';
+import { type Paint, width } from './output.js';
 
 interface Column<Row> {
   title: string;
@@ -17,12 +17,7 @@ const terminalWidth = (): number => (process.stdout.isTTY ? process.stdout.colum
  * Columns padded to their widest cell, a header line, no rules: readable by people, awk and cut alike. What does not fit
  * into `room` is taken from the columns that have a `least`, the last of them first.
  */
-export function table<Row>(
-  rows: Row[],
-  columns: Column<Row>[],
-  head: (text: string) => string = (text) => text,
-  room = terminalWidth(),
-): string {
+export function table<Row>(rows: Row[], columns: Column<Row>[], paint: Paint, room = terminalWidth()): string {
   const cells = rows.map((row) => columns.map((column) => cut(oneLine(column.value(row)), column.widest)));
   const widths = columns.map((column, at) =>
     Math.max(column.title.length, ...cells.map((row) => width(row[at] ?? ''))),
@@ -45,7 +40,7 @@ export function table<Row>(
       })
       .join('  ')
       .trimEnd();
-  return [head(line(columns.map((column) => column.title))), ...cells.map(line)].join('\n');
+  return [paint('bold', line(columns.map((column) => column.title))), ...cells.map(line)].join('\n');
 }
 
 /** Two columns: a name and what it is. */
@@ -53,10 +48,6 @@ export function facts(pairs: [name: string, value: string | null | undefined][],
   const shown = pairs.filter((pair): pair is [string, string] => pair[1] !== null && pair[1] !== undefined);
   const widest = Math.max(0, ...shown.map(([name]) => name.length));
   return shown.map(([name, value]) => `${indent}${name.padEnd(widest)}  ${value}`).join('\n');
-}
-
-function width(text: string): number {
-  return [...stripVTControlCharacters(text)].length;
 }
 
 function cut(text: string, widest: number | undefined): string {

@@ -12,39 +12,26 @@ const INTERRUPTED_MS = 1000;
 const ONLY_ASKS = ['status', 'cancel', 'hold', 'release', 'retry', 'submit', 'explain', 'recommend', 'devices'];
 const LONGEST_ASK_MS = 60_000;
 
-/** Does a verb's work, for as long as it may take: an interrupt ends it, and a Redis that does not answer. */
+/**
+ * Does a verb's work, for as long as it may take: an interrupt ends it, and a Redis that does not answer. Throws
+ * OOMTUNE_STILL_RUNNING, OOMTUNE_REDIS_UNREACHABLE.
+ */
 export async function withTimeout(
   { verb, options }: Invocation,
   { signal, redisUrl }: Context,
   work: () => Promise<number>,
 ): Promise<number> {
-  if (ENDS_FIRST.includes(verb)) return endingFirst(verb, signal, work);
+  if (ENDS_FIRST.includes(verb)) {
+    // What it runs is ended first, but the kernel may hold on to it. A daemon that ends its jobs has as long as whoever told it
+    // to waits for it.
+    const ms = verb === 'daemon run' ? 2 * longestEndMs() : longestEndMs();
+    return unlessAborted(signal, work, ms, () => stillRunning(ms));
+  }
   if (!ONLY_ASKS.includes(verb) || options.watch) return unlessAborted(signal, work, INTERRUPTED_MS);
   try {
     return await within(LONGEST_ASK_MS, signal, work);
   } catch (error) {
     throw error instanceof TimeUp ? noAnswer(redisUrl, error) : error;
-  }
-}
-
-/** What it runs is ended first, but not waited for for ever: the kernel may hold on to it. Throws OOMTUNE_STILL_RUNNING then. */
-async function endingFirst(verb: string, signal: AbortSignal, work: () => Promise<number>): Promise<number> {
-  let timer: NodeJS.Timeout | undefined;
-  let onAbort: () => void = () => {};
-  const late = new Promise<never>((_, reject) => {
-    // A daemon that ends its jobs has as long as whoever told it to waits for it
-    const ms = verb === 'daemon run' ? 2 * longestEndMs() : longestEndMs();
-    onAbort = () => {
-      timer = setTimeout(() => reject(stillRunning(ms)), ms);
-    };
-    signal.addEventListener('abort', onAbort, { once: true });
-  });
-  late.catch(() => {});
-  try {
-    return await Promise.race([work(), late]);
-  } finally {
-    clearTimeout(timer);
-    signal.removeEventListener('abort', onAbort);
   }
 }
 

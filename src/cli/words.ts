@@ -1,7 +1,6 @@
 import { formatBytes } from '../common/size.js';
 import type { SpeedComparison } from '../contract/measurement.js';
-import type { ConfigLike, CutPlace } from '../contract/rung.js';
-import { rungName } from '../contract/rung.js';
+import { type ConfigLike, type CutPlace, rungName } from '../contract/rung.js';
 
 /** Where batches were cut into micro-batches. */
 export function cutWords(cut: CutPlace): string {

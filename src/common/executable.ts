@@ -1,9 +1,42 @@
-import { existsSync } from 'node:fs';
+import { accessSync, constants, existsSync, statSync } from 'node:fs';
 import { delimiter, join, resolve } from 'node:path';
+import { OomtuneError } from './errors.js';
 
 /** A program's file, by PATH where its name is no path; null when there is none. */
 export function findExecutable(name: string, { PATH = '' }: Record<string, string | undefined>): string | null {
   if (name.includes('/')) return existsSync(name) ? resolve(name) : null;
   const files = PATH.split(delimiter).flatMap((folder) => (folder === '' ? [] : [join(folder, name)]));
   return files.find((file) => existsSync(file)) ?? null;
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK);
+    return statSync(file).isFile();
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * The file that `name` stands for, looked for as the supervisor will: in the job's PATH, from the job's folder. Throws
+ * OOMTUNE_COMMAND_MISSING.
+ */
+export function findCommand(name: string, env: Record<string, string>, cwd: string): string {
+  const folders = name.includes('/') ? [''] : (env.PATH ?? '/usr/local/bin:/usr/bin:/bin').split(':');
+  const files = folders.map((folder) => resolve(cwd, name.includes('/') ? name : `${folder || '.'}/${name}`));
+  const found = files.find(isExecutable);
+  if (found) return found;
+  const present = files.find((file) => existsSync(file));
+  throw present
+    ? new OomtuneError(
+        'OOMTUNE_COMMAND_MISSING',
+        `The command ${present} is not executable.`,
+        `Make it so with \`chmod +x\`, or name its interpreter first: python ${name} …`,
+      )
+    : new OomtuneError(
+        'OOMTUNE_COMMAND_MISSING',
+        name.includes('/') ? `There is no command ${files[0]}.` : `The command "${name}" is in no folder of PATH.`,
+        'Check the spelling, and whether the environment that has it is active.',
+      );
 }

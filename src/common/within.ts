@@ -29,25 +29,58 @@ export async function within<T>(
   }
 }
 
-/** What `work` comes to, or the signal's reason where it has come to nothing `graceMs` after an abort. */
-export async function unlessAborted<T>(signal: AbortSignal, work: () => Promise<T>, graceMs = 0): Promise<T> {
+/** Resolves when the signal is aborted. */
+export function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
+
+/** What `work` comes to, or `reason` (the signal's) where it has come to nothing `graceMs` after an abort. */
+export async function unlessAborted<T>(
+  signal: AbortSignal,
+  work: () => Promise<T>,
+  graceMs = 0,
+  reason: () => unknown = () => signal.reason,
+): Promise<T> {
   signal.throwIfAborted();
   let timer: NodeJS.Timeout | undefined;
   let onAbort: () => void = () => {};
-  const aborted = new Promise<never>((_, reject) => {
+  const late = new Promise<never>((_, reject) => {
     onAbort = () => {
-      if (graceMs === 0) reject(signal.reason);
-      else timer = setTimeout(() => reject(signal.reason), graceMs);
+      if (graceMs === 0) reject(reason());
+      else timer = setTimeout(() => reject(reason()), graceMs);
     };
     signal.addEventListener('abort', onAbort, { once: true });
   });
-  aborted.catch(() => {});
+  late.catch(() => {});
   try {
     const begun = work();
     begun.catch(() => {}); // nobody may be left to hear of it
-    return await Promise.race([aborted, begun]);
+    return await Promise.race([late, begun]);
   } finally {
     clearTimeout(timer);
     signal.removeEventListener('abort', onAbort);
+  }
+}
+
+/** A sleep that can be cut short. */
+export class Alarm {
+  /** Ends the sleep, if there is one. */
+  ring: () => void = () => {};
+
+  /** Resolves after `ms`, when it rings, or when the signal is aborted. */
+  async sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      this.ring = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      signal?.addEventListener('abort', this.ring, { once: true });
+      if (signal?.aborted) this.ring();
+    });
+    signal?.removeEventListener('abort', this.ring);
   }
 }

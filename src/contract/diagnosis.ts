@@ -38,20 +38,22 @@ const memoryPicture = z.object({
 });
 export type MemoryPicture = z.infer<typeof memoryPicture>;
 
+const figures = z.object({
+  tried_bytes: figure,
+  total_bytes: figure,
+  free_bytes: figure,
+  allocated_bytes: figure,
+  reserved_bytes: figure,
+  gpu: figure,
+});
+
 /** diagnose's document. */
 export const diagnosis = z.object({
   class: z.enum([...FAILURE_CLASSES, 'ok']),
   certain: z.boolean(),
   evidence: z.string().nullable(),
   line: z.number().nullable(),
-  fields: z.object({
-    tried_bytes: figure,
-    total_bytes: figure,
-    free_bytes: figure,
-    allocated_bytes: figure,
-    reserved_bytes: figure,
-    gpu: figure,
-  }),
+  fields: figures,
   phase,
   cause: z.string(),
   advice: z.string(),
@@ -72,11 +74,6 @@ export const diagnosis = z.object({
 export type Diagnosis = z.infer<typeof diagnosis>;
 
 /** Of a failure of which no text tells figures. */
-export const NO_FIGURES: Diagnosis['fields'] = {
-  tried_bytes: null,
-  total_bytes: null,
-  free_bytes: null,
-  allocated_bytes: null,
-  reserved_bytes: null,
-  gpu: null,
-};
+export const NO_FIGURES = Object.fromEntries(Object.keys(figures.shape).map((name) => [name, null])) as z.infer<
+  typeof figures
+>;

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { phase } from './failure.js';
+import { whole } from './fields.js';
 import { MOST_BYTES, measuredSteps, peaks } from './measurement.js';
 import { cutPlace, rung } from './rung.js';
 
@@ -9,19 +10,11 @@ import { cutPlace, rung } from './rung.js';
  */
 
 /** Batch sizes, steps, samples. */
-const count = z
-  .number()
-  .int()
-  .nonnegative()
-  .max(2 ** 40);
+const count = whole.max(2 ** 40);
 const size = count.min(1);
-const samples = z
-  .number()
-  .nonnegative()
-  .max(2 ** 50)
-  .nullable()
-  .optional();
-const seconds = z.number().nonnegative().max(1e9);
+const figure = z.number().nonnegative();
+const samples = figure.max(2 ** 50).nullish();
+const seconds = figure.max(1e9);
 
 /** Text of which so many characters are kept. */
 const text = (most: number) => z.string().transform((value) => value.slice(0, most));

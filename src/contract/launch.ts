@@ -115,6 +115,16 @@ export const exitRecord = z.object({
   resident_bytes: whole.optional(),
 });
 
+/** An end of which no more is known than who or what ended it: none of the exit record's figures. */
+export function unseenEnd(
+  endedBy: z.infer<typeof exitRecord>['ended_by'],
+  startedAt: string,
+  error: string | null = null,
+): Omit<Exit, 'ledger'> {
+  const none = { code: null, signal: null, host_oom: null, stragglers: 0 };
+  return { ...none, ended_by: endedBy, error, started_at: startedAt, ended_at: new Date().toISOString() };
+}
+
 /** The supervisor's record with the ledger's last reading. */
 export interface Exit extends Omit<z.infer<typeof exitRecord>, 'schema'> {
   ledger: LedgerReading | null;

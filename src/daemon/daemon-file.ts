@@ -1,8 +1,10 @@
-import { readFileSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { tokenIn, writeDurably } from '../common/durable-file.js';
 import { stateFolder } from '../common/home.js';
+import { systemText } from '../common/regular-file.js';
+import { readJson } from '../contract/fields.js';
 import { isAlive } from '../store/index.js';
 
 const schema = z.object({
@@ -35,12 +37,8 @@ export function writeDaemonFile(file: DaemonFile): void {
 
 /** The living daemon of this host; null when there is none. */
 export function readDaemonFile(host: string): DaemonFile | null {
-  try {
-    const file = schema.parse(JSON.parse(readFileSync(path(host), 'utf8')));
-    return isAlive(file) ? file : null;
-  } catch {
-    return null;
-  }
+  const file = readJson(schema, systemText(path(host)));
+  return file !== null && isAlive(file) ? file : null;
 }
 
 export function removeDaemonFile(host: string): void {

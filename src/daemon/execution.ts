@@ -13,7 +13,6 @@ import { StillHeld } from '../worker/launch/still-held.js';
 import { TimeUp } from '../worker/run/time-limit.js';
 import type { WorkDeps, WorkRequest } from '../worker/types.js';
 import { ClaimedRecord, ClaimLost } from './claimed-record.js';
-import { noteDuration } from './duration.js';
 import type { HeldJobs } from './held-jobs.js';
 import { dropEarlierTries, LastLaunch } from './last-launch.js';
 import { LeaseWait, PutBack } from './lease-wait.js';
@@ -37,7 +36,7 @@ export interface ExecutionDeps {
   /** This daemon's claim on the job: patches without it are refused. */
   claim: string;
   log: Log;
-  /** Told when it begins to wait for devices: others may find some. */
+  /** Told when it begins to wait for devices, and takes no lane meanwhile: others may find some. */
   onWait: () => void;
 }
 
@@ -250,9 +249,9 @@ export class Execution {
     this.#surroundings.forget();
     this.#log.info({ state: patch.state, recorded: result }, 'job ended');
     if (patch.state === 'succeeded')
-      await noteDuration(this.deps.store, this.record).catch((err: unknown) =>
-        this.#log.warn({ err }, 'how long the job took is not noted'),
-      );
+      await this.deps.store.durations
+        .note(this.record)
+        .catch((err: unknown) => this.#log.warn({ err }, 'how long the job took is not noted'));
     return 'done';
   }
 

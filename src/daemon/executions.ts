@@ -1,33 +1,21 @@
 import { join } from 'node:path';
 import type { Job } from 'bullmq';
 import { stateFolder } from '../common/home.js';
-import type { Log } from '../common/log.js';
 import type { Ticket } from '../contract/state.js';
-import type { Runtime } from '../runtime/types.js';
-import { outlast, type Reply, type Standing, type Store, type StoredJob } from '../store/index.js';
-import { Execution, type ExecutionEnd, type WorkerApi } from './execution.js';
-import type { HeldJobs } from './held-jobs.js';
+import { outlast, type Reply, type Standing, type StoredJob } from '../store/index.js';
+import { Execution, type ExecutionDeps, type ExecutionEnd } from './execution.js';
 import type { Lanes } from './lanes.js';
 import type { Queues } from './queues.js';
 import { labelOf, requirementOf } from './routing.js';
 
-interface ExecutionsParts {
-  store: Store;
-  runtime: Runtime;
-  worker: WorkerApi;
-  host: string;
-  held: HeldJobs;
-  ended: HeldJobs;
+interface ExecutionsParts extends Omit<ExecutionDeps, 'claim'> {
   /** Resolves when Redis, should it have been away, has been compared with what is held here and elsewhere. */
   settled: () => Promise<void>;
   token: string;
-  log: Log;
   queues: Queues;
   lanes: Lanes;
   /** Told when one has ended here: its lane is free. */
   onEnd: () => void;
-  /** Told when one waits for devices, and takes no lane meanwhile. */
-  onWait: () => void;
 }
 
 /** The jobs that this daemon works at, each once. */

@@ -10,12 +10,10 @@ const LOOK_MS = 5000;
 
 /** Keeps what a daemon and its jobs leave on the disk bounded. */
 export class Housekeeping {
-  readonly #parts: { store: Store; log: Log; settings: DaemonSettings };
   readonly #timers: NodeJS.Timeout[];
   #tidying = false;
 
-  constructor(parts: { store: Store; log: Log; settings: DaemonSettings }) {
-    this.#parts = parts;
+  constructor(private readonly parts: { store: Store; log: Log; settings: DaemonSettings }) {
     this.#timers = [
       setInterval(() => this.#boundLog(), LOOK_MS).unref(),
       setInterval(() => void this.#tidy(), parts.settings.tidyMs).unref(),
@@ -31,14 +29,14 @@ export class Housekeeping {
     try {
       boundLog(logPath());
     } catch (error) {
-      this.#parts.log.warn({ err: error }, 'the log of the daemon could not be bounded');
+      this.parts.log.warn({ err: error }, 'the log of the daemon could not be bounded');
     }
   }
 
   async #tidy(): Promise<void> {
     if (this.#tidying) return;
     this.#tidying = true;
-    const { store, log, settings } = this.#parts;
+    const { store, log, settings } = this.parts;
     try {
       await tidyRuns(store, log, settings.keptRuns ?? undefined);
       new HeldJobs(store, log, 'ended').prune();

@@ -1,7 +1,6 @@
 import type { Job } from 'bullmq';
 import type { Log } from '../common/log.js';
-import type { HostInfo } from '../contract/state.js';
-import { type Ticket, ticket as ticketSchema } from '../contract/state.js';
+import { type HostInfo, type Ticket, ticket as ticketSchema } from '../contract/state.js';
 import type { Store } from '../store/index.js';
 import type { Executions } from './executions.js';
 import type { Lanes } from './lanes.js';

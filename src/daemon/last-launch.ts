@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { stateFolder } from '../common/home.js';
+import { aborted } from '../common/within.js';
 import type { Exit } from '../contract/launch.js';
 import type { Run, Runtime } from '../runtime/types.js';
 import { type LeaseStore, outlast, type StoredJob } from '../store/index.js';
@@ -37,10 +38,7 @@ export class LastLaunch {
     const run = this.job.launches.at(-1)?.purpose === 'run' ? await this.#find() : null;
     if (run === null) return null;
     found();
-    const aborted = new Promise<null>((resolve) =>
-      signal.addEventListener('abort', () => resolve(null), { once: true }),
-    );
-    const exit = await Promise.race([run.wait(), aborted]);
+    const exit = (await Promise.race([run.wait(), aborted(signal)])) ?? null;
     if (exit === null && letsGo(signal)) throw signal.reason;
     if (exit !== null && exit.held === undefined) await this.#forget();
     return exit;

@@ -2,7 +2,6 @@ import type { Job } from 'bullmq';
 import type { Ticket } from '../contract/state.js';
 import { outlast, type Store, type StoredJob } from '../store/index.js';
 import type { Leasing } from '../worker/index.js';
-import { expectedSeconds } from './duration.js';
 
 /** The job goes back to its queue: nothing of it has been started. */
 export class PutBack extends Error {}
@@ -32,7 +31,7 @@ export class LeaseWait implements Leasing {
     this.since = Date.now();
     onWait();
     const acquire = async () => {
-      const lastsSeconds = request.lastsSeconds ?? (await expectedSeconds(store, record));
+      const lastsSeconds = request.lastsSeconds ?? (await store.durations.expected(record));
       const waitingSince = ticket()?.timestamp;
       const onPassedOver = (passed: boolean): void => this.#pass(passed);
       return store.leasing.acquire({ ...request, lastsSeconds, waitingSince, onPassedOver });

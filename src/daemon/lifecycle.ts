@@ -72,12 +72,11 @@ export async function startDaemon(store: Store, options: StartOptions = {}): Pro
   closeSync(log);
   child.unref();
   let ended = false;
-  child.once('exit', () => {
-    ended = true;
-  });
-  child.once('error', () => {
-    ended = true;
-  });
+  for (const event of ['exit', 'error']) {
+    child.once(event, () => {
+      ended = true;
+    });
+  }
   for (const deadline = Date.now() + START_SECONDS * 1000; Date.now() < deadline; await delay(25)) {
     const file = readDaemonFile(host);
     if (file !== null && file.pid === child.pid && file.ready) return daemonStatus(store);
@@ -158,16 +157,20 @@ async function endWithin(runtime: Runtime, dir: string | undefined, ms: number):
   return Promise.race([run.wait().then(({ held }) => held === undefined), delay(ms, false, { ref: false })]);
 }
 
+/** What a daemon that does not start says of itself, beside that. */
+const KNOWN = [
+  'OOMTUNE_REDIS_UNSAFE',
+  'OOMTUNE_DAEMON_RUNNING',
+  'OOMTUNE_HOST_TAKEN',
+  'OOMTUNE_NATIVE_MISSING',
+] as const;
+
 function didNotStart(path: string, begin: number): OomtuneError {
   const text = readFileSync(path).subarray(begin).toString('utf8');
   // The daemon's command line speaks last, as any verb: one line, its remedy, its code
   const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('{'));
   const code = /\((OOMTUNE_[A-Z_]+)\)/.exec(text)?.[1];
-  const known =
-    code === 'OOMTUNE_REDIS_UNSAFE' ||
-    code === 'OOMTUNE_DAEMON_RUNNING' ||
-    code === 'OOMTUNE_HOST_TAKEN' ||
-    code === 'OOMTUNE_NATIVE_MISSING';
+  const known = KNOWN.find((one) => one === code) ?? 'OOMTUNE_DAEMON_DOWN';
   const message = (lines[0] ?? 'The daemon did not start.').replace(/^oomtune: /, '');
-  return new OomtuneError(known ? code : 'OOMTUNE_DAEMON_DOWN', message, lines[1]?.trim() ?? `See ${path}.`);
+  return new OomtuneError(known, message, lines[1]?.trim() ?? `See ${path}.`);
 }

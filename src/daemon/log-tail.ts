@@ -3,6 +3,7 @@ import { type FileHandle, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Log } from '../common/log.js';
 import { openRegularHandle } from '../common/regular-file.js';
+import { Alarm } from '../common/within.js';
 import { isRefusal, type LogTails, outlast } from '../store/index.js';
 
 const LOOK_MS = 250;
@@ -16,13 +17,8 @@ const MOST_ROTATIONS = 16;
  * job prints; what it is too slow for is skipped, as the whole stands on disk.
  */
 export class LogTail {
-  readonly #logs: LogTails;
-  readonly #job: string;
-  readonly #launch: number;
-  readonly #dir: string;
-  readonly #log: Log;
   #closing = false;
-  #wake: () => void = () => {};
+  readonly #alarm = new Alarm();
   readonly #done: Promise<void>;
   #handle: FileHandle | null = null;
   #inode = 0;
@@ -32,32 +28,27 @@ export class LogTail {
 
   /** `goOn`: an earlier daemon may have copied a part of it. */
   constructor(
-    { logs, log }: { logs: LogTails; log: Log },
-    { job, launch, dir }: { job: string; launch: number; dir: string },
+    private readonly parts: { logs: LogTails; log: Log },
+    private readonly launch: { job: string; launch: number; dir: string },
     goOn: boolean,
   ) {
-    this.#logs = logs;
-    this.#job = job;
-    this.#launch = launch;
-    this.#dir = dir;
-    this.#log = log;
     this.#done = this.#follow(goOn);
   }
 
   /** Copies what is there and ends. */
   async close(): Promise<void> {
     this.#closing = true;
-    this.#wake();
+    this.#alarm.ring();
     await this.#done;
   }
 
   async #follow(goOn: boolean): Promise<void> {
     try {
-      const pieces = goOn ? await outlast(() => this.#logs.read(this.#job)) : [];
-      const known = pieces.findLast((piece) => piece.launch === this.#launch);
+      const pieces = goOn ? await outlast(() => this.parts.logs.read(this.launch.job)) : [];
+      const known = pieces.findLast((piece) => piece.launch === this.launch.launch);
       let skipTo = known === undefined ? 0 : known.offset + known.data.length;
       for (;;) {
-        await this.#pause();
+        await this.#alarm.sleep(this.#closing ? 0 : LOOK_MS);
         if (this.#closing) break;
         skipTo = await this.#copy(skipTo).catch((error: unknown) => {
           if (!isRefusal(error)) throw error;
@@ -66,28 +57,17 @@ export class LogTail {
       }
       await this.#copy(skipTo);
     } catch (error) {
-      this.#log.warn({ err: error }, 'the end of a log is not copied any more: the log itself stands on disk');
+      this.parts.log.warn({ err: error }, 'the end of a log is not copied any more: the log itself stands on disk');
     } finally {
       await this.#handle?.close().catch(() => {});
     }
   }
 
-  /** Until the next look, or the close. */
-  #pause(): Promise<void> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(resolve, this.#closing ? 0 : LOOK_MS);
-      this.#wake = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
-  }
-
   async #copy(skipTo: number): Promise<number> {
     if (this.#handle === null) {
       // Most jobs that end soon print nothing: a look is far cheaper than to open
-      if ((statSync(join(this.#dir, 'log'), { throwIfNoEntry: false })?.size ?? 0) === 0) return skipTo;
-      this.#handle = await openRegularHandle(join(this.#dir, 'log'));
+      if ((statSync(join(this.launch.dir, 'log'), { throwIfNoEntry: false })?.size ?? 0) === 0) return skipTo;
+      this.#handle = await openRegularHandle(join(this.launch.dir, 'log'));
       if (this.#handle === null) return skipTo;
       const { ino, size } = await this.#handle.stat();
       this.#inode = ino;
@@ -104,17 +84,22 @@ export class LogTail {
       if (size > from) {
         const buffer = Buffer.allocUnsafe(size - from);
         const { bytesRead } = await this.#handle.read(buffer, 0, buffer.length, from);
-        await this.#logs.append(this.#job, this.#launch, this.#before + from, buffer.subarray(0, bytesRead));
+        await this.parts.logs.append(
+          this.launch.job,
+          this.launch.launch,
+          this.#before + from,
+          buffer.subarray(0, bytesRead),
+        );
         this.#at = from + bytesRead;
       }
-      const now = await stat(join(this.#dir, 'log')).catch(() => null);
+      const now = await stat(join(this.launch.dir, 'log')).catch(() => null);
       if (now === null || now.ino === this.#inode) break;
       // Rotated: what was written to the old file before that is read first.
       if ((await this.#handle.stat()).size > this.#at) continue;
       await this.#handle.close();
       this.#before += this.#at;
       this.#at = 0;
-      this.#handle = await openRegularHandle(join(this.#dir, 'log'));
+      this.#handle = await openRegularHandle(join(this.launch.dir, 'log'));
       if (this.#handle === null) break;
       // Of the file that is open: it may have been rotated again since it was looked at, and numbers are used again.
       this.#inode = (await this.#handle.stat()).ino;

@@ -11,21 +11,16 @@ import type { HeldJobs } from './held-jobs.js';
  * jobs that were given to others meanwhile are ended.
  */
 export class Recovery {
-  readonly #store: Store;
-  readonly #runtime: Runtime;
-  readonly #held: HeldJobs;
-  readonly #ended: HeldJobs;
-  readonly #host: string;
-  readonly #log: Log;
-
-  constructor(parts: { store: Store; runtime: Runtime; held: HeldJobs; ended: HeldJobs; host: string; log: Log }) {
-    this.#store = parts.store;
-    this.#runtime = parts.runtime;
-    this.#held = parts.held;
-    this.#ended = parts.ended;
-    this.#host = parts.host;
-    this.#log = parts.log;
-  }
+  constructor(
+    private readonly parts: {
+      store: Store;
+      runtime: Runtime;
+      held: HeldJobs;
+      ended: HeldJobs;
+      host: string;
+      log: Log;
+    },
+  ) {}
 
   async recover(): Promise<void> {
     await this.writeBack(() => false);
@@ -35,27 +30,27 @@ export class Recovery {
 
   /** `worksAt`: whoever works at a job looks after its record by himself. */
   async writeBack(worksAt: (job: string) => boolean): Promise<void> {
-    for (const id of this.#held.ids()) {
-      const held = worksAt(id) ? null : this.#held.get(id);
-      if (held === null || held.host !== this.#host) continue;
+    for (const id of this.parts.held.ids()) {
+      const held = worksAt(id) ? null : this.parts.held.get(id);
+      if (held === null || held.host !== this.parts.host) continue;
       const { job, launches } = held.record;
-      const restored = await this.#store.jobs.restore(held);
-      if (restored === 'restored') this.#log.warn({ job }, 'Redis had lost the job: its record is written back');
+      const restored = await this.parts.store.jobs.restore(held);
+      if (restored === 'restored') this.parts.log.warn({ job }, 'Redis had lost the job: its record is written back');
       if (restored === 'restored' || restored === 'kept') continue;
       await this.#end({ job, dir: launches.at(-1)?.dir ?? '' }, restored);
-      this.#held.remove(job);
+      this.parts.held.remove(job);
     }
   }
 
   /** Writes back how jobs ended that an older state of Redis would have run again. */
   async restoreEnds(): Promise<void> {
-    const ids = this.#ended.ids();
-    const replies = await this.#store.jobs.standing(ids);
+    const ids = this.parts.ended.ids();
+    const replies = await this.parts.store.jobs.standing(ids);
     for (const [at, reply] of replies.entries()) {
       if (reply.is !== 'value' || ENDED_STATES.includes(reply.value.state)) continue;
-      const ended = this.#ended.get(ids[at] as string);
-      if (ended === null || !(await this.#store.jobs.restoreEnd(ended))) continue;
-      this.#log.warn(
+      const ended = this.parts.ended.get(ids[at] as string);
+      if (ended === null || !(await this.parts.store.jobs.restoreEnd(ended))) continue;
+      this.parts.log.warn(
         { job: ended.record.job },
         'Redis stood as before the end of the job: how it ended is written back',
       );
@@ -64,36 +59,38 @@ export class Recovery {
 
   /** A run that lives: it is the job's last launch, or a copy that was to end, or nobody knows of it. */
   async #look(launch: LiveLaunch): Promise<void> {
-    const found = await this.#store.jobs.find(launch.job);
+    const found = await this.parts.store.jobs.find(launch.job);
     if (found.is === 'missing') {
       // A command in the foreground has no record; a daemon's job whose file was lost as well looks the same
-      this.#log.info(launch, 'a run that no record tells of: it is left alone');
+      this.parts.log.info(launch, 'a run that no record tells of: it is left alone');
     } else if (found.is === 'job') {
       const { ended_at, launches } = found.job;
       if (ended_at !== null) {
         // Not waited for: what was left of it at its end may be held by the kernel
-        this.#end(launch, 'ended').catch((err: unknown) => this.#log.warn({ err, ...launch }, 'a run was not ended'));
+        this.#end(launch, 'ended').catch((err: unknown) =>
+          this.parts.log.warn({ err, ...launch }, 'a run was not ended'),
+        );
       } else if (!launches.some(({ dir }) => dir === launch.dir)) await this.#end(launch, 'fenced');
     }
   }
 
   async #end({ job, dir }: LiveLaunch, why: string): Promise<void> {
-    const run = dir === '' ? null : await this.#runtime.adopt(dir);
+    const run = dir === '' ? null : await this.parts.runtime.adopt(dir);
     if (run === null) return;
-    this.#log.warn(
+    this.parts.log.warn(
       { job, dir, why },
       'the job was given to others, or ended, while this host was away: its copy here is ended',
     );
     run.end('cancel');
     const { held, error } = await run.wait();
     if (held !== undefined) {
-      this.#log.warn(
+      this.parts.log.warn(
         { job, pids: held, why: error },
         'a process of the job cannot be ended: its lease stays until it is gone',
       );
       return;
     }
-    const { leasing } = this.#store;
+    const { leasing } = this.parts.store;
     await outlast(() => leasing.forget(job), { onRefused: leasing.onRefused });
   }
 }

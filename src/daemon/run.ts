@@ -1,6 +1,7 @@
 import { OomtuneError } from '../common/errors.js';
 import { packageVersion } from '../common/home.js';
 import { createLog, type Log } from '../common/log.js';
+import { aborted } from '../common/within.js';
 import { lockFile } from '../runtime/folder-lock.js';
 import type { Runtime } from '../runtime/types.js';
 import { hostName, type Store, thisProcess } from '../store/index.js';
@@ -113,13 +114,6 @@ async function observed(store: Store, runtime: Runtime, log: Log): Promise<Obser
   const observer = new Observer(store, runtime, log);
   await observer.start();
   return observer;
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    signal.addEventListener('abort', () => resolve(), { once: true });
-  });
 }
 
 function alreadyRuns(host: string): OomtuneError {

@@ -1,9 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { writeDurably } from '../common/durable-file.js';
 import { stateFolder } from '../common/home.js';
+import { systemText } from '../common/regular-file.js';
+import { readJson } from '../contract/fields.js';
 import type { SubmittedEnvironment } from '../contract/job.js';
 import { hostName, type Store } from '../store/index.js';
 import { boundToHost } from '../worker/command/environment.js';
@@ -63,13 +65,7 @@ export async function sweepEnvironments(store: Store, isActive: (job: string) =>
 
 const nameOf = ({ url, keys }: Store): string => `${url} ${keys.prefix}`;
 
-function read(path: string): z.infer<typeof saved> | null {
-  try {
-    return saved.parse(JSON.parse(readFileSync(path, 'utf8')));
-  } catch {
-    return null;
-  }
-}
+const read = (path: string) => readJson(saved, systemText(path));
 
 const changed = (path: string): number => statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Date.now();
 

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { ZodType } from 'zod';
 import { usageError } from '../common/errors.js';
 import { command as commandSchema } from '../contract/fields.js';
 import type { JobRecord } from '../contract/job.js';
@@ -100,8 +101,8 @@ async function recorder(
       state: 'queued',
       reason: 'waits for a daemon',
       failure: null,
-      command: check(commandSchema.safeParse(command), 'the command'),
-      options: check(jobOptionsSchema.safeParse(sweep === undefined ? stored : { ...stored, sweep }), 'the options'),
+      command: check(commandSchema, command, 'the command'),
+      options: check(jobOptionsSchema, sweep === undefined ? stored : { ...stored, sweep }, 'the options'),
       environment: saveEnvironment(store, job, variables),
       host: null,
       devices: [],
@@ -124,11 +125,8 @@ async function recorder(
   };
 }
 
-type Parsed<T> =
-  | { success: true; data: T }
-  | { success: false; error: { issues: { path: PropertyKey[]; message: string }[] } };
-
-function check<T>(parsed: Parsed<T>, what: string): T {
+function check<T>(schema: ZodType<T>, value: unknown, what: string): T {
+  const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   const issue = parsed.error.issues[0];
   throw usageError(

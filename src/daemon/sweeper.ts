@@ -17,9 +17,6 @@ const WAITS_FOR_JOBS = / to (succeed|end)$|of its sweep$|of its array to end/;
  * two steps, leases of crashed owners, jobs that no host can run.
  */
 export class Sweeper {
-  readonly #store: Store;
-  readonly #settings: DaemonSettings;
-  readonly #log: Log;
   /** Jobs without a queue entry at the last sweep: an entry may just be on its way. */
   #missing = new Set<string>();
 
@@ -27,21 +24,17 @@ export class Sweeper {
   others: string[] = [];
 
   constructor(
-    parts: { store: Store; settings: DaemonSettings; log: Log },
+    private readonly parts: { store: Store; settings: DaemonSettings; log: Log },
     private readonly host: string,
     private readonly queues: Queues,
-  ) {
-    this.#store = parts.store;
-    this.#settings = parts.settings;
-    this.#log = parts.log;
-  }
+  ) {}
 
   /** `passOn`: told the label of a job that is given back for others to take. */
   async sweep(devices: Device[], executions: Executions, passOn: (label: string) => void): Promise<void> {
-    const hosts = await this.#store.hosts.list();
+    const hosts = await this.parts.store.hosts.list();
     const alive = hosts.flatMap(({ info }) => (info === null ? [] : [info]));
     this.others = hosts.filter(({ host, alive }) => alive && host !== this.host).map(({ host }) => host);
-    const live = await this.#store.jobs.live();
+    const live = await this.parts.store.jobs.live();
     for (const job of live) {
       if (job.claimHost === null || job.claimHost === this.host) continue;
       if (!hosts.some(({ host, alive }) => host === job.claimHost && alive)) await this.#afterVanishing(job, hosts);
@@ -49,10 +42,10 @@ export class Sweeper {
     await this.#findLostEntries(live);
     await this.#sayWhyTheyWait(live, alive);
     this.#giveToOthers(executions, alive, passOn);
-    for (const owner of await this.#store.leasing.reap(devices))
-      this.#log.info({ owner }, 'lease of a crashed owner freed');
-    await this.#store.jobs.prune(this.#settings.keptJobs);
-    await sweepEnvironments(this.#store, (job) => executions.has(job));
+    for (const owner of await this.parts.store.leasing.reap(devices))
+      this.parts.log.info({ owner }, 'lease of a crashed owner freed');
+    await this.parts.store.jobs.prune(this.parts.settings.keptJobs);
+    await sweepEnvironments(this.parts.store, (job) => executions.has(job));
   }
 
   /**
@@ -61,20 +54,20 @@ export class Sweeper {
    */
   async #afterVanishing(job: StoredJob, hosts: KnownHost[]): Promise<void> {
     const silence = silenceOf({ ...job, host: job.claimHost }, hosts);
-    if (await this.#store.jobs.requeue(job, `${job.claimHost} was not heard: queued anew`)) {
-      this.#log.warn(
+    if (await this.parts.store.jobs.requeue(job, `${job.claimHost} was not heard: queued anew`)) {
+      this.parts.log.warn(
         { job: job.job, host: job.claimHost },
         'the host vanished before it launched the job: queued anew',
       );
       return;
     }
     if (job.launches.length === 0 || silence === null) return;
-    if (job.reason !== silence) await this.#store.jobs.patch(job.job, { reason: silence });
+    if (job.reason !== silence) await this.parts.store.jobs.patch(job.job, { reason: silence });
   }
 
   async #findLostEntries(live: StoredJob[]): Promise<void> {
     const waiting = live.filter((job) => job.state === 'queued' && job.claimHost === null);
-    const pending = await this.#store.jobs.isPending(waiting.map((job) => job.job));
+    const pending = await this.parts.store.jobs.isPending(waiting.map((job) => job.job));
     const queued = waiting.filter((_, at) => pending[at] !== true);
     const present = await this.queues.present(queued);
     const missing = new Set<string>();
@@ -85,8 +78,8 @@ export class Sweeper {
         continue;
       }
       await this.queues.drop(job);
-      if (await this.#store.jobs.requeue(job, 'waits for a daemon')) {
-        this.#log.warn({ job: job.job }, 'a queued job had no entry in its queue: queued anew');
+      if (await this.parts.store.jobs.requeue(job, 'waits for a daemon')) {
+        this.parts.log.warn({ job: job.job }, 'a queued job had no entry in its queue: queued anew');
       }
     }
     this.#missing = missing;
@@ -99,7 +92,7 @@ export class Sweeper {
       // A lease's own words ("waits for cuda:0, …") say more than that a host is there for it
       const reason = why.startsWith('waits in its queue') && job.reason?.startsWith('waits for ') ? job.reason : why;
       if (reason !== job.reason && !job.reason?.startsWith('waits for a daemon')) {
-        await this.#store.jobs.patch(job.job, { reason });
+        await this.parts.store.jobs.patch(job.job, { reason });
       }
     }
   }
@@ -108,7 +101,7 @@ export class Sweeper {
   #giveToOthers(executions: Executions, alive: HostDevices[], passOn: (label: string) => void): void {
     for (const execution of executions) {
       const { leaseWait, record } = execution;
-      if (leaseWait.since === null || Date.now() - leaseWait.since < this.#settings.putBackMs) continue;
+      if (leaseWait.since === null || Date.now() - leaseWait.since < this.parts.settings.putBackMs) continue;
       const requirement = requirementOf(record.options);
       if (!alive.some((host) => host.host !== this.host && suits(requirement, host))) continue;
       passOn(labelOf(requirement));

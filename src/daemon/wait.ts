@@ -1,3 +1,4 @@
+import { Alarm } from '../common/within.js';
 import { ENDED_STATES, type JobRecord } from '../contract/job.js';
 import { outlast, type Store } from '../store/index.js';
 import { known } from './steer.js';
@@ -49,12 +50,12 @@ export async function waitForJobs(
   const left = () => ids.filter((id) => !ended.has(id));
   const due = new Set(ids);
   const presence = new Presence();
-  let wake: () => void = () => {};
+  const alarm = new Alarm();
   const unlisten = await store.events.listen((what, job) => {
     if (what === 'back') for (const id of left()) due.add(id);
     else if (what === 'ended' && ids.includes(job)) due.add(job);
     else return;
-    wake();
+    alarm.ring();
   });
   try {
     for (;;) {
@@ -74,18 +75,8 @@ export async function waitForJobs(
       }
       if (left().length === 0) return ids.map((id) => ended.get(id) as JobRecord);
       if (due.size > 0) continue; // announced while we looked
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(() => {
-          for (const id of left()) due.add(id);
-          wake();
-        }, lookMs);
-        wake = () => {
-          clearTimeout(timer);
-          signal.removeEventListener('abort', wake);
-          resolve();
-        };
-        signal.addEventListener('abort', wake, { once: true });
-      });
+      await alarm.sleep(lookMs, signal);
+      if (due.size === 0) for (const id of left()) due.add(id);
     }
   } finally {
     unlisten();

@@ -40,11 +40,8 @@ export class WorkRecord {
     if (patch.launches !== undefined) job.launches = [...patch.launches]; // the worker goes on adding to its own
     if (last === undefined || (patch.launches === undefined && this.#tail !== null)) return;
     await this.close();
-    this.#tail = new LogTail(
-      { logs: this.store.logs, log: this.log },
-      { job: job.job, ...last },
-      patch.launches === undefined,
-    );
+    const parts = { logs: this.store.logs, log: this.log };
+    this.#tail = new LogTail(parts, { job: job.job, ...last }, patch.launches === undefined);
   }
 
   /** What this one found, or had no need to find, is there for all that were submitted with it. */

@@ -1,12 +1,13 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { homePath } from '../common/home.js';
+import { environmentOf } from '../common/process.js';
+import { systemText } from '../common/regular-file.js';
 import type { Device, DeviceProcess } from '../contract/launch.js';
 import { DEFAULT_ACCELERATOR, idOf } from '../devices/index.js';
 import { hostDevice } from './host.js';
 import { firstPartyLimit, inFirstNamespace, type Offers, offers } from './limits.js';
 import type { NativeGpu, NativeInventory } from './native.js';
-import { environmentOf } from './process.js';
 
 /** Set in the environment of every job: its launch folder. */
 export const RUN_MARK = 'OOMTUNE_RUN_DIR';
@@ -18,12 +19,7 @@ const FOREIGN_PIDS =
   'The driver names processes by pids that mean nothing here (as in a container): only the whole device is known.';
 
 function processName(pid: number, told: string): string {
-  if (told) return basename(told.split(' ')[0] ?? told);
-  try {
-    return readFileSync(`/proc/${pid}/comm`, 'utf8').trim();
-  } catch {
-    return '';
-  }
+  return told ? basename(told.split(' ')[0] ?? told) : systemText(`/proc/${pid}/comm`).trim();
 }
 
 function deviceProcesses(gpu: NativeGpu): DeviceProcess[] {

@@ -3,13 +3,13 @@ import { existsSync, mkdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path';
 import { longestStartMs } from '../common/bounds.js';
 import { OomtuneError, usageError } from '../common/errors.js';
+import { findCommand } from '../common/executable.js';
 import { filesAnswer } from '../common/far-files.js';
 import { unusableFolder } from '../common/refusal.js';
 import { systemText } from '../common/regular-file.js';
 import type { Device } from '../contract/launch.js';
 import { isHost } from '../devices/index.js';
 import { adopt } from './adopt.js';
-import { findCommand } from './command.js';
 import { listDevices, RUN_MARK } from './devices.js';
 import { preloadEnvironment } from './environment.js';
 import { mpsEnvironment, type Offers, offers } from './limits.js';

@@ -1,8 +1,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { bootId } from '../common/process.js';
+import { bootId, processLives } from '../common/process.js';
 import { processesOf } from './marks.js';
-import { processLives } from './process.js';
 import { readSupervisor } from './records.js';
 
 /** A launch whose supervisor lives, or whose job's first process does. */

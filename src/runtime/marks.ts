@@ -1,7 +1,6 @@
-import { hasEnded, readStat } from '../common/process.js';
+import { environmentOf, hasEnded, pids, readStat } from '../common/process.js';
 import { systemText } from '../common/regular-file.js';
 import { RUN_MARK } from './devices.js';
-import { environmentOf, pids } from './process.js';
 
 /** The limit by which the supervisor marks a launch's processes (native/supervisor/job.cpp). */
 function limitOf(dir: string): string {

@@ -3,8 +3,7 @@ import { join } from 'node:path';
 import type { z } from 'zod';
 import { writeDurably } from '../common/durable-file.js';
 import { readRegular } from '../common/regular-file.js';
-import type { Exit } from '../contract/launch.js';
-import { exitRecord, supervisorRecord } from '../contract/launch.js';
+import { type Exit, exitRecord, supervisorRecord } from '../contract/launch.js';
 
 /** Of a record: the job can write into its launch folder. */
 const MOST_BYTES = 64 * 1024;
@@ -30,13 +29,15 @@ function readRecord<S extends z.ZodType>(file: string, schema: S): Read<z.infer<
 
 export const readSupervisor = (dir: string) => readRecord(join(dir, 'supervisor.json'), supervisorRecord);
 
-/** Null while the launch is under way, and where its end was written in a way that cannot be read. */
-export function readExit(dir: string): Omit<Exit, 'ledger'> | null {
-  const record = readRecord(join(dir, 'exit.json'), exitRecord);
+function readEnd(file: string): Omit<Exit, 'ledger'> | null {
+  const record = readRecord(file, exitRecord);
   if (record === null || record === 'torn') return null;
   const { schema: _, ...exit } = record;
   return exit;
 }
+
+/** Null while the launch is under way, and where its end was written in a way that cannot be read. */
+export const readExit = (dir: string) => readEnd(join(dir, 'exit.json'));
 
 /**
  * How the job's main process ended, which its supervisor noted before it was killed while others of the tree were left; becomes
@@ -49,12 +50,7 @@ export function takeMainExit(dir: string): Omit<Exit, 'ledger'> | null {
 }
 
 /** The same while others of the tree are left. */
-export function readMainExit(dir: string): Omit<Exit, 'ledger'> | null {
-  const record = readRecord(join(dir, 'main.json'), exitRecord);
-  if (record === null || record === 'torn') return null;
-  const { schema: _, ...exit } = record;
-  return exit;
-}
+export const readMainExit = (dir: string) => readEnd(join(dir, 'main.json'));
 
 /** For a launch whose supervisor is gone: whole or not at all, as the supervisor would have written it. */
 export function writeExit(dir: string, exit: Omit<Exit, 'ledger'>): void {

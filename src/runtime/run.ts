@@ -1,15 +1,14 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { longestEndMs } from '../common/bounds.js';
-import { bootId } from '../common/process.js';
-import type { Exit, LedgerReading, SupervisorRecord } from '../contract/launch.js';
+import { bootId, processLives } from '../common/process.js';
+import { type Exit, type LedgerReading, type SupervisorRecord, unseenEnd } from '../contract/launch.js';
 import { isNumbered } from '../devices/index.js';
 import { attempt, clearGroup, endKeeper, endOrphans, insist, signal } from './ending.js';
 import { unlocked } from './folder-lock.js';
 import { dyingOf, type HeldProcess } from './held.js';
 import { readLedger } from './ledger.js';
 import type { Addon } from './native.js';
-import { processLives } from './process.js';
 import { readExit, readMainExit, takeMainExit, writeExit } from './records.js';
 import { groupsOf, isStopped, keeperOf, supervisorInside } from './traces.js';
 import type { Run } from './types.js';
@@ -54,11 +53,6 @@ export class SupervisedRun implements Run {
 
   get supervisorPid(): number {
     return this.record.pid;
-  }
-
-  /** The job's own process; null when it could not be started. */
-  get jobPid(): number | null {
-    return this.record.job_pid;
   }
 
   ledger(): LedgerReading | null {
@@ -134,15 +128,8 @@ export class SupervisedRun implements Run {
   private asHeld(held: HeldProcess[]): Exit {
     const which = held.map(({ pid, name }) => `process ${pid} (${name})`).join(', ') || 'something of it';
     const error = `${which} was killed and is still there after ${longestEndMs() / 1000} s: the kernel has not let go of it.`;
-    const main = readMainExit(this.dir) ?? {
-      code: null,
-      signal: 'SIGKILL',
-      ended_by: this.asked ?? (this.isLate(0) ? 'timeout' : 'job'),
-      host_oom: null,
-      started_at: this.record.started_at,
-      ended_at: new Date().toISOString(),
-      stragglers: 0,
-    };
+    const by = this.asked ?? (this.isLate(0) ? 'timeout' : 'job');
+    const main = readMainExit(this.dir) ?? { ...unseenEnd(by, this.record.started_at), signal: 'SIGKILL' };
     return {
       ...main,
       error: error.charAt(0).toUpperCase() + error.slice(1),
@@ -179,11 +166,8 @@ export class SupervisedRun implements Run {
   /** One that had to be killed because it did not do as it was asked ended for that reason. */
   private asAsked(exit: Omit<Exit, 'ledger'>): Omit<Exit, 'ledger'> {
     if (this.asked === null || exit.ended_by !== 'supervisor-lost') return exit;
-    return {
-      ...exit,
-      ended_by: this.asked,
-      error: 'The supervisor did not answer; it was killed, and the job with it.',
-    };
+    const error = 'The supervisor did not answer; it was killed, and the job with it.';
+    return { ...exit, ended_by: this.asked, error };
   }
 
   /** No supervisor can be seen, and it wrote no word. */
@@ -205,16 +189,8 @@ export class SupervisedRun implements Run {
     if (sameBoot) for (const group of groups) await clearGroup(group);
     const main = takeMainExit(this.dir);
     if (main !== null) return main;
-    const exit: Omit<Exit, 'ledger'> = {
-      code: null,
-      signal: null,
-      ended_by: 'supervisor-lost',
-      error: 'The supervisor was killed, or the machine went down; what was left of the job has been ended.',
-      host_oom: null,
-      started_at: this.record.started_at,
-      ended_at: new Date().toISOString(),
-      stragglers,
-    };
+    const error = 'The supervisor was killed, or the machine went down; what was left of the job has been ended.';
+    const exit = { ...unseenEnd('supervisor-lost', this.record.started_at, error), stragglers };
     // Where the folder is gone, perhaps with the supervisor's own record, the end is told all the same.
     attempt(() => writeExit(this.dir, exit));
     return exit;

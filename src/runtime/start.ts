@@ -23,32 +23,21 @@ export async function started({ addon, supervisor }: Native, spec: LaunchSpec): 
   const within = async (ms: number, givenUp = () => false) => {
     for (const until = Date.now() + ms; !over && Date.now() < until && !givenUp(); ) {
       await Promise.race([begun, sleep(LOOK_MS, undefined, { ref: false })]);
-      if (!over) goOn(spec.dir);
+      if (!over) tell(spec.dir, 'SIGCONT'); // a job may stop its supervisor before that has said that it runs
     }
     return over;
   };
-  for (const end of [askToGiveUp, kill]) {
-    const first = end === askToGiveUp;
-    if (await within(first ? longest : GIVE_UP_MS, first ? spec.givenUp : undefined)) break;
-    end(spec.dir);
+  if (!(await within(longest, spec.givenUp))) {
+    tell(spec.dir, 'SIGTERM');
+    if (!(await within(GIVE_UP_MS))) for (const pid of supervisorsOf(spec.dir)) signal(pid, 'SIGKILL');
   }
   if (!(await within(GIVE_UP_MS))) throw stuck(spec, longest);
   await begun;
 }
 
-/** A job may stop its supervisor in its first moment, before that has said that it runs. */
-function goOn(dir: string): void {
+function tell(dir: string, name: NodeJS.Signals): void {
   const record = readSupervisor(dir);
-  if (record !== null && record !== 'torn') signal(record.pid, 'SIGCONT');
-}
-
-function askToGiveUp(dir: string): void {
-  const record = readSupervisor(dir);
-  if (record !== null && record !== 'torn') signal(record.pid, 'SIGTERM');
-}
-
-function kill(dir: string): void {
-  for (const pid of supervisorsOf(dir)) signal(pid, 'SIGKILL');
+  if (record !== null && record !== 'torn') signal(record.pid, name);
 }
 
 function stuck({ argv, cwd }: LaunchSpec, longest: number): OomtuneError {
@@ -64,9 +53,7 @@ export function startFailure(said: string, command: string, dir: string): Oomtun
   const cause = new Error(said);
   const why = said.slice(said.lastIndexOf(': ') + 2);
   if (said.startsWith('cwd ')) {
-    return usageError(`The folder ${said.slice(4)}.`, 'Check the path given to --cwd.', {
-      cause,
-    });
+    return usageError(`The folder ${said.slice(4)}.`, 'Check the path given to --cwd.', { cause });
   }
   if (!said.startsWith(`${command}: `)) return unusableFolder(dir, cause);
   const remedy = /format/i.test(why)

@@ -1,10 +1,9 @@
 /** What can be found of a launch without its folder: processes and control groups that bear its name. */
 import { existsSync, readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { readStat } from '../common/process.js';
+import { pids, readStat } from '../common/process.js';
 import { systemText } from '../common/regular-file.js';
 import { processesOf } from './marks.js';
-import { pids } from './process.js';
 
 const SUPERVISOR = 'oomtune-supervisor';
 

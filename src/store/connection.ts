@@ -185,6 +185,17 @@ export class Connection {
   }
 }
 
+/** What the system or ioredis says of a Redis that cannot be reached, and how a person says it. */
+const WHY: [RegExp, string][] = [
+  [/ECONNREFUSED/, 'nothing listens there'],
+  [/ENOENT/, 'there is no such socket'],
+  [/EACCES/, 'permission denied'],
+  [/ENOTFOUND|EAI_AGAIN/, 'the host is not known'],
+  [/ETIMEDOUT|no answer|timeout/i, 'no answer within 5 s'],
+  [/RESP type|Protocol error/i, 'what answers there is no Redis'],
+  [/^(closed|Connection is closed\.?)$/, 'it closes the connection at once'],
+];
+
 function unreachable(shown: string, error: unknown): OomtuneError {
   const text = error instanceof Error ? error.message : String(error);
   const refused = /^NOPERM/.test(text) ? refusal(error, '') : null;
@@ -197,21 +208,7 @@ function unreachable(shown: string, error: unknown): OomtuneError {
       { cause: new Error(text) }, // not the client's own error: that one carries the arguments of AUTH
     );
   }
-  const why = /ECONNREFUSED/.test(text)
-    ? 'nothing listens there'
-    : /ENOENT/.test(text)
-      ? 'there is no such socket'
-      : /EACCES/.test(text)
-        ? 'permission denied'
-        : /ENOTFOUND|EAI_AGAIN/.test(text)
-          ? 'the host is not known'
-          : /ETIMEDOUT|no answer|timeout/i.test(text)
-            ? 'no answer within 5 s'
-            : /RESP type|Protocol error/i.test(text)
-              ? 'what answers there is no Redis'
-              : /^(closed|Connection is closed\.?)$/.test(text)
-                ? 'it closes the connection at once'
-                : text;
+  const why = WHY.find(([pattern]) => pattern.test(text))?.[1] ?? text;
   return new OomtuneError(
     'OOMTUNE_REDIS_UNREACHABLE',
     `Redis at ${shown} cannot be reached: ${why}.`,

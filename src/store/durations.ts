@@ -1,9 +1,12 @@
 import type { Redis } from 'ioredis';
+import type { JobRecord } from '../contract/job.js';
 import type { Keys } from './keys.js';
 import { write } from './replies.js';
 
 const KEPT = 10;
 const DAYS = 90;
+
+type Ran = Pick<JobRecord, 'name' | 'options' | 'started_at'>;
 
 /** How long jobs took that succeeded, by name: what the next of a name is expected to take. */
 export class Durations {
@@ -12,10 +15,11 @@ export class Durations {
     private readonly keys: Keys,
   ) {}
 
-  /** `seconds`: from its first launch to its end. */
-  async add(name: string, seconds: number): Promise<void> {
-    const key = this.keys.durations(name);
-    const text = String(Math.ceil(seconds));
+  /** Notes how long a job took that has succeeded, from its first launch on. */
+  async note({ name, options, started_at: begun }: Ran): Promise<void> {
+    if (begun === null) return;
+    const key = this.keys.durations(options.name ?? name);
+    const text = String(Math.ceil((Date.now() - Date.parse(begun)) / 1000));
     await write(
       this.redis
         .multi()
@@ -25,9 +29,9 @@ export class Durations {
     );
   }
 
-  /** Seconds that the longest of the last ten took; null: none of the name has succeeded. */
-  async longest(name: string): Promise<number | null> {
-    const all = (await this.redis.lrange(this.keys.durations(name), 0, KEPT - 1)).map(Number);
+  /** Seconds that the longest of the last ten of its name took; null: none of them has succeeded. */
+  async expected({ name, options }: Ran): Promise<number | null> {
+    const all = (await this.redis.lrange(this.keys.durations(options.name ?? name), 0, KEPT - 1)).map(Number);
     const known = all.filter((seconds) => Number.isFinite(seconds) && seconds >= 0);
     return known.length === 0 ? null : Math.max(...known);
   }

@@ -1,7 +1,6 @@
 import type { Redis } from 'ioredis';
 import { readJson } from '../contract/fields.js';
-import type { HostInfo } from '../contract/state.js';
-import { hostInfo } from '../contract/state.js';
+import { type HostInfo, hostInfo } from '../contract/state.js';
 import type { Keys } from './keys.js';
 import { runScript } from './scripts.js';
 

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { jobId } from '../contract/fields.js';
 
 /** No 0, 1, l, o: ids are read aloud and typed. */
 const ALPHABET = 'abcdefghijkmnpqrstuvwxyz23456789';
@@ -10,4 +11,4 @@ export function newJobId(): string {
   return `j-${characters.join('')}`;
 }
 
-export const isJobId = (text: string): boolean => /^j-[a-z0-9]{4,32}$/.test(text);
+export const isJobId = (text: string): boolean => jobId.safeParse(text).success;

@@ -1,10 +1,11 @@
-import { readdirSync, readFileSync, rmSync } from 'node:fs';
+import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { writeWhole } from '../common/durable-file.js';
 import { stateFolder } from '../common/home.js';
-import type { LeasePromise } from '../contract/state.js';
-import { leasePromise } from '../contract/state.js';
+import { systemText } from '../common/regular-file.js';
+import { readJson } from '../contract/fields.js';
+import { type LeasePromise, leasePromise } from '../contract/state.js';
 import { hostName, isAlive, pidScope } from './process-identity.js';
 
 const schema = z.object({ schema: z.literal(1), store: z.string(), promise: leasePromise });
@@ -55,11 +56,7 @@ export class LeaseFiles {
   }
 
   #read(path: string): LeasePromise | null {
-    try {
-      const { store, promise } = schema.parse(JSON.parse(readFileSync(path, 'utf8')));
-      return store === this.store ? promise : null;
-    } catch {
-      return null; // gone, or cut off: the lease itself stands in Redis
-    }
+    const read = readJson(schema, systemText(path)); // gone, or cut off: the lease itself stands in Redis
+    return read?.store === this.store ? read.promise : null;
   }
 }

@@ -71,11 +71,7 @@ export function checkPossible({
   devices,
   count,
   bytes,
-}: {
-  devices: LeaseDevice[];
-  count: number;
-  bytes: number | null;
-}): void {
+}: Pick<LeaseRequest<LeaseDevice>, 'devices' | 'count' | 'bytes'>): void {
   const largeEnough = devices.filter((device) => bytes === null || bytes <= device.total_bytes);
   if (largeEnough.length >= count && count >= 1) return;
   throw new OomtuneError(

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { Alarm } from '../common/within.js';
 import type { ForegroundLease, LeasePromise, LeaseRecord } from '../contract/state.js';
 import type { Connection } from './connection.js';
 import type { Events } from './events.js';
@@ -75,7 +76,7 @@ export class LeaseStore {
     };
     let told = '';
     let asked = false;
-    let wake: () => void = () => {};
+    const alarm = new Alarm();
     let unlisten: (() => void) | null = null;
     try {
       for (;;) {
@@ -118,17 +119,8 @@ export class LeaseStore {
         if (reason !== told) onWait(reason);
         told = reason;
         request.onPassedOver?.(reply.passed);
-        unlisten ??= await this.events.listen((what) => what === 'lease' && wake());
-        await new Promise<void>((resolve) => {
-          const timer = setTimeout(resolve, this.times.lookMs);
-          wake = () => {
-            clearTimeout(timer);
-            resolve();
-          };
-          signal.addEventListener('abort', wake, { once: true });
-          if (signal.aborted) wake();
-        });
-        signal.removeEventListener('abort', wake);
+        unlisten ??= await this.events.listen((what) => what === 'lease' && alarm.ring());
+        await alarm.sleep(this.times.lookMs, signal);
         if (signal.aborted) break;
         await outlast(() => this.reap(devices), { signal, onRefused: this.onRefused });
         if (request.refresh !== undefined) devices = stillThere(devices, await request.refresh());

@@ -41,7 +41,7 @@ export class LogTails {
   /** What the tail holds now. */
   async read(job: string): Promise<LogPiece[]> {
     const entries = await this.connection.redis.xrangeBuffer(this.keys.log(job), '-', '+');
-    return joined((entries as unknown as Entry[]).map((entry) => toPiece(entry)));
+    return (entries as unknown as Entry[]).map(reader());
   }
 
   /** Pieces as they come, from the beginning of the tail. Ends when `ended` says so and nothing more comes. */
@@ -53,27 +53,16 @@ export class LogTails {
     const stop = (): void => redis.disconnect();
     options.signal.addEventListener('abort', stop, { once: true });
     let last: string | Buffer = '0';
-    let next: { launch: number; offset: number } | null = null;
+    const toPiece = reader();
     try {
       while (!options.signal.aborted) {
         const ended = await options.ended(); // asked before the last look: nothing is written after the end
-        const reply = await redis.xreadBuffer(
-          'COUNT',
-          16,
-          'BLOCK',
-          ended ? 1 : 1000,
-          'STREAMS',
-          this.keys.log(job),
-          last,
-        );
+        const ms = ended ? 1 : 1000;
+        const reply = await redis.xreadBuffer('COUNT', 16, 'BLOCK', ms, 'STREAMS', this.keys.log(job), last);
         const entries = (reply?.[0]?.[1] ?? []) as unknown as Entry[];
         for (const entry of entries) {
-          const piece = toPiece(entry);
-          if (next !== null && piece.launch === next.launch) piece.skipped = Math.max(0, piece.offset - next.offset);
-          else piece.skipped = piece.offset;
-          next = { launch: piece.launch, offset: piece.offset + piece.data.length };
           last = entry[0];
-          yield piece;
+          yield toPiece(entry);
         }
         if (ended && entries.length === 0) return;
       }
@@ -88,25 +77,22 @@ export class LogTails {
 
 type Entry = [id: Buffer, fields: Buffer[]];
 
-function toPiece([, fields]: Entry): LogPiece {
-  const piece: LogPiece = { launch: 1, data: Buffer.alloc(0), offset: 0, skipped: 0 };
-  for (let at = 0; at + 1 < fields.length; at += 2) {
-    const value = fields[at + 1] as Buffer;
-    const name = fields[at]?.toString();
-    if (name === 'data') piece.data = value;
-    else if (name === 'launch') piece.launch = Number(value.toString()) || 1;
-    else if (name === 'offset') piece.offset = Number(value.toString()) || 0;
-  }
-  return piece;
-}
-
-function joined(pieces: LogPiece[]): LogPiece[] {
+/** Reads entries in their order, and says of each how much was left out before it. */
+function reader(): (entry: Entry) => LogPiece {
   let end = 0;
   let launch = 0;
-  for (const piece of pieces) {
+  return ([, fields]) => {
+    const piece: LogPiece = { launch: 1, data: Buffer.alloc(0), offset: 0, skipped: 0 };
+    for (let at = 0; at + 1 < fields.length; at += 2) {
+      const value = fields[at + 1] as Buffer;
+      const name = fields[at]?.toString();
+      if (name === 'data') piece.data = value;
+      else if (name === 'launch') piece.launch = Number(value.toString()) || 1;
+      else if (name === 'offset') piece.offset = Number(value.toString()) || 0;
+    }
     piece.skipped = Math.max(0, piece.offset - (piece.launch === launch ? end : 0));
     launch = piece.launch;
     end = piece.offset + piece.data.length;
-  }
-  return pieces;
+    return piece;
+  };
 }

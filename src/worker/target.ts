@@ -3,16 +3,15 @@ import { setTimeout } from 'node:timers/promises';
 import { longestStartMs } from '../common/bounds.js';
 import { readConfig } from '../common/config.js';
 import { OomtuneError } from '../common/errors.js';
+import { findCommand } from '../common/executable.js';
 import { filesAnswer } from '../common/far-files.js';
 import { PACKAGE_ROOT } from '../common/home.js';
 import { formatBytes } from '../common/size.js';
 import type { Device } from '../contract/launch.js';
 import type { Probe } from '../contract/measurement.js';
 import type { Recommendation } from '../contract/recommendation.js';
-import type { Config, Rung } from '../contract/rung.js';
-import { configOf, rungOf } from '../contract/rung.js';
+import { type Config, configOf, type Rung, rungOf } from '../contract/rung.js';
 import { DEFAULT_ACCELERATOR, isHost, type KindName, kindOf } from '../devices/index.js';
-import { findCommand } from '../runtime/command.js';
 import { jobEnvironment } from './command/environment.js';
 import { type CommandPlan, defaultName, digest, exactDigest, fill, type Knob, recognise } from './command/index.js';
 import { pathsOf } from './command/named-paths.js';
@@ -22,8 +21,7 @@ import { configKey } from './key.js';
 import { type ExpandableSegments, expandableSegments } from './memory/allocator.js';
 import { resolveBudget, suitableDevices } from './memory/device.js';
 import { heldNotes, notAlone, roomBeside, type Strangers, strangersOn } from './memory/neighbours.js';
-import type { OwnBatch } from './run/reuse.js';
-import { ownBatchOf } from './run/reuse.js';
+import { type Asking, type OwnBatch, ownBatchOf } from './run/reuse.js';
 import type { Lease, WorkDeps, WorkRequest } from './types.js';
 
 /** While memory is waited for. */
@@ -212,22 +210,24 @@ export class Target {
     return this.#lease === null ? null : notAlone(this.#lease, this.#strangers);
   }
 
+  /** The devices as they are now. */
+  async #now(): Promise<Device[]> {
+    const all = await this.deps.runtime.devices();
+    return all.filter(({ id }) => this.devices.some((device) => device.id === id));
+  }
+
   /** What else is on the devices: whose memory it was when there was too little. */
   async surroundings(): Promise<Pick<DiagnoseInput, 'neighbours' | 'totalBytes'>> {
     if (isHost(this.kind)) return { totalBytes: this.budgetBytes };
-    const ids = new Set(this.devices.map((device) => device.id));
-    const now = (await this.deps.runtime.devices()).filter((device) => ids.has(device.id));
-    const neighbours = now.flatMap((device) => device.processes.filter((process) => !process.ours));
+    const neighbours = (await this.#now()).flatMap((device) => device.processes.filter((process) => !process.ours));
     return { neighbours, totalBytes: this.budgetBytes };
   }
 
   /** Waits until the devices have so many bytes free of whoever else is on them; false: it was told to stop. */
   async waitForMemory(bytes: number): Promise<boolean> {
-    const { signal, progress, runtime } = this.deps;
-    const ids = new Set(this.devices.map((device) => device.id));
+    const { signal, progress } = this.deps;
     for (let told = false; !signal.aborted; told = true) {
-      const now = (await runtime.devices()).filter((device) => ids.has(device.id));
-      const short = now.find((device) => device.total_bytes - device.used_bytes < bytes);
+      const short = (await this.#now()).find((device) => device.total_bytes - device.used_bytes < bytes);
       if (short === undefined) return true;
       if (!told)
         progress({ type: 'waiting', reason: `for ${formatBytes(bytes)} on ${short.id} that other processes hold` });
@@ -279,6 +279,12 @@ export class Target {
     return { argv: filled.argv, env, knobEnv };
   }
 
+  /** What a recorded configuration has to suit, with the batch that the command asks for by itself. */
+  asking(own: OwnBatch): Asking {
+    const { budgetBytes, worldSize, baseRung, expandableSegments } = this;
+    return { budgetBytes, worldSize, baseRung, own, expandable: expandableSegments !== 'out of the question' };
+  }
+
   /** Whether the job's caching allocator can be given segments that can grow; a user's own settings stay. */
   get expandableSegments(): ExpandableSegments {
     return expandableSegments(this.kind, this.torch, this.environment);
@@ -322,7 +328,7 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
   const torch = interpreter?.torch ?? null;
   const target = new Target(request, deps, plan, torch, devices, environment);
   resolveBudget(options.budget, devices[0] as Device); // says now what would be wrong later
-  if (interpreter !== null) deps.progress({ type: 'interpreter', ...interpreter, note: null });
+  if (interpreter !== null) deps.progress({ type: 'interpreter', ...interpreter });
   if (request.purpose === 'find-batch' && target.carrier('micro_batch') === 'none') {
     findCommand(request.command[0] as string, environment, options.cwd); // a command that is not there takes nothing either
     throw noKnob(plan.program, torch);

@@ -1,6 +1,6 @@
 import type { Log } from '../common/log.js';
 import type { JobRecord } from '../contract/job.js';
-import type { Device, LedgerReading } from '../contract/launch.js';
+import type { Device } from '../contract/launch.js';
 import type { Observation, Probe, ProbeRecord } from '../contract/measurement.js';
 import type { JobOptions } from '../contract/options.js';
 import type { Recommendation } from '../contract/recommendation.js';
@@ -61,7 +61,7 @@ export interface WorkDeps {
 export type Progress =
   | { type: 'waiting'; reason: string }
   | { type: 'device'; device: Device; budgetBytes: number }
-  | { type: 'interpreter'; path: string; torch: string | null; note: string | null }
+  | { type: 'interpreter'; path: string; torch: string | null }
   | { type: 'launch'; launch: number; rung: (Rung & { expandable_segments?: boolean }) | null; why: string }
   | { type: 'life'; launch: number; life: number; why: string }
   | { type: 'probing'; probe: Probe; launch: number }
@@ -69,5 +69,4 @@ export type Progress =
   | { type: 'found'; report: FindBatchReport }
   | { type: 'reused'; recommendation: Recommendation }
   | { type: 'running'; config: Config | null; launch: number; logFile: string }
-  | { type: 'ledger'; reading: LedgerReading }
   | { type: 'note'; text: string };

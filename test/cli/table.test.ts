@@ -10,7 +10,7 @@ const columns = [
   { title: 'NAME', value: (row: (typeof rows)[number]) => row.name, least: 10 },
   { title: 'REASON', value: (row: (typeof rows)[number]) => row.reason, least: 12 },
 ];
-const plain = (text: string): string => text;
+const plain = (_style: unknown, text: string): string => text;
 const lines = (room: number): string[] => table(rows, columns, plain, room).split('\n');
 
 describe('a table', () => {

@@ -32,7 +32,7 @@ function renderDevices(found: DeviceEntry[], paint: Paint): string {
       { title: 'RESERVED', value: (device) => formatBytes(device.reserved_bytes), align: 'right' },
       { title: '', value: (device) => device.fault ?? device.note ?? '' },
     ],
-    (text) => paint('bold', text),
+    paint,
   );
   const held = devices.flatMap((device) => device.processes.map((process) => ({ device: device.id, ...process })));
   if (held.length === 0) return overview;
@@ -45,7 +45,7 @@ function renderDevices(found: DeviceEntry[], paint: Paint): string {
       { title: 'OURS', value: (row) => (row.ours ? 'yes' : 'no') },
       { title: 'PROCESS', value: (row) => row.name, widest: 60, least: 16 },
     ],
-    (text) => paint('bold', text),
+    paint,
   );
   return `${overview}\n\n${holders}`;
 }

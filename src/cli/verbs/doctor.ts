@@ -37,14 +37,11 @@ const run = promisify(execFile);
 const MIB = 1024 ** 2;
 const GIB = 1024 ** 3;
 
+type Tell = (check: string, found: string, remedy: string) => Finding;
+
 const ok = (check: string, found: string): Finding => ({ check, status: 'ok', found, remedy: null });
-const warning = (check: string, found: string, remedy: string): Finding => ({
-  check,
-  status: 'warning',
-  found,
-  remedy,
-});
-const failed = (check: string, found: string, remedy: string): Finding => ({ check, status: 'failed', found, remedy });
+const warning: Tell = (check, found, remedy) => ({ check, status: 'warning', found, remedy });
+const failed: Tell = (check, found, remedy) => ({ check, status: 'failed', found, remedy });
 
 type Check = (context: Context) => Promise<Finding[]>;
 
@@ -98,13 +95,9 @@ async function native(context: Context): Promise<Finding[]> {
         : ok('driver', `NVIDIA driver ${driver}, ${plural(gpus.length, 'GPU')}`),
   );
   for (const device of devices) {
-    if (device.fault !== null) {
-      findings.push(
-        failed(device.id, device.fault, 'Check the device with nvidia-smi; it may need a reset by its owner.'),
-      );
-    } else if (device.note !== null) {
-      findings.push(ok(device.id, `${device.model}: ${device.note}`));
-    }
+    const remedy = 'Check the device with nvidia-smi; it may need a reset by its owner.';
+    if (device.fault !== null) findings.push(failed(device.id, device.fault, remedy));
+    else if (device.note !== null) findings.push(ok(device.id, `${device.model}: ${device.note}`));
     if (!isHost(device.id)) findings.push(ok(`${device.id} limit`, LIMITS[device.first_party_limit]));
   }
   return findings;
@@ -150,13 +143,8 @@ async function python(): Promise<Finding[]> {
   const asked = process.env.OOMTUNE_PYTHON ? [process.env.OOMTUNE_PYTHON, ...places] : places;
   const found = await firstWithTorch(asked, process.cwd(), environment);
   if (found === null) {
-    return [
-      failed(
-        'torch',
-        'no interpreter with torch was found',
-        'Install torch (apt-get install python3-torch), or name its interpreter in your commands.',
-      ),
-    ];
+    const remedy = 'Install torch (apt-get install python3-torch), or name its interpreter in your commands.';
+    return [failed('torch', 'no interpreter with torch was found', remedy)];
   }
   const path = found.path.includes('/') ? found.path : (findExecutable(found.path, process.env) ?? found.path);
   const findings = [ok('torch', `${path} has torch ${found.torch}`)];
@@ -200,13 +188,8 @@ async function limits(): Promise<Finding[]> {
     const found = `${formatBytes(size)} in /dev/shm`;
     // Docker's default of 64 MiB is too small for a data loader's workers
     if (size < 512 * MIB) {
-      findings.push(
-        warning(
-          'shared memory',
-          found,
-          'Data-loader workers share batches there: start the container with --shm-size or --ipc=host.',
-        ),
-      );
+      const remedy = 'Data-loader workers share batches there: start the container with --shm-size or --ipc=host.';
+      findings.push(warning('shared memory', found, remedy));
     } else findings.push(ok('shared memory', found));
   } catch {
     findings.push(warning('shared memory', 'there is no /dev/shm', 'Data-loader workers need it.'));
@@ -242,13 +225,8 @@ async function hosts(context: Context): Promise<Finding[]> {
 
 async function records(context: Context): Promise<Finding[]> {
   const unreadable = await (await context.store()).jobs.unreadable();
-  return unreadable
-    .slice(0, 20)
-    .map(({ job, why, newer }) =>
-      warning(
-        `record of ${job}`,
-        `cannot be read, and is left alone: ${why}`,
-        newer ? 'Use the version that wrote it.' : 'Mend or delete its key in Redis.',
-      ),
-    );
+  return unreadable.slice(0, 20).map(({ job, why, newer }) => {
+    const remedy = newer ? 'Use the version that wrote it.' : 'Mend or delete its key in Redis.';
+    return warning(`record of ${job}`, `cannot be read, and is left alone: ${why}`, remedy);
+  });
 }

@@ -1,5 +1,4 @@
 import { asRecord } from '../../contract/measurement.js';
-import type { MemoryTrace } from '../../store/index.js';
 import { explainJob, explainRecommendation } from '../explain-view.js';
 import { namedJob } from '../jobs.js';
 import { statusEntry } from '../status-entry.js';
@@ -28,13 +27,11 @@ export default (async ({ args }, context) => {
   ]);
   if (out.json) {
     const probes = job.journal.map((seen) => asRecord(seen));
-    const more = { launches: job.launches, probes, recommendation, memory_over_time: overTime(trace) };
+    const overTime = trace && { budget_bytes: trace.budget_bytes, samples: trace.samples };
+    const more = { launches: job.launches, probes, recommendation, memory_over_time: overTime };
     out.document('explain', { schema: 1, ...statusEntry(job, recommendation), ...more });
   } else {
     out.data(explainJob(job, recommendation, trace, out.paint));
   }
   return 0;
 }) satisfies Verb;
-
-const overTime = (trace: MemoryTrace | null) =>
-  trace === null ? null : { budget_bytes: trace.budget_bytes, samples: trace.samples };

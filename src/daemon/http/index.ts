@@ -19,8 +19,6 @@ import { Streams } from './streams.js';
 import { Tally } from './tally.js';
 import { Authenticator, dashboardToken } from './token.js';
 
-export { dashboardToken } from './token.js';
-
 export interface HttpParts {
   store: Store;
   runtime: Runtime;

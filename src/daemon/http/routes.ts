@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { OomtuneError, usageError } from '../../common/errors.js';
 import { PACKAGE_ROOT } from '../../common/home.js';
 import { within } from '../../common/within.js';
+import { jobId } from '../../contract/fields.js';
 import type { Store } from '../../store/index.js';
 import { cancelJob, holdJob, releaseJob, retryJob } from '../steer.js';
 import { checkOrigin, checkWho, type Refusal, wrongToken } from './guard.js';
@@ -26,7 +27,6 @@ interface RouteParts extends StreamParts {
 
 /** The client of Redis waits through an outage, but who asks over HTTP wants to be told. */
 const inTime = <T>(answer: Promise<T>): Promise<T> => within(5000, null, () => answer);
-const jobId = z.string().regex(/^j-[a-z0-9]{4,32}$/);
 const login = z.object({ token: z.string().max(200) });
 
 const ACTIONS: Record<string, (store: Store, id: string) => Promise<unknown>> = {

@@ -12,15 +12,13 @@ const DAY_MS = 24 * 3600_000;
 
 /** Reads what stands now, and answers with all metrics as text; at most once at a time, however many ask. */
 export class Scrape {
-  readonly #parts: { store: Store; machine: Machine; sampler: Sampler; metrics: Metrics };
   #refused = 0;
   #running: Promise<string> | null = null;
 
   constructor(
-    parts: { store: Store; machine: Machine; sampler: Sampler; metrics: Metrics; runtime: Runtime },
+    private readonly parts: { store: Store; machine: Machine; sampler: Sampler; metrics: Metrics; runtime: Runtime },
     version: string,
   ) {
-    this.#parts = parts;
     let driver = '';
     try {
       driver = parts.runtime.versions().driver ?? '';
@@ -36,7 +34,7 @@ export class Scrape {
   }
 
   async #scrape(): Promise<string> {
-    const { metrics, sampler } = this.#parts;
+    const { metrics, sampler } = this.parts;
     const up = await within(REDIS_MS, null, () => this.#readRedis()).then(
       () => true,
       () => false,
@@ -56,7 +54,7 @@ export class Scrape {
   }
 
   async #readRedis(): Promise<void> {
-    const { store, metrics, machine } = this.#parts;
+    const { store, metrics, machine } = this.parts;
     if (!store.connection.ready) throw new Error('Redis is away');
     const counts = await store.counts();
     await this.#readJobs();
@@ -77,7 +75,7 @@ export class Scrape {
   }
 
   async #readJobs(): Promise<void> {
-    const { store, metrics } = this.#parts;
+    const { store, metrics } = this.parts;
     const since = await store.jobs.liveSince();
     const counts = new Map<string, number>(LIVE.map((state) => [state, 0]));
     let oldest = Number.POSITIVE_INFINITY;
@@ -93,7 +91,7 @@ export class Scrape {
   }
 
   async #readDevices(): Promise<void> {
-    const { machine, metrics } = this.#parts;
+    const { machine, metrics } = this.parts;
     const devices = await machine.devices();
     for (const one of [metrics.total, metrics.used, metrics.foreign, metrics.fault]) one.reset();
     for (const { id, model, total_bytes, used_bytes, processes, fault } of devices) {

@@ -1,8 +1,7 @@
 import { readJson } from '../../contract/fields.js';
 import { ENDED_STATES, type JobState } from '../../contract/job.js';
 import { probeRecord } from '../../contract/measurement.js';
-import type { ToldEvent } from '../../store/index.js';
-import { hostName, type Store } from '../../store/index.js';
+import { hostName, type Store, type ToldEvent } from '../../store/index.js';
 import type { Metrics } from './metrics.js';
 
 interface Times {

@@ -2,7 +2,7 @@ import { holds, type Scene } from '../presets/match.js';
 import type { OptionRule, Preset, Setting } from '../presets/schema.js';
 import { appendArguments, findOption, isFalsy, type Occurrence, removeOccurrences, replaceOption } from './argv.js';
 import { locateFile, type OpenConfig, openConfig, type Scalar } from './files.js';
-import type { FileEdit, PlanFile } from './types.js';
+import type { PlanFile } from './types.js';
 
 /**
  * A program's arguments and configuration files seen through a preset's options: reads what they say and changes it, in place
@@ -10,7 +10,8 @@ import type { FileEdit, PlanFile } from './types.js';
  */
 export class Editor {
   args: string[];
-  readonly edits: FileEdit[] = [];
+  /** Files that say something else by now. */
+  readonly edited = new Set<PlanFile>();
   readonly #open = new Map<string, OpenConfig>();
   readonly #rules = new Map<string, OptionRule | null>();
 
@@ -64,10 +65,6 @@ export class Editor {
       this.#open.set(file.name, open);
     }
     return open;
-  }
-
-  edited(file: PlanFile): boolean {
-    return this.edits.some((edit) => edit.file === file.absolute);
   }
 
   /** What is in force: undefined: nothing says it. A bare flag reads true. */
@@ -150,7 +147,7 @@ export class Editor {
     const stored = value === null && rule.takes === 'boolean' ? false : value;
     if (stored === null) config.remove(path);
     else config.set(path, stored);
-    this.edits.push({ file: file.absolute, key: path, value: stored });
+    this.edited.add(file);
   }
 
   #add(rule: OptionRule, value: Scalar): void {

@@ -130,9 +130,7 @@ function readEnvFile(file: string, cwd: string): Entry[] {
     if (!statSync(path).isFile()) throw new Error('it is no regular file');
     text = readFileSync(path, 'utf8');
   } catch (cause) {
-    throw usageError(`The file ${path} cannot be read.`, 'Check the path given to --env-file.', {
-      cause,
-    });
+    throw usageError(`The file ${path} cannot be read.`, 'Check the path given to --env-file.', { cause });
   }
   const entries: Entry[] = [];
   for (const [at, raw] of text.split(/\r?\n/).entries()) {

@@ -11,7 +11,7 @@ import type { CommandPlan, FilledCommand, Knob } from './types.js';
 /**
  * The command with the knobs in it: placeholders filled, the preset's flags replaced in place (added where they are missing),
  * its configuration files copied into `launchDir` (0600) with the knobs changed; the user's files are never touched.
- * `launchDir: null` writes no copy: argv keeps naming the user's file and `edits` says what a copy would change.
+ * `launchDir: null` writes no copy: argv keeps naming the user's file.
  * Throws OOMTUNE_USAGE when a carrier cannot express a value.
  */
 export async function fill(
@@ -22,12 +22,11 @@ export async function fill(
   refuseUnsupported(plan, config);
   const front = plan.command.slice(0, plan.program.argsStart);
   const args = fillPlaceholders(plan.command.slice(plan.program.argsStart), config);
-  const filled: FilledCommand = { argv: [], env: environment(config), files: [], edits: [] };
+  const filled: FilledCommand = { argv: [], env: environment(config), files: [] };
   const carried = new Set<Knob>(KNOBS.filter((knob) => plan.carriers[knob] === 'preset'));
   const editor = carried.size > 0 ? editorOf(plan, args) : null;
   if (editor) {
     writeKnobs(editor, config, carried);
-    filled.edits = editor.edits;
     if (options.launchDir !== null) filled.files = writeCopies(editor, options.launchDir);
   }
   filled.argv = [...fillPlaceholders(front, config), ...(editor?.args ?? args)];
@@ -65,14 +64,14 @@ function environment(config: Config): Record<string, string> {
 function writeCopies(editor: Editor, launchDir: string): string[] {
   const written: string[] = [];
   for (const file of [...editor.files].reverse()) {
-    if (!editor.edited(file)) continue;
+    if (!editor.edited.has(file)) continue;
     const copy = writeCopy(launchDir, file, editor.config(file).text());
     written.push(copy);
     if (file.within) {
       const outer = editor.files.find((f) => f.name === file.within?.file);
       if (outer) {
         editor.config(outer).set(file.within.path, copy);
-        editor.edits.push({ file: outer.absolute, key: file.within.path, value: copy });
+        editor.edited.add(outer);
       }
       continue;
     }

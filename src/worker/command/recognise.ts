@@ -1,4 +1,3 @@
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { usageError } from '../../common/errors.js';
 import { findExecutable } from '../../common/executable.js';
 import type { Amp } from '../../contract/rung.js';
@@ -12,6 +11,7 @@ import { settleInterpreter } from './interpreter.js';
 import { countFor, KNOBS, readOwn, readWorld, supportedAmp, supportedCheckpointing, switchFor } from './knobs.js';
 import { type PlaceholderName, placeholders } from './placeholders.js';
 import { findProgram } from './program.js';
+import { head } from './script.js';
 import type { Carrier, CommandPlan, Knob, OwnValues, Program } from './types.js';
 
 const ALL_AMP: Amp[] = ['off', 'bf16', 'fp16'];
@@ -130,21 +130,6 @@ function readerOf(program: Program, scriptText: string | null, env: Record<strin
   if (scriptText !== null || program.code !== null) return scriptText ?? program.code;
   const file = program.executable ? findExecutable(program.executable, env) : null;
   return file ? head(file, 16 * 1024 * 1024) : null;
-}
-
-function head(path: string, bytes: number): string | null {
-  try {
-    const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK); // a pipe would wait for a writer
-    try {
-      const { size } = fstatSync(file);
-      const buffer = Buffer.allocUnsafe(Math.min(bytes, size));
-      return buffer.subarray(0, readSync(file, buffer, 0, buffer.length, 0)).toString('latin1');
-    } finally {
-      closeSync(file);
-    }
-  } catch {
-    return null; // not there or not ours to read: the launch will say so
-  }
 }
 
 function guessTorch(

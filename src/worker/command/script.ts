@@ -1,4 +1,4 @@
-import { closeSync, constants, openSync, readSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import type { Program } from './types.js';
 
@@ -24,7 +24,7 @@ const PYTHON = /^(?:python|pypy)(?:\d+(?:\.\d+)*)?$/;
 
 /** The interpreter that a file's shebang names; null: none. `/usr/bin/env python3` gives `python3`. */
 export function shebangOf(path: string): string | null {
-  const shebang = /^#!\s*(\S+)(?:\s+(?:-S\s+)?(\S+))?/.exec(firstLine(path));
+  const shebang = /^#!\s*(\S+)(?:\s+(?:-S\s+)?(\S+))?/.exec(head(path, 256)?.split('\n', 1)[0] ?? '');
   if (!shebang) return null;
   return basename(shebang[1] as string) === 'env' ? (shebang[2] ?? null) : (shebang[1] as string);
 }
@@ -33,17 +33,17 @@ export function isPython(path: string): boolean {
   return PYTHON.test(basename(path));
 }
 
-function firstLine(path: string): string {
+/** The beginning of a file, a character a byte; null: a folder, not there, or not ours to read. */
+export function head(path: string, bytes: number): string | null {
   try {
     const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK); // a pipe would wait for a writer
     try {
-      const buffer = Buffer.alloc(256);
-      const read = readSync(file, buffer, 0, buffer.length, 0);
-      return buffer.subarray(0, read).toString('latin1').split('\n', 1)[0] as string;
+      const buffer = Buffer.allocUnsafe(Math.min(bytes, fstatSync(file).size));
+      return buffer.subarray(0, readSync(file, buffer, 0, buffer.length, 0)).toString('latin1');
     } finally {
       closeSync(file);
     }
   } catch {
-    return ''; // a folder, or not ours to read: nothing is known of it
+    return null; // the launch will say so
   }
 }

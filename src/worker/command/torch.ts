@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { OomtuneError } from '../../common/errors.js';
+import { findCommand } from '../../common/executable.js';
 import { within } from '../../common/within.js';
 import type { JobOptions } from '../../contract/options.js';
-import { findCommand } from '../../runtime/command.js';
 import { jobEnvironment } from './environment.js';
 import { type CommandPlan, recognise } from './index.js';
 

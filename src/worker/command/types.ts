@@ -91,20 +91,10 @@ export interface CommandPlan {
   };
 }
 
-/** One change made in a copy of a configuration file. */
-export interface FileEdit {
-  /** The user's file (untouched). */
-  file: string;
-  key: string;
-  value: string | number | boolean | null;
-}
-
 export interface FilledCommand {
   argv: string[];
   /** OOMTUNE_MICRO_BATCH, OOMTUNE_ACCUMULATION, OOMTUNE_EFFECTIVE_BATCH, OOMTUNE_AMP, OOMTUNE_CHECKPOINTING (and OOMTUNE_OFFLOAD). */
   env: Record<string, string>;
   /** Patched copies that were written (0600). */
   files: string[];
-  /** What the copies change: for a reader who gets no copy (`launchDir: null`). */
-  edits: FileEdit[];
 }

@@ -1,6 +1,6 @@
 import { constants } from 'node:os';
 import type { Died } from '../../contract/hook.js';
-import type { Exit, LedgerReading } from '../../contract/launch.js';
+import { type Exit, type LedgerReading, unseenEnd } from '../../contract/launch.js';
 
 /** What the ledger of a launch tells of the life that began at this reading. */
 export function sinceThen(now: LedgerReading | null, then: LedgerReading | null): LedgerReading | null {
@@ -22,17 +22,8 @@ export function sinceThen(now: LedgerReading | null, then: LedgerReading | null)
 
 /** How a life ended whose launch goes on. */
 export function exitOf({ code, signal }: Died, startedAt: number, ledger: LedgerReading | null): Exit {
-  return {
-    code,
-    signal: signal === null ? null : nameOf(signal),
-    ended_by: 'job',
-    error: null,
-    host_oom: null,
-    started_at: new Date(startedAt).toISOString(),
-    ended_at: new Date().toISOString(),
-    stragglers: 0,
-    ledger,
-  };
+  const end = unseenEnd('job', new Date(startedAt).toISOString());
+  return { ...end, code, signal: signal === null ? null : nameOf(signal), ledger };
 }
 
 function nameOf(signal: number): string {

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Diagnosis, NO_FIGURES } from '../../contract/diagnosis.js';
-import type { Exit } from '../../contract/launch.js';
+import { type Exit, unseenEnd } from '../../contract/launch.js';
 import type { Run } from '../../runtime/types.js';
 
 /** Nobody knows how the launch would have ended: its supervisor was killed, or the machine went down. Nothing of it runs. */
@@ -34,17 +34,8 @@ export function hasLostFolder(dir: string): boolean {
 /** A run of which nothing is left, not even its folder: it counts as one that was lost. */
 export function runWithoutFolder(dir: string): Run {
   const at = new Date().toISOString();
-  const exit: Exit = {
-    code: null,
-    signal: null,
-    ended_by: 'supervisor-lost',
-    error: `Its folder ${dir} was removed, and nothing of it runs: how it ended is not known.`,
-    host_oom: null,
-    started_at: at,
-    ended_at: at,
-    stragglers: 0,
-    ledger: null,
-  };
+  const error = `Its folder ${dir} was removed, and nothing of it runs: how it ended is not known.`;
+  const exit: Exit = { ...unseenEnd('supervisor-lost', at, error), ended_at: at, ledger: null };
   return {
     dir,
     supervisorPid: 0,

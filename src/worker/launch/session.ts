@@ -9,8 +9,7 @@ import type { Run, Runtime } from '../../runtime/types.js';
 import { type Measurement, stepsToGo, worstRank } from '../search/worst-rank.js';
 import { type HookEvent, HookServer, TEMPLATE } from './hook-server.js';
 import { exitOf, sinceThen } from './life.js';
-import type { HookMode, SessionRequest } from './session-request.js';
-import { hookEnvironment, hookSocketPath } from './session-request.js';
+import { type HookMode, hookEnvironment, hookSocketPath, type SessionRequest } from './session-request.js';
 
 /**
  * What decides on a size runs with samples of other lengths than the longest, too: lengths that change are what a caching

@@ -24,7 +24,8 @@ type Wishes = Pick<
   'effectiveBatch' | 'minBatch' | 'maxBatch' | 'amp' | 'checkpointing' | 'exact' | 'accumulation'
 >;
 
-interface Job {
+/** A job that a recorded configuration is to serve. */
+export interface Asking {
   budgetBytes: number;
   /** What strangers leave of the budget; absent: all of it. */
   roomBytes?: number;
@@ -40,7 +41,7 @@ interface Job {
  * (demoted, another rung wanted, a smaller budget). The effective batch is the user's: what was asked for, else what the
  * command asks for by itself, else (a placeholder and nothing said) the recommended micro-batch.
  */
-export function configFrom(recommendation: Recommendation, job: Job, options: Wishes): Choice | null {
+export function configFrom(recommendation: Recommendation, job: Asking, options: Wishes): Choice | null {
   const { baseRung, worldSize } = job;
   if (recommendation.status !== 'verified') return null;
   if (recommendation.budget_bytes > job.budgetBytes || recommendation.world_size !== worldSize) return null;

@@ -1,9 +1,9 @@
 import { OomtuneError } from '../../common/errors.js';
+import { aborted } from '../../common/within.js';
 import type { Exit } from '../../contract/launch.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import type { RunReport } from '../../contract/reports.js';
-import type { Config, Cut } from '../../contract/rung.js';
-import { shown } from '../../contract/rung.js';
+import { type Config, type Cut, shown } from '../../contract/rung.js';
 import { isHost } from '../../devices/index.js';
 import type { Run } from '../../runtime/types.js';
 import { Detached, isEnded, letsGo } from '../launch/detached.js';
@@ -84,7 +84,7 @@ class JobRun {
     const recorded = await recommendations.get(target.key);
     if (recorded?.command_digest === target.digest) target.trustHook();
     const own = recorded === null ? null : ownBatchOf(recorded, target);
-    const known = recorded === null || own === null ? null : configFrom(recorded, jobOf(target, own), options);
+    const known = recorded === null || own === null ? null : configFrom(recorded, target.asking(own), options);
     if (recorded !== null && own !== null && known !== null) return this.#reused(target, recorded, own, known);
     if (target.carrier('micro_batch') === 'none') {
       this.#note('Nothing in the command takes the micro-batch: it runs as it stands.');
@@ -93,7 +93,7 @@ class JobRun {
     if (recorded?.status === 'demoted') target.knownBad = recorded.known_bad_micro_batch;
     await this.deps.persist({ state: 'searching', reason: null, key: target.key });
     let { journal } = this.request;
-    const mayHold = recorded !== null && configFrom(recorded, jobOf(target, target.own), options) !== null;
+    const mayHold = recorded !== null && configFrom(recorded, target.asking(target.own), options) !== null;
     if (recorded !== null && own === null && mayHold && journal.length === 0) {
       const verified = await verify({ ...this.request, launches: this.#launches }, this.deps, target, recorded);
       this.#launched(verified.launches);
@@ -243,12 +243,8 @@ class JobRun {
 
   /** Waits for the end; an abort ends the job, unless it says to let go. */
   async #outlast(session: Session, signal: AbortSignal): Promise<Exit> {
-    const aborted = new Promise<'aborted'>((resolve) => {
-      if (signal.aborted) resolve('aborted');
-      signal.addEventListener('abort', () => resolve('aborted'), { once: true });
-    });
-    const first = await Promise.race([session.ended(), aborted]);
-    if (first !== 'aborted') return first;
+    const first = await Promise.race([session.ended(), aborted(signal)]);
+    if (first !== undefined) return first;
     if (letsGo(signal)) throw new Detached();
     session.run.end(isTimeUp(signal) ? 'timeout' : 'cancel');
     return session.ended();
@@ -309,11 +305,3 @@ class JobRun {
 
 /** Exit code of a program that gives up. */
 const FAILED = 1;
-
-const jobOf = ({ budgetBytes, worldSize, baseRung, expandableSegments }: Target, own: OwnBatch) => ({
-  expandable: expandableSegments !== 'out of the question',
-  budgetBytes,
-  worldSize,
-  baseRung,
-  own,
-});

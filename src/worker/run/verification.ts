@@ -1,6 +1,5 @@
 import { formatBytes } from '../../common/size.js';
-import type { Observation, Probe, ProbeRecord } from '../../contract/measurement.js';
-import { asRecord } from '../../contract/measurement.js';
+import { asRecord, type Observation, type Probe, type ProbeRecord } from '../../contract/measurement.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { rungOf, sameRung } from '../../contract/rung.js';
 import { kindOf } from '../../devices/index.js';
@@ -41,7 +40,7 @@ export async function verify(
     deps.signal.throwIfAborted();
     await prober.begin(rungOf(recorded), recorded.expandable_segments);
     const own = ownOf(target, prober.loop);
-    const first = configFrom(recorded, { ...plain(target), own }, request.options);
+    const first = configFrom(recorded, target.asking(own), request.options);
     const none = { choice: null, own, journal: [], launches: prober.launches };
     if (first === null) return none;
     const observation = await prober.measure(probeOf(first, target, request.options.steps));
@@ -49,7 +48,7 @@ export async function verify(
     deps.progress({ type: 'probe', observation, record: asRecord(observation, WHY) });
     if (!['fit', 'device_oom'].includes(observation.outcome)) return none;
     const learned = ownOf(target, prober.loop);
-    const choice = configFrom(recorded, { ...plain(target), own: learned }, request.options);
+    const choice = configFrom(recorded, target.asking(learned), request.options);
     const note = holds(recorded, observation);
     const same = choice !== null && choice.config.micro_batch === observation.micro_batch;
     if (note === null || !same) return { ...none, journal: [observation] };
@@ -61,13 +60,6 @@ export async function verify(
 }
 
 const WHY = 'recorded under this name for other flags: one probe tells whether it holds for these';
-
-const plain = ({ budgetBytes, worldSize, baseRung, expandableSegments }: Target) => ({
-  budgetBytes,
-  worldSize,
-  baseRung,
-  expandable: expandableSegments !== 'out of the question',
-});
 
 function probeOf({ config }: Choice, target: Target, steps: number): Probe {
   const parts = config.accumulation / target.loopAccumulation;

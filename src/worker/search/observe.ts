@@ -28,20 +28,25 @@ export interface ProbeRun {
   asked: number;
 }
 
+/** What was tried, and where. */
+const tried = (
+  { rung, micro_batch, accumulation, expandable_segments }: Probe,
+  { launch, life, fresh, asked }: ProbeRun,
+) => ({
+  ...{ rung, micro_batch, accumulation, launch, life, fresh },
+  ...(expandable_segments ? { expandable_segments } : {}),
+  wall_s: Math.max(0, Date.now() - asked) / 1000,
+});
+
 /** A probe that ran its steps. */
 export function observeFit(probe: Probe, place: ProbeRun, measurement: Measurement, alive: boolean): Observation {
   return {
-    rung: probe.rung,
-    micro_batch: probe.micro_batch,
+    ...tried(probe, place),
     // Where the model's call is cut, the loop's whole batch was measured: it may have more parts than were asked for.
     accumulation: Math.max(
       probe.accumulation,
       Math.floor(measurement.accumulation / (measurement.own_accumulation ?? 1)),
     ),
-    launch: place.launch,
-    life: place.life,
-    fresh: place.fresh,
-    ...(probe.expandable_segments ? { expandable_segments: true } : {}),
     ...measuredSteps.parse(measurement),
     outcome: 'fit',
     ambiguous: false,
@@ -50,7 +55,6 @@ export function observeFit(probe: Probe, place: ProbeRun, measurement: Measureme
     ...(isRestless(probe, measurement) ? { restless: true } : {}),
     rise_bytes_per_step: growthPerStep(probe, measurement),
     step_s: steadySeconds(measurement.step_s),
-    wall_s: since(place.asked),
     refused_bytes: null,
     evidence: null,
     alive,
@@ -75,13 +79,7 @@ export function observeWhole(probe: Probe, place: ProbeRun, exit: Exit): Observa
 export function observeDeath(probe: Probe, place: ProbeRun, diagnosis: Diagnosis, exit: Exit): Observation {
   const outcome = diagnosis.class === 'ok' ? 'user_error' : diagnosis.class;
   return {
-    rung: probe.rung,
-    micro_batch: probe.micro_batch,
-    accumulation: probe.accumulation,
-    launch: place.launch,
-    life: place.life,
-    fresh: place.fresh,
-    ...(probe.expandable_segments ? { expandable_segments: true } : {}),
+    ...tried(probe, place),
     steps: 0,
     outcome,
     ambiguous: outcome === 'device_oom' && (diagnosis.ambiguous ?? false),
@@ -89,7 +87,6 @@ export function observeDeath(probe: Probe, place: ProbeRun, diagnosis: Diagnosis
     peaks: { ...NO_PEAKS, total_bytes: ledgerPeak(exit.ledger) },
     alloc_retries: 0,
     step_s: null,
-    wall_s: since(place.asked),
     refused_bytes: diagnosis.fields.tried_bytes ?? exit.ledger?.refusals.at(-1)?.size_bytes ?? null,
     unallocated_bytes: unallocated(diagnosis.fields),
     free_bytes: diagnosis.fields.free_bytes,
@@ -149,8 +146,6 @@ function describeExit(exit: Exit): string {
   if (exit.signal !== null) return `ended by ${exit.signal}`;
   return `exit status ${exit.code}`;
 }
-
-const since = (at: number): number => Math.max(0, Date.now() - at) / 1000;
 
 /** Median of the steps after the first, which pays for allocation and autotuning; null when there is none. */
 function steadySeconds(steps: number[]): number | null {

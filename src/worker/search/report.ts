@@ -1,6 +1,5 @@
 import type { FailureClass } from '../../contract/failure.js';
-import type { ProbeRecord, SpeedComparison } from '../../contract/measurement.js';
-import { asRecord } from '../../contract/measurement.js';
+import { asRecord, type ProbeRecord, type SpeedComparison } from '../../contract/measurement.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import type { FindBatchReport } from '../../contract/reports.js';
 import { type Config, rungOf, shown } from '../../contract/rung.js';

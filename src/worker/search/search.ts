@@ -1,7 +1,6 @@
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Loop } from '../../contract/hook.js';
-import type { Observation } from '../../contract/measurement.js';
-import { asRecord } from '../../contract/measurement.js';
+import { asRecord, type Observation } from '../../contract/measurement.js';
 import type { Cut, Rung } from '../../contract/rung.js';
 import { Tuner } from '../../tuner/index.js';
 import type { Action, Constraints } from '../../tuner/types.js';
