@@ -1,9 +1,9 @@
 import { OomtuneError } from '../common/errors.js';
-import { stateFolder } from '../common/home.js';
 import type { Recommendation } from '../contract/recommendation.js';
 import { type Config, configOf } from '../contract/rung.js';
 import { HOST, isHost } from '../devices/index.js';
 import { digest, fill, type Knob, recognise } from '../worker/command/index.js';
+import { appliedFolder } from '../worker/key.js';
 import { EXPANDABLE_SEGMENTS } from '../worker/memory/allocator.js';
 
 interface Applied {
@@ -39,8 +39,7 @@ export async function applyRecommendation(
   }
   const notes = chosen.command_digest === own ? [] : [`${chosen.key} was recorded for another command.`];
   const config = configOf(chosen, chosen);
-  const folder = stateFolder('applied', chosen.key.replace(/[^A-Za-z0-9._-]+/g, '_'));
-  const filled = await fill(plan, config, { launchDir: folder });
+  const filled = await fill(plan, config, { launchDir: appliedFolder(chosen.key) });
   // What the command has by itself needs nobody to bring it
   const changed: Knob[] = [
     'micro_batch',

@@ -13,7 +13,6 @@ export async function foregroundEntries(store: Store): Promise<ForegroundEntry[]
     host: lease.host,
     pid: lease.process.pid,
     devices: lease.devices.map(({ id }) => id),
-    /** On each device; null: the whole of it. */
     budget_bytes: lease.bytes,
     started_at: new Date(lease.taken_at).toISOString(),
   }));
@@ -39,9 +38,7 @@ export function statusEntry(job: JobRecord, found: Recommendation | null) {
     host: job.host,
     devices: job.devices,
     priority: job.options.priority,
-    /** Its processes are stopped, by `pause`. */
     paused: job.pause === 'on',
-    /** Seconds from its first launch on; null: as long as it takes. */
     time_limit_s: job.options.timeSeconds ?? null,
     config: job.config && shown(job.config),
     cut: job.cut ?? null,
@@ -50,7 +47,6 @@ export function statusEntry(job: JobRecord, found: Recommendation | null) {
     started_at: job.started_at,
     ended_at: job.ended_at,
     exit_code: job.exit_code,
-    /** What fills the device's memory, as in `find-batch --json`; null: no peak was measured. */
     memory: jobMemory(job, jobBudget(job, found, null)) ?? found?.memory ?? null,
   };
 }

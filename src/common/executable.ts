@@ -3,7 +3,7 @@ import { delimiter, join, resolve } from 'node:path';
 import { OomtuneError } from './errors.js';
 
 /** A program's file, by PATH where its name is no path; null when there is none. */
-export function findExecutable(name: string, { PATH = '' }: Record<string, string | undefined>): string | null {
+export function findExecutable(name: string, { PATH = '' }: NodeJS.ProcessEnv): string | null {
   if (name.includes('/')) return existsSync(name) ? resolve(name) : null;
   const files = PATH.split(delimiter).flatMap((folder) => (folder === '' ? [] : [join(folder, name)]));
   return files.find((file) => existsSync(file)) ?? null;

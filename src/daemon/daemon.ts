@@ -12,7 +12,7 @@ import { killPath } from './daemon-file.js';
 import { Dispatcher } from './dispatcher.js';
 import type { WorkerApi } from './execution.js';
 import { Executions } from './executions.js';
-import { foreignJobs, hostTaken, isForeign } from './foreign-home.js';
+import { hostTaken, isForeign } from './foreign-home.js';
 import { HeldJobs } from './held-jobs.js';
 import { Intake } from './intake.js';
 import { Lanes } from './lanes.js';
@@ -233,16 +233,12 @@ export class Daemon {
     while (this.#away > 0 && !this.#stopping) await delay(SETTLED_LOOK_MS);
   }
 
-  /**
-   * Jobs that were launched under this host's name from another home may still run there: adopting them would start them a
-   * second time. Throws OOMTUNE_HOST_TAKEN.
-   */
+  /** Throws OOMTUNE_HOST_TAKEN. */
   async #refuseForeignHome(): Promise<void> {
-    const foreign = foreignJobs(await this.parts.store.jobs.live(), this.#host, this.parts.token);
-    const [first] = foreign;
-    if (first === undefined) return;
+    const taken = hostTaken(await this.parts.store.jobs.live(), this.#host, this.parts.token);
+    if (taken === null) return;
     await this.parts.store.hosts.leave(this.#info);
-    throw hostTaken(this.#host, foreign, first);
+    throw taken;
   }
 
   #onWake(wake: string, job: string): void {

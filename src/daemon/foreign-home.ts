@@ -11,11 +11,14 @@ export function isForeign({ claim, launches }: StoredJob, token: string): boolea
   return !last.dir.startsWith(join(stateFolder('runs'), '/')) || !existsSync(last.dir);
 }
 
-export function foreignJobs(live: StoredJob[], host: string, token: string): StoredJob[] {
-  return live.filter((job) => job.claimHost === host && isForeign(job, token));
-}
-
-export function hostTaken(host: string, jobs: StoredJob[], first: StoredJob): OomtuneError {
+/**
+ * Jobs that were launched under this host's name from another home may still run there: adopting them would start them a
+ * second time. Null: there are none.
+ */
+export function hostTaken(live: StoredJob[], host: string, token: string): OomtuneError | null {
+  const jobs = live.filter((job) => job.claimHost === host && isForeign(job, token));
+  const [first] = jobs;
+  if (first === undefined) return null;
   const home = dirname(dirname(dirname(first.launches.at(-1)?.dir ?? '')));
   const others = jobs.length > 1 ? ` and ${jobs.length - 1} more` : '';
   return new OomtuneError(

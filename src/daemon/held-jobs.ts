@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { writeWhole } from '../common/durable-file.js';
 import { stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
-import { type JobRecord, jobRecord as jobRecordSchema } from '../contract/job.js';
+import { jobRecord } from '../contract/job.js';
 import type { Store } from '../store/index.js';
 
 const schema = z.object({
@@ -14,16 +14,11 @@ const schema = z.object({
   host: z.string(),
   claim: z.string(),
   epoch: z.number().int().min(1),
-  record: jobRecordSchema,
+  record: jobRecord,
 });
 
 /** A job that a daemon of this host answers for, as it was when its record was written last. */
-interface HeldJob {
-  host: string;
-  claim: string;
-  epoch: number;
-  record: JobRecord;
-}
+type HeldJob = Omit<z.infer<typeof schema>, 'schema' | 'store'>;
 
 /** How many ends are kept: as many jobs as `config/retention.yaml` keeps folders of. */
 const KEPT_ENDS = 2000;

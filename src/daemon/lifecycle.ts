@@ -11,7 +11,7 @@ import type { DaemonStatus } from '../contract/verbs.js';
 import type { Runtime } from '../runtime/types.js';
 import { hostName, isAlive, type Store } from '../store/index.js';
 import { type DaemonFile, killPath, logPath, readDaemonFile, stableToken } from './daemon-file.js';
-import { foreignJobs, hostTaken } from './foreign-home.js';
+import { hostTaken } from './foreign-home.js';
 import { HeldJobs } from './held-jobs.js';
 import { freshLog } from './own-log.js';
 import type { DaemonSettings } from './settings.js';
@@ -121,9 +121,8 @@ async function end(file: DaemonFile, kill: boolean): Promise<void> {
 /** Jobs that run under their supervisors with no daemon to watch them, those that Redis has lost included. */
 async function endLeftJobs(store: Store, host: string): Promise<number> {
   const claimed = (await store.jobs.live()).filter((job) => job.claimHost === host && job.claim !== null);
-  const foreign = foreignJobs(claimed, host, stableToken());
-  const [first] = foreign;
-  if (first !== undefined) throw hostTaken(host, foreign, first);
+  const taken = hostTaken(claimed, host, stableToken());
+  if (taken !== null) throw taken;
   const held = new HeldJobs(store, createLog('daemon'));
   const left = new Map<string, { record: JobRecord; claim: string }>();
   for (const { record, claim } of held.list(host)) left.set(record.job, { record, claim });

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { sha256 } from '../common/sha256.js';
 import { parseSize } from '../common/size.js';
 import type { JobOptions } from '../contract/options.js';
 import type { Requirement } from '../contract/state.js';
@@ -64,7 +64,7 @@ export function labelOf(requirement: Requirement): string {
     gib > 0 || takes === 'all' ? '' : takes,
   ].filter((wish) => wish !== '');
   if (wishes.length === 0) return kind;
-  const digest = createHash('sha256').update(JSON.stringify(requirement)).digest('hex').slice(0, 8);
+  const digest = sha256(JSON.stringify(requirement)).slice(0, 8);
   const slug = wishes
     .join('-')
     .toLowerCase()

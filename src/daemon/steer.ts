@@ -26,12 +26,8 @@ export async function cancelJob(store: Store, id: string): Promise<JobState> {
 export async function holdJob(store: Store, id: string): Promise<JobState> {
   const state = known(id, await store.jobs.hold(id));
   if (state === 'held') return state;
-  throw usageError(
-    `${id} cannot be held: it is ${state}.`,
-    ENDED_STATES.includes(state)
-      ? 'Only queued jobs can be held.'
-      : `Only queued jobs can be held; \`oomtune cancel ${id}\` ends it.`,
-  );
+  const instead = ENDED_STATES.includes(state) ? '' : `; \`oomtune cancel ${id}\` ends it`;
+  throw usageError(`${id} cannot be held: it is ${state}.`, `Only queued jobs can be held${instead}.`);
 }
 
 /** Has a running job stand still, or go on. Throws OOMTUNE_USAGE for one that does not run. Returns what its host says of it. */
@@ -84,7 +80,7 @@ export async function releaseJob(store: Store, id: string): Promise<JobState> {
 export async function retryJob(
   store: Store,
   id: string,
-  environment: Record<string, string | undefined> | null = null,
+  environment: NodeJS.ProcessEnv | null = null,
 ): Promise<JobRecord> {
   const before = await store.jobs.get(id);
   if (before === null) return known(id, 'missing') as never;

@@ -1,6 +1,6 @@
-import { createHash } from 'node:crypto';
 import type { ZodType } from 'zod';
 import { usageError } from '../common/errors.js';
+import { sha256 } from '../common/sha256.js';
 import { command as commandSchema } from '../contract/fields.js';
 import type { JobRecord } from '../contract/job.js';
 import { type JobOptions, jobOptions as jobOptionsSchema, type SweepMember } from '../contract/options.js';
@@ -22,7 +22,7 @@ interface Submission {
   command: string[];
   options: JobOptions;
   /** The submitter's: kept in a private file of this host until the job ends. */
-  environment: Record<string, string | undefined>;
+  environment: NodeJS.ProcessEnv;
   /** Told which job each name of `--after` and `--after-any` stands for. */
   onNamed?: (name: string, found: NamedJob) => void;
 }
@@ -36,9 +36,7 @@ export async function submitSweep(
   const { command, options } = submission;
   const sweep = newJobId().replace('j-', 's-');
   const base = options.name ?? stemOfCommand(command, options.cwd);
-  const digest = createHash('sha256')
-    .update(JSON.stringify([options.cwd, command]))
-    .digest('hex');
+  const digest = sha256(JSON.stringify([options.cwd, command]));
   const named = { ...options, name: options.name ?? `${base}-${digest.slice(0, 8)}` };
   const record = await recorder(store, { ...submission, options: named });
   const records: JobRecord[] = [];

@@ -1,7 +1,6 @@
 /** Processes that were killed and are still there: the kernel holds on to them, and nothing can end them. */
-import { readdirSync } from 'node:fs';
 import { hasEnded, readStat } from '../common/process.js';
-import { systemText } from '../common/regular-file.js';
+import { namesIn, systemText } from '../common/regular-file.js';
 import { markedFor } from './marks.js';
 
 /** As a bit of SigPnd in /proc/PID/status. */
@@ -25,13 +24,7 @@ export function dyingOf(dir: string): HeldProcess[] {
 const dumpsCore = (pid: number): boolean => /^CoreDumping:\s*1$/m.test(systemText(`/proc/${pid}/status`));
 
 /** Its threads: the first may have ended while another is held. */
-function tasksOf(pid: number): string[] {
-  try {
-    return readdirSync(`/proc/${pid}/task`).map((task) => `/proc/${pid}/task/${task}`);
-  } catch {
-    return []; // gone
-  }
-}
+const tasksOf = (pid: number): string[] => namesIn(`/proc/${pid}/task`).map((task) => `/proc/${pid}/task/${task}`);
 
 function isDying(task: string): boolean {
   const stat = readStat(task.slice('/proc/'.length));

@@ -17,7 +17,7 @@ export interface Offers {
  * Is an MPS control daemon at work in the folder that CUDA programs look in? It leaves its socket behind when it ends, but
  * not its pid. In a container that pid may be another namespace's: then that the file is there has to do.
  */
-export function mpsRuns(env: Record<string, string | undefined>, proc = '/proc'): boolean {
+export function mpsRuns(env: NodeJS.ProcessEnv, proc = '/proc'): boolean {
   const folder = env.CUDA_MPS_PIPE_DIRECTORY || '/tmp/nvidia-mps';
   if (!statSync(join(folder, 'control'), { throwIfNoEntry: false })) return false;
   const pid = systemText(join(folder, 'nvidia-cuda-mps-control.pid')).trim();
@@ -58,7 +58,7 @@ export function dmemRegions(
   return regions;
 }
 
-export function offers(env: Record<string, string | undefined> = process.env): Offers {
+export function offers(env: NodeJS.ProcessEnv = process.env): Offers {
   return { mps: mpsRuns(env), regions: existsSync('/sys/fs/cgroup/dmem.capacity') ? dmemRegions() : new Map() };
 }
 

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import prebuilds from 'pkg-prebuilds';
 import { OomtuneError } from '../common/errors.js';
 import { PACKAGE_ROOT } from '../common/home.js';
+import type { LedgerReading } from '../contract/launch.js';
 
 /** What NVML says of one GPU, or of one MIG device on it. */
 export interface NativeGpu {
@@ -31,27 +32,16 @@ export interface NativeInventory {
 }
 
 interface NativeLedger {
-  devices: {
-    device: string;
-    live_bytes: number;
-    peak_bytes: number;
-    overhead_bytes: number;
-    budget_bytes: number | null;
+  devices: (Omit<LedgerReading['devices'][number], 'measured_by'> & {
     refused: number;
     measured: 'process' | 'device' | null;
     kinds: Record<string, number>;
-  }[];
-  refusals: {
-    pid: number;
+  })[];
+  refusals: (Omit<LedgerReading['refusals'][number], 'at' | 'budget_bytes'> & {
     tid: number;
-    api: string;
-    size_bytes: number;
-    live_bytes: number;
     budget_bytes: number | null;
-    by: 'budget' | 'driver';
-    device: string;
     at_ms: number;
-  }[];
+  })[];
   refused: number;
   processes: number;
   /** Slots ever taken: 0 when none of our libraries was ever at work in the job. */

@@ -1,8 +1,8 @@
 /** What can be found of a launch without its folder: processes and control groups that bear its name. */
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { pids, readStat } from '../common/process.js';
-import { systemText } from '../common/regular-file.js';
+import { namesIn, systemText } from '../common/regular-file.js';
 import { processesOf } from './marks.js';
 
 const SUPERVISOR = 'oomtune-supervisor';
@@ -49,13 +49,9 @@ export function groupsOf(dir: string): string[] {
   if (own === undefined) return [];
   const root = existsSync('/sys/fs/cgroup/cgroup.controllers') ? '/sys/fs/cgroup' : '/sys/fs/cgroup/unified';
   const name = `oomtune-${basename(dirname(dir))}-${basename(dir)}-`;
-  try {
-    return readdirSync(join(root, own))
-      .filter((entry) => entry.startsWith(name))
-      .map((entry) => join(root, own, entry));
-  } catch {
-    return []; // no such hierarchy here
-  }
+  return namesIn(join(root, own))
+    .filter((entry) => entry.startsWith(name))
+    .map((entry) => join(root, own, entry));
 }
 
 /** Whether anything of the launch is at work. */

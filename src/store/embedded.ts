@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { closeSync, existsSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, existsSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { createConnection } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -7,7 +7,8 @@ import { writeWhole } from '../common/durable-file.js';
 import { OomtuneError } from '../common/errors.js';
 import { findExecutable } from '../common/executable.js';
 import { homeFolder, stateFolder } from '../common/home.js';
-import { temporaryFolder } from '../common/private-folder.js';
+import { socketPath } from '../common/private-folder.js';
+import { systemText } from '../common/regular-file.js';
 import type { RedisStatus } from '../contract/verbs.js';
 import { serverFacts } from './safety.js';
 import { unixUrl } from './url.js';
@@ -85,12 +86,9 @@ export function wasStopped(): boolean {
   return existsSync(join(stateFolder('redis'), 'stopped'));
 }
 
-/** `redis/redis.sock`; where that path is too long for a socket (107 bytes), a private folder under /tmp has it. */
-export function embeddedSocket(): string {
-  const path = join(homeFolder(), 'redis', 'redis.sock');
-  if (Buffer.byteLength(path) <= 107) return path;
-  return join(temporaryFolder(homeFolder()), 'redis.sock');
-}
+/** `redis/redis.sock`, where that is not too long for a socket. */
+export const embeddedSocket = (): string =>
+  socketPath(homeFolder(), join(homeFolder(), 'redis', 'redis.sock'), 'redis.sock');
 
 export async function embeddedStatus(): Promise<RedisStatus> {
   const folder = stateFolder('redis');
@@ -190,10 +188,7 @@ function findServer(): string {
 
 function failedToStart(folder: string): OomtuneError {
   const log = join(folder, 'redis.log');
-  let last = '';
-  try {
-    last = readFileSync(log, 'utf8').trimEnd().split('\n').at(-1) ?? '';
-  } catch {}
+  const last = systemText(log).trimEnd().split('\n').at(-1) ?? '';
   return new OomtuneError(
     'OOMTUNE_REDIS_UNREACHABLE',
     `The embedded Redis did not start${last === '' ? '' : `: ${last}`}.`,

@@ -134,7 +134,8 @@ export class Contest {
   }
 }
 
-function median(values: readonly number[]): number {
+/** Of at least one value. */
+export function median(values: readonly number[]): number {
   const sorted = values.toSorted((a, b) => a - b);
   const middle = Math.floor(sorted.length / 2);
   const upper = sorted[middle] as number;

@@ -1,3 +1,4 @@
+import { stateFolder } from '../common/home.js';
 import type { Device } from '../contract/launch.js';
 import { HOST, isHost } from '../devices/index.js';
 
@@ -27,3 +28,6 @@ export function configKey(
 ): string {
   return `${name}:${deviceSlug(device)}:${budgetLabel(budgetBytes)}:${world}x`;
 }
+
+/** Where the copies of configuration files stand that a recommendation is filled into. */
+export const appliedFolder = (key: string): string => stateFolder('applied', key.replace(/[^A-Za-z0-9._-]+/g, '_'));

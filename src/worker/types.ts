@@ -27,7 +27,7 @@ export interface WorkRequest {
   /** When its first launch was made; null, absent: none was yet. */
   startedAt?: string | null;
   /** The environment that the job may take from (the allow-list and `--env` are applied to it). */
-  environment: Record<string, string | undefined>;
+  environment: NodeJS.ProcessEnv;
 }
 
 /** Reserves device memory for the time of the work. */

@@ -36,9 +36,11 @@ function steerBy(understand: Understanding): Verb {
   };
 }
 
+const daemon = () => import('../../daemon/index.js');
+
 /** Cancelling what has ended is no error: it is as it was wished. */
 export const cancel = steer(async (store, { job }, signal) => {
-  const { cancelJob, waitForJobs } = await import('../../daemon/index.js');
+  const { cancelJob, waitForJobs } = await daemon();
   const found = await cancelJob(store, job);
   if (found === 'cancelled') return 'cancelled';
   const ended = await within(CANCEL_SECONDS * 1000, signal, (limited) => waitForJobs(store, [job], limited)).catch(
@@ -51,7 +53,7 @@ export const cancel = steer(async (store, { job }, signal) => {
   return `is to be cancelled; ${(await store.jobs.get(job))?.reason ?? 'its host has not answered yet'}`;
 });
 
-export const hold = steer(async (store, { job }) => (await import('../../daemon/index.js')).holdJob(store, job));
+export const hold = steer(async (store, { job }) => (await daemon()).holdJob(store, job));
 
 export const edit = steerBy((options) => {
   const changes = toChanges(options);
@@ -61,18 +63,13 @@ export const edit = steerBy((options) => {
     timeSeconds === undefined ? '' : `time limit ${timeSeconds === null ? 'none' : formatSpan(timeSeconds)}`,
   ].filter(Boolean);
   return async (store, { job }) => {
-    const { editJob } = await import('../../daemon/index.js');
-    await editJob(store, job, changes);
+    await (await daemon()).editJob(store, job, changes);
     return said.join(', ');
   };
 });
 
-export const release = steer(async (store, { job }) => (await import('../../daemon/index.js')).releaseJob(store, job));
+export const release = steer(async (store, { job }) => (await daemon()).releaseJob(store, job));
 
-export const pause = steer(async (store, { job }) =>
-  (await import('../../daemon/index.js')).pauseJob(store, job, 'on'),
-);
+export const pause = steer(async (store, { job }) => (await daemon()).pauseJob(store, job, 'on'));
 
-export const resume = steer(async (store, { job }) =>
-  (await import('../../daemon/index.js')).pauseJob(store, job, 'off'),
-);
+export const resume = steer(async (store, { job }) => (await daemon()).pauseJob(store, job, 'off'));

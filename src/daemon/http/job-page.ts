@@ -35,11 +35,9 @@ export async function jobPage(
     after: job.options.after,
     budget_bytes: budget,
     cancelling: job.cancelAsked !== null && !ENDED_STATES.includes(state),
-    launches: job.launches.map((one) => ({
-      launch: one.launch,
-      purpose: one.purpose,
-      micro_batch: one.config?.micro_batch ?? null,
-    })),
+    launches: job.launches.map(({ launch, purpose, config: used }) => {
+      return { launch, purpose, micro_batch: used?.micro_batch ?? null };
+    }),
     steps: stepsOf(job, found, reasons),
     curves: curvesOf(job.journal, budget),
     memory: memory === null ? null : partedPeak(memory),

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { sha256 } from '../../common/sha256.js';
 import { findOption, removeOccurrences } from './argv.js';
 import { canonical, locateFile } from './files.js';
 import { tunedOptions } from './knobs.js';
@@ -42,14 +42,12 @@ export function digest(plan: CommandPlan): string {
     }
     parts.push(args);
   }
-  return createHash('sha256').update(JSON.stringify(parts)).digest('hex');
+  return sha256(JSON.stringify(parts));
 }
 
 /** SHA-256 (hex) of the command to the letter, for who has its `digest` already: with `--batch-size 8` it differs from 548's. */
 export function exactDigest(plan: CommandPlan, digest: string): string {
-  return createHash('sha256')
-    .update(JSON.stringify([digest, plan.command]))
-    .digest('hex');
+  return sha256(JSON.stringify([digest, plan.command]));
 }
 
 function withoutCommon(args: readonly string[]): string[] {

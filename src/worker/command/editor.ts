@@ -87,9 +87,7 @@ export class Editor {
   /** Whether the option can be given a value here. */
   writable(option: string): boolean {
     const rule = this.rule(option);
-    if (!rule) return false;
-    if (findOption(this.args, rule).length > 0 || this.#addition(rule) !== null) return true;
-    return this.#patched(rule).some(({ file, path }) => this.config(file).get(path) !== undefined);
+    return rule !== null && (this.#addition(rule) !== null || this.present(option));
   }
 
   /** Whether any place that can be changed gives the option. */

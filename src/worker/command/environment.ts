@@ -3,7 +3,8 @@ import { isAbsolute, join } from 'node:path';
 import { usageError } from '../../common/errors.js';
 import type { JobOptions } from '../../contract/options.js';
 
-type Variables = Record<string, string | undefined>;
+/** What a job's options say of its environment. */
+type Given = Pick<JobOptions, 'env' | 'envFile' | 'cwd'>;
 
 /**
  * What may go from the environment of a daemon to a job that was submitted on another host: what programs need to find
@@ -36,7 +37,7 @@ const SESSION = [
 ];
 
 /** All of an environment but what oomtune itself sets in a job: an outer job's knobs are none of an inner one's. */
-function handedOn(from: Variables): Record<string, string> {
+function handedOn(from: NodeJS.ProcessEnv): Record<string, string> {
   return pick(from, (name) => !name.startsWith('OOMTUNE_') || SETTINGS.test(name));
 }
 
@@ -53,22 +54,16 @@ export function boundToHost(environment: Record<string, string>): string[] {
  * The environment of a job: all of `from`, as nice, time and srun hand it on, then `--env-file`, then `--env`; PWD follows
  * `--cwd`. Nothing of it is ever written to Redis or to a log. Throws OOMTUNE_USAGE for a name or a line that cannot be read.
  */
-export function jobEnvironment(
-  options: Pick<JobOptions, 'env' | 'envFile' | 'cwd'>,
-  from: Variables,
-): Record<string, string> {
+export function jobEnvironment(options: Given, from: NodeJS.ProcessEnv): Record<string, string> {
   return { ...inFolder(handedOn(from), options.cwd), ...asked(options, from) };
 }
 
 /** The same for a job from another host: of `from`, the environment of the daemon that launches it, only the allow-list. */
-export function foreignEnvironment(
-  options: Pick<JobOptions, 'env' | 'envFile' | 'cwd'>,
-  from: Variables,
-): Record<string, string> {
+export function foreignEnvironment(options: Given, from: NodeJS.ProcessEnv): Record<string, string> {
   return { ...inFolder(pick(from, isAllowed), options.cwd), ...asked(options, from) };
 }
 
-function pick(from: Variables, wanted: (name: string) => boolean): Record<string, string> {
+function pick(from: NodeJS.ProcessEnv, wanted: (name: string) => boolean): Record<string, string> {
   const environment: Record<string, string> = {};
   for (const [name, value] of Object.entries(from)) if (value !== undefined && wanted(name)) environment[name] = value;
   return environment;
@@ -90,10 +85,7 @@ function isSameFolder(one: string, other: string): boolean {
 }
 
 /** What `--env-file` and `--env` give; a name without a value has the one of `from`. */
-function asked(
-  { env, envFile, cwd }: Pick<JobOptions, 'env' | 'envFile' | 'cwd'>,
-  from: Variables,
-): Record<string, string> {
+function asked({ env, envFile, cwd }: Given, from: NodeJS.ProcessEnv): Record<string, string> {
   const entries = envFile === null ? [] : readEnvFile(envFile, cwd);
   for (const entry of env) entries.push(splitEntry(entry, null));
   const environment: Record<string, string> = {};

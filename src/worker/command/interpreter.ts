@@ -15,7 +15,7 @@ export function settleInterpreter(
   program: Program,
   command: readonly string[],
   cwd: string,
-  env: Record<string, string | undefined>,
+  env: NodeJS.ProcessEnv,
 ): void {
   const wrapper = program.wrappers.find((name) => ENVIRONMENTS.has(name));
   if (wrapper) {
@@ -43,7 +43,7 @@ function environmentFolder(
   wrapper: string,
   command: readonly string[],
   cwd: string,
-  env: Record<string, string | undefined>,
+  env: NodeJS.ProcessEnv,
 ): string | null {
   if (/conda$|^mamba$/.test(wrapper)) {
     const named = optionValue(command, ['-p', '--prefix']);

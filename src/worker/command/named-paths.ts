@@ -8,7 +8,7 @@ const LOOK_MS = 10_000;
 export function pathsOf(
   command: readonly string[],
   { cwd, envFile }: Pick<JobOptions, 'cwd' | 'envFile'>,
-  environment: Record<string, string | undefined>,
+  environment: NodeJS.ProcessEnv,
 ): string[] {
   const words = command.flatMap((word) => (word.includes('=') ? [word, word.slice(word.indexOf('=') + 1)] : [word]));
   const folders = (environment.PATH ?? '').split(':');

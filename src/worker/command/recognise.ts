@@ -21,7 +21,7 @@ const TORCH =
 export interface RecogniseOptions {
   cwd: string;
   /** The job's environment: PATH, VIRTUAL_ENV and PYTHONPATH are read. */
-  env: Record<string, string | undefined>;
+  env: NodeJS.ProcessEnv;
   /** `auto`, `none`, or a preset's name. */
   preset: string;
   /** Processes that the job will have, where the command does not say (`--gpus N`). */
@@ -126,7 +126,7 @@ function readsKnob(text: string, knob: Knob): boolean {
 }
 
 /** Text in which a read of OOMTUNE_* would show: the script, the code after -c, a compiled program's strings. */
-function readerOf(program: Program, scriptText: string | null, env: Record<string, string | undefined>): string | null {
+function readerOf(program: Program, scriptText: string | null, env: NodeJS.ProcessEnv): string | null {
   if (scriptText !== null || program.code !== null) return scriptText ?? program.code;
   const file = program.executable ? findExecutable(program.executable, env) : null;
   return file ? head(file, 16 * 1024 * 1024) : null;
@@ -136,7 +136,7 @@ function guessTorch(
   program: Program,
   scriptText: string | null,
   preset: Preset | null,
-  env: Record<string, string | undefined>,
+  env: NodeJS.ProcessEnv,
 ): boolean | null {
   if (preset) return true;
   const text = scriptText ?? program.code;
@@ -183,7 +183,7 @@ function tokensOfOne(editor: Editor): number | null {
 }
 
 /** A plan may be kept or printed: of the environment it holds only what finds packages. */
-function pathsOnly(env: Record<string, string | undefined>): Record<string, string | undefined> {
+function pathsOnly(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   const { PATH, PYTHONPATH, VIRTUAL_ENV, CONDA_PREFIX } = env;
   return { PATH, PYTHONPATH, VIRTUAL_ENV, CONDA_PREFIX };
 }

@@ -104,11 +104,7 @@ async function torchOf(path: string, cwd: string, env: Record<string, string>): 
  * Refuses what could not begin on this host, as `find-batch` would. Throws OOMTUNE_COMMAND_MISSING and
  * OOMTUNE_TORCH_MISSING.
  */
-export async function preflight(
-  command: string[],
-  options: JobOptions,
-  environment: Record<string, string | undefined>,
-): Promise<void> {
+export async function preflight(command: string[], options: JobOptions, environment: NodeJS.ProcessEnv): Promise<void> {
   const env = jobEnvironment(options, environment);
   findCommand(command[0] as string, env, options.cwd);
   if (!options.tune) return;

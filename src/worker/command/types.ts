@@ -87,7 +87,7 @@ export interface CommandPlan {
     preset: Preset | null;
     files: PlanFile[];
     scriptText: string | null;
-    env: Record<string, string | undefined>;
+    env: NodeJS.ProcessEnv;
   };
 }
 

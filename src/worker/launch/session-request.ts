@@ -1,7 +1,7 @@
-import { createHash } from 'node:crypto';
 import { delimiter, join } from 'node:path';
 import { homePath, PACKAGE_ROOT } from '../../common/home.js';
-import { temporaryFolder } from '../../common/private-folder.js';
+import { socketPath } from '../../common/private-folder.js';
+import { sha256 } from '../../common/sha256.js';
 import type { LaunchSpec } from '../../runtime/types.js';
 
 /**
@@ -34,10 +34,5 @@ export function hookEnvironment(request: SessionRequest, socket: string): Record
   };
 }
 
-/** A unix socket's path may have 107 bytes: where the launch folder is deeper, a private folder under /tmp serves. */
-export function hookSocketPath(dir: string): string {
-  const path = join(dir, 'hook.sock');
-  if (Buffer.byteLength(path) <= 107) return path;
-  const name = createHash('sha256').update(dir).digest('hex').slice(0, 16);
-  return join(temporaryFolder(homePath()), `${name}.sock`);
-}
+export const hookSocketPath = (dir: string): string =>
+  socketPath(homePath(), join(dir, 'hook.sock'), `${sha256(dir).slice(0, 16)}.sock`);

@@ -15,7 +15,7 @@ export type ExpandableSegments = 'possible' | 'on' | 'out of the question';
 export function expandableSegments(
   kind: KindName,
   torch: string | null,
-  environment: Readonly<Record<string, string | undefined>>,
+  environment: NodeJS.ProcessEnv,
 ): ExpandableSegments {
   const theirs = [...NAMES, 'PYTORCH_HIP_ALLOC_CONF'].flatMap((name) => environment[name] ?? []);
   if (theirs.some((value) => /expandable_segments\s*:\s*true/i.test(value))) return 'on';

@@ -12,7 +12,7 @@ export interface Scene {
   args: readonly string[];
   /** Text of the script; null when it cannot be read. */
   scriptText: string | null;
-  env: Record<string, string | undefined>;
+  env: NodeJS.ProcessEnv;
   cwd: string;
 }
 

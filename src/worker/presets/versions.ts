@@ -1,6 +1,7 @@
-import { readdirSync, realpathSync } from 'node:fs';
+import { realpathSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { findExecutable } from '../../common/executable.js';
+import { namesIn } from '../../common/regular-file.js';
 
 /**
  * Version of a Python distribution as an interpreter would see it, from the names of the *.dist-info folders (no process is
@@ -9,17 +10,11 @@ import { findExecutable } from '../../common/executable.js';
 export function installedVersion(
   distribution: string,
   interpreter: string | null,
-  env: Record<string, string | undefined>,
+  env: NodeJS.ProcessEnv,
 ): string | null {
   const wanted = normal(distribution);
   for (const folder of sitePackages(interpreter, env)) {
-    let names: string[];
-    try {
-      names = readdirSync(folder);
-    } catch {
-      continue;
-    }
-    for (const name of names) {
+    for (const name of namesIn(folder)) {
       const match = /^(.+?)-([0-9][^-]*)\.(?:dist-info|egg-info)$/.exec(name);
       if (match && normal(match[1] as string) === wanted) return match[2] as string;
     }
@@ -31,7 +26,7 @@ function normal(name: string): string {
   return name.toLowerCase().replace(/[-_.]+/g, '-');
 }
 
-function sitePackages(interpreter: string | null, env: Record<string, string | undefined>): string[] {
+function sitePackages(interpreter: string | null, env: NodeJS.ProcessEnv): string[] {
   const folders = (env.PYTHONPATH ?? '').split(delimiter).filter(Boolean);
   const roots: string[] = [];
   const file = interpreter === null ? null : findExecutable(interpreter, env);
@@ -48,13 +43,7 @@ function sitePackages(interpreter: string | null, env: Record<string, string | u
   if (env.CONDA_PREFIX) roots.push(env.CONDA_PREFIX);
   for (const root of roots) {
     for (const lib of ['lib', 'lib64', 'local/lib']) {
-      let names: string[];
-      try {
-        names = readdirSync(join(root, lib));
-      } catch {
-        continue;
-      }
-      for (const name of names.filter((n) => /^python\d/.test(n))) {
+      for (const name of namesIn(join(root, lib)).filter((n) => /^python\d/.test(n))) {
         folders.push(join(root, lib, name, 'site-packages'), join(root, lib, name, 'dist-packages'));
       }
     }

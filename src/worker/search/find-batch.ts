@@ -24,13 +24,7 @@ export async function findBatch(request: WorkRequest, deps: WorkDeps): Promise<F
       await (await deps.records()).recommendations.put(recommendation, request.jobId);
     }
     const seconds = (Date.now() - started) / 1000;
-    const report = await findBatchReport(
-      request,
-      target,
-      outcome,
-      seconds,
-      stateFolder('applied', fileName(target.key)),
-    );
+    const report = await findBatchReport(request, target, outcome, seconds);
     deps.progress({ type: 'found', report });
     // What a search leaves behind is of use only where it went wrong.
     if (report.status === 'found') rmSync(stateFolder('runs', request.jobId), { recursive: true, force: true });
@@ -42,5 +36,3 @@ export async function findBatch(request: WorkRequest, deps: WorkDeps): Promise<F
     await giveBack(lease, left);
   }
 }
-
-const fileName = (key: string): string => key.replace(/[^A-Za-z0-9._-]+/g, '_');

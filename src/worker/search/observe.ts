@@ -4,6 +4,7 @@ import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Exit, LedgerReading } from '../../contract/launch.js';
 import { measuredSteps, NO_PEAKS, type Observation, type Probe, peaks } from '../../contract/measurement.js';
 import type { KindName } from '../../devices/index.js';
+import { median } from '../../tuner/contest.js';
 import { type DiagnoseInput, diagnose } from '../diagnosis/index.js';
 import { isLost, lostDiagnosis } from '../launch/lost.js';
 import type { Session } from '../launch/session.js';
@@ -149,12 +150,7 @@ function describeExit(exit: Exit): string {
 
 /** Median of the steps after the first, which pays for allocation and autotuning; null when there is none. */
 function steadySeconds(steps: number[]): number | null {
-  const steady = (steps.length > 1 ? steps.slice(1) : steps).toSorted((a, b) => a - b);
-  if (steady.length === 0) return null;
-  const middle = Math.floor(steady.length / 2);
-  return steady.length % 2 === 1
-    ? (steady[middle] as number)
-    : ((steady[middle - 1] as number) + (steady[middle] as number)) / 2;
+  return steps.length === 0 ? null : median(steps.length > 1 ? steps.slice(1) : steps);
 }
 
 /**

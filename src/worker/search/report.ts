@@ -5,6 +5,7 @@ import type { FindBatchReport } from '../../contract/reports.js';
 import { type Config, rungOf, shown } from '../../contract/rung.js';
 import { breakdownOf } from '../../tuner/index.js';
 import type { Answer } from '../../tuner/types.js';
+import { appliedFolder } from '../key.js';
 import { memoryReport } from '../memory/memory-report.js';
 import { ownOf, withCommand } from '../run/reuse.js';
 import type { Target } from '../target.js';
@@ -18,7 +19,6 @@ export async function findBatchReport(
   target: Target,
   outcome: SearchOutcome,
   wallSeconds: number,
-  applyDir: string,
 ): Promise<FindBatchReport> {
   const { action } = outcome;
   const device = target.devices[0] as Target['devices'][number];
@@ -50,7 +50,7 @@ export async function findBatchReport(
     startup_s: outcome.startupSeconds === null ? null : round(outcome.startupSeconds, 2),
     wall_s: round(wallSeconds, 2),
     probes: probesOf(outcome),
-    apply: config === null ? null : await howToApply(request, target, config, outcome, applyDir),
+    apply: config === null ? null : await howToApply(request, target, config, outcome),
     memory: config === null ? null : memoryReport(outcome.observations, config, target.budgetBytes),
     notes: [
       ...target.notes,
@@ -70,9 +70,8 @@ async function howToApply(
   target: Target,
   config: Config,
   outcome: SearchOutcome,
-  dir: string,
 ): Promise<NonNullable<FindBatchReport['apply']>> {
-  const { argv, knobEnv } = await target.fill(config, dir, 1);
+  const { argv, knobEnv } = await target.fill(config, appliedFolder(target.key), 1);
   const own = ownBatchReport(target, outcome);
   const keeps = own !== null && request.options.effectiveBatch === null;
   const makes = byHandNotes(config, target, outcome).length === 0;
