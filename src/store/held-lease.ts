@@ -1,8 +1,8 @@
 import { OomtuneError } from '../common/errors.js';
 import { TimeUp, within } from '../common/within.js';
+import type { Device } from '../contract/launch.js';
 import type { LeasePromise } from '../contract/state.js';
 import type { LeaseFiles } from './lease-files.js';
-import type { LeaseDevice } from './lease-request.js';
 import { outlast } from './outlast.js';
 import { startTime } from './process-identity.js';
 
@@ -18,14 +18,14 @@ interface Leases {
   restore(promise: LeasePromise): Promise<boolean>;
   beside(owner: string, instance: string): Promise<string[]>;
   attach(owner: string, instance: string, supervisor: LeasePromise['supervisors'][number]): Promise<boolean>;
-  resize(owner: string, instance: string, bytes: number | null, devices: LeaseDevice[]): Promise<number>;
+  resize(owner: string, instance: string, bytes: number | null, devices: Device[]): Promise<number>;
   release(owner: string, instance: string): Promise<void>;
   leave(instance: string): void;
 }
 
 /** A reservation that is renewed until it is released, and written back where Redis has lost it. */
-export class HeldLease<D extends LeaseDevice> {
-  devices: D[];
+export class HeldLease {
+  devices: Device[];
   /** Bytes of each device that strangers held when it was granted. */
   readonly foreign: number[];
   readonly #timer: NodeJS.Timeout;
@@ -35,7 +35,7 @@ export class HeldLease<D extends LeaseDevice> {
   constructor(
     private readonly leases: Leases,
     private promise: LeasePromise,
-    { devices, foreign }: { devices: D[]; foreign: number[] },
+    { devices, foreign }: { devices: Device[]; foreign: number[] },
     { renewMs }: { renewMs: number },
   ) {
     this.devices = devices;

@@ -1,67 +1,31 @@
 import type { Redis } from 'ioredis';
-import { complaint } from '../contract/fields.js';
-import { JOB_SCHEMA, type JobRecord, jobRecord } from '../contract/job.js';
+import { z } from 'zod';
+import { OomtuneError } from '../common/errors.js';
+import { readJson } from '../contract/fields.js';
+import { ENDED_STATES, type JobRecord, type JobState, submittedEnvironment } from '../contract/job.js';
+import { isJobId } from './job-id.js';
+import { type FoundJob, fromFields, type StoredJob, type UnreadableJob } from './job-record.js';
 import type { Keys } from './keys.js';
 import { refuse } from './refused.js';
-import { readFields, readHashes, valueIn } from './replies.js';
+import { type Reply, readFields, readHashes, valueIn } from './replies.js';
 import { runScript } from './scripts.js';
 
-/** A job's record with what only daemons care for. */
-export interface StoredJob extends JobRecord {
-  /** Rises with every release, retry and requeue: queue entries of an earlier epoch are void. */
-  epoch: number;
-  /** The host whose daemon answers for it now; null: none. */
-  claimHost: string | null;
-  claim: string | null;
-  /** Since when it is to be cancelled; null: it is not. */
-  cancelAsked: string | null;
-}
-
-/** As the hash keeps it: JSON each, but `state`. */
-export function toFields(record: Partial<JobRecord>): string[] {
-  return Object.entries(record).flatMap(([name, value]) =>
-    value === undefined ? [] : [name, name === 'state' ? String(value) : JSON.stringify(value)],
-  );
-}
-
-/** A record that is there and cannot be used. It stays where it is: nothing is decided on it. */
-export interface UnreadableJob {
+/** What a job is called: its id, its name, and the key of its configuration. */
+export interface JobLabel {
   job: string;
-  why: string;
-  /** Written by a version of oomtune that comes after this one. */
-  newer: boolean;
+  name: string | null;
+  key: string | null;
 }
 
-export type FoundJob = { is: 'job'; job: StoredJob } | { is: 'missing' } | ({ is: 'unreadable' } & UnreadableJob);
-
-/** What the hash of a record says. */
-export function fromFields(id: string, hash: Record<string, string>): Exclude<FoundJob, { is: 'missing' }> {
-  const { state, epoch, claim, claim_host, cancel, ...fields } = hash;
-  if (Number(fields.schema) > JOB_SCHEMA) {
-    return { is: 'unreadable', job: id, why: `written by a newer oomtune (schema ${fields.schema})`, newer: true };
-  }
-  const wrong = (why: string) => ({ is: 'unreadable' as const, job: id, why, newer: false });
-  const record: Record<string, unknown> = { state };
-  for (const [name, value] of Object.entries(fields)) {
-    try {
-      record[name] = JSON.parse(value);
-    } catch {
-      return wrong(`${name}: it is no JSON`);
-    }
-  }
-  const parsed = jobRecord.safeParse(record);
-  if (!parsed.success) return wrong(complaint(parsed.error));
-  if (parsed.data.job !== id) return wrong(`its id says ${parsed.data.job}`);
-  return {
-    is: 'job',
-    job: {
-      ...parsed.data,
-      epoch: /^\d{1,15}$/.test(epoch ?? '') ? Number(epoch) : 1,
-      claimHost: claim_host ?? null,
-      claim: claim ?? null,
-      cancelAsked: cancel ?? null,
-    },
-  };
+/** Where a job stands, by its record in Redis. */
+export interface Standing {
+  state: JobState;
+  /** It is to be cancelled, or has been. */
+  cancelAsked: boolean;
+  epoch: number;
+  claim: string | null;
+  launches: number;
+  pause: 'on' | 'off' | null;
 }
 
 /**
@@ -70,12 +34,132 @@ export function fromFields(id: string, hash: Record<string, string>): Exclude<Fo
  */
 export class JobReader {
   constructor(
-    private readonly redis: Redis,
-    private readonly keys: Keys,
+    protected readonly redis: Redis,
+    protected readonly keys: Keys,
   ) {}
 
+  /** The record of a job by its whole id. Null when there is none; throws OOMTUNE_RECORD_UNREADABLE for one that cannot be used. */
+  async get(id: string): Promise<StoredJob | null> {
+    const found = await this.find(id);
+    if (found.is === 'unreadable') throw unreadableRecord(found);
+    return found.is === 'job' ? found.job : null;
+  }
+
+  async find(id: string): Promise<FoundJob> {
+    return (isJobId(id) ? (await this.#findAll([id]))[0] : undefined) ?? { is: 'missing' };
+  }
+
+  /** Records of jobs that have not ended, or whose end cannot be read. They stand where they are, and nobody works at them. */
+  async unreadable(): Promise<UnreadableJob[]> {
+    const ids = [...(await this.liveIds()), ...(await this.redis.smembers(this.keys.pending))];
+    return (await this.#findAll([...new Set(ids)])).flatMap((one) =>
+      one.is === 'unreadable' ? [{ job: one.job, why: one.why, newer: one.newer }] : [],
+    );
+  }
+
+  /** What every job is called, the latest first; nothing of it has been checked. */
+  async labels(): Promise<JobLabel[]> {
+    const ids = await this.redis.zrevrange(this.keys.jobs, 0, -1);
+    const words = await this.fields(ids, ['name', 'key']);
+    return ids.map((job, at) => ({ job, name: wordIn(words[at]?.[0]), key: wordIn(words[at]?.[1]) }));
+  }
+
+  /** A field that holds a string; null for anything else. */
+  async word(id: string, name: keyof JobRecord): Promise<string | null> {
+    const [values] = await this.fields([id], [name]);
+    return wordIn(values?.[0]);
+  }
+
+  /** The job that was submitted last. */
+  async latest(): Promise<StoredJob | null> {
+    const ids = await this.redis.zrevrange(this.keys.jobs, 0, 9);
+    return (await this.#readable(ids))[0] ?? null;
+  }
+
+  /** All jobs that have not ended and the last `ended` that have, in the order submitted. */
+  async list({ ended = 20 }: { ended?: number } = {}): Promise<StoredJob[]> {
+    const live = await this.live();
+    const gone: StoredJob[] = [];
+    for (let at = 0; gone.length < ended; at += 100) {
+      const ids = await this.redis.zrevrange(this.keys.jobs, at, at + 99);
+      if (ids.length === 0) break;
+      const known = new Set(live.map((job) => job.job));
+      const found = await this.#readable(ids.filter((id) => !known.has(id)));
+      gone.push(...found.filter((job) => ENDED_STATES.includes(job.state)));
+    }
+    return [...gone.slice(0, ended), ...live].sort((a, b) => (a.submitted_at < b.submitted_at ? -1 : 1));
+  }
+
+  /** Ids of all jobs that have not ended, those whose records cannot be read included. */
+  liveIds(): Promise<string[]> {
+    return this.redis.zrange(this.keys.live, '0', '-1');
+  }
+
+  /** The same with the time submitted (ms). */
+  async liveSince(): Promise<Map<string, number>> {
+    const entries = await this.redis.zrange(this.keys.live, '0', '-1', 'WITHSCORES');
+    return new Map(entries.flatMap((id, at) => (at % 2 === 0 ? [[id, Number(entries[at + 1])] as const] : [])));
+  }
+
+  /** Ids of the latest `live` jobs that have not ended and of some `ended` that have, the latest first. */
+  async latestIds({ live, ended }: { live: number; ended: number }): Promise<string[]> {
+    const alive = await this.redis.zrevrange(this.keys.live, 0, live - 1);
+    const latest = await this.redis.zrevrange(this.keys.jobs, 0, ended + alive.length - 1);
+    return [...new Set([...alive, ...latest])];
+  }
+
+  /** All jobs that have not ended. */
+  async live(): Promise<StoredJob[]> {
+    return this.#indexed(await this.liveIds());
+  }
+
+  /** Jobs that are to be put into a queue. */
+  async pending(): Promise<StoredJob[]> {
+    return this.#indexed(await this.redis.smembers(this.keys.pending));
+  }
+
+  async isPending(ids: string[]): Promise<boolean[]> {
+    return ids.length === 0 ? [] : (await this.redis.smismember(this.keys.pending, ...ids)).map((one) => one === 1);
+  }
+
+  /** What each record says of who answers for the job, and whether it is to end. */
+  async standing(ids: string[]): Promise<Reply<Standing>[]> {
+    const fields = ['state', 'cancel', 'epoch', 'claim', 'launches', 'pause'];
+    return (await readFields(this.redis, ids.map(this.keys.job), fields)).map((reply) => {
+      if (reply.is !== 'value') return reply;
+      const [state, cancel, epoch, claim, launches, pause] = reply.value;
+      if (typeof state !== 'string') return { is: 'missing' };
+      const value: Standing = {
+        state: state as JobState,
+        cancelAsked: typeof cancel === 'string' || state === 'cancelled',
+        epoch: Number(epoch ?? 1),
+        claim: claim ?? null,
+        launches: readJson(z.array(z.unknown()), launches)?.length ?? 0,
+        pause: pause === '"on"' ? 'on' : pause === '"off"' ? 'off' : null,
+      };
+      return { is: 'value', value };
+    });
+  }
+
+  /** The file that each job's environment is needed from; null: it has ended, or has none. */
+  async environments(ids: string[]): Promise<Reply<string | null>[]> {
+    const replies = await readFields(this.redis, ids.map(this.keys.job), ['state', 'environment']);
+    return replies.map((reply) => {
+      if (reply.is !== 'value') return reply;
+      const [state, environment] = reply.value;
+      if (ENDED_STATES.includes(state as JobState)) return { is: 'value', value: null };
+      return { is: 'value', value: readJson(submittedEnvironment, environment)?.file ?? null };
+    });
+  }
+
+  /** How many there are, without reading them. */
+  async counts(): Promise<{ live: number; all: number }> {
+    const [live, all] = await Promise.all([this.redis.zcard(this.keys.live), this.redis.zcard(this.keys.jobs)]);
+    return { live, all };
+  }
+
   /** In the order of the ids. Throws where Redis would not say of one: that is neither missing nor wrong. */
-  async find(ids: string[]): Promise<FoundJob[]> {
+  async #findAll(ids: string[]): Promise<FoundJob[]> {
     const replies = await readHashes(this.redis, ids.map(this.keys.job));
     const all = replies.map((reply, at): FoundJob => {
       const job = ids[at] as string;
@@ -95,19 +179,13 @@ export class JobReader {
   }
 
   /** Those that can be used. */
-  async readable(ids: string[]): Promise<StoredJob[]> {
-    return (await this.find(ids)).flatMap((one) => (one.is === 'job' ? [one.job] : []));
-  }
-
-  async unreadable(ids: string[]): Promise<UnreadableJob[]> {
-    return (await this.find(ids)).flatMap((one) =>
-      one.is === 'unreadable' ? [{ job: one.job, why: one.why, newer: one.newer }] : [],
-    );
+  async #readable(ids: string[]): Promise<StoredJob[]> {
+    return (await this.#findAll(ids)).flatMap((one) => (one.is === 'job' ? [one.job] : []));
   }
 
   /** Those that can be used of an index. It is written in one step with the records: an id without one is taken out of it. */
-  async indexed(ids: string[]): Promise<StoredJob[]> {
-    const all = await this.find(ids);
+  async #indexed(ids: string[]): Promise<StoredJob[]> {
+    const all = await this.#findAll(ids);
     const { job, live, pending } = this.keys;
     for (const [at, one] of all.entries()) {
       const id = ids[at] as string;
@@ -121,3 +199,15 @@ export class JobReader {
     if (!newer) await refuse(this.redis, this.keys, this.keys.job(job), why);
   }
 }
+
+function unreadableRecord({ job, why, newer }: UnreadableJob): OomtuneError {
+  return new OomtuneError(
+    'OOMTUNE_RECORD_UNREADABLE',
+    `The record of ${job} cannot be read: ${why}.`,
+    newer
+      ? 'Use the version that wrote it; this one leaves it alone.'
+      : 'Mend or delete its key in Redis; until then nothing is done with the job. `oomtune doctor` lists all such records.',
+  );
+}
+
+const wordIn = (field: string | null | undefined): string | null => readJson(z.string(), field);

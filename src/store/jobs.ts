@@ -1,23 +1,14 @@
 import type { Redis } from 'ioredis';
-import { z } from 'zod';
 import { OomtuneError } from '../common/errors.js';
-import { readJson } from '../contract/fields.js';
-import {
-  ENDED_STATES,
-  JOB_SCHEMA,
-  type JobRecord,
-  type JobState,
-  jobRecord,
-  type SubmittedEnvironment,
-  submittedEnvironment,
-} from '../contract/job.js';
+import { JOB_SCHEMA, type JobRecord, type JobState, jobRecord, type SubmittedEnvironment } from '../contract/job.js';
 import { type JobOptions, jobOptions } from '../contract/options.js';
 import { LOST_MS } from './hosts.js';
 import { isJobId } from './job-id.js';
-import { type FoundJob, fromFields, JobReader, type StoredJob, toFields, type UnreadableJob } from './job-reader.js';
+import { JobReader } from './job-reader.js';
+import { fromFields, type StoredJob, toFields } from './job-record.js';
 import type { Keys } from './keys.js';
 import { refuse } from './refused.js';
-import { isWrongType, pairs, type Reply, readFields, write } from './replies.js';
+import { isWrongType, pairs, write } from './replies.js';
 import { runScript, type ScriptName } from './scripts.js';
 
 /** `ours`: this host had it already. `away`: another host answers for it, and may be running it. */
@@ -28,39 +19,17 @@ export type Claimed =
 /** `kept`: nothing was lost. `restored`: written back. `fenced`, `ended`, `lost`: the host answers for the job no more. */
 export type Restored = 'kept' | 'restored' | 'fenced' | 'ended' | 'lost';
 
-/** What a job is called: its id, its name, and the key of its configuration. */
-export interface JobLabel {
-  job: string;
-  name: string | null;
-  key: string | null;
-}
-
-/** Where a job stands, by its record in Redis. */
-export interface Standing {
-  state: JobState;
-  /** It is to be cancelled, or has been. */
-  cancelAsked: boolean;
-  epoch: number;
-  claim: string | null;
-  launches: number;
-  pause: 'on' | 'off' | null;
-}
-
 export type PatchResult = 'ok' | 'missing' | 'ended' | 'lost' | 'held';
 
 /** Job records: `{oomtune}:job:<id>`, fields as JSON but `state`, which is a plain word. */
-export class JobStore {
-  readonly #reader: JobReader;
-  readonly #lostMs: number;
-
+export class JobStore extends JobReader {
   /** `lostMs`: a host that has been silent for this long is lost. */
   constructor(
-    private readonly redis: Redis,
-    private readonly keys: Keys,
-    lostMs = LOST_MS,
+    redis: Redis,
+    keys: Keys,
+    private readonly lostMs = LOST_MS,
   ) {
-    this.#lostMs = lostMs;
-    this.#reader = new JobReader(redis, keys);
+    super(redis, keys);
   }
 
   /** Records a new job and announces it. Throws for an id that is taken. */
@@ -71,137 +40,6 @@ export class JobStore {
       ...toFields(checked),
     ]);
     if (made !== 1) throw new OomtuneError('OOMTUNE_INTERNAL', `There is a job ${record.job} already.`, 'Try again.');
-  }
-
-  /** The record of a job by its whole id. Null when there is none; throws OOMTUNE_RECORD_UNREADABLE for one that cannot be used. */
-  async get(id: string): Promise<StoredJob | null> {
-    const found = await this.find(id);
-    if (found.is === 'unreadable') throw unreadableRecord(found);
-    return found.is === 'job' ? found.job : null;
-  }
-
-  async find(id: string): Promise<FoundJob> {
-    return (isJobId(id) ? (await this.#reader.find([id]))[0] : undefined) ?? { is: 'missing' };
-  }
-
-  /** Records of jobs that have not ended, or whose end cannot be read. They stand where they are, and nobody works at them. */
-  async unreadable(): Promise<UnreadableJob[]> {
-    const ids = [
-      ...(await this.redis.zrange(this.keys.live, '0', '-1')),
-      ...(await this.redis.smembers(this.keys.pending)),
-    ];
-    return this.#reader.unreadable([...new Set(ids)]);
-  }
-
-  /** What every job is called, the latest first; nothing of it has been checked. */
-  async labels(): Promise<JobLabel[]> {
-    const ids = await this.redis.zrevrange(this.keys.jobs, 0, -1);
-    const words = await this.fields(ids, ['name', 'key']);
-    return ids.map((job, at) => ({ job, name: wordIn(words[at]?.[0]), key: wordIn(words[at]?.[1]) }));
-  }
-
-  /** These fields of each record, in the order of the ids; nothing of them has been checked. Null: there is no such record. */
-  fields(ids: string[], names: readonly string[]): Promise<((string | null)[] | null)[]> {
-    return this.#reader.fields(ids, names);
-  }
-
-  /** A field that holds a string; null for anything else. */
-  async word(id: string, name: keyof JobRecord): Promise<string | null> {
-    const [values] = await this.fields([id], [name]);
-    return wordIn(values?.[0]);
-  }
-
-  /** The job that was submitted last. */
-  async latest(): Promise<StoredJob | null> {
-    const ids = await this.redis.zrevrange(this.keys.jobs, 0, 9);
-    return (await this.#reader.readable(ids))[0] ?? null;
-  }
-
-  /** All jobs that have not ended and the last `ended` that have, in the order submitted. */
-  async list({ ended = 20 }: { ended?: number } = {}): Promise<StoredJob[]> {
-    const live = await this.live();
-    const gone: StoredJob[] = [];
-    for (let at = 0; gone.length < ended; at += 100) {
-      const ids = await this.redis.zrevrange(this.keys.jobs, at, at + 99);
-      if (ids.length === 0) break;
-      const known = new Set(live.map((job) => job.job));
-      const found = await this.#reader.readable(ids.filter((id) => !known.has(id)));
-      gone.push(...found.filter((job) => ENDED_STATES.includes(job.state)));
-    }
-    return [...gone.slice(0, ended), ...live].sort((a, b) => (a.submitted_at < b.submitted_at ? -1 : 1));
-  }
-
-  /** Ids of all jobs that have not ended, those whose records cannot be read included. */
-  liveIds(): Promise<string[]> {
-    return this.redis.zrange(this.keys.live, '0', '-1');
-  }
-
-  /** The same with the time submitted (ms). */
-  async liveSince(): Promise<Map<string, number>> {
-    const entries = await this.redis.zrange(this.keys.live, '0', '-1', 'WITHSCORES');
-    return new Map(entries.flatMap((id, at) => (at % 2 === 0 ? [[id, Number(entries[at + 1])] as const] : [])));
-  }
-
-  /** Ids of the latest `live` jobs that have not ended and of some `ended` that have, the latest first. */
-  async latestIds({ live, ended }: { live: number; ended: number }): Promise<string[]> {
-    const alive = await this.redis.zrevrange(this.keys.live, 0, live - 1);
-    const latest = await this.redis.zrevrange(this.keys.jobs, 0, ended + alive.length - 1);
-    return [...new Set([...alive, ...latest])];
-  }
-
-  /** All jobs that have not ended. */
-  async live(): Promise<StoredJob[]> {
-    return this.#reader.indexed(await this.redis.zrange(this.keys.live, '0', '-1'));
-  }
-
-  /** Jobs that are to be put into a queue. */
-  async pending(): Promise<StoredJob[]> {
-    return this.#reader.indexed(await this.redis.smembers(this.keys.pending));
-  }
-
-  async isPending(ids: string[]): Promise<boolean[]> {
-    return ids.length === 0 ? [] : (await this.redis.smismember(this.keys.pending, ...ids)).map((one) => one === 1);
-  }
-
-  /** Whether the job is to be put into its queue now. */
-  async unpend({ job, epoch }: Pick<StoredJob, 'job' | 'epoch'>, reason: string): Promise<boolean> {
-    return (await this.#run('job/unpend', job, [epoch, JSON.stringify(reason)])) === 1;
-  }
-
-  /** What each record says of who answers for the job, and whether it is to end. */
-  async standing(ids: string[]): Promise<Reply<Standing>[]> {
-    const fields = ['state', 'cancel', 'epoch', 'claim', 'launches', 'pause'];
-    return (await readFields(this.redis, ids.map(this.keys.job), fields)).map((reply) => {
-      if (reply.is !== 'value') return reply;
-      const [state, cancel, epoch, claim, launches, pause] = reply.value;
-      if (typeof state !== 'string') return { is: 'missing' };
-      const value: Standing = {
-        state: state as JobState,
-        cancelAsked: typeof cancel === 'string' || state === 'cancelled',
-        epoch: Number(epoch ?? 1),
-        claim: claim ?? null,
-        launches: readJson(z.array(z.unknown()), launches)?.length ?? 0,
-        pause: pause === '"on"' ? 'on' : pause === '"off"' ? 'off' : null,
-      };
-      return { is: 'value', value };
-    });
-  }
-
-  /** The file that each job's environment is needed from; null: it has ended, or has none. */
-  async environments(ids: string[]): Promise<Reply<string | null>[]> {
-    const replies = await readFields(this.redis, ids.map(this.keys.job), ['state', 'environment']);
-    return replies.map((reply) => {
-      if (reply.is !== 'value') return reply;
-      const [state, environment] = reply.value;
-      if (ENDED_STATES.includes(state as JobState)) return { is: 'value', value: null };
-      return { is: 'value', value: readJson(submittedEnvironment, environment)?.file ?? null };
-    });
-  }
-
-  /** How many there are, without reading them. */
-  async counts(): Promise<{ live: number; all: number }> {
-    const [live, all] = await Promise.all([this.redis.zcard(this.keys.live), this.redis.zcard(this.keys.jobs)]);
-    return { live, all };
   }
 
   /**
@@ -227,7 +65,7 @@ export class JobStore {
     if (outcome !== 'claimed' && outcome !== 'ours') return { outcome, record: null };
     const read = fromFields(job, pairs(fields));
     if (read.is === 'job') return { outcome, record: read.job };
-    await this.#reader.note(read);
+    await this.note(read);
     if (outcome === 'claimed') await this.#run('job/undo-claim', job, [claim]);
     return { outcome: 'unreadable', record: null };
   }
@@ -258,6 +96,11 @@ export class JobStore {
     return true;
   }
 
+  /** Whether the job is to be put into its queue now. */
+  async unpend({ job, epoch }: Pick<StoredJob, 'job' | 'epoch'>, reason: string): Promise<boolean> {
+    return (await this.#run('job/unpend', job, [epoch, JSON.stringify(reason)])) === 1;
+  }
+
   /** Gives a claimed job back that was not launched. */
   async unclaim(id: string, claim: string, reason: string): Promise<boolean> {
     return (await this.#run('job/unclaim', id, [claim, JSON.stringify(reason), now()])) === 'ok';
@@ -268,7 +111,7 @@ export class JobStore {
     const found = await this.find(id);
     const host = found.is === 'job' ? found.job.claimHost : null;
     const reason = JSON.stringify(`cancelled by the user; ${host ?? 'its host'} ends it`);
-    return (await this.#run('job/cancel', id, [now(), reason, this.#lostMs])) as JobState;
+    return (await this.#run('job/cancel', id, [now(), reason, this.lostMs])) as JobState;
   }
 
   async hold(id: string): Promise<JobState | 'missing'> {
@@ -310,7 +153,7 @@ export class JobStore {
       ended_at: null,
       exit_code: null,
     };
-    return (await this.#run('job/retry', id, [this.#lostMs, ...toFields(anew)])) as JobState;
+    return (await this.#run('job/retry', id, [this.lostMs, ...toFields(anew)])) as JobState;
   }
 
   /** Gives a job of a host that is forgotten to others (`queued`), or ends it. `no`: it is the host's no more. */
@@ -345,17 +188,5 @@ export class JobStore {
     return runScript(this.redis, script, keys, [id, ...args]);
   }
 }
-
-function unreadableRecord({ job, why, newer }: UnreadableJob): OomtuneError {
-  return new OomtuneError(
-    'OOMTUNE_RECORD_UNREADABLE',
-    `The record of ${job} cannot be read: ${why}.`,
-    newer
-      ? 'Use the version that wrote it; this one leaves it alone.'
-      : 'Mend or delete its key in Redis; until then nothing is done with the job. `oomtune doctor` lists all such records.',
-  );
-}
-
-const wordIn = (field: string | null | undefined): string | null => readJson(z.string(), field);
 
 const now = (): string => new Date().toISOString();

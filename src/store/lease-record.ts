@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import type { Device } from '../contract/launch.js';
 import { type LeaseRecord, leaseText } from '../contract/state.js';
-import type { LeaseDevice } from './lease-request.js';
 import { pidScope, startTime } from './process-identity.js';
 
 /** A lease as Redis has it; null for what cannot be read, which the next script that meets it sets aside. */
@@ -38,7 +38,7 @@ export async function jobLives(lease: LeaseRecord): Promise<boolean> {
 }
 
 /** Whether a GPU still holds memory of a process of ours that no other lease answers for: the driver frees it late. */
-export function memoryHeld(lease: LeaseRecord, devices: LeaseDevice[]): boolean {
+export function memoryHeld(lease: LeaseRecord, devices: Device[]): boolean {
   const pids = new Set(lease.supervisors.map((one) => one.pid).concat(lease.process.pid));
   return devices
     .filter((device) => lease.devices.some(({ uuid }) => uuid === device.uuid))

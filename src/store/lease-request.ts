@@ -1,24 +1,14 @@
 import { OomtuneError } from '../common/errors.js';
 import { formatBytes } from '../common/size.js';
+import type { Device } from '../contract/launch.js';
 import type { Foreground } from '../contract/state.js';
 import { isHost } from '../devices/index.js';
 
-/** What a reservation has to know of a device. */
-export interface LeaseDevice {
-  /** `cuda:N` or `cpu`. */
-  id: string;
-  uuid: string;
-  total_bytes: number;
-  used_bytes: number;
-  /** `job`: that of oomtune's (anybody's) which it belongs to, where that can be told. */
-  processes: { pid: number; name: string; used_bytes: number; ours: boolean; job?: string | null }[];
-}
-
-export interface LeaseRequest<D extends LeaseDevice> {
+export interface LeaseRequest {
   /** Job id: a process that takes over the job takes over its lease. */
   owner: string;
   /** Those that suit. */
-  devices: D[];
+  devices: Device[];
   /** How many of them, at once or none. */
   count: number;
   /** On each device; null: whole devices. */
@@ -37,7 +27,7 @@ export interface LeaseRequest<D extends LeaseDevice> {
   /** How long it will hold them at most, in seconds: may go before others then who cannot start so soon. Absent: not known. */
   lastsSeconds?: number | null;
   /** The devices as they are now: asked while waiting. */
-  refresh?: () => Promise<D[]>;
+  refresh?: () => Promise<Device[]>;
   signal: AbortSignal;
   /** Told why it waits, when that changes. */
   onWait: (reason: string) => void;
@@ -46,7 +36,7 @@ export interface LeaseRequest<D extends LeaseDevice> {
 }
 
 /** What the script has to know of a device. `foreign` -1: who uses its memory cannot be told, only how much is used. */
-export function toRequest(device: LeaseDevice) {
+export function toRequest(device: Device) {
   const known = device.processes.filter((one) => one.ours || one.job);
   const ours = known.reduce((sum, one) => sum + one.used_bytes, 0);
   const blind = device.processes.length === 0 && device.used_bytes > 0;
@@ -62,16 +52,12 @@ export function toRequest(device: LeaseDevice) {
 }
 
 /** The devices of `devices` as they are now; one that has vanished stays as it was. */
-export function stillThere<D extends LeaseDevice>(devices: D[], now: D[]): D[] {
+export function stillThere(devices: Device[], now: Device[]): Device[] {
   return devices.map((device) => now.find((one) => one.uuid === device.uuid) ?? device);
 }
 
 /** Throws OOMTUNE_DEVICE_MISSING for what can never be granted. */
-export function checkPossible({
-  devices,
-  count,
-  bytes,
-}: Pick<LeaseRequest<LeaseDevice>, 'devices' | 'count' | 'bytes'>): void {
+export function checkPossible({ devices, count, bytes }: Pick<LeaseRequest, 'devices' | 'count' | 'bytes'>): void {
   const largeEnough = devices.filter((device) => bytes === null || bytes <= device.total_bytes);
   if (largeEnough.length >= count && count >= 1) return;
   throw new OomtuneError(
@@ -100,8 +86,8 @@ export type Reply = { granted: string[]; foreign: number[]; record: unknown } | 
 /** One line for a person: what is in the way on each device, pids and names of strangers included. */
 export function waitReason(
   waits: WaitEntry[],
-  devices: LeaseDevice[],
-  request: Pick<LeaseRequest<LeaseDevice>, 'bytes' | 'count' | 'lenient'>,
+  devices: Device[],
+  request: Pick<LeaseRequest, 'bytes' | 'count' | 'lenient'>,
 ): string {
   const wants = request.bytes === null ? 'all of it' : formatBytes(request.bytes);
   const words = waits.slice(0, 4).map((entry) => {

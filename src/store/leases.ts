@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { Alarm } from '../common/within.js';
+import type { Device } from '../contract/launch.js';
 import type { ForegroundLease, LeasePromise, LeaseRecord } from '../contract/state.js';
 import type { Connection } from './connection.js';
 import type { Events } from './events.js';
@@ -7,15 +8,7 @@ import { HeldLease } from './held-lease.js';
 import type { Keys } from './keys.js';
 import { LeaseFiles } from './lease-files.js';
 import { jobLives, memoryHeld, ownerLives, readLease } from './lease-record.js';
-import {
-  checkPossible,
-  type LeaseDevice,
-  type LeaseRequest,
-  type Reply,
-  stillThere,
-  toRequest,
-  waitReason,
-} from './lease-request.js';
+import { checkPossible, type LeaseRequest, type Reply, stillThere, toRequest, waitReason } from './lease-request.js';
 import { outlast } from './outlast.js';
 import { hostName, pidScope, thisProcess } from './process-identity.js';
 import { runScript, type ScriptName } from './scripts.js';
@@ -58,7 +51,7 @@ export class LeaseStore {
    * Waits until `count` of the devices can be reserved in one step. Rejects with the signal's reason, or with
    * OOMTUNE_DEVICE_MISSING for what can never be.
    */
-  async acquire<D extends LeaseDevice>(request: LeaseRequest<D>): Promise<HeldLease<D>> {
+  async acquire(request: LeaseRequest): Promise<HeldLease> {
     const { owner, count, signal, onWait } = request;
     let { devices } = request;
     checkPossible(request);
@@ -110,7 +103,7 @@ export class LeaseStore {
         asked = true;
         const reply = JSON.parse(String(said)) as Reply;
         if ('granted' in reply) {
-          const granted = reply.granted.map((uuid) => devices.find((device) => device.uuid === uuid) as D);
+          const granted = reply.granted.map((uuid) => devices.find((device) => device.uuid === uuid) as Device);
           const held = readLease(owner, JSON.stringify(reply.record)) as LeaseRecord;
           const { text: _, taken_at: __, expires_at: ___, ...promise } = held;
           return new HeldLease(this, promise, { devices: granted, foreign: reply.foreign }, this.times);
@@ -151,7 +144,7 @@ export class LeaseStore {
   }
 
   /** Reserved bytes by device uuid; a whole device counts with its total where `devices` names it. */
-  async reservations(devices: Pick<LeaseDevice, 'uuid' | 'total_bytes'>[] = []): Promise<Map<string, number>> {
+  async reservations(devices: Pick<Device, 'uuid' | 'total_bytes'>[] = []): Promise<Map<string, number>> {
     const totals = new Map(devices.map((device) => [device.uuid, device.total_bytes]));
     const sums = new Map<string, number>();
     for (const { bytes, devices: held } of await this.list()) {
@@ -165,7 +158,7 @@ export class LeaseStore {
    * `devices` can tell) so is their memory. A living owner's lease stays, however late its renewal is; but one of this process
    * that it has released comes from an older state of Redis. Returns the owners.
    */
-  async reap(devices: LeaseDevice[]): Promise<string[]> {
+  async reap(devices: Device[]): Promise<string[]> {
     const freed: string[] = [];
     for (const lease of await this.list()) {
       if (lease.host !== hostName() || (ownerLives(lease) && !isReleased(lease))) continue;
@@ -250,7 +243,7 @@ export class LeaseStore {
     return (await this.#run('lease/attach', [owner, instance, JSON.stringify(supervisor)])) === 1;
   }
 
-  async resize(owner: string, instance: string, bytes: number | null, devices: LeaseDevice[]): Promise<number> {
+  async resize(owner: string, instance: string, bytes: number | null, devices: Device[]): Promise<number> {
     const wanted = { bytes: bytes ?? undefined, devices: devices.map(toRequest) };
     return Number(await this.#run('lease/resize', [owner, instance, JSON.stringify(wanted)]));
   }

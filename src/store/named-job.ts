@@ -1,8 +1,8 @@
 import { OomtuneError } from '../common/errors.js';
 import { nearest } from '../common/nearest.js';
 import { answersTo, stemOfName } from '../common/stem.js';
-import type { StoredJob } from './job-reader.js';
-import type { JobLabel, JobStore } from './jobs.js';
+import type { JobLabel, JobReader } from './job-reader.js';
+import type { StoredJob } from './job-record.js';
 
 export interface NamedJob {
   job: StoredJob;
@@ -15,7 +15,7 @@ export interface NamedJob {
  * job that has it. A job has its own name, and the one that its configuration is recorded under. Throws OOMTUNE_NO_SUCH_JOB,
  * with the nearest name there is.
  */
-export async function namedJob(jobs: JobStore, handle: string): Promise<NamedJob> {
+export async function namedJob(jobs: JobReader, handle: string): Promise<NamedJob> {
   if (handle === '@') {
     const latest = await jobs.latest();
     if (latest !== null) return { job: latest, namesakes: 1 };
@@ -53,7 +53,7 @@ export async function namedJob(jobs: JobStore, handle: string): Promise<NamedJob
 }
 
 /** All jobs whose name fits a pattern (`sweep-*`, `sweep-?`), in the order submitted. Throws OOMTUNE_NO_SUCH_JOB where there is none. */
-export async function jobsLike(jobs: JobStore, pattern: string): Promise<StoredJob[]> {
+export async function jobsLike(jobs: JobReader, pattern: string): Promise<StoredJob[]> {
   const escaped = pattern
     .replace(/[\\^$.|+()[\]{}]/g, '\\$&')
     .replace(/\*+/g, '.*')

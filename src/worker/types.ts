@@ -31,12 +31,9 @@ export interface WorkRequest {
 }
 
 /** Reserves device memory for the time of the work. */
-export type Leasing = { acquire(request: LeaseRequest<Device>): Promise<Lease> };
+export type Leasing = { acquire(request: LeaseRequest): Promise<Lease> };
 
-export type Lease = Pick<
-  HeldLease<Device>,
-  'devices' | 'foreign' | 'beside' | 'attach' | 'resize' | 'release' | 'leave'
->;
+export type Lease = Pick<HeldLease, 'devices' | 'foreign' | 'beside' | 'attach' | 'resize' | 'release' | 'leave'>;
 
 /** What the worker keeps in Redis. */
 export interface Records {
