@@ -22,7 +22,8 @@ export interface Context {
 const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
 export function createContext(out: Output, options: Record<string, unknown>): Context {
-  const redisUrl = checkRedisUrl(options.redis ?? process.env.OOMTUNE_REDIS_URL);
+  const redisUrl = String(options.redis ?? process.env.OOMTUNE_REDIS_URL ?? '') || null;
+  if (redisUrl !== null) parseRedisUrl(redisUrl); // throws for a wrong one before anything is tried
   const controller = new AbortController();
   let interruptedBy: number | null = null;
   let times = 0;
@@ -65,11 +66,4 @@ export function createContext(out: Output, options: Record<string, unknown>): Co
       await opened?.close();
     },
   };
-}
-
-/** Throws for a wrong URL before anything is tried. */
-function checkRedisUrl(value: unknown): string | null {
-  if (value === undefined || value === '') return null;
-  parseRedisUrl(String(value));
-  return String(value);
 }

@@ -125,16 +125,11 @@ export function createOutput(json: boolean): Output {
   };
 }
 
-function writeJson(value: unknown): void {
-  process.stdout.write(`${jsonText(value, process.stdout.isTTY ? 2 : undefined)}\n`);
-}
-
 /** JSON leaves the control characters beyond ASCII as they are, and terminals obey them. */
-function jsonText(value: unknown, indent: number | undefined): string {
-  return JSON.stringify(value, null, indent).replace(
-    /[\u007f-\u009f]/g,
-    (character) => `\\u00${character.charCodeAt(0).toString(16)}`,
-  );
+function writeJson(value: unknown): void {
+  const text = JSON.stringify(value, null, process.stdout.isTTY ? 2 : undefined);
+  const escaped = (character: string): string => `\\u00${character.charCodeAt(0).toString(16)}`;
+  process.stdout.write(`${text.replace(/[\u007f-\u009f]/g, escaped)}\n`);
 }
 
 /** As a person can read it there: no control characters, lines broken between words, and only signs that the locale knows. */

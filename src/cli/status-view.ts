@@ -1,3 +1,4 @@
+import { formatBytes } from '../common/size.js';
 import { formatSpan } from '../common/span.js';
 import { plain } from '../common/terminal.js';
 import { ENDED_STATES, type JobRecord, type JobState } from '../contract/job.js';
@@ -5,7 +6,7 @@ import { rungName } from '../contract/rung.js';
 import type { ForegroundEntry } from '../contract/verbs.js';
 import type { Paint } from './output.js';
 import { oneLine, table } from './table.js';
-import { ago, bytesOr, configWords, seconds, shellWords } from './words.js';
+import { ago, configWords, seconds, shellWords } from './words.js';
 
 const COLOURS: Record<JobState, Parameters<Paint>[0]> = {
   queued: 'yellow',
@@ -68,6 +69,7 @@ const foregroundRow = (entry: ForegroundEntry): Row => ({
 /** One job: everything that a person may want to know. */
 export function renderJob(told: JobRecord, paint: Paint): string {
   const job = plain(told);
+  const { advice, tried_bytes: tried } = job.failure?.fields ?? {};
   const lines: [string, string | null][] = [
     ['state', `${paint(COLOURS[job.state] ?? 'dim', job.state)}${why(job) ? `: ${why(job)}` : ''}`],
     ['command', shellWords(job.command)],
@@ -83,8 +85,8 @@ export function renderJob(told: JobRecord, paint: Paint): string {
     ['ended', job.ended_at],
     ['exit code', job.exit_code === null ? null : String(job.exit_code)],
     ['failure', job.failure ? `${job.failure.class}${job.failure.evidence ? `: ${job.failure.evidence}` : ''}` : null],
-    ['remedy', textField(job.failure?.fields.advice)],
-    ['refused', job.failure ? bytesOr(numberField(job.failure.fields, 'tried_bytes'), '') || null : null],
+    ['remedy', typeof advice === 'string' && advice !== '' ? advice : null],
+    ['refused', typeof tried === 'number' ? formatBytes(tried) : null],
     ['launches', job.launches.length === 0 ? null : String(job.launches.length)],
   ];
   const widest = Math.max(...lines.map(([name]) => name.length));
@@ -110,11 +112,4 @@ function duration(job: Pick<JobRecord, 'submitted_at' | 'started_at' | 'ended_at
   const from = Date.parse(job.started_at ?? job.submitted_at);
   const to = job.ended_at ? Date.parse(job.ended_at) : Date.now();
   return Number.isFinite(from) ? seconds(Math.max(0, (to - from) / 1000)) : '-';
-}
-
-const textField = (value: unknown): string | null => (typeof value === 'string' && value !== '' ? value : null);
-
-function numberField(fields: Record<string, number | string | null>, name: string): number | null {
-  const value = fields[name];
-  return typeof value === 'number' ? value : null;
 }

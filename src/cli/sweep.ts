@@ -86,7 +86,7 @@ function tokens(word: string): { start: number; end: number; name: string }[] {
 }
 
 function dimensionOf(text: string): Dimension {
-  const [name = '', list = ''] = splitOnce(text, '=');
+  const [, name = text, list = ''] = /^([^=]*)=(.*)$/s.exec(text) ?? [];
   const wrong = (what: string) =>
     usageError(`Expected --sweep to be ${what}, got "${text}".`, 'Write --sweep lr=1e-3,1e-4 or --sweep seed=0..4.');
   if (!NAME.test(name) || list === '') throw wrong('a name and its values');
@@ -114,11 +114,6 @@ function arrayOf(text: string): { indices: number[]; atOnce: number | null } {
     for (let index = first; index <= last; index += 1) indices.add(index);
   }
   return { indices: [...indices], atOnce };
-}
-
-function splitOnce(text: string, by: string): [string, string] {
-  const at = text.indexOf(by);
-  return at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)];
 }
 
 /** As a name may be. */

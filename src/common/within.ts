@@ -29,6 +29,13 @@ export async function within<T>(
   }
 }
 
+/** Waits for it, but not for ever. */
+export async function soon(work: Promise<unknown>, ms = 1000): Promise<void> {
+  await within(ms, null, () => work).catch((error: unknown) => {
+    if (!(error instanceof TimeUp)) throw error;
+  });
+}
+
 /** Resolves when the signal is aborted. */
 export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {

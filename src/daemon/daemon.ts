@@ -2,7 +2,7 @@ import { existsSync, rmSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
 import type { Log } from '../common/log.js';
-import { TimeUp, within } from '../common/within.js';
+import { soon } from '../common/within.js';
 import type { Device } from '../contract/launch.js';
 import type { HostInfo } from '../contract/state.js';
 import { isHost } from '../devices/index.js';
@@ -328,11 +328,4 @@ export class Daemon {
     if (this.#stopping || this.#away > 0) return;
     this.#intake.take().catch((error: unknown) => this.parts.log.warn({ err: error }, 'no job could be taken'));
   }
-}
-
-/** Waits for it, but not for ever. */
-async function soon(work: Promise<unknown>, ms = 1000): Promise<void> {
-  await within(ms, null, () => work).catch((error: unknown) => {
-    if (!(error instanceof TimeUp)) throw error;
-  });
 }

@@ -50,7 +50,7 @@ export class Dispatcher {
   }
 
   async #one(job: StoredJob, pending: StoredJob[], gate: SweepGate): Promise<void> {
-    const blocker = job.state === 'queued' ? ((await this.#blocker(job, pending)) ?? waitsAt(gate, job)) : null;
+    const blocker = job.state === 'queued' ? ((await this.#blocker(job, pending)) ?? gate.pass(job)) : null;
     if (blocker !== null) {
       this.#waiting = true;
       if ('dead' in blocker) {
@@ -96,11 +96,6 @@ export class Dispatcher {
   }
 }
 
-function waitsAt(gate: SweepGate, job: StoredJob): { waits: string } | null {
-  const waits = gate.pass(job);
-  return waits === null ? null : { waits };
-}
-
 /** By priority, so that a sweep goes on with the most urgent of its jobs; then as they were submitted. */
 function bySubmission(a: StoredJob, b: StoredJob): number {
   if (a.options.priority !== b.options.priority) return b.options.priority - a.options.priority;
@@ -135,15 +130,16 @@ class SweepGate {
   }
 
   /** Lets it through: null. Else what it waits for. */
-  pass(job: StoredJob): string | null {
+  pass(job: StoredJob): { waits: string } | null {
     const { sweep } = job.options;
     const family = sweep === undefined ? undefined : this.families.get(sweep.sweep);
     if (sweep === undefined || family === undefined) return null;
     const { begun, settled } = family;
     const first = begun[0]?.job;
-    if (first !== undefined && !settled) return `waits for ${first}, whose configuration is for all jobs of its sweep`;
+    if (first !== undefined && !settled)
+      return { waits: `waits for ${first}, whose configuration is for all jobs of its sweep` };
     if (sweep.atOnce !== null && begun.length >= sweep.atOnce)
-      return `waits for another job of its array to end: ${sweep.atOnce} may run at a time`;
+      return { waits: `waits for another job of its array to end: ${sweep.atOnce} may run at a time` };
     begun.push(job);
     return null;
   }

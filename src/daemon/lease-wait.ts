@@ -33,7 +33,10 @@ export class LeaseWait implements Leasing {
     const acquire = async () => {
       const lastsSeconds = request.lastsSeconds ?? (await store.durations.expected(record));
       const waitingSince = ticket()?.timestamp;
-      const onPassedOver = (passed: boolean): void => this.#pass(passed);
+      const onPassedOver = (passed: boolean): void => {
+        if (passed && !this.passedOver) onWait();
+        this.passedOver = passed;
+      };
       return store.leasing.acquire({ ...request, lastsSeconds, waitingSince, onPassedOver });
     };
     const lease = await outlast(acquire, { signal: request.signal, onRefused });
@@ -46,10 +49,4 @@ export class LeaseWait implements Leasing {
     }
     return lease;
   };
-
-  #pass(passedOver: boolean): void {
-    const before = this.passedOver;
-    this.passedOver = passedOver;
-    if (passedOver && !before) this.parts.onWait();
-  }
 }

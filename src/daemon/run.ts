@@ -79,7 +79,9 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     await daemon.start();
     const served = await serve({ store, runtime: ownRuntime, log, version }, all);
     http = served.http;
-    if (http === null) observer = await observed(store, ownRuntime, log);
+    // Without a dashboard the memory of jobs is looked at all the same: `explain` shows it
+    if (http === null) observer = new Observer(store, ownRuntime, log);
+    await observer?.start();
     writeDaemonFile({ ...file, ready: true, dashboard: http?.url ?? null, dashboard_fault: served.fault });
     await Promise.race([aborted(signal), failed]);
   } finally {
@@ -107,13 +109,6 @@ async function serve(
     parts.log.warn({ err: error, host: httpHost, port: httpPort }, 'there is no dashboard: its port cannot be had');
     return { http: null, fault: (error as Error).message };
   }
-}
-
-/** Without a dashboard the memory of jobs is looked at all the same: `explain` shows it. */
-async function observed(store: Store, runtime: Runtime, log: Log): Promise<Observer> {
-  const observer = new Observer(store, runtime, log);
-  await observer.start();
-  return observer;
 }
 
 function alreadyRuns(host: string): OomtuneError {

@@ -18,16 +18,13 @@ const NO_PROCESSES =
 const FOREIGN_PIDS =
   'The driver names processes by pids that mean nothing here (as in a container): only the whole device is known.';
 
-function processName(pid: number, told: string): string {
-  return told ? basename(told.split(' ')[0] ?? told) : systemText(`/proc/${pid}/comm`).trim();
-}
-
 function deviceProcesses(gpu: NativeGpu): DeviceProcess[] {
   const runs = join(homePath(), 'runs', '/');
   return gpu.processes.map(({ pid, name, used_bytes }) => {
     const ours = environmentOf(pid, RUN_MARK)?.startsWith(runs) ?? false;
     const job = environmentOf(pid, JOB_MARK);
-    return { pid, name: processName(pid, name), used_bytes: used_bytes ?? 0, ours, job };
+    const program = name ? basename(name.split(' ')[0] ?? name) : systemText(`/proc/${pid}/comm`).trim();
+    return { pid, name: program, used_bytes: used_bytes ?? 0, ours, job };
   });
 }
 

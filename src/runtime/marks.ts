@@ -22,13 +22,9 @@ export function processesOf(dir: string): number[] {
  * which even one has that was started with an empty environment.
  */
 export function markedFor(dir: string): number[] {
-  const limit = limitOf(dir);
+  const limit = new RegExp(`^Max realtime timeout\\s+${limitOf(dir)}\\b`, 'm');
   return pids().filter(
-    (pid) => pid !== process.pid && (environmentOf(pid, RUN_MARK) === dir || realTimeLimit(pid) === limit),
+    (pid) =>
+      pid !== process.pid && (environmentOf(pid, RUN_MARK) === dir || limit.test(systemText(`/proc/${pid}/limits`))),
   );
-}
-
-/** Null: not readable. */
-function realTimeLimit(pid: number): string | null {
-  return /^Max realtime timeout\s+(\d+)/m.exec(systemText(`/proc/${pid}/limits`))?.[1] ?? null;
 }

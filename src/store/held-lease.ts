@@ -1,5 +1,5 @@
 import { OomtuneError } from '../common/errors.js';
-import { TimeUp, within } from '../common/within.js';
+import { soon } from '../common/within.js';
 import type { Device } from '../contract/launch.js';
 import type { LeasePromise } from '../contract/state.js';
 import type { LeaseFiles } from './lease-files.js';
@@ -97,10 +97,10 @@ export class HeldLease {
     const { owner, instance } = this.promise;
     this.leases.files.remove(this.promise); // first: from here on nobody writes it back
     const { onRefused } = this.leases;
-    const done = outlast(() => this.leases.release(owner, instance), { onRefused, idle: true });
-    await within(RELEASE_MS, null, () => done).catch((error: unknown) => {
-      if (!(error instanceof TimeUp)) throw error;
-    });
+    await soon(
+      outlast(() => this.leases.release(owner, instance), { onRefused, idle: true }),
+      RELEASE_MS,
+    );
   }
 
   /**

@@ -62,16 +62,13 @@ function stepsOf(job: StoredJob, found: Recommendation | null, reasons: Reasons)
       phase: one.phase,
       peak_bytes: peakBytes(one.peaks),
       step_s: one.step_s,
-      samples_per_s: rateOf(one),
+      samples_per_s: one.outcome === 'fit' ? (one.samples_per_s ?? null) : null,
       retries: one.alloc_retries,
       evidence: one.evidence === null ? null : cut(one.evidence),
       why: reasons.of(job.job, asked) ?? whyRecorded(found, one),
     };
   });
 }
-
-const rateOf = ({ outcome, samples_per_s: samplesPerSecond }: Observation): number | null =>
-  outcome === 'fit' ? (samplesPerSecond ?? null) : null;
 
 /** Why this size was tried, as the recommendation tells it: for a job whose events have gone by. */
 function whyRecorded(found: Recommendation | null, one: Observation): string | null {

@@ -183,18 +183,15 @@ export class Editor {
   }
 
   #addition(rule: OptionRule): 'file' | 'flag' | 'key' | 'word' | null {
+    // An entry point that takes one file and no other argument takes no flag either
+    const onlyFile = this.files.some((file) => this.preset.files[file.name]?.only);
     for (const how of rule.add) {
       if (how === 'file' && this.#patched(rule).length > 0) return how;
-      if (how === 'flag' && rule.flags && !this.#onlyFile()) return how;
+      if (how === 'flag' && rule.flags && !onlyFile) return how;
       if (how === 'key' && rule.keys) return how;
       if (how === 'word' && rule.words) return how;
     }
     return null;
-  }
-
-  /** An entry point that takes one file and no other argument takes no flag either. */
-  #onlyFile(): boolean {
-    return this.files.some((file) => this.preset.files[file.name]?.only);
   }
 
   #paths(rule: OptionRule): { file: PlanFile; path: string }[] {

@@ -62,7 +62,7 @@ export function readWrapper(
   }
   if (!wrapper.script || mode === 'executable') {
     // `uv run train.py` and `pixi run train.py` start the script with the environment's own Python.
-    if (/\.py$/.test(command[at] as string) && !isExecutableScript(command[at] as string)) {
+    if (/^(?!\.?\/).*\.py$/.test(command[at] as string)) {
       program.kind = 'python';
       setScript(command, at, cwd, program);
       return null;
@@ -75,10 +75,6 @@ export function readWrapper(
     program.argsStart = at + 1;
   } else setScript(command, at, cwd, program);
   return null;
-}
-
-function isExecutableScript(word: string): boolean {
-  return word.startsWith('/') || word.startsWith('./');
 }
 
 function countDevices(text: string): number | null {

@@ -43,8 +43,6 @@ const NEWLINE = 0x0a;
 
 /** One connection to the hook's socket, cut into lines at the rate at which the launch is listened to. */
 export class HookConnection {
-  readonly #onLine: (line: string) => void;
-  readonly #onTooLong: () => void;
   /** Whole lines that wait for their turn. */
   #whole: Buffer = Buffer.alloc(0);
   /** The line that has not ended, in a buffer that grows with it: it may come byte by byte. */
@@ -55,12 +53,14 @@ export class HookConnection {
   constructor(
     private readonly socket: Socket,
     private readonly flow: HookFlow,
-    on: { line: (line: string) => void; tooLong: () => void },
+    private readonly on: { line: (line: string) => void; tooLong: () => void },
   ) {
-    this.#onLine = on.line;
-    this.#onTooLong = on.tooLong;
     socket.on('data', (chunk: Buffer) => this.#take(chunk));
-    socket.on('close', () => this.#forget());
+    socket.on('close', () => {
+      if (this.#timer !== null) clearTimeout(this.#timer);
+      this.#whole = this.#part = Buffer.alloc(0);
+      this.#length = 0;
+    });
   }
 
   #take(chunk: Buffer): void {
@@ -72,7 +72,7 @@ export class HookConnection {
     }
     this.#add(chunk.subarray(end));
     if (this.#length > LONGEST_LINE) {
-      this.#onTooLong();
+      this.on.tooLong();
       this.socket.destroy();
       return;
     }
@@ -102,7 +102,7 @@ export class HookConnection {
       const line = this.#whole.toString('utf8', 0, end);
       this.#whole = this.#whole.subarray(end + 1);
       this.flow.took(0, 1);
-      this.#onLine(line);
+      this.on.line(line);
     }
     const { wait } = this.flow;
     if (wait > 0) this.#later(wait);
@@ -115,11 +115,5 @@ export class HookConnection {
       this.#timer = null;
       this.#pump();
     }, ms).unref();
-  }
-
-  #forget(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#whole = this.#part = Buffer.alloc(0);
-    this.#length = 0;
   }
 }

@@ -20,14 +20,13 @@ let loaded: PresetFile[] | undefined;
 export function presetFiles(): PresetFile[] {
   loaded ??= readdirSync(FOLDER)
     .filter((file) => file.endsWith('.yaml'))
-    .map((file) => outlined(join(FOLDER, file)))
+    .map((file) => {
+      const path = join(FOLDER, file);
+      const said = readConfig(path);
+      return { ...checked(OutlineSchema, path, said), path, said };
+    })
     .sort((a, b) => b.priority - a.priority || a.name.localeCompare(b.name));
   return loaded;
-}
-
-function outlined(path: string): PresetFile {
-  const said = readConfig(path);
-  return { ...checked(OutlineSchema, path, said), path, said };
 }
 
 /** The whole preset. Throws OOMTUNE_INTERNAL that names file and field when it is malformed. */

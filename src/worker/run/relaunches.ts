@@ -52,14 +52,12 @@ export class Relaunches {
    */
   async begin(): Promise<Run | null> {
     const runs = this.request.launches.filter((launch) => launch.purpose === 'run');
-    const made = await Promise.all(runs.map(({ dir }) => this.#find(dir)));
+    const find = async ({ dir }: { dir: string }): Promise<Run | null> =>
+      (await this.deps.runtime.adopt(dir)) ?? (hasLostFolder(dir) ? runWithoutFolder(dir) : null);
+    const made = await Promise.all(runs.map(find));
     const last = made.at(-1) ?? null;
     this.#made = made.filter((run) => run !== null).length - (last === null ? 0 : 1);
     return last;
-  }
-
-  async #find(dir: string): Promise<Run | null> {
-    return (await this.deps.runtime.adopt(dir)) ?? (hasLostFolder(dir) ? runWithoutFolder(dir) : null);
   }
 
   /** Null: the end stands. */

@@ -41,6 +41,7 @@ const tried = (
 
 /** A probe that ran its steps. */
 export function observeFit(probe: Probe, place: ProbeRun, measurement: Measurement, alive: boolean): Observation {
+  const { step_s: steps } = measurement;
   return {
     ...tried(probe, place),
     // Where the model's call is cut, the loop's whole batch was measured: it may have more parts than were asked for.
@@ -55,7 +56,8 @@ export function observeFit(probe: Probe, place: ProbeRun, measurement: Measureme
     peaks: peaks.parse(measurement),
     ...(isRestless(probe, measurement) ? { restless: true } : {}),
     rise_bytes_per_step: growthPerStep(probe, measurement),
-    step_s: steadySeconds(measurement.step_s),
+    // Steps after the first, which pays for allocation and autotuning
+    step_s: steps.length === 0 ? null : median(steps.length > 1 ? steps.slice(1) : steps),
     refused_bytes: null,
     evidence: null,
     alive,
@@ -79,6 +81,7 @@ export function observeWhole(probe: Probe, place: ProbeRun, exit: Exit): Observa
 /** A probe that its process did not survive, judged by the diagnosis. */
 export function observeDeath(probe: Probe, place: ProbeRun, diagnosis: Diagnosis, exit: Exit): Observation {
   const outcome = diagnosis.class === 'ok' ? 'user_error' : diagnosis.class;
+  const { reserved_bytes: held, allocated_bytes: used } = diagnosis.fields;
   return {
     ...tried(probe, place),
     steps: 0,
@@ -89,16 +92,11 @@ export function observeDeath(probe: Probe, place: ProbeRun, diagnosis: Diagnosis
     alloc_retries: 0,
     step_s: null,
     refused_bytes: diagnosis.fields.tried_bytes ?? exit.ledger?.refusals.at(-1)?.size_bytes ?? null,
-    unallocated_bytes: unallocated(diagnosis.fields),
+    unallocated_bytes: held === null || used === null ? null : Math.max(0, held - used),
     free_bytes: diagnosis.fields.free_bytes,
     evidence: diagnosis.evidence ?? describeExit(exit),
     alive: false,
   };
-}
-
-/** What the allocator held in pieces that no tensor used, as the message says it. */
-function unallocated({ reserved_bytes: held, allocated_bytes: used }: Diagnosis['fields']): number | null {
-  return held === null || used === null ? null : Math.max(0, held - used);
 }
 
 /** Why a launch died: the ledger, the hook, the exit and the log together. */
@@ -146,11 +144,6 @@ function describeExit(exit: Exit): string {
   if (exit.error !== null) return exit.error;
   if (exit.signal !== null) return `ended by ${exit.signal}`;
   return `exit status ${exit.code}`;
-}
-
-/** Median of the steps after the first, which pays for allocation and autotuning; null when there is none. */
-function steadySeconds(steps: number[]): number | null {
-  return steps.length === 0 ? null : median(steps.length > 1 ? steps.slice(1) : steps);
 }
 
 /**
