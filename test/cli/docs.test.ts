@@ -1,11 +1,30 @@
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ERROR_CODES } from '../../src/common/errors.js';
 import { ROOT } from './oomtune.js';
 
 const read = (...path: string[]): string => readFileSync(join(ROOT, ...path), 'utf8');
+
+const pages = readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' })
+  .filter((file) => file.endsWith('.md'))
+  .map((file) => join('docs', file))
+  .concat('README.md', 'CONTRIBUTING.md');
+
+/** Where a page may leave off the beginning of a source's path. */
+const SOURCES = ['', 'src', 'python/oomtune', 'python/oomtune/hook'];
+
+/** Paths of this repository that a page names, in prose, code or commands: those whose beginning it has, and sources. */
+function pathsIn(page: string): string[] {
+  const folders = readdirSync(ROOT, { withFileTypes: true }).filter((one) => one.isDirectory());
+  const top = new Set(folders.map(({ name }) => name));
+  const found = [...read(page).matchAll(/(?<![\w./:@$~<>{}-])([\w.-]+(?:\/[\w.*-]+)+)(?![\w<{$])/g)];
+  return found
+    .map(([, path]) => (path as string).replace(/\.+$/, ''))
+    .filter((path) => top.has(path.split('/')[0] as string) || /\.(ts|py|lua)$/.test(path))
+    .filter((path) => !/\bNAME\b|\*/.test(path)); // stands for any
+}
 
 describe('documentation', () => {
   it('lists every error code with its exit code, and no other', () => {
@@ -42,17 +61,35 @@ describe('documentation', () => {
   });
 
   it('links only to files that are there', () => {
-    const folder = (path: string) => readdirSync(join(ROOT, path)).map((file) => `${path}/${file}`);
-    const pages = [
-      'README.md',
-      'CONTRIBUTING.md',
-      ...['docs', 'docs/contributing', 'docs/design', 'docs/guides', 'docs/reference'].flatMap(folder),
-    ].filter((file) => file.endsWith('.md'));
-    expect(pages.length).toBeGreaterThan(8);
+    expect(pages.length).toBeGreaterThan(20);
     for (const page of pages) {
       for (const [, target] of read(page).matchAll(/\]\(((?!https?:)[^)#]+)/g)) {
         expect(() => read(page, '..', target as string), `${page} → ${target}`).not.toThrow();
       }
     }
+  });
+
+  it('names only paths that are there', () => {
+    const built = read('.gitignore')
+      .split('\n')
+      .filter((line) => line.endsWith('/'));
+    const missing = pages.flatMap((page) =>
+      pathsIn(page)
+        .filter((path) => !SOURCES.some((root) => existsSync(join(ROOT, root, path))))
+        .filter((path) => !built.some((folder) => path.startsWith(folder)))
+        .filter((path) => !/^config\/.*\.py$/.test(path)) // nanoGPT's: ours holds data only
+        .map((path) => `${page}: ${path}`),
+    );
+    expect(pages.flatMap(pathsIn).length).toBeGreaterThan(150);
+    expect(missing).toEqual([]);
+  });
+
+  it('names only scripts of package.json that are there', () => {
+    const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
+    const named = pages.flatMap((page) =>
+      [...read(page).matchAll(/npm (?:run ([\w:]+)|(test|start)\b)/g)].map(([, run, own]) => run ?? (own as string)),
+    );
+    expect(named.length).toBeGreaterThan(5);
+    expect(named.filter((name) => scripts[name] === undefined)).toEqual([]);
   });
 });
