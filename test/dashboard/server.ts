@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
 import { createLog } from '../../src/common/log.js';
-import { dashboardToken, type HttpParts, type HttpServer, startHttp } from '../../src/daemon/http/index.js';
+import { type HttpParts, type HttpServer, startHttp } from '../../src/daemon/http/index.js';
+import { dashboardToken } from '../../src/daemon/http/token.js';
 import { createRuntime } from '../../src/runtime/index.js';
 import { openStore, type Store } from '../../src/store/index.js';
 
