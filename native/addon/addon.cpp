@@ -1,9 +1,9 @@
-// What the scripting side sees. Arguments are checked there; nothing here is called by users.
+// The functions that TypeScript calls. It checks the arguments; users never call these.
 #include <napi.h>
 
 #include "inventory.h"
-#include "ledger_reading.h"
 #include "lock.h"
+#include "read_ledger.h"
 #include "supervisor_start.h"
 #include "wait.h"
 

@@ -1,4 +1,4 @@
-// Errors of the native side: a `code` that the scripting side knows, and the text of errno.
+// Errors of the native side: a `code` that TypeScript knows, and the text of errno.
 #pragma once
 
 #include <napi.h>

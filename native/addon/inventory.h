@@ -4,7 +4,7 @@
 
 namespace oomtune {
 
-/** inventory(): a promise of what NVML tells: {found, driver, error, gpus: [...]}. */
+/** inventory(): a promise of NVML's figures: {found, driver, error, gpus: [...]}. */
 Napi::Value inventory(const Napi::CallbackInfo& info);
 
 }  // namespace oomtune

@@ -5,9 +5,9 @@
 namespace oomtune {
 
 /**
- * holdLock(path): takes the kernel's lock (flock) on a file or folder that is there, without waiting, and returns a
- * descriptor that has it: the lock goes with that, and with this process. Null: somebody else has it. Throws, with
- * `code` an errno's name, where it cannot be opened or locked.
+ * holdLock(path): takes the kernel's lock (flock) on an existing file or folder, without waiting, and returns a
+ * descriptor that holds it until it is closed or this process ends. Null: somebody else holds the lock. Throws, with an
+ * errno's name as `code`, if it cannot be opened or locked.
  */
 Napi::Value holdLock(const Napi::CallbackInfo& info);
 

@@ -151,7 +151,7 @@ GpuInventory askNvml() {
     gpu.index = i;
     Handle device = nullptr;
     const Result result = library.call("nvmlDeviceGetHandleByIndex_v2", i, &device);
-    if (result == kNoPermission) continue;  // kept from us on purpose, as in a container
+    if (result == kNoPermission) continue;  // hidden on purpose, as in a container
     if (result != kOk) {
       gpu.fault = brokenState(library, result);
       inventory.gpus.push_back(std::move(gpu));

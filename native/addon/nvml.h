@@ -1,4 +1,4 @@
-// The few parts of NVML that we ask, found at run time. Prototypes are declared here after NVIDIA's documentation.
+// The parts of NVML that are used, found at run time. Prototypes follow NVIDIA's documentation.
 #pragma once
 
 #include <cstdint>

@@ -20,8 +20,7 @@ namespace {
 constexpr int kReport = 3;
 
 /**
- * One start. It may take for ever, on a dead file system: it waits on a thread of its own, and not on one of libuv's
- * four.
+ * One start. On a dead file system it may take for ever: it waits on its own thread, not on one of libuv's four.
  */
 class Spawner {
  public:
@@ -106,7 +105,7 @@ Napi::Value spawnSupervisor(const Napi::CallbackInfo& info) {
   std::thread([spawner, promise, done]() mutable {
     std::string error;
     const int pid = spawner.run(&error);
-    // Refused when the environment is being torn down; then nobody waits any more, and the promise went with it.
+    // Fails if the environment is being torn down: then nobody waits any more, and the promise is gone.
     done.BlockingCall([promise, pid, error](Napi::Env inner, Napi::Function) {
       if (pid > 0) {
         promise->Resolve(Napi::Number::New(inner, pid));

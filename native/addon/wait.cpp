@@ -21,7 +21,7 @@ constexpr useconds_t kLookEvery = 100000;  // us, without pidfds
 
 void sleepUntilGone(uint64_t pid, uint64_t start) {
   const int file = static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0u));
-  // Looked at after the descriptor is held: the pid cannot pass on to another process in between.
+  // Checked while the descriptor is held: the pid cannot be reused in between.
   if (file >= 0 && processExists(pid, start)) {
     pollfd wait{file, POLLIN, 0};
     while (poll(&wait, 1, -1) < 0 && errno == EINTR) {
@@ -45,7 +45,7 @@ Napi::Value waitForProcess(const Napi::CallbackInfo& info) {
   auto done = Napi::ThreadSafeFunction::New(env, Napi::Function(), "oomtune:wait", 0, 1);
   std::thread([=]() mutable {
     sleepUntilGone(pid, start);
-    // Refused when the environment is being torn down; then nobody waits any more, and the promise went with it.
+    // Fails if the environment is being torn down: then nobody waits any more, and the promise is gone.
     done.BlockingCall([promise](Napi::Env inner, Napi::Function) {
       promise->Resolve(inner.Undefined());
       delete promise;

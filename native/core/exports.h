@@ -1,16 +1,16 @@
-// What a preloaded library shows to the job (the Python hook finds these by ctypes in the process's own symbols).
+// What a preloaded library exports to the job (the Python hook finds these by ctypes in the process's own symbols).
 // Include it in exactly one source file of the library, which defines processGate(). Device -1 is the host, n >= 0 the
 // CUDA ordinal n. Each of our libraries answers for all devices: the gates of one process share their slot.
 #pragma once
 
-#include "gate.h"
+#include "budget_gate.h"
 
 #define OOMTUNE_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace oomtune {
 
-/** The process's gate, attached if it can be. */
-Gate& processGate();
+/** The process's gate, attached if possible. */
+BudgetGate& processGate();
 
 inline uint32_t deviceIndex(int device) { return device < 0 ? kHostDevice : static_cast<uint32_t>(device) + 1; }
 

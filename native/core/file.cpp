@@ -18,7 +18,7 @@ namespace {
 // Of the one mapping that guardLedger() was given.
 std::atomic<char*> guarded{nullptr};
 
-/** The page that is gone is put back, empty and ours alone: the ledger then fails its checks, or counts nothing. */
+/** Replaces the missing page by an empty, private one: the ledger then fails its checks, or counts nothing. */
 void replaceMapping(int signal, siginfo_t* info, void*) {
   char* from = guarded.load();
   char* at = static_cast<char*>(info->si_addr);
@@ -27,7 +27,7 @@ void replaceMapping(int signal, siginfo_t* info, void*) {
       mmap(from, sizeof(Ledger), PROT_READ | PROT_WRITE, flags, -1, 0) != MAP_FAILED) {
     return;
   }
-  ::signal(signal, SIG_DFL);  // not ours: it comes again at once
+  ::signal(signal, SIG_DFL);  // not our mapping: the signal comes again at once, with the default action
 }
 
 }  // namespace

@@ -23,24 +23,24 @@ void initLedger(Ledger* ledger, const DeviceSetup* devices, uint32_t count);
 
 /**
  * Null: not there, not ours (another user's), not a regular file, or of another version or size. For the job's own
- * processes: any of them can cut the file short, and the next look at the mapping is a SIGBUS.
+ * processes: any of them can truncate the file, and the next access is a SIGBUS.
  */
 Ledger* mapLedger(const char* path, bool writable);
 void unmapLedger(Ledger* ledger);
 
 /**
- * For the one process that maps a ledger and must survive what the job does to it: installs a handler of SIGBUS. A file
- * that was cut short is replaced by empty memory. One mapping at a time, from mapLedger().
+ * For the one process that maps a ledger and must survive what the job does to it: installs a handler of SIGBUS. A
+ * truncated file is replaced by empty memory. One mapping at a time, from mapLedger().
  */
 void guardLedger(Ledger* ledger);
 
 /**
- * A copy of the file as it is now, for those who watch: nothing that the job does to it can harm them. False: as
- * mapLedger's null.
+ * Copies the file as it is now, for readers outside the job: nothing that the job does to the file can harm them.
+ * False: as mapLedger's null.
  */
 bool copyLedger(const char* path, Ledger* out);
 
-/** Gives the empty pages of a ledger that nobody writes to any more back to the disk: of 940 KB a few are left. */
+/** Frees the disk blocks of the empty pages of a ledger that nobody writes any more: few of its 940 KB remain. */
 void trimLedger(const char* path);
 
 /** Magic, version, counts and size are those of this build. */

@@ -1,8 +1,8 @@
-// The ledger: one file, mapped shared by every process of a launch and by whoever watches it. Fixed layout, host byte
+// The ledger: one file, mapped shared by every process of a launch and by its readers. Fixed layout, host byte
 // order, no pointers. Sizes are bytes. Everything that more than one process writes is a lock-free atomic.
 //
 // Counting rule: every change goes to the device (what the whole launch holds) and to the slot of the process that made
-// it (so that the bytes of a process that died can be taken back). `committed` is what has been promised, `live` what
+// it (so that the bytes of a dead process can be taken back). `committed` is what has been promised, `live` what
 // the allocator has really handed out; overhead (contexts, modules: what no hook sees) is part of both.
 #pragma once
 
@@ -37,21 +37,21 @@ enum Kind : uint32_t {
 
 enum RefusedBy : uint32_t { kByBudget = 1, kByDriver = 2 };
 
-/** Why figures may be less than whole; a mask. */
+/** Why figures may be incomplete; a mask. */
 enum Blind : uint32_t {
   kBlindSlots = 1,   // more processes than slots: their bytes cannot be taken back one by one
   kBlindUnseen = 2,  // the driver's figures show memory that the hooks did not see
   kBlindBypass = 4,  // /proc/PID/maps shows another copy of the driver
-  kBlindHook = 8,    // a hook met something it does not know and passed it through
+  kBlindHook = 8,    // a hook passed through a call that it does not know
 };
 
 /**
- * By which of the driver's figures overhead was measured. The weakest that any process of the launch had to use counts.
+ * By which of the driver's figures overhead was measured: the weakest kind that any process of the launch had to use.
  */
 enum Measured : uint32_t {
   kMeasuredNot = 0,
   kMeasuredByProcess = 1,
-  kMeasuredByDevice = 2,  // pids mean something else here than to the driver, as in a container
+  kMeasuredByDevice = 2,  // the driver knows processes by other pids, as in a container
 };
 
 using Cell = std::atomic<uint64_t>;
@@ -70,13 +70,13 @@ struct DeviceEntry {
   char name[16];  // "cpu", "cuda:3": how oomtune calls it; zero-terminated
   char uuid[64];  // NVML's uuid, or empty; zero-terminated
   Cell base;      // bytes in use on the whole device before the launch's first context, plus 1; 0: not looked at
-  Cell measurer;  // whose turn it is to measure by the whole device (a name as in Ledger::reaper); 0: nobody's
+  Cell measurer;  // lock: who measures by the whole device now (pid and start time, as Ledger::reaper); 0: nobody
   Cell freedAt;   // ms of CLOCK_MONOTONIC when memory was last freed, kept while it is so measured
   uint64_t spare[2];
 };
 static_assert(sizeof(DeviceEntry) == 168, "layout");
 
-/** Who holds the slot of the same index. Apart from the counters, so that looking for a slot touches few pages. */
+/** Who holds the slot of the same index. Separate from the counters, so that searching for a slot touches few pages. */
 struct SlotKey {
   Cell pid;    // 0: free
   Cell start;  // field 22 of /proc/PID/stat, in clock ticks; 0 while the slot is being taken
@@ -129,7 +129,7 @@ struct Ledger {
   Cell bytes;  // of the whole file
   Cell createdNanoseconds;
   Cell refused;  // calls refused in all
-  Cell reaper;   // who is taking back a dead process's bytes: pid and start time; 0: nobody
+  Cell reaper;   // lock: who takes back a dead process's bytes now (pid and start time); 0: nobody
   Word drift;    // 1: device counters may differ from the sum of the slots
   Word reserved;
   Cell claims;  // slots ever taken; 0: no process of the job has loaded a library of ours

@@ -52,9 +52,9 @@ bool sumSlots(Ledger* ledger, Sums* sums, uint64_t* changes) {
 }
 
 /**
- * Sets the devices' counters right after a process died between two of its writes: what is there must be the sum of the
- * slots, read at a moment when no slot is being changed. A compare-and-swap keeps changes that come in meanwhile.
- * False: the others were too busy; the next reaper tries again.
+ * Corrects the devices' counters after a process died between two of its writes: each must be the sum of the slots,
+ * read at a moment when no slot is being changed. A compare-and-swap keeps changes that happen meanwhile. False: the
+ * others were too busy; the next reaper tries again.
  */
 bool reconcile(Ledger* ledger) {
   for (int attempt = 0; attempt < 64; ++attempt) {
@@ -83,7 +83,7 @@ bool reconcile(Ledger* ledger) {
   return false;
 }
 
-/** Pid and start time in one word, so that the lock of a dead process is known though its pid came back. */
+/** Pid and start time in one word, so that the lock of a dead process is recognised even if its pid is reused. */
 uint64_t nameOf(uint64_t pid, uint64_t start) { return pid << 32 | (start & UINT32_MAX); }
 
 uint64_t ownName() {
@@ -99,7 +99,7 @@ bool namedLives(uint64_t name) {
   return !readStat(pid, &stat) || nameOf(pid, stat.start) == name;
 }
 
-/** `died`: it was taken from a process that died at work. */
+/** `died`: the lock was taken over from a process that died with it. */
 bool lockAs(Cell& word, uint64_t self, bool* died) {
   uint64_t holder = 0;
   *died = false;
@@ -123,21 +123,21 @@ uint32_t reapSlots(Ledger* ledger) {
   const uint64_t image = currentImage();
   bool died = false;
   if (!lockAs(ledger->reaper, ownName(), &died)) return 0;
-  if (died) ledger->drift.store(1);  // what the last reaper left half done is set right by reconcile()
+  if (died) ledger->drift.store(1);  // reconcile() corrects what the last reaper left half done
   uint32_t freed = 0;
   for (uint32_t i = 0; i < kOverflowSlot; ++i) {
     SlotKey& key = ledger->keys[i];
     uint64_t pid = key.pid.load();
     if (pid == 0) continue;
     uint64_t start = key.start.load();
-    // Being taken: it holds nothing yet, and nobody can tell in which namespace its pid means something.
+    // Being taken: it holds nothing yet, and its pid's namespace is unknown.
     if (start == 0 || key.pidns.load() != pidns) continue;
-    // Our own, whatever start time is told here: emulators show that of the thread that asks.
+    // Our own, whatever its start time: emulators show that of the calling thread.
     if (pid == self && key.image.load() == image) continue;
     if (processExists(pid, start)) continue;
     Slot& slot = ledger->slots[i];
     bool cutShort = slot.begun.load() != slot.ended.load();
-    uint32_t drift = ledger->drift.exchange(1);  // until this slot is done, should this process die as well
+    uint32_t drift = ledger->drift.exchange(1);  // until this slot is done, in case this process dies, too
     takeBack(ledger, slot);
     emptySlot(slot);
     key.start.store(0);
@@ -165,7 +165,7 @@ uint32_t claimSlot(Ledger* ledger) {
     if (slot.begun.load() != slot.ended.load()) ledger->drift.store(1);
     uint64_t reaper = nameOf(pid, start);
     if (ledger->reaper.compare_exchange_strong(reaper, 0))
-      ledger->drift.store(1);  // a thread of the old image was at it
+      ledger->drift.store(1);  // a thread of the old image was changing it
     for (DeviceEntry& device : ledger->devices) {
       uint64_t measurer = nameOf(pid, start);
       device.measurer.compare_exchange_strong(measurer, 0);

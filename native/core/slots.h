@@ -12,16 +12,16 @@ namespace oomtune {
 uint32_t claimSlot(Ledger* ledger);
 
 /**
- * Takes back the bytes of processes that are gone. Cheap when nobody is. Returns the number of slots freed; 0 also when
- * another process is at it.
+ * Takes back the bytes of dead processes. Cheap if there are none. Returns the number of slots freed; 0 also if another
+ * process is doing it.
  */
 uint32_t reapSlots(Ledger* ledger);
 
-/** One process at a time, also after the one whose turn it was died. False: it is another's. */
+/** Takes a lock between processes, also from one that has died. False: another process holds it. */
 bool takeTurn(Cell& turn);
 void endTurn(Cell& turn);
 
-/** Marks a change of one slot's and its device's counters, so that one which was cut short by death is noticed. */
+/** Marks a change of a slot's and its device's counters, so that a change interrupted by death is noticed. */
 class Change {
  public:
   explicit Change(Slot& slot) : slot_(slot) { slot_.begun.fetch_add(1); }

@@ -1,7 +1,7 @@
 #include "bypass.h"
 
 #include "files.h"
-#include "tree.h"
+#include "process_tree.h"
 
 namespace oomtune {
 

@@ -1,4 +1,5 @@
-// A cgroup (v2) of the launch's own, where this user may make one: its cgroup.kill ends what signals cannot outrun.
+// A cgroup (v2) of the launch's own, if this user may make one: its cgroup.kill also ends what forks faster than
+// signals.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +18,7 @@ class Cgroup {
   const std::string& path() const { return path_; }
   /**
    * Holds all in it to `bytes` of a region of device memory ("drm/0000:17:00.0/vram0", of the dmem controller,
-   * Linux 6.14). 0 or an errno; ENOENT: there is no group, or the controller is not handed on to it.
+   * Linux 6.14). 0 or an errno; ENOENT: there is no group, or the controller is not delegated to it.
    */
   int limit(const std::string& region, uint64_t bytes) const;
   /**

@@ -5,7 +5,7 @@
 
 namespace oomtune {
 
-/** What can be read of a file, at most about `largest` bytes; empty when it cannot be. */
+/** The file's contents, at most about `largest` bytes; empty if it cannot be read. */
 std::string readFile(const std::string& path, size_t largest);
 
 }  // namespace oomtune

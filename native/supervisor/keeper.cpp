@@ -8,7 +8,7 @@
 
 #include <cerrno>
 
-#include "tree.h"
+#include "process_tree.h"
 
 namespace oomtune {
 
@@ -29,7 +29,7 @@ void pauseMs(int64_t ms) {
   nanosleep(&time, nullptr);
 }
 
-/** Reaps what has ended; false when there is no child any more. */
+/** Reaps ended children; false: there is no child any more. */
 bool reapSome(uint32_t* reaped) {
   for (;;) {
     const pid_t pid = waitpid(-1, nullptr, WNOHANG);
@@ -39,7 +39,7 @@ bool reapSome(uint32_t* reaped) {
   }
 }
 
-/** Ends everything below this process; returns how many there were. */
+/** Ends all descendants of this process; returns how many there were. */
 uint32_t endRest() {
   uint32_t ended = 0;
   if (!reapSome(&ended)) return ended;
@@ -55,7 +55,7 @@ uint32_t endRest() {
   return ended;
 }
 
-/** Nothing but KILL ends this process, and it keeps no stream of its starter's open. */
+/** Only SIGKILL ends this process from now on, and it holds no stream of its starter open. */
 void stepBack() {
   for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGALRM, SIGTSTP, SIGTTIN, SIGTTOU}) {
     ::signal(signal, SIG_IGN);
@@ -79,10 +79,10 @@ int runKeeper(const Folder& folder, const std::string& startedAt, pid_t supervis
   }
   const uint32_t left = endRest();
   if (WIFEXITED(status)) return WEXITSTATUS(status);
-  // The record is written before the job is let run, and the spec removed after that: nothing was started.
+  // The record is written before the job runs, and the spec removed after that: so nothing was started.
   const bool early =
       faccessat(folder.file, "spec", F_OK, 0) == 0 && faccessat(folder.file, "supervisor.json", F_OK, 0) != 0;
-  if (!early) writeLoss(folder, startedAt, left);
+  if (!early) writeLostRecord(folder, startedAt, left);
   return 0;
 }
 

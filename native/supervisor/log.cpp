@@ -29,10 +29,10 @@ bool Log::isThere() const {
 }
 
 void Log::rotate() {
-  // Of a log that was moved away or replaced nothing is kept: what stands in its place is none of ours
+  // If the log was moved away or replaced, the new file of its name is not ours
   if (isThere() ? renameat(folder_, "log", folder_, "log.1") != 0
                 : unlinkat(folder_, "log", 0) != 0 && errno != ENOENT) {
-    if (ftruncate(file_, 0) == 0) size_ = 0;  // a folder in its place, say: bounded all the same
+    if (ftruncate(file_, 0) == 0) size_ = 0;  // log.1 may be a folder, say: the size stays bounded
     return;
   }
   const int old = file_;
@@ -69,15 +69,15 @@ void Log::write(const char* bytes, size_t length) {
     if (size_ >= limit_) rotate();
     const uint64_t room = limit_ > size_ ? limit_ - size_ : limit_;
     const size_t part = length < room ? length : static_cast<size_t>(room);
-    if (untold_ > 0) {
+    if (unreported_ > 0) {
       char note[96];
       const int size = snprintf(note, sizeof note, "\n[oomtune: %llu bytes of output were lost: the disk was full]\n",
-                                static_cast<unsigned long long>(untold_));
-      if (size > 0 && put(note, static_cast<size_t>(size))) untold_ = 0;
+                                static_cast<unsigned long long>(unreported_));
+      if (size > 0 && put(note, static_cast<size_t>(size))) unreported_ = 0;
     }
-    if (untold_ > 0 || !put(bytes, part)) {
+    if (unreported_ > 0 || !put(bytes, part)) {
       lost_ += part;
-      untold_ += part;
+      unreported_ += part;
     }
     bytes += part;
     length -= part;

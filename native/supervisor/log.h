@@ -27,7 +27,7 @@ class Log {
   bool put(const char* bytes, size_t length);
   bool isThere() const;
   void rotate();
-  /** Opens a new file if the current one was moved or deleted; looks from time to time only. */
+  /** Opens a new file if the current one was moved or deleted; checks from time to time only. */
   void reopenIfMoved();
 
   int folder_;
@@ -35,7 +35,7 @@ class Log {
   uint64_t limit_;
   uint64_t size_ = 0;
   uint64_t lost_ = 0;
-  uint64_t untold_ = 0;
+  uint64_t unreported_ = 0;
   std::chrono::steady_clock::time_point next_;
 };
 

@@ -1,7 +1,7 @@
 // oomtune-supervisor: owns one launch. It starts the job that DIR/spec describes, keeps its output in DIR/log, ends its
-// whole process tree when told to (SIGTERM: cancelled, SIGUSR1: timed out) or when its time is up, waits until none of
-// it is left, and then writes DIR/exit.json. It needs nobody: whoever started it may die. Its parent, the keeper, takes
-// its place should it be killed.
+// whole process tree on a signal (SIGTERM: cancelled, SIGUSR1: timed out) or when its time is up, waits until none of
+// it is left, and then writes DIR/exit.json. It outlives whoever started it. Its parent, the keeper, takes its place
+// should it be killed.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "cgroup.h"
+#include "event_loop.h"
 #include "evidence.h"
 #include "file.h"
 #include "files.h"
@@ -25,8 +26,8 @@
 #include "json.h"
 #include "keeper.h"
 #include "log.h"
-#include "loop.h"
 #include "process.h"
+#include "record_file.h"
 #include "records.h"
 #include "spec.h"
 
@@ -112,26 +113,26 @@ int supervise(const Folder& launch, const std::string& startedAt, int report) {
   const int folder = launch.file;
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const mode_t mask = umask(077);
-  if (chdir("/") != 0) return 1;  // keeps no file system busy
+  if (chdir("/") != 0) return 1;  // so that no file system stays busy
   Spec spec;
   Outcome outcome;
   Cgroup cgroup;
   bool recorded = false;
   auto record = [&](pid_t job) {
     recorded = true;
-    return writeWho(folder, startedAt, job, cgroup.path(), spec);
+    return writeSupervisorRecord(folder, startedAt, job, cgroup.path(), spec);
   };
   auto failed = [&](const std::string& error) {
     if (!recorded) record(-1);
     unlinkat(folder, "spec", 0);
-    writeExit(launch, startedAt, outcome, TriState::kNo, error);
+    writeExitRecord(launch, startedAt, outcome, TriState::kNo, error);
     return 0;
   };
   const int signals = takeSignals();
   if (signals < 0) return failed(std::string("supervisor: ") + strerror(errno));
   std::string error;
   if (!readSpec(folder, &spec, &error)) return failed(error);
-  // What a disk that fills while the job runs must not take from it: how it ended.
+  // How the job ended must be recorded even if the disk fills meanwhile.
   if (const int code = reserveRecord(folder, "exit.json")) return failed(std::string("exit.json: ") + strerror(code));
   Log log(folder, spec.logBytes);
   if (const int code = log.open()) return failed(std::string("log: ") + strerror(code));
@@ -160,15 +161,15 @@ int supervise(const Folder& launch, const std::string& startedAt, int report) {
   if (!job.release(spec, signals, &error)) return failed(error);
   if (report >= 0) close(report);  // whoever waits for the start of the job reads the end of the file
 
-  Loop loop(spec, log, ledger);
+  EventLoop loop(spec, log, ledger);
   loop.read(out.read, err.read, spec.inherit);
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; ++fd) dup2(null, fd);  // whoever started us may wait for our streams to close
   // If this supervisor is killed while it waits for what the job left behind, main.json still says how the job ended.
-  loop.onMainEnd = [&](const Outcome& main) { writeMainExit(folder, startedAt, main); };
+  loop.onMainEnd = [&](const Outcome& main) { writeMainExitRecord(folder, startedAt, main); };
   outcome = loop.run(job.pid(), signals, cgroup);
   if (ledger != nullptr) trimLedger((path + "/ledger").c_str());
-  writeExit(launch, startedAt, outcome, evidence.verdict(outcome.killed, job.pid()), "");
+  writeExitRecord(launch, startedAt, outcome, evidence.verdict(outcome.killed, job.pid()), "");
   return 0;
 }
 
@@ -213,7 +214,7 @@ int main(int count, char** arguments) {
     return 0;
   }
   guardStandardStreams();
-  signal(SIGPIPE, SIG_IGN);  // whoever started us may be gone before it is told that we are there
+  signal(SIGPIPE, SIG_IGN);  // whoever started us may be gone before we report
   Options options;
   if (!readOptions(count, arguments, &options)) return usage();
   const char* path = options.folder.c_str();

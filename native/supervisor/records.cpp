@@ -10,6 +10,7 @@
 #include "files.h"
 #include "json.h"
 #include "process.h"
+#include "record_file.h"
 
 #ifndef OOMTUNE_VERSION
 #define OOMTUNE_VERSION "0.0.0"
@@ -90,7 +91,8 @@ void writeAtLast(const Folder& folder, const std::string& record) {
 
 }  // namespace
 
-int writeWho(int folder, const std::string& startedAt, pid_t job, const std::string& cgroup, const Spec& spec) {
+int writeSupervisorRecord(int folder, const std::string& startedAt, pid_t job, const std::string& cgroup,
+                          const Spec& spec) {
   ProcessStat self{};
   ProcessStat main{};
   readStat(currentPid(), &self);
@@ -106,12 +108,12 @@ int writeWho(int folder, const std::string& startedAt, pid_t job, const std::str
           "}\n");
 }
 
-int writeMainExit(int folder, const std::string& startedAt, const Outcome& outcome) {
+int writeMainExitRecord(int folder, const std::string& startedAt, const Outcome& outcome) {
   return writeRecord(folder, "main.json", exitText(startedAt, endingOf(outcome, TriState::kUnknown)));
 }
 
-void writeExit(const Folder& folder, const std::string& startedAt, const Outcome& outcome, TriState oom,
-               const std::string& error) {
+void writeExitRecord(const Folder& folder, const std::string& startedAt, const Outcome& outcome, TriState oom,
+                     const std::string& error) {
   Ending end = endingOf(outcome, oom);
   if (!error.empty()) {
     end = Ending{};
@@ -122,7 +124,7 @@ void writeExit(const Folder& folder, const std::string& startedAt, const Outcome
   writeAtLast(folder, exitText(startedAt, end));
 }
 
-void writeLoss(const Folder& folder, const std::string& startedAt, uint32_t stragglers) {
+void writeLostRecord(const Folder& folder, const std::string& startedAt, uint32_t stragglers) {
   if (renameat(folder.file, "main.json", folder.file, "exit.json") == 0 && fsync(folder.file) == 0) return;
   Ending end;
   end.by = "supervisor-lost";

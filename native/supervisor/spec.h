@@ -1,4 +1,4 @@
-// What the supervisor is asked to do: the file `spec` in the launch folder. Records `key=value`, each ended by a NUL
+// The supervisor's instructions: the file `spec` in the launch folder. Records `key=value`, each ended by a NUL
 // byte; the keys are those below, in any order; each but arg, env, device and dmem stands at most once.
 #pragma once
 

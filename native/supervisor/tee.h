@@ -1,5 +1,5 @@
-// One of the job's output streams on its way to the supervisor's own stdout or stderr. Never blocks: a reader that is
-// slow makes the job wait (as a pipe would), one that is gone is forgotten, and signals are served meanwhile.
+// One of the job's output streams on its way to the supervisor's own stdout or stderr. Never blocks: a slow
+// reader makes the job wait (as a pipe would), a reader that is gone is dropped, and signals are handled meanwhile.
 #pragma once
 
 #include <cstddef>

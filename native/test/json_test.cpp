@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include "record_file.h"
 #include "scratch.h"
 
 using namespace oomtune;

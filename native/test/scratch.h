@@ -11,8 +11,8 @@
 #include <memory>
 #include <string>
 
+#include "budget_gate.h"
 #include "file.h"
-#include "gate.h"
 
 namespace oomtune {
 
@@ -28,8 +28,8 @@ inline std::unique_ptr<Ledger, LedgerFree> heapLedger(uint64_t budget) {
   return ledger;
 }
 
-inline Gate gateOf(Ledger* ledger) {
-  Gate gate;
+inline BudgetGate gateOf(Ledger* ledger) {
+  BudgetGate gate;
   gate.attachTo(ledger);
   return gate;
 }

@@ -41,11 +41,11 @@ pid_t inChild(const std::function<void()>& body) {
 
 TEST(Slots, areEmptiedByAnExec) {
   auto ledger = heapLedger(kBudget);
-  Gate before = gateOf(ledger.get());
+  BudgetGate before = gateOf(ledger.get());
   ASSERT_TRUE(before.reserve(0, 800, "malloc"));
   before.commit(0, kClassic, 800);
   ledger->keys[before.slotIndex()].image.store(12345);  // as if the memory image had been another one
-  Gate after = gateOf(ledger.get());
+  BudgetGate after = gateOf(ledger.get());
   EXPECT_EQ(after.slotIndex(), before.slotIndex());
   EXPECT_EQ(after.live(0), 0u);
   EXPECT_TRUE(after.reserve(0, 1000, "malloc"));
@@ -53,7 +53,7 @@ TEST(Slots, areEmptiedByAnExec) {
 
 TEST(Slots, ofAForkedChildAreItsOwn) {
   Shared shared(kBudget);
-  Gate gate = gateOf(shared.ledger);
+  BudgetGate gate = gateOf(shared.ledger);
   ASSERT_TRUE(gate.reserve(0, 400, "malloc"));
   gate.commit(0, kClassic, 400);
   const pid_t child = inChild([&] {
@@ -74,7 +74,7 @@ TEST(Slots, ofAForkedChildAreItsOwn) {
 TEST(Slots, ofAZombieAreTakenBack) {
   Shared shared(kBudget);
   const pid_t child = inChild([&] {
-    Gate gate = gateOf(shared.ledger);
+    BudgetGate gate = gateOf(shared.ledger);
     gate.reserve(0, 1000, "malloc");
     gate.commit(0, kClassic, 1000);
   });
@@ -94,7 +94,7 @@ TEST(Slots, whenAllAreTakenAreSharedAndTheLedgerSaysSo) {
     ledger->keys[i].start.store(self.start);
     ledger->keys[i].pidns.store(currentPidNamespace());
   }
-  Gate gate = gateOf(ledger.get());
+  BudgetGate gate = gateOf(ledger.get());
   EXPECT_EQ(gate.slotIndex(), kOverflowSlot);
   EXPECT_EQ(ledger->blind.load(), static_cast<uint32_t>(kBlindSlots));
   EXPECT_TRUE(gate.reserve(0, 5, "malloc"));
@@ -124,7 +124,7 @@ TEST(Slots, thatAreBeingTakenAreLeftAlone) {
 
 TEST(Slots, ofOurOwnAreNeverTakenBack) {
   auto ledger = heapLedger(kBudget);
-  Gate gate = gateOf(ledger.get());
+  BudgetGate gate = gateOf(ledger.get());
   ledger->keys[gate.slotIndex()].start.store(1);  // as if the start time were told otherwise now
   EXPECT_EQ(reapSlots(ledger.get()), 0u);
   EXPECT_TRUE(gate.reserve(0, 5, "malloc"));
@@ -147,7 +147,7 @@ TEST(Turns, areTakenByOneAtATimeAndFromTheDead) {
 
 TEST(Turns, ofAnEarlierImageOfThisProcessEndWithIt) {
   auto ledger = heapLedger(kBudget);
-  Gate before = gateOf(ledger.get());
+  BudgetGate before = gateOf(ledger.get());
   ASSERT_TRUE(takeTurn(ledger->devices[1].measurer));
   ledger->keys[before.slotIndex()].image.store(12345);  // as if exec had been called meanwhile
   gateOf(ledger.get());
@@ -170,7 +170,7 @@ TEST(Slots, ofAnEarlierProcessWithOurPidAreTakenBack) {
 
 TEST(Slots, countersThatADeathLeftHalfDoneAreSetRight) {
   auto ledger = heapLedger(kBudget);
-  Gate gate = gateOf(ledger.get());
+  BudgetGate gate = gateOf(ledger.get());
   ASSERT_TRUE(gate.reserve(0, 100, "malloc"));
   gate.commit(0, kClassic, 100);
   // A process that died after the device's counter was raised and before its slot's.
@@ -188,7 +188,7 @@ TEST(Slots, countersThatADeathLeftHalfDoneAreSetRight) {
 
 TEST(Slots, aPeakIsNotRaisedByBytesThatADeathLeftBehind) {
   auto ledger = heapLedger(kBudget);
-  Gate gate = gateOf(ledger.get());
+  BudgetGate gate = gateOf(ledger.get());
   ledger->devices[0].live.fetch_add(900);  // not yet set right
   ASSERT_TRUE(gate.reserve(0, 800, "malloc"));
   gate.commit(0, kClassic, 800);
@@ -210,7 +210,7 @@ TEST(Slots, holdTheBudgetWhileProcessesAreKilledAtRandom) {
   DeviceEntry& device = shared.ledger->devices[0];
   std::vector<pid_t> children;
   auto worker = [&](unsigned seed) {
-    Gate gate = gateOf(shared.ledger);
+    BudgetGate gate = gateOf(shared.ledger);
     std::vector<uint64_t> held;
     for (;;) {
       const uint64_t size = static_cast<uint64_t>(rand_r(&seed)) % (budget / 8) + 1;

@@ -4,18 +4,18 @@
 #include <thread>
 #include <vector>
 
-#include "gate.h"
-#include "reading.h"
+#include "budget_gate.h"
+#include "ledger_snapshot.h"
+#include "pointer_table.h"
 #include "scratch.h"
 #include "slots.h"
-#include "table.h"
 
 using namespace oomtune;
 
 TEST(Storm, threadsNeverPassTheBudgetTogether) {
   constexpr uint64_t budget = 1 << 20;
   auto ledger = heapLedger(budget);
-  Gate gate;
+  BudgetGate gate;
   gate.attachTo(ledger.get());
   std::atomic<bool> passed{false};
   std::atomic<unsigned> tried{0};
@@ -41,7 +41,7 @@ TEST(Storm, threadsNeverPassTheBudgetTogether) {
     });
   }
   std::thread reader([&] {
-    auto reading = std::make_unique<Reading>();
+    auto reading = std::make_unique<LedgerSnapshot>();
     for (int i = 0; i < 200; ++i) {
       ASSERT_TRUE(readLedger(ledger.get(), reading.get()));
       if (reading->devices[0].live > budget) passed = true;
@@ -59,7 +59,7 @@ TEST(Storm, threadsNeverPassTheBudgetTogether) {
 
 TEST(Storm, countersAreSetRightWhileOthersAllocate) {
   auto ledger = heapLedger(kNoBudget);
-  Gate gate;
+  BudgetGate gate;
   gate.attachTo(ledger.get());
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;

@@ -8,7 +8,7 @@ const SOURCE = /\.(cpp|h)$/;
 const sources = readdirSync(NATIVE, { recursive: true, encoding: 'utf8' }).filter(
   (path) => SOURCE.test(path) && !path.startsWith('test'),
 );
-/** A module is a header and the source of its name: `preload/cuda/watch`. */
+/** A module is a header and the source of its name: `preload/cuda/device_watch`. */
 const moduleOf = (path: string): string => path.replace(SOURCE, '');
 const modules = new Set(sources.map(moduleOf));
 /** What stands in a folder includes its own files, those of the folder above, and core's. */
@@ -26,7 +26,7 @@ for (const path of sources) {
   arrows.set(from, to);
   for (const [, name = ''] of readFileSync(join(NATIVE, path), 'utf8').matchAll(/^#include "([^"]+\.h)"/gm)) {
     const found = resolve(path, name);
-    // core's gate.h and the file's own header are the common case; what is not ours is the system's
+    // core's budget_gate.h and the file's own header are the common case; what is not ours is the system's
     if (found !== undefined && found !== from) to.add(found);
   }
 }

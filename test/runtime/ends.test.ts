@@ -105,7 +105,7 @@ describe('a record that a power cut left full of zeros', () => {
 
 test('files that decide are written once each side, synchronised before they are renamed', () => {
   for (const [file, write] of [
-    ['native/supervisor/json.cpp', /fsync\(file\)[\s\S]*renameat\([\s\S]*fsync\(folder\)/],
+    ['native/supervisor/record_file.cpp', /fsync\(file\)[\s\S]*renameat\([\s\S]*fsync\(folder\)/],
     [
       'src/common/durable-file.ts',
       /writeWhole\(path, text, true\);\s+syncFolder\([\s\S]*flush \}\);\s+renameSync\([\s\S]*fsyncSync\(/,

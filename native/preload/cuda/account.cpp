@@ -1,6 +1,6 @@
 #include "account.h"
 
-#include "watch.h"
+#include "device_watch.h"
 
 namespace oomtune::cuda::account {
 
@@ -11,49 +11,49 @@ constexpr uint64_t kMiB = 1ULL << 20;
 }  // namespace
 
 uint64_t physical(uint64_t size) {
-  if (size <= kMiB || size > UINT64_MAX - 2 * kMiB) return size;  // nothing is that large: the driver will say so
+  if (size <= kMiB || size > UINT64_MAX - 2 * kMiB) return size;  // no device is that large: the driver will refuse it
   return (size + 2 * kMiB - 1) & ~(2 * kMiB - 1);
 }
 
-void settle(Place place, Kind kind, uint64_t size, Result result, const char* api) {
-  Gate& gate = account::gate();
-  if (place < 0) return;
+void settle(DeviceIndex deviceIndex, Kind kind, uint64_t size, Result result, const char* api) {
+  BudgetGate& gate = account::gate();
+  if (deviceIndex < 0) return;
   if (result == kSuccess) {
-    gate.commit(place, kind, size);
+    gate.commit(deviceIndex, kind, size);
     return;
   }
-  gate.cancel(place, size);
-  if (result == kOutOfMemory) gate.refuse(place, size, api, kByDriver);
+  gate.cancel(deviceIndex, size);
+  if (result == kOutOfMemory) gate.refuse(deviceIndex, size, api, kByDriver);
 }
 
-void add(Place place, Kind kind, uint64_t size) {
-  if (place >= 0) gate().add(place, kind, size);
+void add(DeviceIndex deviceIndex, Kind kind, uint64_t size) {
+  if (deviceIndex >= 0) gate().add(deviceIndex, kind, size);
 }
 
-void release(Place place, Kind kind, uint64_t size) {
-  if (place < 0) return;
-  if (place != static_cast<Place>(kHostDevice)) noteFreed(place);
-  gate().release(place, kind, size);
+void release(DeviceIndex deviceIndex, Kind kind, uint64_t size) {
+  if (deviceIndex < 0) return;
+  if (deviceIndex != static_cast<DeviceIndex>(kHostDevice)) noteFreed(deviceIndex);
+  gate().release(deviceIndex, kind, size);
 }
 
-void handOver(Place place, Kind kind, uint64_t size) {
-  if (place < 0) return;
-  // Without figures it would stay charged for good.
-  if (gate().ledger()->devices[place].measured.load() == kMeasuredNot) release(place, kind, size);
-  else gate().handOver(place, kind, size);
+void handOver(DeviceIndex deviceIndex, Kind kind, uint64_t size) {
+  if (deviceIndex < 0) return;
+  // If overhead cannot be measured it would stay charged for ever.
+  if (gate().ledger()->devices[deviceIndex].measured.load() == kMeasuredNot) release(deviceIndex, kind, size);
+  else gate().handOver(deviceIndex, kind, size);
 }
 
-void refused(Place place, uint64_t size, const char* api, RefusedBy by) {
-  if (place >= 0) gate().refuse(place, size, api, by);
+void refused(DeviceIndex deviceIndex, uint64_t size, const char* api, RefusedBy by) {
+  if (deviceIndex >= 0) gate().refuse(deviceIndex, size, api, by);
 }
 
-bool overBudget(Place place) {
-  Gate& gate = account::gate();
-  if (place < 0 || !gate.attached()) return false;
-  const uint64_t budget = gate.budget(place);
-  return budget != kNoBudget && gate.ledger()->devices[place].committed.load() > budget;
+bool overBudget(DeviceIndex deviceIndex) {
+  BudgetGate& gate = account::gate();
+  if (deviceIndex < 0 || !gate.attached()) return false;
+  const uint64_t budget = gate.budget(deviceIndex);
+  return budget != kNoBudget && gate.ledger()->devices[deviceIndex].committed.load() > budget;
 }
 
-uint64_t available(Place place) { return place >= 0 ? gate().available(place) : kNoBudget; }
+uint64_t available(DeviceIndex deviceIndex) { return deviceIndex >= 0 ? gate().available(deviceIndex) : kNoBudget; }
 
 }  // namespace oomtune::cuda::account

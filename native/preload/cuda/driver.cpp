@@ -8,9 +8,9 @@
 
 #include "compat.h"
 #include "process_gate.h"
-#include "real.h"
+#include "real_library.h"
 #include "trampolines.h"
-#include "unlisted.h"
+#include "unlisted_symbols.h"
 
 asm(OOMTUNE_TRAMPOLINES_BEGIN
 #define SYMBOL(name) OOMTUNE_TRAMPOLINE(name)
@@ -64,9 +64,9 @@ const Hook* findHook(const char* name) {
   return nullptr;
 }
 
-// What a program meets that calls a function which this driver does not have.
+// Called in place of a function that this driver does not have.
 Result missing() { return kNotFound; }
-// The same where there is no driver at all.
+// Called in place of any function if there is no driver.
 Result noDriver() { return kNoDevice; }
 
 void fillSlots(void* handle) {
@@ -148,9 +148,9 @@ bool openDriver() {
 void* substitute(const char* symbol, void* resolved) {
   Known& cell = knownCell(resolved);
   if (cell.real == resolved) return cell.hook != nullptr ? cell.hook : resolved;
-  // A newer form of a function that counts: the program gets it, and the launch says that it was not all seen.
+  // A newer, unknown version of a hooked function: passed through, and the launch's figures are marked incomplete.
   if (symbol != nullptr && stemIsHooked(symbol)) {
-    account::blind(kBlindHook);
+    account::markBlind(kBlindHook);
     debugLine("the driver has a newer %s than this build knows: what it allocates is not counted", symbol);
   }
   return resolved;

@@ -1,9 +1,9 @@
 // The real driver, opened at the first call, and which of its functions are hooked. Only the hooks know of this file:
-// what they build on calls the driver through calls.h.
+// what they build on calls the driver through driver_calls.h.
 #pragma once
 
-#include "calls.h"
-#include "types.h"
+#include "driver_calls.h"
+#include "driver_types.h"
 
 namespace oomtune::cuda {
 
@@ -31,14 +31,14 @@ extern const HookList kGraphHooks;
 extern const HookList kArrayHooks;
 extern const HookList kFirstHooks;
 
-/** Declares `name_real`, the driver's own function, and is followed by the body of the hook. */
+/** Declares `name_real`, the driver's own function; the body of the hook follows. */
 #define OOMTUNE_HOOK(name, ...)                 \
   Result (*name##_real)(__VA_ARGS__) = nullptr; \
   Result name##_hook(__VA_ARGS__)
 #define OOMTUNE_HOOKED(name) \
   Hook { #name, reinterpret_cast<void*>(name##_hook), reinterpret_cast<void**>(&name##_real) }
 
-/** Opens the real driver if that was not done yet. False: there is none. */
+/** Opens the real driver, once. False: there is none. */
 bool openDriver();
 
 /**

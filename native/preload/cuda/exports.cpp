@@ -1,6 +1,6 @@
-// What a program in the job may ask of the ledger (found by dlsym): `device` is a CUDA ordinal as this process sees it,
-// -1 the host. Figures are of the calling process, contexts included.
-#include "admit.h"
+// The ledger's figures for programs in the job (found by dlsym): `device` is a CUDA ordinal as this process sees it, -1
+// the host. Figures are those of the calling process, contexts included.
+#include "admission.h"
 
 using oomtune::cuda::account::gate;
 
@@ -8,9 +8,10 @@ namespace {
 
 bool indexOf(int device, uint32_t* out) {
   if (device < -1) return false;
-  const int place = device == -1 ? static_cast<int>(oomtune::kHostDevice) : oomtune::cuda::account::placeOf(device);
-  *out = static_cast<uint32_t>(place);
-  return place >= 0;
+  const int deviceIndex =
+      device == -1 ? static_cast<int>(oomtune::kHostDevice) : oomtune::cuda::account::deviceIndexOf(device);
+  *out = static_cast<uint32_t>(deviceIndex);
+  return deviceIndex >= 0;
 }
 
 }  // namespace

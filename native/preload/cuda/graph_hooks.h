@@ -6,12 +6,12 @@
 namespace oomtune::cuda {
 
 /**
- * A node that asks for more than could ever be there would fail when its graph is launched: refuse it where it is made.
+ * True if the budget could ever hold the node. A larger one would fail at its graph's launch: it is refused when made.
  */
-bool graphNodeFits(account::Place place, uint64_t bytes, const char* api);
+bool graphNodeFits(account::DeviceIndex deviceIndex, uint64_t bytes, const char* api);
 bool graphNodeFits(const MemAllocNodeParams* params, const char* api);
 
-/** In the child of a fork. */
+/** In a forked child. */
 void forgetGraphs();
 
 }  // namespace oomtune::cuda

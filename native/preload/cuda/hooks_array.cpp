@@ -1,15 +1,15 @@
-// Arrays and mipmapped arrays. The driver does not tell their size: it is reckoned from the description; what padding
-// adds shows up in the measured overhead.
-#include "admit.h"
+// Arrays and mipmapped arrays. The driver does not tell their size: it is computed from the description; padding
+// shows up in the measured overhead.
+#include "admission.h"
+#include "allocation_tables.h"
 #include "driver.h"
-#include "tables.h"
 #include "vmm.h"
 
 namespace oomtune::cuda {
 
 namespace {
 
-using account::Place;
+using account::DeviceIndex;
 
 /** Bits of one element of a format, all channels together. Planar and packed video formats are given by their mean. */
 uint64_t bitsOf(unsigned int format, unsigned int channels) {
@@ -57,24 +57,24 @@ uint64_t descriptionBytes(const Array3dDescriptor* wanted, unsigned int levels) 
   return bytes;
 }
 
-void remember(Place place, uint64_t size, uint64_t handle) {
-  if (place < 0 || size == 0) return;
-  const Allocation allocation{size, currentContext(), static_cast<int16_t>(place), kArray, contextAge()};
+void remember(DeviceIndex deviceIndex, uint64_t size, uint64_t handle) {
+  if (deviceIndex < 0 || size == 0) return;
+  const Allocation allocation{size, currentContext(), static_cast<int16_t>(deviceIndex), kArray, contextAge()};
   if (!arrays.put(handle, allocation)) {
-    account::release(place, kArray, size);
-    account::blind(kBlindHook);
+    account::release(deviceIndex, kArray, size);
+    account::markBlind(kBlindHook);
   }
 }
 
 /** Around the driver's own call: admit, call, settle, remember. */
 template <class ArrayHandle, class Call>
 Result create(ArrayHandle* array, uint64_t bytes, const char* api, Call call) {
-  const Place place = account::placeOfCurrent();
-  if (!account::admit(place, bytes, api)) return kOutOfMemory;
-  account::Unsettled unsettled;
+  const DeviceIndex deviceIndex = account::currentDeviceIndex();
+  if (!account::admit(deviceIndex, bytes, api)) return kOutOfMemory;
+  account::DriverCall driverCallUnderWay;
   Result result = call();
-  account::settle(place, kArray, bytes, result, api);
-  if (result == kSuccess) remember(place, bytes, reinterpret_cast<uint64_t>(*array));
+  account::settle(deviceIndex, kArray, bytes, result, api);
+  if (result == kSuccess) remember(deviceIndex, bytes, reinterpret_cast<uint64_t>(*array));
   return result;
 }
 
@@ -112,13 +112,13 @@ OOMTUNE_HOOK(cuArray3DCreate, Array* array, const FirstArray3dDescriptor* wanted
 
 template <class ArrayHandle>
 Result destroy(ArrayHandle array, Result (*real)(ArrayHandle)) {
-  account::Unsettled unsettled;
+  account::DriverCall driverCallUnderWay;
   Allocation allocation{};
   const uint64_t handle = reinterpret_cast<uint64_t>(array);
   const bool ours = arrays.take(handle, &allocation);
   Result result = real(array);
-  if (ours && result == kSuccess) account::release(allocation.place, kArray, allocation.size);
-  if (result == kSuccess) vmmLetGo(handle, account::kNowhere, 0, UINT64_MAX);  // what a sparse one was mapped to
+  if (ours && result == kSuccess) account::release(allocation.deviceIndex, kArray, allocation.size);
+  if (result == kSuccess) vmmLetGo(handle, account::kNotCounted, 0, UINT64_MAX);  // what a sparse one was mapped to
   if (ours && result != kSuccess) arrays.put(handle, allocation);
   return result;
 }

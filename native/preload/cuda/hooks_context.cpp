@@ -1,19 +1,19 @@
 // Initialisation, contexts, the resolver, and the figures that a program reads to size itself.
 #include <atomic>
 
-#include "admit.h"
+#include "admission.h"
+#include "allocation_tables.h"
+#include "device_watch.h"
 #include "driver.h"
-#include "lifetime.h"
-#include "measure.h"
-#include "pool_list.h"
-#include "tables.h"
-#include "watch.h"
+#include "known_pools.h"
+#include "overhead.h"
+#include "process_lifetime.h"
 
 namespace oomtune::cuda {
 
 namespace {
 
-using account::Place;
+using account::DeviceIndex;
 
 OOMTUNE_HOOK(cuInit, unsigned int flags) {
   Result result = cuInit_real(flags);
@@ -41,45 +41,45 @@ OOMTUNE_HOOK(cuGetProcAddress_v2_ptsz, const char* symbol, void** function, int 
 }
 
 /** A context that does not fit would not have come to be on a card as large as the budget. */
-bool contextFits(Place place, const char* api) {
-  measureContext(place);
-  if (!account::overBudget(place)) return true;
-  account::refused(place, account::gate().overhead(place), api, kByBudget);
+bool contextFits(DeviceIndex deviceIndex, const char* api) {
+  measureContext(deviceIndex);
+  if (!account::overBudget(deviceIndex)) return true;
+  account::refused(deviceIndex, account::gate().overhead(deviceIndex), api, kByBudget);
   return false;
 }
 
-/** The driver had no room for a context: how much it would have taken nobody knows. */
-Result sayIfRefused(Result result, Place place, const char* api) {
-  if (result == kOutOfMemory) account::refused(place, 0, api, kByDriver);
+/** The driver refused a context for lack of memory, whose size is unknown. */
+Result sayIfRefused(Result result, DeviceIndex deviceIndex, const char* api) {
+  if (result == kOutOfMemory) account::refused(deviceIndex, 0, api, kByDriver);
   return result;
 }
 
 Result withinBudget(Result result, Context* context, Device device, const char* api) {
-  Place place = account::placeOf(device);
-  if (result != kSuccess) return sayIfRefused(result, place, api);
-  if (place < 0 || contextFits(place, api)) return result;
+  DeviceIndex deviceIndex = account::deviceIndexOf(device);
+  if (result != kSuccess) return sayIfRefused(result, deviceIndex, api);
+  if (deviceIndex < 0 || contextFits(deviceIndex, api)) return result;
   if (driver.ctxDestroy != nullptr && context != nullptr) driver.ctxDestroy(*context);
-  account::measure(place);
+  account::measure(deviceIndex);
   return kOutOfMemory;
 }
 
 OOMTUNE_HOOK(cuCtxCreate, Context* context, unsigned int flags, Device device) {
-  beforeContext(account::placeOf(device));
+  beforeContext(account::deviceIndexOf(device));
   return withinBudget(cuCtxCreate_real(context, flags, device), context, device, "cuCtxCreate");
 }
 
 OOMTUNE_HOOK(cuCtxCreate_v2, Context* context, unsigned int flags, Device device) {
-  beforeContext(account::placeOf(device));
+  beforeContext(account::deviceIndexOf(device));
   return withinBudget(cuCtxCreate_v2_real(context, flags, device), context, device, "cuCtxCreate_v2");
 }
 
 OOMTUNE_HOOK(cuCtxCreate_v3, Context* context, void* affinity, int count, unsigned int flags, Device device) {
-  beforeContext(account::placeOf(device));
+  beforeContext(account::deviceIndexOf(device));
   return withinBudget(cuCtxCreate_v3_real(context, affinity, count, flags, device), context, device, "cuCtxCreate_v3");
 }
 
 OOMTUNE_HOOK(cuCtxCreate_v4, Context* context, void* params, unsigned int flags, Device device) {
-  beforeContext(account::placeOf(device));
+  beforeContext(account::deviceIndexOf(device));
   return withinBudget(cuCtxCreate_v4_real(context, params, flags, device), context, device, "cuCtxCreate_v4");
 }
 
@@ -90,20 +90,20 @@ bool primaryActive(Device device) {
          active != 0;
 }
 
-/** The primary contexts' handles, to know what goes with one that is reset. */
+/** The primary contexts' handles, to know what is freed with one that is reset. */
 std::atomic<uint64_t> primaries[kDevices];
 
 OOMTUNE_HOOK(cuDevicePrimaryCtxRetain, Context* context, Device device) {
-  Place place = account::placeOf(device);
-  const bool first = place >= 0 && !primaryActive(device);
-  if (first) beforeContext(place);
+  DeviceIndex deviceIndex = account::deviceIndexOf(device);
+  const bool first = deviceIndex >= 0 && !primaryActive(device);
+  if (first) beforeContext(deviceIndex);
   Result result = cuDevicePrimaryCtxRetain_real(context, device);
-  if (result != kSuccess) return sayIfRefused(result, place, "cuDevicePrimaryCtxRetain");
-  if (place < 0) return result;
-  if (context != nullptr) primaries[place].store(reinterpret_cast<uint64_t>(*context));
-  if (!first || contextFits(place, "cuDevicePrimaryCtxRetain")) return result;
+  if (result != kSuccess) return sayIfRefused(result, deviceIndex, "cuDevicePrimaryCtxRetain");
+  if (deviceIndex < 0) return result;
+  if (context != nullptr) primaries[deviceIndex].store(reinterpret_cast<uint64_t>(*context));
+  if (!first || contextFits(deviceIndex, "cuDevicePrimaryCtxRetain")) return result;
   if (driver.primaryCtxRelease != nullptr) driver.primaryCtxRelease(device);
-  account::measure(place);
+  account::measure(deviceIndex);
   return kOutOfMemory;
 }
 
@@ -111,23 +111,23 @@ enum class End { kReset, kRelease };
 
 /** Calls what may end a primary context, and forgets what went with it. */
 Result endPrimary(Result (*real)(Device), Device device, End how) {
-  const Place place = account::placeOf(device);
+  const DeviceIndex deviceIndex = account::deviceIndexOf(device);
   const bool active = primaryActive(device);
-  const uint64_t context = place >= 0 ? primaries[place].load() : 0;
+  const uint64_t context = deviceIndex >= 0 ? primaries[deviceIndex].load() : 0;
   Result result = kSuccess;
   bool gone = false;
   {
-    account::Unsettled unsettled;
+    account::DriverCall driverCallUnderWay;
     const uint32_t age = endContext();
     result = real(device);
     // After a reset another thread may have made it anew by now; all the same what was in it is gone.
-    gone = result == kSuccess && place >= 0 && (how == End::kReset ? active : !primaryActive(device));
+    gone = result == kSuccess && deviceIndex >= 0 && (how == End::kReset ? active : !primaryActive(device));
     if (gone) {
       releaseContext(context, age);
-      forgetPoolsOn(place);
+      forgetPoolsOn(deviceIndex);
     }
   }
-  if (gone) account::measure(place);
+  if (gone) account::measure(deviceIndex);
   return result;
 }
 
@@ -150,13 +150,14 @@ OOMTUNE_HOOK(cuDevicePrimaryCtxReset_v2, Device device) {
 Result destroyContext(Result (*real)(Context), Context context) {
   Result result = kSuccess;
   {
-    account::Unsettled unsettled;
+    account::DriverCall driverCallUnderWay;
     const uint32_t age = endContext();
     result = real(context);
     if (result == kSuccess) releaseContext(reinterpret_cast<uint64_t>(context), age);
   }
-  for (Place place = 1; result == kSuccess && place < static_cast<Place>(kDevices); ++place) {
-    if (account::gate().overhead(place) != 0) account::measure(place);
+  for (DeviceIndex deviceIndex = 1; result == kSuccess && deviceIndex < static_cast<DeviceIndex>(kDevices);
+       ++deviceIndex) {
+    if (account::gate().overhead(deviceIndex) != 0) account::measure(deviceIndex);
   }
   return result;
 }
@@ -170,20 +171,21 @@ OOMTUNE_HOOK(cuGreenCtxCreate, GreenContext* context, void* resources, Device de
 
 OOMTUNE_HOOK(cuGreenCtxDestroy, GreenContext context) {
   Result result = cuGreenCtxDestroy_real(context);
-  for (Place place = 1; result == kSuccess && place < static_cast<Place>(kDevices); ++place) {
-    if (account::gate().overhead(place) != 0) account::measure(place);
+  for (DeviceIndex deviceIndex = 1; result == kSuccess && deviceIndex < static_cast<DeviceIndex>(kDevices);
+       ++deviceIndex) {
+    if (account::gate().overhead(deviceIndex) != 0) account::measure(deviceIndex);
   }
   return result;
 }
 
 Result cuGreenCtxCreate_hook(GreenContext* context, void* resources, Device device, unsigned int flags) {
-  const Place place = account::placeOf(device);
-  beforeContext(place);
+  const DeviceIndex deviceIndex = account::deviceIndexOf(device);
+  beforeContext(deviceIndex);
   const Result result = cuGreenCtxCreate_real(context, resources, device, flags);
-  if (result != kSuccess) return sayIfRefused(result, place, "cuGreenCtxCreate");
-  if (place < 0 || contextFits(place, "cuGreenCtxCreate")) return result;
+  if (result != kSuccess) return sayIfRefused(result, deviceIndex, "cuGreenCtxCreate");
+  if (deviceIndex < 0 || contextFits(deviceIndex, "cuGreenCtxCreate")) return result;
   if (context != nullptr && cuGreenCtxDestroy_real != nullptr) cuGreenCtxDestroy_real(*context);
-  account::measure(place);
+  account::measure(deviceIndex);
   return kOutOfMemory;
 }
 
@@ -193,9 +195,9 @@ OOMTUNE_HOOK(cuCtxSetLimit, int limit, size_t value) {
   const bool grows = limit == kLimitHeap && driver.ctxGetLimit != nullptr &&
                      driver.ctxGetLimit(&held, limit) == kSuccess && value > held;
   if (grows) {
-    const Place place = account::placeOfCurrent();
-    if (!account::admit(place, value - held, "cuCtxSetLimit")) return kOutOfMemory;
-    if (place >= 0) account::gate().cancel(place, value - held);
+    const DeviceIndex deviceIndex = account::currentDeviceIndex();
+    if (!account::admit(deviceIndex, value - held, "cuCtxSetLimit")) return kOutOfMemory;
+    if (deviceIndex >= 0) account::gate().cancel(deviceIndex, value - held);
   }
   return cuCtxSetLimit_real(limit, value);
 }
@@ -205,10 +207,10 @@ OOMTUNE_HOOK(cuMemGetInfo_v2, size_t* free, size_t* total) {
   size_t realTotal = 0;
   Result result = cuMemGetInfo_v2_real(&realFree, &realTotal);
   if (result == kSuccess) {
-    Place place = account::placeOfCurrent();
-    account::refresh(place);
-    const uint64_t left = account::available(place);
-    const uint64_t budget = place >= 0 ? account::gate().budget(place) : kNoBudget;
+    DeviceIndex deviceIndex = account::currentDeviceIndex();
+    account::refresh(deviceIndex);
+    const uint64_t left = account::available(deviceIndex);
+    const uint64_t budget = deviceIndex >= 0 ? account::gate().budget(deviceIndex) : kNoBudget;
     if (left < realFree) realFree = left;
     if (budget < realTotal) realTotal = budget;
     if (free != nullptr) *free = realFree;
@@ -219,9 +221,9 @@ OOMTUNE_HOOK(cuMemGetInfo_v2, size_t* free, size_t* total) {
 
 OOMTUNE_HOOK(cuDeviceTotalMem_v2, size_t* bytes, Device device) {
   Result result = cuDeviceTotalMem_v2_real(bytes, device);
-  Place place = account::placeOf(device);
-  if (result == kSuccess && bytes != nullptr && place >= 0) {
-    const uint64_t budget = account::gate().budget(place);
+  DeviceIndex deviceIndex = account::deviceIndexOf(device);
+  if (result == kSuccess && bytes != nullptr && deviceIndex >= 0) {
+    const uint64_t budget = account::gate().budget(deviceIndex);
     if (budget < *bytes) *bytes = budget;
   }
   return result;

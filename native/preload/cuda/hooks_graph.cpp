@@ -5,18 +5,18 @@
 
 #include <atomic>
 
-#include "admit.h"
+#include "admission.h"
 #include "driver.h"
-#include "graph_need.h"
+#include "graph_memory_need.h"
+#include "hash_table.h"
 #include "pools.h"
-#include "table.h"
 
 namespace oomtune::cuda {
 
 namespace {
 
-using account::Place;
-constexpr Place kPlaces = static_cast<Place>(kDevices);
+using account::DeviceIndex;
+constexpr DeviceIndex kPlaces = static_cast<DeviceIndex>(kDevices);
 
 /** An executable graph with memory nodes. */
 struct Exec {
@@ -24,7 +24,7 @@ struct Exec {
   uint64_t round;  // of trimming in which its memory was there; 0: it was not yet
 };
 
-Table<Exec> execs;
+HashTable<Exec> execs;
 std::atomic<bool> anyNodes{false};
 std::atomic<uint64_t> execCount{0};
 std::atomic<uint64_t> trims{1};
@@ -35,17 +35,17 @@ uint64_t key(GraphExec exec) { return reinterpret_cast<uint64_t>(exec); }
 class Promise {
  public:
   Promise(const GraphNeed& need, const char* api) {
-    for (Place place = 1; place < kPlaces && fits_; ++place) {
-      if (need.bytes[place] == 0) continue;
-      const uint64_t reserved = graphsReserved(place);
-      const uint64_t more = need.bytes[place] > reserved ? need.bytes[place] - reserved : 0;
-      fits_ = account::admit(place, more, api);
-      if (fits_) promised_[place] = more;
+    for (DeviceIndex deviceIndex = 1; deviceIndex < kPlaces && fits_; ++deviceIndex) {
+      if (need.bytes[deviceIndex] == 0) continue;
+      const uint64_t reserved = graphsReserved(deviceIndex);
+      const uint64_t more = need.bytes[deviceIndex] > reserved ? need.bytes[deviceIndex] - reserved : 0;
+      fits_ = account::admit(deviceIndex, more, api);
+      if (fits_) promised_[deviceIndex] = more;
     }
   }
   ~Promise() {
-    for (Place place = 1; place < kPlaces; ++place) {
-      if (promised_[place] != 0) countGraphs(place, promised_[place]);
+    for (DeviceIndex deviceIndex = 1; deviceIndex < kPlaces; ++deviceIndex) {
+      if (promised_[deviceIndex] != 0) countGraphs(deviceIndex, promised_[deviceIndex]);
     }
   }
   Promise(const Promise&) = delete;
@@ -64,8 +64,8 @@ bool paramsFit(const GraphNodeParams* params, const char* api) {
 
 Result seen(Result result) {
   if (account::gate().attached()) {
-    for (Place place = 1; place < kPlaces; ++place) {
-      if (account::ordinalOf(place) >= 0) refreshPools(place);
+    for (DeviceIndex deviceIndex = 1; deviceIndex < kPlaces; ++deviceIndex) {
+      if (account::ordinalOf(deviceIndex) >= 0) refreshPools(deviceIndex);
     }
   }
   return result;
@@ -80,7 +80,7 @@ bool takeExec(GraphExec exec, Exec* out) {
 
 void keepExec(GraphExec exec, const Exec& made) {
   if (execs.put(key(exec), made)) execCount.fetch_add(1);
-  else account::blind(kBlindHook);
+  else account::markBlind(kBlindHook);
 }
 
 template <class Call>
@@ -91,7 +91,7 @@ Result instantiate(GraphExec* exec, Graph graph, const char* api, Call call) {
   {
     Promise promise(made.need, api);
     if (!promise.fits()) return kOutOfMemory;
-    account::Unsettled unsettled;
+    account::DriverCall driverCallUnderWay;
     result = call();
   }
   if (result == kSuccess && exec != nullptr) {
@@ -113,7 +113,7 @@ Result run(GraphExec graph, const char* api, Call call) {
   {
     Promise promise(exec.need, api);
     if (!promise.fits()) return kOutOfMemory;
-    account::Unsettled unsettled;
+    account::DriverCall driverCallUnderWay;
     result = call();
   }
   if (result == kSuccess) execs.put(key(graph), exec);
@@ -122,19 +122,19 @@ Result run(GraphExec graph, const char* api, Call call) {
 
 }  // namespace
 
-bool graphNodeFits(Place place, uint64_t bytes, const char* api) {
-  if (place < 0 || !account::gate().attached()) return true;
-  watchGraphs(place);
+bool graphNodeFits(DeviceIndex deviceIndex, uint64_t bytes, const char* api) {
+  if (deviceIndex < 0 || !account::gate().attached()) return true;
+  watchGraphs(deviceIndex);
   anyNodes.store(true);
-  const uint64_t reserved = graphsReserved(place);
+  const uint64_t reserved = graphsReserved(deviceIndex);
   const uint64_t more = bytes > reserved ? bytes - reserved : 0;
-  if (!account::admit(place, more, api)) return false;
-  account::gate().cancel(place, more);
+  if (!account::admit(deviceIndex, more, api)) return false;
+  account::gate().cancel(deviceIndex, more);
   return true;
 }
 
 bool graphNodeFits(const MemAllocNodeParams* params, const char* api) {
-  return params == nullptr || graphNodeFits(account::placeOf(params->pool.location), params->bytes, api);
+  return params == nullptr || graphNodeFits(account::deviceIndexOf(params->pool.location), params->bytes, api);
 }
 
 void forgetGraphs() {

@@ -1,7 +1,7 @@
 // Pinned host memory: counted by itself, never against a device's budget and never refused.
 #include "account.h"
+#include "allocation_tables.h"
 #include "driver.h"
-#include "tables.h"
 
 namespace oomtune::cuda {
 

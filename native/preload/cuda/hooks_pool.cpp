@@ -1,16 +1,16 @@
 // Stream-ordered allocation. Whether a pool grows, and by how much, only the driver knows: an allocation is let through
 // if the growth to be expected fits, and given back should the pool have grown past the budget all the same.
-#include "admit.h"
+#include "admission.h"
 #include "driver.h"
 #include "graph_hooks.h"
-#include "pool_list.h"
+#include "known_pools.h"
 #include "pools.h"
 
 namespace oomtune::cuda {
 
 namespace {
 
-using account::Place;
+using account::DeviceIndex;
 
 /** The driver's calls for one kind of default stream, of which a program uses the legacy one or one for each thread. */
 struct Calls {
@@ -26,40 +26,40 @@ bool capturing(Stream stream, const Calls& calls) {
 
 template <class Call>
 Result allocate(Pool pool, Address* address, uint64_t size, Stream stream, const char* api, Calls calls, Call call) {
-  const Place place = placeOfPool(pool);
-  if (place < 0 || !account::gate().attached()) return call();
+  const DeviceIndex deviceIndex = deviceIndexOfPool(pool);
+  if (deviceIndex < 0 || !account::gate().attached()) return call();
   // Inside a capture the memory becomes a node of the graph: the pool does not grow, the graph's memory does.
   if (capturing(stream, calls)) {
-    return graphNodeFits(place, size, api) ? call() : kOutOfMemory;
+    return graphNodeFits(deviceIndex, size, api) ? call() : kOutOfMemory;
   }
   for (int attempt = 0; attempt < 2; ++attempt) {
     // Far from the limit there is nothing to ask first.
     uint64_t growth = 0;
-    if (account::available(place) < size + (1ULL << 30)) growth = growthFor(pool, size);
-    if (!account::admit(place, growth, api)) return kOutOfMemory;
-    account::Unsettled unsettled;
+    if (account::available(deviceIndex) < size + (1ULL << 30)) growth = growthFor(pool, size);
+    if (!account::admit(deviceIndex, growth, api)) return kOutOfMemory;
+    account::DriverCall driverCallUnderWay;
     Result result = call();
     if (result != kSuccess) {
-      account::gate().cancel(place, growth);
-      if (result == kOutOfMemory) account::refused(place, size, api, kByDriver);
+      account::gate().cancel(deviceIndex, growth);
+      if (result == kOutOfMemory) account::refused(deviceIndex, size, api, kByDriver);
       return result;
     }
-    if (countGrowth(pool, place, growth)) return result;
+    if (countGrowth(pool, deviceIndex, growth)) return result;
     if (calls.free == nullptr) {
-      account::gate().cancel(place, growth);
+      account::gate().cancel(deviceIndex, growth);
       refreshPool(pool);
       return result;
     }
     // Idle memory in pieces made the pool grow all the same. It can shrink only when the stream has got so far; a
     // driver that is out of memory waits for that as well, and tries once more.
-    const Relaxed relaxed;
+    const RelaxedCapture relaxed;
     calls.free(*address, stream);
     if (calls.wait != nullptr) calls.wait(stream);
     *address = 0;
-    trimPools(place);
-    account::gate().cancel(place, growth);
+    trimPools(deviceIndex);
+    account::gate().cancel(deviceIndex, growth);
   }
-  account::refused(place, size, api, kByBudget);
+  account::refused(deviceIndex, size, api, kByBudget);
   return kOutOfMemory;
 }
 
@@ -67,13 +67,13 @@ Calls plain() { return {driver.memFreeAsync, driver.streamSynchronize, driver.st
 Calls perThread() { return {driver.memFreeAsyncPtsz, driver.streamSynchronizePtsz, driver.streamIsCapturingPtsz}; }
 
 Pool poolOfStream(Stream stream) {
-  const Place place = account::placeOfStream(stream);
-  const Device ordinal = account::ordinalOf(place);
+  const DeviceIndex deviceIndex = account::deviceIndexOfStream(stream);
+  const Device ordinal = account::ordinalOf(deviceIndex);
   Pool pool = nullptr;
   if (ordinal < 0 || driver.deviceGetMemPool == nullptr || driver.deviceGetMemPool(&pool, ordinal) != kSuccess) {
     return nullptr;
   }
-  if (placeOfPool(pool) == kUnknownPool) knowPool(pool, place, Origin::kBuiltIn);
+  if (deviceIndexOfPool(pool) == kUnknownPool) knowPool(pool, deviceIndex, Origin::kBuiltIn);
   return pool;
 }
 
@@ -89,7 +89,7 @@ OOMTUNE_HOOK(cuMemAllocAsync_ptsz, Address* address, size_t size, Stream stream)
 
 /** A pool that came by no way that is hooked is taken to lie where its stream runs. */
 Pool named(Pool pool, Stream stream) {
-  if (placeOfPool(pool) == kUnknownPool) knowPool(pool, account::placeOfStream(stream), Origin::kMade);
+  if (deviceIndexOfPool(pool) == kUnknownPool) knowPool(pool, account::deviceIndexOfStream(stream), Origin::kMade);
   return pool;
 }
 
@@ -108,19 +108,19 @@ Kind kindOf(int type) { return type == kAllocationManaged ? kManaged : kAsync; }
 OOMTUNE_HOOK(cuMemPoolCreate, Pool* pool, const PoolProps* props) {
   Result result = cuMemPoolCreate_real(pool, props);
   if (result == kSuccess && props != nullptr) {
-    knowPool(*pool, account::placeOf(props->location), Origin::kMade, kindOf(props->type));
+    knowPool(*pool, account::deviceIndexOf(props->location), Origin::kMade, kindOf(props->type));
   }
   return result;
 }
 
 OOMTUNE_HOOK(cuMemPoolImportFromShareableHandle, Pool* pool, void* from, int type, unsigned long long flags) {
   Result result = cuMemPoolImportFromShareableHandle_real(pool, from, type, flags);
-  if (result == kSuccess) knowPool(*pool, account::kNowhere, Origin::kMade);
+  if (result == kSuccess) knowPool(*pool, account::kNotCounted, Origin::kMade);
   return result;
 }
 
 OOMTUNE_HOOK(cuMemPoolDestroy, Pool pool) {
-  account::Unsettled unsettled;
+  account::DriverCall driverCallUnderWay;
   LeavingPool leaving{};
   const bool ours = takePool(pool, &leaving);
   Result result = cuMemPoolDestroy_real(pool);
@@ -130,7 +130,7 @@ OOMTUNE_HOOK(cuMemPoolDestroy, Pool pool) {
 }
 
 OOMTUNE_HOOK(cuMemPoolTrimTo, Pool pool, size_t keep) {
-  account::Unsettled unsettled;
+  account::DriverCall driverCallUnderWay;
   Result result = cuMemPoolTrimTo_real(pool, keep);
   if (result == kSuccess) refreshPool(pool);
   return result;
@@ -139,20 +139,20 @@ OOMTUNE_HOOK(cuMemPoolTrimTo, Pool pool, size_t keep) {
 // The ways to a pool that nobody made: where it lies has to be noted here, as the driver does not tell it later.
 OOMTUNE_HOOK(cuDeviceGetDefaultMemPool, Pool* pool, Device device) {
   Result result = cuDeviceGetDefaultMemPool_real(pool, device);
-  if (result == kSuccess) knowPool(*pool, account::placeOf(device), Origin::kBuiltIn);
+  if (result == kSuccess) knowPool(*pool, account::deviceIndexOf(device), Origin::kBuiltIn);
   return result;
 }
 
 OOMTUNE_HOOK(cuDeviceGetMemPool, Pool* pool, Device device) {
   Result result = cuDeviceGetMemPool_real(pool, device);
-  if (result == kSuccess) knowPool(*pool, account::placeOf(device), Origin::kBuiltIn);
+  if (result == kSuccess) knowPool(*pool, account::deviceIndexOf(device), Origin::kBuiltIn);
   return result;
 }
 
 OOMTUNE_HOOK(cuMemGetDefaultMemPool, Pool* pool, Location* location, int type) {
   Result result = cuMemGetDefaultMemPool_real(pool, location, type);
   if (result == kSuccess && location != nullptr) {
-    knowPool(*pool, account::placeOf(*location), Origin::kBuiltIn, kindOf(type));
+    knowPool(*pool, account::deviceIndexOf(*location), Origin::kBuiltIn, kindOf(type));
   }
   return result;
 }
@@ -160,7 +160,7 @@ OOMTUNE_HOOK(cuMemGetDefaultMemPool, Pool* pool, Location* location, int type) {
 OOMTUNE_HOOK(cuMemGetMemPool, Pool* pool, Location* location, int type) {
   Result result = cuMemGetMemPool_real(pool, location, type);
   if (result == kSuccess && location != nullptr) {
-    knowPool(*pool, account::placeOf(*location), Origin::kBuiltIn, kindOf(type));
+    knowPool(*pool, account::deviceIndexOf(*location), Origin::kBuiltIn, kindOf(type));
   }
   return result;
 }

@@ -3,41 +3,41 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "admit.h"
+#include "admission.h"
+#include "allocation_tables.h"
 #include "driver.h"
-#include "imports.h"
-#include "tables.h"
+#include "imported_memory.h"
 #include "vmm.h"
 
 namespace oomtune::cuda {
 
 namespace {
 
-using account::Place;
+using account::DeviceIndex;
 
 OOMTUNE_HOOK(cuMemCreate, Handle* handle, size_t size, const AllocationProp* prop, unsigned long long flags) {
-  const Place place = prop != nullptr ? account::placeOf(prop->location) : account::kNowhere;
-  if (!account::admit(place, size, "cuMemCreate")) return kOutOfMemory;
-  account::Unsettled unsettled;
+  const DeviceIndex deviceIndex = prop != nullptr ? account::deviceIndexOf(prop->location) : account::kNotCounted;
+  if (!account::admit(deviceIndex, size, "cuMemCreate")) return kOutOfMemory;
+  account::DriverCall driverCallUnderWay;
   Result result = cuMemCreate_real(handle, size, prop, flags);
-  account::settle(place, kVmm, size, result, "cuMemCreate");
-  if (result == kSuccess && place >= 0 && !vmmCreated(*handle, place, size)) {
-    account::release(place, kVmm, size);
-    account::blind(kBlindHook);
+  account::settle(deviceIndex, kVmm, size, result, "cuMemCreate");
+  if (result == kSuccess && deviceIndex >= 0 && !vmmCreated(*handle, deviceIndex, size)) {
+    account::release(deviceIndex, kVmm, size);
+    account::markBlind(kBlindHook);
   }
   return result;
 }
 
 OOMTUNE_HOOK(cuMemRelease, Handle handle) {
-  account::Unsettled unsettled;
+  account::DriverCall driverCallUnderWay;
   Allocation import{};
   const bool imported = importedHandles.take(handle, &import);
   const uint32_t block = vmmReleasing(handle);
   Result result = cuMemRelease_real(handle);
   vmmReleased(handle, block, result == kSuccess);
   // A multicast object's, perhaps: what is bound to it is held by it no more
-  if (block == UINT32_MAX && result == kSuccess) vmmLetGo(handle, account::kNowhere, 0, UINT64_MAX);
-  if (imported && result == kSuccess) importGone(import.place, import.size);
+  if (block == UINT32_MAX && result == kSuccess) vmmLetGo(handle, account::kNotCounted, 0, UINT64_MAX);
+  if (imported && result == kSuccess) importGone(import.deviceIndex, import.size);
   if (imported && result != kSuccess) importedHandles.put(handle, import);
   return result;
 }
@@ -49,7 +49,7 @@ OOMTUNE_HOOK(cuMemMap, Address address, size_t size, size_t offset, Handle handl
 }
 
 OOMTUNE_HOOK(cuMemUnmap, Address address, size_t size) {
-  account::Unsettled unsettled;
+  account::DriverCall driverCallUnderWay;
   Result result = cuMemUnmap_real(address, size);
   if (result == kSuccess) vmmUnmapped(address, size);
   return result;
@@ -70,13 +70,13 @@ Result mapArrays(const ArrayMapInfo* list, unsigned int count, Call call) {
   const bool readable = list != nullptr && count > 0;
   auto* asked = readable ? static_cast<ArrayMapInfo*>(malloc(count * sizeof(ArrayMapInfo))) : nullptr;
   if (asked != nullptr) memcpy(asked, list, count * sizeof(ArrayMapInfo));
-  account::Unsettled unsettled;
+  account::DriverCall driverCallUnderWay;
   const Result result = call();
-  const ArrayMapInfo* told = asked != nullptr ? asked : list;
+  const ArrayMapInfo* reported = asked != nullptr ? asked : list;
   for (unsigned int i = 0; readable && result == kSuccess && i < count; ++i) {
-    const uint64_t piece = pieceOf(told[i]);
-    if (told[i].operation == kMapOperation) vmmInArray(told[i].resource, piece, told[i].handle);
-    if (told[i].operation == kUnmapOperation) vmmLetGo(told[i].resource, account::kNowhere, piece, 1);
+    const uint64_t piece = pieceOf(reported[i]);
+    if (reported[i].operation == kMapOperation) vmmInArray(reported[i].resource, piece, reported[i].handle);
+    if (reported[i].operation == kUnmapOperation) vmmLetGo(reported[i].resource, account::kNotCounted, piece, 1);
   }
   free(asked);
   return result;
@@ -118,9 +118,9 @@ OOMTUNE_HOOK(cuMulticastBindAddr_v2, Handle object, Device device, size_t at, Ad
 }
 
 OOMTUNE_HOOK(cuMulticastUnbind, Handle object, Device device, size_t at, size_t size) {
-  account::Unsettled unsettled;
+  account::DriverCall driverCallUnderWay;
   Result result = cuMulticastUnbind_real(object, device, at, size);
-  if (result == kSuccess) vmmLetGo(object, account::placeOf(device), at, size);
+  if (result == kSuccess) vmmLetGo(object, account::deviceIndexOf(device), at, size);
   return result;
 }
 
@@ -131,12 +131,12 @@ OOMTUNE_HOOK(cuMemRetainAllocationHandle, Handle* handle, void* address) {
 }
 
 OOMTUNE_HOOK(cuMemImportFromShareableHandle, Handle* handle, void* from, int type) {
-  const Place place = account::placeOfCurrent();
-  const BeforeImport before = beforeImport(place);
+  const DeviceIndex deviceIndex = account::currentDeviceIndex();
+  const BeforeImport before = beforeImport(deviceIndex);
   Result result = cuMemImportFromShareableHandle_real(handle, from, type);
   if (result != kSuccess) return result;
-  const uint64_t seen = afterImport(place, before, 0);
-  if (seen != 0) importedHandles.put(*handle, Allocation{seen, 0, static_cast<int16_t>(place), kIpc, 1});
+  const uint64_t seen = afterImport(deviceIndex, before, 0);
+  if (seen != 0) importedHandles.put(*handle, Allocation{seen, 0, static_cast<int16_t>(deviceIndex), kIpc, 1});
   return result;
 }
 

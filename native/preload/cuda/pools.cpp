@@ -5,19 +5,19 @@
 #include <atomic>
 #include <cstring>
 
-#include "calls.h"
-#include "pool_list.h"
-#include "table.h"
+#include "driver_calls.h"
+#include "hash_table.h"
+#include "known_pools.h"
 
 namespace oomtune::cuda {
 
 namespace {
 
-using account::Place;
+using account::DeviceIndex;
 
 struct Known {
   Pool pool;
-  Place place;
+  DeviceIndex deviceIndex;
   Origin origin;
   Kind kind;
   uint64_t counted;
@@ -62,105 +62,106 @@ bool keep(const Known& pool) {
 
 /** False: the driver does not say (it may be shutting down): what was counted stands. */
 bool attribute(Pool pool, int which, uint64_t* value) {
-  const Relaxed relaxed;
+  const RelaxedCapture relaxed;
   *value = 0;
   return driver.poolGetAttribute != nullptr && driver.poolGetAttribute(pool, which, value) == kSuccess;
 }
 
-void countTo(Place place, Kind kind, uint64_t* counted, uint64_t now) {
-  if (now > *counted) account::add(place, kind, now - *counted);
-  if (now < *counted) account::release(place, kind, *counted - now);
+void countTo(DeviceIndex deviceIndex, Kind kind, uint64_t* counted, uint64_t now) {
+  if (now > *counted) account::add(deviceIndex, kind, now - *counted);
+  if (now < *counted) account::release(deviceIndex, kind, *counted - now);
   *counted = now;
 }
 
-/** What a pool has given back. Growth is counted by the call that made it, which has promised it already. */
+/** Counts what a pool has given back. Growth is counted by the call that caused it, which has promised it. */
 void countShrinking(Known& at) {
   uint64_t reserved = 0;
   if (attribute(at.pool, kPoolReservedCurrent, &reserved) && reserved < at.counted) {
-    countTo(at.place, at.kind, &at.counted, reserved);
+    countTo(at.deviceIndex, at.kind, &at.counted, reserved);
   }
 }
 
-/** False: there are no graphs with memory, or the driver does not say. */
-bool readGraphs(Place place, uint64_t* reserved) {
-  const Device ordinal = account::ordinalOf(place);
+/** False: there are no graphs with memory, or the driver does not tell. */
+bool readGraphs(DeviceIndex deviceIndex, uint64_t* reserved) {
+  const Device ordinal = account::ordinalOf(deviceIndex);
   *reserved = 0;
-  return graphs[place].load(std::memory_order_relaxed) && ordinal >= 0 &&
+  return graphs[deviceIndex].load(std::memory_order_relaxed) && ordinal >= 0 &&
          driver.deviceGetGraphMemAttribute != nullptr &&
          driver.deviceGetGraphMemAttribute(ordinal, kGraphReservedCurrent, reserved) == kSuccess;
 }
 
-void refreshGraphs(Place place) {
+void refreshGraphs(DeviceIndex deviceIndex) {
   uint64_t reserved = 0;
-  if (readGraphs(place, &reserved)) countTo(place, kGraph, &graphCounted[place], reserved);
+  if (readGraphs(deviceIndex, &reserved)) countTo(deviceIndex, kGraph, &graphCounted[deviceIndex], reserved);
 }
 
 }  // namespace
 
-void knowPool(Pool pool, Place place, Origin origin, Kind kind) {
+void knowPool(Pool pool, DeviceIndex deviceIndex, Origin origin, Kind kind) {
   if (pool == nullptr) return;
   Lock lock(mutex);
   if (find(pool) != nullptr) return;
-  if (!keep(Known{pool, place, origin, kind, 0})) account::blind(kBlindHook);
+  if (!keep(Known{pool, deviceIndex, origin, kind, 0})) account::markBlind(kBlindHook);
 }
 
-Place placeOfPool(Pool pool) {
+DeviceIndex deviceIndexOfPool(Pool pool) {
   Lock lock(mutex);
   const Known* at = find(pool);
-  return at != nullptr ? at->place : kUnknownPool;
+  return at != nullptr ? at->deviceIndex : kUnknownPool;
 }
 
 bool takePool(Pool pool, LeavingPool* out) {
   Lock lock(mutex);
   Known* at = find(pool);
   if (at == nullptr) return false;
-  *out = LeavingPool{at->place, at->origin, at->kind, at->counted, 0};
-  if (at->place >= 0 && !attribute(pool, kPoolUsedCurrent, &out->used)) out->used = at->counted;
+  *out = LeavingPool{at->deviceIndex, at->origin, at->kind, at->counted, 0};
+  if (at->deviceIndex >= 0 && !attribute(pool, kPoolUsedCurrent, &out->used)) out->used = at->counted;
   drop(at);
   return true;
 }
 
 void poolGone(const LeavingPool& pool) {
   const uint64_t kept = pool.used < pool.counted ? pool.used : pool.counted;
-  if (pool.counted > kept) account::release(pool.place, pool.kind, pool.counted - kept);
-  if (kept > 0) account::handOver(pool.place, pool.kind, kept);
+  if (pool.counted > kept) account::release(pool.deviceIndex, pool.kind, pool.counted - kept);
+  if (kept > 0) account::handOver(pool.deviceIndex, pool.kind, kept);
 }
 
 void poolStays(Pool pool, const LeavingPool& leaving) {
   Lock lock(mutex);
-  if (!keep(Known{pool, leaving.place, leaving.origin, leaving.kind, leaving.counted})) account::blind(kBlindHook);
+  if (!keep(Known{pool, leaving.deviceIndex, leaving.origin, leaving.kind, leaving.counted}))
+    account::markBlind(kBlindHook);
 }
 
-void forgetPoolsOn(Place place) {
+void forgetPoolsOn(DeviceIndex deviceIndex) {
   Lock lock(mutex);
   for (int i = 0; i < count;) {
     Known& at = known[i];
-    if (at.place != place || at.origin == Origin::kBuiltIn) {
+    if (at.deviceIndex != deviceIndex || at.origin == Origin::kBuiltIn) {
       ++i;
       continue;
     }
-    countTo(place, at.kind, &at.counted, 0);
+    countTo(deviceIndex, at.kind, &at.counted, 0);
     drop(&at);
   }
 }
 
-bool countGrowth(Pool pool, Place place, uint64_t promised) {
-  Gate& gate = account::gate();
+bool countGrowth(Pool pool, DeviceIndex deviceIndex, uint64_t promised) {
+  BudgetGate& gate = account::gate();
   Lock lock(mutex);
   Known* at = find(pool);
   uint64_t reserved = 0;
-  if (at == nullptr || at->place != place || !attribute(pool, kPoolReservedCurrent, &reserved)) {
-    gate.cancel(place, promised);
-    account::blind(kBlindHook);
+  if (at == nullptr || at->deviceIndex != deviceIndex || !attribute(pool, kPoolReservedCurrent, &reserved)) {
+    gate.cancel(deviceIndex, promised);
+    account::markBlind(kBlindHook);
     return true;
   }
   const uint64_t grown = reserved > at->counted ? reserved - at->counted : 0;
   growths.fetch_or(grown, std::memory_order_relaxed);
-  // The promise becomes what is counted: at no moment does the sum hold both.
-  if (grown > promised && !gate.reserve(place, grown - promised, "", false)) return false;
-  if (grown < promised) gate.cancel(place, promised - grown);
-  if (grown > 0) gate.commit(place, at->kind, grown);
-  if (reserved < at->counted) account::release(place, at->kind, at->counted - reserved);
+  // Turns the promise into counted bytes: the sum never holds both.
+  if (grown > promised && !gate.reserve(deviceIndex, grown - promised, "", false)) return false;
+  if (grown < promised) gate.cancel(deviceIndex, promised - grown);
+  if (grown > 0) gate.commit(deviceIndex, at->kind, grown);
+  if (reserved < at->counted) account::release(deviceIndex, at->kind, at->counted - reserved);
   at->counted = reserved;
   return true;
 }
@@ -169,8 +170,8 @@ void refreshPool(Pool pool) {
   Lock lock(mutex);
   Known* at = find(pool);
   uint64_t reserved = 0;
-  if (at == nullptr || at->place < 0 || !attribute(pool, kPoolReservedCurrent, &reserved)) return;
-  countTo(at->place, at->kind, &at->counted, reserved);
+  if (at == nullptr || at->deviceIndex < 0 || !attribute(pool, kPoolReservedCurrent, &reserved)) return;
+  countTo(at->deviceIndex, at->kind, &at->counted, reserved);
 }
 
 uint64_t growthFor(Pool pool, uint64_t size) {
@@ -187,21 +188,21 @@ uint64_t growthFor(Pool pool, uint64_t size) {
   return size > UINT64_MAX - step ? size : (size + step - 1) & ~(step - 1);
 }
 
-void refreshPools(Place place) {
-  const Relaxed relaxed;
+void refreshPools(DeviceIndex deviceIndex) {
+  const RelaxedCapture relaxed;
   Lock lock(mutex);
   for (int i = 0; i < count; ++i) {
-    if (known[i].place == place) countShrinking(known[i]);
+    if (known[i].deviceIndex == deviceIndex) countShrinking(known[i]);
   }
-  refreshGraphs(place);
+  refreshGraphs(deviceIndex);
 }
 
-bool trimPools(Place place) {
-  const Relaxed relaxed;
+bool trimPools(DeviceIndex deviceIndex) {
+  const RelaxedCapture relaxed;
   Lock lock(mutex);
   bool freed = false;
   for (int i = 0; i < count; ++i) {
-    if (known[i].place != place || driver.poolTrimTo == nullptr) continue;
+    if (known[i].deviceIndex != deviceIndex || driver.poolTrimTo == nullptr) continue;
     const uint64_t before = known[i].counted;
     driver.poolTrimTo(known[i].pool, 0);
     countShrinking(known[i]);
@@ -210,31 +211,31 @@ bool trimPools(Place place) {
   return freed;
 }
 
-void watchGraphs(Place place) {
-  if (place >= 0) graphs[place].store(true);
+void watchGraphs(DeviceIndex deviceIndex) {
+  if (deviceIndex >= 0) graphs[deviceIndex].store(true);
 }
 
-uint64_t graphsReserved(Place place) {
-  const Relaxed relaxed;
+uint64_t graphsReserved(DeviceIndex deviceIndex) {
+  const RelaxedCapture relaxed;
   Lock lock(mutex);
-  refreshGraphs(place);
-  return graphCounted[place];
+  refreshGraphs(deviceIndex);
+  return graphCounted[deviceIndex];
 }
 
-void countGraphs(Place place, uint64_t promised) {
-  const Relaxed relaxed;
-  Gate& gate = account::gate();
+void countGraphs(DeviceIndex deviceIndex, uint64_t promised) {
+  const RelaxedCapture relaxed;
+  BudgetGate& gate = account::gate();
   Lock lock(mutex);
   uint64_t reserved = 0;
-  uint64_t& counted = graphCounted[place];
-  const bool read = readGraphs(place, &reserved);
+  uint64_t& counted = graphCounted[deviceIndex];
+  const bool read = readGraphs(deviceIndex, &reserved);
   const uint64_t grown = read && reserved > counted ? reserved - counted : 0;
-  // As with pools the promise becomes what is counted.
+  // As with pools, turns the promise into counted bytes.
   const uint64_t kept = grown < promised ? grown : promised;
-  if (promised > kept) gate.cancel(place, promised - kept);
-  if (kept > 0) gate.commit(place, kGraph, kept);
+  if (promised > kept) gate.cancel(deviceIndex, promised - kept);
+  if (kept > 0) gate.commit(deviceIndex, kGraph, kept);
   counted += kept;
-  if (read) countTo(place, kGraph, &counted, reserved);
+  if (read) countTo(deviceIndex, kGraph, &counted, reserved);
 }
 
 void forgetPools() {
@@ -242,9 +243,9 @@ void forgetPools() {
   known = firstPools;  // not unmapped: a thread of the parent may have been half way through a growth
   capacity = kFirstPools;
   count = 0;
-  for (uint32_t place = 0; place < kDevices; ++place) {
-    graphs[place].store(false);
-    graphCounted[place] = 0;
+  for (uint32_t deviceIndex = 0; deviceIndex < kDevices; ++deviceIndex) {
+    graphs[deviceIndex].store(false);
+    graphCounted[deviceIndex] = 0;
   }
 }
 

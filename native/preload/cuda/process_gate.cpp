@@ -9,7 +9,7 @@ namespace oomtune::cuda::account {
 
 namespace {
 
-Gate theGate;
+BudgetGate theGate;
 std::atomic<int> underWay{0};
 void (*forget)() = nullptr;
 
@@ -21,7 +21,7 @@ void afterFork() {
   lineage.store(kForked);
 }
 
-/** In a forked child, by whichever of its threads is first; the others wait. */
+/** In a forked child: run by its first thread that counts; the others wait. */
 void startAnew() {
   int expected = kForked;
   if (lineage.compare_exchange_strong(expected, kAnew)) {
@@ -42,17 +42,17 @@ bool attachGate(const char* path, void (*inChild)()) {
   return true;
 }
 
-Gate& gate() {
+BudgetGate& gate() {
   if (__builtin_expect(lineage.load(std::memory_order_acquire) != kOwn, 0)) startAnew();
   return theGate;
 }
 
 bool gateIsOwn() { return lineage.load() == kOwn; }
 
-Unsettled::Unsettled() { underWay.fetch_add(1); }
-Unsettled::~Unsettled() { underWay.fetch_sub(1); }
-bool unsettled() { return underWay.load() != 0; }
+DriverCall::DriverCall() { underWay.fetch_add(1); }
+DriverCall::~DriverCall() { underWay.fetch_sub(1); }
+bool driverCallUnderWay() { return underWay.load() != 0; }
 
-void blind(Blind reason) { gate().markBlind(reason); }
+void markBlind(Blind reason) { gate().markBlind(reason); }
 
 }  // namespace oomtune::cuda::account

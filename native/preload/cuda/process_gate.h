@@ -1,7 +1,7 @@
 // This process's gate to the launch's ledger. A forked child gets a new one.
 #pragma once
 
-#include "gate.h"
+#include "budget_gate.h"
 
 namespace oomtune::cuda::account {
 
@@ -12,26 +12,26 @@ namespace oomtune::cuda::account {
 bool attachGate(const char* path, void (*inChild)());
 
 /** The gate. Without a ledger it lets everything through and counts nothing. */
-Gate& gate();
+BudgetGate& gate();
 
 /** True in the process that attached the gate, and in a forked child once it has counted something. */
 bool gateIsOwn();
 
 /**
- * Put around every call that changes what the driver has given, until the ledger knows: meanwhile the two do not agree,
- * and nothing that is measured can be believed.
+ * Held around every driver call that allocates or frees, until the ledger has counted it: meanwhile the two disagree,
+ * and no measurement can be believed.
  */
-class Unsettled {
+class DriverCall {
  public:
-  Unsettled();
-  ~Unsettled();
-  Unsettled(const Unsettled&) = delete;
-  Unsettled& operator=(const Unsettled&) = delete;
+  DriverCall();
+  ~DriverCall();
+  DriverCall(const DriverCall&) = delete;
+  DriverCall& operator=(const DriverCall&) = delete;
 };
-/** True while any thread of this process is inside such a call. */
-bool unsettled();
+/** True while any thread of this process is in such a call. */
+bool driverCallUnderWay();
 
-/** Marks the launch's figures as incomplete: something was passed through that is not counted. */
-void blind(Blind reason);
+/** Marks the launch's figures as incomplete: something uncounted was passed through. */
+void markBlind(Blind reason);
 
 }  // namespace oomtune::cuda::account

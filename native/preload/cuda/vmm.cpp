@@ -2,8 +2,8 @@
 
 #include <atomic>
 
+#include "hash_table.h"
 #include "ledger.h"
-#include "table.h"
 
 namespace oomtune::cuda {
 
@@ -16,7 +16,7 @@ struct Block {
   uint32_t arrays;  // of the mappings, those that are pieces of sparse arrays
   bool inArraysOnly;
   uint32_t leaving;  // references that are being given up
-  int32_t place;
+  int32_t deviceIndex;
   uint32_t next;  // in the free list
 };
 
@@ -41,9 +41,9 @@ pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 Block* chunks[kChunks];
 uint32_t used = 0;
 uint32_t freeList = kNone;
-Table<uint32_t> handles;
-Table<Mapping> mappings;
-Table<Hold> holds;
+HashTable<uint32_t> handles;
+HashTable<Mapping> mappings;
+HashTable<Hold> holds;
 std::atomic<uint64_t> inArraysOnly[kDevices];
 
 Block& blockAt(uint32_t index) { return chunks[index / kChunk][index % kChunk]; }
@@ -68,8 +68,8 @@ void recount(Block& block) {
   const bool now = block.references == 0 && block.arrays != 0 && block.mappings == block.arrays;
   if (now == block.inArraysOnly) return;
   block.inArraysOnly = now;
-  if (now) inArraysOnly[block.place].fetch_add(block.size);
-  else inArraysOnly[block.place].fetch_sub(block.size);
+  if (now) inArraysOnly[block.deviceIndex].fetch_add(block.size);
+  else inArraysOnly[block.deviceIndex].fetch_sub(block.size);
 }
 
 void refer(Block& block) {
@@ -87,7 +87,7 @@ void dropIfGone(uint32_t index) {
   Block& block = blockAt(index);
   recount(block);
   if (block.references != 0 || block.mappings != 0 || block.leaving != 0) return;
-  account::release(block.place, kVmm, block.size);
+  account::release(block.deviceIndex, kVmm, block.size);
   block.next = freeList;
   freeList = index;
 }
@@ -121,7 +121,7 @@ uint64_t mixed(uint64_t value) {
 
 void hold(uint64_t object, uint64_t offset, uint32_t index, bool array) {
   Block& block = blockAt(index);
-  const uint64_t key = mixed(object + mixed(offset + mixed(static_cast<uint64_t>(block.place) + 1))) | 1;
+  const uint64_t key = mixed(object + mixed(offset + mixed(static_cast<uint64_t>(block.deviceIndex) + 1))) | 1;
   Hold before{};
   const bool replaces = holds.take(key, &before);
   if (holds.put(key, Hold{object, offset, index, array})) map(block, array);
@@ -130,11 +130,11 @@ void hold(uint64_t object, uint64_t offset, uint32_t index, bool array) {
 
 }  // namespace
 
-bool vmmCreated(Handle handle, account::Place place, uint64_t size) {
+bool vmmCreated(Handle handle, account::DeviceIndex deviceIndex, uint64_t size) {
   Lock lock(mutex);
   uint32_t index = newBlock();
   if (index == kNone) return false;
-  blockAt(index) = Block{size, 1, 0, 0, false, 0, place, kNone};
+  blockAt(index) = Block{size, 1, 0, 0, false, 0, deviceIndex, kNone};
   if (handles.put(handle, index)) return true;
   blockAt(index).next = freeList;
   freeList = index;
@@ -205,7 +205,7 @@ void vmmInArray(uint64_t array, uint64_t piece, Handle handle) {
   if (handles.get(handle, &index)) hold(array, piece, index, true);
 }
 
-uint64_t vmmInArraysOnly(account::Place place) { return inArraysOnly[place].load(); }
+uint64_t vmmInArraysOnly(account::DeviceIndex deviceIndex) { return inArraysOnly[deviceIndex].load(); }
 
 void vmmBound(uint64_t object, uint64_t offset, Handle handle) {
   Lock lock(mutex);
@@ -219,11 +219,11 @@ void vmmBoundAt(uint64_t object, uint64_t offset, Address address) {
   if (findMapping(address, &at)) hold(object, offset, at.block, false);
 }
 
-void vmmLetGo(uint64_t object, account::Place place, uint64_t offset, uint64_t size) {
+void vmmLetGo(uint64_t object, account::DeviceIndex deviceIndex, uint64_t offset, uint64_t size) {
   Lock lock(mutex);
   holds.takeIf([&](uint64_t, const Hold& held) {
     if (held.object != object || held.offset < offset || held.offset - offset >= size) return false;
-    if (place >= 0 && blockAt(held.block).place != place) return false;
+    if (deviceIndex >= 0 && blockAt(held.block).deviceIndex != deviceIndex) return false;
     unmap(held.block, held.array);
     return true;
   });

@@ -1,15 +1,15 @@
 #include "exports.h"
 
-#include "state.h"
+#include "host_gate.h"
 
 namespace oomtune {
 
 namespace {
-Gate closed;  // has no ledger: answers 0 to everything
+BudgetGate closed;  // has no ledger: answers 0 to everything
 }
 
-Gate& processGate() {
-  Gate* gate = openGate();
+BudgetGate& processGate() {
+  BudgetGate* gate = hostGate();
   return gate != nullptr ? *gate : closed;
 }
 

@@ -1,4 +1,4 @@
-// The allocation calls, as the job sees them. Counted: the memalign family at any size (torch's tensors), and malloc,
+// The job's allocation calls. Counted: the memalign family at any size (torch's tensors), and malloc,
 // calloc and realloc from 64 KiB up (arrays of numpy and others); smaller blocks are noise that would make peaks differ
 // from run to run. Sizes are those asked for, not those given.
 #include <unistd.h>
@@ -6,17 +6,17 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "real.h"
-#include "state.h"
+#include "host_gate.h"
+#include "real_allocator.h"
 
 #define HOOK extern "C" __attribute__((visibility("default")))
 
 using oomtune::bootstrapAllocate;
+using oomtune::BudgetGate;
 using oomtune::fromBootstrap;
-using oomtune::Gate;
+using oomtune::hostGate;
 using oomtune::kClassic;
 using oomtune::kHostDevice;
-using oomtune::openGate;
 using oomtune::realAllocator;
 using oomtune::table;
 
@@ -33,14 +33,14 @@ bool mayBeCounted(const oomtune::RealAllocator* real, void* pointer) {
          real->malloc_usable_size(pointer) >= kLarge;
 }
 
-bool remember(Gate* gate, void* pointer, uint64_t size) {
+bool remember(BudgetGate* gate, void* pointer, uint64_t size) {
   uint64_t stale = 0;
   const bool kept = table().put(pointer, size, &stale);
   if (stale != 0) gate->release(kHostDevice, kClassic, stale);
   return kept;
 }
 
-void counted(Gate* gate, void* pointer, size_t size) {
+void counted(BudgetGate* gate, void* pointer, size_t size) {
   if (remember(gate, pointer, size)) {
     gate->commit(kHostDevice, kClassic, size);
   } else {
@@ -48,7 +48,7 @@ void counted(Gate* gate, void* pointer, size_t size) {
   }
 }
 
-void failed(Gate* gate, size_t size, const char* api) {
+void failed(BudgetGate* gate, size_t size, const char* api) {
   gate->cancel(kHostDevice, size);
   gate->refuse(kHostDevice, size, api, oomtune::kByDriver);
 }
@@ -56,7 +56,7 @@ void failed(Gate* gate, size_t size, const char* api) {
 /** Reserve, allocate, count. `allocate` returns null on failure. Null with ENOMEM also when the budget refuses. */
 template <typename Allocate>
 void* gated(size_t size, const char* api, Allocate allocate) {
-  Gate* gate = openGate();
+  BudgetGate* gate = hostGate();
   if (gate == nullptr) return allocate();
   if (!gate->reserve(kHostDevice, size, api)) {
     errno = ENOMEM;
@@ -100,9 +100,9 @@ HOOK void free(void* pointer) {
   if (pointer == nullptr || fromBootstrap(pointer)) return;
   const oomtune::RealAllocator* real = realAllocator();
   if (real == nullptr) return;
-  Gate* gate = nullptr;
+  BudgetGate* gate = nullptr;
   uint64_t size = 0;
-  if (mayBeCounted(real, pointer) && (gate = openGate()) != nullptr && table().take(pointer, &size)) {
+  if (mayBeCounted(real, pointer) && (gate = hostGate()) != nullptr && table().take(pointer, &size)) {
     real->free(pointer);
     gate->release(kHostDevice, kClassic, size);
     return;
@@ -127,11 +127,11 @@ HOOK void* realloc(void* pointer, size_t size) {
     return moved;
   }
   uint64_t old = 0;
-  Gate* gate = nullptr;
+  BudgetGate* gate = nullptr;
   bool known = false;
   if (size >= kLarge || mayBeCounted(real, pointer)) {
-    gate = openGate();
-    // Out of the table before the block may move: another thread could be given the old address at once.
+    gate = hostGate();
+    // Removed from the table before the block may move: another thread could get the old address at once.
     known = gate != nullptr && table().take(pointer, &old);
   }
   const uint64_t now = size >= kLarge ? size : 0;  // a block below that size counts no longer, wherever it came from
@@ -173,9 +173,9 @@ HOOK void* reallocarray(void* pointer, size_t count, size_t size) {
 HOOK int posix_memalign(void** out, size_t alignment, size_t size) {
   const oomtune::RealAllocator* real = realAllocator();
   if (real == nullptr) return (*out = bootstrapAllocate(alignment, size)) != nullptr ? 0 : ENOMEM;
-  Gate* gate = nullptr;
+  BudgetGate* gate = nullptr;
   const bool sound = powerOfTwo(alignment) && alignment % sizeof(void*) == 0;
-  if (size == 0 || !sound || (gate = openGate()) == nullptr) return real->posix_memalign(out, alignment, size);
+  if (size == 0 || !sound || (gate = hostGate()) == nullptr) return real->posix_memalign(out, alignment, size);
   const int saved = errno;  // this call reports by its result alone
   int error = ENOMEM;
   if (gate->reserve(kHostDevice, size, "posix_memalign")) {

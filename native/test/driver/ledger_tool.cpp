@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "file.h"
-#include "reading.h"
+#include "ledger_snapshot.h"
 
 using namespace oomtune;
 
@@ -31,7 +31,7 @@ int create(int count, char** arguments) {
 const char* const kKindNames[kKinds] = {"classic", "managed", "async", "vmm", "graph", "array", "pinned", "ipc"};
 
 int show(const char* path) {
-  static Reading reading;
+  static LedgerSnapshot reading;
   Ledger* ledger = mapLedger(path, false);
   if (ledger == nullptr || !readLedger(ledger, &reading)) {
     fprintf(stderr, "%s is no ledger\n", path);
@@ -40,7 +40,7 @@ int show(const char* path) {
   printf("{\"refused\":%llu,\"blind\":%u,\"processes\":%u,\"devices\":[",
          static_cast<unsigned long long>(reading.refused), reading.blind, reading.processes);
   for (uint32_t i = 0; i < reading.deviceCount; ++i) {
-    const DeviceReading& device = reading.devices[i];
+    const DeviceSnapshot& device = reading.devices[i];
     printf("%s{\"index\":%u,\"live\":%llu,\"peak\":%llu,\"overhead\":%llu,\"refused\":%llu,\"measured\":%u,\"kinds\":{",
            i ? "," : "", device.index, static_cast<unsigned long long>(device.live),
            static_cast<unsigned long long>(device.peak), static_cast<unsigned long long>(device.overhead),
@@ -52,7 +52,7 @@ int show(const char* path) {
   }
   printf("],\"refusals\":[");
   for (uint32_t i = 0; i < reading.refusalCount; ++i) {
-    const RefusalReading& refusal = reading.refusals[i];
+    const RefusalSnapshot& refusal = reading.refusals[i];
     printf("%s{\"api\":\"%s\",\"size\":%llu,\"live\":%llu,\"budget\":%llu,\"pid\":%u,\"device\":%u,\"by\":\"%s\"}",
            i ? "," : "", refusal.api, static_cast<unsigned long long>(refusal.size),
            static_cast<unsigned long long>(refusal.live),

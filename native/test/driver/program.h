@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include "driver_types.h"
 #include "file.h"
-#include "types.h"
 
 using namespace oomtune::cuda;
 using oomtune::Ledger;

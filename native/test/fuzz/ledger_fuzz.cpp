@@ -5,9 +5,9 @@
 #include <cstring>
 #include <memory>
 
+#include "budget_gate.h"
 #include "file.h"
-#include "gate.h"
-#include "reading.h"
+#include "ledger_snapshot.h"
 #include "slots.h"
 #include "target.h"
 
@@ -33,10 +33,10 @@ void writeInto(Ledger* ledger, const uint8_t* write) {
   memcpy(reinterpret_cast<char*>(ledger) + where % (limit - 8), &what, width);
 }
 
-void check(const Reading& reading) {
+void check(const LedgerSnapshot& reading) {
   HOLD(reading.deviceCount <= kDevices && reading.refusalCount <= kRefusals && reading.processes <= kSlots);
   for (uint32_t i = 0; i < reading.deviceCount; ++i) {
-    const DeviceReading& device = reading.devices[i];
+    const DeviceSnapshot& device = reading.devices[i];
     HOLD(device.index < kDevices && strnlen(device.name, sizeof device.name) < sizeof device.name);
     HOLD(device.live < 1ULL << 53 && device.peak < 1ULL << 53 && device.measured <= kMeasuredByDevice);
     // What JavaScript is given as a number must be one that it can hold.
@@ -44,7 +44,7 @@ void check(const Reading& reading) {
     for (uint64_t bytes : device.kinds) HOLD(bytes < 1ULL << 53);
   }
   for (uint32_t i = 0; i < reading.refusalCount; ++i) {
-    const RefusalReading& refusal = reading.refusals[i];
+    const RefusalSnapshot& refusal = reading.refusals[i];
     HOLD(refusal.device < kDevices && strnlen(refusal.api, sizeof refusal.api) < sizeof refusal.api);
   }
 }
@@ -55,10 +55,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   const std::unique_ptr<Ledger, Free> ledger(static_cast<Ledger*>(calloc(1, sizeof(Ledger))));
   const DeviceSetup devices[] = {{0, 1000, "cpu", ""}, {1, 5000, "cuda:0", "GPU-1"}, {2, kNoBudget, "cuda:1", "GPU-2"}};
   initLedger(ledger.get(), devices, 3);
-  Gate gate;
+  BudgetGate gate;
   gate.attachTo(ledger.get());
   for (size_t at = 0; at + kWrite <= size && at < 512 * kWrite; at += kWrite) writeInto(ledger.get(), bytes + at);
-  static Reading reading;
+  static LedgerSnapshot reading;
   if (readLedger(ledger.get(), &reading)) check(reading);
   reapSlots(ledger.get());
   for (uint32_t device = 0; device < 3; ++device) {

@@ -9,9 +9,9 @@
 
 #include "compat.h"
 #include "file.h"
+#include "hash_table.h"
 #include "ledger.h"
-#include "real.h"
-#include "table.h"
+#include "real_library.h"
 #include "trampolines.h"
 
 asm(OOMTUNE_TRAMPOLINES_BEGIN

@@ -4,8 +4,8 @@
 #include <map>
 #include <mutex>
 
+#include "driver_types.h"
 #include "state.h"
-#include "types.h"
 
 #define API extern "C" __attribute__((visibility("default"))) oomtune::cuda::Result
 
