@@ -24,7 +24,7 @@ class Hello(TypedDict):
     device: str
 
 
-class Can(TypedDict):
+class Capabilities(TypedDict):
     """What the hook can change in this process."""
 
     batch: bool
@@ -45,7 +45,7 @@ class TrainingLoop(TypedDict):
     samples: int | None
     #: Where batch sizes are set: `loader`, or `call` (of the model).
     place: str
-    can: Can
+    can: Capabilities
     warnings: list[str]
 
 
@@ -131,7 +131,7 @@ class _Code(TypedDict, total=False):
     code: str
 
 
-class Remark(_Code):
+class Notice(_Code):
     """The loop evaluates or saves (`eval`, `save`), or the user should be warned (`warn`)."""
 
     t: str
@@ -195,9 +195,9 @@ SENT = {
     "measured": Measured,
     "exception": Raised,
     "step": Step,
-    "eval": Remark,
-    "save": Remark,
-    "warn": Remark,
+    "eval": Notice,
+    "save": Notice,
+    "warn": Notice,
     "cut": CutPlace,
     "bye": Goodbye,
 }
@@ -211,7 +211,7 @@ SentMessage = Union[
     Measured,
     Raised,
     Step,
-    Remark,
+    Notice,
     CutPlace,
     Goodbye,
 ]

@@ -1,7 +1,7 @@
 """A process that has imported torch and nothing else, and forks itself for each script: what a start costs is paid once.
 
 The hook comes into each fork as it does behind a launcher that forks: torch is there already. What depends on how torch comes
-to be imported is started for real (test_inject.py, test_entries.py).
+to be imported is started for real (test_inject.py, test_training_frameworks.py).
 """
 
 import array

@@ -1,4 +1,4 @@
-"""Scripts that cannot be driven, or that end: they are ended early, and say why."""
+"""Scripts whose batch sizes cannot be set, or that end too early: the search ends early and says why."""
 
 import os
 import subprocess

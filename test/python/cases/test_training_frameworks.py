@@ -1,4 +1,4 @@
-"""Training frameworks: driven, and accumulating by their own settings to the same weights."""
+"""Training frameworks: probed, and accumulating by their own settings to the same weights."""
 
 import functools
 import importlib.util

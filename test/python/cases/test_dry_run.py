@@ -1,4 +1,4 @@
-"""While a process is driven the user's files of earlier results stay as they are, whatever the script does with them."""
+"""While a process is probed the user's files of earlier results stay as they are, whatever the script does with them."""
 
 import os
 import tempfile
