@@ -33,6 +33,7 @@ const OWN = [
   'src/daemon/retention.ts',
   'src/daemon/saved-environment.ts',
   'src/store/lease-files.ts',
+  'src/tuner/ladder.ts',
   'src/worker/diagnosis/signature-file.ts',
   'src/worker/diagnosis/signatures.ts',
   'src/worker/presets/load.ts',
