@@ -120,7 +120,8 @@ def corpus(folder, lines=4000):
     """train.txt, valid.txt and test.txt of words, and all of it as input.txt."""
     for name, number in [("train", int(lines)), ("valid", 60), ("test", 60)]:
         write(os.path.join(folder, name + ".txt"), "\n".join(text(number, len(name))) + "\n")
-    write(os.path.join(folder, "input.txt"), "\n".join(text(int(lines))) + "\n")
+    # chargpt.py samples from a context of its own, whose letters have to be in the text.
+    write(os.path.join(folder, "input.txt"), "O God, O God!\n" + "\n".join(text(int(lines))) + "\n")
 
 
 @maker

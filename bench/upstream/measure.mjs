@@ -28,7 +28,7 @@ export const PARTS = {
     return { seconds: one.seconds, peak: one.peak };
   },
 
-  /** Twice as it stands, without oomtune: the wall to the third step, the peak, and how far two runs are apart by themselves. */
+  /** Twice (`--once`: once) as it stands, without oomtune: the wall to the third step, the peak, and how far two runs are apart by themselves. */
   async alone(row, place) {
     const weights = join(place.scratch, 'alone.pt');
     const again = join(place.scratch, 'again.pt');
@@ -36,15 +36,16 @@ export const PARTS = {
     const first = await alone(row, place, argv, { steps: COMPARED_STEPS, weights });
     if (!first.fit) throw new Error('does not fit the machine as it stands');
     if (!first.steps && row.steps !== 'none') throw new Error('made no optimizer step');
-    const second = await alone(row, place, argv, { steps: COMPARED_STEPS, weights: again });
-    const difference = await apart(place.python, weights, again);
+    const second = place.once ? first : await alone(row, place, argv, { steps: COMPARED_STEPS, weights: again });
+    const difference = await apart(place.python, weights, place.once ? weights : again);
+    if (difference?.diverged) throw new Error('its weights are not finite after six steps: nothing is to be compared');
     return {
       own: row.own,
       steps: first.steps ?? null,
       bare_s: Math.min(first.third_s ?? first.seconds, second.third_s ?? second.seconds),
       peak: first.peak,
-      apart: difference?.apart ?? null,
-      same: difference?.same ?? null,
+      apart: place.once ? null : (difference?.apart ?? null),
+      same: place.once ? null : (difference?.same ?? null),
     };
   },
 
@@ -137,6 +138,9 @@ function compared({ document, status, stderr, watched }, difference) {
     steps: watched?.steps ?? null,
     apart: difference?.apart ?? null,
     same: difference?.same ?? null,
+    ...(difference?.diverged ? { diverged: true } : {}),
+    // What run says aloud of another training than the uncut one.
+    told: [...stderr.matchAll(/^(?:note|warning): (.*)$/gm)].map(([, text]) => text),
     said: status === 0 ? null : (document?.failure?.evidence ?? document?.error?.message ?? lastWords(stderr, 6)),
   };
 }

@@ -58,9 +58,23 @@ function apartOf(part) {
   return part.apart === null ? 'no weights to compare' : `apart ${part.apart.toExponential(0)}`;
 }
 
-function cutOf(part) {
-  const said = apartOf(part);
-  return part?.accumulation > 1 ? `${part.micro_batch} x ${part.accumulation} (${part.cut ?? '?'}): ${said}` : said;
+/** Where its cut is not the same for certain, `run` says so in one of these sentences. */
+const DIFFERENT = /statistics|weighed|running averages|loss scaler|run on the whole batch/;
+const toldOf = (part) => (part?.told ?? []).filter((text) => DIFFERENT.test(text));
+
+/** Whether a cut run ended at other weights than two runs of the program alone do by themselves. */
+const trainsOther = (part, alone) =>
+  part?.diverged ||
+  (part?.apart ?? 0) > Math.max(1e-3, 10 * (alone?.apart ?? 0)) ||
+  (part?.steps ?? 6) < (alone?.steps ?? 0);
+
+function cutOf(part, alone) {
+  if (!part || part.failed || part.exit !== 0) return apartOf(part);
+  if ((part.accumulation ?? 1) < 2)
+    return `not cut: it fits ${Math.round(100 * part.share)} % of its peak; ${apartOf(part)}`;
+  const where = part.cut === null ? 'by its own flags' : `at the ${part.cut}`;
+  const told = trainsOther(part, alone) && toldOf(part).length > 0 ? `; told: "${short(toldOf(part)[0])}"` : '';
+  return `${part.micro_batch} x ${part.accumulation}, ${where}: ${part.diverged ? 'weights not finite' : apartOf(part)}${told}`;
 }
 
 function truthOf(truth, search) {
@@ -82,6 +96,7 @@ export function verdictOf({ alone, search, truth, stands, cut }) {
   if (truth && (truth.failed || !truth.holds || truth.more_fits)) faults.push('truth');
   if (stands && (stands.failed || stands.exit !== 0 || (alone?.same && !stands.same))) faults.push('as it stands');
   if (cut && (cut.failed || cut.exit !== 0)) faults.push('cut');
+  else if (cut && trainsOther(cut, alone) && toldOf(cut).length === 0) faults.push('other weights, untold');
   return faults.length === 0 ? 'ok' : faults.join(', ');
 }
 
@@ -99,7 +114,7 @@ function line(row, known) {
     round(alone.bare_s),
     search?.search_s && alone.bare_s ? round(search.search_s / alone.bare_s) : '',
     alone.same === false ? `twice alone: ${alone.apart?.toExponential(0)}; ${apartOf(stands)}` : apartOf(stands),
-    cutOf(cut),
+    cutOf(cut, alone),
     failed ? 'the program itself does not run here' : verdictOf(known),
   ];
   return `| ${cells.join(' | ')} |`;

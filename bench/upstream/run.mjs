@@ -4,10 +4,10 @@
  * that is made here. Records what find-batch found, whether that holds in a fresh process and 2 % more does not, what the
  * search cost beside a bare start, and how far the weights are apart when `run` lets the program stand and when it cuts its batch.
  * node bench/upstream/run.mjs --sources DIR [--device cpu|cuda:0] [--python PATH] [--only NAME,NAME] [--parts alone,search,truth,stands,cut]
- *                             [--minutes N] [--row-minutes N] [--together N] [--out FILE] [--again] [--list]
+ *                             [--minutes N] [--row-minutes N] [--together N] [--out FILE] [--again] [--once] [--list]
  * --sources: a folder with the checkouts as <owner>/<name>; what is missing there is fetched at its commit. --out gets one
  * line of JSON for each part as it ends (default: bench/results/upstream-<cpu|cuda>.jsonl) and what stands in it is not measured again
- * without --again. `--parts try` only starts each program for one step. `node bench/upstream/report.mjs` makes the page. Needs `npm run build`, redis-server, torch 2.1 or newer.
+ * without --again. --once: how far two runs of a program are apart by themselves is not asked. `--parts try` only starts each program for one step. `node bench/upstream/report.mjs` makes the page. Needs `npm run build`, redis-server, torch 2.1 or newer.
  */
 import { appendFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -102,6 +102,7 @@ async function placeOf(row) {
     budgetBytes: parseSize(settings.budget),
     own: settings.own,
     cut: settings.cut,
+    once: flag('--once'),
     standIns: await missingModules(python, row.logs ?? []),
     argv: line,
     command: row.placeholders ? line('{micro_batch}') : line(settings.own),
