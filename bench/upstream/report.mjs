@@ -94,7 +94,8 @@ export function verdictOf({ alone, search, truth, stands, cut }) {
   const faults = [];
   if (search?.failed || (search && search.status !== 'found')) faults.push('search');
   if (truth && (truth.failed || !truth.holds || truth.more_fits)) faults.push('truth');
-  if (stands && (stands.failed || stands.exit !== 0 || (alone?.same && !stands.same))) faults.push('as it stands');
+  if (stands && (stands.failed || stands.exit !== 0 || (alone?.same !== false && !stands.same)))
+    faults.push('as it stands');
   if (cut && (cut.failed || cut.exit !== 0)) faults.push('cut');
   else if (cut && trainsOther(cut, alone) && toldOf(cut).length === 0) faults.push('other weights, untold');
   return faults.length === 0 ? 'ok' : faults.join(', ');

@@ -1,14 +1,18 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
+import { longestStartMs } from '../../common/bounds.js';
 import { OomtuneError } from '../../common/errors.js';
 import { findCommand } from '../../common/executable.js';
-import { within } from '../../common/within.js';
+import { TimeUp, within } from '../../common/within.js';
 import type { JobOptions } from '../../contract/options.js';
 import { jobEnvironment } from './environment.js';
 import { type CommandPlan, recognise } from './index.js';
 
 const run = promisify(execFile);
-const LONGEST_ASK_MS = 30_000;
+/** An end that the kernel does not let happen is waited for so much longer, in ms. */
+const LETS_GO_MS = 5000;
+/** How long an interpreter is asked that nobody named, in ms. */
+const LONGEST_GUESS_MS = 30_000;
 
 /**
  * Prints the version of torch, or nothing, without importing it (which takes seconds). What torch says of itself comes first:
@@ -41,8 +45,8 @@ export interface Interpreter {
 }
 
 /**
- * Asks the command's own interpreter for torch. Throws OOMTUNE_COMMAND_MISSING when there is no such interpreter and
- * OOMTUNE_TORCH_MISSING when the script needs torch and the interpreter has none.
+ * Asks the command's own interpreter for torch. Throws OOMTUNE_COMMAND_MISSING when there is no such interpreter,
+ * OOMTUNE_COMMAND_SILENT when it does not answer in time and OOMTUNE_TORCH_MISSING when the script needs torch and it has none.
  */
 export async function askInterpreter(
   plan: CommandPlan,
@@ -52,6 +56,13 @@ export async function askInterpreter(
   const path = plan.program.kind === 'python' ? plan.program.interpreter?.path : undefined;
   if (path === undefined) return null;
   const torch = await torchOf(path, cwd, env);
+  if (torch instanceof TimeUp) {
+    throw new OomtuneError(
+      'OOMTUNE_COMMAND_SILENT',
+      `The interpreter ${path} did not say which torch it has within ${longestStartMs() / 1000} s.`,
+      `See why it starts so slowly (${path} -c pass): a loaded machine, a slow file system, a sitecustomize. OOMTUNE_START_SECONDS sets how long is waited.`,
+    );
+  }
   if (torch === undefined) {
     throw new OomtuneError(
       'OOMTUNE_COMMAND_MISSING',
@@ -82,27 +93,34 @@ export async function firstWithTorch(
   env: Record<string, string>,
 ): Promise<{ path: string; torch: string } | null> {
   for (const path of paths) {
-    const torch = await torchOf(path, cwd, env);
+    const torch = await torchOf(path, cwd, env, Math.min(LONGEST_GUESS_MS, longestStartMs()));
     if (typeof torch === 'string') return { path, torch };
   }
   return null;
 }
 
-/** Version of torch; null: it has none; undefined: the interpreter does not run. */
-async function torchOf(path: string, cwd: string, env: Record<string, string>): Promise<string | null | undefined> {
+/** Version of torch; null: it has none; undefined: the interpreter does not run; TimeUp: it has not answered. */
+async function torchOf(
+  path: string,
+  cwd: string,
+  env: Record<string, string>,
+  timeout = longestStartMs(),
+): Promise<string | null | undefined | TimeUp> {
   try {
     // One that imports from a file system which does not answer may not be there to be ended
-    const asked = () => run(path, ['-c', ASK], { cwd, env, timeout: LONGEST_ASK_MS });
-    const { stdout } = await within(LONGEST_ASK_MS + 5000, null, asked);
+    const asked = () => run(path, ['-c', ASK], { cwd, env, timeout, killSignal: 'SIGKILL' });
+    const { stdout } = await within(timeout + LETS_GO_MS, null, asked);
     return stdout.trim() || null;
-  } catch {
+  } catch (error) {
+    if (error instanceof TimeUp) return error;
+    if ((error as { killed?: boolean }).killed) return new TimeUp(timeout);
     return undefined; // not there, not executable, or no Python at all: the caller says so
   }
 }
 
 /**
- * Refuses what could not begin on this host, as `find-batch` would. Throws OOMTUNE_COMMAND_MISSING and
- * OOMTUNE_TORCH_MISSING.
+ * Refuses what could not begin on this host, as `find-batch` would. Throws OOMTUNE_COMMAND_MISSING,
+ * OOMTUNE_COMMAND_SILENT and OOMTUNE_TORCH_MISSING.
  */
 export async function preflight(command: string[], options: JobOptions, environment: NodeJS.ProcessEnv): Promise<void> {
   const env = jobEnvironment(options, environment);
