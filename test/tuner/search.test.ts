@@ -251,6 +251,16 @@ describe('a script that cannot train on one sample', () => {
     expect(s.launches).toBe(3);
   });
 
+  it('keeps its effective batch from two on where its own batch does not fit', () => {
+    const keeps = { ...base, ownBatch: 600, effectiveBatch: 600, goal: 'keep' as const };
+    const answer = found(search(job, constraints(keeps)));
+    expect(answer.config).toMatchObject({ effective_batch: 600 });
+    expect(answer.config.micro_batch).toBeGreaterThan(1);
+    // Below its smallest part but one there is nothing to try.
+    const least = found(search(job, constraints({ ...keeps, maxBatch: 4 })));
+    expect(least.config).toMatchObject({ micro_batch: 4, accumulation: 150 });
+  });
+
   it('fails with its own words where two do not help, or something else is wrong', () => {
     const two: Job = { run: () => ({ outcome: 'user_error', evidence }) };
     expect(search(two, constraints(base)).last).toMatchObject({ type: 'failed', failure: 'user_error', evidence });

@@ -1,7 +1,8 @@
 import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runJob } from '../../src/worker/run/run-job.js';
 import { FIXTURES, pythonWithTorch, workbench } from './harness.js';
 
@@ -64,5 +65,29 @@ describe('a batch that a flag says, where none says the accumulation', () => {
     expect(report.config).toMatchObject({ micro_batch: 16, accumulation: 4 });
     expect(trained(log).steps).toBe(64);
     expect(notes.join('\n')).toMatch(/unless the program reads OOMTUNE_ACCUMULATION it trains on batches of 16/);
+  });
+});
+
+describe('a batch that flags cut', () => {
+  const cwd = mkdtempSync(join(tmpdir(), 'oomtune-flags-'));
+  beforeAll(() => cpSync(join(FIXTURES, '..', 'frameworks'), cwd, { recursive: true }));
+  afterAll(() => rmSync(cwd, { recursive: true, force: true }));
+
+  it.each([
+    [
+      'timm',
+      ['train.py', '--model', 'resnet18', '-b', '8'],
+      /Batch normalisation takes its statistics from each micro-batch/,
+    ],
+    ['timm', ['train.py', '--model', 'vit_tiny', '-b', '8'], null],
+    ['nanogpt', ['train.py', '--dtype=float32'], /nanoGPT's evaluation draws by --batch_size/],
+  ])('is told of where it is no sum of its parts: %s %j', async (folder, words, told) => {
+    const { report, notes } = await run([python, ...words], {
+      ...{ cwd: join(cwd, folder), env: [`PYTHONPATH=${cwd}`], maxBatch: 4 },
+    });
+    expect(report).toMatchObject({ outcome: 'succeeded', config: { micro_batch: 4 } });
+    expect(report.config?.accumulation).toBeGreaterThan(1);
+    const said = notes.filter((text) => /statistics|evaluation draws/.test(text));
+    expect(said).toEqual(told === null ? [] : [expect.stringMatching(told)]);
   });
 });

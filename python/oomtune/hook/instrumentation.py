@@ -118,6 +118,12 @@ class Instrumentation:
         for code in warnings(self, None):
             self.telemetry.warn(code, DIFFERENCES[code])
 
+    def warn_of_micro_batches(self) -> None:
+        """Called where a framework or the script's flags make the micro-batches: these weigh losses by themselves, but batch
+        normalisation sees micro-batches there as well."""
+        if self.modules.any_of(self.torch.nn.modules.batchnorm._BatchNorm):
+            self.telemetry.warn("batch_norm", DIFFERENCES["batch_norm"])
+
     # -- called by the watchers of optimizers and backward passes
 
     def before_step(self, optimizer: Optimizer | None) -> None:

@@ -171,5 +171,7 @@ export const PresetSchema = z.strictObject({
   /** The command line ends in tyro subcommands (`name:value`): flags go before them. */
   subcommands: z.boolean().default(false),
   notes: z.array(z.strictObject({ text: z.string(), when: When.optional() })).default([]),
+  /** What else than rounding a batch differs in that the entry point's own flags cut: told with each run that is cut. */
+  differs: z.string().optional(),
 });
 export type Preset = z.infer<typeof PresetSchema>;

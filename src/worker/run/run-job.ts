@@ -176,7 +176,7 @@ class JobRun {
   async #attempt(target: Target, lease: Lease, config: Config | null, adopted: Run | null): Promise<Attempt> {
     const { signal } = this.deps;
     const { jobProgress } = this.#relaunches;
-    if (adopted === null && config !== null) this.#needsAccumulation(target, config);
+    if (adopted === null && config !== null) this.#tellsOfCut(target, config);
     this.#growth = new Growth();
     const owner = { request: this.request, deps: this.deps, target, launches: this.#launches };
     const session =
@@ -222,10 +222,14 @@ class JobRun {
   }
 
   /**
-   * Micro-batches that nobody makes one step of are batches: another training. Throws OOMTUNE_NO_KNOB where the command was to keep
+   * What the cut changes beside rounding. Micro-batches that nobody makes one step of are batches: another training. Throws OOMTUNE_NO_KNOB where the command was to keep
    * its own batch; where another was asked for, the program may read the accumulation where it is not seen, and it is only told.
    */
-  #needsAccumulation(target: Target, { micro_batch: micro, accumulation }: Config): void {
+  #tellsOfCut(target: Target, { micro_batch: micro, accumulation }: Config): void {
+    const own = target.own.accumulation ?? 1;
+    const { preset } = target.plan.inner;
+    if (accumulation > own && preset?.differs && target.carrier('accumulation') === 'preset')
+      this.#note(preset.differs);
     const parts = accumulation / target.loopAccumulation;
     if (parts <= 1 || target.accumulates) return;
     const what = `nothing in the command makes one optimizer step of ${parts} micro-batches of ${micro}`;

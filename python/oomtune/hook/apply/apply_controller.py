@@ -40,6 +40,8 @@ class ApplyController:
         self._micro = settings.micro_batch or 1
         cuts = "accumulation" in settings.knobs or "micro_batch" in settings.knobs
         self._accumulation = settings.accumulation if cuts else 1
+        #: The script's own flags make micro-batches of its batches, which is still to be told.
+        self._cut_by_flags = not cuts and settings.accumulation > settings.own_accumulation
         self._accumulator.own_accumulation = settings.own_accumulation
         self._batches: weakref.WeakKeyDictionary[LoaderIterator, Batches] = weakref.WeakKeyDictionary()
         #: Loaders that yield micro-batches themselves by now.
@@ -117,6 +119,7 @@ class ApplyController:
             self._accumulator.start_pass()
             self._accumulator.weighs = True
             self._hook.report_cut()
+            self._instrumentation.warn_of_micro_batches()
             group = self._micro * self._accumulation
             return FrameworkBatches(self._torch, iterator, group, self._micro, self._accumulation)
         wanted, micro = self._sizes(loader, leading)
@@ -205,5 +208,8 @@ class ApplyController:
         pass
 
     def after_step(self) -> None:
+        if self._cut_by_flags:
+            self._cut_by_flags = False
+            self._instrumentation.warn_of_micro_batches()
         self._instrumentation.cut.stepped()
         self._instrumentation.telemetry.stepped()
