@@ -7,8 +7,8 @@ export interface EffectivePlan {
   readonly perDevice: number | null;
   /** Accumulation that a probe of `size` needs: 2 where the answer would accumulate, so that gradients are resident. */
   probeAccumulation(size: number): number;
-  /** The micro-batches up to `max` that `config` may use; null if there is none. */
-  choices(max: number): Sizes | null;
+  /** The micro-batches up to `max` that `config` may use, from `least` (--min-batch) on; null if there is none. */
+  choices(max: number, least?: number): Sizes | null;
   /** Accumulation of an answer with this micro-batch. */
   accumulation(size: number): number;
   /** Sentences about what could not be exact, or is slow for being so; `max` is the largest size that fits. */
@@ -26,7 +26,7 @@ export function planEffective(c: Constraints): EffectivePlan {
     return {
       perDevice: null,
       probeAccumulation: () => 1,
-      choices: (max) => (max >= minBatch ? range(minBatch, max) : null),
+      choices: (max, least = minBatch) => (max >= least ? range(least, max) : null),
       accumulation: () => 1,
       notes: () => [],
     };
@@ -37,13 +37,13 @@ export function planEffective(c: Constraints): EffectivePlan {
   return {
     perDevice,
     probeAccumulation: (size) => (size < perDevice && !fixed ? 2 : 1),
-    choices: (max) => {
+    choices: (max, least = minBatch) => {
       if (fixed) return perDevice <= max ? listed([perDevice]) : null;
       const upper = Math.min(max, perDevice);
-      const exact = divisors(perDevice).filter((size) => size >= minBatch && size <= upper);
+      const exact = divisors(perDevice).filter((size) => size >= least && size <= upper);
       if (exact.length > 0) return listed(exact);
-      const nearest = nearestSizes(perDevice, minBatch, Math.max(max, minBatch));
-      return max >= minBatch ? listed(nearest) : null;
+      const nearest = nearestSizes(perDevice, least, Math.max(max, least));
+      return max >= least ? listed(nearest) : null;
     },
     accumulation: times,
     notes: (size, max) => {

@@ -331,8 +331,10 @@ export class Tuner {
   #sizes(): Sizes | null {
     const { minBatch, maxBatch, goal, ownBatch, accumulation } = this.#constraints;
     const { perDevice, choices } = this.#plan;
-    if (goal === 'keep' && perDevice !== null) return choices(Math.min(ownBatch ?? perDevice, maxBatch ?? LARGEST));
     const least = this.#failsAlone ? 2 : minBatch;
+    if (goal === 'keep' && perDevice !== null) {
+      return choices(Math.min(ownBatch ?? perDevice, maxBatch ?? LARGEST), least);
+    }
     const lo = accumulation === 'off' && perDevice !== null ? perDevice : least;
     const hi = maxBatch ?? LARGEST;
     return lo >= minBatch && lo <= hi ? range(lo, hi) : null;
