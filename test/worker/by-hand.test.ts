@@ -137,6 +137,14 @@ describe('a loop that cannot be driven at its model’s call', () => {
     expect(report.failure?.advice).toContain('{micro_batch}');
   });
 
+  it('is told so where its model is in evaluation mode', async () => {
+    const bench = workbench('find-batch', [python, scriptOf('evaluation_mode.py')]);
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report).toMatchObject({ status: 'failed', launches: 1 });
+    expect(report.failure?.evidence).toContain('while its model is in evaluation mode: model.train() before the loop');
+    expect(report.failure?.advice).toContain('{micro_batch}');
+  });
+
   it('is told so where its code has the number elsewhere too', async () => {
     const bench = workbench('find-batch', [python, scriptOf('fixed.py')]);
     const report = await findBatch(bench.request, bench.deps);

@@ -337,7 +337,9 @@ class ProbeController:
     def _check_suitable(self) -> None:
         if self.state in ("waiting", "probing"):
             reason = self._iterations.why_unsuitable(
-                self._candidates.any or self._call_resizer.on, len(self._instrumentation.optimizers) > 0
+                self._candidates.any or self._call_resizer.on,
+                len(self._instrumentation.optimizers) > 0,
+                self._instrumentation.training.is_evaluating(),
             )
             if reason is not None:
                 self._hook.stop_unsuitable(reason)
