@@ -101,12 +101,12 @@ export function verdictOf({ alone, search, truth, stands, cut }) {
   return faults.length === 0 ? 'ok' : faults.join(', ');
 }
 
-function line(row, known) {
+function line(row, known, kind) {
   const { alone = {}, search = {}, truth, stands, cut, place } = known;
   const failed = place?.failed ?? alone.failed;
   const cells = [
     row.name,
-    failed ? short(failed) : `${alone.own ?? ''}`,
+    failed ? short(failed) : `${alone.own ?? row[kind]?.own ?? row.own ?? ''}`,
     search?.budget ?? '',
     search?.failed ? `failed: ${short(search.failed)}` : (search?.found ?? short(search?.said ?? search?.status)),
     truthOf(truth, search),
@@ -124,19 +124,26 @@ function line(row, known) {
 function table(file) {
   const rows = recorded(file);
   const last = linesOf(file).at(-1);
-  const lines = ROWS.filter(({ name }) => rows.has(name)).map((row) => line(row, rows.get(row.name)));
   const verdicts = ROWS.filter(({ name }) => rows.has(name)).map(({ name }) => verdictOf(rows.get(name)));
   const ok = verdicts.filter((verdict) => verdict === 'ok').length;
   const dates = [...new Set(linesOf(file).map(({ date }) => date))].sort();
+  const kind = last.device === 'cpu' ? 'cpu' : 'cuda';
+  const lines = ROWS.filter(({ name }) => rows.has(name)).map((row) => line(row, rows.get(row.name), kind));
+  const missing = ROWS.filter((row) => kind in row && !rows.has(row.name)).map(({ name }) => name);
+  const judged = ROWS.filter(({ name }) => rows.get(name)?.truth?.holds !== undefined).length;
   return `## ${last.device === 'cpu' ? 'The CPU device' : 'One GPU'}
 
-${last.machine}; torch ${last.torch}, Python ${last.python}, oomtune ${last.oomtune}; ${dates.join(', ')}. ${lines.length} programs, ${ok} of them without a fault.
+${last.machine}; torch ${last.torch}, Python ${last.python}, oomtune ${last.oomtune}; ${dates.join(', ')}. ${lines.length} programs, ${judged} of them judged by fresh processes, ${ok} without a fault in what
+was measured of them.${missing.length > 0 ? ` Not run yet: ${missing.join(', ')}.` : ''}
 
 | program | own batch | budget | found | in a fresh process | launches (OOM) | search s | bare s | × | \`run\` with room | \`run\` under a budget that cuts | faults |
 |---|---|---|---|---|---|---|---|---|---|---|---|
 ${lines.join('\n')}
 `;
 }
+
+/** What is still to be measured, said on the page. */
+const without = (kind, files) => files.every((file) => !file.endsWith(`-${kind}.jsonl`));
 
 function page(files) {
   const commits = Object.entries(COMMITS).map(([repository, commit]) => `${repository} ${commit.slice(0, 10)}`);
@@ -149,7 +156,7 @@ more below 50). \`bare\` is the program's own start to the end of its third opti
 six optimizer steps with those of the program alone, as the largest relative difference of a tensor; 'twice alone' is what two
 runs of the program differ by themselves.
 
-${files.map(table).join('\n')}
+${without('cuda', files) ? 'All rows so far ran on the CPU device; rows of a GPU are to follow.\n\n' : ''}${files.map(table).join('\n')}
 Commits: ${commits.join(', ')}.
 `;
 }

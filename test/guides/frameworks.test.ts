@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import type { Config } from '../../src/contract/rung.js';
@@ -68,4 +68,24 @@ it("torchrun's processes and nanoGPT's ranks are counted", async () => {
     const line = / -- (torchrun .*)$/m.exec(read(name))?.[1] as string;
     expect((await plan(line, { cwd })).worldSize).toBe(4);
   }
+});
+
+describe('what was run for real, and where', () => {
+  const table = /## What was run, and where\n([\s\S]*?)\n## /.exec(read('frameworks'))?.[1] ?? '';
+
+  it('is said of every entry point that has a preset', () => {
+    const presets = readdirSync(join(ROOT, 'config', 'presets')).map((file) => file.replace(/\.yaml$/, ''));
+    expect(presets.filter((name) => !table.includes(`(\`${name}\`)`))).toEqual([]);
+  });
+
+  it('names all scripts that the tests start, and no other', () => {
+    const folder = join(ROOT, 'test', 'frameworks', 'scripts');
+    const named = [...table.matchAll(/`(?:test\/frameworks\/scripts\/)?([a-z]+_[a-z0-9_]+\.py)`/g)].map(
+      ([, file]) => file as string,
+    );
+    const started = readdirSync(folder).filter((file) => file.endsWith('.py'));
+    expect(started.filter((file) => !named.includes(file))).toEqual([]);
+    const upstream = new Set(['run_glue_no_trainer.py', 'nlp_example.py', 'run_clm.py']);
+    expect(named.filter((file) => !upstream.has(file) && !existsSync(join(folder, file)))).toEqual([]);
+  });
 });

@@ -339,7 +339,7 @@ class ProbeController:
             reason = self._iterations.why_unsuitable(
                 self._candidates.any or self._call_resizer.on,
                 len(self._instrumentation.optimizers) > 0,
-                self._instrumentation.training.is_evaluating(),
+                self._instrumentation.training_mode.is_evaluating(),
             )
             if reason is not None:
                 self._hook.stop_unsuitable(reason)
