@@ -38,7 +38,7 @@ describe('a batch that a flag says, where none says the accumulation', () => {
     { how: "by the script's own default", words: [], asked: {} },
     { how: 'by a placeholder', words: ['-b', '{micro_batch}'], asked: { effectiveBatch: 64 } },
   ])('is trained whole when its micro-batch comes $how', async ({ words, asked }) => {
-    const { report, log } = await run([...SCRIPT, ...words], { maxBatch: 16, ...asked });
+    const { report, log } = await run([...SCRIPT, ...words], { minBatch: 16, maxBatch: 16, ...asked });
     expect(report).toMatchObject({
       outcome: 'succeeded',
       config: { micro_batch: 16, accumulation: 4, effective_batch: 64 },
@@ -51,7 +51,7 @@ describe('a batch that a flag says, where none says the accumulation', () => {
 
   it('is not cut where nothing can accumulate, but said to be in need of it', async () => {
     // -E keeps the hook out of the script.
-    const bench = workbench('run', [python, '-E', 'flagged.py', '-b', '64'], { maxBatch: 16 });
+    const bench = workbench('run', [python, '-E', 'flagged.py', '-b', '64'], { minBatch: 16, maxBatch: 16 });
     await expect(runJob(bench.request, bench.deps)).rejects.toMatchObject({
       code: 'OOMTUNE_NO_KNOB',
       message: expect.stringContaining('one optimizer step of 4 micro-batches of 16'),
@@ -61,7 +61,12 @@ describe('a batch that a flag says, where none says the accumulation', () => {
 
   it('is told where another was asked for, and only the program can know whether it accumulates', async () => {
     const command = [...SCRIPT, '-b', '{micro_batch}'];
-    const { report, notes, log } = await run(command, { maxBatch: 16, effectiveBatch: 64, preset: 'none' });
+    const { report, notes, log } = await run(command, {
+      minBatch: 16,
+      maxBatch: 16,
+      effectiveBatch: 64,
+      preset: 'none',
+    });
     expect(report.config).toMatchObject({ micro_batch: 16, accumulation: 4 });
     expect(trained(log).steps).toBe(64);
     expect(notes.join('\n')).toMatch(/unless the program reads OOMTUNE_ACCUMULATION it trains on batches of 16/);
