@@ -17,12 +17,12 @@ import { ago, bytesOr, comparisonText, configWords, cutWords, plural, seconds, s
 
 /** Why a job waits, or how its configuration was found and what came of it, as a story. */
 export function explainJob(
-  told: JobRecord,
+  raw: JobRecord,
   recorded: Recommendation | null,
   trace: MemoryTrace | null,
   paint: Paint,
 ): string {
-  const job = plain(told);
+  const job = plain(raw);
   const recommendation = plain(recorded);
   const lines = [`${paint('bold', job.job)}  ${job.name}: ${shellWords(job.command)}`, ''];
   lines.push(opening(job));
@@ -113,11 +113,11 @@ const place = (job: JobRecord): string =>
   job.host === null ? '' : ` on ${job.host}${job.devices.length > 0 ? ` (${job.devices.join(', ')})` : ''}`;
 
 /** Probes by launch and rung, a sentence for each. */
-function probes(told: readonly ProbeRecord[], paint: Paint): string[] {
+function probes(all: readonly ProbeRecord[], paint: Paint): string[] {
   const lines: string[] = [];
   let heading = '';
-  for (const probe of told) {
-    const life = new Set(told.filter((one) => one.launch === probe.launch && lifeOf(one) <= lifeOf(probe)).map(lifeOf))
+  for (const probe of all) {
+    const life = new Set(all.filter((one) => one.launch === probe.launch && lifeOf(one) <= lifeOf(probe)).map(lifeOf))
       .size;
     const now = `launch ${probe.launch}${life > 1 ? `, life ${life}` : ''}, ${rungName(probe)}`;
     if (now !== heading) lines.push(`  ${paint('cyan', now)}`);
@@ -148,11 +148,11 @@ function relaunches(runs: JobRecord['launches']): string[] {
 
 function ending(job: JobRecord, paint: Paint): string {
   const when = job.ended_at ? ` ${ago(job.ended_at)}` : '';
-  const told = (name: string, value: number | string | null | undefined): string =>
+  const detail = (name: string, value: number | string | null | undefined): string =>
     value ? `\n  ${paint('dim', `${name}:`)} ${oneLine(String(value))}` : '';
-  const cause = told('cause', job.failure?.fields.cause);
-  const evidence = told('evidence', job.failure?.evidence);
-  const advice = told('remedy', job.failure?.fields.advice);
+  const cause = detail('cause', job.failure?.fields.cause);
+  const evidence = detail('evidence', job.failure?.evidence);
+  const advice = detail('remedy', job.failure?.fields.advice);
   const why = job.reason ? ` ${job.reason}` : '';
   switch (job.state) {
     case 'succeeded':

@@ -8,25 +8,22 @@ import { drawingWidth, memoryBar } from './memory-bar.js';
 import { continued, type Paint } from './output.js';
 import { spent } from './progress.js';
 import { facts } from './table.js';
-import { bytesOr, comparisonText, configWords, plural, rate, shellWords } from './words.js';
+import { comparisonText, configWords, plural, rate, shellWords } from './words.js';
 
 /** The block that a person sees at the end of a search that found something. */
-export function renderFound(told: FindBatchReport, paint: Paint): string {
-  const report = plain(told);
+export function renderFound(raw: FindBatchReport, paint: Paint): string {
+  const report = plain(raw);
   const { config, device } = report;
   if (config === null) return '';
   const head = `${paint('bold', report.name)} on ${device.model}, ${formatBytes(device.budget_bytes)} budget`;
+  const room = formatBytes(device.room_bytes ?? device.budget_bytes);
+  const peak = report.peak_bytes;
   const headroom = report.headroom_pct === null ? '' : `, ${report.headroom_pct} % free`;
   const table = facts([
     ['the script', report.own === null ? null : `asks for ${configWords({ ...config, ...report.own })} by itself`],
     ['recommended', `${paint('green', paint('bold', configWords(config)))}, ${rungName(config)}`],
     ['largest', report.max_micro_batch === null ? null : `micro-batch ${report.max_micro_batch}`],
-    [
-      'peak',
-      report.peak_bytes === null
-        ? null
-        : `${bytesOr(report.peak_bytes)} of ${formatBytes(device.room_bytes ?? device.budget_bytes)}${headroom}`,
-    ],
+    ['peak', peak === null ? null : `${formatBytes(peak)} of ${room}${headroom}`],
     ['speed', report.samples_per_s === null ? null : `${rate(report.samples_per_s)} samples/s`],
     ['compared', comparisonText(report.comparison)],
     ['search', spent(report.launches, report.probes.length, report.wall_s)],

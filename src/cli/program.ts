@@ -1,6 +1,6 @@
 import { Argument, Command } from 'commander';
 import { usageError } from '../common/errors.js';
-import { nearest } from '../common/nearest.js';
+import { nearest } from '../common/names.js';
 import { SHELLS } from './completion/grammar.js';
 import { addOptions, COMMON, DAEMON, EDIT, type Options, PLOT, RUN, SUBMIT, WORK } from './options.js';
 import { shown } from './output.js';

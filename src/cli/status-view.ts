@@ -67,8 +67,8 @@ const foregroundRow = (entry: ForegroundEntry): Row => ({
 });
 
 /** One job: everything that a person may want to know. */
-export function renderJob(told: JobRecord, paint: Paint): string {
-  const job = plain(told);
+export function renderJob(raw: JobRecord, paint: Paint): string {
+  const job = plain(raw);
   const { advice, tried_bytes: tried } = job.failure?.fields ?? {};
   const lines: [string, string | null][] = [
     ['state', `${paint(COLOURS[job.state] ?? 'dim', job.state)}${why(job) ? `: ${why(job)}` : ''}`],

@@ -1,4 +1,4 @@
-import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, readSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, readSync, statSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 
 /** A link is not followed, and a pipe without a writer does not keep us waiting. */
@@ -69,5 +69,19 @@ export function namesIn(path: string): string[] {
     return readdirSync(path);
   } catch {
     return [];
+  }
+}
+
+const LARGEST = 4 * 1024 * 1024;
+
+/** Text of a regular file of reasonable size (4 MiB); null for anything else and for what cannot be read. */
+export function readText(path: string): string | null {
+  try {
+    const status = statSync(path);
+    if (!status.isFile() || status.size > LARGEST) return null;
+    const text = readFileSync(path, 'utf8');
+    return text.includes('\0') ? null : text;
+  } catch {
+    return null;
   }
 }

@@ -1,4 +1,4 @@
-/** What can be found of a launch without its folder: processes and control groups that bear its name. */
+/** What can be found of a launch without its folder: processes and control groups that carry its name. */
 import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { pids, readStat } from '../common/process.js';
@@ -37,10 +37,10 @@ export function supervisorOf(dir: string): number | null {
 
 /** The pid here of a supervisor that knows itself by another one, as it runs in a container; null: there is none. */
 export function supervisorInside(dir: string, pid: number, startTime: number): number | null {
-  const bears = (found: number) =>
+  const hasPid = (found: number) =>
     readStat(found)?.startTime === startTime &&
     Number(/^NSpid:.*?(\d+)$/m.exec(systemText(`/proc/${found}/status`))?.[1]) === pid;
-  return supervisorsOf(dir).find(bears) ?? null;
+  return supervisorsOf(dir).find(hasPid) ?? null;
 }
 
 /** Control groups below our own that were made for this launch. */

@@ -110,15 +110,13 @@ export class Connection {
       last = error;
     });
     let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<never>((_, reject) => {
+    const failed = new Promise<never>((_, reject) => {
       timer = setTimeout(() => reject(last ?? new Error('no answer within 5 s')), CONNECT_MS);
+      this.redis.once('close', () => reject(last ?? new Error('closed')));
     });
+    failed.catch(() => {});
     try {
-      const failed = new Promise<never>((_, reject) =>
-        this.redis.once('close', () => reject(last ?? new Error('closed'))),
-      );
-      failed.catch(() => {});
-      await Promise.race([this.redis.connect().then(() => this.#greet()), late, failed]);
+      await Promise.race([this.redis.connect().then(() => this.#greet()), failed]);
     } catch (error) {
       this.close();
       throw unreachable(this.target.shown, last ?? error);
@@ -165,15 +163,13 @@ export class Connection {
         return;
       }
       asked = Date.now();
-      this.redis.ping().then(
-        () => {
+      this.redis
+        .ping()
+        .then(() => this.#tell(false))
+        .catch(() => {})
+        .finally(() => {
           asked = 0;
-          this.#tell(false);
-        },
-        () => {
-          asked = 0;
-        },
-      );
+        });
     }, PING_EVERY_MS);
     this.#watch.unref();
   }

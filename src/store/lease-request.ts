@@ -89,7 +89,7 @@ export function waitReason(
   devices: Device[],
   request: Pick<LeaseRequest, 'bytes' | 'count' | 'lenient'>,
 ): string {
-  const wants = request.bytes === null ? 'all of it' : formatBytes(request.bytes);
+  const wants = request.bytes === null ? 'a whole device' : `${formatBytes(request.bytes)} of a device`;
   const words = waits.slice(0, 4).map((entry) => {
     const owners = Array.isArray(entry.owners) ? entry.owners : []; // Lua writes an empty list as {}
     const parts = owners
@@ -112,8 +112,5 @@ export function waitReason(
   });
   if (waits.length > 4) words.push(`and ${waits.length - 4} more`);
   const many = request.count === 1 ? '' : `${request.count} devices, `;
-  return `waits for ${many}${wants} of a device: ${words.join('; ')}`.replace(
-    'all of it of a device',
-    'a whole device',
-  );
+  return `waits for ${many}${wants}: ${words.join('; ')}`;
 }

@@ -174,9 +174,13 @@ export class LeaseStore {
     return freed;
   }
 
+  async #here(owner: string): Promise<LeaseRecord | undefined> {
+    return (await this.list()).find((one) => one.owner === owner && one.host === hostName());
+  }
+
   /** Whether the lease of a job that has ended on this host stands for a process of it that lives on. */
   async heldByEnded(owner: string): Promise<boolean> {
-    const lease = (await this.list()).find((one) => one.owner === owner && one.host === hostName());
+    const lease = await this.#here(owner);
     return lease !== undefined && lease.boot === pidScope() && (await jobLives(lease));
   }
 
@@ -187,7 +191,7 @@ export class LeaseStore {
 
   /** Frees what an owner holds on this host, for who answered for the job here and knows that nothing of it is left. */
   async forget(owner: string): Promise<void> {
-    const lease = (await this.list()).find((one) => one.owner === owner && one.host === hostName());
+    const lease = await this.#here(owner);
     if (lease === undefined) return;
     this.files.remove(lease);
     await this.#run('lease/free', [owner, lease.instance, '']);
@@ -195,9 +199,8 @@ export class LeaseStore {
 
   /** Frees what is reserved on a host that is gone: all of it, or what one owner holds. Returns the owners. */
   async forgetHost(host: string, owner: string | null = null): Promise<string[]> {
-    const leases = (await this.list()).filter(
-      (lease) => lease.host === host && (owner === null || lease.owner === owner),
-    );
+    const all = await this.list();
+    const leases = all.filter((one) => one.host === host && (owner === null || one.owner === owner));
     for (const lease of leases) await this.#run('lease/free', [lease.owner, lease.instance, '']);
     return leases.map((lease) => lease.owner);
   }

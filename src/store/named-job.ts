@@ -1,6 +1,5 @@
 import { OomtuneError } from '../common/errors.js';
-import { nearest } from '../common/nearest.js';
-import { answersTo, stemOfName } from '../common/stem.js';
+import { answersTo, nearest, stemOfName } from '../common/names.js';
 import type { JobLabel, JobReader } from './job-reader.js';
 import type { StoredJob } from './job-record.js';
 

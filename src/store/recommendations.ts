@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis';
 import { z } from 'zod';
-import { answersTo } from '../common/stem.js';
+import { answersTo } from '../common/names.js';
 import { complaint, readJson } from '../contract/fields.js';
 import { type Recommendation, recommendation as schema } from '../contract/recommendation.js';
 import type { Keys } from './keys.js';

@@ -111,20 +111,12 @@ function bar(memory: MemoryReport, budgetBytes: number): string[] {
   const entries = partsOf(memory).map(({ part, name, bytes, remark }) => {
     const size = (bytes / whole) * width;
     const words = `${name} ${formatBytes(bytes)}, ${percent(bytes, whole)}${remark ? ` (${remark})` : ''}`;
-    drawn.push(
-      element(
-        'rect',
-        { x: left + (upTo / whole) * width, y: BAR_TOP, width: size, height: 34, class: part },
-        element('title', {}, escapeText(words)),
-      ),
-    );
+    const box = { x: left + (upTo / whole) * width, y: BAR_TOP, width: size, height: 34, class: part };
+    drawn.push(element('rect', box, element('title', {}, escapeText(words))));
     upTo += bytes;
     return { kind: part as string, words };
   });
-  const free = {
-    kind: 'free',
-    words: `free ${formatBytes(whole - upTo)}, ${percent(whole - upTo, whole)}`,
-  };
+  const free = { kind: 'free', words: `free ${formatBytes(whole - upTo)}, ${percent(whole - upTo, whole)}` };
   const legend = [...entries, free].flatMap(({ kind, words }, index) => {
     const x = left + (index % 2) * (width / 2);
     const y = LEGEND_TOP + Math.floor(index / 2) * ROW;
@@ -174,18 +166,11 @@ function curve(memory: MemoryReport, budgetBytes: number, box: Box): string[] {
     label(`budget ${formatBytes(budgetBytes)}`, { class: 'budget', x: box.left + 6, y: y(budgetBytes) - 6 }),
   ];
   const line = prediction === null ? [] : [predicted(prediction, right, top, x, y)];
-  const points = fits.map(({ micro_batch: size, peak_bytes: bytes }) =>
-    element(
-      'circle',
-      {
-        class: size === memory.micro_batch ? 'used' : 'fit',
-        cx: x(size),
-        cy: y(bytes),
-        r: size === memory.micro_batch ? 6 : 4,
-      },
-      element('title', {}, `micro-batch ${size}: ${formatBytes(bytes)}`),
-    ),
-  );
+  const points = fits.map(({ micro_batch: size, peak_bytes: bytes }) => {
+    const used = size === memory.micro_batch;
+    const title = element('title', {}, `micro-batch ${size}: ${formatBytes(bytes)}`);
+    return element('circle', { class: used ? 'used' : 'fit', cx: x(size), cy: y(bytes), r: used ? 6 : 4 }, title);
+  });
   const crosses = failed.map((size) =>
     element(
       'path',

@@ -1,6 +1,5 @@
 import { OomtuneError, usageError } from '../../common/errors.js';
-import { nearest } from '../../common/nearest.js';
-import { stemOfName } from '../../common/stem.js';
+import { nearest, stemOfName } from '../../common/names.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { shown } from '../../contract/rung.js';
 import { renderRecommendations } from '../recommend-view.js';

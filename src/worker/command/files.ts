@@ -4,9 +4,9 @@ import { parse as parseToml, TomlError, type TomlTable } from 'smol-toml';
 import type { Document } from 'yaml';
 import { yaml } from '../../common/config.js';
 import { privateFolder } from '../../common/private-folder.js';
+import { readText } from '../../common/regular-file.js';
 import { holds, type Scene } from '../presets/match.js';
 import type { FileRule, Preset } from '../presets/schema.js';
-import { readText } from '../presets/text.js';
 import { findOption } from './argv.js';
 import type { PlanFile } from './types.js';
 

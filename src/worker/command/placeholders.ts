@@ -1,5 +1,5 @@
 import { OomtuneError } from '../../common/errors.js';
-import { editDistance } from '../../common/nearest.js';
+import { editDistance } from '../../common/names.js';
 import type { Config } from '../../contract/rung.js';
 
 /** Names that stand for a value: `{micro_batch}`. */

@@ -1,10 +1,10 @@
 import { usageError } from '../../common/errors.js';
 import { findExecutable } from '../../common/executable.js';
+import { readText } from '../../common/regular-file.js';
 import type { Amp } from '../../contract/rung.js';
 import { presetFiles, presetNamed, readPreset } from '../presets/load.js';
 import { holds, matchPreset, type Scene } from '../presets/match.js';
 import type { Preset } from '../presets/schema.js';
-import { readText } from '../presets/text.js';
 import { Editor } from './editor.js';
 import { findFiles } from './files.js';
 import { settleInterpreter } from './interpreter.js';

@@ -1,4 +1,3 @@
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Diagnosis, NO_FIGURES } from '../../contract/diagnosis.js';
 import { type Exit, unseenEnd } from '../../contract/launch.js';
@@ -21,14 +20,6 @@ export function lostDiagnosis(exit: Exit): Diagnosis {
     cause: 'It was lost while it ran: the machine or the container went down, or somebody killed its supervisor.',
     advice: 'A submitted job is launched again as long as --retries allows; `oomtune retry` runs it anew.',
   };
-}
-
-/**
- * Whether a recorded launch may have run although nothing of it is found any more: its folder, which is made before the launch is
- * recorded, was removed, and with it how it ended.
- */
-export function hasLostFolder(dir: string): boolean {
-  return !existsSync(dir);
 }
 
 /** A run of which nothing is left, not even its folder: it counts as one that was lost. */

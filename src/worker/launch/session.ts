@@ -1,7 +1,8 @@
 import { statSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Log } from '../../common/log.js';
 import { privateFolder } from '../../common/private-folder.js';
-import type { Died, Goodbye, Hello, HookException, HookOrder, Loop, Measured, Step } from '../../contract/hook.js';
+import type { Died, Goodbye, Hello, HookException, Loop, Measured, Step } from '../../contract/hook.js';
 import type { Exit, LedgerReading } from '../../contract/launch.js';
 import type { Probe } from '../../contract/measurement.js';
 import type { Cut } from '../../contract/rung.js';
@@ -157,7 +158,10 @@ export class Session {
     if (!this.renewable) return null;
     this.#leaves = true;
     launch.hook?.broadcast({ t: 'life', env });
-    const gone = await Promise.race([this.#ended.then(() => true), delay(timeoutSeconds * 1000).then(() => false)]);
+    const gone = await Promise.race([
+      this.#ended.then(() => true),
+      delay(timeoutSeconds * 1000, false, { ref: false }),
+    ]);
     if (!gone || !this.renewable) return null;
     return new Session(launch, this.life + 1);
   }
@@ -229,10 +233,9 @@ export class Session {
   /** Ends a probing process kindly, then firmly, and waits until nothing of it is left. */
   async close(timeoutSeconds = 5): Promise<Exit> {
     const { hook, mode, ended } = this.launch;
-    const order: HookOrder = { t: 'end' };
     if (this.launch.exit === null && hook !== null && mode !== 'apply') {
-      hook.broadcast(order);
-      const gone = await Promise.race([ended.then(() => true), delay(timeoutSeconds * 1000).then(() => false)]);
+      hook.broadcast({ t: 'end' });
+      const gone = await Promise.race([ended.then(() => true), delay(timeoutSeconds * 1000, false, { ref: false })]);
       if (gone) return ended;
     }
     if (this.launch.exit === null) this.run.end('cancel');
@@ -319,8 +322,3 @@ export class Session {
 
 /** Bytes; 0: it is not there. */
 const sizeOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0;
-
-const delay = (ms: number): Promise<void> =>
-  new Promise((resolve) => {
-    setTimeout(resolve, ms).unref();
-  });

@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { readText } from '../../common/regular-file.js';
 import type { Program } from '../command/types.js';
 import type { Outline, Recognise, When } from './schema.js';
-import { readText } from './text.js';
 import { compareVersions, installedVersion } from './versions.js';
 
 /** What conditions are judged by. */

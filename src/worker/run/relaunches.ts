@@ -1,9 +1,10 @@
+import { existsSync } from 'node:fs';
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Exit } from '../../contract/launch.js';
 import type { Config } from '../../contract/rung.js';
 import type { Run } from '../../runtime/types.js';
 import { stepDown } from '../../tuner/index.js';
-import { hasLostFolder, isLost, runWithoutFolder } from '../launch/lost.js';
+import { isLost, runWithoutFolder } from '../launch/lost.js';
 import type { Session } from '../launch/session.js';
 import { neededBytes } from '../search/observe.js';
 import type { Target } from '../target.js';
@@ -52,8 +53,9 @@ export class Relaunches {
    */
   async begin(): Promise<Run | null> {
     const runs = this.request.launches.filter((launch) => launch.purpose === 'run');
+    // A folder is made before its launch is recorded: one that is missing was removed, and with it how the launch ended
     const find = async ({ dir }: { dir: string }): Promise<Run | null> =>
-      (await this.deps.runtime.adopt(dir)) ?? (hasLostFolder(dir) ? runWithoutFolder(dir) : null);
+      (await this.deps.runtime.adopt(dir)) ?? (existsSync(dir) ? null : runWithoutFolder(dir));
     const made = await Promise.all(runs.map(find));
     const last = made.at(-1) ?? null;
     this.#made = made.filter((run) => run !== null).length - (last === null ? 0 : 1);
@@ -97,11 +99,8 @@ export class Relaunches {
     const needed = neededBytes(exit, diagnosis) ?? target.budgetBytes;
     if (!(await target.waitForMemory(Math.min(needed, target.budgetBytes)))) return null;
     const size = config === null ? '' : ` at the same size, ${config.micro_batch} x ${config.accumulation}`;
-    return {
-      config,
-      smaller: false,
-      why: `Other processes held the memory, which is free now: launching it again${size}`,
-    };
+    const why = `Other processes held the memory, which is free now: launching it again${size}`;
+    return { config, smaller: false, why };
   }
 
   /** Whoever waits at a terminal sees that it is gone; a submitted job is owed its end. */
@@ -121,16 +120,12 @@ function afterFailure(
   // They cost nothing, and a caching allocator near its limit is mostly short of a piece in one: first of all.
   const spared = diagnosis.cure === 'none' || diagnosis.cure === 'wait';
   if (!spared && !config.expandable_segments && target.expandableSegments === 'possible') {
-    const why =
-      diagnosis.cure === 'expandable_segments' ? ' by fragmentation' : ` at micro-batch ${config.micro_batch}`;
-    return {
-      config: { ...config, expandable_segments: true },
-      smaller: false,
-      why: `Out of memory${why}: going on with expandable segments`,
-    };
+    const how = diagnosis.cure === 'expandable_segments' ? 'by fragmentation' : `at micro-batch ${config.micro_batch}`;
+    const why = `Out of memory ${how}: going on with expandable segments`;
+    return { config: { ...config, expandable_segments: true }, smaller: false, why };
   }
   // Against a leak, a neighbour, an evaluation, a checkpoint or the model itself no smaller batch helps: the diagnosis says what does.
-  const smaller = diagnosis.cure === 'none' || diagnosis.cure === 'wait' ? null : stepDown(config, options);
+  const smaller = spared ? null : stepDown(config, options);
   if (smaller === null) return null;
   const sizes = `going on with ${smaller.micro_batch} x ${smaller.accumulation}`;
   return { config: smaller, smaller: true, why: `Out of memory at micro-batch ${config.micro_batch}: ${sizes}` };

@@ -1,7 +1,7 @@
 import { opendir, stat } from 'node:fs/promises';
 import { extname, join, resolve } from 'node:path';
+import { readText } from '../../common/regular-file.js';
 import { canLookAt } from '../command/named-paths.js';
-import { readText } from '../presets/text.js';
 import type { Target } from '../target.js';
 import type { WorkRequest } from '../types.js';
 

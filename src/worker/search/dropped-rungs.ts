@@ -34,7 +34,7 @@ export class DroppedRungs {
     return true;
   }
 
-  /** The driver, or the command, does not bear segments that can grow. */
+  /** The driver, or the command, does not support segments that can grow. */
   get segments(): boolean {
     return this.#segments !== null;
   }

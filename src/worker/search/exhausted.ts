@@ -4,7 +4,7 @@ import type { JobOptions } from '../../contract/options.js';
 import type { Cut } from '../../contract/rung.js';
 import type { Action } from '../../tuner/types.js';
 import type { SearchOutcome } from './search.js';
-import { PLACEHOLDER, told } from './undriveable.js';
+import { PLACEHOLDER, sentence, userError } from './undriveable.js';
 
 /** The outputs of the whole batch, and the loss's graph on them, stay in memory where the model's call is cut. */
 const WHOLE_OUTPUTS =
@@ -24,7 +24,7 @@ export function exhaustedDiagnosis(
   if (action.cause === 'growth') return growthDiagnosis(action);
   if (seen === null) {
     const advice = 'Widen --min-batch, --max-batch and --effective-batch, or leave out --accumulation off.';
-    return { ...told(why, advice), cause: 'The options leave no micro-batch to try.' };
+    return { ...userError(why, advice), cause: 'The options leave no micro-batch to try.' };
   }
   // What was advised for a job that could not load, or whose batch cannot be set, is what is left to do.
   if (seen.phase === 'load' || seen.advice === PLACEHOLDER) return seen;
@@ -36,14 +36,8 @@ export function exhaustedDiagnosis(
 function growthDiagnosis({ why }: Extract<Action, { type: 'exhausted' }>): Diagnosis {
   const advice =
     'Keep `loss.item()` rather than `loss`, detach what is carried from step to step, and bound caches. A run that is over before the budget is full: --no-tune runs it as it stands.';
-  return {
-    ...told(`${why}.`, advice),
-    class: 'device_oom',
-    phase: 'train',
-    cause: `${why}.`,
-    cure: 'none',
-    reason: 'leak',
-  };
+  const found = { class: 'device_oom', phase: 'train', cause: `${why}.`, cure: 'none', reason: 'leak' } as const;
+  return { ...userError(`${why}.`, advice), ...found };
 }
 
 /**
@@ -57,14 +51,8 @@ export function outgrownAlone(
   const oom = observations.find((o) => o.outcome === 'device_oom' && o.micro_batch === own);
   if (oom === undefined) return null;
   const why = `the script ran out of memory at its own batch of ${own}, and no training step was seen at a smaller one`;
-  const diagnosis: Diagnosis = {
-    ...told(oom.evidence ?? why, PLACEHOLDER),
-    class: 'device_oom',
-    phase: 'train',
-    cause: `${why[0]?.toUpperCase()}${why.slice(1)}.`,
-    cure: 'none',
-    reason: 'batch',
-  };
+  const found = { class: 'device_oom', phase: 'train', cause: sentence(why), cure: 'none', reason: 'batch' } as const;
+  const diagnosis = { ...userError(oom.evidence ?? why, PLACEHOLDER), ...found };
   return { action: { type: 'exhausted', why, evidence: oom.evidence }, diagnosis };
 }
 

@@ -8,41 +8,39 @@ export const PLACEHOLDER =
 /** The script ran, but nothing in it took a batch size from the hook. `bye` null: the hook said nothing. */
 export function undriveable(goodbye: Goodbye | null, steps: number): Diagnosis {
   if (goodbye?.reason === 'undriveable') {
-    return told(`The batch size cannot be set from outside: ${goodbye.message}.`, PLACEHOLDER);
+    return userError(`The batch size cannot be set from outside: ${goodbye.message}.`, PLACEHOLDER);
   }
   if (goodbye?.reason === 'flood') {
-    return told(
+    return userError(
       'The command writes to the socket of oomtune’s hook by itself, and is not listened to any more.',
       'Look for what in the command uses OOMTUNE_HOOK_SOCKET; `--preset none` runs it without the hook.',
     );
   }
   if (goodbye !== null) {
-    return told(
+    return userError(
       'The training loop ended before it had made 2 optimizer steps at one size.',
       `Let it run for at least ${Math.max(2, steps)} steps. ${PLACEHOLDER}`,
     );
   }
-  return told(
+  return userError(
     'The script ended, and no training with PyTorch was seen in it.',
     `Run it alone and see that it trains. ${PLACEHOLDER}`,
   );
 }
 
 /** The hook found no way to cut the batch that is the same for certain. */
-export function uncut(goodbye: Goodbye): Diagnosis {
-  return uncutFor(`${goodbye.message.charAt(0).toUpperCase()}${goodbye.message.slice(1)}.`);
-}
+export const uncut = (goodbye: Goodbye): Diagnosis => uncutFor(sentence(goodbye.message));
 
 /** A loop that makes its batches by itself was to run with others than its own. */
 export function byHand(goodbye: Goodbye): Diagnosis {
-  const cause = `${goodbye.message.charAt(0).toUpperCase()}${goodbye.message.slice(1)}.`;
-  return { ...told(cause, `Leave --effective-batch out, or give it as the script’s own. ${PLACEHOLDER}`), cause };
+  const cause = sentence(goodbye.message);
+  return { ...userError(cause, `Leave --effective-batch out, or give it as the script’s own. ${PLACEHOLDER}`), cause };
 }
 
 /** The same by the sentence that was told. */
 export function uncutFor(evidence: string | null): Diagnosis {
   return {
-    ...told(
+    ...userError(
       evidence ?? 'The batch is not cut at the model’s call.',
       '--cut loader cuts the batches of the DataLoader instead, where one makes them: the loop then goes round once for each micro-batch, which is not the same for every loop. Or give a larger --budget.',
     ),
@@ -66,7 +64,7 @@ export function usesOwnBatch(own: number, tried: number, failure: Diagnosis, pla
 export function neverReached(probe: Probe, ran: number | null | undefined, worldSize: number): Diagnosis | null {
   if (!ran || ran <= probe.micro_batch * probe.accumulation * worldSize) return null;
   const cause = `Micro-batch ${probe.micro_batch} was asked for, the script ran with ${ran}: its flag was not recognised.`;
-  return { ...told(cause, PLACEHOLDER), phase: 'train', cause };
+  return { ...userError(cause, PLACEHOLDER), phase: 'train', cause };
 }
 
 /** The hook was to set the size, and the script trained before any loop that it can set it in: with a batch of its own. */
@@ -74,11 +72,14 @@ export function trainedAtItsOwn(verdict: Diagnosis): Diagnosis | null {
   if (verdict.class !== 'device_oom' || verdict.phase !== 'train') return null;
   const cause =
     'The script ran out of memory at a batch of its own: it trains without a torch DataLoader, so that no size could be set.';
-  return { ...told(cause, PLACEHOLDER), phase: 'train', cause };
+  return { ...userError(cause, PLACEHOLDER), phase: 'train', cause };
 }
 
-/** A failure that nothing in a log shows. */
-export function told(evidence: string, advice: string): Diagnosis {
+/** What the hook says, with a capital and a full stop. */
+export const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+
+/** A failure of the command's that nothing in a log shows. */
+export function userError(evidence: string, advice: string): Diagnosis {
   return {
     class: 'user_error',
     certain: true,

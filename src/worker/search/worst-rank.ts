@@ -13,13 +13,8 @@ const FIRST = new Set(['micro_batch', 'accumulation', 'own_accumulation', 'own_a
 export function worstRank(ranks: Measured[]): Measurement {
   const slowest = ranks.reduce((a, b) => (sum(b.step_s) > sum(a.step_s) ? b : a));
   const names = new Set(ranks.flatMap((rank) => Object.keys(rank) as (keyof Measured)[]));
-  const worst = [...names].map((name) => [
-    name,
-    worstOf(
-      name,
-      ranks.map((rank) => rank[name]),
-    ),
-  ]);
+  const valuesOf = (name: keyof Measured): unknown[] => ranks.map((rank) => rank[name]);
+  const worst = [...names].map((name) => [name, worstOf(name, valuesOf(name))]);
   return { ...Object.fromEntries(worst), step_s: slowest.step_s };
 }
 
