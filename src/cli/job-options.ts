@@ -36,15 +36,10 @@ const span = z
   .transform(parseSpan);
 const priority = whole(-1_000_000, 1_000_000);
 
+const NAME = /^[^\s:{}*?[\]\\\p{C}-][^\s:{}*?[\]\\\p{C}]{0,99}$/u;
+
 const raw = z.object({
-  name: orNull(
-    z
-      .string()
-      .regex(
-        /^[^\s:{}*?[\]\\\p{C}-][^\s:{}*?[\]\\\p{C}]{0,99}$/u,
-        'a name of 1 to 100 characters without spaces, colons or brackets',
-      ),
-  ),
+  name: orNull(z.string().regex(NAME, 'a name of 1 to 100 characters without spaces, colons or brackets')),
   device: orNull(z.string().regex(DEVICE_CHOICE, DEVICE_CHOICES)),
   budget: orNull(z.string()),
   gpus: whole(1, 1024).default(1),

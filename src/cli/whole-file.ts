@@ -1,5 +1,6 @@
-import { closeSync, openSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, openSync, rmSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
+import { writeWhole } from '../common/durable-file.js';
 import { usageError } from '../common/errors.js';
 import { filesAnswer } from '../common/far-files.js';
 import { isFolder } from '../common/home.js';
@@ -10,7 +11,7 @@ const LONGEST_MS = 30_000;
 /** Hours of work must not end with a file that cannot be written: this is tried before the start. `what`: `report`. */
 export function checkWritable(file: string, what: string): void {
   if (isFolder(file)) throw usageError(`The ${what} ${file} is a folder.`, 'Name a file in it.');
-  const probe = beside(file);
+  const probe = join(dirname(file), `.${basename(file)}.${process.pid}`);
   try {
     closeSync(openSync(probe, 'wx', 0o600));
     rmSync(probe);
@@ -24,13 +25,7 @@ export function checkWritable(file: string, what: string): void {
 }
 
 /** Whole or not at all: another program may be waiting for it. Throws OOMTUNE_FILES_SILENT where it would never come to an end. */
-export async function writeWhole(file: string, text: string): Promise<void> {
+export async function writeResult(file: string, text: string): Promise<void> {
   await filesAnswer([resolve(file)], LONGEST_MS, null);
-  const half = beside(file);
-  writeFileSync(half, text, { mode: 0o600 });
-  renameSync(half, file);
-}
-
-function beside(file: string): string {
-  return join(dirname(file), `.${basename(file)}.${process.pid}`);
+  writeWhole(file, text);
 }

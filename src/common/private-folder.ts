@@ -79,22 +79,14 @@ function everybodyWrites(folder: string): boolean {
 }
 
 /** mkdir's own `recursive` never ends where a folder cannot be made although its parent is there, as in /proc. */
-function makeFolder(path: string): void {
+function makeFolder(path: string, withParents = true): void {
   try {
     mkdirSync(path, 0o700);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === 'EEXIST') return; // what it is shows when it is opened
-    if (code !== 'ENOENT' || dirname(path) === path) throw error;
+    if (code === 'EEXIST') return; // what it is shows when it is opened; another process of the user's may just have made it
+    if (!withParents || code !== 'ENOENT' || dirname(path) === path) throw error;
     makeFolder(dirname(path));
-    mkdirInMadeParent(path);
-  }
-}
-
-function mkdirInMadeParent(path: string): void {
-  try {
-    mkdirSync(path, 0o700);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error; // another process of the user's made it in between
+    makeFolder(path, false);
   }
 }

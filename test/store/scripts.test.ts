@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openStore, type Store } from '../../src/store/index.js';
-import { runScript, SCRIPTS } from '../../src/store/scripts.js';
+import { runScript, type ScriptName } from '../../src/store/scripts.js';
 import { DIST, ROOT, useHome } from './home.js';
 
 useHome();
@@ -18,9 +18,17 @@ const files = (folder: string): string[] =>
     .sort();
 const LUA = join(ROOT, 'src', 'store', 'lua');
 
-test('every script has a file, and every file is a script', () => {
-  const named = SCRIPTS.map((name) => `${name}.lua`);
-  expect(files(LUA).filter((path) => !path.endsWith('prelude.lua'))).toEqual([...named].sort());
+const SCRIPTS = files(LUA)
+  .filter((path) => !path.endsWith('prelude.lua'))
+  .map((path) => path.slice(0, -'.lua'.length) as ScriptName);
+
+test('every script that is called has a file, and every file is called', () => {
+  const sources = readdirSync(join(ROOT, 'src', 'store')).filter((file) => file.endsWith('.ts'));
+  const called = sources.flatMap((file) => {
+    const text = readFileSync(join(ROOT, 'src', 'store', file), 'utf8');
+    return [...text.matchAll(/'((?:config|host|job|lease|queue|record)\/[\w-]+)'/g)].map(([, name]) => name);
+  });
+  expect([...new Set(called)].sort()).toEqual(SCRIPTS);
 });
 
 test('the built program has the same scripts beside it', () => {

@@ -5,7 +5,7 @@ import { interrupted, nothingFits, renderError } from '../errors.js';
 import { renderFound } from '../find-batch-view.js';
 import { toJobOptions } from '../job-options.js';
 import type { Verb } from '../verb.js';
-import { checkWritable, writeWhole } from '../whole-file.js';
+import { checkWritable, writeResult } from '../whole-file.js';
 import { workDeps } from '../work.js';
 
 export default (async ({ options, command }, context) => {
@@ -21,7 +21,7 @@ export default (async ({ options, command }, context) => {
   if (context.signal.aborted) throw interrupted();
   if (plot !== null && report.memory !== null) {
     const { picture } = await import('../plot/picture.js');
-    await writeWhole(plot, picture(report, report.memory));
+    await writeResult(plot, picture(report, report.memory));
   } else if (plot !== null && report.status === 'found') {
     out.note(`Nothing was drawn into ${plot}: no probe could measure its peak.`);
   }

@@ -5,7 +5,7 @@ import type { Context } from '../context.js';
 import { interrupted, nothingFits, renderError } from '../errors.js';
 import { toJobOptions } from '../job-options.js';
 import type { Verb } from '../verb.js';
-import { checkWritable, writeWhole } from '../whole-file.js';
+import { checkWritable, writeResult } from '../whole-file.js';
 import { workDeps } from '../work.js';
 
 export default (async ({ options, command }, context) => {
@@ -24,7 +24,7 @@ export default (async ({ options, command }, context) => {
   ]);
   const report = await runJob(request, deps);
   context.progress.close();
-  if (typeof file === 'string') await writeWhole(file, `${JSON.stringify(report, null, 2)}\n`);
+  if (typeof file === 'string') await writeResult(file, `${JSON.stringify(report, null, 2)}\n`);
   if (context.signal.aborted) throw interrupted();
   return codeOf(report, context);
 }) satisfies Verb;

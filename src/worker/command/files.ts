@@ -1,8 +1,8 @@
-import { chmodSync, renameSync, writeFileSync } from 'node:fs';
 import { basename, extname, join, resolve } from 'node:path';
 import { parse as parseToml, TomlError, type TomlTable } from 'smol-toml';
 import type { Document } from 'yaml';
 import { yaml } from '../../common/config.js';
+import { writeWhole } from '../../common/durable-file.js';
 import { privateFolder } from '../../common/private-folder.js';
 import { readText } from '../../common/regular-file.js';
 import { holds, type Scene } from '../presets/match.js';
@@ -11,21 +11,15 @@ import { findOption } from './argv.js';
 import type { PlanFile } from './types.js';
 
 export type Scalar = string | number | boolean | null;
-function formatOf(path: string): PlanFile['format'] | null {
-  switch (extname(path).toLowerCase()) {
-    case '.yaml':
-    case '.yml':
-      return 'yaml';
-    case '.json':
-      return 'json';
-    case '.toml':
-      return 'toml';
-    case '.py':
-      return 'python';
-    default:
-      return null;
-  }
-}
+
+/** By the ending of a file's name. */
+const FORMATS: Record<string, PlanFile['format']> = {
+  '.yaml': 'yaml',
+  '.yml': 'yaml',
+  '.json': 'json',
+  '.toml': 'toml',
+  '.py': 'python',
+};
 
 /** Where the arguments name a file of this rule: index in `args`, and what precedes the path in that argument. */
 export function locateFile(
@@ -78,9 +72,9 @@ export function findFiles(preset: Preset, scene: Scene, cwd: string): PlanFile[]
     }
     if (path === null) continue;
     const absolute = resolve(cwd, path);
-    const format = formatOf(path);
-    const text = format ? readText(absolute) : null;
-    if (format && text !== null && readable(format, text)) {
+    const format = FORMATS[extname(path).toLowerCase()];
+    const text = format === undefined ? null : readText(absolute);
+    if (format !== undefined && text !== null && readable(format, text)) {
       files.push({ name, written: path, absolute, format, index, within, text });
     }
   }
@@ -107,14 +101,7 @@ export interface OpenConfig {
 }
 
 export function openConfig(file: Pick<PlanFile, 'format' | 'text'>): OpenConfig {
-  switch (file.format) {
-    case 'toml':
-      return openToml(file);
-    case 'python':
-      return openPython(file);
-    default:
-      return openTree(file);
-  }
+  return { yaml: openTree, json: openTree, toml: openToml, python: openPython }[file.format](file);
 }
 
 /**
@@ -263,10 +250,7 @@ function plainValue(source: string): Scalar | undefined {
 /** Writes a private copy (0600) into the launch folder, which it makes, whole or not at all; returns its path. */
 export function writeCopy(launchDir: string, file: PlanFile, text: string): string {
   const path = join(privateFolder(launchDir), `oomtune-${file.name}-${basename(file.absolute)}`);
-  const fresh = `${path}.${process.pid}.new`;
-  writeFileSync(fresh, text, { mode: 0o600 });
-  chmodSync(fresh, 0o600); // a left-over of that name keeps its old mode
-  renameSync(fresh, path);
+  writeWhole(path, text);
   return path;
 }
 

@@ -118,19 +118,8 @@ export function placeholders(command: readonly string[]): Set<PlaceholderName> {
   return used;
 }
 
-function valueFor(name: string, config: Config): string {
-  switch (name as PlaceholderName) {
-    case 'micro_batch':
-      return String(config.micro_batch);
-    case 'accumulation':
-      return String(config.accumulation);
-    case 'effective_batch':
-      return String(config.effective_batch);
-    case 'amp':
-      return config.amp;
-    case 'checkpointing':
-      return config.checkpointing ? '1' : '0';
-  }
+function valueFor(name: PlaceholderName, config: Config): string {
+  return name === 'checkpointing' ? (config.checkpointing ? '1' : '0') : String(config[name]);
 }
 
 function fillElement(element: string, config: Config): { text: string; switched: boolean } {
@@ -145,7 +134,7 @@ function fillElement(element: string, config: Config): { text: string; switched:
       // Only braces that would have meant something are undoubled: `{{bos_token}}` in a chat template is the user's own.
       if (isKnown(plain) || isMistake(piece, element)) filled = element.slice(piece.start + 1, piece.end - 1);
     } else if (isKnown(piece)) {
-      if (piece.text === null) filled = valueFor(piece.name, config);
+      if (piece.text === null) filled = valueFor(piece.name as PlaceholderName, config);
       else {
         switched = true;
         const on = piece.name === 'amp' ? config.amp !== 'off' : config.checkpointing;
