@@ -16,6 +16,7 @@ import { hostTaken, isForeign } from './foreign-home.js';
 import { HeldJobs } from './held-jobs.js';
 import { Intake } from './intake.js';
 import { Lanes } from './lanes.js';
+import { Periodic } from './periodic.js';
 import { Queues } from './queues.js';
 import { Recovery } from './recovery.js';
 import { Room } from './room.js';
@@ -52,7 +53,7 @@ export class Daemon {
   readonly #intake: Intake;
   readonly #room: Room;
   readonly #recovery: Recovery;
-  readonly #timers: NodeJS.Timeout[] = [];
+  readonly #periodic: Periodic;
   #devices: Device[] = [];
   readonly #info: HostInfo;
   #stopping = false;
@@ -66,6 +67,7 @@ export class Daemon {
     this.#dispatcher = new Dispatcher(store, this.#queues, log);
     this.#sweeper = new Sweeper(parts, this.#host, this.#queues);
     this.#lanes = new Lanes(settings);
+    this.#periodic = new Periodic(log);
     this.#info = {
       host: this.#host,
       instance: token.slice(0, 12),
@@ -115,10 +117,10 @@ export class Daemon {
     await this.#recovery.recover();
     await this.#refuseForeignHome();
     await this.#adopt();
-    this.#every(settings.heartbeatMs, () => this.#beat());
-    this.#every(settings.renewMs, () => this.#renew());
-    this.#every(settings.cancelLookMs, () => this.#compare());
-    this.#every(settings.sweepMs, () => this.#sweep());
+    this.#periodic.every(settings.heartbeatMs, () => this.#beat());
+    this.#periodic.every(settings.renewMs, () => this.#renew());
+    this.#periodic.every(settings.cancelLookMs, () => this.#compare());
+    this.#periodic.every(settings.sweepMs, () => this.#sweep());
     this.#unready = store.connection.onReady(this.#onReady);
     await this.#dispatch();
     await this.#sweep();
@@ -140,7 +142,7 @@ export class Daemon {
     const { store, settings, log } = this.parts;
     this.#stopping = true;
     this.#unready();
-    for (const timer of this.#timers) clearInterval(timer);
+    this.#periodic.close();
     await soon(this.#intake.close()); // Redis may be away
     for (const execution of this.#executions) {
       if (kill) execution.cancel();
@@ -158,28 +160,6 @@ export class Daemon {
     const asked = existsSync(killPath(this.#host));
     if (asked) rmSync(killPath(this.#host), { force: true });
     return asked;
-  }
-
-  #every(ms: number, task: () => Promise<void>): void {
-    let busy = false;
-    let told = '';
-    const timer = setInterval(() => {
-      if (busy) return; // Redis is away: one that waits is enough
-      busy = true;
-      task()
-        .then(() => {
-          told = '';
-        })
-        .catch((error: unknown) => {
-          const text = String(error);
-          if (text !== told) this.parts.log.warn({ err: error }, 'a periodic task failed');
-          told = text; // once, not every two seconds for as long as Redis refuses
-        })
-        .finally(() => {
-          busy = false;
-        });
-    }, ms);
-    this.#timers.push(timer);
   }
 
   #unready: () => void = () => {};

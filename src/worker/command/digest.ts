@@ -1,6 +1,7 @@
 import { sha256 } from '../../common/sha256.js';
 import { findOption, removeOccurrences } from './argv.js';
-import { canonical, locateFile } from './files.js';
+import { canonical } from './config-file.js';
+import { locateFile } from './files.js';
 import { tunedOptions } from './knobs.js';
 import { findProgram } from './program.js';
 import { editorOf } from './recognise.js';

@@ -1,7 +1,8 @@
 import { holds, type Scene } from '../presets/match.js';
 import type { OptionRule, Preset, Setting } from '../presets/schema.js';
 import { appendArguments, findOption, isFalsy, type Occurrence, removeOccurrences, replaceOption } from './argv.js';
-import { locateFile, type OpenConfig, openConfig, type Scalar } from './files.js';
+import { type OpenConfig, openConfig, type Scalar } from './config-file.js';
+import { locateFile } from './files.js';
 import type { PlanFile } from './types.js';
 
 /**
