@@ -9,6 +9,7 @@ import { isHost } from '../devices/index.js';
 import type { Runtime } from '../runtime/types.js';
 import { HEARTBEAT_MS, hostName, outlast, type Store } from '../store/index.js';
 import { killPath } from './daemon-file.js';
+import { DiskSpace } from './disk-space.js';
 import { Dispatcher } from './dispatcher.js';
 import type { WorkerApi } from './execution.js';
 import { Executions } from './executions.js';
@@ -19,7 +20,6 @@ import { Lanes } from './lanes.js';
 import { Periodic } from './periodic.js';
 import { Queues } from './queues.js';
 import { Recovery } from './recovery.js';
-import { Room } from './room.js';
 import type { DaemonSettings } from './settings.js';
 import { Sweeper } from './sweeper.js';
 
@@ -51,7 +51,7 @@ export class Daemon {
   readonly #executions: Executions;
   readonly #lanes: Lanes;
   readonly #intake: Intake;
-  readonly #room: Room;
+  readonly #diskSpace: DiskSpace;
   readonly #recovery: Recovery;
   readonly #periodic: Periodic;
   #devices: Device[] = [];
@@ -90,10 +90,10 @@ export class Daemon {
       onEnd: () => this.#take(),
       onWait: () => this.#take(),
     });
-    this.#room = new Room(settings.roomBytes, log);
+    this.#diskSpace = new DiskSpace(settings.roomBytes, log);
     this.#intake = new Intake({
       ...shared,
-      room: this.#room,
+      diskSpace: this.#diskSpace,
       store,
       log,
       host: this.#info,
@@ -241,14 +241,14 @@ export class Daemon {
   async #inventory(): Promise<void> {
     this.#devices = await this.parts.runtime.devices();
     const healthy = this.#devices.filter((device) => device.fault === null);
-    this.#info.lacks = this.#room.lack;
+    this.#info.lacks = this.#diskSpace.lack;
     this.#info.devices = healthy.map(({ id, model, total_bytes }) => ({ id, model, total_bytes }));
     this.#lanes.gpus = healthy.filter((device) => !isHost(device.id)).length;
   }
 
   async #beat(): Promise<void> {
     const before = this.#info.lacks;
-    this.#info.lacks = this.#room.lack;
+    this.#info.lacks = this.#diskSpace.lack;
     const other = await this.parts.store.hosts.beat(this.#info);
     if (before && this.#info.lacks === null) this.#take();
     if (other === null) return;

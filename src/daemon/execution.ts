@@ -15,10 +15,10 @@ import type { WorkDeps, WorkRequest } from '../worker/types.js';
 import { ClaimedRecord, ClaimLost } from './claimed-record.js';
 import type { HeldJobs } from './held-jobs.js';
 import { dropEarlierTries, LastLaunch } from './last-launch.js';
+import { LaunchEnvironment } from './launch-environment.js';
 import { LeaseWait, PutBack } from './lease-wait.js';
 import { failureOf, outcomeOf, plainOutcome } from './outcome.js';
 import { Pause } from './pause.js';
-import { Surroundings } from './surroundings.js';
 import { WorkRecord } from './work-record.js';
 
 /** What the daemon needs of the worker. */
@@ -58,7 +58,7 @@ export class Execution {
   readonly #log: Log;
   readonly #claimed: ClaimedRecord;
   readonly #last: LastLaunch;
-  readonly #surroundings: Surroundings;
+  readonly #environment: LaunchEnvironment;
   readonly #work: WorkRecord;
   #closing = false;
   readonly #pause: Pause;
@@ -76,7 +76,7 @@ export class Execution {
       letGo: this.#letGo.signal,
       onLost: (error) => this.#stop(error),
     });
-    this.#surroundings = new Surroundings(record);
+    this.#environment = new LaunchEnvironment(record);
     this.#pause = new Pause(record);
     this.leaseWait = new LeaseWait({
       ...deps,
@@ -173,12 +173,12 @@ export class Execution {
       if (!this.#work.launched) dropEarlierTries(this.record);
       await this.#last.endStray();
       this.#log.info({ adopted: this.#work.launched }, 'job taken');
-      this.#surroundings.environment(); // what stays behind is known from here on
+      this.#environment.environment(); // what stays behind is known from here on
       await this.#sayWithheld();
       const report = await this.#runWorker();
       if (report.still_running !== undefined) this.#sayHeld(report.still_running);
       await this.#work.close();
-      return await this.#close(this.#surroundings.blame(outcomeOf(report)));
+      return await this.#close(this.#environment.blame(outcomeOf(report)));
     } catch (error) {
       await this.#work.close();
       return this.#afterError(error).catch((second: unknown) => {
@@ -246,7 +246,7 @@ export class Execution {
     const result = await this.#claimed.write(patch);
     if (result === 'ok') this.#claimed.end();
     else this.#claimed.forget();
-    this.#surroundings.forget();
+    this.#environment.forget();
     this.#log.info({ state: patch.state, recorded: result }, 'job ended');
     if (patch.state === 'succeeded')
       await this.deps.store.durations
@@ -267,13 +267,13 @@ export class Execution {
       epoch: record.epoch,
       foreground: false,
       startedAt: record.started_at,
-      environment: this.#surroundings.environment(),
+      environment: this.#environment.environment(),
     };
   }
 
   /** Written down before the launch: whoever looks into a job that misses something finds it there. */
   async #sayWithheld(): Promise<void> {
-    const { withheld, note } = this.#surroundings;
+    const { withheld, note } = this.#environment;
     if (note === null) return;
     this.#log.info({ withheld }, note);
     if (this.record.environment) await this.#claimed.patch({ environment: { ...this.record.environment, withheld } });

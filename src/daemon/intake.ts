@@ -2,10 +2,10 @@ import type { Job } from 'bullmq';
 import type { Log } from '../common/log.js';
 import { type HostInfo, type Ticket, ticket as ticketSchema } from '../contract/state.js';
 import type { Store } from '../store/index.js';
+import type { DiskSpace } from './disk-space.js';
 import type { Executions } from './executions.js';
 import type { Lanes } from './lanes.js';
 import type { Queues } from './queues.js';
-import type { Room } from './room.js';
 import { labelOf, requirementOf } from './routing.js';
 
 interface IntakeParts {
@@ -14,7 +14,7 @@ interface IntakeParts {
   lanes: Lanes;
   host: HostInfo;
   executions: Executions;
-  room: Room;
+  diskSpace: DiskSpace;
   log: Log;
 }
 
@@ -116,7 +116,7 @@ export class Intake {
     for (;;) {
       const waits = [...executions].filter(({ leaseWait }) => leaseWait.since !== null);
       const labels = waits.map(({ record }) => labelOf(requirementOf(record.options)));
-      if (this.#closed || !lanes.hasRoom(label, labels) || this.parts.room.lack !== null) return;
+      if (this.#closed || !lanes.hasRoom(label, labels) || this.parts.diskSpace.lack !== null) return;
       if (labels.filter((one) => one === label).length >= MOST_WAITING) return;
       const waiting = waits.find(({ leaseWait }, at) => labels[at] === label && !leaseWait.passedOver);
       if (waiting !== undefined) {

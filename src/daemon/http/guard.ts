@@ -67,13 +67,13 @@ export function checkOrigin(request: Pick<FastifyRequest, 'method' | 'headers'>)
  * A Bearer token, or a session's cookie. A cookie comes along whoever makes the browser ask, so that what changes
  * something also has to say that it comes from our own page.
  */
-export function checkWho(request: FastifyRequest, gate: Authenticator, cookie: string): Refusal | null {
+export function checkWho(request: FastifyRequest, authenticator: Authenticator, cookie: string): Refusal | null {
   const bearer = /^Bearer ([\w-]{1,200})$/.exec(request.headers.authorization ?? '')?.[1];
   if (request.headers.authorization !== undefined) {
-    return bearer !== undefined && gate.acceptsToken(bearer) ? null : wrongToken('The token is wrong.');
+    return bearer !== undefined && authenticator.acceptsToken(bearer) ? null : wrongToken('The token is wrong.');
   }
   const session = cookieOf(request.headers.cookie, cookie);
-  if (session === null || !gate.acceptsSession(session)) return wrongToken('A token is needed.');
+  if (session === null || !authenticator.acceptsSession(session)) return wrongToken('A token is needed.');
   if (request.method === 'GET' || request.method === 'HEAD') return null;
   const { origin, 'sec-fetch-site': site } = request.headers;
   if (origin === undefined && site !== 'same-origin') {

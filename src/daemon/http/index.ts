@@ -8,15 +8,15 @@ import { TimeUp } from '../../common/within.js';
 import type { Runtime } from '../../runtime/types.js';
 import { hostName, type Store } from '../../store/index.js';
 import { Observer } from '../observe/sampler.js';
-import { Board } from './board.js';
+import { EventMetrics } from './event-metrics.js';
 import { checkHost, checkOrigin, setSafetyHeaders } from './guard.js';
+import { JobRows } from './job-rows.js';
 import { Machine } from './machine.js';
 import { createMetrics } from './metrics.js';
 import { Reasons } from './reasons.js';
 import { addRoutes, refuse } from './routes.js';
 import { Scrape } from './scrape.js';
 import { Streams } from './streams.js';
-import { Tally } from './tally.js';
 import { Authenticator, dashboardToken } from './token.js';
 
 export interface HttpParts {
@@ -49,26 +49,26 @@ const PAST_EVENTS = 2000;
 /** Rejects where no port can be had. */
 export async function startHttp(parts: HttpParts): Promise<HttpServer> {
   const { store, runtime, log, version, host = '127.0.0.1' } = parts;
-  const gate = new Authenticator(dashboardToken(parts.tokenFile));
+  const authenticator = new Authenticator(dashboardToken(parts.tokenFile));
   const observer = new Observer(store, runtime, log);
   const { follower, sampler } = observer;
-  const board = new Board(store, log);
+  const rows = new JobRows(store, log);
   const machine = new Machine(store, runtime);
   const reasons = new Reasons();
   const metrics = createMetrics();
-  const shared = { store, board, machine, sampler, follower, reasons, host: hostName(), version };
+  const shared = { store, rows, machine, sampler, follower, reasons, host: hostName(), version };
   const streams = new Streams(shared);
   const scrape = new Scrape({ store, runtime, machine, sampler, metrics }, version);
-  const tally = new Tally(store, metrics);
+  const eventMetrics = new EventMetrics(store, metrics);
   const app = createApp(log);
   let port = 0;
   const cookie = (): string => `oomtune_${port}`;
-  addRoutes(app, { ...shared, gate, cookie, streams, scrape, metricsOpen: parts.metricsOpen ?? false });
+  addRoutes(app, { ...shared, authenticator, cookie, streams, scrape, metricsOpen: parts.metricsOpen ?? false });
 
   follower.onEvent((event) => reasons.hear(event));
   await observer.start(PAST_EVENTS);
-  follower.onEvent((event) => tally.hear(event)); // what was before is not counted again
-  follower.onEvent(({ fields }) => fields.job && board.changed(fields.job));
+  follower.onEvent((event) => eventMetrics.hear(event)); // what was before is not counted again
+  follower.onEvent(({ fields }) => fields.job && rows.changed(fields.job));
   const close = async (): Promise<void> => {
     streams.close();
     await observer.close();

@@ -17,7 +17,7 @@ import type { StreamParts, Streams } from './streams.js';
 import type { Authenticator } from './token.js';
 
 interface RouteParts extends StreamParts {
-  gate: Authenticator;
+  authenticator: Authenticator;
   /** Name of the session's cookie: another one for each port, as browsers do not tell ports apart. */
   cookie: () => string;
   streams: Streams;
@@ -46,7 +46,7 @@ export function addRoutes(app: FastifyInstance, parts: RouteParts): void {
   addLogin(app, parts);
   addApi(app, parts);
   app.get('/metrics', async (request, reply) => {
-    const refusal = parts.metricsOpen ? null : checkWho(request, parts.gate, parts.cookie());
+    const refusal = parts.metricsOpen ? null : checkWho(request, parts.authenticator, parts.cookie());
     if (refusal !== null) return refuse(reply, refusal);
     return reply.type('text/plain; version=0.0.4; charset=utf-8').send(await parts.scrape.text());
   });
@@ -63,14 +63,14 @@ function addPage(app: FastifyInstance, assets: Map<string, Asset>): void {
   }
 }
 
-function addLogin(app: FastifyInstance, { gate, cookie }: RouteParts): void {
+function addLogin(app: FastifyInstance, { authenticator, cookie }: RouteParts): void {
   const attributes = 'Path=/; HttpOnly; SameSite=Strict';
   app.post('/api/login', async (request, reply) => {
     const given = login.safeParse(request.body);
-    if (!given.success || !gate.acceptsToken(given.data.token)) {
+    if (!given.success || !authenticator.acceptsToken(given.data.token)) {
       return refuse(reply, wrongToken('The token is wrong.'));
     }
-    const { value, seconds } = gate.newSession();
+    const { value, seconds } = authenticator.newSession();
     reply.header('set-cookie', `${cookie()}=${value}; Max-Age=${seconds}; ${attributes}`);
     return reply.code(204).send();
   });
@@ -81,10 +81,10 @@ function addLogin(app: FastifyInstance, { gate, cookie }: RouteParts): void {
 }
 
 function addApi(app: FastifyInstance, parts: RouteParts): void {
-  const { store, streams, gate, cookie } = parts;
+  const { store, streams, authenticator, cookie } = parts;
   app.register(async (api) => {
     api.addHook('onRequest', async (request, reply) => {
-      const refusal = checkOrigin(request) ?? checkWho(request, gate, cookie());
+      const refusal = checkOrigin(request) ?? checkWho(request, authenticator, cookie());
       if (refusal !== null) return refuse(reply, refusal);
     });
 

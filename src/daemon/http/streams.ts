@@ -6,8 +6,8 @@ import type { JobPage, StreamEvents } from '../../contract/http.js';
 import { ENDED_STATES } from '../../contract/job.js';
 import type { Follower, Store } from '../../store/index.js';
 import type { Sampler } from '../observe/sampler.js';
-import type { Board } from './board.js';
 import { jobPage } from './job-page.js';
+import type { JobRows } from './job-rows.js';
 import type { Machine } from './machine.js';
 import type { Reasons } from './reasons.js';
 
@@ -78,7 +78,7 @@ class Sse {
 
 export interface StreamParts {
   store: Store;
-  board: Board;
+  rows: JobRows;
   machine: Machine;
   sampler: Sampler;
   follower: Follower;
@@ -110,7 +110,7 @@ export class Streams {
   overview(response: ServerResponse): void {
     const sse = this.#begin(response);
     this.#run(sse, async () => {
-      const { rows, stop } = await this.parts.board.watch((change) => sse.send('jobs', { full: false, ...change }));
+      const { rows, stop } = await this.parts.rows.watch((change) => sse.send('jobs', { full: false, ...change }));
       sse.signal.addEventListener('abort', stop);
       if (sse.signal.aborted) stop();
       sse.send('jobs', { full: true, rows, gone: [] });

@@ -9,7 +9,7 @@ const MISSING =
   /\bKeyError\b|unbound variable|environment variable|\b(401|403)\b|unauthori[sz]ed|forbidden|authenticat|credential|api[ _-]?key|access token|not logged in|log ?in\b|gated repo/i;
 
 /** The environment that a submitted job is launched with on this host, and what of its submitter's stayed behind. */
-export class Surroundings {
+export class LaunchEnvironment {
   /** Names of the submitter's variables that the job does without. Known once `environment` was called. */
   withheld: string[] = [];
 

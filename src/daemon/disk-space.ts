@@ -4,7 +4,7 @@ import type { Log } from '../common/log.js';
 import { formatBytes } from '../common/size.js';
 
 /** Whether the disk of oomtune's home has room for another job: its log, its records, the database. */
-export class Room {
+export class DiskSpace {
   #lack: string | null = null;
 
   /** `keep`: bytes that are left free for what runs already. */

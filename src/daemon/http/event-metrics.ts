@@ -15,7 +15,7 @@ const JOBS_KEPT = 20_000;
 const probed = probeRecord.pick({ outcome: true });
 
 /** Counts what events tell, for the jobs of this host: each daemon counts its own, so that sums over hosts are right. */
-export class Tally {
+export class EventMetrics {
   readonly #jobs = new Map<string, Times>();
   readonly #here = hostName();
 

@@ -56,7 +56,7 @@ function readRow(job: string, values: (string | null)[]): Row | null {
   };
 }
 
-export interface BoardChange {
+export interface RowChange {
   rows: Row[];
   gone: string[];
 }
@@ -73,8 +73,8 @@ const MANY = 300;
  * All jobs as lists show them, kept up to date while somebody looks: events say at once which job changed; reasons, which
  * change without an event, are looked at every second. With nobody looking it reads nothing.
  */
-export class Board {
-  readonly #listeners = new Set<(change: BoardChange) => void>();
+export class JobRows {
+  readonly #listeners = new Set<(change: RowChange) => void>();
   #rows = new Map<string, { row: Row; text: string }>();
   #dirty = new Set<string>();
   #wake: AbortController | null = null;
@@ -86,7 +86,7 @@ export class Board {
   ) {}
 
   /** All rows now, and from now on what changes; returns how to stop. */
-  async watch(listener: (change: BoardChange) => void): Promise<{ rows: Row[]; stop: () => void }> {
+  async watch(listener: (change: RowChange) => void): Promise<{ rows: Row[]; stop: () => void }> {
     this.#listeners.add(listener);
     const stop = (): void => {
       this.#listeners.delete(listener);
@@ -143,15 +143,15 @@ export class Board {
     this.#rows = new Map();
   }
 
-  async #refresh(ids: string[]): Promise<BoardChange> {
-    const change: BoardChange = { rows: [], gone: [] };
+  async #refresh(ids: string[]): Promise<RowChange> {
+    const change: RowChange = { rows: [], gone: [] };
     for (const [at, values] of (await this.store.jobs.fields(ids, ROW_FIELDS)).entries()) {
       this.#take(ids[at] as string, values, change);
     }
     return change;
   }
 
-  #take(id: string, values: (string | null)[] | null, change: BoardChange): void {
+  #take(id: string, values: (string | null)[] | null, change: RowChange): void {
     const row = values === null ? null : readRow(id, values);
     if (row === null) {
       if (this.#rows.delete(id)) change.gone.push(id);
