@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError, usageError } from '../common/errors.js';
 import { ENDED_STATES, type JobRecord, type JobState, type SubmittedEnvironment } from '../contract/job.js';
 import type { JobOptions } from '../contract/options.js';
-import type { Store, StoredJob } from '../store/index.js';
+import { noSuchJob, type Store, type StoredJob } from '../store/index.js';
 import { jobEnvironment } from '../worker/command/environment.js';
 import { forgetEnvironment, saveEnvironment } from './saved-environment.js';
 
@@ -127,10 +127,6 @@ const emptied = (was: SubmittedEnvironment | null | undefined): SubmittedEnviron
 
 /** Throws OOMTUNE_NO_SUCH_JOB. */
 export function known<S extends string>(id: string, state: S | 'missing'): S {
-  if (state !== 'missing') return state as S;
-  throw new OomtuneError(
-    'OOMTUNE_NO_SUCH_JOB',
-    `There is no job "${id}".`,
-    'See `oomtune status` for the jobs that there are.',
-  );
+  if (state === 'missing') throw noSuchJob(`There is no job "${id}".`);
+  return state as S;
 }

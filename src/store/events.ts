@@ -3,7 +3,6 @@ import type { OomtuneEvent } from '../contract/job.js';
 import type { Connection } from './connection.js';
 import type { Keys } from './keys.js';
 import { EVENTS_KEPT } from './recommendations.js';
-import { pairs } from './replies.js';
 
 /** What a daemon or a waiter is woken by: `<word> <job or nothing>`. `back`: wakes may have been missed; said by nobody, but told. */
 export type Wake = 'submit' | 'cancel' | 'hold' | 'release' | 'ended' | 'pause' | 'lease' | 'host' | 'label' | 'back';
@@ -29,12 +28,6 @@ export class Events {
       value === null ? '' : typeof value === 'string' ? value : JSON.stringify(value),
     ]);
     await this.#redis.xadd(this.keys.events, 'MAXLEN', '~', EVENTS_KEPT, '*', ...fields);
-  }
-
-  /** The latest events, oldest first. */
-  async latest(count: number): Promise<Record<string, string>[]> {
-    const entries = await this.#redis.xrevrange(this.keys.events, '+', '-', 'COUNT', count);
-    return entries.reverse().map(([id, fields]) => ({ id, ...pairs(fields) }));
   }
 
   async wake(wake: Wake, job = ''): Promise<void> {

@@ -41,11 +41,6 @@ export class Hosts {
     return (await this.redis.exists(this.keys.host(host))) === 1;
   }
 
-  async get(host: string): Promise<HostInfo | null> {
-    const text = await this.redis.get(this.keys.host(host));
-    return readJson(hostInfo, text);
-  }
-
   /** Takes a silent host out of the list. False: it was heard a moment ago. */
   async forget(host: string): Promise<boolean> {
     return (await runScript(this.redis, 'host/forget', [this.keys.host(host), this.keys.hosts], [host])) === 1;

@@ -32,7 +32,7 @@ export type { PatchResult, Restored } from './jobs.js';
 export type { LeaseStore, LeaseTimes } from './leases.js';
 export type { LogTails } from './logs.js';
 export type { MemoryTrace } from './memory-traces.js';
-export { jobsLike, type NamedJob, namedJob } from './named-job.js';
+export { jobsLike, type NamedJob, namedJob, noSuchJob } from './named-job.js';
 export { isRefusal, outlast } from './outlast.js';
 export { hostName, isAlive, thisProcess } from './process-identity.js';
 export type { RecommendationStore } from './recommendations.js';

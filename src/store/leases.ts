@@ -169,7 +169,8 @@ export class LeaseStore {
       }
       if (memoryHeld(lease, devices)) continue;
       this.files.remove(lease); // first: from here on nobody writes it back
-      if (await this.free(lease)) freed.push(lease.owner);
+      // Only if it still is as it was read
+      if ((await this.#run('lease/free', [lease.owner, '', lease.text])) === 1) freed.push(lease.owner);
     }
     return freed;
   }
@@ -182,11 +183,6 @@ export class LeaseStore {
   async heldByEnded(owner: string): Promise<boolean> {
     const lease = await this.#here(owner);
     return lease !== undefined && lease.boot === pidScope() && (await jobLives(lease));
-  }
-
-  /** Frees a lease, if it still is as it was read. */
-  async free(lease: LeaseRecord): Promise<boolean> {
-    return (await this.#run('lease/free', [lease.owner, '', lease.text])) === 1;
   }
 
   /** Frees what an owner holds on this host, for who answered for the job here and knows that nothing of it is left. */

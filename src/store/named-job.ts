@@ -78,7 +78,7 @@ const names = ({ name, key }: JobLabel): string[] =>
 
 const withStem = (name: string): string[] => [name, stemOfName(name) ?? name];
 
-function noSuchJob(message: string, near: string | null = null): OomtuneError {
+export function noSuchJob(message: string, near: string | null = null): OomtuneError {
   const hint = near === null ? '' : `Did you mean \`${near}\`? `;
   return new OomtuneError('OOMTUNE_NO_SUCH_JOB', message, `${hint}See \`oomtune status\` for the jobs that there are.`);
 }

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { until } from '../store/home.js';
+import { latestEvents, until } from '../store/home.js';
 import { Host, sleep } from './host.js';
 
 let host: Host;
@@ -30,7 +30,7 @@ test('a run outlives its daemon, killed twice: it ends once and is recorded once
   expect(log).toBe('tick 1\ntick 2\ntick 3\ntick 4\ntick 5\ntick 6\ntick 7\ntick 8\n');
   const pieces = await (await host.store()).logs.read(id);
   expect(Buffer.concat(pieces.map((piece) => piece.data)).toString()).toBe(log); // the tail is neither cut nor doubled
-  const ends = (await (await host.store()).events.latest(100)).filter((event) => event.state === 'succeeded');
+  const ends = (await latestEvents(await host.store(), 100)).filter((event) => event.state === 'succeeded');
   expect(ends).toHaveLength(1);
   await until(async () => (await host.leftOver()).length === 0);
 });

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { cancelJob, editJob, holdJob, releaseJob, retryJob } from '../../src/daemon/index.js';
-import { failure, script, until } from '../store/home.js';
+import { failure, latestEvents, script, until } from '../store/home.js';
 import { Host, sleep } from './host.js';
 
 let host: Host;
@@ -113,7 +113,7 @@ test('cancelled over and over, from several processes at once, a job ends once',
     await store.close();`;
   await Promise.all(Array.from({ length: 4 }, () => script(source).next()));
   await host.state(id, 'cancelled', 15);
-  const ends = (await (await host.store()).events.latest(100)).filter((event) => event.state === 'cancelled');
+  const ends = (await latestEvents(await host.store(), 100)).filter((event) => event.state === 'cancelled');
   expect(ends).toHaveLength(1);
 });
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { newJobId, openStore, type Store } from '../../src/store/index.js';
-import { useHome } from './home.js';
+import { latestEvents, useHome } from './home.js';
 import { gpu, job, recommendation } from './samples.js';
 
 useHome();
@@ -27,7 +27,7 @@ test('every event tells type, job and key, whatever it tells besides', async () 
   await lease.release();
   const probe = recommendation().probes[0] as ReturnType<typeof recommendation>['probes'][number];
   await store.events.add({ type: 'probe', job: record.job, key: null, probe });
-  const told = (await store.events.latest(10)).map(({ type, job: about, key }) => ({ type, job: about, key }));
+  const told = (await latestEvents(store, 10)).map(({ type, job: about, key }) => ({ type, job: about, key }));
   expect(told).toEqual([
     { type: 'job', job: record.job, key: 'train:cpu:200m:1x' },
     { type: 'config', job: record.job, key: recommendation().key },

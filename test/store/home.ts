@@ -7,6 +7,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll } from 'vitest';
 import { stopEmbeddedRedis } from '../../src/store/embedded.js';
+import type { Store } from '../../src/store/index.js';
+import { pairs } from '../../src/store/replies.js';
 
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 export const DIST = join(ROOT, 'dist');
@@ -108,3 +110,9 @@ export const failure = async (promise: Promise<unknown>): Promise<Error & { code
   }
   throw new Error('it did not fail');
 };
+
+/** The latest entries of the stream of events, oldest first. */
+export async function latestEvents({ connection, keys }: Store, count: number): Promise<Record<string, string>[]> {
+  const entries = await connection.redis.xrevrange(keys.events, '+', '-', 'COUNT', count);
+  return entries.reverse().map(([id, fields]) => ({ id, ...pairs(fields) }));
+}

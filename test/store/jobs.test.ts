@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ENDED_STATES, type JobState } from '../../src/contract/job.js';
 import { namedJob, newJobId, openStore, type Store } from '../../src/store/index.js';
-import { failure, script, useHome } from './home.js';
+import { failure, latestEvents, script, useHome } from './home.js';
 import { job } from './samples.js';
 
 useHome();
@@ -357,7 +357,7 @@ test('every change of state is an event, with its reason', async () => {
   const id = await claimed('a');
   await store.jobs.patch(id, { state: 'running', reason: null }, 'token-a');
   await store.jobs.patch(id, { state: 'failed', reason: 'it broke' }, 'token-a');
-  const events = (await store.events.latest(10)).map(({ job, state, reason }) => ({ job, state, reason }));
+  const events = (await latestEvents(store, 10)).map(({ job, state, reason }) => ({ job, state, reason }));
   expect(events).toEqual([
     { job: id, state: 'queued', reason: 'waits for a daemon' },
     { job: id, state: 'running', reason: '' },

@@ -2,7 +2,9 @@ import { spawn } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { type LeaseDevice, type LeaseRequest, newJobId, openStore, type Store } from '../../src/store/index.js';
+import type { Device } from '../../src/contract/launch.js';
+import { newJobId, openStore, type Store } from '../../src/store/index.js';
+import type { LeaseRequest } from '../../src/store/lease-request.js';
 import { failure, script, until, useHome } from './home.js';
 import { GIB, gpu } from './samples.js';
 
@@ -21,7 +23,7 @@ beforeEach(async () => {
 
 const never = new AbortController().signal;
 const held: { release(): Promise<void> }[] = [];
-const ask = async (changes: Partial<LeaseRequest<LeaseDevice>> = {}) => {
+const ask = async (changes: Partial<LeaseRequest> = {}) => {
   const lease = await store.leasing.acquire({
     owner: newJobId(),
     devices: [gpu(0), gpu(1)],
@@ -37,7 +39,7 @@ const ask = async (changes: Partial<LeaseRequest<LeaseDevice>> = {}) => {
 };
 
 /** Asks, and tells whether it has to wait: nothing else could free the device meanwhile. */
-async function waits(changes: Partial<LeaseRequest<LeaseDevice>>): Promise<string | null> {
+async function waits(changes: Partial<LeaseRequest>): Promise<string | null> {
   const controller = new AbortController();
   let reason: string | null = null;
   const asked = ask({

@@ -1,7 +1,7 @@
 import type { JobRecord } from '../../src/contract/job.js';
+import type { Device } from '../../src/contract/launch.js';
 import type { JobOptions } from '../../src/contract/options.js';
 import type { Recommendation } from '../../src/contract/recommendation.js';
-import type { LeaseDevice } from '../../src/store/index.js';
 import { newJobId } from '../../src/store/index.js';
 
 export const options = (changes: Partial<JobOptions> = {}): JobOptions => ({
@@ -99,7 +99,7 @@ export const recommendation = (changes: Partial<Recommendation> = {}): Recommend
 export const GIB = 1024 ** 3;
 
 /** A GPU of 80 GiB; `foreign`: bytes that a stranger holds. */
-export const gpu = (index: number, foreign = 0): LeaseDevice => ({
+export const gpu = (index: number, foreign = 0): Device => ({
   id: `cuda:${index}`,
   uuid: `GPU-${index}`,
   total_bytes: 80 * GIB,

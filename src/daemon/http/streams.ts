@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { StringDecoder } from 'node:string_decoder';
 import { setTimeout as delay } from 'node:timers/promises';
+import { Alarm } from '../../common/within.js';
 import type { JobPage, StreamEvents } from '../../contract/http.js';
 import { ENDED_STATES } from '../../contract/job.js';
 import type { Follower, Store } from '../../store/index.js';
@@ -122,14 +123,13 @@ export class Streams {
   job(response: ServerResponse, id: string): void {
     const sse = this.#begin(response);
     const { sampler, follower, store, reasons } = this.parts;
-    let wake = new AbortController();
-    const unfollow = follower.onEvent(({ fields }) => fields.job === id && wake.abort());
+    const alarm = new Alarm();
+    const unfollow = follower.onEvent(({ fields }) => fields.job === id && alarm.ring());
     sse.send('memory', { full: true, samples: sampler.history(id)?.samples ?? [] });
     const unsample = sampler.onSample(id, (samples, full) => sse.send('memory', { full, samples }));
     sse.signal.addEventListener('abort', () => {
       unfollow();
       unsample();
-      wake.abort();
     });
     let page: JobPage | null = null;
     this.#run(sse, async () => {
@@ -141,8 +141,7 @@ export class Streams {
         if (sampler.history(id) === null && seen !== null) {
           sse.sendChange('memory', { full: true, samples: seen.samples });
         }
-        wake = new AbortController();
-        if (!sse.signal.aborted) await delay(LOOK_MS, undefined, { signal: wake.signal }).catch(() => {});
+        await alarm.sleep(LOOK_MS, sse.signal);
       }
     });
     this.#run(sse, async () => {
