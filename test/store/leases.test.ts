@@ -2,7 +2,6 @@ import { spawn } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import type { Device } from '../../src/contract/launch.js';
 import { newJobId, openStore, type Store } from '../../src/store/index.js';
 import type { LeaseRequest } from '../../src/store/lease-request.js';
 import { failure, script, until, useHome } from './home.js';

@@ -20,7 +20,8 @@ const LUA = join(ROOT, 'src', 'store', 'lua');
 
 const SCRIPTS = files(LUA)
   .filter((path) => !path.endsWith('prelude.lua'))
-  .map((path) => path.slice(0, -'.lua'.length) as ScriptName);
+  .map((path) => path.slice(0, -'.lua'.length) as ScriptName)
+  .sort();
 
 test('every script that is called has a file, and every file is called', () => {
   const sources = readdirSync(join(ROOT, 'src', 'store')).filter((file) => file.endsWith('.ts'));
