@@ -16,9 +16,9 @@ Napi::Value budget(Napi::Env env, uint64_t value) {
   return value < (1ULL << 53) ? Napi::Value(bytes(env, value)) : env.Null();
 }
 
-const char* deviceName(const LedgerSnapshot& reading, uint32_t index) {
-  for (uint32_t i = 0; i < reading.deviceCount; ++i) {
-    if (reading.devices[i].index == index) return reading.devices[i].name;
+const char* deviceName(const LedgerSnapshot& snapshot, uint32_t index) {
+  for (uint32_t i = 0; i < snapshot.deviceCount; ++i) {
+    if (snapshot.devices[i].index == index) return snapshot.devices[i].name;
   }
   return "";
 }
@@ -46,7 +46,7 @@ Napi::Object deviceObject(Napi::Env env, const DeviceSnapshot& device) {
   return out;
 }
 
-Napi::Object refusalObject(Napi::Env env, const LedgerSnapshot& reading, const RefusalSnapshot& refusal) {
+Napi::Object refusalObject(Napi::Env env, const LedgerSnapshot& snapshot, const RefusalSnapshot& refusal) {
   Napi::Object out = Napi::Object::New(env);
   out.Set("pid", Napi::Number::New(env, refusal.pid));
   out.Set("tid", Napi::Number::New(env, refusal.tid));
@@ -56,7 +56,7 @@ Napi::Object refusalObject(Napi::Env env, const LedgerSnapshot& reading, const R
   out.Set("live_bytes", bytes(env, refusal.live));
   out.Set("budget_bytes", budget(env, refusal.budget));
   out.Set("by", refusal.by == kByDriver ? "driver" : "budget");
-  out.Set("device", deviceName(reading, refusal.device));
+  out.Set("device", deviceName(snapshot, refusal.device));
   const uint64_t milliseconds = refusal.at / 1000000;
   out.Set("at_ms", Napi::Number::New(env, static_cast<double>(milliseconds)));
   return out;
@@ -69,21 +69,21 @@ Napi::Value readLedgerFile(const Napi::CallbackInfo& info) {
   // Copied, not mapped: the job can cut the file short at any moment, and a daemon must not die of it.
   auto ledger = std::make_unique<Ledger>();
   if (!copyLedger(info[0].As<Napi::String>().Utf8Value().c_str(), ledger.get())) return env.Null();
-  auto reading = std::make_unique<LedgerSnapshot>();
-  if (!readLedger(ledger.get(), reading.get())) return env.Null();
+  auto snapshot = std::make_unique<LedgerSnapshot>();
+  if (!readLedger(ledger.get(), snapshot.get())) return env.Null();
   Napi::Object out = Napi::Object::New(env);
-  Napi::Array devices = Napi::Array::New(env, reading->deviceCount);
-  for (uint32_t i = 0; i < reading->deviceCount; ++i) devices.Set(i, deviceObject(env, reading->devices[i]));
-  Napi::Array refusals = Napi::Array::New(env, reading->refusalCount);
-  for (uint32_t i = 0; i < reading->refusalCount; ++i) {
-    refusals.Set(i, refusalObject(env, *reading, reading->refusals[i]));
+  Napi::Array devices = Napi::Array::New(env, snapshot->deviceCount);
+  for (uint32_t i = 0; i < snapshot->deviceCount; ++i) devices.Set(i, deviceObject(env, snapshot->devices[i]));
+  Napi::Array refusals = Napi::Array::New(env, snapshot->refusalCount);
+  for (uint32_t i = 0; i < snapshot->refusalCount; ++i) {
+    refusals.Set(i, refusalObject(env, *snapshot, snapshot->refusals[i]));
   }
   out.Set("devices", devices);
   out.Set("refusals", refusals);
-  out.Set("refused", bytes(env, reading->refused));
-  out.Set("processes", Napi::Number::New(env, reading->processes));
-  out.Set("claims", bytes(env, reading->claims));
-  out.Set("blind", Napi::Number::New(env, reading->blind));
+  out.Set("refused", bytes(env, snapshot->refused));
+  out.Set("processes", Napi::Number::New(env, snapshot->processes));
+  out.Set("claims", bytes(env, snapshot->claims));
+  out.Set("blind", Napi::Number::New(env, snapshot->blind));
   return out;
 }
 

@@ -65,13 +65,13 @@ struct DeviceEntry {
   Cell live;
   Cell peak;  // of live; never reset
   Cell refused;
-  Word present;   // 1: this launch has the device
-  Word measured;  // a Measured: by which figures overhead is known
-  char name[16];  // "cpu", "cuda:3": how oomtune calls it; zero-terminated
-  char uuid[64];  // NVML's uuid, or empty; zero-terminated
-  Cell base;      // bytes in use on the whole device before the launch's first context, plus 1; 0: not looked at
-  Cell measurer;  // lock: who measures by the whole device now (pid and start time, as Ledger::reaper); 0: nobody
-  Cell freedAt;   // ms of CLOCK_MONOTONIC when memory was last freed, kept while it is so measured
+  Word present;      // 1: this launch has the device
+  Word measured;     // a Measured: by which figures overhead is known
+  char name[16];     // "cpu", "cuda:3": how oomtune calls it; zero-terminated
+  char uuid[64];     // NVML's uuid, or empty; zero-terminated
+  Cell base;         // bytes in use on the whole device before the launch's first context, plus 1; 0: not looked at
+  Cell measureLock;  // who measures by the whole device now (pid and start time, as Ledger::reaper); 0: nobody
+  Cell freedAt;      // ms of CLOCK_MONOTONIC when memory was last freed, kept while it is so measured
   uint64_t spare[2];
 };
 static_assert(sizeof(DeviceEntry) == 168, "layout");

@@ -167,8 +167,8 @@ uint32_t claimSlot(Ledger* ledger) {
     if (ledger->reaper.compare_exchange_strong(reaper, 0))
       ledger->drift.store(1);  // a thread of the old image was changing it
     for (DeviceEntry& device : ledger->devices) {
-      uint64_t measurer = nameOf(pid, start);
-      device.measurer.compare_exchange_strong(measurer, 0);
+      uint64_t holder = nameOf(pid, start);
+      device.measureLock.compare_exchange_strong(holder, 0);
     }
     takeBack(ledger, slot);
     emptySlot(slot);

@@ -19,20 +19,20 @@ TEST(LedgerSnapshot, tellsWhatTheGateCounted) {
   gate.commit(1, kManaged, 600);
   gate.setOverhead(1, 100);
   EXPECT_FALSE(gate.reserve(1, 500, "cuMemAlloc_v2"));
-  auto reading = std::make_unique<LedgerSnapshot>();
-  ASSERT_TRUE(readLedger(ledger.get(), reading.get()));
-  ASSERT_EQ(reading->deviceCount, 3u);
-  EXPECT_STREQ(reading->devices[1].name, "cuda:3");
-  EXPECT_EQ(reading->devices[1].live, 700u);
-  EXPECT_EQ(reading->devices[1].overhead, 100u);
-  EXPECT_EQ(reading->devices[1].kinds[kManaged], 600u);
-  EXPECT_EQ(reading->devices[1].budget, 1000u);
-  EXPECT_EQ(reading->devices[2].budget, kNoBudget);
-  ASSERT_EQ(reading->refusalCount, 1u);
-  EXPECT_STREQ(reading->refusals[0].api, "cuMemAlloc_v2");
-  EXPECT_EQ(reading->refusals[0].live, 700u);
-  EXPECT_EQ(reading->processes, 1u);
-  EXPECT_EQ(reading->claims, 1u);
+  auto snapshot = std::make_unique<LedgerSnapshot>();
+  ASSERT_TRUE(readLedger(ledger.get(), snapshot.get()));
+  ASSERT_EQ(snapshot->deviceCount, 3u);
+  EXPECT_STREQ(snapshot->devices[1].name, "cuda:3");
+  EXPECT_EQ(snapshot->devices[1].live, 700u);
+  EXPECT_EQ(snapshot->devices[1].overhead, 100u);
+  EXPECT_EQ(snapshot->devices[1].kinds[kManaged], 600u);
+  EXPECT_EQ(snapshot->devices[1].budget, 1000u);
+  EXPECT_EQ(snapshot->devices[2].budget, kNoBudget);
+  ASSERT_EQ(snapshot->refusalCount, 1u);
+  EXPECT_STREQ(snapshot->refusals[0].api, "cuMemAlloc_v2");
+  EXPECT_EQ(snapshot->refusals[0].live, 700u);
+  EXPECT_EQ(snapshot->processes, 1u);
+  EXPECT_EQ(snapshot->claims, 1u);
 }
 
 TEST(LedgerSnapshot, holdsTheLatestRefusalsOldestFirst) {
@@ -40,12 +40,12 @@ TEST(LedgerSnapshot, holdsTheLatestRefusalsOldestFirst) {
   BudgetGate gate;
   gate.attachTo(ledger.get());
   for (uint64_t i = 0; i < kRefusals + 44; ++i) gate.refuse(0, i + 1, "malloc", kByBudget);
-  auto reading = std::make_unique<LedgerSnapshot>();
-  ASSERT_TRUE(readLedger(ledger.get(), reading.get()));
-  EXPECT_EQ(reading->refused, kRefusals + 44u);
-  ASSERT_EQ(reading->refusalCount, kRefusals);
-  EXPECT_EQ(reading->refusals[0].size, 45u);
-  EXPECT_EQ(reading->refusals[kRefusals - 1].size, kRefusals + 44u);
+  auto snapshot = std::make_unique<LedgerSnapshot>();
+  ASSERT_TRUE(readLedger(ledger.get(), snapshot.get()));
+  EXPECT_EQ(snapshot->refused, kRefusals + 44u);
+  ASSERT_EQ(snapshot->refusalCount, kRefusals);
+  EXPECT_EQ(snapshot->refusals[0].size, 45u);
+  EXPECT_EQ(snapshot->refusals[kRefusals - 1].size, kRefusals + 44u);
 }
 
 TEST(LedgerSnapshot, leavesOutARefusalThatIsBeingWritten) {
@@ -55,11 +55,11 @@ TEST(LedgerSnapshot, leavesOutARefusalThatIsBeingWritten) {
   gate.refuse(0, 5, "malloc", kByBudget);
   gate.refuse(0, 6, "malloc", kByBudget);
   ledger->refusals[0].sequence.store(1);
-  auto reading = std::make_unique<LedgerSnapshot>();
-  ASSERT_TRUE(readLedger(ledger.get(), reading.get()));
-  EXPECT_EQ(reading->refused, 2u);
-  ASSERT_EQ(reading->refusalCount, 1u);
-  EXPECT_EQ(reading->refusals[0].size, 6u);
+  auto snapshot = std::make_unique<LedgerSnapshot>();
+  ASSERT_TRUE(readLedger(ledger.get(), snapshot.get()));
+  EXPECT_EQ(snapshot->refused, 2u);
+  ASSERT_EQ(snapshot->refusalCount, 1u);
+  EXPECT_EQ(snapshot->refusals[0].size, 6u);
 }
 
 TEST(LedgerSnapshot, addsUpToNothingThatJavaScriptCannotHold) {
@@ -69,15 +69,15 @@ TEST(LedgerSnapshot, addsUpToNothingThatJavaScriptCannotHold) {
     ledger->slots[i].devices[1].overhead.store((1ULL << 53) - 1);
     ledger->slots[i].devices[1].kinds[kVmm].store((1ULL << 53) - 1);
   }
-  auto reading = std::make_unique<LedgerSnapshot>();
-  ASSERT_TRUE(readLedger(ledger.get(), reading.get()));
-  EXPECT_LT(reading->devices[1].overhead, 1ULL << 53);
-  EXPECT_LT(reading->devices[1].kinds[kVmm], 1ULL << 53);
+  auto snapshot = std::make_unique<LedgerSnapshot>();
+  ASSERT_TRUE(readLedger(ledger.get(), snapshot.get()));
+  EXPECT_LT(snapshot->devices[1].overhead, 1ULL << 53);
+  EXPECT_LT(snapshot->devices[1].kinds[kVmm], 1ULL << 53);
 }
 
 TEST(LedgerSnapshot, believesNothingThatAJobMayHaveWritten) {
   std::mt19937_64 random(7);
-  auto reading = std::make_unique<LedgerSnapshot>();
+  auto snapshot = std::make_unique<LedgerSnapshot>();
   for (int round = 0; round < 200; ++round) {
     auto ledger = heapLedger(1000);
     auto* words = reinterpret_cast<uint64_t*>(ledger.get());
@@ -90,16 +90,16 @@ TEST(LedgerSnapshot, believesNothingThatAJobMayHaveWritten) {
     }
     for (uint32_t d = 0; d < kDevices; d += 2) ledger->devices[d].present.store(1);
     ledger->bytes.store(sizeof(Ledger));
-    if (!readLedger(ledger.get(), reading.get())) continue;
-    ASSERT_LE(reading->deviceCount, kDevices);
-    ASSERT_LE(reading->refusalCount, kRefusals);
-    for (uint32_t i = 0; i < reading->deviceCount; ++i) {
-      ASSERT_LT(std::strlen(reading->devices[i].name), sizeof reading->devices[i].name);
-      ASSERT_LT(reading->devices[i].live, 1ULL << 53);
+    if (!readLedger(ledger.get(), snapshot.get())) continue;
+    ASSERT_LE(snapshot->deviceCount, kDevices);
+    ASSERT_LE(snapshot->refusalCount, kRefusals);
+    for (uint32_t i = 0; i < snapshot->deviceCount; ++i) {
+      ASSERT_LT(std::strlen(snapshot->devices[i].name), sizeof snapshot->devices[i].name);
+      ASSERT_LT(snapshot->devices[i].live, 1ULL << 53);
     }
-    for (uint32_t i = 0; i < reading->refusalCount; ++i) {
-      ASSERT_LT(reading->refusals[i].device, kDevices);
-      for (const char* c = reading->refusals[i].api; *c != '\0'; ++c) ASSERT_TRUE(*c > ' ' && *c < 127);
+    for (uint32_t i = 0; i < snapshot->refusalCount; ++i) {
+      ASSERT_LT(snapshot->refusals[i].device, kDevices);
+      for (const char* c = snapshot->refusals[i].api; *c != '\0'; ++c) ASSERT_TRUE(*c > ' ' && *c < 127);
     }
   }
 }

@@ -132,7 +132,7 @@ TEST(Slots, ofOurOwnAreNeverTakenBack) {
 
 TEST(Turns, areTakenByOneAtATimeAndFromTheDead) {
   auto ledger = heapLedger(kBudget);
-  Cell& turn = ledger->devices[1].measurer;
+  Cell& turn = ledger->devices[1].measureLock;
   EXPECT_TRUE(takeTurn(turn));
   EXPECT_FALSE(takeTurn(turn)) << "another thread of the same process";
   endTurn(turn);
@@ -148,10 +148,10 @@ TEST(Turns, areTakenByOneAtATimeAndFromTheDead) {
 TEST(Turns, ofAnEarlierImageOfThisProcessEndWithIt) {
   auto ledger = heapLedger(kBudget);
   BudgetGate before = gateOf(ledger.get());
-  ASSERT_TRUE(takeTurn(ledger->devices[1].measurer));
+  ASSERT_TRUE(takeTurn(ledger->devices[1].measureLock));
   ledger->keys[before.slotIndex()].image.store(12345);  // as if exec had been called meanwhile
   gateOf(ledger.get());
-  EXPECT_TRUE(takeTurn(ledger->devices[1].measurer));
+  EXPECT_TRUE(takeTurn(ledger->devices[1].measureLock));
 }
 
 TEST(Slots, ofAnEarlierProcessWithOurPidAreTakenBack) {

@@ -41,10 +41,10 @@ TEST(Storm, threadsNeverPassTheBudgetTogether) {
     });
   }
   std::thread reader([&] {
-    auto reading = std::make_unique<LedgerSnapshot>();
+    auto snapshot = std::make_unique<LedgerSnapshot>();
     for (int i = 0; i < 200; ++i) {
-      ASSERT_TRUE(readLedger(ledger.get(), reading.get()));
-      if (reading->devices[0].live > budget) passed = true;
+      ASSERT_TRUE(readLedger(ledger.get(), snapshot.get()));
+      if (snapshot->devices[0].live > budget) passed = true;
       reapSlots(ledger.get());
     }
   });

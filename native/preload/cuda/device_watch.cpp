@@ -109,7 +109,7 @@ MeasureTurn::MeasureTurn(DeviceWatch& watch, DeviceIndex deviceIndex) {
   uint64_t used = 0;
   if (!watch.pidIsOurs) identify(watch, &used);
   if (watch.pidIsOurs) return;
-  Cell& turn = entryOf(deviceIndex).measurer;
+  Cell& turn = entryOf(deviceIndex).measureLock;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (takeTurn(turn)) {
       held_ = &turn;

@@ -31,16 +31,16 @@ int create(int count, char** arguments) {
 const char* const kKindNames[kKinds] = {"classic", "managed", "async", "vmm", "graph", "array", "pinned", "ipc"};
 
 int show(const char* path) {
-  static LedgerSnapshot reading;
+  static LedgerSnapshot snapshot;
   Ledger* ledger = mapLedger(path, false);
-  if (ledger == nullptr || !readLedger(ledger, &reading)) {
+  if (ledger == nullptr || !readLedger(ledger, &snapshot)) {
     fprintf(stderr, "%s is no ledger\n", path);
     return 1;
   }
   printf("{\"refused\":%llu,\"blind\":%u,\"processes\":%u,\"devices\":[",
-         static_cast<unsigned long long>(reading.refused), reading.blind, reading.processes);
-  for (uint32_t i = 0; i < reading.deviceCount; ++i) {
-    const DeviceSnapshot& device = reading.devices[i];
+         static_cast<unsigned long long>(snapshot.refused), snapshot.blind, snapshot.processes);
+  for (uint32_t i = 0; i < snapshot.deviceCount; ++i) {
+    const DeviceSnapshot& device = snapshot.devices[i];
     printf("%s{\"index\":%u,\"live\":%llu,\"peak\":%llu,\"overhead\":%llu,\"refused\":%llu,\"measured\":%u,\"kinds\":{",
            i ? "," : "", device.index, static_cast<unsigned long long>(device.live),
            static_cast<unsigned long long>(device.peak), static_cast<unsigned long long>(device.overhead),
@@ -51,8 +51,8 @@ int show(const char* path) {
     printf("}}");
   }
   printf("],\"refusals\":[");
-  for (uint32_t i = 0; i < reading.refusalCount; ++i) {
-    const RefusalSnapshot& refusal = reading.refusals[i];
+  for (uint32_t i = 0; i < snapshot.refusalCount; ++i) {
+    const RefusalSnapshot& refusal = snapshot.refusals[i];
     printf("%s{\"api\":\"%s\",\"size\":%llu,\"live\":%llu,\"budget\":%llu,\"pid\":%u,\"device\":%u,\"by\":\"%s\"}",
            i ? "," : "", refusal.api, static_cast<unsigned long long>(refusal.size),
            static_cast<unsigned long long>(refusal.live),
