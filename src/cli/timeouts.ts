@@ -24,6 +24,7 @@ export async function withTimeout(
   if (ENDS_FIRST.includes(verb)) {
     // What it runs is ended first, but the kernel may hold on to it. A daemon that ends its jobs has as long as whoever told it
     // to waits for it.
+    if (signal.aborted) return work();
     const ms = verb === 'daemon run' ? 2 * longestEndMs() : longestEndMs();
     return unlessAborted(signal, work, ms, () => stillRunning(ms));
   }

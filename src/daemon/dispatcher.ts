@@ -41,16 +41,16 @@ export class Dispatcher {
       this.#waiting = false;
       const pending = await this.store.jobs.pending();
       pending.sort(bySubmission);
-      const gate = await SweepGate.open(this.store, pending);
+      const admission = await SweepAdmission.open(this.store, pending);
       for (let at = 0; at < pending.length; at += 50) {
         const some = pending.slice(at, at + 50);
-        await Promise.all(some.map((job) => this.#one(job, pending, gate)));
+        await Promise.all(some.map((job) => this.#one(job, pending, admission)));
       }
     } while (this.#again);
   }
 
-  async #one(job: StoredJob, pending: StoredJob[], gate: SweepGate): Promise<void> {
-    const blocker = job.state === 'queued' ? ((await this.#blocker(job, pending)) ?? gate.pass(job)) : null;
+  async #one(job: StoredJob, pending: StoredJob[], admission: SweepAdmission): Promise<void> {
+    const blocker = job.state === 'queued' ? ((await this.#blocker(job, pending)) ?? admission.pass(job)) : null;
     if (blocker !== null) {
       this.#waiting = true;
       if ('dead' in blocker) {
@@ -112,13 +112,13 @@ interface Family {
  * Which jobs of a sweep may be let into their queues: as many as may run at a time, and one alone until the configuration that
  * holds for all of them is found.
  */
-class SweepGate {
+class SweepAdmission {
   private constructor(private readonly families: Map<string, Family>) {}
 
   /** `pending`: jobs that are not in a queue yet. */
-  static async open(store: Store, pending: StoredJob[]): Promise<SweepGate> {
+  static async open(store: Store, pending: StoredJob[]): Promise<SweepAdmission> {
     const ids = new Set(pending.flatMap(({ options }) => options.sweep?.sweep ?? []));
-    if (ids.size === 0) return new SweepGate(new Map());
+    if (ids.size === 0) return new SweepAdmission(new Map());
     const [live, settled] = await Promise.all([store.jobs.live(), store.sweeps.settled([...ids])]);
     const waits = new Set(pending.map(({ job }) => job));
     const begun = live.filter(({ job, state }) => state !== 'held' && !waits.has(job));
@@ -126,7 +126,7 @@ class SweepGate {
       id,
       { begun: begun.filter(({ options }) => options.sweep?.sweep === id), settled: settled.has(id) },
     ]);
-    return new SweepGate(new Map(families));
+    return new SweepAdmission(new Map(families));
   }
 
   /** Lets it through: null. Else what it waits for. */

@@ -80,20 +80,20 @@ function matchFlag(args: readonly string[], index: number, rule: OptionRule): Oc
 }
 
 /** The arguments without some of the places. */
-export function removeOccurrences(args: readonly string[], places: readonly Occurrence[]): string[] {
-  const gone = new Set(places.flatMap((p) => (p.span === 2 ? [p.index, p.index + 1] : [p.index])));
+export function removeOccurrences(args: readonly string[], occurrences: readonly Occurrence[]): string[] {
+  const gone = new Set(occurrences.flatMap((p) => (p.span === 2 ? [p.index, p.index + 1] : [p.index])));
   return args.filter((_, index) => !gone.has(index));
 }
 
 /** The arguments with the option's last place changed to `value` and its earlier places (which lost anyway) removed. */
-export function replaceOption(args: readonly string[], places: readonly Occurrence[], value: string): string[] {
-  const last = places.at(-1);
+export function replaceOption(args: readonly string[], occurrences: readonly Occurrence[], value: string): string[] {
+  const last = occurrences.at(-1);
   if (!last) return [...args];
   const out = [...args];
   if (last.prefix !== null) out[last.index] = `${last.prefix}${value}`;
   else if (last.span === 2) out[last.index + 1] = value;
   else out.splice(last.index + 1, 0, value); // a flag at the very end that had lost its value
-  return removeOccurrences(out, places.slice(0, -1));
+  return removeOccurrences(out, occurrences.slice(0, -1));
 }
 
 /** The arguments with more of them at the end, but before a bare `--` and (`words`: tyro) before its subcommands. */

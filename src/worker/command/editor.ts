@@ -114,31 +114,31 @@ export class Editor {
   write(option: string, value: Scalar): void {
     const rule = this.rule(option);
     if (!rule) return;
-    const places = findOption(this.args, rule);
+    const occurrences = findOption(this.args, rule);
     const files = this.#patched(rule).filter(({ file, path }) => this.config(file).get(path) !== undefined);
     for (const { file, path } of files) this.#patch(file, path, value, rule);
     if (value === null || (value === false && rule.takes === 'nothing')) {
-      this.args = removeOccurrences(this.args, places);
+      this.args = removeOccurrences(this.args, occurrences);
       return;
     }
-    const overruled = places.length > 0 && this.#overruled(rule, places);
-    if (places.length > 0 && !overruled) this.#replace(rule, places, value);
+    const overruled = occurrences.length > 0 && this.#overruled(rule, occurrences);
+    if (occurrences.length > 0 && !overruled) this.#replace(rule, occurrences, value);
     else if (overruled) {
-      this.args = removeOccurrences(this.args, places);
+      this.args = removeOccurrences(this.args, occurrences);
       this.#append(rule, value);
     } else if (files.length === 0) this.#add(rule, value);
   }
 
-  #replace(rule: OptionRule, places: Occurrence[], value: Scalar): void {
-    const last = places.at(-1) as Occurrence;
+  #replace(rule: OptionRule, occurrences: Occurrence[], value: Scalar): void {
+    const last = occurrences.at(-1) as Occurrence;
     if (value === true && last.value === null) return;
     if (last.value === null && rule.takes !== 'value') {
       // A bare flag cannot say no: it goes, and where "absent" does not mean no, the word is added.
-      this.args = removeOccurrences(this.args, places);
+      this.args = removeOccurrences(this.args, occurrences);
       if (value !== false) this.#append(rule, value);
       return;
     }
-    this.args = replaceOption(this.args, places, spell(rule, value, last.value));
+    this.args = replaceOption(this.args, occurrences, spell(rule, value, last.value));
   }
 
   #patch(file: PlanFile, path: string, value: Scalar, rule: OptionRule): void {
@@ -210,8 +210,8 @@ export class Editor {
   }
 
   /** A file that is read after the flag says the same key: the flag must go behind it. */
-  #overruled(rule: OptionRule, places: Occurrence[]): boolean {
-    const last = places.at(-1)?.index ?? -1;
+  #overruled(rule: OptionRule, occurrences: Occurrence[]): boolean {
+    const last = occurrences.at(-1)?.index ?? -1;
     return this.#paths(rule).some(
       ({ file, path }) => this.#rank(file) > last && this.config(file).get(path) !== undefined,
     );

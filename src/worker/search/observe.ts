@@ -40,10 +40,10 @@ const tried = (
 });
 
 /** A probe that ran its steps. */
-export function observeFit(probe: Probe, place: ProbeRun, measurement: Measurement, alive: boolean): Observation {
+export function observeFit(probe: Probe, ran: ProbeRun, measurement: Measurement, alive: boolean): Observation {
   const { step_s: steps } = measurement;
   return {
-    ...tried(probe, place),
+    ...tried(probe, ran),
     // Where the model's call is cut, the loop's whole batch was measured: it may have more parts than were asked for.
     accumulation: Math.max(
       probe.accumulation,
@@ -65,7 +65,7 @@ export function observeFit(probe: Probe, place: ProbeRun, measurement: Measureme
 }
 
 /** A launch without a hook that ran to its end and succeeded: the ledger alone knows what it held. */
-export function observeWhole(probe: Probe, place: ProbeRun, exit: Exit): Observation {
+export function observeWhole(probe: Probe, ran: ProbeRun, exit: Exit): Observation {
   const measurement = {
     micro_batch: probe.micro_batch,
     accumulation: probe.accumulation,
@@ -75,15 +75,15 @@ export function observeWhole(probe: Probe, place: ProbeRun, exit: Exit): Observa
     alloc_retries: 0,
     step_s: [],
   };
-  return observeFit(probe, place, measurement, false);
+  return observeFit(probe, ran, measurement, false);
 }
 
 /** A probe that its process did not survive, judged by the diagnosis. */
-export function observeDeath(probe: Probe, place: ProbeRun, diagnosis: Diagnosis, exit: Exit): Observation {
+export function observeDeath(probe: Probe, ran: ProbeRun, diagnosis: Diagnosis, exit: Exit): Observation {
   const outcome = diagnosis.class === 'ok' ? 'user_error' : diagnosis.class;
   const { reserved_bytes: held, allocated_bytes: used } = diagnosis.fields;
   return {
-    ...tried(probe, place),
+    ...tried(probe, ran),
     steps: 0,
     outcome,
     ambiguous: outcome === 'device_oom' && (diagnosis.ambiguous ?? false),

@@ -103,17 +103,17 @@ export class Prober {
     if (!this.#takes(probe)) await this.#begin(probe);
     const session = this.#session as Session;
     this.#rung = probe.rung;
-    const place = { launch: this.launches.length, life: this.#lives, fresh: this.#used === 0, asked: Date.now() };
+    const ran = { launch: this.launches.length, life: this.#lives, fresh: this.#used === 0, asked: Date.now() };
     const carried = this.#mode !== 'probe' && this.#used === 0;
     this.#used += 1;
-    this.deps.progress({ type: 'probing', probe, launch: place.launch });
+    this.deps.progress({ type: 'probing', probe, launch: ran.launch });
     const measurement = session.exit === null && session.exception === null ? await this.#ask(probe, carried) : null;
     this.startupSeconds ??= session.startupSeconds;
     // What a launch measures by itself begins with its loop.
-    if (carried) place.asked = session.loopsSince ?? place.asked;
+    if (carried) ran.asked = session.loopsSince ?? ran.asked;
     this.torch ??= session.hello?.torch ?? null;
     this.cut ??= session.cut;
-    if (measurement === null) return this.#afterDeath(session, probe, place);
+    if (measurement === null) return this.#afterDeath(session, probe, ran);
     // What has one row goes together with whatever has another number of them.
     this.#measured ||= probe.micro_batch > 1;
     this.#learn(measurement);
@@ -126,7 +126,7 @@ export class Prober {
     this.#spent = !alive;
     if (!alive && !session.renewable) await this.close();
     if (measurement.total_bytes === null) measurement.total_bytes = ledgerPeak(session.run.ledger());
-    return withSpeed(observeFit(probe, place, measurement, alive), {
+    return withSpeed(observeFit(probe, ran, measurement, alive), {
       batches: this.#mode === 'probe' ? measurement.accumulation : null,
       times: this.target.loopAccumulation,
       worldSize: this.target.worldSize,
@@ -145,7 +145,7 @@ export class Prober {
   }
 
   /** What the end of the process says of the probe that it did not survive. */
-  async #afterDeath(session: Session, probe: Probe, place: ProbeRun): Promise<Observation> {
+  async #afterDeath(session: Session, probe: Probe, ran: ProbeRun): Promise<Observation> {
     const exit = await this.#deathOf(session);
     if (!session.renewable) this.#session = null;
     if (isLost(exit) && this.#lost < this.request.options.retries) {
@@ -160,15 +160,15 @@ export class Prober {
     if (goodbye !== null && session.life > 1) return this.#inStart(probe);
     if (goodbye?.reason === 'uncut') {
       this.diagnosis = uncut(goodbye);
-      return { ...observeDeath(probe, place, this.diagnosis, exit), uncut: true };
+      return { ...observeDeath(probe, ran, this.diagnosis, exit), uncut: true };
     }
     if (this.#mode === 'probe' && goodbye !== null) {
       this.undriveable = true;
       this.diagnosis = undriveable(goodbye, probe.steps);
-      return observeDeath(probe, place, this.diagnosis, exit);
+      return observeDeath(probe, ran, this.diagnosis, exit);
     }
     const whole = exit.code === 0 && exit.ended_by === 'job' && session.exception === null && this.#mode !== 'probe';
-    if (whole) return observeWhole(probe, place, exit);
+    if (whole) return observeWhole(probe, ran, exit);
     // How what started the training ended (a shell script goes on after an error) says nothing where the hook saw why.
     const end = session.exception === null ? exit : { ...exit, code: 1, signal: null };
     const verdict = await diagnoseSession(session, end, this.target.kind, await this.target.surroundings());
@@ -186,7 +186,7 @@ export class Prober {
     }
     if (this.#mode === 'probe' && session.loop === null) this.diagnosis = trainedAtItsOwn(verdict) ?? this.diagnosis;
     if (verdict.class === 'user_error') this.diagnosis = await this.#withOwnBatch(probe, verdict);
-    return observeDeath(probe, place, this.diagnosis, exit);
+    return observeDeath(probe, ran, this.diagnosis, exit);
   }
 
   /** A fork that has run nothing lacks the memory for a size that fitted in a process before it: a start has to say so. */
