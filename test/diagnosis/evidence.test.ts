@@ -16,7 +16,7 @@ async function failureOf(lines: string[]) {
     ['import torch', ...lines].join('\n'),
   ]);
   const { failure, refused } = runReport.parse(JSON.parse(readFileSync(join(oomtune.home, 'r.json'), 'utf8')));
-  return { class: failure?.class, cause: failure?.cause, refused };
+  return { class: failure?.class, certain: failure?.certain, cause: failure?.cause, refused };
 }
 
 describe('a job on the CPU under a budget', () => {
@@ -49,6 +49,16 @@ describe('a job on the CPU under a budget', () => {
     expect(existsSync(passed), 'the call was not refused').toBe(false);
     expect(verdict).toBe('device_oom');
     expect(refused).toBeGreaterThan(0);
+  });
+
+  // No torch here could be brought to say this near its budget (they say other things, above): the script says it in oneDNN's stead.
+  it('whose oneDNN could not execute a primitive ran out of memory if it was refused some a moment before, and else not', async () => {
+    const says = 'raise RuntimeError("could not execute a primitive")';
+    const refused = await failureOf(['try:', '    torch.ones(1 << 30)', 'except RuntimeError:', '    pass', says]);
+    expect(refused).toMatchObject({ class: 'device_oom', certain: true });
+    expect(refused.refused).toBeGreaterThan(0);
+    const alone = await failureOf(['torch.ones(1 << 10)', says]);
+    expect(alone).toMatchObject({ class: 'user_error', refused: 0 });
   });
 
   it('that was refused memory did, whatever it says of it', async () => {

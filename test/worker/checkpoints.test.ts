@@ -2,7 +2,9 @@ import { mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { wroteCheckpoint } from '../../src/worker/run/resumption.js';
+import { resumes, wroteCheckpoint } from '../../src/worker/run/resumption.js';
+import type { Target } from '../../src/worker/target.js';
+import type { WorkRequest } from '../../src/worker/types.js';
 
 let cwd: string;
 beforeEach(() => {
@@ -64,4 +66,21 @@ test.each([['--output', 'DIR'], ['--output=DIR'], ['DIR']])(
 
 test('a folder that is gone holds none', async () => {
   expect(await found('train.py')).toBe(false);
+});
+
+test.each([
+  ['a script that loads one', 'state = torch.load(path)', [], true],
+  ['a script that knows none', 'torch.save(state, path)', [], false],
+  [
+    'a script that takes a flag for it, without that',
+    'parser.add_argument("--resume")\ntorch.load(args.resume)',
+    [],
+    false,
+  ],
+  ['a script that takes a flag for it, with that', 'parser.add_argument("--resume")', ['--resume', 'last.pt'], true],
+])('a checkpoint is gone on from by %s: %s', async (_, code, words, expected) => {
+  write('work/last.pt');
+  const request = { command: ['python', ...words], options: { resumeArg: null, cwd: join(cwd, 'work') } };
+  const target = { plan: { resumes: null, program: { script: null, code } } };
+  expect(await resumes(request as unknown as WorkRequest, target as Target, START)).toBe(expected);
 });

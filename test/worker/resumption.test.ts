@@ -1,14 +1,29 @@
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { secondsAtStake } from '../../src/worker/run/resumption.js';
 import { runJob } from '../../src/worker/run/run-job.js';
-import { pythonWithTorch, workbench } from './harness.js';
+import { FIXTURES, pythonWithTorch, workbench } from './harness.js';
 
 const python = pythonWithTorch();
+let folder = '';
+/** A folder of its own, removed after the test. */
+const made = (): string => {
+  folder = mkdtempSync(join(tmpdir(), 'oomtune-resumption-'));
+  return folder;
+};
 const notesOf = (bench: ReturnType<typeof workbench>): string =>
   bench.events.flatMap((event) => (event.type === 'note' ? [event.text] : [])).join('\n');
+/** What the last launch printed. */
+function logOf(bench: ReturnType<typeof workbench>): string {
+  const { launches } = bench.persisted.findLast((patch) => 'launches' in patch) as { launches: { dir: string }[] };
+  return readFileSync(join(launches.at(-1)?.dir ?? '', 'log'), 'utf8');
+}
 
 afterEach(() => {
   delete process.env.OOMTUNE_RESTART_SECONDS;
+  if (folder !== '') rmSync(folder, { recursive: true, force: true });
 });
 
 describe('a job that runs out of memory late', () => {
@@ -16,6 +31,28 @@ describe('a job that runs out of memory late', () => {
     const bench = workbench('run', [python, 'late.py'], { budget: '100MiB', cut: 'loader' });
     expect(await runJob(bench.request, bench.deps)).toMatchObject({ outcome: 'succeeded' });
     expect(notesOf(bench)).toContain(', resuming. ');
+  });
+
+  it('is said to resume, and does, where its preset knows that its program goes on from its checkpoint', async () => {
+    const options = { cwd: join(FIXTURES, 'resumes'), budget: '100MiB', amp: 'off', checkpointing: 'off' } as const;
+    const command = [python, 'train.py', '--batch-size', '64', '--save-dir', made()];
+    const bench = workbench('run', command, { ...options, preset: 'fairseq' });
+    expect(await runJob(bench.request, bench.deps)).toMatchObject({
+      outcome: 'succeeded',
+      config: { micro_batch: 32 },
+    });
+    expect(notesOf(bench)).toContain('going on with 32 x 2, resuming. ');
+    expect(logOf(bench)).toContain('from step 6');
+  });
+
+  it('is said to start again from the beginning, and does, where its preset knows that it does so unless it is told', async () => {
+    const options = { budget: '100MiB', amp: 'off', checkpointing: 'off' } as const;
+    const cwd = made();
+    cpSync(join(FIXTURES, 'scratch'), cwd, { recursive: true });
+    const bench = workbench('run', [python, 'train.py'], { ...options, cwd });
+    expect(await runJob(bench.request, bench.deps)).toMatchObject({ outcome: 'succeeded' });
+    expect(notesOf(bench)).toContain(', again from the beginning. ');
+    expect(logOf(bench)).toContain('from step 0');
   });
 
   it('is said to start again from the beginning where nothing shows that it resumes', async () => {

@@ -92,6 +92,7 @@ export async function recognise(command: readonly string[], options: RecogniseOp
     program,
     isPythonTorch,
     worldSize,
+    resumes: preset?.resumes ? holds(preset.resumes, scene) : null,
     notes,
     inner: { preset, files, scriptText, env: pathsOnly(env) },
   };

@@ -80,6 +80,8 @@ export interface CommandPlan {
   /** True: a Python program that (as far as its text tells) uses torch. False: surely not Python. null: cannot be told. */
   isPythonTorch: boolean | null;
   worldSize: number | null;
+  /** Whether another launch goes on from the newest checkpoint, as the preset knows; null: no preset knows. */
+  resumes: boolean | null;
   /** Sentences for a person: what was assumed, what stands in the way. */
   notes: string[];
   /** For `fill` and `digest`; of no use to others. */

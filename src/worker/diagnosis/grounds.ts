@@ -15,6 +15,8 @@ export interface Status {
 
 /** The allocator of the CPU itself: where the CPU is the device, its word is as good as a refusal. */
 const CPU_ALLOCATOR = 'torch-cpu-oom';
+/** oneDNN says the same of want of memory and of an operation that it cannot do. */
+const ONEDNN = 'onednn-memory';
 
 /** An event's class, as the device and the ledger make it. */
 export function judged(event: Event, signals: Signals): Status {
@@ -31,7 +33,8 @@ export function judged(event: Event, signals: Signals): Status {
 
 /**
  * Takes what the evidence rules out for what it is. A text that speaks of a GPU's memory, from a job whose device is the
- * CPU and whose ledger refused nothing there, was printed or raised by the program itself.
+ * CPU and whose ledger refused nothing there, was printed or raised by the program itself; and what oneDNN could not do
+ * was then something else.
  */
 export function grounded(incident: Incident, signals: Signals): Incident {
   const event = groundedEvent(incident.event, signals);
@@ -40,7 +43,9 @@ export function grounded(incident: Incident, signals: Signals): Incident {
 
 /** The same for one event. */
 export function groundedEvent(event: Event, signals: Signals): Event {
-  if (!isDeviceOom(event) || event.id === CPU_ALLOCATOR || !refusedNothing(signals)) return event;
+  if (!refusedNothing(signals)) return event;
+  if (event.id === ONEDNN && signals.ledger) return { ...event, meaning: ONEDNN_FAILED };
+  if (!isDeviceOom(event) || event.id === CPU_ALLOCATOR) return event;
   return { ...event, meaning: event.traceback ? RAISED_ON_CPU : SAID_ON_CPU };
 }
 
@@ -53,6 +58,12 @@ const RAISED_ON_CPU: Meaning = {
   advice: 'user_error',
 };
 const SAID_ON_CPU: Meaning = { ...RAISED_ON_CPU, role: 'weak', certain: false };
+
+const ONEDNN_FAILED: Meaning = {
+  ...RAISED_ON_CPU,
+  certain: false,
+  cause: 'oneDNN could not run an operation, though none of the memory that the job asked for was refused.',
+};
 
 function isDeviceOom({ meaning }: Event): boolean {
   return meaning.class === 'device_oom';

@@ -168,6 +168,8 @@ export const PresetSchema = z.strictObject({
   shared_by: z.array(z.string()).default([]),
   /** Settings that would defeat a search (the entry point's own batch finder): written where the command has them. */
   neutral: z.record(z.string(), Setting).default({}),
+  /** Where this holds a launch goes on from the newest checkpoint that an earlier one wrote, elsewhere not. Absent: not known. */
+  resumes: When.optional(),
   /** The command line ends in tyro subcommands (`name:value`): flags go before them. */
   subcommands: z.boolean().default(false),
   notes: z.array(z.strictObject({ text: z.string(), when: When.optional() })).default([]),

@@ -10,14 +10,15 @@ const ASKS = /OOMTUNE_RESUME|oomtune\.config\(/;
 /** The script reads a checkpoint somewhere. */
 const READS =
   /\btorch\.load\(|\bload_state_dict\(|\bload_checkpoint\(|\bload_from_checkpoint\(|\bload_state\(|\bresume_from_checkpoint\b|\bckpt_path\b|\brestore\(/;
-/** `--resume`, `--auto-resume`, `--resume_from_checkpoint=last`. */
+/** `--resume`, `--auto-resume`, `--resume_from_checkpoint=last`; and a script that takes such a flag reads one only with it. */
 const FLAG = /^--?(?:auto[-_]?)?resume/i;
+const TAKES_FLAG = /add_argument\(\s*['"]--?(?:auto[-_]?)?resume/i;
 /** Seconds of work that `run` does again unasked. */
 const AT_STAKE = 600;
 
 /**
  * Whether the next launch goes on where the last one ended: it is given an argument that says so, its script asks, or it
- * wrote a checkpoint since `since` (ms) and is known to read one.
+ * wrote a checkpoint since `since` (ms) and reads one, as its preset, its command or its text tells.
  */
 export async function resumes({ command, options }: WorkRequest, target: Target, since: number): Promise<boolean> {
   if (options.resumeArg !== null) return true;
@@ -25,7 +26,8 @@ export async function resumes({ command, options }: WorkRequest, target: Target,
   const { script, code } = target.plan.program;
   const text = (script === null ? code : readText(script.absolute)) ?? ''; // where it is gone nothing in it resumes
   if (ASKS.test(text)) return true;
-  const reads = READS.test(text) || command.some((word) => FLAG.test(word));
+  const reads =
+    target.plan.resumes ?? (command.some((word) => FLAG.test(word)) || (READS.test(text) && !TAKES_FLAG.test(text)));
   return reads && (await wroteCheckpoint(command, options.cwd, since));
 }
 
