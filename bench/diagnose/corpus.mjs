@@ -110,6 +110,10 @@ export const MUTATIONS = {
   'wrapped at 120': (log) => each(log, (line) => line.replace(/(.{120})(?=.)/g, '$1\n')),
   'wrapped at words': (log) => each(log, (line) => line.replace(/(.{1,100})(?: |$)/g, '$1\n').trimEnd()),
   'in JSON': (log) => each(log, (line) => JSON.stringify({ log: `${line}\n`, stream: 'stderr' })),
+  'in a repr': (log) => {
+    const head = log.indexOf('Traceback');
+    return head < 0 ? null : `${log.slice(0, head)}request 17 failed: error=${JSON.stringify(log.slice(head))}\n`;
+  },
   'with CRLF': (log) => log.replaceAll('\n', '\r\n'),
   'behind 1 MB of \\r': (log) => {
     let bars = '';

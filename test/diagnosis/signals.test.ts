@@ -159,7 +159,7 @@ describe("the hook's exception", () => {
     expect(await judge('', { ...died, hook: short, ledger: refused('cpu') })).toMatchObject({ class: 'device_oom' });
     const primitive = { ...short, class: 'RuntimeError', message: 'could not execute a primitive' };
     const alone = await judge('', { ...died, hook: primitive, ledger: none });
-    expect(alone).toMatchObject({ class: 'host_oom', certain: false });
+    expect(alone).toMatchObject({ class: 'user_error', certain: false });
     const beside = await judge('', { ...died, hook: primitive, ledger: refused('cpu') });
     expect(beside).toMatchObject({ class: 'device_oom', certain: true });
   });

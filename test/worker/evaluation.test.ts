@@ -20,8 +20,11 @@ describe('a job that runs out of memory', () => {
     expect([...bench.recorded.values()]).toMatchObject([{ status: 'verified' }]);
   });
 
-  it('after its training loop is told so, and its training size is not made smaller', async () => {
-    const report = await beside('sum');
+  it.each([
+    ['sum', 'in small requests'],
+    ['gather', 'in one that is larger than all there is'],
+  ])('after its training loop (%s) is told so, and its training size is not made smaller: %s', async (how) => {
+    const report = await beside(how);
     expect(report).toMatchObject({ outcome: 'failed', exit_code: 1, config: { micro_batch: 64 }, launches: 2 });
     expect(report.failure).toMatchObject({ class: 'device_oom', phase: 'unknown', reason: 'after', cure: 'none' });
     expect(report.failure?.cause).toContain('No training step was under way');
@@ -38,6 +41,13 @@ describe('a job that runs out of memory', () => {
     const report = await beside('build');
     expect(report).toMatchObject({ outcome: 'exhausted', launches: 1 });
     expect(report.failure).toMatchObject({ class: 'device_oom', phase: 'load', reason: 'load' });
+  });
+
+  it('in a training step, of a request that is the same at half the size, gets no smaller one again', async () => {
+    const report = await beside('fixed');
+    expect(report).toMatchObject({ outcome: 'failed', exit_code: 1, config: { micro_batch: 32 }, launches: 3 });
+    expect(report.failure).toMatchObject({ class: 'device_oom', phase: 'train', reason: 'asked' });
+    expect(report.failure?.advice).toContain('shapes');
   });
 
   it('in what the script itself computes in a step gets a smaller size', async () => {

@@ -20,6 +20,20 @@ describe('a size that does not reach the script', () => {
     expect(report.launches).toBe(1);
   });
 
+  it('is said to be that where it fits all the same, and not recommended', async () => {
+    const bench = workbench('find-batch', [python, 'ignores_flags.py', '--batch', '{micro_batch}'], {
+      budget: '90MiB',
+    });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report).toMatchObject({ status: 'failed', config: null, failure: { class: 'user_error' } });
+    expect(report.failure?.evidence).toMatch(
+      /^Micro-batches \d+ and \d+ were asked for, the script ran with 64 both times: its flag was not recognised\.$/,
+    );
+    expect(report.failure?.advice).toContain('{micro_batch}');
+    expect(report.launches).toBeLessThanOrEqual(4);
+    expect(bench.recorded.size).toBe(0);
+  });
+
   it.each(['find-batch', 'run'] as const)(
     'is said to be that in a loop without a DataLoader and without a model, by %s',
     async (verb) => {

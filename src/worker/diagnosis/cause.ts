@@ -33,7 +33,10 @@ export function reasonOf(scene: Scene): MemoryReason {
   const others = picture?.others_bytes ?? null;
   const unallocated = picture?.unallocated_bytes ?? null;
   // An evaluation, or a data set, of everything at once asks for more than there is, too: its remedy is the phase's.
-  if (asked !== null && asked > (total ?? NO_DEVICE)) return phase === 'train' || phase === 'unknown' ? 'asked' : phase;
+  if (asked !== null && asked > (total ?? NO_DEVICE)) {
+    if (phase !== 'train' && phase !== 'unknown') return phase;
+    return scene.ended ? 'after' : 'asked';
+  }
   if (isLimited(scene)) return 'limit';
   if (others !== null && others > (total === null ? 2 ** 30 : Math.max(total * 0.15, asked ?? 0))) return 'neighbour';
   if (scene.deviceData || movesData(scene.traceback)) return 'data';

@@ -71,11 +71,17 @@ export function behindBar(text: string): string[] {
 const MESSAGE_KEYS = ['log', 'message', 'msg', 'MESSAGE', 'text', 'event', 'textPayload', 'body'];
 const TRACE_KEYS = ['exc_info', 'exception', 'stack_trace', 'stacktrace', 'traceback', 'exc_text', 'error'];
 
+/** A traceback whose lines stand in one. */
+const QUOTED = 'Traceback (most recent call last):\\n';
+
 /**
  * The text inside a line of JSON, as Docker, Kubernetes and structured loggers write it (an embedded traceback brings
  * its own lines), or null for a line that is no such thing.
  */
 export function openEnvelope(text: string): string[] | null {
+  const quoted = text.length > LONGEST_ENVELOPE ? -1 : text.indexOf(QUOTED);
+  // A client prints what its server or worker raised: `error='Traceback (most recent call last):\\n  File …'`.
+  if (quoted >= 0 && !text.startsWith('{"')) return [text.slice(0, quoted), ...text.slice(quoted).split('\\n')];
   const start = text.indexOf('{"');
   if (start < 0 || start > 64 || text.length > LONGEST_ENVELOPE) return null;
   const body = text.slice(start).trimEnd();

@@ -38,6 +38,8 @@ export const QUOTING = new Set([
   'KeyError',
   'TypeError',
 ]);
+/** How PowerShell calls what a program writes to stderr, whatever that is. */
+const POWERSHELL = /^FullyQualifiedError/;
 /** Words that open a log line, not an exception. */
 const LEVELS = /^(?:INFO|WARN|WARNING|ERROR|DEBUG|CRITICAL|FATAL|TRACE|NOTE|NOTICE|[A-Z][a-z]+)$/;
 
@@ -53,7 +55,12 @@ export function parseException(text: string, expected: boolean): Exception | nul
   const name = match[2] ?? (path.split('.').at(-1) as string);
   const message = match[3] ?? '';
   // `Error: no such thing` is what commands print
-  if (ENDINGS.test(name) && name.length > 5 && (expected || path !== name || !LOOSE.test(name))) {
+  if (
+    ENDINGS.test(name) &&
+    name.length > 5 &&
+    !POWERSHELL.test(name) &&
+    (expected || path !== name || !LOOSE.test(name))
+  ) {
     return { path, name, message };
   }
   if (LOWER.has(path)) return { path, name, message };

@@ -4,28 +4,36 @@ import { shapeOf } from './traceback.js';
 
 /** Lines that no program prints about an error of its own. */
 const MUCH = 1000;
+/** Lines that a scheduler's or a launcher's summary takes. */
+const SUMMARY = 40;
+/** Lines behind a failure in which its launcher tells of it. */
+const TOLD_WITHIN = 400;
 
 /** Marks the failures behind which the log goes on as it did before: another run was appended to it, or the next of a loop. */
 export function outlive(all: Incident[], reading: Reading): void {
   const survived = new Set<string>();
   for (const incident of all.toReversed()) {
-    if (roleOf(incident) === 'wrapper') continue;
     const said = `${incident.last.key} ${shapeOf(incident.event.evidence)}`;
     if (!survived.has(said) && !isOutlived(incident, all, reading)) continue;
     incident.soft = true;
-    survived.add(said);
+    if (roleOf(incident) !== 'wrapper') survived.add(said);
   }
 }
 
-function isOutlived({ event, last }: Incident, all: Incident[], reading: Reading): boolean {
+function isOutlived(incident: Incident, all: Incident[], reading: Reading): boolean {
+  const { event, last } = incident;
   const life = reading.life(last.key);
   if (!life) return false;
   const failedAt = last.traceback?.line ?? last.line;
   if (event.outranks) return life.after(failedAt, last.line).beganAnew;
+  if (roleOf(incident) === 'wrapper') return life.after(failedAt, last.line + SUMMARY).beganAnew;
   // Who started it says that it has failed; what comes before that may be of processes beside it.
   const echoes = all.filter((i) => i.last.line > last.line && i.event.meaning.role !== 'fatal').map((i) => i.last.line);
   const { wentOn, beganAnew } = life.after(failedAt, Math.max(last.line, ...echoes));
   if (beganAnew || (wentOn && !reading.several)) return true;
+  // torch tags what a rank raises, and nothing else that it prints.
+  const told = echoes.filter((line) => line < last.line + TOLD_WITHIN);
+  if (last.key !== '' && told.length > 0 && reading.life('')?.after(failedAt, Math.max(...told)).beganAnew) return true;
   if (event.meaning.class !== 'user_error' || reading.several) return false;
   return life.after(failedAt, last.line).beganAnew || (reading.lastWords.at(-1)?.line ?? 0) - last.line > MUCH;
 }

@@ -84,11 +84,11 @@ function unstamp(text: string, first: number): string | null {
   return null;
 }
 
-/** `[stderr] `, and the name of a job before it. */
-const CHANNEL = /^(?:[\w.-]{1,80} )?[[(<]std(?:err|out)[\])>]:? ?/;
+/** `[stderr] `, and the name of a job before it; `| ERROR | stderr | `: FastChat's level is that of the stream. */
+const CHANNEL = /^(?:(?:[\w.-]{1,80} )?[[(<]std(?:err|out)[\])>]:? ?|\| [A-Z]{4,8} \| std(?:err|out) \| )/;
 
 function unchannel(text: string, first: number): string | null {
-  if (first !== 91 && first !== 40 && first !== 60 && !isLetter(first)) return null;
+  if (first !== 91 && first !== 40 && first !== 60 && first !== 124 && !isLetter(first)) return null;
   const match = CHANNEL.exec(text);
   return match ? text.slice(match[0].length) : null;
 }

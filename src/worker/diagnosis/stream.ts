@@ -43,6 +43,9 @@ const CUT_OFF: Meaning = {
   advice: 'cut-off',
 };
 
+/** A warning of Python's, whose message goes on in the next line. */
+const WARNS = /\w+Warning: .{0,300}:$/;
+
 /** What a terminal, a quotation, a notebook or pytest puts before an error's name. */
 const DECORATION = /^(?:[\s`*>"']{1,8}|E {3,7})(?=[A-Za-z_])/;
 
@@ -229,7 +232,7 @@ export class Stream {
       rank: signature.rank,
       figures,
       soft: (line.traceback?.frames ?? []).length === 0 && saysDealtWith(this.window.around(best, 0, 3)),
-      mild: !raised && !signature.quiet && isMild(line.text),
+      mild: !raised && !signature.quiet && (isMild(line.text) || WARNS.test(this.window.at(index - 1)?.text ?? '')),
       phase: signature.phase,
       prelude: signature.prelude,
       after: signature.after,

@@ -155,16 +155,19 @@ export function saysFailed(text: string): boolean {
 
 /** As a log's last line it is most likely why the log ends there. */
 export function saysCannot(text: string): boolean {
-  return /^(?:failed to|could not|couldn't|can't|cannot|unable to|aborted|aborting|no such)\b/i.test(text);
+  return (
+    !isTracker(text) &&
+    /^(?:failed to|could not|couldn't|can't|cannot|unable to|aborted|aborting|no such)\b/i.test(text)
+  );
 }
 
 /** NCCL knows no level above WARN: what fails, it warns of. */
 const NCCL_FAILED =
   /NCCL WARN (?!Failed to open|Missing).{0,200}(?:fail|refused|reset|unreachable|closed|time ?out|timed out|no route|abort|broken)/i;
 
-/** What a tracker cannot send ends no job; where it does, an exception says so. */
+/** What a tracker or an exporter of telemetry cannot send ends no job; where it does, an exception says so. */
 function isTracker(text: string): boolean {
-  return /^(?:wandb|swanlab|clearml|mlflow): /.test(text);
+  return /^(?:(?:wandb|swanlab|clearml|mlflow): |Failed to export (?:span|metric|trace|log)s? )/.test(text);
 }
 
 /** The line is a record of its own, whose level is known. */

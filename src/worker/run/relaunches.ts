@@ -37,6 +37,8 @@ type Wanted = Omit<Relaunch, 'resumes'>;
 export class Relaunches {
   readonly jobProgress: JobProgress;
   #made = 0;
+  /** The single request, larger than all there is, that the last launch ended with; null: it was no such one. */
+  #asked: number | null = null;
   /** Why the job was not launched again though that would have helped, and what to do; null: nothing of the kind. */
   withheld: string | null = null;
 
@@ -65,6 +67,7 @@ export class Relaunches {
   /** Null: the end stands. */
   async next(target: Target, { session, exit, diagnosis }: Attempt, config: Config | null): Promise<Relaunch | null> {
     if (this.#made >= this.request.options.retries || exit.held !== undefined) return null;
+    if (this.#asksTheSame(diagnosis)) return null;
     const next = isLost(exit)
       ? this.#afterLoss(config)
       : diagnosis?.cure === 'wait'
@@ -77,6 +80,13 @@ export class Relaunches {
     this.#made += 1;
     await this.jobProgress.look(session.run.dir, exit);
     return { ...next, resumes: resuming && this.jobProgress.made };
+  }
+
+  /** A request that is as large at half the micro-batch as it was at the whole has nothing to do with it. */
+  #asksTheSame(diagnosis: Diagnosis | null): boolean {
+    const before = this.#asked;
+    this.#asked = diagnosis?.reason === 'asked' ? (diagnosis.memory?.asked_bytes ?? null) : null;
+    return this.#asked !== null && this.#asked === before;
   }
 
   /** Whoever waits at a terminal is asked before much work is done again; a submitted job is owed its end. */

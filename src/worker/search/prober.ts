@@ -23,7 +23,7 @@ import {
   type ProbeRun,
   withSpeed,
 } from './observe.js';
-import { neverReached, trainedAtItsOwn, uncut, undriveable, usesOwnBatch } from './undriveable.js';
+import { ignored, neverReached, trainedAtItsOwn, uncut, undriveable, usesOwnBatch } from './undriveable.js';
 import type { Measurement } from './worst-rank.js';
 
 /** Runs the probes of a search: each in the live process if that can take it, else in a new one. */
@@ -55,6 +55,8 @@ export class Prober {
   #spent = false;
   /** Largest size that a process of this search took on each rung. */
   readonly #taken = new Map<string, number>();
+  /** What launches ran with whose command was given their size. */
+  readonly #carried: Carried[] = [];
   /** A process failed at another size than its first: each gets a process of its own. */
   #apart = false;
   #rung: Rung | null = null;
@@ -126,11 +128,27 @@ export class Prober {
     this.#spent = !alive;
     if (!alive && !session.renewable) await this.close();
     if (measurement.total_bytes === null) measurement.total_bytes = ledgerPeak(session.run.ledger());
-    return withSpeed(observeFit(probe, ran, measurement, alive), {
+    const fit = withSpeed(observeFit(probe, ran, measurement, alive), {
       batches: this.#mode === 'probe' ? measurement.accumulation : null,
       times: this.target.loopAccumulation,
       worldSize: this.target.worldSize,
     });
+    return (carried && this.#unreached(session, fit)) || fit;
+  }
+
+  /** The observation of a size that the command was given and that changed nothing: the loop's batch and its memory are as before. */
+  #unreached({ loop }: Session, fit: Observation): Observation | null {
+    const seen = {
+      asked: fit.micro_batch * fit.accumulation,
+      ran: loop?.own_batch ?? null,
+      bytes: fit.peaks.total_bytes,
+    };
+    const { ran } = seen;
+    const alike = ran === null ? undefined : this.#carried.find((other) => isUnmoved(other, seen));
+    this.#carried.push(seen);
+    if (alike === undefined) return null;
+    this.diagnosis = ignored(alike.asked, seen.asked, ran as number);
+    return { ...fit, outcome: this.diagnosis.class as 'user_error', evidence: this.diagnosis.evidence, alive: false };
   }
 
   #takes(probe: Probe): boolean {
@@ -322,6 +340,23 @@ export class Prober {
     this.#started = null;
     if (session !== null) this.#whole(session, await session.close());
   }
+}
+
+interface Carried {
+  /** Samples of a step that the command was given, those that its loop's batches had, and its peak. */
+  asked: number;
+  ran: number | null;
+  bytes: number | null;
+}
+
+/** Sizes so far apart take other memory, if they are taken at all. */
+const FAR = 8;
+const SAME = 1.02;
+
+function isUnmoved(before: Carried, now: Carried): boolean {
+  const far = Math.max(before.asked, now.asked) >= FAR * Math.min(before.asked, now.asked);
+  if (!far || before.ran !== now.ran || before.bytes === null || now.bytes === null) return false;
+  return Math.max(before.bytes, now.bytes) <= SAME * Math.min(before.bytes, now.bytes);
 }
 
 /** Words of errors that a process has because it was forked. */

@@ -60,7 +60,7 @@ export async function findBatchReport(
       ...(answer === null ? [] : dataIsTheLimit(answer.max_micro_batch, target, outcome, request.options)),
       ...(config === null ? [] : byHandNotes(config, target, outcome)),
       ...(beside === null ? [] : [beside]),
-      ...(action.type === 'exhausted' ? [action.why] : []),
+      ...(action.type === 'exhausted' && action.evidence !== null ? [action.why] : []),
     ],
   };
 }
