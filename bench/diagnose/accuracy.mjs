@@ -2,6 +2,7 @@
 // of held-out.yaml as they were judged at first sight. Run: node bench/diagnose/accuracy.mjs   (after npm run build:ts)
 // Writes bench/results/diagnose-accuracy.md.
 import { readFileSync, writeFileSync } from 'node:fs';
+import { cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
 import { diagnose } from '../../dist/worker/diagnosis/index.js';
@@ -75,7 +76,7 @@ const threads = parse(readFileSync(new URL('real-threads.yaml', import.meta.url)
 const sum = (of) => threads.reduce((total, set) => total + set[of], 0);
 const text = `# How often diagnose is right
 
-\`node bench/diagnose/accuracy.mjs\` (seed ${SEED}), oomtune ${version}, node ${process.version}, ${new Date().toISOString().slice(0, 10)}.
+\`node bench/diagnose/accuracy.mjs\` (seed ${SEED}), oomtune ${version}, node ${process.version}, on ${cpus().length} cores of an ${cpus()[0].model.trim()} (no figure here depends on that), ${new Date().toISOString().slice(0, 10)}.
 
 ## Generated logs
 
