@@ -1,3 +1,5 @@
+import { wordsOf } from './words.js';
+
 /** The last line of a Python traceback: `package.module.SomeError: what happened`. */
 export interface Exception {
   /** Dotted, as printed: `torch.cuda.OutOfMemoryError`. */
@@ -12,32 +14,21 @@ const ENDINGS =
   /(?:Error|Exception|Interrupt|Exit|Failed|Failure|Timeout|Exhausted|Cancelled|Abort|Killed|Refused|Fault|Invalid|Exceeded|Unavailable|Empty|Full)$/;
 /** Endings that also other lines have; enough only where a traceback stands open or the name is dotted. */
 const LOOSE = /(?:Failed|Failure|Cancelled|Abort|Killed|Refused|Fault|Exceeded|Unavailable|Empty|Full|Exit|Timeout)$/;
-const LOWER = new Set([
-  'socket.timeout',
-  'socket.gaierror',
-  'socket.error',
-  'struct.error',
-  'zlib.error',
-  're.error',
-  'select.error',
-  '_thread.error',
-]);
+const LOWER = new Set(
+  wordsOf(`
+  socket.timeout socket.gaierror socket.error struct.error zlib.error re.error select.error _thread.error
+`),
+);
 /**
  * Classes whose messages quote names and keys of the program: `module 'torch' has no attribute 'OutOfMemoryError'`. What
  * such a message speaks of did not happen.
  */
-export const QUOTING = new Set([
-  'AttributeError',
-  'ImportError',
-  'ModuleNotFoundError',
-  'NameError',
-  'UnboundLocalError',
-  'SyntaxError',
-  'IndentationError',
-  'TabError',
-  'KeyError',
-  'TypeError',
-]);
+export const QUOTING = new Set(
+  wordsOf(`
+  AttributeError ImportError ModuleNotFoundError NameError UnboundLocalError SyntaxError IndentationError TabError
+  KeyError TypeError
+`),
+);
 /** How PowerShell calls what a program writes to stderr, whatever that is. */
 const POWERSHELL = /^FullyQualifiedError/;
 /** Words that open a log line, not an exception. */

@@ -1,6 +1,6 @@
 import type { Event, Mark } from './event.js';
 import type { Traceback } from './traceback.js';
-import { opensRecord } from './words.js';
+import { opensRecord, wordsOf } from './words.js';
 
 /** One failure of one process: an error with everything that was raised from it. */
 export interface Incident {
@@ -15,31 +15,14 @@ export interface Incident {
 }
 
 /** Errors of a program, not ways to pass another error on: raised while handling one, they are what ended the job. */
-const OWN_FAULTS = new Set([
-  'KeyError',
-  'NameError',
-  'AttributeError',
-  'TypeError',
-  'IndexError',
-  'ValueError',
-  'UnboundLocalError',
-  'ZeroDivisionError',
-  'FileNotFoundError',
-  'FileExistsError',
-  'PermissionError',
-  'NotADirectoryError',
-  'IsADirectoryError',
-  'ImportError',
-  'ModuleNotFoundError',
-  'AssertionError',
-  'NotImplementedError',
-  'JSONDecodeError',
-  'UnicodeDecodeError',
-  'SyntaxError',
-  'PicklingError',
-  'RecursionError',
-  'StopIteration',
-]);
+const OWN_FAULTS = new Set(
+  wordsOf(`
+  KeyError NameError AttributeError TypeError IndexError ValueError UnboundLocalError ZeroDivisionError
+  FileNotFoundError FileExistsError PermissionError NotADirectoryError IsADirectoryError ImportError
+  ModuleNotFoundError AssertionError NotImplementedError JSONDecodeError UnicodeDecodeError SyntaxError
+  PicklingError RecursionError StopIteration
+`),
+);
 
 /** What a message says that only passes an error on. */
 const PASSED_ON = /fail|abort|giving up|gave up|stopp|crash|terminat|could not|unable|memory|oom/i;

@@ -1,107 +1,37 @@
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Event } from './event.js';
 import type { Frame, Traceback } from './traceback.js';
+import { wordsOf } from './words.js';
 
 type Phase = Diagnosis['phase'];
 
 /** Names of functions, and what a job is doing in them. Whole names, or names with one of these as a part. */
-const WHOLE: Record<string, Phase> = {
-  evaluate: 'eval',
-  eval: 'eval',
-  eval_step: 'eval',
-  eval_epoch: 'eval',
-  evaluation_loop: 'eval',
-  evaluation_step: 'eval',
-  prediction_loop: 'eval',
-  prediction_step: 'eval',
-  predict: 'eval',
-  predict_step: 'eval',
-  validate: 'eval',
-  valid: 'eval',
-  val: 'eval',
-  val_epoch: 'eval',
-  validation: 'eval',
-  validation_step: 'eval',
-  validation_epoch_end: 'eval',
-  on_validation_epoch_end: 'eval',
-  estimate_loss: 'eval',
-  test: 'eval',
-  test_step: 'eval',
-  _run_validation: 'eval',
-  _run_evaluation: 'eval',
-  _run_sanity_check: 'eval',
-  _evaluate: 'eval',
-  compute_metrics: 'eval',
-  val_step: 'eval',
-  run_eval: 'eval',
-  run_validation: 'eval',
-  save: 'save',
-  _save: 'save',
-  torch_save: 'save',
-  save_model: 'save',
-  save_checkpoint: 'save',
-  save_pretrained: 'save',
-  save_state: 'save',
-  save_weights: 'save',
-  _save_checkpoint: 'save',
-  dump_checkpoint: 'save',
-  _save_optimizer_and_scheduler: 'save',
-  _legacy_save: 'save',
-  state_dict: 'save',
-  full_state_dict: 'save',
-  save_file: 'save',
-  load: 'load',
-  _load: 'load',
-  _legacy_load: 'load',
-  load_state_dict: 'load',
-  load_model: 'load',
-  load_checkpoint: 'load',
-  from_pretrained: 'load',
-  from_config: 'load',
-  _load_pretrained_model: 'load',
-  _load_state_dict_into_model: 'load',
-  _load_state_dict_into_meta_model: 'load',
-  load_weights: 'load',
-  restore_location: 'load',
-  default_restore_location: 'load',
-  build_model: 'load',
-  create_model: 'load',
-  get_model: 'load',
-  make_model: 'load',
-  setup_model: 'load',
-  init_model: 'load',
-  initialize_model: 'load',
-  dispatch_model: 'load',
-  prepare_model: 'load',
-  _load_best_model: 'load',
-  _load_from_checkpoint: 'load',
-  resume: 'load',
-  load_shard: 'load',
-  _init_flat_param: 'load',
-  _init_flat_param_and_metadata: 'load',
-  flatten_params: 'load',
-  flatten_tensors: 'load',
-  _init_param_handle_from_module: 'load',
-  _sync_module_params_and_buffers: 'load',
-  train: 'train',
-  train_step: 'train',
-  training_step: 'train',
-  train_one_epoch: 'train',
-  train_epoch: 'train',
-  train_loop: 'train',
-  _inner_training_loop: 'train',
-  _train_loop: 'train',
-  run_training_batch: 'train',
-  backward: 'train',
-  optimizer_step: 'train',
-  compute_loss: 'train',
-  _optimizer_step: 'train',
-  fit: 'train',
-  _do_train: 'train',
-  do_train: 'train',
-  step: 'train',
-  update: 'train',
-};
+const WHOLE = new Map<string, Phase>(
+  Object.entries({
+    eval: `
+      evaluate eval eval_step eval_epoch evaluation_loop evaluation_step prediction_loop prediction_step predict
+      predict_step validate valid val val_epoch validation validation_step validation_epoch_end
+      on_validation_epoch_end estimate_loss test test_step _run_validation _run_evaluation _run_sanity_check _evaluate
+      compute_metrics val_step run_eval run_validation
+    `,
+    save: `
+      save _save torch_save save_model save_checkpoint save_pretrained save_state save_weights _save_checkpoint
+      dump_checkpoint _save_optimizer_and_scheduler _legacy_save state_dict full_state_dict save_file
+    `,
+    load: `
+      load _load _legacy_load load_state_dict load_model load_checkpoint from_pretrained from_config
+      _load_pretrained_model _load_state_dict_into_model _load_state_dict_into_meta_model load_weights
+      restore_location default_restore_location build_model create_model get_model make_model setup_model init_model
+      initialize_model dispatch_model prepare_model _load_best_model _load_from_checkpoint resume load_shard
+      _init_flat_param _init_flat_param_and_metadata flatten_params flatten_tensors _init_param_handle_from_module
+      _sync_module_params_and_buffers
+    `,
+    train: `
+      train train_step training_step train_one_epoch train_epoch train_loop _inner_training_loop _train_loop
+      run_training_batch backward optimizer_step compute_loss _optimizer_step fit _do_train do_train step update
+    `,
+  }).flatMap(([phase, names]) => wordsOf(names).map((name) => [name, phase as Phase])),
+);
 
 const PARTS: readonly (readonly [string, Phase])[] = [
   ['save_checkpoint', 'save'],
@@ -150,7 +80,8 @@ function tracedPhase(traceback: Traceback): Phase {
 }
 
 function namePhase(name: string): Phase | null {
-  if (Object.hasOwn(WHOLE, name)) return WHOLE[name] as Phase;
+  const whole = WHOLE.get(name);
+  if (whole) return whole;
   for (const [part, phase] of PARTS) if (name.includes(part)) return phase;
   return null;
 }

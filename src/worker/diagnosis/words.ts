@@ -1,97 +1,26 @@
 import { Automaton } from './automaton.js';
 
-/** What the words around a message say of its weight. All tests are on canonical text: no blanks, lower case. */
+/** The words of a text, between blanks. */
+export function wordsOf(text: string): string[] {
+  return text.trim().split(/\s+/);
+}
 
-const DEALT_WITH = [
-  'skippingbatch',
-  'skippingthisbatch',
-  'skippedbatch',
-  'skipbatch',
-  'skipping',
-  'skipped',
-  'retrying',
-  'willretry',
-  'tryingagain',
-  'recovered',
-  'recovering',
-  'caughtoom',
-  'caughtcuda',
-  'caughtout',
-  'caughtexception',
-  'reducingbatch',
-  'reducebatchsizeto',
-  'reducedbatch',
-  'reducingthebatch',
-  'decreasingbatch',
-  'decreasingtrain',
-  'decreasedbatch',
-  'halvingbatch',
-  'halvingthe',
-  'loweringbatch',
-  'tryingbatchsize',
-  'tryingwith',
-  'trywithsmaller',
-  'fallingback',
-  'fellback',
-  'continuing',
-  'emptyingcache',
-  'emptyingthecache',
-  'clearingcache',
-  'clearedcache',
-  'notafailure',
-  'notafatal',
-  'nonfatal',
-  'ignoring',
-  'washandled',
-  'ishandled',
-  'splittingbatch',
-  'oomevents',
-];
+/** What the words around a message say of its weight. All tests are on canonical text: no blanks, lower case. */
+const DEALT_WITH = wordsOf(`
+  skippingbatch skippingthisbatch skippedbatch skipbatch skipping skipped retrying willretry tryingagain recovered
+  recovering caughtoom caughtcuda caughtout caughtexception reducingbatch reducebatchsizeto reducedbatch
+  reducingthebatch decreasingbatch decreasingtrain decreasedbatch halvingbatch halvingthe loweringbatch
+  tryingbatchsize tryingwith trywithsmaller fallingback fellback continuing emptyingcache emptyingthecache
+  clearingcache clearedcache notafailure notafatal nonfatal ignoring washandled ishandled splittingbatch oomevents
+`);
 
 /** Speaks of something that could happen, or tells how to prevent it. */
-const SUPPOSED = [
-  'ifyou',
-  'toavoid',
-  'avoiding',
-  'incaseof',
-  'prevent',
-  'maycause',
-  'mayresult',
-  'mightcause',
-  'couldcause',
-  'cancause',
-  'canleadto',
-  'mayleadto',
-  'mayrun',
-  'mightrun',
-  'couldrun',
-  'likelyto',
-  'wheneveryou',
-  'handlingof',
-  'ifthe',
-  'ifthis',
-  'youmay',
-  'youmight',
-  'tohandle',
-  'catches',
-  'riskof',
-  'example:',
-  'hint:',
-  'tip:',
-  'note:',
-  'readme',
-  'deprecat',
-  'excepttorch',
-  'exceptruntime',
-  'exceptmemory',
-  'except(',
-  'raisetorch',
-  'raiseruntime',
-  'raisememory',
-  'raiseoutof',
-  'if"',
-  "if'",
-];
+const SUPPOSED = wordsOf(`
+  ifyou toavoid avoiding incaseof prevent maycause mayresult mightcause couldcause cancause canleadto mayleadto
+  mayrun mightrun couldrun likelyto wheneveryou handlingof ifthe ifthis youmay youmight tohandle catches riskof
+  example: hint: tip: note: readme deprecat excepttorch exceptruntime exceptmemory except( raisetorch raiseruntime
+  raisememory raiseoutof if" if'
+`);
 
 export function saysDealtWith(canonical: string): boolean {
   dealtWith ??= new Automaton(DEALT_WITH);
@@ -116,7 +45,9 @@ export function saysSupposed(before: string): boolean {
   return before !== '' && SUPPOSED.some((word) => before.includes(word));
 }
 
-const QUOTED = ['hasnoattribute', 'cannotimportname', "'isnotdefined", 'didyoumean:', 'unresolvedreference'];
+const QUOTED = wordsOf(`
+  hasnoattribute cannotimportname 'isnotdefined didyoumean: unresolvedreference
+`);
 
 /** A line that says that a name is not there: it may be the name of an error, which then did not happen. */
 export function saysNoSuchName(canonical: string): boolean {
