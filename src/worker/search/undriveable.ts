@@ -70,7 +70,7 @@ export function neverReached(probe: Probe, ran: number | null | undefined, world
 /** Two sizes were put into the command, and the script ran with the same batch both times. */
 export function ignored(one: number, other: number, ran: number): Diagnosis {
   const cause = `Micro-batches ${Math.min(one, other)} and ${Math.max(one, other)} were asked for, the script ran with ${ran} both times: its flag was not recognised.`;
-  return { ...told(cause, PLACEHOLDER), phase: 'train', cause };
+  return { ...userError(cause, PLACEHOLDER), phase: 'train', cause };
 }
 
 /** The hook was to set the size, and the script trained before any loop that it can set it in: with a batch of its own. */
