@@ -134,13 +134,17 @@ function table(file) {
   return `## ${last.device === 'cpu' ? 'The CPU device' : 'One GPU'}
 
 ${last.machine}; torch ${last.torch}, Python ${last.python}, oomtune ${last.oomtune}; ${dates.join(', ')}. ${lines.length} programs, ${judged} of them judged by fresh processes, ${ok} without a fault in what
-was measured of them.${missing.length > 0 ? ` Not run yet: ${missing.join(', ')}.` : ''}
+was measured of them.${last.device === 'cpu' ? ON_CPU : ''}${missing.length > 0 ? ` Not run yet: ${missing.join(', ')}.` : ''}
 
 | program | own batch | budget | found | in a fresh process | launches (OOM) | search s | bare s | × | \`run\` with room | \`run\` under a budget that cuts | faults |
 |---|---|---|---|---|---|---|---|---|---|---|---|
 ${lines.join('\n')}
 `;
 }
+
+/** How the rows of the CPU were measured. */
+const ON_CPU =
+  ' One at a time, at low priority, on two cores that others used as well: `nice node bench/upstream/run.mjs --sources DIR --python PYTHON --once --parts search,truth --row-minutes 5`.';
 
 /** What is still to be measured, said on the page. */
 const without = (kind, files) => files.every((file) => !file.endsWith(`-${kind}.jsonl`));
