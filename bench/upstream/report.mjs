@@ -59,7 +59,7 @@ function apartOf(part) {
 }
 
 /** Where its cut is not the same for certain, `run` says so in one of these sentences. */
-const DIFFERENT = /statistics|weighed|running averages|loss scaler|run on the whole batch/;
+const DIFFERENT = /statistics|random numbers|weighed|running averages|loss scaler|run on the whole batch/;
 const toldOf = (part) => (part?.told ?? []).filter((text) => DIFFERENT.test(text));
 
 /** Whether a cut run ended at other weights than two runs of the program alone do by themselves. */
@@ -144,7 +144,7 @@ ${lines.join('\n')}
 
 /** How the rows of the CPU were measured. */
 const ON_CPU =
-  ' One at a time, at low priority, on two cores that others used as well: `nice node bench/upstream/run.mjs --sources DIR --python PYTHON --once --parts search,truth --row-minutes 5`.';
+  ' One at a time, at low priority, on two cores that others used as well: `nice node bench/upstream/run.mjs --sources DIR --python PYTHON --once --parts search,truth --row-minutes 5`, and `--parts alone,cut` for four.';
 
 /** What is still to be measured, said on the page. */
 const without = (kind, files) => files.every((file) => !file.endsWith(`-${kind}.jsonl`));
