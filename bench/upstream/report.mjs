@@ -115,7 +115,7 @@ function line(row, known, kind) {
     round(alone.bare_s),
     search?.search_s && alone.bare_s ? round(search.search_s / alone.bare_s) : '',
     alone.same === false ? `twice alone: ${alone.apart?.toExponential(0)}; ${apartOf(stands)}` : apartOf(stands),
-    cutOf(cut, alone),
+    row.note && cut ? `${cutOf(cut, alone)} (${row.note})` : cutOf(cut, alone),
     failed ? 'the program itself does not run here' : verdictOf(known),
   ];
   return `| ${cells.join(' | ')} |`;
