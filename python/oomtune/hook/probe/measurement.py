@@ -86,11 +86,12 @@ class Measurement:
         self._clock = None
 
     def complete(self, optimizers: Optimizers) -> bool:
-        """Enough steps, and at least one of each optimizer: a generator may step once in five of its critic's."""
+        """Enough steps, and two of each optimizer (a generator may step once in five of its critic's): its first makes the
+        state that its second backward pass finds in memory."""
         done = len(self.seconds)
         if done < self.wanted:
             return False
-        if optimizers.step_is_missing() and done < self.wanted + MOST_EXTRA_STEPS:
+        if optimizers.step_is_missing(2) and done < self.wanted + MOST_EXTRA_STEPS:
             return False
         optimizers.stop_waiting()
         return True

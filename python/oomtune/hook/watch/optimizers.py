@@ -20,15 +20,16 @@ class Optimizers:
         self._torch = torch
         self._accumulator = accumulator
         self._listener = listener
-        self._depth = 0
+        #: The optimizer whose step() runs; others' steps within it are its own affair.
+        self._stepping: Optimizer | None = None
         self._known: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         #: The number of optimizers made so far.
         self.made = 0
         #: Optimizers that had no state before their first probed step: their state can be made again.
         self._lazy: weakref.WeakSet[Optimizer] = weakref.WeakSet()
-        #: Optimizers that have ever stepped, and those that have stepped since `reset_state()`.
+        #: Optimizers that have ever stepped, and how often each has stepped since `reset_state()`.
         self._moving: weakref.WeakSet[Optimizer] = weakref.WeakSet()
-        self._moved: weakref.WeakSet[Optimizer] = weakref.WeakSet()
+        self._steps: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
         self.active = True
         #: The hook's own loss scaler; None: there is none.
         self.scaling: LossScaling | None = None
@@ -71,18 +72,18 @@ class Optimizers:
                 optimizer.state.clear()
         for parameter in self.parameters():
             parameter.grad = None
-        self._moved = weakref.WeakSet()
+        self._steps.clear()
 
     def identities(self) -> frozenset[int]:
         return frozenset(id(optimizer) for optimizer in self._known)
 
-    def step_is_missing(self) -> bool:
-        """Whether an optimizer that has ever stepped has not stepped since `reset_state()`."""
-        return any(optimizer not in self._moved for optimizer in self._moving)
+    def step_is_missing(self, least: int = 1) -> bool:
+        """Whether an optimizer that has ever stepped has stepped less than `least` times since `reset_state()`."""
+        return any(self._steps.get(optimizer, 0) < least for optimizer in self._moving)
 
     def stop_waiting(self) -> None:
         """Waits no more for optimizers that have not stepped."""
-        self._moving = weakref.WeakSet(self._moved)
+        self._moving = weakref.WeakSet(self._steps)
 
     def parameters(self) -> Iterator[Any]:
         for optimizer in self.known():
@@ -113,8 +114,9 @@ class Optimizers:
 
         @functools.wraps(original)
         def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if watch._depth or not watch.active:
-                watch._moves(self)
+            if watch._stepping is not None or not watch.active:
+                if self is not watch._stepping:
+                    watch._moves(self)
                 return original(self, *args, **kwargs)
             closure = args[0] if args and callable(args[0]) else kwargs.get("closure")
             if not watch._accumulator.may_step(self, closure is not None):
@@ -128,7 +130,7 @@ class Optimizers:
                     kwargs["closure"] = watched
                 else:
                     args = (watched, *args[1:])
-            watch._depth += 1
+            watch._stepping = self
             try:
                 if closure is None:
                     watch._listener.before_step(self)
@@ -137,7 +139,7 @@ class Optimizers:
                 else:
                     result = original(self, *args, **kwargs)
             finally:
-                watch._depth -= 1
+                watch._stepping = None
             watch._accumulator.stepped(self)
             watch._moves(self)
             watch._listener.after_step(self)
@@ -150,7 +152,7 @@ class Optimizers:
 
     def _moves(self, optimizer: Optimizer) -> None:
         self._moving.add(optimizer)
-        self._moved.add(optimizer)
+        self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
 
     def _watched_closure(self, closure: Any) -> Call:
         @functools.wraps(closure)
