@@ -10,7 +10,7 @@ const DRAWN = 0.7;
  * The smallest size that cannot fit: the one that failed, or the one that the peaks leave no room for. A peak is the highest of
  * many moments of a step, each with a line of its own, so it rises at least as fast from here on as it did up to here. Endless: not known.
  */
-export function smallestImpossible({ history, model }: SearchState): number {
+function smallestImpossible({ history, model }: SearchState): number {
   const { ceiling, top } = history;
   const seen = ceiling ?? Number.POSITIVE_INFINITY;
   const last = model.points.at(-1);

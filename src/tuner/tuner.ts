@@ -22,7 +22,7 @@ const SAME = 1.02;
 export const MOST_PROBES = 250;
 export const MOST_LAUNCHES = 120;
 /** So often is one size asked for in the same way on the same rung: what that many times have not told, one more will not. */
-export const MOST_REPEATS = 4;
+const MOST_REPEATS = 4;
 /** The script's own size is asked for so often, whatever comes of it. */
 export const OWN_TRIES = 2;
 

@@ -5,7 +5,7 @@ import { type Figures, mergeFigures, reservedInAll } from './figures.js';
 import { phaseOf } from './phase.js';
 import { pictureOf } from './picture.js';
 import { programOf } from './program.js';
-import type { Reading } from './reader.js';
+import type { LogContents } from './reader.js';
 import type { Signals } from './signals.js';
 import type { Signatures } from './signatures.js';
 import type { Verdict } from './verdict.js';
@@ -16,11 +16,11 @@ const PRELUDE = 400;
 const SAME_MESSAGE = 14;
 
 /** The document for a verdict: figures, phase, why, and what helps. */
-export function describe(verdict: Verdict, reading: Reading, signals: Signals, known: Signatures): Diagnosis {
+export function describe(verdict: Verdict, contents: LogContents, signals: Signals, known: Signatures): Diagnosis {
   const { event } = verdict;
   // Where no signature knows the error, the last words may still tell a person.
-  const last = event === null && verdict.class === 'user_error' ? lastWords(reading) : null;
-  const figures = event ? gather(event, verdict.soft, reading) : {};
+  const last = event === null && verdict.class === 'user_error' ? lastWords(contents) : null;
+  const figures = event ? gather(event, verdict.soft, contents) : {};
   const diagnosis: Diagnosis = {
     class: verdict.class,
     certain: verdict.certain,
@@ -40,7 +40,7 @@ export function describe(verdict: Verdict, reading: Reading, signals: Signals, k
   const advise = (key: string) => {
     diagnosis.advice = known.advice[key] ?? '';
   };
-  if (verdict.class === 'device_oom') describeMemory(diagnosis, verdict, figures, reading, signals, known);
+  if (verdict.class === 'device_oom') describeMemory(diagnosis, verdict, figures, contents, signals, known);
   else if (verdict.class === 'ok') describeOk(diagnosis, verdict, advise);
   else {
     diagnosis.cause = verdict.told ? sentence(verdict.told) : (event?.meaning.cause ?? '');
@@ -69,7 +69,7 @@ function describeMemory(
   diagnosis: Diagnosis,
   { certain, told, event, soft }: Verdict,
   figures: Figures,
-  reading: Reading,
+  contents: LogContents,
   signals: Signals,
   known: Signatures,
 ): void {
@@ -83,7 +83,7 @@ function describeMemory(
     reserved: reservedInAll(figures) ?? null,
     phase: diagnosis.phase,
     traceback: event?.traceback ?? null,
-    growth: signals.growth ?? reading.growth(event?.key ?? ''),
+    growth: signals.growth ?? contents.growth(event?.key ?? ''),
     keptBy: signals.hook?.kept_by ?? signals.keptBy,
     deviceData: signals.deviceData,
     gradInEval: signals.gradInEval ?? signals.hook?.gradients ?? null,
@@ -93,7 +93,7 @@ function describeMemory(
   const remedy = remedyOf(reason, scene);
   const own =
     event &&
-    [event, ...related(event, soft, reading)].find(
+    [event, ...related(event, soft, contents)].find(
       // Where the host's memory is the device, what helps a host is not what helps.
       ({ meaning }) => !COMMON.has(meaning.advice) && meaning.class !== 'host_oom',
     );
@@ -139,18 +139,18 @@ const TELLING = /error|fatal|fail|cannot|can't|could not|unable|invalid|denied|n
 const LAUNCHER = /^(?:wandb|make|srun|slurmstepd)(?:\[\d+\])?: /;
 
 /** The last line that speaks of a failure, else the last line. */
-function lastWords({ lastWords: words }: Reading): Reading['lastWords'][number] | null {
+function lastWords({ lastWords: words }: LogContents): LogContents['lastWords'][number] | null {
   return words.findLast(({ text }) => TELLING.test(text) && !LAUNCHER.test(text)) ?? words.at(-1) ?? null;
 }
 
 /** The event's own figures, and what other messages of the same failure and process add. */
-function gather(event: Event, soft: ReadonlySet<Event>, reading: Reading): Figures {
-  return related(event, soft, reading).reduce((figures, other) => mergeFigures(figures, other.figures), event.figures);
+function gather(event: Event, soft: ReadonlySet<Event>, contents: LogContents): Figures {
+  return related(event, soft, contents).reduce((figures, other) => mergeFigures(figures, other.figures), event.figures);
 }
 
 /** Other messages of the same failure and process. */
-function related(event: Event, soft: ReadonlySet<Event>, reading: Reading): Event[] {
-  return reading.events.filter((other) => {
+function related(event: Event, soft: ReadonlySet<Event>, contents: LogContents): Event[] {
+  return contents.events.filter((other) => {
     if (other === event || soft.has(other) || other.key !== event.key) return false;
     if (other.meaning.class !== event.meaning.class) return false;
     if (other.traceback && other.traceback !== event.traceback) return false;

@@ -2,14 +2,14 @@ import { wordBreak } from './canonical.js';
 import { QUOTING } from './exception.js';
 import type { Signature, Use } from './signatures.js';
 import type { Traceback } from './traceback.js';
-import type { Line, Place, Window } from './window.js';
+import type { Line, Position, Window } from './window.js';
 import { saysNoSuchName } from './words.js';
 
 /** Characters (of canonical text) that a line broken off within a word or a name begins with. */
 const HEAD = 24;
 
 /** Whether a text of a signature that was found at a place is the signature, by what stands around it. */
-export function fits(signature: Signature, place: Place, traceback: Traceback | null, window: Window): boolean {
+export function fits(signature: Signature, place: Position, traceback: Traceback | null, window: Window): boolean {
   if (isMemory(signature) && quotes(place, traceback, window)) return false;
   if (signature.framed.length > 0) {
     const inner = (traceback?.frames ?? []).slice(-3).map((frame) => `${frame.function} ${frame.source}`);
@@ -31,7 +31,7 @@ function isMemory({ class: kind }: Signature): boolean {
 }
 
 /** The text only names what it seems to say. */
-function quotes(place: Place, traceback: Traceback | null, window: Window): boolean {
+function quotes(place: Position, traceback: Traceback | null, window: Window): boolean {
   if (traceback && QUOTING.has(traceback.exception.name)) return true;
   return saysNoSuchName(window.around(place, 0));
 }

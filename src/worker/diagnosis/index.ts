@@ -4,7 +4,7 @@ import { describe } from './describe.js';
 import type { Event } from './event.js';
 import { refusedNothing } from './grounds.js';
 import { incidents } from './incident.js';
-import { Reader, type Reading } from './reader.js';
+import { type LogContents, Reader } from './reader.js';
 import { Scanner } from './scanner.js';
 import type { Signals } from './signals.js';
 import { type Signatures, signatures } from './signatures.js';
@@ -12,7 +12,6 @@ import { Unwrapper } from './unwrap.js';
 import { judge } from './verdict.js';
 
 export { renderDiagnosis } from './render.js';
-export type { HookReport, Signals } from './signals.js';
 
 /** A log, in pieces of any size, and whatever else is known of how the job ended. */
 export type DiagnoseInput = {
@@ -45,12 +44,12 @@ export async function diagnose(input: DiagnoseInput): Promise<Diagnosis> {
     gradInEval: input.gradInEval ?? null,
   };
   const known = signatures();
-  const reading = await readLog(input.log, known);
+  const contents = await readLog(input.log, known);
   const hook = signals.hook ? readHook(signals.hook, signals, known) : null;
-  return describe(judge(reading, signals, hook), reading, signals, known);
+  return describe(judge(contents, signals, hook), contents, signals, known);
 }
 
-async function readLog(log: DiagnoseInput['log'], known: Signatures): Promise<Reading> {
+async function readLog(log: DiagnoseInput['log'], known: Signatures): Promise<LogContents> {
   const reader = new Reader(known);
   const lines = new Unwrapper(reader);
   const scanner = new Scanner(known.automaton, lines);

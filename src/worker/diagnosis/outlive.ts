@@ -1,5 +1,5 @@
 import { type Incident, roleOf } from './incident.js';
-import type { Reading } from './reader.js';
+import type { LogContents } from './reader.js';
 import { shapeOf } from './traceback.js';
 
 /** Lines that no program prints about an error of its own. */
@@ -10,19 +10,19 @@ const SUMMARY = 40;
 const TOLD_WITHIN = 400;
 
 /** Marks the failures behind which the log goes on as it did before: another run was appended to it, or the next of a loop. */
-export function outlive(all: Incident[], reading: Reading): void {
+export function outlive(all: Incident[], contents: LogContents): void {
   const survived = new Set<string>();
   for (const incident of all.toReversed()) {
     const said = `${incident.last.key} ${shapeOf(incident.event.evidence)}`;
-    if (!survived.has(said) && !isOutlived(incident, all, reading)) continue;
+    if (!survived.has(said) && !isOutlived(incident, all, contents)) continue;
     incident.soft = true;
     if (roleOf(incident) !== 'wrapper') survived.add(said);
   }
 }
 
-function isOutlived(incident: Incident, all: Incident[], reading: Reading): boolean {
+function isOutlived(incident: Incident, all: Incident[], contents: LogContents): boolean {
   const { event, last } = incident;
-  const life = reading.life(last.key);
+  const life = contents.life(last.key);
   if (!life) return false;
   const failedAt = last.traceback?.line ?? last.line;
   if (event.outranks) return life.after(failedAt, last.line).beganAnew;
@@ -30,10 +30,11 @@ function isOutlived(incident: Incident, all: Incident[], reading: Reading): bool
   // Who started it says that it has failed; what comes before that may be of processes beside it.
   const echoes = all.filter((i) => i.last.line > last.line && i.event.meaning.role !== 'fatal').map((i) => i.last.line);
   const { wentOn, beganAnew } = life.after(failedAt, Math.max(last.line, ...echoes));
-  if (beganAnew || (wentOn && !reading.several)) return true;
+  if (beganAnew || (wentOn && !contents.several)) return true;
   // torch tags what a rank raises, and nothing else that it prints.
   const told = echoes.filter((line) => line < last.line + TOLD_WITHIN);
-  if (last.key !== '' && told.length > 0 && reading.life('')?.after(failedAt, Math.max(...told)).beganAnew) return true;
-  if (event.meaning.class !== 'user_error' || reading.several) return false;
-  return life.after(failedAt, last.line).beganAnew || (reading.lastWords.at(-1)?.line ?? 0) - last.line > MUCH;
+  if (last.key !== '' && told.length > 0 && contents.life('')?.after(failedAt, Math.max(...told)).beganAnew)
+    return true;
+  if (event.meaning.class !== 'user_error' || contents.several) return false;
+  return life.after(failedAt, last.line).beganAnew || (contents.lastWords.at(-1)?.line ?? 0) - last.line > MUCH;
 }

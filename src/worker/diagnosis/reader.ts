@@ -52,7 +52,7 @@ export class Reader implements LineSink {
   }
 
   /** Everything that was found, in the order of the log. Call once, at its end. */
-  finish(): Reading {
+  finish(): LogContents {
     for (const stream of this.streams.values()) stream.finish();
     return {
       events: this.list.all(),
@@ -114,7 +114,7 @@ interface LastWord {
   line: number;
 }
 
-export interface Reading {
+export interface LogContents {
   events: Event[];
   /** How far each process came, by its key. */
   marks: ReadonlyMap<string, Mark>;

@@ -27,7 +27,7 @@ export interface Signals {
 }
 
 /** The exception that the hook saw leave the program. */
-export type HookReport = Omit<HookException, 't' | 'micro_batch'>;
+type HookReport = Omit<HookException, 't' | 'micro_batch'>;
 
 const NUMBERS: Record<string, string> = {
   1: 'SIGHUP',
@@ -45,7 +45,7 @@ const NUMBERS: Record<string, string> = {
 };
 
 /** `SIGKILL` from `SIGKILL`, `KILL`, `kill` or `9`; null for nothing. */
-export function signalName(signal: string | number | null | undefined): string | null {
+function signalName(signal: string | number | null | undefined): string | null {
   if (signal === null || signal === undefined || signal === '') return null;
   const text = String(signal).trim().toUpperCase();
   if (/^-?\d+$/.test(text)) return NUMBERS[text.replace('-', '')] ?? `signal ${text}`;

@@ -81,7 +81,7 @@ export function signatures(): Signatures {
 }
 
 /** Text that makes the lines around it worth reading, beside the signatures' own. */
-export const LANDMARKS = ['traceback (most recent call last', 'the above exception, another', 'root cause (first'];
+const LANDMARKS = ['traceback (most recent call last', 'the above exception, another', 'root cause (first'];
 
 /** Reads and checks a file of signatures. Throws ZodError or RangeError that names what is wrong. */
 export function compileSignatures(text: string): Signatures {

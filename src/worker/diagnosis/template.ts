@@ -10,13 +10,13 @@ import { numberAt, numberBefore, type Quantity, toBytes, unitAt, unitBefore } fr
  */
 export interface Template {
   /** What stands before `anchor`, at most one place. */
-  before: Place | null;
+  before: Placeholder | null;
   anchor: string;
   /** What follows it, in order. */
-  after: (Place | { literal: string } | { skip: string })[];
+  after: (Placeholder | { literal: string } | { skip: string })[];
 }
 
-interface Place {
+interface Placeholder {
   kind: 'size' | 'bytes' | 'mib' | 'part' | 'int';
 }
 
@@ -42,11 +42,11 @@ export function compileTemplate(source: string): Template {
       template.after.push({ skip: canonical(follows) });
     } else {
       if (!KINDS.has(name)) throw new RangeError(`unknown place {${name}} in template "${source}"`);
-      const place = { kind: name as Place['kind'] };
+      const placeholder = { kind: name as Placeholder['kind'] };
       places += 1;
-      if (template.anchor !== '') template.after.push(place);
+      if (template.anchor !== '') template.after.push(placeholder);
       else if (template.before) throw new RangeError(`two places before the first literal of "${source}"`);
-      else template.before = place;
+      else template.before = placeholder;
     }
   }
   if (template.anchor === '' || places === 0) throw new RangeError(`bad template "${source}"`);
@@ -71,7 +71,7 @@ export function matchTemplate(
 function tryAt(template: Template, text: string, at: number): (number | null)[] | null {
   const values: (number | null)[] = [];
   if (template.before) {
-    const value = placeBefore(template.before.kind, text, at);
+    const value = placeholderBefore(template.before.kind, text, at);
     if (value === undefined) return null;
     values.push(value);
   }
@@ -87,17 +87,17 @@ function tryAt(template: Template, text: string, at: number): (number | null)[] 
       position += found + part.skip.length;
     } else {
       const next = template.after[i + 1];
-      const place = placeAt(part.kind, text, position, next && 'literal' in next ? next.literal : '');
-      if (!place) return null;
-      values.push(place.value);
-      position = place.to;
+      const placeholder = placeholderAt(part.kind, text, position, next && 'literal' in next ? next.literal : '');
+      if (!placeholder) return null;
+      values.push(placeholder.value);
+      position = placeholder.to;
     }
   }
   return values;
 }
 
-function placeAt(
-  kind: Place['kind'],
+function placeholderAt(
+  kind: Placeholder['kind'],
   text: string,
   at: number,
   must: string,
@@ -125,7 +125,7 @@ function placeAt(
 }
 
 /** undefined: no figure ends there. */
-function placeBefore(kind: Place['kind'], text: string, to: number): number | null | undefined {
+function placeholderBefore(kind: Placeholder['kind'], text: string, to: number): number | null | undefined {
   const unit = kind === 'size' || kind === 'bytes' ? unitBefore(text, to) : null;
   if (kind === 'size' && !unit) return undefined;
   const number: Quantity | null = numberBefore(text, unit ? unit.from : to);

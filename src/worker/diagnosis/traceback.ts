@@ -45,7 +45,7 @@ const OUTER_FRAMES = 30;
 const TAIL = 5;
 
 /** What a line is to the tracebacks of its stream. `text`: the line without what stood before the traceback. */
-export interface Reading {
+export interface ReadLine {
   part: 'outside' | 'header' | 'frame' | 'exception' | 'message';
   text: string;
 }
@@ -83,12 +83,12 @@ export class TracebackReader {
     return this.state === 'message';
   }
 
-  feed(raw: string, number: number): Reading {
+  feed(raw: string, number: number): ReadLine {
     const text = this.state === 'outside' ? raw : this.unshape(raw);
-    const reading = { part: this.step(text, number), text };
+    const read = { part: this.step(text, number), text };
     if (this.state === 'frames') this.keep(text);
     if (text.trim() !== '') this.before = text;
-    return reading;
+    return read;
   }
 
   /** Lines were left out, or the log ended. */
@@ -97,7 +97,7 @@ export class TracebackReader {
     this.frames = [];
   }
 
-  private step(text: string, number: number): Reading['part'] {
+  private step(text: string, number: number): ReadLine['part'] {
     const header = text.indexOf(HEADER);
     if (header > 0) return this.begin(text, header - 1, number);
     if (this.state !== 'outside' && ++this.linesIn > LONGEST) this.reset();
@@ -155,7 +155,7 @@ export class TracebackReader {
     return shapeOf(text.slice(0, this.indent)) === this.shape ? text.slice(this.indent) : text;
   }
 
-  private inFrames(text: string, number: number): Reading['part'] {
+  private inFrames(text: string, number: number): ReadLine['part'] {
     const frame = this.frame(text);
     if (frame) {
       if (this.frames.length >= MOST_FRAMES) this.frames.splice(OUTER_FRAMES, 1);
@@ -208,7 +208,7 @@ export class TracebackReader {
     return 'exception';
   }
 
-  private continueMessage(text: string, number: number): Reading['part'] {
+  private continueMessage(text: string, number: number): ReadLine['part'] {
     if (this.chain(text)) {
       this.state = 'outside';
       return 'outside';

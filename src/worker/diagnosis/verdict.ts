@@ -6,7 +6,7 @@ import { goesOn, type Incident, incidents, isConsequence, isDefault, ROLES, role
 import { outlive } from './outlive.js';
 import { rankOf } from './prefix.js';
 import { saysDone, saysRecovered } from './progress.js';
-import type { Reading } from './reader.js';
+import type { LogContents } from './reader.js';
 import { endSignal, failed, lastRefusal, type Signals, wasRefused } from './signals.js';
 import { saysCannot, saysDealtWith, saysFailed } from './words.js';
 
@@ -25,10 +25,10 @@ export interface Verdict extends Status {
 }
 
 /** Weighs everything that is known. Ranked: how the supervisor ended it, refusals and the hook, the exit, the text. */
-export function judge(reading: Reading, signals: Signals, said: Event | null): Verdict {
-  const all = incidents(reading.events, reading.marks).map((incident) => grounded(incident, signals));
+export function judge(contents: LogContents, signals: Signals, said: Event | null): Verdict {
+  const all = incidents(contents.events, contents.marks).map((incident) => grounded(incident, signals));
   // How the process ended says more than what was printed.
-  if (failed(signals) === null) outlive(all, reading);
+  if (failed(signals) === null) outlive(all, contents);
   const hook = said && groundedEvent(said, signals);
   const softOoms = all.filter((i) => i.soft && i.event.meaning.class === 'device_oom').map((i) => i.event);
   const verdict = (status: Status, event: Event | null = null, caught: Event | null = null): Verdict => ({
@@ -37,7 +37,7 @@ export function judge(reading: Reading, signals: Signals, said: Event | null): V
     caught,
     softOoms: softOoms.filter((soft) => soft !== event),
     soft: new Set(all.filter((i) => i.soft).flatMap((i) => [i.event, i.last])),
-    fallback: reading.events.find((e) => e.id === 'cpu-fallback') ?? null,
+    fallback: contents.events.find((e) => e.id === 'cpu-fallback') ?? null,
   });
   if (signals.endedBy === 'cancel') return verdict({ class: 'cancelled', certain: true, told: 'it was cancelled' });
   if (failed(signals) === false && signals.endedBy !== 'timeout') {
@@ -46,11 +46,11 @@ export function judge(reading: Reading, signals: Signals, said: Event | null): V
     // Whatever else the log says, the job got over it.
     return { ...verdict({ class: 'ok', certain: true, told: null }), softOoms: softOomsOf(all) };
   }
-  const found = choose(all, reading, failed(signals) === null);
+  const found = choose(all, contents, failed(signals) === null);
   // That it was told to end is what its time limit does
   const chosen = signals.endedBy === 'timeout' && found?.event.meaning.class === 'killed' ? null : found;
   const told = chosen !== null && roleOf(chosen) !== 'wrapper';
-  const last = told || (chosen === null && failed(signals) === null) ? null : revived(all, reading);
+  const last = told || (chosen === null && failed(signals) === null) ? null : revived(all, contents);
   if (hook && !outranks(chosen, hook, signals)) {
     const twin = all.find(
       (i) => i.event.meaning.class === hook.meaning.class && i.event.evidence.includes(firstLine(hook)),
@@ -63,7 +63,7 @@ export function judge(reading: Reading, signals: Signals, said: Event | null): V
     if (status) return verdict(status);
     if (failed(signals) === null) {
       // What no signature knows may yet say that it is a failure; that the job went well would be the bolder guess.
-      if (endsInFailure(reading, all))
+      if (endsInFailure(contents, all))
         return verdict({ class: 'user_error', certain: false, told: 'the end of the log tells of a failure' });
       return verdict({ class: 'ok', certain: false, told: okSentence(all) });
     }
@@ -86,7 +86,7 @@ export function judge(reading: Reading, signals: Signals, said: Event | null): V
 }
 
 /** The last lines tell of a failure, and nothing after it that it was got over or that the job is done. */
-function endsInFailure({ lastWords }: Reading, all: Incident[]): boolean {
+function endsInFailure({ lastWords }: LogContents, all: Incident[]): boolean {
   const soft = new Set(all.filter((i) => i.soft).flatMap((i) => [i.event.line, i.last.line]));
   const last = lastWords.at(-1);
   const done = lastWords.findLastIndex(({ said }) => saysDone(said) || saysRecovered(said));
@@ -105,7 +105,7 @@ function okSentence(all: Incident[]): string {
 }
 
 /** One of a row of numbered items, of which a later one went well: `[7952/19796] [ERROR] …`, `[7953/19796] [OK] …`. */
-function isCounted(words: Reading['lastWords'], index: number): boolean {
+function isCounted(words: LogContents['lastWords'], index: number): boolean {
   if (!ITEM.test(words[index]?.said ?? '')) return false;
   return words.slice(index + 1).some(({ said }) => ITEM.test(said) && !saysFailed(said));
 }
@@ -122,14 +122,14 @@ function isOom({ class: kind, certain }: Event['meaning']): boolean {
 }
 
 /** The failure that the log is about: see the rules at each step. `unproved`: nothing says that the job failed at all. */
-function choose(all: Incident[], reading: Reading, unproved: boolean): Incident | null {
+function choose(all: Incident[], contents: LogContents, unproved: boolean): Incident | null {
   const alive = all.filter((i) => !i.soft && !(unproved && i.event.mild && !isOom(i.event.meaning)));
   for (const role of ROLES) {
     const found = alive.filter((i) => roleOf(i) === role);
     if (found.length === 0) continue;
     if (role === 'weak') return lastOf(found);
     if (role !== 'fatal') return found[0] as Incident;
-    const incident = raisedLast(alive, first(found, reading));
+    const incident = raisedLast(alive, first(found, contents));
     // Who ends a job may do it as a keyboard would, or so that its parts fail one by one: then the reason stands before.
     const ender = alive.find((i) => roleOf(i) === 'ending' && i.last.line < incident.last.line);
     return ender && (ender.event.outranks || incident.event.meaning.class === 'cancelled') ? ender : incident;
@@ -155,26 +155,26 @@ function lastOf(found: Incident[]): Incident {
  * An error that looked as if it had been got over, where nothing else tells why the job failed: ranks that are not told
  * apart print steps behind another's error; and a message that says `skipping` may yet be the last.
  */
-function revived(all: Incident[], reading: Reading): Incident | null {
+function revived(all: Incident[], contents: LogContents): Incident | null {
   const soft = all.filter((i) => i.soft && i.event.meaning.role === 'fatal');
-  if (reading.several) return soft.find((i) => !i.event.soft && i.last.traceback !== null) ?? null;
-  return soft.findLast((i) => reading.marks.get(i.last.key)?.lines === i.event.progress.lines) ?? null;
+  if (contents.several) return soft.find((i) => !i.event.soft && i.last.traceback !== null) ?? null;
+  return soft.findLast((i) => contents.marks.get(i.last.key)?.lines === i.event.progress.lines) ?? null;
 }
 
 /**
  * Of several processes, the one that failed first has the cause; within one process, the last error is what ended it.
  * Processes that the log does not tell apart are read as one, unless a launcher's summary says that there were several.
  */
-function first(found: Incident[], reading: Reading): Incident {
+function first(found: Incident[], contents: LogContents): Incident {
   const ends = new Map<string, Incident>();
   for (const incident of found) {
     const key = incident.last.key;
     const end = ends.get(key);
-    if (end && ((key === '' && reading.several) || goesOn(end, incident) || isConsequence(end, incident))) continue;
+    if (end && ((key === '' && contents.several) || goesOn(end, incident) || isConsequence(end, incident))) continue;
     ends.set(key, incident);
   }
   const candidates = [...ends.values()].sort((a, b) => a.last.line - b.last.line);
-  const root = reading.rootRank;
+  const root = contents.rootRank;
   if (root !== null) {
     const named = candidates.find((i) => rankOf(i.last.key) === root);
     if (named) return named;

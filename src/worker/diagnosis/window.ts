@@ -1,4 +1,4 @@
-import type { Reading, Traceback } from './traceback.js';
+import type { ReadLine, Traceback } from './traceback.js';
 
 /** A line of one process, as far as it is understood. */
 export interface Line {
@@ -6,7 +6,7 @@ export interface Line {
   number: number;
   /** The text as it is compared (see canonical.ts). */
   canonical: string;
-  part: Reading['part'];
+  part: ReadLine['part'];
   /** A time stood before it. */
   stamped: boolean;
   /** It is not cut off by the end of the log. */
@@ -57,7 +57,7 @@ export class Window {
   }
 
   /** The place that lies `offset` characters after the start of line `index`; below zero: in the lines before it. */
-  locate(index: number, offset: number): (Place & { line: Line }) | null {
+  locate(index: number, offset: number): (Position & { line: Line }) | null {
     let at = index;
     let rest = offset;
     for (;;) {
@@ -70,12 +70,12 @@ export class Window {
   }
 
   /** Canonical text around a place; the source lines of tracebacks are left out. */
-  around(place: Place, before: number, after = before): string {
+  around(position: Position, before: number, after = before): string {
     let text = '';
-    for (let i = place.index - before; i <= place.index + after; i++) {
+    for (let i = position.index - before; i <= position.index + after; i++) {
       const line = this.at(i);
       if (!line || isSource(line)) continue;
-      text += i === place.index ? near(line, place.offset) : line.canonical.slice(0, NEAR_LINE);
+      text += i === position.index ? near(line, position.offset) : line.canonical.slice(0, NEAR_LINE);
     }
     return text;
   }
@@ -84,11 +84,11 @@ export class Window {
    * Canonical text of the message that begins at a place; it ends before line `limit`, or where another begins, with a
    * NUL unless the log was cut off in it.
    */
-  message(place: Place, limit: number): string {
-    const first = this.at(place.index);
-    let text = first ? near(first, place.offset) : '';
+  message(position: Position, limit: number): string {
+    const first = this.at(position.index);
+    let text = first ? near(first, position.offset) : '';
     let last = first;
-    for (let i = place.index + 1; i < Math.min(place.index + EXTENT, limit); i++) {
+    for (let i = position.index + 1; i < Math.min(position.index + EXTENT, limit); i++) {
       const line = this.at(i);
       if (!line || line.part === 'exception' || isSource(line) || (line.stamped && !first?.stamped)) break;
       text += line.canonical;
@@ -99,7 +99,7 @@ export class Window {
 }
 
 /** A line by its index, and a character of its canonical text. */
-export interface Place {
+export interface Position {
   index: number;
   offset: number;
 }
