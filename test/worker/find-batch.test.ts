@@ -60,7 +60,7 @@ describe('find-batch with real processes', () => {
     expect(report.failure?.evidence).toContain(evidence);
     expect(report.launches).toBe(1);
     expect(bench.recorded.size).toBe(0);
-    expect(bench.processes()).toEqual([]);
+    await bench.noneLeft();
     expect(bench.leases()).toBe(0);
   });
 
@@ -78,7 +78,7 @@ describe('find-batch with real processes', () => {
     const bench = workbench('find-batch', [...flags, '--fail', 'hang'], { timeoutSeconds: 4 });
     const report = await findBatch(bench.request, bench.deps);
     expect(report.failure?.class).toBe('timeout');
-    expect(bench.processes()).toEqual([]);
+    await bench.noneLeft();
   });
 
   it('tells a script that is not there from one that does not fit', async () => {
@@ -102,7 +102,7 @@ describe('find-batch with real processes', () => {
     expect(report.status).toBe('exhausted');
     expect(report.failure).toMatchObject({ class: 'device_oom' });
     expect(report.failure?.evidence).toBeTruthy();
-    expect(bench.processes()).toEqual([]);
+    await bench.noneLeft();
   });
 
   it('leaves nothing behind when it is interrupted', async () => {
@@ -111,7 +111,7 @@ describe('find-batch with real processes', () => {
     await expect.poll(() => bench.processes().length, { timeout: 20_000 }).toBeGreaterThan(0);
     bench.controller.abort(new Error('interrupted'));
     await expect(work).rejects.toThrow('interrupted');
-    expect(bench.processes()).toEqual([]);
+    await bench.noneLeft();
     expect(bench.leases()).toBe(0);
     expect(bench.recorded.size).toBe(0);
   });

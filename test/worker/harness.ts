@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { expect } from 'vitest';
 import { createLog } from '../../src/common/log.js';
 import type { JobOptions } from '../../src/contract/options.js';
 import type { Recommendation } from '../../src/contract/recommendation.js';
@@ -111,5 +112,7 @@ export function workbench(purpose: WorkRequest['purpose'], command: string[], op
     execFileSync('ps', ['-eo', 'pid,args'], { encoding: 'utf8' })
       .split('\n')
       .filter((line) => line.includes(jobId));
-  return { request, deps, events, recorded, persisted, controller, leases: () => leases, processes };
+  /** No process of the job is left; the keeper goes a moment after its supervisor, whose end is the run's. */
+  const noneLeft = () => expect.poll(processes, { timeout: 10_000 }).toEqual([]);
+  return { request, deps, events, recorded, persisted, controller, leases: () => leases, processes, noneLeft };
 }

@@ -62,7 +62,7 @@ for x, y in DataLoader(data, batch_size=8, shuffle=True):
 async function search(path: string, options: Partial<JobOptions> = {}) {
   const bench = workbench('find-batch', [python, path], { budget: '60MiB', cwd: folder, ...options });
   const report = await findBatch(bench.request, bench.deps);
-  expect(bench.processes()).toEqual([]);
+  await bench.noneLeft();
   return { ...report, lives: new Set(report.probes.map((probe) => probe.life)).size };
 }
 
@@ -128,6 +128,6 @@ describe('a search in lives of one start', () => {
     bench.deps.progress = ({ type }) => void (type === 'life' && bench.controller.abort());
     await expect(findBatch(bench.request, bench.deps)).rejects.toThrow();
     expect(starts()).toBe(1);
-    expect(bench.processes()).toEqual([]);
+    await bench.noneLeft();
   });
 });

@@ -111,7 +111,7 @@ describe('running a job to its end', () => {
     const report = await runJob({ ...next.request, jobId: bench.request.jobId, launches }, next.deps);
     expect(report).toMatchObject({ outcome: 'succeeded', launches: 1 });
     expect(logs(bench)).toEqual(['through\n']);
-    expect(bench.processes()).toEqual([]);
+    await bench.noneLeft();
   });
 
   it('ends the job and all of its processes when it is cancelled', async () => {
@@ -120,7 +120,7 @@ describe('running a job to its end', () => {
     await expect.poll(() => bench.events.some((event) => event.type === 'running')).toBe(true);
     bench.controller.abort(new Error('cancelled'));
     expect(await work).toMatchObject({ outcome: 'cancelled' });
-    expect(bench.processes()).toEqual([]);
+    await bench.noneLeft();
     expect(bench.leases()).toBe(0);
   });
 

@@ -17,7 +17,7 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }));
 async function search(command: string[], budget = '60MiB') {
   const bench = workbench('find-batch', command, { budget });
   const report = await findBatch(bench.request, bench.deps);
-  expect(bench.processes()).toEqual([]);
+  await bench.noneLeft();
   return report;
 }
 
