@@ -93,8 +93,7 @@ export class Contest {
 
   #left(): number[] {
     const able = [...this.#contenders.keys()].filter((k) => !this.#out.has(k));
-    const hopeless = able.filter((k) => this.#isHopeless(k, able));
-    return able.filter((k) => !hopeless.includes(k));
+    return able.filter((k) => !this.#isHopeless(k, able));
   }
 
   /** One measurement may have been disturbed by whatever else the machine did; two are believed. */

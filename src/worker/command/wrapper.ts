@@ -62,7 +62,8 @@ export function readWrapper(
   }
   if (!wrapper.script || mode === 'executable') {
     // `uv run train.py` and `pixi run train.py` start the script with the environment's own Python.
-    if (/^(?!\.?\/).*\.py$/.test(command[at] as string)) {
+    const word = command[at] as string;
+    if (word.endsWith('.py') && !/^\.?\//.test(word)) {
       program.kind = 'python';
       setScript(command, at, cwd, program);
       return null;

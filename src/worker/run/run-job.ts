@@ -232,16 +232,16 @@ class JobRun {
       this.#note(preset.differs);
     const parts = accumulation / target.loopAccumulation;
     if (parts <= 1 || target.accumulates) return;
-    const what = `nothing in the command makes one optimizer step of ${parts} micro-batches of ${micro}`;
+    const what = `in the command makes one optimizer step of ${parts} micro-batches of ${micro}`;
     if (target.carrier('micro_batch') === 'preset') {
       throw new OomtuneError(
         'OOMTUNE_NO_KNOB',
-        `The whole batch does not fit, and ${what}.`,
+        `The whole batch does not fit, and nothing ${what}.`,
         `Give the script a flag and put {accumulation} there, or train on other batches with --effective-batch ${micro * target.loopAccumulation * target.worldSize}.`,
       );
     }
     this.#note(
-      `${what[0]?.toUpperCase()}${what.slice(1)}: unless the program reads OOMTUNE_ACCUMULATION it trains on batches of ${micro}. Put {accumulation} where it takes it.`,
+      `Nothing ${what}: unless the program reads OOMTUNE_ACCUMULATION it trains on batches of ${micro}. Put {accumulation} where it takes it.`,
     );
   }
 
