@@ -13,6 +13,7 @@ import { StillHeld } from '../launch/still-held.js';
 import { EXPANDABLE_SEGMENTS } from '../memory/allocator.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
+import { IgnoredFlag } from './ignored-flag.js';
 import {
   diagnoseSession,
   ledgerPeak,
@@ -23,7 +24,7 @@ import {
   type ProbeRun,
   withSpeed,
 } from './observe.js';
-import { ignored, neverReached, trainedAtItsOwn, uncut, undriveable, usesOwnBatch } from './undriveable.js';
+import { neverReached, trainedAtItsOwn, uncut, undriveable, usesOwnBatch } from './undriveable.js';
 import type { Measurement } from './worst-rank.js';
 
 /** Runs the probes of a search: each in the live process if that can take it, else in a new one. */
@@ -55,8 +56,7 @@ export class Prober {
   #spent = false;
   /** Largest size that a process of this search took on each rung. */
   readonly #taken = new Map<string, number>();
-  /** What launches ran with whose command was given their size. */
-  readonly #carried: Carried[] = [];
+  readonly #ignoredFlag = new IgnoredFlag();
   /** A process failed at another size than its first: each gets a process of its own. */
   #apart = false;
   #rung: Rung | null = null;
@@ -136,19 +136,13 @@ export class Prober {
     return (carried && this.#unreached(session, fit)) || fit;
   }
 
-  /** The observation of a size that the command was given and that changed nothing: the loop's batch and its memory are as before. */
+  /** The observation of a size that the command was given and that changed nothing; null: it may have changed something. */
   #unreached({ loop }: Session, fit: Observation): Observation | null {
-    const seen = {
-      asked: fit.micro_batch * fit.accumulation,
-      ran: loop?.own_batch ?? null,
-      bytes: fit.peaks.total_bytes,
-    };
-    const { ran } = seen;
-    const alike = ran === null ? undefined : this.#carried.find((other) => isUnmoved(other, seen));
-    this.#carried.push(seen);
-    if (alike === undefined) return null;
-    this.diagnosis = ignored(alike.asked, seen.asked, ran as number);
-    return { ...fit, outcome: this.diagnosis.class as 'user_error', evidence: this.diagnosis.evidence, alive: false };
+    const asked = fit.micro_batch * fit.accumulation;
+    const verdict = this.#ignoredFlag.verdict({ asked, ran: loop?.own_batch ?? null, bytes: fit.peaks.total_bytes });
+    if (verdict === null) return null;
+    this.diagnosis = verdict;
+    return { ...fit, outcome: verdict.class as 'user_error', evidence: verdict.evidence, alive: false };
   }
 
   #takes(probe: Probe): boolean {
@@ -340,23 +334,6 @@ export class Prober {
     this.#started = null;
     if (session !== null) this.#whole(session, await session.close());
   }
-}
-
-interface Carried {
-  /** Samples of a step that the command was given, those that its loop's batches had, and its peak. */
-  asked: number;
-  ran: number | null;
-  bytes: number | null;
-}
-
-/** Sizes so far apart take other memory, if they are taken at all. */
-const FAR = 8;
-const SAME = 1.02;
-
-function isUnmoved(before: Carried, now: Carried): boolean {
-  const far = Math.max(before.asked, now.asked) >= FAR * Math.min(before.asked, now.asked);
-  if (!far || before.ran !== now.ran || before.bytes === null || now.bytes === null) return false;
-  return Math.max(before.bytes, now.bytes) <= SAME * Math.min(before.bytes, now.bytes);
 }
 
 /** Words of errors that a process has because it was forked. */

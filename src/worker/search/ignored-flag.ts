@@ -1,0 +1,33 @@
+import type { Diagnosis } from '../../contract/diagnosis.js';
+import { ignored } from './undriveable.js';
+
+interface Ran {
+  /** Samples of a step that the command was given. */
+  asked: number;
+  /** Those that its loop's batches had; null: not seen. */
+  ran: number | null;
+  /** Its peak; null: not measured. */
+  bytes: number | null;
+}
+
+/** Sizes so far apart take other memory, if they are taken at all. */
+const FAR = 8;
+const SAME = 1.02;
+
+/** What launches ran with whose command was given their size: one that far sizes leave as it was ignores the flag. */
+export class IgnoredFlag {
+  readonly #before: Ran[] = [];
+
+  /** Null: nothing shows that the flag is ignored. */
+  verdict(now: Ran): Diagnosis | null {
+    const alike = this.#before.find((before) => isUnmoved(before, now));
+    this.#before.push(now);
+    return alike === undefined || now.ran === null ? null : ignored(alike.asked, now.asked, now.ran);
+  }
+}
+
+function isUnmoved(before: Ran, now: Ran): boolean {
+  const far = Math.max(before.asked, now.asked) >= FAR * Math.min(before.asked, now.asked);
+  if (!far || before.ran !== now.ran || before.bytes === null || now.bytes === null) return false;
+  return Math.max(before.bytes, now.bytes) <= SAME * Math.min(before.bytes, now.bytes);
+}
