@@ -1,7 +1,7 @@
 import { OomtuneError } from '../common/errors.js';
+import { HOST, isHost } from '../contract/device-id.js';
 import type { Recommendation } from '../contract/recommendation.js';
 import { type Config, configOf } from '../contract/rung.js';
-import { HOST, isHost } from '../devices/index.js';
 import { digest, fill, type Knob, recognise } from '../worker/command/index.js';
 import { appliedFolder } from '../worker/key.js';
 import { EXPANDABLE_SEGMENTS } from '../worker/memory/allocator.js';
@@ -63,7 +63,7 @@ function underOomtune(chosen: Recommendation, command: string[]): string[] {
   const mib = chosen.budget_bytes / 1024 ** 2;
   return [
     ...['oomtune', 'run', '--name', chosen.name, '--effective-batch', String(chosen.effective_batch)],
-    ...(isHost(device) ? ['--device', HOST.name] : []),
+    ...(isHost(device) ? ['--device', HOST] : []),
     ...['--budget', Number.isInteger(mib) ? `${mib}MiB` : String(chosen.budget_bytes)],
     ...(chosen.world_size > 1 ? ['--gpus', String(chosen.world_size)] : []),
     ...['--', ...command],

@@ -5,8 +5,8 @@ import { usageError } from '../common/errors.js';
 import { isFolder } from '../common/home.js';
 import { parseSize } from '../common/size.js';
 import { parseSpan } from '../common/span.js';
+import { DEFAULT_ACCELERATOR, DEVICE_CHOICE, DEVICE_CHOICES, HOST, isHost, isNumbered } from '../contract/device-id.js';
 import { type JobOptions, MOST_PROBE_STEPS } from '../contract/options.js';
-import { DEVICE_CHOICE, DEVICE_CHOICES, isHost, isNumbered } from '../devices/index.js';
 import { jobEnvironment } from '../worker/command/environment.js';
 import { placeholders } from '../worker/command/placeholders.js';
 import { presetNamed } from '../worker/presets/load.js';
@@ -174,10 +174,16 @@ function checkTogether(options: JobOptions): void {
     );
   }
   if (isHost(device) && gpus > 1) {
-    throw usageError(`--gpus ${gpus} cannot be had with --device cpu.`, 'Leave --gpus out, or choose --device cuda.');
+    throw usageError(
+      `--gpus ${gpus} cannot be had with --device ${HOST}.`,
+      `Leave --gpus out, or choose --device ${DEFAULT_ACCELERATOR}.`,
+    );
   }
   if (device !== null && isNumbered(device) && gpus > 1) {
-    throw usageError(`--device ${device} is one GPU, but --gpus asks for ${gpus}.`, 'Choose --device cuda.');
+    throw usageError(
+      `--device ${device} is one GPU, but --gpus asks for ${gpus}.`,
+      `Choose --device ${DEFAULT_ACCELERATOR}.`,
+    );
   }
 }
 

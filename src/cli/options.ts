@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { DEVICE_CHOICES } from '../devices/index.js';
+import { DEVICE_CHOICES } from '../contract/device-id.js';
 
 /**
  * The options as the user sees them: find-batch, run and submit share one table. commander knows only names and values;

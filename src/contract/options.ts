@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { DEVICE_CHOICE } from '../devices/index.js';
+import { DEVICE_CHOICE } from './device-id.js';
 import { absolute, argument, count, jobId, text, word } from './fields.js';
 
 /** Optimizer steps of a probe, at most. */

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { KIND_NAMES } from '../devices/index.js';
+import { KIND_NAMES } from './device-id.js';
 import { jobId, whole } from './fields.js';
 
 /** Leases, hosts, queues and memory over time as Redis keeps them: state of ours, no public format. */

@@ -1,5 +1,5 @@
 import PQueue from 'p-queue';
-import { HOST } from '../devices/index.js';
+import { HOST } from '../contract/device-id.js';
 import type { DaemonSettings } from './settings.js';
 
 /**
@@ -54,6 +54,6 @@ export class Lanes {
 
   #nameOf(label: string): 'host' | 'gpu' {
     if (label.startsWith('any')) return this.#gpus > 0 ? 'gpu' : 'host';
-    return label.startsWith(HOST.name) ? 'host' : 'gpu';
+    return label.startsWith(HOST) ? 'host' : 'gpu';
   }
 }

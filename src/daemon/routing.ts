@@ -1,8 +1,9 @@
 import { sha256 } from '../common/sha256.js';
 import { parseSize } from '../common/size.js';
+import { DEFAULT_ACCELERATOR, HOST, isHost, isNumbered, kindNameOf, ordinalOf } from '../contract/device-id.js';
 import type { JobOptions } from '../contract/options.js';
 import type { Requirement } from '../contract/state.js';
-import { DEFAULT_ACCELERATOR, HOST, isHost, isNumbered, kindOf, ordinalOf } from '../devices/index.js';
+import { KINDS } from '../devices/index.js';
 
 /** A host as far as routing goes. */
 export interface HostDevices {
@@ -27,8 +28,8 @@ export function requirementOf(options: JobOptions): Requirement {
 
 /** A GPU that is not named by its kind is of the default one. */
 function kindFor({ device, gpus, gpuModel }: JobOptions): Requirement['kind'] {
-  if (device !== null) return kindOf(device)?.name ?? DEFAULT_ACCELERATOR.name;
-  return gpus > 1 || gpuModel !== null ? DEFAULT_ACCELERATOR.name : 'any';
+  if (device !== null) return kindNameOf(device) ?? DEFAULT_ACCELERATOR;
+  return gpus > 1 || gpuModel !== null ? DEFAULT_ACCELERATOR : 'any';
 }
 
 /** Budgets that any host can be thought to have make no queue of their own. */
@@ -75,25 +76,25 @@ export function labelOf(requirement: Requirement): string {
 
 export function suits(requirement: Requirement, { host, devices }: HostDevices): boolean {
   if (requirement.host !== null && requirement.host !== host) return false;
-  const kind = kindOf(requirement.kind);
+  const { kind } = requirement;
   const large = devices.filter((device) => device.total_bytes >= requirement.gib * 1024 ** 3);
   const gpus = large.filter(
     (device) =>
       !isHost(device.id) &&
-      (kind === undefined || kindOf(device.id)?.name === kind.name) &&
+      (kind === 'any' || kindNameOf(device.id) === kind) &&
       (requirement.device === null || device.id === requirement.device) &&
       (requirement.model === null || device.model.toLowerCase().includes(requirement.model)),
   );
   const cpu = large.some((device) => isHost(device.id));
-  if (kind?.host === true) return cpu;
-  if (kind !== undefined) return gpus.length >= requirement.gpus;
+  if (isHost(kind)) return cpu;
+  if (kind !== 'any') return gpus.length >= requirement.gpus;
   return gpus.length > 0 || (cpu && devices.every((device) => isHost(device.id)));
 }
 
 /** `2 GPUs of model "h200" on gpu-7`: for reasons. */
 export function describe({ kind, gpus, model, host, device, gib }: Requirement): string {
   const what =
-    kind === HOST.name ? HOST.noun : (device ?? (gpus > 1 ? `${gpus} GPUs` : kind === 'any' ? 'a device' : 'a GPU'));
+    kind === HOST ? KINDS[HOST].noun : (device ?? (gpus > 1 ? `${gpus} GPUs` : kind === 'any' ? 'a device' : 'a GPU'));
   return [
     what,
     model === null ? '' : `of model "${model}"`,

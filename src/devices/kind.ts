@@ -1,17 +1,33 @@
+import type { KindName } from '../contract/device-id.js';
+import type { Device } from '../contract/launch.js';
+import type { DeviceAddon } from './addon.js';
+
 /** What a kind of device brings with it. Everything that differs between kinds stands in their folders, and nowhere else. */
 export interface DeviceKind {
   /** `--device` and the ids of devices begin with it. */
-  readonly name: string;
-  /** The host's memory: one device, whose id is the kind's name, never a job's alone. False: devices are `name:0`, `name:1`, … */
-  readonly host: boolean;
+  readonly name: KindName;
   /** For sentences: `host memory`, `GPU`. */
   readonly noun: string;
   /** Part of a device's bytes that a job without a budget may hold. */
   readonly defaultShare: number;
   /** torch keeps memory of it that tensors have given back, so that peaks settle only after some steps. */
   readonly cachingAllocator: boolean;
+  /** The driver's version; null: there is no driver here, or none is needed. */
+  driverVersion(): string | null;
+  /** The devices of this kind on this machine, in the order of their ids. */
+  list(addon: DeviceAddon): Promise<Listing>;
   /** What the job's environment needs so that its allocations on such a device are counted; null: they cannot be, here. */
   preload(environment: Readonly<Record<string, string>>, nativeFolder: string): Preload | null;
+  /** What shows a job its devices of this kind, and no others. Asked of every kind, so also where the job has none of them. */
+  show(devices: readonly Device[], job: JobLimits): Record<string, string>;
+}
+
+export interface Listing {
+  devices: Device[];
+  /** There is no driver of this kind here, so that it need be asked for its devices only now and then. */
+  absent: boolean;
+  /** For people: why the devices could not be listed; null: they were. */
+  trouble: string | null;
 }
 
 export interface Preload {
@@ -21,14 +37,9 @@ export interface Preload {
   standIn: string | null;
 }
 
-/** Puts ours in front of what the user has set, and never twice. */
-export function prepend(value: string | undefined, ours: string, separators = /[:;]/): string {
-  const rest = (value ?? '').split(separators).filter((part) => part && part !== ours);
-  return [ours, ...rest].join(':');
-}
-
-/** Puts ours behind what the user has set, and never twice. */
-export function append(value: string | undefined, ours: string): string {
-  const rest = (value ?? '').split(/[:\s]/).filter((part) => part && part !== ours);
-  return [...rest, ours].join(':');
+export interface JobLimits {
+  /** Bytes on each device; null: no budget. */
+  budgetBytes: number | null;
+  /** The user's environment. */
+  env: Readonly<Record<string, string>>;
 }

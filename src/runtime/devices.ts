@@ -1,97 +1,55 @@
-import { existsSync } from 'node:fs';
-import { basename, join } from 'node:path';
-import { homePath } from '../common/home.js';
-import { environmentOf } from '../common/process.js';
-import { systemText } from '../common/regular-file.js';
-import type { Device, DeviceProcess } from '../contract/launch.js';
-import { DEFAULT_ACCELERATOR, idOf } from '../devices/index.js';
-import { hostDevice } from './host.js';
-import { firstPartyLimit, inFirstNamespace, type Offers, offers } from './limits.js';
-import type { NativeGpu, NativeInventory } from './native.js';
+import { OomtuneError } from '../common/errors.js';
+import { isHost, type KindName, kindNameOf } from '../contract/device-id.js';
+import type { Device } from '../contract/launch.js';
+import type { DeviceAddon } from '../devices/addon.js';
+import { KINDS } from '../devices/index.js';
+import type { DeviceKind, Listing } from '../devices/kind.js';
 
-/** Set in the environment of every job: its launch folder. */
-export const RUN_MARK = 'OOMTUNE_RUN_DIR';
-const JOB_MARK = 'OOMTUNE_JOB_ID';
+/** For how long a kind that has no driver here is not asked again: a daemon asks for every job. */
+const ABSENT_MS = 10_000;
 
-const NO_PROCESSES =
-  'The driver does not tell what each process holds here (as in a container): only the whole device is known.';
-const FOREIGN_PIDS =
-  'The driver names processes by pids that mean nothing here (as in a container): only the whole device is known.';
+/** The devices of this machine, as their kinds list them. */
+export class Devices {
+  readonly #absent = new Map<KindName, { listing: Listing; at: number }>();
+  #known = new Map<string, Device>();
 
-function deviceProcesses(gpu: NativeGpu): DeviceProcess[] {
-  const runs = join(homePath(), 'runs', '/');
-  return gpu.processes.map(({ pid, name, used_bytes }) => {
-    const ours = environmentOf(pid, RUN_MARK)?.startsWith(runs) ?? false;
-    const job = environmentOf(pid, JOB_MARK);
-    const program = name ? basename(name.split(' ')[0] ?? name) : systemText(`/proc/${pid}/comm`).trim();
-    return { pid, name: program, used_bytes: used_bytes ?? 0, ours, job };
-  });
-}
+  constructor(private readonly addon: DeviceAddon) {}
 
-/** Memory in use that no listed process accounts for; a driver and display hold less than this. */
-const UNEXPLAINED_BYTES = 2 * 1024 ** 3;
-
-/** In a pid namespace of our own, the driver may name processes as they are called outside. */
-function pidsAreForeign(gpu: NativeGpu, proc: string): boolean {
-  return !inFirstNamespace(proc) && gpu.processes.some(({ pid }) => !existsSync(`${proc}/${pid}`));
-}
-
-function noteOf(gpu: NativeGpu): string | null {
-  const told = gpu.processes.reduce((sum, process) => sum + (process.used_bytes ?? 0), 0);
-  const unknown = gpu.processes.some((process) => process.used_bytes === null);
-  const hidden = gpu.processes.length === 0 && gpu.used_bytes > UNEXPLAINED_BYTES;
-  if (!gpu.processes_told || unknown || hidden || gpu.used_bytes - told > UNEXPLAINED_BYTES) return NO_PROCESSES;
-  return null;
-}
-
-/**
- * The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order: by index, by (a beginning of) the uuid. As in CUDA, the first
- * entry that names no GPU ends the list. A divided GPU is named by its parts' uuids, or by its index for the first part.
- */
-export function visibleGpus(gpus: NativeGpu[], visible: string | undefined): NativeGpu[] {
-  if (visible === undefined) return gpus;
-  const chosen: NativeGpu[] = [];
-  for (const entry of visible.split(',').map((part) => part.trim())) {
-    const gpu = /^\d+$/.test(entry)
-      ? gpus.find((candidate) => candidate.index === Number(entry))
-      : gpus.find((candidate) => entry.length > 4 && candidate.uuid.startsWith(entry));
-    if (!gpu || chosen.includes(gpu)) break;
-    chosen.push(gpu);
+  /** The host comes last, and says what is wrong with the others' drivers. */
+  async list(kinds: readonly DeviceKind[] = Object.values(KINDS)): Promise<Device[]> {
+    const listings = await Promise.all(kinds.map((kind) => this.#ask(kind)));
+    const all = listings.flatMap(({ devices }) => devices);
+    const trouble = listings.map((listing) => listing.trouble);
+    const hosts = all.filter(({ id }) => isHost(id));
+    const devices = [
+      ...all.filter(({ id }) => !isHost(id)),
+      ...hosts.map((host) => ({ ...host, note: [host.note, ...trouble].filter(Boolean).join(' ') || null })),
+    ];
+    this.#known = new Map(devices.map((device) => [device.id, device]));
+    return devices;
   }
-  return chosen;
-}
 
-function deviceOf(gpu: NativeGpu, ordinal: number, driver: string, offered: Offers, proc: string): Device {
-  const foreign = pidsAreForeign(gpu, proc);
-  const note = foreign ? FOREIGN_PIDS : noteOf(gpu);
-  return {
-    id: idOf(DEFAULT_ACCELERATOR, ordinal),
-    uuid: gpu.uuid || `lost:${gpu.index}`,
-    model: gpu.model || 'unknown',
-    total_bytes: gpu.total_bytes,
-    used_bytes: gpu.used_bytes,
-    // Another namespace's pids name other processes here, or none: better no list than a wrong one.
-    processes: foreign ? [] : deviceProcesses(gpu),
-    note,
-    fault: gpu.fault || null,
-    driver: driver || null,
-    bus: gpu.bus || null,
-    figures: note === null ? 'process' : 'device',
-    first_party_limit: firstPartyLimit(gpu, offered),
-  };
-}
+  async #ask(kind: DeviceKind): Promise<Listing> {
+    const absent = this.#absent.get(kind.name);
+    if (absent !== undefined && Date.now() - absent.at < ABSENT_MS) return absent.listing;
+    const listing = await kind.list(this.addon);
+    if (listing.absent) this.#absent.set(kind.name, { listing, at: Date.now() });
+    return listing;
+  }
 
-/** The inventory: GPUs first, the host last. */
-export function listDevices(
-  inventory: NativeInventory,
-  visible: string | undefined,
-  offered: Offers = offers(),
-  proc = '/proc',
-): Device[] {
-  const gpus = visibleGpus(inventory.gpus, visible).map((gpu, ordinal) =>
-    deviceOf(gpu, ordinal, inventory.driver, offered, proc),
-  );
-  const host = hostDevice();
-  const trouble = inventory.error ? `The NVIDIA driver does not answer: ${inventory.error}.` : null;
-  return [...gpus, { ...host, note: [host.note, trouble].filter(Boolean).join(' ') || null }];
+  /** The devices of a launch, in its order. Throws OOMTUNE_DEVICE_MISSING for one that is not there. */
+  async named(ids: readonly string[]): Promise<Device[]> {
+    if (!ids.every((id) => this.#known.has(id))) {
+      await this.list(Object.values(KINDS).filter(({ name }) => ids.some((id) => kindNameOf(id) === name)));
+    }
+    return ids.map((id) => {
+      const device = this.#known.get(id);
+      if (device !== undefined) return device;
+      throw new OomtuneError(
+        'OOMTUNE_DEVICE_MISSING',
+        `There is no device ${id} on this machine.`,
+        '`oomtune devices` lists those that are there; `--device cpu` needs none.',
+      );
+    });
+  }
 }

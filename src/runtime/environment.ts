@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { homePath } from '../common/home.js';
 import { temporaryFolder } from '../common/private-folder.js';
 import { sha256 } from '../common/sha256.js';
-import { kindsOf } from '../devices/index.js';
+import { kindNameOf } from '../contract/device-id.js';
+import { KINDS } from '../devices/index.js';
 import type { Preload } from '../devices/kind.js';
 
 /**
@@ -28,7 +29,8 @@ export function preloadable(folder: string): string {
 export function preloadEnvironment(devices: string[], env: Record<string, string>, nativeFolder: string): Preload {
   const base = preloadable(nativeFolder);
   const preload: Preload = { env: {}, standIn: null };
-  for (const kind of kindsOf(devices)) {
+  for (const kind of Object.values(KINDS)) {
+    if (!devices.some((id) => kindNameOf(id) === kind.name)) continue;
     const more = kind.preload({ ...env, ...preload.env }, base);
     Object.assign(preload.env, more?.env);
     preload.standIn = more?.standIn ?? preload.standIn;

@@ -1,6 +1,6 @@
 import { environmentOf, hasEnded, pids, readStat } from '../common/process.js';
 import { systemText } from '../common/regular-file.js';
-import { RUN_MARK } from './devices.js';
+import { RUN_MARK } from '../devices/process.js';
 
 /** The limit by which the supervisor marks a launch's processes (native/supervisor/job.cpp). */
 function limitOf(dir: string): string {

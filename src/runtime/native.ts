@@ -5,31 +5,7 @@ import prebuilds from 'pkg-prebuilds';
 import { OomtuneError } from '../common/errors.js';
 import { PACKAGE_ROOT } from '../common/home.js';
 import type { LedgerReading } from '../contract/launch.js';
-
-/** What NVML says of one GPU, or of one MIG device on it. */
-export interface NativeGpu {
-  /** Of the whole GPU, as nvidia-smi counts. */
-  index: number;
-  /** -1: the whole GPU. */
-  mig: number;
-  uuid: string;
-  parent: string;
-  /** PCI bus id, "0000:17:00.0"; empty: not told. */
-  bus: string;
-  model: string;
-  fault: string;
-  total_bytes: number;
-  used_bytes: number;
-  processes_told: boolean;
-  processes: { pid: number; name: string; used_bytes: number | null }[];
-}
-
-export interface NativeInventory {
-  found: boolean;
-  driver: string;
-  error: string;
-  gpus: NativeGpu[];
-}
+import type { DeviceAddon } from '../devices/addon.js';
 
 interface NativeLedger {
   devices: (Omit<LedgerReading['devices'][number], 'measured_by'> & {
@@ -50,9 +26,8 @@ interface NativeLedger {
 }
 
 /** The addon, as native/addon exports it. Arguments are not checked there. */
-export interface Addon {
+export interface Addon extends DeviceAddon {
   version: string;
-  inventory(): Promise<NativeInventory>;
   readLedger(path: string): NativeLedger | null;
   /** A descriptor that has the kernel's lock on a file or folder; null: somebody else has it. */
   holdLock(path: string): number | null;

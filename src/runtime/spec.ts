@@ -1,6 +1,6 @@
 import { type OomtuneError, usageError } from '../common/errors.js';
 import { readStat } from '../common/process.js';
-import { isDeviceId } from '../devices/index.js';
+import { isDeviceId } from '../contract/device-id.js';
 import type { LaunchSpec } from './types.js';
 
 /** A device as the supervisor writes it into the ledger: 0 is the host, 1 + n the job's CUDA ordinal n. */

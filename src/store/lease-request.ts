@@ -1,8 +1,8 @@
 import { OomtuneError } from '../common/errors.js';
 import { formatBytes } from '../common/size.js';
+import { isHost } from '../contract/device-id.js';
 import type { Device } from '../contract/launch.js';
 import type { Foreground } from '../contract/state.js';
-import { isHost } from '../devices/index.js';
 
 export interface LeaseRequest {
   /** Job id: a process that takes over the job takes over its lease. */

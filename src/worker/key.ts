@@ -1,13 +1,13 @@
 import { stateFolder } from '../common/home.js';
+import { HOST, isHost } from '../contract/device-id.js';
 import type { Device } from '../contract/launch.js';
-import { HOST, isHost } from '../devices/index.js';
 
 const GIB = 1024 ** 3;
 const MIB = 1024 ** 2;
 
 /** `NVIDIA H200` → `nvidia-h200`; the host's memory does not depend on its processor, so it is plain `cpu`. */
 export function deviceSlug(device: Pick<Device, 'id' | 'model'>): string {
-  if (isHost(device.id)) return HOST.name;
+  if (isHost(device.id)) return HOST;
   return device.model
     .toLowerCase()
     .replace(/[^a-z0-9]+/g, '-')

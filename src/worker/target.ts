@@ -7,11 +7,11 @@ import { findCommand } from '../common/executable.js';
 import { filesAnswer } from '../common/far-files.js';
 import { PACKAGE_ROOT } from '../common/home.js';
 import { formatBytes } from '../common/size.js';
+import { DEFAULT_ACCELERATOR, isHost, type KindName, kindNameOf } from '../contract/device-id.js';
 import type { Device } from '../contract/launch.js';
 import type { Probe } from '../contract/measurement.js';
 import type { Recommendation } from '../contract/recommendation.js';
 import { type Config, configOf, type Rung, rungOf } from '../contract/rung.js';
-import { DEFAULT_ACCELERATOR, isHost, type KindName, kindOf } from '../devices/index.js';
 import { jobEnvironment } from './command/environment.js';
 import { type CommandPlan, defaultName, digest, exactDigest, fill, type Knob, recognise } from './command/index.js';
 import { pathsOf } from './command/named-paths.js';
@@ -84,7 +84,7 @@ export class Target {
   }
 
   get kind(): KindName {
-    return kindOf(this.#device.id)?.name ?? DEFAULT_ACCELERATOR.name;
+    return kindNameOf(this.#device.id) ?? DEFAULT_ACCELERATOR;
   }
 
   get #device(): Device {

@@ -8,15 +8,16 @@ import {
   isHost,
   isNumbered,
   KIND_NAMES,
-  kindOf,
+  kindNameOf,
   ordinalOf,
-} from '../../src/devices/index.js';
+} from '../../src/contract/device-id.js';
+import { KINDS } from '../../src/devices/index.js';
 
-test('no module but a kind of device itself names one', () => {
+test('no module but a kind of device itself, and the contract, names one', () => {
   const src = join(ROOT, 'src');
   const literal = new RegExp(`(['"\`])(${KIND_NAMES.join('|')})(:[^'"\`]*)?\\1`);
   const naming = readdirSync(src, { recursive: true, encoding: 'utf8' })
-    .filter((path) => path.endsWith('.ts') && !path.startsWith('devices'))
+    .filter((path) => path.endsWith('.ts') && !path.startsWith('devices') && path !== 'contract/device-id.ts')
     .flatMap((path) =>
       readFileSync(join(src, path), 'utf8')
         .split('\n')
@@ -26,8 +27,18 @@ test('no module but a kind of device itself names one', () => {
   expect(naming).toEqual([]);
 });
 
+test('each kind has a folder of its name', () => {
+  expect(Object.entries(KINDS).map(([name, kind]) => [name, kind.name])).toEqual(
+    KIND_NAMES.map((name) => [name, name]),
+  );
+  const folders = readdirSync(join(ROOT, 'src', 'devices'), { withFileTypes: true }).filter((entry) =>
+    entry.isDirectory(),
+  );
+  expect(folders.map(({ name }) => name).sort()).toEqual([...KIND_NAMES].sort());
+});
+
 test('an id names a kind, and which of its devices', () => {
-  expect(['cpu', 'cuda', 'cuda:3', 'nosuch:0', ''].map((id) => kindOf(id)?.name)).toEqual([
+  expect(['cpu', 'cuda', 'cuda:3', 'nosuch:0', ''].map(kindNameOf)).toEqual([
     'cpu',
     'cuda',
     'cuda',

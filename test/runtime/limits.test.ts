@@ -2,9 +2,10 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { listDevices } from '../../src/runtime/devices.js';
-import { dmemRegions, firstPartyLimit, mpsEnvironment, mpsRuns, type Offers } from '../../src/runtime/limits.js';
-import type { NativeGpu } from '../../src/runtime/native.js';
+import type { NativeGpu } from '../../src/devices/addon.js';
+import { listGpus } from '../../src/devices/cuda/gpus.js';
+import { firstPartyLimit, mpsEnvironment, mpsRuns, type Offers } from '../../src/devices/cuda/limits.js';
+import { dmemRegions } from '../../src/devices/dmem.js';
 import { encodeSpec } from '../../src/runtime/spec.js';
 
 const GiB = 1024 ** 3;
@@ -88,7 +89,14 @@ describe('MPS', () => {
   });
 
   test('is told a budget for each device of the job, in whole MiB, none smaller than the budget', () => {
-    expect(mpsEnvironment(2, 8 * GiB + 1)).toEqual({ CUDA_MPS_PINNED_DEVICE_MEM_LIMIT: '0=8193M,1=8193M' });
+    const two = [gpu(), gpu({ index: 1 })];
+    const listed = (mps: boolean) =>
+      listGpus({ found: true, driver: '', error: '', gpus: two }, undefined, { ...nothing, mps });
+    const told = (mps: boolean, env = {}) => mpsEnvironment(listed(mps), { budgetBytes: 8 * GiB + 1, env });
+    expect(told(true)).toEqual({ CUDA_MPS_PINNED_DEVICE_MEM_LIMIT: '0=8193M,1=8193M' });
+    expect(told(false)).toEqual({});
+    expect(told(true, { CUDA_MPS_PINNED_DEVICE_MEM_LIMIT: '0=1G' })).toEqual({});
+    expect(mpsEnvironment(listed(true), { budgetBytes: null, env: {} })).toEqual({});
   });
 });
 
@@ -104,19 +112,18 @@ describe('the limit that a device is listed with', () => {
   });
 
   test('stands in the inventory', () => {
-    const [device, host] = listDevices({ found: true, driver: '580.1', error: '', gpus: [gpu()] }, undefined, {
+    const [device] = listGpus({ found: true, driver: '580.1', error: '', gpus: [gpu()] }, undefined, {
       mps: false,
       regions,
     });
     expect(device).toMatchObject({ first_party_limit: 'dmem', bus: '0000:17:00.0', figures: 'process' });
-    expect(host).toMatchObject({ id: 'cpu', first_party_limit: 'none' });
   });
 });
 
 describe('pids of another namespace', () => {
   const processes = [{ pid: 4_100_100, name: 'python', used_bytes: GiB }];
   const listed = (proc: string) =>
-    listDevices({ found: true, driver: '580.1', error: '', gpus: [gpu({ processes })] }, undefined, nothing, proc)[0];
+    listGpus({ found: true, driver: '580.1', error: '', gpus: [gpu({ processes })] }, undefined, nothing, proc)[0];
 
   test('are no list of processes, and the device says so', () => {
     mkdirSync(join(root, 'container'), { recursive: true });

@@ -1,18 +1,32 @@
-import { execFileSync } from 'node:child_process';
 import { existsSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
-import { append, type DeviceKind, type Preload, prepend } from '../kind.js';
+import { systemText } from '../../common/regular-file.js';
+import type { Device } from '../../contract/launch.js';
+import type { DeviceAddon } from '../addon.js';
+import type { DeviceKind, JobLimits, Listing, Preload } from '../kind.js';
+import { append, prepend } from '../path-list.js';
+import { findDriver, LIBRARY } from './driver.js';
+import { listGpus } from './gpus.js';
+import { mpsEnvironment } from './limits.js';
 
 /** A folder of its own, as it goes onto the job's LD_LIBRARY_PATH: holds libcuda.so.1 and what stands in beside it. */
 const FOLDER = 'cuda';
 
 /** NVIDIA's GPUs, counted by a library that stands in for the driver. */
-export const CUDA = {
+export const CUDA: DeviceKind = {
   name: 'cuda',
-  host: false,
   noun: 'GPU',
   defaultShare: 1,
   cachingAllocator: true,
+  driverVersion: () => /Module.*?\s(\d+\.\d+(?:\.\d+)?)\s/.exec(systemText('/proc/driver/nvidia/version'))?.[1] ?? null,
+  async list(addon: DeviceAddon): Promise<Listing> {
+    const inventory = await addon.inventory();
+    return {
+      devices: listGpus(inventory, process.env.CUDA_VISIBLE_DEVICES),
+      absent: !inventory.found && inventory.error === '',
+      trouble: inventory.error ? `The NVIDIA driver does not answer: ${inventory.error}.` : null,
+    };
+  },
   preload(environment: Readonly<Record<string, string>>, nativeFolder: string): Preload | null {
     const folder = join(nativeFolder, FOLDER);
     const standIn = join(folder, LIBRARY);
@@ -26,41 +40,8 @@ export const CUDA = {
     };
     return { env, standIn: realpathSync(standIn) };
   },
-} as const satisfies DeviceKind;
-
-const LIBRARY = 'libcuda.so.1';
-
-/** Where drivers are put by distributions, containers and WSL, when the loader's cache does not name one. */
-const DRIVER_FOLDERS = [
-  `/usr/lib/${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-linux-gnu`,
-  '/usr/lib64',
-  '/usr/lib',
-  '/usr/local/nvidia/lib64',
-  '/usr/lib/wsl/lib',
-];
-
-function cachedDriver(): string | undefined {
-  for (const program of ['/sbin/ldconfig', '/usr/sbin/ldconfig']) {
-    try {
-      const lines = execFileSync(program, ['-p'], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).split(
-        '\n',
-      );
-      const wanted = process.arch === 'arm64' ? 'AArch64' : 'x86-64';
-      const line = lines.find((text) => text.trim().startsWith(`${LIBRARY} `) && text.includes(wanted));
-      if (line) return line.split('=> ')[1]?.trim();
-    } catch {
-      // not there: the folders below are looked through
-    }
-  }
-  return undefined;
-}
-
-/** The real driver, as the job would have found it without us; null: there is none. */
-export function findDriver(env: Readonly<Record<string, string>>, ours: string): string | null {
-  if (env.OOMTUNE_CUDA_DRIVER) return env.OOMTUNE_CUDA_DRIVER;
-  const own = (env.LD_LIBRARY_PATH ?? '').split(':').filter((folder) => folder && folder !== ours);
-  const files = [...own.map((folder) => join(folder, LIBRARY)), cachedDriver()];
-  files.push(...DRIVER_FOLDERS.map((folder) => join(folder, LIBRARY)));
-  const found = files.find((file) => file !== undefined && existsSync(file));
-  return found ? realpathSync(found) : null;
-}
+  show(devices: readonly Device[], job: JobLimits): Record<string, string> {
+    // By uuid, as indexes mean other GPUs to CUDA than to NVML; none where the job has no GPU.
+    return { ...mpsEnvironment(devices, job), CUDA_VISIBLE_DEVICES: devices.map(({ uuid }) => uuid).join(',') };
+  },
+};

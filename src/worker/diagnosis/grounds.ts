@@ -1,5 +1,5 @@
+import { isHost } from '../../contract/device-id.js';
 import type { FailureClass } from '../../contract/failure.js';
-import { isHost } from '../../devices/index.js';
 import type { Event } from './event.js';
 import type { Incident } from './incident.js';
 import { lastRefusal, type Signals, wasRefused } from './signals.js';

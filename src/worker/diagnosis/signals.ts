@@ -1,6 +1,6 @@
+import type { KindName } from '../../contract/device-id.js';
 import type { HookException } from '../../contract/hook.js';
 import type { DeviceProcess, Exit, LedgerReading } from '../../contract/launch.js';
-import type { KindName } from '../../devices/index.js';
 
 /** What is known of an end beside its log. All of it is optional: a log alone can be judged too. */
 export interface Signals {

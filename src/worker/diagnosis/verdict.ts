@@ -1,4 +1,4 @@
-import { isHost } from '../../devices/index.js';
+import { isHost } from '../../contract/device-id.js';
 import { canonical } from './canonical.js';
 import type { Event } from './event.js';
 import { grounded, groundedEvent, judged, type Status } from './grounds.js';

@@ -1,4 +1,5 @@
-import { type KindName, kindOf } from '../../devices/index.js';
+import type { KindName } from '../../contract/device-id.js';
+import { KINDS } from '../../devices/index.js';
 
 /** torch 2.9 has the second name, and reads the first as well. */
 const NAMES = ['PYTORCH_CUDA_ALLOC_CONF', 'PYTORCH_ALLOC_CONF'] as const;
@@ -19,9 +20,7 @@ export function expandableSegments(
 ): ExpandableSegments {
   const theirs = [...NAMES, 'PYTORCH_HIP_ALLOC_CONF'].flatMap((name) => environment[name] ?? []);
   if (theirs.some((value) => /expandable_segments\s*:\s*true/i.test(value))) return 'on';
-  return kindOf(kind)?.cachingAllocator === true && theirs.length === 0 && canExpand(torch)
-    ? 'possible'
-    : 'out of the question';
+  return KINDS[kind].cachingAllocator && theirs.length === 0 && canExpand(torch) ? 'possible' : 'out of the question';
 }
 
 /** They came with torch 2.1; builds for ROCm take no notice of them, or fail. `2.4.1+cu121`; null: unknown. */

@@ -1,8 +1,9 @@
 import { OomtuneError } from '../../common/errors.js';
 import { formatBytes, parseSize } from '../../common/size.js';
+import { DEFAULT_ACCELERATOR, isHost, kindNameOf } from '../../contract/device-id.js';
 import type { Device } from '../../contract/launch.js';
 import type { JobOptions } from '../../contract/options.js';
-import { DEFAULT_ACCELERATOR, isHost, kindOf } from '../../devices/index.js';
+import { KINDS } from '../../devices/index.js';
 
 /**
  * The devices that may carry the job: one named by `--device`, else every GPU (of `--gpu-model`), else the host.
@@ -12,7 +13,7 @@ export function suitableDevices(all: Device[], options: JobOptions): Device[] {
   const gpus = all.filter((device) => !isHost(device.id));
   const wanted = options.device;
   if (isHost(wanted)) return all.filter((device) => isHost(device.id));
-  let chosen = wanted === null ? gpus : gpus.filter(({ id }) => id === wanted || kindOf(id)?.name === wanted);
+  let chosen = wanted === null ? gpus : gpus.filter(({ id }) => id === wanted || kindNameOf(id) === wanted);
   const model = options.gpuModel?.toLowerCase() ?? null;
   if (model !== null) chosen = chosen.filter((device) => device.model.toLowerCase().includes(model));
   if (chosen.length === 0 && wanted === null && model === null && options.gpus <= 1) {
@@ -36,7 +37,7 @@ export function suitableDevices(all: Device[], options: JobOptions): Device[] {
 /** `--budget` in bytes on this device; default: the whole GPU, three quarters of the host's memory. */
 export function resolveBudget(budget: string | null, device: Device): number {
   if (budget === null) {
-    return Math.floor(device.total_bytes * (kindOf(device.id) ?? DEFAULT_ACCELERATOR).defaultShare);
+    return Math.floor(device.total_bytes * KINDS[kindNameOf(device.id) ?? DEFAULT_ACCELERATOR].defaultShare);
   }
   const bytes = parseSize(budget, device.total_bytes);
   if (bytes > device.total_bytes) {

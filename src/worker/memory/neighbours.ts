@@ -1,6 +1,6 @@
 import { formatBytes } from '../../common/size.js';
+import { isHost } from '../../contract/device-id.js';
 import type { Device } from '../../contract/launch.js';
-import { isHost } from '../../devices/index.js';
 import type { Lease } from '../types.js';
 
 /** Parts of a device below which what strangers hold is not worth a word: what the driver keeps for itself is less. */

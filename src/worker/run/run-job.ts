@@ -1,10 +1,10 @@
 import { OomtuneError } from '../../common/errors.js';
 import { aborted } from '../../common/within.js';
+import { isHost } from '../../contract/device-id.js';
 import type { Exit } from '../../contract/launch.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import type { RunReport } from '../../contract/reports.js';
 import { type Config, type Cut, shown } from '../../contract/rung.js';
-import { isHost } from '../../devices/index.js';
 import type { Run } from '../../runtime/types.js';
 import { Detached, isEnded, letsGo } from '../launch/detached.js';
 import { launchJob } from '../launch/launch.js';

@@ -2,7 +2,7 @@ import { formatBytes } from '../../common/size.js';
 import { asRecord, type Observation, type Probe, type ProbeRecord } from '../../contract/measurement.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { rungOf, sameRung } from '../../contract/rung.js';
-import { kindOf } from '../../devices/index.js';
+import { KINDS } from '../../devices/index.js';
 import { doubtOf } from '../../tuner/index.js';
 import { Prober } from '../search/prober.js';
 import type { Target } from '../target.js';
@@ -63,7 +63,7 @@ const WHY = 'recorded under this name for other flags: one probe tells whether i
 
 function probeOf({ config }: Choice, target: Target, steps: number): Probe {
   const parts = config.accumulation / target.loopAccumulation;
-  const caching = kindOf(target.kind)?.cachingAllocator ? CACHING : { steps: 0, restSteps: 0 };
+  const caching = KINDS[target.kind].cachingAllocator ? CACHING : { steps: 0, restSteps: 0 };
   return {
     rung: rungOf(config),
     micro_batch: config.micro_batch,

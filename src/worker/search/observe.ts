@@ -1,9 +1,9 @@
 import { closeSync, createReadStream } from 'node:fs';
 import { openRegular } from '../../common/regular-file.js';
+import type { KindName } from '../../contract/device-id.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Exit, LedgerReading } from '../../contract/launch.js';
 import { measuredSteps, NO_PEAKS, type Observation, type Probe, peaks } from '../../contract/measurement.js';
-import type { KindName } from '../../devices/index.js';
 import { median } from '../../tuner/contest.js';
 import { type DiagnoseInput, diagnose } from '../diagnosis/index.js';
 import { isLost, lostDiagnosis } from '../launch/lost.js';

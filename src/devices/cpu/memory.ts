@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import { cpus, hostname, totalmem } from 'node:os';
-import { systemText } from '../common/regular-file.js';
-import type { Device } from '../contract/launch.js';
-import { HOST } from '../devices/index.js';
+import { systemText } from '../../common/regular-file.js';
+import { HOST } from '../../contract/device-id.js';
+import type { Device } from '../../contract/launch.js';
 
 function figure(file: string): number | null {
   if (!existsSync(file)) return null; // usual, and far cheaper than an exception
@@ -79,7 +79,7 @@ function readHost(): Device {
   const limited = group !== null && group.limit < total;
   identity ??= identify();
   return {
-    id: HOST.name,
+    id: HOST,
     ...identity,
     total_bytes: limited ? group.limit : total,
     used_bytes: limited ? group.used : total - available,

@@ -1,9 +1,11 @@
 /** Limits on device memory that the driver or the kernel offers by itself, looked for where they would be. */
-import { existsSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { systemText } from '../common/regular-file.js';
-import type { FirstPartyLimit } from '../contract/launch.js';
-import type { NativeGpu } from './native.js';
+import { systemText } from '../../common/regular-file.js';
+import type { Device, FirstPartyLimit } from '../../contract/launch.js';
+import type { NativeGpu } from '../addon.js';
+import { dmemRegions } from '../dmem.js';
+import type { JobLimits } from '../kind.js';
 
 /** What offers a limit on this machine. */
 export interface Offers {
@@ -36,30 +38,8 @@ export function inFirstNamespace(proc = '/proc'): boolean {
   }
 }
 
-/**
- * The regions that dmem.capacity lists ("drm/0000:17:00.0/vram0 85899345920"; in the root group alone), if our own group
- * hands the controller on to the groups that are made in it.
- */
-export function dmemRegions(
-  root = '/sys/fs/cgroup',
-  membership = systemText('/proc/self/cgroup'),
-): Map<string, string> {
-  const regions = new Map<string, string>();
-  const own = /^0::(\/.*)$/m.exec(membership)?.[1];
-  if (own === undefined) return regions;
-  const handedOn = systemText(join(root, own, 'cgroup.subtree_control'))
-    .trim()
-    .split(/\s+/);
-  if (!handedOn.includes('dmem')) return regions;
-  for (const line of systemText(join(root, 'dmem.capacity')).split('\n')) {
-    const [, region, bus] = /^(drm\/([0-9a-f:.]+)\/vram\d*) \d+$/.exec(line) ?? [];
-    if (region !== undefined && bus !== undefined && !regions.has(bus)) regions.set(bus, region);
-  }
-  return regions;
-}
-
 export function offers(env: NodeJS.ProcessEnv = process.env): Offers {
-  return { mps: mpsRuns(env), regions: existsSync('/sys/fs/cgroup/dmem.capacity') ? dmemRegions() : new Map() };
+  return { mps: mpsRuns(env), regions: dmemRegions() };
 }
 
 /** The one that holds a job to its budget, the strictest first; `mig` holds it to the size of the part. */
@@ -70,9 +50,10 @@ export function firstPartyLimit(gpu: NativeGpu, { mps, regions }: Offers): First
   return gpu.mig >= 0 ? 'mig' : 'none';
 }
 
-/** What MPS is to be told of a job with `count` devices; MPS counts in MiB, and for each process by itself. */
-export function mpsEnvironment(count: number, budgetBytes: number): Record<string, string> {
+/** What MPS is told of a job, where it runs and the user has not said otherwise; it counts in MiB, and for each process by itself. */
+export function mpsEnvironment(devices: readonly Device[], { budgetBytes, env }: JobLimits): Record<string, string> {
+  const runs = devices.some((device) => device.first_party_limit === 'mps');
+  if (!runs || budgetBytes === null || env.CUDA_MPS_PINNED_DEVICE_MEM_LIMIT !== undefined) return {};
   const limit = `${Math.ceil(budgetBytes / 1024 ** 2)}M`;
-  const devices = Array.from({ length: count }, (_, ordinal) => `${ordinal}=${limit}`);
-  return { CUDA_MPS_PINNED_DEVICE_MEM_LIMIT: devices.join(',') };
+  return { CUDA_MPS_PINNED_DEVICE_MEM_LIMIT: devices.map((_, ordinal) => `${ordinal}=${limit}`).join(',') };
 }
