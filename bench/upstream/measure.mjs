@@ -62,6 +62,11 @@ export const PARTS = {
       launches: document.launches ?? null,
       oom_launches: probes.filter((probe) => probe.outcome === 'device_oom').length,
       search_s: seconds,
+      probes: probes.map(({ life, micro_batch, outcome, peak_bytes, steps, wall_s, why }) => {
+        return { life, micro_batch, outcome, peak_bytes, steps, wall_s, why };
+      }),
+      startup_s: document.startup_s ?? null,
+      notes: document.notes ?? [],
       said: document.error?.message ?? document.failure?.evidence ?? document.failure?.message ?? null,
       last: document.status === 'found' ? null : lastWords(stderr, 6),
     };
@@ -76,7 +81,7 @@ export const PARTS = {
     const fits = async (size) => {
       const { argv, batch } = sized(row, place, size);
       const one = await alone(row, place, argv, { steps: HELD_STEPS, batch, budgetBytes, allocator });
-      trials.push({ size, fit: one.fit, peak: one.peak, steps: one.steps ?? null });
+      trials.push({ size, fit: one.fit, peak: one.peak, steps: one.steps ?? null, retries: one.retries ?? null });
       return one.fit;
     };
     const holds = await fits(found);

@@ -8,13 +8,13 @@ const DRAWN = 0.7;
 
 /**
  * The smallest size that cannot fit: the one that failed, or the one that the peaks leave no room for. A peak is the highest of
- * many moments of a step, each with a line of its own, so it rises at least as fast from here on as it did up to here. Endless: not known.
+ * many moments of a step, each with a line of its own, so it rises at least as fast from here on as it did up to here, unless it holds what is not needed. Endless: not known.
  */
 function smallestImpossible({ history, model }: SearchState): number {
   const { ceiling, top } = history;
   const seen = ceiling ?? Number.POSITIVE_INFINITY;
   const last = model.points.at(-1);
-  if (!last?.phased || model.upper === null || top === null || model.points.length < 3) return seen;
+  if (!last?.phased || model.elastic || model.upper === null || top === null || model.points.length < 3) return seen;
   if (top < DRAWN * model.upper) return seen;
   return Math.min(seen, Math.max(top + 1, Math.floor((model.caching || model.grown ? USABLE : 1) * model.upper) + 1));
 }

@@ -35,6 +35,8 @@ const SATURATED = 0.97;
 const NOISE = 0.002;
 /** Part of the budget: slopes that differ by more over the way to the limit show that the peak is no line. */
 const BENT = 0.01;
+/** A larger size that takes less than this part of what a smaller one took shows that the smaller one was given what it did not need. */
+const LESS = 0.95;
 /** Without separate phases: the rise over the lowest peak that shows that a point has left the optimizer's floor. */
 const RISEN = 1.05;
 
@@ -57,6 +59,8 @@ export class MemoryModel {
   readonly grown: boolean;
   /** Bytes by which the peak of one size may differ from process to process. */
   readonly processNoise: number;
+  /** Libraries took memory at some size that they did without at a larger one (cuDNN's workspaces): a peak is no proof of what is needed. */
+  readonly elastic: boolean;
   /** Memory does not rise in a line here: the last two slopes disagree on what is left below the limit. */
   readonly bent: boolean;
   readonly #active: Line | null;
@@ -70,7 +74,11 @@ export class MemoryModel {
     const cached = points.some((r) => r.caching);
     this.caching = cached && !grows;
     this.processNoise = cached ? PROCESS_NOISE.pages : PROCESS_NOISE.libraries;
-    const alike = sameGradients(points);
+    const needed = points.filter(
+      (r) => !points.some((larger) => larger.microBatch > r.microBatch && larger.active < LESS * r.active),
+    );
+    this.elastic = needed.length < points.length;
+    const alike = sameGradients(needed);
     const usable = alike.every((r) => r.phased) ? alike : risen(alike);
     const unsaturated = usable.filter((r) => !r.caching || (r.total < SATURATED * budgetBytes && r.retries === 0));
     const anchor = points.at(-1);

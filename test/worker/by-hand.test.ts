@@ -51,11 +51,13 @@ async function really(python: string, script: string, words: string[], budget: s
   return runJob(bench.request, bench.deps);
 }
 
+/** A current torch holds some MiB of its own, now more and now fewer: under a larger budget they are no part of it. */
+const budgetFor = (python: string, more: string, usual: string): string => (python === current ? more : usual);
+
 describe.each(pythons)('a loop without a DataLoader, under $torch', ({ python }) => {
   it.each(LOOPS)('is driven where it calls its model, to sizes that hold for real: $script', async (loop) => {
     const { script, own, word } = loop;
-    // A current torch holds some MiB of its own, now more and now fewer: under a larger budget they are no part of it.
-    const budget = python === current ? loop.more : loop.budget;
+    const budget = budgetFor(python, loop.more, loop.budget);
     const bench = workbench('find-batch', [python, scriptOf(script)], { budget });
     const report = await findBatch(bench.request, bench.deps);
     expect(report.status).toBe('found');
@@ -75,7 +77,8 @@ describe.each(pythons)('a loop without a DataLoader, under $torch', ({ python })
 
   it('goes on in the process that a flag brought its first size to', async () => {
     const words = [python, scriptOf('get_batch.py'), '--batch_size={micro_batch}'];
-    const report = await findBatch(...deps(workbench('find-batch', words, { budget: '40MiB' })));
+    const budget = budgetFor(python, '160MiB', '40MiB');
+    const report = await findBatch(...deps(workbench('find-batch', words, { budget })));
     expect(report).toMatchObject({ status: 'found', own: null });
     expect(report.launches).toBeLessThanOrEqual(3);
     expect(report.apply?.oomtune).toContain('--effective-batch');

@@ -14,6 +14,7 @@ class Observer:
         self.optimizers = {}  # in the order of their first steps
         self.counts = {}
         self.third = None
+        self.early = 0
         self.pid = os.getpid()
 
     def stepped(self, optimizer, args, kwargs):
@@ -24,6 +25,7 @@ class Observer:
         if count == TIMED and self.third is None:
             self.settle()
             self.third = time.time() - float(os.environ["UPSTREAM_STARTED"])
+            self.early = self.retries()
         if STEPS and count == STEPS:
             self.settle()
             self.write(True)
@@ -34,6 +36,10 @@ class Observer:
     def settle(self):
         if self.torch.cuda.is_available() and self.torch.cuda.is_initialized():
             self.torch.cuda.synchronize()
+
+    def retries(self):
+        cuda = self.torch.cuda
+        return cuda.memory_stats().get("num_alloc_retries", 0) if cuda.is_available() and cuda.is_initialized() else 0
 
     def write(self, ended):
         if os.getpid() != self.pid or not self.counts:
@@ -46,7 +52,9 @@ class Observer:
             tensors = (getattr(p, "to_local", lambda p=p: p)() for group in groups for p in group["params"])
             self.torch.save([p.detach().cpu().clone() for p in tensors], os.environ["UPSTREAM_WEIGHTS"])
         with open(os.environ["UPSTREAM_RESULT"], "w") as file:
-            told = {"steps": max(self.counts.values()), "third_s": self.third, "ended": ended}
+            # How often the allocator gave back its cache to go on, after the first three steps.
+            retries = self.retries() - self.early
+            told = {"steps": max(self.counts.values()), "third_s": self.third, "ended": ended, "retries": retries}
             file.write(json.dumps(told) + "\n")
 
     def at_end(self):
