@@ -51,8 +51,8 @@ export function explainJob(
   const budget = jobBudget(job, recommendation, trace?.budget_bytes ?? null);
   const memory = jobMemory(job, budget) ?? recommendation?.memory;
   if (memory) lines.push('', ...filled(memory, budget, paint));
-  const held = trace === null ? [] : memoryOverTime(job, trace, paint);
-  if (held.length > 0) lines.push('', ...held);
+  const overTime = trace === null ? [] : memoryOverTime(job, trace, paint);
+  if (overTime.length > 0) lines.push('', ...overTime);
   const withheld = withheldNote(job.environment);
   if (withheld !== null) lines.push('', withheld);
   if (hasEnded(job)) lines.push('', ending(job, paint));

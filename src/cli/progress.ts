@@ -53,8 +53,8 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
 
   return {
     close: wipe,
-    show(told) {
-      const event = plain(told);
+    show(sent) {
+      const event = plain(sent);
       switch (event.type) {
         case 'waiting':
           (live ? liveLine : line)(event.reason.replace(/^waits/, 'waiting'));

@@ -58,11 +58,11 @@ export function shellWords(argv: string[]): string {
 export function comparisonText(comparison: SpeedComparison | null | undefined): string | null {
   if (!comparison || comparison.speeds.length < 2) return null;
   const fastest = comparison.speeds.toSorted((a, b) => b.samples_per_s - a.samples_per_s);
-  const told = fastest.map((one) => {
+  const speeds = fastest.map((one) => {
     const spread = one.spread === null ? '' : ` ± ${rate(one.spread)}`;
     return `${rungName(one)} ${rate(one.samples_per_s)}${spread}`;
   });
   const turns = Math.max(...comparison.speeds.map(({ rounds }) => rounds));
   const how = comparison.together ? `in ${plural(turns, 'turn')} of one process` : 'each in a launch of its own';
-  return `${told.join(', ')} samples/s, ${how}`;
+  return `${speeds.join(', ')} samples/s, ${how}`;
 }

@@ -35,7 +35,7 @@ const hello = z.object({
   v: z.literal(1),
   pid: count,
   /** The process that it is a fork of; null: it was started. */
-  template: count.nullable().optional(),
+  fork_server: count.nullable().optional(),
   rank: count.max(MOST_RANKS - 1),
   world_size: z.number().int().positive().max(MOST_RANKS),
   python: text(100).optional(),
@@ -135,18 +135,18 @@ const remark = z.object({
 const cut = z.object({ t: z.literal('cut'), cut: cutPlace, why: text(1000) });
 
 /** The hook takes no part, or no more: why. */
-const goodbye = z.object({ t: z.literal('bye'), reason: text(100), message: text(1000).default('') });
+const goodbye = z.object({ t: z.literal('goodbye'), reason: text(100), message: text(1000).default('') });
 
 /** Ids of processes, as the job's own namespace has them. */
 const process = z.object({ pid: size });
 
 /** The process waits at its first use of the device, and is forked for each life. It says so first of all, on a line of its own. */
-const template = z.object({ t: z.literal('template'), ...process.shape });
+const forkServer = z.object({ t: z.literal('fork_server'), ...process.shape });
 
-/** The template's: a fork goes on from there. */
+/** The fork server's: a fork goes on from there. */
 const life = z.object({ t: z.literal('life'), ...process.shape });
 
-/** The template's: how that fork ended; one of the two is null. */
+/** The fork server's: how that fork ended; one of the two is null. */
 const died = z.object({
   t: z.literal('died'),
   ...process.shape,
@@ -154,13 +154,13 @@ const died = z.object({
   signal: count.max(64).nullable(),
 });
 
-/** The process that was started trains by itself: why it is no template. */
+/** The process that was started trains by itself: why it is no fork server. */
 const plain = z.object({ t: z.literal('plain'), message: text(1000) });
 
 /** What the Python hook says. */
 export const hookMessage = z.discriminatedUnion('t', [
   hello,
-  template,
+  forkServer,
   life,
   died,
   plain,
@@ -202,7 +202,7 @@ export const hookOrder = z.discriminatedUnion('t', [
   z.object({ t: z.literal('go') }),
   /** The script is to end where it is. */
   z.object({ t: z.literal('end') }),
-  /** The life that runs is to end, and the template to be forked once more, with these variables. */
+  /** The life that runs is to end, and the fork server to be forked once more, with these variables. */
   z.object({ t: z.literal('life'), env: z.record(z.string(), z.string()) }),
 ]);
 export type HookOrder = z.infer<typeof hookOrder>;

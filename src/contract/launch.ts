@@ -129,5 +129,5 @@ export function unseenEnd(
 export interface Exit extends Omit<z.infer<typeof exitRecord>, 'schema'> {
   ledger: LedgerReading | null;
   /** Processes that were killed and are still there, as the kernel holds on to them: `error` names them. Absent: nothing is left. */
-  held?: number[];
+  stuck?: number[];
 }

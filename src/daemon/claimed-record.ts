@@ -1,15 +1,15 @@
 import type { JobRecord } from '../contract/job.js';
 import { isWrongType, outlast, type PatchResult, type Restored, type Store, type StoredJob } from '../store/index.js';
-import type { HeldJobs } from './held-jobs.js';
+import type { JobBackups } from './job-backups.js';
 
 /** The job was taken from us: another host answers for it, or it was held or ended behind our back. */
 export class ClaimLost extends Error {}
 
 interface Claim {
   store: Store;
-  held: HeldJobs;
+  claimed: JobBackups;
   /** What has ended here. */
-  ended: HeldJobs;
+  ended: JobBackups;
   host: string;
   /** Patches without it are refused. */
   claim: string;
@@ -48,13 +48,13 @@ export class ClaimedRecord {
 
   /** Keeps a copy at home from now on. */
   hold(): void {
-    const { host, claim, held } = this.claim;
-    held.write({ host, claim, epoch: this.job.epoch, record: { ...this.job, reason: this.reason } });
+    const { host, claim, claimed } = this.claim;
+    claimed.write({ host, claim, epoch: this.job.epoch, record: { ...this.job, reason: this.reason } });
   }
 
   /** The copy goes with the job. */
   forget(): void {
-    this.claim.held.remove(this.job.job);
+    this.claim.claimed.remove(this.job.job);
   }
 
   /** The copy stays, as one of what has ended: an older state of Redis would offer the job to be run again. */

@@ -14,8 +14,8 @@ import { Dispatcher } from './dispatcher.js';
 import type { WorkerApi } from './execution.js';
 import { Executions } from './executions.js';
 import { hostTaken, isForeign } from './foreign-home.js';
-import { HeldJobs } from './held-jobs.js';
 import { Intake } from './intake.js';
+import { JobBackups } from './job-backups.js';
 import { Lanes } from './lanes.js';
 import { Periodic } from './periodic.js';
 import { Queues } from './queues.js';
@@ -57,7 +57,7 @@ export class Daemon {
   #devices: Device[] = [];
   readonly #info: HostInfo;
   #stopping = false;
-  /** Redis is back, and what is held here is being compared with it. */
+  /** Redis is back, and what is claimed here is being compared with it. */
   #away = 0;
   #fatal: ((error: Error) => void) | null = null;
 
@@ -76,14 +76,14 @@ export class Daemon {
       devices: [],
       started_at: new Date().toISOString(),
     };
-    const held = new HeldJobs(store, log);
-    const ended = new HeldJobs(store, log, 'ended');
-    this.#recovery = new Recovery({ ...parts, held, ended, host: this.#host });
+    const claimed = new JobBackups(store, log);
+    const ended = new JobBackups(store, log, 'ended');
+    this.#recovery = new Recovery({ ...parts, claimed, ended, host: this.#host });
     const shared = { queues: this.#queues, lanes: this.#lanes };
     this.#executions = new Executions({
       ...parts,
       ...shared,
-      held,
+      claimed,
       ended,
       settled: () => this.#settled(),
       host: this.#host,
@@ -264,8 +264,8 @@ export class Daemon {
   async #renew(): Promise<void> {
     for (const execution of this.#executions) {
       if (execution.ticket === null) continue;
-      const held = await this.#queues.extend(execution.ticket);
-      if (!held) execution.ticket = null; // void from now on: the claim in the record is what counts
+      const extended = await this.#queues.extend(execution.ticket);
+      if (!extended) execution.ticket = null; // void from now on: the claim in the record is what counts
     }
   }
 

@@ -9,11 +9,11 @@ import type { Ticket } from '../contract/state.js';
 import type { Runtime } from '../runtime/types.js';
 import type { Reply, Standing, Store, StoredJob } from '../store/index.js';
 import { Detached } from '../worker/launch/detached.js';
-import { StillHeld } from '../worker/launch/still-held.js';
+import { StillRunning } from '../worker/launch/still-running.js';
 import { TimeUp } from '../worker/run/time-limit.js';
 import type { WorkDeps, WorkRequest } from '../worker/types.js';
 import { ClaimedRecord, ClaimLost } from './claimed-record.js';
-import type { HeldJobs } from './held-jobs.js';
+import type { JobBackups } from './job-backups.js';
 import { dropEarlierTries, LastLaunch } from './last-launch.js';
 import { LaunchEnvironment } from './launch-environment.js';
 import { LeaseWait, PutBack } from './lease-wait.js';
@@ -31,8 +31,8 @@ export interface ExecutionDeps {
   runtime: Runtime;
   worker: WorkerApi;
   host: string;
-  held: HeldJobs;
-  ended: HeldJobs;
+  claimed: JobBackups;
+  ended: JobBackups;
   /** This daemon's claim on the job: patches without it are refused. */
   claim: string;
   log: Log;
@@ -176,7 +176,7 @@ export class Execution {
       this.#environment.environment(); // what stays behind is known from here on
       await this.#sayWithheld();
       const report = await this.#runWorker();
-      if (report.still_running !== undefined) this.#sayHeld(report.still_running);
+      if (report.still_running !== undefined) this.#sayStuck(report.still_running);
       await this.#work.close();
       return await this.#close(this.#environment.blame(outcomeOf(report)));
     } catch (error) {
@@ -216,12 +216,12 @@ export class Execution {
       const exit = await this.#last.outlast(signal, () =>
         this.#log.warn({ err: error }, 'the run goes on, though it could not be prepared again'),
       );
-      if (exit?.held !== undefined) this.#sayHeld(exit.error);
+      if (exit?.stuck !== undefined) this.#sayStuck(exit.error);
       if (exit !== null) return this.#close(plainOutcome(exit));
     }
-    const last = error instanceof StillHeld ? error.exit : reason instanceof PutBack ? null : await this.#last.end();
-    const held = last?.held === undefined ? null : last.error;
-    if (held !== null) this.#sayHeld(held);
+    const last = error instanceof StillRunning ? error.exit : reason instanceof PutBack ? null : await this.#last.end();
+    const stuck = last?.stuck === undefined ? null : last.error;
+    if (stuck !== null) this.#sayStuck(stuck);
     if (this.#claimed.lost || reason instanceof ClaimLost) {
       this.#log.warn('the job was taken from this host, or ended behind its back');
       this.#claimed.forget();
@@ -232,12 +232,12 @@ export class Execution {
       await this.#claimed.giveBack();
       return 'back';
     }
-    if (reason instanceof Cancelled) return this.#close({ state: 'cancelled', reason: held });
+    if (reason instanceof Cancelled) return this.#close({ state: 'cancelled', reason: stuck });
     if (!(error instanceof OomtuneError)) this.#log.error({ err: error }, 'a job met a fault of ours');
     return this.#close(failureOf(error));
   }
 
-  #sayHeld(why: string | null): void {
+  #sayStuck(why: string | null): void {
     this.#log.warn({ why }, 'a process of the job cannot be ended: its lease stays until it is gone');
   }
 

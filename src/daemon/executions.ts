@@ -9,7 +9,7 @@ import type { Queues } from './queues.js';
 import { labelOf, requirementOf } from './routing.js';
 
 interface ExecutionsParts extends Omit<ExecutionDeps, 'claim'> {
-  /** Resolves when Redis, should it have been away, has been compared with what is held here and elsewhere. */
+  /** Resolves when Redis, should it have been away, has been compared with what is claimed here and elsewhere. */
   settled: () => Promise<void>;
   token: string;
   queues: Queues;

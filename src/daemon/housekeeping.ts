@@ -1,7 +1,7 @@
 import type { Log } from '../common/log.js';
 import type { Store } from '../store/index.js';
 import { logPath } from './daemon-file.js';
-import { HeldJobs } from './held-jobs.js';
+import { JobBackups } from './job-backups.js';
 import { boundLog } from './own-log.js';
 import { tidyRuns } from './retention.js';
 import type { DaemonSettings } from './settings.js';
@@ -39,7 +39,7 @@ export class Housekeeping {
     const { store, log, settings } = this.parts;
     try {
       await tidyRuns(store, log, settings.keptRuns ?? undefined);
-      new HeldJobs(store, log, 'ended').prune();
+      new JobBackups(store, log, 'ended').prune();
     } catch (error) {
       log.warn({ err: error }, 'what ended jobs left on the disk could not be tidied');
     } finally {

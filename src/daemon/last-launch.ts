@@ -20,13 +20,13 @@ export class LastLaunch {
     if (this.job.launches.at(-1)?.purpose === 'search') await this.end();
   }
 
-  /** Ends it, and waits until nothing of it is left. The exit's `held`: something is, and nothing can end it. */
+  /** Ends it, and waits until nothing of it is left. The exit's `stuck`: something is, and nothing can end it. */
   async end(): Promise<Exit | null> {
     const run = await this.#find();
     if (run === null) return null;
     run.end('cancel');
     const exit = await run.wait();
-    if (exit.held === undefined) await this.#forget();
+    if (exit.stuck === undefined) await this.#forget();
     return exit;
   }
 
@@ -40,7 +40,7 @@ export class LastLaunch {
     found();
     const exit = (await Promise.race([run.wait(), aborted(signal)])) ?? null;
     if (exit === null && letsGo(signal)) throw signal.reason;
-    if (exit !== null && exit.held === undefined) await this.#forget();
+    if (exit !== null && exit.stuck === undefined) await this.#forget();
     return exit;
   }
 

@@ -12,7 +12,7 @@ import type { Runtime } from '../runtime/types.js';
 import { hostName, isAlive, type Store } from '../store/index.js';
 import { type DaemonFile, killPath, logPath, readDaemonFile, stableToken } from './daemon-file.js';
 import { hostTaken } from './foreign-home.js';
-import { HeldJobs } from './held-jobs.js';
+import { JobBackups } from './job-backups.js';
 import { freshLog } from './own-log.js';
 import type { DaemonSettings } from './settings.js';
 
@@ -123,9 +123,9 @@ async function endLeftJobs(store: Store, host: string): Promise<number> {
   const claimed = (await store.jobs.live()).filter((job) => job.claimHost === host && job.claim !== null);
   const taken = hostTaken(claimed, host, stableToken());
   if (taken !== null) throw taken;
-  const held = new HeldJobs(store, createLog('daemon'));
+  const backups = new JobBackups(store, createLog('daemon'));
   const left = new Map<string, { record: JobRecord; claim: string }>();
-  for (const { record, claim } of held.list(host)) left.set(record.job, { record, claim });
+  for (const { record, claim } of backups.list(host)) left.set(record.job, { record, claim });
   for (const record of claimed) left.set(record.job, { record, claim: record.claim as string });
   if (left.size === 0) return 0;
   const { createRuntime } = await import('../runtime/index.js');
@@ -134,7 +134,7 @@ async function endLeftJobs(store: Store, host: string): Promise<number> {
     [...left].map(async ([job, { record, claim }]) => {
       if (!(await endWithin(runtime, record.launches.at(-1)?.dir, longestEndMs()))) return job;
       await store.jobs.patch(job, { state: 'cancelled', reason: null }, claim);
-      held.remove(job);
+      backups.remove(job);
       return null;
     }),
   );
@@ -153,7 +153,7 @@ async function endWithin(runtime: Runtime, dir: string | undefined, ms: number):
   const run = dir === undefined ? null : await runtime.adopt(dir);
   if (run === null) return true;
   run.end('cancel');
-  return Promise.race([run.wait().then(({ held }) => held === undefined), delay(ms, false, { ref: false })]);
+  return Promise.race([run.wait().then(({ stuck }) => stuck === undefined), delay(ms, false, { ref: false })]);
 }
 
 /** What a daemon that does not start says of itself, beside that. */

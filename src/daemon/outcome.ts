@@ -3,7 +3,7 @@ import type { JobRecord } from '../contract/job.js';
 import type { Exit } from '../contract/launch.js';
 import type { RunReport } from '../contract/reports.js';
 import { configOf } from '../contract/rung.js';
-import { StillHeld } from '../worker/launch/still-held.js';
+import { StillRunning } from '../worker/launch/still-running.js';
 import { TimeUp } from '../worker/run/time-limit.js';
 
 /** What the record says after a report of the worker's. */
@@ -37,7 +37,7 @@ export function outcomeOf(report: RunReport): Partial<JobRecord> {
 export function failureOf(error: unknown): Partial<JobRecord> {
   const known = error instanceof OomtuneError ? error : null;
   const text = error instanceof Error ? error.message : String(error);
-  const late = error instanceof TimeUp || (error instanceof StillHeld && error.exit.ended_by === 'timeout');
+  const late = error instanceof TimeUp || (error instanceof StillRunning && error.exit.ended_by === 'timeout');
   return {
     state: late ? 'timeout' : 'failed',
     reason: known === null ? `a fault in oomtune: ${text}` : text,
@@ -51,16 +51,16 @@ export function failureOf(error: unknown): Partial<JobRecord> {
 
 /** What it says of a run that nobody could diagnose: its exit alone. */
 export function plainOutcome(exit: Exit): Partial<JobRecord> {
-  if (exit.code === 0) return { state: 'succeeded', reason: heldBy(exit), exit_code: 0, failure: null };
+  if (exit.code === 0) return { state: 'succeeded', reason: stuckReason(exit), exit_code: 0, failure: null };
   const late = exit.ended_by === 'timeout';
   const lost = exit.ended_by === 'supervisor-lost';
   const evidence = exit.error ?? `It ended with ${exit.signal ?? `status ${exit.code}`}.`;
   return {
     state: late ? 'timeout' : 'failed',
-    reason: heldBy(exit),
+    reason: stuckReason(exit),
     exit_code: exit.code,
     failure: { class: late ? 'timeout' : lost ? 'killed' : 'user_error', evidence, fields: {} },
   };
 }
 
-const heldBy = (exit: Exit): string | null => (exit.held === undefined ? null : exit.error);
+const stuckReason = (exit: Exit): string | null => (exit.stuck === undefined ? null : exit.error);

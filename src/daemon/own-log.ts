@@ -16,11 +16,11 @@ export function freshLog(path: string): number {
  * it open. Only where our stderr is that file; of one that was deleted nothing is kept.
  */
 export function boundLog(path: string): void {
-  const held = fstatSync(STDERR);
-  if (!held.isFile() || held.size < LOG_BYTES) return;
+  const log = fstatSync(STDERR);
+  if (!log.isFile() || log.size < LOG_BYTES) return;
   const named = statSync(path, { throwIfNoEntry: false });
-  const ours = named?.ino === held.ino && named.dev === held.dev;
-  if (!ours && held.nlink > 0) return; // a file of the user's
+  const ours = named?.ino === log.ino && named.dev === log.dev;
+  if (!ours && log.nlink > 0) return; // a file of the user's
   try {
     if (ours) copyFileSync(path, `${path}.1`);
   } finally {

@@ -4,7 +4,7 @@ import { ENDED_STATES } from '../contract/job.js';
 import { type LiveLaunch, liveLaunches } from '../runtime/live-launches.js';
 import type { Runtime } from '../runtime/types.js';
 import { outlast, type Store } from '../store/index.js';
-import type { HeldJobs } from './held-jobs.js';
+import type { JobBackups } from './job-backups.js';
 
 /**
  * What comes before a daemon takes anything: what this host holds is written back where Redis has lost it, and copies of
@@ -15,8 +15,8 @@ export class Recovery {
     private readonly parts: {
       store: Store;
       runtime: Runtime;
-      held: HeldJobs;
-      ended: HeldJobs;
+      claimed: JobBackups;
+      ended: JobBackups;
       host: string;
       log: Log;
     },
@@ -30,15 +30,15 @@ export class Recovery {
 
   /** `worksAt`: whoever works at a job looks after its record by himself. */
   async writeBack(worksAt: (job: string) => boolean): Promise<void> {
-    for (const id of this.parts.held.ids()) {
-      const held = worksAt(id) ? null : this.parts.held.get(id);
-      if (held === null || held.host !== this.parts.host) continue;
-      const { job, launches } = held.record;
-      const restored = await this.parts.store.jobs.restore(held);
+    for (const id of this.parts.claimed.ids()) {
+      const kept = worksAt(id) ? null : this.parts.claimed.get(id);
+      if (kept === null || kept.host !== this.parts.host) continue;
+      const { job, launches } = kept.record;
+      const restored = await this.parts.store.jobs.restore(kept);
       if (restored === 'restored') this.parts.log.warn({ job }, 'Redis had lost the job: its record is written back');
       if (restored === 'restored' || restored === 'kept') continue;
       await this.#end({ job, dir: launches.at(-1)?.dir ?? '' }, restored);
-      this.parts.held.remove(job);
+      this.parts.claimed.remove(job);
     }
   }
 
@@ -66,7 +66,7 @@ export class Recovery {
     } else if (found.is === 'job') {
       const { ended_at, launches } = found.job;
       if (ended_at !== null) {
-        // Not waited for: what was left of it at its end may be held by the kernel
+        // Not waited for: what was left of it at its end may be stuck in the kernel
         this.#end(launch, 'ended').catch((err: unknown) =>
           this.parts.log.warn({ err, ...launch }, 'a run was not ended'),
         );
@@ -82,10 +82,10 @@ export class Recovery {
       'the job was given to others, or ended, while this host was away: its copy here is ended',
     );
     run.end('cancel');
-    const { held, error } = await run.wait();
-    if (held !== undefined) {
+    const { stuck, error } = await run.wait();
+    if (stuck !== undefined) {
       this.parts.log.warn(
-        { job, pids: held, why: error },
+        { job, pids: stuck, why: error },
         'a process of the job cannot be ended: its lease stays until it is gone',
       );
       return;

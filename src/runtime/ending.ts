@@ -80,9 +80,9 @@ export async function endKeeper(dir: string): Promise<void> {
 }
 
 /** Tells a supervisor to end its job, and kills it when it has not some seconds after the job's grace. Resolves when it is gone. */
-export async function insist(pid: number, told: NodeJS.Signals, graceMs: number, lives: () => boolean): Promise<void> {
+export async function insist(pid: number, order: NodeJS.Signals, graceMs: number, lives: () => boolean): Promise<void> {
   const until = Date.now() + graceMs + ANSWER_MS;
-  signal(pid, told);
+  signal(pid, order);
   while (lives()) {
     signal(pid, Date.now() < until ? 'SIGCONT' : 'SIGKILL'); // its own job may have stopped it
     await sleep(LOOK_MS);

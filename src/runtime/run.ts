@@ -6,10 +6,10 @@ import { isNumbered } from '../contract/device-id.js';
 import { type Exit, type LedgerReading, type SupervisorRecord, unseenEnd } from '../contract/launch.js';
 import { attempt, clearGroup, endKeeper, endOrphans, insist, signal } from './ending.js';
 import { unlocked } from './folder-lock.js';
-import { dyingOf, type HeldProcess } from './held.js';
 import { readLedger } from './ledger.js';
 import type { Addon } from './native.js';
 import { readExit, readMainExit, takeMainExit, writeExit } from './records.js';
+import { dyingOf, type StuckProcess } from './stuck.js';
 import { groupsOf, isStopped, keeperOf, supervisorInside } from './traces.js';
 import type { Run } from './types.js';
 
@@ -19,7 +19,7 @@ const MEMORY_LOOK_MS = 100;
 const WATCH_MS = 2000;
 /** How late a supervisor may be with ending a run whose time is up. */
 const LATE_MS = 15_000;
-/** How long a supervisor that was told to end a run may take beyond the job's grace, with its keeper's part and the driver's. */
+/** How long a supervisor that was order to end a run may take beyond the job's grace, with its keeper's part and the driver's. */
 const ANSWER_MS = 30_000;
 
 /** The driver may give a dead process's memory back a moment late: waits until no GPU's use falls any more. */
@@ -67,14 +67,14 @@ export class SupervisedRun implements Run {
   end(reason: 'cancel' | 'timeout'): void {
     const pid = this.supervisor();
     if (pid === null) return;
-    const told = reason === 'timeout' ? 'SIGUSR1' : 'SIGTERM';
+    const order = reason === 'timeout' ? 'SIGUSR1' : 'SIGTERM';
     if (this.asked !== null) {
-      signal(pid, told);
+      signal(pid, order);
       return;
     }
     this.asked = reason;
     this.askedAt = performance.now();
-    void insist(pid, told, this.record.grace_ms, () => processLives(pid, this.record.start_time));
+    void insist(pid, order, this.record.grace_ms, () => processLives(pid, this.record.start_time));
   }
 
   /** The pid by which the supervisor is known here, which in a container is another than in its record; null: it is gone. */
@@ -86,7 +86,7 @@ export class SupervisedRun implements Run {
 
   /**
    * Waits for the end, but not for what nothing can end: whoever killed a process, and for whatever reason, one that is still on
-   * its way out after the longest time that this may take is held by the kernel.
+   * its way out after the longest time that this may take is stuck in the kernel.
    */
   private async waitInBounds(): Promise<Exit> {
     const whole = this.waitOnce();
@@ -99,9 +99,9 @@ export class SupervisedRun implements Run {
         const now = performance.now();
         for (const pid of since.keys()) if (!dying.some((one) => one.pid === pid)) since.delete(pid);
         for (const { pid } of dying) if (!since.has(pid)) since.set(pid, now);
-        const held = dying.filter(({ pid }) => now - (since.get(pid) ?? now) >= longestEndMs());
+        const stuck = dying.filter(({ pid }) => now - (since.get(pid) ?? now) >= longestEndMs());
         const overdue = now - this.askedAt >= this.record.grace_ms + ANSWER_MS + longestEndMs();
-        if (held.length > 0 || overdue) resolve(this.asHeld(held));
+        if (stuck.length > 0 || overdue) resolve(this.stuckExit(stuck));
       }, WATCH_MS);
       timer.unref();
     });
@@ -125,15 +125,15 @@ export class SupervisedRun implements Run {
   }
 
   /** The end of a run of which something is left: how its main process ended, or that it was killed and has not. */
-  private asHeld(held: HeldProcess[]): Exit {
-    const which = held.map(({ pid, name }) => `process ${pid} (${name})`).join(', ') || 'something of it';
+  private stuckExit(stuck: StuckProcess[]): Exit {
+    const which = stuck.map(({ pid, name }) => `process ${pid} (${name})`).join(', ') || 'something of it';
     const error = `${which} was killed and is still there after ${longestEndMs() / 1000} s: the kernel has not let go of it.`;
     const by = this.asked ?? (this.isLate(0) ? 'timeout' : 'job');
     const main = readMainExit(this.dir) ?? { ...unseenEnd(by, this.record.started_at), signal: 'SIGKILL' };
     return {
       ...main,
       error: error.charAt(0).toUpperCase() + error.slice(1),
-      held: held.map(({ pid }) => pid),
+      stuck: stuck.map(({ pid }) => pid),
       ledger: this.ledger(),
     };
   }
@@ -191,7 +191,7 @@ export class SupervisedRun implements Run {
     if (main !== null) return main;
     const error = 'The supervisor was killed, or the machine went down; what was left of the job has been ended.';
     const exit = { ...unseenEnd('supervisor-lost', this.record.started_at, error), stragglers };
-    // Where the folder is gone, perhaps with the supervisor's own record, the end is told all the same.
+    // Where the folder is gone, perhaps with the supervisor's own record, the end is order all the same.
     attempt(() => writeExit(this.dir, exit));
     return exit;
   }

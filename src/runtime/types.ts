@@ -35,7 +35,7 @@ export interface Run {
   ledger(): LedgerReading | null;
   /**
    * Resolves when exit.json is there and no process of the tree is left, or else when one has been dying for as long as
-   * OOMTUNE_END_SECONDS says: the exit's `held` tells. Never rejects for the job's own failure.
+   * OOMTUNE_END_SECONDS says: the exit's `stuck` tells. Never rejects for the job's own failure.
    */
   wait(): Promise<Exit>;
   /**

@@ -71,9 +71,9 @@ export class JobStore extends JobReader {
   }
 
   /** Writes back what a host answers for, where Redis has lost its record or stands as before; what took its place is kept aside. */
-  async restore(held: { host: string; claim: string; epoch: number; record: JobRecord }): Promise<Restored> {
-    const { host, claim, epoch } = held;
-    const record = jobRecord.parse(held.record);
+  async restore(backup: { host: string; claim: string; epoch: number; record: JobRecord }): Promise<Restored> {
+    const { host, claim, epoch } = backup;
+    const record = jobRecord.parse(backup.record);
     const args = [host, claim, epoch, record.launches.length, Date.parse(record.submitted_at), ...toFields(record)];
     const restore = async () => (await this.#run('job/restore', record.job, args)) as Restored;
     return restore().catch(async (error: unknown) => {

@@ -67,7 +67,7 @@ export class LeaseStore {
       foreground: request.foreground ?? undefined,
       supervisors: [],
     };
-    let told = '';
+    let lastReason = '';
     let asked = false;
     const alarm = new Alarm();
     let unlisten: (() => void) | null = null;
@@ -104,13 +104,13 @@ export class LeaseStore {
         const reply = JSON.parse(String(said)) as Reply;
         if ('granted' in reply) {
           const granted = reply.granted.map((uuid) => devices.find((device) => device.uuid === uuid) as Device);
-          const held = readLease(owner, JSON.stringify(reply.record)) as LeaseRecord;
-          const { text: _, taken_at: __, expires_at: ___, ...promise } = held;
+          const granting = readLease(owner, JSON.stringify(reply.record)) as LeaseRecord;
+          const { text: _, taken_at: __, expires_at: ___, ...promise } = granting;
           return new HeldLease(this, promise, { devices: granted, foreign: reply.foreign }, this.times);
         }
         const reason = waitReason(reply.waits, devices, request);
-        if (reason !== told) onWait(reason);
-        told = reason;
+        if (reason !== lastReason) onWait(reason);
+        lastReason = reason;
         request.onPassedOver?.(reply.passed);
         unlisten ??= await this.events.listen((what) => what === 'lease' && alarm.ring());
         await alarm.sleep(this.times.lookMs, signal);
@@ -147,8 +147,8 @@ export class LeaseStore {
   async reservations(devices: Pick<Device, 'uuid' | 'total_bytes'>[] = []): Promise<Map<string, number>> {
     const totals = new Map(devices.map((device) => [device.uuid, device.total_bytes]));
     const sums = new Map<string, number>();
-    for (const { bytes, devices: held } of await this.list()) {
-      for (const { uuid } of held) sums.set(uuid, (sums.get(uuid) ?? 0) + (bytes ?? totals.get(uuid) ?? 0));
+    for (const { bytes, devices: leased } of await this.list()) {
+      for (const { uuid } of leased) sums.set(uuid, (sums.get(uuid) ?? 0) + (bytes ?? totals.get(uuid) ?? 0));
     }
     return sums;
   }

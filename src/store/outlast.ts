@@ -28,14 +28,14 @@ export async function outlast<T>(
   task: () => Promise<T>,
   { signal, onRefused = () => {}, idle = false }: OutlastOptions = {},
 ): Promise<T> {
-  let told = '';
+  let last = '';
   for (let tries = 0; ; tries += 1) {
     try {
       return await task();
     } catch (error) {
       if (!isRefusal(error)) throw error;
-      if (error.message !== told) onRefused(error);
-      told = error.message;
+      if (error.message !== last) onRefused(error);
+      last = error.message;
     }
     await delay(AGAIN_MS[Math.min(tries, AGAIN_MS.length - 1)], undefined, { signal, ref: !idle }).catch(() => {
       throw signal?.reason;

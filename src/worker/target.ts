@@ -226,10 +226,10 @@ export class Target {
   /** Waits until the devices have so many bytes free of whoever else is on them; false: it was told to stop. */
   async waitForMemory(bytes: number): Promise<boolean> {
     const { signal, progress } = this.deps;
-    for (let told = false; !signal.aborted; told = true) {
+    for (let announced = false; !signal.aborted; announced = true) {
       const short = (await this.#now()).find((device) => device.total_bytes - device.used_bytes < bytes);
       if (short === undefined) return true;
-      if (!told)
+      if (!announced)
         progress({ type: 'waiting', reason: `for ${formatBytes(bytes)} on ${short.id} that other processes hold` });
       await setTimeout(LOOK_AGAIN_MS, undefined, { signal }).catch(() => {}); // told to stop: the loop sees it
     }

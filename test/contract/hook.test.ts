@@ -40,7 +40,7 @@ describe('the protocol of the hook', () => {
       execFileSync(python, [script, join(PACKAGE_ROOT, 'python', 'oomtune')], { encoding: 'utf8' }),
     );
     // `eval` and `save` are made of a word that is a variable there; `measured` is put together from several parts: see below.
-    for (const word of ['hello', 'loop', 'exception', 'step', 'warn', 'cut', 'bye']) agrees(word, said[word] ?? []);
+    for (const word of ['hello', 'loop', 'exception', 'step', 'warn', 'cut', 'goodbye']) agrees(word, said[word] ?? []);
     expect(Object.keys(said).filter((word) => !messages.has(word))).toEqual([]);
   });
 

@@ -28,7 +28,7 @@ it('a JSON Schema lets fields pass that a later version adds', () => {
 const OWN = [
   'src/cli/job-options.ts', // argv
   'src/daemon/daemon-file.ts',
-  'src/daemon/held-jobs.ts',
+  'src/daemon/job-backups.ts',
   'src/daemon/http/routes.ts', // what a login posts
   'src/daemon/retention.ts',
   'src/daemon/saved-environment.ts',

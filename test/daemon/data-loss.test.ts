@@ -292,10 +292,10 @@ test('the record gone when the daemon had looked and not adopted the job yet: it
   await host.kill();
   const { keys, connection } = await host.store();
   await connection.redis.del(keys.job(id));
-  const held = join(host.home, 'daemon', 'held', `${id}.json`);
-  renameSync(held, join(host.home, 'aside'));
+  const backup = join(host.home, 'daemon', 'claimed', `${id}.json`);
+  renameSync(backup, join(host.home, 'aside'));
   await host.start({ sweepMs: 500 }); // it has nothing to write back
-  renameSync(join(host.home, 'aside'), held);
+  renameSync(join(host.home, 'aside'), backup);
   await until(async () => (await (await host.store()).jobs.find(id)).is === 'job');
   expect(await host.ended(id)).toMatchObject({ state: 'failed', exit_code: 9 });
   expect(host.starts(id)).toBe(1);

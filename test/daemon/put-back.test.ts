@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createLog } from '../../src/common/log.js';
 import { ClaimedRecord } from '../../src/daemon/claimed-record.js';
 import { Execution } from '../../src/daemon/execution.js';
-import { HeldJobs } from '../../src/daemon/held-jobs.js';
+import { JobBackups } from '../../src/daemon/job-backups.js';
 import { createRuntime } from '../../src/runtime/index.js';
 import { hostName, type StoredJob } from '../../src/store/index.js';
 import { runJob } from '../../src/worker/index.js';
@@ -48,8 +48,8 @@ async function taken(line: string, { asks = () => {}, ended = () => {} }: Acts) 
       }),
   };
   const execution: Execution = new Execution(record, null, {
-    ...{ store, runtime: createRuntime(), worker: slow, host: hostName(), held: new HeldJobs(store, log) },
-    ...{ ended: new HeldJobs(store, log, 'ended'), claim, log },
+    ...{ store, runtime: createRuntime(), worker: slow, host: hostName(), claimed: new JobBackups(store, log) },
+    ...{ ended: new JobBackups(store, log, 'ended'), claim, log },
     onWait: () => queueMicrotask(() => asks(execution)), // the request is on its way by then
   });
   return { store, id, execution };
@@ -82,13 +82,13 @@ test('two steps that find at once that Redis has lost the record are both writte
   const claim = 'claim-of-this-test.1';
   const { record } = await store.jobs.claim({ job: id, epoch: 1 }, hostName(), claim);
   const log = createLog('test', 'silent');
-  const held = new HeldJobs(store, log);
+  const backups = new JobBackups(store, log);
   const onLost = (error: Error) => expect.unreachable(error.message);
   const letGo = new AbortController().signal;
   const claimed = new ClaimedRecord(record as StoredJob, {
     store,
-    held,
-    ended: held,
+    claimed: backups,
+    ended: backups,
     host: hostName(),
     claim,
     letGo,

@@ -104,7 +104,7 @@ describe('a job that writes to the hook’s socket by itself', () => {
     const log = { ...createLog('test', 'silent'), warn: (_: object, text: string) => said.push(text) };
     server = await HookServer.listen(path, log as unknown as Log, (event) => events.push(event));
     const { socket, done } = pour(path, 'no message\n'.repeat(100_000));
-    await expect.poll(() => events.at(-1)).toMatchObject({ message: { t: 'bye', reason: 'flood' } });
+    await expect.poll(() => events.at(-1)).toMatchObject({ message: { t: 'goodbye', reason: 'flood' } });
     await done;
     await expect.poll(() => socket.destroyed).toBe(true);
     expect(said.length).toBeLessThan(10);

@@ -162,7 +162,7 @@ class Hook:
             "t": "hello",
             "v": 1,
             "pid": os.getpid(),
-            "template": None if self.fork_point is None else self.fork_point.template,
+            "fork_server": None if self.fork_point is None else self.fork_point.fork_server,
             "rank": self.settings.rank,
             "world_size": self.settings.world_size,
             "python": "%d.%d.%d" % sys.version_info[:3],
@@ -188,7 +188,7 @@ class Hook:
         """Tells the worker why this process is of no more use. Only the first call sends a message."""
         if not self._said_goodbye:
             self._said_goodbye = True
-            self.connection.send({"t": "bye", "reason": reason, "message": message})
+            self.connection.send({"t": "goodbye", "reason": reason, "message": message})
 
     # -- the end of the process
 
@@ -244,7 +244,7 @@ class Hook:
         os._exit(status)
 
     def _end_ancestors(self) -> None:
-        if self.fork_point is not None and self.fork_point.template is not None:
+        if self.fork_point is not None and self.fork_point.fork_server is not None:
             return  # the fork server does, when it is told to end
         from .ancestors import end_ancestors
 

@@ -16,7 +16,7 @@ class Hello(TypedDict):
     v: int
     pid: int
     #: Pid of the fork server that this process was forked from.
-    template: int | None
+    fork_server: int | None
     rank: int
     world_size: int
     python: str
@@ -154,7 +154,7 @@ class Goodbye(TypedDict):
     message: str
 
 
-class TemplateHello(TypedDict):
+class ForkServerHello(TypedDict):
     """The fork server waits at the script's first use of the device, and is forked for each life."""
 
     t: str
@@ -187,7 +187,7 @@ class PlainStart(TypedDict):
 #: Messages from the hook, by `t`.
 SENT = {
     "hello": Hello,
-    "template": TemplateHello,
+    "fork_server": ForkServerHello,
     "life": LifeBegins,
     "died": LifeEnds,
     "plain": PlainStart,
@@ -199,11 +199,11 @@ SENT = {
     "save": Notice,
     "warn": Notice,
     "cut": CutPlace,
-    "bye": Goodbye,
+    "goodbye": Goodbye,
 }
 SentMessage = Union[
     Hello,
-    TemplateHello,
+    ForkServerHello,
     LifeBegins,
     LifeEnds,
     PlainStart,

@@ -51,12 +51,15 @@ export function picture(report: FindBatchReport, memory: MemoryReport): string {
   const heading = shortened(`${name} on ${device.model}`);
   const parts = partsOf(memory);
   const height = LEGEND_TOP + Math.ceil((parts.length + 1) / 2) * ROW + 10;
-  const told = config === null ? `micro-batch ${memory.micro_batch}` : configWords(config);
-  const words = `Peak memory against micro-batch and what fills ${formatBytes(device.budget_bytes)} at ${told}.`;
+  const setting = config === null ? `micro-batch ${memory.micro_batch}` : configWords(config);
+  const words = `Peak memory against micro-batch and what fills ${formatBytes(device.budget_bytes)} at ${setting}.`;
   const body = [
     element('rect', { class: 'ground', width: WIDTH, height }),
     label(heading, { class: 'title', x: 24, y: 32 }),
-    label(`${told}${rung}: ${formatBytes(memory.peak_bytes)} of ${formatBytes(device.budget_bytes)}`, { x: 24, y: 52 }),
+    label(`${setting}${rung}: ${formatBytes(memory.peak_bytes)} of ${formatBytes(device.budget_bytes)}`, {
+      x: 24,
+      y: 52,
+    }),
     ...keyLine(memory),
     ...curve(memory, device.budget_bytes, CURVE),
     label(`What fills the memory at micro-batch ${memory.micro_batch}`, { class: 'head', x: 24, y: BAR_TOP - 14 }),

@@ -34,10 +34,10 @@ function renderDevices(found: DeviceEntry[], paint: Paint): string {
     ],
     paint,
   );
-  const held = devices.flatMap((device) => device.processes.map((process) => ({ device: device.id, ...process })));
-  if (held.length === 0) return overview;
+  const users = devices.flatMap((device) => device.processes.map((process) => ({ device: device.id, ...process })));
+  if (users.length === 0) return overview;
   const holders = table(
-    held.sort((a, b) => b.used_bytes - a.used_bytes).slice(0, 40),
+    users.sort((a, b) => b.used_bytes - a.used_bytes).slice(0, 40),
     [
       { title: 'DEVICE', value: (row) => row.device },
       { title: 'PID', value: (row) => String(row.pid), align: 'right' },

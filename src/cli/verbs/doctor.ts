@@ -215,9 +215,9 @@ async function hosts(context: Context): Promise<Finding[]> {
   const [known, live, leases] = await Promise.all([store.hosts.list(), store.jobs.live(), store.leasing.list()]);
   return known.flatMap(({ host, seen, alive }) => {
     const jobs = live.filter((job) => job.claimHost === host).length;
-    const held = leases.filter((lease) => lease.host === host).length;
-    if (alive || jobs + held === 0) return [];
-    const found = `not heard since ${new Date(seen).toISOString()}, with ${plural(jobs, 'job')} and ${plural(held, 'lease')}`;
+    const leased = leases.filter((lease) => lease.host === host).length;
+    if (alive || jobs + leased === 0) return [];
+    const found = `not heard since ${new Date(seen).toISOString()}, with ${plural(jobs, 'job')} and ${plural(leased, 'lease')}`;
     const remedy = `Start its daemon; if it is down for good, \`oomtune daemon forget ${host}\`.`;
     return [warning(`host ${host}`, found, remedy)];
   });

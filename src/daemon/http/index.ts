@@ -119,10 +119,10 @@ function createApp(log: Log): FastifyInstance {
     if (error instanceof OomtuneError) {
       return reply.code(error.code === 'OOMTUNE_NO_SUCH_JOB' ? 404 : 409).send(error.toJSON());
     }
-    const told = errorOf(error);
-    if (told.code === 'OOMTUNE_INTERNAL') log.warn({ err: error }, 'a request met a fault of ours');
+    const failure = errorOf(error);
+    if (failure.code === 'OOMTUNE_INTERNAL') log.warn({ err: error }, 'a request met a fault of ours');
     const status = error instanceof TimeUp ? 503 : ((error as FastifyError).statusCode ?? 500);
-    return reply.code(status).send(told.toJSON());
+    return reply.code(status).send(failure.toJSON());
   });
   return app;
 }

@@ -56,12 +56,12 @@ export class Machine {
 
 function ownDevice(device: Device, host: string, leases: LeaseRecord[]): DeviceView {
   const { id, uuid, model, total_bytes, used_bytes, fault, note } = device;
-  const held = leases.filter((lease) => lease.devices.some((one) => one.uuid === uuid));
+  const leased = leases.filter((lease) => lease.devices.some((one) => one.uuid === uuid));
   const processes = device.processes
     .toSorted((a, b) => b.used_bytes - a.used_bytes)
     .slice(0, PROCESSES_SHOWN)
     .map(({ pid, name, used_bytes, ours }) => ({ pid, name, used_bytes, ours }));
-  return { host, id, uuid, model, total_bytes, used_bytes, fault, note, processes, ...reserved(held, total_bytes) };
+  return { host, id, uuid, model, total_bytes, used_bytes, fault, note, processes, ...reserved(leased, total_bytes) };
 }
 
 function otherDevice(
@@ -69,9 +69,9 @@ function otherDevice(
   { id, model, total_bytes }: { id: string; model: string; total_bytes: number },
   leases: LeaseRecord[],
 ): DeviceView {
-  const held = leases.filter((lease) => lease.host === host && lease.devices.some((one) => one.id === id));
+  const leased = leases.filter((lease) => lease.host === host && lease.devices.some((one) => one.id === id));
   const unknown = { uuid: null, used_bytes: null, fault: null, note: null, processes: [] };
-  return { host, id, model, total_bytes, ...unknown, ...reserved(held, total_bytes) };
+  return { host, id, model, total_bytes, ...unknown, ...reserved(leased, total_bytes) };
 }
 
 function reserved(leases: LeaseRecord[], total: number): Pick<DeviceView, 'reserved_bytes' | 'holders'> {

@@ -107,9 +107,9 @@ export class Sampler {
   }
 
   /** Writes down what has ended, and lets go of the oldest. */
-  async #tidy(held: Set<string>): Promise<void> {
+  async #tidy(known: Set<string>): Promise<void> {
     for (const [job, watch] of this.#jobs) {
-      if (held.has(job)) continue;
+      if (known.has(job)) continue;
       await this.#save(job, watch);
       if (this.#jobs.size > JOBS_KEPT) this.#jobs.delete(job);
     }
@@ -125,8 +125,8 @@ export class Sampler {
     if (ledger === null) return;
     const watch = await this.#watch(job, epoch);
     this.refused += watch.learn(dir, ledger);
-    const held = ledger.devices.map(({ live_bytes, overhead_bytes }) => live_bytes + overhead_bytes);
-    const sample = { at: Date.now(), launch, bytes: Math.max(0, ...held) };
+    const used = ledger.devices.map(({ live_bytes, overhead_bytes }) => live_bytes + overhead_bytes);
+    const sample = { at: Date.now(), launch, bytes: Math.max(0, ...used) };
     if (watch.add(sample)) this.#tell(job, [sample], false);
     if (watch.due) await this.#save(job, watch);
   }

@@ -19,10 +19,10 @@ function pidsAreForeign(gpu: NativeGpu, proc: string): boolean {
 }
 
 function noteOf(gpu: NativeGpu): string | null {
-  const told = gpu.processes.reduce((sum, process) => sum + (process.used_bytes ?? 0), 0);
+  const accounted = gpu.processes.reduce((sum, process) => sum + (process.used_bytes ?? 0), 0);
   const unknown = gpu.processes.some((process) => process.used_bytes === null);
   const hidden = gpu.processes.length === 0 && gpu.used_bytes > UNEXPLAINED_BYTES;
-  if (!gpu.processes_told || unknown || hidden || gpu.used_bytes - told > UNEXPLAINED_BYTES) return NO_PROCESSES;
+  if (!gpu.processes_told || unknown || hidden || gpu.used_bytes - accounted > UNEXPLAINED_BYTES) return NO_PROCESSES;
   return null;
 }
 

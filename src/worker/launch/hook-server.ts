@@ -14,7 +14,7 @@ const TOLD_MISTAKES = 3;
 const CONNECTION_MESSAGES = 10;
 
 /** In the place of a rank: the process that is forked for each life. */
-export const TEMPLATE = -1;
+export const FORK_SERVER = -1;
 
 /** A message and the rank that sent it; `gone` when that rank's connection ended. */
 export type HookEvent = { rank: number; pid: number } & ({ message: HookMessage } | { gone: true });
@@ -54,7 +54,7 @@ export class HookServer {
     return hook;
   }
 
-  /** Sends to every rank that is connected, and to the template. */
+  /** Sends to every rank that is connected, and to the fork server. */
   broadcast(order: HookOrder): void {
     const line = `${JSON.stringify(order)}\n`;
     for (const socket of this.#ranks.values()) socket.write(line);
@@ -83,9 +83,9 @@ export class HookServer {
     const line = (text: string): void => {
       const message = this.#parse(text);
       if (message === null) return;
-      if (message.t === 'hello' || message.t === 'template') {
+      if (message.t === 'hello' || message.t === 'fork_server') {
         if (rank !== null) return; // it has said who it is
-        rank = message.t === 'hello' ? message.rank : TEMPLATE;
+        rank = message.t === 'hello' ? message.rank : FORK_SERVER;
         pid = message.pid;
         this.#ranks.set(rank, socket);
       }
@@ -126,6 +126,6 @@ export class HookServer {
     if (this.#mistakes < MOST_MISTAKES) return;
     this.log.warn({ mistakes: this.#mistakes }, 'the hook is not listened to any more: it sends what no hook does');
     this.close();
-    this.listener({ rank: 0, pid: 0, message: { t: 'bye', reason: 'flood', message: text } });
+    this.listener({ rank: 0, pid: 0, message: { t: 'goodbye', reason: 'flood', message: text } });
   }
 }

@@ -5,8 +5,8 @@ import { type Exit, type LedgerReading, unseenEnd } from '../../contract/launch.
 /** What the ledger of a launch tells of the life that began at this reading. */
 export function sinceThen(now: LedgerReading | null, then: LedgerReading | null): LedgerReading | null {
   if (now === null || then === null) return now;
-  const told = new Set(then.refusals.map(({ at, pid }) => `${at} ${pid}`));
-  const refusals = now.refusals.filter(({ at, pid }) => !told.has(`${at} ${pid}`));
+  const earlier = new Set(then.refusals.map(({ at, pid }) => `${at} ${pid}`));
+  const refusals = now.refusals.filter(({ at, pid }) => !earlier.has(`${at} ${pid}`));
   return {
     ...now,
     refused: now.refused - then.refused,
@@ -14,8 +14,8 @@ export function sinceThen(now: LedgerReading | null, then: LedgerReading | null)
     // The launch's highest figure is never set back: where this life did not raise it, its refusals alone tell.
     devices: now.devices.map((device, at) => {
       if (device.peak_bytes > (then.devices[at]?.peak_bytes ?? 0)) return device;
-      const held = refusals.filter((one) => one.device === device.device).map((one) => one.live_bytes);
-      return { ...device, peak_bytes: Math.max(0, ...held) };
+      const refusedAt = refusals.filter((one) => one.device === device.device).map((one) => one.live_bytes);
+      return { ...device, peak_bytes: Math.max(0, ...refusedAt) };
     }),
   };
 }

@@ -8,7 +8,7 @@ import type { Probe } from '../../contract/measurement.js';
 import type { Cut } from '../../contract/rung.js';
 import type { Run, Runtime } from '../../runtime/types.js';
 import { type Measurement, stepsToGo, worstRank } from '../search/worst-rank.js';
-import { type HookEvent, HookServer, TEMPLATE } from './hook-server.js';
+import { FORK_SERVER, type HookEvent, HookServer } from './hook-server.js';
 import { exitOf, sinceThen } from './life.js';
 import { type HookMode, hookEnvironment, hookSocketPath, type SessionRequest } from './session-request.js';
 
@@ -38,7 +38,7 @@ interface Launch {
   readonly ended: Promise<Exit>;
   exit: Exit | null;
   /** A process waits to be forked for another life. */
-  template: boolean;
+  forkServer: boolean;
   /** Ids of the lives that are over: what comes of them late is nobody's. */
   readonly past: Set<number>;
   /** The life that runs, and what it gets to hear. */
@@ -78,7 +78,7 @@ export class Session {
   #asked: Probe | null = null;
   /** Processes that speak, or spoke, and no longer do. */
   readonly #speaking = new Set<number>();
-  /** How the template says that it ended. */
+  /** How the fork server says that it ended. */
   #died: Died | null = null;
   /** It was told to leave. */
   #leaves = false;
@@ -110,7 +110,7 @@ export class Session {
       hook?.close();
       return exit;
     });
-    const more = { exit: null, template: false, past: new Set<number>(), pid: null, hear: () => {} };
+    const more = { exit: null, forkServer: false, past: new Set<number>(), pid: null, hear: () => {} };
     const launch: Launch = { run, mode, hook, hooks, log, ended, ...more };
     return new Session(launch, 1);
   }
@@ -144,12 +144,12 @@ export class Session {
 
   /** Whether this process is a fork. */
   get isLife(): boolean {
-    return this.hello?.template != null;
+    return this.hello?.fork_server != null;
   }
 
   /** Whether what it is a fork of can be forked again. */
   get renewable(): boolean {
-    return this.launch.template && this.launch.exit === null;
+    return this.launch.forkServer && this.launch.exit === null;
   }
 
   /** Another life in the place of this one, with these variables beside those of the launch; null: there is none to be had. */
@@ -253,7 +253,7 @@ export class Session {
   #hear(event: HookEvent): void {
     const launch = this.launch;
     if (launch.past.has(event.pid)) return;
-    if (event.rank === TEMPLATE) this.#hearTemplate(event);
+    if (event.rank === FORK_SERVER) this.#hearForkServer(event);
     else if ('gone' in event) this.#speaking.delete(event.pid);
     else {
       const { message } = event;
@@ -274,7 +274,7 @@ export class Session {
       else if (message.t === 'cut') {
         this.cut ??= { cut: message.cut, why: message.why };
         launch.hooks.onCut?.(this.cut);
-      } else if (message.t === 'bye') this.goodbye ??= message;
+      } else if (message.t === 'goodbye') this.goodbye ??= message;
       else if (message.t === 'step') {
         this.steps = Math.max(this.steps, message.n);
         launch.hooks.onStep?.(message);
@@ -292,17 +292,17 @@ export class Session {
     this.#wake();
   }
 
-  #hearTemplate(event: HookEvent): void {
+  #hearForkServer(event: HookEvent): void {
     const launch = this.launch;
-    if ('gone' in event) launch.template = false;
-    else if (event.message.t === 'template') launch.template = true;
+    if ('gone' in event) launch.forkServer = false;
+    else if (event.message.t === 'fork_server') launch.forkServer = true;
     else if (event.message.t === 'life') launch.pid = event.message.pid;
     else if (event.message.t === 'died' && event.message.pid === launch.pid) this.#died = event.message;
   }
 
   /**
    * Once the life is dead and all that it said has been heard. Where the hook told nothing, the exit of the launch has to: its
-   * supervisor knows more of a death than the template does.
+   * supervisor knows more of a death than the fork server does.
    */
   #settle(): void {
     const launch = this.launch;

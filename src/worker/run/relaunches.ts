@@ -66,7 +66,7 @@ export class Relaunches {
 
   /** Null: the end stands. */
   async next(target: Target, { session, exit, diagnosis }: Attempt, config: Config | null): Promise<Relaunch | null> {
-    if (this.#made >= this.request.options.retries || exit.held !== undefined) return null;
+    if (this.#made >= this.request.options.retries || exit.stuck !== undefined) return null;
     if (this.#asksTheSame(diagnosis)) return null;
     const next = isLost(exit)
       ? this.#afterLoss(config)

@@ -117,8 +117,8 @@ export function ownBatchOf(recorded: Recommendation, target: Asked): OwnBatch | 
   const seen = recorded.commands?.find((one) => one.digest === target.exactDigest);
   if (seen !== undefined) return merge(target.own, seen);
   if (recorded.command_digest !== target.digest) return null;
-  const told = target.own.microBatch !== null || target.carrier('micro_batch') !== 'hook';
-  return told || recorded.commands === undefined ? merge(target.own, recorded) : null;
+  const stated = target.own.microBatch !== null || target.carrier('micro_batch') !== 'hook';
+  return stated || recorded.commands === undefined ? merge(target.own, recorded) : null;
 }
 
 /** The list with this command as its latest entry. */

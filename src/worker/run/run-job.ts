@@ -9,7 +9,7 @@ import type { Run } from '../../runtime/types.js';
 import { Detached, isEnded, letsGo } from '../launch/detached.js';
 import { launchJob } from '../launch/launch.js';
 import { Session } from '../launch/session.js';
-import { giveBack, HELD_ADVICE, StillHeld } from '../launch/still-held.js';
+import { giveBack, STILL_RUNNING_ADVICE, StillRunning } from '../launch/still-running.js';
 import { exhaustedDiagnosis, outgrownAlone } from '../search/exhausted.js';
 import { diagnoseSession } from '../search/observe.js';
 import { recommendationOf, round } from '../search/report.js';
@@ -67,7 +67,7 @@ class JobRun {
       return await this.#run(target, lease, choice?.config ?? null);
     } catch (error) {
       keep = error instanceof Detached;
-      if (error instanceof StillHeld) this.#left = error;
+      if (error instanceof StillRunning) this.#left = error;
       throw error;
     } finally {
       if (!keep) await giveBack(lease, this.#left);
@@ -215,10 +215,10 @@ class JobRun {
           ...(await target.surroundings()),
         })
       : null;
-    if (exit.held === undefined) return { session, exit, diagnosis };
+    if (exit.stuck === undefined) return { session, exit, diagnosis };
     this.#left = { run: session.run, exit };
-    const told = diagnosis && { ...diagnosis, evidence: exit.error, line: null, advice: HELD_ADVICE };
-    return { session, exit, diagnosis: told };
+    const verdict = diagnosis && { ...diagnosis, evidence: exit.error, line: null, advice: STILL_RUNNING_ADVICE };
+    return { session, exit, diagnosis: verdict };
   }
 
   /**
@@ -264,7 +264,7 @@ class JobRun {
       diagnosis === null || withheld === null ? diagnosis : { ...diagnosis, advice: `${withheld} ${diagnosis.advice}` };
     const unseen = isHost(target.kind) ? unseenMemory(exit, target.limitBytes) : null;
     if (unseen !== null) this.#note(unseen);
-    if (exit.held !== undefined) this.#note(`${exit.error} ${HELD_ADVICE}`);
+    if (exit.stuck !== undefined) this.#note(`${exit.error} ${STILL_RUNNING_ADVICE}`);
     return reportOf(
       this.#frame(target, config),
       exit,

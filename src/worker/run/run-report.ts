@@ -42,7 +42,7 @@ export function reportOf(empty: RunReport, exit: Exit, failure: Diagnosis | null
     blind: exit.ledger?.blind ?? false,
     resident_bytes: exit.resident_bytes ?? null,
     failure,
-    ...(exit.held === undefined || exit.error === null ? {} : { still_running: exit.error }),
+    ...(exit.stuck === undefined || exit.error === null ? {} : { still_running: exit.error }),
   };
 }
 

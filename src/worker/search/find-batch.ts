@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { stateFolder } from '../../common/home.js';
 import type { FindBatchReport } from '../../contract/reports.js';
-import { giveBack, StillHeld } from '../launch/still-held.js';
+import { giveBack, StillRunning } from '../launch/still-running.js';
 import { prepare } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 import { findBatchReport, recommendationOf } from './report.js';
@@ -15,7 +15,7 @@ export async function findBatch(request: WorkRequest, deps: WorkDeps): Promise<F
   const started = Date.now();
   const target = await prepare(request, deps);
   const lease = await target.acquire();
-  let left: StillHeld | null = null;
+  let left: StillRunning | null = null;
   try {
     await deps.persist({ state: 'searching', reason: null, key: target.key });
     const outcome = await new Search(request, deps, target, 'search').run();
@@ -30,7 +30,7 @@ export async function findBatch(request: WorkRequest, deps: WorkDeps): Promise<F
     if (report.status === 'found') rmSync(stateFolder('runs', request.jobId), { recursive: true, force: true });
     return report;
   } catch (error) {
-    if (error instanceof StillHeld) left = error;
+    if (error instanceof StillRunning) left = error;
     throw error;
   } finally {
     await giveBack(lease, left);

@@ -9,7 +9,7 @@ import { launchSearch } from '../launch/launch.js';
 import { isLost } from '../launch/lost.js';
 import type { Session } from '../launch/session.js';
 import type { HookMode } from '../launch/session-request.js';
-import { StillHeld } from '../launch/still-held.js';
+import { StillRunning } from '../launch/still-running.js';
 import { EXPANDABLE_SEGMENTS } from '../memory/allocator.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
@@ -324,7 +324,7 @@ export class Prober {
 
   /** The memory of what is still there would be charged to the next probe. */
   #whole(session: Session, exit: Exit): Exit {
-    if (exit.held !== undefined) throw new StillHeld(session.run, exit);
+    if (exit.stuck !== undefined) throw new StillRunning(session.run, exit);
     return exit;
   }
 

@@ -137,14 +137,14 @@ export function recommendationOf(target: Target, outcome: SearchOutcome, answer:
 function comparedIn(answer: Answer | null): { comparison?: SpeedComparison } {
   const { together = false, speeds = [] } = answer?.comparison ?? {};
   if (speeds.length === 0) return {};
-  const told = speeds.map(({ rung, micro_batch: microBatch, samples_per_s: samplesPerSecond, spread, rounds }) => ({
+  const rows = speeds.map(({ rung, micro_batch: microBatch, samples_per_s: samplesPerSecond, spread, rounds }) => ({
     ...shown(rung),
     micro_batch: microBatch,
     samples_per_s: round(samplesPerSecond, 3),
     spread: spread === null ? null : round(spread, 3),
     rounds,
   }));
-  return { comparison: { together, speeds: told } };
+  return { comparison: { together, speeds: rows } };
 }
 
 function probesOf({ observations, whys }: SearchOutcome): ProbeRecord[] {

@@ -110,10 +110,12 @@ export class Search {
     const tuner = new Tuner({ ...rest, rungs: constraints.rungs.filter(left), ...(grows ? { expandable } : {}) });
     // Where the batch is not cut, what was measured of its parts says nothing.
     const whole = (one: Observation): boolean => this.#refusal === null || (!one.uncut && one.accumulation === 1);
-    const told = this.#journal.filter((one) => left(one.rung) && whole(one) && (grows || !one.expandable_segments));
-    const alive = told.at(-1) === this.#journal.at(-1);
-    for (const [at, seen] of told.entries()) {
-      tuner.tell(alive || at < told.length - 1 ? seen : { ...seen, alive: false });
+    const observations = this.#journal.filter(
+      (one) => left(one.rung) && whole(one) && (grows || !one.expandable_segments),
+    );
+    const alive = observations.at(-1) === this.#journal.at(-1);
+    for (const [at, seen] of observations.entries()) {
+      tuner.tell(alive || at < observations.length - 1 ? seen : { ...seen, alive: false });
     }
     return tuner;
   }

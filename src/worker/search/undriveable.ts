@@ -5,7 +5,7 @@ import type { Probe } from '../../contract/measurement.js';
 export const PLACEHOLDER =
   'Let the script take its batch size from a flag, and put {micro_batch} where its value goes: -- python train.py --batch-size {micro_batch}.';
 
-/** The script ran, but nothing in it took a batch size from the hook. `bye` null: the hook said nothing. */
+/** The script ran, but nothing in it took a batch size from the hook. `goodbye` null: the hook said nothing. */
 export function undriveable(goodbye: Goodbye | null, steps: number): Diagnosis {
   if (goodbye?.reason === 'undriveable') {
     return userError(`The batch size cannot be set from outside: ${goodbye.message}.`, PLACEHOLDER);

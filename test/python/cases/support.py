@@ -9,7 +9,7 @@ import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from template import Template
+from script_server import ScriptServer
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 PATH = os.pathsep.join([os.path.join(ROOT, "python", "inject"), os.path.join(ROOT, "python")])
@@ -113,13 +113,13 @@ def environment(worker=None, mode=None, **more):
     return kept
 
 
-_template = None
+_server = None
 
 
 def _prepare():
-    global _template
-    _template = _template or Template()
-    return _template
+    global _server
+    _server = _server or ScriptServer()
+    return _server
 
 
 def start(path, arguments=(), cwd=None, env=None, timeout=110):

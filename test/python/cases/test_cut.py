@@ -140,7 +140,7 @@ class Loops(unittest.TestCase):
                 self.assertNotIn("trained", result.output)
                 self.assertIn(words, result.errors)
                 self.assertIn("--cut loader", result.errors)
-                self.assertEqual(result.one("bye")["reason"], "uncut")
+                self.assertEqual(result.one("goodbye")["reason"], "uncut")
 
 
 COMPILED = """

@@ -73,7 +73,7 @@ class Lives(unittest.TestCase):
         pids = [message["pid"] for message in done.of("life")]
         self.assertEqual(len(set(pids)), 2)
         self.assertEqual([message["pid"] for message in done.of("hello")], pids)
-        self.assertNotIn(done.one("template")["pid"], pids)
+        self.assertNotIn(done.one("fork_server")["pid"], pids)
         ends = [(message["pid"], message["code"], message["signal"]) for message in done.of("died")]
         self.assertEqual(ends, [(pid, 0, None) for pid in pids])
 
@@ -89,7 +89,7 @@ class Lives(unittest.TestCase):
         done = lives(HEAD + made + "net = nn.Linear(1, 1)\n" + look + OUT_OF_MEMORY, [probe(30)], [AGAIN])
         self.assertEqual(done.output.split(), ["True", "True"])
 
-    def test_the_template_ends_as_its_last_life_did(self):
+    def test_the_fork_server_ends_as_its_last_life_did(self):
         for last, died, status in (
             ("os.kill(os.getpid(), 9)\n", (None, 9), -9),
             ("sys.exit(3)\n", (3, None), 3),
@@ -103,7 +103,7 @@ class Lives(unittest.TestCase):
             done = lives(HEAD + "net = nn.Linear(1, 1)\n" + last)
             self.assertEqual((done.messages, done.status), ([], status))
 
-    def test_the_template_ends_where_the_worker_is_gone(self):
+    def test_the_fork_server_ends_where_the_worker_is_gone(self):
         done = lives(HEAD + TRAIN, [], [None])
         self.assertEqual(len(done.of("died")), 1)
         self.assertEqual(done.status, 0, done.errors)
@@ -164,7 +164,7 @@ class NoLives(unittest.TestCase):
     def refused(self, text, why, **env):
         done = lives(HEAD + text + TRAIN + "print('trained')\n", [GO], [AGAIN], **env)
         self.assertEqual(done.status, 0, done.errors)
-        self.assertEqual(done.of("template"), [])
+        self.assertEqual(done.of("fork_server"), [])
         self.assertIn(why, done.one("plain")["message"])
         self.assertEqual(done.output, "trained\n")
 

@@ -284,8 +284,8 @@ class AtCall(unittest.TestCase):
         result = self.drive(
             "edges = torch.zeros(2, 30)\nwhile True: step(model(data[:8], edges).sum())\n",
         )
-        self.assertEqual(result.one("bye")["reason"], "undriveable")
-        self.assertIn("no row for each sample", result.one("bye")["message"])
+        self.assertEqual(result.one("goodbye")["reason"], "undriveable")
+        self.assertIn("no row for each sample", result.one("goodbye")["message"])
 
 
 class Names(unittest.TestCase):

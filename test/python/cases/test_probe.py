@@ -53,7 +53,7 @@ class Driving(unittest.TestCase):
         self.assertEqual(self.sizes(), list(sizes))
         self.assertEqual([m["micro_batch"] for m in result.of("measured")], [3, 50])
         self.assertEqual([m["steps"] for m in result.of("measured")], [3, 2])
-        self.assertEqual(result.one("bye")["reason"], "end")
+        self.assertEqual(result.one("goodbye")["reason"], "end")
 
     def test_plain_loop(self):
         result = self.drive("for x, y in DataLoader(data, batch_size=8): work(x, y)\nnote('epilogue')\n")
@@ -335,7 +335,7 @@ class Driving(unittest.TestCase):
             [probe(3)],
         )
         self.assertEqual(result.status, 0)
-        self.assertEqual(result.one("bye")["reason"], "loop_over")
+        self.assertEqual(result.one("goodbye")["reason"], "loop_over")
         self.assertNotIn("epilogue", self.seen)
 
     def test_a_thread_that_fetches_ahead(self):
@@ -373,7 +373,7 @@ class Driving(unittest.TestCase):
             "for x, y in DataLoader(data, batch_size=8):\n    nn.functional.mse_loss(model(x), y).backward()\n",
             [probe(3)],
         )
-        self.assertEqual(result.one("bye")["reason"], "undriveable")
+        self.assertEqual(result.one("goodbye")["reason"], "undriveable")
 
     def test_two_loaders_side_by_side(self):
         result = self.drive(

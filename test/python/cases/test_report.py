@@ -32,7 +32,7 @@ class Reports(unittest.TestCase):
         self.assertRegex(told["frame"], r"^shape_error.py:\d+ in main$")
         self.assertEqual(result.status, 1)
         self.assertEqual(result.errors.count("Traceback (most recent call last)"), 1)
-        self.assertEqual(result.of("bye"), [])
+        self.assertEqual(result.of("goodbye"), [])
 
     def test_out_of_memory(self):
         result = self.failing(

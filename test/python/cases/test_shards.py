@@ -127,7 +127,7 @@ class Shards(unittest.TestCase):
         self.assertNotEqual(result.status, 0)
         self.assertEqual(result.output, "")
         self.assertEqual(result.errors.count("fewer samples in its batch than another"), 2, result.errors)
-        self.assertEqual([message["reason"] for message in result.of("bye")], ["uncut", "uncut"])
+        self.assertEqual([message["reason"] for message in result.of("goodbye")], ["uncut", "uncut"])
 
     def test_weights_are_given_back_after_each_block_also_where_it_runs_again(self):
         told = (
@@ -148,7 +148,7 @@ class Shards(unittest.TestCase):
                 self.assertEqual(result.output, "")
                 self.assertIn("sharded between some of the ranks", result.errors)
                 self.assertIn("--cut loader", result.errors)
-                self.assertEqual({message["reason"] for message in result.of("bye")}, {"uncut"})
+                self.assertEqual({message["reason"] for message in result.of("goodbye")}, {"uncut"})
 
     def test_the_loaders_batches_are_cut_where_that_is_asked_for(self):
         for kind, wrap in SHARDED.items():

@@ -21,7 +21,7 @@ class Bounds(unittest.TestCase):
 
     def assert_given_up(self, result, reason):
         self.assertEqual(result.status, 0, result.errors)
-        self.assertEqual((result.one("bye")["reason"], result.one("bye")["message"]), ("undriveable", reason))
+        self.assertEqual((result.one("goodbye")["reason"], result.one("goodbye")["message"]), ("undriveable", reason))
         self.assertNotIn("epilogue", self.seen)
 
     def test_batches_cut_by_hand(self):
@@ -83,7 +83,7 @@ class Bounds(unittest.TestCase):
         result = self.run_in(
             "[work(x, y) for i, (x, y) in zip(range(2), DataLoader(data, batch_size=8))]\nos._exit(0)\n", [probe(3)]
         )
-        self.assertEqual(result.one("bye")["reason"], "loop_over")
+        self.assertEqual(result.one("goodbye")["reason"], "loop_over")
 
     def test_an_out_of_memory_error_that_ends_the_script_quietly(self):
         text = (
@@ -114,7 +114,7 @@ class Ancestors(unittest.TestCase):
             )  # fmt: skip
         worker.close()
         self.assertEqual(done.stdout, "after\n")
-        self.assertEqual(worker.of("bye")[0]["reason"], "end")
+        self.assertEqual(worker.of("goodbye")[0]["reason"], "end")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ class ForkPoint:
         #: True while a fork is under way that goes on as this process.
         self.forking = False
         #: Pid of the fork server that this life was forked from; None: this process is no life.
-        self.template: int | None = None
+        self.fork_server: int | None = None
         #: Why this process goes on by itself; None: it has not reached the fork point yet, or is a life.
         self.refusal: str | None = None
         self._unpatch: Callable[[], None] | None = None
@@ -77,7 +77,7 @@ class ForkPoint:
         if self._training_pipe is not None:
             os.write(self._training_pipe, b"1")
             self.close_pipe()
-        if self.template is None:
+        if self.fork_server is None:
             self._refuse("its training did not come to a first use of the device")
             self._hook.connection.send({"t": "plain", "message": self.refusal or ""})
 
@@ -87,9 +87,9 @@ class ForkPoint:
             os.close(self._training_pipe)
             self._training_pipe = None
 
-    def begin_life(self, template: int, training_pipe: int | None) -> None:
+    def begin_life(self, fork_server: int, training_pipe: int | None) -> None:
         """In a new life: sets all that tells this process from its parent."""
-        self.template = template
+        self.fork_server = fork_server
         self._training_pipe = training_pipe
         self._hook.begin_life()
         Ledger.begin_life()

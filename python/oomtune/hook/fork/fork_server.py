@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Callable, NoReturn
 
     from ..hook import Hook
-    from ..messages import TemplateHello
+    from ..messages import ForkServerHello
     from ..types import Message
     from .fork_point import ForkPoint
 
@@ -40,14 +40,14 @@ class ForkServer:
         self._handlers = {number: signal.getsignal(number) for number in OWN_SIGNALS}
         self._exit: Callable[[int], NoReturn] = getattr(os._exit, "__wrapped__", os._exit)
 
-    def _hello(self) -> TemplateHello:
-        return {"t": "template", "pid": self._pid}
+    def _hello(self) -> ForkServerHello:
+        return {"t": "fork_server", "pid": self._pid}
 
     def serve(self) -> str | None:
         """Forks lives until told to end. Returns None in each life; in this process only if it cannot be forked: why."""
         flush_streams()
         end_restartable_threads()
-        Ledger.begin_template()
+        Ledger.begin_fork_server()
         for number in OWN_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         try:

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from socket import socket
     from typing import Callable
 
-    from ..messages import Hello, SentMessage, TemplateHello
+    from ..messages import ForkServerHello, Hello, SentMessage
     from ..types import Message
 
 
 class Connection:
     """Connects when the first message is sent, so that processes that never train never connect."""
 
-    def __init__(self, path: str | None, hello: Callable[[], Hello | TemplateHello]) -> None:
+    def __init__(self, path: str | None, hello: Callable[[], Hello | ForkServerHello]) -> None:
         self._path = path
         self._hello = hello
         self._lock = threading.RLock()

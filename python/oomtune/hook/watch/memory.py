@@ -21,7 +21,7 @@ class Ledger:
     _refused_before = 0
 
     @classmethod
-    def begin_template(cls) -> None:
+    def begin_fork_server(cls) -> None:
         """In the fork server, before it forks."""
         cls._inherited = cls(-1).live() or 0
 

@@ -8,13 +8,13 @@ const KILLED = 1n << 8n;
 /** As a bit of the flags in /proc/PID/stat: it is on its way out. */
 const EXITING = 4;
 
-export interface HeldProcess {
+export interface StuckProcess {
   pid: number;
   name: string;
 }
 
-/** Those of a launch that are on their way out just now: after a moment most are gone, and what stays is held. */
-export function dyingOf(dir: string): HeldProcess[] {
+/** Those of a launch that are on their way out just now: after a moment most are gone, and what stays is stuck. */
+export function dyingOf(dir: string): StuckProcess[] {
   return markedFor(dir)
     .filter((pid) => !dumpsCore(pid) && tasksOf(pid).some(isDying))
     .map((pid) => ({ pid, name: systemText(`/proc/${pid}/comm`).trim() }));
@@ -23,7 +23,7 @@ export function dyingOf(dir: string): HeldProcess[] {
 /** That may take long, and comes to an end. */
 const dumpsCore = (pid: number): boolean => /^CoreDumping:\s*1$/m.test(systemText(`/proc/${pid}/status`));
 
-/** Its threads: the first may have ended while another is held. */
+/** Its threads: the first may have ended while another is stuck. */
 const tasksOf = (pid: number): string[] => namesIn(`/proc/${pid}/task`).map((task) => `/proc/${pid}/task/${task}`);
 
 function isDying(task: string): boolean {

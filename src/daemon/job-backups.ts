@@ -18,36 +18,36 @@ const schema = z.object({
 });
 
 /** A job that a daemon of this host answers for, as it was when its record was written last. */
-type HeldJob = Omit<z.infer<typeof schema>, 'schema' | 'store'>;
+type BackedUpJob = Omit<z.infer<typeof schema>, 'schema' | 'store'>;
 
 /** How many ends are kept: as many jobs as `config/retention.yaml` keeps folders of. */
 const KEPT_ENDS = 2000;
 
 /**
- * What the daemon answers for, in files of its own (`daemon/held/<job>.json`): Redis may lose its data while jobs run, and the
+ * What the daemon answers for, in files of its own (`daemon/claimed/<job>.json`): Redis may lose its data while jobs run, and the
  * daemon may be another one by then. Written after each step that Redis has taken, before the step is made. The last of what has
  * ended stays (`daemon/ended/<job>.json`): an older state of Redis would offer it to be run again.
  */
-export class HeldJobs {
+export class JobBackups {
   readonly #store: string;
   readonly #folder: string;
 
   constructor(
     { url, keys }: Pick<Store, 'url' | 'keys'>,
     private readonly log: Log,
-    what: 'held' | 'ended' = 'held',
+    what: 'claimed' | 'ended' = 'claimed',
   ) {
     this.#store = `${url} ${keys.prefix}`;
     this.#folder = stateFolder('daemon', what);
   }
 
-  write(held: HeldJob): void {
-    const path = this.#path(held.record.job);
+  write(job: BackedUpJob): void {
+    const path = this.#path(job.record.job);
     try {
-      writeWhole(path, JSON.stringify({ schema: 1, store: this.#store, ...held }));
+      writeWhole(path, JSON.stringify({ schema: 1, store: this.#store, ...job }));
     } catch (error) {
       // The job goes on: it is only not written back should Redis lose its data before the next step
-      this.log.warn({ err: error, job: held.record.job }, 'what the daemon holds could not be written to its home');
+      this.log.warn({ err: error, job: job.record.job }, 'what the daemon holds could not be written to its home');
     }
   }
 
@@ -56,7 +56,7 @@ export class HeldJobs {
   }
 
   /** Of this Redis; null where there is none, or it cannot be read. */
-  get(job: string): HeldJob | null {
+  get(job: string): BackedUpJob | null {
     return this.#read(this.#path(job));
   }
 
@@ -67,10 +67,10 @@ export class HeldJobs {
   }
 
   /** Of this Redis. `host` null: of every host that shares this home. */
-  list(host: string | null): HeldJob[] {
+  list(host: string | null): BackedUpJob[] {
     return this.ids()
       .flatMap((job) => this.get(job) ?? [])
-      .filter((held) => host === null || held.host === host);
+      .filter((job) => host === null || job.host === host);
   }
 
   /** Removes the oldest beyond what is kept. */
@@ -86,7 +86,7 @@ export class HeldJobs {
     return join(this.#folder, `${job}.json`);
   }
 
-  #read(path: string): HeldJob | null {
+  #read(path: string): BackedUpJob | null {
     try {
       const { store, host, claim, epoch, record } = schema.parse(JSON.parse(readFileSync(path, 'utf8')));
       return store === this.#store ? { host, claim, epoch, record } : null;

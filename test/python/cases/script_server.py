@@ -17,12 +17,12 @@ import tempfile
 MOST = 1 << 20
 
 
-class Template:
+class ScriptServer:
     """`run()` is subprocess.run() for a script, with output and errors captured."""
 
     def __init__(self):
         self._folder = tempfile.TemporaryDirectory()
-        self._path = os.path.join(self._folder.name, "template")
+        self._path = os.path.join(self._folder.name, "server")
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(self._path)
         listening.listen(16)

@@ -4,7 +4,7 @@ import type { Run } from '../../runtime/types.js';
 import type { Lease } from '../types.js';
 
 /** Something of a launch was killed and is still there: nothing more can be started in its place. */
-export class StillHeld extends OomtuneError {
+export class StillRunning extends OomtuneError {
   constructor(
     readonly run: Run,
     readonly exit: Exit,
@@ -12,16 +12,16 @@ export class StillHeld extends OomtuneError {
     super(
       'OOMTUNE_STILL_RUNNING',
       exit.error ?? 'Something of the command was killed and is still there: the kernel has not let go of it.',
-      HELD_ADVICE,
+      STILL_RUNNING_ADVICE,
     );
   }
 }
 
-export const HELD_ADVICE =
+export const STILL_RUNNING_ADVICE =
   'A file system or a GPU that does not answer is the usual reason. Its devices stay reserved until it is gone.';
 
 /** Gives the lease back, or where something of a launch is still there leaves it to that. */
 export async function giveBack(lease: Lease, left: { run: Run; exit: Exit } | null): Promise<void> {
   if (left === null) return lease.release();
-  await lease.leave(left.run.dir, left.exit.held ?? []);
+  await lease.leave(left.run.dir, left.exit.stuck ?? []);
 }
