@@ -15,10 +15,7 @@ interface Applied {
   notes: string[];
 }
 
-/**
- * Fills the best suited of the recommendations into a command: the one recorded for this very command, else (when a name
- * was given) the latest verified one.
- */
+/** Fills a recommendation into the command: the one recorded for this command, else the latest verified one of its name. */
 export async function applyRecommendation(
   found: Recommendation[],
   name: string | null,

@@ -4,7 +4,7 @@ import { parseRedisUrl } from '../store/url.js';
 import type { Output } from './output.js';
 import { createProgress, type ProgressView } from './progress.js';
 
-/** What a verb works with. The expensive parts are made when they are first asked for, and closed at the end. */
+/** What verbs share. Expensive parts are made when first asked for, and closed at the end. */
 export interface Context {
   readonly out: Output;
   /** Aborted by SIGINT, SIGTERM and SIGHUP. */

@@ -12,10 +12,7 @@ const DOTS = [
 ] as const;
 const ROWS = 9;
 
-/**
- * Peak memory against micro-batch, as text: `●` fitted, `✗` ran out of memory (set on the budget's line: how much it
- * needed is not known), dots are the prediction. Null where nothing was measured.
- */
+/** Peak memory by micro-batch as text: `●` fitted, `✗` ran out of memory, dots: prediction. Null: nothing was measured. */
 export function curveText(memory: MemoryReport, budgetBytes: number, paint: Paint, width: number): string[] | null {
   const { fits, out_of_memory: failed, prediction } = memory.curve;
   if (fits.length === 0) return null;
@@ -59,7 +56,7 @@ export function curveText(memory: MemoryReport, budgetBytes: number, paint: Pain
   ];
 }
 
-/** A line in braille dots. `height`: part of the chart's height at a part of its width. */
+/** A line in braille dots. `height`: the relative height at a relative width. */
 function drawLine(cells: string[][], width: number, height: (part: number) => number, paint: Paint): void {
   const dots = cells.map(() => new Array<number>(width).fill(0));
   for (let x = 0; x < 2 * width; x += 1) {
@@ -76,7 +73,7 @@ function drawLine(cells: string[][], width: number, height: (part: number) => nu
   });
 }
 
-/** The sizes under the axis, each below its place; one that would touch the one before is left out. */
+/** The sizes below the axis, without those that would touch the one before. */
 function axis(right: number, column: (size: number) => number, width: number): string {
   let text = '';
   for (const size of countTicks(right, 5)) {

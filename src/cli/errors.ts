@@ -5,7 +5,7 @@ import { refusal } from '../common/refusal.js';
 import { plainText } from '../common/terminal.js';
 import { inspect, type Output } from './output.js';
 
-/** Whatever was thrown, as an error that a user can act on. */
+/** Any thrown value as an error that a user can act on. */
 export function asOomtuneError(thrown: unknown, verb: string | null): OomtuneError {
   if (thrown instanceof OomtuneError) return thrown;
   if (thrown instanceof CommanderError) return fromCommander(thrown, verb);
@@ -30,7 +30,7 @@ export function interrupted(cause?: unknown): OomtuneError {
   return new OomtuneError('OOMTUNE_INTERRUPTED', 'Interrupted.', remedy, { cause });
 }
 
-/** The sentence of a search without an answer; `failure`: the class that it ended with. */
+/** The sentence of a search without an answer; `failure`: its class. */
 export function nothingFits(failure: string | undefined, reason: string | null | undefined): string {
   if (reason === 'leak') return 'No batch size helps: the memory of the job grows with every step.';
   return failure === 'user_error'
@@ -38,7 +38,7 @@ export function nothingFits(failure: string | undefined, reason: string | null |
     : 'Nothing fits, even the smallest batch with every allowed knob.';
 }
 
-/** The one place that shows an error: a sentence, the remedy, the code; with `--json` the document, on stdout. */
+/** Shows every error: sentence, remedy and code; with `--json` the document, on stdout. */
 export function renderError(error: OomtuneError, out: Output): void {
   if (out.json) {
     out.failure(error.toJSON());
@@ -53,7 +53,7 @@ export function renderError(error: OomtuneError, out: Output): void {
   }
 }
 
-/** commander's words in our form: `error: unknown option '--foo'\n(Did you mean --for?)`. */
+/** commander's message (`error: unknown option '--foo'\n(Did you mean --for?)`) in our form. */
 function fromCommander(error: CommanderError, verb: string | null): OomtuneError {
   if (error.code === 'commander.help') {
     return usageError('There is no such verb to help with.', 'Run `oomtune --help` to see them all.');
@@ -78,7 +78,7 @@ function oneLine(text: string): string {
   return text.split('\n', 1)[0]?.trim() ?? '';
 }
 
-/** An OomtuneError made by another copy of the class (a worker thread, a second build). */
+/** An OomtuneError of another copy of the class (a worker thread, a second build). */
 function isOomtuneLike(thrown: unknown): thrown is { code: ErrorCode; message: string; remedy: string } {
   return (
     thrown instanceof Error &&

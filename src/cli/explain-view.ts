@@ -15,7 +15,7 @@ import { hasEnded } from './status-view.js';
 import { oneLine } from './table.js';
 import { ago, bytesOr, comparisonText, configWords, cutWords, plural, seconds, shellWords } from './words.js';
 
-/** Why a job waits, or how its configuration was found and what came of it, as a story. */
+/** Tells why a job waits, or how its configuration was found and how it went. */
 export function explainJob(
   raw: JobRecord,
   recorded: Recommendation | null,
@@ -59,7 +59,6 @@ export function explainJob(
   return lines.join('\n');
 }
 
-/** How a recommendation came about. */
 export function explainRecommendation(recorded: Recommendation, paint: Paint): string {
   const recommendation = plain(recorded);
   const { peak_bytes: peak, budget_bytes: budget } = recommendation;
@@ -81,7 +80,7 @@ export function explainRecommendation(recorded: Recommendation, paint: Paint): s
   ].join('\n');
 }
 
-/** What the peak is made of; the bar is as long as the budget, or as the peak where that is not known. */
+/** The parts of the peak, in a bar as long as the budget, or as the peak where that is unknown. */
 function filled(memory: MemoryBreakdown, budget: number | null, paint: Paint): string[] {
   const { micro_batch, peak_bytes } = memory;
   const of = budget === null ? '' : ` of ${formatBytes(budget)}`;
@@ -112,7 +111,6 @@ function opening(job: JobRecord): string {
 const place = (job: JobRecord): string =>
   job.host === null ? '' : ` on ${job.host}${job.devices.length > 0 ? ` (${job.devices.join(', ')})` : ''}`;
 
-/** Probes by launch and rung, a sentence for each. */
 function probes(all: readonly ProbeRecord[], paint: Paint): string[] {
   const lines: string[] = [];
   let heading = '';

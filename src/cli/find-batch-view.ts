@@ -10,7 +10,7 @@ import { spent } from './progress.js';
 import { facts } from './table.js';
 import { comparisonText, configWords, plural, rate, shellWords } from './words.js';
 
-/** The block that a person sees at the end of a search that found something. */
+/** The text after a successful search. */
 export function renderFound(raw: FindBatchReport, paint: Paint): string {
   const report = plain(raw);
   const { config, device } = report;
@@ -35,7 +35,7 @@ export function renderFound(raw: FindBatchReport, paint: Paint): string {
   return [head, table, ...picture(report, paint), ...(said.length > 0 ? ['', ...notes] : []), ...paste].join('\n');
 }
 
-/** The line to paste keeps what the script asks for; a larger effective batch is another training, and is told as one. */
+/** The first line keeps the script's effective batch; the second, with a larger one, says that it trains otherwise. */
 function howToRun(report: FindBatchReport, apply: NonNullable<FindBatchReport['apply']>, paint: Paint): string[] {
   const { own, config } = report;
   const direct = plainCommand(report);
@@ -61,7 +61,6 @@ function meaning(own: NonNullable<FindBatchReport['own']>, { effective_batch }: 
   return `The larger one gives each step ${Number(times.toPrecision(3))} times the samples${epoch}: it trains otherwise. The learning rate and its schedule stay as they are written, and have to be chosen anew.`;
 }
 
-/** What fills the memory, and how it grows with the micro-batch. */
 function picture({ memory, device, config }: FindBatchReport, paint: Paint): string[] {
   if (memory === null || config === null) return [];
   const width = drawingWidth();

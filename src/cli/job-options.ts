@@ -11,10 +11,10 @@ import { jobEnvironment } from '../worker/command/environment.js';
 import { placeholders } from '../worker/command/placeholders.js';
 import { presetNamed } from '../worker/presets/load.js';
 
-/** Values of `find-batch`, `run` and `submit` as commander hands them over: strings, or true for a flag. */
+/** Options from commander: strings, or true for a flag. */
 type RawOptions = Record<string, unknown>;
 
-/** A whole number of at least `least`; the text of the issue completes "Expected --flag to be …". */
+/** A whole number of at least `least`; the message completes "Expected --flag to be …". */
 const whole = (least: number, most = Number.MAX_SAFE_INTEGER) => {
   const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
   return z
@@ -24,7 +24,6 @@ const whole = (least: number, most = Number.MAX_SAFE_INTEGER) => {
     .refine((value) => Number.isSafeInteger(value) && value >= least && value <= most, `a whole number ${range}`);
 };
 
-/** Null where the option was not given. */
 const orNull = <T extends z.ZodType>(given: T) => given.nullable().default(null);
 
 const nonEmpty = (what: string) => z.string().refine((text) => text.trim() !== '', what);
@@ -86,10 +85,7 @@ const raw = z.object({
   restart: z.boolean().default(false),
 });
 
-/**
- * Checks what the user wrote and what it says together, before anything is started or recorded.
- * Throws OOMTUNE_USAGE, OOMTUNE_BAD_SIZE or OOMTUNE_BAD_PLACEHOLDER.
- */
+/** Checks the options, each and together. Throws OOMTUNE_USAGE, OOMTUNE_BAD_SIZE or OOMTUNE_BAD_PLACEHOLDER. */
 export function toJobOptions(values: RawOptions, command: string[]): JobOptions {
   const parsed = raw.safeParse(values);
   if (!parsed.success) throw wrongOption(parsed.error, values);
@@ -121,7 +117,7 @@ const changes = z.object({
     .optional(),
 });
 
-/** What `edit` is to change. Throws OOMTUNE_USAGE. */
+/** The changes of `edit`. Throws OOMTUNE_USAGE. */
 export function toChanges(values: RawOptions): Pick<Partial<JobOptions>, 'priority' | 'timeSeconds'> {
   const parsed = changes.safeParse(values);
   if (!parsed.success) throw wrongOption(parsed.error, values);

@@ -5,10 +5,7 @@ import type { Output } from './output.js';
 import { foregroundEntries } from './status-entry.js';
 import { ago, plural } from './words.js';
 
-/**
- * The records of the jobs that were named by id, name, pattern (`sweep-*`) or `@`, in that order, each once. Says which job a name means that several have.
- * Throws OOMTUNE_NO_SUCH_JOB for the first that is not there.
- */
+/** The jobs named by id, name, pattern (`sweep-*`) or `@`, each once and in that order. Throws OOMTUNE_NO_SUCH_JOB. */
 export async function namedJobs(store: Store, names: string[], out: Pick<Output, 'note'>): Promise<JobRecord[]> {
   const found = await Promise.all(
     names.map(async (name) => {
@@ -31,7 +28,7 @@ export function sayWhich(name: string, { job, namesakes }: NamedJob, out: Pick<O
   out.note(`note: ${plural(namesakes, 'job')} are called ${name}; ${which}.`);
 }
 
-/** What works in the foreground, and the configuration that it leaves, are no jobs: who takes them for one is told. */
+/** Explains a name that is not a job's but a foreground command's or a recommendation's. */
 function orRecorded(store: Store, name: string): (error: unknown) => Promise<never> {
   return async (error) => {
     const isMissing = error instanceof OomtuneError && error.code === 'OOMTUNE_NO_SUCH_JOB';

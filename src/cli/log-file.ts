@@ -3,13 +3,10 @@ import { join } from 'node:path';
 import { openRegular } from '../common/regular-file.js';
 
 const CHUNK = 64 * 1024;
-/** Of a log's end that is looked through for its last lines: as much as the supervisor lets one file have. */
+/** The last lines are looked for in this much of a log, as much as the supervisor lets one file have. */
 const MOST_TAIL = 64 * 1024 ** 2;
 
-/**
- * Reads a launch's log as it grows, across its rotation by size (`log` is renamed to `log.1`): what was open is read to
- * its end before the new file is begun. Holds at most one chunk in memory, however long a line is.
- */
+/** Reads a log as it grows, across its rotation (`log` becomes `log.1`). Holds at most one chunk in memory. */
 export class LogFile {
   readonly #path: string;
   readonly #old: string;
@@ -73,7 +70,7 @@ export class LogFile {
   }
 }
 
-/** Where the last `lines` lines start, and how many there are at most. */
+/** The offset of the last `lines` lines, and how many there are. */
 function tailOffset(path: string, lines: number): { offset: number; found: number } {
   const file = openRegular(path);
   if (file === null) return { offset: 0, found: 0 };

@@ -11,12 +11,12 @@ import { createProgram } from './program.js';
 import { withTimeout } from './timeouts.js';
 import { type Invocation, takesCommand } from './verb.js';
 
-/** Somebody sits in front of it. */
+/** For a person who waits at a terminal. */
 const LONGEST_MS = 30_000;
-/** Verbs whose arguments are files. */
+/** Verbs with files as arguments. */
 const OF_FILES = ['diagnose'];
 
-/** Throws OOMTUNE_FILES_SILENT where what was named on the command line stands on a file system that does not answer. */
+/** Throws OOMTUNE_FILES_SILENT if the command line names a file on a file system that does not answer. */
 async function namedFilesAnswer({ verb, args, options, command }: Invocation, signal: AbortSignal): Promise<void> {
   const given = [options.report, options.plot, ...(OF_FILES.includes(verb) ? args : [])];
   const files = given.filter((one): one is string => typeof one === 'string').map((path) => resolve(path));
@@ -26,7 +26,7 @@ async function namedFilesAnswer({ verb, args, options, command }: Invocation, si
   await filesAnswer(files, Math.min(LONGEST_MS, longestStartMs()), signal);
 }
 
-/** Ended by Ctrl-C as a matter of course: nothing needs to be said about it. */
+/** Verbs that end by Ctrl-C as usual, without a message. */
 const ONLY_LOOKS = ['logs', 'status', 'wait'];
 
 /** The first word that is neither an option nor the value of one. */

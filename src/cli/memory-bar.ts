@@ -3,7 +3,7 @@ import type { MemoryBreakdown } from '../contract/measurement.js';
 import { type Part, partsOf } from '../worker/memory/memory-report.js';
 import type { Paint } from './output.js';
 
-/** Told apart by glyph, so that they are without colours too. */
+/** Different glyphs, so that they can be told apart without colours. */
 const LOOKS: Record<Part, { glyph: string; style: Parameters<Paint>[0] }> = {
   parameters: { glyph: '█', style: 'blue' },
   gradients: { glyph: '▓', style: 'cyan' },
@@ -14,10 +14,10 @@ const LOOKS: Record<Part, { glyph: string; style: Parameters<Paint>[0] }> = {
   rest: { glyph: '·', style: 'gray' },
 };
 
-/** Columns of a drawing, with room for what stands beside it. */
+/** Columns for a drawing, beside its labels. */
 export const drawingWidth = (): number => Math.max(24, Math.min(64, (process.stdout.columns || 80) - 14));
 
-/** A bar as long as the budget, with a stretch for each part of the peak, and a legend with the figures. */
+/** A bar as long as the budget with the parts of the peak, and a legend with figures. */
 export function memoryBar(memory: MemoryBreakdown, budgetBytes: number, paint: Paint, width: number): string[] {
   const parts = partsOf(memory);
   const whole = Math.max(budgetBytes, memory.peak_bytes);

@@ -7,10 +7,10 @@ import { seconds } from './words.js';
 
 const HEIGHTS = '▁▂▃▄▅▆▇█';
 const WIDTH = 32;
-/** Of a job that was launched more often the last ones are told. */
+/** Only the last launches are shown. */
 const LAUNCHES_SHOWN = 8;
 
-/** What the job held over time: a line for each launch, all of them to one scale, which is the budget where there is one. */
+/** Memory over time, a line for each launch, scaled to the budget or to the highest peak. */
 export function memoryOverTime(job: Pick<JobRecord, 'launches'>, trace: MemoryTrace, paint: Paint): string[] {
   const launches = byLaunch(trace.samples);
   if (launches.length === 0) return [];
@@ -32,7 +32,7 @@ export function memoryOverTime(job: Pick<JobRecord, 'launches'>, trace: MemoryTr
   ];
 }
 
-/** Samples of one launch after the other; a launch that was taken up again stays one. */
+/** Samples by launch; a launch that was adopted stays one. */
 function byLaunch(samples: readonly MemorySample[]): MemorySample[][] {
   const launches: MemorySample[][] = [];
   for (const sample of samples) {
@@ -43,7 +43,7 @@ function byLaunch(samples: readonly MemorySample[]): MemorySample[][] {
   return launches;
 }
 
-/** The highest of each stretch of time; a stretch in which nobody looked is blank. */
+/** The maximum of each interval; blank without samples. */
 function spark(samples: MemorySample[], top: number, width: number): string {
   const [first, last] = [samples[0] as MemorySample, samples.at(-1) as MemorySample];
   const highest = new Array<number | null>(width).fill(null);

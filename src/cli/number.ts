@@ -1,6 +1,6 @@
 import { usageError } from '../common/errors.js';
 
-/** A whole number that an option was given; null: it was not. Throws OOMTUNE_USAGE with `remedy`. */
+/** An option's whole number; null: not given. Throws OOMTUNE_USAGE with `remedy`. */
 export function readNumber(
   flag: string,
   value: unknown,

@@ -1,15 +1,12 @@
 import { type Command, Option } from 'commander';
 import { DEVICE_CHOICES } from '../contract/device-id.js';
 
-/**
- * The options as the user sees them: find-batch, run and submit share one table. commander knows only names and values;
- * what the values mean is checked in job-options.ts, which is loaded when a verb needs it.
- */
+/** The options of all verbs. commander knows names only; job-options.ts checks the values, and is loaded when it is needed. */
 
-/** `preset` is shown in the help: the value itself is filled in where the options are checked. */
+/** `preset` is shown in the help; job-options.ts fills the value in. */
 type Spec = [flags: string, about: string, more?: { preset?: string; many?: boolean }];
 
-/** Options by the heading that the help puts them under; '': among those of every verb. */
+/** Options by heading of the help; '': those of every verb. */
 export type Options = Record<string, Spec[]>;
 
 const WHERE = 'Where it runs:';
@@ -107,7 +104,7 @@ export const SUBMIT: Options = {
   ],
 };
 
-/** Of `daemon start` and `daemon run`. */
+/** For `daemon start` and `daemon run`. */
 export const DAEMON: Options = {
   '': [
     ['--cpu-lanes <n>', 'jobs at a time with --device cpu', { preset: '1' }],
@@ -118,7 +115,7 @@ export const DAEMON: Options = {
   ],
 };
 
-/** What every verb takes. */
+/** For every verb. */
 export const COMMON: Options = {
   '': [
     ['--json', 'one JSON document on stdout, nothing else'],
@@ -126,7 +123,7 @@ export const COMMON: Options = {
   ],
 };
 
-/** Values between bars, as in `<auto|off>`, are the only ones that the option takes. */
+/** An option takes only the values between bars, as in `<auto|off>`. */
 export function addOptions(command: Command, options: Options): Command {
   for (const [heading, specs] of Object.entries(options)) {
     for (const [flags, about, { preset, many } = {}] of specs) {

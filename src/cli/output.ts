@@ -3,7 +3,7 @@ import { OomtuneError } from '../common/errors.js';
 import type { ErrorDocument } from '../contract/failure.js';
 import type { VerbDocuments } from '../contract/verbs.js';
 
-/** What stands for the signs that a terminal without UTF-8 cannot show. */
+/** ASCII for signs that a terminal without UTF-8 cannot show. */
 const SIGNS: Record<string, string> = {
   ...{
     '✓': '+',
@@ -23,13 +23,13 @@ const SIGNS: Record<string, string> = {
   ...{ '█': '#', '▓': '=', '▒': ':', '░': '.', '▚': '%', '│': '|', '┤': '|', '└': '+', '─': '-', '╌': '-', '●': 'o' },
 };
 
-/** Whether the locale says that only ASCII can be shown (LC_ALL=C); where nothing is set nothing is said. */
+/** Whether the locale is limited to ASCII (LC_ALL=C); an unset one is not. */
 export function asciiOnly(env: NodeJS.ProcessEnv = process.env): boolean {
   const locale = env.LC_ALL || env.LC_CTYPE || env.LANG;
   return locale !== undefined && locale !== '' && !/utf-?8/i.test(locale);
 }
 
-/** The text with signs of ASCII alone; what has none of its own (a name in another alphabet) becomes a question mark. */
+/** The text in ASCII; other letters become question marks. */
 export function ascii(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: everything beyond ASCII
   return text.replace(/[^\x00-\x7f]/gu, (sign) => SIGNS[sign] ?? other(sign));
@@ -45,10 +45,7 @@ function other(sign: string): string {
 
 export const width = (text: string): number => [...stripVTControlCharacters(text)].length;
 
-/**
- * Lines that are longer than the terminal is wide are broken between words, and go on under their own beginning. A word that is
- * longer than a line (a path) stays whole. `columns` undefined: a pipe, where nothing needs to be broken.
- */
+/** Breaks long lines between words and keeps their indentation. `columns` undefined: a pipe, where nothing is broken. */
 export function wrapped(text: string, columns: number | undefined): string {
   if (columns === undefined || columns < 20) return text;
   return text
@@ -69,13 +66,13 @@ function broken(line: string, columns: number, indent = `${/^ */.exec(line)?.[0]
   return [...lines, now].join('\n');
 }
 
-/** A command over several lines that a shell reads as one. */
+/** A command broken into lines that a shell reads as one. */
 export function continued(command: string, indent: string, columns: number | undefined): string {
   if (columns === undefined || width(indent) + width(command) <= columns) return indent + command;
   return broken(indent + command, columns - 2, ' '.repeat(width(indent) + 2)).replaceAll('\n', ' \\\n');
 }
 
-/** Data goes to stdout, everything said about it to stderr. */
+/** stdout for data, stderr for messages. */
 export interface Output {
   readonly json: boolean;
   /** Colours and glyphs for stdout and for stderr. */
@@ -96,10 +93,7 @@ export interface Output {
 type Style = Parameters<typeof styleText>[0];
 export type Paint = (style: Style, text: string) => string;
 
-/**
- * Whether a stream gets colours: a terminal that is not dumb, unless NO_COLOR is set to anything (no-color.org);
- * FORCE_COLOR overrules both.
- */
+/** Whether a stream gets colours: a terminal that is not dumb, without NO_COLOR (no-color.org); FORCE_COLOR overrules both. */
 export function coloured(stream: { isTTY?: boolean }, env: NodeJS.ProcessEnv = process.env): boolean {
   if (env.FORCE_COLOR && env.FORCE_COLOR !== '0') return true;
   if (env.NO_COLOR || env.FORCE_COLOR === '0') return false;
@@ -125,14 +119,14 @@ export function createOutput(json: boolean): Output {
   };
 }
 
-/** JSON leaves the control characters beyond ASCII as they are, and terminals obey them. */
+/** JSON leaves control characters beyond ASCII unescaped, which terminals obey. */
 function writeJson(value: unknown): void {
   const text = JSON.stringify(value, null, process.stdout.isTTY ? 2 : undefined);
   const escaped = (character: string): string => `\\u00${character.charCodeAt(0).toString(16)}`;
   process.stdout.write(`${text.replace(/[\u007f-\u009f]/g, escaped)}\n`);
 }
 
-/** As a person can read it there: no control characters, lines broken between words, and only signs that the locale knows. */
+/** Text for a person: without control characters, wrapped, and only with signs of the locale. */
 export function shown(text: string, stream: { isTTY?: boolean; columns?: number }): string {
   const plain = asciiOnly() ? ascii(printable(text)) : printable(text);
   return wrapped(plain, stream.isTTY ? stream.columns || 80 : undefined);
@@ -140,16 +134,13 @@ export function shown(text: string, stream: { isTTY?: boolean; columns?: number 
 
 const ended = (text: string): string => (text.endsWith('\n') ? text : `${text}\n`);
 
-/** Records and logs may hold anything: of its control characters only line ends, tabs and colours reach the terminal. */
+/** Records and logs may hold anything: keeps only line ends, tabs and colours of their control characters. */
 export function printable(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
   return text.replace(/[\u0000-\u0008\u000b-\u001a\u001c-\u001f\u007f-\u009f]+|\u001b(?!\[[\d;]*m)/g, ' ');
 }
 
-/**
- * A reader that goes away (`oomtune status | head`) ends the command in silence; a stderr that is closed or full only ends the
- * talking, because the work may still have something to write to Redis.
- */
+/** A closed stdout (`oomtune status | head`) ends the command silently; a closed stderr does not, as Redis may need a write. */
 export function outliveClosedPipes(): void {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0);
@@ -163,7 +154,6 @@ export function outliveClosedPipes(): void {
   process.stderr.on('error', () => {}); // there is nowhere to say it
 }
 
-/** What a person sees of an unexpected value. */
 export function inspect(value: unknown): string {
   return formatWithOptions({ colors: false, depth: 4 }, '%O', value);
 }

@@ -8,7 +8,7 @@ import { type Dispatch, verbMaker } from './verb.js';
 
 const SERVE = 'Serve:';
 
-/** The whole command line. `dispatch` is told which verb was called; `command` is what stood after `--`. */
+/** The whole command line. `dispatch` gets the verb; `command` is what followed `--`. */
 export function createProgram(dispatch: Dispatch, command: string[] = []): Command {
   const program = new Command('oomtune')
     .description('Runs any training command at the best configuration that fits the GPU.')

@@ -6,7 +6,7 @@ import { ascii, asciiOnly, type Paint, paintFor, wrapped } from './output.js';
 import { oneLine } from './table.js';
 import { bytesOr, configWords, plural, rate } from './words.js';
 
-/** Shows a person what the worker does. All of it goes to stderr. */
+/** Shows the worker's progress on stderr. */
 export interface ProgressView {
   show(event: Progress): void;
   /** Wipes the live line: called before anything else is written. */
@@ -21,10 +21,7 @@ interface ProgressStream {
 
 const BAR = 12;
 
-/**
- * On a terminal the probe under way has one live line, which its result replaces; in a pipe each event is one plain
- * line and nothing is ever rewritten.
- */
+/** On a terminal the current probe has one live line, which its result replaces; in a pipe each event is one plain line. */
 export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = process.env): ProgressView {
   const live = Boolean(stream.isTTY) && env.TERM !== 'dumb' && !env.CI;
   const paint = paintFor(stream, env);
@@ -122,7 +119,7 @@ function probeLine(event: ProbeEvent, budget: number, paint: Paint): string {
   return parts.join('  ');
 }
 
-/** The peak against the budget; running out of memory fills the bar. */
+/** The peak relative to the budget; full if it ran out of memory. */
 function bar(peak: number | null, budget: number, oom: boolean): string {
   if (budget <= 0) return '';
   const part = oom ? 1 : (peak ?? 0) / budget;

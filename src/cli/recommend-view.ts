@@ -29,7 +29,7 @@ export function renderRecommendations(recorded: Recommendation[], paint: Paint):
   );
 }
 
-/** What a run could not take is not the largest, whatever a search had found before. */
+/** The largest known size, below one that ran out of memory since. */
 function largest({ status, max_micro_batch: max, known_bad_micro_batch: bad }: Recommendation): string {
   return status === 'demoted' && bad !== null && bad <= max ? `below ${bad}` : String(max);
 }

@@ -2,7 +2,7 @@ import type { VerbDocuments } from '../contract/verbs.js';
 import type { Output } from './output.js';
 import { facts } from './table.js';
 
-/** Tells of something that may run: what is known of it, or what to do where it does not. */
+/** Prints the status of a service, or how to start it. */
 export function tellStatus<D extends 'daemon-status' | 'redis-status'>(
   out: Output,
   verb: D,

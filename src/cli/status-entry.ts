@@ -5,7 +5,7 @@ import type { ForegroundEntry, StatusEntry } from '../contract/verbs.js';
 import type { Store } from '../store/index.js';
 import { jobBudget, jobMemory } from '../worker/memory/memory-report.js';
 
-/** What runs in the foreground, as in `status --json`: there is no job's record of it, only its lease. */
+/** Foreground commands for `status --json`: they have a lease but no record. */
 export async function foregroundEntries(store: Store): Promise<ForegroundEntry[]> {
   return (await store.leasing.foreground()).map((lease) => ({
     job: lease.owner,
@@ -18,7 +18,7 @@ export async function foregroundEntries(store: Store): Promise<ForegroundEntry[]
   }));
 }
 
-/** The jobs of `status --json`, each with the recommendation that it used or made looked up. */
+/** The jobs of `status --json`, with their recommendations. */
 export async function statusEntries(store: Store, jobs: JobRecord[]): Promise<StatusEntry[]> {
   const keys = [...new Set(jobs.flatMap(({ key }) => (key === null ? [] : [key])))];
   const found = await Promise.all(keys.map((key) => store.recommendations.get(key)));
@@ -26,7 +26,6 @@ export async function statusEntries(store: Store, jobs: JobRecord[]): Promise<St
   return jobs.map((job) => statusEntry(job, byKey.get(job.key ?? '') ?? null));
 }
 
-/** One job of `status --json`: the contract's fields; more may be added, none removed. */
 export function statusEntry(job: JobRecord, found: Recommendation | null) {
   return {
     job: job.job,

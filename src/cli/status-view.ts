@@ -22,7 +22,7 @@ const COLOURS: Record<JobState, Parameters<Paint>[0]> = {
 
 export const hasEnded = (job: Pick<JobRecord, 'state'>): boolean => ENDED_STATES.includes(job.state);
 
-/** Many jobs, and what runs in the foreground: a line each. */
+/** A line for each job and foreground command. */
 export function renderJobs(jobs: JobRecord[], foreground: ForegroundEntry[], paint: Paint): string {
   return table(
     plain([...foreground.map(foregroundRow), ...jobs.map(jobRow)]),
@@ -66,7 +66,7 @@ const foregroundRow = (entry: ForegroundEntry): Row => ({
   why: `oomtune ${entry.verb} in the foreground, process ${entry.pid}`,
 });
 
-/** One job: everything that a person may want to know. */
+/** All about one job. */
 export function renderJob(raw: JobRecord, paint: Paint): string {
   const job = plain(raw);
   const { advice, tried_bytes: tried } = job.failure?.fields ?? {};
@@ -107,7 +107,7 @@ function why(job: JobRecord): string {
   return '';
 }
 
-/** How long it has waited, run, or ran. */
+/** Time waited or run. */
 function duration(job: Pick<JobRecord, 'submitted_at' | 'started_at' | 'ended_at'>): string {
   const from = Date.parse(job.started_at ?? job.submitted_at);
   const to = job.ended_at ? Date.parse(job.ended_at) : Date.now();

@@ -4,7 +4,7 @@ import { VALUE_NAMES } from '../worker/command/placeholders.js';
 const MOST = 10_000;
 const NAME = /^[A-Za-z_][A-Za-z0-9_-]*$/;
 
-/** One value of `--sweep`, or one index of `--array`, for each placeholder. */
+/** The value of each placeholder for one task of `--sweep` or `--array`. */
 interface Task {
   /** By placeholder. */
   values: Record<string, string>;
@@ -25,10 +25,7 @@ interface Dimension {
   values: string[];
 }
 
-/**
- * The jobs that `--array 0-59%4` and `--sweep lr=1e-3,1e-4 --sweep seed=0..4` ask for: every combination. Null: neither is given.
- * Throws OOMTUNE_USAGE, also for a placeholder that the command does not hold.
- */
+/** The jobs of `--array 0-59%4` or of every combination of `--sweep lr=1e-3,1e-4`; null: neither. Throws OOMTUNE_USAGE. */
 export function sweepOf(array: unknown, sweeps: unknown, command: readonly string[]): Sweep | null {
   const dimensions = (Array.isArray(sweeps) ? sweeps.map(String) : []).map(dimensionOf);
   const given = typeof array === 'string' ? arrayOf(array) : null;
@@ -61,7 +58,7 @@ export function sweepOf(array: unknown, sweeps: unknown, command: readonly strin
   return { tasks, atOnce: given?.atOnce ?? null };
 }
 
-/** The command of one task: `{lr}` filled in, everything else as it stands. */
+/** A task's command: `{lr}` is filled in, the rest stays. */
 export function commandOf(command: readonly string[], { values }: Task): string[] {
   return command.map((word) => {
     let text = '';
@@ -76,7 +73,7 @@ export function commandOf(command: readonly string[], { values }: Task): string[
   });
 }
 
-/** `${lr}` is a shell's, `{{lr}}` stands for `{lr}`. */
+/** Not the shell's `${lr}`, nor `{{lr}}`, which stands for `{lr}`. */
 function tokens(word: string): { start: number; end: number; name: string }[] {
   return [...word.matchAll(/(?<![{$])\{([A-Za-z_][A-Za-z0-9_-]*)\}(?!\})/g)].map((match) => ({
     start: match.index,
@@ -116,5 +113,4 @@ function arrayOf(text: string): { indices: number[]; atOnce: number | null } {
   return { indices: [...indices], atOnce };
 }
 
-/** As a name may be. */
 const plain = (text: string): string => text.replace(/[^A-Za-z0-9._+-]+/g, '-').replace(/^-+|-+$/g, '');

@@ -10,13 +10,10 @@ interface Column<Row> {
   least?: number;
 }
 
-/** Columns of the terminal; endless in a pipe, where nothing needs to be cut. */
+/** The terminal's width; infinite in a pipe, where nothing is cut. */
 const terminalWidth = (): number => (process.stdout.isTTY ? process.stdout.columns || 80 : Number.POSITIVE_INFINITY);
 
-/**
- * Columns padded to their widest cell, a header line, no rules: readable by people, awk and cut alike. What does not fit
- * into `room` is taken from the columns that have a `least`, the last of them first.
- */
+/** Padded columns under a header, for people, awk and cut. What exceeds `room` is cut from the last columns with a `least`. */
 export function table<Row>(rows: Row[], columns: Column<Row>[], paint: Paint, room = terminalWidth()): string {
   const cells = rows.map((row) => columns.map((column) => cut(oneLine(column.value(row)), column.widest)));
   const widths = columns.map((column, at) =>
@@ -43,7 +40,7 @@ export function table<Row>(rows: Row[], columns: Column<Row>[], paint: Paint, ro
   return [paint('bold', line(columns.map((column) => column.title))), ...cells.map(line)].join('\n');
 }
 
-/** Two columns: a name and what it is. */
+/** A table of names and values. */
 export function facts(pairs: [name: string, value: string | null | undefined][], indent = '  '): string {
   const shown = pairs.filter((pair): pair is [string, string] => pair[1] !== null && pair[1] !== undefined);
   const widest = Math.max(0, ...shown.map(([name]) => name.length));
@@ -55,10 +52,7 @@ function cut(text: string, widest: number | undefined): string {
   return `${[...text].slice(0, widest - 1).join('')}…`;
 }
 
-/**
- * Text from jobs and logs may hold anything: of its control characters only colours reach the terminal, and a line stays
- * one line.
- */
+/** Text of a job as one line of a terminal: of its control characters only colours are kept. */
 export function oneLine(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
   return text.replace(/[\u0000-\u001a\u001c-\u001f\u007f-\u009f]+|\u001b(?!\[[\d;]*m)/g, ' ');

@@ -1,6 +1,6 @@
-/** Round values from 0 on for an axis that ends at `most`: about `count` of them. */
+/** About `count` round values from 0 to `most`, for an axis. */
 
-/** 1, 2 or 5 times a power of ten; never less than one. */
+/** 1, 2 or 5 times a power of ten, at least one. */
 export function countTicks(most: number, count: number): number[] {
   const rough = Math.max(1, most / count);
   const power = 10 ** Math.floor(Math.log10(rough));

@@ -4,18 +4,15 @@ import { TimeUp, unlessAborted, within } from '../common/within.js';
 import type { Context } from './context.js';
 import type { Invocation } from './verb.js';
 
-/** They run something, which they end when they are interrupted. */
+/** Verbs that end what they run when they are interrupted. */
 const ENDS_FIRST = ['run', 'find-batch', 'daemon run'];
-/** How long the others may take to end by themselves. */
+/** For other verbs to end by themselves. */
 const INTERRUPTED_MS = 1000;
-/** They only ask Redis, or tell it something: it may not answer. */
+/** Verbs that only talk to Redis, which may not answer. */
 const ONLY_ASKS = ['status', 'cancel', 'hold', 'release', 'retry', 'submit', 'explain', 'recommend', 'devices'];
 const LONGEST_ASK_MS = 60_000;
 
-/**
- * Does a verb's work, for as long as it may take: an interrupt ends it, and a Redis that does not answer. Throws
- * OOMTUNE_STILL_RUNNING, OOMTUNE_REDIS_UNREACHABLE.
- */
+/** Bounds a verb that waits for Redis. Throws OOMTUNE_STILL_RUNNING or OOMTUNE_REDIS_UNREACHABLE. */
 export async function withTimeout(
   { verb, options }: Invocation,
   { signal, redisUrl }: Context,
@@ -44,7 +41,7 @@ function stillRunning(ms: number): OomtuneError {
   );
 }
 
-/** What was asked for may still come: it was sent, and Redis may get to it. */
+/** The error says that the request was sent, so that Redis may still act on it. */
 function noAnswer(url: string | null, cause: Error): OomtuneError {
   const which = url === null ? 'The embedded Redis' : 'Redis';
   return new OomtuneError(

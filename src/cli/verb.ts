@@ -3,7 +3,7 @@ import { usageError } from '../common/errors.js';
 import type { Context } from './context.js';
 import { addOptions, COMMON, type Options } from './options.js';
 
-/** What a verb is handed: its positional arguments, its options, and the user's command (all that follows `--`). */
+/** Positional arguments, options, and the user's command (all that follows `--`). */
 export interface Invocation {
   verb: string;
   args: string[];
@@ -13,18 +13,14 @@ export interface Invocation {
   program: Command;
 }
 
-/** A verb does its work and answers with the exit code. */
+/** Does the work and returns the exit code. */
 export type Verb = (invocation: Invocation, context: Context) => Promise<number>;
 
-/**
- * Verbs are loaded when they are called: `--help` must not wait for Redis clients and schemas. A file has one as its default, or
- * several by the last word of their names.
- */
+/** Loads a verb when it is called, so that `--help` loads no Redis client: the file's default, or an export per sub-verb. */
 type Loader = () => Promise<{ default: Verb } | Record<string, Verb>>;
 
 export type Dispatch = (invocation: Invocation, load: () => Promise<Verb>) => Promise<void>;
 
-/** What a verb takes. */
 interface Shape {
   options?: Options[];
   args?: Argument[];
@@ -33,10 +29,10 @@ interface Shape {
   hidden?: boolean;
 }
 
-/** The verbs whose two dashes are followed by the user's command; for all others they end the options. */
+/** Verbs with a user's command after `--`; for all others `--` ends the options. */
 export const takesCommand = new WeakSet<Command>();
 
-/** Makes verbs: each checks how it was called, and hands the rest to `dispatch`. `heading`: under which `--help` lists them. */
+/** Makes verbs that check their arguments and call `dispatch`. `heading`: their group in `--help`. */
 export function verbMaker(program: Command, dispatch: Dispatch, command: string[]) {
   return (parent: Command, heading: string | null = null) =>
     (name: string, about: string, load: Loader, { options = [], args, ...shape }: Shape = {}): Command => {
@@ -63,7 +59,7 @@ export function verbMaker(program: Command, dispatch: Dispatch, command: string[
     };
 }
 
-/** Throws OOMTUNE_USAGE for a command that is missing, or stands before the two dashes. */
+/** Throws OOMTUNE_USAGE for a missing command, or one without `--` before it. */
 function checkCommand(verb: string, words: string[], command: string[]): void {
   const help = `See \`oomtune ${verb} --help\`.`;
   if (words.length > 0 && command.length > 0)

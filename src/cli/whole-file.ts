@@ -5,10 +5,10 @@ import { usageError } from '../common/errors.js';
 import { filesAnswer } from '../common/far-files.js';
 import { isFolder } from '../common/home.js';
 
-/** What was worked for is done, and somebody waits for it. */
+/** For a result that somebody waits for. */
 const LONGEST_MS = 30_000;
 
-/** Hours of work must not end with a file that cannot be written: this is tried before the start. `what`: `report`. */
+/** Checks before hours of work that a file can be written. `what`: `report`. */
 export function checkWritable(file: string, what: string): void {
   if (isFolder(file)) throw usageError(`The ${what} ${file} is a folder.`, 'Name a file in it.');
   const probe = join(dirname(file), `.${basename(file)}.${process.pid}`);
@@ -24,7 +24,7 @@ export function checkWritable(file: string, what: string): void {
   }
 }
 
-/** Whole or not at all: another program may be waiting for it. Throws OOMTUNE_FILES_SILENT where it would never come to an end. */
+/** Writes the file whole or not at all. Throws OOMTUNE_FILES_SILENT if its file system does not answer. */
 export async function writeResult(file: string, text: string): Promise<void> {
   await filesAnswer([resolve(file)], LONGEST_MS, null);
   writeWhole(file, text);

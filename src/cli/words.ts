@@ -2,7 +2,6 @@ import { formatBytes } from '../common/size.js';
 import type { SpeedComparison } from '../contract/measurement.js';
 import { type ConfigLike, type CutPlace, rungName } from '../contract/rung.js';
 
-/** Where batches were cut into micro-batches. */
 export function cutWords(cut: CutPlace): string {
   return cut === 'model' ? "at the model's call" : 'at the loader';
 }

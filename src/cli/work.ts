@@ -2,7 +2,7 @@ import type { JobOptions } from '../contract/options.js';
 import type { WorkDeps, WorkRequest } from '../worker/types.js';
 import type { Context } from './context.js';
 
-/** What the worker needs to do a foreground verb's work: the same code that the daemon calls. */
+/** The worker's dependencies for foreground verbs; the daemon calls the same worker. */
 export async function workDeps(
   context: Context,
   purpose: 'find-batch' | 'run',

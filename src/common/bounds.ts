@@ -5,12 +5,12 @@ function secondsOf(given: string | undefined, otherwise: number): number {
   return given && Number.isFinite(Number(given)) && Number(given) > 0 ? Number(given) : otherwise;
 }
 
-/** How long the start of a program may take, in ms, with all that has to be looked at before: `OOMTUNE_START_SECONDS`. */
+/** The most that a start may take, in ms, with all checks before it: `OOMTUNE_START_SECONDS`. */
 export function longestStartMs(environment: NodeJS.ProcessEnv = process.env): number {
   return 1000 * secondsOf(environment.OOMTUNE_START_SECONDS, LONGEST_START_S);
 }
 
-/** How long a killed job may take to be gone, in ms, its grace included: `OOMTUNE_END_SECONDS`. */
+/** The most that a killed job may take to be gone, in ms, its grace included: `OOMTUNE_END_SECONDS`. */
 export function longestEndMs(environment: NodeJS.ProcessEnv = process.env): number {
   return 1000 * secondsOf(environment.OOMTUNE_END_SECONDS, LONGEST_END_S);
 }

@@ -6,16 +6,16 @@ import { PACKAGE_ROOT } from './home.js';
 
 const require = createRequire(import.meta.url);
 
-/** The yaml library, loaded on first use: few starts of the program need any of its eighty files. */
+/** The yaml library, loaded on first use: most commands need none of its eighty files. */
 export function yaml(): typeof Yaml {
   return require('yaml') as typeof Yaml;
 }
 
 const FOLDER = join(PACKAGE_ROOT, 'config');
-/** The same files as JSON, made by the build: to parse the YAML of all presets takes a tenth of a second at each start. */
+/** The same files as JSON, made by the build: parsing all presets' YAML takes a tenth of a second. */
 const COMPILED = join(PACKAGE_ROOT, 'dist', 'config');
 
-/** What a YAML file says; one in `config/` that was not changed since the build is read as JSON. Throws what the parser throws. */
+/** Reads a YAML file; from the build's JSON where it is in `config/` and has not changed. Throws the parser's error. */
 export function readConfig(path: string): unknown {
   const inside = relative(FOLDER, path);
   if (!inside.startsWith('..')) {

@@ -2,16 +2,13 @@ import { randomBytes } from 'node:crypto';
 import { chmodSync, closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 
-/**
- * Writes a file that decides something after a crash, so that neither a kill nor a power cut nor a full disk leaves a part of it.
- * Throws what the file system says.
- */
+/** Writes a file whole or not at all, through a kill, a power cut or a full disk. Throws the file system's error. */
 export function writeDurably(path: string, text: string): void {
   writeWhole(path, text, true);
   syncFolder(dirname(path));
 }
 
-/** Writes a file of 0600 whole or not at all: to `<path>.<pid>.tmp`, then renamed. Throws what the file system says. */
+/** Writes a file of 0600 to `<path>.<pid>.tmp` and renames it. Throws the file system's error. */
 export function writeWhole(path: string, text: string, flush = false): void {
   const side = `${path}.${process.pid}.tmp`;
   try {
@@ -24,7 +21,7 @@ export function writeWhole(path: string, text: string, flush = false): void {
   }
 }
 
-/** Has the names in a folder on the disk. Some file systems cannot: the files themselves are whole all the same. */
+/** Flushes a folder's entries to the disk. Some file systems cannot; the files themselves are whole nevertheless. */
 function syncFolder(path: string): void {
   const folder = openSync(path, 'r');
   try {
@@ -36,7 +33,7 @@ function syncFolder(path: string): void {
   }
 }
 
-/** The secret word in a file of 0600, made on first use, by whoever comes first. `bytes`: how much chance it is made of; `least`: characters it has to have. */
+/** The random token in a file of 0600, made by whoever comes first. `bytes`: its entropy; `least`: its least length. */
 export function tokenIn(path: string, { bytes, least }: { bytes: number; least: number }): string {
   for (;;) {
     try {

@@ -1,7 +1,4 @@
-/**
- * Every error that a user can meet: a stable code, the exit code it ends with, and where the remedy starts.
- * docs/reference/errors.md lists the same codes; a test holds the two together.
- */
+/** Every error that a user can meet: its code, its exit code and its remedy. docs/reference/errors.md lists the same. */
 export const ERROR_CODES = {
   OOMTUNE_USAGE: { exit: 2, about: 'An option or argument is wrong.' },
   OOMTUNE_BAD_SIZE: { exit: 2, about: 'A memory size cannot be read.' },
@@ -61,7 +58,6 @@ export class OomtuneError extends Error {
   }
 }
 
-/** What was asked for cannot be: OOMTUNE_USAGE. */
 export function usageError(message: string, remedy: string, options?: { cause?: unknown }): OomtuneError {
   return new OomtuneError('OOMTUNE_USAGE', message, remedy, options);
 }

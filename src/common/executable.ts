@@ -18,10 +18,7 @@ function isExecutable(file: string): boolean {
   }
 }
 
-/**
- * The file that `name` stands for, looked for as the supervisor will: in the job's PATH, from the job's folder. Throws
- * OOMTUNE_COMMAND_MISSING.
- */
+/** The file that `name` runs, by the job's PATH and folder. Throws OOMTUNE_COMMAND_MISSING. */
 export function findCommand(name: string, env: Record<string, string>, cwd: string): string {
   const folders = name.includes('/') ? [''] : (env.PATH ?? '/usr/local/bin:/usr/bin:/bin').split(':');
   const files = folders.map((folder) => resolve(cwd, name.includes('/') ? name : `${folder || '.'}/${name}`));

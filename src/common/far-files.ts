@@ -5,19 +5,18 @@ import { OomtuneError } from './errors.js';
 import { systemText } from './regular-file.js';
 import { TimeUp, within } from './within.js';
 
-/** File systems whose calls wait for another machine or process, which may be gone: nothing can break such a call off. */
+/** File systems whose calls wait for another machine or process, and cannot be interrupted if that is gone. */
 const FAR =
   /^(9p|afs|autofs|beegfs|ceph|cifs|coda|davfs|fuse|fuseblk|gfs2?|glusterfs|gpfs|lustre|ncpfs|nfs4?|ocfs2|orangefs|panfs|pvfs2?|smb3?|smbfs|virtiofs|wekafs)(\.|$)/;
-/** As the kernel has it. */
+/** As in the kernel. */
 const MOST_LINKS = 40;
 
-/** Mounts that are being asked, by where they are mounted: one process each, however many wait for it. */
+/** Mounts that are being asked: one process each, however many wait for it. */
 const asked = new Map<string, { child: ChildProcess; answered: Promise<boolean> }>();
 
 /**
- * Returns once the file systems that the paths stand on have answered. Asked in a process of its own, as a call to one that
- * does not would stop this one, or take one of the four threads for files. Throws OOMTUNE_FILES_SILENT after `ms`, or the
- * signal's reason. Costs nothing where no such file system is mounted, or none of the paths leads there.
+ * Returns once the paths' network file systems have answered. A process of its own asks, because such a call can block for
+ * ever. Throws OOMTUNE_FILES_SILENT after `ms`, or the signal's reason.
  */
 export async function filesAnswer(paths: string[], ms: number, signal: AbortSignal | null): Promise<void> {
   const far = farMounts();
@@ -57,7 +56,7 @@ function ask(mount: string, path: string): Promise<boolean> {
   return answered;
 }
 
-/** Where such file systems are mounted. What is mounted over another hides it. */
+/** Mount points of such file systems, unless another mount hides them. */
 function farMounts(): Set<string> {
   const found = new Set<string>();
   for (const line of systemText('/proc/self/mountinfo').split('\n')) {
@@ -72,7 +71,7 @@ function farMounts(): Set<string> {
   return found;
 }
 
-/** The first of the mounts that the kernel meets on its way to a path, links followed; without touching it. */
+/** The first of the mounts on a path, links followed; found without touching the mount. */
 function mountOn(path: string, far: Set<string>): string | null {
   if (far.has('/')) return '/';
   const left = path.split('/');
@@ -100,7 +99,7 @@ function mountOn(path: string, far: Set<string>): string | null {
   return null;
 }
 
-/** Where a link leads; empty: it is none; null: nothing is there, or nothing that may be looked at. */
+/** The target of a link; empty: no link; null: not there, or not readable. */
 function linkAt(path: string): string | null {
   try {
     return readlinkSync(path);

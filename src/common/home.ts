@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { privateFolder } from './private-folder.js';
 
-/** The folder that the package was installed to: config/, python/, native/ and examples/ stand in it. */
+/** The package's folder: config/, python/, native/ and examples/ are in it. */
 export const PACKAGE_ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
 /** Whether a folder is there; false where a file stands on the way to it. */
@@ -16,10 +16,7 @@ export function isFolder(path: string): boolean {
   }
 }
 
-/**
- * Where oomtune keeps its state: `OOMTUNE_HOME`, else `$XDG_STATE_HOME/oomtune`, else `~/.local/state/oomtune`.
- * Holds redis/, runs/ and daemon/, all 0700.
- */
+/** Where oomtune keeps its state (0700): `OOMTUNE_HOME`, else `$XDG_STATE_HOME/oomtune`, else `~/.local/state/oomtune`. */
 export function homeFolder(): string {
   return privateFolder(homePath());
 }
@@ -37,7 +34,6 @@ export function stateFolder(...parts: string[]): string {
   return path;
 }
 
-/** The version of the package, as package.json has it. */
 export function packageVersion(): string {
   const { version } = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'package.json'), 'utf8')) as { version: string };
   return version;

@@ -5,10 +5,7 @@ const STDERR = 2;
 
 let lost = 0;
 
-/**
- * Writes lines to stderr, and lives when that cannot be written to: a full disk or a reader that is gone must not end what is
- * logged about. What is lost is counted, and told when there is room again.
- */
+/** Writes lines to stderr. If that fails (full disk, closed pipe) it counts what is lost, and says so when it can write again. */
 const lines = {
   write(line: string): void {
     try {
@@ -27,10 +24,7 @@ function put(text: string): void {
   for (let at = 0; at < bytes.length; ) at += writeSync(STDERR, bytes, at);
 }
 
-/**
- * The diagnostic log: JSON lines on stderr, never on stdout, which belongs to data. `OOMTUNE_LOG` sets the level
- * (default `warn` for commands; the daemon sets `info`). Values of environment variables never go in.
- */
+/** The diagnostic log: JSON lines on stderr. `OOMTUNE_LOG` sets the level. Never log values of environment variables. */
 export function createLog(component: string, level = process.env.OOMTUNE_LOG || 'warn') {
   return pino({ name: 'oomtune', level, base: { component, pid: process.pid } }, lines);
 }

@@ -1,4 +1,4 @@
-/** The name that a misspelt word is nearest to: it begins so, or two letters or fewer lie between. Null: none is near. */
+/** The known name nearest to a misspelt word: a completion of it, or at most two letters away. Null: none. */
 export function nearest(word: string, names: readonly string[]): string | null {
   const distances = names
     .filter((name) => !name.startsWith('_'))
@@ -8,7 +8,7 @@ export function nearest(word: string, names: readonly string[]): string | null {
   return best !== undefined && best.distance <= 2 && best.distance < word.length ? best.name : null;
 }
 
-/** How many letters have to be changed, added or left out to make one word of the other (Levenshtein). */
+/** Levenshtein distance: letters to change, add or leave out. */
 export function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, at) => at);
   for (let i = 1; i <= a.length; i += 1) {
@@ -22,7 +22,7 @@ export function editDistance(a: string, b: string): number {
   return row[b.length] as number;
 }
 
-/** What stands before the digest in a name that oomtune made: `train` of `train-1a2b3c4d`; null where there is no digest. */
+/** `train` of `train-1a2b3c4d`, a name that oomtune made; null: no digest at its end. */
 export function stemOfName(name: string): string | null {
   return /^(.+)-[0-9a-f]{8}$/.exec(name)?.[1] ?? null;
 }

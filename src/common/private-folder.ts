@@ -9,9 +9,8 @@ import { sha256 } from './sha256.js';
 const LONGEST_BASE = 50;
 
 /**
- * Makes a folder (and its parents) that only this user can enter, and returns its path. One that is there already is opened
- * before it is looked at, and what was looked at is what is closed to others. Where everybody may make folders (`/tmp`), it
- * must be this user's, and no link. Throws OOMTUNE_HOME_UNUSABLE.
+ * Makes a folder 0700, with its parents, and returns its path. Checks the opened descriptor, so that nobody can swap the folder
+ * in between; under `/tmp` it must be this user's and no link. Throws OOMTUNE_HOME_UNUSABLE.
  */
 export function privateFolder(path: string): string {
   try {
@@ -22,10 +21,7 @@ export function privateFolder(path: string): string {
   return path;
 }
 
-/**
- * A private folder in the shared temporary one, for what needs a short path or one without blanks: one for each user and
- * each `home`. Throws OOMTUNE_HOME_UNUSABLE where another user has taken the name.
- */
+/** A private folder in /tmp for this user and `home`, where a path must be short. Throws OOMTUNE_HOME_UNUSABLE. */
 export function temporaryFolder(home: string): string {
   const shared = tmpdir();
   let path = shared.length > LONGEST_BASE || /[\s:;]/.test(shared) ? '/tmp' : shared;
@@ -40,7 +36,7 @@ export function temporaryFolder(home: string): string {
   return path;
 }
 
-/** The path of a unix socket, which may have 107 bytes: where it is longer, a private folder under /tmp has it, as `name`. */
+/** A unix socket's path, of at most 107 bytes: a longer one moves into a private folder under /tmp, as `name`. */
 export function socketPath(home: string, path: string, name: string): string {
   return Buffer.byteLength(path) <= 107 ? path : join(temporaryFolder(home), name);
 }
@@ -73,7 +69,6 @@ function openFolder(path: string, exposed: boolean): number {
   }
 }
 
-/** Of a folder that is not there nobody has written anything: it is made private. */
 function everybodyWrites(folder: string): boolean {
   return ((statSync(folder, { throwIfNoEntry: false })?.mode ?? 0) & 0o002) !== 0;
 }

@@ -19,7 +19,7 @@ export function readStat(pid: number | string): ProcessStat | null {
   return { state: fields[0] ?? '', parent: Number(fields[1]), flags: Number(fields[6]), startTime: Number(fields[19]) };
 }
 
-/** A zombie has ended: only its exit status is still there. */
+/** A zombie has ended. */
 export function hasEnded(stat: ProcessStat): boolean {
   return stat.state === 'Z' || stat.state === 'X';
 }
@@ -30,7 +30,7 @@ export function processLives(pid: number, startTime: number): boolean {
   return stat !== null && stat.startTime === startTime && !hasEnded(stat);
 }
 
-/** A variable of the environment that the process was started with; null: not readable, or not set. */
+/** A variable of the environment that the process was started with; null: unset or unreadable. */
 export function environmentOf(pid: number, name: string): string | null {
   const entry = systemText(`/proc/${pid}/environ`)
     .split('\0')
@@ -44,5 +44,5 @@ export function pids(): number[] {
     .map(Number);
 }
 
-/** Changes with every boot of the machine. Empty where the kernel does not tell. */
+/** Changes with every boot. Empty where the kernel does not tell. */
 export const bootId = (): string => systemText('/proc/sys/kernel/random/boot_id').trim();

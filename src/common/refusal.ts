@@ -1,6 +1,6 @@
 import { OomtuneError } from './errors.js';
 
-/** What the file system says no with, and how a person says it. */
+/** Error codes of the file system, and how to say them. */
 const FILE_SYSTEM: Record<string, string> = {
   ENOSPC: 'there is no room left on its disk',
   EDQUOT: "the user's disk quota is used up",
@@ -15,7 +15,7 @@ const FILE_SYSTEM: Record<string, string> = {
   EIO: 'the disk does not answer',
 };
 
-/** First words of Redis's replies, what they mean, and what to do. */
+/** First words of Redis's error replies: what they mean, and what to do. */
 const REDIS: Record<string, [why: string, remedy: string]> = {
   READONLY: ['it is a read-only replica', 'Give the URL of the primary.'],
   OOM: ['it is full (maxmemory)', 'Raise its maxmemory, or use another Redis.'],
@@ -36,14 +36,13 @@ const REDIS: Record<string, [why: string, remedy: string]> = {
 
 const OTHER_HOME = 'Set OOMTUNE_HOME to a folder on a local disk that is yours and has room.';
 
-/** Whether it, or what it came from, is that a disk has no room: that passes by itself. */
+/** Whether it, or its cause, is a full disk, which may pass. */
 export function isFull(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const { code } = error as NodeJS.ErrnoException;
   return code === 'ENOSPC' || code === 'EDQUOT' || isFull(error.cause);
 }
 
-/** A folder of oomtune's own that cannot be made or entered. */
 export function unusableFolder(path: string, cause: unknown, remedy = OTHER_HOME): OomtuneError {
   const error = cause as NodeJS.ErrnoException;
   const why = FILE_SYSTEM[error.code ?? ''] ?? error.message;
@@ -55,7 +54,7 @@ export function unusableFolder(path: string, cause: unknown, remedy = OTHER_HOME
   );
 }
 
-/** What the system or Redis refused, as an error that a user can act on; null: something else went wrong. `home`: oomtune's folder. */
+/** An error of the system or of Redis as one that a user can act on; null: another error. `home`: oomtune's folder. */
 export function refusal(thrown: unknown, home: string): OomtuneError | null {
   if (!(thrown instanceof Error)) return null;
   if (thrown.name === 'ReplyError') return refusedByRedis(thrown);

@@ -1,7 +1,7 @@
 import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, readSync, statSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 
-/** A link is not followed, and a pipe without a writer does not keep us waiting. */
+/** Follows no link, and does not wait for a pipe's writer. */
 const FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK | constants.O_NOCTTY;
 
 interface RegularFile {
@@ -11,10 +11,7 @@ interface RegularFile {
   inode: number;
 }
 
-/**
- * Opens a file in a folder that a job can write to, which may have put anything in its place: null where there is no
- * regular file (a link, a pipe, a device), or none that can be opened.
- */
+/** Opens a file in a folder that a job can write to; null: missing, or no regular file (a link, a pipe, a device). */
 export function openRegular(path: string): RegularFile | null {
   let fd: number;
   try {
@@ -28,7 +25,7 @@ export function openRegular(path: string): RegularFile | null {
   return null;
 }
 
-/** The same for who waits for files. The caller closes it. */
+/** The same, asynchronous. The caller closes it. */
 export async function openRegularHandle(path: string): Promise<FileHandle | null> {
   const handle = await open(path, FLAGS).catch(() => null);
   if (handle === null || (await handle.stat()).isFile()) return handle;
@@ -36,7 +33,7 @@ export async function openRegularHandle(path: string): Promise<FileHandle | null
   return null;
 }
 
-/** The text of a small file of that kind. Throws the system's error where it is not there, and for what is larger than `most` bytes. */
+/** The text of such a file. Throws the system's error if it is missing, or larger than `most` bytes. */
 export function readRegular(path: string, most: number): string {
   const fd = openSync(path, FLAGS);
   try {
@@ -54,7 +51,7 @@ export function readRegular(path: string, most: number): string {
   }
 }
 
-/** The text of a file of the kernel's or the system's; empty where there is none, or it may not be read. */
+/** The text of a system file; empty if it is missing or unreadable. */
 export function systemText(path: string): string {
   try {
     return readFileSync(path, 'utf8');
@@ -63,7 +60,7 @@ export function systemText(path: string): string {
   }
 }
 
-/** The names in a folder; none where it is not there, or may not be read. */
+/** The names in a folder; none if it is missing or unreadable. */
 export function namesIn(path: string): string[] {
   try {
     return readdirSync(path);

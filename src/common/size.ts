@@ -17,9 +17,8 @@ const UNITS: Record<string, number> = {
 };
 
 /**
- * Reads `24GiB`, `800MiB`, `24GB` (powers of ten), `1073741824B` or `80%` (of `totalBytes`) into whole bytes.
- * Throws OOMTUNE_BAD_SIZE for anything else (a number alone too: nobody who writes 24 means bytes), for zero, and for a
- * percentage outside (0, 100].
+ * Bytes of `24GiB`, `24GB` (powers of ten), `1073741824B` or `80%` of `totalBytes`. A number without a unit is refused. Throws
+ * OOMTUNE_BAD_SIZE.
  */
 export function parseSize(text: string, totalBytes?: number): number {
   const match = /^(\d+(?:\.\d+)?)\s*([a-z]*|%)$/i.exec(text.trim());

@@ -2,7 +2,7 @@ const UNITS: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86_400 };
 const WORDS = /^(?:\d+(?:\.\d+)?[smhd])+$/;
 const CLOCK = /^(?:(\d+)-)?(\d+):(\d\d):(\d\d)$/;
 
-/** Seconds of `4h`, `1h30m`, `45s`, `2d`, or of Slurm's `H:MM:SS` and `D-H:MM:SS`; null: it is none, or zero. */
+/** Seconds of `4h`, `1h30m`, `45s`, `2d`, or Slurm's `H:MM:SS` and `D-H:MM:SS`; null: not a time, or zero. */
 export function parseSpan(text: string): number | null {
   const seconds = inSeconds(text.trim().toLowerCase());
   return seconds !== null && seconds > 0 && Number.isSafeInteger(Math.ceil(seconds)) ? seconds : null;

@@ -1,13 +1,10 @@
-/**
- * Makes text that came from a job safe for a terminal: a job may print anything, and a terminal does what it is told (set its
- * title, fill the clipboard, answer on our stdin, write over what was there before).
- */
+/** Makes a job's text safe for a terminal: escape sequences could set its title, fill the clipboard or answer on our stdin. */
 
 const ESC = 0x1b;
 const BEL = 0x07;
-/** Parameters of a longer sequence mean nothing to any terminal. */
+/** No terminal understands longer parameters. */
 const LONGEST_SEQUENCE = 64;
-/** Colours, and the end of the line wiped: what progress bars need. */
+/** Colours and erasing the rest of a line, which progress bars need. */
 const KEPT_SEQUENCE = /^(?:[\d;:]*m|[012]?K)$/;
 const RESET = Buffer.from('\u001b[0m');
 
@@ -24,7 +21,7 @@ enum State {
   WordsEscape,
 }
 
-/** Takes a stream apart byte by byte, so that what is cut by the end of a chunk is known all the same. */
+/** Parses a stream byte by byte, so that a sequence may be split between chunks. */
 export class TerminalText {
   #state = State.Text;
   #sequence = '';
@@ -142,17 +139,17 @@ export class TerminalText {
   }
 }
 
-/** Marks that turn the direction of writing, and could make a line look like another. */
+/** Marks that change the direction of writing, and could make one line look like another. */
 const TURNS = /[\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 const SUSPECT = new RegExp(`(?![\\t\\n])\\p{Cc}|${TURNS.source}`, 'u');
 
-/** Text without any of it, colours included. */
+/** Text without escape sequences, colours included. */
 export function plainText(text: string): string {
   if (!SUSPECT.test(text)) return text;
   return new TerminalText(false).take(Buffer.from(text)).toString('utf8').replace(TURNS, '\ufffd');
 }
 
-/** The same for every text in a record: what a verb is to show a person. */
+/** The same for every text in a record. */
 export function plain<T>(value: T): T {
   if (typeof value === 'string') return plainText(value) as T;
   if (Array.isArray(value)) return value.map((one) => plain(one)) as T;

@@ -1,4 +1,3 @@
-/** A time that was set for something is up. */
 export class TimeUp extends Error {
   constructor(ms: number) {
     super(`It took longer than ${Math.round(ms / 1000)} s.`);
@@ -7,9 +6,8 @@ export class TimeUp extends Error {
 }
 
 /**
- * What `work` comes to, unless the signal is aborted (then its reason is thrown) or the time is up (TimeUp) before: for work that
- * nobody can break off, as a request to a server that does not answer. `work` is told by its own signal, which is held by a timer
- * and by this call: one made by AbortSignal.any() is collected as garbage while only a listener waits for it, and never aborts.
+ * The result of `work`, or throws the signal's reason or TimeUp, whichever comes first. `work` gets a signal of its own, which
+ * a timer refers to: a signal of AbortSignal.any() that only a listener refers to is collected as garbage and never aborts.
  */
 export async function within<T>(
   ms: number,
@@ -29,14 +27,13 @@ export async function within<T>(
   }
 }
 
-/** Waits for it, but not for ever. */
+/** Waits for it, but at most `ms`. */
 export async function soon(work: Promise<unknown>, ms = 1000): Promise<void> {
   await within(ms, null, () => work).catch((error: unknown) => {
     if (!(error instanceof TimeUp)) throw error;
   });
 }
 
-/** Resolves when the signal is aborted. */
 export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
@@ -44,7 +41,7 @@ export function aborted(signal: AbortSignal): Promise<void> {
   });
 }
 
-/** What `work` comes to, or `reason` (the signal's) where it has come to nothing `graceMs` after an abort. */
+/** The result of `work`, or the signal's `reason` if there is none `graceMs` after an abort. */
 export async function unlessAborted<T>(
   signal: AbortSignal,
   work: () => Promise<T>,

@@ -1,4 +1,4 @@
-/** Devices by name: `cpu`, `cuda`, `cuda:3`. What a kind brings with it stands in its folder of src/devices. */
+/** Devices by name: `cpu`, `cuda`, `cuda:3`. src/devices holds what differs between the kinds. */
 export const KIND_NAMES = ['cpu', 'cuda'] as const;
 export type KindName = (typeof KIND_NAMES)[number];
 
@@ -10,7 +10,6 @@ export const DEFAULT_ACCELERATOR = 'cuda' satisfies KindName;
 const CHOICES = KIND_NAMES.flatMap((name) => (name === HOST ? [name] : [name, `${name}:N`]));
 /** What `--device` takes, for people: `cpu, cuda or cuda:N`. */
 export const DEVICE_CHOICES = `${CHOICES.slice(0, -1).join(', ')} or ${CHOICES.at(-1)}`;
-/** The same, to check a value with. */
 export const DEVICE_CHOICE = new RegExp(`^(${CHOICES.join('|').replaceAll('N', '\\d{1,3}')})$`);
 
 const NUMBERED = /^([a-z]+):(\d+)$/;

@@ -4,9 +4,8 @@ import { FAILURE_CLASSES, phase } from './failure.js';
 const figure = z.number().nullable();
 
 /**
- * `batch`: nothing else is to blame. `asked`: one request larger than the device. `data`: the data set lives on it.
- * `after`: the training loop had ended.
- * `limit`: refused below the device's size, by the framework's own limit or by something that is not told.
+ * `batch`: the batch itself. `asked`: one request larger than the device. `data`: the data set is on the device. `after`: the
+ * training loop had ended. `limit`: refused below the device's size.
  */
 const memoryReason = z.enum([
   'batch',
@@ -47,7 +46,7 @@ const figures = z.object({
   gpu: figure,
 });
 
-/** diagnose's document. */
+/** The document of `diagnose --json`. */
 export const diagnosis = z.object({
   class: z.enum([...FAILURE_CLASSES, 'ok']),
   certain: z.boolean(),
@@ -73,7 +72,7 @@ export const diagnosis = z.object({
 });
 export type Diagnosis = z.infer<typeof diagnosis>;
 
-/** Of a failure of which no text tells figures. */
+/** For failures without figures. */
 export const NO_FIGURES = Object.fromEntries(Object.keys(figures.shape).map((name) => [name, null])) as z.infer<
   typeof figures
 >;

@@ -8,7 +8,7 @@ import { recommendation } from './recommendation.js';
 import { runReport } from './reports.js';
 import { verbDocuments } from './verbs.js';
 
-/** Everything of which docs/reference/schemas holds a JSON Schema, by the name of its file. */
+/** The documents with a JSON Schema in docs/reference/schemas, by file name. */
 export const documents: Record<string, z.ZodType> = {
   ...verbDocuments,
   ...httpDocuments,
@@ -23,7 +23,7 @@ export const documents: Record<string, z.ZodType> = {
   'redis-event': oomtuneEvent,
 };
 
-/** As JSON Schema (2020-12). Fields may be added in later versions: whoever checks a document is to let them pass. */
+/** As JSON Schema (2020-12). Later versions may add fields, so validators have to accept unknown ones. */
 export function jsonSchema(name: string): object {
   return z.toJSONSchema(documents[name] as z.ZodType, {
     io: name.startsWith('hook-') ? 'input' : 'output',

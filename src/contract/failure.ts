@@ -29,7 +29,7 @@ export const failure = z.object({
   fields: z.record(z.string(), z.union([z.number(), z.string(), z.null()])),
 });
 
-/** An error of any verb, with `--json`, and of the dashboard. */
+/** The error document of verbs with `--json`, and of the dashboard. */
 export const errorDocument = z.object({
   schema: z.literal(1),
   error: z.object({ code: z.string().regex(/^OOMTUNE_[A-Z_]+$/), message: z.string(), remedy: z.string() }),

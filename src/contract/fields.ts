@@ -1,12 +1,12 @@
 import { z } from 'zod';
 
-/** The kinds of values that documents and records are made of. Bytes are whole bytes, seconds have decimals. */
+/** Types of values in documents and records. Bytes are integers, seconds have decimals. */
 
 export const text = (most: number) => z.string().max(most);
 export const time = z.iso.datetime({ offset: true });
 export const whole = z.number().int().nonnegative();
 export const bytes = whole.max(Number.MAX_SAFE_INTEGER);
-/** Of samples, steps, launches, devices: at least one. */
+/** A number of samples, steps, launches or devices. */
 export const count = z.number().int().min(1).max(Number.MAX_SAFE_INTEGER);
 export const pid = z.number().int().positive();
 export const jobId = z.string().regex(/^j-[a-z0-9]{4,32}$/);
@@ -26,7 +26,7 @@ export function complaint(error: z.ZodError): string {
   return issue === undefined ? 'it cannot be read' : `${issue.path.join('.') || 'record'}: ${issue.message}`;
 }
 
-/** What a text says; null: it is no JSON, or not of this schema. */
+/** A text parsed and checked; null: no JSON, or not of this schema. */
 export function readJson<S extends z.ZodType>(schema: S, text: string | null | undefined): z.infer<S> | null {
   try {
     return schema.parse(JSON.parse(text ?? ''));

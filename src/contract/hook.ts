@@ -5,31 +5,30 @@ import { MOST_BYTES, measuredSteps, peaks } from './measurement.js';
 import { cutPlace, rung } from './rung.js';
 
 /**
- * The protocol between the worker and the Python hook: one JSON object a line, both ways, over a unix socket. Unknown fields are
- * dropped, unknown messages refused. What is kept of a message is bounded: a job can say anything in the hook's place.
+ * The protocol between worker and Python hook: one JSON object a line over a unix socket. Unknown fields are dropped and
+ * unknown messages refused; everything is bounded, because a job can write anything there.
  */
 
-/** Batch sizes, steps, samples. */
 const count = whole.max(2 ** 40);
 const size = count.min(1);
 const figure = z.number().nonnegative();
 const samples = figure.max(2 ** 50).nullish();
 const seconds = figure.max(1e9);
 
-/** Text of which so many characters are kept. */
+/** Text, cut to `most` characters. */
 const text = (most: number) => z.string().transform((value) => value.slice(0, most));
 
-/** `dataset_on_device`, …: those of warnings. */
+/** Codes of warnings: `dataset_on_device`, … */
 const CODE = /^[a-z][a-z_]{0,47}$/;
 const MOST_CODES = 32;
-/** Ranks of one launch; seconds of so many steps are kept. */
+/** Also the most steps whose seconds are kept. */
 const MOST_RANKS = 4096;
 const MOST_STEPS = 1024;
 
-/** A figure that cannot be is not known; the message counts all the same. */
+/** An impossible figure becomes null, and the message still counts. */
 const lenient = <S extends z.ZodType>(schema: S) => schema.catch(null as never);
 
-/** A rank is there: once, first of all. */
+/** The first message of each rank. */
 const hello = z.object({
   t: z.literal('hello'),
   v: z.literal(1),
@@ -43,7 +42,7 @@ const hello = z.object({
   device: text(100).nullable().optional(),
 });
 
-/** The training loop asks for its first batch: what it asks for by itself, and what the hook can turn on. */
+/** The training loop asks for its first batch: its own settings, and what the hook can turn on. */
 const loop = z.object({
   t: z.literal('loop'),
   own_batch: size.nullable(),
@@ -72,7 +71,7 @@ const lenientPeaks = Object.fromEntries(
   Object.entries(peaks.shape).map(([name, schema]) => [name, lenient(schema)]),
 ) as unknown as typeof peaks.shape;
 
-/** A probe, or the steps that were asked for after it, ran: what it cost on this rank. */
+/** The cost on this rank of a probe, or of the steps that were added to it. */
 const measured = z.object({
   t: z.literal('measured'),
   micro_batch: size,
@@ -113,7 +112,7 @@ const exception = z.object({
   traceback: text(8192).optional(),
 });
 
-/** While the job runs: optimizer steps so far. */
+/** The optimizer steps of a running job so far. */
 const step = z.object({
   t: z.literal('step'),
   n: count,
@@ -124,7 +123,7 @@ const step = z.object({
   kept_by: text(500).nullable().optional(),
 });
 
-/** The loop evaluates, saves, or does something that is to be warned of. */
+/** The loop evaluates, saves, or does something to warn of. */
 const remark = z.object({
   t: z.enum(['eval', 'save', 'warn']),
   code: z.string().regex(CODE).optional(),
@@ -134,19 +133,19 @@ const remark = z.object({
 /** Where the hook cuts batches into micro-batches, and why there. */
 const cut = z.object({ t: z.literal('cut'), cut: cutPlace, why: text(1000) });
 
-/** The hook takes no part, or no more: why. */
+/** Why the hook takes no part, or no longer does. */
 const goodbye = z.object({ t: z.literal('goodbye'), reason: text(100), message: text(1000).default('') });
 
-/** Ids of processes, as the job's own namespace has them. */
+/** A process id in the job's own namespace. */
 const process = z.object({ pid: size });
 
-/** The process waits at its first use of the device, and is forked for each life. It says so first of all, on a line of its own. */
+/** The fork server's first message: it waits at the first use of the device, to be forked for each life. */
 const forkServer = z.object({ t: z.literal('fork_server'), ...process.shape });
 
-/** The fork server's: a fork goes on from there. */
+/** From the fork server: this fork trains. */
 const life = z.object({ t: z.literal('life'), ...process.shape });
 
-/** The fork server's: how that fork ended; one of the two is null. */
+/** From the fork server: how that fork ended; one of the two is null. */
 const died = z.object({
   t: z.literal('died'),
   ...process.shape,
@@ -154,10 +153,9 @@ const died = z.object({
   signal: count.max(64).nullable(),
 });
 
-/** The process that was started trains by itself: why it is no fork server. */
+/** Why the started process trains itself and is no fork server. */
 const plain = z.object({ t: z.literal('plain'), message: text(1000) });
 
-/** What the Python hook says. */
 export const hookMessage = z.discriminatedUnion('t', [
   hello,
   forkServer,
@@ -182,7 +180,6 @@ export type Step = z.infer<typeof step>;
 export type Goodbye = z.infer<typeof goodbye>;
 export type Died = z.infer<typeof died>;
 
-/** What the worker says to the hook. */
 export const hookOrder = z.discriminatedUnion('t', [
   /** Run this size for so many optimizer steps, and tell what it cost. */
   z.object({

@@ -6,7 +6,7 @@ import { recommendation } from './recommendation.js';
 import { rung, shownRung } from './rung.js';
 import { memorySample } from './verbs.js';
 
-/** What the dashboard's pages are told: over `/api/…`, and as events of its streams. Sizes in bytes, times in seconds. */
+/** What the dashboard's pages get, by `/api/…` and by event streams. Sizes in bytes, times in seconds. */
 
 /** One job as a list shows it. */
 const row = z.object({
@@ -60,7 +60,7 @@ const partSize = z.object({
 });
 export type PartSize = z.infer<typeof partSize>;
 
-/** A peak and its parts, in the order in which they are drawn; they add up to it. Bytes. */
+/** A peak and its parts in the order of drawing, which sum to it. Bytes. */
 const partedPeak = memoryBreakdown
   .pick({ micro_batch: true, accumulation: true, peak_bytes: true, peak_in: true })
   .extend({ parts: z.array(partSize) });
@@ -69,7 +69,7 @@ export type PartedPeak = z.infer<typeof partedPeak>;
 const jobAction = z.enum(['cancel', 'hold', 'release', 'retry']);
 export type JobAction = z.infer<typeof jobAction>;
 
-/** Everything that a job's page shows but its memory over time and its log. */
+/** A job's page, without its memory over time and its log. */
 const jobPage = jobRecord
   .pick({
     job: true,
@@ -124,7 +124,7 @@ const jobPage = jobRecord
   });
 export type JobPage = z.infer<typeof jobPage>;
 
-/** One device as the page shows it; null where it cannot be told from here. */
+/** One device as the page shows it; null: unknown from here. */
 const deviceView = z.object({
   host: z.string(),
   id: z.string(),
@@ -150,7 +150,6 @@ export type MachineView = z.infer<typeof machineView>;
 
 const schema = z.literal(1);
 
-/** What `/api/…` answers with. */
 export const httpDocuments = {
   'http-session': z.object({ schema, host: z.string(), version: z.string() }),
   'http-job': jobPage.extend({ schema }),
@@ -163,7 +162,7 @@ export const httpDocuments = {
   }),
 } as const;
 
-/** The events of `/api/stream`, by name. `full`: it replaces what was told before. */
+/** The events of `/api/stream`, by name. `full`: replaces all earlier data. */
 export const streamEvents = {
   hello: z.object({ host: z.string(), version: z.string() }),
   redis: z.object({ up: z.boolean() }),

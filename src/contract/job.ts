@@ -23,7 +23,7 @@ export const ENDED_STATES: readonly JobState[] = ['succeeded', 'failed', 'cancel
 
 const names = z.array(text(4096)).max(1000);
 
-/** What the record of a job knows of its submitter's environment: never a value. */
+/** What a job's record says of its submitter's environment, never a value. */
 export const submittedEnvironment = z.object({
   /** Where it is kept until the job ends. */
   host: text(256),
@@ -39,10 +39,10 @@ export const submittedEnvironment = z.object({
 });
 export type SubmittedEnvironment = z.infer<typeof submittedEnvironment>;
 
-/** What this version writes. A higher number is another version's business. */
+/** The schema that this version writes; it leaves records with a higher number alone. */
 export const JOB_SCHEMA = 1;
 
-/** One job as it is kept in Redis (`{oomtune}:job:<id>`), the truth that every verb reads. */
+/** A job's record in Redis (`{oomtune}:job:<id>`), which every verb reads. */
 export const jobRecord = z.object({
   schema: z.literal(JOB_SCHEMA),
   job: jobId,

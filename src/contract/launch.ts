@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { pid, whole } from './fields.js';
 
-/** Devices, and what is known of a launch from outside of the job: its ledger and how it ended. */
+/** Devices, and a launch seen from outside of the job: its ledger and how it ended. */
 
 const deviceProcess = z.object({
   pid: z.number().int(),
@@ -15,8 +15,8 @@ const deviceProcess = z.object({
 export type DeviceProcess = z.infer<typeof deviceProcess>;
 
 /**
- * Which limit of the driver's or the kernel's own holds a job to its budget, beside oomtune's: the kernel's `dmem` controller,
- * `mps` (each process by itself), `mig` (no budget, but the size of this part of a GPU), or none.
+ * A limit besides oomtune's that holds a job to its budget: the kernel's `dmem` controller, `mps` (each process by itself),
+ * `mig` (only the size of this part of a GPU), or none.
  */
 const firstPartyLimit = z.enum(['dmem', 'mps', 'mig', 'none']);
 export type FirstPartyLimit = z.infer<typeof firstPartyLimit>;
@@ -42,7 +42,6 @@ export const device = z.object({
 });
 export type Device = z.infer<typeof device>;
 
-/** An allocation that was refused. */
 export const refusal = z.object({
   pid: z.number().int(),
   /** `posix_memalign`, `cuMemAlloc_v2`, … */
@@ -115,7 +114,7 @@ export const exitRecord = z.object({
   resident_bytes: whole.optional(),
 });
 
-/** An end of which no more is known than who or what ended it: none of the exit record's figures. */
+/** An end of which only the reason is known. */
 export function unseenEnd(
   endedBy: z.infer<typeof exitRecord>['ended_by'],
   startedAt: string,

@@ -4,18 +4,17 @@ import { count, text, whole } from './fields.js';
 import { rung, shown, shownRung } from './rung.js';
 
 /**
- * What is measured of a micro-batch, from the hook's message to the record in Redis under the same names. The hook measures,
- * the worker adds where and how it ended, the tuner decides on it. Bytes and seconds; null: could not be measured.
+ * A micro-batch's measurements, under the same names from the hook to Redis: the hook measures, the worker adds the outcome,
+ * the tuner decides. Bytes and seconds; null: not measured.
  */
 
-/** No device and no host holds a PiB. */
 export const MOST_BYTES = 2 ** 50;
 const measuredBytes = z.number().nonnegative().max(MOST_BYTES).nullable();
 const change = z.number().min(-MOST_BYTES).max(MOST_BYTES).nullable();
 const seconds = z.number().nonnegative();
 const rate = z.number().nonnegative();
 
-/** Peaks of one probe on the device that holds most. */
+/** Peaks of one probe on the device that uses most. */
 export const peaks = z.object({
   /** Highest driver-level (ledger) use, everything counted: this is what is compared with the budget. */
   total_bytes: measuredBytes,
@@ -34,7 +33,7 @@ export const peaks = z.object({
 export type Peaks = z.infer<typeof peaks>;
 export const NO_PEAKS = Object.fromEntries(Object.keys(peaks.shape).map((name) => [name, null])) as Peaks;
 
-/** What an observation keeps of the hook's figures as it is, beside the peaks. */
+/** The hook's figures that an observation keeps unchanged, beside the peaks. */
 export const measuredSteps = z.object({
   steps: whole,
   /** Allocator retries in the steady state (after the first step): it fits, but slowly. */
@@ -56,15 +55,9 @@ export interface Probe {
   /** Samples of the batch of which these micro-batches are parts; null or absent: `accumulation` times as many. */
   batch?: number | null;
   steps: number;
-  /**
-   * The probe goes on, within reason, until a caching allocator has asked the driver for nothing in this many steps: before
-   * it has come to rest, the next step may be the one that it cannot place. 0: `steps` are enough.
-   */
+  /** Steps without a new allocator segment after which a probe may end: before, the next step may need one. 0: no such wait. */
   rest_steps: number;
-  /**
-   * Memory that rises by more than so many bytes with each step is measured on until `growth_steps`: from there on it can be
-   * told whether it goes on rising.
-   */
+  /** A probe whose memory rises by more than these bytes a step goes on until `growth_steps`, to tell a leak from a warm-up. */
   growth_bytes: number;
   growth_steps: number;
   /** True: must be the first thing that a new process runs. False: may share the process of the probe before. */
@@ -76,7 +69,7 @@ export interface Probe {
   why: string;
 }
 
-/** What came of a probe. */
+/** The outcome of a probe. */
 export const observation = z.object({
   rung,
   micro_batch: count,
@@ -120,10 +113,10 @@ export const observation = z.object({
 });
 export type Observation = z.infer<typeof observation>;
 
-/** Which process it ran in. */
+/** The process that it ran in. */
 export const lifeOf = ({ life, launch }: Pick<Observation, 'life' | 'launch'>): number => life ?? launch;
 
-/** One probe as `find-batch --json` and the `probes` field of a recommendation show it. */
+/** A probe in `find-batch --json` and in the `probes` field of a recommendation. */
 export const probeRecord = z.object({
   launch: count,
   /** 1-based number of the process among all of the search, a start or a fork of one. Absent: each launch was one. */
@@ -168,8 +161,8 @@ export type SpeedComparison = z.infer<typeof speedComparison>;
 const part = whole.max(Number.MAX_SAFE_INTEGER).nullable();
 
 /**
- * What fills the device's memory at the moment of the peak. All bytes; null: cannot be known here, and is in `rest`. No
- * part is negative, and the parts together are `peak_bytes` (`activations_per_sample` is no part but a slope).
+ * The parts of the peak, in bytes, which sum to `peak_bytes`; null: unknown, and counted in `rest`. `activations_per_sample` is
+ * a slope, not a part.
  */
 export const memoryBreakdown = z.object({
   /** The size whose peak is taken apart. */
@@ -196,7 +189,7 @@ export const memoryBreakdown = z.object({
 });
 export type MemoryBreakdown = z.infer<typeof memoryBreakdown>;
 
-/** Peak memory against micro-batch on one rung, as a chart shows it. Bytes. */
+/** Peak memory by micro-batch on one rung, for a chart. Bytes. */
 export const curve = z.object({
   rung: z.string(),
   /** `[micro-batch, peak]` of what fitted, ascending. */
@@ -208,7 +201,6 @@ export const curve = z.object({
 });
 export type Curve = z.infer<typeof curve>;
 
-/** An observation as reports and records show it. */
 export function asRecord(observation: Observation, why?: string): ProbeRecord {
   return {
     launch: observation.launch,

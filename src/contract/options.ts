@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { DEVICE_CHOICE } from './device-id.js';
 import { absolute, argument, count, jobId, text, word } from './fields.js';
 
-/** Optimizer steps of a probe, at most. */
+/** The most optimizer steps of a probe. */
 export const MOST_PROBE_STEPS = 1000;
 
 const objective = z.enum(['max-batch', 'throughput']);
@@ -13,7 +13,7 @@ const cutWish = z.enum(['auto', 'model', 'loader']);
 
 const jobIds = z.array(jobId).max(1000);
 
-/** A job's place among those that were submitted with it by `--array` or `--sweep`: one command, one recommendation. */
+/** A job's place in its `--array` or `--sweep`: one command, one recommendation. */
 const sweepMember = z.object({
   /** The same for all. */
   sweep: z.string().regex(/^s-[a-z0-9]{4,32}$/),

@@ -6,7 +6,7 @@ import { refusal } from './launch.js';
 import { memoryBreakdown, probeRecord, speedComparison } from './measurement.js';
 import { cut, shownConfig } from './rung.js';
 
-/** The peak of `config` taken apart, and the curve of peak against micro-batch on its rung. Bytes. */
+/** The parts of the peak of `config`, and the curve of peaks on its rung. Bytes. */
 export const memoryReport = memoryBreakdown.extend({
   curve: z.object({
     /** What fitted, ascending; a size measured more than once counts as it was last. */
@@ -71,7 +71,7 @@ export const findBatchReport = z.object({
 });
 export type FindBatchReport = z.infer<typeof findBatchReport>;
 
-/** What a run came to: `run --report FILE` writes it, submitted jobs keep it in their record. */
+/** The result of a run: `run --report FILE` writes it, and records of submitted jobs keep it. */
 export const runReport = z.object({
   schema: z.literal(1),
   job: z.string(),

@@ -4,7 +4,7 @@ import { count, text } from './fields.js';
 const amp = z.enum(['off', 'bf16', 'fp16']);
 export type Amp = z.infer<typeof amp>;
 
-/** One combination of knobs that make room for a micro-batch. A knob of another kind is added here, and has its name by that. */
+/** A combination of knobs that save memory. To add a knob, add it here; its name follows. */
 export const rung = z.object({
   amp,
   checkpointing: z.boolean(),
@@ -12,18 +12,17 @@ export const rung = z.object({
   offload: z.boolean().default(false),
 });
 export type Rung = z.infer<typeof rung>;
-/** Anything with the knobs of a rung in it; what documents leave out is off. */
+/** Any record with a rung's knobs; absent ones are off. */
 export type RungLike = z.input<typeof rung>;
 
 const KNOBS = Object.keys(rung.shape) as (keyof Rung)[];
 
-/** The rung alone, out of a record that has its knobs among its fields. */
 export const rungOf = (record: RungLike): Rung => rung.parse(record);
 
 export const sameRung = (a: RungLike, b: RungLike): boolean =>
   KNOBS.every((knob) => (a[knob] ?? false) === (b[knob] ?? false));
 
-/** `bf16 + checkpointing`; the first rung, which turns nothing on, is `as it stands`. */
+/** `bf16 + checkpointing`, or `as it stands` where nothing is on. */
 export function rungName(record: RungLike & { expandable_segments?: boolean }): string {
   const knobs: string[] = KNOBS.flatMap((knob) => {
     const value = record[knob] ?? false;
@@ -34,10 +33,10 @@ export function rungName(record: RungLike & { expandable_segments?: boolean }): 
   return knobs.length > 0 ? knobs.join(' + ') : 'as it stands';
 }
 
-/** A rung as documents show it: `offload` is there, and true, only where it is on. */
+/** A rung in documents: `offload` is there only if it is on. */
 export const shownRung = rung.extend({ offload: z.boolean().optional() });
 
-/** The knobs (and world size) as they reach the command. effective = micro x accumulation x world. */
+/** The knobs that reach the command. effective = micro x accumulation x world. */
 export const config = z.object({
   micro_batch: count,
   accumulation: count,
@@ -48,10 +47,9 @@ export const config = z.object({
   expandable_segments: z.boolean().optional(),
 });
 export type Config = z.infer<typeof config>;
-/** As documents have it, which leave out what is off. */
+/** As in documents, without what is off. */
 export type ConfigLike = z.input<typeof config>;
 
-/** A configuration as documents show it. */
 export const shownConfig = config.extend({
   ...shownRung.shape,
   expandable_segments: z.literal(true).optional(),
@@ -71,7 +69,7 @@ export function configOf(
   };
 }
 
-/** Leaves out what is not on: documents of jobs that never had those knobs stay as they are. */
+/** Leaves out newer knobs that are off, so that older documents stay as they are. */
 export function shown<R extends { offload?: boolean; expandable_segments?: boolean }>(
   record: R,
 ): Omit<R, 'offload' | 'expandable_segments'> & { offload?: true; expandable_segments?: true } {
@@ -87,6 +85,5 @@ export function shown<R extends { offload?: boolean; expandable_segments?: boole
 export const cutPlace = z.enum(['model', 'loader']);
 export type CutPlace = z.infer<typeof cutPlace>;
 
-/** How a run's batches were cut, and why so. */
 export const cut = z.object({ cut: cutPlace, why: text(1000) });
 export type Cut = z.infer<typeof cut>;

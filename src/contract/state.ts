@@ -2,15 +2,15 @@ import { z } from 'zod';
 import { KIND_NAMES } from './device-id.js';
 import { jobId, whole } from './fields.js';
 
-/** Leases, hosts, queues and memory over time as Redis keeps them: state of ours, no public format. */
+/** Leases, hosts, queues and memory over time in Redis: internal state, no public format. */
 
 const identity = z.object({ pid: z.number().int(), start: z.string() });
 
-/** A command that works in front of its terminal. */
+/** A command in a terminal. */
 const foreground = z.object({ verb: z.string(), name: z.string() });
 export type Foreground = z.infer<typeof foreground>;
 
-/** What its holder knows of a reservation, and can write back. */
+/** The holder's copy of a reservation, from which it can be restored. */
 export const leasePromise = z.object({
   owner: z.string(),
   host: z.string(),
@@ -31,7 +31,7 @@ export const leasePromise = z.object({
 });
 export type LeasePromise = z.infer<typeof leasePromise>;
 
-/** As Lua writes it: null is absent, and an empty list is `{}`. */
+/** As Lua encodes it: null is absent, an empty list is `{}`. */
 export const leaseText = leasePromise.extend({
   owner: z.string().optional(),
   bytes: z.number().nullish(),
@@ -41,7 +41,7 @@ export const leaseText = leasePromise.extend({
   expires_at: z.number(),
 });
 
-/** One reservation as it stands in Redis. */
+/** A reservation in Redis. */
 export interface LeaseRecord extends LeasePromise {
   taken_at: number;
   expires_at: number;
@@ -65,7 +65,7 @@ export const hostInfo = z.object({
 });
 export type HostInfo = z.infer<typeof hostInfo>;
 
-/** What a job asks of the host that runs it: one queue for each such wish. */
+/** What a job needs of its host: one queue for each distinct requirement. */
 export const requirement = z.object({
   /** `any`: a GPU where there is one, else the host's memory. */
   kind: z.enum([...KIND_NAMES, 'any']),
@@ -78,18 +78,18 @@ export const requirement = z.object({
   /** What one device has to have at least, GiB. */
   gib: z.number().int().min(0),
   /**
-   * What it takes of a GPU: `all`, `24g`, `80%`. Those who wait in one queue take the same, so that the first of them, where it
-   * cannot start, is in the way of nobody who could.
+   * The share of a GPU that it needs: `all`, `24g`, `80%`. Jobs of one queue need the same, so none blocks one that could
+   * start.
    */
   takes: z.string().max(64).default(''),
 });
 export type Requirement = z.infer<typeof requirement>;
 
-/** An entry of a queue. `epoch`: void where the job's record has another. */
+/** An entry of a queue; void if the job's record has another `epoch`. */
 export const ticket = z.object({ job: jobId, epoch: z.number().int().min(1) });
 export type Ticket = z.infer<typeof ticket>;
 
-/** What a job held over time. Times as differences, without names: a sample takes about 16 bytes. */
+/** A job's memory over time. Times are differences without names, so that a sample takes about 16 bytes. */
 export const storedTrace = z.object({
   schema: z.literal(1),
   /** The try that it belongs to: a retry begins a new one. */

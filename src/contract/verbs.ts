@@ -9,12 +9,11 @@ import { recommendation } from './recommendation.js';
 import { findBatchReport, memoryReport } from './reports.js';
 import { cut, shownConfig } from './rung.js';
 
-/** The JSON of each verb with `--json`. Fields may be added in later versions; none will go or change its kind. */
+/** The verbs' documents for `--json`. Later versions may add fields, but remove or change none. */
 
 const schema = z.literal(1);
 const strings = z.array(z.string());
 
-/** One job of `status --json`. */
 const statusEntry = z.object({
   job: z.string(),
   name: z.string(),
@@ -65,7 +64,7 @@ const deviceEntry = device.omit({ bus: true }).extend({
 });
 export type DeviceEntry = z.infer<typeof deviceEntry>;
 
-/** One check of `doctor`: what was found and, if it is not well, what to do. `failed`: something will not work. */
+/** A check of `doctor`: what it found and, if need be, what to do. `failed`: something will not work. */
 const finding = z.object({
   check: z.string(),
   status: z.enum(['ok', 'warning', 'failed']),
@@ -114,10 +113,9 @@ export const memorySample = z.object({
 });
 export type MemorySample = z.infer<typeof memorySample>;
 
-/** The words of `recommend`: one that was recorded. */
 const recommendations = z.object({ schema, recommendations: z.array(recommendation) });
 
-/** What came of the jobs of a forgotten host, by id, and whose leases were freed. */
+/** What became of a forgotten host's jobs, by id, and whose leases were freed. */
 const forgotten = z.object({ host: z.string(), queued: strings, ended: strings, leases: strings });
 export type Forgotten = z.infer<typeof forgotten>;
 
@@ -187,5 +185,4 @@ export const verbDocuments = {
   }),
 } as const;
 
-/** What each verb's document is. */
 export type VerbDocuments = { [V in keyof typeof verbDocuments]: z.infer<(typeof verbDocuments)[V]> };

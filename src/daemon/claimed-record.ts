@@ -2,7 +2,7 @@ import type { JobRecord } from '../contract/job.js';
 import { isWrongType, outlast, type PatchResult, type Restored, type Store, type StoredJob } from '../store/index.js';
 import type { JobBackups } from './job-backups.js';
 
-/** The job was taken from us: another host answers for it, or it was held or ended behind our back. */
+/** Another host took the job over, or it was put on hold or ended meanwhile. */
 export class ClaimLost extends Error {}
 
 interface Claim {
@@ -19,7 +19,7 @@ interface Claim {
   onLost: (error: ClaimLost) => void;
 }
 
-/** The record of a job that this host answers for: each step is written only while the claim on it holds. */
+/** The record of a job that this host answers for; written only while its claim holds. */
 export class ClaimedRecord {
   /** Where the job stands, as it was said last. */
   reason: string | null;

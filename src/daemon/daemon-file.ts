@@ -24,18 +24,18 @@ const schema = z.object({
   dashboard_fault: z.string().nullable().default(null),
 });
 
-/** `daemon/daemon.json`: the daemon of this home on this host. */
+/** `daemon/daemon.json`: this home's daemon on this host. */
 export type DaemonFile = z.infer<typeof schema>;
 
 const folder = (): string => stateFolder('daemon');
-/** One per host, as several may share a home folder. */
+/** One for each host, as hosts may share a home. */
 const path = (host: string): string => join(folder(), `daemon-${host.replace(/[^\w.-]/g, '_')}.json`);
 
 export function writeDaemonFile(file: DaemonFile): void {
   writeDurably(path(file.host), `${JSON.stringify(file)}\n`);
 }
 
-/** The living daemon of this host; null when there is none. */
+/** This host's living daemon; null: none. */
 export function readDaemonFile(host: string): DaemonFile | null {
   const file = readJson(schema, systemText(path(host)));
   return file !== null && isAlive(file) ? file : null;
@@ -47,11 +47,8 @@ export function removeDaemonFile(host: string): void {
 
 export const lockPath = (host: string): string => `${path(host)}.lock`;
 export const logPath = (): string => join(folder(), 'daemon.log');
-/** Written before the daemon is told to end: jobs are to be ended too. */
+/** Tells a daemon that is about to be stopped to end its jobs, too. */
 export const killPath = (host: string): string => `${path(host)}.kill`;
 
-/**
- * The lock token of this home, made once: BullMQ lets whoever knows it go on with a job, so the next daemon can take over
- * from one that crashed.
- */
+/** The lock token of this home, made once: with it BullMQ lets the next daemon continue the jobs of one that crashed. */
 export const stableToken = (): string => tokenIn(join(folder(), 'token'), { bytes: 18, least: 20 });

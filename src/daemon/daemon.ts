@@ -23,7 +23,7 @@ import { Recovery } from './recovery.js';
 import type { DaemonSettings } from './settings.js';
 import { Sweeper } from './sweeper.js';
 
-/** How long the other hosts have to write back what they hold when Redis was away, before anything is taken. */
+/** After an outage of Redis, the time for other hosts to restore their records before this one takes jobs. */
 const SETTLE_MS = 3000;
 const SETTLED_LOOK_MS = 50;
 const HEARD_LOOK_MS = 500;
@@ -40,8 +40,8 @@ export interface DaemonParts {
 }
 
 /**
- * The scheduler of one host. Jobs' records say who answers for what; queues only order them. It can be killed at any
- * moment: supervisors hold the jobs, and the next daemon adopts what its host had claimed.
+ * The scheduler of one host. Records say who answers for a job; queues only order jobs. It can be killed at any moment:
+ * supervisors hold the jobs, and the next daemon adopts what its host had claimed.
  */
 export class Daemon {
   readonly #host = hostName();

@@ -3,7 +3,7 @@ import { homePath } from '../common/home.js';
 import type { Log } from '../common/log.js';
 import { formatBytes } from '../common/size.js';
 
-/** Whether the disk of oomtune's home has room for another job: its log, its records, the database. */
+/** Whether the home's disk has room for another job's log and records, and for the database. */
 export class DiskSpace {
   #lack: string | null = null;
 

@@ -4,8 +4,8 @@ import type { Store, StoredJob } from '../store/index.js';
 import type { Queues } from './queues.js';
 
 /**
- * Puts jobs into their queues when nothing stands in their way: just submitted, released, retried, or waiting for other
- * jobs. Any daemon may do it for any job, and several may at once: an entry's id makes it unique.
+ * Queues jobs that nothing blocks any more: submitted, released, retried, or done waiting for others. Several daemons may do so
+ * at once, because an entry's id makes it unique.
  */
 export class Dispatcher {
   #running: Promise<void> | null = null;
@@ -96,7 +96,7 @@ export class Dispatcher {
   }
 }
 
-/** By priority, so that a sweep goes on with the most urgent of its jobs; then as they were submitted. */
+/** By priority, then by submission. */
 function bySubmission(a: StoredJob, b: StoredJob): number {
   if (a.options.priority !== b.options.priority) return b.options.priority - a.options.priority;
   if (a.submitted_at !== b.submitted_at) return a.submitted_at < b.submitted_at ? -1 : 1;
@@ -108,10 +108,7 @@ interface Family {
   settled: boolean;
 }
 
-/**
- * Which jobs of a sweep may be let into their queues: as many as may run at a time, and one alone until the configuration that
- * holds for all of them is found.
- */
+/** Which jobs of a sweep may be queued: as many as may run at a time, but only one until their configuration is found. */
 class SweepAdmission {
   private constructor(private readonly families: Map<string, Family>) {}
 

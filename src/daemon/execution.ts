@@ -21,7 +21,7 @@ import { failureOf, outcomeOf, plainOutcome } from './outcome.js';
 import { Pause } from './pause.js';
 import { WorkRecord } from './work-record.js';
 
-/** What the daemon needs of the worker. */
+/** The worker's functions that the daemon calls. */
 export interface WorkerApi {
   runJob(request: WorkRequest, deps: WorkDeps): Promise<RunReport>;
 }
@@ -40,7 +40,7 @@ export interface ExecutionDeps {
   onWait: () => void;
 }
 
-/** How the daemon's part in a job ended. `back`: not started, to be queued again. `left`: goes on without us. */
+/** How the daemon's work on a job ended. `back`: not started, queue it again. `left`: it runs on without us. */
 export type ExecutionEnd = 'done' | 'back' | 'left';
 
 const NO_ROOM = "waits for room on the disk of oomtune's home";
@@ -49,7 +49,7 @@ const ROOM_LOOK_MS = 2000;
 
 class Cancelled extends Error {}
 
-/** One job that this daemon answers for, from the claim to its end. */
+/** A job that this daemon answers for, from claim to end. */
 export class Execution {
   readonly leaseWait: LeaseWait;
 
@@ -127,10 +127,7 @@ export class Execution {
     return { epoch: this.record.epoch, claim: this.deps.claim, launches: this.record.launches.length };
   }
 
-  /**
-   * Compares what the record says with what it had to say when it was read: follows a cancel, and writes back what Redis has
-   * lost. Where the job is another's by now its copy here is ended.
-   */
+  /** Compares its copy with the record: obeys a cancel, restores what Redis lost, and ends a copy that another host took over. */
   async compare(expected: Pick<Standing, 'epoch' | 'claim' | 'launches'>, read: Reply<Standing>): Promise<void> {
     if (read.is === 'error' || this.expected === null) return;
     if (read.is === 'value') {

@@ -18,7 +18,7 @@ interface ExecutionsParts extends Omit<ExecutionDeps, 'claim'> {
   onEnd: () => void;
 }
 
-/** The jobs that this daemon works at, each once. */
+/** The jobs that this daemon works on, each once. */
 export class Executions {
   readonly #active = new Map<string, Execution>();
   readonly #running = new Set<Promise<void>>();
@@ -73,10 +73,7 @@ export class Executions {
     return `${this.parts.token}.${epoch}`;
   }
 
-  /**
-   * Compares what is worked at here with its records: cancels that are asked for are followed, what Redis has lost is
-   * written back, and copies of what is another's by now are ended. Throws the first refusal, after all that was told.
-   */
+  /** Compares all executions with their records (see Execution.compare). Throws the first refusal, after the others were done. */
   async compare(): Promise<void> {
     const looks = [...this.#active.values()].flatMap((execution) => {
       const { expected } = execution;

@@ -4,17 +4,14 @@ import { OomtuneError } from '../common/errors.js';
 import { stateFolder } from '../common/home.js';
 import type { StoredJob } from '../store/index.js';
 
-/** It was launched under a claim of another home, in a folder that this home does not have. `token`: this home's. */
+/** Whether another home launched it, in a folder that this home lacks. `token`: this home's. */
 export function isForeign({ claim, launches }: StoredJob, token: string): boolean {
   const last = launches.at(-1);
   if (last === undefined || claim === null || claim.startsWith(`${token}.`)) return false;
   return !last.dir.startsWith(join(stateFolder('runs'), '/')) || !existsSync(last.dir);
 }
 
-/**
- * Jobs that were launched under this host's name from another home may still run there: adopting them would start them a
- * second time. Null: there are none.
- */
+/** The error for jobs that another home runs under this host's name, which must not be started twice; null: there are none. */
 export function hostTaken(live: StoredJob[], host: string, token: string): OomtuneError | null {
   const jobs = live.filter((job) => job.claimHost === host && isForeign(job, token));
   const [first] = jobs;

@@ -4,9 +4,8 @@ import type { Forgotten } from '../contract/verbs.js';
 import type { Store, StoredJob } from '../store/index.js';
 
 /**
- * Gives up a host that is down for good, from any host: what it had is queued anew while `--retries` are left, else it ends
- * as failed, and its leases are freed. Should it come back, it ends its copies before anything else. Throws
- * OOMTUNE_HOST_ALIVE for one that was heard a moment ago, OOMTUNE_USAGE for one that nobody knows.
+ * Gives up a dead host: its jobs are queued again while `--retries` are left, else they fail, and its leases are freed. If it
+ * returns, it ends its copies first. Throws OOMTUNE_HOST_ALIVE or, for an unknown host, OOMTUNE_USAGE.
  */
 export async function forgetHost(store: Store, host: string): Promise<Forgotten> {
   const known = await store.hosts.list();
@@ -32,7 +31,7 @@ export async function forgetHost(store: Store, host: string): Promise<Forgotten>
   return forgotten;
 }
 
-/** A run that was lost with its host counts as any that was lost. */
+/** A run that is lost with its host counts as a retry. */
 function fate(job: StoredJob, host: string): { state: 'queued' | 'failed' | 'cancelled'; patch: Partial<JobRecord> } {
   if (job.cancelAsked !== null) return { state: 'cancelled', patch: { reason: null } };
   const runs = job.launches.filter(({ purpose }) => purpose === 'run').length;

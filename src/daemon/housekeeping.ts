@@ -8,7 +8,7 @@ import type { DaemonSettings } from './settings.js';
 
 const LOOK_MS = 5000;
 
-/** Keeps what a daemon and its jobs leave on the disk bounded. */
+/** Bounds what a daemon and its jobs leave on the disk. */
 export class Housekeeping {
   readonly #timers: NodeJS.Timeout[];
   #tidying = false;

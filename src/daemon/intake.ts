@@ -18,12 +18,12 @@ interface IntakeParts {
   log: Log;
 }
 
-/** How long another host comes first to a job that waited here in vain. */
+/** A job that waited here in vain is left to other hosts for so long. */
 const LEFT_MS = 3000;
-/** As far as the queues are searched for what could go before others. */
+/** How many queued jobs are looked at for one that may go before others. */
 const MOST_WAITING = 32;
 
-/** Takes jobs from the queues that suit this host, as long as there are lanes for them. One look at a time. */
+/** Takes jobs from suitable queues while there are lanes for them. One look at a time. */
 export class Intake {
   readonly #left = new Set<string>();
   #running: Promise<void> | null = null;
@@ -86,10 +86,7 @@ export class Intake {
     } while (this.#again);
   }
 
-  /**
-   * Entries that are locked by this home, but that nobody here works at: taken by a daemon that was killed before its next
-   * step. Without this they would wait until the lock expires. Only while nothing is being taken.
-   */
+  /** Entries locked by this home that nobody works at, left by a killed daemon: they would wait until the lock expires. */
   async #sortOutTaken(labels: string[]): Promise<void> {
     const { store, queues, executions } = this.parts;
     const ours = new Set([...executions].map((execution) => execution.ticket?.id));
@@ -108,8 +105,8 @@ export class Intake {
   }
 
   /**
-   * One job of a label may wait for its lease; those behind it wait in the queue, where other hosts see them. Whom devices are kept
-   * from that would do is in nobody's way: one behind it may end in time.
+   * Takes one job of a label at a time: those behind it stay queued, where other hosts see them. One that devices are kept from
+   * blocks nobody, because a job behind it may end in time.
    */
   async #takeFrom(label: string): Promise<void> {
     const { queues, lanes, executions } = this.parts;

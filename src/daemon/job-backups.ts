@@ -17,16 +17,16 @@ const schema = z.object({
   record: jobRecord,
 });
 
-/** A job that a daemon of this host answers for, as it was when its record was written last. */
+/** A claimed job with its record as written last. */
 type BackedUpJob = Omit<z.infer<typeof schema>, 'schema' | 'store'>;
 
-/** How many ends are kept: as many jobs as `config/retention.yaml` keeps folders of. */
+/** As many as `config/retention.yaml` keeps folders of jobs. */
 const KEPT_ENDS = 2000;
 
 /**
- * What the daemon answers for, in files of its own (`daemon/claimed/<job>.json`): Redis may lose its data while jobs run, and the
- * daemon may be another one by then. Written after each step that Redis has taken, before the step is made. The last of what has
- * ended stays (`daemon/ended/<job>.json`): an older state of Redis would offer it to be run again.
+ * Copies of the records that the daemon answers for (`daemon/claimed/<job>.json`), written after Redis took a step and before
+ * it is made: Redis may lose its data. Ended jobs keep one (`daemon/ended/<job>.json`), so that an older state of Redis runs
+ * none again.
  */
 export class JobBackups {
   readonly #store: string;

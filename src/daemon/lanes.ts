@@ -2,10 +2,7 @@ import PQueue from 'p-queue';
 import { HOST } from '../contract/device-id.js';
 import type { DaemonSettings } from './settings.js';
 
-/**
- * How many jobs this host works at at a time, for the host's memory and for its GPUs. Leases decide who may use a device;
- * lanes bound what is begun at all.
- */
+/** How many jobs this host begins at a time, on host memory and on GPUs. Leases, not lanes, decide who may use a device. */
 export class Lanes {
   readonly #cpu: PQueue;
   readonly #gpu = new PQueue({ concurrency: 1 });

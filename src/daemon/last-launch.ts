@@ -7,7 +7,7 @@ import type { Run, Runtime } from '../runtime/types.js';
 import { type LeaseStore, outlast, type StoredJob } from '../store/index.js';
 import { letsGo } from '../worker/launch/detached.js';
 
-/** What may still run of a job: its last launch, which an earlier daemon may have made. */
+/** A job's last launch, perhaps of an earlier daemon, which may still run. */
 export class LastLaunch {
   constructor(
     private readonly job: StoredJob,
@@ -30,10 +30,7 @@ export class LastLaunch {
     return exit;
   }
 
-  /**
-   * Waits for the end of a run that can only be watched, and says so to `found`. Null: nothing runs, or the signal tells
-   * to end it. Throws the signal's reason when told to let go.
-   */
+  /** Waits for a run that can only be watched, and calls `found`. Null: nothing runs, or it is to be ended. Throws to let go. */
   async outlast(signal: AbortSignal, found: () => void): Promise<Exit | null> {
     const run = this.job.launches.at(-1)?.purpose === 'run' ? await this.#find() : null;
     if (run === null) return null;
@@ -54,10 +51,7 @@ export class LastLaunch {
   }
 }
 
-/**
- * Removes what earlier tries of a job left on disk: a retry begins anew. A launch that has not ended stays, as it may be under
- * way on a host that cannot be heard and shares this home.
- */
+/** Removes the folders of a job's earlier tries, except of launches that may still run on a silent host that shares this home. */
 export function dropEarlierTries({ job, epoch }: Pick<StoredJob, 'job' | 'epoch'>): void {
   if (epoch === 1) return;
   const folder = join(stateFolder('runs'), job);

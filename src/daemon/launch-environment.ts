@@ -4,11 +4,11 @@ import { foreignEnvironment } from '../worker/command/environment.js';
 import { forgetEnvironment, savedEnvironment } from './saved-environment.js';
 import { withheldNote } from './withheld.js';
 
-/** What a program says that misses a variable, or is not known to who it asks. */
+/** Errors of programs without a variable that they need. */
 const MISSING =
   /\bKeyError\b|unbound variable|environment variable|\b(401|403)\b|unauthori[sz]ed|forbidden|authenticat|credential|api[ _-]?key|access token|not logged in|log ?in\b|gated repo/i;
 
-/** The environment that a submitted job is launched with on this host, and what of its submitter's stayed behind. */
+/** A submitted job's environment on this host, and which variables stayed behind. */
 export class LaunchEnvironment {
   /** Names of the submitter's variables that the job does without. Known once `environment` was called. */
   withheld: string[] = [];

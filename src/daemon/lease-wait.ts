@@ -3,7 +3,7 @@ import type { Ticket } from '../contract/state.js';
 import { outlast, type Store, type StoredJob } from '../store/index.js';
 import type { Leasing } from '../worker/index.js';
 
-/** The job goes back to its queue: nothing of it has been started. */
+/** The job goes back to its queue; nothing of it has started. */
 export class PutBack extends Error {}
 
 interface LeaseWaitParts {
@@ -17,7 +17,7 @@ interface LeaseWaitParts {
   onRefused: (error: Error) => void;
 }
 
-/** The store's leases for one job; knows whether it waits for one, as only such a job can be put back. */
+/** A job's leases; knows whether the job waits for one, as only then it can be put back. */
 export class LeaseWait implements Leasing {
   /** Since when it waits (ms); null: it does not. */
   since: number | null = null;

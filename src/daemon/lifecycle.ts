@@ -22,7 +22,7 @@ export type StartOptions = Partial<
 
 const START_SECONDS = 30;
 
-/** The daemon of this home on this host, and how many jobs there are. */
+/** This host's daemon, and the number of jobs. */
 export async function daemonStatus(store: Store): Promise<DaemonStatus> {
   const file = readDaemonFile(hostName());
   return {
@@ -39,10 +39,7 @@ export async function daemonStatus(store: Store): Promise<DaemonStatus> {
   };
 }
 
-/**
- * Starts a daemon in the background, in its own session, and returns when it takes jobs.
- * Throws OOMTUNE_DAEMON_RUNNING, or what its log says when it does not start.
- */
+/** Starts a daemon in its own session; returns when it takes jobs. Throws OOMTUNE_DAEMON_RUNNING, or what its log says. */
 export async function startDaemon(store: Store, options: StartOptions = {}): Promise<DaemonStatus> {
   const host = hostName();
   const before = readDaemonFile(host);
@@ -87,10 +84,8 @@ export async function startDaemon(store: Store, options: StartOptions = {}): Pro
 }
 
 /**
- * Stops the daemon of this host; its jobs go on, and the next daemon takes them over. `kill`: ends the jobs too, those
- * that an earlier daemon left behind included, and waits until nothing of them is left. False: there was nothing to stop.
- * `store` is asked for with `kill` alone: a daemon can be stopped while Redis is away. Throws OOMTUNE_STILL_RUNNING for jobs that
- * cannot be ended, as the kernel holds on to them.
+ * Stops the daemon of this host; its jobs go on. `kill` also ends the jobs, those of earlier daemons included, and only that
+ * needs the store. False: nothing to stop. Throws OOMTUNE_STILL_RUNNING for jobs that the kernel does not let go.
  */
 export async function stopDaemon(
   store: Store | (() => Promise<Store>),
@@ -118,7 +113,7 @@ async function end(file: DaemonFile, kill: boolean): Promise<void> {
   rmSync(killPath(file.host), { force: true });
 }
 
-/** Jobs that run under their supervisors with no daemon to watch them, those that Redis has lost included. */
+/** Ends jobs that run under their supervisors without a daemon, also those that Redis lost. */
 async function endLeftJobs(store: Store, host: string): Promise<number> {
   const claimed = (await store.jobs.live()).filter((job) => job.claimHost === host && job.claim !== null);
   const taken = hostTaken(claimed, host, stableToken());
@@ -148,7 +143,7 @@ async function endLeftJobs(store: Store, host: string): Promise<number> {
   );
 }
 
-/** Whether nothing of a launch is left after this time at most. */
+/** Ends a launch; true if nothing of it is left within this time. */
 async function endWithin(runtime: Runtime, dir: string | undefined, ms: number): Promise<boolean> {
   const run = dir === undefined ? null : await runtime.adopt(dir);
   if (run === null) return true;
@@ -156,7 +151,7 @@ async function endWithin(runtime: Runtime, dir: string | undefined, ms: number):
   return Promise.race([run.wait().then(({ stuck }) => stuck === undefined), delay(ms, false, { ref: false })]);
 }
 
-/** What a daemon that does not start says of itself, beside that. */
+/** Codes with which a daemon may refuse to start. */
 const KNOWN = [
   'OOMTUNE_REDIS_UNSAFE',
   'OOMTUNE_DAEMON_RUNNING',

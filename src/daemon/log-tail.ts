@@ -7,15 +7,12 @@ import { Alarm } from '../common/within.js';
 import { isRefusal, type LogTails, outlast } from '../store/index.js';
 
 const LOOK_MS = 250;
-/** Read at once. A job that writes faster than this four times a second has parts of its tail left out. */
+/** Bytes of one read, four times a second. The tail of a faster job has gaps. */
 const MOST_BYTES = 256 * 1024;
-/** Rotations that one look follows: a job can rename its log as fast as we open it. */
+/** A job could rename its log as fast as we open it. */
 const MOST_ROTATIONS = 16;
 
-/**
- * Copies the end of a launch's log into Redis while it grows. Never holds more than one piece in memory, whatever the
- * job prints; what it is too slow for is skipped, as the whole stands on disk.
- */
+/** Copies the end of a growing log into Redis, one piece at a time; skips what it is too slow for, which stays on disk. */
 export class LogTail {
   #closing = false;
   readonly #alarm = new Alarm();

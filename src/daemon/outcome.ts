@@ -6,7 +6,7 @@ import { configOf } from '../contract/rung.js';
 import { StillRunning } from '../worker/launch/still-running.js';
 import { TimeUp } from '../worker/run/time-limit.js';
 
-/** What the record says after a report of the worker's. */
+/** The record's fields after a report of the worker. */
 export function outcomeOf(report: RunReport): Partial<JobRecord> {
   const { failure } = report;
   const state = report.outcome;
@@ -33,7 +33,7 @@ export function outcomeOf(report: RunReport): Partial<JobRecord> {
   };
 }
 
-/** What it says when the worker could not do its work. */
+/** The same after an error of the worker. */
 export function failureOf(error: unknown): Partial<JobRecord> {
   const known = error instanceof OomtuneError ? error : null;
   const text = error instanceof Error ? error.message : String(error);
@@ -49,7 +49,7 @@ export function failureOf(error: unknown): Partial<JobRecord> {
   };
 }
 
-/** What it says of a run that nobody could diagnose: its exit alone. */
+/** The same for a run without a diagnosis, by its exit alone. */
 export function plainOutcome(exit: Exit): Partial<JobRecord> {
   if (exit.code === 0) return { state: 'succeeded', reason: stuckReason(exit), exit_code: 0, failure: null };
   const late = exit.ended_by === 'timeout';

@@ -3,7 +3,7 @@ import { copyFileSync, fstatSync, ftruncateSync, renameSync, statSync } from 'no
 const LOG_BYTES = 10 * 1024 * 1024;
 const STDERR = 2;
 
-/** Moves a long log aside before a daemon begins; returns where new lines begin. */
+/** Moves a long log aside before a daemon starts; returns where new lines begin. */
 export function freshLog(path: string): number {
   const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
   if (size < LOG_BYTES) return size;
@@ -11,10 +11,7 @@ export function freshLog(path: string): number {
   return 0;
 }
 
-/**
- * Bounds the log of a daemon that runs: what is there is copied aside, and the file begun anew in place, as others may hold
- * it open. Only where our stderr is that file; of one that was deleted nothing is kept.
- */
+/** Bounds the daemon's log: copies it aside and truncates it in place, as others may hold it open. Only where stderr is it. */
 export function boundLog(path: string): void {
   const log = fstatSync(STDERR);
   if (!log.isFile() || log.size < LOG_BYTES) return;

@@ -1,7 +1,7 @@
 import { setPaused } from '../runtime/ending.js';
 import type { StoredJob } from '../store/index.js';
 
-/** Stops the processes of a job's run, or lets them go on. Its memory stays reserved: it is still there. */
+/** Stops a job's processes or continues them. Its memory stays reserved. */
 export class Pause {
   /** What was done last; null: nothing by this daemon. */
   #done: 'on' | 'off' | null = null;

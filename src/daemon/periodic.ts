@@ -1,6 +1,6 @@
 import type { Log } from '../common/log.js';
 
-/** Tasks that are done again and again, each at most once at a time. */
+/** Repeated tasks, each at most once at a time. */
 export class Periodic {
   readonly #timers: NodeJS.Timeout[] = [];
 

@@ -6,12 +6,12 @@ import { isRefusal, type Store, type StoredJob } from '../store/index.js';
 import { type HostDevices, labelOf, requirementOf, suits } from './routing.js';
 import type { DaemonSettings } from './settings.js';
 
-/** BullMQ's priorities run from 1 (first) to 2097151; ours from -1000000 to 1000000 (first). */
+/** BullMQ's priorities go from 1 (first) to 2097151, ours from -1000000 to 1000000 (first). */
 const MIDDLE = 1_048_576;
 
 /**
- * The queues, one for each routing label. BullMQ orders them (priority, then age) and keeps a lock on what was taken; who
- * answers for a job is in the job's record. Attempts are always 1: the ladder's steps are not retries of a queue.
+ * One queue for each routing label. BullMQ orders jobs (priority, age) and locks the taken; the record says who answers for
+ * one. Attempts are always 1: the ladder's steps are no retries of a queue.
  */
 export class Queues {
   readonly #connection: Redis;
@@ -200,7 +200,7 @@ export class Queues {
   }
 }
 
-/** Ids of their entries, by label. */
+/** Ids by label. */
 function groupBy(records: StoredJob[]): Map<string, string[]> {
   const groups = new Map<string, string[]>();
   for (const record of records) {
@@ -210,7 +210,7 @@ function groupBy(records: StoredJob[]): Map<string, string[]> {
   return groups;
 }
 
-/** BullMQ's own complaints mean that the entry, or our lock on it, is gone; what Redis refused says nothing of either. */
+/** BullMQ's errors mean that the entry, or our lock on it, is gone. Rethrows Redis's refusals, which mean neither. */
 function isGone(error: unknown): true {
   if (isRefusal(error)) throw error;
   return true;

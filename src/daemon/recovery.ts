@@ -6,10 +6,7 @@ import type { Runtime } from '../runtime/types.js';
 import { outlast, type Store } from '../store/index.js';
 import type { JobBackups } from './job-backups.js';
 
-/**
- * What comes before a daemon takes anything: what this host holds is written back where Redis has lost it, and copies of
- * jobs that were given to others meanwhile are ended.
- */
+/** Before a daemon takes jobs: restores what Redis lost of this host's, and ends copies of jobs that others took over. */
 export class Recovery {
   constructor(
     private readonly parts: {

@@ -9,7 +9,7 @@ import { parseSize } from '../common/size.js';
 import { isLocked } from '../runtime/folder-lock.js';
 import type { Store } from '../store/index.js';
 
-/** How much is kept of jobs that have ended. */
+/** How much is kept of ended jobs. */
 export interface Retention {
   days: number;
   jobs: number;
@@ -20,7 +20,7 @@ export interface Retention {
 
 const DAY_MS = 86_400_000;
 const FRESH_MS = 3_600_000;
-/** Files of one job that are looked at: what a job puts there besides is not ours to count for ever. */
+/** Bounds the count, as a job may put any number of files there. */
 const MOST_FILES = 10_000;
 
 const file = z.strictObject({
@@ -31,7 +31,7 @@ const file = z.strictObject({
   }),
 });
 
-/** config/retention.yaml. Throws what is wrong with it. */
+/** Reads config/retention.yaml. Throws if it is invalid. */
 export function readRetention(path = join(PACKAGE_ROOT, 'config', 'retention.yaml')): Retention {
   const { runs } = file.parse(readConfig(path));
   return { days: runs.days, jobs: runs.jobs, bytes: parseSize(runs.size), freshMs: FRESH_MS };
@@ -46,10 +46,7 @@ interface Kept {
   running: boolean;
 }
 
-/**
- * Removes the oldest folders of jobs that have ended, as far as they are more than is to be kept. `isLive` is asked of each
- * that would go: what it names has not ended, though nothing of it runs now. Returns the ids of those that went.
- */
+/** Removes the oldest folders of ended jobs beyond the limits. Asks `isLive` before each. Returns the ids of the removed. */
 export async function pruneRuns(
   folder: string,
   keep: Retention,
@@ -94,7 +91,7 @@ function noFolder(error: NodeJS.ErrnoException): never[] {
   throw error;
 }
 
-/** Null: it has gone meanwhile. */
+/** Null: it is gone. */
 async function look(folder: string, job: string): Promise<Kept | null> {
   const path = join(folder, job);
   const kept: Kept = { job, path, bytes: 0, changed: 0, running: false };
@@ -114,7 +111,7 @@ async function look(folder: string, job: string): Promise<Kept | null> {
   return kept;
 }
 
-/** What it takes of the disk: a file may be longer than it is large. */
+/** Bytes on the disk, which may be less than a sparse file's length. */
 async function bytesIn(dir: string, left: { files: number }): Promise<number> {
   let bytes = 0;
   for await (const entry of await opendir(dir)) {
@@ -129,14 +126,14 @@ async function bytesIn(dir: string, left: { files: number }): Promise<number> {
 
 const EVERY_MS = 3_600_000;
 
-/** Removes what is not to be kept of jobs that have ended. Jobs are asked for first: an error of Redis removes nothing. */
+/** Removes what exceeds the limits. Reads the jobs first, so that an error of Redis removes nothing. */
 export async function tidyRuns(store: Store, log: Log, keep: Retention = readRetention()): Promise<void> {
   const live = new Set(await store.jobs.liveIds());
   const gone = await pruneRuns(stateFolder('runs'), keep, (job) => live.has(job), log);
   if (gone.length > 0) log.info({ jobs: gone.length }, 'folders of jobs that ended long ago were removed');
 }
 
-/** The same for foreground verbs, which a host may have without a daemon: once an hour at most. Never rejects. */
+/** The same for foreground verbs on hosts without a daemon, at most once an hour. Never rejects. */
 export async function tidyNowAndThen(open: () => Promise<Store>, log: Log): Promise<void> {
   try {
     const mark = join(stateFolder('runs'), '.tidied');

@@ -5,7 +5,6 @@ import type { JobOptions } from '../contract/options.js';
 import type { Requirement } from '../contract/state.js';
 import { KINDS } from '../devices/index.js';
 
-/** A host as far as routing goes. */
 export interface HostDevices {
   host: string;
   devices: { id: string; model: string; total_bytes: number }[];
@@ -26,13 +25,13 @@ export function requirementOf(options: JobOptions): Requirement {
   };
 }
 
-/** A GPU that is not named by its kind is of the default one. */
+/** A GPU without a named kind is of the default one. */
 function kindFor({ device, gpus, gpuModel }: JobOptions): Requirement['kind'] {
   if (device !== null) return kindNameOf(device) ?? DEFAULT_ACCELERATOR;
   return gpus > 1 || gpuModel !== null ? DEFAULT_ACCELERATOR : 'any';
 }
 
-/** Budgets that any host can be thought to have make no queue of their own. */
+/** Small budgets fit any host and need no queue of their own. */
 function largeBudget(budget: string | null): number {
   const gib = budget === null ? null : inGib(budget);
   return gib !== null && gib > 8 ? gib : 0;
@@ -43,7 +42,7 @@ function taken(budget: string): string {
   return gib === null ? budget.trim().slice(0, 64) : `${gib}g`;
 }
 
-/** Rounded up; null: a part of a device that is not known yet, or no size at all, which is told when it runs. */
+/** Rounded up; null: a part of an unknown device, or an invalid size, which fails when it runs. */
 function inGib(budget: string): number | null {
   if (budget.trim().endsWith('%')) return null;
   try {
@@ -53,7 +52,7 @@ function inGib(budget: string): number | null {
   }
 }
 
-/** The queue's name: `any`, `cpu`, `cuda`, with the wish and some digits of its digest where there is more to it. */
+/** The queue's name: `any`, `cpu`, `cuda`, with a slug and a digest of further requirements. */
 export function labelOf(requirement: Requirement): string {
   const { kind, gpus, model, host, device, gib, takes } = requirement;
   const wishes = [
@@ -91,7 +90,7 @@ export function suits(requirement: Requirement, { host, devices }: HostDevices):
   return gpus.length > 0 || (cpu && devices.every((device) => isHost(device.id)));
 }
 
-/** `2 GPUs of model "h200" on gpu-7`: for reasons. */
+/** For people: `2 GPUs of model "h200" on gpu-7`. */
 export function describe({ kind, gpus, model, host, device, gib }: Requirement): string {
   const what =
     kind === HOST ? KINDS[HOST].noun : (device ?? (gpus > 1 ? `${gpus} GPUs` : kind === 'any' ? 'a device' : 'a GPU'));

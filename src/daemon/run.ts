@@ -29,8 +29,8 @@ export interface RunOptions extends Partial<DaemonSettings> {
 }
 
 /**
- * Runs the daemon in this process until the signal is aborted (or it cannot go on). Throws OOMTUNE_DAEMON_RUNNING where
- * this host has one for this home, OOMTUNE_REDIS_UNSAFE for a Redis that strangers can write to or that evicts.
+ * Runs the daemon here until the signal is aborted. Throws OOMTUNE_DAEMON_RUNNING, or OOMTUNE_REDIS_UNSAFE for a Redis that
+ * strangers can write to or that evicts.
  */
 export async function runDaemonHere(store: Store, options: RunOptions): Promise<void> {
   const { signal, runtime, worker, ...settings } = options;
@@ -94,7 +94,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
   }
 }
 
-/** The dashboard; null where it is off, or cannot be had, with the reason: jobs do not need it. */
+/** Starts the dashboard; null, with a note, where it is off or fails: jobs do not need it. */
 async function serve(
   parts: { store: Store; runtime: Runtime; log: Log; version: string },
   { httpPort, httpHost, metricsOpen }: DaemonSettings,

@@ -10,23 +10,20 @@ import type { SubmittedEnvironment } from '../contract/job.js';
 import { hostName, type Store } from '../store/index.js';
 import { boundToHost } from '../worker/command/environment.js';
 
-/**
- * The environment that a job was submitted with, from then until its end: in a private file of the submitting host, as
- * its values never go to Redis. The job's record says which file; a retry has another one.
- */
+/** A job's environment until it ends, in a private file of the submitting host: its values never go to Redis. */
 const saved = z.object({ store: z.string(), variables: z.record(z.string(), z.string()) });
 
-/** A file may be a moment older than the record that names it. */
+/** A file may be written a moment before the record that names it. */
 const SETTLED_MS = 60_000;
 
-/** Returns what the record says of it. */
+/** Returns the record's part. */
 export function saveEnvironment(store: Store, job: string, variables: Record<string, string>): SubmittedEnvironment {
   const file = randomBytes(8).toString('hex');
   writeDurably(pathOf(job, file), JSON.stringify({ store: nameOf(store), variables }));
   return { host: hostName(), file, bound: boundToHost(variables).slice(0, 1000), withheld: [] };
 }
 
-/** Null: it was submitted on another host (or home), or retried without one. */
+/** Null: submitted on another host or home, or retried without an environment. */
 export function savedEnvironment(
   job: string,
   where: SubmittedEnvironment | null | undefined,
@@ -39,7 +36,7 @@ export function forgetEnvironment(job: string, where: SubmittedEnvironment | nul
   if (where?.file && where.host === hostName()) rmSync(pathOf(job, where.file), { force: true });
 }
 
-/** Removes what belongs to no job any more: one that was cancelled or ended elsewhere, was pruned, or has got a new file. */
+/** Removes files that no unended job's record names. */
 export async function sweepEnvironments(store: Store, isActive: (job: string) => boolean): Promise<void> {
   const settled = folder();
   // Submitting a thousand jobs is not to look at a thousand files a thousand times

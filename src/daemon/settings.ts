@@ -14,10 +14,7 @@ export const DAEMON_SETTINGS = {
   httpHost: '127.0.0.1',
   /** `/metrics` without the dashboard's token. */
   metricsOpen: false,
-  /**
-   * BullMQ's lock. Long, as an outage of Redis must not make a running job look abandoned: with 30 s a pause of 45 s
-   * started it a second time.
-   */
+  /** BullMQ's lock. With 30 s an outage of Redis of 45 s made a running job look abandoned, and started it a second time. */
   lockMs: 600_000,
   renewMs: 60_000,
   heartbeatMs: 5000,

@@ -8,10 +8,7 @@ import { forgetEnvironment, saveEnvironment } from './saved-environment.js';
 
 const HELD_MS = 5000;
 
-/**
- * Has a job end, whatever its state, from any host; it never runs again. Ended jobs stay as they are. Returns the state
- * that it found, or `cancelled` where that was done at once. Throws OOMTUNE_NO_SUCH_JOB.
- */
+/** Ends a job for good, from any host. Returns the state it found, or `cancelled` if done at once. Throws OOMTUNE_NO_SUCH_JOB. */
 export async function cancelJob(store: Store, id: string): Promise<JobState> {
   const job = await store.jobs.get(id);
   const found = known(id, await store.jobs.cancel(id));
@@ -73,9 +70,8 @@ export async function releaseJob(store: Store, id: string): Promise<JobState> {
 }
 
 /**
- * Runs an ended job again, or one of a host that is lost, under the same id, from the start. What it was submitted with was removed when it ended: it gets
- * `environment`, with `--env` taken from there; null (who retries has none): the allow-list, as on another host. Throws
- * OOMTUNE_USAGE for one that has not ended, OOMTUNE_STILL_RUNNING while a process of it cannot be ended.
+ * Runs an ended job, or one of a lost host, again under its id. `environment` null: the retrier has none, so the allow-list is
+ * used. Throws OOMTUNE_USAGE if it has not ended, OOMTUNE_STILL_RUNNING while a process of it cannot be ended.
  */
 export async function retryJob(
   store: Store,
@@ -99,10 +95,7 @@ export async function retryJob(
   throw usageError(`${id} has not ended: it is ${found}.`, `\`oomtune cancel ${id}\` ends it.`);
 }
 
-/**
- * A lease that outlives its job stands for a process that nothing could end: launched again, the job would be given a new one,
- * and that memory to somebody else. One that is on its way out gets a moment.
- */
+/** A lease that outlives its job stands for a process that nothing could end: a new launch would promise its memory twice. */
 async function refuseWhileHeld(store: Store, id: string): Promise<void> {
   const until = Date.now() + HELD_MS;
   while (await store.leasing.heldByEnded(id)) {

@@ -48,10 +48,7 @@ export async function submitSweep(
   return records;
 }
 
-/**
- * Records a job; a daemon puts it into its queue. Returns the record.
- * Throws OOMTUNE_USAGE for what cannot run, OOMTUNE_NO_SUCH_JOB for an unknown `--after`.
- */
+/** Records a job and returns its record; a daemon queues it. Throws OOMTUNE_USAGE, or OOMTUNE_NO_SUCH_JOB for `--after`. */
 export async function submitJob(store: Store, submission: Submission): Promise<JobRecord> {
   const { command, options } = submission;
   const record = await recorder(store, submission);

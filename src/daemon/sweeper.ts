@@ -12,10 +12,7 @@ import { silenceOf } from './silence.js';
 /** What the dispatcher says of a job that it keeps out of its queue. */
 const WAITS_FOR_JOBS = / to (succeed|end)$|of its sweep$|of its array to end/;
 
-/**
- * Looks everything over now and then, for what no event tells: hosts that vanished, queue entries that were lost between
- * two steps, leases of crashed owners, jobs that no host can run.
- */
+/** Looks for what no event tells: hosts that vanished, lost queue entries, leases of crashed owners, jobs that no host can run. */
 export class Sweeper {
   /** Jobs without a queue entry at the last sweep: an entry may just be on its way. */
   #missing = new Set<string>();
@@ -48,10 +45,7 @@ export class Sweeper {
     await sweepEnvironments(this.parts.store, (job) => executions.has(job));
   }
 
-  /**
-   * Its host is cut off or down. What it had not launched goes to another; what it had may still be running there and is
-   * left to it, as two must never run: it goes on when the host is back.
-   */
+  /** Its host is silent. A job without a launch goes to another host; one with a launch may still run there, and waits for it. */
   async #afterVanishing(job: StoredJob, hosts: KnownHost[]): Promise<void> {
     const silence = silenceOf({ ...job, host: job.claimHost }, hosts);
     if (await this.parts.store.jobs.requeue(job, `${job.claimHost} was not heard: queued anew`)) {

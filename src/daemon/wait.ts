@@ -37,8 +37,8 @@ const LOOK_MS = 30_000;
 const BACK_LOOK_MS = 1000;
 
 /**
- * Waits until all have ended, and tells of each when it has. A job is read when its end is announced, and all are when the
- * connection was lost meanwhile. Throws OOMTUNE_NO_SUCH_JOB, for one that was there as soon as it stays away; or the signal's reason.
+ * Waits until all have ended, and calls back for each. Reads a job when its end is announced, and all after a lost connection.
+ * Throws OOMTUNE_NO_SUCH_JOB, or the signal's reason.
  */
 export async function waitForJobs(
   store: Store,

@@ -2,10 +2,7 @@ import type { SubmittedEnvironment } from '../contract/job.js';
 
 const SHOWN = 8;
 
-/**
- * What a job did without of its submitter's environment, and what gives it: a sentence with names only. Null: nothing. It
- * loads nothing, as `explain` says it, too.
- */
+/** Which variables of its submitter a job went without, and the remedy; names only. Null: none. Imports nothing, for `explain`. */
 export function withheldNote(
   environment: SubmittedEnvironment | null | undefined,
   names = environment?.withheld ?? [],

@@ -4,7 +4,7 @@ import { systemText } from '../common/regular-file.js';
 
 /**
  * The regions that dmem.capacity lists ("drm/0000:17:00.0/vram0 85899345920"; in the root group alone), if our own group
- * hands the controller on to the groups that are made in it.
+ * delegates the controller to its children.
  */
 export function dmemRegions(
   root = '/sys/fs/cgroup',

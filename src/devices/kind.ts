@@ -2,7 +2,7 @@ import type { KindName } from '../contract/device-id.js';
 import type { Device } from '../contract/launch.js';
 import type { DeviceAddon } from './addon.js';
 
-/** What a kind of device brings with it. Everything that differs between kinds stands in their folders, and nowhere else. */
+/** All that differs between kinds of devices. It stands in their folders only. */
 export interface DeviceKind {
   /** `--device` and the ids of devices begin with it. */
   readonly name: KindName;

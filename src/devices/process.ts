@@ -4,11 +4,11 @@ import { environmentOf } from '../common/process.js';
 import { systemText } from '../common/regular-file.js';
 import type { DeviceProcess } from '../contract/launch.js';
 
-/** Set in the environment of every job: its launch folder. */
+/** The launch folder, in the environment of every job. */
 export const RUN_MARK = 'OOMTUNE_RUN_DIR';
 const JOB_MARK = 'OOMTUNE_JOB_ID';
 
-/** A process that holds memory of a device. `name`: as the driver tells it; empty: as the kernel does. */
+/** A process that holds memory of a device. `name`: the driver's; empty: take the kernel's. */
 export function deviceProcess(pid: number, name: string, usedBytes: number): DeviceProcess {
   const ours = environmentOf(pid, RUN_MARK)?.startsWith(join(homePath(), 'runs', '/')) ?? false;
   const job = environmentOf(pid, JOB_MARK);

@@ -10,11 +10,11 @@ import { SupervisedRun } from './run.js';
 import { leavesTraces, supervisorOf, supervisorsOf } from './traces.js';
 import type { Run } from './types.js';
 
-/** How long a supervisor that has been started may take to write its first record, before it counts as never started. */
+/** A supervisor without a first record after this time counts as never started. */
 const START_MS = 2000;
 const LOOK_MS = 50;
 
-/** What was started in a launch folder, whether it lives or has ended; null: nothing was. */
+/** The run of a launch folder, living or ended; null: nothing was started there. */
 export async function adopt(addon: Addon, dir: string): Promise<Run | null> {
   const asked = Date.now();
   for (;;) {
@@ -40,13 +40,13 @@ export async function adopt(addon: Addon, dir: string): Promise<Run | null> {
   }
 }
 
-/** The folder was emptied or removed, or nothing was ever started: what runs is looked for by other means. */
+/** For a folder that was emptied, removed or never used: finds what runs by other means. */
 function withoutRecord(addon: Addon, dir: string): Run | null {
   const known = readExit(dir) !== null || leavesTraces(dir);
   return known ? new SupervisedRun(addon, dir, recordOf(dir)) : null;
 }
 
-/** In place of a record that is gone: what can be seen of the supervisor; where it is gone too, one that never lives. */
+/** Replaces a lost record by what can be seen of the supervisor; without one, by a record of none. */
 function recordOf(dir: string): SupervisorRecord {
   const pid = supervisorOf(dir);
   const stat = pid === null ? null : readStat(pid);

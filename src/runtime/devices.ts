@@ -5,7 +5,7 @@ import type { DeviceAddon } from '../devices/addon.js';
 import { KINDS } from '../devices/index.js';
 import type { DeviceKind, Listing } from '../devices/kind.js';
 
-/** For how long a kind that has no driver here is not asked again: a daemon asks for every job. */
+/** A kind without a driver here is asked again only after this time: a daemon asks for every job. */
 const ABSENT_MS = 10_000;
 
 /** The devices of this machine, as their kinds list them. */

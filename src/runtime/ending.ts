@@ -1,4 +1,4 @@
-/** Signals to the processes of a launch: what ends what is left of it, whoever is gone or does not answer, and what pauses it. */
+/** Signals to the processes of a launch: to end what is left of it, or to pause it. */
 import { readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -7,12 +7,12 @@ import { isPopulated, isStopped, supervisorsOf } from './traces.js';
 
 const ORPHAN_GRACE_MS = 2000;
 const LOOK_MS = 50;
-/** How long a supervisor may take beyond the job's grace, before it counts as one that does not answer. */
+/** Beyond the job's grace; then the supervisor counts as one that does not answer. */
 const ANSWER_MS = 10_000;
-/** How long the keeper of a killed supervisor has to end the rest of the tree. */
+/** For the keeper of a killed supervisor, to end the rest of the tree. */
 const KEEPER_MS = 10_000;
 
-/** For what may be gone by the time it is done. */
+/** Ignores errors: what it acts on may be gone. */
 export function attempt(action: () => void): void {
   try {
     action();
@@ -23,7 +23,7 @@ export function attempt(action: () => void): void {
 
 export const signal = (pid: number, name: NodeJS.Signals) => attempt(() => process.kill(pid, name));
 
-/** Kills what is left in the launch's cgroup (even what has changed its environment), waits until it is empty, and removes it. */
+/** Kills what is left in the launch's cgroup, also with another environment, waits until it is empty, and removes it. */
 export async function clearGroup(folder: string): Promise<void> {
   if (!basename(folder).startsWith('oomtune-')) return;
   while (isPopulated(folder)) {
@@ -34,14 +34,14 @@ export async function clearGroup(folder: string): Promise<void> {
   for (const group of groupsIn(folder)) attempt(() => rmdirSync(group));
 }
 
-/** Before Linux 5.14 there is no other way; a process that was just forked is found at the next look. */
+/** For Linux before 5.14; a process that was just forked is found at the next look. */
 function killMembers(group: string): void {
   for (const line of readFileSync(join(group, 'cgroup.procs'), 'utf8').split('\n')) {
     if (Number(line) > 0) signal(Number(line), 'SIGKILL');
   }
 }
 
-/** A group and those that the job made below it, the innermost first. */
+/** The innermost groups first. */
 function groupsIn(folder: string): string[] {
   const below: string[] = [];
   attempt(() => {
@@ -52,7 +52,7 @@ function groupsIn(folder: string): string[] {
   return [...below, folder];
 }
 
-/** Ends what a lost supervisor left behind, known by its marks; returns how many there were. */
+/** Ends what a lost supervisor left, found by its marks; returns how many processes. */
 export async function endOrphans(dir: string): Promise<number> {
   const seen = new Set<number>();
   const killAt = Date.now() + ORPHAN_GRACE_MS;
@@ -68,7 +68,7 @@ export async function endOrphans(dir: string): Promise<number> {
   }
 }
 
-/** Waits for the keeper of a supervisor that is gone, which may have been stopped, but not for ever. */
+/** Waits, for a bounded time, for the keeper of a supervisor that is gone; it may have been stopped. */
 export async function endKeeper(dir: string): Promise<void> {
   const until = Date.now() + KEEPER_MS;
   for (;;) {
@@ -79,7 +79,7 @@ export async function endKeeper(dir: string): Promise<void> {
   }
 }
 
-/** Tells a supervisor to end its job, and kills it when it has not some seconds after the job's grace. Resolves when it is gone. */
+/** Tells a supervisor to end its job, and kills it some seconds after the grace. Resolves when it is gone. */
 export async function insist(pid: number, order: NodeJS.Signals, graceMs: number, lives: () => boolean): Promise<void> {
   const until = Date.now() + graceMs + ANSWER_MS;
   signal(pid, order);
@@ -91,7 +91,7 @@ export async function insist(pid: number, order: NodeJS.Signals, graceMs: number
 
 const LONGEST_PAUSE_MS = 5000;
 
-/** Stops every process of a launch, or lets them all go on. Its supervisor stays at work: it ends a stopped job, too. Returns how many. */
+/** Stops or continues every process of a launch except its supervisor, which can still end the job. Returns how many. */
 export async function setPaused(dir: string, paused: boolean): Promise<number> {
   const until = Date.now() + LONGEST_PAUSE_MS;
   const seen = new Set<number>();

@@ -8,9 +8,8 @@ import { KINDS } from '../devices/index.js';
 import type { Preload } from '../devices/kind.js';
 
 /**
- * A path to the same folder that LD_PRELOAD and LD_LIBRARY_PATH can carry: they are split at blanks and colons. Where
- * the package stands in such a folder, a link in a private one leads there. Throws OOMTUNE_HOME_UNUSABLE where there can be
- * none: without the libraries the job would have no budget.
+ * A path to the folder without blanks or colons, at which LD_PRELOAD and LD_LIBRARY_PATH are split: itself, or a private link.
+ * Throws OOMTUNE_HOME_UNUSABLE: without the libraries the job would have no budget.
  */
 export function preloadable(folder: string): string {
   if (!/[\s:;]/.test(folder)) return folder;
@@ -22,10 +21,7 @@ export function preloadable(folder: string): string {
   return link;
 }
 
-/**
- * What the job's environment needs so that our libraries are loaded into it, for each kind of its devices. A library that is
- * not built is left out: the job then runs without a ledger for that kind.
- */
+/** What loads our libraries into the job, for each kind of its devices. Without a library the kind has no ledger. */
 export function preloadEnvironment(devices: string[], env: Record<string, string>, nativeFolder: string): Preload {
   const base = preloadable(nativeFolder);
   const preload: Preload = { env: {}, standIn: null };

@@ -4,27 +4,24 @@ import { loadNative } from './native.js';
 
 const LOOK_MS = 500;
 
-/** A kernel lock that this process holds until it lets go of it or ends, however it ends. */
+/** A kernel lock, held until it is released or this process ends. */
 export interface HeldLock {
   release(): void;
 }
 
-/** Takes the lock on a file or folder; null: somebody else has it. Throws what the file system says (`code`: ENOENT, EACCES, …). */
+/** Locks a file or folder; null: somebody else has it. Throws the file system's error (`code`: ENOENT, EACCES, …). */
 export function holdLock(path: string): HeldLock | null {
   const file = loadNative().addon.holdLock(path);
   return file === null ? null : { release: () => closeSync(file) };
 }
 
-/** The same on a file of this home, which is made if it is missing: two that start at once cannot both have it. */
+/** The same for a file of this home, which is made if need be. */
 export function lockFile(path: string): HeldLock | null {
   closeSync(openSync(path, 'a', 0o600));
   return holdLock(path);
 }
 
-/**
- * Whether somebody holds the lock on a launch's folder, which its supervisor has from its first moment until nothing of the
- * launch is left. That tells of a supervisor in another container, which no pid does.
- */
+/** Whether the supervisor of a launch still holds its folder's lock. Unlike a pid, that also shows in another container. */
 export function isLocked(dir: string): boolean {
   try {
     const lock = holdLock(dir);
@@ -36,7 +33,6 @@ export function isLocked(dir: string): boolean {
   }
 }
 
-/** Waits until nobody holds it. */
 export async function unlocked(dir: string): Promise<void> {
   while (isLocked(dir)) await sleep(LOOK_MS);
 }

@@ -22,7 +22,7 @@ import type { LaunchSpec, Run, Runtime } from './types.js';
 
 export type * from './types.js';
 
-/** How often a start that waits for a file system asks whether it was given up. */
+/** How often a start that waits for a file system checks whether it was given up. */
 const LOOK_MS = 200;
 
 class LocalRuntime implements Runtime {
@@ -87,7 +87,7 @@ class LocalRuntime implements Runtime {
   }
 }
 
-/** Devices as the ledger counts them: the host is 0, the others follow in the order of the launch's devices. */
+/** The ledger's numbers: 0 is the host, others count up in the order of the launch. */
 function ledgerDevices(devices: Device[]): LedgerDevice[] {
   let ordinal = 0;
   return devices.map(({ id, uuid }) => {
@@ -97,7 +97,7 @@ function ledgerDevices(devices: Device[]): LedgerDevice[] {
   });
 }
 
-/** Regions of the kernel's dmem controller that the launch is to be held to. */
+/** The kernel's dmem regions that limit the launch. */
 function regionsOf(devices: Device[]): string[] {
   const limited = devices.filter((device) => device.first_party_limit === 'dmem');
   const regions = limited.length > 0 ? dmemRegions() : new Map<string, string>();

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import type { LedgerReading } from '../contract/launch.js';
 import type { Addon } from './native.js';
 
-/** The ledger in a launch folder as it is now; null when there is none, or when nothing of ours was at work in the job. */
+/** The ledger of a launch folder; null: there is none, or none of our libraries ran in the job. */
 export function readLedger(addon: Addon, dir: string): LedgerReading | null {
   const read = addon.readLedger(join(dir, 'ledger'));
   if (!read || read.claims === 0) return null;

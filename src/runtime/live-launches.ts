@@ -4,13 +4,13 @@ import { bootId, processLives } from '../common/process.js';
 import { processesOf } from './marks.js';
 import { readSupervisor } from './records.js';
 
-/** A launch whose supervisor lives, or whose job's first process does. */
+/** A launch whose supervisor, or whose job's first process, lives. */
 export interface LiveLaunch {
   job: string;
   dir: string;
 }
 
-/** All launches below `runs` (`<job>/<launch>/supervisor.json`) that live on this machine, whoever knows of them. */
+/** All living launches of this machine below `runs` (`<job>/<launch>/supervisor.json`). */
 export function liveLaunches(runs: string): LiveLaunch[] {
   if (!existsSync(runs)) return [];
   return folders(runs).flatMap((job) =>

@@ -2,7 +2,7 @@ import { environmentOf, hasEnded, pids, readStat } from '../common/process.js';
 import { systemText } from '../common/regular-file.js';
 import { RUN_MARK } from '../devices/process.js';
 
-/** The limit by which the supervisor marks a launch's processes (native/supervisor/job.cpp). */
+/** The resource limit that marks a launch's processes (native/supervisor/job.cpp). */
 function limitOf(dir: string): string {
   let hash = 0xcbf29ce484222325n; // FNV-1a
   for (const byte of Buffer.from(dir)) hash = BigInt.asUintN(64, (hash ^ BigInt(byte)) * 0x100000001b3n);
@@ -18,8 +18,8 @@ export function processesOf(dir: string): number[] {
 }
 
 /**
- * Processes of a launch, those included whose first thread has ended, by what each inherits from the one before: the launch's folder in the environment, and a limit,
- * which even one has that was started with an empty environment.
+ * Processes of a launch, by what each inherits: the launch's folder in the environment, and a resource limit for those with an
+ * empty environment. Includes processes whose first thread has ended.
  */
 export function markedFor(dir: string): number[] {
   const limit = new RegExp(`^Max realtime timeout\\s+${limitOf(dir)}\\b`, 'm');

@@ -25,7 +25,7 @@ interface NativeLedger {
   blind: number;
 }
 
-/** The addon, as native/addon exports it. Arguments are not checked there. */
+/** What native/addon exports. It does not check arguments. */
 export interface Addon extends DeviceAddon {
   version: string;
   readLedger(path: string): NativeLedger | null;
@@ -45,27 +45,27 @@ export interface Native {
 const require = createRequire(import.meta.url);
 let loaded: Native | undefined;
 
-/** What pkg-prebuilds names a prebuilt addon by. Node-API 8 is in every Node that oomtune runs on. */
+/** pkg-prebuilds finds a prebuilt addon by this. Every supported Node has Node-API 8. */
 const PREBUILT = { name: 'oomtune', napi_versions: [8] };
 const PREBUILT_FILE = 'node-napi-v8.node';
 
-/** In the package's JavaScript and README, but not in its types. */
+/** Documented by the package, but missing in its types. */
 type Resolve = (root: string, options: typeof PREBUILT, prebuiltOnly: boolean, mustBeThere: boolean) => string | null;
 const { resolve } = prebuilds as unknown as { resolve: Resolve };
 
-/** Where the parts built ahead for this kind of machine are, whether or not they are there. */
+/** The folder of prebuilt parts for this kind of machine, which may be missing. */
 export function prebuiltFolder(root = PACKAGE_ROOT): string {
   const found = resolve(root, PREBUILT, true, false);
   return found ? dirname(found) : join(root, 'prebuilds', `oomtune-${process.platform}-${process.arch}`);
 }
 
-/** Where the native parts may be, in the order in which they are tried: what was built here fits for certain. */
+/** Folders to try, in this order: what was built here certainly fits. */
 function nativeFolders(env: NodeJS.ProcessEnv = process.env): string[] {
   const own = env.OOMTUNE_NATIVE;
   return own ? [own] : [join(PACKAGE_ROOT, 'build', 'Release'), prebuiltFolder()];
 }
 
-/** The addon and the executables beside it. Throws OOMTUNE_NATIVE_MISSING with all places tried. */
+/** Loads the addon and finds the executables beside it. Throws OOMTUNE_NATIVE_MISSING with all folders tried. */
 export function loadNative(folders = nativeFolders()): Native {
   if (loaded && folders.includes(loaded.folder)) return loaded;
   const tried: string[] = [];

@@ -5,9 +5,9 @@ import { writeDurably } from '../common/durable-file.js';
 import { readRegular } from '../common/regular-file.js';
 import { type Exit, exitRecord, supervisorRecord } from '../contract/launch.js';
 
-/** Of a record: the job can write into its launch folder. */
+/** The job can write into its launch folder, so records are bounded. */
 const MOST_BYTES = 64 * 1024;
-/** `torn`: it is there, and holds nothing that can be read (zeros after a power cut, the half of it): what it said is not known. */
+/** `torn`: it is there but unreadable (half of it, or zeros after a power cut). */
 type Read<T> = T | 'torn' | null;
 
 function readRecord<S extends z.ZodType>(file: string, schema: S): Read<z.infer<S>> {
@@ -36,23 +36,19 @@ function readEnd(file: string): Omit<Exit, 'ledger'> | null {
   return exit;
 }
 
-/** Null while the launch is under way, and where its end was written in a way that cannot be read. */
+/** Null: the launch runs, or its record is unreadable. */
 export const readExit = (dir: string) => readEnd(join(dir, 'exit.json'));
 
-/**
- * How the job's main process ended, which its supervisor noted before it was killed while others of the tree were left; becomes
- * exit.json. Null: it did not.
- */
+/** How the main process ended, if its supervisor noted that before it was killed; becomes exit.json. Null: it did not. */
 export function takeMainExit(dir: string): Omit<Exit, 'ledger'> | null {
   if (readMainExit(dir) === null) return null;
   renameSync(join(dir, 'main.json'), join(dir, 'exit.json'));
   return readExit(dir);
 }
 
-/** The same while others of the tree are left. */
 export const readMainExit = (dir: string) => readEnd(join(dir, 'main.json'));
 
-/** For a launch whose supervisor is gone: whole or not at all, as the supervisor would have written it. */
+/** Writes the record that a lost supervisor could not write, whole or not at all. */
 export function writeExit(dir: string, exit: Omit<Exit, 'ledger'>): void {
   rmSync(join(dir, 'exit.json.tmp'), { force: true }); // the space that the supervisor had reserved for it
   writeDurably(join(dir, 'exit.json'), `${JSON.stringify({ schema: 1, ...exit })}\n`);

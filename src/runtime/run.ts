@@ -15,14 +15,14 @@ import type { Run } from './types.js';
 
 const MEMORY_BACK_MS = 10_000;
 const MEMORY_LOOK_MS = 100;
-/** How often a supervisor is looked at while its end is waited for. */
+/** Between two looks at a supervisor whose end is waited for. */
 const WATCH_MS = 2000;
-/** How late a supervisor may be with ending a run whose time is up. */
+/** How much a supervisor may exceed a run's time limit. */
 const LATE_MS = 15_000;
-/** How long a supervisor that was order to end a run may take beyond the job's grace, with its keeper's part and the driver's. */
+/** How much a supervisor, its keeper and the driver may exceed the job's grace. */
 const ANSWER_MS = 30_000;
 
-/** The driver may give a dead process's memory back a moment late: waits until no GPU's use falls any more. */
+/** Waits until no GPU's use falls any more: a driver may free a dead process's memory late. */
 async function memoryBack(addon: Addon): Promise<void> {
   const until = Date.now() + MEMORY_BACK_MS;
   let before = new Map<string, number>();
@@ -35,7 +35,7 @@ async function memoryBack(addon: Addon): Promise<void> {
   }
 }
 
-/** A launch, by the records in its folder: the same object for who started it and for who found it later. */
+/** A launch by the records in its folder, for who started it and who found it. */
 export class SupervisedRun implements Run {
   readonly logFile: string;
   private ended: Promise<Exit> | undefined;
@@ -84,10 +84,7 @@ export class SupervisedRun implements Run {
     return processLives(pid, start) ? pid : supervisorInside(this.dir, pid, start);
   }
 
-  /**
-   * Waits for the end, but not for what nothing can end: whoever killed a process, and for whatever reason, one that is still on
-   * its way out after the longest time that this may take is stuck in the kernel.
-   */
+  /** Waits for the end, but not for processes that the kernel does not let go: those still dying after OOMTUNE_END_SECONDS. */
   private async waitInBounds(): Promise<Exit> {
     const whole = this.waitOnce();
     whole.catch(() => {}); // nobody may be left to hear of it
@@ -177,11 +174,7 @@ export class SupervisedRun implements Run {
     return readExit(this.dir) ?? this.afterLoss();
   }
 
-  /**
-   * The supervisor died without a word, and its keeper with it (killed, or the machine went down): nobody knows how the job would
-   * have ended. Ends what is left: the job's own process has gone with its supervisor, and all of a container goes with the
-   * container.
-   */
+  /** Supervisor and keeper died without a record, so how the job ended is unknown. Ends what is left of it. */
   private async afterLoss(): Promise<Omit<Exit, 'ledger'>> {
     const sameBoot = this.record.boot_id === bootId();
     const stragglers = sameBoot ? await endOrphans(this.dir) : 0;

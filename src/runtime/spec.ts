@@ -3,7 +3,7 @@ import { readStat } from '../common/process.js';
 import { isDeviceId } from '../contract/device-id.js';
 import type { LaunchSpec } from './types.js';
 
-/** A device as the supervisor writes it into the ledger: 0 is the host, 1 + n the job's CUDA ordinal n. */
+/** A device in the ledger: 0 is the host, 1 + n the job's ordinal n. */
 export interface LedgerDevice {
   index: number;
   name: string;
@@ -17,10 +17,7 @@ function wrong(what: string): OomtuneError {
   return usageError(what, 'Correct the command or its options.');
 }
 
-/**
- * The file `spec` that the supervisor reads: records `key=value`, each ended by a NUL byte, so that argv and
- * environment pass through unquoted. native/supervisor/spec.h says what each means.
- */
+/** The supervisor's file `spec`: records `key=value`, each ended by NUL. native/supervisor/spec.h documents them. */
 export function encodeSpec(
   spec: LaunchSpec,
   env: Record<string, string>,
@@ -47,7 +44,7 @@ export function encodeSpec(
   return records.map((record) => `${record}\0`).join('');
 }
 
-/** Throws OOMTUNE_USAGE for what no process can be started with. */
+/** Throws OOMTUNE_USAGE if no process can be started with it. */
 export function checkSpec(spec: LaunchSpec): void {
   if (!spec.argv[0]) throw wrong('Expected a command, got nothing.');
   if (spec.argv.some((argument) => argument.includes('\0'))) throw wrong('An argument holds a NUL byte.');

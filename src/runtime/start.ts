@@ -8,11 +8,11 @@ import { readSupervisor } from './records.js';
 import { supervisorsOf } from './traces.js';
 import type { LaunchSpec } from './types.js';
 
-/** How long a supervisor has to give a start up, before it is killed; and after that, before it is left to the kernel. */
+/** For a supervisor to give up a start before it is killed, and again before it is left alone. */
 const GIVE_UP_MS = 10_000;
 const LOOK_MS = 200;
 
-/** Starts the supervisor of a launch, whose `spec` is written; resolves once the job runs or could not be started. */
+/** Starts the supervisor for the written `spec`; resolves once the job runs or could not be started. */
 export async function started({ addon, supervisor }: Native, spec: LaunchSpec): Promise<void> {
   const longest = longestStartMs(); // a program on a file system that does not answer never begins
   let over = false;
@@ -48,7 +48,7 @@ function stuck({ argv, cwd }: LaunchSpec, longest: number): OomtuneError {
   );
 }
 
-/** What the supervisor says of a launch that it could not start (`<subject>: <strerror>`), as an error that a user can act on. */
+/** A supervisor's message on a failed start (`<subject>: <strerror>`) as an error that a user can act on. */
 export function startFailure(said: string, command: string, dir: string): OomtuneError {
   const cause = new Error(said);
   const why = said.slice(said.lastIndexOf(': ') + 2);

@@ -1,11 +1,11 @@
-/** Processes that were killed and are still there: the kernel holds on to them, and nothing can end them. */
+/** Processes that were killed but stay, because the kernel waits in them for a device or file system. */
 import { hasEnded, readStat } from '../common/process.js';
 import { namesIn, systemText } from '../common/regular-file.js';
 import { markedFor } from './marks.js';
 
-/** As a bit of SigPnd in /proc/PID/status. */
+/** A bit of SigPnd in /proc/PID/status. */
 const KILLED = 1n << 8n;
-/** As a bit of the flags in /proc/PID/stat: it is on its way out. */
+/** PF_EXITING, a bit of the flags in /proc/PID/stat. */
 const EXITING = 4;
 
 export interface StuckProcess {
@@ -13,14 +13,14 @@ export interface StuckProcess {
   name: string;
 }
 
-/** Those of a launch that are on their way out just now: after a moment most are gone, and what stays is stuck. */
+/** Processes of a launch that are dying; those that stay so are stuck. */
 export function dyingOf(dir: string): StuckProcess[] {
   return markedFor(dir)
     .filter((pid) => !dumpsCore(pid) && tasksOf(pid).some(isDying))
     .map((pid) => ({ pid, name: systemText(`/proc/${pid}/comm`).trim() }));
 }
 
-/** That may take long, and comes to an end. */
+/** A core dump may take long, but ends. */
 const dumpsCore = (pid: number): boolean => /^CoreDumping:\s*1$/m.test(systemText(`/proc/${pid}/status`));
 
 /** Its threads: the first may have ended while another is stuck. */

@@ -1,4 +1,4 @@
-/** What can be found of a launch without its folder: processes and control groups that carry its name. */
+/** Finds a launch without its folder, by processes and control groups that carry its name. */
 import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { pids, readStat } from '../common/process.js';
@@ -7,7 +7,7 @@ import { processesOf } from './marks.js';
 
 const SUPERVISOR = 'oomtune-supervisor';
 
-/** Living processes that were started as the supervisor of this folder: the supervisor itself, and the keeper above it. */
+/** Living processes started as the supervisor of this folder: supervisor and keeper. */
 export function supervisorsOf(dir: string): number[] {
   return pids().filter((pid) => supervises(pid, dir) && readStat(pid)?.state !== 'Z');
 }
@@ -17,25 +17,25 @@ function supervises(pid: number, dir: string): boolean {
   return basename(words[0] ?? '') === SUPERVISOR && words.at(-2) === dir;
 }
 
-/** The keeper above this supervisor; null: it is gone. */
+/** The keeper above this supervisor; null: gone. */
 export function keeperOf(pid: number, dir: string): number | null {
   const above = readStat(pid)?.parent ?? 0;
   return supervises(above, dir) ? above : null;
 }
 
-/** Whether somebody stopped it: the job perhaps. */
+/** Whether it was stopped (SIGSTOP), perhaps by the job. */
 export function isStopped(pid: number): boolean {
   const state = readStat(pid)?.state;
   return state === 'T' || state === 't';
 }
 
-/** The supervisor among them; where only its keeper is left, that; null: neither lives. */
+/** The supervisor, else the keeper; null: neither lives. */
 export function supervisorOf(dir: string): number | null {
   const found = supervisorsOf(dir);
   return found.find((pid) => found.includes(readStat(pid)?.parent ?? 0)) ?? found[0] ?? null;
 }
 
-/** The pid here of a supervisor that knows itself by another one, as it runs in a container; null: there is none. */
+/** The pid here of a supervisor in a container, which has another pid there; null: none. */
 export function supervisorInside(dir: string, pid: number, startTime: number): number | null {
   const hasPid = (found: number) =>
     readStat(found)?.startTime === startTime &&
@@ -43,7 +43,6 @@ export function supervisorInside(dir: string, pid: number, startTime: number): n
   return supervisorsOf(dir).find(hasPid) ?? null;
 }
 
-/** Control groups below our own that were made for this launch. */
 export function groupsOf(dir: string): string[] {
   const own = /^0::(\/.*)$/m.exec(systemText('/proc/self/cgroup'))?.[1];
   if (own === undefined) return [];
@@ -54,12 +53,12 @@ export function groupsOf(dir: string): string[] {
     .map((entry) => join(root, own, entry));
 }
 
-/** Whether anything of the launch is at work. */
+/** Whether anything of the launch still works. */
 export function leavesTraces(dir: string): boolean {
   return supervisorsOf(dir).length > 0 || processesOf(dir).length > 0 || groupsOf(dir).some(isPopulated);
 }
 
-/** Zombies do not count, groups that the job made below it do. */
+/** Counts groups that the job made below it, but no zombies. */
 export function isPopulated(group: string): boolean {
   return /^populated 1$/m.test(systemText(join(group, 'cgroup.events')));
 }

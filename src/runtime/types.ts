@@ -1,5 +1,5 @@
 import type { Device, Exit, LedgerReading } from '../contract/launch.js';
-/** What the supervisor is asked to start. Everything stands in `dir`, which only this user can enter. */
+/** What the supervisor starts. Everything is in `dir`, which only this user can enter. */
 export interface LaunchSpec {
   /** Shown in `ps` and in the job's OOMTUNE_JOB_ID. */
   jobId: string;
@@ -26,7 +26,7 @@ export interface LaunchSpec {
   output: 'log' | 'inherit';
 }
 
-/** A launch that is under way (or ended): the daemon may die, the supervisor does not. */
+/** A launch, running or ended: it outlives the daemon. */
 export interface Run {
   readonly dir: string;
   readonly supervisorPid: number;
@@ -34,18 +34,15 @@ export interface Run {
   /** The ledger now; null when nothing was loaded into the job. */
   ledger(): LedgerReading | null;
   /**
-   * Resolves when exit.json is there and no process of the tree is left, or else when one has been dying for as long as
-   * OOMTUNE_END_SECONDS says: the exit's `stuck` tells. Never rejects for the job's own failure.
+   * Resolves when exit.json is there and no process is left, or when some are stuck (the exit's `stuck`). Never rejects for the
+   * job's own failure.
    */
   wait(): Promise<Exit>;
-  /**
-   * TERM to the tree, KILL after the grace. `reason` goes into exit.json. Idempotent. A supervisor that does not answer (stopped by
-   * its own job, say) is killed some seconds after that, and what is left of the job with it.
-   */
+  /** TERM to the tree, KILL after the grace; `reason` goes into exit.json. Idempotent. Kills a supervisor that does not answer. */
   end(reason: 'cancel' | 'timeout'): void;
 }
 
-/** The face that workers see; `createRuntime()` in runtime/index.ts makes it. Tests may pass a stand-in. */
+/** The workers' view; runtime/index.ts implements it. Tests may pass a stand-in. */
 export interface Runtime {
   devices(): Promise<Device[]>;
   /** Throws OomtuneError (OOMTUNE_COMMAND_MISSING, OOMTUNE_HOME_UNUSABLE, OOMTUNE_NATIVE_MISSING); nothing is left behind then. */

@@ -4,23 +4,20 @@ import { refusal } from '../common/refusal.js';
 import { ensureEmbeddedRedis, wasStopped } from './embedded.js';
 import { parseRedisUrl, type RedisTarget, unixUrl } from './url.js';
 
-/** `refuses`: it answers, but with errors. */
+/** `refuses`: it answers with errors. */
 export type OutageState = 'lost' | 'refuses' | 'back';
 
-/** Told when Redis goes and comes back while somebody works with it, or will not take what has to be written. */
+/** Called when Redis goes, comes back, or refuses a write that has to be made. */
 export type OutageListener = (state: OutageState, shown: string, why: string) => void;
 
 const CONNECT_MS = 5000;
 const PING_EVERY_MS = 5000;
-/** The same refusal is told again after this long, however often it is met. */
+/** Between two reports of the same refusal. */
 const TELL_AGAIN_MS = 60_000;
-/** No answer for this long: the connection is given up and made anew (a cut cable sends no farewell). */
+/** Without an answer for this long the connection is made anew: a cut cable sends no farewell. */
 const SILENT_MS = 15_000;
 
-/**
- * Connections to one Redis, the embedded one or one by URL. The first try fails fast; whoever is connected then waits
- * through an outage, says so once, and goes on by itself.
- */
+/** Connections to one Redis. The first try fails fast; a connected client waits through an outage and says so once. */
 export class Connection {
   readonly redis: Redis;
   #subscriber: Redis | null = null;
@@ -181,7 +178,7 @@ export class Connection {
   }
 }
 
-/** What the system or ioredis says of a Redis that cannot be reached, and how a person says it. */
+/** Errors of the system or ioredis, and how to say them. */
 const WHY: [RegExp, string][] = [
   [/ECONNREFUSED/, 'nothing listens there'],
   [/ENOENT/, 'there is no such socket'],

@@ -8,7 +8,7 @@ const DAYS = 90;
 
 type Ran = Pick<JobRecord, 'name' | 'options' | 'started_at'>;
 
-/** How long jobs took that succeeded, by name: what the next of a name is expected to take. */
+/** How long successful jobs took, by name, to predict the next. */
 export class Durations {
   constructor(
     private readonly redis: Redis,

@@ -13,10 +13,10 @@ import type { RedisStatus } from '../contract/verbs.js';
 import { serverFacts } from './safety.js';
 import { unixUrl } from './url.js';
 
-/** `error`: a server is there, and would not (it is busy, loads its data, asks for a password). `nobody`: none answers within two seconds. */
+/** `error`: the server refuses (busy, loading, needs a password). `nobody`: no answer within two seconds. */
 type Answer = { is: 'text'; text: string } | { is: 'error'; message: string } | { is: 'nobody' };
 
-/** Asks a Redis on a unix socket one command, without loading a client. */
+/** Sends one command to a Redis on a unix socket, without a client library. */
 export function ask(socket: string, command: 'PING' | 'INFO' | 'SHUTDOWN'): Promise<Answer> {
   return new Promise((resolve) => {
     const connection = createConnection(socket);
@@ -41,16 +41,13 @@ export function ask(socket: string, command: 'PING' | 'INFO' | 'SHUTDOWN'): Prom
 }
 
 const START_SECONDS = 20;
-/** What flock(1) ends with when somebody else holds the lock. */
+/** flock(1)'s exit code when somebody else holds the lock. */
 const LOCKED = 75;
 
 /**
- * A real redis-server for this home, started when it is not there: on a unix socket only, in a folder that only this
- * user can enter, with an append-only file. It runs in its own session and serves all of the user's processes.
- *
- * The server itself holds a kernel lock (flock) on `redis/lock` for as long as it lives, so that two that start at
- * once cannot both open the append-only file, and a crash leaves nothing to clean up.
- * Returns the socket's path. Throws OOMTUNE_REDIS_MISSING or OOMTUNE_REDIS_UNREACHABLE.
+ * Starts the redis-server of this home if need be, in its own session, on a unix socket in a private folder, with an append-
+ * only file. It holds a flock on `redis/lock` while it lives, so that only one opens that file. Returns the socket's path.
+ * Throws OOMTUNE_REDIS_MISSING or OOMTUNE_REDIS_UNREACHABLE.
  */
 export async function ensureEmbeddedRedis(): Promise<string> {
   const folder = stateFolder('redis');
@@ -77,16 +74,16 @@ export async function ensureEmbeddedRedis(): Promise<string> {
   );
 }
 
-/** Whether it takes commands, if not every one: what it refuses the client that is refused tells best. */
+/** Whether it serves commands at all; a single refusal is best reported where it happens. */
 const serves = (answer: Answer): boolean =>
   answer.is === 'text' || (answer.is === 'error' && !answer.message.startsWith('LOADING'));
 
-/** Whether it was stopped by `redis stop`: those who lost it then do not start it again. */
+/** Whether `redis stop` stopped it: clients that lose it then do not restart it. */
 export function wasStopped(): boolean {
   return existsSync(join(stateFolder('redis'), 'stopped'));
 }
 
-/** `redis/redis.sock`, where that is not too long for a socket. */
+/** `redis/redis.sock`, or a shorter path where that is too long for a socket. */
 export const embeddedSocket = (): string =>
   socketPath(homeFolder(), join(homeFolder(), 'redis', 'redis.sock'), 'redis.sock');
 
@@ -97,7 +94,7 @@ export async function embeddedStatus(): Promise<RedisStatus> {
   return { running: answer.is !== 'nobody', url: unixUrl(embeddedSocket()), embedded: true, ...facts, folder };
 }
 
-/** Has it write everything and end. False: it did not run. Throws OOMTUNE_REDIS_REFUSED where it goes on all the same. */
+/** Saves everything and ends the server. False: it did not run. Throws OOMTUNE_REDIS_REFUSED if it goes on. */
 export async function stopEmbeddedRedis(): Promise<boolean> {
   const socket = embeddedSocket();
   if ((await ask(socket, 'PING')).is === 'nobody') return false;
@@ -115,7 +112,7 @@ export async function stopEmbeddedRedis(): Promise<boolean> {
   );
 }
 
-/** One try: `up`, or what the starter ended with. */
+/** One try: `up`, or the starter's exit code. */
 async function start(folder: string, socket: string, deadline: number): Promise<'up' | number> {
   const server = findServer();
   const config = writeConfig(folder, socket);

@@ -4,10 +4,10 @@ import type { Connection } from './connection.js';
 import type { Keys } from './keys.js';
 import { EVENTS_KEPT } from './recommendations.js';
 
-/** What a daemon or a waiter is woken by: `<word> <job or nothing>`. `back`: wakes may have been missed; said by nobody, but told. */
+/** What wakes a daemon or a waiter: `<word> <job or nothing>`. `back`: after a lost connection, wakes may have been missed. */
 export type Wake = 'submit' | 'cancel' | 'hold' | 'release' | 'ended' | 'pause' | 'lease' | 'host' | 'label' | 'back';
 
-/** The bounded stream of what happened, and the channel that wakes those who wait for it. */
+/** The bounded stream of events, and the channel that wakes waiters. */
 export class Events {
   readonly #listeners = new Set<(wake: Wake, job: string) => void>();
   #subscribed: Promise<unknown> | null = null;

@@ -4,7 +4,7 @@ import type { Connection } from './connection.js';
 import type { Keys } from './keys.js';
 import { pairs } from './replies.js';
 
-/** An entry of the stream of events, as it is told to others: not checked, so that each field may be missing. */
+/** An event from the stream, unchecked: each field may be missing. */
 export interface ToldEvent {
   /** When, in ms. */
   at: number;
@@ -16,7 +16,7 @@ const BLOCK_MS = 10_000;
 const AT_ONCE = 500;
 const PAUSE_MS = 1000;
 
-/** Tells what happens as it happens: one connection that reads the stream of events, through outages. */
+/** Follows the stream of events over one connection, through outages. */
 export class Follower {
   readonly #key: string;
   readonly #listeners = new Set<(event: ToldEvent) => void>();

@@ -8,7 +8,7 @@ import { startTime } from './process-identity.js';
 
 const RELEASE_MS = 10_000;
 
-/** What a holder asks of the leases in Redis; `instance` tells this reservation from a later one of the same owner. */
+/** The leases in Redis, as their holder needs them; `instance` tells this reservation from a later one of the owner. */
 interface Leases {
   readonly files: LeaseFiles;
   readonly onRefused: (error: Error) => void;
@@ -23,7 +23,7 @@ interface Leases {
   leave(instance: string): void;
 }
 
-/** A reservation that is renewed until it is released, and written back where Redis has lost it. */
+/** A reservation, renewed until it is released, and restored if Redis lost it. */
 export class HeldLease {
   devices: Device[];
   /** Bytes of each device that strangers held when it was granted. */
@@ -85,10 +85,7 @@ export class HeldLease {
     );
   }
 
-  /**
-   * Returns when it is released, or after ten seconds of refusals: it is then tried on. A command that ends meanwhile leaves
-   * a lease without an owner, which others free.
-   */
+  /** Returns when it is released, or after ten seconds of refusals, while it is still tried. Others free an ownerless lease. */
   async release(): Promise<void> {
     if (this.#released) return;
     this.#released = true;
@@ -103,10 +100,7 @@ export class HeldLease {
     );
   }
 
-  /**
-   * Lets go of it without freeing it, for what still runs and cannot be ended: whoever looks for leases without an owner frees it when
-   * these processes are gone, and their memory is back.
-   */
+  /** Leaves it to processes that cannot be ended: whoever reaps leases frees it when they and their memory are gone. */
   async leave(dir: string, pids: number[]): Promise<void> {
     for (const supervisorPid of pids) await this.attach({ supervisorPid, dir });
     this.#released = true;

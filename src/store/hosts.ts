@@ -4,13 +4,13 @@ import { type HostInfo, hostInfo } from '../contract/state.js';
 import type { Keys } from './keys.js';
 import { runScript } from './scripts.js';
 
-/** A heartbeat is written every few seconds; without one for this long a host counts as gone. */
+/** A host without a heartbeat for this long counts as gone. */
 export const HEARTBEAT_MS = 20_000;
 
-/** A host that has been silent for this long is lost: `cancel` and `retry` act on its jobs without it. */
+/** A host silent for this long is lost: `cancel` and `retry` act on its jobs without it. */
 export const LOST_MS = 60_000;
 
-/** A host that was heard at some time (ms). `info` null: it is silent, or what it says cannot be read. */
+/** A known host. `info` null: it is silent, or its data is unreadable. */
 export interface KnownHost {
   host: string;
   seen: number;
@@ -18,7 +18,7 @@ export interface KnownHost {
   info: HostInfo | null;
 }
 
-/** Hosts whose daemons live: `{oomtune}:host:<name>`, which expires. */
+/** Hosts with a living daemon: `{oomtune}:host:<name>`, which expires. */
 export class Hosts {
   constructor(
     private readonly redis: Redis,

@@ -1,8 +1,6 @@
 /**
- * Redis, and everything that oomtune keeps there.
- *
- * `openStore({ url })` connects (fails within 5 s with OOMTUNE_REDIS_UNREACHABLE), or starts the embedded Redis where
- * `url` is null. Whoever is connected then waits through an outage: it is told on stderr, or to `onOutage`.
+ * Redis, and everything that oomtune keeps there. `openStore({ url })` connects within 5 s or throws OOMTUNE_REDIS_UNREACHABLE;
+ * `url` null: the embedded Redis. Later outages are waited out, and told on stderr or to `onOutage`.
  */
 import type { Log } from '../common/log.js';
 import type { RedisStatus } from '../contract/verbs.js';
@@ -39,7 +37,6 @@ export type { RecommendationStore } from './recommendations.js';
 export { isWrongType, type Reply } from './replies.js';
 export { parseRedisUrl } from './url.js';
 
-/** What `openStore` answers with. */
 export type Store = Awaited<ReturnType<typeof openStore>>;
 
 export interface StoreOptions {
@@ -94,7 +91,7 @@ export async function openStore(options: StoreOptions = {}) {
   };
 }
 
-/** What serves, without starting anything. Throws OOMTUNE_REDIS_UNREACHABLE for a URL that does not answer. */
+/** The Redis in use, without starting one. Throws OOMTUNE_REDIS_UNREACHABLE for a URL that does not answer. */
 export async function redisStatus(options: { url?: string | null } = {}): Promise<RedisStatus> {
   if (!options.url) return embeddedStatus();
   const store = await openStore(options);

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { jobId } from '../contract/fields.js';
 
-/** No 0, 1, l, o: ids are read aloud and typed. */
+/** Without 0, 1, l and o, because ids are read aloud and typed. */
 const ALPHABET = 'abcdefghijkmnpqrstuvwxyz23456789';
 
 /** `j-` and eight characters of base32 (40 bits), with a letter first: never all digits, never a colon. */

@@ -10,14 +10,14 @@ import { refuse } from './refused.js';
 import { type Reply, readFields, readHashes, valueIn } from './replies.js';
 import { runScript } from './scripts.js';
 
-/** What a job is called: its id, its name, and the key of its configuration. */
+/** A job's id, its name, and the key of its configuration. */
 export interface JobLabel {
   job: string;
   name: string | null;
   key: string | null;
 }
 
-/** Where a job stands, by its record in Redis. */
+/** A job's state and owner in its record. */
 export interface Standing {
   state: JobState;
   /** It is to be cancelled, or has been. */
@@ -28,10 +28,7 @@ export interface Standing {
   pause: 'on' | 'off' | null;
 }
 
-/**
- * Reads jobs' records. One that is there and cannot be used (garbage, another type, a newer version's) is left where it is,
- * noted and told; it is read again the next time, and may be well by then.
- */
+/** Reads jobs' records. An unusable one (garbage, another type, a newer version's) is noted and left; it may be well later. */
 export class JobReader {
   constructor(
     protected readonly redis: Redis,

@@ -1,7 +1,7 @@
 import { complaint } from '../contract/fields.js';
 import { JOB_SCHEMA, type JobRecord, jobRecord } from '../contract/job.js';
 
-/** A job's record with what only daemons care for. */
+/** A job's record with the daemons' own fields. */
 export interface StoredJob extends JobRecord {
   /** Rises with every release, retry and requeue: queue entries of an earlier epoch are void. */
   epoch: number;
@@ -12,14 +12,14 @@ export interface StoredJob extends JobRecord {
   cancelAsked: string | null;
 }
 
-/** As the hash keeps it: JSON each, but `state`. */
+/** The hash's fields: JSON, except `state`. */
 export function toFields(record: Partial<JobRecord>): string[] {
   return Object.entries(record).flatMap(([name, value]) =>
     value === undefined ? [] : [name, name === 'state' ? String(value) : JSON.stringify(value)],
   );
 }
 
-/** A record that is there and cannot be used. It stays where it is: nothing is decided on it. */
+/** A record that cannot be read. It is left alone, and nothing is decided on it. */
 export interface UnreadableJob {
   job: string;
   why: string;
@@ -29,7 +29,7 @@ export interface UnreadableJob {
 
 export type FoundJob = { is: 'job'; job: StoredJob } | { is: 'missing' } | ({ is: 'unreadable' } & UnreadableJob);
 
-/** What the hash of a record says. */
+/** Parses the hash of a record. */
 export function fromFields(id: string, hash: Record<string, string>): Exclude<FoundJob, { is: 'missing' }> {
   const { state, epoch, claim, claim_host, cancel, ...fields } = hash;
   if (Number(fields.schema) > JOB_SCHEMA) {

@@ -11,17 +11,17 @@ import { refuse } from './refused.js';
 import { isWrongType, pairs, write } from './replies.js';
 import { runScript, type ScriptName } from './scripts.js';
 
-/** `ours`: this host had it already. `away`: another host answers for it, and may be running it. */
+/** `ours`: this host had it already. `away`: another host has it, and may be running it. */
 export type Claimed =
   | { outcome: 'claimed' | 'ours'; record: StoredJob }
   | { outcome: 'missing' | 'unreadable' | 'ended' | 'held' | 'stale' | 'away'; record: null };
 
-/** `kept`: nothing was lost. `restored`: written back. `fenced`, `ended`, `lost`: the host answers for the job no more. */
+/** `kept`: nothing was lost. `restored`: written again. `fenced`, `ended`, `lost`: no longer this host's. */
 export type Restored = 'kept' | 'restored' | 'fenced' | 'ended' | 'lost';
 
 export type PatchResult = 'ok' | 'missing' | 'ended' | 'lost' | 'held';
 
-/** Job records: `{oomtune}:job:<id>`, fields as JSON but `state`, which is a plain word. */
+/** Job records: `{oomtune}:job:<id>`, with JSON fields except `state`. */
 export class JobStore extends JobReader {
   /** `lostMs`: a host that has been silent for this long is lost. */
   constructor(
@@ -42,10 +42,7 @@ export class JobStore extends JobReader {
     if (made !== 1) throw new OomtuneError('OOMTUNE_INTERNAL', `There is a job ${record.job} already.`, 'Try again.');
   }
 
-  /**
-   * Writes into a record, in one step with the check that it may: `ended`: the job has ended and stays so; `lost`: another
-   * claim holds now; `held`: it was put on hold before it could start.
-   */
+  /** Writes into a record if it may: `ended`: the job has ended; `lost`: another claim holds; `held`: it was put on hold. */
   async patch(id: string, patch: Partial<JobRecord>, claim = ''): Promise<PatchResult> {
     const { state = '', job: _job, ended_at: _ended, ...rest } = patch;
     return (await this.#run('job/patch', id, [claim, now(), state, ...toFields(rest)])) as PatchResult;

@@ -1,8 +1,8 @@
 import { usageError } from '../common/errors.js';
 
 /**
- * Every key that oomtune has in Redis. The prefix is a hash tag, so that all of them stand in one slot of a Cluster and
- * can be changed by one script. `word`: OOMTUNE_PREFIX, default `oomtune`. Throws OOMTUNE_USAGE.
+ * Every key of oomtune in Redis, under a hash tag: one Cluster slot, so that one script may change them all. Throws
+ * OOMTUNE_USAGE.
  */
 export function keysUnder(word = process.env.OOMTUNE_PREFIX || 'oomtune') {
   if (!/^[\w.-]{1,64}$/.test(word)) {

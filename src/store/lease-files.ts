@@ -11,8 +11,8 @@ import { hostName, isAlive, pidScope } from './process-identity.js';
 const schema = z.object({ schema: z.literal(1), store: z.string(), promise: leasePromise });
 
 /**
- * What was promised to processes of this home, in files (`leases/<owner>.json`): Redis may lose its data while they hold
- * the memory. Whoever asks for a lease hands these over with the request, so that none is promised twice.
+ * The leases of this home's processes, in files (`leases/<owner>.json`). Each request for a lease brings them along: Redis may
+ * have lost them, and no memory may be promised twice.
  */
 export class LeaseFiles {
   /** `store`: which Redis; a home may serve several. */

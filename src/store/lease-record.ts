@@ -3,7 +3,7 @@ import type { Device } from '../contract/launch.js';
 import { type LeaseRecord, leaseText } from '../contract/state.js';
 import { pidScope, startTime } from './process-identity.js';
 
-/** A lease as Redis has it; null for what cannot be read, which the next script that meets it sets aside. */
+/** Parses a lease; null: unreadable, and the next script sets it aside. */
 export function readLease(owner: string, text: string): LeaseRecord | null {
   try {
     const { supervisors, beside, bytes, ...record } = leaseText.parse(JSON.parse(text));
@@ -18,12 +18,11 @@ export function readLease(owner: string, text: string): LeaseRecord | null {
   }
 }
 
-/** The process that took the lease lives. */
 export function ownerLives(lease: LeaseRecord): boolean {
   return lease.boot === pidScope() && startTime(lease.process.pid) === lease.process.start;
 }
 
-/** A supervisor of the job lives, or any process that carries the job's id in its environment. */
+/** Whether a supervisor of the job lives, or any process with the job's id in its environment. */
 export async function jobLives(lease: LeaseRecord): Promise<boolean> {
   if (lease.supervisors.some(({ pid, start }) => startTime(pid) === start)) return true;
   const { readdir, readFile } = await import('node:fs/promises');
@@ -37,7 +36,7 @@ export async function jobLives(lease: LeaseRecord): Promise<boolean> {
   return false;
 }
 
-/** Whether a GPU still holds memory of a process of ours that no other lease answers for: the driver frees it late. */
+/** Whether a GPU still holds memory of a process of ours without another lease: drivers free it late. */
 export function memoryHeld(lease: LeaseRecord, devices: Device[]): boolean {
   const pids = new Set(lease.supervisors.map((one) => one.pid).concat(lease.process.pid));
   return devices

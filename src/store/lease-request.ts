@@ -35,7 +35,7 @@ export interface LeaseRequest {
   onPassedOver?: (passedOver: boolean) => void;
 }
 
-/** What the script has to know of a device. `foreign` -1: who uses its memory cannot be told, only how much is used. */
+/** A device for the script. `foreign` -1: the driver tells only how much is used, not by whom. */
 export function toRequest(device: Device) {
   const known = device.processes.filter((one) => one.ours || one.job);
   const ours = known.reduce((sum, one) => sum + one.used_bytes, 0);
@@ -51,12 +51,12 @@ export function toRequest(device: Device) {
   };
 }
 
-/** The devices of `devices` as they are now; one that has vanished stays as it was. */
+/** The same devices as they are now; a vanished one stays as it was. */
 export function stillThere(devices: Device[], now: Device[]): Device[] {
   return devices.map((device) => now.find((one) => one.uuid === device.uuid) ?? device);
 }
 
-/** Throws OOMTUNE_DEVICE_MISSING for what can never be granted. */
+/** Throws OOMTUNE_DEVICE_MISSING for a request that can never be granted. */
 export function checkPossible({ devices, count, bytes }: Pick<LeaseRequest, 'devices' | 'count' | 'bytes'>): void {
   const largeEnough = devices.filter((device) => bytes === null || bytes <= device.total_bytes);
   if (largeEnough.length >= count && count >= 1) return;
@@ -69,7 +69,7 @@ export function checkPossible({ devices, count, bytes }: Pick<LeaseRequest, 'dev
   );
 }
 
-/** What ACQUIRE tells of a device that is not free. */
+/** Why a device is not free, by lease/acquire.lua. */
 interface WaitEntry {
   id: string;
   uuid: string;
@@ -83,7 +83,7 @@ interface WaitEntry {
 }
 export type Reply = { granted: string[]; foreign: number[]; record: unknown } | { waits: WaitEntry[]; passed: boolean };
 
-/** One line for a person: what is in the way on each device, pids and names of strangers included. */
+/** One line on what blocks each device, with pids and names of other programs. */
 export function waitReason(
   waits: WaitEntry[],
   devices: Device[],

@@ -25,10 +25,10 @@ export interface LeaseTimes {
 
 export const LEASE_TIMES: LeaseTimes = { ttlMs: 60_000, renewMs: 15_000, lookMs: 2000, reserveAfterMs: 30_000 };
 
-/** Instances of leases that this process asks for or holds. */
+/** Instances of leases of this process. */
 const own = new Set<string>();
 
-/** Reserves device memory: the same leases for daemons and foreground commands, on every host of this Redis. */
+/** Reserves device memory, for daemons and foreground commands on every host of this Redis. */
 export class LeaseStore {
   readonly #listeners = new Set<() => void>();
   readonly files: LeaseFiles;
@@ -47,10 +47,7 @@ export class LeaseStore {
     return this.connection.onRefused;
   }
 
-  /**
-   * Waits until `count` of the devices can be reserved in one step. Rejects with the signal's reason, or with
-   * OOMTUNE_DEVICE_MISSING for what can never be.
-   */
+  /** Waits until `count` devices can be reserved in one step. Throws the signal's reason, or OOMTUNE_DEVICE_MISSING. */
   async acquire(request: LeaseRequest): Promise<HeldLease> {
     const { owner, count, signal, onWait } = request;
     let { devices } = request;
@@ -154,9 +151,8 @@ export class LeaseStore {
   }
 
   /**
-   * Frees the leases of crashed owners on this host: the owner and every process of its job are gone, and (where
-   * `devices` can tell) so is their memory. A living owner's lease stays, however late its renewal is; but one of this process
-   * that it has released comes from an older state of Redis. Returns the owners.
+   * Frees the leases of this host's crashed owners once their processes and, where `devices` tells, their memory are gone. A
+   * living owner keeps its lease, however late it renews, unless it had released it. Returns the owners.
    */
   async reap(devices: Device[]): Promise<string[]> {
     const freed: string[] = [];

@@ -3,7 +3,7 @@ import type { Connection } from './connection.js';
 import type { Keys } from './keys.js';
 import { write } from './replies.js';
 
-/** A job's tail in Redis: at most this many pieces of this size (512 KiB), kept a week after the last. */
+/** At most so many pieces of this size (512 KiB), kept a week after the last. */
 const PIECES = 64;
 const PIECE_BYTES = 8192;
 const KEPT_SECONDS = 7 * 24 * 3600;
@@ -17,7 +17,7 @@ export interface LogPiece {
   skipped: number;
 }
 
-/** The bounded tail of each job's output, so that it can be followed from any host. The whole stands on the host that runs it. */
+/** The end of each job's output, for other hosts. The whole is on the host that runs it. */
 export class LogTails {
   constructor(
     private readonly connection: Connection,
@@ -77,7 +77,7 @@ export class LogTails {
 
 type Entry = [id: Buffer, fields: Buffer[]];
 
-/** Reads entries in their order, and says of each how much was left out before it. */
+/** Reads entries in order, and tells how much was left out before each. */
 function reader(): (entry: Entry) => LogPiece {
   let end = 0;
   let launch = 0;

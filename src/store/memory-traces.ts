@@ -5,7 +5,7 @@ import type { MemorySample } from '../contract/verbs.js';
 import type { Keys } from './keys.js';
 import { refuse } from './refused.js';
 
-/** What a job held from its first launch on, thinned out evenly: so many samples, however long it ran. */
+/** A job's memory since its first launch, thinned out evenly to a fixed number of samples. */
 export interface MemoryTrace {
   /** The try that it belongs to: a retry begins a new one. */
   epoch: number;
@@ -15,10 +15,9 @@ export interface MemoryTrace {
   samples: readonly MemorySample[];
 }
 
-/** As long as the tail of the job's output. */
 const KEPT_SECONDS = 7 * 24 * 3600;
 
-/** The memory of each job over time, so that it outlives the daemon that saw it and can be drawn on any host. */
+/** Each job's memory over time, for any host and after its daemon is gone. */
 export class MemoryTraces {
   constructor(
     private readonly redis: Redis,
@@ -53,7 +52,7 @@ export class MemoryTraces {
   }
 }
 
-/** The trace, or what is wrong with it. */
+/** The trace, or an error message. */
 function parse(text: string): MemoryTrace | string {
   let json: unknown;
   try {

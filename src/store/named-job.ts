@@ -10,9 +10,8 @@ export interface NamedJob {
 }
 
 /**
- * The job that a person means: `@` the latest; an id, or a beginning of it that no other has; a name, which means the latest
- * job that has it. A job has its own name, and the one that its configuration is recorded under. Throws OOMTUNE_NO_SUCH_JOB,
- * with the nearest name there is.
+ * The job that `@` (the latest), an id or its unique beginning, or a name (the latest job of that name) means. Throws
+ * OOMTUNE_NO_SUCH_JOB, with the nearest name.
  */
 export async function namedJob(jobs: JobReader, handle: string): Promise<NamedJob> {
   if (handle === '@') {
@@ -51,7 +50,7 @@ export async function namedJob(jobs: JobReader, handle: string): Promise<NamedJo
   );
 }
 
-/** All jobs whose name fits a pattern (`sweep-*`, `sweep-?`), in the order submitted. Throws OOMTUNE_NO_SUCH_JOB where there is none. */
+/** All jobs with a name like the pattern (`sweep-*`, `sweep-?`), in order of submission. Throws OOMTUNE_NO_SUCH_JOB. */
 export async function jobsLike(jobs: JobReader, pattern: string): Promise<StoredJob[]> {
   const escaped = pattern
     .replace(/[\\^$.|+()[\]{}]/g, '\\$&')
@@ -65,7 +64,7 @@ export async function jobsLike(jobs: JobReader, pattern: string): Promise<Stored
   return fitting;
 }
 
-/** Ids of the jobs with this name, the latest first; those called exactly so leave no place to those with a digest behind it. */
+/** Ids of the jobs of this name, the latest first; exact names come before those with a digest. */
 function withName(labels: JobLabel[], name: string): string[] {
   const exactly = labels.filter((label) => names(label).includes(name));
   const meant =

@@ -1,12 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
-/** How often it is tried again (ms): at once after a moment, then more slowly. */
+/** Pauses before each new try (ms). */
 const AGAIN_MS = [100, 250, 500, 1000];
 
-/**
- * Redis answered, but with an error (it is busy, full, loading, read-only, does not allow it or asks for another
- * password), or the connection went in the middle of a transaction. Neither says anything about what was asked.
- */
+/** Redis answered with an error (busy, full, loading, read-only, …), or the connection broke in a transaction: try again. */
 export function isRefusal(error: unknown): error is Error {
   if (!(error instanceof Error)) return false;
   if (error.name === 'ReplyError') return true;
@@ -20,10 +17,7 @@ interface OutlastOptions {
   idle?: boolean;
 }
 
-/**
- * Tries until Redis takes it, as what must be written is not lost because Redis would not take it just now. `onRefused` is
- * told of each other refusal once. Rejects with other errors, and with the signal's reason.
- */
+/** Tries until Redis takes it. Calls `onRefused` once for each other refusal. Throws other errors, and the signal's reason. */
 export async function outlast<T>(
   task: () => Promise<T>,
   { signal, onRefused = () => {}, idle = false }: OutlastOptions = {},

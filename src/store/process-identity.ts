@@ -2,14 +2,14 @@ import { readlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { bootId, hasEnded, readStat } from '../common/process.js';
 
-/** A process that cannot be mistaken for another: pids are used again, a pid and its start time are not. */
+/** Unlike a pid alone, a pid with its start time is never used again. */
 export interface ProcessIdentity {
   pid: number;
   /** Clock ticks since boot: field 22 of /proc/PID/stat. */
   start: string;
 }
 
-/** The start time of a living process; null when there is none of that pid, or only its zombie. */
+/** The start time of a living process; null: none, or a zombie. */
 export function startTime(pid: number): string | null {
   const stat = readStat(pid);
   return stat === null || hasEnded(stat) ? null : String(stat.startTime);
@@ -26,14 +26,14 @@ export function isAlive({ pid, start }: ProcessIdentity): boolean {
   return startTime(pid) === start;
 }
 
-/** The name that this machine has among its fellows: OOMTUNE_HOST, else the host name. */
+/** This machine's name among the hosts: OOMTUNE_HOST, else the host name. */
 export function hostName(): string {
   return process.env.OOMTUNE_HOST || hostname();
 }
 
 let scope: string | null = null;
 
-/** Where a pid means something: this boot of this machine and this pid namespace, as `<boot id>/<namespace's inode>`. */
+/** The scope of a pid: `<boot id>/<inode of the pid namespace>`. */
 export function pidScope(): string {
   scope ??= `${bootId() || 'unknown'}/${pidNamespace()}`;
   return scope;

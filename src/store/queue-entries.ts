@@ -5,22 +5,19 @@ import type { Keys } from './keys.js';
 import { write } from './replies.js';
 import { runScript } from './scripts.js';
 
-/** How many are asked for in one step, which nothing else of Redis runs beside. */
+/** Bounds one step, during which Redis does nothing else. */
 const AT_ONCE = 500;
 /** The score of an entry is its priority times this, and a counter. */
 const PRIORITY_STEP = 2 ** 32;
 
-/** What stands first in a queue. `priority`: BullMQ's, null for what was put back. */
+/** The first entry of a queue. `priority`: BullMQ's; null: it was put back. */
 interface Head {
   priority: number | null;
   /** When it was added (ms); 0: nothing stands there. */
   since: number;
 }
 
-/**
- * What BullMQ has no call for: the only file that knows how it keeps its queues in Redis, which is no contract of its own. A test
- * of each of these against the installed BullMQ tells when an upgrade keeps them otherwise.
- */
+/** The only file that knows BullMQ's private keys, for what BullMQ has no call for. Tests fail if an upgrade changes them. */
 export class QueueEntries {
   constructor(
     private readonly connection: Connection,

@@ -76,7 +76,7 @@ export class RecommendationStore {
   }
 }
 
-/** Every value as a string; nothing is an empty string. */
+/** Every value as a string; null is an empty one. */
 function toHash(recommendation: Recommendation): Record<string, string> {
   const text = (value: unknown): string => {
     if (value === null || value === undefined) return '';
@@ -86,7 +86,7 @@ function toHash(recommendation: Recommendation): Record<string, string> {
   return Object.fromEntries(Object.entries(recommendation).map(([name, value]) => [name, text(value)]));
 }
 
-/** What a hash says, field by field as the schema has them: nobody else knows which are numbers, switches or JSON. */
+/** Parses a hash by the schema, which alone knows the types of the fields. */
 function fromHash(hash: Record<string, string>): Record<string, unknown> {
   const record: Record<string, unknown> = { ...hash };
   for (const [name, field] of Object.entries(schema.shape)) {

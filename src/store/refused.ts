@@ -5,10 +5,7 @@ import { write } from './replies.js';
 const KEPT = 200;
 const seen = new Set<string>();
 
-/**
- * Sets a record aside that cannot be trusted: noted in Redis (bounded), told once on the log, and otherwise as if it
- * were not there.
- */
+/** Sets an untrusted record aside: notes it in Redis (bounded), logs it once, and otherwise treats it as absent. */
 export async function refuse(redis: Redis, keys: Keys, what: string, why: string): Promise<void> {
   const mark = `${what} ${why}`;
   if (seen.has(mark)) return;

@@ -1,6 +1,6 @@
 import type { ChainableCommander, Redis } from 'ioredis';
 
-/** What Redis replies as a flat list: field, value, field, value. */
+/** A flat reply (field, value, field, value) as a record. */
 export function pairs(fields: string[]): Record<string, string> {
   const record: Record<string, string> = {};
   for (let at = 0; at + 1 < fields.length; at += 2) record[fields[at] as string] = fields[at + 1] as string;
@@ -8,9 +8,8 @@ export function pairs(fields: string[]): Record<string, string> {
 }
 
 /**
- * What Redis said to one of several commands: four things that are never the same. Whatever ends, drops or starts something
- * is decided on a `value`; that nobody could say (`error`) decides nothing. This is the only file that reads the replies
- * of a pipeline or a transaction.
+ * Redis's reply to one of several commands. Decide to end, drop or start something only on a `value`, never on an `error`. The
+ * only file that reads the replies of pipelines and transactions.
  */
 export type Reply<T> =
   | { is: 'value'; value: T }
@@ -18,13 +17,13 @@ export type Reply<T> =
   | { is: 'wrong type'; error: Error }
   | { is: 'error'; error: Error };
 
-/** A reply in a form that no Redis gives to this command. */
+/** A reply of the wrong type. */
 class UnexpectedReply extends Error {}
 
-/** How many are asked for in one pipeline: whoever comes between does not wait for all. */
+/** Commands in one pipeline, so that other clients wait less. */
 const AT_ONCE = 200;
 
-/** All fields of each hash, in the order of the keys. Rejects when there is no connection to ask by. */
+/** All fields of each hash, in the order of the keys. Rejects without a connection. */
 export function readHashes(redis: Redis, keys: string[]): Promise<Reply<Record<string, string>>[]> {
   return read(redis, keys, 'hgetall', [], (raw) => {
     if (typeof raw !== 'object' || raw === null || Array.isArray(raw)) return undefined;
@@ -32,7 +31,7 @@ export function readHashes(redis: Redis, keys: string[]): Promise<Reply<Record<s
   });
 }
 
-/** These fields of each hash, null for a field that it lacks. `missing`: it has none of them, or there is no such key. */
+/** These fields of each hash; null: that field is missing. `missing`: all are. */
 export function readFields(
   redis: Redis,
   keys: string[],
@@ -44,19 +43,19 @@ export function readFields(
   });
 }
 
-/** The value; null where there is none. Throws what Redis refused with: whoever can go on without an answer looks at `is`. */
+/** The value; null: none. Throws Redis's error; use `is` to go on without an answer. */
 export function valueIn<T>(reply: Reply<T>): T | null {
   if (reply.is === 'value') return reply.value;
   if (reply.is === 'missing') return null;
   throw reply.error;
 }
 
-/** Runs a pipeline or a transaction of writes. Throws the first refusal among its replies, which nobody else looks at. */
+/** Runs a pipeline or transaction of writes. Throws the first error among its replies. */
 export async function write(batch: ChainableCommander): Promise<void> {
   for (const [error] of await replies(batch)) if (error !== null) throw error;
 }
 
-/** `toValue`: null for what is not there, undefined for what cannot be a reply. */
+/** `toValue` gives null for a missing value, undefined for an impossible reply. */
 async function read<T>(
   redis: Redis,
   keys: string[],
@@ -83,7 +82,7 @@ async function replies(batch: ChainableCommander): Promise<[Error | null, unknow
   return all;
 }
 
-/** Some key holds what is no value of ours; told by scripts too. */
+/** A key holds a value of another type; scripts report it, too. */
 export function isWrongType(error: unknown): error is Error {
   return error instanceof Error && error.message.includes('WRONGTYPE');
 }

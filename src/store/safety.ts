@@ -3,20 +3,17 @@ import { OomtuneError } from '../common/errors.js';
 import type { Keys } from './keys.js';
 import type { RedisTarget } from './url.js';
 
-/** A field of what INFO answers with; null: it is not among them. */
+/** A field of INFO; null: missing. */
 const infoField = (info: string, name: string): string | null =>
   new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? null;
 
-/** What INFO tells of a server for a person. */
+/** INFO's facts on a server, for people. */
 export function serverFacts(info: string) {
   const number = (name: string): number | null => Number(infoField(info, name)) || null;
   return { pid: number('process_id'), version: infoField(info, 'redis_version'), used_bytes: number('used_memory') };
 }
 
-/**
- * Whether a daemon may trust this Redis. Whoever can write to it can run commands as the daemon's user, and a Redis that
- * evicts loses jobs. Throws OOMTUNE_REDIS_UNSAFE.
- */
+/** Throws OOMTUNE_REDIS_UNSAFE for a Redis that strangers can write to (and so run commands as this user), or that evicts. */
 export async function checkRedisIsSafe(
   redis: Redis,
   target: RedisTarget,
@@ -50,7 +47,7 @@ export async function checkRedisIsSafe(
   }
 }
 
-/** Whether scripts may write: a replica, a full server or an ACL lets a user read and refuses the first job. Throws Redis's own error. */
+/** Throws Redis's error if scripts may not write: replicas, full servers and ACLs allow reading and refuse the first job. */
 export async function checkRedisTakesWrites(redis: Redis, keys: Keys): Promise<void> {
   await redis.eval("return redis.call('SET', KEYS[1], '', 'PX', 1000)", 1, `${keys.prefix}:doctor`);
 }

@@ -4,7 +4,7 @@ import type { Keys } from './keys.js';
 
 const SECONDS = 90 * 86_400;
 
-/** Which sweeps have a configuration: until then one of their jobs at a time is let go, and searches for all. */
+/** Sweeps that have a configuration: before, only one of their jobs is started, and searches for all. */
 export class Sweeps {
   constructor(
     private readonly redis: Redis,

@@ -2,7 +2,6 @@ import { isAbsolute } from 'node:path';
 import type { RedisOptions } from 'ioredis';
 import { type OomtuneError, usageError } from '../common/errors.js';
 
-/** Where a Redis is and how to get in. */
 export interface RedisTarget {
   options: RedisOptions;
   /** Without user and password: may be shown. */
@@ -14,8 +13,8 @@ export interface RedisTarget {
 const REMEDY = 'Write redis://host:6379, rediss://user:password@host:6380/0 or unix:///path/to/redis.sock.';
 
 /**
- * Reads `redis://[user:password@]host[:port][/db]`, `rediss://…` (TLS) or
- * `unix:///path[?db=N][&username=U][&password=P]`. Throws OOMTUNE_USAGE; the password is never in the message.
+ * Reads `redis://[user:password@]host[:port][/db]`, `rediss://…` (TLS) or `unix:///path[?db=N][&username=U][&password=P]`.
+ * Throws OOMTUNE_USAGE, never with the password.
  */
 export function parseRedisUrl(text: string): RedisTarget {
   if (/^unix:/i.test(text)) return parseUnix(text);
@@ -68,12 +67,12 @@ function parseUnix(text: string): RedisTarget {
   };
 }
 
-/** `unix:///path`; only what would end the path is written as a number, so that plain paths stay as they are. */
+/** `unix:///path`; escapes only what would end the path. */
 export function unixUrl(path: string): string {
   return `unix://${path.replace(/[%?#]/g, encodeURIComponent)}`;
 }
 
-/** The URL with user and password taken out, for messages. */
+/** The URL without user and password, for messages. */
 export function withoutPassword(text: string): string {
   return text.replace(/\/\/[^/]*@/, '//').replace(/([?&](?:username|password)=)[^&]*/gi, '$1…');
 }

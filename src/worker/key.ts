@@ -5,7 +5,7 @@ import type { Device } from '../contract/launch.js';
 const GIB = 1024 ** 3;
 const MIB = 1024 ** 2;
 
-/** `NVIDIA H200` → `nvidia-h200`; the host's memory does not depend on its processor, so it is plain `cpu`. */
+/** `NVIDIA H200` → `nvidia-h200`; `cpu` for the host, whose memory does not depend on the processor. */
 export function deviceSlug(device: Pick<Device, 'id' | 'model'>): string {
   if (isHost(device.id)) return HOST;
   return device.model
@@ -29,5 +29,5 @@ export function configKey(
   return `${name}:${deviceSlug(device)}:${budgetLabel(budgetBytes)}:${world}x`;
 }
 
-/** Where the copies of configuration files stand that a recommendation is filled into. */
+/** Holds a recommendation's copies of configuration files. */
 export const appliedFolder = (key: string): string => stateFolder('applied', key.replace(/[^A-Za-z0-9._-]+/g, '_'));

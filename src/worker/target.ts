@@ -24,20 +24,19 @@ import { heldNotes, notAlone, roomBeside, type Strangers, strangersOn } from './
 import { type Asking, type OwnBatch, ownBatchOf } from './run/reuse.js';
 import type { Lease, WorkDeps, WorkRequest } from './types.js';
 
-/** While memory is waited for. */
+/** Between two looks at memory that is waited for. */
 const LOOK_AGAIN_MS = 1000;
 
-/** A command with its knobs filled in: what a launch needs. `knobEnv` is the part of `env` that carries the knobs. */
+/** A launch's argv and environment with the knobs; `knobEnv` holds only those. */
 export interface Filled {
   argv: string[];
   env: Record<string, string>;
   knobEnv: Record<string, string>;
 }
 
-/** Read once: a daemon understands many commands. */
 let ladder: unknown = null;
 
-/** A command understood, on the devices that it is to run on: what search and run both stand on. */
+/** A command and its devices, as search and run need them. */
 export class Target {
   /** Whether the Python hook can take part. */
   readonly hook: boolean;
@@ -107,8 +106,8 @@ export class Target {
   }
 
   /**
-   * Where a flag says the batch and none the accumulation, a smaller number in the flag would be another training: the flag
-   * stays, and the hook cuts what the script makes of it. With several devices to one flag a process's part of it is not known.
+   * A smaller number in a batch flag without an accumulation flag would be another training: the flag stays and the hook cuts
+   * the script's batches. Not with several devices to one flag, as the share of each is not known.
    */
   #withWholeBatches(plan: CommandPlan): CommandPlan {
     const { micro_batch, accumulation } = plan.carriers;
@@ -134,10 +133,7 @@ export class Target {
     this.#trustsHook = true;
   }
 
-  /**
-   * Reserves the budget, and no more; without one, or with `--exclusive`, whole devices. The target then speaks of the devices
-   * that it got.
-   */
+  /** Reserves the budget; without one, or with `--exclusive`, whole devices. The target then stands for the devices that it got. */
   async acquire(): Promise<Lease> {
     const { options, jobId, purpose } = this.request;
     const host = isHost(this.kind);
@@ -310,7 +306,7 @@ export class Target {
   }
 }
 
-/** Understands a request: its command, its interpreter, the devices that suit it. Starts nothing that outlives it. */
+/** Understands a request: its command, interpreter and devices. Starts nothing that lasts. */
 export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Target> {
   const { options } = request;
   await filesAnswer(pathsOf(request.command, options, request.environment), longestStartMs(), deps.signal);
@@ -336,7 +332,7 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
   return target;
 }
 
-/** Says, too, what keeps the hook out of an unmodified script. */
+/** The error for a command that takes no micro-batch; says what keeps the hook out. */
 function noKnob({ kind, isolated, interpreter }: CommandPlan['program'], torch: string | null): OomtuneError {
   const isolates = kind === 'python' && isolated !== null;
   const lacksTorch = kind === 'python' && torch === null;

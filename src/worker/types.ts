@@ -54,7 +54,7 @@ export interface WorkDeps {
   log: Log;
 }
 
-/** What a person or a log is shown while work goes on. */
+/** Progress to show to a person or log. */
 export type Progress =
   | { type: 'waiting'; reason: string }
   | { type: 'device'; device: Device; budgetBytes: number }

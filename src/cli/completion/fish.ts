@@ -1,6 +1,6 @@
 import { type Grammar, type GrammarOption, SHELLS } from './grammar.js';
 
-/** fish reads a backslash inside single quotes. */
+/** fish unescapes backslashes inside single quotes. */
 const quote = (text: string): string => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
 
 export function fish(grammar: Grammar[]): string {

@@ -1,6 +1,6 @@
 import type { Command, Option } from 'commander';
 
-/** What a shell needs to know of one verb, read off the program itself. */
+/** A verb as a shell completes it, read from the program. */
 export interface Grammar {
   path: string[];
   subs: { name: string; about: string }[];
@@ -54,9 +54,9 @@ function describe(option: Option): GrammarOption {
   };
 }
 
-/** A word in single quotes, as sh, zsh and (but for the backslash) fish read it. */
+/** Single quotes as sh and zsh read them, and fish except for the backslash. */
 export const quote = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** Verbs that have verbs of their own. */
+/** Verbs with sub-verbs. */
 export const parents = (grammar: Grammar[]): string[] =>
   grammar.filter((one) => one.path.length === 1 && one.subs.length > 0).map((one) => one.path[0] as string);

@@ -6,7 +6,7 @@ import { byteTicks, countTicks } from '../ticks.js';
 import { configWords } from '../words.js';
 import { STYLE } from './style.js';
 
-/** Just enough of SVG: elements from attributes, with everything escaped. */
+/** Minimal SVG: elements from attributes, all escaped. */
 
 type Attributes = Record<string, string | number>;
 
@@ -17,12 +17,12 @@ function element(name: string, attributes: Attributes, ...children: string[]): s
     : `<${name}${shown.join('')}>${children.join('')}</${name}>`;
 }
 
-/** A text element; `content` may hold anything. */
+/** A text element with any content. */
 function label(content: string, attributes: Attributes): string {
   return element('text', attributes, escapeText(content));
 }
 
-/** Text from outside may hold what XML does not allow at all: control characters become spaces. */
+/** Control characters, which XML forbids, become spaces. */
 function escapeText(text: string): string {
   return text
     .replace(/[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, ' ')
@@ -44,7 +44,7 @@ const BAR_TOP = 466;
 const LEGEND_TOP = BAR_TOP + 58;
 const ROW = 22;
 
-/** A search's result as one SVG document that needs nothing else: the curve of the peak, and what fills the memory. */
+/** A search's result as a self-contained SVG: the curve of the peaks, and the parts of the memory. */
 export function picture(report: FindBatchReport, memory: MemoryReport): string {
   const { name, device, config } = report;
   const rung = config === null ? '' : `, ${rungName(config)}`;
@@ -84,7 +84,7 @@ export function picture(report: FindBatchReport, memory: MemoryReport): string {
   )}\n`;
 }
 
-/** What the marks of the curve mean, on the right above it. */
+/** The legend of the curve, above it on the right. */
 function keyLine({ curve: { out_of_memory: failed, prediction } }: MemoryReport): string[] {
   const y = 76;
   const key: string[] = [];
@@ -128,7 +128,6 @@ function bar(memory: MemoryReport, budgetBytes: number): string[] {
   return [...drawn, ...legend];
 }
 
-/** What a line of the title's size has room for. */
 const shortened = (text: string): string => (text.length > 90 ? `${text.slice(0, 89)}…` : text);
 
 const percent = (bytes: number, whole: number): string => `${((100 * bytes) / whole).toFixed(1)} %`;
@@ -140,7 +139,7 @@ interface Box {
   height: number;
 }
 
-/** Peak against micro-batch in a box: axes, budget, prediction, what fitted and what did not. */
+/** The chart of peaks by micro-batch: axes, budget, prediction, fits and failures. */
 function curve(memory: MemoryReport, budgetBytes: number, box: Box): string[] {
   const { fits, out_of_memory: failed, prediction } = memory.curve;
   const most = Math.max(memory.micro_batch, ...fits.map((fit) => fit.micro_batch), ...failed);
@@ -184,7 +183,7 @@ function curve(memory: MemoryReport, budgetBytes: number, box: Box): string[] {
   return [...grid, ...sizes, ...named, ...limit, ...line, ...points, ...crosses];
 }
 
-/** The prediction, from where it enters the chart to where it leaves it. */
+/** The visible part of the prediction. */
 function predicted(
   { base_bytes: base, bytes_per_sample: slope }: NonNullable<MemoryReport['curve']['prediction']>,
   right: number,

@@ -49,7 +49,7 @@ const DARK: Palette = {
   },
 };
 
-/** Plain colours and no variables: converters know no more of CSS. Dark where the viewer asks for it, else light. */
+/** Colours without variables, which SVG converters do not know. Dark where the viewer asks for it. */
 export const STYLE = `
 text { font: 12px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 .title { font-size: 15px; font-weight: 600; } .head { font-weight: 600; }

@@ -4,7 +4,7 @@ import { PACKAGE_ROOT } from '../../common/home.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import type { Verb } from '../verb.js';
 
-/** Words for the shell to complete with, one a line: `word<TAB>what it is`. Silent about whatever goes wrong. */
+/** Completions for the shell, one a line: `word<TAB>description`. Ignores all errors. */
 export default (async ({ args }, context) => {
   try {
     for (const [word, about] of await words(args[0] ?? 'jobs')) context.out.data(`${word}\t${about}`);

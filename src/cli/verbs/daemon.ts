@@ -56,7 +56,7 @@ export const status: Verb = async (_invocation, context) => {
   return 0;
 };
 
-/** Until a signal: which is how a daemon ends well, so that the exit code is 0. */
+/** Runs until a signal, the normal end of a daemon, so the exit code is 0. */
 export const run: Verb = async ({ options }, context) => {
   const settings = settingsOf(options);
   const store = await context.store();

@@ -45,7 +45,7 @@ const failed: Tell = (check, found, remedy) => ({ check, status: 'failed', found
 
 type Check = (context: Context) => Promise<Finding[]>;
 
-/** In the order in which they are shown. */
+/** In order of display. */
 const CHECKS: [name: string, check: Check][] = [
   ['node', node],
   ['native', native],
@@ -103,7 +103,7 @@ async function native(context: Context): Promise<Finding[]> {
   return findings;
 }
 
-/** What holds jobs to their budgets on a device. */
+/** What limits jobs to their budgets on a device. */
 const LIMITS: Record<FirstPartyLimit, string> = {
   none: "budgets are held by oomtune's hooks; the driver offers no limit of its own here (MPS does not run, no dmem region)",
   mig: "budgets are held by oomtune's hooks, the size of this part of the GPU by the driver (MIG)",
@@ -209,7 +209,7 @@ async function daemon(context: Context): Promise<Finding[]> {
   return [ok('daemon', `runs, pid ${status.pid} on ${status.host}`)];
 }
 
-/** Hosts that are silent, and still have jobs or leases. */
+/** Silent hosts that still have jobs or leases. */
 async function hosts(context: Context): Promise<Finding[]> {
   const store = await context.store();
   const [known, live, leases] = await Promise.all([store.hosts.list(), store.jobs.live(), store.leasing.list()]);

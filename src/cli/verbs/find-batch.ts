@@ -31,7 +31,6 @@ export default (async ({ options, command }, context) => {
   return report.status === 'found' ? 0 : report.status === 'exhausted' ? 3 : 4;
 }) satisfies Verb;
 
-/** A search without an answer, told as an error. */
 function notFound(report: FindBatchReport): OomtuneError {
   const evidence = report.failure?.evidence ? `\nEvidence: ${report.failure.evidence}` : '';
   const notes = (report.notes ?? [])
@@ -52,7 +51,7 @@ function notFound(report: FindBatchReport): OomtuneError {
   );
 }
 
-/** The file that `--plot` names; null: none. Throws OOMTUNE_USAGE for one that could not be written in the end. */
+/** The file of `--plot`; null: none. Throws OOMTUNE_USAGE for one that cannot be written. */
 function plotFile(value: unknown): string | null {
   if (value === undefined) return null;
   const file = String(value);

@@ -53,10 +53,10 @@ interface LogOptions {
 }
 
 const LOOK_MS = 200;
-/** A line longer than this is shown in parts: nobody may fill our memory by never ending one. */
+/** Longer lines are shown in parts, to bound memory. */
 const LONGEST_LINE = 64 * 1024;
 
-/** Shows the output of jobs, of several with a prefix for each line. */
+/** Shows jobs' output, with a prefix on each line for several jobs. */
 export async function showLogs(store: Store, jobs: JobRecord[], options: LogOptions): Promise<void> {
   const widest = Math.max(...jobs.map((job) => label(job, jobs).length));
   const writers = jobs.map((job) => {
@@ -95,7 +95,7 @@ async function readLog(
   return { launch: launch?.launch ?? null, log: file === null ? '' : wholeLog(file).toString('utf8') };
 }
 
-/** As much of a log as one document may hold. The supervisor's two files have as much together; a job can write more. */
+/** The most of a log in one document; the supervisor's two files have as much. */
 const MOST_BYTES = 128 * 1024 ** 2;
 
 function wholeLog(file: LogFile): Buffer {
@@ -158,12 +158,12 @@ function open(launch: Launch | null, options: Pick<LogOptions, 'lines'>): LogFil
   return file;
 }
 
-/** Runs, or ran, on another host: only the tail in Redis can be read from here. */
+/** Whether it is another host's, of which only the tail in Redis can be read. */
 function isAway(job: JobRecord): boolean {
   return job.host !== null && job.host !== hostName();
 }
 
-/** Ended so long ago that its folder was removed. */
+/** Whether its folder was removed since it ended. */
 function isGone(job: JobRecord, launch: Launch | null): boolean {
   return !isAway(job) && launch !== null && hasEnded(job) && !existsSync(launch.dir);
 }
@@ -207,7 +207,6 @@ interface Writer {
   end(): void;
 }
 
-/** What is safe for a terminal, whatever the job prints. */
 function safe(writer: Writer): Writer {
   const text = new TerminalText(true);
   return {
@@ -221,7 +220,7 @@ function safe(writer: Writer): Writer {
 
 const raw = (write: LogOptions['write']): Writer => ({ write, end: () => {} });
 
-/** Whole lines, so that those of several jobs never mix. Works on bytes: a character may be cut by a chunk's end. */
+/** Writes whole lines, so that those of several jobs do not mix. Works on bytes: a chunk may end inside a character. */
 function prefixed(prefix: string, write: LogOptions['write']): Writer {
   const before = Buffer.from(prefix);
   const newline = Buffer.from('\n');
@@ -246,7 +245,7 @@ function prefixed(prefix: string, write: LogOptions['write']): Writer {
   };
 }
 
-/** The job's name where it tells them apart, else its id. */
+/** The job's name if it is unique among these, else its id. */
 function label(job: JobRecord, jobs: JobRecord[]): string {
   return jobs.filter((other) => other.name === job.name).length === 1 ? job.name : job.job;
 }

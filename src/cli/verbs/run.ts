@@ -29,7 +29,7 @@ export default (async ({ options, command }, context) => {
   return codeOf(report, context);
 }) satisfies Verb;
 
-/** The job's own exit code; 128 + n for signal n; ours where there was no run. */
+/** The job's exit code; 128 + n for signal n; ours if nothing ran. */
 function codeOf(report: RunReport, context: Context): number {
   const { failure } = report;
   if (report.exit_code === 0 && report.outcome === 'succeeded') return 0;

@@ -52,7 +52,7 @@ export default (async ({ args, options }, context) => {
   return 0;
 }) satisfies Verb;
 
-/** Written over the picture before, without a blank moment between; in a pipe one picture follows the other. */
+/** Overwrites the last picture without flicker; in a pipe pictures follow each other. */
 function repaint(text: string): string {
   if (!process.stdout.isTTY) return `${text}\n`;
   const rows = Math.max(1, (process.stdout.rows || 24) - 1);

@@ -7,15 +7,15 @@ import { namedJobs } from '../jobs.js';
 import { statusEntries } from '../status-entry.js';
 import type { Verb } from '../verb.js';
 
-/** A job that runs is given time to end by itself before it is killed: `cancel` waits for that, but not for ever. */
+/** How long `cancel` waits for a running job to end. */
 const CANCEL_SECONDS = 30;
 
 type Steering = (store: Store, job: JobRecord, signal: AbortSignal) => Promise<string>;
 
-/** What a verb with options does, once they are understood. */
+/** Turns a verb's options into its action. */
 type Understanding = (options: Record<string, unknown>) => Steering;
 
-/** The same thing to each of the jobs that were named. All names are looked up before anything is done. */
+/** Does the same to each named job, after all names were looked up. */
 const steer = (act: Steering): Verb => steerBy(() => act);
 
 function steerBy(understand: Understanding): Verb {
@@ -38,7 +38,7 @@ function steerBy(understand: Understanding): Verb {
 
 const daemon = () => import('../../daemon/index.js');
 
-/** Cancelling what has ended is no error: it is as it was wished. */
+/** Cancelling an ended job is no error. */
 export const cancel = steer(async (store, { job }, signal) => {
   const { cancelJob, waitForJobs } = await daemon();
   const found = await cancelJob(store, job);

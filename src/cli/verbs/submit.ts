@@ -37,7 +37,7 @@ export default (async ({ options, command }, context) => {
   return 0;
 }) satisfies Verb;
 
-/** Why nothing will happen yet; null: a daemon is there that takes jobs. */
+/** Why nothing will start it yet; null: a daemon takes jobs. */
 async function nobodyRuns(store: Store, host: string | null): Promise<string | null> {
   const hosts = await store.hosts.list();
   if (hosts.some((one) => one.alive && (host === null || one.host === host))) return null;

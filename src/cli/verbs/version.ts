@@ -4,7 +4,7 @@ import { PACKAGE_ROOT, packageVersion } from '../../common/home.js';
 import { facts } from '../table.js';
 import type { Verb } from '../verb.js';
 
-/** The hook is Python's, with a version of its own file: one that was copied elsewhere may be of another release. */
+/** The hook's version stands in its own file, as a copy of it may be of another release. */
 function hookVersion(): string | null {
   const file = join(PACKAGE_ROOT, 'python', 'oomtune', '__init__.py');
   return /^__version__ = "(.+)"$/m.exec(readFileSync(file, 'utf8'))?.[1] ?? null;

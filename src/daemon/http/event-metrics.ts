@@ -14,7 +14,7 @@ interface Times {
 const JOBS_KEPT = 20_000;
 const probed = probeRecord.pick({ outcome: true });
 
-/** Counts what events tell, for the jobs of this host: each daemon counts its own, so that sums over hosts are right. */
+/** Counts events of this host's jobs only, so that sums over hosts are right. */
 export class EventMetrics {
   readonly #jobs = new Map<string, Times>();
   readonly #here = hostName();

@@ -3,7 +3,7 @@ import { hostname } from 'node:os';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Authenticator } from './token.js';
 
-/** Why a request is refused: the status, a sentence, and what to do. */
+/** A refused request: status, reason and remedy. */
 export interface Refusal {
   status: 401 | 403 | 404 | 503;
   why: string;
@@ -33,10 +33,7 @@ export const setSafetyHeaders = (reply: FastifyReply): void => {
   reply.headers(HEADERS);
 };
 
-/**
- * The name by which the server was called. A name that somebody else's DNS makes point here (rebinding) would let his
- * page talk to us as its own: only addresses and this machine's own names are answered.
- */
+/** Answers only addresses and this machine's own names: with DNS rebinding, another site could otherwise reach us as itself. */
 export function checkHost(header: string | undefined, own = hostname()): Refusal | null {
   const name = /^(\[[0-9a-f:.]+\]|[\w.-]+)(:\d{1,5})?$/i.exec(header ?? '')?.[1]?.toLowerCase();
   if (name !== undefined) {
@@ -50,7 +47,7 @@ export function checkHost(header: string | undefined, own = hostname()): Refusal
   };
 }
 
-/** What other sites make a browser send is refused; programs that are no browsers send none of these headers. */
+/** Refuses requests that other sites make browsers send; other programs send none of these headers. */
 export function checkOrigin(request: Pick<FastifyRequest, 'method' | 'headers'>): Refusal | null {
   const { origin, host, 'sec-fetch-site': site } = request.headers;
   const refusal: Refusal = {
@@ -64,8 +61,8 @@ export function checkOrigin(request: Pick<FastifyRequest, 'method' | 'headers'>)
 }
 
 /**
- * A Bearer token, or a session's cookie. A cookie comes along whoever makes the browser ask, so that what changes
- * something also has to say that it comes from our own page.
+ * Accepts a Bearer token or a session cookie. A change by cookie must also come from our page: browsers send cookies for
+ * others.
  */
 export function checkWho(request: FastifyRequest, authenticator: Authenticator, cookie: string): Refusal | null {
   const bearer = /^Bearer ([\w-]{1,200})$/.exec(request.headers.authorization ?? '')?.[1];

@@ -1,4 +1,4 @@
-/** The dashboard and the metrics of a daemon, over HTTP: on loopback, behind a token, with no word to other sites. */
+/** A daemon's dashboard and metrics over HTTP: on loopback, behind a token, closed to other sites. */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { isIP, type Socket } from 'node:net';
 import { type FastifyError, type FastifyInstance, fastify } from 'fastify';
@@ -41,12 +41,12 @@ export interface HttpServer {
 
 const FIRST_PORT = 8421;
 const PORTS_TRIED = 10;
-/** At a time, streams included. */
+/** Streams included. */
 const MOST_CONNECTIONS = 256;
-/** Events that tell why the sizes of recent searches were tried. */
+/** Events to read for the reasons of recent probes. */
 const PAST_EVENTS = 2000;
 
-/** Rejects where no port can be had. */
+/** Rejects if it cannot listen on the port. */
 export async function startHttp(parts: HttpParts): Promise<HttpServer> {
   const { store, runtime, log, version, host = '127.0.0.1' } = parts;
   const authenticator = new Authenticator(dashboardToken(parts.tokenFile));
@@ -127,7 +127,7 @@ function createApp(log: Log): FastifyInstance {
   return app;
 }
 
-/** What went wrong below a request, as everything else of oomtune tells it. */
+/** Any error of a request as an OomtuneError. */
 function errorOf(error: FastifyError | Error): OomtuneError {
   if (error instanceof TimeUp) {
     return new OomtuneError('OOMTUNE_REDIS_UNREACHABLE', 'Redis does not answer.', '`oomtune doctor` looks at it.');
@@ -153,7 +153,7 @@ async function listen(app: FastifyInstance, host: string, port: number | null): 
   throw new Error('no port');
 }
 
-/** Not fastify's own, which can be asked only once. */
+/** fastify's own listen can be called only once. */
 function listenAt(server: Server, host: string, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject);
@@ -166,10 +166,7 @@ function listenAt(server: Server, host: string, port: number): Promise<void> {
 
 const isLoopback = (host: string): boolean => host === 'localhost' || host === '::1' || /^127\./.test(host);
 
-/**
- * Keeps no more than `most` connections open: one more takes the place of the one that has been idle for longest, so that
- * those who connect and say nothing keep nobody out. Where none is idle, the new one is refused.
- */
+/** Keeps at most `most` connections: a new one replaces the one idle longest, or is refused where none is idle. */
 function boundConnections(server: Server, most: number): void {
   const requests = new Map<Socket, number>();
   /** In the order in which they fell idle. */

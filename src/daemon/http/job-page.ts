@@ -12,7 +12,7 @@ import type { Reasons } from './reasons.js';
 const STEPS_SHOWN = 500;
 const TEXT_SHOWN = 2000;
 
-/** Null: there is no such job. `ledgerBudget`: what its last launch was held to, where that can be seen here. */
+/** Null: no such job. `ledgerBudget`: its last launch's budget, if that ran here. */
 export async function jobPage(
   store: Store,
   id: string,
@@ -70,7 +70,7 @@ function stepsOf(job: StoredJob, found: Recommendation | null, reasons: Reasons)
   });
 }
 
-/** Why this size was tried, as the recommendation tells it: for a job whose events have gone by. */
+/** The recommendation's reason for this size, for jobs whose events have expired. */
 function whyRecorded(found: Recommendation | null, one: Observation): string | null {
   const probe = found?.probes.find(
     (probe) => lifeOf(probe) === lifeOf(one) && probe.micro_batch === one.micro_batch && sameRung(probe, one.rung),

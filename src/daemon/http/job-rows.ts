@@ -25,12 +25,12 @@ const rowRecord = jobRecord
     options: jobOptions.pick({ priority: true }),
   });
 
-/** What is read of a record, in this order: not its command and journal, which may be long. */
+/** The fields to read, in this order, without command and journal, which may be long. */
 const ROW_FIELDS = [...Object.keys(rowRecord.shape), 'cancel'];
 
 const REASON_LENGTH = 500;
 
-/** Null for a record that is gone or cannot be read. */
+/** Null: the record is gone or unreadable. */
 function readRow(job: string, values: (string | null)[]): Row | null {
   const record: Record<string, unknown> = {};
   try {
@@ -69,10 +69,7 @@ const LOOK_MS = 1000;
 const LOOK_AT_MANY_MS = 4000;
 const MANY = 300;
 
-/**
- * All jobs as lists show them, kept up to date while somebody looks: events say at once which job changed; reasons, which
- * change without an event, are looked at every second. With nobody looking it reads nothing.
- */
+/** All jobs as lists show them, while somebody looks: events name the job that changed; reasons are read every second. */
 export class JobRows {
   readonly #listeners = new Set<(change: RowChange) => void>();
   #rows = new Map<string, { row: Row; text: string }>();

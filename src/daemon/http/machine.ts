@@ -8,7 +8,7 @@ const FRESH_MS = 1500;
 const GONE_SHOWN_MS = 24 * 3600_000;
 const PROCESSES_SHOWN = 8;
 
-/** Devices of this host in full; those of others as far as Redis tells of them. */
+/** This host's devices in full, those of others as far as Redis knows them. */
 export class Machine {
   #devices: { at: number; asked: Promise<Device[]> } | null = null;
 

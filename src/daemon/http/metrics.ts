@@ -2,16 +2,13 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom
 import { FAILURE_CLASSES } from '../../contract/failure.js';
 import { ENDED_STATES } from '../../contract/job.js';
 
-/** Seconds, from what a small model needs to a search among large ones, and to a night in the queue. */
+/** Seconds, from a small model's search to one of many large launches, and to a night in the queue. */
 const SEARCH_BUCKETS = [1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600, 1200, 3600];
 const WAIT_BUCKETS = [0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600];
 
 const MISNAMED = ['handles', 'requests', 'resources'].map((what) => `nodejs_active_${what}_total`);
 
-/**
- * Every metric of ours, in base units. Labels take few values (states, classes, devices): never a job, a key or a name
- * that users choose.
- */
+/** Our metrics, in base units. Labels take few values (states, classes, devices), never names that users choose. */
 export function createMetrics() {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });

@@ -10,7 +10,7 @@ const answered = asked.extend({ why: text(4096) });
 const JOBS_KEPT = 500;
 const PROBES_KEPT = 1000;
 
-/** Why each size was tried: told by events only, as a job's journal keeps what came of it. */
+/** The reason of each probe, which only events tell: journals keep the outcomes. */
 export class Reasons {
   readonly #jobs = new Map<string, Map<string, string>>();
 

@@ -25,7 +25,7 @@ interface RouteParts extends StreamParts {
   metricsOpen: boolean;
 }
 
-/** The client of Redis waits through an outage, but who asks over HTTP wants to be told. */
+/** Bounds an answer: the client of Redis would wait through an outage. */
 const inTime = <T>(answer: Promise<T>): Promise<T> => within(5000, null, () => answer);
 const login = z.object({ token: z.string().max(200) });
 
@@ -52,7 +52,7 @@ export function addRoutes(app: FastifyInstance, parts: RouteParts): void {
   });
 }
 
-/** The page itself holds nothing that is secret: whoever has no token sees where to put one. */
+/** The page is not secret: without a token it shows where to enter one. */
 function addPage(app: FastifyInstance, assets: Map<string, Asset>): void {
   for (const [path, { type, etag, body }] of assets) {
     app.get(path, async (request, reply) => {
@@ -148,10 +148,7 @@ const TYPES: Record<string, string> = {
   '.svg': 'image/svg+xml',
 };
 
-/**
- * The page's own files by the path they are asked for, read once: nothing that a request says ever reaches the file
- * system. The chart library comes from the package that it is installed with.
- */
+/** The page's files by their path in a request, read once: no request ever reaches the file system. */
 function loadAssets(folder = join(PACKAGE_ROOT, 'web')): Map<string, Asset> {
   const assets = new Map<string, Asset>();
   const add = (path: string, file: string): void => {

@@ -10,7 +10,7 @@ const LIVE: JobState[] = ['queued', 'held', 'searching', 'running'];
 const REDIS_MS = 2000;
 const DAY_MS = 24 * 3600_000;
 
-/** Reads what stands now, and answers with all metrics as text; at most once at a time, however many ask. */
+/** Reads the current state and returns all metrics as text; concurrent requests share one reading. */
 export class Scrape {
   #refused = 0;
   #running: Promise<string> | null = null;

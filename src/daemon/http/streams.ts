@@ -13,7 +13,7 @@ import type { Machine } from './machine.js';
 import type { Reasons } from './reasons.js';
 
 const ALIVE_MS = 15_000;
-/** A page that does not take what it is sent (asleep, or its network is gone) is let go; it asks anew when it is back. */
+/** A page that reads nothing (asleep, offline) is disconnected, and connects again later. */
 const MOST_WAITING_BYTES = 16 * 1024 * 1024;
 
 /** One stream of server-sent events. */
@@ -88,12 +88,12 @@ export interface StreamParts {
   version: string;
 }
 
-/** Each holds a connection, and one to Redis for its log: enough for people, not for a loop that forgets to close. */
+/** Each has a connection here, and one to Redis for its log: enough for people, not for a leaking loop. */
 const MOST_STREAMS = 64;
 const LOOK_MS = 1000;
 const MACHINE_MS = 2000;
 
-/** The pages that are open, and what each is told. */
+/** The open pages and their subscriptions. */
 export class Streams {
   readonly #open = new Set<Sse>();
 

@@ -8,15 +8,14 @@ import { readDaemonFile } from '../daemon-file.js';
 
 const SESSION_SECONDS = 30 * 24 * 3600;
 
-/** Where the dashboard's token stands; not the daemon's own, part of which its hosts tell each other. */
+/** The dashboard's token, not the daemon's, which hosts tell each other in part. */
 export const tokenPath = (): string => join(stateFolder('daemon'), 'dashboard-token');
 
-/** The token of this home's dashboard, made on first use. */
 export const dashboardToken = (path = tokenPath()): string => tokenIn(path, { bytes: 32, least: 40 });
 
 /**
- * Who may come in: the bearer of the token, or of a session made from it. A browser sends a cookie to every port of a
- * host, so that one never carries the token itself; a new token ends all sessions.
+ * Admits the bearer of the token, or of a session made from it: cookies go to every port of a host, so none holds the token. A
+ * new token ends all sessions.
  */
 export class Authenticator {
   constructor(private readonly token: string) {}
@@ -43,16 +42,13 @@ export class Authenticator {
   }
 }
 
-/** In a time that tells nothing about where, or at what length, the two differ. */
+/** Compares in constant time, also for different lengths. */
 function same(a: string, b: string): boolean {
   const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
   return timingSafeEqual(digest(a), digest(b));
 }
 
-/**
- * Where the dashboard of this host is, and its address with the token. The token stands behind the `#`, which no browser
- * sends anywhere. Throws OOMTUNE_DAEMON_DOWN where there is none.
- */
+/** The dashboard's address with the token behind `#`, which browsers do not send. Throws OOMTUNE_DAEMON_DOWN. */
 export function dashboardAddress(): { url: string; address: string } {
   const file = readDaemonFile(hostName());
   if (file === null) {

@@ -9,22 +9,19 @@ import type { Run, Runtime } from '../../runtime/types.js';
 import { type Follower, hostName, type MemoryTrace, type Store } from '../../store/index.js';
 import { Watch } from './watch.js';
 
-/** Launches of a search may take less than a second. */
+/** A launch of a search may take less than a second. */
 const LOOK_MS = 250;
 const IDLE_MS = 2000;
-/** Jobs that have ended and are kept here; of the others Redis knows. */
+/** Ended jobs kept in memory; Redis has the others. */
 const JOBS_KEPT = 64;
 const LAST_WORDS_MS = 2000;
 
 const launches = z.array(jobRecord.shape.launches.element.pick({ launch: true, dir: true }));
 
-/** `full`: everything from the beginning; else what is to be added. */
+/** `full`: all samples since the start; else the new ones. */
 export type MemoryListener = (samples: readonly MemorySample[], full: boolean) => void;
 
-/**
- * Looks at the memory of the jobs that hold a lease on this host, by the ledgers in their launch folders: the jobs
- * themselves are not disturbed. What is seen is written to Redis, so that the next daemon goes on with it.
- */
+/** Samples the memory of this host's jobs from the ledgers in their launch folders, which disturbs no job. Redis keeps it. */
 export class Sampler {
   readonly #jobs = new Map<string, Watch>();
   readonly #runs = new Map<string, Run>();
@@ -150,7 +147,7 @@ export class Sampler {
   }
 }
 
-/** What a daemon sees of jobs whether or not somebody looks at its page: events as they happen, and memory over time. */
+/** Observes jobs, also while nobody looks: events, and memory over time. */
 export class Observer {
   readonly follower: Follower;
   readonly sampler: Sampler;

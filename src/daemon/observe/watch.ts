@@ -2,10 +2,7 @@ import type { LedgerReading } from '../../contract/launch.js';
 import type { MemorySample } from '../../contract/verbs.js';
 import type { MemoryTrace } from '../../store/index.js';
 
-/**
- * Samples of one job from its beginning to now, never more than `capacity`: when it is full every second one is left out
- * and new ones are taken half as often, so that an hour and a week both fit.
- */
+/** At most `capacity` samples of a job's whole life: when full, every second one goes, and the interval doubles. */
 export class Ring {
   readonly #capacity: number;
   #samples: MemorySample[];
@@ -55,11 +52,11 @@ export class Ring {
   }
 }
 
-/** Where a daemon is killed, at most so much of a picture is lost: a part of it, or the first few looks. */
+/** The most of a picture that a killed daemon may lose. */
 const LOST_PART = 1 / 30;
 const LOST_LOOKS = 4;
 
-/** One job that is looked at: what was seen of it, and whether that is worth writing down by now. */
+/** The samples of one job, and whether they should be saved now. */
 export class Watch {
   readonly #ring: Ring;
   readonly #refused = new Map<string, number>();

@@ -51,13 +51,13 @@ function memoryInfo(): { total: number; available: number } {
     : { total: totalmem(), available: 0 };
 }
 
-/** A daemon that starts many jobs a second looks at the host's memory for each. */
+/** A daemon may start many jobs a second, and looks at the memory for each. */
 const FRESH_MS = 250;
 
 let latest: { device: Device; at: number } | null = null;
 let identity: Pick<Device, 'uuid' | 'model'> | null = null;
 
-/** What does not change while we run: asked once, as a daemon looks at its devices for every job. */
+/** The constant part, read once. */
 function identify(): Pick<Device, 'uuid' | 'model'> {
   const model = cpus()[0]?.model.trim();
   return {
@@ -66,7 +66,7 @@ function identify(): Pick<Device, 'uuid' | 'model'> {
   };
 }
 
-/** Host memory as a device: the machine's, or what its cgroup leaves of it. As it was a moment ago, at most. */
+/** Host memory as a device: the machine's, or its cgroup's part. At most FRESH_MS old. */
 export function hostDevice(): Device {
   const now = Date.now();
   if (latest === null || Math.abs(now - latest.at) > FRESH_MS) latest = { device: readHost(), at: now };

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 export const LIBRARY = 'libcuda.so.1';
 
-/** Where drivers are put by distributions, containers and WSL, when the loader's cache does not name one. */
+/** Where distributions, containers and WSL put drivers, if the loader's cache names none. */
 const DRIVER_FOLDERS = [
   `/usr/lib/${process.arch === 'arm64' ? 'aarch64' : 'x86_64'}-linux-gnu`,
   '/usr/lib64',
@@ -29,7 +29,7 @@ function cachedDriver(): string | undefined {
   return undefined;
 }
 
-/** The real driver, as the job would have found it without us; null: there is none. */
+/** The driver that the job would load without us; null: none. */
 export function findDriver(env: Readonly<Record<string, string>>, ours: string): string | null {
   if (env.OOMTUNE_CUDA_DRIVER) return env.OOMTUNE_CUDA_DRIVER;
   const own = (env.LD_LIBRARY_PATH ?? '').split(':').filter((folder) => folder && folder !== ours);

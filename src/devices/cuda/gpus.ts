@@ -10,10 +10,10 @@ const NO_PROCESSES =
 const FOREIGN_PIDS =
   'The driver names processes by pids that mean nothing here (as in a container): only the whole device is known.';
 
-/** Memory in use that no listed process accounts for; a driver and display hold less than this. */
+/** More memory in use than this needs a process to explain it; driver and display use less. */
 const UNEXPLAINED_BYTES = 2 * 1024 ** 3;
 
-/** In a pid namespace of our own, the driver may name processes as they are called outside. */
+/** In our own pid namespace, the driver's pids may be those of the outer one. */
 function pidsAreForeign(gpu: NativeGpu, proc: string): boolean {
   return !inFirstNamespace(proc) && gpu.processes.some(({ pid }) => !existsSync(`${proc}/${pid}`));
 }
@@ -27,8 +27,8 @@ function noteOf(gpu: NativeGpu): string | null {
 }
 
 /**
- * The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order: by index, by (a beginning of) the uuid. As in CUDA, the first
- * entry that names no GPU ends the list. A divided GPU is named by its parts' uuids, or by its index for the first part.
+ * The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order, by index or beginning of the uuid. As in CUDA, an entry that names
+ * no GPU ends the list. A divided GPU is named by its parts' uuids, or by its index for the first part.
  */
 export function visibleGpus(gpus: NativeGpu[], visible: string | undefined): NativeGpu[] {
   if (visible === undefined) return gpus;
@@ -65,7 +65,7 @@ function deviceOf(gpu: NativeGpu, ordinal: number, driver: string, offered: Offe
   };
 }
 
-/** The GPUs of an inventory that CUDA_VISIBLE_DEVICES leaves, as devices. */
+/** The visible GPUs of an inventory, as devices. */
 export function listGpus(
   inventory: NativeInventory,
   visible: string | undefined,

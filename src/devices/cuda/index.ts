@@ -9,10 +9,10 @@ import { findDriver, LIBRARY } from './driver.js';
 import { listGpus } from './gpus.js';
 import { mpsEnvironment } from './limits.js';
 
-/** A folder of its own, as it goes onto the job's LD_LIBRARY_PATH: holds libcuda.so.1 and what stands in beside it. */
+/** A folder for the job's LD_LIBRARY_PATH: libcuda.so.1 and what belongs to it. */
 const FOLDER = 'cuda';
 
-/** NVIDIA's GPUs, counted by a library that stands in for the driver. */
+/** NVIDIA's GPUs, whose driver a library of ours stands in for and counts. */
 export const CUDA: DeviceKind = {
   name: 'cuda',
   noun: 'GPU',

@@ -1,4 +1,4 @@
-/** Limits on device memory that the driver or the kernel offers by itself, looked for where they would be. */
+/** Limits on device memory that the driver or the kernel has, where they are available. */
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemText } from '../../common/regular-file.js';
@@ -7,7 +7,7 @@ import type { NativeGpu } from '../addon.js';
 import { dmemRegions } from '../dmem.js';
 import type { JobLimits } from '../kind.js';
 
-/** What offers a limit on this machine. */
+/** The limits that this machine offers. */
 export interface Offers {
   /** An MPS control daemon answers to the programs that are started here. */
   mps: boolean;
@@ -16,8 +16,8 @@ export interface Offers {
 }
 
 /**
- * Is an MPS control daemon at work in the folder that CUDA programs look in? It leaves its socket behind when it ends, but
- * not its pid. In a container that pid may be another namespace's: then that the file is there has to do.
+ * Whether an MPS control daemon works here: it leaves its socket behind when it ends, but not its pid. In a container that pid
+ * may be of another namespace: then the file has to do.
  */
 export function mpsRuns(env: NodeJS.ProcessEnv, proc = '/proc'): boolean {
   const folder = env.CUDA_MPS_PIPE_DIRECTORY || '/tmp/nvidia-mps';
@@ -29,7 +29,7 @@ export function mpsRuns(env: NodeJS.ProcessEnv, proc = '/proc'): boolean {
   return !inFirstNamespace(proc);
 }
 
-/** The kernel's first pid namespace, in which the driver's pids are ours (PROC_PID_INIT_INO). */
+/** Whether we are in the kernel's first pid namespace (PROC_PID_INIT_INO), where the driver's pids are ours. */
 export function inFirstNamespace(proc = '/proc'): boolean {
   try {
     return statSync(join(proc, 'self/ns/pid')).ino === 4026531836;
@@ -42,7 +42,7 @@ export function offers(env: NodeJS.ProcessEnv = process.env): Offers {
   return { mps: mpsRuns(env), regions: dmemRegions() };
 }
 
-/** The one that holds a job to its budget, the strictest first; `mig` holds it to the size of the part. */
+/** The strictest limit on a job's budget; `mig` limits it to the size of the part. */
 export function firstPartyLimit(gpu: NativeGpu, { mps, regions }: Offers): FirstPartyLimit {
   // A region is a whole GPU's: what one part of it may take cannot be said there.
   if (gpu.mig < 0 && regions.has(gpu.bus)) return 'dmem';
@@ -50,7 +50,7 @@ export function firstPartyLimit(gpu: NativeGpu, { mps, regions }: Offers): First
   return gpu.mig >= 0 ? 'mig' : 'none';
 }
 
-/** What MPS is told of a job, where it runs and the user has not said otherwise; it counts in MiB, and for each process by itself. */
+/** MPS's limit for a job, in MiB for each process, unless the user has set one. */
 export function mpsEnvironment(devices: readonly Device[], { budgetBytes, env }: JobLimits): Record<string, string> {
   const runs = devices.some((device) => device.first_party_limit === 'mps');
   if (!runs || budgetBytes === null || env.CUDA_MPS_PINNED_DEVICE_MEM_LIMIT !== undefined) return {};

@@ -41,10 +41,7 @@ export function openConfig(file: Pick<PlanFile, 'format' | 'text'>): OpenConfig 
   return { yaml: openTree, json: openTree, toml: openToml, python: openPython }[file.format](file);
 }
 
-/**
- * Changes are made in the text, at the value's own place: written anew, `1.0e-4` could come out as `1e-4`, which Python's YAML
- * reader takes for a string. JSON is YAML: one reader serves both, comments (which DeepSpeed takes) included.
- */
+/** Changes values in the text: a serializer could turn `1.0e-4` into `1e-4`, a string to Python's YAML. Reads JSON as YAML, too. */
 function openTree(file: Pick<PlanFile, 'format' | 'text'>): OpenConfig {
   let { text } = file;
   const removed: string[] = [];

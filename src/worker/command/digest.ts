@@ -13,8 +13,8 @@ const COMMON =
   /^--(?:train[-_])?(?:per[-_]device[-_]train[-_]|micro[-_]|mini[-_])?batch[-_]?size$|^--(?:grad|gradient)[-_]accum(?:ulation)?(?:[-_]steps)?$/;
 
 /**
- * SHA-256 (hex) of the command with its tuned values removed: `--batch-size 8` and `--batch-size 548` give the same. Script
- * paths are made absolute, so that two projects' `train.py` differ; configuration files that a preset knows count by content.
+ * SHA-256 (hex) of the command without its tuned values. Script paths are absolute, so that two projects' `train.py` differ; a
+ * preset's configuration files count by content.
  */
 export function digest(plan: CommandPlan): string {
   const { program, command } = plan;

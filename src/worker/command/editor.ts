@@ -5,10 +5,7 @@ import { type OpenConfig, openConfig, type Scalar } from './config-file.js';
 import { locateFile } from './files.js';
 import type { PlanFile } from './types.js';
 
-/**
- * A program's arguments and configuration files seen through a preset's options: reads what they say and changes it, in place
- * where it is said, else where the preset wants it added.
- */
+/** Reads and changes a program's arguments and configuration files by a preset's options; adds what is missing. */
 export class Editor {
   args: string[];
   /** Files that say something else by now. */
@@ -41,10 +38,7 @@ export class Editor {
     return [this.preset.options[option] ?? []].flat().map((rule) => this.#withAbbreviations(rule));
   }
 
-  /**
-   * argparse takes any unambiguous beginning of a flag (`--batch 8` for `--batch-size`). Which are unambiguous only the
-   * script's own parser says, so this goes by the flags in the script's text.
-   */
+  /** argparse takes any unambiguous prefix of a flag (`--batch 8`). The flags in the script's text tell which are unambiguous. */
   #withAbbreviations(rule: OptionRule): OptionRule {
     const { scriptText, args } = this.scene;
     if (!scriptText || !rule.flags || !scriptText.includes('add_argument')) return rule;

@@ -7,8 +7,8 @@ import type { JobOptions } from '../../contract/options.js';
 type Given = Pick<JobOptions, 'env' | 'envFile' | 'cwd'>;
 
 /**
- * What may go from the environment of a daemon to a job that was submitted on another host: what programs need to find
- * themselves, their libraries, their caches and their GPU there. Listed in docs/reference/configuration.md.
+ * Variables that a job takes from the daemon of another host: to find programs, libraries, caches and GPUs there. Listed in
+ * docs/reference/configuration.md.
  */
 const ALLOWED: readonly RegExp[] = [
   /^(PATH|HOME|USER|LOGNAME|SHELL|TERM|COLUMNS|LINES|LANG|LANGUAGE|TZ|TMPDIR|HOSTNAME|PWD)$/,
@@ -50,10 +50,7 @@ export function boundToHost(environment: Record<string, string>): string[] {
   return [...missed.filter((name) => SECRET.test(name)), ...missed.filter((name) => !SECRET.test(name))];
 }
 
-/**
- * The environment of a job: all of `from`, as nice, time and srun hand it on, then `--env-file`, then `--env`; PWD follows
- * `--cwd`. Nothing of it is ever written to Redis or to a log. Throws OOMTUNE_USAGE for a name or a line that cannot be read.
- */
+/** A job's environment: `from`, then `--env-file`, then `--env`; PWD follows `--cwd`. Never log it. Throws OOMTUNE_USAGE. */
 export function jobEnvironment(options: Given, from: NodeJS.ProcessEnv): Record<string, string> {
   return { ...inFolder(handedOn(from), options.cwd), ...asked(options, from) };
 }

@@ -9,10 +9,8 @@ import { editorOf } from './recognise.js';
 import type { CommandPlan, FilledCommand, Knob } from './types.js';
 
 /**
- * The command with the knobs in it: placeholders filled, the preset's flags replaced in place (added where they are missing),
- * its configuration files copied into `launchDir` (0600) with the knobs changed; the user's files are never touched.
- * `launchDir: null` writes no copy: argv keeps naming the user's file.
- * Throws OOMTUNE_USAGE when a carrier cannot express a value.
+ * The command with the knobs filled in: placeholders, preset flags, and copies in `launchDir` (0600) of configuration files.
+ * `launchDir` null: no copies. Throws OOMTUNE_USAGE when a carrier cannot express a value.
  */
 export async function fill(
   plan: CommandPlan,

@@ -7,10 +7,7 @@ import type { Program } from './types.js';
 /** Wrappers that start the program in an environment of their own: `python` behind them is not the one on PATH. */
 const ENVIRONMENTS = new Set(['uv', 'poetry', 'pipenv', 'pdm', 'rye', 'hatch', 'pixi', 'conda', 'mamba', 'micromamba']);
 
-/**
- * Settles which interpreter the program will run under where its own words do not say: behind `uv run` and its kin, and for
- * launchers and console scripts (`torchrun`, `yolo`), whose shebang names it. null stays where it cannot be told.
- */
+/** Finds the interpreter behind `uv run` and its kin, and by the shebang of launchers and console scripts; null: unknown. */
 export function settleInterpreter(
   program: Program,
   command: readonly string[],

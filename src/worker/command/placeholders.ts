@@ -10,8 +10,8 @@ const SWITCH_NAMES = ['amp', 'checkpointing'] as const;
 export type PlaceholderName = (typeof VALUE_NAMES)[number];
 
 /**
- * `{name}` or `{name?text}`; the text may hold one more level of braces (`{amp?--dtype={amp}}`). Everything else in braces
- * (JSON, `{}`, `{0}`, `{a,b}`, `{lr:3}`, `{epoch:02d}`) does not match, so it is never looked at.
+ * `{name}` or `{name?text}`; the text may hold one more level of braces. Other braces (JSON, `{}`, `{0}`, `{lr:3}`) do not
+ * match.
  */
 const TOKEN = /\{([A-Za-z_][A-Za-z0-9_-]*)(\?((?:[^{}]|\{[^{}]*\})*))?\}/g;
 /** The placeholder is all there is, or all that a flag is given: `{x}`, `--batch={x}`, `batch={x}`, `-b{x}`. */
@@ -66,9 +66,8 @@ function nearest(name: string): string | null {
 }
 
 /**
- * A misspelt placeholder would reach the script as it stands and fail there, far from its cause. It is an error when it is
- * a whole argument or a flag's whole value, or (inside a longer text, where braces are the user's own: `{epoch}-{val_loss:.2f}`)
- * when it is within two letters of a known name. With a `?` nobody can have meant anything else.
+ * Whether it is a misspelt placeholder, which would fail in the script, far from its cause: a whole argument or flag's value,
+ * any with a `?`, or inside a longer text (`{epoch}-{val_loss:.2f}`) one within two letters of a known name.
  */
 function isMistake(piece: Piece, element: string): boolean {
   if (isKnown(piece)) return false;
@@ -90,10 +89,7 @@ function mistake(piece: Piece): OomtuneError {
   );
 }
 
-/**
- * Checks every element and returns the names that the command uses. Throws OOMTUNE_BAD_PLACEHOLDER for a misspelt one and for
- * one that is cut in two by a space (`{amp?--dtype bf16}` without quotes).
- */
+/** The placeholders that a command uses. Throws OOMTUNE_BAD_PLACEHOLDER for a misspelt one, or one cut in two by a space. */
 export function placeholders(command: readonly string[]): Set<PlaceholderName> {
   const used = new Set<PlaceholderName>();
   for (const element of command) {
@@ -148,10 +144,7 @@ function fillElement(element: string, config: Config): { text: string; switched:
   return { text: text + element.slice(at), switched };
 }
 
-/**
- * The command with every placeholder filled. An element that a `{name?text}` leaves empty vanishes; an element that was empty
- * from the start stays, and so does every other text.
- */
+/** The command with every placeholder filled. An element that a `{name?text}` leaves empty vanishes. */
 export function fillPlaceholders(command: readonly string[], config: Config): string[] {
   const argv: string[] = [];
   for (const element of command) {

@@ -29,8 +29,8 @@ export interface RecogniseOptions {
 }
 
 /**
- * Understands a command: where its program is, who carries each knob, and what it asks for by itself. Only reads files.
- * Throws OOMTUNE_BAD_PLACEHOLDER for a misspelt placeholder and OOMTUNE_USAGE for an unknown preset.
+ * Understands a command: its program, who carries each knob, its own values. Only reads files. Throws OOMTUNE_BAD_PLACEHOLDER,
+ * or OOMTUNE_USAGE for an unknown preset.
  */
 export async function recognise(command: readonly string[], options: RecogniseOptions): Promise<CommandPlan> {
   if (command.length === 0 || command[0] === '') {

@@ -14,10 +14,7 @@ const LETS_GO_MS = 5000;
 /** How long an interpreter is asked that nobody named, in ms. */
 const LONGEST_GUESS_MS = 30_000;
 
-/**
- * Prints the version of torch, or nothing, without importing it (which takes seconds). What torch says of itself comes first:
- * to read a package's metadata takes the interpreter three times as long.
- */
+/** Prints torch's version without importing it, which takes seconds; its own file is read first, as metadata takes longer. */
 const ASK = `
 import importlib.util, os
 spec = importlib.util.find_spec("torch")
@@ -45,8 +42,8 @@ export interface Interpreter {
 }
 
 /**
- * Asks the command's own interpreter for torch. Throws OOMTUNE_COMMAND_MISSING when there is no such interpreter,
- * OOMTUNE_COMMAND_SILENT when it does not answer in time and OOMTUNE_TORCH_MISSING when the script needs torch and it has none.
+ * Asks the command's interpreter for torch. Throws OOMTUNE_COMMAND_MISSING (no interpreter), OOMTUNE_COMMAND_SILENT (no answer
+ * in time) or OOMTUNE_TORCH_MISSING (the script needs it).
  */
 export async function askInterpreter(
   plan: CommandPlan,
@@ -118,10 +115,7 @@ async function torchOf(
   }
 }
 
-/**
- * Refuses what could not begin on this host, as `find-batch` would. Throws OOMTUNE_COMMAND_MISSING,
- * OOMTUNE_COMMAND_SILENT and OOMTUNE_TORCH_MISSING.
- */
+/** Refuses a command that could not begin on this host. Throws as askInterpreter does. */
 export async function preflight(command: string[], options: JobOptions, environment: NodeJS.ProcessEnv): Promise<void> {
   const env = jobEnvironment(options, environment);
   findCommand(command[0] as string, env, options.cwd);

@@ -4,8 +4,8 @@ import type { Preset } from '../presets/schema.js';
 export type Knob = 'micro_batch' | 'accumulation' | 'amp' | 'checkpointing';
 
 /**
- * Who brings a knob to the job: a placeholder in argv, a preset's flags and files, the script itself by reading OOMTUNE_* or
- * importing oomtune (`env`), the hook, or nobody.
+ * Who brings a knob to the job: a placeholder, a preset, the script itself (`env`: OOMTUNE_* or `import oomtune`), the hook,
+ * nobody.
  */
 export type Carrier = 'argv-placeholder' | 'preset' | 'env' | 'hook' | 'none';
 

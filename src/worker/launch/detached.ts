@@ -1,4 +1,4 @@
-/** Thrown out of the worker when its process lets go of a run that goes on by itself (`daemon stop`). */
+/** Thrown when this process lets go of a run that goes on by itself (`daemon stop`). */
 export class Detached extends Error {
   constructor() {
     super('The run goes on under its supervisor.');
@@ -6,12 +6,12 @@ export class Detached extends Error {
   }
 }
 
-/** Whether an abort means that the job is to end. */
+/** Whether an abort ends the job. */
 export function isEnded(signal: AbortSignal): boolean {
   return signal.aborted && !letsGo(signal);
 }
 
-/** Whether an abort means "let go", not "end the job". Abort with `new Detached()` as the reason to let go. */
+/** Whether an abort only lets go of the job: its reason is a `Detached`. */
 export function letsGo(signal: AbortSignal): boolean {
   return signal.aborted && signal.reason instanceof Detached;
 }

@@ -1,14 +1,11 @@
 import type { Socket } from 'node:net';
 
-/** How much of a job's hook is listened to. A hook says less than a tenth of it. */
+/** The most that is read of a job's hook, ten times what a hook sends. */
 const PER_SECOND = { messages: 500, bytes: 1024 * 1024 };
-/** What may come at once: many ranks begin together. */
+/** A burst: many ranks may begin together. */
 const AT_ONCE = { messages: 5000, bytes: 8 * 1024 * 1024 };
 
-/**
- * The rate at which a job is listened to, over all its connections. What comes faster waits in the job's own sockets:
- * nothing that a hook says is lost, and a job that never stops costs the daemon next to nothing.
- */
+/** Bounds the rate at which a job is read, over all its connections. The rest waits in the sockets, so nothing is lost. */
 export class HookFlow {
   #messages = AT_ONCE.messages;
   #bytes = AT_ONCE.bytes;
@@ -37,11 +34,11 @@ export class HookFlow {
   }
 }
 
-/** Longer than any message of ours (some 40 KiB, with a traceback): the peer is dropped. */
+/** Longer than any message (some 40 KiB, with a traceback): the connection is closed. */
 const LONGEST_LINE = 256 * 1024;
 const NEWLINE = 0x0a;
 
-/** One connection to the hook's socket, cut into lines at the rate at which the launch is listened to. */
+/** One connection of the hook, split into lines at the launch's rate. */
 export class HookConnection {
   /** Whole lines that wait for their turn. */
   #whole: Buffer = Buffer.alloc(0);

@@ -4,25 +4,24 @@ import type { Log } from '../../common/log.js';
 import { type HookMessage, type HookOrder, hookMessage } from '../../contract/hook.js';
 import { HookConnection, HookFlow } from './hook-connection.js';
 
-/** Connections at a time: one for each rank on this host. */
+/** One for each rank on this host, at most. */
 const MOST_CONNECTIONS = 256;
-/** A launch that sends so much that no hook sends is not listened to any more. */
+/** A launch with more invalid messages is not read any more. */
 const MOST_MISTAKES = 1000;
-/** The first mistakes are logged one by one, the rest as a number. */
+/** More mistakes are only counted in the log. */
 const TOLD_MISTAKES = 3;
-/** What a connection costs of the flow: a job that does nothing but connect is held to the same rate. */
+/** Messages that a new connection counts for, to bound jobs that only connect. */
 const CONNECTION_MESSAGES = 10;
 
-/** In the place of a rank: the process that is forked for each life. */
+/** The fork server's number in place of a rank. */
 export const FORK_SERVER = -1;
 
-/** A message and the rank that sent it; `gone` when that rank's connection ended. */
+/** A rank's message; `gone`: its connection closed. */
 export type HookEvent = { rank: number; pid: number } & ({ message: HookMessage } | { gone: true });
 
 /**
- * The worker's end of the hook's socket: one connection a rank, JSON lines both ways. Messages are handed on in the
- * order in which they came. The job on the other end is not trusted: whatever does not parse is dropped and counted, and
- * connections, bytes, messages and mistakes are bounded.
+ * The worker's end of the hook's socket: one connection a rank, JSON lines both ways, in order. The job is not trusted: what
+ * does not parse is dropped and counted; connections, bytes, messages and mistakes are bounded.
  */
 export class HookServer {
   readonly #server: Server;

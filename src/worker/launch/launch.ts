@@ -8,10 +8,10 @@ import { isEnded } from './detached.js';
 import { Session, type SessionHooks } from './session.js';
 import type { HookMode, SessionRequest } from './session-request.js';
 
-/** A launch may load data for long, but a search that hangs must end. */
+/** Loading may take long, but a search that hangs must end. */
 const SEARCH_SECONDS = 1800;
 
-/** Whose launch it is; what is begun is added to `launches`. */
+/** The launch's owner; `launches` gets what is begun. */
 interface Owner {
   request: WorkRequest;
   deps: WorkDeps;
@@ -29,7 +29,6 @@ interface SearchLaunch {
   probe: Probe | null;
 }
 
-/** Starts a process of a search on a rung. */
 export function launchSearch(owner: Owner, { mode, rung, expandable, forks, probe }: SearchLaunch): Promise<Session> {
   const { request, deps, target } = owner;
   const config = probe === null ? null : target.configOf(probe);
@@ -63,7 +62,6 @@ interface JobLaunch {
   onCut: (cut: Cut) => void;
 }
 
-/** Starts the job itself. */
 export function launchJob(owner: Owner, { config, resume, onStep, onCut }: JobLaunch): Promise<Session> {
   const { request, deps, target } = owner;
   const { options, foreground } = request;
@@ -82,13 +80,13 @@ export function launchJob(owner: Owner, { config, resume, onStep, onCut }: JobLa
   });
 }
 
-/** What a search and a job ask of their launches differently. */
+/** Where launches of a search and of a job differ. */
 type Wishes = Pick<
   SessionRequest,
   'argv' | 'env' | 'timeoutSeconds' | 'graceSeconds' | 'output' | 'mode' | 'forks' | 'hookKnobs'
 >;
 
-/** Records the launch before it is made. Rejects with the signal's reason when aborted before that. */
+/** Records the launch, then makes it. Rejects with the signal's reason if aborted before. */
 async function open(
   { request, deps, target, launches }: Owner,
   purpose: 'search' | 'run',
@@ -123,10 +121,7 @@ async function open(
   );
 }
 
-/**
- * The folder of a launch below the job's. A later try of the job has others than the one before: that may still run on a host
- * that cannot be heard, and hosts may share their home.
- */
+/** The folder of a launch in the job's; each try has its own, as an earlier one may still run on a host that shares this home. */
 function folderName(epoch = 1, launch: number): string {
   return epoch === 1 ? String(launch) : `${epoch}.${launch}`;
 }

@@ -2,7 +2,7 @@ import { constants } from 'node:os';
 import type { Died } from '../../contract/hook.js';
 import { type Exit, type LedgerReading, unseenEnd } from '../../contract/launch.js';
 
-/** What the ledger of a launch tells of the life that began at this reading. */
+/** The ledger of a launch since `then`, the start of a life. */
 export function sinceThen(now: LedgerReading | null, then: LedgerReading | null): LedgerReading | null {
   if (now === null || then === null) return now;
   const earlier = new Set(then.refusals.map(({ at, pid }) => `${at} ${pid}`));
@@ -20,7 +20,7 @@ export function sinceThen(now: LedgerReading | null, then: LedgerReading | null)
   };
 }
 
-/** How a life ended whose launch goes on. */
+/** The end of a life whose launch goes on. */
 export function exitOf({ code, signal }: Died, startedAt: number, ledger: LedgerReading | null): Exit {
   const end = unseenEnd('job', new Date(startedAt).toISOString());
   return { ...end, code, signal: signal === null ? null : nameOf(signal), ledger };

@@ -3,12 +3,12 @@ import { type Diagnosis, NO_FIGURES } from '../../contract/diagnosis.js';
 import { type Exit, unseenEnd } from '../../contract/launch.js';
 import type { Run } from '../../runtime/types.js';
 
-/** Nobody knows how the launch would have ended: its supervisor was killed, or the machine went down. Nothing of it runs. */
+/** Whether supervisor or machine were killed, so that how the launch would have ended is unknown. Nothing of it runs. */
 export function isLost(exit: Exit): boolean {
   return exit.ended_by === 'supervisor-lost';
 }
 
-/** Its log says nothing about that: what stands there was written before. */
+/** Not from the log, which was written before. */
 export function lostDiagnosis(exit: Exit): Diagnosis {
   return {
     class: 'killed',
@@ -22,7 +22,7 @@ export function lostDiagnosis(exit: Exit): Diagnosis {
   };
 }
 
-/** A run of which nothing is left, not even its folder: it counts as one that was lost. */
+/** A run whose folder is gone counts as lost. */
 export function runWithoutFolder(dir: string): Run {
   const at = new Date().toISOString();
   const error = `Its folder ${dir} was removed, and nothing of it runs: how it ended is not known.`;

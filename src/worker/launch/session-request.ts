@@ -5,12 +5,12 @@ import { sha256 } from '../../common/sha256.js';
 import type { LaunchSpec } from '../../runtime/types.js';
 
 /**
- * How the hook takes part in a launch. `probe`: it drives the loop through sizes that we ask for. `measure`: argv carries
- * the size, it counts steps and measures. `apply`: it applies what argv cannot carry and reports. `none`: no hook.
+ * The hook's part in a launch. `probe`: runs the sizes that we ask for. `measure`: argv has the size, the hook measures.
+ * `apply`: applies what argv cannot carry, and reports. `none`: no hook.
  */
 export type HookMode = 'probe' | 'measure' | 'apply' | 'none';
 
-/** `env`: with the knobs in it, without the hook's part. */
+/** `env`: with the knobs, without the hook's variables. */
 export interface SessionRequest extends LaunchSpec {
   mode: HookMode;
   /** Fresh processes may be forks of the one that is started. */
@@ -20,7 +20,7 @@ export interface SessionRequest extends LaunchSpec {
   hookKnobs: string[];
 }
 
-/** The variables that switch the hook on; the inject folder goes first so that Python finds its sitecustomize. */
+/** The variables that load the hook; the inject folder comes first, so that Python finds its sitecustomize. */
 export function hookEnvironment(request: SessionRequest, socket: string): Record<string, string> {
   const path = [join(PACKAGE_ROOT, 'python', 'inject'), join(PACKAGE_ROOT, 'python')];
   if (request.env.PYTHONPATH) path.push(request.env.PYTHONPATH);

@@ -13,8 +13,8 @@ import { exitOf, sinceThen } from './life.js';
 import { type HookMode, hookEnvironment, hookSocketPath, type SessionRequest } from './session-request.js';
 
 /**
- * What decides on a size runs with samples of other lengths than the longest, too: lengths that change are what a caching
- * allocator's memory falls to pieces over, and a fresh process must not be the first to see it. Not so for speeds.
+ * Probes that decide on a size also run samples of other lengths: changing lengths fragment a caching allocator's memory, and a
+ * job must not be the first to meet that. Probes for speed do not.
  */
 const VARIED: readonly Probe['purpose'][] = ['climb', 'bound', 'verify'];
 
@@ -24,7 +24,7 @@ export interface SessionHooks {
   onRemark?: (kind: 'eval' | 'save' | 'warn', message: string) => void;
 }
 
-/** Codes of warnings that a launch may have: what the hook knows, with room to grow. */
+/** Bounds the codes of warnings; the hook has far fewer. */
 const MOST_WARNINGS = 64;
 
 /** What the lives of a launch share. */
@@ -46,7 +46,7 @@ interface Launch {
   hear: (event: HookEvent) => void;
 }
 
-/** A process that trains, and the hook's conversation: opened, asked for probes, closed. A launch may have several, one after the other. */
+/** A training process and its hook: opened, asked for probes, closed. A launch has one or, by forks, several in turn. */
 export class Session {
   readonly run: Run;
   readonly startedAt = Date.now();
@@ -301,8 +301,8 @@ export class Session {
   }
 
   /**
-   * Once the life is dead and all that it said has been heard. Where the hook told nothing, the exit of the launch has to: its
-   * supervisor knows more of a death than the fork server does.
+   * Ends the session once the life is dead and all its messages were read. If the hook gave no reason, the exit of the launch
+   * has to: the supervisor knows more of a death than the fork server.
    */
   #settle(): void {
     const launch = this.launch;
@@ -320,5 +320,5 @@ export class Session {
   }
 }
 
-/** Bytes; 0: it is not there. */
+/** Bytes; 0: missing. */
 const sizeOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0;

@@ -3,7 +3,7 @@ import type { Exit } from '../../contract/launch.js';
 import type { Run } from '../../runtime/types.js';
 import type { Lease } from '../types.js';
 
-/** Something of a launch was killed and is still there: nothing more can be started in its place. */
+/** A killed process of a launch is still there, so nothing can be started in its place. */
 export class StillRunning extends OomtuneError {
   constructor(
     readonly run: Run,
@@ -20,7 +20,7 @@ export class StillRunning extends OomtuneError {
 export const STILL_RUNNING_ADVICE =
   'A file system or a GPU that does not answer is the usual reason. Its devices stay reserved until it is gone.';
 
-/** Gives the lease back, or where something of a launch is still there leaves it to that. */
+/** Releases the lease, or leaves it to what is left of a launch. */
 export async function giveBack(lease: Lease, left: { run: Run; exit: Exit } | null): Promise<void> {
   if (left === null) return lease.release();
   await lease.leave(left.run.dir, left.exit.stuck ?? []);

@@ -6,8 +6,8 @@ import type { JobOptions } from '../../contract/options.js';
 import { KINDS } from '../../devices/index.js';
 
 /**
- * The devices that may carry the job: one named by `--device`, else every GPU (of `--gpu-model`), else the host.
- * Throws OOMTUNE_DEVICE_MISSING when there are fewer than `--gpus` of them.
+ * The devices that may run the job: the one named, else every GPU (of `--gpu-model`), else the host. Throws
+ * OOMTUNE_DEVICE_MISSING when there are fewer than `--gpus`.
  */
 export function suitableDevices(all: Device[], options: JobOptions): Device[] {
   const gpus = all.filter((device) => !isHost(device.id));
@@ -34,7 +34,7 @@ export function suitableDevices(all: Device[], options: JobOptions): Device[] {
   return healthy;
 }
 
-/** `--budget` in bytes on this device; default: the whole GPU, three quarters of the host's memory. */
+/** `--budget` in bytes on this device; without one, the kind's default share. */
 export function resolveBudget(budget: string | null, device: Device): number {
   if (budget === null) {
     return Math.floor(device.total_bytes * KINDS[kindNameOf(device.id) ?? DEFAULT_ACCELERATOR].defaultShare);

@@ -11,7 +11,7 @@ export type Part = (typeof PARTS)[number];
 
 const nameOf = (part: Part): string => (part === 'rest' ? 'the rest' : part.replaceAll('_', ' '));
 
-/** The parts that are known and not nothing, in the order in which they are drawn. */
+/** The known, non-zero parts in the order of drawing. */
 export function partsOf(memory: MemoryBreakdown): PartSize[] {
   return PARTS.flatMap((part) => {
     const bytes = memory[part];
@@ -21,7 +21,7 @@ export function partsOf(memory: MemoryBreakdown): PartSize[] {
   });
 }
 
-/** What fills the memory at `config`, from all that a search saw; null: its peak could not be measured. */
+/** The parts of the memory at `config`, from all observations; null: no peak was measured. */
 export function memoryReport(
   observations: readonly Observation[],
   config: Config,
@@ -44,8 +44,8 @@ export function memoryReport(
 }
 
 /**
- * What fills the memory of a job: at the size it runs with or, where that was not measured by itself, at the largest
- * that fitted: on the rung it runs on, else on the one tried last. `budgetBytes` null: not known. Null: no peak was measured.
+ * What fills a job's memory at its size, or at the largest that fitted on its rung, else on the last one. Null: no peak is
+ * known.
  */
 export function jobMemory(
   { config, journal }: Pick<JobRecord, 'config' | 'journal'>,
@@ -64,10 +64,7 @@ export function jobMemory(
   return memoryReport(journal, { ...largest.rung, ...product }, budget);
 }
 
-/**
- * The bytes that a job is held to on a device: as its ledger said (`seen`), as its configuration was verified for, or as
- * written. Null: not known yet, as `80%` says nothing without the device.
- */
+/** A job's budget in bytes: its ledger's (`seen`), its configuration's, or as written; null: `80%` of an unknown device. */
 export function jobBudget(
   { options }: Pick<JobRecord, 'options'>,
   found: Pick<Recommendation, 'budget_bytes'> | null,

@@ -3,11 +3,11 @@ import { isHost } from '../../contract/device-id.js';
 import type { Device } from '../../contract/launch.js';
 import type { Lease } from '../types.js';
 
-/** Parts of a device below which what strangers hold is not worth a word: what the driver keeps for itself is less. */
+/** Others' memory below this part of a device is not worth a note: the driver uses less. */
 const NAMED = 0.01;
 const UNNAMED = 0.05;
 
-/** Memory of a device that processes other than oomtune's hold. */
+/** Memory of a device that other programs hold. */
 export interface Strangers {
   device: Device;
   bytes: number;
@@ -15,7 +15,7 @@ export interface Strangers {
   names: string[];
 }
 
-/** Who else holds memory of the leased devices, as far as that matters. */
+/** Other programs with memory of the leased devices. */
 export function strangersOn({ devices, foreign }: Pick<Lease, 'devices' | 'foreign'>): Strangers[] {
   return devices.flatMap((device, at) => {
     if (isHost(device.id)) return []; // the host is never one's own
@@ -28,13 +28,13 @@ export function strangersOn({ devices, foreign }: Pick<Lease, 'devices' | 'forei
   });
 }
 
-/** What the strangers leave of `budgetBytes`. */
+/** The part of `budgetBytes` that others leave. */
 export function roomBeside(strangers: Strangers[], budgetBytes: number): number {
   const free = strangers.map(({ device, bytes }) => Math.max(0, device.total_bytes - bytes));
   return Math.min(budgetBytes, ...free);
 }
 
-/** Who holds the rest, where that leaves less than was asked for. */
+/** Who holds the rest, if that leaves less than was asked for. */
 export function heldNotes(strangers: Strangers[], budgetBytes: number): string[] {
   return strangers
     .filter((one) => roomBeside([one], budgetBytes) < budgetBytes)
@@ -45,7 +45,7 @@ export function heldNotes(strangers: Strangers[], budgetBytes: number): string[]
     });
 }
 
-/** What is to be said of speeds that were measured while others used the devices; null: nobody did. */
+/** A note on speeds measured while others used the devices; null: nobody did. */
 export async function notAlone(lease: Lease, strangers: Strangers[]): Promise<string | null> {
   const others = [...(await lease.beside()), ...strangers.flatMap(({ names }) => names.slice(0, 3))];
   const who = listed(others);

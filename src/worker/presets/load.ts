@@ -8,7 +8,7 @@ import { type Outline, OutlineSchema, type Preset, PresetSchema } from './schema
 
 const FOLDER = join(PACKAGE_ROOT, 'config', 'presets');
 
-/** What a preset's file says, of which no more was checked than tells whether it is the one. */
+/** A preset's file, checked only as far as recognising needs. */
 export interface PresetFile extends Outline {
   path: string;
   said: unknown;
@@ -16,7 +16,7 @@ export interface PresetFile extends Outline {
 
 let loaded: PresetFile[] | undefined;
 
-/** All presets, the most specific first. Throws OOMTUNE_INTERNAL that names file and field when one is malformed. */
+/** All presets, the most specific first. Throws OOMTUNE_INTERNAL for an invalid one, with file and field. */
 export function presetFiles(): PresetFile[] {
   loaded ??= readdirSync(FOLDER)
     .filter((file) => file.endsWith('.yaml'))
@@ -29,7 +29,7 @@ export function presetFiles(): PresetFile[] {
   return loaded;
 }
 
-/** The whole preset. Throws OOMTUNE_INTERNAL that names file and field when it is malformed. */
+/** The whole preset. Throws OOMTUNE_INTERNAL if it is invalid, with file and field. */
 export function readPreset({ path, said }: PresetFile): Preset {
   return checked(PresetSchema, path, said);
 }
@@ -47,7 +47,7 @@ function checked<T>(schema: ZodType<T>, path: string, said: unknown): T {
   return result.data;
 }
 
-/** The preset of that name; throws OOMTUNE_USAGE with the list of known ones. */
+/** The preset of that name. Throws OOMTUNE_USAGE with the known names. */
 export function presetNamed(name: string): PresetFile {
   const files = presetFiles();
   const file = files.find((one) => one.name === name);

@@ -5,7 +5,7 @@ import type { Program } from '../command/types.js';
 import type { Outline, Recognise, When } from './schema.js';
 import { compareVersions, installedVersion } from './versions.js';
 
-/** What conditions are judged by. */
+/** What conditions test. */
 export interface Scene {
   program: Program;
   /** The program's own arguments. */
@@ -16,7 +16,7 @@ export interface Scene {
   cwd: string;
 }
 
-/** Whether a condition holds here; no condition always does. */
+/** Whether a condition holds; none always does. */
 export function holds(when: When | undefined, scene: Scene): boolean {
   if (!when) return true;
   const { scriptText } = scene;
@@ -48,7 +48,7 @@ function sourceHolds(rule: When['source'], scene: Scene): boolean {
   return (rule.text === undefined || has(rule.text)) && (rule.not === undefined || !has(rule.not));
 }
 
-/** The first preset that recognises the program; null: none does. Presets come in order of priority. */
+/** The first preset, in order of priority, that recognises the program; null: none. */
 export function matchPreset<T extends Outline>(presets: readonly T[], scene: Scene): T | null {
   return presets.find((preset) => preset.recognise.some((rule) => recognises(rule, scene))) ?? null;
 }

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 
 /**
- * A condition on the installed version or on the script's own text. All parts given must hold. Where the version cannot be
- * told, `since` holds and `before` does not: the newest form is assumed.
+ * A condition on the installed version or the script's text; all parts must hold. Without a version the newest form is assumed:
+ * `since` holds, `before` does not.
  */
 const When = z.strictObject({
   /** Distribution name (or several, `|` between them: the first installed), with `since` (inclusive) and `before` (exclusive). */
@@ -27,7 +27,7 @@ const When = z.strictObject({
 });
 export type When = z.infer<typeof When>;
 
-/** One of these must match; within one, everything given must. */
+/** One of these must match; within one, all parts. */
 const Recognise = z.strictObject({
   /** Names of script files; `*` stands for any part of a name. */
   script: z.array(z.string()).optional(),
@@ -45,7 +45,7 @@ const Recognise = z.strictObject({
 });
 export type Recognise = z.infer<typeof Recognise>;
 
-/** A configuration file that an argument (or another file) names. */
+/** A configuration file named by an argument or by another file. */
 const FileRule = z.strictObject({
   /** Options whose value is the path. */
   flags: z.array(z.string()).optional(),
@@ -92,7 +92,7 @@ const OptionRule = z.strictObject({
 export type OptionRule = z.infer<typeof OptionRule>;
 
 const Value = z.union([z.string(), z.number(), z.boolean(), z.null()]);
-/** null: absent (or false). true and false: said. A list: the first is written, all are understood. */
+/** null: absent (or false). true and false: given. A list: the first is written, all are understood. */
 const Setting = z.union([Value, z.array(Value).min(1)]);
 export type Setting = z.infer<typeof Setting>;
 const Cases = z.record(z.string(), z.record(z.string(), Setting));
@@ -100,8 +100,8 @@ const Cases = z.record(z.string(), z.record(z.string(), Setting));
 const Count = z.strictObject({
   option: z.string(),
   /**
-   * `device`: per device. `global`: over all devices. Accumulation only: `effective`: samples per optimizer step over all
-   * devices; `rank`: samples per optimizer step and device.
+   * `device`: per device. `global`: over all devices. For accumulation only: `effective`: samples per optimizer step over all
+   * devices; `rank`: per optimizer step and device.
    */
   scope: z.enum(['device', 'global', 'effective', 'rank']).default('device'),
   /** What the entry point takes when nothing is said; null: not to be told. */
@@ -122,7 +122,7 @@ export type Switch = z.infer<typeof Switch>;
 
 const list = <T extends z.ZodType>(one: T) => z.union([one, z.array(one)]).optional();
 
-/** What tells a preset from the others. */
+/** What presets are recognised by. */
 const outline = {
   name: z.string().regex(/^[a-z0-9-]+$/),
   /** Higher first where several match. */

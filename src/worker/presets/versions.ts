@@ -3,10 +3,7 @@ import { delimiter, dirname, join } from 'node:path';
 import { findExecutable } from '../../common/executable.js';
 import { namesIn } from '../../common/regular-file.js';
 
-/**
- * Version of a Python distribution as an interpreter would see it, from the names of the *.dist-info folders (no process is
- * started); null when it is not there or cannot be found.
- */
+/** A Python distribution's version by its *.dist-info folder, without starting the interpreter; null: not found. */
 export function installedVersion(
   distribution: string,
   interpreter: string | null,

@@ -5,18 +5,17 @@ interface Point {
   bytes: number;
 }
 
-/** Points that are kept: of more, every other one is dropped. */
+/** When there are more, every other point is dropped. */
 const MOST_POINTS = 64;
 const FEWEST_POINTS = 5;
-/** Part of the pairs of points by which more have to rise than fall. */
+/** By so much of all pairs, more have to rise than fall. */
 const CONCORDANT = 0.6;
-/** Part of what was there at the start that it has to rise by, or it may be a cache that fills once. */
+/** It has to rise by this part of its first value, or it may be a cache that fills once. */
 const WORTH_TELLING = 0.1;
 
 /**
- * Memory in use at the end of steps, as the hook reports them. In a healthy loop it is flat after the optimizer's state
- * has appeared; what goes on rising is a leak, and no batch size helps against one. Single steps may fall all the same: a
- * line is fitted through all of them (python/oomtune/hook/probe/step_phases.py judges probes in the same way).
+ * Memory at the end of steps. It is flat once the optimizer's state exists; if it goes on rising, it is a leak, and no batch
+ * size helps. Fits a line, as single steps may fall (hook/probe/step_phases.py judges probes in the same way).
  */
 export class Growth {
   #points: Point[] = [];
@@ -51,7 +50,7 @@ export class Growth {
   }
 }
 
-/** Theil and Sen's line: the median slope of all pairs, and by how much the rising ones outweigh the falling ones. */
+/** Theil-Sen: the median slope of all pairs, and how far rising pairs outweigh falling ones. */
 function lineThrough(points: readonly Point[]): { slope: number; concordance: number } {
   const slopes = points
     .flatMap((after, index) =>

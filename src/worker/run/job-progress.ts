@@ -5,10 +5,10 @@ import type { Exit } from '../../contract/launch.js';
 import type { WorkRequest } from '../types.js';
 import { wroteCheckpoint } from './resumption.js';
 
-/** In the launch's folder: this launch got somewhere. */
+/** A file in the folder of a launch that made progress. */
 const MARK = 'progress';
 
-/** How far a job's launches got: who launches it again, after a crash too, has to know whether it can go on from there. */
+/** Whether a job's launches made progress, also for a later process that has to know whether it can resume. */
 export class JobProgress {
   #made: boolean;
   #noted = '';

@@ -12,7 +12,6 @@ import type { WorkDeps, WorkRequest } from '../types.js';
 import { JobProgress } from './job-progress.js';
 import { resumes, secondsAtStake } from './resumption.js';
 
-/** One launch of the job, and how it ended. */
 export interface Attempt {
   session: Session;
   exit: Exit;
@@ -20,7 +19,6 @@ export interface Attempt {
   diagnosis: Diagnosis | null;
 }
 
-/** The next launch of a job, and why. */
 export interface Relaunch {
   config: Config | null;
   /** What was recorded proved too large. */
@@ -30,10 +28,10 @@ export interface Relaunch {
   resumes: boolean;
 }
 
-/** What is wanted next, before it is known whether it resumes. */
+/** The next launch before it is known whether it resumes. */
 type Wanted = Omit<Relaunch, 'resumes'>;
 
-/** When a job is launched again after an end that is not its own fault. `--retries` bounds it, over all processes that work at the job. */
+/** Relaunches a job after an end that was not its fault, up to `--retries` times over all processes of its worker. */
 export class Relaunches {
   readonly jobProgress: JobProgress;
   #made = 0;
@@ -49,10 +47,7 @@ export class Relaunches {
     this.jobProgress = new JobProgress(request, deps.log);
   }
 
-  /**
-   * Counts the launches that an earlier process made: one that was only recorded counts as none, one whose folder was removed since
-   * as lost. Returns the run to take over.
-   */
+  /** Counts the launches of an earlier process (only recorded: none; folder removed: lost). Returns the run to take over. */
   async begin(): Promise<Run | null> {
     const runs = this.request.launches.filter((launch) => launch.purpose === 'run');
     // A folder is made before its launch is recorded: one that is missing was removed, and with it how the launch ended

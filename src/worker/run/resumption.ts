@@ -10,15 +10,15 @@ const ASKS = /OOMTUNE_RESUME|oomtune\.config\(/;
 /** The script reads a checkpoint somewhere. */
 const READS =
   /\btorch\.load\(|\bload_state_dict\(|\bload_checkpoint\(|\bload_from_checkpoint\(|\bload_state\(|\bresume_from_checkpoint\b|\bckpt_path\b|\brestore\(/;
-/** `--resume`, `--auto-resume`, `--resume_from_checkpoint=last`; and a script that takes such a flag reads one only with it. */
+/** `--resume`, `--auto-resume`, `--resume_from_checkpoint=last`; scripts with such a flag read checkpoints only with it. */
 const FLAG = /^--?(?:auto[-_]?)?resume/i;
 const TAKES_FLAG = /add_argument\(\s*['"]--?(?:auto[-_]?)?resume/i;
-/** Seconds of work that `run` does again unasked. */
+/** The most seconds of work that `run` repeats unasked. */
 const AT_STAKE = 600;
 
 /**
- * Whether the next launch goes on where the last one ended: it is given an argument that says so, its script asks, or it
- * wrote a checkpoint since `since` (ms) and reads one, as its preset, its command or its text tells.
+ * Whether the next launch resumes: it gets an argument for it, its script asks, or it wrote a checkpoint since `since` (ms) and
+ * its preset, command or text reads one.
  */
 export async function resumes({ command, options }: WorkRequest, target: Target, since: number): Promise<boolean> {
   if (options.resumeArg !== null) return true;
@@ -31,13 +31,13 @@ export async function resumes({ command, options }: WorkRequest, target: Target,
   return reads && (await wroteCheckpoint(command, options.cwd, since));
 }
 
-/** Seconds of work from which on `run` starts again from the beginning only where it was told to (`--restart`). */
+/** Seconds of work beyond which `run` starts over only with `--restart`. */
 export function secondsAtStake(environment: NodeJS.ProcessEnv = process.env): number {
   const given = Number(environment.OOMTUNE_RESTART_SECONDS);
   return environment.OOMTUNE_RESTART_SECONDS && Number.isFinite(given) && given >= 0 ? given : AT_STAKE;
 }
 
-/** Entries looked at below one folder: a data set may stand there. */
+/** Entries to look at below one folder, which may hold a data set. */
 const MOST_ENTRIES = 5000;
 const DEEPEST = 4;
 
@@ -47,13 +47,13 @@ const WEIGHTS = new Set(
     .map((name) => `.${name}`),
 );
 const NAMED = /checkpoint|ckpt|snapshot/i;
-/** What programs write before they have got anywhere. */
+/** Files that programs write before any checkpoint. */
 const NOISE = new Set('csv err lock log md out pid png svg tsv yaml yml'.split(' ').map((name) => `.${name}`));
 const SKIPPED = /^(\..*|__pycache__|node_modules|site-packages|wandb|mlruns)$/;
 
 /**
- * Whether a command wrote a checkpoint after `since` (ms): a file in its folder that is no log, or what is named as
- * checkpoints are in there or in a folder that the command names. Large folders are looked at in part.
+ * Whether a command wrote a checkpoint after `since` (ms): a file in its folder that is no log, or one named like a checkpoint
+ * in a folder that it names. Looks at a part of large folders.
  */
 export async function wroteCheckpoint(command: string[], cwd: string, since: number): Promise<boolean> {
   if (!(await canLookAt(command, cwd))) return false;
@@ -95,7 +95,7 @@ async function search(
   return false;
 }
 
-/** Folders that the command names, as `--output DIR`, `--output=DIR` or by itself. */
+/** Folders in the command, as `--output DIR`, `--output=DIR` or alone. */
 async function foldersOf(command: string[], cwd: string): Promise<string[]> {
   const found = new Set<string>();
   for (const word of command.slice(1)) {

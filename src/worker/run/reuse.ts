@@ -5,7 +5,7 @@ import { type Config, configOf, type Rung, rungOf, sameRung } from '../../contra
 import { largestDivisor } from '../../tuner/index.js';
 import type { Carrier, Knob } from '../command/index.js';
 
-/** What the command asks for by itself; null where it is not known. */
+/** The command's own batch; null: unknown. */
 export interface OwnBatch {
   microBatch: number | null;
   accumulation: number | null;
@@ -13,7 +13,7 @@ export interface OwnBatch {
   samples?: number | null;
 }
 
-/** A configuration to run with, and what to tell the user about it. */
+/** A configuration to run, with notes for the user. */
 export interface Choice {
   config: Config;
   notes: string[];
@@ -24,7 +24,7 @@ type Wishes = Pick<
   'effectiveBatch' | 'minBatch' | 'maxBatch' | 'amp' | 'checkpointing' | 'exact' | 'accumulation'
 >;
 
-/** A job that a recorded configuration is to serve. */
+/** A job that looks for a recorded configuration. */
 export interface Asking {
   budgetBytes: number;
   /** What strangers leave of the budget; absent: all of it. */
@@ -37,9 +37,8 @@ export interface Asking {
 }
 
 /**
- * The configuration that a recommendation gives this job, which it is known to hold for; null if it says nothing about it
- * (demoted, another rung wanted, a smaller budget). The effective batch is the user's: what was asked for, else what the
- * command asks for by itself, else (a placeholder and nothing said) the recommended micro-batch.
+ * The configuration that a recommendation gives this job; null: none (demoted, another rung, a smaller budget). The effective
+ * batch is what was asked for, else the command's own, else the recommended micro-batch.
  */
 export function configFrom(recommendation: Recommendation, job: Asking, options: Wishes): Choice | null {
   const { baseRung, worldSize } = job;
@@ -88,17 +87,16 @@ export function configFrom(recommendation: Recommendation, job: Asking, options:
   };
 }
 
-/** Why a job runs at a smaller size than the one recorded. */
+/** Why a job runs at less than the recorded size. */
 function asAsked({ micro_batch, world_size }: Config, { micro_batch: recorded }: Recommendation): string {
   return `The script asks for batches of ${micro_batch} by itself and runs as it stands, though ${recorded} at a time would fit: --effective-batch ${recorded * world_size} makes each step of so many, which changes the training.`;
 }
 
-/** What a command with `{micro_batch}` is told that was given no effective batch. */
+/** A note on a command with `{micro_batch}` and no effective batch. */
 export function noBatchOfItsOwn(microBatch: number): string {
   return `The command has no batch of its own: it runs at the recommended micro-batch ${microBatch} with accumulation 1; --effective-batch N keeps another.`;
 }
 
-/** What has to be known of a command. */
 interface Asked {
   digest: string;
   exactDigest: string;
@@ -106,12 +104,12 @@ interface Asked {
   carrier(knob: Knob): Carrier;
 }
 
-/** More are forgotten, the oldest first: a forgotten one costs a probe. */
+/** The oldest are forgotten; a forgotten one costs a probe. */
 const KEPT = 64;
 
 /**
- * What the command asks for by itself, where a recommendation is known to hold for it; null: a probe has to tell. A script
- * may read its batch size from words that the digest leaves out, so words that were never run say nothing of it.
+ * The command's own batch, where a recommendation is known to hold for it; null: a probe has to tell, as a script may read its
+ * batch from words that the digest leaves out.
  */
 export function ownBatchOf(recorded: Recommendation, target: Asked): OwnBatch | null {
   const seen = recorded.commands?.find((one) => one.digest === target.exactDigest);
@@ -121,7 +119,7 @@ export function ownBatchOf(recorded: Recommendation, target: Asked): OwnBatch | 
   return stated || recorded.commands === undefined ? merge(target.own, recorded) : null;
 }
 
-/** The list with this command as its latest entry. */
+/** The list with this command last. */
 export function withCommand(known: readonly VerifiedCommand[], target: Asked, own: OwnBatch): VerifiedCommand[] {
   const entry = {
     digest: target.exactDigest,
@@ -132,7 +130,7 @@ export function withCommand(known: readonly VerifiedCommand[], target: Asked, ow
   return [...known.filter((one) => one.digest !== entry.digest), entry].slice(-KEPT);
 }
 
-/** What the command and its loop, as far as it was seen, ask for by themselves. */
+/** The own batch of the command and, if seen, of its loop. */
 export const ownOf = ({ own }: Pick<Asked, 'own'>, loop: Loop | null): OwnBatch => ({
   microBatch: own.microBatch ?? loop?.own_batch ?? null,
   accumulation: own.accumulation,

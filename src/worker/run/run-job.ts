@@ -24,9 +24,9 @@ import { isTimeUp, TimeLimit } from './time-limit.js';
 import { verify } from './verification.js';
 
 /**
- * Runs a command to its end under supervision: at the recorded configuration, else after a search, else (`--no-tune`) as
- * it stands. A late out-of-memory error steps down and runs again. Takes over a run that an earlier process launched.
- * Rejects with Detached when told to let go; the run then goes on by itself. With TimeUp where its time is up before its run.
+ * Runs a command to its end: at the recorded configuration, else after a search, else (`--no-tune`) as it stands. A late out-
+ * of-memory error steps down and runs again. Takes over the run of an earlier process. Throws Detached when told to let go, and
+ * TimeUp where its time is up before its run.
  */
 export async function runJob(request: WorkRequest, deps: WorkDeps): Promise<RunReport> {
   const limit = TimeLimit.of(request);
@@ -74,10 +74,7 @@ class JobRun {
     }
   }
 
-  /**
-   * The recorded configuration, else a search that keeps the user's effective batch. Null: as it stands, since nothing in
-   * the command takes a batch size; a report: nothing is to be run.
-   */
+  /** The recorded configuration, else one found by a search. Null: it runs as it stands. A report: nothing is to be run. */
   async #choose(target: Target): Promise<Choice | RunReport | null> {
     const { options } = this.request;
     const { recommendations } = await this.deps.records();
@@ -222,8 +219,8 @@ class JobRun {
   }
 
   /**
-   * What the cut changes beside rounding. Micro-batches that nobody makes one step of are batches: another training. Throws OOMTUNE_NO_KNOB where the command was to keep
-   * its own batch; where another was asked for, the program may read the accumulation where it is not seen, and it is only told.
+   * Notes what a cut changes. Throws OOMTUNE_NO_KNOB if nothing accumulates the micro-batches, which would be another training.
+   * If another batch was asked for it only notes that: the program may read the accumulation unseen.
    */
   #tellsOfCut(target: Target, { micro_batch: micro, accumulation }: Config): void {
     const own = target.own.accumulation ?? 1;
@@ -307,5 +304,5 @@ class JobRun {
   }
 }
 
-/** Exit code of a program that gives up. */
+/** The exit code of a program that gives up. */
 const FAILED = 1;

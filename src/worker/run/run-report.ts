@@ -6,7 +6,7 @@ import type { Exit } from '../../contract/launch.js';
 import type { RunReport } from '../../contract/reports.js';
 import { ledgerPeak } from '../search/observe.js';
 
-/** The report of a job of which nothing ran. */
+/** The report of a job without a launch. */
 export function emptyReport(
   job: string,
   known: Pick<RunReport, 'config' | 'cut' | 'key' | 'launches' | 'wall_s'>,
@@ -27,7 +27,7 @@ export function emptyReport(
   };
 }
 
-/** `empty` filled in with what the last launch came to. */
+/** `empty` with the result of the last launch. */
 export function reportOf(empty: RunReport, exit: Exit, failure: Diagnosis | null, aborted: boolean): RunReport {
   const cancelled = aborted || exit.ended_by === 'cancel';
   const ended = exit.ended_by === 'timeout' ? 'timeout' : exit.code === 0 ? 'succeeded' : 'failed';
@@ -46,11 +46,11 @@ export function reportOf(empty: RunReport, exit: Exit, failure: Diagnosis | null
   };
 }
 
-/** Bytes of a log's end that are looked at, and how many of its lines are shown. */
+/** The end of a log, and how many of its lines are shown. */
 const TAIL_BYTES = 8192;
 const LINES = 12;
 
-/** The last lines of a log, blank ones left out; none where it cannot be read. */
+/** A log's last lines that are not blank; none if it cannot be read. */
 export function lastLines(path: string): string[] {
   const file = openRegular(path);
   if (file === null) return []; // it was never made, or is gone
@@ -67,13 +67,10 @@ export function lastLines(path: string): string[] {
   }
 }
 
-/** Interpreters and their libraries take as much without a word of it being the job's. */
+/** Interpreters and libraries alone may take so much. */
 const USUAL_BYTES = 512 * 1024 ** 2;
 
-/**
- * What to say of a job on the CPU that had far more in memory than its budget saw, as what a program maps by itself (`mmap`)
- * is not counted; null: nothing.
- */
+/** A note for a CPU job with far more memory than its budget counted, as `mmap` of its own is not counted; null: none. */
 export function unseenMemory(exit: Exit, budgetBytes: number | null): string | null {
   const { resident_bytes: resident } = exit;
   if (budgetBytes === null || resident === undefined) return null;

@@ -2,12 +2,12 @@ import { OomtuneError } from '../../common/errors.js';
 import { formatSpan } from '../../common/span.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 
-/** setTimeout takes no more. */
+/** The longest delay of setTimeout. */
 const LONGEST_MS = 2 ** 31 - 1;
-/** What ended while nobody was there is told as it ended. */
+/** A run that ended unobserved has this long to be reported as it ended. */
 const ADOPTED_MS = 10_000;
 
-/** The job has had all the time that it was given; it has been told to end. */
+/** The job's time is up, and it has been told to end. */
 export class TimeUp extends OomtuneError {
   constructor(seconds: number) {
     super(
@@ -18,13 +18,9 @@ export class TimeUp extends OomtuneError {
   }
 }
 
-/** Whether an abort means that the time is up. */
 export const isTimeUp = (signal: AbortSignal): boolean => signal.aborted && signal.reason instanceof TimeUp;
 
-/**
- * The time limit of a job (`--time`), which runs from its first launch on, through searches and relaunches. What waits in a queue
- * has not begun. A run is also ended by its supervisor, should nobody else be there.
- */
+/** The job's `--time`, from its first launch on, searches and relaunches included; its supervisor ends a run as well. */
 export class TimeLimit {
   readonly #abort = new AbortController();
   #until: number | null;

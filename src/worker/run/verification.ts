@@ -9,9 +9,9 @@ import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 import { type Choice, configFrom, type OwnBatch, ownOf } from './reuse.js';
 
-/** The peak of the same size on the same rung may be off by so much and still tell of the same memory. */
+/** How far a peak of the same size and rung may be off, relatively, to count as the same memory. */
 const SAME_MEMORY = 0.05;
-/** Steps that a size has to last under a caching allocator, and of those the last without a new segment. */
+/** Steps to run under a caching allocator, the last of which may need no new segment. */
 const CACHING = { steps: 10, restSteps: 8 };
 
 export interface Verification {
@@ -24,8 +24,8 @@ export interface Verification {
 }
 
 /**
- * Looks by one probe, of the size that would be run, whether a configuration holds that was recorded under the same name for
- * other words of the command: a learning rate, a seed or a folder changes nothing of the memory, a model's width does.
+ * Checks with one probe whether a configuration holds that was recorded for other words of the command: a learning rate or a
+ * folder does not change the memory, a model's width does.
  */
 export async function verify(
   request: WorkRequest,
@@ -79,7 +79,7 @@ function probeOf({ config }: Choice, target: Target, steps: number): Probe {
   };
 }
 
-/** A sentence that says why the record holds; null: it does not, or another size would now be the right one. */
+/** Why the record holds; null: it does not, or another size would now be right. */
 function holds(recorded: Recommendation, observation: Observation): string | null {
   if (observation.outcome !== 'fit') return null;
   const peak = observation.peaks.total_bytes;
@@ -90,7 +90,7 @@ function holds(recorded: Recommendation, observation: Observation): string | nul
   return `One probe shows that what was recorded for other flags of this name holds for these, too (micro-batch ${observation.micro_batch}${measured}).`;
 }
 
-/** The peak at this size as the record's probes have it, bytes; between two sizes on the line from one to the other. */
+/** The record's peak at this size in bytes, interpolated between measured sizes. */
 export function expectedPeak(
   probes: readonly ProbeRecord[],
   { rung, micro_batch: microBatch }: Pick<Observation, 'rung' | 'micro_batch'>,

@@ -6,10 +6,7 @@ import { ladderFrom } from '../../tuner/index.js';
 import type { Answer, Constraints, RungSpeed } from '../../tuner/types.js';
 import type { Target } from '../target.js';
 
-/**
- * The bounds of a search. Where the script's own loop accumulates, the tuner sees one of the loop's batches as the whole:
- * `withLoop` puts the loop's own accumulation back into the answer.
- */
+/** The bounds of a search. The tuner sees one batch of a loop that accumulates by itself; `withLoop` turns the answer back. */
 export function constraintsOf(
   options: JobOptions,
   target: Target,
@@ -51,7 +48,7 @@ export function constraintsOf(
   };
 }
 
-/** An answer for the whole loop, which goes round `times` for each optimizer step by itself. */
+/** An answer for the whole loop, which accumulates `times` by itself. */
 export function withLoop(answer: Answer, times: number): Answer {
   if (times === 1) return answer;
   const { config } = answer;
@@ -76,8 +73,8 @@ function timesAsFast(speed: RungSpeed, times: number): RungSpeed {
 }
 
 /**
- * The rungs that a job may climb: the ladder, from the command as it stands upwards, narrowed by the options and by what
- * the command's carriers (and the hook, as `can` tells) are able to turn on. Throws OOMTUNE_NO_KNOB when none is left.
+ * The rungs that a job may climb, from the command as it stands upwards: those that the options and the carriers (the hook by
+ * `can`) allow. Throws OOMTUNE_NO_KNOB when none is left.
  */
 export function allowedRungs(
   target: Target,

@@ -4,13 +4,10 @@ import type { Observation } from '../../contract/measurement.js';
 import { type Rung, rungName, sameRung } from '../../contract/rung.js';
 import { failsAlone } from '../../tuner/index.js';
 
-/** Failures that a knob can be the reason of. What the machine has run out of, or was told, is not among them. */
+/** Failures that a knob can cause, unlike those of the machine or by request. */
 const BY_A_KNOB: readonly FailureClass[] = ['user_error', 'device_fault', 'host_oom', 'timeout', 'killed'];
 
-/**
- * Rungs that oomtune turned on by itself and the command fails with. They are left out, and say nothing of the command: only
- * the rung on which it stands as it is can fail for the command's own reasons.
- */
+/** Rungs that oomtune turned on and the command fails with. They are left out: only the command's own rung can fail it. */
 export class DroppedRungs {
   readonly #dropped: Observation[] = [];
   /** The failure for which segments that can grow are left out. */
@@ -53,7 +50,7 @@ export class DroppedRungs {
   }
 }
 
-/** The verdict on a failure with a knob on that the options ask for: the knob may be the reason, and is named. */
+/** Names a knob that the options ask for as the possible cause of a failure. */
 export function withRung(verdict: Diagnosis, rung: Rung, asItStands: Rung): Diagnosis {
   if (sameRung(rung, asItStands) || !BY_A_KNOB.includes(verdict.class as FailureClass)) return verdict;
   const advice = `It failed with ${rungName(rung)}, which the options ask for and the command does not turn on by itself: leave --amp and --checkpointing at auto, or see whether it fails without, too.`;

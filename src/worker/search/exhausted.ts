@@ -6,13 +6,13 @@ import type { Action } from '../../tuner/types.js';
 import type { SearchOutcome } from './search.js';
 import { PLACEHOLDER, sentence, userError } from './undriveable.js';
 
-/** The outputs of the whole batch, and the loss's graph on them, stay in memory where the model's call is cut. */
+/** Where the model's call is cut, the whole batch's outputs and the loss's graph on them stay in memory. */
 const WHOLE_OUTPUTS =
   '--cut loader needs less where the outputs of the whole batch are what does not fit (the logits of a language model, say): the loop then goes round once for each micro-batch, which is not the same for every loop.';
 
 /**
- * Why no configuration fits, and what is left to do: a larger budget, or knobs and sizes that the options rule out. Where
- * the job ran out of memory while it loaded, the advice that was given for that stays.
+ * Why nothing fits, and what may help: a larger budget, or knobs and sizes that the options exclude. Memory errors while
+ * loading keep their own advice.
  */
 export function exhaustedDiagnosis(
   seen: Diagnosis | null,
@@ -32,7 +32,7 @@ export function exhaustedDiagnosis(
   return { ...seen, advice: cut?.cut === 'model' ? `${advice} ${WHOLE_OUTPUTS}` : advice };
 }
 
-/** The loop outgrows any budget: what would help is to be changed in the script. */
+/** The loop outgrows any budget, so the script has to change. */
 function growthDiagnosis({ why }: Extract<Action, { type: 'exhausted' }>): Diagnosis {
   const advice =
     'Keep `loss.item()` rather than `loss`, detach what is carried from step to step, and bound caches. A run that is over before the budget is full: --no-tune runs it as it stands.';
@@ -40,10 +40,7 @@ function growthDiagnosis({ why }: Extract<Action, { type: 'exhausted' }>): Diagn
   return { ...userError(`${why}.`, advice), ...found };
 }
 
-/**
- * A script whose batch cannot be set, and that ran out of memory at its own: to run it as it stands would be to see that again.
- * Null: it did not.
- */
+/** The verdict on a script that ran out of memory at its own batch, which cannot be set. Null: it did not. */
 export function outgrownAlone(
   observations: readonly Observation[],
   own: number | null | undefined,

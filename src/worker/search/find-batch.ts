@@ -8,8 +8,8 @@ import { findBatchReport, recommendationOf } from './report.js';
 import { Search } from './search.js';
 
 /**
- * Finds, verifies and records the largest configuration of a command. Exhausted and failed searches are told by the
- * report's `status`; throws OomtuneError for what is wrong before the first launch, and the signal's reason if aborted.
+ * Finds, verifies and records the largest configuration. The report's `status` says if there is none. Throws OomtuneError for
+ * what is wrong before the first launch, and the signal's reason.
  */
 export async function findBatch(request: WorkRequest, deps: WorkDeps): Promise<FindBatchReport> {
   const started = Date.now();

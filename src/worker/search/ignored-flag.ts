@@ -10,11 +10,11 @@ interface Ran {
   bytes: number | null;
 }
 
-/** Sizes so far apart take other memory, if they are taken at all. */
+/** Sizes so far apart need different memory, unless the flag is ignored. */
 const FAR = 8;
 const SAME = 1.02;
 
-/** What launches ran with whose command was given their size: one that far sizes leave as it was ignores the flag. */
+/** Compares launches at far sizes: if neither batch nor memory changes, the script ignores the flag. */
 export class IgnoredFlag {
   readonly #before: Ran[] = [];
 

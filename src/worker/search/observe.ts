@@ -11,7 +11,7 @@ import type { Session } from '../launch/session.js';
 import { byHand, uncut } from './undriveable.js';
 import { growthPerStep, isRestless, type Measurement } from './worst-rank.js';
 
-/** Highest use that the ledger saw on any device of a launch; null without a ledger. */
+/** The ledger's highest peak on any device; null: no ledger. */
 export function ledgerPeak(reading: LedgerReading | null): number | null {
   const devices = reading?.devices ?? [];
   const peaks = devices.map((device) => device.peak_bytes).filter((bytes) => bytes > 0);
@@ -29,7 +29,7 @@ export interface ProbeRun {
   asked: number;
 }
 
-/** What was tried, and where. */
+/** The probe's part of an observation. */
 const tried = (
   { rung, micro_batch, accumulation, expandable_segments }: Probe,
   { launch, life, fresh, asked }: ProbeRun,
@@ -39,7 +39,6 @@ const tried = (
   wall_s: Math.max(0, Date.now() - asked) / 1000,
 });
 
-/** A probe that ran its steps. */
 export function observeFit(probe: Probe, ran: ProbeRun, measurement: Measurement, alive: boolean): Observation {
   const { step_s: steps } = measurement;
   return {
@@ -64,7 +63,7 @@ export function observeFit(probe: Probe, ran: ProbeRun, measurement: Measurement
   };
 }
 
-/** A launch without a hook that ran to its end and succeeded: the ledger alone knows what it held. */
+/** A launch without a hook that succeeded: only the ledger knows its memory. */
 export function observeWhole(probe: Probe, ran: ProbeRun, exit: Exit): Observation {
   const measurement = {
     micro_batch: probe.micro_batch,
@@ -78,7 +77,7 @@ export function observeWhole(probe: Probe, ran: ProbeRun, exit: Exit): Observati
   return observeFit(probe, ran, measurement, false);
 }
 
-/** A probe that its process did not survive, judged by the diagnosis. */
+/** A probe whose process died, by the diagnosis. */
 export function observeDeath(probe: Probe, ran: ProbeRun, diagnosis: Diagnosis, exit: Exit): Observation {
   const outcome = diagnosis.class === 'ok' ? 'user_error' : diagnosis.class;
   const { reserved_bytes: held, allocated_bytes: used } = diagnosis.fields;
@@ -99,7 +98,7 @@ export function observeDeath(probe: Probe, ran: ProbeRun, diagnosis: Diagnosis, 
   };
 }
 
-/** Why a launch died: the ledger, the hook, the exit and the log together. */
+/** Why a launch died, by the ledger, the hook, the exit and the log. */
 export async function diagnoseSession(
   session: Session,
   exit: Exit,
@@ -124,10 +123,10 @@ export async function diagnoseSession(
   });
 }
 
-/** Twice what the supervisor lets a log grow to: of what a job has made longer by itself the end is read. */
+/** Twice the supervisor's limit; of a longer log the end is read. */
 const MOST_LOG_BYTES = 128 * 1024 ** 2;
 
-/** As much of a log as was there when it was opened: a job can put anything in its place, and go on writing to it. */
+/** Reads no further than the log's size when opened, as a job may go on writing to it. */
 function openLog(path: string, from: number): Iterable<Buffer> | AsyncIterable<Buffer> {
   const file = openRegular(path);
   if (file === null) return [];
@@ -139,7 +138,7 @@ function openLog(path: string, from: number): Iterable<Buffer> | AsyncIterable<B
   return [];
 }
 
-/** `exit status 3`, `SIGKILL`: what is left to say when the log says nothing. */
+/** `exit status 3` or `SIGKILL`, for deaths without a word in the log. */
 function describeExit(exit: Exit): string {
   if (exit.error !== null) return exit.error;
   if (exit.signal !== null) return `ended by ${exit.signal}`;
@@ -147,9 +146,8 @@ function describeExit(exit: Exit): string {
 }
 
 /**
- * A fit with its speed. The loop may have made other steps than were asked for: one that accumulates by itself goes on to,
- * and is left at that. `batches`: those of the loop that it made one step of; `times`: those that it does by itself;
- * `worldSize`: devices that each train as many samples.
+ * A fit with its speed. `batches`: of the loop in one optimizer step, as the hook made it; `times`: batches that the loop
+ * accumulates by itself; `worldSize`: devices that each train as many samples.
  */
 export function withSpeed(
   observation: Observation,
@@ -161,7 +159,7 @@ export function withSpeed(
   return { ...observation, step_s: stepSeconds, samples_per_s: stepSeconds ? samples / stepSeconds : null };
 }
 
-/** What a launch that ran out of memory held and asked for, in bytes: so much has to be free for it. Null: unknown. */
+/** The memory that a launch had and asked for when it ran out, which has to be free for it, in bytes. Null: unknown. */
 export function neededBytes(exit: Exit, { memory, fields }: Diagnosis): number | null {
   const held = Math.max(ledgerPeak(exit.ledger) ?? 0, memory?.process_bytes ?? 0);
   return held === 0 ? null : held + (fields.tried_bytes ?? 0);

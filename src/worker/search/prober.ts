@@ -27,7 +27,7 @@ import {
 import { neverReached, trainedAtItsOwn, uncut, undriveable, usesOwnBatch } from './undriveable.js';
 import type { Measurement } from './worst-rank.js';
 
-/** Runs the probes of a search: each in the live process if that can take it, else in a new one. */
+/** Runs the probes of a search, each in the live process if that suits, else in a new one. */
 export class Prober {
   /** Every launch that was begun, those of an earlier process included. */
   readonly launches: WorkRequest['launches'];
@@ -216,8 +216,8 @@ export class Prober {
   }
 
   /**
-   * Waits where others took memory since the search began: that a probe lacked it says nothing of its size. What they held by then
-   * already is no part of what is searched. False: it was no neighbour, or has been waited for often enough.
+   * Waits if others took memory since the search began, as the probe then says nothing of its size. False: no neighbour did, or
+   * it waited often enough.
    */
   async #isFreeAgain(verdict: Diagnosis, exit: Exit, { micro_batch: microBatch }: Probe): Promise<boolean> {
     const room = this.target.roomBytes;
@@ -336,12 +336,12 @@ export class Prober {
   }
 }
 
-/** Words of errors that a process has because it was forked. */
+/** Errors of forked processes. */
 const OF_FORK = /\bfork|initialization error/i;
 
 /**
- * Whether a death may come of the fork, and not of the command. Later lives only follow one that trained: what they fail with
- * besides memory was not the command's. That first one shares next to nothing with its parent.
+ * Whether a death may come of the fork. A later life follows one that trained, so only memory is the command's; the first
+ * shares next to nothing with its parent.
  */
 function mayBeOfFork({ isLife, life, exception }: Session, verdict: Diagnosis): boolean {
   if (['device_oom', 'host_oom', 'cancelled'].includes(verdict.class)) return false;

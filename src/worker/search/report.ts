@@ -99,7 +99,7 @@ function failureOf(outcome: SearchOutcome, options: WorkRequest['options']): Non
   return { class: failure, evidence, fields: diagnosis?.fields ?? {}, advice: diagnosis?.advice };
 }
 
-/** The recommendation that a found answer becomes. `now`: ISO 8601. */
+/** The recommendation of a found answer. `now`: ISO 8601. */
 export function recommendationOf(target: Target, outcome: SearchOutcome, answer: Answer, now: string): Recommendation {
   const { config } = answer;
   const own = ownOf(target, outcome.loop);
@@ -153,7 +153,7 @@ function probesOf({ observations, whys }: SearchOutcome): ProbeRecord[] {
 
 export const round = (value: number, digits: number): number => Number(value.toFixed(digits));
 
-/** What the command asks for by itself; null: it has no batch of its own (a placeholder carries it), or none was seen. */
+/** The command's own batch; null: it has none (a placeholder), or none was seen. */
 function ownBatchReport(target: Target, { loop }: SearchOutcome): FindBatchReport['own'] {
   const size = target.own.microBatch ?? loop?.own_batch ?? null;
   if (size === null) return null;
@@ -166,7 +166,7 @@ function ownBatchReport(target: Target, { loop }: SearchOutcome): FindBatchRepor
   };
 }
 
-/** The words that run the command at `config`'s effective batch; without one, at what it asks for by itself. */
+/** The command that runs at `config`'s effective batch, or else at the command's own. */
 function runWords({ command, options }: WorkRequest, name: string, config: Config | null): string[] {
   const words = ['oomtune', 'run', '--name', name];
   if (config !== null) words.push('--effective-batch', String(config.effective_batch));
@@ -176,7 +176,7 @@ function runWords({ command, options }: WorkRequest, name: string, config: Confi
   return [...words, '--', ...command];
 }
 
-/** Where every sample fits at once it is not the memory that ends the search. */
+/** If all samples fit at once, the data set ends the search, not the memory. */
 function dataIsTheLimit(
   max: number,
   target: Target,
@@ -189,7 +189,7 @@ function dataIsTheLimit(
   return [`All ${samples} samples of the data set fit at once: the data set is the limit here, not the memory.`];
 }
 
-/** Where the script makes its batches by itself, without a DataLoader: nothing but its own setting makes others. */
+/** Scripts without a DataLoader make their batches by their own setting only. */
 function byHandNotes(config: Config, target: Target, { loop }: SearchOutcome): string[] {
   if (loop?.place !== 'call' || target.carrier('micro_batch') !== 'hook') return [];
   const own = (loop.own_batch ?? 0) * (target.own.accumulation ?? 1) * target.worldSize;

@@ -12,7 +12,7 @@ import { DroppedRungs, withRung } from './dropped-rungs.js';
 import { Prober } from './prober.js';
 import { uncutFor } from './undriveable.js';
 
-/** What a search came to. */
+/** The result of a search. */
 export interface SearchOutcome {
   action: Exclude<Action, { type: 'probe' }>;
   observations: readonly Observation[];
@@ -36,7 +36,7 @@ export interface SearchOutcome {
   diagnosis: Diagnosis | null;
 }
 
-/** Drives the tuner: has its probes run, writes down what came of each, and tells it. */
+/** Drives the tuner: runs its probes, records each observation, and passes it on. */
 export class Search {
   readonly #prober: Prober;
   readonly #journal: Observation[] = [];
@@ -97,10 +97,7 @@ export class Search {
     }
   }
 
-  /**
-   * Knows what was seen so far on the rungs that are left. What the loop does by itself shows at its first step only, and what a
-   * rung does when it fails: then the bounds are drawn anew, and what was seen stays.
-   */
+  /** A tuner that knows the observations on the rungs that are left. Bounds change with what the first step shows of the loop. */
   #tuner(): Tuner {
     const constraints = this.#constraints();
     for (const seen of this.#journal) this.#dropped.drops(seen, constraints.rungs);

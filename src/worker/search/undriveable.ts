@@ -5,7 +5,7 @@ import type { Probe } from '../../contract/measurement.js';
 export const PLACEHOLDER =
   'Let the script take its batch size from a flag, and put {micro_batch} where its value goes: -- python train.py --batch-size {micro_batch}.';
 
-/** The script ran, but nothing in it took a batch size from the hook. `goodbye` null: the hook said nothing. */
+/** The script took no batch size from the hook. `goodbye` null: the hook gave no reason. */
 export function undriveable(goodbye: Goodbye | null, steps: number): Diagnosis {
   if (goodbye?.reason === 'undriveable') {
     return userError(`The batch size cannot be set from outside: ${goodbye.message}.`, PLACEHOLDER);
@@ -28,16 +28,16 @@ export function undriveable(goodbye: Goodbye | null, steps: number): Diagnosis {
   );
 }
 
-/** The hook found no way to cut the batch that is the same for certain. */
+/** The hook found no cut that certainly gives the same result. */
 export const uncut = (goodbye: Goodbye): Diagnosis => uncutFor(sentence(goodbye.message));
 
-/** A loop that makes its batches by itself was to run with others than its own. */
+/** A loop that makes its own batches was to run with others. */
 export function byHand(goodbye: Goodbye): Diagnosis {
   const cause = sentence(goodbye.message);
   return { ...userError(cause, `Leave --effective-batch out, or give it as the script’s own. ${PLACEHOLDER}`), cause };
 }
 
-/** The same by the sentence that was told. */
+/** The same, with the hook's sentence. */
 export function uncutFor(evidence: string | null): Diagnosis {
   return {
     ...userError(
@@ -50,7 +50,7 @@ export function uncutFor(evidence: string | null): Diagnosis {
   };
 }
 
-/** The script trains at its own batch and fails at another: its code uses the number besides where its size is set. */
+/** The script trains at its own batch only: its code uses that number elsewhere, too. */
 export function usesOwnBatch(own: number, tried: number, failure: Diagnosis, place: Loop['place']): Diagnosis {
   const elsewhere =
     place === 'call'
@@ -60,20 +60,20 @@ export function usesOwnBatch(own: number, tried: number, failure: Diagnosis, pla
   return { ...failure, cause, advice: `${cause} ${PLACEHOLDER}` };
 }
 
-/** The size was put into the command, and the script ran with another. Null: it ran with what was asked for, or less. */
+/** The script ran with more than the command's size. Null: it did not. */
 export function neverReached(probe: Probe, ran: number | null | undefined, worldSize: number): Diagnosis | null {
   if (!ran || ran <= probe.micro_batch * probe.accumulation * worldSize) return null;
   const cause = `Micro-batch ${probe.micro_batch} was asked for, the script ran with ${ran}: its flag was not recognised.`;
   return { ...userError(cause, PLACEHOLDER), phase: 'train', cause };
 }
 
-/** Two sizes were put into the command, and the script ran with the same batch both times. */
+/** The script ran with the same batch for two sizes in the command. */
 export function ignored(one: number, other: number, ran: number): Diagnosis {
   const cause = `Micro-batches ${Math.min(one, other)} and ${Math.max(one, other)} were asked for, the script ran with ${ran} both times: its flag was not recognised.`;
   return { ...userError(cause, PLACEHOLDER), phase: 'train', cause };
 }
 
-/** The hook was to set the size, and the script trained before any loop that it can set it in: with a batch of its own. */
+/** The script trained, with its own batch, before any loop that the hook can set. */
 export function trainedAtItsOwn(verdict: Diagnosis): Diagnosis | null {
   if (verdict.class !== 'device_oom' || verdict.phase !== 'train') return null;
   const cause =
@@ -81,10 +81,10 @@ export function trainedAtItsOwn(verdict: Diagnosis): Diagnosis | null {
   return { ...userError(cause, PLACEHOLDER), phase: 'train', cause };
 }
 
-/** What the hook says, with a capital and a full stop. */
+/** The hook's text with a capital and a full stop. */
 export const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 
-/** A failure of the command's that nothing in a log shows. */
+/** A failure of the command that no log shows. */
 export function userError(evidence: string, advice: string): Diagnosis {
   return {
     class: 'user_error',

@@ -1,15 +1,15 @@
 import type { Measured } from '../../contract/hook.js';
 import type { Probe } from '../../contract/measurement.js';
 
-/** Worst rank of one probe: peaks and times are maxima over the ranks. */
+/** All ranks' measurements of a probe in one: maxima of peaks and times. */
 export type Measurement = Omit<Measured, 't'>;
 
-/** What all ranks have is what the one has that has least of it. */
+/** Fields whose minimum over the ranks counts. */
 const LEAST = new Set(['steps', 'quiet_steps']);
-/** What was asked for, and what the script does by itself: the first rank's. */
+/** Fields taken from the first rank: what was asked for, and what the script does by itself. */
 const FIRST = new Set(['micro_batch', 'accumulation', 'own_accumulation', 'own_amp']);
 
-/** What a probe cost on the rank that it cost most: it is the one that decides. `ranks`: at least one. */
+/** Combines the ranks' measurements (at least one): the worst rank decides. */
 export function worstRank(ranks: Measured[]): Measurement {
   const slowest = ranks.reduce((a, b) => (sum(b.step_s) > sum(a.step_s) ? b : a));
   const names = new Set(ranks.flatMap((rank) => Object.keys(rank) as (keyof Measured)[]));
@@ -27,16 +27,16 @@ function worstOf(name: string, values: unknown[]): unknown {
 
 const sum = (values: number[]): number => values.reduce((a, b) => a + b, 0);
 
-/** Steps at most that a probe is let run until its allocator has come to rest; one that only bounds the search is not believed sooner. */
+/** The most steps to wait for the allocator to come to rest. */
 const MOST_STEPS = 30;
 const MOST_OF_BOUND = 8;
 
-/** Further steps that a probe needs before it can be told whether its memory goes on rising; 0: none. */
+/** Further steps that a probe needs before its memory is known; 0: none. */
 export function stepsToGo(probe: Probe, measurement: Measurement): number {
   return Math.max(stepsToRest(probe, measurement), stepsToDoubt(probe, measurement));
 }
 
-/** Until what seems to be left behind by each step is told from what is made once. */
+/** Until growth by each step can be told from memory that is allocated once. */
 function stepsToDoubt(
   { growth_bytes: growthBytes, growth_steps: growthSteps }: Probe,
   measurement: Measurement,
@@ -45,14 +45,14 @@ function stepsToDoubt(
   return (left ?? 0) > growthBytes ? Math.max(0, growthSteps - steps) : 0;
 }
 
-/** Until its caching allocator can have been at rest for long enough. */
+/** Until its caching allocator may have rested long enough. */
 function stepsToRest({ rest_steps: restSteps, purpose }: Probe, { quiet_steps: quiet, steps }: Measurement): number {
   if (quiet === null || quiet === undefined || quiet >= restSteps) return 0;
   const most = purpose === 'bound' ? MOST_OF_BOUND : MOST_STEPS;
   return Math.max(0, Math.min(restSteps - quiet, most - steps));
 }
 
-/** Whether its caching allocator still asked the driver for memory, or gave back its cache, at the end of a probe. */
+/** Whether the caching allocator still allocated, or emptied its cache, at the end of a probe. */
 export function isRestless(
   { rest_steps: restSteps }: Pick<Probe, 'rest_steps'>,
   { quiet_steps: quiet }: Pick<Measurement, 'quiet_steps'>,
@@ -60,10 +60,7 @@ export function isRestless(
   return typeof quiet === 'number' && quiet < restSteps;
 }
 
-/**
- * Bytes by which memory rises with each step and will go on to: what the loop leaves behind, and what an allocator that
- * has not come to rest takes besides; null: not measured.
- */
+/** Bytes by which memory goes on rising each step: what the loop keeps, and what a restless allocator takes; null: not measured. */
 export function growthPerStep(
   { rest_steps: restSteps }: Pick<Probe, 'rest_steps'>,
   measurement: Measurement,
