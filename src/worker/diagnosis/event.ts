@@ -27,6 +27,8 @@ export interface Event {
   after: readonly string[];
   /** Who runs the job says it: see Signature. */
   outranks: 'signal' | 'exit' | null;
+  /** Programs say it of what they get on without. */
+  passing: boolean;
   /** What its process had got to. */
   progress: Mark;
 }
@@ -39,6 +41,8 @@ export interface Mark {
   step: number;
   /** Whether any training step was seen. */
   trained: boolean;
+  /** It had said that it was done, and made no progress since. */
+  done: boolean;
   /** What it was last said to be doing. */
   stage: 'load' | 'train' | 'eval' | 'save' | null;
 }

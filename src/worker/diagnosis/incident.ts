@@ -158,12 +158,18 @@ function isToBlame(earlier: Event, later: Event, relation: Traceback['relation']
   return name !== 'RuntimeError' || PASSED_ON.test(later.traceback?.exception.message ?? '');
 }
 
+/** Lines of progress that a job's word that it is done counts as. */
+export const DONE_COUNTS = 2;
+
 function isSoft(event: Event, marks: ReadonlyMap<string, Mark>): boolean {
   if (event.soft || event.meaning.role === 'soft') return true;
   if (event.outranks) return false;
+  if (event.traceback?.ignored && event.progress.done) return true;
   const end = marks.get(event.key);
   if (!end) return false;
   const lines = end.lines - event.progress.lines;
+  // Who is interrupted may yet say that the training is over.
+  if (event.meaning.class === 'cancelled' && end.done && lines <= DONE_COUNTS) return false;
   const advanced = event.progress.step >= 0 && end.step > event.progress.step;
   return lines >= 2 || (lines >= 1 && advanced);
 }

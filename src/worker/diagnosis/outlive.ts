@@ -1,11 +1,15 @@
+import type { Event } from './event.js';
 import { type Incident, roleOf } from './incident.js';
 import type { LogContents } from './reader.js';
+import { saysOver } from './progress.js';
 import { shapeOf } from './traceback.js';
 
 /** Lines that no program prints about an error of its own. */
 const MUCH = 1000;
 /** Lines that a scheduler's or a launcher's summary takes. */
 const SUMMARY = 40;
+/** Lines behind what a program may get on without that show that it did. */
+const GOT_ON = 20;
 /** Lines behind a failure in which its launcher tells of it. */
 const TOLD_WITHIN = 400;
 
@@ -22,6 +26,7 @@ export function outlive(all: Incident[], contents: LogContents): void {
 
 function isOutlived(incident: Incident, all: Incident[], contents: LogContents): boolean {
   const { event, last } = incident;
+  if (event.passing && gotOn(event, contents)) return true;
   const life = contents.life(last.key);
   if (!life) return false;
   const failedAt = last.traceback?.line ?? last.line;
@@ -37,4 +42,9 @@ function isOutlived(incident: Incident, all: Incident[], contents: LogContents):
     return true;
   if (event.meaning.class !== 'user_error' || contents.several) return false;
   return life.after(failedAt, last.line).beganAnew || (contents.lastWords.at(-1)?.line ?? 0) - last.line > MUCH;
+}
+
+function gotOn({ line }: Event, { lastWords }: LogContents): boolean {
+  if ((lastWords.at(-1)?.line ?? 0) - line > GOT_ON) return true;
+  return lastWords.some((word) => word.line > line && saysOver(word.said));
 }

@@ -33,11 +33,21 @@ export function readProgress(text: string): Progress | null {
 }
 
 const DONE =
-  /(?:(?:training|fine-?tuning) (?:is )?(?:complete|completed|finished|done|ended)|(?:finished|completed|done with|end of) (?:training|fine-?tuning)|^successfully completed\.$|trainer\.fit` stopped|training took|run finished successfully|job completed successfully|terminated of its own accord .{0,60}exit-code 0\b|normal termination \(return value 0\))/;
+  /(?:(?:training|fine-?tuning) (?:is )?(?:complete|completed|finished|done|ended)|(?:finished|completed|done with|end of|^end) (?:training|fine-?tuning)|^successfully completed\.$|trainer\.fit` stopped|training took|run finished successfully|job completed successfully|terminated of its own accord .{0,60}exit-code 0\b|normal termination \(return value 0\))/;
 
 /** The job says that it came to its end. */
 export function saysDone(text: string): boolean {
   return text.length < 400 && DONE.test(text.toLowerCase());
+}
+
+const OVER =
+  /(?:\b(?:job|jobs|script|run|task|tasks|pipeline|workflow|everything|all)\b.{0,40}\b(?:complete|completed|finished|done|succeeded)\b|exited without errors?|\bsuccessfully\b)/;
+
+/** Who runs several things says that they came to their end: what one of them lacked did not matter. */
+export function saysOver(text: string): boolean {
+  if (text.length >= 400) return false;
+  const lower = text.toLowerCase();
+  return OVER.test(lower) && !/\b(?:not|fail|failed|error)\b/.test(lower);
 }
 
 const RECOVERED =

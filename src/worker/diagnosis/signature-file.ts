@@ -72,6 +72,8 @@ export const signatureSchema = z
     outranks: z.enum(['signal', 'exit']).optional(),
     /** Who says it does so at the level of a warning or below, though it is none. */
     quiet: z.boolean().default(false),
+    /** Shells, commands and libraries say it of what they get on without: it ended nothing if the log goes on behind it. */
+    passing: z.boolean().default(false),
     /** Native code prints it just before an exception that says less: the exception is then read as this. */
     prelude: z.boolean().default(false),
     cause: z.string().min(10),
@@ -102,7 +104,10 @@ export const fileSchema = z
     exceptions: z.array(
       z
         .object({
-          names: z.array(z.string().regex(/^[A-Za-z_][\w.]*$/)).min(1),
+          /** Whole names, last or dotted. */
+          names: z.array(z.string().regex(/^[A-Za-z_][\w.]*$/)).default([]),
+          /** Parts of names that no entry holds whole. */
+          like: z.array(z.string().regex(/^[A-Za-z]{4,}$/)).default([]),
           class: failureClass,
           role: role.default('fatal'),
           certain: z.boolean().default(true),

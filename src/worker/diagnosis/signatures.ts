@@ -32,6 +32,7 @@ export interface Signature extends Meaning {
   phase: 'load' | 'eval' | 'save' | 'train' | null;
   prelude: boolean;
   quiet: boolean;
+  passing: boolean;
   after: readonly string[];
   outranks: 'signal' | 'exit' | null;
 }
@@ -50,8 +51,8 @@ export interface Signatures {
   automaton: Automaton;
   literals: readonly string[];
   uses: readonly (readonly Use[])[];
-  /** By the exception's last name or its whole dotted name. */
-  exceptions: ReadonlyMap<string, Meaning>;
+  /** What an exception means, by its name. */
+  raised: (path: string, name: string) => Meaning;
   advice: Readonly<Record<string, string>>;
   programs: readonly Program[];
 }
@@ -136,6 +137,7 @@ function checked(said: unknown): Signatures {
       phase: entry.phase ?? null,
       prelude: entry.prelude,
       quiet: entry.quiet,
+      passing: entry.passing,
       after: entry.after,
       outranks: entry.outranks ?? null,
     };
@@ -153,14 +155,20 @@ function checked(said: unknown): Signatures {
     }
   });
   const exceptions = new Map<string, Meaning>();
-  for (const { names, ...meaning } of file.exceptions) {
-    known(file.advice, meaning.advice, names[0] as string);
+  const parts: [string, Meaning][] = [];
+  for (const { names, like, ...meaning } of file.exceptions) {
+    known(file.advice, meaning.advice, (names[0] ?? like[0]) as string);
     for (const name of names) exceptions.set(name, meaning);
+    for (const part of like) parts.push([part, meaning]);
   }
+  const any = exceptions.get('Exception');
+  if (!any) throw new RangeError('no exception "Exception"');
+  const raised = (path: string, name: string) =>
+    exceptions.get(path) ?? exceptions.get(name) ?? parts.find(([part]) => name.includes(part))?.[1] ?? any;
   for (const { id, advice } of file.programs) known(file.advice, advice, id);
   const programs = file.programs.map((program) => ({ ...program, texts: program.texts.map(canonical) }));
   const literals = [...ids.keys()];
-  return { automaton: new Automaton(literals), literals, uses, exceptions, advice: file.advice, programs };
+  return { automaton: new Automaton(literals), literals, uses, raised, advice: file.advice, programs };
 }
 
 function known(advice: Record<string, string>, key: string, where: string): void {

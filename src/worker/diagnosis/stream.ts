@@ -3,6 +3,7 @@ import type { Event, Mark } from './event.js';
 import { parseException } from './exception.js';
 import { readFigures } from './figures.js';
 import { doubted, fits, fitsEdges } from './fit.js';
+import { DONE_COUNTS } from './incident.js';
 import { Life } from './life.js';
 import type { Tagged } from './prefix.js';
 import { type Progress, readProgress, readStage, saysDone, saysRecovered } from './progress.js';
@@ -60,7 +61,7 @@ export class Stream {
   private ended: Traceback | null = null;
   readonly trend = new Trend();
   readonly life = new Life();
-  readonly mark: Mark = { lines: 0, step: -1, trained: false, stage: null };
+  readonly mark: Mark = { lines: 0, step: -1, trained: false, done: false, stage: null };
 
   constructor(
     readonly key: string,
@@ -164,7 +165,9 @@ export class Stream {
     }
     this.mark.stage = readStage(line.text) ?? this.mark.stage;
     // As good as two steps more: whatever came before, it did not end the job.
-    if (saysDone(line.text) || saysRecovered(line.text)) this.mark.lines += 2;
+    const done = saysDone(line.text);
+    if (done || saysRecovered(line.text)) this.mark.lines += DONE_COUNTS;
+    if (done) this.mark.done = true;
     // An exception without its traceback: cut off, or interleaved with another's.
     const exception = parseException(line.text.replace(DECORATION, ''), false);
     if (!exception || /Warning$/.test(exception.name)) return;
@@ -186,6 +189,7 @@ export class Stream {
   private advance({ kind, step }: Progress, text: string): void {
     if (kind === 'train') this.trend.add(text, step);
     this.mark.stage = kind;
+    this.mark.done = false;
     if (kind === 'train' || kind === 'eval') {
       this.mark.lines += 1;
       if (step !== null) this.mark.step = Math.max(this.mark.step, step);
@@ -237,15 +241,15 @@ export class Stream {
       prelude: signature.prelude,
       after: signature.after,
       outranks: signature.outranks,
+      passing: signature.passing && !raised,
     });
   }
 
   private judgeException({ traceback, index, mark }: Raised): void {
     const line = this.window.at(index);
     const { path, name } = traceback.exception;
-    const { exceptions } = this.known;
-    const meaning = exceptions.get(path) ?? exceptions.get(name) ?? exceptions.get('Exception');
-    if (!line || !meaning) return;
+    if (!line) return;
+    const meaning = this.known.raised(path, name);
     line.traceback = traceback;
     const dealtWith = traceback.frames.length === 0 && saysDealtWith(line.canonical);
     const soft = dealtWith || isLogging(traceback.frames[0]);
@@ -270,6 +274,7 @@ export class Stream {
       prelude: false,
       after: [],
       outranks: null,
+      passing: false,
       progress,
       ...more,
     });

@@ -125,7 +125,7 @@ export class TracebackReader {
     this.boxed = boxed;
     const said = `${this.before}\n${before}`;
     this.ignored =
-      /Exception ignored|--- Logging error|Error in atexit|Error in sys\.excepthook|Exception in thread/.test(said);
+      /Exception ignored|--- Logging error|Error in atexit|Error in sys\.excepthook|Exception in (?:thread|user code)/.test(said);
     if (/Original $/.test(before) || /terminated with the following error|Original traceback/i.test(this.before)) {
       this.relation = 'original';
     }
@@ -226,6 +226,7 @@ export class TracebackReader {
     if (other) {
       this.frames = [];
       this.startLine = number;
+      this.ignored = this.last?.ignored === true && this.last.exception.message === other.message;
       return this.finish(other, number);
     }
     if (text.trim() === '' || text.startsWith('"""') || this.linesIn > 40 || RECORD.test(text)) {
@@ -269,7 +270,12 @@ export function shapeOf(text: string): string {
 /** What is raised in it is caught by its caller, which only prints it. */
 function isCaught(outermost: Frame | undefined): boolean {
   if (!outermost) return false;
-  return CLEANUP.test(outermost.function) || isLogging(outermost);
+  return CLEANUP.test(outermost.function) || isLogging(outermost) || isThread(outermost);
+}
+
+/** A thread ended of it, and the program goes on. */
+function isThread({ file, function: name }: Frame): boolean {
+  return name === '_bootstrap_inner' && /[\\/]threading\.py$/.test(file);
 }
 
 /** A record could not be written; the program goes on. */

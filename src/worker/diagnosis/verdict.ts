@@ -8,7 +8,7 @@ import { rankOf } from './prefix.js';
 import { saysDone, saysRecovered } from './progress.js';
 import type { LogContents } from './reader.js';
 import { endSignal, failed, lastRefusal, type Signals, wasRefused } from './signals.js';
-import { saysCannot, saysDealtWith, saysFailed } from './words.js';
+import { isMild, saysCannot, saysDealtWith, saysFailed } from './words.js';
 
 /** What it was, and what tells it. */
 export interface Verdict extends Status {
@@ -92,7 +92,7 @@ function endsInFailure({ lastWords }: LogContents, all: Incident[]): boolean {
   const done = lastWords.findLastIndex(({ said }) => saysDone(said) || saysRecovered(said));
   const open = lastWords
     .slice(done + 1)
-    .filter(({ said, line }, i, words) => !soft.has(line) && !saysDealtWith(canonical(said)) && !isCounted(words, i));
+    .filter(({ said, line }, i, words) => !soft.has(line) && !isMild(said) && !saysDealtWith(canonical(said)) && !isCounted(words, i));
   return (
     open.some(({ said }) => saysFailed(said)) || (last !== undefined && open.includes(last) && saysCannot(last.said))
   );

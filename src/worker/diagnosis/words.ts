@@ -11,7 +11,7 @@ const DEALT_WITH = wordsOf(`
   recovering caughtoom caughtcuda caughtout caughtexception reducingbatch reducebatchsizeto reducedbatch
   reducingthebatch decreasingbatch decreasingtrain decreasedbatch halvingbatch halvingthe loweringbatch
   tryingbatchsize tryingwith trywithsmaller fallingback fellback continuing emptyingcache emptyingthecache
-  clearingcache clearedcache notafailure notafatal nonfatal ignoring washandled ishandled splittingbatch oomevents
+  clearingcache clearedcache notafailure notafatal nonfatal ignoring reinitdueto washandled ishandled splittingbatch oomevents
 `);
 
 /** Speaks of something that could happen, or tells how to prevent it. */
@@ -56,14 +56,14 @@ export function saysNoSuchName(canonical: string): boolean {
 
 const LEVEL = /(?:^|[\s[\]|:(-])(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)(?=$|[\s\]|:)-])/;
 const LOWER_LEVEL = /(?:^|[\s[])(debug|info|warning|warn)(?=[:\]]| -)|level=(debug|info|warn)/;
-const GLOG = /^\[?([IWEF])(?:\d{4} | \w+\.cpp|\d{8} )/;
+const GLOG = /^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: )?\[?([IWEF])(?:\d{4} | \w+\.cpp|\d{8} | [\w/]+\.cc:)/;
 
 const ERROR_LEVEL = /(?:^|[\s[\]|:(-])(?:ERROR|CRITICAL|FATAL)(?=$|[\s\]|:)-])/;
 /** `error: …` as commands say it: at the line's start or behind their name, with words after it and no figure. */
 const NAMED_ERROR =
   /(?:^|[\])|:>!*] ?)(?:fatal )?(?:error|fatal|failure)(?: \[[\w.-]{1,20}\]|(?: [a-z\d]{1,14}){1,4})?: ?(?=[^\s\d.+-])/i;
 const FAILED =
-  /\b(?:failed with (?:code|exit|status|return)|exited with (?:code|status|exit code) [1-9]|exiting due to|uncaught exception|unhandled exception|exception during|job (?:has )?failed|command failed|an error occurred|has detected the following error|exit-code [1-9]|\(return value [1-9]|assertion failed|check failed)/i;
+  /\b(?:failed with (?:code|exit|status|return)|returned (?:a )?non-?zero (?:code|exit|status)|exited with (?:code|status|exit code) [1-9]|exiting due to|uncaught exception|unhandled exception|exception during|job (?:has )?failed|command failed|an error occurred|has detected the following error|exit-code [1-9]|\(return value [1-9]|assertion failed|check failed|\bline \d+: syntax error)/i;
 /** `Import of the data failed: …`: a short clause that ends so, and what it failed for. */
 const CLAUSE_FAILED = /^(?:[\w-]{1,24} ){1,6}failed: (?=[A-Za-z'"[(<])/i;
 /** Installers call so what is no failure of theirs. */
@@ -112,9 +112,9 @@ export function isMild(text: string): boolean {
   if (text.includes('NCCL WARN ') && NCCL_FAILED.test(text.slice(0, 500))) return false;
   const head = text.slice(0, 120);
   if (isTracker(head)) return true;
+  const glog = GLOG.exec(head)?.[1];
+  if (glog) return glog === 'I' || glog === 'W';
   const level = LEVEL.exec(head)?.[1] ?? LOWER_LEVEL.exec(head)?.[0]?.trim().toUpperCase();
   if (level) return !/ERROR|CRITICAL|FATAL/.test(level);
-  if (/\w+Warning: /.test(head)) return true;
-  const glog = GLOG.exec(head)?.[1];
-  return glog === 'I' || glog === 'W';
+  return /\w+Warning: /.test(head);
 }
