@@ -1,7 +1,7 @@
 import type { Event } from './event.js';
 import { type Incident, roleOf } from './incident.js';
-import type { LogContents } from './reader.js';
 import { saysOver } from './progress.js';
+import type { LogContents } from './reader.js';
 import { shapeOf } from './traceback.js';
 
 /** Lines that no program prints about an error of its own. */

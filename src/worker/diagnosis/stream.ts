@@ -1,4 +1,4 @@
-import { canonical } from './canonical.js';
+import { canonical, exitCode } from './canonical.js';
 import type { Event, Mark } from './event.js';
 import { parseException } from './exception.js';
 import { readFigures } from './figures.js';
@@ -102,7 +102,7 @@ export class Stream {
     const line: Line = {
       text,
       number,
-      canonical: canonical(text),
+      canonical: canonical(text) + exitCode(text),
       part,
       stamped,
       whole,

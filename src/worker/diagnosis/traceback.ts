@@ -125,7 +125,9 @@ export class TracebackReader {
     this.boxed = boxed;
     const said = `${this.before}\n${before}`;
     this.ignored =
-      /Exception ignored|--- Logging error|Error in atexit|Error in sys\.excepthook|Exception in (?:thread|user code)/.test(said);
+      /Exception ignored|--- Logging error|Error in atexit|Error in sys\.excepthook|Exception in (?:thread|user code)/.test(
+        said,
+      );
     if (/Original $/.test(before) || /terminated with the following error|Original traceback/i.test(this.before)) {
       this.relation = 'original';
     }

@@ -92,7 +92,10 @@ function endsInFailure({ lastWords }: LogContents, all: Incident[]): boolean {
   const done = lastWords.findLastIndex(({ said }) => saysDone(said) || saysRecovered(said));
   const open = lastWords
     .slice(done + 1)
-    .filter(({ said, line }, i, words) => !soft.has(line) && !isMild(said) && !saysDealtWith(canonical(said)) && !isCounted(words, i));
+    .filter(
+      ({ said, line }, i, words) =>
+        !soft.has(line) && !isMild(said) && !saysDealtWith(canonical(said)) && !isCounted(words, i),
+    );
   return (
     open.some(({ said }) => saysFailed(said)) || (last !== undefined && open.includes(last) && saysCannot(last.said))
   );

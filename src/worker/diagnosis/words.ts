@@ -7,7 +7,7 @@ export function wordsOf(text: string): string[] {
 
 /** What the words around a message say of its weight. All tests are on canonical text: no blanks, lower case. */
 const DEALT_WITH = wordsOf(`
-  skippingbatch skippingthisbatch skippedbatch skipbatch skipping skipped retrying willretry tryingagain recovered
+  skippingbatch skippingthisbatch skippedbatch skipbatch skipping skipped retrying willretry isretried tryingagain recovered
   recovering caughtoom caughtcuda caughtout caughtexception reducingbatch reducebatchsizeto reducedbatch
   reducingthebatch decreasingbatch decreasingtrain decreasedbatch halvingbatch halvingthe loweringbatch
   tryingbatchsize tryingwith trywithsmaller fallingback fellback continuing emptyingcache emptyingthecache

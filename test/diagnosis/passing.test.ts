@@ -1,0 +1,134 @@
+import { describe, expect, it } from 'vitest';
+import { diagnose } from '../../src/worker/diagnosis/index.js';
+
+/** The verdict on a log alone: no exit code, no ledger. */
+async function verdict(...lines: string[]): Promise<string> {
+  const { class: found } = await diagnose({ log: [Buffer.from(`${lines.join('\n')}\n`)] });
+  return found;
+}
+
+const work = (n: number) => Array.from({ length: n }, (_, i) => `wrote part ${i} of the table to disk`);
+
+describe('what programs say of what they get on without', () => {
+  it.each([
+    ['a shell', '/home/ann/.bashrc: line 13: s: command not found'],
+    ['a script', 'prepare.sh: line 20: cd: /scratch/run2: No such file or directory'],
+    ['cp', 'cp: cannot create regular file ‘/scratch/run2/’: No such file or directory'],
+    ['a library', 'classifier.bias | shape mismatch: value array has 1000 rows'],
+    ['a download that a cache stands in for', 'Could not resolve host: example.org'],
+  ])('ended nothing where the log goes on: %s', async (_, line) => {
+    expect(await verdict('starting', line, ...work(25))).toBe('ok');
+    expect(await verdict('starting', line, ...work(3), 'Job night-run complete')).toBe('ok');
+  });
+
+  it('is the reason where nothing comes after it', async () => {
+    expect(await verdict('starting', 'run.sh: line 7: torchrun: command not found')).toBe('user_error');
+    expect(await verdict('starting', 'Could not resolve host: example.org')).toBe('network');
+  });
+
+  it('is the reason where the job failed, whatever comes after it', async () => {
+    const log = ['starting', 'run.sh: line 7: torchrun: command not found', ...work(25)].join('\n');
+    expect(await diagnose({ log: [Buffer.from(log)], exitCode: 127 })).toMatchObject({ class: 'user_error' });
+  });
+
+  it('ends the job where it is raised', async () => {
+    const raised = ['Traceback (most recent call last):', '  File "t.py", line 3, in <module>', '    main()'];
+    expect(await verdict(...raised, "FileNotFoundError: [Errno 2] No such file or directory: 'a'", ...work(25))).toBe(
+      'user_error',
+    );
+  });
+
+  it('is nothing of tidying up', async () => {
+    const lines = [
+      'ls: cannot access out/net.1*: No such file or directory',
+      'rm: cannot remove ‘out/*’: No such file',
+    ];
+    expect(await verdict(...lines)).toBe('ok');
+  });
+});
+
+describe('a thread', () => {
+  const died = (at: string) => [
+    'Traceback (most recent call last):',
+    `  File "/usr/lib/python3.10/threading.py", line 1016, in _bootstrap_inner`,
+    '    self.run()',
+    `  File "${at}", line 202, in run`,
+    '    data = self._queue.get(True, wait)',
+    'OSError: handle is closed',
+  ];
+
+  it('that fails when the job is done ended nothing', async () => {
+    const log = [
+      'step 99 | loss 0.1',
+      'step 100 | loss 0.1',
+      'Training finished',
+      'Exception in thread Thread-1:',
+      'bye',
+      ...died('/opt/writer.py'),
+    ];
+    expect(await verdict(...log)).toBe('ok');
+  });
+
+  it('is the reason where nothing else is there', async () => {
+    expect(await verdict('step 99 | loss 0.1', ...died('/opt/writer.py'))).toBe('user_error');
+  });
+});
+
+describe('who stopped the job', () => {
+  it('is told by Slurm, though lines on their way come after it', async () => {
+    const log = [
+      '  4%|▍ | 40/900 [00:10<02:10, 3.0it/s]slurmstepd: error: *** JOB 77 ON n1 CANCELLED AT 2025-06-06T11:58:22 ***',
+      '  5%|▍ | 41/900 [00:10<02:10, 3.0it/s]',
+      '  5%|▍ | 42/900 [00:11<02:10, 3.0it/s]',
+      '  5%|▍ | 43/900 [00:11<02:10, 3.0it/s]',
+    ];
+    expect(await verdict(...log)).toBe('cancelled');
+  });
+
+  it('may say that the training is over', async () => {
+    const log = ['epoch 6 loss 1.2', 'Keyboard interruption. Leaving the loop', 'Training took 00:09:17'];
+    expect(await verdict(...log)).toBe('cancelled');
+  });
+});
+
+describe('an exit code', () => {
+  it.each([
+    'Process `map:index (1)` terminated with an error exit status (137)',
+    'The exit status of the task that caused the workflow to fail was: 137.',
+    'worker 3: exit code -9',
+    '{"ExitCode": 137}',
+  ])('of a signal is read however it is put: %s', async (line) => {
+    expect(await verdict('starting', line)).toBe('killed');
+  });
+
+  it('of a shell that could not read its script is no success', async () => {
+    expect(await verdict('starting', '/var/spool/job7/script: line 98: syntax error: unexpected end of file')).toBe(
+      'user_error',
+    );
+    expect(await verdict('starting', "The command '/bin/sh -c pip3 install x' returned a non-zero code: 1")).toBe(
+      'user_error',
+    );
+  });
+});
+
+describe('an exception that no entry names', () => {
+  const raise = (error: string) =>
+    verdict('Traceback (most recent call last):', '  File "t.py", line 3, in <module>', '    main()', error);
+  it.each([
+    ['grid.errors.HostConnectionLost: gone', 'network'],
+    ['acme.GatewayTimeoutError: no answer', 'network'],
+    ['acme.JobCancelledError: by request', 'cancelled'],
+    ['acme.TensorOutOfMemoryException: 3 GiB', 'device_oom'],
+    ['acme.ArenaMemoryError: 3 GiB', 'host_oom'],
+    ['acme.WrongShapeError: 3 is not 4', 'user_error'],
+  ])('is read by the parts of its name: %s', async (error, expected) => {
+    expect(await raise(error)).toBe(expected);
+  });
+});
+
+describe('a warning of native code', () => {
+  it('is none of a failure, whatever it calls itself and a time before it', async () => {
+    const line = '2021-10-06 15:57:04.287185: W external/org_x/cuda_driver.cc:269] failed call: UNKNOWN ERROR (303)';
+    expect(await verdict('starting', line)).toBe('ok');
+  });
+});
