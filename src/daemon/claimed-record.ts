@@ -8,22 +8,20 @@ export class ClaimLost extends Error {}
 interface Claim {
   store: Store;
   claimed: JobBackups;
-  /** What has ended here. */
+  /** Backups of jobs that ended here. */
   ended: JobBackups;
   host: string;
-  /** Patches without it are refused. */
   claim: string;
-  /** Aborted when the daemon lets go of the job: what Redis will not take until then is left to the next daemon. */
+  /** Aborted when the daemon lets go of the job: what Redis refuses until then is left to the next daemon. */
   letGo: AbortSignal;
-  /** Told when it holds no more. */
+  /** Called when the claim is lost. */
   onLost: (error: ClaimLost) => void;
 }
 
 /** The record of a job that this host answers for; written only while its claim holds. */
 export class ClaimedRecord {
-  /** Where the job stands, as it was said last. */
+  /** The reason shown last. */
   reason: string | null;
-  /** The claim is gone. */
   lost = false;
   #unsaid = false;
   #saying = false;
@@ -35,7 +33,7 @@ export class ClaimedRecord {
     this.reason = job.reason;
   }
 
-  /** Throws ClaimLost: nothing may be launched that the record does not know of. */
+  /** Throws ClaimLost: nothing may be launched that the record does not show. */
   async patch(patch: Partial<JobRecord>): Promise<void> {
     if (patch.reason !== undefined) this.reason = patch.reason;
     const result = await this.write(patch);
@@ -46,18 +44,18 @@ export class ClaimedRecord {
     throw error;
   }
 
-  /** Keeps a copy at home from now on. */
+  /** Keeps a backup from now on. */
   hold(): void {
     const { host, claim, claimed } = this.claim;
     claimed.write({ host, claim, epoch: this.job.epoch, record: { ...this.job, reason: this.reason } });
   }
 
-  /** The copy goes with the job. */
+  /** Removes the backup with the job. */
   forget(): void {
     this.claim.claimed.remove(this.job.job);
   }
 
-  /** The copy stays, as one of what has ended: an older state of Redis would offer the job to be run again. */
+  /** Keeps the backup among the ended: an older state of Redis would offer the job again. */
   end(): void {
     const { host, claim, ended } = this.claim;
     const record = { ...this.job, ended_at: this.job.ended_at ?? new Date().toISOString() };
@@ -65,7 +63,7 @@ export class ClaimedRecord {
     this.forget();
   }
 
-  /** Whether the job has ended here already, in this epoch: then that is written back. Tries until Redis takes it. */
+  /** Whether the job already ended here in this epoch, and then restores that. Tries until Redis takes it. */
   async hasEnded(): Promise<boolean> {
     const { store, ended, letGo: signal } = this.claim;
     const last = ended.get(this.job.job);
@@ -74,7 +72,7 @@ export class ClaimedRecord {
     return true;
   }
 
-  /** Writes the record back where Redis has lost it. Where the job is another's by now, `onLost` is told. */
+  /** Restores a record that Redis lost. Calls `onLost` if the job is another host's. */
   async restore(): Promise<Restored> {
     const { store, host, claim, onLost } = this.claim;
     const restored = await store.jobs.restore({ host, claim, epoch: this.job.epoch, record: this.job });
@@ -85,13 +83,13 @@ export class ClaimedRecord {
     return restored;
   }
 
-  /** Tries until Redis takes it: an error says nothing about the job. Rejects when the job is let go of. */
+  /** Tries until Redis takes it, as an error says nothing about the job. Rejects when the job is let go. */
   write(patch: Partial<JobRecord>): Promise<PatchResult> {
     const { store, letGo: signal } = this.claim;
     return outlast(() => this.#write(patch), { signal, onRefused: store.connection.onRefused });
   }
 
-  /** Where Redis lost its data the job has not lost its process: the record is written back, and the step after it. */
+  /** If Redis lost the record, restores it and writes again: the job itself is not lost. */
   async #write(patch: Partial<JobRecord>): Promise<PatchResult> {
     const { store, claim } = this.claim;
     const { job } = this.job;
@@ -111,14 +109,14 @@ export class ClaimedRecord {
     return result;
   }
 
-  /** Says where the job stands; of several that come quickly only the last has to arrive. */
+  /** Shows the job's progress; of several quick ones only the last has to arrive. */
   say(reason: string | null): void {
     if (reason === this.reason) return;
     this.reason = reason;
     this.repeat();
   }
 
-  /** Says it again, after somebody else wrote that this host could not be heard. */
+  /** Shows it again, after another daemon wrote that this host is silent. */
   repeat(): void {
     this.#unsaid = true;
     if (!this.#saying) void this.#sayLatest();
@@ -133,7 +131,7 @@ export class ClaimedRecord {
     this.#saying = false;
   }
 
-  /** Gives the job back, of which nothing was launched. */
+  /** Gives back a job without a launch. */
   async giveBack(): Promise<void> {
     const { store, claim } = this.claim;
     const { onRefused } = store.connection;

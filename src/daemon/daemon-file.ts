@@ -10,17 +10,16 @@ import { isAlive } from '../store/index.js';
 const schema = z.object({
   schema: z.literal(1),
   pid: z.number().int().positive(),
-  /** Clock ticks since boot: with the pid it names the process for good. */
+  /** In clock ticks since boot: with the pid it identifies the process. */
   start: z.string(),
   host: z.string(),
   version: z.string(),
   redis: z.string(),
   started_at: z.string(),
-  /** It takes jobs. */
   ready: z.boolean(),
-  /** Address of its dashboard; null: it has none. */
+  /** Null: none. */
   dashboard: z.string().nullable().default(null),
-  /** Why it has no dashboard although it was to have one; null: nothing is wrong. */
+  /** Why there is no dashboard; null: no fault. */
   dashboard_fault: z.string().nullable().default(null),
 });
 

@@ -33,7 +33,7 @@ export interface DaemonParts {
   runtime: Runtime;
   worker: WorkerApi;
   settings: DaemonSettings;
-  /** Known to every daemon of this home: what one took the next may go on with. */
+  /** The same for every daemon of this home, so that the next can continue. */
   token: string;
   version: string;
   log: Log;
@@ -57,7 +57,7 @@ export class Daemon {
   #devices: Device[] = [];
   readonly #info: HostInfo;
   #stopping = false;
-  /** Redis is back, and what is claimed here is being compared with it. */
+  /** Comparisons with Redis after an outage that are not done. */
   #away = 0;
   #fatal: ((error: Error) => void) | null = null;
 
@@ -101,7 +101,7 @@ export class Daemon {
     });
   }
 
-  /** Takes over what this host had claimed, then takes jobs. Throws OOMTUNE_DAEMON_RUNNING for a second of the name. */
+  /** Adopts what this host had claimed, then takes jobs. Throws OOMTUNE_DAEMON_RUNNING for a second daemon of the name. */
   async start(): Promise<void> {
     const { store, settings, log } = this.parts;
     await this.#inventory();
@@ -130,14 +130,14 @@ export class Daemon {
     );
   }
 
-  /** Resolves never; rejects when the daemon cannot go on. */
+  /** Rejects when the daemon cannot go on; never resolves. */
   get failed(): Promise<never> {
     return new Promise((_, reject) => {
       this.#fatal = reject;
     });
   }
 
-  /** Lets go of all jobs, which go on; `kill`: ends them and waits until nothing of them is left. */
+  /** Lets go of all jobs, which go on; `kill`: ends them and waits until nothing is left. */
   async stop({ kill }: { kill: boolean }): Promise<void> {
     const { store, settings, log } = this.parts;
     this.#stopping = true;
@@ -155,7 +155,6 @@ export class Daemon {
     await soon(this.#queues.close());
   }
 
-  /** Whether `stop --kill` asked for this end. */
   get killAsked(): boolean {
     const asked = existsSync(killPath(this.#host));
     if (asked) rmSync(killPath(this.#host), { force: true });
@@ -168,7 +167,7 @@ export class Daemon {
     this.#comeBack().catch((error: unknown) => this.parts.log.warn({ err: error }, 'sweep failed'));
   };
 
-  /** What was given to others meanwhile is ended, and what Redis has lost is written back, before anything else. */
+  /** After an outage, ends copies that others took over and restores what Redis lost, before anything else. */
   async #comeBack(): Promise<void> {
     this.#away += 1;
     const { others } = this.#sweeper; // before a sweep that was under way hears of none in what Redis has come back with
@@ -189,7 +188,7 @@ export class Daemon {
     await this.#sweep();
   }
 
-  /** Waits for hosts that are slower to find Redis again, but no longer than they may be silent. */
+  /** Waits for hosts that find Redis later, but no longer than they may be silent. */
   async #heardAgain(others: string[]): Promise<void> {
     const { hosts, connection } = this.parts.store;
     const until = performance.now() + HEARTBEAT_MS;
@@ -208,7 +207,7 @@ export class Daemon {
     await this.#executions.fenced();
   }
 
-  /** Resolves when nothing is being compared: a request that was on its way when Redis came back may have taken a job. */
+  /** Resolves when no comparison runs: one that was on its way when Redis came back may have taken a job. */
   async #settled(): Promise<void> {
     while (this.#away > 0 && !this.#stopping) await delay(SETTLED_LOOK_MS);
   }
@@ -289,7 +288,7 @@ export class Daemon {
     await this.#intake.take();
   }
 
-  /** Goes on with what this host answers for and nobody here works at: after a start, or a put-back that failed. */
+  /** Continues this host's jobs that nobody here works on: after a start, or a put-back that failed. */
   async #adopt(): Promise<void> {
     for (const record of await this.parts.store.jobs.live()) {
       if (this.#stopping) return;

@@ -7,13 +7,13 @@ import { formatBytes } from '../common/size.js';
 export class DiskSpace {
   #lack: string | null = null;
 
-  /** `keep`: bytes that are left free for what runs already. */
+  /** `keep`: bytes for running jobs. */
   constructor(
     private readonly keep: number,
     private readonly log: Log,
   ) {}
 
-  /** What is lacking, in words; null: nothing. Looks anew. */
+  /** What is lacking, in words, measured now; null: nothing. */
   get lack(): string | null {
     const lack = this.#look();
     if (lack !== null && this.#lack === null) this.log.warn({ lack }, 'no job is taken until there is room');

@@ -18,12 +18,12 @@ export class Dispatcher {
     private readonly log: Log,
   ) {}
 
-  /** Whether some job waits for others, as of the last look. */
+  /** Whether some job waited for others at the last look. */
   get waiting(): boolean {
     return this.#waiting;
   }
 
-  /** Looks through all pending jobs; calls that come meanwhile make it look once more. */
+  /** Looks through all pending jobs, and once more for calls in between. */
   dispatch(): Promise<void> {
     if (this.#running !== null) {
       this.#again = true;
@@ -66,7 +66,7 @@ export class Dispatcher {
     if (await this.store.jobs.unpend(job, 'waits in its queue')) await this.queues.add(job);
   }
 
-  /** What of `--after` and `--after-any` is in the way. */
+  /** What blocks it by `--after` or `--after-any`. */
   async #blocker(job: StoredJob, pending: StoredJob[]): Promise<{ dead: string } | { waits: string } | null> {
     const { after, afterAny = [] } = job.options;
     const waits: string[] = [];
@@ -112,7 +112,7 @@ interface Family {
 class SweepAdmission {
   private constructor(private readonly families: Map<string, Family>) {}
 
-  /** `pending`: jobs that are not in a queue yet. */
+  /** `pending`: jobs without a queue entry. */
   static async open(store: Store, pending: StoredJob[]): Promise<SweepAdmission> {
     const ids = new Set(pending.flatMap(({ options }) => options.sweep?.sweep ?? []));
     if (ids.size === 0) return new SweepAdmission(new Map());
@@ -126,7 +126,7 @@ class SweepAdmission {
     return new SweepAdmission(new Map(families));
   }
 
-  /** Lets it through: null. Else what it waits for. */
+  /** Null: it may be queued. */
   pass(job: StoredJob): { waits: string } | null {
     const { sweep } = job.options;
     const family = sweep === undefined ? undefined : this.families.get(sweep.sweep);

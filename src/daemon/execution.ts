@@ -33,10 +33,9 @@ export interface ExecutionDeps {
   host: string;
   claimed: JobBackups;
   ended: JobBackups;
-  /** This daemon's claim on the job: patches without it are refused. */
   claim: string;
   log: Log;
-  /** Told when it begins to wait for devices, and takes no lane meanwhile: others may find some. */
+  /** Called when it begins to wait for devices and gives its lane to others. */
   onWait: () => void;
 }
 
@@ -66,7 +65,7 @@ export class Execution {
 
   constructor(
     readonly record: StoredJob,
-    /** Its entry in the queue; null: gone, which does not matter to the job. */
+    /** Its queue entry; null: gone, which does not matter to the job. */
     public ticket: Job<Ticket> | null,
     private readonly deps: ExecutionDeps,
   ) {
@@ -92,36 +91,35 @@ export class Execution {
     if (record.cancelAsked !== null) this.cancel();
   }
 
-  /** Ends the job for good. */
   cancel(): void {
     this.#stop(new Cancelled('The job was cancelled.'));
   }
 
-  /** Lets go of it: the job goes on under its supervisor. */
+  /** Lets go of the job, which goes on under its supervisor. */
   detach(): void {
     const putBack = this.leaseWait.since !== null && !this.#work.launched;
     this.#stop(putBack ? new PutBack() : new Detached());
     this.#letGo.abort(new Detached());
   }
 
-  /** Gives it back to its queue, if nothing of it has been started. False: it has. */
+  /** Gives it back to its queue. False: something of it has started. */
   putBack(): boolean {
     if (this.leaseWait.since === null || this.#work.launched) return false;
     this.#stop(new PutBack('It goes back to its queue.'));
     return true;
   }
 
-  /** Says where it stands again, after somebody else wrote that this host could not be heard. */
+  /** Shows its state again, after another daemon wrote that this host is silent. */
   repeat(): void {
     this.#claimed.repeat();
   }
 
-  /** Resolves when nothing of it is left here, if it is another's by now; else at once. */
+  /** If another host took the job, resolves when nothing of it is left here; else at once. */
   get fenced(): Promise<void> {
     return this.#abort.signal.reason instanceof ClaimLost ? this.#ended.then(() => {}) : Promise.resolve();
   }
 
-  /** What the record has to say as long as the job is ours; null: it ends here, and its record is not compared any more. */
+  /** What the record should say while the job is ours; null: it ends, and is compared no more. */
   get expected(): Pick<Standing, 'epoch' | 'claim' | 'launches'> | null {
     if (this.#closing || this.#abort.signal.aborted) return null;
     return { epoch: this.record.epoch, claim: this.deps.claim, launches: this.record.launches.length };
@@ -186,7 +184,7 @@ export class Execution {
     }
   }
 
-  /** Where the disk has no room for a launch it is waited for: that is no fault of the job's. */
+  /** Waits for disk space for a launch, as its lack is not the job's fault. */
   async #runWorker(): Promise<RunReport> {
     const { signal } = this.#abort;
     for (;;) {
@@ -268,7 +266,7 @@ export class Execution {
     };
   }
 
-  /** Written down before the launch: whoever looks into a job that misses something finds it there. */
+  /** Recorded before the launch, for people who look for a missing variable. */
   async #sayWithheld(): Promise<void> {
     const { withheld, note } = this.#environment;
     if (note === null) return;

@@ -9,12 +9,12 @@ import type { Queues } from './queues.js';
 import { labelOf, requirementOf } from './routing.js';
 
 interface ExecutionsParts extends Omit<ExecutionDeps, 'claim'> {
-  /** Resolves when Redis, should it have been away, has been compared with what is claimed here and elsewhere. */
+  /** Resolves when the comparison with Redis after an outage is done. */
   settled: () => Promise<void>;
   token: string;
   queues: Queues;
   lanes: Lanes;
-  /** Told when one has ended here: its lane is free. */
+  /** Called when one has ended and its lane is free. */
   onEnd: () => void;
 }
 
@@ -22,7 +22,7 @@ interface ExecutionsParts extends Omit<ExecutionDeps, 'claim'> {
 export class Executions {
   readonly #active = new Map<string, Execution>();
   readonly #running = new Set<Promise<void>>();
-  /** Told of once each. */
+  /** Already reported. */
   readonly #outside = new Set<string>();
 
   constructor(private readonly parts: ExecutionsParts) {}
@@ -47,7 +47,7 @@ export class Executions {
     return this.#active.values();
   }
 
-  /** `adopted`: it runs already, and does not wait for a lane. */
+  /** `adopted`: it runs already and waits for no lane. */
   begin(record: StoredJob, ticket: Job<Ticket> | null, adopted: boolean): void {
     if (this.has(record.job)) return; // adopted in the moment in which it was taken, or the other way round
     const { lanes, log, settled } = this.parts;
@@ -68,7 +68,7 @@ export class Executions {
     void done.finally(() => this.#running.delete(done));
   }
 
-  /** The same for every daemon of this home, other in each epoch of the job. */
+  /** The same for every daemon of this home, but different in each epoch of the job. */
   claimOf({ epoch }: Pick<StoredJob, 'epoch'>): string {
     return `${this.parts.token}.${epoch}`;
   }
@@ -87,12 +87,11 @@ export class Executions {
     for (const reply of replies) if (reply.is === 'error') throw reply.error;
   }
 
-  /** Resolves when the copies that are ended because their jobs are others' by now are gone. */
+  /** Resolves when all copies of jobs that others took over have ended. */
   async fenced(): Promise<void> {
     await Promise.all([...this.#active.values()].map((execution) => execution.fenced));
   }
 
-  /** Resolves when those that were begun by now are over. */
   async settled(): Promise<void> {
     await Promise.all(this.#running);
   }

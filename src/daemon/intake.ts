@@ -33,7 +33,7 @@ export class Intake {
 
   constructor(private readonly parts: IntakeParts) {}
 
-  /** Calls that come meanwhile make it look once more. */
+  /** Calls in between make it look once more. */
   take(): Promise<void> {
     if (this.#running !== null) {
       this.#again = true;
@@ -45,7 +45,7 @@ export class Intake {
     return this.#running;
   }
 
-  /** Has the next look begin with what is locked by this home already. */
+  /** The next look begins with the entries that this home has locked. */
   lookAtTaken(): void {
     this.#sortOut = true;
   }
@@ -58,13 +58,12 @@ export class Intake {
     }, LEFT_MS).unref();
   }
 
-  /** Takes nothing more. */
   async close(): Promise<void> {
     this.#closed = true;
     await this.#running?.catch(() => {});
   }
 
-  /** An error may have come between taking an entry and claiming its job: that entry is ours, and nobody works at it. */
+  /** After an error between taking an entry and claiming its job, the entry is ours but nobody works on it. */
   async #allOrAgain(): Promise<void> {
     try {
       await this.#all();

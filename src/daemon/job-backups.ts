@@ -55,7 +55,7 @@ export class JobBackups {
     rmSync(this.#path(job), { force: true });
   }
 
-  /** Of this Redis; null where there is none, or it cannot be read. */
+  /** Of this Redis; null: none, or unreadable. */
   get(job: string): BackedUpJob | null {
     return this.#read(this.#path(job));
   }
@@ -73,7 +73,6 @@ export class JobBackups {
       .filter((job) => host === null || job.host === host);
   }
 
-  /** Removes the oldest beyond what is kept. */
   prune(keep = KEPT_ENDS): void {
     const ids = this.ids();
     if (ids.length <= keep) return;

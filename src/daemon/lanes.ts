@@ -16,7 +16,6 @@ export class Lanes {
     this.#each = gpuLanes;
   }
 
-  /** GPUs that work. */
   set gpus(count: number) {
     this.#gpus = count;
     this.#sizes.gpu = Math.max(1, count * this.#each);
@@ -27,7 +26,7 @@ export class Lanes {
     return { ...this.#sizes };
   }
 
-  /** `waits`: labels of those that wait for a GPU to be theirs. They take no lane: others may do with less, or elsewhere. */
+  /** `waits`: labels of jobs that wait for a GPU. They take no lane, as others may need less or start elsewhere. */
   hasRoom(label: string, waits: string[] = []): boolean {
     const name = this.#nameOf(label);
     const lane = name === 'host' ? this.#cpu : this.#gpu;
@@ -35,7 +34,7 @@ export class Lanes {
     return lane.pending + lane.size - idle < this.#sizeOf(name);
   }
 
-  /** `atOnce`: it runs already, and does not wait for a lane. */
+  /** `atOnce`: it runs already and waits for no lane. */
   add<T>(label: string, atOnce: boolean, task: () => Promise<T>): Promise<T> {
     const name = this.#nameOf(label);
     const lane = name === 'host' ? this.#cpu : this.#gpu;

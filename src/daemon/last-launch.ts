@@ -15,12 +15,12 @@ export class LastLaunch {
     private readonly leasing: LeaseStore,
   ) {}
 
-  /** A search's process has nobody to report to any more: it is ended before another is started. */
+  /** Ends a process of a search, which nobody listens to any more, before another is started. */
   async endStray(): Promise<void> {
     if (this.job.launches.at(-1)?.purpose === 'search') await this.end();
   }
 
-  /** Ends it, and waits until nothing of it is left. The exit's `stuck`: something is, and nothing can end it. */
+  /** Ends it and waits until nothing is left, except what the exit calls `stuck`. */
   async end(): Promise<Exit | null> {
     const run = await this.#find();
     if (run === null) return null;

@@ -10,12 +10,12 @@ const MISSING =
 
 /** A submitted job's environment on this host, and which variables stayed behind. */
 export class LaunchEnvironment {
-  /** Names of the submitter's variables that the job does without. Known once `environment` was called. */
+  /** Names of the submitter's variables that the job lacks; known after `environment()`. */
   withheld: string[] = [];
 
   constructor(private readonly job: StoredJob) {}
 
-  /** The submitter's, else (another host's job) what the allow-list and `--env` take of this daemon's. Throws OOMTUNE_USAGE. */
+  /** The submitter's, else (from another host) this daemon's by the allow-list and `--env`. Throws OOMTUNE_USAGE. */
   environment(): Record<string, string> {
     const { job, options, environment: where } = this.job;
     const own = savedEnvironment(job, where);
@@ -25,12 +25,12 @@ export class LaunchEnvironment {
     return foreign;
   }
 
-  /** One sentence; null: nothing stayed behind. */
+  /** Null: nothing was withheld. */
   get note(): string | null {
     return withheldNote(this.job.environment, this.withheld);
   }
 
-  /** Says of a failure that looks like it that something was withheld. */
+  /** Adds a hint to failures that a withheld variable may have caused. */
   blame(outcome: Partial<JobRecord>): Partial<JobRecord> {
     const { failure } = outcome;
     if (!failure || !['user_error', 'network'].includes(failure.class) || this.note === null) return outcome;
@@ -45,7 +45,6 @@ export class LaunchEnvironment {
     };
   }
 
-  /** The job has ended: nobody needs it any more. */
   forget(): void {
     forgetEnvironment(this.job.job, this.job.environment);
   }

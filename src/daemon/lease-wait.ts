@@ -9,11 +9,10 @@ export class PutBack extends Error {}
 interface LeaseWaitParts {
   store: Store;
   record: StoredJob;
-  /** Its entry in the queue, which knows since when it waits. */
+  /** Its queue entry, which knows since when it waits. */
   ticket: () => Job<Ticket> | null;
-  /** Told when it begins to wait, and when it is passed over: others may find devices. */
+  /** Called when it begins to wait or is passed over, as others may find devices. */
   onWait: () => void;
-  /** Told of an error that Redis answers with. */
   onRefused: (error: Error) => void;
 }
 
@@ -21,7 +20,7 @@ interface LeaseWaitParts {
 export class LeaseWait implements Leasing {
   /** Since when it waits (ms); null: it does not. */
   since: number | null = null;
-  /** It waits beside devices that would do, which are kept for others: those behind it may end in time. */
+  /** Suitable devices are reserved for others, so jobs behind it may go first if they end in time. */
   passedOver = false;
 
   constructor(private readonly parts: LeaseWaitParts) {}

@@ -19,11 +19,11 @@ export class LogTail {
   readonly #done: Promise<void>;
   #handle: FileHandle | null = null;
   #inode = 0;
-  /** Where we are in the file that is open, and how much was written before it. */
+  /** The position in the open file; beside it, how much was written before that file. */
   #at = 0;
   #before = 0;
 
-  /** `goOn`: an earlier daemon may have copied a part of it. */
+  /** `goOn`: an earlier daemon may have copied a part. */
   constructor(
     private readonly parts: { logs: LogTails; log: Log },
     private readonly launch: { job: string; launch: number; dir: string },
@@ -32,7 +32,6 @@ export class LogTail {
     this.#done = this.#follow(goOn);
   }
 
-  /** Copies what is there and ends. */
   async close(): Promise<void> {
     this.#closing = true;
     this.#alarm.ring();

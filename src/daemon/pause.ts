@@ -3,12 +3,12 @@ import type { StoredJob } from '../store/index.js';
 
 /** Stops a job's processes or continues them. Its memory stays reserved. */
 export class Pause {
-  /** What was done last; null: nothing by this daemon. */
+  /** The last action of this daemon; null: none. */
   #done: 'on' | 'off' | null = null;
 
   constructor(private readonly record: StoredJob) {}
 
-  /** How many processes were told; null: it stands so already, or no run is under way. */
+  /** How many processes it reached; null: no change, or no run. */
   async set(wanted: 'on' | 'off'): Promise<number | null> {
     const last = this.record.launches.at(-1);
     if (wanted === this.#done || last?.purpose !== 'run') return null;

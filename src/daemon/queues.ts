@@ -30,7 +30,7 @@ export class Queues {
     this.#connection.setMaxListeners(0);
   }
 
-  /** Puts a job into its queue; twice is the same as once. */
+  /** Adds a job to its queue; idempotent. */
   async add(record: StoredJob): Promise<void> {
     const requirement = requirementOf(record.options);
     const label = labelOf(requirement);
@@ -51,13 +51,12 @@ export class Queues {
     if (!known) await this.store.events.wake('label');
   }
 
-  /** Labels whose jobs this host can run. */
   async suitable(host: HostDevices): Promise<string[]> {
     if (!this.#labelsRead) await this.#readLabels();
     return [...this.#requirements].filter(([, requirement]) => suits(requirement, host)).map(([label]) => label);
   }
 
-  /** Has them read anew: another daemon made one. */
+  /** Another daemon made a queue, so they have to be read again. */
   forgetLabels(): void {
     this.#labelsRead = false;
   }
@@ -76,7 +75,7 @@ export class Queues {
     }
   }
 
-  /** Takes the first job of a queue under our lock; null when there is none. */
+  /** Locks and returns the first job of a queue; null: none. */
   async next(label: string): Promise<Job<Ticket> | null> {
     try {
       const job = await this.#worker(label).getNextJob(this.token, { block: false });
@@ -96,7 +95,7 @@ export class Queues {
     return dropped.length;
   }
 
-  /** The queue's entry of a job that an earlier daemon of this host took, if our lock on it still holds. */
+  /** The entry of a job that an earlier daemon of this host took, if our lock on it still holds. */
   async reclaim(record: StoredJob): Promise<Job<Ticket> | null> {
     const label = labelOf(requirementOf(record.options));
     const job = (await this.queue(label).getJob(ticketId(record))) as Job<Ticket> | undefined;
@@ -104,7 +103,6 @@ export class Queues {
     return (await this.extend(job)) ? job : null;
   }
 
-  /** The entries of a queue that are locked by this home. */
   async taken(label: string): Promise<Job<Ticket>[]> {
     await this.#dropUnreadable(label);
     const active = (await this.queue(label).getActive()) as Job<Ticket>[];
@@ -116,7 +114,7 @@ export class Queues {
     return (await job.extendLock(this.token, this.settings.lockMs)) === 1;
   }
 
-  /** Takes the entry out of its queue; whatever came of the job is in its record. Throws only where Redis refused. */
+  /** Removes the entry; the record has the job's outcome. Throws only if Redis refuses. */
   async finish(job: Job<Ticket>): Promise<void> {
     const gone = await job.moveToCompleted('', this.token, false).then(() => false, isGone);
     // Not one of ours, or a try before this one was refused halfway, when the lock had gone and the entry had not
@@ -128,12 +126,11 @@ export class Queues {
     await job.remove().catch(isGone);
   }
 
-  /** Puts it back to the front of its priority. */
   async putBack(job: Job<Ticket>): Promise<void> {
     await job.moveToWait(this.token).catch(isGone);
   }
 
-  /** Which of these jobs stand in their queue, to be taken or taken. */
+  /** Which of these jobs have an entry, waiting or taken. */
   async present(records: StoredJob[]): Promise<boolean[]> {
     const found = new Set<string>();
     for (const [label, ids] of groupBy(records)) {
@@ -142,18 +139,18 @@ export class Queues {
     return records.map((record) => found.has(ticketId(record)));
   }
 
-  /** Removes what is left of an entry that does not stand in its queue: a script of BullMQ's was refused halfway. */
+  /** Removes the rest of an entry that no queue holds, after a script of BullMQ's was refused halfway. */
   async drop(record: StoredJob): Promise<void> {
     await this.queue(labelOf(requirementOf(record.options))).remove(ticketId(record));
   }
 
-  /** The highest priority that waits in a queue; null: nothing waits. */
+  /** Null: nothing waits. */
   async waitingPriority(label: string): Promise<number | null> {
     const { priority } = await this.store.queues.head(label);
     return priority === null ? null : MIDDLE - priority;
   }
 
-  /** The labels by what waits first in the queue of each: the highest priority, then the oldest. */
+  /** The labels by their first entry: the highest priority, then the oldest. */
   async inOrder(labels: string[]): Promise<string[]> {
     if (labels.length < 2) return labels;
     const heads = await Promise.all(labels.map(async (label) => ({ label, ...(await this.store.queues.head(label)) })));

@@ -25,7 +25,7 @@ export class Recovery {
     await this.restoreEnds();
   }
 
-  /** `worksAt`: whoever works at a job looks after its record by himself. */
+  /** `worksAt`: an execution restores its own record. */
   async writeBack(worksAt: (job: string) => boolean): Promise<void> {
     for (const id of this.parts.claimed.ids()) {
       const kept = worksAt(id) ? null : this.parts.claimed.get(id);
@@ -39,7 +39,7 @@ export class Recovery {
     }
   }
 
-  /** Writes back how jobs ended that an older state of Redis would have run again. */
+  /** Restores ends that an older state of Redis lost and would run again. */
   async restoreEnds(): Promise<void> {
     const ids = this.parts.ended.ids();
     const replies = await this.parts.store.jobs.standing(ids);
@@ -54,7 +54,7 @@ export class Recovery {
     }
   }
 
-  /** A run that lives: it is the job's last launch, or a copy that was to end, or nobody knows of it. */
+  /** A living run: the job's last launch, a copy that was to end, or one that nobody knows. */
   async #look(launch: LiveLaunch): Promise<void> {
     const found = await this.parts.store.jobs.find(launch.job);
     if (found.is === 'missing') {

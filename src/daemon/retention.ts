@@ -14,7 +14,7 @@ export interface Retention {
   days: number;
   jobs: number;
   bytes: number;
-  /** What changed within so many milliseconds stays in any case. */
+  /** Newer changes are kept in any case. */
   freshMs: number;
 }
 
@@ -41,7 +41,7 @@ interface Kept {
   job: string;
   path: string;
   bytes: number;
-  /** When anything of it changed last, in milliseconds since the epoch. */
+  /** The last change, in milliseconds since the epoch. */
   changed: number;
   running: boolean;
 }

@@ -8,7 +8,7 @@ import { KINDS } from '../devices/index.js';
 export interface HostDevices {
   host: string;
   devices: { id: string; model: string; total_bytes: number }[];
-  /** What keeps it from taking jobs; absent or null: nothing. */
+  /** Why it takes no jobs; absent or null: it does. */
   lacks?: string | null | undefined;
 }
 

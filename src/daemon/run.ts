@@ -21,9 +21,9 @@ import { Observer } from './observe/sampler.js';
 import { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';
 
 export interface RunOptions extends Partial<DaemonSettings> {
-  /** Aborted: the daemon lets go of its jobs and ends. */
+  /** When aborted, the daemon lets go of its jobs and ends. */
   signal: AbortSignal;
-  /** For tests: stand-ins. */
+  /** Tests pass a stand-in. */
   runtime?: Runtime;
   worker?: WorkerApi;
 }

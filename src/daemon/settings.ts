@@ -6,11 +6,11 @@ export const DAEMON_SETTINGS = {
   cpuLanes: 1,
   /** Jobs at a time on each GPU: more than one only ever share it (`--share`). */
   gpuLanes: 4,
-  /** TCP beyond loopback without password and TLS: whoever reaches that Redis runs commands here. */
+  /** Allows TCP beyond loopback without password and TLS: whoever reaches that Redis runs commands here. */
   allowInsecureRedis: false,
-  /** Where the dashboard is served; null: the first free port of ten from 8421 on; 0: nowhere. */
+  /** The dashboard's port; null: the first free one of ten from 8421 on; 0: no dashboard. */
   httpPort: null as number | null,
-  /** An address of this machine; beyond loopback nothing is encrypted. */
+  /** Beyond loopback nothing is encrypted. */
   httpHost: '127.0.0.1',
   /** `/metrics` without the dashboard's token. */
   metricsOpen: false,
@@ -18,23 +18,21 @@ export const DAEMON_SETTINGS = {
   lockMs: 600_000,
   renewMs: 60_000,
   heartbeatMs: 5000,
-  /** How often everything is looked over, in case a wake was lost. */
+  /** Between two full looks, in case a wake was lost. */
   sweepMs: 10_000,
-  /** How often cancellation is looked for, in case its wake was lost. */
+  /** Between two looks for cancellations, in case a wake was lost. */
   cancelLookMs: 2000,
-  /** A job that waits for a lease this long goes back to its queue if another host could take it. */
+  /** A job that waits this long for a lease goes back to its queue if another host could take it. */
   putBackMs: 10_000,
-  /** How long a stop waits for jobs to be let go of, beyond their own grace. */
+  /** The most that a stop waits for jobs to be let go, beyond their own grace. */
   stopMs: 15_000,
-  /** How long a stop that ends the jobs waits for them: their grace, and what a supervisor that does not answer gets. */
+  /** The most that `stop --kill` waits for the jobs' ends: their grace, and that of their supervisors. */
   killMs: 60_000,
-  /** Bytes that are kept free at oomtune's home: with less no job is taken. */
+  /** With less free space at oomtune's home no job is taken. */
   roomBytes: 64 * 1024 ** 2,
-  /** Ended jobs that are remembered. */
   keptJobs: 10_000,
-  /** What stays on the disk of ended jobs; null: what config/retention.yaml says. */
+  /** What is kept on disk of ended jobs; null: as in config/retention.yaml. */
   keptRuns: null as Retention | null,
-  /** How often that is looked at. */
   tidyMs: 600_000,
 };
 export type DaemonSettings = typeof DAEMON_SETTINGS;

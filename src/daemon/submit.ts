@@ -12,18 +12,18 @@ import { forgetEnvironment, saveEnvironment, sweepEnvironments } from './saved-e
 /** One of several jobs that are submitted together. */
 interface Member {
   command: string[];
-  /** What its name ends with. */
+  /** The end of its name. */
   suffix: string;
-  /** Of `--array`; null: there is none. */
+  /** For `--array`. */
   index: number | null;
 }
 
 interface Submission {
   command: string[];
   options: JobOptions;
-  /** The submitter's: kept in a private file of this host until the job ends. */
+  /** The submitter's, kept in a private file of this host until the job ends. */
   environment: NodeJS.ProcessEnv;
-  /** Told which job each name of `--after` and `--after-any` stands for. */
+  /** Gets the job that each name of `--after` and `--after-any` stands for. */
   onNamed?: (name: string, found: NamedJob) => void;
 }
 

@@ -14,10 +14,9 @@ const WAITS_FOR_JOBS = / to (succeed|end)$|of its sweep$|of its array to end/;
 
 /** Looks for what no event tells: hosts that vanished, lost queue entries, leases of crashed owners, jobs that no host can run. */
 export class Sweeper {
-  /** Jobs without a queue entry at the last sweep: an entry may just be on its way. */
+  /** Jobs without a queue entry at the last sweep; an entry may just be on its way. */
   #missing = new Set<string>();
 
-  /** Other hosts that were heard at the last sweep. */
   others: string[] = [];
 
   constructor(
@@ -26,7 +25,7 @@ export class Sweeper {
     private readonly queues: Queues,
   ) {}
 
-  /** `passOn`: told the label of a job that is given back for others to take. */
+  /** `passOn` gets the label of a job that is given back for others to take. */
   async sweep(devices: Device[], executions: Executions, passOn: (label: string) => void): Promise<void> {
     const hosts = await this.parts.store.hosts.list();
     const alive = hosts.flatMap(({ info }) => (info === null ? [] : [info]));
@@ -91,7 +90,7 @@ export class Sweeper {
     }
   }
 
-  /** A job that waits here for its lease may find one elsewhere. */
+  /** A job that waits here for its lease may get one elsewhere. */
   #giveToOthers(executions: Executions, alive: HostDevices[], passOn: (label: string) => void): void {
     for (const execution of executions) {
       const { leaseWait, record } = execution;

@@ -9,15 +9,15 @@ const BACK_MS = 35_000;
 /** Tells a job that Redis has lost for good from one that its host is about to write back. */
 export class Presence {
   readonly #seen = new Set<string>();
-  /** Since when each is missing that was there (ms). */
+  /** Since when each known job is missing (ms). */
   readonly #gone = new Map<string, number>();
 
-  /** `seen`: jobs that were there a moment ago. */
+  /** `seen`: jobs that existed a moment ago. */
   constructor(seen: string[] = []) {
     for (const id of seen) this.#seen.add(id);
   }
 
-  /** Whether it is there. Throws OOMTUNE_NO_SUCH_JOB for one that never was, or that stays away. */
+  /** Whether it exists. Throws OOMTUNE_NO_SUCH_JOB for one that never did, or that stays missing. */
   note<T>(id: string, job: T | null): job is T {
     if (job !== null) {
       this.#seen.add(id);

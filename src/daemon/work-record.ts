@@ -7,7 +7,7 @@ import { LogTail } from './log-tail.js';
 
 /** Writes down what the worker tells of a job: its steps in the record, its log's end, its probes as events. */
 export class WorkRecord {
-  /** Something of it was launched, by whichever daemon. */
+  /** Some daemon launched something of it. */
   launched: boolean;
   #tail: LogTail | null = null;
 
@@ -19,7 +19,6 @@ export class WorkRecord {
     this.launched = claimed.job.launches.length > 0;
   }
 
-  /** Copies what is left of the log. */
   async close(): Promise<void> {
     await this.#tail?.close();
   }
@@ -44,7 +43,7 @@ export class WorkRecord {
     this.#tail = new LogTail(parts, { job: job.job, ...last }, patch.launches === undefined);
   }
 
-  /** What this one found, or had no need to find, is there for all that were submitted with it. */
+  /** The configuration that this job found, or did not need, now serves all of its sweep. */
   async #settleSweep(): Promise<void> {
     const { sweep } = this.claimed.job.options;
     if (sweep === undefined) return;
@@ -66,7 +65,7 @@ export class WorkRecord {
     } else if (event.type === 'note') this.log.info({ note: event.text }, 'note');
   }
 
-  /** The store's configurations, but what Redis refuses for now is tried again: a job is not ended for it. */
+  /** The store's recommendations; retries what Redis refuses, as no job should end for it. */
   recommendations(signal: AbortSignal): Records['recommendations'] {
     const { recommendations, connection } = this.store;
     const withstand = <T>(task: () => Promise<T>): Promise<T> =>

@@ -15,7 +15,7 @@ export class Devices {
 
   constructor(private readonly addon: DeviceAddon) {}
 
-  /** The host comes last, and says what is wrong with the others' drivers. */
+  /** The host comes last, with a note on drivers that do not answer. */
   async list(kinds: readonly DeviceKind[] = Object.values(KINDS)): Promise<Device[]> {
     const listings = await Promise.all(kinds.map((kind) => this.#ask(kind)));
     const all = listings.flatMap(({ devices }) => devices);
@@ -37,7 +37,7 @@ export class Devices {
     return listing;
   }
 
-  /** The devices of a launch, in its order. Throws OOMTUNE_DEVICE_MISSING for one that is not there. */
+  /** The devices of a launch, in its order. Throws OOMTUNE_DEVICE_MISSING. */
   async named(ids: readonly string[]): Promise<Device[]> {
     if (!ids.every((id) => this.#known.has(id))) {
       await this.list(Object.values(KINDS).filter(({ name }) => ids.some((id) => kindNameOf(id) === name)));

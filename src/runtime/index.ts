@@ -64,7 +64,7 @@ class LocalRuntime implements Runtime {
     throw startFailure(exit.error ?? '', spec.argv[0] as string, spec.dir);
   }
 
-  /** What the start looks at by itself, before a supervisor can be asked to. */
+  /** Checks the files that the start itself uses, before the supervisor can check its own. */
   private async filesAnswer({ argv, cwd, env, givenUp }: LaunchSpec): Promise<void> {
     const given = new AbortController();
     const timer = setInterval(() => givenUp?.() && given.abort(new Error('the launch was given up')), LOOK_MS);

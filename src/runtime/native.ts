@@ -20,7 +20,7 @@ interface NativeLedger {
   })[];
   refused: number;
   processes: number;
-  /** Slots ever taken: 0 when none of our libraries was ever at work in the job. */
+  /** Slots ever taken; 0: none of our libraries ran in the job. */
   claims: number;
   blind: number;
 }
@@ -29,7 +29,7 @@ interface NativeLedger {
 export interface Addon extends DeviceAddon {
   version: string;
   readLedger(path: string): NativeLedger | null;
-  /** A descriptor that has the kernel's lock on a file or folder; null: somebody else has it. */
+  /** A descriptor with the kernel's lock on a file or folder; null: somebody else has it. */
   holdLock(path: string): number | null;
   spawnSupervisor(executable: string, folder: string, inherit: boolean): Promise<number>;
   waitForProcess(pid: number, startTime: number): Promise<void>;
@@ -37,7 +37,7 @@ export interface Addon extends DeviceAddon {
 
 export interface Native {
   addon: Addon;
-  /** The folder that it was found in; the supervisor and the preloads stand beside it. */
+  /** Holds the addon, the supervisor and the preloads. */
   folder: string;
   supervisor: string;
 }

@@ -40,7 +40,7 @@ export class SupervisedRun implements Run {
   readonly logFile: string;
   private ended: Promise<Exit> | undefined;
   private asked: 'cancel' | 'timeout' | null = null;
-  /** When it was (ms, of the clock that stands still with the machine). */
+  /** When that was (ms of the monotonic clock, which stops while the machine sleeps). */
   private askedAt = Number.POSITIVE_INFINITY;
 
   constructor(
@@ -77,7 +77,7 @@ export class SupervisedRun implements Run {
     void insist(pid, order, this.record.grace_ms, () => processLives(pid, this.record.start_time));
   }
 
-  /** The pid by which the supervisor is known here, which in a container is another than in its record; null: it is gone. */
+  /** The supervisor's pid here, in a container not that of its record; null: gone. */
   private supervisor(): number | null {
     const { boot_id: boot, pid, start_time: start } = this.record;
     if (boot !== bootId()) return null;
@@ -109,19 +109,19 @@ export class SupervisedRun implements Run {
     }
   }
 
-  /** Whether anybody ends it, or its own process is gone: only then are all processes looked through. */
+  /** Only then are all processes looked through: it was told to end, or its own process is gone. */
   private mayBeEnding(): boolean {
     const { job_pid: pid, job_start_time: start } = this.record;
     return this.asked !== null || this.isLate(0) || pid === null || !processLives(pid, start ?? 0);
   }
 
-  /** Whether its time limit is over by so much. */
+  /** Whether it exceeded its time limit by `ms`. */
   private isLate(ms: number): boolean {
     const { timeout_ms: limit, started_at: started } = this.record;
     return limit > 0 && Date.now() > Date.parse(started) + limit + ms;
   }
 
-  /** The end of a run of which something is left: how its main process ended, or that it was killed and has not. */
+  /** The end of a run with stuck processes: as its main process ended, or as killed. */
   private stuckExit(stuck: StuckProcess[]): Exit {
     const which = stuck.map(({ pid, name }) => `process ${pid} (${name})`).join(', ') || 'something of it';
     const error = `${which} was killed and is still there after ${longestEndMs() / 1000} s: the kernel has not let go of it.`;
@@ -153,21 +153,21 @@ export class SupervisedRun implements Run {
     return { ...this.asAsked(exit), ledger };
   }
 
-  /** A supervisor that somebody stopped, its own job perhaps, serves neither the job's output nor its time-out. */
+  /** Continues a supervisor that was stopped, perhaps by its job: it serves output and time limit. */
   private watch(pid: number): void {
     if (!processLives(pid, this.record.start_time)) return;
     if (isStopped(pid)) signal(pid, 'SIGCONT');
     if (this.isLate(this.record.grace_ms + LATE_MS)) this.end('timeout');
   }
 
-  /** One that had to be killed because it did not do as it was asked ended for that reason. */
+  /** If it had to be killed because it ignored a request, it ended for that request's reason. */
   private asAsked(exit: Omit<Exit, 'ledger'>): Omit<Exit, 'ledger'> {
     if (this.asked === null || exit.ended_by !== 'supervisor-lost') return exit;
     const error = 'The supervisor did not answer; it was killed, and the job with it.';
     return { ...exit, ended_by: this.asked, error };
   }
 
-  /** No supervisor can be seen, and it wrote no word. */
+  /** The end when no supervisor is visible and none wrote a record. */
   private async withoutWord(): Promise<Omit<Exit, 'ledger'>> {
     await endKeeper(this.dir);
     await unlocked(this.dir);

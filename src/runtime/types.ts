@@ -18,11 +18,11 @@ export interface LaunchSpec {
   timeoutSeconds: number | null;
   /** Between TERM and KILL. */
   graceSeconds: number;
-  /** The run ends with this process, however that ends: it is owed to whoever waits for it here. */
+  /** The run ends with this process, whatever ends that. */
   tied?: boolean;
-  /** Asked while the job is being started, which may take long: true, it is not to start any more. */
+  /** Polled during a start, which may take long; true: do not start any more. */
   givenUp?: () => boolean;
-  /** Where the job's output goes besides the log file. `inherit`: also to this process's stdout and stderr. */
+  /** Besides the log file. `inherit`: also this process's stdout and stderr. */
   output: 'log' | 'inherit';
 }
 
@@ -31,7 +31,7 @@ export interface Run {
   readonly dir: string;
   readonly supervisorPid: number;
   readonly logFile: string;
-  /** The ledger now; null when nothing was loaded into the job. */
+  /** Null: none of our libraries was loaded into the job. */
   ledger(): LedgerReading | null;
   /**
    * Resolves when exit.json is there and no process is left, or when some are stuck (the exit's `stuck`). Never rejects for the
@@ -45,9 +45,9 @@ export interface Run {
 /** The workers' view; runtime/index.ts implements it. Tests may pass a stand-in. */
 export interface Runtime {
   devices(): Promise<Device[]>;
-  /** Throws OomtuneError (OOMTUNE_COMMAND_MISSING, OOMTUNE_HOME_UNUSABLE, OOMTUNE_NATIVE_MISSING); nothing is left behind then. */
+  /** Throws OOMTUNE_COMMAND_MISSING, OOMTUNE_HOME_UNUSABLE or OOMTUNE_NATIVE_MISSING, and then leaves nothing behind. */
   launch(spec: LaunchSpec): Promise<Run>;
-  /** The run in `dir` if its supervisor lives (pid and start time) or its exit.json is there; null if it never started. */
+  /** The run in `dir` if its supervisor lives or its exit.json is there; null: it never started. */
   adopt(dir: string): Promise<Run | null>;
   versions(): { addon: string; supervisor: string; driver: string | null };
 }

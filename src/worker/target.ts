@@ -38,11 +38,10 @@ let ladder: unknown = null;
 
 /** A command and its devices, as search and run need them. */
 export class Target {
-  /** Whether the Python hook can take part. */
   readonly hook: boolean;
   readonly name: string;
   readonly digest: string;
-  /** Of the command to the letter, tuned values included. */
+  /** With the tuned values. */
   readonly exactDigest: string;
   readonly worldSize: number;
   readonly notes: string[];
@@ -53,7 +52,7 @@ export class Target {
   knownBad: number | null = null;
 
   #lease: Lease | null = null;
-  /** What is reserved of a device that is shared without a budget; null: it is not, or not yet known. */
+  /** What is reserved on a device shared without a budget; null: not so, or not yet known. */
   #packedBytes: number | null = null;
   #strangers: Strangers[] = [];
   #trustsHook: boolean;
@@ -90,12 +89,12 @@ export class Target {
     return this.devices[0] as Device;
   }
 
-  /** What the job may hold on one device, in bytes. */
+  /** On one device. */
   get budgetBytes(): number {
     return resolveBudget(this.request.options.budget, this.#device);
   }
 
-  /** What the runtime enforces: a whole GPU needs no limit of ours, the host always does while tuning. */
+  /** What the runtime enforces: nothing on a whole GPU, but always a limit on the host while tuning. */
   get limitBytes(): number | null {
     const { budget, tune } = this.request.options;
     return budget !== null || (isHost(this.kind) && tune) ? this.budgetBytes : this.#packedBytes;
@@ -116,7 +115,7 @@ export class Target {
     return { ...plan, carriers: { ...plan.carriers, micro_batch: 'hook' } };
   }
 
-  /** Whether anything makes one optimizer step of several micro-batches, beside the script's own loop. */
+  /** Whether anything besides the script's own loop can accumulate. */
   get accumulates(): boolean {
     const carrier = this.carrier('accumulation');
     return carrier === 'hook' ? this.carrier('micro_batch') !== 'preset' : carrier !== 'none';
@@ -128,7 +127,7 @@ export class Target {
     return this.hook && (this.plan.program.kind !== 'shell' || this.#trustsHook) ? 'hook' : 'none';
   }
 
-  /** A shell script shows only by running whether a training loop is in it: an earlier search has seen one. */
+  /** An earlier search saw a training loop in what a shell script runs. */
   trustHook(): void {
     this.#trustsHook = true;
   }
@@ -167,20 +166,20 @@ export class Target {
     return lease;
   }
 
-  /** `--share` without a budget: what it takes is known once its configuration is. */
+  /** `--share` without a budget: the recorded configuration tells how much it needs. */
   get #packs(): boolean {
     const { share, budget, exclusive } = this.request.options;
     return share && budget === null && !exclusive && !isHost(this.kind);
   }
 
-  /** What is reserved for a recorded configuration: its peak, with the headroom beside it; null: it says nothing of it. */
+  /** The peak of a recorded configuration with the headroom; null: unknown. */
   #toPack({ status, peak_bytes }: Recommendation): number | null {
     if (status !== 'verified' || peak_bytes === null) return null;
     const bytes = Math.ceil(peak_bytes * (1 + this.request.options.headroomPct / 100));
     return bytes < this.budgetBytes ? bytes : null;
   }
 
-  /** Leaves what the recorded configuration does not need to others, and holds the job to the rest. */
+  /** Leaves the rest of the device to others, and limits the job to its part. */
   async pack(lease: Lease): Promise<void> {
     if (!this.#packs || this.#packedBytes !== null) return;
     const { recommendations } = await this.deps.records();
@@ -191,35 +190,32 @@ export class Target {
     this.#packedBytes = bytes;
   }
 
-  /** What the budget comes to beside the memory of strangers, in bytes. */
+  /** The part of the budget that other programs leave. */
   get roomBytes(): number {
     return roomBeside(this.#strangers, this.budgetBytes);
   }
 
-  /** Who holds what is missing of the budget. */
   get heldNotes(): string[] {
     return heldNotes(this.#strangers, this.budgetBytes);
   }
 
-  /** What is to be said of speeds that were measured beside others; null: nothing. */
   async notAlone(): Promise<string | null> {
     return this.#lease === null ? null : notAlone(this.#lease, this.#strangers);
   }
 
-  /** The devices as they are now. */
   async #now(): Promise<Device[]> {
     const all = await this.deps.runtime.devices();
     return all.filter(({ id }) => this.devices.some((device) => device.id === id));
   }
 
-  /** What else is on the devices: whose memory it was when there was too little. */
+  /** Other programs on the devices, to explain a lack of memory. */
   async surroundings(): Promise<Pick<DiagnoseInput, 'neighbours' | 'totalBytes'>> {
     if (isHost(this.kind)) return { totalBytes: this.budgetBytes };
     const neighbours = (await this.#now()).flatMap((device) => device.processes.filter((process) => !process.ours));
     return { neighbours, totalBytes: this.budgetBytes };
   }
 
-  /** Waits until the devices have so many bytes free of whoever else is on them; false: it was told to stop. */
+  /** Waits until the devices have so many bytes free; false: it was aborted. */
   async waitForMemory(bytes: number): Promise<boolean> {
     const { signal, progress } = this.deps;
     for (let announced = false; !signal.aborted; announced = true) {
@@ -232,7 +228,7 @@ export class Target {
     return false;
   }
 
-  /** Times that the script's own loop accumulates besides what the tuner asks for; where argv carries it, 1. */
+  /** The loop's own accumulation besides the tuner's; 1 if argv carries it. */
   get loopAccumulation(): number {
     const carrier = this.carrier('accumulation');
     return carrier === 'hook' || carrier === 'none' ? (this.own.accumulation ?? 1) : 1;
@@ -243,13 +239,13 @@ export class Target {
     return configOf({ ...rung, expandable_segments }, { micro_batch, accumulation, world_size: this.worldSize });
   }
 
-  /** What was recorded elsewhere is not brought in against the user's own allocator settings. */
+  /** Drops expandable segments that would override the user's own allocator settings. */
   #allowed(config: Config): Config {
     const { expandable_segments, ...rest } = config;
     return expandable_segments && this.expandableSegments === 'possible' ? config : rest;
   }
 
-  /** argv and the whole environment of a launch. `config` null: the command as it stands. */
+  /** A launch's argv and environment. `config` null: the command as it stands. */
   async fill(config: Config | null, dir: string, launch: number, resume = false): Promise<Filled> {
     const filled =
       config === null
@@ -275,18 +271,17 @@ export class Target {
     return { argv: filled.argv, env, knobEnv };
   }
 
-  /** What a recorded configuration has to suit, with the batch that the command asks for by itself. */
+  /** What a recorded configuration has to suit, for the command's own batch. */
   asking(own: OwnBatch): Asking {
     const { budgetBytes, worldSize, baseRung, expandableSegments } = this;
     return { budgetBytes, worldSize, baseRung, own, expandable: expandableSegments !== 'out of the question' };
   }
 
-  /** Whether the job's caching allocator can be given segments that can grow; a user's own settings stay. */
   get expandableSegments(): ExpandableSegments {
     return expandableSegments(this.kind, this.torch, this.environment);
   }
 
-  /** Knobs that only the hook can bring to the script, and that differ from the script as it stands. */
+  /** Knobs that only the hook can set, and that differ from the script's own. */
   hookKnobs(config?: Config): string[] {
     const knobs: string[] = [];
     const differs = (knob: Knob): boolean => {

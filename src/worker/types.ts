@@ -17,16 +17,16 @@ export interface WorkRequest {
   command: string[];
   options: JobOptions;
   purpose: 'find-batch' | 'run' | 'submit';
-  /** After a crash: what the tuner had been told, and the launches that were begun. */
+  /** After a crash: the tuner's observations, and the launches that were begun. */
   journal: Observation[];
   launches: JobRecord['launches'];
-  /** Which try of the job this is, from 1. Absent: the first. */
+  /** The number of this try of the job, from 1. Absent: the first. */
   epoch?: number;
-  /** `run` in the foreground: the job's output also goes to this process's stdout and stderr. */
+  /** The job's output also goes to this process's stdout and stderr. */
   foreground: boolean;
-  /** When its first launch was made; null, absent: none was yet. */
+  /** When its first launch was made; null, absent: not yet. */
   startedAt?: string | null;
-  /** The environment that the job may take from (the allow-list and `--env` are applied to it). */
+  /** The base of the job's environment, before allow-list and `--env`. */
   environment: NodeJS.ProcessEnv;
 }
 
@@ -46,7 +46,7 @@ export interface WorkDeps {
   /** Opened while other things are waited for. */
   records: () => Promise<Records>;
   signal: AbortSignal;
-  /** How long a launch that is made now may take at most; absent: as long as it takes. */
+  /** The most that a new launch may take; absent: no limit. */
   secondsLeft?: () => number;
   progress: (event: Progress) => void;
   /** Writes into the job's record before a step is taken; a no-op for foreground verbs. */

@@ -24,11 +24,9 @@ export interface HttpParts {
   runtime: Runtime;
   log: Log;
   version: string;
-  /** An address of this machine. */
   host?: string;
-  /** Null: the first that is free of ten from 8421 on. 0: any. */
+  /** Null: the first free one of ten from 8421 on. 0: any. */
   port?: number | null;
-  /** `/metrics` without a token. */
   metricsOpen?: boolean;
   tokenFile?: string;
 }
@@ -169,7 +167,7 @@ const isLoopback = (host: string): boolean => host === 'localhost' || host === '
 /** Keeps at most `most` connections: a new one replaces the one idle longest, or is refused where none is idle. */
 function boundConnections(server: Server, most: number): void {
   const requests = new Map<Socket, number>();
-  /** In the order in which they fell idle. */
+  /** In the order in which they became idle. */
   const idle = new Set<Socket>();
   server.on('connection', (socket: Socket) => {
     requests.set(socket, 0);

@@ -82,7 +82,7 @@ export class JobRows {
     private readonly log: Log,
   ) {}
 
-  /** All rows now, and from now on what changes; returns how to stop. */
+  /** Returns all rows, and calls back for each change until `stop`. */
   async watch(listener: (change: RowChange) => void): Promise<{ rows: Row[]; stop: () => void }> {
     this.#listeners.add(listener);
     const stop = (): void => {
@@ -100,7 +100,7 @@ export class JobRows {
     return { rows: [...this.#rows.values()].map(({ row }) => row), stop };
   }
 
-  /** An event told of this job. */
+  /** An event named this job. */
   changed(job: string): void {
     if (this.#loading === null) return;
     this.#dirty.add(job);

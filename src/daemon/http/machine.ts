@@ -17,7 +17,7 @@ export class Machine {
     private readonly runtime: Runtime,
   ) {}
 
-  /** The driver is asked at most once in a while, however many ask us. */
+  /** Asks the driver only now and then, however many ask. */
   devices(): Promise<Device[]> {
     if (this.#devices === null || Date.now() - this.#devices.at > FRESH_MS) {
       const asked = this.runtime.devices();

@@ -18,7 +18,7 @@ import type { Authenticator } from './token.js';
 
 interface RouteParts extends StreamParts {
   authenticator: Authenticator;
-  /** Name of the session's cookie: another one for each port, as browsers do not tell ports apart. */
+  /** The session's cookie; its name contains the port, as browsers share cookies between ports. */
   cookie: () => string;
   streams: Streams;
   scrape: Scrape;

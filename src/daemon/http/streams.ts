@@ -22,7 +22,7 @@ class Sse {
   readonly #sent = new Map<string, string>();
   readonly #timer: NodeJS.Timeout;
 
-  /** Writes the head; the headers that are to go with it have been set on the response. */
+  /** Writes the head, with the headers set on the response before. */
   constructor(private readonly response: ServerResponse) {
     response.writeHead(200, {
       'content-type': 'text/event-stream; charset=utf-8',
@@ -36,7 +36,6 @@ class Sse {
     this.#write('retry: 1500\n\n');
   }
 
-  /** Aborted when the page is gone. */
   get signal(): AbortSignal {
     return this.#abort.signal;
   }
@@ -45,7 +44,7 @@ class Sse {
     this.#write(`event: ${event}\ndata: ${JSON.stringify(data)}\n\n`);
   }
 
-  /** Only if it is not what was sent last under this name. */
+  /** Unless it equals what was sent last under this name. */
   sendChange<E extends keyof StreamEvents>(event: E, data: StreamEvents[E]): void {
     const text = JSON.stringify(data);
     if (this.#sent.get(event) === text) return;
@@ -53,7 +52,7 @@ class Sse {
     this.#write(`event: ${event}\ndata: ${text}\n\n`);
   }
 
-  /** Resolves when the page keeps up. */
+  /** Resolves when the page has read enough. */
   async drained(): Promise<void> {
     if (!this.response.writableNeedDrain || this.#abort.signal.aborted) return;
     await once(this.response, 'drain', { signal: this.#abort.signal }).catch(() => {});
@@ -107,7 +106,6 @@ export class Streams {
     for (const sse of this.#open) sse.close();
   }
 
-  /** All jobs and devices. */
   overview(response: ServerResponse): void {
     const sse = this.#begin(response);
     this.#run(sse, async () => {
@@ -119,7 +117,7 @@ export class Streams {
     this.#repeat(sse, MACHINE_MS, async () => sse.sendChange('machine', await this.parts.machine.view()));
   }
 
-  /** One job: its page, its memory, its log. */
+  /** Sends a job's page, its memory and its log. */
   job(response: ServerResponse, id: string): void {
     const sse = this.#begin(response);
     const { sampler, follower, store, reasons } = this.parts;
@@ -154,7 +152,7 @@ export class Streams {
     });
   }
 
-  /** As text that a page shows as it is: what the job wrote, with what was left out said. */
+  /** Sends the log as plain text that names gaps. */
   async #log(sse: Sse, id: string): Promise<void> {
     const { store } = this.parts;
     const ended = async (): Promise<boolean> => {

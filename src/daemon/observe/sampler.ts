@@ -29,7 +29,7 @@ export class Sampler {
   #timer: NodeJS.Timeout | null = null;
   #closed = false;
   #woken = false;
-  /** Allocations that a budget or a driver refused, as far as they were seen. */
+  /** Refused allocations, as far as they were seen. */
   refused = 0;
 
   constructor(
@@ -42,7 +42,7 @@ export class Sampler {
     void this.#again();
   }
 
-  /** A lease was taken: looks at once where it would have slept, as a search's first launch may be over in two seconds. */
+  /** A lease was taken: looks at once, as a search's first launch may be over in two seconds. */
   wake(): void {
     this.#woken = true;
     if (this.#timer === null || this.#closed) return; // it is looking, and will again
@@ -50,7 +50,7 @@ export class Sampler {
     void this.#again();
   }
 
-  /** Writes down what was seen last, if Redis takes it at once. */
+  /** Saves the last samples, unless Redis refuses. */
   async close(): Promise<void> {
     this.#closed = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
@@ -60,7 +60,7 @@ export class Sampler {
     );
   }
 
-  /** What was seen by this daemon; null: nothing, but Redis may know more. */
+  /** This daemon's samples; null: none, but Redis may have some. */
   history(job: string): MemoryTrace | null {
     return this.#jobs.get(job)?.trace ?? null;
   }
@@ -103,7 +103,7 @@ export class Sampler {
     return owners.length > 0;
   }
 
-  /** Writes down what has ended, and lets go of the oldest. */
+  /** Saves ended jobs, and drops the oldest from memory. */
   async #tidy(known: Set<string>): Promise<void> {
     for (const [job, watch] of this.#jobs) {
       if (known.has(job)) continue;
@@ -157,7 +157,7 @@ export class Observer {
     this.sampler = new Sampler(store, runtime, log);
   }
 
-  /** Whoever listens is told the last `past` events first, at least one. */
+  /** Listeners first get the last `past` events, at least one. */
   async start(past = 1): Promise<void> {
     await this.follower.start(past);
     this.follower.onEvent(({ type }) => type === 'lease' && this.sampler.wake());

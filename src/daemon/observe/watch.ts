@@ -9,7 +9,7 @@ export class Ring {
   #every: number;
   #skipped: number;
 
-  /** `begun`: what another had kept of it. */
+  /** `begun`: samples of an earlier daemon. */
   constructor(capacity = 600, begun: { samples: readonly MemorySample[]; every: number } = { samples: [], every: 1 }) {
     this.#capacity = capacity;
     this.#samples = [...begun.samples];
@@ -17,7 +17,7 @@ export class Ring {
     this.#skipped = begun.every; // time has passed: the next one stands for itself
   }
 
-  /** Keeps the highest of those that it leaves out: a peak must not vanish. Returns whether it was kept by itself. */
+  /** Merges maxima when it thins out, so that no peak vanishes. Returns whether this sample was kept as its own. */
   add(sample: MemorySample): boolean {
     const last = this.#samples.at(-1);
     this.#skipped += 1;
@@ -62,10 +62,10 @@ export class Watch {
   readonly #refused = new Map<string, number>();
   #budget: number | null;
   #unsaved = 0;
-  /** Something is not written down yet. */
+  /** Has unsaved samples. */
   dirty = false;
 
-  /** `begun`: what was written down of this try by an earlier daemon. */
+  /** `begun`: an earlier daemon's samples of this try. */
   constructor(
     readonly epoch: number,
     begun: MemoryTrace | null,
@@ -74,7 +74,6 @@ export class Watch {
     this.#budget = begun?.budget_bytes ?? null;
   }
 
-  /** Returns whether it was kept by itself. */
   add(sample: MemorySample): boolean {
     this.dirty = true;
     const kept = this.#ring.add(sample);
@@ -86,7 +85,7 @@ export class Watch {
     return this.#unsaved >= Math.max(LOST_LOOKS, this.#ring.samples.length * LOST_PART);
   }
 
-  /** What there is now; whoever takes it writes it down. */
+  /** The samples, for the caller to save. */
   take(): MemoryTrace {
     this.dirty = false;
     this.#unsaved = 0;
@@ -98,7 +97,7 @@ export class Watch {
     return { epoch: this.epoch, budget_bytes: this.#budget, every, samples };
   }
 
-  /** What the job is held to, and how many allocations were refused since the last look. */
+  /** Notes the budget; returns how many allocations were refused since the last look. */
   learn(dir: string, ledger: LedgerReading): number {
     const budgets = ledger.devices.flatMap(({ budget_bytes }) => (budget_bytes ? [budget_bytes] : []));
     if (budgets.length > 0) this.#budget = Math.min(...budgets);

@@ -8,7 +8,7 @@ import type { PlanFile } from './types.js';
 /** Reads and changes a program's arguments and configuration files by a preset's options; adds what is missing. */
 export class Editor {
   args: string[];
-  /** Files that say something else by now. */
+  /** Files with changes. */
   readonly edited = new Set<PlanFile>();
   readonly #open = new Map<string, OpenConfig>();
   readonly #rules = new Map<string, OptionRule | null>();
@@ -62,7 +62,7 @@ export class Editor {
     return open;
   }
 
-  /** What is in force: undefined: nothing says it. A bare flag reads true. */
+  /** The value in force; undefined: none. A bare flag reads true. */
   read(option: string): Scalar | undefined {
     const rule = this.rule(option);
     if (!rule) return undefined;
@@ -79,7 +79,6 @@ export class Editor {
     return rule.brackets && typeof value === 'string' ? value.replace(/^\[\s*|\s*\]$/g, '') : value;
   }
 
-  /** Whether the option can be given a value here. */
   writable(option: string): boolean {
     const rule = this.rule(option);
     return rule !== null && (this.#addition(rule) !== null || this.present(option));
@@ -98,7 +97,7 @@ export class Editor {
     return [setting].flat().some((wanted) => fits(value, wanted));
   }
 
-  /** Makes the setting hold; leaves every place as it is when it holds already. */
+  /** Makes the setting hold, without a change if it does already. */
   apply(option: string, setting: Setting): void {
     if (this.matches(option, setting)) return;
     this.write(option, [setting].flat()[0] as Scalar);
@@ -203,7 +202,7 @@ export class Editor {
     return locateFile(this.args, rule)?.index ?? -1;
   }
 
-  /** A file that is read after the flag says the same key: the flag must go behind it. */
+  /** Whether a file read after the flag has the same key, so that the flag must go behind it. */
   #overruled(rule: OptionRule, occurrences: Occurrence[]): boolean {
     const last = occurrences.at(-1)?.index ?? -1;
     return this.#paths(rule).some(

@@ -11,7 +11,6 @@ export class HookFlow {
   #bytes = AT_ONCE.bytes;
   #at = performance.now();
 
-  /** Milliseconds until more may be read; 0: now. */
   get wait(): number {
     this.#refill();
     const messages = (1 - this.#messages) / PER_SECOND.messages;
@@ -19,7 +18,6 @@ export class HookFlow {
     return Math.max(0, Math.ceil(1000 * Math.max(messages, bytes)));
   }
 
-  /** Counts what was read. */
   took(bytes: number, messages = 0): void {
     this.#bytes -= bytes;
     this.#messages -= messages;
@@ -40,9 +38,9 @@ const NEWLINE = 0x0a;
 
 /** One connection of the hook, split into lines at the launch's rate. */
 export class HookConnection {
-  /** Whole lines that wait for their turn. */
+  /** Complete lines that wait. */
   #whole: Buffer = Buffer.alloc(0);
-  /** The line that has not ended, in a buffer that grows with it: it may come byte by byte. */
+  /** An incomplete line, in a growing buffer: it may come byte by byte. */
   #part: Buffer = Buffer.alloc(0);
   #length = 0;
   #timer: NodeJS.Timeout | null = null;
@@ -87,7 +85,7 @@ export class HookConnection {
     this.#length = length;
   }
 
-  /** Hands on lines as fast as the flow allows; the socket is read on when all are through. */
+  /** Passes lines on at the flow's rate; the socket is read again when all are through. */
   #pump(): void {
     while (this.#whole.length > 0 && !this.socket.destroyed) {
       const { wait } = this.flow;

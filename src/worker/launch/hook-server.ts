@@ -53,7 +53,7 @@ export class HookServer {
     return hook;
   }
 
-  /** Sends to every rank that is connected, and to the fork server. */
+  /** Sends to every rank, and to the fork server. */
   broadcast(order: HookOrder): void {
     const line = `${JSON.stringify(order)}\n`;
     for (const socket of this.#ranks.values()) socket.write(line);
@@ -117,7 +117,7 @@ export class HookServer {
     return null;
   }
 
-  /** After too many the socket is closed for good, and whoever waits for the hook is told that it takes no part. */
+  /** After too many it closes the socket for good, with a goodbye in the hook's place. */
   #mistake(details: object, text: string): void {
     if (this.#closed) return;
     this.#mistakes += 1;

@@ -23,9 +23,9 @@ interface SearchLaunch {
   mode: HookMode;
   rung: Rung;
   expandable: boolean;
-  /** Fresh processes may be forks of the one that is started. */
+  /** Fresh processes may be forks. */
   forks: boolean;
-  /** Null: only to see what the script asks for. */
+  /** Null: only to see the script's own settings. */
   probe: Probe | null;
 }
 

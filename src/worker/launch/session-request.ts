@@ -13,7 +13,7 @@ export type HookMode = 'probe' | 'measure' | 'apply' | 'none';
 /** `env`: with the knobs, without the hook's variables. */
 export interface SessionRequest extends LaunchSpec {
   mode: HookMode;
-  /** Fresh processes may be forks of the one that is started. */
+  /** Fresh processes may be forks. */
   forks: boolean;
   steps: number;
   /** Knobs that the hook itself has to apply (`apply` and `measure`). */

@@ -34,14 +34,14 @@ interface Launch {
   readonly hook: HookServer | null;
   readonly hooks: SessionHooks;
   readonly log: Log | null;
-  /** Of all of it. */
+  /** Of the whole launch. */
   readonly ended: Promise<Exit>;
   exit: Exit | null;
-  /** A process waits to be forked for another life. */
+  /** A fork server waits. */
   forkServer: boolean;
-  /** Ids of the lives that are over: what comes of them late is nobody's. */
+  /** Pids of ended lives, whose late messages are ignored. */
   readonly past: Set<number>;
-  /** The life that runs, and what it gets to hear. */
+  /** The current life, and its listener. */
   pid: number | null;
   hear: (event: HookEvent) => void;
 }
@@ -50,25 +50,25 @@ interface Launch {
 export class Session {
   readonly run: Run;
   readonly startedAt = Date.now();
-  /** First exception that a rank reported: on several ranks the first has the cause. */
+  /** The first that a rank reported, which has the cause. */
   exception: HookException | null = null;
   hello: Hello | null = null;
   loop: Loop | null = null;
-  /** Why the hook took no part after all; null: it did, or has not said. */
+  /** Why the hook takes no part; null: it does, or has not said. */
   goodbye: Goodbye | null = null;
   exit: Exit | null = null;
-  /** When the training loop asked for its first batch, in milliseconds since the epoch; null: it has not yet. */
+  /** When the training loop began, in milliseconds since the epoch; null: not yet. */
   loopsSince: number | null = null;
   steps = 0;
-  /** Where the hook cuts batches; null: it has not said that it does. */
+  /** Null: the hook has not said that it cuts. */
   cut: Cut | null = null;
-  /** Codes of what the hook warned of: `dataset_on_device`, `eval_builds_graph`, … */
+  /** Codes of the hook's warnings: `dataset_on_device`, `eval_builds_graph`, … */
   readonly warnings = new Set<string>();
 
-  /** Where its part of the log begins, bytes. */
+  /** Where its part of the log begins, in bytes. */
   logFrom = 0;
 
-  /** What the lives before it had done. */
+  /** The ledger after the lives before. */
   readonly #before: LedgerReading | null;
   readonly #measured = new Map<number, Measured>();
   readonly #looping = new Set<number>();
@@ -76,17 +76,16 @@ export class Session {
   readonly #ended: Promise<Exit>;
   #wake: () => void = () => {};
   #asked: Probe | null = null;
-  /** Processes that speak, or spoke, and no longer do. */
+  /** Processes with a connection. */
   readonly #speaking = new Set<number>();
-  /** How the fork server says that it ended. */
+  /** Its end, by the fork server. */
   #died: Died | null = null;
-  /** It was told to leave. */
   #leaves = false;
   #over: (exit: Exit) => void = () => {};
 
   private constructor(
     private readonly launch: Launch,
-    /** 1: the launch's first. */
+    /** The first is 1. */
     readonly life: number,
   ) {
     this.run = launch.run;
@@ -137,22 +136,21 @@ export class Session {
     return session;
   }
 
-  /** Takes over a run that an earlier process launched; its hook reports no more. */
+  /** Takes over another process's run, without its hook. */
   static adopt(run: Run): Session {
     return Session.#of(run, 'none', null, {}, null);
   }
 
-  /** Whether this process is a fork. */
   get isLife(): boolean {
     return this.hello?.fork_server != null;
   }
 
-  /** Whether what it is a fork of can be forked again. */
+  /** Whether its fork server can be forked again. */
   get renewable(): boolean {
     return this.launch.forkServer && this.launch.exit === null;
   }
 
-  /** Another life in the place of this one, with these variables beside those of the launch; null: there is none to be had. */
+  /** Replaces this life by another, with these variables added to the launch's; null: not possible. */
   async renew(env: Record<string, string>, timeoutSeconds = 5): Promise<Session | null> {
     const launch = this.launch;
     if (!this.renewable) return null;
@@ -166,13 +164,13 @@ export class Session {
     return new Session(launch, this.life + 1);
   }
 
-  /** Waits until every rank's training loop asks for its first batch; null when one ended or gave up before. */
+  /** Waits for the training loop of every rank; null: one ended or gave up before. */
   async ready(): Promise<Loop | null> {
     await this.#until(() => this.#looping.size >= this.#world || this.goodbye !== null || this.exception !== null);
     return this.exit === null && this.#looping.size >= this.#world ? this.loop : null;
   }
 
-  /** Seconds from the start to the training loop's first batch; null: there was none yet. */
+  /** Seconds from the start to the training loop; null: not reached yet. */
   get startupSeconds(): number | null {
     return this.loopsSince === null ? null : (this.loopsSince - this.startedAt) / 1000;
   }
@@ -181,7 +179,7 @@ export class Session {
     return this.hello?.world_size ?? 1;
   }
 
-  /** Has the hook run a probe (the first of a `measure` launch runs by itself); null when the process ended instead. */
+  /** Has the hook run a probe (in a `measure` launch the first runs by itself); null: the process ended. */
   async ask(probe: Probe, carried: boolean): Promise<Measurement | null> {
     this.#asked = probe;
     if (!carried) {
@@ -206,7 +204,7 @@ export class Session {
     }
   }
 
-  /** What all ranks measured; null when the process ended instead. */
+  /** The measurement of all ranks; null: the process ended. */
   async #measurement(): Promise<Measurement | null> {
     await this.#until(() => this.#measured.size >= this.#world || this.goodbye !== null || this.exception !== null);
     if (this.#measured.size < this.#world) return null;
@@ -215,22 +213,22 @@ export class Session {
     return worst;
   }
 
-  /** The probe that was asked for last: whom a death is charged to. */
+  /** The last probe, which a death is charged to. */
   get asked(): Probe | null {
     return this.#asked;
   }
 
-  /** Lets the script go on as it stands. */
+  /** Lets the script go on unchanged. */
   release(): void {
     this.launch.hook?.broadcast({ t: 'go' });
   }
 
-  /** Waits for the end of the whole tree; of a life, for its own where that is the hook's to tell. */
+  /** Resolves when the whole tree has ended; for a life, when the hook tells so. */
   ended(): Promise<Exit> {
     return this.#ended;
   }
 
-  /** Ends a probing process kindly, then firmly, and waits until nothing of it is left. */
+  /** Ends a probing process, by force if need be, and waits until nothing is left. */
   async close(timeoutSeconds = 5): Promise<Exit> {
     const { hook, mode, ended } = this.launch;
     if (this.launch.exit === null && hook !== null && mode !== 'apply') {

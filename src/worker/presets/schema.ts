@@ -15,7 +15,7 @@ const When = z.strictObject({
   /** Regular expressions on the program's own arguments, joined by single spaces. */
   arguments: z.string().optional(),
   arguments_not: z.string().optional(),
-  /** Source files (from the working folder or the script's) whose text decides; where none is there, `assumed`. */
+  /** Source files (in the working folder or the script's) whose text decides; without any, `assumed`. */
   source: z
     .strictObject({
       files: z.array(z.string()).min(1),
@@ -168,12 +168,12 @@ export const PresetSchema = z.strictObject({
   shared_by: z.array(z.string()).default([]),
   /** Settings that would defeat a search (the entry point's own batch finder): written where the command has them. */
   neutral: z.record(z.string(), Setting).default({}),
-  /** Where this holds a launch goes on from the newest checkpoint that an earlier one wrote, elsewhere not. Absent: not known. */
+  /** Where this holds, a launch resumes from the newest checkpoint. Absent: unknown. */
   resumes: When.optional(),
   /** The command line ends in tyro subcommands (`name:value`): flags go before them. */
   subcommands: z.boolean().default(false),
   notes: z.array(z.strictObject({ text: z.string(), when: When.optional() })).default([]),
-  /** What else than rounding a batch differs in that the entry point's own flags cut: told with each run that is cut. */
+  /** How batches cut by the entry point's own flags differ besides rounding; a note on each such run. */
   differs: z.string().optional(),
 });
 export type Preset = z.infer<typeof PresetSchema>;

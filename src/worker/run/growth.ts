@@ -21,7 +21,7 @@ export class Growth {
   #points: Point[] = [];
   /** Steps from one kept point to the next at least. */
   #stride = 1;
-  /** The variable of the script that was last seen to grow with it; null: none was. */
+  /** The script's variable last seen to grow with it; null: none. */
   keptBy: string | null = null;
 
   add(step: Step): void {
@@ -35,7 +35,7 @@ export class Growth {
     this.#stride *= 2;
   }
 
-  /** Rise per step, in bytes, over the steps that it was seen in; null where memory does not go on rising. */
+  /** Bytes that each step adds, and over how many steps; null: memory does not go on rising. */
   perStep(): { bytesPerStep: number; steps: number } | null {
     const points = this.#points;
     const first = points[0];

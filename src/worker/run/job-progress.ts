@@ -20,12 +20,12 @@ export class JobProgress {
     this.#made = request.launches.some(({ purpose, dir }) => purpose === 'run' && existsSync(join(dir, MARK)));
   }
 
-  /** Whether any launch of the job made progress: the next one is to resume. */
+  /** Whether any launch of the job made progress, so that the next should resume. */
   get made(): boolean {
     return this.#made;
   }
 
-  /** A step of this launch was seen, or a checkpoint. */
+  /** Notes a step or checkpoint of this launch. */
   note(dir: string): void {
     if (this.#noted === dir) return;
     this.#noted = dir;
@@ -37,7 +37,7 @@ export class JobProgress {
     }
   }
 
-  /** Looks whether a launch that has ended left a checkpoint. */
+  /** Checks whether an ended launch left a checkpoint. */
   async look(dir: string, exit: Exit): Promise<void> {
     const { command, options } = this.request;
     if (this.#made) return;

@@ -21,10 +21,10 @@ export interface Attempt {
 
 export interface Relaunch {
   config: Config | null;
-  /** What was recorded proved too large. */
+  /** The recorded size proved too large. */
   smaller: boolean;
   why: string;
-  /** It goes on where the launch before it ended; false: it starts again from the beginning. */
+  /** False: it starts from the beginning. */
   resumes: boolean;
 }
 
@@ -35,9 +35,9 @@ type Wanted = Omit<Relaunch, 'resumes'>;
 export class Relaunches {
   readonly jobProgress: JobProgress;
   #made = 0;
-  /** The single request, larger than all there is, that the last launch ended with; null: it was no such one. */
+  /** The size of a request larger than the device, which ended the last launch; null: none. */
   #asked: number | null = null;
-  /** Why the job was not launched again though that would have helped, and what to do; null: nothing of the kind. */
+  /** Why it was not relaunched although that would have helped, and the remedy; null: not so. */
   withheld: string | null = null;
 
   constructor(
@@ -59,7 +59,7 @@ export class Relaunches {
     return last;
   }
 
-  /** Null: the end stands. */
+  /** Null: no relaunch. */
   async next(target: Target, { session, exit, diagnosis }: Attempt, config: Config | null): Promise<Relaunch | null> {
     if (this.#made >= this.request.options.retries || exit.stuck !== undefined) return null;
     if (this.#asksTheSame(diagnosis)) return null;
@@ -77,14 +77,14 @@ export class Relaunches {
     return { ...next, resumes: resuming && this.jobProgress.made };
   }
 
-  /** A request that is as large at half the micro-batch as it was at the whole has nothing to do with it. */
+  /** A request as large at half the micro-batch does not depend on it. */
   #asksTheSame(diagnosis: Diagnosis | null): boolean {
     const before = this.#asked;
     this.#asked = diagnosis?.reason === 'asked' ? (diagnosis.memory?.asked_bytes ?? null) : null;
     return this.#asked !== null && this.#asked === before;
   }
 
-  /** Whoever waits at a terminal is asked before much work is done again; a submitted job is owed its end. */
+  /** `run` asks before it repeats much work; a submitted job always goes on. */
   #tooMuchToRepeat({ started_at, ended_at }: Exit, { config }: Wanted): string | null {
     const { purpose, options } = this.request;
     if (purpose !== 'run' || options.restart) return null;
@@ -94,7 +94,7 @@ export class Relaunches {
     return `It ran for ${seconds} s, and nothing shows that it would resume: \`--restart\` runs it again from the beginning, ${sizes}. With checkpoints, --resume-arg ARG says how it goes on from them.`;
   }
 
-  /** Others held the memory: the same size is launched again once it is free. */
+  /** Repeats the same size once others have freed their memory. */
   async #afterNeighbour(
     target: Target,
     exit: Exit,
@@ -108,7 +108,7 @@ export class Relaunches {
     return { config, smaller: false, why };
   }
 
-  /** Whoever waits at a terminal sees that it is gone; a submitted job is owed its end. */
+  /** `run` ends with a lost launch; a submitted job always goes on. */
   #afterLoss(config: Config | null): Wanted | null {
     if (this.request.purpose !== 'submit') return null;
     return { config, smaller: false, why: 'The run was lost: launching it again' };

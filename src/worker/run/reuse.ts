@@ -9,7 +9,7 @@ import type { Carrier, Knob } from '../command/index.js';
 export interface OwnBatch {
   microBatch: number | null;
   accumulation: number | null;
-  /** Samples of the data set that it trains on. */
+  /** Samples of its data set. */
   samples?: number | null;
 }
 
@@ -27,12 +27,12 @@ type Wishes = Pick<
 /** A job that looks for a recorded configuration. */
 export interface Asking {
   budgetBytes: number;
-  /** What strangers leave of the budget; absent: all of it. */
+  /** What other programs leave of the budget; absent: all of it. */
   roomBytes?: number;
   worldSize: number;
   baseRung: Rung;
   own: OwnBatch;
-  /** The allocator's segments can grow, or may be made to. */
+  /** Segments are expandable, or may be made so. */
   expandable?: boolean;
 }
 

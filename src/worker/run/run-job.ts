@@ -40,7 +40,7 @@ class JobRun {
   readonly #relaunches: Relaunches;
   #growth = new Growth();
   #cut: Cut | null = null;
-  /** The launch of which something is still there at the end; null: none. */
+  /** A launch with stuck processes; null: none. */
   #left: { run: Run; exit: Exit } | null = null;
 
   constructor(
@@ -133,7 +133,6 @@ class JobRun {
     return choice;
   }
 
-  /** Takes over the launches that were begun for it. */
   #launched(all: WorkRequest['launches']): void {
     this.#launches.push(...all.slice(this.#launches.length));
   }
@@ -161,7 +160,7 @@ class JobRun {
     }
   }
 
-  /** What ran out of memory late is run with segments that can grow from now on. */
+  /** A job that ran out of memory late has expandable segments from now on. */
   async #recordSegments({ key }: Target, { micro_batch }: Config): Promise<void> {
     const { recommendations } = await this.deps.records();
     const recorded = await recommendations.get(key);
@@ -169,7 +168,7 @@ class JobRun {
     await recommendations.put({ ...recorded, expandable_segments: true }, this.request.jobId);
   }
 
-  /** One launch (or the one taken over) until its whole tree is gone. */
+  /** One launch, or an adopted one, until its whole tree is gone. */
   async #attempt(target: Target, lease: Lease, config: Config | null, adopted: Run | null): Promise<Attempt> {
     const { signal } = this.deps;
     const { jobProgress } = this.#relaunches;
@@ -242,7 +241,7 @@ class JobRun {
     );
   }
 
-  /** Waits for the end; an abort ends the job, unless it says to let go. */
+  /** Waits for the end. An abort ends the job, unless it only lets go. */
   async #outlast(session: Session, signal: AbortSignal): Promise<Exit> {
     const first = await Promise.race([session.ended(), aborted(signal)]);
     if (first !== undefined) return first;
@@ -270,7 +269,7 @@ class JobRun {
     );
   }
 
-  /** The report of a job whose search ended without an answer: how its last launch ended is how the job ended. */
+  /** The report after a search without an answer: the job ended as its last launch did. */
   async #withoutRun(target: Target, outcome: SearchOutcome): Promise<RunReport> {
     const { action, diagnosis } = outcome;
     const exhausted = action.type === 'exhausted';

@@ -34,12 +34,12 @@ export class TimeLimit {
     this.#until = startedAt === null ? null : Date.parse(startedAt) + seconds * 1000;
   }
 
-  /** Null: it has none. */
+  /** Null: no limit. */
   static of({ options, startedAt }: WorkRequest): TimeLimit | null {
     return options.timeSeconds == null ? null : new TimeLimit(options.timeSeconds, startedAt ?? null);
   }
 
-  /** `deps` for the work, which is ended when the time is up. */
+  /** `deps` for work that is aborted when the time is up. */
   watch(deps: WorkDeps): WorkDeps {
     if (this.#until !== null) this.#arm(ADOPTED_MS);
     // The signal of the two of them, which lives as long as the job's own
@@ -59,7 +59,7 @@ export class TimeLimit {
     };
   }
 
-  /** Seconds that are left for a launch that is made now. */
+  /** Seconds that are left for a new launch. */
   private get left(): number {
     return this.#until === null ? this.seconds : Math.max(0.001, (this.#until - Date.now()) / 1000);
   }

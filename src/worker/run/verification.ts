@@ -15,10 +15,10 @@ const SAME_MEMORY = 0.05;
 const CACHING = { steps: 10, restSteps: 8 };
 
 export interface Verification {
-  /** What to run with; null: the record does not hold for this command. */
+  /** Null: the record does not hold for this command. */
   choice: Choice | null;
   own: OwnBatch;
-  /** What a search that has to follow can be told. */
+  /** Observations for a search that has to follow. */
   journal: Observation[];
   launches: WorkRequest['launches'];
 }

@@ -10,12 +10,12 @@ const BY_A_KNOB: readonly FailureClass[] = ['user_error', 'device_fault', 'host_
 /** Rungs that oomtune turned on and the command fails with. They are left out: only the command's own rung can fail it. */
 export class DroppedRungs {
   readonly #dropped: Observation[] = [];
-  /** The failure for which segments that can grow are left out. */
+  /** The failure because of which expandable segments are left out. */
   #segments: Observation | null = null;
 
   constructor(private readonly asItStands: Rung) {}
 
-  /** Leaves the observation's rung out, if that can be the reason of its failure and `allowed` has another one. */
+  /** Drops the observation's rung if that may have caused its failure and another rung is allowed. */
   drops(observation: Observation, allowed: readonly Rung[]): boolean {
     const { rung, outcome, expandable_segments: expandable } = observation;
     if (observation.uncut) return false;
@@ -31,7 +31,7 @@ export class DroppedRungs {
     return true;
   }
 
-  /** The driver, or the command, does not support segments that can grow. */
+  /** Whether the driver or the command does not support expandable segments. */
   get segments(): boolean {
     return this.#segments !== null;
   }
@@ -40,7 +40,7 @@ export class DroppedRungs {
     return this.#dropped.some((one) => sameRung(one.rung, rung));
   }
 
-  /** A sentence for each: `bf16, checkpointing is left out: the command fails with it (user_error: "RuntimeError: …").` */
+  /** Such as `bf16, checkpointing is left out: the command fails with it (user_error: "RuntimeError: …").` */
   get notes(): string[] {
     const rungs = this.#dropped.map(
       (one) => `${rungName(one.rung)} is left out: the command fails with it ${proofOf(one)}.`,

@@ -2,11 +2,11 @@ import type { Diagnosis } from '../../contract/diagnosis.js';
 import { ignored } from './undriveable.js';
 
 interface Ran {
-  /** Samples of a step that the command was given. */
+  /** Samples of a step in the command. */
   asked: number;
-  /** Those that its loop's batches had; null: not seen. */
+  /** Samples of the loop's batches; null: not seen. */
   ran: number | null;
-  /** Its peak; null: not measured. */
+  /** The peak; null: not measured. */
   bytes: number | null;
 }
 

@@ -21,11 +21,10 @@ export function ledgerPeak(reading: LedgerReading | null): number | null {
 /** Where a probe ran. */
 export interface ProbeRun {
   launch: number;
-  /** Number of the process among all of the search. */
+  /** Its number among all processes of the search. */
   life: number;
-  /** First probe of its process. */
   fresh: boolean;
-  /** When it was asked for, in milliseconds since the epoch. */
+  /** In milliseconds since the epoch. */
   asked: number;
 }
 

@@ -29,46 +29,44 @@ import type { Measurement } from './worst-rank.js';
 
 /** Runs the probes of a search, each in the live process if that suits, else in a new one. */
 export class Prober {
-  /** Every launch that was begun, those of an earlier process included. */
+  /** Those of an earlier process included. */
   readonly launches: WorkRequest['launches'];
-  /** What the script's own loop asked for, as the hook saw it. */
+  /** The script's own settings, as the hook saw them. */
   loop: Loop | null = null;
   /** The script autocasts by itself. */
   ownAmp = false;
   torch: string | null = null;
   /** Seconds from the first launch to its training loop. */
   startupSeconds: number | null = null;
-  /** Verdict on the last launch that died. */
+  /** Of the last launch that died. */
   diagnosis: Diagnosis | null = null;
-  /** The script ran, but took no batch from us. */
+  /** The script took no batch from us. */
   undriveable = false;
-  /** Where the hook cut the batches that it measured. */
   cut: Cut | null = null;
   readonly #mode: HookMode;
   #session: Session | null = null;
-  /** Fresh processes may be forks. */
   #forks: boolean;
   /** Processes so far, starts and forks. */
   #lives: number;
-  /** Probes that the live process was asked for. */
+  /** Probes of the live process. */
   #used = 0;
-  /** It can take no more. */
+  /** The live process can take no more. */
   #spent = false;
-  /** Largest size that a process of this search took on each rung. */
+  /** The largest size that fitted on each rung. */
   readonly #taken = new Map<string, number>();
   readonly #ignoredFlag = new IgnoredFlag();
-  /** A process failed at another size than its first: each gets a process of its own. */
+  /** A process failed at a second size, so each size gets a process of its own. */
   #apart = false;
   #rung: Rung | null = null;
-  /** How the launch that runs was started. */
+  /** How the current launch was started. */
   #started: { rung: Rung; expandable: boolean } | null = null;
-  /** The live process has segments that can grow. */
+  /** The live process has expandable segments. */
   #expandable = false;
   #learned = false;
   #measured = false;
   /** Processes whose supervisor was killed. */
   #lost = 0;
-  /** Times that memory was waited for which others held. */
+  /** Times that it waited for memory of others. */
   #waits = 0;
 
   constructor(
@@ -83,24 +81,23 @@ export class Prober {
     this.#lives = Math.max(0, ...request.journal.map(({ life, launch }) => life ?? launch));
   }
 
-  /** Where the hook drives, the first process tells what the script asks for before any size is chosen. */
+  /** Starts the first process, if the hook drives: it shows the script's settings before a size is chosen. */
   async begin(rung: Rung, expandable = false): Promise<void> {
     if (this.#mode === 'probe') await this.#open(rung, expandable, null);
   }
 
-  /** Ends what runs, without waiting for it. */
+  /** Ends the process without waiting. */
   interrupt(): void {
     this.#session?.run.end('cancel');
   }
 
-  /** Whether more is known of the loop than when this was last asked: the bounds of the search change with it. */
+  /** Whether it learned something of the loop since the last call, which changes the bounds. */
   hasLearned(): boolean {
     const learned = this.#learned;
     this.#learned = false;
     return learned;
   }
 
-  /** Runs one probe in the live process if that can take it, else in a new one. */
   async measure(probe: Probe): Promise<Observation> {
     if (!this.#takes(probe)) await this.#begin(probe);
     const session = this.#session as Session;
@@ -136,7 +133,7 @@ export class Prober {
     return (carried && this.#unreached(session, fit)) || fit;
   }
 
-  /** The observation of a size that the command was given and that changed nothing; null: it may have changed something. */
+  /** The observation of a flag that changed nothing; null: it may have changed something. */
   #unreached({ loop }: Session, fit: Observation): Observation | null {
     const asked = fit.micro_batch * fit.accumulation;
     const verdict = this.#ignoredFlag.verdict({ asked, ran: loop?.own_batch ?? null, bytes: fit.peaks.total_bytes });
@@ -156,7 +153,7 @@ export class Prober {
       : free && sameKnobs && this.#used > 0;
   }
 
-  /** What the end of the process says of the probe that it did not survive. */
+  /** The observation of a probe whose process ended. */
   async #afterDeath(session: Session, probe: Probe, ran: ProbeRun): Promise<Observation> {
     const exit = await this.#deathOf(session);
     if (!session.renewable) this.#session = null;
@@ -201,13 +198,13 @@ export class Prober {
     return observeDeath(probe, ran, this.diagnosis, exit);
   }
 
-  /** A fork that has run nothing lacks the memory for a size that fitted in a process before it: a start has to say so. */
+  /** A new fork ran out of memory at a size that fitted before, so a start has to confirm that. */
   #refusesWhatFitted({ life }: Session, verdict: Diagnosis, { rung, micro_batch }: Probe): boolean {
     const fitted = micro_batch <= (this.#taken.get(rungName(rung)) ?? 0);
     return verdict.class === 'device_oom' && life > 1 && this.#used === 1 && fitted;
   }
 
-  /** What a fork failed with may be its own: the same probe in a process that is none, and no more forks. */
+  /** Repeats the probe in a start, without further forks: the failure may be the fork's own. */
   async #inStart(probe: Probe): Promise<Observation> {
     this.deps.log.info({ probe }, 'a forked process failed: the same size is measured in a new start');
     this.#forks = false;
@@ -232,7 +229,7 @@ export class Prober {
     return this.target.waitForMemory(Math.min(needed ?? room, room));
   }
 
-  /** The verdict on the first probe of a script: where the script's own batch trains, the size is the reason. */
+  /** If the script's own batch trains, the size is the reason why its first probe failed. */
   async #withOwnBatch(probe: Probe, verdict: Diagnosis): Promise<Diagnosis> {
     const own = this.loop?.own_batch ?? null;
     const first = this.#mode === 'probe' && this.goal === 'search' && !this.#measured;
@@ -252,7 +249,7 @@ export class Prober {
     return session.ask(probe, carried);
   }
 
-  /** Takes what the first measured step told of the loop: its own accumulation, and whether it autocasts by itself. */
+  /** Learns the loop's own accumulation and autocast from its first measured step. */
   #learn(measurement: Measurement): void {
     const { own } = this.target;
     const accumulation = measurement.own_accumulation ?? 1;
@@ -264,7 +261,7 @@ export class Prober {
     this.ownAmp ||= measurement.own_amp ?? false;
   }
 
-  /** A process that has run nothing: another life of the launch that runs, or a new launch. */
+  /** Begins a process: another life of the launch, or a new launch. */
   async #begin(probe: Probe, first: Probe | null = probe): Promise<void> {
     const expandable = probe.expandable_segments ?? false;
     const life = this.#forks ? await this.#renew(probe, expandable) : null;
@@ -278,7 +275,7 @@ export class Prober {
     this.deps.log.debug({ life: this.#lives, seconds: life.startupSeconds }, 'a fork came to its training loop');
   }
 
-  /** Null: what the launch was started with does not suit, or it cannot be forked. */
+  /** Null: the launch does not suit, or cannot be forked. */
   async #renew({ rung }: Probe, expandable: boolean): Promise<Session | null> {
     const { loop } = this;
     const started = this.#started;
@@ -297,7 +294,7 @@ export class Prober {
     this.#expandable = expandable;
   }
 
-  /** Starts a process on a rung, and where the hook drives waits for its training loop. */
+  /** Starts a process on a rung; if the hook drives, waits for its training loop. */
   async #open(rung: Rung, expandable: boolean, probe: Probe | null): Promise<void> {
     this.#started = { rung, expandable };
     const owner = { request: this.request, deps: this.deps, target: this.target, launches: this.launches };
@@ -310,7 +307,7 @@ export class Prober {
     this.loop ??= loop;
   }
 
-  /** A process that reported its death is given a moment to go by itself; ranks that wait for it are ended. */
+  /** Waits for the process to end, and ends it and ranks that wait for it if that takes too long. */
   async #deathOf(session: Session): Promise<Exit> {
     const leaves = this.#mode === 'probe' && session.goodbye !== null;
     if (leaves && session.exception === null && !session.isLife) session.run.end('cancel');
@@ -322,7 +319,7 @@ export class Prober {
     }
   }
 
-  /** The memory of what is still there would be charged to the next probe. */
+  /** Throws if something is left, whose memory the next probe would be charged with. */
   #whole(session: Session, exit: Exit): Exit {
     if (exit.stuck !== undefined) throw new StillRunning(session.run, exit);
     return exit;

@@ -17,22 +17,21 @@ export interface SearchOutcome {
   action: Exclude<Action, { type: 'probe' }>;
   observations: readonly Observation[];
   launches: number;
-  /** Every launch that was begun, those of an earlier process included. */
+  /** Those of an earlier process included. */
   allLaunches: WorkRequest['launches'];
-  /** Seconds from the first launch to its training loop; null where no hook could tell. */
+  /** Seconds from the first launch to its training loop; null: no hook told. */
   startupSeconds: number | null;
   torch: string | null;
-  /** Where the hook cut the batches that it measured; null: nowhere. */
+  /** Where the hook cut the batches; null: it did not. */
   cut: Cut | null;
-  /** What the script's own loop asked for, as the hook saw it. */
+  /** The script's own settings, as the hook saw them. */
   loop: Loop | null;
-  /** The script ran, but took no batch from us: it is no training loop that can be tuned. */
+  /** The script took no batch from us, so it cannot be tuned. */
   undriveable: boolean;
-  /** Why each size was tried, in the order of `observations`; null: it was tried by an earlier process. */
+  /** The reason of each of the `observations`; null: an earlier process made it. */
   whys: readonly (string | null)[];
-  /** Sentences on rungs that were left out. */
   notes: string[];
-  /** Verdict on the last launch that died; null when none did. */
+  /** Of the last launch that died; null: none did. */
   diagnosis: Diagnosis | null;
 }
 
@@ -53,7 +52,7 @@ export class Search {
     this.#prober = new Prober(request, deps, target, goal);
   }
 
-  /** Searches to the end. Leaves no process behind, however it ends; rejects with the signal's reason when aborted. */
+  /** Searches to the end and leaves no process behind. Rejects with the signal's reason. */
   async run(): Promise<SearchOutcome> {
     const { signal } = this.deps;
     const prober = this.#prober;
@@ -117,18 +116,18 @@ export class Search {
     return tuner;
   }
 
-  /** Whether the first probe is one with segments that can grow: all are, but that of a batch which is to stay as it stands. */
+  /** Whether the first probe uses expandable segments, as all do except that of a batch which is to stay as it is. */
   #beginsGrowing(): boolean {
     if (this.target.expandableSegments !== 'possible') return false;
     return this.goal === 'search' || this.request.options.effectiveBatch !== null;
   }
 
-  /** Whether the hook has refused to cut the batch, and something is left to try that needs no cut. */
+  /** Whether the hook has refused to cut, and something is left that needs no cut. */
   #cannotCut({ uncut, accumulation }: Observation): boolean {
     return uncut === true && accumulation > 1 && this.request.options.accumulation === 'auto';
   }
 
-  /** The first refusal to cut the batch; null: there was none. */
+  /** The first refusal to cut the batch; null: none. */
   get #refusal(): Observation | null {
     return this.#journal.find((one) => this.#cannotCut(one)) ?? null;
   }
@@ -170,7 +169,7 @@ export class Search {
     };
   }
 
-  /** The search's bounds, in the loop's own batches: what it accumulates by itself is none of the tuner's business. */
+  /** The bounds in the loop's own batches, without the accumulation that it does by itself. */
   #constraints(): Constraints {
     const { loop, ownAmp } = this.#prober;
     const options =
