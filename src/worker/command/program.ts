@@ -1,5 +1,5 @@
 import { basename, resolve } from 'node:path';
-import { WRAPPER_MODULES, WRAPPERS } from './launchers.js';
+import { wrapperModule, wrapperOf } from './launchers.js';
 import { executableOf, isPython, setScript, shebangOf } from './script.js';
 import type { Program } from './types.js';
 import { readWrapper } from './wrapper.js';
@@ -39,7 +39,7 @@ export function findProgram(command: readonly string[], cwd: string): Program {
       at = next;
       continue;
     }
-    const wrapper = WRAPPERS[name];
+    const wrapper = wrapperOf(name);
     if (wrapper && (!wrapper.verb || command.slice(at + 1, at + 6).includes(wrapper.verb))) {
       program.wrappers.push(name);
       // A launcher's own shebang tells which Python the script will run under.
@@ -144,7 +144,7 @@ function readPython(command: readonly string[], index: number, cwd: string, prog
         program.argsStart = next;
         return null;
       }
-      const wrapper = value === undefined ? undefined : WRAPPER_MODULES[value];
+      const wrapper = value === undefined ? undefined : wrapperModule(value);
       if (wrapper) {
         program.wrappers.push(value as string);
         return readWrapper(command, next, wrapper, cwd, program);

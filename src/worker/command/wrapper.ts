@@ -10,7 +10,7 @@ export function readWrapper(
   cwd: string,
   program: Program,
 ): number | null {
-  let left = wrapper.arguments ?? 0;
+  let left = wrapper.arguments;
   let verb = wrapper.verb;
   let mode: 'script' | 'module' | 'executable' = 'script';
   const counts = new Map<readonly string[], number>();
@@ -33,8 +33,8 @@ export function readWrapper(
     const attached = wrapper.valued && /^-[a-zA-Z]\d+$/.test(word); // `srun -n4`
     const equals = attached ? 1 : word.indexOf('=');
     const option = attached ? word.slice(0, 2) : equals > 0 ? word.slice(0, equals) : word;
-    if (wrapper.module?.includes(option)) mode = 'module';
-    if (wrapper.executable?.includes(option)) mode = 'executable';
+    if (wrapper.module.includes(option)) mode = 'module';
+    if (wrapper.executable.includes(option)) mode = 'executable';
     const bare = wrapper.valued ? !wrapper.valued.includes(option) : (wrapper.bare?.includes(option) ?? !wrapper.bare);
     const value = attached
       ? word.slice(2)
@@ -45,14 +45,14 @@ export function readWrapper(
           : (command[at + 1] ?? null);
     if (equals < 0 && !bare) at += 1;
     if (value === null) continue;
-    const counted = wrapper.processes?.find((names) => names.includes(option));
+    const counted = wrapper.processes.find((names) => names.includes(option));
     // `gpu`, `auto` and elastic ranges (`1:4`) are only known when the job runs.
     if (counted) counts.set(counted, /^\d+$/.test(value) ? Number(value) : Number.NaN);
-    if (wrapper.deviceList?.includes(option)) program.worldSize = countDevices(value);
+    if (wrapper.device_list.includes(option)) program.worldSize = countDevices(value);
   }
-  if (wrapper.processes) {
-    const [first] = wrapper.processes;
-    if (first && !counts.has(first)) counts.set(first, wrapper.processesDefault ?? Number.NaN);
+  const [first] = wrapper.processes;
+  if (first) {
+    if (!counts.has(first)) counts.set(first, wrapper.processes_default ?? Number.NaN);
     const product = [...counts.values()].reduce((a, b) => a * b, 1);
     if (Number.isInteger(product)) program.worldSize = product;
   }
