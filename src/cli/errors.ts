@@ -11,9 +11,8 @@ export function asOomtuneError(thrown: unknown, verb: string | null): OomtuneErr
   if (thrown instanceof CommanderError) return fromCommander(thrown, verb);
   if (isOomtuneLike(thrown)) return new OomtuneError(thrown.code, thrown.message, thrown.remedy, { cause: thrown });
   if (thrown instanceof Error && thrown.name === 'AbortError') return interrupted(thrown);
-  if (thrown instanceof Error && 'syscall' in thrown && thrown.syscall === 'uv_cwd') {
+  if (thrown instanceof Error && 'syscall' in thrown && thrown.syscall === 'uv_cwd')
     return usageError('The folder that this was called in is gone.', 'Go to one that exists (cd).');
-  }
   const refused = refusal(thrown, homePath());
   if (refused !== null) return refused;
   const said = thrown instanceof Error ? thrown.message : inspect(thrown);
@@ -55,9 +54,8 @@ export function renderError(error: OomtuneError, out: Output): void {
 
 /** commander's message (`error: unknown option '--foo'\n(Did you mean --for?)`) in our form. */
 function fromCommander(error: CommanderError, verb: string | null): OomtuneError {
-  if (error.code === 'commander.help') {
+  if (error.code === 'commander.help')
     return usageError('There is no such verb to help with.', 'Run `oomtune --help` to see them all.');
-  }
   const [first = '', ...rest] = error.message.replace(/^error: /, '').split('\n');
   const choice = /^option '(--[a-z-]+)[^']*' argument '([^']*)' is invalid\. Allowed choices are (.*)\.$/.exec(first);
   const help = `Run \`oomtune ${verb ? `${verb} ` : ''}--help\` to see what it takes.`;

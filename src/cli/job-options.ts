@@ -148,9 +148,8 @@ function wrongOption({ issues: [issue] }: z.ZodError, values: RawOptions): Error
 
 function checkTogether(options: JobOptions): void {
   const { minBatch, maxBatch, effectiveBatch, exact, amp, device, gpus, share, exclusive } = options;
-  if (share && exclusive) {
+  if (share && exclusive)
     throw usageError('--share and --exclusive ask for opposite things.', 'Leave one of the two out.');
-  }
   if (maxBatch !== null && minBatch > maxBatch) {
     throw usageError(
       `--min-batch ${minBatch} is above --max-batch ${maxBatch}.`,

@@ -89,9 +89,8 @@ export class Queues {
   /** BullMQ takes an entry before it finds that its data is no JSON. */
   async #dropUnreadable(label: string): Promise<number> {
     const dropped = await this.store.queues.dropUnreadable(label);
-    for (const id of dropped) {
+    for (const id of dropped)
       this.onError(new Error(`entry ${id} of queue ${label} could not be read and was removed`));
-    }
     return dropped.length;
   }
 

@@ -71,9 +71,8 @@ export class Sweeper {
         continue;
       }
       await this.queues.drop(job);
-      if (await this.parts.store.jobs.requeue(job, 'waits for a daemon')) {
+      if (await this.parts.store.jobs.requeue(job, 'waits for a daemon'))
         this.parts.log.warn({ job: job.job }, 'a queued job had no entry in its queue: queued anew');
-      }
     }
     this.#missing = missing;
   }
@@ -84,9 +83,8 @@ export class Sweeper {
       const why = waitingReason(requirementOf(job.options), alive, live);
       // A lease's own words ("waits for cuda:0, …") say more than that a host is there for it
       const reason = why.startsWith('waits in its queue') && job.reason?.startsWith('waits for ') ? job.reason : why;
-      if (reason !== job.reason && !job.reason?.startsWith('waits for a daemon')) {
+      if (reason !== job.reason && !job.reason?.startsWith('waits for a daemon'))
         await this.parts.store.jobs.patch(job.job, { reason });
-      }
     }
   }
 
@@ -110,9 +108,8 @@ export function waitingReason(requirement: Requirement, alive: HostDevices[], li
       .map(({ host }) => host)
       .sort()
       .join(', ');
-  if (requirement.host !== null && !alive.some(({ host }) => host === requirement.host)) {
+  if (requirement.host !== null && !alive.some(({ host }) => host === requirement.host))
     return `no daemon runs on ${requirement.host}; there are ${names(alive)}`;
-  }
   const fitting = alive.filter((host) => suits(requirement, host));
   if (fitting.length === 0) return `no host has ${describe(requirement)}; there are ${names(alive)}`;
   const ready = fitting.filter(({ lacks }) => !lacks);

@@ -39,9 +39,8 @@ export class Devices {
 
   /** The devices of a launch, in its order. Throws OOMTUNE_DEVICE_MISSING. */
   async named(ids: readonly string[]): Promise<Device[]> {
-    if (!ids.every((id) => this.#known.has(id))) {
+    if (!ids.every((id) => this.#known.has(id)))
       await this.list(Object.values(KINDS).filter(({ name }) => ids.some((id) => kindNameOf(id) === name)));
-    }
     return ids.map((id) => {
       const device = this.#known.get(id);
       if (device !== undefined) return device;

@@ -39,9 +39,8 @@ class LocalRuntime implements Runtime {
   async launch(spec: LaunchSpec): Promise<Run> {
     checkSpec(spec);
     await this.filesAnswer(spec);
-    if (!existsSync(spec.cwd) || !statSync(spec.cwd).isDirectory()) {
+    if (!existsSync(spec.cwd) || !statSync(spec.cwd).isDirectory())
       throw usageError(`There is no folder ${spec.cwd}.`, 'Name an existing folder with --cwd.');
-    }
     findCommand(spec.argv[0] as string, spec.env, spec.cwd);
     const devices = await this.#devices.named(spec.devices);
     const preload = preloadEnvironment(spec.devices, spec.env, this.native.folder);

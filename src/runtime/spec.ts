@@ -49,19 +49,15 @@ export function checkSpec(spec: LaunchSpec): void {
   if (!spec.argv[0]) throw wrong('Expected a command, got nothing.');
   if (spec.argv.some((argument) => argument.includes('\0'))) throw wrong('An argument holds a NUL byte.');
   for (const [name, value] of Object.entries(spec.env)) {
-    if (!name || name.includes('=') || name.includes('\0') || value.includes('\0')) {
+    if (!name || name.includes('=') || name.includes('\0') || value.includes('\0'))
       throw wrong(`The environment variable ${JSON.stringify(name)} cannot be passed on.`);
-    }
   }
   if (!spec.cwd.startsWith('/') || !spec.dir.startsWith('/')) throw wrong('Expected absolute folders.');
-  if (spec.budgetBytes !== null && !(Number.isSafeInteger(spec.budgetBytes) && spec.budgetBytes > 0)) {
+  if (spec.budgetBytes !== null && !(Number.isSafeInteger(spec.budgetBytes) && spec.budgetBytes > 0))
     throw wrong(`Expected the budget in whole bytes, got ${spec.budgetBytes}.`);
-  }
-  if (!(spec.graceSeconds >= 0) || (spec.timeoutSeconds !== null && !(spec.timeoutSeconds > 0))) {
+  if (!(spec.graceSeconds >= 0) || (spec.timeoutSeconds !== null && !(spec.timeoutSeconds > 0)))
     throw wrong('Expected a time-out above zero and a grace of zero or more seconds.');
-  }
   const unknown = spec.devices.find((id) => !isDeviceId(id));
-  if (unknown !== undefined || spec.devices.length === 0 || new Set(spec.devices).size !== spec.devices.length) {
+  if (unknown !== undefined || spec.devices.length === 0 || new Set(spec.devices).size !== spec.devices.length)
     throw wrong(`Expected devices such as cpu or cuda:0, each once, got ${spec.devices.join(', ') || 'none'}.`);
-  }
 }

@@ -52,9 +52,8 @@ function stuck({ argv, cwd }: LaunchSpec, longest: number): OomtuneError {
 export function startFailure(said: string, command: string, dir: string): OomtuneError {
   const cause = new Error(said);
   const why = said.slice(said.lastIndexOf(': ') + 2);
-  if (said.startsWith('cwd ')) {
+  if (said.startsWith('cwd '))
     return usageError(`The folder ${said.slice(4)}.`, 'Check the path given to --cwd.', { cause });
-  }
   if (!said.startsWith(`${command}: `)) return unusableFolder(dir, cause);
   const remedy = /format/i.test(why)
     ? 'A script needs its interpreter in its first line (#!/bin/sh), or before it in the command; a program has to be made for this machine.'

@@ -32,9 +32,8 @@ export type FoundJob = { is: 'job'; job: StoredJob } | { is: 'missing' } | ({ is
 /** Parses the hash of a record. */
 export function fromFields(id: string, hash: Record<string, string>): Exclude<FoundJob, { is: 'missing' }> {
   const { state, epoch, claim, claim_host, cancel, ...fields } = hash;
-  if (Number(fields.schema) > JOB_SCHEMA) {
+  if (Number(fields.schema) > JOB_SCHEMA)
     return { is: 'unreadable', job: id, why: `written by a newer oomtune (schema ${fields.schema})`, newer: true };
-  }
   const wrong = (why: string) => ({ is: 'unreadable' as const, job: id, why, newer: false });
   const record: Record<string, unknown> = { state };
   for (const [name, value] of Object.entries(fields)) {

@@ -24,9 +24,8 @@ export function parseRedisUrl(text: string): RedisTarget {
   } catch {
     throw wrong(text, 'it is not a URL');
   }
-  if (url.protocol !== 'redis:' && url.protocol !== 'rediss:') {
+  if (url.protocol !== 'redis:' && url.protocol !== 'rediss:')
     throw wrong(text, `its scheme is ${url.protocol.slice(0, -1)}`);
-  }
   const tls = url.protocol === 'rediss:';
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1') || '127.0.0.1';
   const port = url.port === '' ? 6379 : Number(url.port);
@@ -50,9 +49,8 @@ export function parseRedisUrl(text: string): RedisTarget {
 function parseUnix(text: string): RedisTarget {
   const match = /^unix:\/\/([^/?]*)(\/[^?]*)?(?:\?(.*))?$/i.exec(text);
   const path = decode(match?.[2] ?? '', text);
-  if (match === null || match[1] !== '' || !isAbsolute(path) || path === '/') {
+  if (match === null || match[1] !== '' || !isAbsolute(path) || path === '/')
     throw wrong(text, 'the path of a unix socket has to be absolute, after three slashes');
-  }
   const query = new URLSearchParams(match[3] ?? '');
   const db = database(query.get('db') ?? '', text);
   return {

@@ -15,9 +15,8 @@ export function fish(grammar: Grammar[]): string {
   for (const one of grammar) {
     const start = `complete -c oomtune -n ${quote(condition(one, grammar, top))}`;
     for (const sub of one.subs) lines.push(`${start} -a ${sub.name} -d ${quote(sub.about)}`);
-    if (one.words === 'jobs' || one.words === 'names') {
+    if (one.words === 'jobs' || one.words === 'names')
       lines.push(`${start} -a '(oomtune __complete ${one.words} 2>/dev/null)'`);
-    }
     if (one.words === 'shells') lines.push(`${start} -a ${quote(SHELLS.join(' '))}`);
     if (one.words === 'files') lines.push(`${start} -F`);
     for (const option of one.options) lines.push(`${start} ${flags(option)}${value(option)} -d ${quote(option.about)}`);

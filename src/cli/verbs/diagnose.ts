@@ -56,8 +56,7 @@ function readSignal(value: unknown): string | null {
     : text.startsWith('SIG')
       ? text
       : `SIG${text}`;
-  if (name === undefined || !(name in os.signals)) {
+  if (name === undefined || !(name in os.signals))
     throw usageError(`There is no signal "${value}".`, 'Write 9, KILL or SIGKILL.');
-  }
   return name;
 }

@@ -120,9 +120,8 @@ async function redisServer(context: Context): Promise<Finding[]> {
   }
   const version = /v=([\d.]+)/.exec((await run(path, ['--version'])).stdout)?.[1] ?? 'unknown';
   const [major = 0, minor = 0] = version.split('.').map(Number);
-  if (major < 6 || (major === 6 && minor < 2)) {
+  if (major < 6 || (major === 6 && minor < 2))
     return [failed('redis-server', `${path} ${version}`, 'Redis 6.2 or newer is needed.')];
-  }
   return [ok('redis-server', `${path} ${version}`)];
 }
 

@@ -88,9 +88,8 @@ async function readLog(
   options: Pick<LogOptions, 'launch' | 'lines'>,
 ): Promise<{ launch: number | null; log: string }> {
   const launch = pick(job, options.launch);
-  if (isAway(job) || isGone(job, launch)) {
+  if (isAway(job) || isGone(job, launch))
     return { launch: launch?.launch ?? null, log: (await tailOf(store, job, options)).toString('utf8') };
-  }
   const file = open(launch, options);
   return { launch: launch?.launch ?? null, log: file === null ? '' : wholeLog(file).toString('utf8') };
 }

@@ -33,9 +33,8 @@ export default (async ({ options, command }, context) => {
 function codeOf(report: RunReport, context: Context): number {
   const { failure } = report;
   if (report.exit_code === 0 && report.outcome === 'succeeded') return 0;
-  if (report.exit_code === null && report.signal === null && report.outcome === 'exhausted') {
+  if (report.exit_code === null && report.signal === null && report.outcome === 'exhausted')
     return tell('OOMTUNE_EXHAUSTED', nothingFits(failure?.class, failure?.reason));
-  }
   const how =
     report.outcome === 'timeout'
       ? 'The job ran out of time'

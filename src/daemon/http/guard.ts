@@ -66,9 +66,8 @@ export function checkOrigin(request: Pick<FastifyRequest, 'method' | 'headers'>)
  */
 export function checkWho(request: FastifyRequest, authenticator: Authenticator, cookie: string): Refusal | null {
   const bearer = /^Bearer ([\w-]{1,200})$/.exec(request.headers.authorization ?? '')?.[1];
-  if (request.headers.authorization !== undefined) {
+  if (request.headers.authorization !== undefined)
     return bearer !== undefined && authenticator.acceptsToken(bearer) ? null : wrongToken('The token is wrong.');
-  }
   const session = cookieOf(request.headers.cookie, cookie);
   if (session === null || !authenticator.acceptsSession(session)) return wrongToken('A token is needed.');
   if (request.method === 'GET' || request.method === 'HEAD') return null;

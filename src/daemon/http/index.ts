@@ -114,9 +114,8 @@ function createApp(log: Log): FastifyInstance {
     }),
   );
   app.setErrorHandler((error: FastifyError | Error, _request, reply) => {
-    if (error instanceof OomtuneError) {
+    if (error instanceof OomtuneError)
       return reply.code(error.code === 'OOMTUNE_NO_SUCH_JOB' ? 404 : 409).send(error.toJSON());
-    }
     const failure = errorOf(error);
     if (failure.code === 'OOMTUNE_INTERNAL') log.warn({ err: error }, 'a request met a fault of ours');
     const status = error instanceof TimeUp ? 503 : ((error as FastifyError).statusCode ?? 500);
@@ -127,12 +126,10 @@ function createApp(log: Log): FastifyInstance {
 
 /** Any error of a request as an OomtuneError. */
 function errorOf(error: FastifyError | Error): OomtuneError {
-  if (error instanceof TimeUp) {
+  if (error instanceof TimeUp)
     return new OomtuneError('OOMTUNE_REDIS_UNREACHABLE', 'Redis does not answer.', '`oomtune doctor` looks at it.');
-  }
-  if (((error as FastifyError).statusCode ?? 500) < 500) {
+  if (((error as FastifyError).statusCode ?? 500) < 500)
     return new OomtuneError('OOMTUNE_HTTP_REFUSED', error.message, 'See docs/guides/dashboard.md.');
-  }
   return new OomtuneError('OOMTUNE_INTERNAL', 'A fault of ours.', 'The log of the daemon tells more; report it.');
 }
 

@@ -142,9 +142,8 @@ export class JobRows {
 
   async #refresh(ids: string[]): Promise<RowChange> {
     const change: RowChange = { rows: [], gone: [] };
-    for (const [at, values] of (await this.store.jobs.fields(ids, ROW_FIELDS)).entries()) {
+    for (const [at, values] of (await this.store.jobs.fields(ids, ROW_FIELDS)).entries())
       this.#take(ids[at] as string, values, change);
-    }
     return change;
   }
 

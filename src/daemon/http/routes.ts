@@ -67,9 +67,8 @@ function addLogin(app: FastifyInstance, { authenticator, cookie }: RouteParts): 
   const attributes = 'Path=/; HttpOnly; SameSite=Strict';
   app.post('/api/login', async (request, reply) => {
     const given = login.safeParse(request.body);
-    if (!given.success || !authenticator.acceptsToken(given.data.token)) {
+    if (!given.success || !authenticator.acceptsToken(given.data.token))
       return refuse(reply, wrongToken('The token is wrong.'));
-    }
     const { value, seconds } = authenticator.newSession();
     reply.header('set-cookie', `${cookie()}=${value}; Max-Age=${seconds}; ${attributes}`);
     return reply.code(204).send();

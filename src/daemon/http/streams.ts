@@ -136,9 +136,8 @@ export class Streams {
         const seen = here ?? (await store.memory.get(id)); // by an earlier daemon, or by that of another host
         page = await jobPage(store, id, reasons, seen?.budget_bytes ?? null);
         sse.sendChange('job', page);
-        if (sampler.history(id) === null && seen !== null) {
+        if (sampler.history(id) === null && seen !== null)
           sse.sendChange('memory', { full: true, samples: seen.samples });
-        }
         await alarm.sleep(LOOK_MS, sse.signal);
       }
     });

@@ -47,13 +47,11 @@ export function findOption(args: readonly string[], rule: OptionRule): Occurrenc
 
 function matchKey(arg: string, index: number, rule: OptionRule): Occurrence | null {
   const match = /^(\+{0,2})([^=\s{]+)=(.*)$/s.exec(arg);
-  if (match && rule.keys?.includes(match[2] as string)) {
+  if (match && rule.keys?.includes(match[2] as string))
     return { index, span: 1, prefix: `${match[1]}${match[2]}=`, value: match[3] as string };
-  }
   const word = rule.words ? WORD.exec(arg) : null;
-  if (word && rule.words?.includes((word[1] as string).replaceAll('-', '_'))) {
+  if (word && rule.words?.includes((word[1] as string).replaceAll('-', '_')))
     return { index, span: 1, prefix: `${word[1]}:`, value: word[2] as string };
-  }
   return null;
 }
 
@@ -68,13 +66,11 @@ function matchFlag(args: readonly string[], index: number, rule: OptionRule): Oc
       return { index, span: 2, prefix: null, value: next };
     }
     const equals = arg.indexOf('=');
-    if (equals > 0 && sameFlag(arg.slice(0, equals), flag, rule)) {
+    if (equals > 0 && sameFlag(arg.slice(0, equals), flag, rule))
       return { index, span: 1, prefix: arg.slice(0, equals + 1), value: arg.slice(equals + 1) };
-    }
     // `-b8`, as argparse and getopt read it.
-    if (/^-[A-Za-z]$/.test(flag) && rule.takes === 'value' && arg.startsWith(flag) && /^\d/.test(arg.slice(2))) {
+    if (/^-[A-Za-z]$/.test(flag) && rule.takes === 'value' && arg.startsWith(flag) && /^\d/.test(arg.slice(2)))
       return { index, span: 1, prefix: flag, value: arg.slice(2) };
-    }
   }
   return null;
 }

@@ -174,9 +174,8 @@ function plainValue(source: string): Scalar | undefined {
   if (quoted) return quoted[2] as string;
   if (/^(?:true|false)$/i.test(text)) return /^t/i.test(text);
   // `gradient_accumulation_steps = 5 * 8`
-  if (/^\d[\d_]*(?:\s*\*\s*\d[\d_]*)*$/.test(text)) {
+  if (/^\d[\d_]*(?:\s*\*\s*\d[\d_]*)*$/.test(text))
     return text.split('*').reduce((product, part) => product * Number(part.trim().replaceAll('_', '')), 1);
-  }
   const number = Number(text);
   return text !== '' && Number.isFinite(number) ? number : undefined;
 }

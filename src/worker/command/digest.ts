@@ -30,9 +30,8 @@ export function digest(plan: CommandPlan): string {
       if (!rule || rule.script) continue;
       const config = editor.config(file);
       for (const option of tunedOptions(editor)) {
-        for (const path of editor.variants(option).flatMap((variant) => variant.files?.[file.name] ?? [])) {
+        for (const path of editor.variants(option).flatMap((variant) => variant.files?.[file.name] ?? []))
           config.remove(path);
-        }
       }
       const place = locateFile(args, rule);
       if (place) args[place.index] = `${place.prefix}<${file.name}>`;

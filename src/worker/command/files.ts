@@ -61,9 +61,8 @@ export function findFiles(preset: Preset, scene: Scene, cwd: string): PlanFile[]
     const absolute = resolve(cwd, path);
     const format = formatOf(path);
     const text = format === undefined ? null : readText(absolute);
-    if (format !== undefined && text !== null && isReadable(format, text)) {
+    if (format !== undefined && text !== null && isReadable(format, text))
       files.push({ name, written: path, absolute, format, index, within, text });
-    }
   }
   return files;
 }

@@ -35,9 +35,8 @@ function refuseUnsupported(plan: CommandPlan, config: Config): void {
   const refuse = (what: string, able: string) => {
     throw usageError(`${plan.presetTitle ?? 'The command'} cannot be run with ${what}.`, `Choose one of: ${able}.`);
   };
-  if (!plan.supports.amp.includes(config.amp)) {
+  if (!plan.supports.amp.includes(config.amp))
     refuse(`--amp ${config.amp}`, plan.supports.amp.map((amp) => `--amp ${amp}`).join(', '));
-  }
   if (!plan.supports.checkpointing.includes(config.checkpointing)) {
     const able = plan.supports.checkpointing.map((on) => `--checkpointing ${on ? 'on' : 'off'}`).join(', ');
     refuse(`--checkpointing ${config.checkpointing ? 'on' : 'off'}`, able);

@@ -33,9 +33,8 @@ export interface RecogniseOptions {
  * or OOMTUNE_USAGE for an unknown preset.
  */
 export async function recognise(command: readonly string[], options: RecogniseOptions): Promise<CommandPlan> {
-  if (command.length === 0 || command[0] === '') {
+  if (command.length === 0 || command[0] === '')
     throw usageError('There is no command.', 'Give the command after --, as in: -- python train.py');
-  }
   const { cwd, env } = options;
   const used = placeholders(command);
   const program = findProgram(command, cwd);
@@ -68,12 +67,10 @@ export async function recognise(command: readonly string[], options: RecogniseOp
   if (carriers.amp === 'argv-placeholder') own.amp = null;
   if (carriers.checkpointing === 'argv-placeholder') own.checkpointing = null;
   const count = editor && carriers.micro_batch === 'preset' ? countFor(editor, 'micro_batch') : null;
-  if (hook && program.isolated && Object.values(carriers).includes('hook')) {
+  if (hook && program.isolated && Object.values(carriers).includes('hook'))
     notes.push(`Python's ${program.isolated} keeps the hook out: without it the script cannot be tuned unmodified.`);
-  }
-  if (preset && scriptText === null && program.script) {
+  if (preset && scriptText === null && program.script)
     notes.push(`${program.script.path} cannot be read: the preset ${preset.name} goes by its name alone.`);
-  }
   for (const note of preset?.notes ?? []) if (holds(note.when, scene)) notes.push(note.text);
   return {
     command: [...command],

@@ -16,9 +16,8 @@ export function suitableDevices(all: Device[], options: JobOptions): Device[] {
   let chosen = wanted === null ? gpus : gpus.filter(({ id }) => id === wanted || kindNameOf(id) === wanted);
   const model = options.gpuModel?.toLowerCase() ?? null;
   if (model !== null) chosen = chosen.filter((device) => device.model.toLowerCase().includes(model));
-  if (chosen.length === 0 && wanted === null && model === null && options.gpus <= 1) {
+  if (chosen.length === 0 && wanted === null && model === null && options.gpus <= 1)
     return all.filter((device) => isHost(device.id));
-  }
   const healthy = chosen.filter((device) => device.fault === null);
   if (healthy.length < Math.max(1, options.gpus)) {
     const asked = wanted ?? (model === null ? `${options.gpus} GPUs` : `a GPU of model "${options.gpuModel}"`);
@@ -36,9 +35,8 @@ export function suitableDevices(all: Device[], options: JobOptions): Device[] {
 
 /** `--budget` in bytes on this device; without one, the kind's default share. */
 export function resolveBudget(budget: string | null, device: Device): number {
-  if (budget === null) {
+  if (budget === null)
     return Math.floor(device.total_bytes * KINDS[kindNameOf(device.id) ?? DEFAULT_ACCELERATOR].defaultShare);
-  }
   const bytes = parseSize(budget, device.total_bytes);
   if (bytes > device.total_bytes) {
     throw new OomtuneError(

@@ -21,9 +21,8 @@ export function holds(when: When | undefined, scene: Scene): boolean {
   if (!when) return true;
   const { scriptText } = scene;
   if (when.script !== undefined && scriptText !== null && !new RegExp(when.script, 'm').test(scriptText)) return false;
-  if (when.script_not !== undefined && scriptText !== null && new RegExp(when.script_not, 'm').test(scriptText)) {
+  if (when.script_not !== undefined && scriptText !== null && new RegExp(when.script_not, 'm').test(scriptText))
     return false;
-  }
   const line = scene.args.join(' ');
   if (when.arguments !== undefined && !new RegExp(when.arguments).test(line)) return false;
   if (when.arguments_not !== undefined && new RegExp(when.arguments_not).test(line)) return false;

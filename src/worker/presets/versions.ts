@@ -40,9 +40,8 @@ function sitePackages(interpreter: string | null, env: NodeJS.ProcessEnv): strin
   if (env.CONDA_PREFIX) roots.push(env.CONDA_PREFIX);
   for (const root of roots) {
     for (const lib of ['lib', 'lib64', 'local/lib']) {
-      for (const name of namesIn(join(root, lib)).filter((n) => /^python\d/.test(n))) {
+      for (const name of namesIn(join(root, lib)).filter((n) => /^python\d/.test(n)))
         folders.push(join(root, lib, name, 'site-packages'), join(root, lib, name, 'dist-packages'));
-      }
     }
   }
   return [...new Set(folders)];

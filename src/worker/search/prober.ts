@@ -190,9 +190,8 @@ export class Prober {
     }
     this.undriveable = verdict.class === 'ok';
     this.diagnosis = verdict.class === 'ok' ? undriveable(null, probe.steps) : verdict;
-    if (this.#mode === 'measure' && verdict.class === 'device_oom') {
+    if (this.#mode === 'measure' && verdict.class === 'device_oom')
       this.diagnosis = neverReached(probe, session.loop?.own_batch, this.target.worldSize) ?? verdict;
-    }
     if (this.#mode === 'probe' && session.loop === null) this.diagnosis = trainedAtItsOwn(verdict) ?? this.diagnosis;
     if (verdict.class === 'user_error') this.diagnosis = await this.#withOwnBatch(probe, verdict);
     return observeDeath(probe, ran, this.diagnosis, exit);

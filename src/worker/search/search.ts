@@ -110,9 +110,8 @@ export class Search {
       (one) => left(one.rung) && whole(one) && (grows || !one.expandable_segments),
     );
     const alive = observations.at(-1) === this.#journal.at(-1);
-    for (const [at, seen] of observations.entries()) {
+    for (const [at, seen] of observations.entries())
       tuner.tell(alive || at < observations.length - 1 ? seen : { ...seen, alive: false });
-    }
     return tuner;
   }
 

@@ -7,9 +7,8 @@ export const PLACEHOLDER =
 
 /** The script took no batch size from the hook. `goodbye` null: the hook gave no reason. */
 export function undriveable(goodbye: Goodbye | null, steps: number): Diagnosis {
-  if (goodbye?.reason === 'undriveable') {
+  if (goodbye?.reason === 'undriveable')
     return userError(`The batch size cannot be set from outside: ${goodbye.message}.`, PLACEHOLDER);
-  }
   if (goodbye?.reason === 'flood') {
     return userError(
       'The command writes to the socket of oomtune’s hook by itself, and is not listened to any more.',
