@@ -1,9 +1,9 @@
+import { hash } from 'node:crypto';
 import { closeSync, constants, fchmodSync, fstatSync, lstatSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { OomtuneError } from './errors.js';
 import { unusableFolder } from './refusal.js';
-import { sha256 } from './sha256.js';
 
 /** Paths longer than this leave no room for the name of a socket (107 bytes in all). */
 const LONGEST_BASE = 50;
@@ -25,7 +25,7 @@ export function privateFolder(path: string): string {
 export function temporaryFolder(home: string): string {
   const shared = tmpdir();
   let path = shared.length > LONGEST_BASE || /[\s:;]/.test(shared) ? '/tmp' : shared;
-  for (const name of [`oomtune-${uid()}`, sha256(home).slice(0, 8)]) {
+  for (const name of [`oomtune-${uid()}`, hash('sha256', home).slice(0, 8)]) {
     path = join(path, name);
     try {
       secure(path, true);

@@ -1,4 +1,4 @@
-import { sha256 } from '../common/sha256.js';
+import { hash } from 'node:crypto';
 import { parseSize } from '../common/size.js';
 import { DEFAULT_ACCELERATOR, HOST, isHost, isNumbered, kindNameOf, ordinalOf } from '../contract/device-id.js';
 import type { JobOptions } from '../contract/options.js';
@@ -64,7 +64,7 @@ export function labelOf(requirement: Requirement): string {
     gib > 0 || takes === 'all' ? '' : takes,
   ].filter((wish) => wish !== '');
   if (wishes.length === 0) return kind;
-  const digest = sha256(JSON.stringify(requirement)).slice(0, 8);
+  const digest = hash('sha256', JSON.stringify(requirement)).slice(0, 8);
   const slug = wishes
     .join('-')
     .toLowerCase()

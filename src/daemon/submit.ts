@@ -1,6 +1,6 @@
+import { hash } from 'node:crypto';
 import type { ZodType } from 'zod';
 import { usageError } from '../common/errors.js';
-import { sha256 } from '../common/sha256.js';
 import { command as commandSchema } from '../contract/fields.js';
 import type { JobRecord } from '../contract/job.js';
 import { type JobOptions, jobOptions as jobOptionsSchema, type SweepMember } from '../contract/options.js';
@@ -36,7 +36,7 @@ export async function submitSweep(
   const { command, options } = submission;
   const sweep = newJobId().replace('j-', 's-');
   const base = options.name ?? stemOfCommand(command, options.cwd);
-  const digest = sha256(JSON.stringify([options.cwd, command]));
+  const digest = hash('sha256', JSON.stringify([options.cwd, command]));
   const named = { ...options, name: options.name ?? `${base}-${digest.slice(0, 8)}` };
   const record = await recorder(store, { ...submission, options: named });
   const records: JobRecord[] = [];

@@ -1,8 +1,8 @@
+import { hash } from 'node:crypto';
 import { existsSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { homePath } from '../common/home.js';
 import { temporaryFolder } from '../common/private-folder.js';
-import { sha256 } from '../common/sha256.js';
 import { kindNameOf } from '../contract/device-id.js';
 import { KINDS } from '../devices/index.js';
 import type { Preload } from '../devices/kind.js';
@@ -13,7 +13,7 @@ import type { Preload } from '../devices/kind.js';
  */
 export function preloadable(folder: string): string {
   if (!/[\s:;]/.test(folder)) return folder;
-  const link = join(temporaryFolder(homePath()), `native-${sha256(folder).slice(0, 8)}`);
+  const link = join(temporaryFolder(homePath()), `native-${hash('sha256', folder).slice(0, 8)}`);
   if (!existsSync(link)) {
     rmSync(link, { force: true });
     symlinkSync(folder, link);

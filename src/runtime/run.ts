@@ -6,7 +6,6 @@ import { isNumbered } from '../contract/device-id.js';
 import { type Exit, type LedgerReading, type SupervisorRecord, unseenEnd } from '../contract/launch.js';
 import { attempt, clearGroup, endKeeper, endOrphans, insist, signal } from './ending.js';
 import { unlocked } from './folder-lock.js';
-import { readLedger } from './ledger.js';
 import type { Addon } from './native.js';
 import { readExit, readMainExit, takeMainExit, writeExit } from './records.js';
 import { dyingOf, type StuckProcess } from './stuck.js';
@@ -188,4 +187,23 @@ export class SupervisedRun implements Run {
     attempt(() => writeExit(this.dir, exit));
     return exit;
   }
+}
+
+/** The ledger of a launch folder; null: there is none, or none of our libraries ran in the job. */
+function readLedger(addon: Addon, dir: string): LedgerReading | null {
+  const read = addon.readLedger(join(dir, 'ledger'));
+  if (!read || read.claims === 0) return null;
+  return {
+    devices: read.devices.map(({ measured, refused: _refused, kinds: _kinds, ...device }) => ({
+      ...device,
+      measured_by: measured,
+    })),
+    refused: read.refused,
+    refusals: read.refusals.map(({ tid: _tid, budget_bytes, at_ms, ...refusal }) => ({
+      ...refusal,
+      budget_bytes: budget_bytes ?? 0,
+      at: new Date(at_ms).toISOString(),
+    })),
+    blind: read.blind !== 0,
+  };
 }

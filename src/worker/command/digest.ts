@@ -1,4 +1,4 @@
-import { sha256 } from '../../common/sha256.js';
+import { hash } from 'node:crypto';
 import { findOption, removeOccurrences } from './argv.js';
 import { canonical } from './config-file.js';
 import { locateFile } from './files.js';
@@ -42,12 +42,12 @@ export function digest(plan: CommandPlan): string {
     }
     parts.push(args);
   }
-  return sha256(JSON.stringify(parts));
+  return hash('sha256', JSON.stringify(parts));
 }
 
 /** SHA-256 (hex) of the command to the letter, for who has its `digest` already: with `--batch-size 8` it differs from 548's. */
 export function exactDigest(plan: CommandPlan, digest: string): string {
-  return sha256(JSON.stringify([digest, plan.command]));
+  return hash('sha256', JSON.stringify([digest, plan.command]));
 }
 
 function withoutCommon(args: readonly string[]): string[] {

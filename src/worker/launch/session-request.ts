@@ -1,7 +1,7 @@
+import { hash } from 'node:crypto';
 import { delimiter, join } from 'node:path';
 import { homePath, PACKAGE_ROOT } from '../../common/home.js';
 import { socketPath } from '../../common/private-folder.js';
-import { sha256 } from '../../common/sha256.js';
 import type { LaunchSpec } from '../../runtime/types.js';
 
 /**
@@ -35,4 +35,4 @@ export function hookEnvironment(request: SessionRequest, socket: string): Record
 }
 
 export const hookSocketPath = (dir: string): string =>
-  socketPath(homePath(), join(dir, 'hook.sock'), `${sha256(dir).slice(0, 16)}.sock`);
+  socketPath(homePath(), join(dir, 'hook.sock'), `${hash('sha256', dir).slice(0, 16)}.sock`);
