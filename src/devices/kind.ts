@@ -1,6 +1,5 @@
 import type { KindName } from '../contract/device-id.js';
 import type { Device } from '../contract/launch.js';
-import type { DeviceAddon } from './addon.js';
 
 /** All that differs between kinds of devices. It stands in their folders only. */
 export interface DeviceKind {
@@ -42,4 +41,47 @@ export interface JobLimits {
   budgetBytes: number | null;
   /** The user's environment. */
   env: Readonly<Record<string, string>>;
+}
+
+/** What native/addon tells of devices. */
+export interface DeviceAddon {
+  inventory(): Promise<NativeInventory>;
+}
+
+/** What NVML says of the GPUs. */
+export interface NativeInventory {
+  found: boolean;
+  driver: string;
+  error: string;
+  gpus: NativeGpu[];
+}
+
+/** What NVML says of one GPU, or of one MIG device on it. */
+export interface NativeGpu {
+  /** Of the whole GPU, as nvidia-smi counts. */
+  index: number;
+  /** -1: the whole GPU. */
+  mig: number;
+  uuid: string;
+  parent: string;
+  /** PCI bus id, "0000:17:00.0"; empty: not told. */
+  bus: string;
+  model: string;
+  fault: string;
+  total_bytes: number;
+  used_bytes: number;
+  processes_told: boolean;
+  processes: { pid: number; name: string; used_bytes: number | null }[];
+}
+
+/** Puts `ours` before the user's, once. */
+export function prepend(value: string | undefined, ours: string, separators = /[:;]/): string {
+  const rest = (value ?? '').split(separators).filter((part) => part && part !== ours);
+  return [ours, ...rest].join(':');
+}
+
+/** Puts `ours` behind the user's, once. */
+export function append(value: string | undefined, ours: string): string {
+  const rest = (value ?? '').split(/[:\s]/).filter((part) => part && part !== ours);
+  return [...rest, ours].join(':');
 }

@@ -1,9 +1,8 @@
 import { OomtuneError } from '../common/errors.js';
 import { isHost, type KindName, kindNameOf } from '../contract/device-id.js';
 import type { Device } from '../contract/launch.js';
-import type { DeviceAddon } from '../devices/addon.js';
 import { KINDS } from '../devices/index.js';
-import type { DeviceKind, Listing } from '../devices/kind.js';
+import type { DeviceAddon, DeviceKind, Listing } from '../devices/kind.js';
 
 /** A kind without a driver here is asked again only after this time: a daemon asks for every job. */
 const ABSENT_MS = 10_000;

@@ -5,7 +5,7 @@ import prebuilds from 'pkg-prebuilds';
 import { OomtuneError } from '../common/errors.js';
 import { PACKAGE_ROOT } from '../common/home.js';
 import type { LedgerReading } from '../contract/launch.js';
-import type { DeviceAddon } from '../devices/addon.js';
+import type { DeviceAddon } from '../devices/kind.js';
 
 interface NativeLedger {
   devices: (Omit<LedgerReading['devices'][number], 'measured_by'> & {

@@ -34,6 +34,7 @@ const OWN = [
   'src/daemon/saved-environment.ts',
   'src/store/lease-files.ts',
   'src/tuner/ladder.ts',
+  'src/worker/command/launchers.ts',
   'src/worker/diagnosis/signature-file.ts',
   'src/worker/diagnosis/signatures.ts',
   'src/worker/presets/load.ts',

@@ -3,10 +3,10 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import type { NativeGpu } from '../../src/devices/addon.js';
-import { hostDevice, memoryGroup } from '../../src/devices/cpu/memory.js';
+import { hostDevice, memoryGroup } from '../../src/devices/cpu/index.js';
 import { listGpus, visibleGpus } from '../../src/devices/cuda/gpus.js';
 import { findDriver } from '../../src/devices/cuda/index.js';
+import type { NativeGpu } from '../../src/devices/kind.js';
 import { Devices } from '../../src/runtime/devices.js';
 import { preloadable, preloadEnvironment } from '../../src/runtime/environment.js';
 import { createRuntime } from '../../src/runtime/index.js';

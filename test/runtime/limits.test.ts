@@ -2,10 +2,10 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import type { NativeGpu } from '../../src/devices/addon.js';
 import { listGpus } from '../../src/devices/cuda/gpus.js';
 import { firstPartyLimit, mpsEnvironment, mpsRuns, type Offers } from '../../src/devices/cuda/limits.js';
 import { dmemRegions } from '../../src/devices/dmem.js';
+import type { NativeGpu } from '../../src/devices/kind.js';
 import { encodeSpec } from '../../src/runtime/spec.js';
 
 const GiB = 1024 ** 3;

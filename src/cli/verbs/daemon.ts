@@ -1,8 +1,7 @@
 import { usageError } from '../../common/errors.js';
 import type { StartOptions } from '../../daemon/index.js';
-import { readNumber } from '../number.js';
 import { tellStatus } from '../running.js';
-import type { Verb } from '../verb.js';
+import { readNumber, type Verb } from '../verb.js';
 import { plural } from '../words.js';
 
 export const start: Verb = async ({ options }, context) => {

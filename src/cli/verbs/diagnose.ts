@@ -2,9 +2,8 @@ import { accessSync, constants, createReadStream, statSync } from 'node:fs';
 import { constants as os } from 'node:os';
 import { usageError } from '../../common/errors.js';
 import { plain } from '../../common/terminal.js';
-import { readNumber } from '../number.js';
 import { coloured } from '../output.js';
-import type { Verb } from '../verb.js';
+import { readNumber, type Verb } from '../verb.js';
 
 export default (async ({ args, options }, { out, signal }) => {
   const exitCode = readNumber('--exit-code', options.exitCode, {

@@ -7,9 +7,8 @@ import { Presence } from '../../daemon/wait.js';
 import { hostName, type Store } from '../../store/index.js';
 import { namedJobs } from '../jobs.js';
 import { LogFile } from '../log-file.js';
-import { readNumber } from '../number.js';
 import { hasEnded } from '../status-view.js';
-import type { Verb } from '../verb.js';
+import { readNumber, type Verb } from '../verb.js';
 
 export default (async ({ args, options }, context) => {
   const { out, signal } = context;

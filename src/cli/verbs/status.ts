@@ -1,11 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { usageError } from '../../common/errors.js';
 import { namedJobs } from '../jobs.js';
-import { readNumber } from '../number.js';
 import { printable } from '../output.js';
 import { foregroundEntries, statusEntries } from '../status-entry.js';
 import { renderJob, renderJobs } from '../status-view.js';
-import type { Verb } from '../verb.js';
+import { readNumber, type Verb } from '../verb.js';
 
 const SHOWN = 20;
 

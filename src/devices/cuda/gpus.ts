@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { idOf } from '../../contract/device-id.js';
 import type { Device } from '../../contract/launch.js';
-import type { NativeGpu, NativeInventory } from '../addon.js';
+import type { NativeGpu, NativeInventory } from '../kind.js';
 import { deviceProcess } from '../process.js';
 import { firstPartyLimit, inFirstNamespace, type Offers, offers } from './limits.js';
 

@@ -3,9 +3,15 @@ import { existsSync, realpathSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemText } from '../../common/regular-file.js';
 import type { Device } from '../../contract/launch.js';
-import type { DeviceAddon } from '../addon.js';
-import type { DeviceKind, JobLimits, Listing, Preload } from '../kind.js';
-import { append, prepend } from '../path-list.js';
+import {
+  append,
+  type DeviceAddon,
+  type DeviceKind,
+  type JobLimits,
+  type Listing,
+  type Preload,
+  prepend,
+} from '../kind.js';
 import { listGpus } from './gpus.js';
 import { mpsEnvironment } from './limits.js';
 

@@ -3,9 +3,8 @@ import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemText } from '../../common/regular-file.js';
 import type { Device, FirstPartyLimit } from '../../contract/launch.js';
-import type { NativeGpu } from '../addon.js';
 import { dmemRegions } from '../dmem.js';
-import type { JobLimits } from '../kind.js';
+import type { JobLimits, NativeGpu } from '../kind.js';
 
 /** The limits that this machine offers. */
 export interface Offers {

@@ -8,8 +8,8 @@ import type { Probe } from '../../contract/measurement.js';
 import type { Cut } from '../../contract/rung.js';
 import type { Run, Runtime } from '../../runtime/types.js';
 import { type Measurement, stepsToGo, worstRank } from '../search/worst-rank.js';
+import { exitOf, sinceThen } from './ends.js';
 import { FORK_SERVER, type HookEvent, HookServer } from './hook-server.js';
-import { exitOf, sinceThen } from './life.js';
 import { type HookMode, hookEnvironment, hookSocketPath, type SessionRequest } from './session-request.js';
 
 /**

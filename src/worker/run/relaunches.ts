@@ -4,7 +4,7 @@ import type { Exit } from '../../contract/launch.js';
 import type { Config } from '../../contract/rung.js';
 import type { Run } from '../../runtime/types.js';
 import { stepDown } from '../../tuner/index.js';
-import { isLost, runWithoutFolder } from '../launch/lost.js';
+import { isLost, runWithoutFolder } from '../launch/ends.js';
 import type { Session } from '../launch/session.js';
 import { neededBytes } from '../search/observe.js';
 import type { Target } from '../target.js';

@@ -6,7 +6,7 @@ import type { Exit, LedgerReading } from '../../contract/launch.js';
 import { measuredSteps, NO_PEAKS, type Observation, type Probe, peaks } from '../../contract/measurement.js';
 import { median } from '../../tuner/contest.js';
 import { type DiagnoseInput, diagnose } from '../diagnosis/index.js';
-import { isLost, lostDiagnosis } from '../launch/lost.js';
+import { isLost, lostDiagnosis } from '../launch/ends.js';
 import type { Session } from '../launch/session.js';
 import { byHand, uncut } from './undriveable.js';
 import { growthPerStep, isRestless, type Measurement } from './worst-rank.js';
