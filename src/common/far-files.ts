@@ -14,10 +14,7 @@ const MOST_LINKS = 40;
 /** Mounts that are being asked: one process each, however many wait for it. */
 const asked = new Map<string, { child: ChildProcess; answered: Promise<boolean> }>();
 
-/**
- * Returns once the paths' network file systems have answered. A process of its own asks, because such a call can block for
- * ever. Throws OOMTUNE_FILES_SILENT after `ms`, or the signal's reason.
- */
+/** Returns once the paths' network file systems answer a child process, as a call may block for ever. Throws OOMTUNE_FILES_SILENT. */
 export async function filesAnswer(paths: string[], ms: number, signal: AbortSignal | null): Promise<void> {
   const far = farMounts();
   if (far.size === 0) return;

@@ -8,10 +8,7 @@ import { unusableFolder } from './refusal.js';
 /** Paths longer than this leave no room for the name of a socket (107 bytes in all). */
 const LONGEST_BASE = 50;
 
-/**
- * Makes a folder 0700, with its parents, and returns its path. Checks the opened descriptor, so that nobody can swap the folder
- * in between; under `/tmp` it must be this user's and no link. Throws OOMTUNE_HOME_UNUSABLE.
- */
+/** Makes a folder 0700, checked by its descriptor so that nobody can swap it. Returns its path. Throws OOMTUNE_HOME_UNUSABLE. */
 export function privateFolder(path: string): string {
   try {
     secure(path, everybodyWrites(dirname(path)));

@@ -16,10 +16,7 @@ const UNITS: Record<string, number> = {
   tb: 1000 ** 4,
 };
 
-/**
- * Bytes of `24GiB`, `24GB` (powers of ten), `1073741824B` or `80%` of `totalBytes`. A number without a unit is refused. Throws
- * OOMTUNE_BAD_SIZE.
- */
+/** Bytes of `24GiB`, `24GB` (powers of ten), `1073741824B` or `80%` of `totalBytes`; a unit is needed. Throws OOMTUNE_BAD_SIZE. */
 export function parseSize(text: string, totalBytes?: number): number {
   const match = /^(\d+(?:\.\d+)?)\s*([a-z]*|%)$/i.exec(text.trim());
   const amount = match ? Number(match[1]) : Number.NaN;

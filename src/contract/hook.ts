@@ -4,10 +4,7 @@ import { whole } from './fields.js';
 import { MOST_BYTES, measuredSteps, peaks } from './measurement.js';
 import { cutPlace, rung } from './rung.js';
 
-/**
- * The protocol between worker and Python hook: one JSON object a line over a unix socket. Unknown fields are dropped and
- * unknown messages refused; everything is bounded, because a job can write anything there.
- */
+/** The protocol of worker and Python hook: JSON lines over a unix socket. All of it is bounded, as a job can write anything there. */
 
 const count = whole.max(2 ** 40);
 const size = count.min(1);

@@ -14,10 +14,7 @@ const deviceProcess = z.object({
 });
 export type DeviceProcess = z.infer<typeof deviceProcess>;
 
-/**
- * A limit besides oomtune's that holds a job to its budget: the kernel's `dmem` controller, `mps` (each process by itself),
- * `mig` (only the size of this part of a GPU), or none.
- */
+/** A limit besides oomtune's: the kernel's `dmem`, `mps` (each process by itself), `mig` (this part of a GPU), or none. */
 const firstPartyLimit = z.enum(['dmem', 'mps', 'mig', 'none']);
 export type FirstPartyLimit = z.infer<typeof firstPartyLimit>;
 

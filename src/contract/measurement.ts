@@ -3,10 +3,7 @@ import { outcome, phase } from './failure.js';
 import { count, text, whole } from './fields.js';
 import { rung, shown, shownRung } from './rung.js';
 
-/**
- * A micro-batch's measurements, under the same names from the hook to Redis: the hook measures, the worker adds the outcome,
- * the tuner decides. Bytes and seconds; null: not measured.
- */
+/** A micro-batch's measurements, under the same names from hook to Redis. Bytes and seconds; null: not measured. */
 
 export const MOST_BYTES = 2 ** 50;
 const measuredBytes = z.number().nonnegative().max(MOST_BYTES).nullable();
@@ -160,10 +157,7 @@ export type SpeedComparison = z.infer<typeof speedComparison>;
 
 const part = whole.max(Number.MAX_SAFE_INTEGER).nullable();
 
-/**
- * The parts of the peak, in bytes, which sum to `peak_bytes`; null: unknown, and counted in `rest`. `activations_per_sample` is
- * a slope, not a part.
- */
+/** The parts of the peak sum to `peak_bytes`; null: unknown, and counted in `rest`. `activations_per_sample` is a slope. */
 export const memoryBreakdown = z.object({
   /** The size whose peak is taken apart. */
   micro_batch: count,

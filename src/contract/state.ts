@@ -77,10 +77,7 @@ export const requirement = z.object({
   device: z.string().max(64).nullable(),
   /** What one device has to have at least, GiB. */
   gib: z.number().int().min(0),
-  /**
-   * The share of a GPU that it needs: `all`, `24g`, `80%`. Jobs of one queue need the same, so none blocks one that could
-   * start.
-   */
+  /** The share of a GPU that it needs: `all`, `24g`, `80%`; the same within a queue, so that none blocks one that could start. */
   takes: z.string().max(64).default(''),
 });
 export type Requirement = z.infer<typeof requirement>;

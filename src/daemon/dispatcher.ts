@@ -3,10 +3,7 @@ import { ENDED_STATES } from '../contract/job.js';
 import type { Store, StoredJob } from '../store/index.js';
 import type { Queues } from './queues.js';
 
-/**
- * Queues jobs that nothing blocks any more: submitted, released, retried, or done waiting for others. Several daemons may do so
- * at once, because an entry's id makes it unique.
- */
+/** Queues jobs that nothing blocks any more. Several daemons may do so at once, because an entry's id makes it unique. */
 export class Dispatcher {
   #running: Promise<void> | null = null;
   #again = false;

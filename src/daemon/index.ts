@@ -1,14 +1,4 @@
-/**
- * The scheduler, and what a command line needs to talk to it. Nothing here loads BullMQ or the native runtime before
- * `runDaemon` is called, so that `submit` and `status` start fast.
- *
- * - `submitJob(store, { command, options, environment })` → the job's record
- * - `cancelJob`, `holdJob`, `releaseJob`, `retryJob` `(store, id)`; `waitForJobs(store, ids, signal)`
- * - `forgetHost(store, host)`: gives up a host that is down for good
- * - `startDaemon(store, { cpuLanes, allowInsecureRedis })`, `stopDaemon(store, { kill })`, `daemonStatus(store)`
- * - `dashboardAddress()`: of this host's daemon, with the token
- * - `runDaemon(store, { signal, cpuLanes, allowInsecureRedis })`: in this process, until the signal is aborted
- */
+/** What a command line needs of the scheduler. Only `runDaemon` loads BullMQ and the native runtime, so that `submit` starts fast. */
 import type { Store } from '../store/index.js';
 import type { RunOptions } from './run.js';
 

@@ -103,10 +103,7 @@ export class Intake {
     this.#sortOut = false;
   }
 
-  /**
-   * Takes one job of a label at a time: those behind it stay queued, where other hosts see them. One that devices are kept from
-   * blocks nobody, because a job behind it may end in time.
-   */
+  /** Takes one job of a label at a time, unless it waits for devices reserved for others: a job behind it may end in time. */
   async #takeFrom(label: string): Promise<void> {
     const { queues, lanes, executions } = this.parts;
     for (;;) {

@@ -9,10 +9,7 @@ import type { DaemonSettings } from './settings.js';
 /** BullMQ's priorities go from 1 (first) to 2097151, ours from -1000000 to 1000000 (first). */
 const MIDDLE = 1_048_576;
 
-/**
- * One queue for each routing label. BullMQ orders jobs (priority, age) and locks the taken; the record says who answers for
- * one. Attempts are always 1: the ladder's steps are no retries of a queue.
- */
+/** One queue for each routing label. BullMQ orders and locks jobs; records say who answers for them. Attempts are always 1. */
 export class Queues {
   readonly #connection: Redis;
   readonly #queues = new Map<string, Queue<Ticket>>();

@@ -28,10 +28,7 @@ export interface RunOptions extends Partial<DaemonSettings> {
   worker?: WorkerApi;
 }
 
-/**
- * Runs the daemon here until the signal is aborted. Throws OOMTUNE_DAEMON_RUNNING, or OOMTUNE_REDIS_UNSAFE for a Redis that
- * strangers can write to or that evicts.
- */
+/** Runs the daemon here until the signal is aborted. Throws OOMTUNE_DAEMON_RUNNING or OOMTUNE_REDIS_UNSAFE. */
 export async function runDaemonHere(store: Store, options: RunOptions): Promise<void> {
   const { signal, runtime, worker, ...settings } = options;
   const all: DaemonSettings = { ...DAEMON_SETTINGS, ...settings };

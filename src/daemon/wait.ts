@@ -36,10 +36,7 @@ const LOOK_MS = 30_000;
 /** For one that may be about to be written back. */
 const BACK_LOOK_MS = 1000;
 
-/**
- * Waits until all have ended, and calls back for each. Reads a job when its end is announced, and all after a lost connection.
- * Throws OOMTUNE_NO_SUCH_JOB, or the signal's reason.
- */
+/** Waits until all have ended, and calls back for each. Throws OOMTUNE_NO_SUCH_JOB, or the signal's reason. */
 export async function waitForJobs(
   store: Store,
   ids: string[],

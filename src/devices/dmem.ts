@@ -2,10 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemText } from '../common/regular-file.js';
 
-/**
- * The regions that dmem.capacity lists ("drm/0000:17:00.0/vram0 85899345920"; in the root group alone), if our own group
- * delegates the controller to its children.
- */
+/** Regions of dmem.capacity ("drm/0000:17:00.0/vram0 85899345920"), if our cgroup delegates the controller to its children. */
 export function dmemRegions(
   root = '/sys/fs/cgroup',
   membership = systemText('/proc/self/cgroup'),

@@ -7,10 +7,7 @@ import { kindNameOf } from '../contract/device-id.js';
 import { KINDS } from '../devices/index.js';
 import type { Preload } from '../devices/kind.js';
 
-/**
- * A path to the folder without blanks or colons, at which LD_PRELOAD and LD_LIBRARY_PATH are split: itself, or a private link.
- * Throws OOMTUNE_HOME_UNUSABLE: without the libraries the job would have no budget.
- */
+/** The folder by a path without blanks or colons, which split LD_PRELOAD; perhaps a link. Throws OOMTUNE_HOME_UNUSABLE. */
 export function preloadable(folder: string): string {
   if (!/[\s:;]/.test(folder)) return folder;
   const link = join(temporaryFolder(homePath()), `native-${hash('sha256', folder).slice(0, 8)}`);

@@ -17,10 +17,7 @@ export function processesOf(dir: string): number[] {
   });
 }
 
-/**
- * Processes of a launch, by what each inherits: the launch's folder in the environment, and a resource limit for those with an
- * empty environment. Includes processes whose first thread has ended.
- */
+/** Processes of a launch, by its folder in their environment, or by an inherited resource limit where that is empty. */
 export function markedFor(dir: string): number[] {
   const limit = new RegExp(`^Max realtime timeout\\s+${limitOf(dir)}\\b`, 'm');
   return pids().filter(

@@ -33,10 +33,7 @@ export interface Run {
   readonly logFile: string;
   /** Null: none of our libraries was loaded into the job. */
   ledger(): LedgerReading | null;
-  /**
-   * Resolves when exit.json is there and no process is left, or when some are stuck (the exit's `stuck`). Never rejects for the
-   * job's own failure.
-   */
+  /** Resolves when no process is left, or some are stuck (the exit's `stuck`). Never rejects for the job's own failure. */
   wait(): Promise<Exit>;
   /** TERM to the tree, KILL after the grace; `reason` goes into exit.json. Idempotent. Kills a supervisor that does not answer. */
   end(reason: 'cancel' | 'timeout'): void;

@@ -45,8 +45,8 @@ const START_SECONDS = 20;
 const LOCKED = 75;
 
 /**
- * Starts the redis-server of this home if need be, in its own session, on a unix socket in a private folder, with an append-
- * only file. It holds a flock on `redis/lock` while it lives, so that only one opens that file. Returns the socket's path.
+ * Starts the redis-server of this home if need be, in its own session, on a unix socket in a private folder, with an
+ * append-only file. It holds a flock on `redis/lock` while it lives, so that only one opens that file. Returns the socket's path.
  * Throws OOMTUNE_REDIS_MISSING or OOMTUNE_REDIS_UNREACHABLE.
  */
 export async function ensureEmbeddedRedis(): Promise<string> {

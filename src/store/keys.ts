@@ -1,9 +1,6 @@
 import { usageError } from '../common/errors.js';
 
-/**
- * Every key of oomtune in Redis, under a hash tag: one Cluster slot, so that one script may change them all. Throws
- * OOMTUNE_USAGE.
- */
+/** Every key of oomtune in Redis, under a hash tag: one Cluster slot, so one script may change them all. Throws OOMTUNE_USAGE. */
 export function keysUnder(word = process.env.OOMTUNE_PREFIX || 'oomtune') {
   if (!/^[\w.-]{1,64}$/.test(word)) {
     throw usageError(

@@ -10,10 +10,7 @@ import { hostName, isAlive, pidScope } from './process-identity.js';
 
 const schema = z.object({ schema: z.literal(1), store: z.string(), promise: leasePromise });
 
-/**
- * The leases of this home's processes, in files (`leases/<owner>.json`). Each request for a lease brings them along: Redis may
- * have lost them, and no memory may be promised twice.
- */
+/** This home's leases, in files (`leases/<owner>.json`) that each request brings along, should Redis have lost them. */
 export class LeaseFiles {
   /** `store`: which Redis; a home may serve several. */
   constructor(private readonly store: string) {}

@@ -9,10 +9,7 @@ export interface NamedJob {
   namesakes: number;
 }
 
-/**
- * The job that `@` (the latest), an id or its unique beginning, or a name (the latest job of that name) means. Throws
- * OOMTUNE_NO_SUCH_JOB, with the nearest name.
- */
+/** The job of `@` (the latest), an id or its unique beginning, or a name (its latest job). Throws OOMTUNE_NO_SUCH_JOB. */
 export async function namedJob(jobs: JobReader, handle: string): Promise<NamedJob> {
   if (handle === '@') {
     const latest = await jobs.latest();

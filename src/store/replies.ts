@@ -7,10 +7,7 @@ export function pairs(fields: string[]): Record<string, string> {
   return record;
 }
 
-/**
- * Redis's reply to one of several commands. Decide to end, drop or start something only on a `value`, never on an `error`. The
- * only file that reads the replies of pipelines and transactions.
- */
+/** Redis's reply to one of several commands. Only a `value` may decide to end, drop or start something, never an `error`. */
 export type Reply<T> =
   | { is: 'value'; value: T }
   | { is: 'missing' }

@@ -12,10 +12,7 @@ export interface RedisTarget {
 
 const REMEDY = 'Write redis://host:6379, rediss://user:password@host:6380/0 or unix:///path/to/redis.sock.';
 
-/**
- * Reads `redis://[user:password@]host[:port][/db]`, `rediss://…` (TLS) or `unix:///path[?db=N][&username=U][&password=P]`.
- * Throws OOMTUNE_USAGE, never with the password.
- */
+/** Reads `redis://[user:password@]host[:port][/db]`, `rediss://…` or `unix:///path[?db=N&username=U&password=P]`. Throws OOMTUNE_USAGE. */
 export function parseRedisUrl(text: string): RedisTarget {
   if (/^unix:/i.test(text)) return parseUnix(text);
   let url: URL;

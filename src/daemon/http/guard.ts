@@ -60,10 +60,7 @@ export function checkOrigin(request: Pick<FastifyRequest, 'method' | 'headers'>)
   return null;
 }
 
-/**
- * Accepts a Bearer token or a session cookie. A change by cookie must also come from our page: browsers send cookies for
- * others.
- */
+/** Accepts a Bearer token or a session cookie; changes by cookie must come from our page, as browsers send cookies for others. */
 export function checkWho(request: FastifyRequest, authenticator: Authenticator, cookie: string): Refusal | null {
   const bearer = /^Bearer ([\w-]{1,200})$/.exec(request.headers.authorization ?? '')?.[1];
   if (request.headers.authorization !== undefined)

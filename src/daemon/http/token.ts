@@ -13,10 +13,7 @@ export const tokenPath = (): string => join(stateFolder('daemon'), 'dashboard-to
 
 export const dashboardToken = (path = tokenPath()): string => tokenIn(path, { bytes: 32, least: 40 });
 
-/**
- * Admits the bearer of the token, or of a session made from it: cookies go to every port of a host, so none holds the token. A
- * new token ends all sessions.
- */
+/** Admits the token's bearer, or a session made from it, as cookies go to every port of a host. A new token ends all sessions. */
 export class Authenticator {
   constructor(private readonly token: string) {}
 

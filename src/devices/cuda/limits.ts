@@ -14,10 +14,7 @@ export interface Offers {
   regions: Map<string, string>;
 }
 
-/**
- * Whether an MPS control daemon works here: it leaves its socket behind when it ends, but not its pid. In a container that pid
- * may be of another namespace: then the file has to do.
- */
+/** Whether an MPS control daemon works here, by its pid; in a container, where that means nothing, by its file. */
 export function mpsRuns(env: NodeJS.ProcessEnv, proc = '/proc'): boolean {
   const folder = env.CUDA_MPS_PIPE_DIRECTORY || '/tmp/nvidia-mps';
   if (!statSync(join(folder, 'control'), { throwIfNoEntry: false })) return false;

@@ -12,10 +12,7 @@ import type { CommandPlan, Program } from './types.js';
 const COMMON =
   /^--(?:train[-_])?(?:per[-_]device[-_]train[-_]|micro[-_]|mini[-_])?batch[-_]?size$|^--(?:grad|gradient)[-_]accum(?:ulation)?(?:[-_]steps)?$/;
 
-/**
- * SHA-256 (hex) of the command without its tuned values. Script paths are absolute, so that two projects' `train.py` differ; a
- * preset's configuration files count by content.
- */
+/** SHA-256 of the command without its tuned values. Script paths are absolute; a preset's files count by content. */
 export function digest(plan: CommandPlan): string {
   const { program, command } = plan;
   const front = [...command.slice(0, program.argsStart)];

@@ -6,10 +6,7 @@ import type { JobOptions } from '../../contract/options.js';
 /** What a job's options say of its environment. */
 type Given = Pick<JobOptions, 'env' | 'envFile' | 'cwd'>;
 
-/**
- * Variables that a job takes from the daemon of another host: to find programs, libraries, caches and GPUs there. Listed in
- * docs/reference/configuration.md.
- */
+/** Variables that a job takes from another host's daemon, as docs/reference/configuration.md lists them. */
 const ALLOWED: readonly RegExp[] = [
   /^(PATH|HOME|USER|LOGNAME|SHELL|TERM|COLUMNS|LINES|LANG|LANGUAGE|TZ|TMPDIR|HOSTNAME|PWD)$/,
   /^LC_[A-Z]+$/,

@@ -8,10 +8,7 @@ import { fillPlaceholders } from './placeholders.js';
 import { editorOf } from './recognise.js';
 import type { CommandPlan, FilledCommand, Knob } from './types.js';
 
-/**
- * The command with the knobs filled in: placeholders, preset flags, and copies in `launchDir` (0600) of configuration files.
- * `launchDir` null: no copies. Throws OOMTUNE_USAGE when a carrier cannot express a value.
- */
+/** The command with the knobs, and copies of configuration files in `launchDir` (null: none). Throws OOMTUNE_USAGE. */
 export async function fill(
   plan: CommandPlan,
   config: Config,

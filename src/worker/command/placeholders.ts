@@ -9,10 +9,7 @@ const SWITCH_NAMES = ['amp', 'checkpointing'] as const;
 
 export type PlaceholderName = (typeof VALUE_NAMES)[number];
 
-/**
- * `{name}` or `{name?text}`; the text may hold one more level of braces. Other braces (JSON, `{}`, `{0}`, `{lr:3}`) do not
- * match.
- */
+/** `{name}` or `{name?text}`, with one more level of braces in the text; no other braces (JSON, `{}`, `{0}`, `{lr:3}`). */
 const TOKEN = /\{([A-Za-z_][A-Za-z0-9_-]*)(\?((?:[^{}]|\{[^{}]*\})*))?\}/g;
 /** The placeholder is all there is, or all that a flag is given: `{x}`, `--batch={x}`, `batch={x}`, `-b{x}`. */
 const ALONE = /^(?:-{0,2}[A-Za-z0-9_.+-]*=|-[A-Za-z])?\{[^{}]*\}$/;

@@ -28,10 +28,7 @@ export interface RecogniseOptions {
   worldSize?: number | null;
 }
 
-/**
- * Understands a command: its program, who carries each knob, its own values. Only reads files. Throws OOMTUNE_BAD_PLACEHOLDER,
- * or OOMTUNE_USAGE for an unknown preset.
- */
+/** Understands a command, by reading files only. Throws OOMTUNE_BAD_PLACEHOLDER, or OOMTUNE_USAGE for an unknown preset. */
 export async function recognise(command: readonly string[], options: RecogniseOptions): Promise<CommandPlan> {
   if (command.length === 0 || command[0] === '')
     throw usageError('There is no command.', 'Give the command after --, as in: -- python train.py');

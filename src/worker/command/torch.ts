@@ -41,10 +41,7 @@ export interface Interpreter {
   torch: string | null;
 }
 
-/**
- * Asks the command's interpreter for torch. Throws OOMTUNE_COMMAND_MISSING (no interpreter), OOMTUNE_COMMAND_SILENT (no answer
- * in time) or OOMTUNE_TORCH_MISSING (the script needs it).
- */
+/** Asks the interpreter for torch. Throws OOMTUNE_COMMAND_MISSING, OOMTUNE_COMMAND_SILENT or OOMTUNE_TORCH_MISSING. */
 export async function askInterpreter(
   plan: CommandPlan,
   cwd: string,

@@ -3,10 +3,7 @@ import type { Preset } from '../presets/schema.js';
 
 export type Knob = 'micro_batch' | 'accumulation' | 'amp' | 'checkpointing';
 
-/**
- * Who brings a knob to the job: a placeholder, a preset, the script itself (`env`: OOMTUNE_* or `import oomtune`), the hook,
- * nobody.
- */
+/** Who brings a knob to the job: a placeholder, a preset, the script itself (`env`, `import oomtune`), the hook, nobody. */
 export type Carrier = 'argv-placeholder' | 'preset' | 'env' | 'hook' | 'none';
 
 /** What the command asks for by itself, per device; null: not said, or not to be told. */

@@ -298,10 +298,7 @@ export class Session {
     else if (event.message.t === 'died' && event.message.pid === launch.pid) this.#died = event.message;
   }
 
-  /**
-   * Ends the session once the life is dead and all its messages were read. If the hook gave no reason, the exit of the launch
-   * has to: the supervisor knows more of a death than the fork server.
-   */
+  /** Ends the session once the life is dead and all its messages were read; without the hook's reason, by the launch's exit. */
   #settle(): void {
     const launch = this.launch;
     if (this.#died === null || this.exit !== null || this.#speaking.has(this.#died.pid)) return;

@@ -5,10 +5,7 @@ import type { Device } from '../../contract/launch.js';
 import type { JobOptions } from '../../contract/options.js';
 import { KINDS } from '../../devices/index.js';
 
-/**
- * The devices that may run the job: the one named, else every GPU (of `--gpu-model`), else the host. Throws
- * OOMTUNE_DEVICE_MISSING when there are fewer than `--gpus`.
- */
+/** The devices that may run the job: the named, else every GPU (of `--gpu-model`), else the host. Throws OOMTUNE_DEVICE_MISSING. */
 export function suitableDevices(all: Device[], options: JobOptions): Device[] {
   const gpus = all.filter((device) => !isHost(device.id));
   const wanted = options.device;

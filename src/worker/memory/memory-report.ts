@@ -43,10 +43,7 @@ export function memoryReport(
   };
 }
 
-/**
- * What fills a job's memory at its size, or at the largest that fitted on its rung, else on the last one. Null: no peak is
- * known.
- */
+/** What fills a job's memory at its size, else at the largest that fitted on its rung, or on the last. Null: no peak is known. */
 export function jobMemory(
   { config, journal }: Pick<JobRecord, 'config' | 'journal'>,
   budgetBytes: number | null,

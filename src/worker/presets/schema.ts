@@ -1,9 +1,6 @@
 import { z } from 'zod';
 
-/**
- * A condition on the installed version or the script's text; all parts must hold. Without a version the newest form is assumed:
- * `since` holds, `before` does not.
- */
+/** A condition on version or script; all parts must hold. An unknown version is the newest: `since` holds, `before` does not. */
 const When = z.strictObject({
   /** Distribution name (or several, `|` between them: the first installed), with `since` (inclusive) and `before` (exclusive). */
   package: z.string().optional(),

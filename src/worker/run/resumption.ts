@@ -16,10 +16,7 @@ const TAKES_FLAG = /add_argument\(\s*['"]--?(?:auto[-_]?)?resume/i;
 /** The most seconds of work that `run` repeats unasked. */
 const AT_STAKE = 600;
 
-/**
- * Whether the next launch resumes: it gets an argument for it, its script asks, or it wrote a checkpoint since `since` (ms) and
- * its preset, command or text reads one.
- */
+/** Whether the next launch resumes: by an argument, by the script, or from a checkpoint since `since` (ms) that it reads. */
 export async function resumes({ command, options }: WorkRequest, target: Target, since: number): Promise<boolean> {
   if (options.resumeArg !== null) return true;
   if (!(await canLookAt(command, options.cwd))) return false;
@@ -51,10 +48,7 @@ const NAMED = /checkpoint|ckpt|snapshot/i;
 const NOISE = new Set('csv err lock log md out pid png svg tsv yaml yml'.split(' ').map((name) => `.${name}`));
 const SKIPPED = /^(\..*|__pycache__|node_modules|site-packages|wandb|mlruns)$/;
 
-/**
- * Whether a command wrote a checkpoint after `since` (ms): a file in its folder that is no log, or one named like a checkpoint
- * in a folder that it names. Looks at a part of large folders.
- */
+/** Whether a command wrote a checkpoint after `since` (ms), in its folder or in one that it names. Samples large folders. */
 export async function wroteCheckpoint(command: string[], cwd: string, since: number): Promise<boolean> {
   if (!(await canLookAt(command, cwd))) return false;
   if (await search(cwd, since, 0, { left: MOST_ENTRIES }, isOutput)) return true;

@@ -107,10 +107,7 @@ interface Asked {
 /** The oldest are forgotten; a forgotten one costs a probe. */
 const KEPT = 64;
 
-/**
- * The command's own batch, where a recommendation is known to hold for it; null: a probe has to tell, as a script may read its
- * batch from words that the digest leaves out.
- */
+/** The command's own batch, if the record holds for it; null: unknown, as words outside the digest may set a script's batch. */
 export function ownBatchOf(recorded: Recommendation, target: Asked): OwnBatch | null {
   const seen = recorded.commands?.find((one) => one.digest === target.exactDigest);
   if (seen !== undefined) return merge(target.own, seen);

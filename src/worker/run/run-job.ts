@@ -24,8 +24,8 @@ import { isTimeUp, TimeLimit } from './time-limit.js';
 import { verify } from './verification.js';
 
 /**
- * Runs a command to its end: at the recorded configuration, else after a search, else (`--no-tune`) as it stands. A late out-
- * of-memory error steps down and runs again. Takes over the run of an earlier process. Throws Detached when told to let go, and
+ * Runs a command to its end: at the recorded configuration, else after a search, else (`--no-tune`) as it stands. A late
+ * out-of-memory error steps down and runs again. Takes over the run of an earlier process. Throws Detached when told to let go, and
  * TimeUp where its time is up before its run.
  */
 export async function runJob(request: WorkRequest, deps: WorkDeps): Promise<RunReport> {

@@ -23,10 +23,7 @@ export interface Verification {
   launches: WorkRequest['launches'];
 }
 
-/**
- * Checks with one probe whether a configuration holds that was recorded for other words of the command: a learning rate or a
- * folder does not change the memory, a model's width does.
- */
+/** Probes whether a record made for other words of the command holds: a learning rate does not change the memory, a width does. */
 export async function verify(
   request: WorkRequest,
   deps: WorkDeps,

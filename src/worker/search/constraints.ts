@@ -72,10 +72,7 @@ function timesAsFast(speed: RungSpeed, times: number): RungSpeed {
   return { ...speed, samples_per_s: samplesPerSecond * times, spread: spread === null ? null : spread * times };
 }
 
-/**
- * The rungs that a job may climb, from the command as it stands upwards: those that the options and the carriers (the hook by
- * `can`) allow. Throws OOMTUNE_NO_KNOB when none is left.
- */
+/** The rungs that the options and the carriers (the hook by `can`) allow, in order. Throws OOMTUNE_NO_KNOB for none. */
 export function allowedRungs(
   target: Target,
   options: Pick<JobOptions, 'amp' | 'checkpointing' | 'exact'>,

@@ -10,10 +10,7 @@ import { PLACEHOLDER, sentence, userError } from './undriveable.js';
 const WHOLE_OUTPUTS =
   '--cut loader needs less where the outputs of the whole batch are what does not fit (the logits of a language model, say): the loop then goes round once for each micro-batch, which is not the same for every loop.';
 
-/**
- * Why nothing fits, and what may help: a larger budget, or knobs and sizes that the options exclude. Memory errors while
- * loading keep their own advice.
- */
+/** Why nothing fits, and what may help: a larger budget, or excluded knobs and sizes. Errors while loading keep their advice. */
 export function exhaustedDiagnosis(
   seen: Diagnosis | null,
   action: Extract<Action, { type: 'exhausted' }>,

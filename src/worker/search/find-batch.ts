@@ -7,10 +7,7 @@ import type { WorkDeps, WorkRequest } from '../types.js';
 import { findBatchReport, recommendationOf } from './report.js';
 import { Search } from './search.js';
 
-/**
- * Finds, verifies and records the largest configuration. The report's `status` says if there is none. Throws OomtuneError for
- * what is wrong before the first launch, and the signal's reason.
- */
+/** Finds, verifies and records the largest configuration; see the report's `status`. Throws for a wrong request, or an abort. */
 export async function findBatch(request: WorkRequest, deps: WorkDeps): Promise<FindBatchReport> {
   const started = Date.now();
   const target = await prepare(request, deps);

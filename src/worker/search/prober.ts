@@ -211,10 +211,7 @@ export class Prober {
     return this.measure(probe);
   }
 
-  /**
-   * Waits if others took memory since the search began, as the probe then says nothing of its size. False: no neighbour did, or
-   * it waited often enough.
-   */
+  /** Waits if others took memory since the search began. False: nobody did, or it waited often enough. */
   async #isFreeAgain(verdict: Diagnosis, exit: Exit, { micro_batch: microBatch }: Probe): Promise<boolean> {
     const room = this.target.roomBytes;
     const needed = neededBytes(exit, verdict);
@@ -335,10 +332,7 @@ export class Prober {
 /** Errors of forked processes. */
 const OF_FORK = /\bfork|initialization error/i;
 
-/**
- * Whether a death may come of the fork. A later life follows one that trained, so only memory is the command's; the first
- * shares next to nothing with its parent.
- */
+/** Whether a death may come of the fork: in a later life of all but memory, as the life before it trained. */
 function mayBeOfFork({ isLife, life, exception }: Session, verdict: Diagnosis): boolean {
   if (['device_oom', 'host_oom', 'cancelled'].includes(verdict.class)) return false;
   return life > 1 || (isLife && OF_FORK.test(exception?.message ?? ''));
