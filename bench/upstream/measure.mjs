@@ -58,6 +58,7 @@ export const PARTS = {
       exit: status,
       status: document.status ?? 'error',
       found: document.max_micro_batch ?? null,
+      samples: document.own?.samples ?? null,
       allocator: document.config?.expandable_segments ? EXPANDABLE_SEGMENTS : {},
       launches: document.launches ?? null,
       oom_launches: probes.filter((probe) => probe.outcome === 'device_oom').length,

@@ -39,10 +39,13 @@ const linesOf = (file) =>
         .map((line) => JSON.parse(line))
     : [];
 
-/** Row by row, what stands in a record: the latest line of a part counts. */
+/** Row by row, what stands in a record: the latest line of a part counts. What ran out of the time given to it was not measured. */
 export function recorded(file) {
   const rows = new Map();
-  for (const { row, part, value } of linesOf(file)) rows.set(row, { ...rows.get(row), [part]: value });
+  for (const { row, part, value } of linesOf(file)) {
+    const measured = /^no time left/.test(value?.failed ?? '') ? {} : { [part]: value };
+    rows.set(row, { ...rows.get(row), ...measured });
+  }
   return rows;
 }
 
@@ -77,8 +80,13 @@ function cutOf(part, alone) {
   return `${part.micro_batch} x ${part.accumulation}, ${where}: ${part.diverged ? 'weights not finite' : apartOf(part)}${told}`;
 }
 
-function truthOf(truth, search) {
+/** Whether the answer is all that the program's data holds: no larger batch can be made of it, whatever the memory. */
+const endsWithData = (row, search) => search?.found != null && search.found === (search.samples ?? row?.samples);
+
+function truthOf(truth, search, row) {
   if (search?.failed || !search?.found) return '';
+  if (endsWithData(row, search) && truth?.holds !== false)
+    return `${truth?.holds ? 'holds; ' : ''}all ${search.found} samples of its data: the data is the limit`;
   if (truth === null) return 'not comparable';
   if (truth === undefined) return 'not measured';
   if (truth.failed) return `failed: ${short(truth.failed)}`;
@@ -89,11 +97,11 @@ function truthOf(truth, search) {
     : `DOES NOT HOLD: ${truth.largest_known}${share}`;
 }
 
-export function verdictOf({ alone, search, truth, stands, cut }) {
+export function verdictOf({ alone, search, truth, stands, cut }, row) {
   if (alone?.failed) return 'the program itself does not run here';
   const faults = [];
   if (search?.failed || (search && search.status !== 'found')) faults.push('search');
-  if (truth && (truth.failed || !truth.holds || truth.more_fits)) faults.push('truth');
+  if (truth && (truth.failed || !truth.holds || (truth.more_fits && !endsWithData(row, search)))) faults.push('truth');
   if (stands && (stands.failed || stands.exit !== 0 || (alone?.same !== false && !stands.same)))
     faults.push('as it stands');
   if (cut && (cut.failed || cut.exit !== 0)) faults.push('cut');
@@ -109,14 +117,14 @@ function line(row, known, kind) {
     failed ? short(failed) : `${alone.own ?? row[kind]?.own ?? row.own ?? ''}`,
     search?.budget ?? '',
     search?.failed ? `failed: ${short(search.failed)}` : (search?.found ?? short(search?.said ?? search?.status)),
-    truthOf(truth, search),
+    truthOf(truth, search, row),
     search?.launches === undefined || search?.launches === null ? '' : `${search.launches} (${search.oom_launches})`,
     round(search?.search_s),
     round(alone.bare_s),
     search?.search_s && alone.bare_s ? round(search.search_s / alone.bare_s) : '',
     alone.same === false ? `twice alone: ${alone.apart?.toExponential(0)}; ${apartOf(stands)}` : apartOf(stands),
     row.note && cut ? `${cutOf(cut, alone)} (${row.note})` : cutOf(cut, alone),
-    failed ? 'the program itself does not run here' : verdictOf(known),
+    failed ? 'the program itself does not run here' : verdictOf(known, row),
   ];
   return `| ${cells.join(' | ')} |`;
 }
@@ -124,17 +132,18 @@ function line(row, known, kind) {
 function table(file) {
   const rows = recorded(file);
   const last = linesOf(file).at(-1);
-  const verdicts = ROWS.filter(({ name }) => rows.has(name)).map(({ name }) => verdictOf(rows.get(name)));
+  const measured = ROWS.filter(({ name }) => Object.keys(rows.get(name) ?? {}).length > 0);
+  const verdicts = measured.map((row) => verdictOf(rows.get(row.name), row));
   const ok = verdicts.filter((verdict) => verdict === 'ok').length;
   const dates = [...new Set(linesOf(file).map(({ date }) => date))].sort();
   const kind = last.device === 'cpu' ? 'cpu' : 'cuda';
-  const lines = ROWS.filter(({ name }) => rows.has(name)).map((row) => line(row, rows.get(row.name), kind));
-  const missing = ROWS.filter((row) => kind in row && !rows.has(row.name)).map(({ name }) => name);
+  const lines = measured.map((row) => line(row, rows.get(row.name), kind));
+  const missing = ROWS.filter((row) => kind in row && !measured.includes(row)).map(({ name }) => name);
   const judged = ROWS.filter(({ name }) => rows.get(name)?.truth?.holds !== undefined).length;
   return `## ${last.device === 'cpu' ? 'The CPU device' : 'One GPU'}
 
 ${last.machine}; torch ${last.torch}, Python ${last.python}, oomtune ${last.oomtune}; ${dates.join(', ')}. ${lines.length} programs, ${judged} of them judged by fresh processes, ${ok} without a fault in what
-was measured of them.${last.device === 'cpu' ? ON_CPU : ''}${missing.length > 0 ? ` Not run yet: ${missing.join(', ')}.` : ''}
+was measured of them.${last.device === 'cpu' ? ON_CPU : ON_GPU}${missing.length > 0 ? ` Not run yet: ${missing.join(', ')}.` : ''}
 
 | program | own batch | budget | found | in a fresh process | launches (OOM) | search s | bare s | × | \`run\` with room | \`run\` under a budget that cuts | faults |
 |---|---|---|---|---|---|---|---|---|---|---|---|
@@ -145,6 +154,10 @@ ${lines.join('\n')}
 /** How the rows of the CPU were measured. */
 const ON_CPU =
   ' One at a time, at low priority, on two cores that others used as well: `nice node bench/upstream/run.mjs --sources DIR --python PYTHON --once --parts search,truth --row-minutes 5`, and `--parts alone,cut` for four.';
+
+/** How the rows of the GPU were measured. */
+const ON_GPU =
+  ' Six at a time on the one GPU, which the seconds show: `node bench/upstream/run.mjs --sources DIR --device cuda:0 --together 6 --minutes 9 --row-minutes 4`.';
 
 /** What is still to be measured, said on the page. */
 const without = (kind, files) => files.every((file) => !file.endsWith(`-${kind}.jsonl`));

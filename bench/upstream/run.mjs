@@ -174,7 +174,8 @@ async function measure(row) {
 }
 
 if (flag('--list')) {
-  for (const row of rows) process.stdout.write(`${row.name.padEnd(44)} ${row.repository} ${row.folder ?? ''}\n`);
+  const width = Math.max(...rows.map(({ name }) => name.length));
+  for (const row of rows) process.stdout.write(`${row.name.padEnd(width)}  ${row.repository} ${row.folder ?? ''}\n`);
   process.exit(0);
 }
 mkdirSync(dirname(out), { recursive: true });

@@ -65,4 +65,11 @@ describe('the verdict on a program', () => {
   ])('names %s', (fault, part) => {
     expect(verdictOf({ ...fine, ...part })).toBe(fault);
   });
+
+  test('does not ask for more than the samples that there are', () => {
+    const more = { ...fine, truth: { holds: true, more_fits: true } };
+    expect(verdictOf({ ...more, search: { ...fine.search, found: 300, samples: 300 } })).toBe('ok');
+    expect(verdictOf({ ...more, search: { ...fine.search, found: 300 } }, { samples: 300 })).toBe('ok');
+    expect(verdictOf({ ...more, search: { ...fine.search, found: 299, samples: 300 } })).toBe('truth');
+  });
 });

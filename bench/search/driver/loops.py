@@ -60,7 +60,7 @@ def limit(size, batches, finish):
         wanted = size()
         self.__dict__["_limited"] = wanted is not None
         self.__dict__["_made"] = dataset, args, kwargs
-        if wanted and batch_size is not None:
+        if wanted and batch_size is not None and kwargs.get("batch_sampler") is None:
             batch_size = wanted
             if len(dataset) < wanted:
                 dataset = Repeated(dataset, wanted)

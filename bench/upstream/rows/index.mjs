@@ -14,7 +14,7 @@ import { TUTORIALS } from './tutorials.mjs';
  * `cpu` and `cuda`: the budget there, further arguments (`args`), another `own`, `cut: false` where its batch is too
  * small to be worth a cut. Further: `env`, `path` (folders of the checkout on
  * PYTHONPATH), `logs` (modules that only log, stood in for where they are not installed), `options` of oomtune, `note` (said beside its cut run), `placeholders` (the size
- * is given to oomtune as {micro_batch}), `made` (data's checksums are not those of the real data).
+ * is given to oomtune as {micro_batch}), `samples` (how many its training data has), `made` (data's checksums are not those of the real data).
  */
 export const ROWS = [
   ...EXAMPLES,
