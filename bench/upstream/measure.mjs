@@ -11,7 +11,8 @@ const COMPARED_STEPS = 6;
 /** The part of the peak of the program as it stands that is its budget when it is to be cut; more where nothing fits that, less where all does. */
 const CUT_BUDGET = 0.75;
 const OTHER_BUDGETS = { more: 0.9, less: 0.6 };
-const PLAIN = ['--amp', 'off', '--checkpointing', 'off'];
+/** Nothing is turned on: each program keeps its own precision (`--amp off` would take nanoGPT's bfloat16 from it). */
+const PLAIN = ['--exact', '--checkpointing', 'off'];
 const kib = (bytes) => `${Math.floor(bytes / 1024)}KiB`;
 
 /** The command at a batch size, by the program's own flag, or (the watcher's) by its loaders. */

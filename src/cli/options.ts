@@ -40,7 +40,7 @@ export const WORK: Options = {
       "where a batch is cut into micro-batches: at the model's call, or at the DataLoader",
       { preset: 'auto: at the model, but by the framework where it accumulates by itself' },
     ],
-    ['--exact', 'nothing that changes the numerics: amp off'],
+    ['--exact', 'nothing that changes the numerics: the command keeps its own precision'],
   ],
   [SEARCH]: [
     [

@@ -76,6 +76,11 @@ export class Target {
     this.worldSize = plan.worldSize ?? (isHost(devices[0]?.id) ? 1 : Math.max(1, request.options.gpus));
     this.notes = [...plan.notes];
     this.baseRung = rungOf({ amp: plan.own.amp ?? 'off', checkpointing: plan.own.checkpointing ?? false });
+    const { amp: asked } = request.options;
+    if (asked !== 'auto' && this.baseRung.amp !== 'off' && asked !== this.baseRung.amp)
+      this.notes.push(
+        `The command trains in ${this.baseRung.amp} by itself; --amp ${asked} has it train in ${asked === 'off' ? 'full precision' : asked} instead. Leave --amp at auto to keep its own.`,
+      );
     this.own = { microBatch: plan.own.microBatch, accumulation: plan.own.accumulation };
     ladder ??= readConfig(join(PACKAGE_ROOT, 'config', 'ladder.yaml'));
     this.ladder = ladder;

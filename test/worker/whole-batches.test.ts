@@ -95,4 +95,20 @@ describe('a batch that flags cut', () => {
     const said = notes.filter((text) => /statistics|evaluation draws/.test(text));
     expect(said).toEqual(told === null ? [] : [expect.stringMatching(told)]);
   });
+
+  it.each([
+    ['off', ['train.py'], [/trains in bf16 by itself; --amp off has it train in full precision/]],
+    ['auto', ['train.py'], []],
+    ['off', ['train.py', '--dtype=float32'], []],
+  ] as const)(
+    'is told of where --amp %s has it train in another precision than its own: %j',
+    async (amp, words, told) => {
+      const { report, notes } = await run([python, ...words], {
+        ...{ cwd: join(cwd, 'nanogpt'), env: [`PYTHONPATH=${cwd}`], amp },
+      });
+      expect(report.outcome).toBe('succeeded');
+      const said = notes.filter((text) => /by itself/.test(text));
+      expect(said).toEqual(told.map((text) => expect.stringMatching(text)));
+    },
+  );
 });

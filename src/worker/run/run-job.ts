@@ -76,6 +76,7 @@ class JobRun {
 
   /** The recorded configuration, else one found by a search. Null: it runs as it stands. A report: nothing is to be run. */
   async #choose(target: Target): Promise<Choice | RunReport | null> {
+    for (const text of target.notes) this.#note(text);
     const { options } = this.request;
     const { recommendations } = await this.deps.records();
     const recorded = await recommendations.get(target.key);
