@@ -286,6 +286,22 @@ export class Target {
     return expandableSegments(this.kind, this.torch, this.environment);
   }
 
+  /** What of a rung the hook turns on: a knob that the command's own words carry is on already, or off. */
+  hookRung({ amp, checkpointing, ...rest }: Rung): Rung {
+    return {
+      ...rest,
+      amp: this.carrier('amp') === 'hook' ? amp : 'off',
+      checkpointing: this.carrier('checkpointing') === 'hook' && checkpointing,
+    };
+  }
+
+  /** Whether one process can go from one rung to the other: what differs is the hook's to turn on and off. */
+  canSwitch(from: Rung, to: Rung): boolean {
+    return (['amp', 'checkpointing'] as const).every(
+      (knob) => this.carrier(knob) === 'hook' || from[knob] === to[knob],
+    );
+  }
+
   /** Knobs that only the hook can set, and that differ from the script's own. */
   hookKnobs(config?: Config): string[] {
     const knobs: string[] = [];

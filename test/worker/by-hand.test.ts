@@ -92,6 +92,9 @@ describe.each(pythons)('a loop without a DataLoader, under $torch', ({ python })
     expect(report.max_micro_batch).toBe(64);
     expect(report.probes.every(({ outcome }) => outcome === 'fit')).toBe(true);
     expect(report.launches).toBeGreaterThan(2);
+    expect(report.notes?.join()).toMatch(
+      /Each size takes a process of its own: a second one failed in that of the first \(\w+Error: /,
+    );
   });
 });
 

@@ -1,7 +1,10 @@
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { runJob } from '../../src/worker/run/run-job.js';
 import { findBatch } from '../../src/worker/search/find-batch.js';
-import { pythonWithTorch, workbench } from './harness.js';
+import { FIXTURES, pythonWithTorch, workbench } from './harness.js';
 
 const python = pythonWithTorch();
 
@@ -63,3 +66,26 @@ it.each([null, 16])(
     expect(report.probes.map((probe) => probe.samples_per_s)).toContain(report.samples_per_s);
   },
 );
+
+it('a precision that a flag carries is not brought to the script by the hook as well', async () => {
+  const cwd = mkdtempSync(join(tmpdir(), 'oomtune-precision-'));
+  // nanoGPT on the CPU: it takes `--dtype`, and has no use for it.
+  const loop = readFileSync(join(FIXTURES, 'by_hand', 'get_batch.py'), 'utf8')
+    .replace(
+      /for word in sys\.argv[\s\S]*?int\(value\)\n/,
+      'dtype = "bfloat16"\nexec(open("configurator.py").read())\n',
+    )
+    .replace(
+      'logits = self.head',
+      'print("autocast", torch.is_autocast_cpu_enabled(), file=open("seen", "a"))\n        logits = self.head',
+    );
+  writeFileSync(join(cwd, 'train.py'), loop);
+  cpSync(join(FIXTURES, '..', 'frameworks', 'nanogpt', 'configurator.py'), join(cwd, 'configurator.py'));
+  const bench = workbench('find-batch', [python, 'train.py'], { cwd, maxBatch: 16, preset: 'auto' });
+  const report = await findBatch(bench.request, bench.deps);
+  expect(report).toMatchObject({ status: 'found', max_micro_batch: 16, config: { amp: 'bf16' } });
+  // Several sizes in one process: the flag brought the first, the hook the others.
+  expect(report.probes.length).toBeGreaterThan(report.launches);
+  expect(readFileSync(join(cwd, 'seen'), 'utf8')).toMatch(/^(autocast False\n)+$/);
+  rmSync(cwd, { recursive: true });
+});

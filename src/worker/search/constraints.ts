@@ -27,8 +27,9 @@ export function constraintsOf(
   const samples = driven ? (loop?.samples ?? null) : null;
   const most = Math.min(options.maxBatch ?? Number.POSITIVE_INFINITY, samples ?? Number.POSITIVE_INFINITY);
   const can = loop?.can ?? null;
+  const rungs = allowedRungs(target, options, ownAmp && can !== null ? { ...can, amp: false, fp16: false } : can);
   return {
-    rungs: allowedRungs(target, options, ownAmp && can !== null ? { ...can, amp: false, fp16: false } : can),
+    rungs,
     minBatch: Math.max(options.minBatch, target.plan.minBatch ?? 1),
     maxBatch: Number.isFinite(most) ? Math.max(1, most) : null,
     effectiveBatch: asked ?? (keep ? own : null),
@@ -39,7 +40,7 @@ export function constraintsOf(
     budgetBytes: target.roomBytes,
     steps: options.steps,
     driven,
-    switches: driven && (can?.switch_rung ?? false),
+    switches: driven && (can?.switch_rung ?? false) && rungs.every((rung) => target.canSwitch(target.baseRung, rung)),
     maxLaunches: options.maxLaunches,
     ownBatch: keep ? ownBatch : null,
     goal: keep ? 'keep' : 'search',

@@ -55,8 +55,8 @@ export class Prober {
   /** The largest size that fitted on each rung. */
   readonly #taken = new Map<string, number>();
   readonly #ignoredFlag = new IgnoredFlag();
-  /** A process failed at a second size, so each size gets a process of its own. */
-  #apart = false;
+  /** What a process failed with at another size than its first: each size gets a process of its own. Null: none did. */
+  apart: string | null = null;
   #rung: Rung | null = null;
   /** How the current launch was started. */
   #started: { rung: Rung; expandable: boolean } | null = null;
@@ -121,7 +121,7 @@ export class Prober {
     const name = rungName(probe.rung);
     this.#taken.set(name, Math.max(this.#taken.get(name) ?? 0, probe.micro_batch));
     const goesOn = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
-    const alive = goesOn && !measurement.short && !this.#apart;
+    const alive = goesOn && !measurement.short && this.apart === null;
     this.#spent = !alive;
     if (!alive && !session.renewable) await this.close();
     if (measurement.total_bytes === null) measurement.total_bytes = ledgerPeak(session.run.ledger());
@@ -145,12 +145,12 @@ export class Prober {
   #takes(probe: Probe): boolean {
     const live = this.#session;
     if (live === null || this.#spent || this.#expandable !== (probe.expandable_segments ?? false)) return false;
-    const sameKnobs = this.#rung !== null && sameRung(this.#rung, probe.rung);
+    const from = this.#rung;
+    const sameKnobs = from !== null && sameRung(from, probe.rung);
+    const switches = from !== null && (this.loop?.can.switch_rung ?? false) && this.target.canSwitch(from, probe.rung);
     // A process that died before it was asked anything answers for the first probe.
     const free = this.#used === 0 || (live.exit === null && !probe.fresh);
-    return this.#mode === 'probe'
-      ? free && (sameKnobs || (this.loop?.can.switch_rung ?? false))
-      : free && sameKnobs && this.#used > 0;
+    return this.#mode === 'probe' ? free && (sameKnobs || switches) : free && sameKnobs && this.#used > 0;
   }
 
   /** The observation of a probe whose process ended. */
@@ -185,7 +185,7 @@ export class Prober {
     if (mayBeOfFork(session, verdict) || this.#refusesWhatFitted(session, verdict, probe)) return this.#inStart(probe);
     // Setting a second size may be the reason (an optimizer that was made for the first, say): no verdict on the command.
     if (verdict.class === 'user_error' && this.#mode === 'measure' && this.#used > 1) {
-      this.#apart = true;
+      this.apart = verdict.evidence ?? verdict.class;
       return this.measure(probe);
     }
     this.undriveable = verdict.class === 'ok';
@@ -242,7 +242,7 @@ export class Prober {
       await session.ended();
       return null;
     }
-    return session.ask(probe, carried);
+    return session.ask({ ...probe, rung: this.target.hookRung(probe.rung) }, carried);
   }
 
   /** Learns the loop's own accumulation and autocast from its first measured step. */
@@ -276,7 +276,8 @@ export class Prober {
     const { loop } = this;
     const started = this.#started;
     if (this.#session === null || loop === null || started === null) return null;
-    if (!sameRung(started.rung, rung) && !loop.can.switch_rung) return null;
+    if (!sameRung(started.rung, rung) && !(loop.can.switch_rung && this.target.canSwitch(started.rung, rung)))
+      return null;
     if (started.expandable && !expandable) return null;
     return this.#session.renew(expandable && !started.expandable ? EXPANDABLE_SEGMENTS : {});
   }

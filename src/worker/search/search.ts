@@ -134,7 +134,12 @@ export class Search {
   get #notes(): string[] {
     const why = this.#refusal?.evidence ?? null;
     const uncut = why === null ? [] : [`${why} Only what takes the whole batch at once is tried.`];
-    return [...this.#dropped.notes, ...uncut];
+    const { apart } = this.#prober;
+    const alone =
+      apart === null
+        ? []
+        : [`Each size takes a process of its own: a second one failed in that of the first (${apart}).`];
+    return [...this.#dropped.notes, ...alone, ...uncut];
   }
 
   #outcome(reached: Exclude<Action, { type: 'probe' }>): SearchOutcome {
