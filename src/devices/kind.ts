@@ -11,14 +11,23 @@ export interface DeviceKind {
   readonly defaultShare: number;
   /** torch keeps memory of it that tensors have given back, so that peaks settle only after some steps. */
   readonly cachingAllocator: boolean;
-  /** The driver's version; null: there is no driver here, or none is needed. */
-  driverVersion(): string | null;
+  /** Null: it needs no driver. */
+  readonly driver: Driver | null;
   /** The devices of this kind on this machine, in the order of their ids. */
   list(addon: DeviceAddon): Promise<Listing>;
   /** What the job's environment needs so that its allocations on such a device are counted; null: they cannot be, here. */
   preload(environment: Readonly<Record<string, string>>, nativeFolder: string): Preload | null;
   /** What shows a job its devices of this kind, and no others. Asked of every kind, so also where the job has none of them. */
   show(devices: readonly Device[], job: JobLimits): Record<string, string>;
+}
+
+export interface Driver {
+  /** For sentences: `NVIDIA driver`. */
+  readonly name: string;
+  /** A program of its own that shows the devices. */
+  readonly tool: string;
+  /** Null: it is not installed. */
+  version(): string | null;
 }
 
 export interface Listing {

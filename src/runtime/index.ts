@@ -82,7 +82,11 @@ class LocalRuntime implements Runtime {
 
   versions(): { addon: string; supervisor: string; driver: string | null } {
     const supervisor = execFileSync(this.native.supervisor, ['--version'], { encoding: 'utf8' }).trim();
-    return { addon: this.native.addon.version, supervisor, driver: KINDS[DEFAULT_ACCELERATOR].driverVersion() };
+    return {
+      addon: this.native.addon.version,
+      supervisor,
+      driver: KINDS[DEFAULT_ACCELERATOR].driver?.version() ?? null,
+    };
   }
 }
 

@@ -4,9 +4,11 @@ import { promisify } from 'node:util';
 import { findExecutable } from '../../common/executable.js';
 import { homeFolder } from '../../common/home.js';
 import { formatBytes } from '../../common/size.js';
-import { isHost } from '../../contract/device-id.js';
+import { HOST, isHost, kindNameOf } from '../../contract/device-id.js';
 import type { FirstPartyLimit } from '../../contract/launch.js';
 import type { Finding } from '../../contract/verbs.js';
+import { KINDS } from '../../devices/index.js';
+import type { Driver } from '../../devices/kind.js';
 import type { Context } from '../context.js';
 import { asOomtuneError } from '../errors.js';
 import type { Verb } from '../verb.js';
@@ -83,24 +85,28 @@ async function node(): Promise<Finding[]> {
 
 async function native(context: Context): Promise<Finding[]> {
   const runtime = await context.runtime();
-  const { addon, supervisor, driver } = runtime.versions();
+  const { addon, supervisor } = runtime.versions();
   const findings = [ok('native', `addon ${addon}, supervisor ${supervisor}`)];
   const devices = await runtime.devices();
-  const gpus = devices.filter((device) => !isHost(device.id));
-  findings.push(
-    driver === null
-      ? ok('driver', 'no NVIDIA driver: jobs run with --device cpu')
-      : gpus.length === 0
-        ? warning('driver', `NVIDIA driver ${driver}, but no GPU`, "Check nvidia-smi, and the container's --gpus.")
-        : ok('driver', `NVIDIA driver ${driver}, ${plural(gpus.length, 'GPU')}`),
-  );
+  for (const kind of Object.values(KINDS)) {
+    const count = devices.filter((device) => kindNameOf(device.id) === kind.name).length;
+    if (kind.driver !== null) findings.push(ofDriver(kind.driver, plural(count, kind.noun), count));
+  }
   for (const device of devices) {
-    const remedy = 'Check the device with nvidia-smi; it may need a reset by its owner.';
+    const tool = KINDS[kindNameOf(device.id) ?? HOST].driver?.tool;
+    const remedy = `Check the device${tool ? ` with ${tool}` : ''}; it may need a reset by its owner.`;
     if (device.fault !== null) findings.push(failed(device.id, device.fault, remedy));
     else if (device.note !== null) findings.push(ok(device.id, `${device.model}: ${device.note}`));
     if (!isHost(device.id)) findings.push(ok(`${device.id} limit`, LIMITS[device.first_party_limit]));
   }
   return findings;
+}
+
+function ofDriver({ name, tool, version }: Driver, devices: string, count: number): Finding {
+  const found = version();
+  if (found === null) return ok('driver', `no ${name}: jobs run with --device ${HOST}`);
+  if (count > 0) return ok('driver', `${name} ${found}, ${devices}`);
+  return warning('driver', `${name} ${found}, but no GPU`, `Check ${tool}, and the container's --gpus.`);
 }
 
 /** What limits jobs to their budgets on a device. */

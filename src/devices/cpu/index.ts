@@ -15,7 +15,7 @@ export const CPU: DeviceKind = {
   // the rest of the machine must live on
   defaultShare: 0.75,
   cachingAllocator: false,
-  driverVersion: () => null,
+  driver: null,
   list: async () => ({ devices: [hostDevice()], absent: false, trouble: null }),
   preload(environment: Readonly<Record<string, string>>, nativeFolder: string): Preload | null {
     const library = join(nativeFolder, LIBRARY);

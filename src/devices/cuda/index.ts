@@ -24,7 +24,11 @@ export const CUDA: DeviceKind = {
   noun: 'GPU',
   defaultShare: 1,
   cachingAllocator: true,
-  driverVersion: () => /Module.*?\s(\d+\.\d+(?:\.\d+)?)\s/.exec(systemText('/proc/driver/nvidia/version'))?.[1] ?? null,
+  driver: {
+    name: 'NVIDIA driver',
+    tool: 'nvidia-smi',
+    version: () => /Module.*?\s(\d+\.\d+(?:\.\d+)?)\s/.exec(systemText('/proc/driver/nvidia/version'))?.[1] ?? null,
+  },
   async list(addon: DeviceAddon): Promise<Listing> {
     const inventory = await addon.inventory();
     return {
