@@ -3,7 +3,7 @@ import type { Output } from './output.js';
 import { facts } from './table.js';
 
 /** Prints the status of a service, or how to start it. */
-export function tellStatus<D extends 'daemon-status' | 'redis-status'>(
+export function printStatus<D extends 'daemon-status' | 'redis-status'>(
   out: Output,
   verb: D,
   status: VerbDocuments[D],

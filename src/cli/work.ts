@@ -9,7 +9,7 @@ export async function workDeps(
   options: JobOptions,
   command: string[],
 ): Promise<{ request: WorkRequest; deps: WorkDeps }> {
-  const [{ createLog }, { newJobId }, { tidyNowAndThen }, runtime] = await Promise.all([
+  const [{ createLog }, { newJobId }, { tidyHourly }, runtime] = await Promise.all([
     import('../common/log.js'),
     import('../store/job-id.js'),
     import('../daemon/retention.js'),
@@ -17,7 +17,7 @@ export async function workDeps(
   ]);
   context.signal.throwIfAborted();
   const log = createLog(purpose);
-  void tidyNowAndThen(() => context.store(), log); // while the job works; it is not waited for
+  void tidyHourly(() => context.store(), log); // while the job works; it is not waited for
   return {
     request: {
       jobId: newJobId(),

@@ -28,7 +28,7 @@ export async function within<T>(
 }
 
 /** Waits for it, but at most `ms`. */
-export async function soon(work: Promise<unknown>, ms = 1000): Promise<void> {
+export async function waitAtMost(work: Promise<unknown>, ms = 1000): Promise<void> {
   await within(ms, null, () => work).catch((error: unknown) => {
     if (!(error instanceof TimeUp)) throw error;
   });

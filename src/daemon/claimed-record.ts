@@ -1,5 +1,5 @@
 import type { JobRecord } from '../contract/job.js';
-import { isWrongType, outlast, type PatchResult, type Restored, type Store, type StoredJob } from '../store/index.js';
+import { isWrongType, type PatchResult, type Restored, retry, type Store, type StoredJob } from '../store/index.js';
 import type { JobBackups } from './job-backups.js';
 
 /** Another host took the job over, or it was put on hold or ended meanwhile. */
@@ -68,7 +68,7 @@ export class ClaimedRecord {
     const { store, ended, letGo: signal } = this.claim;
     const last = ended.get(this.job.job);
     if (last === null || last.epoch < this.job.epoch) return false;
-    await outlast(() => store.jobs.restoreEnd(last), { signal, onRefused: store.connection.onRefused });
+    await retry(() => store.jobs.restoreEnd(last), { signal, onRefused: store.connection.onRefused });
     return true;
   }
 
@@ -86,7 +86,7 @@ export class ClaimedRecord {
   /** Tries until Redis takes it, as an error says nothing about the job. Rejects when the job is let go. */
   write(patch: Partial<JobRecord>): Promise<PatchResult> {
     const { store, letGo: signal } = this.claim;
-    return outlast(() => this.#write(patch), { signal, onRefused: store.connection.onRefused });
+    return retry(() => this.#write(patch), { signal, onRefused: store.connection.onRefused });
   }
 
   /** If Redis lost the record, restores it and writes again: the job itself is not lost. */
@@ -135,7 +135,7 @@ export class ClaimedRecord {
   async giveBack(): Promise<void> {
     const { store, claim } = this.claim;
     const { onRefused } = store.connection;
-    await outlast(() => store.jobs.unclaim(this.job.job, claim, this.reason ?? 'waits in its queue'), { onRefused });
+    await retry(() => store.jobs.unclaim(this.job.job, claim, this.reason ?? 'waits in its queue'), { onRefused });
     this.forget();
   }
 }

@@ -2,12 +2,12 @@ import { existsSync, rmSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError } from '../common/errors.js';
 import type { Log } from '../common/log.js';
-import { soon } from '../common/within.js';
+import { waitAtMost } from '../common/within.js';
 import { isHost } from '../contract/device-id.js';
 import type { Device } from '../contract/launch.js';
 import type { HostInfo } from '../contract/state.js';
 import type { Runtime } from '../runtime/types.js';
-import { HEARTBEAT_MS, hostName, outlast, type Store } from '../store/index.js';
+import { HEARTBEAT_MS, hostName, retry, type Store } from '../store/index.js';
 import { killPath } from './daemon-file.js';
 import { DiskSpace } from './disk-space.js';
 import { Dispatcher } from './dispatcher.js';
@@ -143,16 +143,16 @@ export class Daemon {
     this.#stopping = true;
     this.#unready();
     this.#periodic.close();
-    await soon(this.#intake.close()); // Redis may be away
+    await waitAtMost(this.#intake.close()); // Redis may be away
     for (const execution of this.#executions) {
       if (kill) execution.cancel();
       else execution.detach();
     }
     log.info({ jobs: this.#executions.ids(), kill }, 'daemon stops');
-    await soon(this.#executions.settled(), kill ? settings.killMs : settings.stopMs);
+    await waitAtMost(this.#executions.settled(), kill ? settings.killMs : settings.stopMs);
     if (kill && this.#executions.size > 0) log.error({ jobs: this.#executions.ids() }, 'jobs could not be ended');
-    await soon(store.hosts.leave(this.#info).then(() => store.events.wake('host', '')));
-    await soon(this.#queues.close());
+    await waitAtMost(store.hosts.leave(this.#info).then(() => store.events.wake('host', '')));
+    await waitAtMost(this.#queues.close());
   }
 
   get killAsked(): boolean {
@@ -173,7 +173,7 @@ export class Daemon {
     const { others } = this.#sweeper; // before a sweep that was under way hears of none in what Redis has come back with
     try {
       await this.#writeBack();
-      await outlast(() => this.#beat(), { onRefused: this.parts.store.connection.onRefused }); // others wait for it
+      await retry(() => this.#beat(), { onRefused: this.parts.store.connection.onRefused }); // others wait for it
       // An older state of Redis may offer what another host runs: that one writes it back as soon as it is connected, too
       if (others.length > 0) {
         await this.#heardAgain(others);
@@ -193,7 +193,7 @@ export class Daemon {
     const { hosts, connection } = this.parts.store;
     const until = performance.now() + HEARTBEAT_MS;
     for (;;) {
-      const known = await outlast(() => hosts.list(), { onRefused: connection.onRefused });
+      const known = await retry(() => hosts.list(), { onRefused: connection.onRefused });
       const missing = others.some((name) => !known.some(({ host, alive }) => host === name && alive));
       if (!missing || this.#stopping || performance.now() > until) return;
       await delay(HEARD_LOOK_MS);
@@ -202,8 +202,8 @@ export class Daemon {
 
   async #writeBack(): Promise<void> {
     const { onRefused } = this.parts.store.connection;
-    await outlast(() => this.#recovery.restoreEnds(), { onRefused });
-    await outlast(() => this.#executions.compare(), { onRefused });
+    await retry(() => this.#recovery.restoreEnds(), { onRefused });
+    await retry(() => this.#executions.compare(), { onRefused });
     await this.#executions.fenced();
   }
 

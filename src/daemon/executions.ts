@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import type { Job } from 'bullmq';
 import { stateFolder } from '../common/home.js';
 import type { Ticket } from '../contract/state.js';
-import { outlast, type Reply, type Standing, type StoredJob } from '../store/index.js';
+import { type Reply, retry, type Standing, type StoredJob } from '../store/index.js';
 import { Execution, type ExecutionDeps, type ExecutionEnd } from './execution.js';
 import type { Lanes } from './lanes.js';
 import type { Queues } from './queues.js';
@@ -102,6 +102,6 @@ export class Executions {
     onEnd();
     if (ticket === null || end === 'left') return;
     const { onRefused } = store.connection;
-    await outlast(() => (end === 'done' ? queues.finish(ticket) : queues.putBack(ticket)), { onRefused });
+    await retry(() => (end === 'done' ? queues.finish(ticket) : queues.putBack(ticket)), { onRefused });
   }
 }

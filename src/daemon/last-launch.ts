@@ -4,7 +4,7 @@ import { stateFolder } from '../common/home.js';
 import { aborted } from '../common/within.js';
 import type { Exit } from '../contract/launch.js';
 import type { Run, Runtime } from '../runtime/types.js';
-import { type LeaseStore, outlast, type StoredJob } from '../store/index.js';
+import { type LeaseStore, retry, type StoredJob } from '../store/index.js';
 import { letsGo } from '../worker/launch/detached.js';
 
 /** A job's last launch, perhaps of an earlier daemon, which may still run. */
@@ -31,7 +31,7 @@ export class LastLaunch {
   }
 
   /** Waits for a run that can only be watched, and calls `found`. Null: nothing runs, or it is to be ended. Throws to let go. */
-  async outlast(signal: AbortSignal, found: () => void): Promise<Exit | null> {
+  async waitForEnd(signal: AbortSignal, found: () => void): Promise<Exit | null> {
     const run = this.job.launches.at(-1)?.purpose === 'run' ? await this.#find() : null;
     if (run === null) return null;
     found();
@@ -42,7 +42,7 @@ export class LastLaunch {
   }
 
   #forget(): Promise<void> {
-    return outlast(() => this.leasing.forget(this.job.job), { onRefused: this.leasing.onRefused });
+    return retry(() => this.leasing.forget(this.job.job), { onRefused: this.leasing.onRefused });
   }
 
   async #find(): Promise<Run | null> {

@@ -1,6 +1,6 @@
 import type { Job } from 'bullmq';
 import type { Ticket } from '../contract/state.js';
-import { outlast, type Store, type StoredJob } from '../store/index.js';
+import { retry, type Store, type StoredJob } from '../store/index.js';
 import type { Leasing } from '../worker/index.js';
 
 /** The job goes back to its queue; nothing of it has started. */
@@ -38,7 +38,7 @@ export class LeaseWait implements Leasing {
       };
       return store.leasing.acquire({ ...request, lastsSeconds, waitingSince, onPassedOver });
     };
-    const lease = await outlast(acquire, { signal: request.signal, onRefused });
+    const lease = await retry(acquire, { signal: request.signal, onRefused });
     this.since = null;
     this.passedOver = false;
     // Put back in the moment in which it was granted; from now on it cannot be any more

@@ -13,7 +13,7 @@ import { hostName, isAlive, type Store } from '../store/index.js';
 import { type DaemonFile, killPath, logPath, readDaemonFile, stableToken } from './daemon-file.js';
 import { hostTaken } from './foreign-home.js';
 import { JobBackups } from './job-backups.js';
-import { freshLog } from './own-log.js';
+import { rotateLog } from './own-log.js';
 import type { DaemonSettings } from './settings.js';
 
 export type StartOptions = Partial<
@@ -57,7 +57,7 @@ export async function startDaemon(store: Store, options: StartOptions = {}): Pro
   if (options.httpHost !== undefined) argv.push('--http-host', options.httpHost);
   if (options.metricsOpen === true) argv.push('--metrics-open');
   const path = logPath();
-  const begin = freshLog(path);
+  const begin = rotateLog(path);
   const log = openSync(path, 'a', 0o600);
   const child = spawn(process.execPath, argv, {
     cwd: homeFolder(),

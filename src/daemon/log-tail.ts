@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Log } from '../common/log.js';
 import { openRegularHandle } from '../common/regular-file.js';
 import { Alarm } from '../common/within.js';
-import { isRefusal, type LogTails, outlast } from '../store/index.js';
+import { isRefusal, type LogTails, retry } from '../store/index.js';
 
 const LOOK_MS = 250;
 /** Bytes of one read, four times a second. The tail of a faster job has gaps. */
@@ -40,7 +40,7 @@ export class LogTail {
 
   async #follow(goOn: boolean): Promise<void> {
     try {
-      const pieces = goOn ? await outlast(() => this.parts.logs.read(this.launch.job)) : [];
+      const pieces = goOn ? await retry(() => this.parts.logs.read(this.launch.job)) : [];
       const known = pieces.findLast((piece) => piece.launch === this.launch.launch);
       let skipTo = known === undefined ? 0 : known.offset + known.data.length;
       for (;;) {

@@ -4,7 +4,7 @@ const LOG_BYTES = 10 * 1024 * 1024;
 const STDERR = 2;
 
 /** Moves a long log aside before a daemon starts; returns where new lines begin. */
-export function freshLog(path: string): number {
+export function rotateLog(path: string): number {
   const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
   if (size < LOG_BYTES) return size;
   renameSync(path, `${path}.1`);

@@ -3,7 +3,7 @@ import type { Log } from '../common/log.js';
 import { ENDED_STATES } from '../contract/job.js';
 import { type LiveLaunch, liveLaunches } from '../runtime/live-launches.js';
 import type { Runtime } from '../runtime/types.js';
-import { outlast, type Store } from '../store/index.js';
+import { retry, type Store } from '../store/index.js';
 import type { JobBackups } from './job-backups.js';
 
 /** Before a daemon takes jobs: restores what Redis lost of this host's, and ends copies of jobs that others took over. */
@@ -88,6 +88,6 @@ export class Recovery {
       return;
     }
     const { leasing } = this.parts.store;
-    await outlast(() => leasing.forget(job), { onRefused: leasing.onRefused });
+    await retry(() => leasing.forget(job), { onRefused: leasing.onRefused });
   }
 }

@@ -134,7 +134,7 @@ export async function tidyRuns(store: Store, log: Log, keep: Retention = readRet
 }
 
 /** The same for foreground verbs on hosts without a daemon, at most once an hour. Never rejects. */
-export async function tidyNowAndThen(open: () => Promise<Store>, log: Log): Promise<void> {
+export async function tidyHourly(open: () => Promise<Store>, log: Log): Promise<void> {
   try {
     const mark = join(stateFolder('runs'), '.tidied');
     const last = statSync(mark, { throwIfNoEntry: false })?.mtimeMs ?? 0;

@@ -1,6 +1,6 @@
 import { Alarm } from '../common/within.js';
 import { ENDED_STATES, type JobRecord } from '../contract/job.js';
-import { outlast, type Store } from '../store/index.js';
+import { retry, type Store } from '../store/index.js';
 import { known } from './steer.js';
 
 /** Redis may have lost its data: what runs is written back within 30 seconds. */
@@ -61,7 +61,7 @@ export async function waitForJobs(
       due.clear();
       let lookMs = LOOK_MS;
       for (const id of look.filter((one) => !ended.has(one))) {
-        const job = await outlast(() => store.jobs.get(id), { signal, onRefused: store.connection.onRefused });
+        const job = await retry(() => store.jobs.get(id), { signal, onRefused: store.connection.onRefused });
         if (!presence.note(id, job)) {
           lookMs = BACK_LOOK_MS;
           continue;

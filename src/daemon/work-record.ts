@@ -1,6 +1,6 @@
 import type { Log } from '../common/log.js';
 import type { JobRecord } from '../contract/job.js';
-import { outlast, type Store } from '../store/index.js';
+import { retry, type Store } from '../store/index.js';
 import type { Progress, Records } from '../worker/index.js';
 import type { ClaimedRecord } from './claimed-record.js';
 import { LogTail } from './log-tail.js';
@@ -69,7 +69,7 @@ export class WorkRecord {
   recommendations(signal: AbortSignal): Records['recommendations'] {
     const { recommendations, connection } = this.store;
     const withstand = <T>(task: () => Promise<T>): Promise<T> =>
-      outlast(task, { signal, onRefused: connection.onRefused });
+      retry(task, { signal, onRefused: connection.onRefused });
     return {
       get: (key) => withstand(() => recommendations.get(key)),
       put: (recommendation, job) => withstand(() => recommendations.put(recommendation, job)),

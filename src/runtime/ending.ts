@@ -80,7 +80,12 @@ export async function endKeeper(dir: string): Promise<void> {
 }
 
 /** Tells a supervisor to end its job, and kills it some seconds after the grace. Resolves when it is gone. */
-export async function insist(pid: number, order: NodeJS.Signals, graceMs: number, lives: () => boolean): Promise<void> {
+export async function endOrKill(
+  pid: number,
+  order: NodeJS.Signals,
+  graceMs: number,
+  lives: () => boolean,
+): Promise<void> {
   const until = Date.now() + graceMs + ANSWER_MS;
   signal(pid, order);
   while (lives()) {

@@ -11,14 +11,14 @@ function limitOf(dir: string): string {
 
 /** Living processes of a launch. */
 export function processesOf(dir: string): number[] {
-  return markedFor(dir).filter((pid) => {
+  return markedProcesses(dir).filter((pid) => {
     const stat = readStat(pid);
     return stat !== null && !hasEnded(stat);
   });
 }
 
 /** Processes of a launch, by its folder in their environment, or by an inherited resource limit where that is empty. */
-export function markedFor(dir: string): number[] {
+export function markedProcesses(dir: string): number[] {
   const limit = new RegExp(`^Max realtime timeout\\s+${limitOf(dir)}\\b`, 'm');
   return pids().filter(
     (pid) =>

@@ -4,11 +4,11 @@ import { longestEndMs } from '../common/bounds.js';
 import { bootId, processLives } from '../common/process.js';
 import { isNumbered } from '../contract/device-id.js';
 import { type Exit, type LedgerReading, type SupervisorRecord, unseenEnd } from '../contract/launch.js';
-import { attempt, clearGroup, endKeeper, endOrphans, insist, signal } from './ending.js';
+import { attempt, clearGroup, endKeeper, endOrKill, endOrphans, signal } from './ending.js';
 import { unlocked } from './folder-lock.js';
 import type { Addon } from './native.js';
 import { readExit, readMainExit, takeMainExit, writeExit } from './records.js';
-import { dyingOf, type StuckProcess } from './stuck.js';
+import { dyingProcesses, type StuckProcess } from './stuck.js';
 import { groupsOf, isStopped, keeperOf, supervisorInside } from './traces.js';
 import type { Run } from './types.js';
 
@@ -73,7 +73,7 @@ export class SupervisedRun implements Run {
     }
     this.asked = reason;
     this.askedAt = performance.now();
-    void insist(pid, order, this.record.grace_ms, () => processLives(pid, this.record.start_time));
+    void endOrKill(pid, order, this.record.grace_ms, () => processLives(pid, this.record.start_time));
   }
 
   /** The supervisor's pid here, in a container not that of its record; null: gone. */
@@ -91,7 +91,7 @@ export class SupervisedRun implements Run {
     let timer: NodeJS.Timeout | undefined;
     const givenUp = new Promise<Exit>((resolve) => {
       timer = setInterval(() => {
-        const dying = this.mayBeEnding() ? dyingOf(this.dir) : [];
+        const dying = this.mayBeEnding() ? dyingProcesses(this.dir) : [];
         const now = performance.now();
         for (const pid of since.keys()) if (!dying.some((one) => one.pid === pid)) since.delete(pid);
         for (const { pid } of dying) if (!since.has(pid)) since.set(pid, now);

@@ -1,7 +1,7 @@
 /** Processes that were killed but stay, because the kernel waits in them for a device or file system. */
 import { hasEnded, readStat } from '../common/process.js';
 import { namesIn, systemText } from '../common/regular-file.js';
-import { markedFor } from './marks.js';
+import { markedProcesses } from './marks.js';
 
 /** A bit of SigPnd in /proc/PID/status. */
 const KILLED = 1n << 8n;
@@ -14,8 +14,8 @@ export interface StuckProcess {
 }
 
 /** Processes of a launch that are dying; those that stay so are stuck. */
-export function dyingOf(dir: string): StuckProcess[] {
-  return markedFor(dir)
+export function dyingProcesses(dir: string): StuckProcess[] {
+  return markedProcesses(dir)
     .filter((pid) => !dumpsCore(pid) && tasksOf(pid).some(isDying))
     .map((pid) => ({ pid, name: systemText(`/proc/${pid}/comm`).trim() }));
 }

@@ -5,7 +5,7 @@ import type { Keys } from './keys.js';
 import { pairs } from './replies.js';
 
 /** An event from the stream, unchecked: each field may be missing. */
-export interface ToldEvent {
+export interface StreamEvent {
   /** When, in ms. */
   at: number;
   type: string;
@@ -19,7 +19,7 @@ const PAUSE_MS = 1000;
 /** Follows the stream of events over one connection, through outages. */
 export class Follower {
   readonly #key: string;
-  readonly #listeners = new Set<(event: ToldEvent) => void>();
+  readonly #listeners = new Set<(event: StreamEvent) => void>();
   #redis: Redis | null = null;
   #closed = false;
   #last = '0-0';
@@ -40,7 +40,7 @@ export class Follower {
     void this.#follow(this.#redis);
   }
 
-  onEvent(listener: (event: ToldEvent) => void): () => void {
+  onEvent(listener: (event: StreamEvent) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }

@@ -1,10 +1,10 @@
 import { OomtuneError } from '../common/errors.js';
-import { soon } from '../common/within.js';
+import { waitAtMost } from '../common/within.js';
 import type { Device } from '../contract/launch.js';
 import type { LeasePromise } from '../contract/state.js';
 import type { LeaseFiles } from './lease-files.js';
-import { outlast } from './outlast.js';
 import { startTime } from './process-identity.js';
+import { retry } from './retry.js';
 
 const RELEASE_MS = 10_000;
 
@@ -57,20 +57,20 @@ export class HeldLease {
     this.promise = { ...this.promise, supervisors: [...this.promise.supervisors, supervisor].slice(-4) };
     this.leases.files.write(this.promise);
     const { owner, instance } = this.promise;
-    const done = await this.#outlast(() => this.leases.attach(owner, instance, supervisor));
+    const done = await this.#retry(() => this.leases.attach(owner, instance, supervisor));
     if (!done) await this.#restore();
   }
 
   /** Owners who have shared a device with this one at some time so far. */
   async beside(): Promise<string[]> {
     const { owner, instance } = this.promise;
-    return this.#outlast(() => this.leases.beside(owner, instance));
+    return this.#retry(() => this.leases.beside(owner, instance));
   }
 
   /** Changes the reserved bytes: a whole device while searching, the predicted peak after. */
   async resize(bytes: number | null): Promise<void> {
     const { owner, instance } = this.promise;
-    const resize = () => this.#outlast(() => this.leases.resize(owner, instance, bytes, this.devices));
+    const resize = () => this.#retry(() => this.leases.resize(owner, instance, bytes, this.devices));
     let done = await resize();
     if (done === 0 && (await this.#restore())) done = await resize();
     if (done === 1) {
@@ -94,8 +94,8 @@ export class HeldLease {
     const { owner, instance } = this.promise;
     this.leases.files.remove(this.promise); // first: from here on nobody writes it back
     const { onRefused } = this.leases;
-    await soon(
-      outlast(() => this.leases.release(owner, instance), { onRefused, idle: true }),
+    await waitAtMost(
+      retry(() => this.leases.release(owner, instance), { onRefused, idle: true }),
       RELEASE_MS,
     );
   }
@@ -117,10 +117,10 @@ export class HeldLease {
 
   /** Whether it was lost and is back. */
   async #restore(): Promise<boolean> {
-    return !this.#released && (await this.#outlast(() => this.leases.restore(this.promise)));
+    return !this.#released && (await this.#retry(() => this.leases.restore(this.promise)));
   }
 
-  #outlast<T>(task: () => Promise<T>): Promise<T> {
-    return outlast(task, { onRefused: this.leases.onRefused });
+  #retry<T>(task: () => Promise<T>): Promise<T> {
+    return retry(task, { onRefused: this.leases.onRefused });
   }
 }

@@ -21,7 +21,7 @@ import { checkRedisIsSafe, checkRedisTakesWrites, serverFacts } from './safety.j
 import { Sweeps } from './sweeps.js';
 
 export { stopEmbeddedRedis as stopRedis } from './embedded.js';
-export type { Follower, ToldEvent } from './follower.js';
+export type { Follower, StreamEvent } from './follower.js';
 export { HEARTBEAT_MS, type KnownHost, LOST_MS } from './hosts.js';
 export { newJobId } from './job-id.js';
 export type { Standing } from './job-reader.js';
@@ -31,10 +31,10 @@ export type { LeaseStore, LeaseTimes } from './leases.js';
 export type { LogTails } from './logs.js';
 export type { MemoryTrace } from './memory-traces.js';
 export { jobsLike, type NamedJob, namedJob, noSuchJob } from './named-job.js';
-export { isRefusal, outlast } from './outlast.js';
 export { hostName, isAlive, thisProcess } from './process-identity.js';
 export type { RecommendationStore } from './recommendations.js';
 export { isWrongType, type Reply } from './replies.js';
+export { isRefusal, retry } from './retry.js';
 export { parseRedisUrl } from './url.js';
 
 export type Store = Awaited<ReturnType<typeof openStore>>;

@@ -9,8 +9,8 @@ import type { Keys } from './keys.js';
 import { LeaseFiles } from './lease-files.js';
 import { jobLives, memoryHeld, ownerLives, readLease } from './lease-record.js';
 import { checkPossible, type LeaseRequest, type Reply, stillThere, toRequest, waitReason } from './lease-request.js';
-import { outlast } from './outlast.js';
 import { hostName, pidScope, thisProcess } from './process-identity.js';
+import { retry } from './retry.js';
 import { runScript, type ScriptName } from './scripts.js';
 
 export interface LeaseTimes {
@@ -96,7 +96,7 @@ export class LeaseStore {
           await this.#undo(promised);
           return answer;
         };
-        const said = asked ? await outlast(ask, { signal, onRefused: this.onRefused }) : await ask();
+        const said = asked ? await retry(ask, { signal, onRefused: this.onRefused }) : await ask();
         asked = true;
         const reply = JSON.parse(String(said)) as Reply;
         if ('granted' in reply) {
@@ -112,7 +112,7 @@ export class LeaseStore {
         unlisten ??= await this.events.listen((what) => what === 'lease' && alarm.ring());
         await alarm.sleep(this.times.lookMs, signal);
         if (signal.aborted) break;
-        await outlast(() => this.reap(devices), { signal, onRefused: this.onRefused });
+        await retry(() => this.reap(devices), { signal, onRefused: this.onRefused });
         if (request.refresh !== undefined) devices = stillThere(devices, await request.refresh());
       }
       throw signal.reason;

@@ -20,8 +20,8 @@ import type { DiagnoseInput } from './diagnosis/index.js';
 import { configKey } from './key.js';
 import { type ExpandableSegments, expandableSegments } from './memory/allocator.js';
 import { resolveBudget, suitableDevices } from './memory/device.js';
-import { heldNotes, notAlone, roomBeside, type Strangers, strangersOn } from './memory/neighbours.js';
-import { type Asking, type OwnBatch, ownBatchOf } from './run/reuse.js';
+import { type NeighbourMemory, neighbourMemory, neighbourNotes, roomBeside, sharingNote } from './memory/neighbours.js';
+import { type JobNeeds, type OwnBatch, ownBatchOf } from './run/reuse.js';
 import type { Lease, WorkDeps, WorkRequest } from './types.js';
 
 /** Between two looks at memory that is waited for. */
@@ -54,7 +54,7 @@ export class Target {
   #lease: Lease | null = null;
   /** What is reserved on a device shared without a budget; null: not so, or not yet known. */
   #packedBytes: number | null = null;
-  #strangers: Strangers[] = [];
+  #neighbours: NeighbourMemory[] = [];
   #trustsHook: boolean;
 
   constructor(
@@ -165,9 +165,9 @@ export class Target {
     this.devices = lease.devices;
     this.#lease = lease;
     this.#packedBytes = packed;
-    this.#strangers = strangersOn(lease);
+    this.#neighbours = neighbourMemory(lease);
     this.deps.progress({ type: 'device', device: this.#device, budgetBytes: this.budgetBytes });
-    for (const text of this.heldNotes) this.deps.progress({ type: 'note', text });
+    for (const text of this.neighbourNotes) this.deps.progress({ type: 'note', text });
     return lease;
   }
 
@@ -197,15 +197,15 @@ export class Target {
 
   /** The part of the budget that other programs leave. */
   get roomBytes(): number {
-    return roomBeside(this.#strangers, this.budgetBytes);
+    return roomBeside(this.#neighbours, this.budgetBytes);
   }
 
-  get heldNotes(): string[] {
-    return heldNotes(this.#strangers, this.budgetBytes);
+  get neighbourNotes(): string[] {
+    return neighbourNotes(this.#neighbours, this.budgetBytes);
   }
 
-  async notAlone(): Promise<string | null> {
-    return this.#lease === null ? null : notAlone(this.#lease, this.#strangers);
+  async sharingNote(): Promise<string | null> {
+    return this.#lease === null ? null : sharingNote(this.#lease, this.#neighbours);
   }
 
   async #now(): Promise<Device[]> {
@@ -277,7 +277,7 @@ export class Target {
   }
 
   /** What a recorded configuration has to suit, for the command's own batch. */
-  asking(own: OwnBatch): Asking {
+  needs(own: OwnBatch): JobNeeds {
     const { budgetBytes, worldSize, baseRung, expandableSegments } = this;
     return { budgetBytes, worldSize, baseRung, own, expandable: expandableSegments !== 'out of the question' };
   }

@@ -1,6 +1,6 @@
 import { usageError } from '../../common/errors.js';
 import type { StartOptions } from '../../daemon/index.js';
-import { tellStatus } from '../running.js';
+import { printStatus } from '../running.js';
 import { readNumber, type Verb } from '../verb.js';
 import { plural } from '../words.js';
 
@@ -51,7 +51,7 @@ export const status: Verb = async (_invocation, context) => {
   const store = await context.store();
   const { daemonStatus } = await import('../../daemon/index.js');
   const status = { schema: 1 as const, ...(await daemonStatus(store)) };
-  tellStatus(context.out, 'daemon-status', status, '`oomtune daemon start` starts it');
+  printStatus(context.out, 'daemon-status', status, '`oomtune daemon start` starts it');
   return 0;
 };
 

@@ -1,5 +1,5 @@
 import { usageError } from '../../common/errors.js';
-import { tellStatus } from '../running.js';
+import { printStatus } from '../running.js';
 import type { Verb } from '../verb.js';
 
 export const url: Verb = async (_invocation, context) => {
@@ -12,7 +12,7 @@ export const url: Verb = async (_invocation, context) => {
 export const status: Verb = async (_invocation, context) => {
   const { redisStatus } = await import('../../store/index.js');
   const status = { schema: 1 as const, ...(await redisStatus({ url: context.redisUrl })) };
-  tellStatus(context.out, 'redis-status', status, 'the next verb that needs it starts it');
+  printStatus(context.out, 'redis-status', status, 'the next verb that needs it starts it');
   return 0;
 };
 

@@ -1,7 +1,7 @@
 import { readJson } from '../../contract/fields.js';
 import { ENDED_STATES, type JobState } from '../../contract/job.js';
 import { probeRecord } from '../../contract/measurement.js';
-import { hostName, type Store, type ToldEvent } from '../../store/index.js';
+import { hostName, type Store, type StreamEvent } from '../../store/index.js';
 import type { Metrics } from './metrics.js';
 
 interface Times {
@@ -24,7 +24,7 @@ export class EventMetrics {
     private readonly metrics: Metrics,
   ) {}
 
-  hear({ type, at, fields }: ToldEvent): void {
+  hear({ type, at, fields }: StreamEvent): void {
     const { job = '' } = fields;
     if (type === 'job') this.#state(job, fields.state as JobState, at);
     else if (type === 'probe') this.#probe(job, fields.probe ?? '');

@@ -1,7 +1,7 @@
 import { readJson, text } from '../../contract/fields.js';
 import { lifeOf, type ProbeRecord, probeRecord } from '../../contract/measurement.js';
 import { type RungLike, rungName, shownRung } from '../../contract/rung.js';
-import type { ToldEvent } from '../../store/index.js';
+import type { StreamEvent } from '../../store/index.js';
 
 const asked = probeRecord.pick({ launch: true, life: true, micro_batch: true }).extend(shownRung.shape);
 type Asked = RungLike & Pick<ProbeRecord, 'launch' | 'life' | 'micro_batch'>;
@@ -14,7 +14,7 @@ const PROBES_KEPT = 1000;
 export class Reasons {
   readonly #jobs = new Map<string, Map<string, string>>();
 
-  hear(event: ToldEvent): void {
+  hear(event: StreamEvent): void {
     if (event.type !== 'probe') return;
     const job = event.fields.job ?? '';
     const probe = readJson(answered, event.fields.probe);

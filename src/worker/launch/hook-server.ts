@@ -9,7 +9,7 @@ const MOST_CONNECTIONS = 256;
 /** A launch with more invalid messages is not read any more. */
 const MOST_MISTAKES = 1000;
 /** More mistakes are only counted in the log. */
-const TOLD_MISTAKES = 3;
+const LOGGED_MISTAKES = 3;
 /** Messages that a new connection counts for, to bound jobs that only connect. */
 const CONNECTION_MESSAGES = 10;
 
@@ -65,7 +65,7 @@ export class HookServer {
     for (const socket of this.#all) socket.destroy();
     this.#server.close();
     rmSync(this.path, { force: true });
-    const untold = this.#mistakes - TOLD_MISTAKES;
+    const untold = this.#mistakes - LOGGED_MISTAKES;
     if (untold > 0) this.log.warn({ untold }, 'the hook sent more that is no message');
   }
 
@@ -121,7 +121,7 @@ export class HookServer {
   #mistake(details: object, text: string): void {
     if (this.#closed) return;
     this.#mistakes += 1;
-    if (this.#mistakes <= TOLD_MISTAKES) this.log.warn(details, text);
+    if (this.#mistakes <= LOGGED_MISTAKES) this.log.warn(details, text);
     if (this.#mistakes < MOST_MISTAKES) return;
     this.log.warn({ mistakes: this.#mistakes }, 'the hook is not listened to any more: it sends what no hook does');
     this.close();

@@ -8,7 +8,7 @@ const NAMED = 0.01;
 const UNNAMED = 0.05;
 
 /** Memory of a device that other programs hold. */
-export interface Strangers {
+export interface NeighbourMemory {
   device: Device;
   bytes: number;
   /** The largest first; empty where the driver does not tell. */
@@ -16,7 +16,7 @@ export interface Strangers {
 }
 
 /** Other programs with memory of the leased devices. */
-export function strangersOn({ devices, foreign }: Pick<Lease, 'devices' | 'foreign'>): Strangers[] {
+export function neighbourMemory({ devices, foreign }: Pick<Lease, 'devices' | 'foreign'>): NeighbourMemory[] {
   return devices.flatMap((device, at) => {
     if (isHost(device.id)) return []; // the host is never one's own
     const bytes = foreign[at] ?? 0;
@@ -29,14 +29,14 @@ export function strangersOn({ devices, foreign }: Pick<Lease, 'devices' | 'forei
 }
 
 /** The part of `budgetBytes` that others leave. */
-export function roomBeside(strangers: Strangers[], budgetBytes: number): number {
-  const free = strangers.map(({ device, bytes }) => Math.max(0, device.total_bytes - bytes));
+export function roomBeside(neighbours: NeighbourMemory[], budgetBytes: number): number {
+  const free = neighbours.map(({ device, bytes }) => Math.max(0, device.total_bytes - bytes));
   return Math.min(budgetBytes, ...free);
 }
 
 /** Who holds the rest, if that leaves less than was asked for. */
-export function heldNotes(strangers: Strangers[], budgetBytes: number): string[] {
-  return strangers
+export function neighbourNotes(neighbours: NeighbourMemory[], budgetBytes: number): string[] {
+  return neighbours
     .filter((one) => roomBeside([one], budgetBytes) < budgetBytes)
     .map(({ device, bytes, names }) => {
       const free = formatBytes(Math.max(0, device.total_bytes - bytes));
@@ -46,8 +46,8 @@ export function heldNotes(strangers: Strangers[], budgetBytes: number): string[]
 }
 
 /** A note on speeds measured while others used the devices; null: nobody did. */
-export async function notAlone(lease: Lease, strangers: Strangers[]): Promise<string | null> {
-  const others = [...(await lease.beside()), ...strangers.flatMap(({ names }) => names.slice(0, 3))];
+export async function sharingNote(lease: Lease, neighbours: NeighbourMemory[]): Promise<string | null> {
+  const others = [...(await lease.beside()), ...neighbours.flatMap(({ names }) => names.slice(0, 3))];
   const who = listed(others);
   if (who === null) return null;
   const where = lease.devices.map(({ id }) => id).join(', ');

@@ -25,7 +25,7 @@ type Wishes = Pick<
 >;
 
 /** A job that looks for a recorded configuration. */
-export interface Asking {
+export interface JobNeeds {
   budgetBytes: number;
   /** What other programs leave of the budget; absent: all of it. */
   roomBytes?: number;
@@ -40,7 +40,7 @@ export interface Asking {
  * The configuration that a recommendation gives this job; null: none (demoted, another rung, a smaller budget). The effective
  * batch is what was asked for, else the command's own, else the recommended micro-batch.
  */
-export function configFrom(recommendation: Recommendation, job: Asking, options: Wishes): Choice | null {
+export function configFrom(recommendation: Recommendation, job: JobNeeds, options: Wishes): Choice | null {
   const { baseRung, worldSize } = job;
   if (recommendation.status !== 'verified') return null;
   if (recommendation.budget_bytes > job.budgetBytes || recommendation.world_size !== worldSize) return null;
@@ -97,7 +97,7 @@ export function noBatchOfItsOwn(microBatch: number): string {
   return `The command has no batch of its own: it runs at the recommended micro-batch ${microBatch} with accumulation 1; --effective-batch N keeps another.`;
 }
 
-interface Asked {
+interface KnownCommand {
   digest: string;
   exactDigest: string;
   own: OwnBatch;
@@ -108,7 +108,7 @@ interface Asked {
 const KEPT = 64;
 
 /** The command's own batch, if the record holds for it; null: unknown, as words outside the digest may set a script's batch. */
-export function ownBatchOf(recorded: Recommendation, target: Asked): OwnBatch | null {
+export function ownBatchOf(recorded: Recommendation, target: KnownCommand): OwnBatch | null {
   const seen = recorded.commands?.find((one) => one.digest === target.exactDigest);
   if (seen !== undefined) return merge(target.own, seen);
   if (recorded.command_digest !== target.digest) return null;
@@ -117,7 +117,7 @@ export function ownBatchOf(recorded: Recommendation, target: Asked): OwnBatch | 
 }
 
 /** The list with this command last. */
-export function withCommand(known: readonly VerifiedCommand[], target: Asked, own: OwnBatch): VerifiedCommand[] {
+export function withCommand(known: readonly VerifiedCommand[], target: KnownCommand, own: OwnBatch): VerifiedCommand[] {
   const entry = {
     digest: target.exactDigest,
     own_batch: own.microBatch,
@@ -128,7 +128,7 @@ export function withCommand(known: readonly VerifiedCommand[], target: Asked, ow
 }
 
 /** The own batch of the command and, if seen, of its loop. */
-export const ownOf = ({ own }: Pick<Asked, 'own'>, loop: Loop | null): OwnBatch => ({
+export const ownOf = ({ own }: Pick<KnownCommand, 'own'>, loop: Loop | null): OwnBatch => ({
   microBatch: own.microBatch ?? loop?.own_batch ?? null,
   accumulation: own.accumulation,
   samples: loop?.samples ?? own.samples ?? null,

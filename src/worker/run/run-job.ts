@@ -82,7 +82,7 @@ class JobRun {
     const recorded = await recommendations.get(target.key);
     if (recorded?.command_digest === target.digest) target.trustHook();
     const own = recorded === null ? null : ownBatchOf(recorded, target);
-    const known = recorded === null || own === null ? null : configFrom(recorded, target.asking(own), options);
+    const known = recorded === null || own === null ? null : configFrom(recorded, target.needs(own), options);
     if (recorded !== null && own !== null && known !== null) return this.#reused(target, recorded, own, known);
     if (target.carrier('micro_batch') === 'none') {
       this.#note('Nothing in the command takes the micro-batch: it runs as it stands.');
@@ -91,7 +91,7 @@ class JobRun {
     if (recorded?.status === 'demoted') target.knownBad = recorded.known_bad_micro_batch;
     await this.deps.persist({ state: 'searching', reason: null, key: target.key });
     let { journal } = this.request;
-    const mayHold = recorded !== null && configFrom(recorded, target.asking(target.own), options) !== null;
+    const mayHold = recorded !== null && configFrom(recorded, target.needs(target.own), options) !== null;
     if (recorded !== null && own === null && mayHold && journal.length === 0) {
       const verified = await verify({ ...this.request, launches: this.#launches }, this.deps, target, recorded);
       this.#launched(verified.launches);
@@ -117,7 +117,7 @@ class JobRun {
     }
     if (outcome.action.type !== 'found') return await this.#withoutRun(target, outcome);
     const { answer } = outcome.action;
-    const beside = await target.notAlone();
+    const beside = await target.sharingNote();
     await recommendations.put(recommendationOf(target, outcome, answer, new Date().toISOString()), this.request.jobId);
     Object.assign(target.own, ownOf(target, outcome.loop));
     const notes = [...answer.notes, ...(beside === null ? [] : [beside])];
@@ -203,7 +203,7 @@ class JobRun {
       key: target.key,
       devices: target.devices.map((device) => device.id),
     });
-    const exit = await this.#outlast(session, signal);
+    const exit = await this.#waitForEnd(session, signal);
     const failed = exit.code !== 0 || exit.ended_by !== 'job';
     const diagnosis = failed
       ? await diagnoseSession(session, exit, target.kind, {
@@ -243,7 +243,7 @@ class JobRun {
   }
 
   /** Waits for the end. An abort ends the job, unless it only lets go. */
-  async #outlast(session: Session, signal: AbortSignal): Promise<Exit> {
+  async #waitForEnd(session: Session, signal: AbortSignal): Promise<Exit> {
     const first = await Promise.race([session.ended(), aborted(signal)]);
     if (first !== undefined) return first;
     if (letsGo(signal)) throw new Detached();

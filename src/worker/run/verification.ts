@@ -37,7 +37,7 @@ export async function verify(
     deps.signal.throwIfAborted();
     await prober.begin(rungOf(recorded), recorded.expandable_segments);
     const own = ownOf(target, prober.loop);
-    const first = configFrom(recorded, target.asking(own), request.options);
+    const first = configFrom(recorded, target.needs(own), request.options);
     const none = { choice: null, own, journal: [], launches: prober.launches };
     if (first === null) return none;
     const observation = await prober.measure(probeOf(first, target, request.options.steps));
@@ -45,7 +45,7 @@ export async function verify(
     deps.progress({ type: 'probe', observation, record: asRecord(observation, WHY) });
     if (!['fit', 'device_oom'].includes(observation.outcome)) return none;
     const learned = ownOf(target, prober.loop);
-    const choice = configFrom(recorded, target.asking(learned), request.options);
+    const choice = configFrom(recorded, target.needs(learned), request.options);
     const note = holds(recorded, observation);
     const same = choice !== null && choice.config.micro_batch === observation.micro_batch;
     if (note === null || !same) return { ...none, journal: [observation] };

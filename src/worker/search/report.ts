@@ -24,7 +24,7 @@ export async function findBatchReport(
   const device = target.devices[0] as Target['devices'][number];
   const answer = action.type === 'found' ? action.answer : null;
   const config = answer === null ? null : answer.config;
-  const beside = answer === null ? null : await target.notAlone();
+  const beside = answer === null ? null : await target.sharingNote();
   return {
     schema: 1,
     key: target.key,
@@ -54,7 +54,7 @@ export async function findBatchReport(
     memory: config === null ? null : memoryReport(outcome.observations, config, target.budgetBytes),
     notes: [
       ...target.notes,
-      ...target.heldNotes,
+      ...target.neighbourNotes,
       ...outcome.notes,
       ...(answer?.notes ?? []),
       ...(answer === null ? [] : dataIsTheLimit(answer.max_micro_batch, target, outcome, request.options)),

@@ -10,7 +10,7 @@ export function isRefusal(error: unknown): error is Error {
   return error.name === 'AbortError' && !('code' in error); // with a code it is the reason of an AbortController
 }
 
-interface OutlastOptions {
+interface RetryOptions {
   signal?: AbortSignal;
   onRefused?: (error: Error) => void;
   /** The process may end while it is tried. */
@@ -18,9 +18,9 @@ interface OutlastOptions {
 }
 
 /** Tries until Redis takes it. Calls `onRefused` once for each other refusal. Throws other errors, and the signal's reason. */
-export async function outlast<T>(
+export async function retry<T>(
   task: () => Promise<T>,
-  { signal, onRefused = () => {}, idle = false }: OutlastOptions = {},
+  { signal, onRefused = () => {}, idle = false }: RetryOptions = {},
 ): Promise<T> {
   let last = '';
   for (let tries = 0; ; tries += 1) {
