@@ -85,6 +85,32 @@ describe('who stopped the job', () => {
     expect(await verdict(...log)).toBe('cancelled');
   });
 
+  it('is who owns it, whatever its script says then and however it ended', async () => {
+    const slurm = 'slurmstepd: error: *** JOB 77 ON n1 CANCELLED AT 2025-06-06T11:58:22 ***';
+    expect(await verdict('starting', slurm, 'script: line 30: 77: command not found')).toBe('cancelled');
+    expect(await verdict('starting', 'TERM_OWNER: job killed by owner.', 'Exited with exit code 143.')).toBe(
+      'cancelled',
+    );
+  });
+
+  it('is told by the last run of a log', async () => {
+    const first = 'slurmstepd: error: *** JOB 77 ON n1 CANCELLED AT 2025-06-06T11:58:22 ***';
+    const last = 'slurmstepd: error: *** JOB 79 ON n1 CANCELLED AT 2025-06-07T09:00:00 DUE TO PREEMPTION ***';
+    expect(await verdict('starting', first, 'step 1 loss 2', 'step 2 loss 2', last)).toBe('killed');
+  });
+
+  it('may have been told by a rank: what a launcher kills then is no reason', async () => {
+    const log = [
+      '[rank3]: Traceback (most recent call last):',
+      '[rank3]:   File "/opt/train.py", line 58, in <module>',
+      '[rank3]:     main()',
+      "[rank3]: OSError: [Errno 5] Input/output error: '/data/out'",
+      '[rank: 3] Child process with PID 170 terminated with code 1. Terminating all other processes',
+      'Killed',
+    ];
+    expect(await verdict(...log)).toBe('user_error');
+  });
+
   it('may say that the training is over', async () => {
     const log = ['epoch 6 loss 1.2', 'Keyboard interruption. Leaving the loop', 'Training took 00:09:17'];
     expect(await verdict(...log)).toBe('cancelled');
@@ -123,6 +149,33 @@ describe('an exception that no entry names', () => {
     ['acme.WrongShapeError: 3 is not 4', 'user_error'],
   ])('is read by the parts of its name: %s', async (error, expected) => {
     expect(await raise(error)).toBe(expected);
+  });
+});
+
+describe('an error that says no more than its name', () => {
+  it('is what the lines beside it say', async () => {
+    const log = [
+      'Traceback (most recent call last):',
+      '  File "t.py", line 3, in <module>',
+      '    return dist._verify_params_across_processes(process_group, tensors, logger)',
+      'RuntimeError',
+      '',
+      'NCCL error in: /pytorch/ProcessGroupNCCL.cpp:1191, invalid usage, NCCL version 2.10.3',
+    ];
+    expect(await verdict(...log)).toBe('network');
+    expect(await verdict(...log.slice(0, 4))).toBe('user_error');
+  });
+});
+
+describe('a warning', () => {
+  it('of Python is one, however far down it comes from', async () => {
+    const path = `/scratch/${'environments/'.repeat(12)}torch/amp/autocast_mode.py`;
+    const said = "User provided device_type of 'cuda', but CUDA is not available. Disabling";
+    expect(await verdict('starting', `${path}:266: UserWarning: ${said}`, '  warnings.warn(')).toBe('ok');
+  });
+
+  it('of GTK is none of a failure, though it calls itself critical', async () => {
+    expect(await verdict('starting', "(sim.py:28): Gdk-CRITICAL **: 09:50: assertion 'DISPLAY' failed")).toBe('ok');
   });
 });
 

@@ -104,7 +104,7 @@ function explain(incident: Incident, all: readonly Incident[]): void {
 function isBeside({ meaning, line, after }: Event, { exception, exceptionLine }: Traceback): boolean {
   if (line <= exceptionLine) return false;
   if (after.length > 0) return true;
-  const others = meaning.role === 'ending' || meaning.role === 'wrapper' || meaning.role === 'soft';
+  const others = ['ending', 'wrapper', 'soft'].includes(meaning.role) || meaning.class === 'killed';
   return others || (meaning.role === 'echo' && OWN_FAULTS.has(exception.name));
 }
 
@@ -174,12 +174,17 @@ function isSoft(event: Event, marks: ReadonlyMap<string, Mark>): boolean {
   return lines >= 2 || (lines >= 1 && advanced);
 }
 
+/** `RuntimeError`, and no more. */
+function saysNothing(event: Event): boolean {
+  return isDefault(event) && !event.meaning.certain && event.traceback?.exception.message === '';
+}
+
 /** What a failure counts as, the weightiest first. */
 export const ROLES = ['fatal', 'ending', 'weak', 'echo', 'wrapper'] as const;
 
 export function roleOf(incident: Incident): (typeof ROLES)[number] {
   const { meaning, mild } = incident.event;
-  if (meaning.role === 'soft' || incident.last.traceback?.ignored) return 'wrapper';
+  if (meaning.role === 'soft' || incident.last.traceback?.ignored || saysNothing(incident.event)) return 'wrapper';
   if (meaning.role !== 'fatal') return meaning.role;
   return mild && !incident.event.outranks ? 'weak' : 'fatal';
 }

@@ -13,8 +13,9 @@ const HEAD_AGAIN = 4;
 
 /** Dumps: allocators, stacks and tables print line after line of one kind when all is over. */
 const DUMPED = /bfc_allocator|cuda_host_allocator|^\s*frame #|^\s*[|#=+*-]{2}|^\s*[|│]/;
-/** What a tracker prints as a run ends, however it ends; a run that begins is told otherwise. */
-const SUMMARY = /^(?:wandb|swanlab|clearml|mlflow): (?!Tracking|Syncing|Agent|\t|Run data|Using)/;
+/** What a tracker or LSF prints as a run ends, however it ends; a run that begins is told otherwise. */
+const SUMMARY =
+  /^(?:(?:wandb|swanlab|clearml|mlflow): (?!Tracking|Syncing|Agent|\t|Run data|Using)|\s+(?:CPU|Run|Turnaround) time ?:|\s+(?:\w+ ){1,2}(?:Memory|Processes|Threads|Swap) :|Resource usage summary|The output \(if any\)|Read file <)/;
 
 /**
  * The kinds of lines that a process printed, and where: many logs hold one run after another, and loops of shells and sweeps

@@ -9,7 +9,7 @@ const MUCH = 1000;
 /** Lines that a scheduler's or a launcher's summary takes. */
 const SUMMARY = 40;
 /** Lines behind what a program may get on without that show that it did. */
-const GOT_ON = 20;
+const GOT_ON = 10;
 /** Lines behind a failure in which its launcher tells of it. */
 const TOLD_WITHIN = 400;
 

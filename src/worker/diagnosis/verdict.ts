@@ -127,17 +127,28 @@ function isOom({ class: kind, certain }: Event['meaning']): boolean {
 /** The failure that the log is about: see the rules at each step. `unproved`: nothing says that the job failed at all. */
 function choose(all: Incident[], contents: LogContents, unproved: boolean): Incident | null {
   const alive = all.filter((i) => !i.soft && !(unproved && i.event.mild && !isOom(i.event.meaning)));
+  const runner = byRunner(alive);
   for (const role of ROLES) {
     const found = alive.filter((i) => roleOf(i) === role);
     if (found.length === 0) continue;
-    if (role === 'weak') return lastOf(found);
-    if (role !== 'fatal') return found[0] as Incident;
+    if (role === 'weak') return runner ?? lastOf(found);
+    if (role !== 'fatal') return runner ?? (found[0] as Incident);
     const incident = raisedLast(alive, first(found, contents));
     // Who ends a job may do it as a keyboard would, or so that its parts fail one by one: then the reason stands before.
-    const ender = alive.find((i) => roleOf(i) === 'ending' && i.last.line < incident.last.line);
+    const ender =
+      runner && runner.last.line < incident.last.line
+        ? runner
+        : alive.find((i) => roleOf(i) === 'ending' && i.last.line < incident.last.line);
     return ender && (ender.event.outranks || incident.event.meaning.class === 'cancelled') ? ender : incident;
   }
   return null;
+}
+
+/** What who runs the job said last of its end; of one message that says several things, the most. */
+function byRunner(alive: Incident[]): Incident | null {
+  const said = alive.filter((i) => i.event.outranks);
+  const last = said.at(-1)?.last.line ?? 0;
+  return said.filter((i) => i.last.line >= last - 1).sort((a, b) => a.event.rank - b.event.rank)[0] ?? null;
 }
 
 /** Of one process the error that it raised last ended it, also where its words alone would weigh less. */
@@ -145,7 +156,9 @@ function raisedLast(alive: Incident[], fatal: Incident): Incident {
   const { key, line } = fatal.last;
   if (!isDefault(fatal.event) || !fatal.last.traceback) return fatal;
   const last = alive.findLast((i) => i.last.key === key && i.last.traceback && !i.last.traceback.ignored);
-  return last && last.last.line > line && roleOf(last) === 'weak' && !last.event.mild ? last : fatal;
+  return last?.last.traceback && last.last.traceback.exceptionLine > line && roleOf(last) === 'weak' && !last.event.mild
+    ? last
+    : fatal;
 }
 
 /** The last; of several lines of one message the one that is certain. */

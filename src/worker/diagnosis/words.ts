@@ -11,7 +11,7 @@ const DEALT_WITH = wordsOf(`
   recovering caughtoom caughtcuda caughtout caughtexception reducingbatch reducebatchsizeto reducedbatch
   reducingthebatch decreasingbatch decreasingtrain decreasedbatch halvingbatch halvingthe loweringbatch
   tryingbatchsize tryingwith trywithsmaller fallingback fellback continuing emptyingcache emptyingthecache
-  clearingcache clearedcache notafailure notafatal nonfatal ignoring reinitdueto washandled ishandled splittingbatch oomevents
+  clearingcache clearedcache notafailure notafatal nonfatal ignoring to/tmpinstead reinitdueto washandled ishandled splittingbatch oomevents
 `);
 
 /** Speaks of something that could happen, or tells how to prevent it. */
@@ -66,8 +66,8 @@ const FAILED =
   /\b(?:failed with (?:code|exit|status|return)|returned (?:a )?non-?zero (?:code|exit|status)|exited with (?:code|status|exit code) [1-9]|exiting due to|uncaught exception|unhandled exception|exception during|job (?:has )?failed|command failed|an error occurred|has detected the following error|exit-code [1-9]|\(return value [1-9]|assertion failed|check failed|\bline \d+: syntax error)/i;
 /** `Import of the data failed: …`: a short clause that ends so, and what it failed for. */
 const CLAUSE_FAILED = /^(?:[\w-]{1,24} ){1,6}failed: (?=[A-Za-z'"[(<])/i;
-/** Installers call so what is no failure of theirs. */
-const NO_FAILURE = /pip's dependency resolver/;
+/** Installers and GLib call so what is no failure of theirs. */
+const NO_FAILURE = /pip's dependency resolver|\b(?:GLib|G[a-z]{2,6})(?:-\w+)*-(?:CRITICAL|WARNING) \*\*:/;
 /** An exception of any language, by the form of its name: `paddle.fluid.core.EnforceNotMet: …`. */
 const NAMED_EXCEPTION = /^(?:[a-z_]\w{0,60}\.){1,12}[A-Z]\w{2,60}: /;
 
@@ -107,6 +107,9 @@ export function opensRecord(text: string): boolean {
   return LEVEL.test(head) || LOWER_LEVEL.test(head) || GLOG.test(head);
 }
 
+/** Where Python warns from may be a long way down. */
+const PYTHON_WARNING = /^\S{1,400}:\d+: \w+Warning: /;
+
 /** A log level of warning or less at the head of the line. */
 export function isMild(text: string): boolean {
   if (text.includes('NCCL WARN ') && NCCL_FAILED.test(text.slice(0, 500))) return false;
@@ -116,5 +119,5 @@ export function isMild(text: string): boolean {
   if (glog) return glog === 'I' || glog === 'W';
   const level = LEVEL.exec(head)?.[1] ?? LOWER_LEVEL.exec(head)?.[0]?.trim().toUpperCase();
   if (level) return !/ERROR|CRITICAL|FATAL/.test(level);
-  return /\w+Warning: /.test(head);
+  return /\w+Warning: /.test(head) || PYTHON_WARNING.test(text);
 }
