@@ -99,6 +99,13 @@ describe('who stopped the job', () => {
     expect(await verdict('starting', first, 'step 1 loss 2', 'step 2 loss 2', last)).toBe('killed');
   });
 
+  it('is not who stopped the run before it', async () => {
+    const first = 'slurmstepd: error: *** JOB 77 ON n1 CANCELLED AT 2025-06-06T11:58:22 ***';
+    expect(await verdict('starting', first, ...work(70), 'ERROR: LoadError: Some tests did not pass: 1 failed')).toBe(
+      'user_error',
+    );
+  });
+
   it('may have been told by a rank: what a launcher kills then is no reason', async () => {
     const log = [
       '[rank3]: Traceback (most recent call last):',

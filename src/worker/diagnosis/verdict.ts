@@ -131,18 +131,23 @@ function choose(all: Incident[], contents: LogContents, unproved: boolean): Inci
   for (const role of ROLES) {
     const found = alive.filter((i) => roleOf(i) === role);
     if (found.length === 0) continue;
-    if (role === 'weak') return runner ?? lastOf(found);
-    if (role !== 'fatal') return runner ?? (found[0] as Incident);
+    if (role !== 'fatal') {
+      const said = role === 'weak' ? lastOf(found) : (found[0] as Incident);
+      return runner && said.last.line - runner.last.line < AFTERMATH ? runner : said;
+    }
     const incident = raisedLast(alive, first(found, contents));
     // Who ends a job may do it as a keyboard would, or so that its parts fail one by one: then the reason stands before.
+    const { line } = incident.last;
     const ender =
-      runner && runner.last.line < incident.last.line
-        ? runner
-        : alive.find((i) => roleOf(i) === 'ending' && i.last.line < incident.last.line);
+      alive.find((i) => roleOf(i) === 'ending' && i.last.line < line) ??
+      alive.find((i) => i.event.outranks && i.last.line < line && line - i.last.line < AFTERMATH);
     return ender && (ender.event.outranks || incident.event.meaning.class === 'cancelled') ? ender : incident;
   }
   return null;
 }
+
+/** Lines in which a job that was cancelled fails one way or another. */
+const AFTERMATH = 60;
 
 /** What who runs the job said last of its end; of one message that says several things, the most. */
 function byRunner(alive: Incident[]): Incident | null {
