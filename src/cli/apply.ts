@@ -37,7 +37,7 @@ export async function applyRecommendation(
   const notes = chosen.command_digest === own ? [] : [`${chosen.key} was recorded for another command.`];
   const config = configOf(chosen, chosen);
   const filled = await fill(plan, config, { launchDir: appliedFolder(chosen.key) });
-  // What the command has by itself needs nobody to bring it
+  // What the command has by itself needs no carrier
   const changed: Knob[] = [
     'micro_batch',
     ...(config.accumulation === (plan.own.accumulation ?? 1) ? [] : (['accumulation'] as const)),

@@ -75,7 +75,7 @@ async function main(argv: string[]): Promise<number> {
 }
 
 outliveClosedPipes();
-// Libraries talk to the console about what they do by themselves; what a person has to know is said by us.
+// Libraries write to the console; we say ourselves what a person has to know.
 console.warn = (...said: unknown[]) => {
   if (process.env.OOMTUNE_DEBUG) process.stderr.write(`${said.join(' ')}\n`);
 };
@@ -86,6 +86,6 @@ process.on('uncaughtException', (thrown) => {
   process.exit(error.exitCode);
 });
 const code = await main(process.argv.slice(2));
-// Whatever a library left open must not keep the command alive; what was written must be out first.
-// A write that failed is told a moment after the last one is done.
+// Ends the process even if a library left something open, but only once all output is written.
+// A failed write is reported a moment after the last one.
 process.stdout.write('', () => process.stderr.write('', () => setImmediate(() => process.exit(code))));

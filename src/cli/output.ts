@@ -102,7 +102,7 @@ export function coloured(stream: { isTTY?: boolean }, env: NodeJS.ProcessEnv = p
 
 export function paintFor(stream: { isTTY?: boolean }, env: NodeJS.ProcessEnv = process.env): Paint {
   if (!coloured(stream, env)) return (_style, text) => text;
-  // newer Node looks at stdout and the environment by itself; the decision is ours, and per stream
+  // newer Node would decide by itself, from stdout and the environment; we decide for each stream
   return (style, text) => styleText(style, text, { validateStream: false } as never);
 }
 

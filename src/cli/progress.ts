@@ -110,7 +110,7 @@ function probeLine(event: ProbeEvent, budget: number, paint: Paint): string {
     `  ${mark} micro-batch ${String(record.micro_batch).padStart(5)}`,
     `${bar(record.peak_bytes, budget, oom)} ${bytesOr(record.peak_bytes).padStart(9)}`,
     fits && speed !== null ? `${rate(speed).padStart(6)} samples/s` : ' '.repeat(16),
-    // One process may try several rungs: what is not the script's own precision is named with each size.
+    // One process may try several rungs, so each size names its precision unless it is the script's own.
     ...(sameRung(record, { amp: 'off', checkpointing: false }) ? [] : [paint('cyan', rungName(record))]),
     fits ? paint('green', 'fit') : oom ? paint('yellow', 'out of memory') : paint('red', record.outcome),
   ];

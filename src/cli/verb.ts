@@ -45,7 +45,7 @@ export function verbMaker(program: Command, dispatch: Dispatch, command: string[
         if (args === undefined) made.usage('[options] -- COMMAND…');
       }
       for (const some of [...options, COMMON]) addOptions(made, some);
-      // where only the command may stand, a forgotten `--` is told from a stray word
+      // where only the command may stand, tells a forgotten `--` from a stray word
       made.allowExcessArguments(shape.command === 'must');
       made.action(() => {
         if (shape.command === 'must') checkCommand(path, made.args, command);

@@ -41,7 +41,7 @@ export async function filesAnswer(paths: string[], ms: number, signal: AbortSign
 function ask(mount: string, path: string): Promise<boolean> {
   const known = asked.get(mount);
   if (known !== undefined) return known.answered;
-  // Attributes may be remembered where the contents cannot be had
+  // Attributes may be cached where the contents cannot be read
   const script = 'stat -L -- "$1" && [ -f "$1" ] && head -c 1 -- "$1"';
   const child = spawn('/bin/sh', ['-c', script, 'sh', path], { cwd: '/', stdio: 'ignore', detached: true });
   child.unref();

@@ -47,7 +47,7 @@ function secure(path: string, exposed: boolean): void {
   const folder = openFolder(path, exposed);
   try {
     const { uid: owner, mode } = fstatSync(folder);
-    // Root may be told to use another user's folder; one that merely waits for it in /tmp is a trap
+    // Root may be told to use another user's folder; one that just lies in /tmp is a trap
     if (owner !== uid() && (exposed || uid() !== 0)) throw new Error(`it belongs to another user (uid ${owner})`);
     if ((mode & 0o777) !== 0o700) fchmodSync(folder, 0o700); // an older folder may be open to others
   } finally {

@@ -14,7 +14,7 @@ interface ProcessStat {
 export function readStat(pid: number | string): ProcessStat | null {
   const text = systemText(`/proc/${pid}/stat`);
   if (text === '') return null;
-  // The name, in parentheses, may hold blanks and parentheses itself.
+  // The name in parentheses may contain blanks and parentheses.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   return { state: fields[0] ?? '', parent: Number(fields[1]), flags: Number(fields[6]), startTime: Number(fields[19]) };
 }

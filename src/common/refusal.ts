@@ -60,7 +60,7 @@ export function refusal(thrown: unknown, home: string): OomtuneError | null {
   if (thrown.name === 'ReplyError') return refusedByRedis(thrown);
   const { code, path } = thrown as NodeJS.ErrnoException;
   if (code === undefined || !(code in FILE_SYSTEM)) return null;
-  // a write that fails does not name its file: a full disk is our own folder's
+  // a failed write does not name its file; if the disk is full, it is the one of our folder
   const ours = path === undefined ? code === 'ENOSPC' || code === 'EDQUOT' : `${path}/`.startsWith(`${home}/`);
   return ours && code !== 'ENOENT' && code !== 'EEXIST' ? unusableFolder(home, thrown) : null;
 }

@@ -98,9 +98,9 @@ export class ClaimedRecord {
       if (!isWrongType(error)) throw error;
       return 'missing' as const;
     });
-    // `lost` too: an older state of Redis knows nothing of our claim
+    // `lost` as well: an older state of Redis does not know our claim
     const gone = result === 'missing' || result === 'lost';
-    // `kept`: another step of ours, which found the same, has just written it back
+    // `kept`: another step of ours has just restored it
     if (gone && ['restored', 'kept'].includes(await this.restore())) result = await write();
     if (result === 'ok') {
       Object.assign(this.job, patch);

@@ -174,7 +174,7 @@ export class Daemon {
     try {
       await this.#writeBack();
       await retry(() => this.#beat(), { onRefused: this.parts.store.connection.onRefused }); // others wait for it
-      // An older state of Redis may offer what another host runs: that one writes it back as soon as it is connected, too
+      // An older state of Redis may offer what another host runs, until that host has restored its record
       if (others.length > 0) {
         await this.#heardAgain(others);
         await delay(SETTLE_MS);

@@ -59,7 +59,7 @@ export class Dispatcher {
       }
       return;
     }
-    // Taken off first: a retry or release that comes between puts it on again. A crash between is found by the sweep.
+    // Removed first: a retry or release in between adds it again, and after a crash the sweep finds it.
     if (await this.store.jobs.unpend(job, 'waits in its queue')) await this.queues.add(job);
   }
 

@@ -207,7 +207,7 @@ export class Execution {
     const reason: unknown = signal.aborted ? signal.reason : error;
     if (reason instanceof Detached) return 'left';
     if (!signal.aborted && this.#work.launched && !(error instanceof TimeUp)) {
-      // A run that lives is not ended because we cannot understand it any more: its script was moved, its interpreter is gone
+      // A living run is not ended because we no longer understand it: its script was moved, its interpreter is gone
       const exit = await this.#last.waitForEnd(signal, () =>
         this.#log.warn({ err: error }, 'the run goes on, though it could not be prepared again'),
       );

@@ -137,7 +137,7 @@ export class Intake {
         throw error;
       });
     if (record === null) {
-      // Held, ended, of an earlier life of the job, or another host's, which goes on with it by its claim
+      // On hold, ended, of an earlier try of the job, or claimed by another host, which continues it
       await queues.finish(ticket);
       return;
     }

@@ -46,7 +46,7 @@ export class JobBackups {
     try {
       writeWhole(path, JSON.stringify({ schema: 1, store: this.#store, ...job }));
     } catch (error) {
-      // The job goes on: it is only not written back should Redis lose its data before the next step
+      // The job goes on; it only cannot be restored if Redis loses its data before the next step
       this.log.warn({ err: error, job: job.record.job }, 'what the daemon holds could not be written to its home');
     }
   }

@@ -38,7 +38,7 @@ export class Lanes {
   add<T>(label: string, atOnce: boolean, task: () => Promise<T>): Promise<T> {
     const name = this.#nameOf(label);
     const lane = name === 'host' ? this.#cpu : this.#gpu;
-    // A GPU's was asked for room before
+    // A GPU lane was checked for room before
     const begins = atOnce || name === 'gpu';
     lane.concurrency = Math.max(this.#sizeOf(name), begins ? lane.pending + lane.size + 1 : 1);
     return lane.add(task);

@@ -41,7 +41,7 @@ export class LeaseWait implements Leasing {
     const lease = await retry(acquire, { signal: request.signal, onRefused });
     this.since = null;
     this.passedOver = false;
-    // Put back in the moment in which it was granted; from now on it cannot be any more
+    // Put back just when it was granted; from now on it cannot be
     if (request.signal.reason instanceof PutBack) {
       await lease.release();
       throw request.signal.reason;

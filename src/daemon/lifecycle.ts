@@ -63,7 +63,7 @@ export async function startDaemon(store: Store, options: StartOptions = {}): Pro
     cwd: homeFolder(),
     detached: true,
     stdio: ['ignore', log, log],
-    // By the environment, as everybody can read a command line
+    // Through the environment, as everybody can read a command line
     env: { ...process.env, ...(store.secretUrl === null ? {} : { OOMTUNE_REDIS_URL: store.secretUrl }) },
   });
   closeSync(log);
@@ -101,7 +101,7 @@ export async function stopDaemon(
 async function end(file: DaemonFile, kill: boolean): Promise<void> {
   if (kill) writeFileSync(killPath(file.host), '', { mode: 0o600 });
   process.kill(file.pid, 'SIGTERM');
-  // A kill takes as long as the jobs' grace; a daemon that only lets go has no reason to take long
+  // With `kill` it takes as long as the jobs' grace; else there is no reason to take long
   const deadline = Date.now() + (kill ? 2 * longestEndMs() : 30_000);
   while (isAlive(file)) {
     if (Date.now() > deadline) {
@@ -161,7 +161,7 @@ const KNOWN = [
 
 function didNotStart(path: string, begin: number): OomtuneError {
   const text = readFileSync(path).subarray(begin).toString('utf8');
-  // The daemon's command line speaks last, as any verb: one line, its remedy, its code
+  // The daemon's error comes last: one line, its remedy, its code
   const lines = text.split('\n').filter((line) => line !== '' && !line.startsWith('{'));
   const code = /\((OOMTUNE_[A-Z_]+)\)/.exec(text)?.[1];
   const known = KNOWN.find((one) => one === code) ?? 'OOMTUNE_DAEMON_DOWN';

@@ -61,7 +61,7 @@ export class LogTail {
 
   async #copy(skipTo: number): Promise<number> {
     if (this.#handle === null) {
-      // Most jobs that end soon print nothing: a look is far cheaper than to open
+      // Most short jobs print nothing, and a look is far cheaper than to open
       if ((statSync(join(this.launch.dir, 'log'), { throwIfNoEntry: false })?.size ?? 0) === 0) return skipTo;
       this.#handle = await openRegularHandle(join(this.launch.dir, 'log'));
       if (this.#handle === null) return skipTo;
@@ -72,7 +72,7 @@ export class LogTail {
     for (let rotations = 0; rotations < MOST_ROTATIONS; rotations += 1) {
       const { size } = await this.#handle.stat();
       if (size < this.#at) {
-        // Cut short by the job: what comes is new
+        // The job truncated it, so the content is new
         this.#before += this.#at;
         this.#at = 0;
       }
@@ -90,14 +90,14 @@ export class LogTail {
       }
       const now = await stat(join(this.launch.dir, 'log')).catch(() => null);
       if (now === null || now.ino === this.#inode) break;
-      // Rotated: what was written to the old file before that is read first.
+      // Rotated: the rest of the old file is read first.
       if ((await this.#handle.stat()).size > this.#at) continue;
       await this.#handle.close();
       this.#before += this.#at;
       this.#at = 0;
       this.#handle = await openRegularHandle(join(this.launch.dir, 'log'));
       if (this.#handle === null) break;
-      // Of the file that is open: it may have been rotated again since it was looked at, and numbers are used again.
+      // Of the open file, as the path may have been rotated since, and inode numbers are reused.
       this.#inode = (await this.#handle.stat()).ino;
     }
     return 0;

@@ -62,12 +62,12 @@ export class Queues {
     this.#labelsRead = true;
     const labels = await this.store.queues.labels();
     for (const [label, requirement] of this.#requirements) {
-      // Redis has lost its data: a daemon that is started now would never look into this queue
+      // Redis has lost its data: a daemon that starts now would never look into this queue
       if (labels[label] === undefined) await this.store.queues.addLabel(label, requirement);
     }
     for (const [label, text] of Object.entries(labels)) {
       const requirement = this.#requirements.get(label) ?? readJson(requirementSchema, text);
-      // A label that does not say what it is called after was not written by us
+      // A label that does not match its requirement was not written by us
       if (requirement !== null && labelOf(requirement) === label) this.#requirements.set(label, requirement);
     }
   }
@@ -113,7 +113,7 @@ export class Queues {
   /** Removes the entry; the record has the job's outcome. Throws only if Redis refuses. */
   async finish(job: Job<Ticket>): Promise<void> {
     const gone = await job.moveToCompleted('', this.token, false).then(() => false, isGone);
-    // Not one of ours, or a try before this one was refused halfway, when the lock had gone and the entry had not
+    // Not ours, or an earlier try was refused halfway, after the lock was gone and before the entry was
     if (gone || job.opts.removeOnComplete !== true) await job.remove().catch(isGone);
   }
 

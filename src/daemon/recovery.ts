@@ -58,12 +58,12 @@ export class Recovery {
   async #look(launch: LiveLaunch): Promise<void> {
     const found = await this.parts.store.jobs.find(launch.job);
     if (found.is === 'missing') {
-      // A command in the foreground has no record; a daemon's job whose file was lost as well looks the same
+      // A foreground command has no record; a daemon's job whose backup was lost as well looks the same
       this.parts.log.info(launch, 'a run that no record tells of: it is left alone');
     } else if (found.is === 'job') {
       const { ended_at, launches } = found.job;
       if (ended_at !== null) {
-        // Not waited for: what was left of it at its end may be stuck in the kernel
+        // Not awaited: what is left of it may be stuck in the kernel
         this.#end(launch, 'ended').catch((err: unknown) =>
           this.parts.log.warn({ err, ...launch }, 'a run was not ended'),
         );

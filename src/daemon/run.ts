@@ -76,7 +76,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     await daemon.start();
     const served = await serve({ store, runtime: ownRuntime, log, version }, all);
     http = served.http;
-    // Without a dashboard the memory of jobs is looked at all the same: `explain` shows it
+    // Memory is sampled without a dashboard as well, for `explain`
     if (http === null) observer = new Observer(store, ownRuntime, log);
     await observer?.start();
     writeDaemonFile({ ...file, ready: true, dashboard: http?.url ?? null, dashboard_fault: served.fault });

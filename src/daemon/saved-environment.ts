@@ -39,7 +39,7 @@ export function forgetEnvironment(job: string, where: SubmittedEnvironment | nul
 /** Removes files that no unended job's record names. */
 export async function sweepEnvironments(store: Store, isActive: (job: string) => boolean): Promise<void> {
   const settled = folder();
-  // Submitting a thousand jobs is not to look at a thousand files a thousand times
+  // Submitting a thousand jobs must not check a thousand files a thousand times
   const mark = `${settled}-swept`;
   const since = statSync(mark, { throwIfNoEntry: false })?.mtimeMs ?? 0;
   if (Math.abs(Date.now() - since) < SETTLED_MS) return;
@@ -51,7 +51,7 @@ export async function sweepEnvironments(store: Store, isActive: (job: string) =>
   const needed = await store.jobs.environments(files.map(({ job }) => job));
   for (const [at, { path, id }] of files.entries()) {
     const is = needed[at];
-    // A home may serve several Redis: what this one knows nothing of may be another one's
+    // A home may serve several Redis servers, so a file that this one does not know may be another's
     const idle =
       is?.is === 'missing'
         ? read(path)?.store === nameOf(store)

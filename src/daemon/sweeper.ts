@@ -81,7 +81,7 @@ export class Sweeper {
     for (const job of live) {
       if (job.state !== 'queued' || job.claimHost !== null || WAITS_FOR_JOBS.test(job.reason ?? '')) continue;
       const why = waitingReason(requirementOf(job.options), alive, live);
-      // A lease's own words ("waits for cuda:0, …") say more than that a host is there for it
+      // A lease's own reason ("waits for cuda:0, …") says more
       const reason = why.startsWith('waits in its queue') && job.reason?.startsWith('waits for ') ? job.reason : why;
       if (reason !== job.reason && !job.reason?.startsWith('waits for a daemon'))
         await this.parts.store.jobs.patch(job.job, { reason });

@@ -21,7 +21,7 @@ export async function adopt(addon: Addon, dir: string): Promise<Run | null> {
     const record = readSupervisor(dir);
     if (record === 'torn') return new SupervisedRun(addon, dir, recordOf(dir));
     if (record !== null) return new SupervisedRun(addon, dir, record);
-    // Whoever launched it may have died a moment ago, with the supervisor on its way.
+    // The launcher may have died a moment ago, while the supervisor was starting.
     const spec = statSync(join(dir, 'spec'), { throwIfNoEntry: false });
     if (!spec && readSupervisor(dir) !== null) continue; // it came between the two looks
     if (!spec) {

@@ -107,7 +107,7 @@ export async function setPaused(dir: string, paused: boolean): Promise<number> {
       seen.add(pid);
       signal(pid, paused ? 'SIGSTOP' : 'SIGCONT');
     }
-    // What was just forked is found at the next look; a process in the kernel's hands stops when it comes back
+    // A new fork is found at the next look; a process inside the kernel stops when it returns
     if (waiting.length === 0 || Date.now() > until) return seen.size;
     await sleep(LOOK_MS);
   }

@@ -144,7 +144,7 @@ export class SupervisedRun implements Run {
       clearInterval(watch);
     }
     const exit = readExit(this.dir) ?? (await this.withoutWord());
-    // A keeper that was stopped would stay for ever; of one that was not watched, or had to do its work, nothing is known
+    // A stopped keeper would stay for ever; one that was not watched, or had to act, may still be at work
     const keeps = keeper === null ? pid === null : isStopped(keeper) || exit.ended_by !== 'job';
     if (keeps) await endKeeper(this.dir);
     const ledger = this.ledger();
@@ -183,7 +183,7 @@ export class SupervisedRun implements Run {
     if (main !== null) return main;
     const error = 'The supervisor was killed, or the machine went down; what was left of the job has been ended.';
     const exit = { ...unseenEnd('supervisor-lost', this.record.started_at, error), stragglers };
-    // Where the folder is gone, perhaps with the supervisor's own record, the end is order all the same.
+    // Reported even if the folder is gone, perhaps with the supervisor's own record.
     attempt(() => writeExit(this.dir, exit));
     return exit;
   }

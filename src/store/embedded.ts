@@ -117,7 +117,7 @@ async function start(folder: string, socket: string, deadline: number): Promise<
   const server = findServer();
   const config = writeConfig(folder, socket);
   const log = openSync(join(folder, 'redis.log'), 'a', 0o600);
-  // --no-fork: flock becomes the server, which so holds the lock itself and lets go of it only by ending
+  // --no-fork: flock becomes the server, which thus holds the lock until it ends
   const flock = ['flock', '--nonblock', '-E', String(LOCKED), '--no-fork', join(folder, 'lock'), server, config];
   const child = spawn('/bin/sh', ['-c', 'umask 077; exec "$@"', 'sh', ...flock], {
     cwd: folder,

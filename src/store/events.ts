@@ -53,7 +53,7 @@ export class Events {
       this.#tell(wake as Wake, job);
     });
     await subscriber.subscribe(this.keys.wake);
-    // What was said while the connection was away is lost: told once the channel is surely heard again
+    // Wakes during an outage are lost; `back` says so once the channel is subscribed again
     subscriber.on('ready', () => {
       subscriber
         .subscribe(this.keys.wake)

@@ -20,7 +20,7 @@ export class LeaseFiles {
     try {
       writeWhole(path, JSON.stringify({ schema: 1, store: this.store, promise }));
     } catch (error) {
-      // The lease holds all the same: it is only not written back should Redis lose its data
+      // The lease holds nevertheless; it only cannot be restored if Redis loses its data
       process.emitWarning(`a lease could not be written to ${path}: ${(error as Error).message}`);
     }
   }

@@ -96,7 +96,7 @@ export function waitReason(
       .slice(0, 4)
       .map(({ owner, bytes }) => `${owner} holds ${bytes === undefined ? 'all' : formatBytes(bytes)}`);
     if (owners.length > 4) parts.push(`${owners.length - 4} more hold some`);
-    // Who does without what strangers hold does not wait for them, and their figures change all the time
+    // A lenient request does not wait for other programs, whose figures change all the time
     if (request.lenient ? entry.foreign > entry.total / 2 : entry.foreign > 0) {
       const strangers = (devices.find((device) => device.uuid === entry.uuid)?.processes ?? [])
         .filter((one) => !one.ours)

@@ -82,7 +82,7 @@ export class LeaseStore {
           since: request.waitingSince,
           lasts: request.lastsSeconds == null ? undefined : Math.ceil(request.lastsSeconds * 1000),
         };
-        // Who has waited is not sent away because Redis would not answer just now; who has not, is told at once
+        // A request that has waited outlives a refusal of Redis; a new one fails at once
         const ask = async () => {
           const promised = this.files.living();
           const args = [
@@ -118,7 +118,7 @@ export class LeaseStore {
       throw signal.reason;
     } catch (error) {
       own.delete(instance);
-      // Not waited for: Redis may be away, and the place in the queue expires by itself
+      // Not awaited: Redis may be away, and the place in the queue expires
       this.#run('lease/free', [owner, instance, '']).catch(() => {});
       throw error;
     } finally {
@@ -160,12 +160,12 @@ export class LeaseStore {
       if (lease.host !== hostName() || (ownerLives(lease) && !isReleased(lease))) continue;
       if (lease.boot === pidScope() && (await jobLives(lease))) continue;
       if (lease.boot !== pidScope() && lease.boot.split('/')[0] === pidScope().split('/')[0]) {
-        // Another pid namespace of this machine: its processes cannot be seen from here, only its silence
+        // In another pid namespace of this machine, only the silence of its processes shows
         if (lease.expires_at + 10 * this.times.ttlMs > Date.now()) continue;
       }
       if (memoryHeld(lease, devices)) continue;
       this.files.remove(lease); // first: from here on nobody writes it back
-      // Only if it still is as it was read
+      // Only if it is unchanged since it was read
       if ((await this.#run('lease/free', [lease.owner, '', lease.text])) === 1) freed.push(lease.owner);
     }
     return freed;

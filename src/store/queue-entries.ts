@@ -69,7 +69,7 @@ export class QueueEntries {
   /** What is taken next. */
   async head(label: string): Promise<Head> {
     const [id, score] = await this.#redis.zrange(this.#key(label, 'prioritized'), '0', '0', 'WITHSCORES');
-    // What was put back stands in the list itself
+    // Entries that were put back are in the list itself
     const next = id ?? (await this.#redis.lindex(this.#key(label, 'wait'), -1));
     const since = next == null ? null : await this.#redis.hget(this.#key(label, next), 'timestamp');
     return {

@@ -154,7 +154,7 @@ export class Target {
       share: !whole || this.#packs,
       foreground: purpose === 'submit' ? null : { verb: purpose, name: this.name },
       priority: options.priority,
-      // Who sits in front of it wants what there is now; a queued job can wait for the memory that it was promised.
+      // A foreground command uses what is free now; a queued job can wait for the memory that it was promised.
       lenient: purpose !== 'submit',
       needBytes: packed ?? (options.budget === null ? null : this.budgetBytes),
       refresh: () => this.deps.runtime.devices(),
@@ -257,7 +257,7 @@ export class Target {
         ? { argv: [...this.plan.command], env: {} }
         : await fill(this.plan, this.#allowed(config), { launchDir: dir });
     const knobEnv = filled.env;
-    // Output is followed while it is written; the runtime sets which devices the job sees.
+    // Unbuffered, as output is followed live; the runtime sets the visible devices.
     const env: Record<string, string> = { PYTHONUNBUFFERED: '1', ...this.environment, ...knobEnv };
     env.OOMTUNE_JOB_ID = this.request.jobId;
     env.OOMTUNE_LAUNCH = String(launch);
@@ -265,10 +265,10 @@ export class Target {
     if (sweep?.index != null) env.OOMTUNE_ARRAY_INDEX = String(sweep.index);
     env.OOMTUNE_DEVICE = this.devices.map((device) => device.id).join(',');
     env.OOMTUNE_BUDGET_BYTES = String(this.#packedBytes ?? this.budgetBytes);
-    // The hook cuts the loader's batches: it has to know how many of them the script makes one step of.
+    // The hook cuts the loader's batches, so it has to know how many of them make one step.
     if (this.own.accumulation !== null) env.OOMTUNE_OWN_ACCUMULATION = String(this.own.accumulation);
     if (this.request.options.cut) env.OOMTUNE_CUT = this.request.options.cut;
-    // A loader that the training takes is known by these before its loop begins.
+    // By these the training's loader is recognised before its loop begins.
     const ownBatch = this.own.microBatch ?? (this.carrier('micro_batch') === 'hook' ? null : config?.micro_batch);
     if (ownBatch != null) env.OOMTUNE_OWN_BATCH = String(ownBatch);
     if (this.own.samples) env.OOMTUNE_OWN_SAMPLES = String(this.own.samples);
@@ -315,7 +315,7 @@ export class Target {
     for (const knob of ['micro_batch', 'accumulation', 'amp', 'checkpointing'] as const) {
       if (this.carrier(knob) === 'hook' && differs(knob)) knobs.push(knob);
     }
-    // A placeholder makes the script's batches micro-batches: to accumulate, the hook makes whole ones of them, and cuts those.
+    // With a placeholder the script's batches are micro-batches, so the hook joins them, and cuts the joined ones.
     if (config && knobs.includes('accumulation') && !knobs.includes('micro_batch')) knobs.push('micro_batch');
     if (config?.offload) knobs.push('offload');
     return knobs;
@@ -333,7 +333,7 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
     preset: options.preset,
     worldSize: options.gpus > 1 ? options.gpus : null,
   });
-  // A script under `run --no-tune` needs no torch of ours to be looked for.
+  // A script under `run --no-tune` needs no torch.
   const asking = options.tune ? askInterpreter(plan, options.cwd, environment) : null;
   const [found, interpreter] = await Promise.all([deps.runtime.devices(), asking, deps.records()]);
   const devices = suitableDevices(found, options);

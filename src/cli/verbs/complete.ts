@@ -9,7 +9,7 @@ export default (async ({ args }, context) => {
   try {
     for (const [word, about] of await words(args[0] ?? 'jobs')) context.out.data(`${word}\t${about}`);
   } catch {
-    // a shell that waits for completions must not be shown errors
+    // a completing shell must not show errors
   }
   return 0;
 

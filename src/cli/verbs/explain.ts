@@ -9,7 +9,7 @@ export default (async ({ args }, context) => {
   const store = await context.store();
   const [name = '@'] = args;
   const found = await namedJob(store, name, out).catch(async (error: unknown) => {
-    // A search in the foreground leaves no job: its story is told by the recommendation that it made.
+    // A foreground search leaves no job; its recommendation explains it.
     const recorded = name === '@' ? [] : await store.recommendations.find(name);
     if (recorded.length === 0) throw error;
     return recorded;

@@ -12,7 +12,7 @@ export default (async ({ options, command }, context) => {
   const members = sweep?.tasks.map((task) => ({ ...task, command: commandOf(command, task) })) ?? [];
   const first = members[0]?.command ?? command;
   const jobOptions = toJobOptions(options, first);
-  // Said now, not after hours in the queue; where the job may go to another host, only that host can know.
+  // Fails now, not after hours in the queue; but if the job may go to another host, only that host can check.
   if (jobOptions.host === null && jobOptions.gpuModel === null) {
     const { preflight } = await import('../../worker/command/torch.js');
     await preflight(first, jobOptions, process.env);

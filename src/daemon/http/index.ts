@@ -189,7 +189,7 @@ function boundConnections(server: Server, most: number): void {
     else idle.add(socket);
   };
   server.prependListener('request', ({ headers, socket }: IncomingMessage, response: ServerResponse) => {
-    // One that has a body to come says nothing yet
+    // A request whose body is still to come says nothing yet
     if (headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined) return;
     count(socket, 1);
     response.once('close', () => count(socket, -1));

@@ -12,7 +12,7 @@ const MISNAMED = ['handles', 'requests', 'resources'].map((what) => `nodejs_acti
 export function createMetrics() {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
-  // Gauges whose names end as those of counters do; the same without the ending are there too
+  // Gauges with names like counters'; the same without that ending exist, too
   for (const name of MISNAMED) registry.removeSingleMetric(name);
   const gauge = <L extends string = never>(name: string, help: string, labelNames: L[] = []): Gauge<L> =>
     new Gauge({ name: `oomtune_${name}`, help, labelNames, registers: [registry] });
@@ -51,7 +51,7 @@ export function createMetrics() {
     ]),
     wait: histogram('queue_wait_seconds', 'From queueing a job to its first launch here.', WAIT_BUCKETS),
   };
-  // A series that begins with its first failure hides that failure from `increase()`
+  // A series that starts with its first failure would hide that failure from `increase()`
   for (const state of ENDED_STATES) all.ended.inc({ state }, 0);
   for (const name of FAILURE_CLASSES) all.failures.inc({ class: name }, 0);
   for (const outcome of ['fit', ...FAILURE_CLASSES]) all.probes.inc({ outcome }, 0);

@@ -41,7 +41,7 @@ export class Scrape {
     );
     metrics.redisUp.set(up ? 1 : 0);
     if (!up) {
-      // What stood before the outage must not look like now
+      // Figures from before an outage must not look current
       for (const one of [metrics.jobs, metrics.hosts, metrics.reserved]) one.reset();
       for (const one of [metrics.oldest, metrics.leases, metrics.leaseWaiters, metrics.recommendations]) one.remove();
     }

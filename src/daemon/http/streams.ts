@@ -144,7 +144,7 @@ export class Streams {
     this.#run(sse, async () => {
       while (!sse.signal.aborted) {
         await this.#log(sse, id);
-        // Ended: nothing more comes, unless it is run again
+        // Ended: nothing more comes unless it is retried
         while (!sse.signal.aborted && (page === null || ENDED_STATES.includes(page.state))) await delay(LOOK_MS);
         sse.send('log', { text: '', launch: 0, skipped: 0, again: true });
       }

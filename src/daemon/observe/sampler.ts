@@ -113,7 +113,7 @@ export class Sampler {
   }
 
   async #read(job: string, epoch: number, launch: number, dir: string): Promise<void> {
-    // A folder of another job would be somebody's trick: records come from Redis
+    // Records come from Redis: a folder of another job would be a trick
     if (!dir.endsWith(`/${job}/${basename(dir)}`)) return;
     const run = this.#runs.get(dir) ?? (await this.runtime.adopt(dir));
     if (run === null) return;

@@ -47,7 +47,7 @@ export class Ring {
       if (two === undefined || two.launch !== one.launch) thinned.push(one, ...(two === undefined ? [] : [two]));
       else thinned.push({ ...one, bytes: Math.max(one.bytes, two.bytes) });
     }
-    // Where nearly every sample is a launch of its own there is little to join: then the oldest go
+    // If nearly every sample is a launch of its own, few can be merged, so the oldest go
     this.#samples = thinned.slice(-this.#capacity);
   }
 }

@@ -46,7 +46,7 @@ export function memoryGroup(root = '/sys/fs/cgroup', membership = systemText('/p
     if (!unified && !controllers.split(',').includes('memory')) continue;
     const names = unified ? ['memory.max', 'memory.current'] : ['memory.limit_in_bytes', 'memory.usage_in_bytes'];
     const bases = unified ? [root, `${root}/unified`] : [`${root}/memory`];
-    // The limit may be set on any ancestor; inside a container the path may be the host's, and only the root is there.
+    // Any ancestor may set the limit; inside a container the path may be the host's, and only the root exists.
     const parts = path.split('/').filter(Boolean);
     for (const base of bases) {
       for (let depth = parts.length; depth >= 0; depth -= 1) {

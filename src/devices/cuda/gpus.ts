@@ -52,7 +52,7 @@ function deviceOf(gpu: NativeGpu, ordinal: number, driver: string, offered: Offe
     model: gpu.model || 'unknown',
     total_bytes: gpu.total_bytes,
     used_bytes: gpu.used_bytes,
-    // Another namespace's pids name other processes here, or none: better no list than a wrong one.
+    // Another namespace's pids name other processes here, or none.
     processes: foreign
       ? []
       : gpu.processes.map(({ pid, name, used_bytes }) => deviceProcess(pid, name, used_bytes ?? 0)),

@@ -43,7 +43,7 @@ export const CUDA: DeviceKind = {
     const driver = existsSync(standIn) ? findDriver(environment, folder) : null;
     if (driver === null) return null;
     const env = {
-      // Last, where the driver itself would stand: what the user preloads may interpose it, and finds it as the next one.
+      // Last, in the driver's own place: the user's preloads may interpose it, and find it next.
       LD_PRELOAD: append(environment.LD_PRELOAD, standIn),
       LD_LIBRARY_PATH: prepend(environment.LD_LIBRARY_PATH, folder),
       OOMTUNE_CUDA_DRIVER: driver,
@@ -51,7 +51,7 @@ export const CUDA: DeviceKind = {
     return { env, standIn: realpathSync(standIn) };
   },
   show(devices: readonly Device[], job: JobLimits): Record<string, string> {
-    // By uuid, as indexes mean other GPUs to CUDA than to NVML; none where the job has no GPU.
+    // By uuid, as CUDA and NVML number GPUs differently; empty where the job has no GPU.
     return { ...mpsEnvironment(devices, job), CUDA_VISIBLE_DEVICES: devices.map(({ uuid }) => uuid).join(',') };
   },
 };
@@ -77,7 +77,7 @@ function cachedDriver(): string | undefined {
       const line = lines.find((text) => text.trim().startsWith(`${LIBRARY} `) && text.includes(wanted));
       if (line) return line.split('=> ')[1]?.trim();
     } catch {
-      // not there: the folders below are looked through
+      // not there: try the folders below
     }
   }
   return undefined;

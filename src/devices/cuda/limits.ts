@@ -40,7 +40,7 @@ export function offers(env: NodeJS.ProcessEnv = process.env): Offers {
 
 /** The strictest limit on a job's budget; `mig` limits it to the size of the part. */
 export function firstPartyLimit(gpu: NativeGpu, { mps, regions }: Offers): FirstPartyLimit {
-  // A region is a whole GPU's: what one part of it may take cannot be said there.
+  // A region covers a whole GPU, so it cannot limit a part of it.
   if (gpu.mig < 0 && regions.has(gpu.bus)) return 'dmem';
   if (mps) return 'mps';
   return gpu.mig >= 0 ? 'mig' : 'none';

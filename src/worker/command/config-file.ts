@@ -98,7 +98,7 @@ function placeOf(
     const alone = text.slice(lineStart, last.key.range[0]).trim() === '';
     return { from: end[1], to: end[1], text: `,${alone ? `\n${indent}` : ' '}${JSON.stringify(key)}: ${value}` };
   }
-  // Behind the whole of the last pair, its comment and line end included.
+  // After the whole last pair, with its comment and line end.
   const at = end[2];
   return { from: at, to: at, text: `${text[at - 1] === '\n' ? '' : '\n'}${indent}${key}: ${value}\n` };
 }

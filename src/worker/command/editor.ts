@@ -126,7 +126,7 @@ export class Editor {
     const last = occurrences.at(-1) as Occurrence;
     if (value === true && last.value === null) return;
     if (last.value === null && rule.takes !== 'value') {
-      // A bare flag cannot say no: it goes, and where "absent" does not mean no, the word is added.
+      // A bare flag cannot say no: it is removed and, where absence does not mean no, the word is added.
       this.args = removeOccurrences(this.args, occurrences);
       if (value !== false) this.#append(rule, value);
       return;
@@ -177,7 +177,7 @@ export class Editor {
   }
 
   #addition(rule: OptionRule): 'file' | 'flag' | 'key' | 'word' | null {
-    // An entry point that takes one file and no other argument takes no flag either
+    // An entry point with one file as its only argument takes no flag either
     const onlyFile = this.files.some((file) => this.preset.files[file.name]?.only);
     for (const how of rule.add) {
       if (how === 'file' && this.#patched(rule).length > 0) return how;

@@ -112,7 +112,7 @@ function readEnvFile(file: string, cwd: string): Entry[] {
   const path = isAbsolute(file) ? file : join(cwd, file);
   let text: string;
   try {
-    // A pipe gives its text once, but the file is read when the job is asked for and again when it is launched.
+    // A pipe can be read once, but the file is read at submission and again at launch.
     if (!statSync(path).isFile()) throw new Error('it is no regular file');
     text = readFileSync(path, 'utf8');
   } catch (cause) {

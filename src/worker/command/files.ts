@@ -31,7 +31,7 @@ export function locateFile(
   }
   if (!rule.positional || (rule.only && args.length !== 1)) return null;
   const fits = (arg: string) => !arg.startsWith('-') && rule.positional?.some((end) => arg.endsWith(end));
-  // The last wins where several are read one after the other.
+  // If several are read, the last one wins.
   const index = rule.precedence === 'position' ? args.findLastIndex(fits) : args.findIndex(fits);
   return index < 0 ? null : { index, prefix: '', path: args[index] as string };
 }

@@ -51,7 +51,7 @@ function environmentFolder(
     const root = dirname(dirname(conda));
     return name === 'base' ? root : join(root, 'envs', name);
   }
-  // uv, pdm, rye and a poetry that is told so keep it beside the project's file, which may stand further up.
+  // uv, pdm, rye and, if configured so, poetry keep it beside the project's file, perhaps in a parent folder.
   for (let folder = cwd; ; folder = dirname(folder)) {
     if (existsSync(join(folder, '.venv', 'bin', 'python'))) return join(folder, '.venv');
     if (folder === dirname(folder)) return null;

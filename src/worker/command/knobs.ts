@@ -49,7 +49,7 @@ function scriptDefault(editor: Editor, option: string): number | null {
     if (!flag.startsWith('--')) continue;
     const at = text.search(new RegExp(`["']${flag.replace(/[-.]/g, '\\$&')}["']`));
     if (at < 0) continue;
-    // Up to the next option, so that a neighbour's default is not taken for this one's.
+    // Up to the next option, so as not to take that one's default.
     const call = text.slice(at).split(/add_argument\s*\(/, 1)[0] as string;
     const match = /\bdefault\s*=\s*(\d+)\b/.exec(call);
     if (match) return Number(match[1]);
@@ -157,11 +157,11 @@ export function writeKnobs(editor: Editor, config: Config, carried: ReadonlySet<
   const count = carried.has('accumulation') ? countFor(editor, 'accumulation') : null;
   if (count) {
     const value = { device: times, global: times * world, effective, rank: micro * times }[count.scope];
-    // What is said nowhere and holds by default stays unsaid: an older version may not know the flag.
+    // A default that is not mentioned stays so: an older version may not know the flag.
     const unsaid = editor.read(count.option) === undefined && count.scope === 'device' && own.accumulation === times;
     const derived =
       (count.scope === 'effective' || count.scope === 'rank') && times === own.accumulation && own.microBatch === micro;
-    // Where nothing is said the entry point takes one micro-batch a step.
+    // Without a setting the entry point takes one micro-batch a step.
     const single =
       count.scope === 'effective' && count.default === null && times === 1 && !editor.present(count.option);
     if (!unsaid && !derived && !single) editor.apply(count.option, value);

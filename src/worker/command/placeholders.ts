@@ -56,7 +56,7 @@ function nearest(name: string): string | null {
   const plain = name.toLowerCase().replaceAll('-', '_').replaceAll('_', '');
   for (const known of VALUE_NAMES) {
     const target = known.replaceAll('_', '');
-    // Short names have many innocent neighbours ({amp} and {map}): only longer ones are forgiven two letters.
+    // Short names resemble innocent words ({amp} and {map}), so only longer ones may be two letters off.
     if (editDistance(plain, target) <= (target.length > 4 ? 2 : 0)) return known;
   }
   return null;
@@ -124,7 +124,7 @@ function fillElement(element: string, config: Config): { text: string; switched:
     const plain = { ...piece, escaped: false };
     let filled: string | null = null;
     if (piece.escaped) {
-      // Only braces that would have meant something are undoubled: `{{bos_token}}` in a chat template is the user's own.
+      // Undoubles only braces that would have meant something: `{{bos_token}}` in a chat template is the user's own.
       if (isKnown(plain) || isMistake(piece, element)) filled = element.slice(piece.start + 1, piece.end - 1);
     } else if (isKnown(piece)) {
       if (piece.text === null) filled = valueFor(piece.name as PlaceholderName, config);

@@ -58,7 +58,7 @@ export async function recognise(command: readonly string[], options: RecogniseOp
   const carriers = Object.fromEntries(
     KNOBS.map((knob): [Knob, Carrier] => [knob, carrierOf(knob, used, editor, reader, hook)]),
   ) as Record<Knob, Carrier>;
-  // What a placeholder says is not the command's own.
+  // A placeholder's value is not the command's own.
   if (carriers.micro_batch === 'argv-placeholder') own.microBatch = null;
   if (carriers.accumulation === 'argv-placeholder') own.accumulation = null;
   if (carriers.amp === 'argv-placeholder') own.amp = null;
@@ -100,7 +100,7 @@ function carrierOf(
   hook: boolean,
 ): Carrier {
   if (used.has(knob)) return 'argv-placeholder';
-  // A script that is told the effective batch and the micro-batch works the accumulation out for itself.
+  // A script that knows the effective batch and the micro-batch computes the accumulation itself.
   if (knob === 'accumulation' && used.has('effective_batch') && used.has('micro_batch')) return 'argv-placeholder';
   if (editor) {
     const count = knob === 'micro_batch' || knob === 'accumulation' ? countFor(editor, knob) : null;

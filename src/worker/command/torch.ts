@@ -101,7 +101,7 @@ async function torchOf(
   timeout = longestStartMs(),
 ): Promise<string | null | undefined | TimeUp> {
   try {
-    // One that imports from a file system which does not answer may not be there to be ended
+    // An interpreter stuck in a file system that does not answer may not end
     const asked = () => run(path, ['-c', ASK], { cwd, env, timeout, killSignal: 'SIGKILL' });
     const { stdout } = await within(timeout + LETS_GO_MS, null, asked);
     return stdout.trim() || null;

@@ -16,7 +16,7 @@ export function sinceThen(now: LedgerReading | null, then: LedgerReading | null)
     ...now,
     refused: now.refused - then.refused,
     refusals,
-    // The launch's highest figure is never set back: where this life did not raise it, its refusals alone tell.
+    // The launch's peak is never reset: if this life did not raise it, only its refusals tell.
     devices: now.devices.map((device, at) => {
       if (device.peak_bytes > (then.devices[at]?.peak_bytes ?? 0)) return device;
       const refusedAt = refusals.filter((one) => one.device === device.device).map((one) => one.live_bytes);

@@ -96,7 +96,7 @@ async function open(
 ): Promise<Session> {
   const { jobId, options } = request;
   const launch = launches.length + 1;
-  // Made before it is recorded: a recorded launch whose folder is missing lost it, and may have run.
+  // Made before it is recorded, so a recorded launch without a folder lost it, and may have run.
   const dir = stateFolder('runs', jobId, folderName(request.epoch, launch));
   launches.push({ launch, dir, purpose, config });
   await deps.persist({ launches });

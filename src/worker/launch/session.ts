@@ -198,7 +198,7 @@ export class Session {
     for (;;) {
       const steps = measurement === null || measurement.short ? 0 : stepsToGo(probe, measurement);
       if (steps === 0) return measurement;
-      // Every rank gets the same number, or those that stop would leave the others waiting for their gradients.
+      // Every rank gets the same number: a rank that stops earlier would leave the others waiting for its gradients.
       this.launch.hook?.broadcast({ t: 'more', steps });
       measurement = await this.#measurement();
     }
@@ -258,7 +258,7 @@ export class Session {
       if (message.t === 'hello') {
         this.hello = message;
         this.#speaking.add(message.pid);
-        // By now what the life before wrote has come.
+        // By now all output of the life before has arrived.
         if (this.life > 1) this.logFrom = sizeOf(this.run.logFile);
       } else if (message.t === 'plain')
         launch.log?.debug({ why: message.message }, 'each process of this search is a start');
@@ -280,7 +280,7 @@ export class Session {
       else if (message.t === 'warn') {
         const code = message.code ?? '';
         this.#warned(code);
-        // Each is said once: a job may send the same again and again.
+        // Reported once each: a job may send the same again and again.
         if (this.#said.has(code) || this.#said.size >= MOST_WARNINGS) return;
         this.#said.add(code);
         launch.hooks.onRemark?.('warn', message.message);

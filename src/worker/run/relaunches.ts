@@ -50,7 +50,7 @@ export class Relaunches {
   /** Counts the launches of an earlier process (only recorded: none; folder removed: lost). Returns the run to take over. */
   async begin(): Promise<Run | null> {
     const runs = this.request.launches.filter((launch) => launch.purpose === 'run');
-    // A folder is made before its launch is recorded: one that is missing was removed, and with it how the launch ended
+    // A launch's folder is made before its record, so a missing one was removed, and how it ended is lost
     const find = async ({ dir }: { dir: string }): Promise<Run | null> =>
       (await this.deps.runtime.adopt(dir)) ?? (existsSync(dir) ? null : runWithoutFolder(dir));
     const made = await Promise.all(runs.map(find));
@@ -122,14 +122,14 @@ function afterFailure(
   options: WorkRequest['options'],
 ): Wanted | null {
   if (diagnosis?.class !== 'device_oom' || config === null) return null;
-  // They cost nothing, and a caching allocator near its limit is mostly short of a piece in one: first of all.
+  // First of all expandable segments: they are free, and near its limit a caching allocator mostly lacks a contiguous piece.
   const spared = diagnosis.cure === 'none' || diagnosis.cure === 'wait';
   if (!spared && !config.expandable_segments && target.expandableSegments === 'possible') {
     const how = diagnosis.cure === 'expandable_segments' ? 'by fragmentation' : `at micro-batch ${config.micro_batch}`;
     const why = `Out of memory ${how}: going on with expandable segments`;
     return { config: { ...config, expandable_segments: true }, smaller: false, why };
   }
-  // Against a leak, a neighbour, an evaluation, a checkpoint or the model itself no smaller batch helps: the diagnosis says what does.
+  // A smaller batch does not help against a leak, a neighbour, an evaluation, a checkpoint or the model itself.
   const smaller = spared ? null : stepDown(config, options);
   if (smaller === null) return null;
   const sizes = `going on with ${smaller.micro_batch} x ${smaller.accumulation}`;

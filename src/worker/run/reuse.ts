@@ -44,12 +44,12 @@ export function configFrom(recommendation: Recommendation, job: JobNeeds, option
   const { baseRung, worldSize } = job;
   if (recommendation.status !== 'verified') return null;
   if (recommendation.budget_bytes > job.budgetBytes || recommendation.world_size !== worldSize) return null;
-  // Others hold memory now that was free when it was measured: it is measured again, within what is left.
+  // Others now hold memory that was free when it was measured, so it is measured again within the rest.
   if ((recommendation.peak_bytes ?? 0) > (job.roomBytes ?? job.budgetBytes)) return null;
   if (options.amp !== 'auto' && options.amp !== recommendation.amp) return null;
   if (options.checkpointing !== 'auto' && (options.checkpointing === 'on') !== recommendation.checkpointing)
     return null;
-  // What was measured with segments that can grow may need them.
+  // A size measured with expandable segments may need them.
   if (recommendation.expandable_segments && job.expandable === false) return null;
   if (options.exact && recommendation.amp !== baseRung.amp) return null;
 

@@ -146,7 +146,7 @@ class JobRun {
       adopted = null;
       const again = await this.#relaunches.next(target, attempt, config);
       if (again === null) return this.#report(target, attempt, config);
-      // Another process of ours goes on from here: it finds how the launch ended in the launch's folder.
+      // Another process of ours continues from the exit record in the launch's folder.
       if (letsGo(this.deps.signal)) throw new Detached();
       if (this.deps.signal.aborted) return this.#report(target, attempt, config);
       if (config !== null && again.smaller) {
@@ -277,11 +277,11 @@ class JobRun {
     const last = this.#launches.at(-1);
     const run = exhausted || last === undefined ? null : await this.deps.runtime.adopt(last.dir);
     const exit = (await run?.wait()) ?? null;
-    // What a search starts does not write to the terminal; its last words are owed to whoever waits there.
+    // Launches of a search do not write to the terminal, so their last lines are shown here.
     if (run !== null && this.request.foreground) {
       for (const line of lastLines(run.logFile)) this.#note(line);
     }
-    // A launch that had said why it cannot go on may have been ended before it was gone by itself: that signal was not its own.
+    // A launch that had given its reason may have been ended by us before it was gone: that signal is not its own.
     const ended = exit?.ended_by === 'cancel' && !isEnded(this.deps.signal);
     return {
       ...this.#frame(target, null),

@@ -42,7 +42,7 @@ export class TimeLimit {
   /** `deps` for work that is aborted when the time is up. */
   watch(deps: WorkDeps): WorkDeps {
     if (this.#until !== null) this.#arm(ADOPTED_MS);
-    // The signal of the two of them, which lives as long as the job's own
+    // Combines both signals, and lives as long as the job's own
     const { signal } = deps;
     const stop = () => this.#abort.abort(signal.reason);
     if (signal.aborted) stop();

@@ -21,9 +21,9 @@ export function constraintsOf(
   const asked = options.effectiveBatch === null ? null : Math.max(1, Math.round(options.effectiveBatch / times));
   const accumulated = target.loopAccumulation > 1 ? 1 : (target.own.accumulation ?? 1);
   const own = ownBatch === null ? null : ownBatch * accumulated * worldSize;
-  // Who asks for a larger effective batch does not ask for the script's micro-batch: the best size is looked for.
+  // A request for a larger effective batch is none for the script's micro-batch: looks for the best size.
   const keep = goal === 'keep' && own !== null && (asked === null || asked <= own);
-  // The hook repeats samples beyond the end of the data set, but no real step can hold more than there are.
+  // The hook repeats samples beyond the end of the data set, but no real step can have more than there are.
   const samples = driven ? (loop?.samples ?? null) : null;
   const most = Math.min(options.maxBatch ?? Number.POSITIVE_INFINITY, samples ?? Number.POSITIVE_INFINITY);
   const can = loop?.can ?? null;
@@ -80,7 +80,7 @@ export function allowedRungs(
   can: Loop['can'] | null,
 ): Rung[] {
   const base = target.baseRung;
-  // A device without bf16 takes fp16, where the hook can scale the loss or the command knows of it.
+  // A device without bf16 takes fp16, if the hook can scale the loss or the command does.
   const fp16 =
     can !== null &&
     !can.amp &&
@@ -91,7 +91,7 @@ export function allowedRungs(
     const possible = knob === 'amp' ? (can?.amp ?? true) || can?.fp16 : can?.checkpointing;
     return carrier === 'hook' ? (possible ?? true) : carrier !== 'none';
   };
-  // What the command turns on by itself stays on.
+  // Keeps what the command turns on by itself.
   const amp = options.amp === 'auto' && base.amp !== 'off' ? base.amp : options.amp;
   const checkpointing = options.checkpointing === 'auto' && base.checkpointing ? 'on' : options.checkpointing;
   const rungs = ladderFrom(target.ladder, {

@@ -23,7 +23,7 @@ export function exhaustedDiagnosis(
     const advice = 'Widen --min-batch, --max-batch and --effective-batch, or leave out --accumulation off.';
     return { ...userError(why, advice), cause: 'The options leave no micro-batch to try.' };
   }
-  // What was advised for a job that could not load, or whose batch cannot be set, is what is left to do.
+  // Keeps the advice for a job that could not load, or whose batch cannot be set.
   if (seen.phase === 'load' || seen.advice === PLACEHOLDER) return seen;
   const advice = exhaustedAdvice(options);
   return { ...seen, advice: cut?.cut === 'model' ? `${advice} ${WHOLE_OUTPUTS}` : advice };

@@ -23,7 +23,7 @@ export async function findBatch(request: WorkRequest, deps: WorkDeps): Promise<F
     const seconds = (Date.now() - started) / 1000;
     const report = await findBatchReport(request, target, outcome, seconds);
     deps.progress({ type: 'found', report });
-    // What a search leaves behind is of use only where it went wrong.
+    // The folders of a search are kept only if it failed.
     if (report.status === 'found') rmSync(stateFolder('runs', request.jobId), { recursive: true, force: true });
     return report;
   } catch (error) {

@@ -42,7 +42,7 @@ export function observeFit(probe: Probe, ran: ProbeRun, measurement: Measurement
   const { step_s: steps } = measurement;
   return {
     ...tried(probe, ran),
-    // Where the model's call is cut, the loop's whole batch was measured: it may have more parts than were asked for.
+    // If the model's call is cut, the loop's whole batch was measured, perhaps in more parts than asked for.
     accumulation: Math.max(
       probe.accumulation,
       Math.floor(measurement.accumulation / (measurement.own_accumulation ?? 1)),
@@ -130,7 +130,7 @@ function openLog(path: string, from: number): Iterable<Buffer> | AsyncIterable<B
   const file = openRegular(path);
   if (file === null) return [];
   const { fd, size } = file;
-  // It may have been begun anew since.
+  // It may have been truncated since.
   const start = Math.max(from < size ? from : 0, size - MOST_LOG_BYTES);
   if (size > 0) return createReadStream('', { fd, start, end: size - 1 });
   closeSync(fd);

@@ -108,15 +108,15 @@ export class Prober {
     this.deps.progress({ type: 'probing', probe, launch: ran.launch });
     const measurement = session.exit === null && session.exception === null ? await this.#ask(probe, carried) : null;
     this.startupSeconds ??= session.startupSeconds;
-    // What a launch measures by itself begins with its loop.
+    // What a launch measures by itself starts with its loop.
     if (carried) ran.asked = session.loopsSince ?? ran.asked;
     this.torch ??= session.hello?.torch ?? null;
     this.cut ??= session.cut;
     if (measurement === null) return this.#afterDeath(session, probe, ran);
-    // What has one row goes together with whatever has another number of them.
+    // One sample broadcasts with anything, so only a larger size proves that sizes can be set.
     this.#measured ||= probe.micro_batch > 1;
     this.#learn(measurement);
-    // Where a flag sets the batch its loader shows here first: the job's, of other batches, is known by its samples.
+    // A flag's batch shows in the loader; a job at another batch is recognised by its number of samples.
     this.target.own.samples ??= session.loop?.samples ?? null;
     const name = rungName(probe.rung);
     this.#taken.set(name, Math.max(this.#taken.get(name) ?? 0, probe.micro_batch));
@@ -148,7 +148,7 @@ export class Prober {
     const from = this.#rung;
     const sameKnobs = from !== null && sameRung(from, probe.rung);
     const switches = from !== null && (this.loop?.can.switch_rung ?? false) && this.target.canSwitch(from, probe.rung);
-    // A process that died before it was asked anything answers for the first probe.
+    // A process that died before its first probe answers for that probe.
     const free = this.#used === 0 || (live.exit === null && !probe.fresh);
     return this.#mode === 'probe' ? free && (sameKnobs || switches) : free && sameKnobs && this.#used > 0;
   }
@@ -164,7 +164,7 @@ export class Prober {
     }
     const goodbye = session.exception === null ? session.goodbye : null;
     this.#spent = true;
-    // A loop that is shorter than the search goes on in another process.
+    // A loop shorter than the search continues in another process.
     if (goodbye?.reason === 'loop_over' && this.#used > 1) return this.measure(probe);
     if (goodbye !== null && session.life > 1) return this.#inStart(probe);
     if (goodbye?.reason === 'uncut') {
@@ -178,12 +178,12 @@ export class Prober {
     }
     const whole = exit.code === 0 && exit.ended_by === 'job' && session.exception === null && this.#mode !== 'probe';
     if (whole) return observeWhole(probe, ran, exit);
-    // How what started the training ended (a shell script goes on after an error) says nothing where the hook saw why.
+    // If the hook saw the exception, the exit of the launcher (a shell script goes on after an error) says nothing.
     const end = session.exception === null ? exit : { ...exit, code: 1, signal: null };
     const verdict = await diagnoseSession(session, end, this.target.kind, await this.target.surroundings());
     if (await this.#isFreeAgain(verdict, exit, probe)) return this.measure(probe);
     if (mayBeOfFork(session, verdict) || this.#refusesWhatFitted(session, verdict, probe)) return this.#inStart(probe);
-    // Setting a second size may be the reason (an optimizer that was made for the first, say): no verdict on the command.
+    // A second size may be the cause (an optimizer made for the first, say), so this is no verdict on the command.
     if (verdict.class === 'user_error' && this.#mode === 'measure' && this.#used > 1) {
       this.apart = verdict.evidence ?? verdict.class;
       return this.measure(probe);

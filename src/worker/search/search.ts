@@ -76,12 +76,12 @@ export class Search {
         await this.deps.persist({ journal });
         this.deps.progress({ type: 'probe', observation, record: asRecord(observation, action.probe.why) });
         if (this.#cannotCut(observation)) {
-          // What takes the whole batch at once needs no cut.
+          // A rung that takes the whole batch at once needs no cut.
           prober.diagnosis = before;
           this.deps.progress({ type: 'note', text: this.#notes.at(-1) as string });
           tuner = this.#tuner();
         } else if (this.#dropped.drops(observation, this.#constraints().rungs)) {
-          // It says nothing of the command, whatever it looked like.
+          // Whatever it looked like, it says nothing of the command.
           prober.diagnosis = before;
           prober.undriveable = false;
           this.deps.progress({ type: 'note', text: this.#dropped.notes.at(-1) as string });
@@ -104,7 +104,7 @@ export class Search {
     const { expandable, ...rest } = constraints;
     const grows = expandable !== undefined && !this.#dropped.segments;
     const tuner = new Tuner({ ...rest, rungs: constraints.rungs.filter(left), ...(grows ? { expandable } : {}) });
-    // Where the batch is not cut, what was measured of its parts says nothing.
+    // If the batch cannot be cut, measurements of its parts say nothing.
     const whole = (one: Observation): boolean => this.#refusal === null || (!one.uncut && one.accumulation === 1);
     const observations = this.#journal.filter(
       (one) => left(one.rung) && whole(one) && (grows || !one.expandable_segments),
