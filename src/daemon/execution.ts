@@ -18,7 +18,6 @@ import { dropEarlierTries, LastLaunch } from './last-launch.js';
 import { LaunchEnvironment } from './launch-environment.js';
 import { LeaseWait, PutBack } from './lease-wait.js';
 import { failureOf, outcomeOf, plainOutcome } from './outcome.js';
-import { Pause } from './pause.js';
 import { WorkRecord } from './work-record.js';
 
 /** The worker's functions that the daemon calls. */
@@ -60,7 +59,6 @@ export class Execution {
   readonly #environment: LaunchEnvironment;
   readonly #work: WorkRecord;
   #closing = false;
-  readonly #pause: Pause;
   #ended: Promise<ExecutionEnd> = Promise.resolve('left');
 
   constructor(
@@ -76,7 +74,6 @@ export class Execution {
       onLost: (error) => this.#stop(error),
     });
     this.#environment = new LaunchEnvironment(record);
-    this.#pause = new Pause(record);
     this.leaseWait = new LeaseWait({
       ...deps,
       record,
@@ -141,7 +138,7 @@ export class Execution {
   }
 
   async #setPause(wanted: 'on' | 'off'): Promise<void> {
-    const processes = await this.#pause.set(wanted);
+    const processes = await this.#last.setPause(wanted);
     if (processes === null) return;
     this.#log.info({ processes, pause: wanted }, wanted === 'on' ? 'the job stands still' : 'the job goes on');
     this.#claimed.say(wanted === 'on' ? PAUSED : null);

@@ -3,12 +3,15 @@ import { join } from 'node:path';
 import { stateFolder } from '../common/home.js';
 import { aborted } from '../common/within.js';
 import type { Exit } from '../contract/launch.js';
+import { setPaused } from '../runtime/ending.js';
 import type { Run, Runtime } from '../runtime/types.js';
 import { type LeaseStore, retry, type StoredJob } from '../store/index.js';
 import { letsGo } from '../worker/launch/detached.js';
 
 /** A job's last launch, perhaps of an earlier daemon, which may still run. */
 export class LastLaunch {
+  #pause: 'on' | 'off' | null = null;
+
   constructor(
     private readonly job: StoredJob,
     private readonly runtime: Runtime,
@@ -28,6 +31,15 @@ export class LastLaunch {
     const exit = await run.wait();
     if (exit.stuck === undefined) await this.#forget();
     return exit;
+  }
+
+  /** Stops its processes, whose memory stays reserved, or continues them. Returns how many; null: no change, or no run. */
+  async setPause(wanted: 'on' | 'off'): Promise<number | null> {
+    const last = this.job.launches.at(-1);
+    if (wanted === this.#pause || last?.purpose !== 'run') return null;
+    this.#pause = wanted;
+    this.job.pause = wanted;
+    return setPaused(last.dir, wanted === 'on');
   }
 
   /** Waits for a run that can only be watched, and calls `found`. Null: nothing runs, or it is to be ended. Throws to let go. */

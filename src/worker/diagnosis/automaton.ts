@@ -73,10 +73,7 @@ export class Automaton {
     return -1;
   }
 
-  /**
-   * Walks the next STRIDE bytes if no literal ends in them. Each look-up has to wait for the one before; so four parts
-   * are walked side by side, each on into the next until it has forgotten where it began. False: something may be there.
-   */
+  /** Skips STRIDE bytes in four parts side by side, as each look-up waits for the one before. False: something may be there. */
   private skip(buffer: Uint8Array, from: number, cursor: Cursor): boolean {
     const { next, classOf, shift, firstAccept } = this;
     const part = STRIDE >> 2;

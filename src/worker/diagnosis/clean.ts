@@ -74,10 +74,7 @@ const TRACE_KEYS = ['exc_info', 'exception', 'stack_trace', 'stacktrace', 'trace
 /** A traceback whose lines stand in one. */
 const QUOTED = 'Traceback (most recent call last):\\n';
 
-/**
- * The text inside a line of JSON, as Docker, Kubernetes and structured loggers write it (an embedded traceback brings
- * its own lines), or null for a line that is no such thing.
- */
+/** The text inside a line of JSON (Docker, Kubernetes, structured loggers), with its own lines; null: no such line. */
 export function openEnvelope(text: string): string[] | null {
   const quoted = text.length > LONGEST_ENVELOPE ? -1 : text.indexOf(QUOTED);
   // A client prints what its server or worker raised: `error='Traceback (most recent call last):\\n  File …'`.

@@ -1,9 +1,6 @@
 import { TextDecoder } from 'node:util';
 
-/**
- * Makes UTF-8 of whatever a shell redirected: PowerShell writes UTF-16 with a byte order mark. Everything else passes
- * as it is; invalid bytes are no matter to a search for ASCII words.
- */
+/** Makes UTF-8 of redirected output: PowerShell writes UTF-16 with a byte order mark. All else passes as it is. */
 export class Decoder {
   private decoder: TextDecoder | null | undefined;
   private first: Uint8Array | null = null;

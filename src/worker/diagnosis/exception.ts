@@ -19,10 +19,7 @@ const LOWER = new Set(
   socket.timeout socket.gaierror socket.error struct.error zlib.error re.error select.error _thread.error
 `),
 );
-/**
- * Classes whose messages quote names and keys of the program: `module 'torch' has no attribute 'OutOfMemoryError'`. What
- * such a message speaks of did not happen.
- */
+/** Classes whose messages quote names of the program (`module 'torch' has no attribute 'OutOfMemoryError'`), not events. */
 export const QUOTING = new Set(
   wordsOf(`
   AttributeError ImportError ModuleNotFoundError NameError UnboundLocalError SyntaxError IndentationError TabError
@@ -34,10 +31,7 @@ const POWERSHELL = /^FullyQualifiedError/;
 /** Words that open a log line, not an exception. */
 const LEVELS = /^(?:INFO|WARN|WARNING|ERROR|DEBUG|CRITICAL|FATAL|TRACE|NOTE|NOTICE|[A-Z][a-z]+)$/;
 
-/**
- * Reads a line as an exception; null if it is none. `expected`: a traceback stands open, so any class will do; otherwise
- * only names that end as exceptions do.
- */
+/** A line as an exception; null: none. `expected`: a traceback is open, so any class will do, not only those named like one. */
 export function parseException(text: string, expected: boolean): Exception | null {
   const match = LINE.exec(text.length > 4096 ? text.slice(0, 4096) : text);
   if (!match) return null;

@@ -36,10 +36,7 @@ function quotes(place: Position, traceback: Traceback | null, window: Window): b
   return saysNoSuchName(window.around(place, 0));
 }
 
-/**
- * The log is cut off where a text could stand that would have made it another of the signatures that were found there, one
- * that is not certain.
- */
+/** The log ends where a text could follow that would make it another, less certain signature. */
 export function doubted(
   { rank, class: kind }: Signature,
   found: readonly { signature: Signature }[],

@@ -23,10 +23,7 @@ export function prepareDiagnosis(): void {
   signatures();
 }
 
-/**
- * Says why a job failed, whose memory it was, and what helps. Reads the log once, as a stream, in bounded memory.
- * Rejects only if the log cannot be read.
- */
+/** Says why a job failed, whose memory it was, and what helps, reading the log once. Rejects if it cannot be read. */
 export async function diagnose(input: DiagnoseInput): Promise<Diagnosis> {
   const signals: Signals = {
     exitCode: input.exitCode ?? null,

@@ -20,10 +20,7 @@ const UNITS: readonly (readonly [string, number])[] = [
   ['t', 1024 ** 4],
 ];
 
-/**
- * No device holds as much: torch prints 2^64 bytes where there is no limit, and counters wrap below zero. From here on
- * a double does not tell whole bytes apart either.
- */
+/** No device holds as much: torch prints 2^64 for no limit, and counters wrap. Doubles are inexact from here on, too. */
 const IMPOSSIBLE = Number.MAX_SAFE_INTEGER;
 
 /** A number in canonical text: what it says, and where it stands. */

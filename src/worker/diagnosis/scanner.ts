@@ -37,10 +37,7 @@ const SHORT_BYTES = 16 << 10;
 /** A line without end is read in pieces of this size. */
 const LONGEST_PIECE = 16 << 10;
 
-/**
- * Reads a log of any length in bounded memory. Bytes are skimmed by an automaton; only the surroundings of what it
- * finds, and the log's end, are cut into lines and handed on.
- */
+/** Reads a log of any length in bounded memory: an automaton skims it, and only what is near its finds, and the end, become lines. */
 export class Scanner {
   private readonly buffer = Buffer.from(new ArrayBuffer(CAPACITY));
   private end = 0;

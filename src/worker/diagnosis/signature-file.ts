@@ -65,10 +65,7 @@ export const signatureSchema = z
     program: z.string().optional(),
     /** Signatures and classes that it is only a consequence of, if no progress stands between them. */
     after: z.array(z.string()).default([]),
-    /**
-     * Who runs the job says it, and knows better: than later progress, errors and signals (`signal`); than exit status 0
-     * too (`exit`).
-     */
+    /** Who runs the job knows better than later progress, errors and signals (`signal`), or even than exit status 0 (`exit`). */
     outranks: z.enum(['signal', 'exit']).optional(),
     /** Who says it does so at the level of a warning or below, though it is none. */
     quiet: z.boolean().default(false),

@@ -59,10 +59,7 @@ export interface Signatures {
 
 let loaded: Signatures | null = null;
 
-/**
- * The signatures of config/signatures.yaml, read once, on first use. Throws OOMTUNE_INTERNAL, with the place and the
- * reason, if the file breaks its own rules.
- */
+/** The signatures of config/signatures.yaml, read on first use. Throws OOMTUNE_INTERNAL, with the place, if it is invalid. */
 export function signatures(): Signatures {
   if (loaded) return loaded;
   const path = join(PACKAGE_ROOT, 'config', 'signatures.yaml');

@@ -21,10 +21,7 @@ const ENDS =
 /** Rules, rows of tables, boxes. */
 const DRAWN = /^[\W_\d]*$|^[|│+╭╰┃].*[|│+╮╯┃]$/;
 
-/**
- * Joins what a terminal broke into lines of its width, before anything is looked for in them. A width is believed if no line
- * of the log so far is longer, and lines of just that length go on in the next one again and again.
- */
+/** Joins lines that a terminal wrapped. A width counts if no line is longer, and lines of that length often go on in the next. */
 export class Unwrapper implements LineSink {
   /** The longest line so far, and how often a line of its length went on in the next. */
   private width = 0;

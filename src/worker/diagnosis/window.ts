@@ -80,10 +80,7 @@ export class Window {
     return text;
   }
 
-  /**
-   * Canonical text of the message that begins at a place; it ends before line `limit`, or where another begins, with a
-   * NUL unless the log was cut off in it.
-   */
+  /** Canonical text of the message at a position, up to `limit` or the next message; NUL-terminated unless the log was cut. */
   message(position: Position, limit: number): string {
     const first = this.at(position.index);
     let text = first ? near(first, position.offset) : '';
