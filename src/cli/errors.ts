@@ -72,9 +72,7 @@ function sentence(text: string): string {
   return `${trimmed.charAt(0).toUpperCase()}${trimmed.slice(1)}${/[.?!]$/.test(trimmed) ? '' : '.'}`;
 }
 
-function oneLine(text: string): string {
-  return text.split('\n', 1)[0]?.trim() ?? '';
-}
+const oneLine = (text: string): string => text.split('\n', 1)[0]?.trim() ?? '';
 
 /** An OomtuneError of another copy of the class (a worker thread, a second build). */
 function isOomtuneLike(thrown: unknown): thrown is { code: ErrorCode; message: string; remedy: string } {

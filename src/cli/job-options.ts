@@ -194,6 +194,4 @@ function folder(cwd: string | undefined): string {
 }
 
 /** `effectiveBatch` → `--effective-batch`. */
-function flag(name: string): string {
-  return `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
-}
+const flag = (name: string): string => `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;

@@ -154,6 +154,4 @@ export function outliveClosedPipes(): void {
   process.stderr.on('error', () => {}); // there is nowhere to say it
 }
 
-export function inspect(value: unknown): string {
-  return formatWithOptions({ colors: false, depth: 4 }, '%O', value);
-}
+export const inspect = (value: unknown): string => formatWithOptions({ colors: false, depth: 4 }, '%O', value);

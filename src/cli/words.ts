@@ -2,9 +2,7 @@ import { formatBytes } from '../common/size.js';
 import type { SpeedComparison } from '../contract/measurement.js';
 import { type ConfigLike, type CutPlace, rungName } from '../contract/rung.js';
 
-export function cutWords(cut: CutPlace): string {
-  return cut === 'model' ? "at the model's call" : 'at the loader';
-}
+export const cutWords = (cut: CutPlace): string => (cut === 'model' ? "at the model's call" : 'at the loader');
 
 /** `micro-batch 42 × accumulation 2 × 4 GPUs = 336`. */
 export function configWords(config: ConfigLike): string {

@@ -17,9 +17,7 @@ export function isFolder(path: string): boolean {
 }
 
 /** Where oomtune keeps its state (0700): `OOMTUNE_HOME`, else `$XDG_STATE_HOME/oomtune`, else `~/.local/state/oomtune`. */
-export function homeFolder(): string {
-  return privateFolder(homePath());
-}
+export const homeFolder = (): string => privateFolder(homePath());
 
 /** The same, without making it. Absolute: the Redis server and the jobs work in folders of their own. */
 export function homePath(): string {

@@ -23,9 +23,7 @@ export function editDistance(a: string, b: string): number {
 }
 
 /** `train` of `train-1a2b3c4d`, a name that oomtune made; null: no digest at its end. */
-export function stemOfName(name: string): string | null {
-  return /^(.+)-[0-9a-f]{8}$/.exec(name)?.[1] ?? null;
-}
+export const stemOfName = (name: string): string | null => /^(.+)-[0-9a-f]{8}$/.exec(name)?.[1] ?? null;
 
 /** Whether a person who writes `word` can mean what is called `name`. */
 export const answersTo = (name: string, word: string): boolean => name === word || stemOfName(name) === word;

@@ -20,9 +20,7 @@ export function readStat(pid: number | string): ProcessStat | null {
 }
 
 /** A zombie has ended. */
-export function hasEnded(stat: ProcessStat): boolean {
-  return stat.state === 'Z' || stat.state === 'X';
-}
+export const hasEnded = (stat: ProcessStat): boolean => stat.state === 'Z' || stat.state === 'X';
 
 /** True if the process with this pid and start time exists and has not ended. */
 export function processLives(pid: number, startTime: number): boolean {

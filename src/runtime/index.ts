@@ -128,6 +128,4 @@ function jobEnvironment(spec: LaunchSpec, devices: Device[], preload: Record<str
 }
 
 /** Throws OOMTUNE_NATIVE_MISSING when the native parts are not built. */
-export function createRuntime(): Runtime {
-  return new LocalRuntime(loadNative());
-}
+export const createRuntime = (): Runtime => new LocalRuntime(loadNative());

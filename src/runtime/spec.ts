@@ -13,9 +13,7 @@ export interface LedgerDevice {
 /** Of one log file; the supervisor keeps two. */
 const LOG_BYTES = 64 * 1024 ** 2;
 
-function wrong(what: string): OomtuneError {
-  return usageError(what, 'Correct the command or its options.');
-}
+const wrong = (what: string): OomtuneError => usageError(what, 'Correct the command or its options.');
 
 /** The supervisor's file `spec`: records `key=value`, each ended by NUL. native/supervisor/spec.h documents them. */
 export function encodeSpec(

@@ -59,6 +59,4 @@ export function leavesTraces(dir: string): boolean {
 }
 
 /** Counts groups that the job made below it, but no zombies. */
-export function isPopulated(group: string): boolean {
-  return /^populated 1$/m.test(systemText(join(group, 'cgroup.events')));
-}
+export const isPopulated = (group: string): boolean => /^populated 1$/m.test(systemText(join(group, 'cgroup.events')));

@@ -79,9 +79,7 @@ const serves = (answer: Answer): boolean =>
   answer.is === 'text' || (answer.is === 'error' && !answer.message.startsWith('LOADING'));
 
 /** Whether `redis stop` stopped it: clients that lose it then do not restart it. */
-export function wasStopped(): boolean {
-  return existsSync(join(stateFolder('redis'), 'stopped'));
-}
+export const wasStopped = (): boolean => existsSync(join(stateFolder('redis'), 'stopped'));
 
 /** `redis/redis.sock`, or a shorter path where that is too long for a socket. */
 export const embeddedSocket = (): string =>

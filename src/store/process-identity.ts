@@ -22,14 +22,10 @@ export function thisProcess(): ProcessIdentity {
   return own;
 }
 
-export function isAlive({ pid, start }: ProcessIdentity): boolean {
-  return startTime(pid) === start;
-}
+export const isAlive = ({ pid, start }: ProcessIdentity): boolean => startTime(pid) === start;
 
 /** This machine's name among the hosts: OOMTUNE_HOST, else the host name. */
-export function hostName(): string {
-  return process.env.OOMTUNE_HOST || hostname();
-}
+export const hostName = (): string => process.env.OOMTUNE_HOST || hostname();
 
 let scope: string | null = null;
 

@@ -63,9 +63,7 @@ function parseUnix(text: string): RedisTarget {
 }
 
 /** `unix:///path`; escapes only what would end the path. */
-export function unixUrl(path: string): string {
-  return `unix://${path.replace(/[%?#]/g, encodeURIComponent)}`;
-}
+export const unixUrl = (path: string): string => `unix://${path.replace(/[%?#]/g, encodeURIComponent)}`;
 
 /** The URL without user and password, for messages. */
 export function withoutPassword(text: string): string {

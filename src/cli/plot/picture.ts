@@ -18,9 +18,7 @@ function element(name: string, attributes: Attributes, ...children: string[]): s
 }
 
 /** A text element with any content. */
-function label(content: string, attributes: Attributes): string {
-  return element('text', attributes, escapeText(content));
-}
+const label = (content: string, attributes: Attributes): string => element('text', attributes, escapeText(content));
 
 /** Control characters, which XML forbids, become spaces. */
 function escapeText(text: string): string {
@@ -32,9 +30,8 @@ function escapeText(text: string): string {
     .replaceAll('"', '&quot;');
 }
 
-function figure(value: string | number): string {
-  return typeof value === 'number' ? String(Number(value.toFixed(2))) : value;
-}
+const figure = (value: string | number): string =>
+  typeof value === 'number' ? String(Number(value.toFixed(2))) : value;
 
 const WIDTH = 800;
 const LEFT = 100;

@@ -157,9 +157,7 @@ function open(launch: Launch | null, options: Pick<LogOptions, 'lines'>): LogFil
 }
 
 /** Whether it is another host's, of which only the tail in Redis can be read. */
-function isAway(job: JobRecord): boolean {
-  return job.host !== null && job.host !== hostName();
-}
+const isAway = (job: JobRecord): boolean => job.host !== null && job.host !== hostName();
 
 /** Whether its folder was removed since it ended. */
 function isGone(job: JobRecord, launch: Launch | null): boolean {

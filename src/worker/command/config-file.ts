@@ -181,6 +181,4 @@ function plainValue(source: string): Scalar | undefined {
 }
 
 /** Stable text of plain data: keys sorted. */
-export function canonical(data: unknown): string {
-  return yaml().stringify(data ?? null, { sortMapEntries: true });
-}
+export const canonical = (data: unknown): string => yaml().stringify(data ?? null, { sortMapEntries: true });

@@ -126,13 +126,9 @@ function readAccumulation(editor: Editor, count: Count, micro: number | null, wo
   return value === null ? 1 : Math.max(1, Math.round(value / each));
 }
 
-function ampOf(name: string): Amp | null {
-  return name === 'off' || name === 'bf16' || name === 'fp16' ? name : null;
-}
+const ampOf = (name: string): Amp | null => (name === 'off' || name === 'bf16' || name === 'fp16' ? name : null);
 
-function onOf(name: string): boolean | null {
-  return name === 'on' ? true : name === 'off' ? false : null;
-}
+const onOf = (name: string): boolean | null => (name === 'on' ? true : name === 'off' ? false : null);
 
 export function supportedAmp(editor: Editor, item: Switch): Amp[] {
   const own = ampOf(currentCase(editor, item));

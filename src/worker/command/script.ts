@@ -11,14 +11,10 @@ export function setScript(command: readonly string[], index: number, cwd: string
 }
 
 /** The path of an executable that is named by one; a bare name is looked for on PATH by whoever runs it. */
-export function executableOf(word: string, cwd: string): string {
-  return word.includes('/') ? resolve(cwd, word) : word;
-}
+export const executableOf = (word: string, cwd: string): string => (word.includes('/') ? resolve(cwd, word) : word);
 
 /** The name of a script without folders and ending. */
-export function stemOf(path: string): string {
-  return basename(path).replace(/\.[A-Za-z0-9]+$/, '') || 'job';
-}
+export const stemOf = (path: string): string => basename(path).replace(/\.[A-Za-z0-9]+$/, '') || 'job';
 
 const PYTHON = /^(?:python|pypy)(?:\d+(?:\.\d+)*)?$/;
 
@@ -29,9 +25,7 @@ export function shebangOf(path: string): string | null {
   return basename(shebang[1] as string) === 'env' ? (shebang[2] ?? null) : (shebang[1] as string);
 }
 
-export function isPython(path: string): boolean {
-  return PYTHON.test(basename(path));
-}
+export const isPython = (path: string): boolean => PYTHON.test(basename(path));
 
 /** The beginning of a file, a character a byte; null: a folder, not there, or not ours to read. */
 export function head(path: string, bytes: number): string | null {

@@ -7,11 +7,7 @@ export class Detached extends Error {
 }
 
 /** Whether an abort ends the job. */
-export function isEnded(signal: AbortSignal): boolean {
-  return signal.aborted && !letsGo(signal);
-}
+export const isEnded = (signal: AbortSignal): boolean => signal.aborted && !letsGo(signal);
 
 /** Whether an abort only lets go of the job: its reason is a `Detached`. */
-export function letsGo(signal: AbortSignal): boolean {
-  return signal.aborted && signal.reason instanceof Detached;
-}
+export const letsGo = (signal: AbortSignal): boolean => signal.aborted && signal.reason instanceof Detached;

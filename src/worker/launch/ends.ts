@@ -36,9 +36,7 @@ function nameOf(signal: number): string {
 }
 
 /** Whether supervisor or machine were killed, so that how the launch would have ended is unknown. Nothing of it runs. */
-export function isLost(exit: Exit): boolean {
-  return exit.ended_by === 'supervisor-lost';
-}
+export const isLost = (exit: Exit): boolean => exit.ended_by === 'supervisor-lost';
 
 /** Not from the log, which was written before. */
 export function lostDiagnosis(exit: Exit): Diagnosis {

@@ -122,9 +122,7 @@ async function open(
 }
 
 /** The folder of a launch in the job's; each try has its own, as an earlier one may still run on a host that shares this home. */
-function folderName(epoch = 1, launch: number): string {
-  return epoch === 1 ? String(launch) : `${epoch}.${launch}`;
-}
+const folderName = (epoch = 1, launch: number): string => (epoch === 1 ? String(launch) : `${epoch}.${launch}`);
 
 const least = (a: number | null, b: number | null): number | null =>
   a === null || b === null ? (a ?? b) : Math.min(a, b);

@@ -30,9 +30,7 @@ export function presetFiles(): PresetFile[] {
 }
 
 /** The whole preset. Throws OOMTUNE_INTERNAL if it is invalid, with file and field. */
-export function readPreset({ path, said }: PresetFile): Preset {
-  return checked(PresetSchema, path, said);
-}
+export const readPreset = ({ path, said }: PresetFile): Preset => checked(PresetSchema, path, said);
 
 function checked<T>(schema: ZodType<T>, path: string, said: unknown): T {
   const result = schema.safeParse(said);

@@ -99,9 +99,7 @@ function installedVersion(distribution: string, interpreter: string | null, env:
   return null;
 }
 
-function normal(name: string): string {
-  return name.toLowerCase().replace(/[-_.]+/g, '-');
-}
+const normal = (name: string): string => name.toLowerCase().replace(/[-_.]+/g, '-');
 
 function sitePackages(interpreter: string | null, env: NodeJS.ProcessEnv): string[] {
   const folders = (env.PYTHONPATH ?? '').split(delimiter).filter(Boolean);
