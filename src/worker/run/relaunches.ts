@@ -84,7 +84,7 @@ export class Relaunches {
     return this.#asked !== null && this.#asked === before;
   }
 
-  /** `run` asks before it repeats much work; a submitted job always goes on. */
+  /** `run` repeats much work only with `--restart`; a submitted job always goes on. */
   #tooMuchToRepeat({ started_at, ended_at }: Exit, { config }: Wanted): string | null {
     const { purpose, options } = this.request;
     if (purpose !== 'run' || options.restart) return null;
