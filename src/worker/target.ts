@@ -79,7 +79,7 @@ export class Target {
     const { amp: asked } = request.options;
     if (asked !== 'auto' && this.baseRung.amp !== 'off' && asked !== this.baseRung.amp)
       this.notes.push(
-        `The command trains in ${this.baseRung.amp} by itself; --amp ${asked} has it train in ${asked === 'off' ? 'full precision' : asked} instead. Leave --amp at auto to keep its own.`,
+        `The command trains in ${this.baseRung.amp} by itself; --amp ${asked} has it train in ${asked === 'off' ? 'float32' : asked} instead. Leave --amp at auto to keep its own.`,
       );
     this.own = { microBatch: plan.own.microBatch, accumulation: plan.own.accumulation };
     ladder ??= readConfig(join(PACKAGE_ROOT, 'config', 'ladder.yaml'));
