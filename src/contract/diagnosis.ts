@@ -5,7 +5,8 @@ const figure = z.number().nullable();
 
 /**
  * `batch`: the batch itself. `asked`: one request larger than the device. `data`: the data set is on the device. `after`: the
- * training loop had ended. `limit`: refused below the device's size.
+ * training loop had ended. `limit`: refused below the device's size. `worker`: a process of
+ * the data loader ran out, not the training.
  */
 const memoryReason = z.enum([
   'batch',
@@ -18,6 +19,7 @@ const memoryReason = z.enum([
   'eval',
   'save',
   'after',
+  'worker',
   'asked',
 ]);
 export type MemoryReason = z.infer<typeof memoryReason>;

@@ -32,6 +32,8 @@ export function reasonOf(scene: Scene): MemoryReason {
   const asked = picture?.asked_bytes ?? null;
   const others = picture?.others_bytes ?? null;
   const unallocated = picture?.unallocated_bytes ?? null;
+  const ofData = scene.deviceData || movesData(scene.traceback);
+  if (!ofData && inWorker(scene.traceback)) return 'worker';
   // An evaluation, or a data set, of everything at once asks for more than there is, too: its remedy is the phase's.
   if (asked !== null && asked > (total ?? NO_DEVICE)) {
     if (phase !== 'train' && phase !== 'unknown') return phase;
@@ -39,7 +41,7 @@ export function reasonOf(scene: Scene): MemoryReason {
   }
   if (isLimited(scene)) return 'limit';
   if (others !== null && others > (total === null ? 2 ** 30 : Math.max(total * 0.15, asked ?? 0))) return 'neighbour';
-  if (scene.deviceData || movesData(scene.traceback)) return 'data';
+  if (ofData) return 'data';
   if (growth && growth.bytesPerStep > 0) return 'leak';
   if (unallocated !== null && asked !== null && unallocated >= asked && unallocated > (total ?? 0) * 0.05) {
     return 'fragmentation';
@@ -67,6 +69,10 @@ function movesData(traceback: Traceback | null): boolean {
   );
   return from >= 0 && frames.slice(from).some((frame) => /\.(?:to|cuda)\(/.test(frame.source));
 }
+
+/** Raised in a process of torch's data loader, whose traceback its parent prints. */
+const inWorker = (traceback: Traceback | null) =>
+  traceback?.frames.some(({ function: name, file }) => name === '_worker_loop' && /worker\.py$/.test(file)) ?? false;
 
 /** One or two sentences: the figures that make the reason plain. */
 export function causeOf(
@@ -97,6 +103,8 @@ export function causeOf(
       return `The device ran out of memory in evaluation, not in training: it asked for ${more}.${graphSentence(traceback, gradInEval)}`;
     case 'after':
       return `The device ran out of memory when the training loop had ended, in what the script does then: it asked for ${more}. No training step was under way, so no batch size will help.`;
+    case 'worker':
+      return `A worker process of the data loader ran out of memory while it made a batch, not the training: it asked for ${more}.`;
     case 'save':
       return `The device ran out of memory while a checkpoint was saved: it asked for ${more}.`;
     default:
@@ -140,6 +148,7 @@ const REMEDIES: Record<MemoryReason, Remedy> = {
   eval: { advice: 'eval', cure: 'none' },
   save: { advice: 'save', cure: 'none' },
   after: { advice: 'after', cure: 'none' },
+  worker: { advice: 'loader-worker', cure: 'smaller' },
   batch: { advice: 'smaller-batch', cure: 'smaller' },
 };
 

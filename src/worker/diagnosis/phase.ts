@@ -50,7 +50,7 @@ const PARTS: readonly (readonly [string, Phase])[] = [
 ];
 
 /** Functions that say nothing by themselves: their callers do. */
-const NEUTRAL = new Set(['fit', 'train', 'run', 'main', 'update', 'step']);
+const NEUTRAL = new Set(['fit', 'train', 'run', 'main', 'update', 'step', 'compute_loss']);
 
 /** What the job was doing, as far as the failure's traceback, the lines before it and its progress tell. */
 export function phaseOf(event: Event): Phase {

@@ -1,0 +1,44 @@
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { Oomtune, ROOT } from '../cli/oomtune.js';
+
+/** An interpreter with the real packages; empty: they could not be installed, or were not asked for. */
+const python = process.env.OOMTUNE_TEST_FRAMEWORKS ?? '';
+if (python === '') {
+  process.stderr.write(
+    'SKIPPED: trouble beside training, as OOMTUNE_TEST_FRAMEWORKS names no interpreter with packages\n',
+  );
+}
+
+describe.skipIf(python === '')("transformers' Trainer that runs out of memory beside its training", () => {
+  const oomtune = new Oomtune();
+  const cwd = mkdtempSync(join(tmpdir(), 'oomtune-trouble-'));
+  cpSync(join(ROOT, 'test', 'frameworks', 'scripts', 'hf_trouble.py'), join(cwd, 'hf_trouble.py'));
+
+  afterAll(async () => {
+    await oomtune.close();
+    rmSync(cwd, { recursive: true, force: true });
+  });
+
+  it.each([
+    { how: 'evaluation', reason: 'eval', phase: 'eval', advice: 'per_device_eval_batch_size' },
+    { how: 'saving', reason: 'save', phase: 'save', advice: 'sharded' },
+    { how: 'worker', reason: 'worker', advice: 'num_workers' },
+  ])(
+    'in $how is told so',
+    async ({ how, advice, ...told }) => {
+      const options = ['--no-tune', '--device', 'cpu', '--budget', '80MiB', '--report', 'report.json'];
+      const { code, stderr } = await oomtune.call(['run', ...options, '--', python, 'hf_trouble.py', how], {
+        cwd,
+        env: { HF_HUB_OFFLINE: '1', TOKENIZERS_PARALLELISM: 'false' },
+      });
+      expect(code, stderr).toBe(1);
+      const { failure } = JSON.parse(readFileSync(join(cwd, 'report.json'), 'utf8'));
+      expect(failure, stderr).toMatchObject({ class: 'device_oom', ...told });
+      expect(failure.advice).toContain(advice);
+    },
+    120_000,
+  );
+});
