@@ -3,7 +3,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Ended, Oomtune, ROOT } from '../cli/oomtune.js';
+import { Oomtune, ROOT } from '../cli/oomtune.js';
 
 /** An interpreter with the real packages; empty: they could not be installed, or were not asked for. */
 const python = process.env.OOMTUNE_TEST_FRAMEWORKS ?? '';
@@ -16,10 +16,16 @@ if (python === '') {
 interface Framework {
   script: string;
   args?: string[];
-  /** The script's own batch, batches per step, and the largest micro-batch that the cut run may use. */
+  /** The script's own batch, and batches per step. */
   own: number;
   accumulation?: number;
-  most: number;
+  /** Less than the script's own batch takes; where none is named, `most` is the largest micro-batch that the cut run may use. */
+  budget?: string;
+  most?: number;
+  /** How the batch is said without the hook; else by the environment's BATCH. */
+  flag?: string;
+  /** A tenth above the largest size is not tried: samples differ in size, or memory grows unevenly. */
+  coarse?: boolean;
   cut?: string;
 }
 
@@ -29,16 +35,27 @@ const FRAMEWORKS: Framework[] = [
     script: 'hf_trainer',
     args: `${TRAINER} --report_to none --per_device_train_batch_size 16`.split(' '),
     own: 16,
-    most: 4,
+    budget: '30MiB',
+    flag: '--per_device_train_batch_size ',
   },
-  { script: 'hf_in_script', own: 32, accumulation: 2, most: 8 },
+  { script: 'hf_in_script', own: 32, accumulation: 2, budget: '40MiB', coarse: true },
+  { script: 'hf_packed', own: 128, budget: '80MiB' },
+  { script: 'hf_seq2seq', own: 64, budget: '40MiB' },
   { script: 'trl_sft', own: 24, most: 6 },
+  { script: 'trl_dpo', own: 24, most: 6 },
   { script: 'lightning_datamodule', own: 64, most: 16 },
+  { script: 'lightning_manual', own: 4096, budget: '55MiB' },
   { script: 'accelerate_loop', own: 96, accumulation: 2, most: 24 },
+  { script: 'timm_loop', own: 96, budget: '65MiB', coarse: true },
+  { script: 'torchvision_detection', own: 96, budget: '40MiB', coarse: true },
   { script: 'hydra_app', own: 128, most: 32 },
   // Graphs joined into one have no rows to cut: that is refused unless the loader's cut is asked for.
   { script: 'pyg_graphs', own: 64, most: 16, cut: 'loader' },
   { script: 'web_pipeline', own: 64, most: 16 },
+  { script: 'ppo_minibatches', own: 8192, budget: '90MiB' },
+  { script: 'lbfgs_loop', own: 4096, budget: '100MiB', coarse: true },
+  { script: 'gan_loop', own: 4096, budget: '80MiB' },
+  { script: 'torch_compile', own: 1024, most: 256 },
 ];
 
 /** Largest relative difference of a tensor (norms, in float64) between two files of weights; 0: the same bits. */
@@ -71,6 +88,14 @@ describe.skipIf(python === '')('an unmodified script of a real framework', () =>
     return made;
   }
 
+  /** Its command at a batch of its own, without oomtune's means, and what the environment says of it. */
+  function sized({ script, args = [], flag }: Framework, batch: number): { command: string[]; env: NodeJS.ProcessEnv } {
+    const program = [python, `${script}.py`];
+    if (flag === undefined) return { command: [...program, ...args], env: { ...env, BATCH: String(batch) } };
+    const said = [...args, ...`${flag}${batch}`.split(' ')]; // the last one counts
+    return { command: [...program, ...said], env };
+  }
+
   const command = ({ script, args = [] }: Framework) => [python, `${script}.py`, ...args];
 
   function alone(framework: Framework): string {
@@ -81,10 +106,17 @@ describe.skipIf(python === '')('an unmodified script of a real framework', () =>
     return join(cwd, 'weights.pt');
   }
 
-  async function under(options: string[], framework: Framework): Promise<Ended & { cwd: string }> {
+  const reported = (cwd: string) => JSON.parse(readFileSync(join(cwd, 'report.json'), 'utf8'));
+
+  /** Whether a batch fits the budget in a process of its own that knows nothing of the hook. */
+  async function fits(framework: Framework, batch: number): Promise<boolean> {
     const cwd = folder();
-    const args = ['run', '--device', 'cpu', '--report', 'report.json', ...options, '--', ...command(framework)];
-    return { ...(await oomtune.call(args, { cwd, env })), cwd };
+    const { command, env } = sized(framework, batch);
+    const options = ['--no-tune', '--preset', 'none', '--device', 'cpu', '--budget', framework.budget as string];
+    const ended = await oomtune.call(['run', ...options, '--report', 'report.json', '--', ...command], { cwd, env });
+    const { outcome, failure } = reported(cwd);
+    if (outcome !== 'succeeded') expect(failure?.class, ended.stderr).toBe('device_oom');
+    return outcome === 'succeeded';
   }
 
   beforeAll(() => {
@@ -98,23 +130,47 @@ describe.skipIf(python === '')('an unmodified script of a real framework', () =>
   });
 
   describe.each(FRAMEWORKS)('$script', (framework) => {
-    const { own, accumulation = 1, most, script, cut = 'auto' } = framework;
+    const { own, accumulation = 1, budget, most = own, script, coarse = false, cut = 'auto' } = framework;
+    const bound = budget === undefined ? ['--max-batch', String(most)] : ['--budget', budget];
+    const options = ['--name', script, '--device', 'cpu', '--cut', cut, ...bound];
     let bare = '';
+    let searched: { cwd: string; found: number } | null = null;
 
     it('trains as it stands to the same bits', async () => {
       bare = alone(framework);
-      const { code, stderr, cwd } = await under(['--no-tune'], framework);
+      const cwd = folder();
+      const args = ['run', '--no-tune', '--device', 'cpu', '--', ...command(framework)];
+      const { code, stderr } = await oomtune.call(args, { cwd, env });
       expect(code, stderr).toBe(0);
       expect(difference(bare, join(cwd, 'weights.pt'))).toBe(0);
     }, 300_000);
 
+    it.runIf(budget)(
+      `gets an answer that holds in a fresh process${coarse ? '' : ', and a tenth above the largest does not'}`,
+      async () => {
+        const cwd = folder();
+        const args = ['find-batch', '--json', ...options, '--', ...command(framework)];
+        const { stdout, stderr } = await oomtune.call(args, { cwd, env });
+        const { status, max_micro_batch: found, config } = JSON.parse(stdout);
+        expect(status, stderr).toBe('found');
+        searched = { cwd, found };
+        expect(found).toBeLessThan(own);
+        expect(await fits(framework, config.micro_batch), `${config.micro_batch}`).toBe(true);
+        const more = found + Math.max(1, Math.ceil(found / 10));
+        if (!coarse) expect(await fits(framework, more), `${more}`).toBe(false);
+      },
+      300_000,
+    );
+
     it('is cut to fit, and trains to the same weights at its own effective batch', async () => {
-      const options = ['--name', `${script}-cut`, '--max-batch', String(most), '--cut', cut];
-      const { code, stderr, cwd } = await under(options, framework);
+      // where it was searched before, `run` takes what was recorded there
+      const cwd = searched?.cwd ?? folder();
+      const args = ['run', ...options, '--report', 'report.json', '--', ...command(framework)];
+      const { code, stderr } = await oomtune.call(args, { cwd, env });
       expect(code, stderr).toBe(0);
-      const report = JSON.parse(readFileSync(join(cwd, 'report.json'), 'utf8'));
-      expect(report.config.micro_batch).toBeLessThanOrEqual(most);
-      expect(report.config.effective_batch).toBe(own * accumulation);
+      const { config } = reported(cwd);
+      expect(config.micro_batch).toBeLessThanOrEqual(searched?.found ?? most);
+      expect(config.effective_batch).toBe(own * accumulation);
       const other = difference(bare, join(cwd, 'weights.pt'));
       expect(other).toBeLessThan(1e-5);
       expect(other, 'rounding tells that it was cut indeed').toBeGreaterThan(0);

@@ -1,4 +1,6 @@
 """The Trainer with its arguments in the script, accumulation, checkpointing, samples of many lengths grouped by length."""
+import os
+
 import torch
 from torch.utils.data import Dataset
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
@@ -31,7 +33,7 @@ torch.manual_seed(0)
 config = GPT2Config(vocab_size=200, n_positions=128, n_embd=64, n_layer=2, n_head=2, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
 arguments = TrainingArguments(
     output_dir="out",
-    per_device_train_batch_size=32,
+    per_device_train_batch_size=int(os.environ.get("BATCH", 32)),
     gradient_accumulation_steps=2,
     gradient_checkpointing=True,
     num_train_epochs=2,
