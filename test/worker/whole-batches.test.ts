@@ -97,7 +97,7 @@ describe('a batch that flags cut', () => {
   });
 
   it.each([
-    ['off', ['train.py'], [/trains in bf16 by itself; --amp off has it train in full precision/]],
+    ['off', ['train.py'], [/trains in bf16 by itself; --amp off has it train in float32/]],
     ['auto', ['train.py'], []],
     ['off', ['train.py', '--dtype=float32'], []],
   ] as const)(
