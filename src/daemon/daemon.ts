@@ -14,10 +14,10 @@ import { Dispatcher } from './dispatcher.js';
 import type { WorkerApi } from './execution.js';
 import { Executions } from './executions.js';
 import { hostTaken, isForeign } from './foreign-home.js';
-import { Intake } from './intake.js';
 import { JobBackups } from './job-backups.js';
 import { Lanes } from './lanes.js';
 import { Periodic } from './periodic.js';
+import { QueueConsumer } from './queue-consumer.js';
 import { Queues } from './queues.js';
 import { Recovery } from './recovery.js';
 import type { DaemonSettings } from './settings.js';
@@ -50,7 +50,7 @@ export class Daemon {
   readonly #sweeper: Sweeper;
   readonly #executions: Executions;
   readonly #lanes: Lanes;
-  readonly #intake: Intake;
+  readonly #consumer: QueueConsumer;
   readonly #diskSpace: DiskSpace;
   readonly #recovery: Recovery;
   readonly #periodic: Periodic;
@@ -91,7 +91,7 @@ export class Daemon {
       onWait: () => this.#take(),
     });
     this.#diskSpace = new DiskSpace(settings.roomBytes, log);
-    this.#intake = new Intake({
+    this.#consumer = new QueueConsumer({
       ...shared,
       diskSpace: this.#diskSpace,
       store,
@@ -143,7 +143,7 @@ export class Daemon {
     this.#stopping = true;
     this.#unready();
     this.#periodic.close();
-    await waitAtMost(this.#intake.close()); // Redis may be away
+    await waitAtMost(this.#consumer.close()); // Redis may be away
     for (const execution of this.#executions) {
       if (kill) execution.cancel();
       else execution.detach();
@@ -183,7 +183,7 @@ export class Daemon {
     } finally {
       this.#away -= 1;
     }
-    this.#intake.lookAtTaken();
+    this.#consumer.lookAtTaken();
     for (const execution of this.#executions) execution.repeat();
     await this.#sweep();
   }
@@ -233,7 +233,7 @@ export class Daemon {
           ? this.#dispatch()
           : wake === 'ended'
             ? Promise.resolve()
-            : this.#intake.take();
+            : this.#consumer.take();
     kick.catch((error: unknown) => this.parts.log.warn({ err: error }, 'a wake could not be followed'));
   }
 
@@ -275,9 +275,9 @@ export class Daemon {
   async #sweep(): Promise<void> {
     if (this.#stopping || this.#away > 0) return;
     this.#queues.forgetLabels();
-    this.#intake.lookAtTaken(); // what was taken by a request whose answer was lost
+    this.#consumer.lookAtTaken(); // what was taken by a request whose answer was lost
     await this.#inventory();
-    await this.#sweeper.sweep(this.#devices, this.#executions, (label) => this.#intake.leaveAlone(label));
+    await this.#sweeper.sweep(this.#devices, this.#executions, (label) => this.#consumer.leaveAlone(label));
     await this.#recovery.writeBack((job) => this.#executions.has(job)); // lost before anybody adopted it
     await this.#adopt();
     await this.#dispatch();
@@ -285,7 +285,7 @@ export class Daemon {
 
   async #dispatch(): Promise<void> {
     await this.#dispatcher.dispatch();
-    await this.#intake.take();
+    await this.#consumer.take();
   }
 
   /** Continues this host's jobs that nobody here works on: after a start, or a put-back that failed. */
@@ -305,6 +305,6 @@ export class Daemon {
 
   #take(): void {
     if (this.#stopping || this.#away > 0) return;
-    this.#intake.take().catch((error: unknown) => this.parts.log.warn({ err: error }, 'no job could be taken'));
+    this.#consumer.take().catch((error: unknown) => this.parts.log.warn({ err: error }, 'no job could be taken'));
   }
 }

@@ -8,7 +8,7 @@ import type { Lanes } from './lanes.js';
 import type { Queues } from './queues.js';
 import { labelOf, requirementOf } from './routing.js';
 
-interface IntakeParts {
+interface ConsumerParts {
   store: Store;
   queues: Queues;
   lanes: Lanes;
@@ -24,14 +24,14 @@ const LEFT_MS = 3000;
 const MOST_WAITING = 32;
 
 /** Takes jobs from suitable queues while there are lanes for them. One look at a time. */
-export class Intake {
+export class QueueConsumer {
   readonly #left = new Set<string>();
   #running: Promise<void> | null = null;
   #again = false;
   #closed = false;
   #sortOut = true;
 
-  constructor(private readonly parts: IntakeParts) {}
+  constructor(private readonly parts: ConsumerParts) {}
 
   /** Calls in between make it look once more. */
   take(): Promise<void> {
