@@ -15,9 +15,12 @@ const OTHER_BUDGETS = { more: 0.9, less: 0.6 };
 const PLAIN = ['--exact', '--checkpointing', 'off'];
 const kib = (bytes) => `${Math.floor(bytes / 1024)}KiB`;
 
-/** The command at a batch size, by the program's own flag, or (the watcher's) by its loaders. */
+/**
+ * The command at a batch size, by the program's own flag, or (the watcher's) by its loaders: where it has no flag, and where its
+ * flag sizes more than the training batches that find-batch sets.
+ */
 function sized(row, place, size) {
-  if (!row.size) return { argv: place.argv(row.own), batch: size };
+  if (!row.size || row.flagSizesMore) return { argv: place.argv(row.own), batch: size };
   return { argv: place.argv(size), batch: null };
 }
 

@@ -192,3 +192,20 @@ describe('a warning of native code', () => {
     expect(await verdict('starting', line)).toBe('ok');
   });
 });
+
+describe('a progress bar that is printed once more as its process ends', () => {
+  const bar = (n: number) => ` ${n * 10}%|███   | ${n}/10 [00:0${n}<00:09,  1.26it/s]`;
+  const raised = ['Traceback (most recent call last):', '  File "t.py", line 3, in <module>', '    trainer.train()'];
+  const error = 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.';
+
+  it('is no progress behind the error, though it shows steps that it had not shown before', async () => {
+    expect(await verdict(bar(1), ...raised, error, bar(3))).toBe('device_oom');
+  });
+
+  it.each([
+    ['it is full', [bar(10)]],
+    ['other lines of progress follow', [bar(3), bar(4)]],
+  ])('shows that the error was got over where %s', async (_, lines) => {
+    expect(await verdict(bar(1), ...raised, error, ...lines)).toBe('ok');
+  });
+});

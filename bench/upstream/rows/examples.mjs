@@ -34,6 +34,7 @@ export const EXAMPLES = [
   }),
   row('dcgan', 'dcgan', 'main.py --dataset mnist --dataroot {data:mnist} --workers 0 --niter 1 --manualSeed 1', {
     size: '--batchSize',
+    flagSizesMore: true, // the noise of the pictures that it saves
     cpu: { budget: '250MiB', own: 32, args: '--imageSize 64 --ngf 16 --ndf 16' },
     cuda: { budget: '4GiB', own: 512, args: '--accel' },
   }),

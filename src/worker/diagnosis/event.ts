@@ -37,6 +37,8 @@ export interface Event {
 export interface Mark {
   /** Lines of progress so far. */
   lines: number;
+  /** The last of them was a bar that is not full. */
+  unfinished: boolean;
   /** Highest step shown; -1: none. */
   step: number;
   /** Whether any training step was seen. */

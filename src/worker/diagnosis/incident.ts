@@ -171,7 +171,7 @@ function isSoft(event: Event, marks: ReadonlyMap<string, Mark>): boolean {
   // Who is interrupted may yet say that the training is over.
   if (event.meaning.class === 'cancelled' && end.done && lines <= DONE_COUNTS) return false;
   const advanced = event.progress.step >= 0 && end.step > event.progress.step;
-  return lines >= 2 || (lines >= 1 && advanced);
+  return lines >= 2 || (lines >= 1 && advanced && !end.unfinished);
 }
 
 /** `RuntimeError`, and no more. */

@@ -3,6 +3,8 @@ export interface Progress {
   kind: 'load' | 'train' | 'eval' | 'save';
   /** The count that rises, if one is shown. */
   step: number | null;
+  /** tqdm's bar, not full: it prints it once more as its process ends, also of steps that it had not shown yet. */
+  unfinished: boolean;
 }
 
 const BAR = /(\d{1,9})\/(\d{1,9}|\?) ?[[━]/;
@@ -29,7 +31,8 @@ export function readProgress(text: string): Progress | null {
   const count = bar ? (BAR.exec(lower) ?? COUNT.exec(lower)) : COUNT.exec(lower);
   if (!bar && !(count && (LOSS.test(lower) || /^\W{0,3}(?:epoch|step|iter|global|train|\[)/.test(lower.trimStart()))))
     return null;
-  return { kind: kindOf(lower, bar), step: count ? Number(count[1]) : null };
+  const unfinished = text.includes('%|') && Number(count?.[1]) < Number(count?.[2]);
+  return { kind: kindOf(lower, bar), step: count ? Number(count[1]) : null, unfinished };
 }
 
 const DONE =

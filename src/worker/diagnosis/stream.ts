@@ -61,7 +61,7 @@ export class Stream {
   private ended: Traceback | null = null;
   readonly trend = new Trend();
   readonly life = new Life();
-  readonly mark: Mark = { lines: 0, step: -1, trained: false, done: false, stage: null };
+  readonly mark: Mark = { lines: 0, unfinished: false, step: -1, trained: false, done: false, stage: null };
 
   constructor(
     readonly key: string,
@@ -186,12 +186,13 @@ export class Stream {
     this.raised.push({ traceback, index, mark: { ...this.mark } });
   }
 
-  private advance({ kind, step }: Progress, text: string): void {
+  private advance({ kind, step, unfinished }: Progress, text: string): void {
     if (kind === 'train') this.trend.add(text, step);
     this.mark.stage = kind;
     this.mark.done = false;
     if (kind === 'train' || kind === 'eval') {
       this.mark.lines += 1;
+      this.mark.unfinished = unfinished;
       if (step !== null) this.mark.step = Math.max(this.mark.step, step);
     }
     if (kind === 'train' && step !== 0) this.mark.trained = true;
