@@ -27,6 +27,13 @@ describe('a loop that keeps', () => {
     expect(bench.recorded.size).toBe(0);
   });
 
+  it('what it needs no more in reference cycles is told that collecting garbage helps', async () => {
+    const bench = workbench('find-batch', [python, 'cycles.py'], { budget: '120MiB' });
+    const { failure } = await findBatch(bench.request, bench.deps);
+    expect(failure).toMatchObject({ class: 'device_oom', reason: 'leak' });
+    expect(failure?.evidence).toMatch(/kept by reference cycles that Python frees only now and then \(gc\.collect\(\)/);
+  });
+
   // At these budgets the script's own batch lasts for less than 200 steps.
   it.each([
     ['keeps_losses.py', '50MiB'],

@@ -65,7 +65,7 @@ class RiseTest(unittest.TestCase):
 
 
 class GrowingVariablesTest(unittest.TestCase):
-    def named(self, text, steps=4):
+    def named(self, text, steps=4, held=0):
         """What is found while a script's loop runs: `look` and `name` stand where the hook would be asked."""
         keepers = GrowingVariables(torch)
         said = []
@@ -74,7 +74,10 @@ class GrowingVariablesTest(unittest.TestCase):
         try:
             space = types.ModuleType("script").__dict__
             space.update(
-                torch=torch, STEPS=steps, look=keepers.snapshot, name=lambda: said.append(keepers.grown_within(steps))
+                torch=torch,
+                STEPS=steps,
+                look=keepers.snapshot,
+                name=lambda: said.append(keepers.grown_within(steps, held)),
             )
             exec(compile(text, script.name, "exec"), space)
         finally:
@@ -97,6 +100,16 @@ class GrowingVariablesTest(unittest.TestCase):
             "    numbers.extend([0.0] * 1000)\n    kept.append((w * 2).sum())\nname()\n"
         )
         self.assertEqual(self.named(text), "`kept` (script.py:6: kept.append((w * 2).sum()))")
+
+    def test_blames_no_log_for_what_it_cannot_hold(self):
+        text = (
+            "class Result:\n    def __init__(self):\n        self.value = torch.ones(1 << 18)\nlog, results = [], []\nlook()\n"
+            "for i in range(STEPS):\n    log.append({'loss': 0.5, 'step': i})\n    %sname() if i == STEPS - 1 else None\n"
+        )
+        mebibytes = 4 << 20
+        self.assertIsNone(self.named(text % "", held=0.01 * mebibytes))
+        kept = self.named(text % "results.append(Result()); ", held=0.01 * mebibytes)
+        self.assertEqual(kept and kept.split(" ")[0], "`results`")
 
     def test_finds_a_hidden_state_that_holds_its_past(self):
         text = (

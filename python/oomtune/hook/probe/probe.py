@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 LOOK = 3
 #: The most micro-batches of a cut call that a probe runs: more would not change its peak.
 MOST_PARTS = 8
+#: What keeps memory that a collection of garbage frees.
+CYCLES = "reference cycles that Python frees only now and then (gc.collect() every few steps does)"
+#: A collection must free this part of what has grown, and a variable that keeps it have so much more in it, as far as can be seen.
+FREED = 0.5
+SEEN = 0.01
 #: Fields of the worker's `probe` message.
 REQUEST_FIELDS = ("micro_batch", "accumulation", "amp", "checkpointing", "offload", "steps", "vary", "batch")
 
@@ -189,11 +194,17 @@ class Probe:
             self._looked = self.current.steps
             self._growing.snapshot()
 
-    def _growing_variable(self, growth: float | None) -> str | None:
-        """The variable that grows with each step; None: memory does not grow, or the variable was not found."""
+    def _keeper(self, growth: float | None) -> str | None:
+        """What keeps the memory by which each step grows; None: it does not grow, or that was not found."""
         if not growth or self._looked is None:
             return None
-        return self._growing.grown_within(self.current.steps - self._looked)
+        before = self.memory.live() or 0
+        gc.collect()
+        freed = before - (self.memory.live() or 0)
+        steps = self.current.steps
+        if freed >= FREED * growth * steps:
+            return CYCLES
+        return self._growing.grown_within(steps - self._looked, SEEN * growth * (steps - self._looked))
 
     def oom_since_last_call(self) -> Any:
         """Whether an allocation has failed since the last call."""
@@ -209,7 +220,7 @@ class Probe:
             "micro_batch": request.micro_batch,
             "accumulation": self.batches_per_step * min(self.parts, MOST_PARTS),
             **costs,
-            "kept_by": self._growing_variable(costs["growth_bytes_per_step"]),
+            "kept_by": self._keeper(costs["growth_bytes_per_step"]),
             "own_accumulation": self._accumulator.own_accumulation,
             "own_amp": self._instrumentation.own_amp,
         }

@@ -54,9 +54,10 @@ class GrowingVariables:
         """Notes the counts of all variables as they are now."""
         self._before = {key: found.count for key, found in self._seen(sys._getframe(1)).items()}
 
-    def grown_within(self, steps: int) -> str | None:
-        """Name and line of the variable that has grown in most of the `steps` since the snapshot; None: none has."""
-        return _largest(self._grown(sys._getframe(1), max(2, steps // 2)))
+    def grown_within(self, steps: int, held: float) -> str | None:
+        """Name and line of the variable that has grown in most of the `steps` since the snapshot, by at least `held` bytes; None:
+        none has. A log grows with each step as well."""
+        return _largest([one for one in self._grown(sys._getframe(1), max(2, steps // 2)) if one[0] >= held])
 
     def grown_by(self, frame: FrameType, held: float) -> str | None:
         """The same, seen from `frame` where an error was raised: the variable that has grown by at least `held` bytes since the
@@ -123,6 +124,9 @@ class GrowingVariables:
                 return sum(self._size(one, depth + 1) for one in value[:MOST_ELEMENTS])
             if isinstance(value, dict) and depth < DEEPEST:
                 return sum(self._size(one, depth + 1) for one in list(value.values())[:MOST_ELEMENTS])
+            parts = getattr(value, "__dict__", None)
+            if parts and depth < DEEPEST:
+                return sum(self._size(one, depth + 1) for one in list(parts.values())[:MOST_ELEMENTS])
             return int(getattr(value, "nbytes", None) or sys.getsizeof(value))
         except Exception:
             return 0
