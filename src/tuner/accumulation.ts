@@ -11,7 +11,7 @@ export interface EffectivePlan {
   choices(max: number, least?: number): Sizes | null;
   /** Accumulation of an answer with this micro-batch. */
   accumulation(size: number): number;
-  /** Sentences about what could not be exact, or is slow for being so; `max` is the largest size that fits. */
+  /** Sentences about an effective batch that is not exact, or slow because it is; `max`: the largest size that fits. */
   notes(size: number, max: number): string[];
 }
 
@@ -66,7 +66,7 @@ export function noSize({ minBatch, maxBatch, accumulation }: Constraints, perDev
   return `no such micro-batch makes up ${perDevice}: ${range}`;
 }
 
-/** An effective batch with few divisors (a prime, say) may be exact only in many small parts: a near one is faster. */
+/** An effective batch with few divisors (a prime, say) can be exact only in many small parts: a nearby one is faster. */
 function manyParts(size: number, parts: number, perDevice: number, max: number, worldSize: number): string[] {
   const larger = divisors(perDevice).some((d) => d > size && d <= max);
   if (parts < 8 || size * 4 > max || larger) return [];

@@ -5,7 +5,7 @@ import { exactLimit, type NextSize, type SearchState } from './search-state.js';
 import { secondSize } from './second-size.js';
 import { closingSize, SMALL } from './sizes.js';
 
-/** However little a sample seems to cost, the peak may bend: no stride far below the limit is longer than so many times the size. */
+/** The peak may bend, however little a sample seems to cost: far below the limit a stride is at most this many times the size. */
 const STRIDE = 48;
 /** The same where the peak rises faster and faster (with the square of the size, say). */
 const BENT_STRIDE = 3;
@@ -63,7 +63,7 @@ function climb(state: SearchState, top: number, excluded: number): NextSize {
     return { size: 2 * top, purpose: 'climb', why: 'nothing is measured here, so the size doubles' };
   if (model.lower === null || model.cautious === null) return secondSize(state, top);
   const limit = Math.min(model.lower, model.curved, excluded - 1);
-  // However little the figures promise, a stride is a stride: from sample to sample a climb would not end.
+  // A stride has a least length, whatever the prediction: a climb by single samples would not end.
   const cautious = Math.max(top + 1, 1.03 * top, 0.9 * model.cautious);
   if (top < FAR * limit) {
     const size = Math.min(limit / 3, cautious, (model.bent ? BENT_STRIDE : STRIDE) * top);

@@ -3,12 +3,12 @@ import { type Rung, sameRung } from '../contract/rung.js';
 import { rate } from './recommend.js';
 import type { RungSpeed } from './types.js';
 
-/** Rounds of a comparison, and those after which a clear lead ends it. */
+/** The most rounds of a comparison, and the number after which a clear lead ends it. */
 const ROUNDS = 5;
 const FIRST = 3;
-/** So many times the spread has a lead to be for that. */
+/** A lead is clear if it is this many times the spread. */
 const CLEAR = 2;
-/** A lead of less than this part is not worth a knob. */
+/** A rung that is faster by less than this is not worth turning a knob on. */
 const LEAST_LEAD = 0.01;
 /** Compared across launches, each measured once, a rung has to be ahead by this much of one that changes less. */
 const ACROSS = 0.1;
@@ -25,8 +25,8 @@ export interface Contender {
 }
 
 /**
- * Compares the speeds of rungs side by side: one after the other in one process, several rounds of that, so that what changes with
- * time or from process to process meets all of them. A rung is preferred to one that changes less if the median of the ratio of their speeds
+ * Compares the speeds of rungs side by side: one after the other in one process, for several rounds, so that changes with time
+ * and from process to process affect all of them. A rung is preferred to one that changes less if the median of the ratio of their speeds
  * in the rounds is above one by more than these ratios spread. Of rungs that are equally fast it picks another than the one that
  * changes least in fewer than 3 of 100 comparisons (test/tuner/contest.test.ts).
  */
@@ -49,7 +49,7 @@ export class Contest {
     this.#most = (ROUNDS + 1) * this.#contenders.length;
   }
 
-  /** What is to be measured next; null: it is decided. */
+  /** What to measure next; null: the contest is decided. */
   next(): Contender | null {
     if (!this.together || this.#over || this.#told >= this.#most) return null;
     const left = this.#left();
@@ -59,7 +59,7 @@ export class Contest {
     return this.#contenders[left.find((k) => this.#rounds(k) === rounds) as number] ?? null;
   }
 
-  /** What came of it. A rung that could not take its size again is out. */
+  /** Takes the outcome. A rung that fails at its size this time is out. */
   tell(o: Observation): void {
     this.#told += 1;
     const at = this.#contenders.findIndex((one) => sameRung(one.rung, o.rung) && one.size === o.micro_batch);
@@ -68,7 +68,7 @@ export class Contest {
     else this.#out.add(at);
   }
 
-  /** Ends it with what there is: no launch is left for more. */
+  /** Decides on the measurements so far: no launch is left. */
   end(): void {
     this.#over = true;
   }
@@ -96,7 +96,7 @@ export class Contest {
     return able.filter((k) => !this.#isHopeless(k, able));
   }
 
-  /** One measurement may have been disturbed by whatever else the machine did; two are believed. */
+  /** One slow measurement may be the machine's fault; two are not. */
   #isHopeless(k: number, able: readonly number[]): boolean {
     const isSlow = (rateOf: (k: number) => number): boolean => rateOf(k) < HOPELESS * Math.max(...able.map(rateOf));
     const surveyed = (k: number): number => (this.#contenders[k] as Contender).rate;
@@ -133,7 +133,7 @@ export class Contest {
   }
 }
 
-/** Of at least one value. */
+/** The median of at least one value. */
 export function median(values: readonly number[]): number {
   const sorted = values.toSorted((a, b) => a - b);
   const middle = Math.floor(sorted.length / 2);

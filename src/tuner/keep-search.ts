@@ -13,7 +13,7 @@ import { secondSize } from './second-size.js';
 const BELIEVED_FREE = 0.01;
 /** Part of the budget above which a caching allocator is given steps to come to rest in. */
 const CREEPS = 0.85;
-/** So many times the largest size that fits is the next stride at most. */
+/** A stride is at most this many times the largest size that fits. */
 const STRIDE = 16;
 /** Where a prediction has failed and ended the process, another launch is made for a size this many times as large, not for less. */
 const WORTH_A_LAUNCH = 1.5;
@@ -41,7 +41,7 @@ export function keepDecision(search: RungSearch): RungDecision | null {
   const longer = best === null ? null : trusted(view, best, search);
   const next = nextToKeep(search, view);
   if (next !== null && (search.alive || next >= WORTH_A_LAUNCH * (best ?? 0))) {
-    // As long as its process lives: should the next one end it, the best so far would take another.
+    // While its process is alive: if the next size killed it, measuring this one would take another launch.
     if (longer !== null && !longer.fresh && search.alive) return longer;
     const last = view.choice.model.lower !== null && next >= (farthest(view, search) ?? 0);
     const why = last
@@ -97,7 +97,7 @@ function farthest({ choice, limit }: View, { plan, alive }: RungSearch): number 
   const part = model.caching ? BENEFIT.caching : BENEFIT.counted;
   const most = limit + part * (model.budgetBytes - limit);
   const excluded = history.ceiling ?? Number.POSITIVE_INFINITY;
-  // All of the effective batch at once keeps no gradients waiting.
+  // The whole effective batch at once accumulates no gradients.
   const whole = plan.perDevice;
   const waiting = GRADIENTS * (model.points.at(-1)?.resident ?? 0);
   if (whole !== null && whole > top && whole < excluded && choices.down(whole) === whole) {
@@ -125,7 +125,7 @@ function nextToKeep(search: RungSearch, view: View): number | null {
     }
     const aim = farthest(view, search);
     if (aim !== null) {
-      // On the way there it shows whether the peak is a line.
+      // A size in between shows whether the peak is a line.
       const halfway = top < aim / (model.caching || model.bent ? 2 : 8) ? aim / 2 : aim;
       const cautious = 0.9 * (model.cautious ?? top);
       return Math.max(up, choices.down(Math.min(halfway, STRIDE * top, most, Math.max(cautious, top + 1))) ?? up);
@@ -161,7 +161,7 @@ function mayFit({ points, bent }: MemoryModel, size: number, limit: number): boo
   return slope > 0 && last.total + slope * (size - last.microBatch) <= limit;
 }
 
-/** It leaves so much free that a fresh process will take it, too. */
+/** Whether the size leaves so much free that a fresh process fits it too. */
 function isRoomy({ choice: { history, model } }: View, size: number): boolean {
   return peakOf(history, size) <= model.budgetBytes * (1 - BELIEVED_FREE);
 }
@@ -178,7 +178,7 @@ function tightness({ choice }: View, size: number): string[] {
   return peakOf(history, size) <= model.budgetBytes * (1 - headroomPct / 100) ? [] : [tightNote({ headroomPct })];
 }
 
-/** The highest peak that was seen at a size, bytes; endless where it was not measured. */
+/** The highest peak seen at a size, bytes; infinite if none was measured. */
 function peakOf(history: RungHistory, size: number): number {
   return Math.max(...history.fits(size).map((o) => lastingPeak(o) ?? Number.POSITIVE_INFINITY));
 }

@@ -24,7 +24,7 @@ interface LadderOptions {
   checkpointing?: 'auto' | 'on' | 'off';
   /** Nothing that changes numerics. */
   exact?: boolean;
-  /** What the command (its hook, flags or placeholders) can take; a knob that nothing applies makes no rung. */
+  /** The knobs that the command's hook, flags or placeholders can set; other knobs make no rung. */
   can?: { amp?: boolean; checkpointing?: boolean; offload?: boolean };
   /** The data type of `--amp auto` on this device: `fp16` where it has no bf16. */
   half?: 'bf16' | 'fp16';
@@ -46,7 +46,7 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
   const type = amp === 'bf16' || amp === 'fp16' ? amp : (options.half ?? half);
   const checkpoints = checkpointing !== 'off' && can.checkpointing !== false;
   const possible = rungs.map((entry) =>
-    // The last resort has everything else turned on that is allowed.
+    // Offload is the last resort: every other allowed knob is on as well.
     entry.offload ? { ...entry, checkpointing: entry.checkpointing && checkpoints } : entry,
   );
   const allowed = possible.filter((entry) => {
@@ -57,7 +57,7 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
     if (entry.checkpointing && can.checkpointing === false) return false;
     return !entry.offload || can.offload === true;
   });
-  // Moving activations to the host comes last, and once.
+  // Offload comes last, and once.
   const resort = allowed.filter((entry) => entry.offload).at(-1);
   return [...allowed.filter((entry) => !entry.offload), ...(resort ? [resort] : [])].map((entry) => ({
     amp: entry.amp === 'off' ? 'off' : type,

@@ -51,17 +51,17 @@ export class MemoryModel {
   readonly lower: number | null;
   /** The same by the line of allocated peaks; never below `lower`. */
   readonly upper: number | null;
-  /** `lower` if the points were as wrong as noise can make them: how far a long jump may go. */
+  /** `lower` with the points off by as much as noise can put them: the limit of a long stride. */
   readonly cautious: number | null;
   /** A caching allocator cuts memory into pieces: peaks near the budget saturate, and only a fresh process tells what fits. */
   readonly caching: boolean;
-  /** One whose segments can grow is: what lies in pieces it can give back near the limit, so there may be room above `lower`. */
+  /** A caching allocator whose segments can grow: near the limit it gives back unused pieces, so there may be room above `lower`. */
   readonly grown: boolean;
   /** Bytes by which the peak of one size may differ from process to process. */
   readonly processNoise: number;
   /** Libraries took memory at some size that they did without at a larger one (cuDNN's workspaces): a peak is no proof of what is needed. */
   readonly elastic: boolean;
-  /** Memory does not rise in a line here: the last two slopes disagree on what is left below the limit. */
+  /** Memory does not rise in a line: the last two slopes predict different limits. */
   readonly bent: boolean;
   readonly #active: Line | null;
   readonly #slack: Line | null;

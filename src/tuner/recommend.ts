@@ -12,7 +12,7 @@ const INTERIOR = [0.9, 0.8, 0.65, 0.5];
 const WORTHWHILE = 1.01;
 /** How often the speed of one size is measured on a busy machine: once more tells chance from cause, twice costs time. */
 const TRIES = 2;
-/** More than this no noise excuses. */
+/** The most that speed noise can excuse. */
 const MOST_NOISE = 0.2;
 /** Probes that may follow the verification only to tell speeds apart, the one that proves the answer among them. */
 const MOST_AFTER_VERIFICATION = 4;
@@ -51,7 +51,7 @@ export function recommend(choice: Choice): Recommendation {
   const spent = probesAfterVerification(choice);
   const measured = history.sizes.filter((size) => size <= choice.max && choices.down(size) === size);
   const good = measured.filter((size) => leavesRoom(history, size, limit, choice) && retriesOf(history, size) === 0);
-  // A prediction that is wrong by a little each time would be followed for ever.
+  // A prediction that is wrong by a little each time would never settle.
   const tries = (good.at(-1) ?? 0) < FAR_BELOW * choice.max ? 3 : 2;
   const wanted = spent >= tries ? null : largestWithHeadroom(choice, limit, measured, good, spent);
   if (wanted !== null && wanted > WORTHWHILE * (good.at(-1) ?? 0) && history.fits(wanted).length === 0) {
@@ -59,9 +59,9 @@ export function recommend(choice: Choice): Recommendation {
   }
   const best = Math.max(0, ...history.sizes.map((size) => rateOf(history, size) ?? 0));
   const proved = good.filter((size) => history.isVerified(size));
-  // Speeds that change from process to process could be followed for ever: in the end what is proved has to do.
+  // Speeds that differ between processes would never settle: in the end only verified sizes count.
   const open = spent >= MOST_AFTER_VERIFICATION && proved.length > 0 ? proved : good;
-  // Where the same size in the same process runs now faster, now slower, a difference as small as that means nothing.
+  // A difference smaller than one size's own speed noise means nothing.
   const enough = FAST - speedNoise(choice, good.at(-1));
   const fast = open.filter((size) => (rateOf(history, size) ?? best) >= enough * best);
   const pick = fast.at(-1) ?? open.toSorted((a, b) => (rateOf(history, a) ?? 0) - (rateOf(history, b) ?? 0)).at(-1);
@@ -169,9 +169,9 @@ export function largestWithHeadroom(
   const spoilt = measured.filter((size) => !good.includes(size) && size < max);
   const slow = spoilt.filter((size) => retriesOf(history, size) > 0).map((size) => 0.97 * size);
   const bad = history.failingBelow(max);
-  // What fits is not monotone here: one more try well below, then only sizes that have fitted.
+  // Fits are not monotone here: one more try well below, then only sizes that have fitted.
   if (bad.length > 1) return null;
-  // What was measured to leave too little is not predicted anew.
+  // A size that was measured to leave too little is not predicted again.
   const tight = measured
     .filter((size) => !good.includes(size) && size > (good.at(-1) ?? 0))
     .map((size) => (spent > 1 ? WELL_BELOW * size : size - 1));

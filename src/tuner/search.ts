@@ -61,7 +61,7 @@ export function searchRung(search: RungSearch): RungDecision {
   const state = stateOf(search);
   const advice = adviceFor(search, state);
   if (!settled(state)) {
-    // A process that has proved a size may not survive a larger one: what is to be recommended is measured first.
+    // A larger size may kill the process that verified this one, so the size to recommend is measured first.
     if (search.alive && advice?.proved && 'measure' in advice) return measured(advice);
     const next =
       retreat(state) ??
@@ -187,7 +187,7 @@ function bracketed(state: SearchState): boolean {
   const { history, model, sizes } = state;
   const { top } = history;
   if (top === null) return false;
-  // A fresh process could not take so little more that what is known to fit is to be proved before all else.
+  // A fresh process failed so little above what fits that what fits is verified before anything else.
   if (
     spansPhases(model) &&
     history.hasFailedFresh &&

@@ -14,35 +14,35 @@ import { failsAlone, SINGLE_SAMPLE_NOTE } from './single-sample.js';
 import { listed, range, type Sizes } from './sizes.js';
 import type { Action, Constraints } from './types.js';
 
-/** Micro-batches from here on are no memory question. */
+/** A search stops here: memory does not limit micro-batches this large. */
 const LARGEST = 2 ** 20;
-/** Peaks that differ by less are the same. */
+/** Peaks that differ by less count as equal. */
 const SAME = 1.02;
-/** A search that has not ended after so many probes, or launches, is told measurements that contradict each other. */
+/** A search that takes more probes or launches than this is given measurements that contradict each other. */
 export const MOST_PROBES = 250;
 export const MOST_LAUNCHES = 120;
-/** So often is one size asked for in the same way on the same rung: what that many times have not told, one more will not. */
+/** How often one size is probed in the same way on the same rung at most: more repeats would tell nothing new. */
 const MOST_REPEATS = 4;
-/** The script's own size is asked for so often, whatever comes of it. */
+/** How often the script's own size is probed at most, whatever the outcome. */
 export const OWN_TRIES = 2;
 
 /**
- * The search as a state machine: `next()` says what to do, `tell()` what came of it. Every decision follows from the
+ * The search as a state machine: `next()` returns what to do, `tell()` takes the outcome. Every decision follows from the
  * constraints and the observations alone, so a journal of observations told to a new tuner brings it to the same place.
  *
- * It ends, whatever it is told: `tell()` only ever adds to the observations, and every way to another probe counts them
- * against something that falls to nothing. The script's own size has OWN_TRIES; any size on any rung, asked for in the same
- * way, has MOST_REPEATS; a search has MOST_PROBES and MOST_LAUNCHES. Where one of them is used up the best answer that was
- * verified is given, or none.
+ * It always ends: `tell()` only adds to the observations, and every way to another probe counts them
+ * against a limit. The script's own size has OWN_TRIES; any size on any rung, probed in the same
+ * way, has MOST_REPEATS; a search has MOST_PROBES and MOST_LAUNCHES. When a limit is reached the best verified answer
+ * is given, or none.
  */
 export class Tuner {
   readonly #constraints: Constraints;
   readonly #plan: EffectivePlan;
   readonly #observations: Observation[] = [];
   #next: Action | null = null;
-  /** Made once, when every rung has been surveyed: later measurements must not send the search back and forth. */
+  /** Made once, when every rung has been surveyed, so that later measurements cannot change the choice. */
   #contest: Contest | null = null;
-  /** What was measured for it: it is bounded by its rounds. */
+  /** The observations of the contest. */
   readonly #compared = new Set<Observation>();
   /** The rungs' order once it is decided. */
   #ranking: number[] | null = null;
@@ -59,7 +59,7 @@ export class Tuner {
     return this.#observations;
   }
 
-  /** Those that tell of memory: that a single sample cannot be trained on is no failure of the job. */
+  /** The observations that say something about memory: a script that cannot train on a single sample has not failed. */
   get #telling(): readonly Observation[] {
     return this.#constraints.minBatch === 1 ? this.#observations.filter((o) => !failsAlone(o)) : this.#observations;
   }
@@ -101,7 +101,7 @@ export class Tuner {
     if (goal !== 'keep' || objective !== 'max-batch' || ownBatch === null || perDevice === null) return null;
     if (perDevice % ownBatch !== 0 || ownBatch < minBatch || ownBatch > (maxBatch ?? ownBatch)) return null;
     if (knownBad !== null && ownBatch >= knownBad) return null;
-    // Who runs it to the brim by habit knows that it lasts.
+    // A script's own batch that fills the budget is known to last: its user runs it.
     const rung = this.#constraints.rungs[0] as Probe['rung'];
     const own = this.#telling.filter((o) => o.micro_batch === ownBatch && sameRung(o.rung, rung));
     const grows = this.#grows && own.some(failsInPieces);
@@ -110,7 +110,7 @@ export class Tuner {
     if (history.isVerified(ownBatch)) {
       return this.#found(search, ownBatch, ownBatch, ['The job fits as it stands; larger sizes were not tried.']);
     }
-    // It failed; or it fitted, and was not believed: it grew out of the budget, or could not be measured for long enough to tell.
+    // It failed, or its fit is no proof: memory grows beyond the budget, or it ran for too few steps.
     const tries = own.filter((o) => (o.expandable_segments ?? false) === grows).length;
     if (history.ceiling !== null || history.smallestFailing !== null || tries >= OWN_TRIES) return null;
     const why = grows
@@ -127,7 +127,7 @@ export class Tuner {
       const search = this.#search(index, sizes);
       const decision = this.#decideOn(search);
       if (decision.kind !== 'closed') return this.#act(index, search, decision);
-      // What runs out of memory before its first step does so with every knob that is turned on at its first step.
+      // Knobs are turned on at the first step: they cannot help a script that runs out of memory before it.
       if (search.driven && search.history.smallestFailure?.phase === 'load')
         return exhausted(decision.why, decision.evidence);
       reasons.push(`${rungName(rung)}: ${decision.why}`);
@@ -149,7 +149,7 @@ export class Tuner {
     for (const index of this.#ranking ?? this.#constraints.rungs.keys()) {
       const search = this.#search(index, sizes);
       const decision = this.#ranking ? this.#decideOn(search) : surveyRung(search);
-      // A ranking is made as soon as no survey wants another probe, so what was found here waits for the other rungs.
+      // This rung's survey has ended; the rungs are ranked when all surveys have.
       if (decision.kind === 'probe' || (decision.kind === 'found' && this.#ranking))
         return this.#act(index, search, decision);
       if (decision.kind === 'found') continue;
@@ -170,7 +170,7 @@ export class Tuner {
       this.#contest.tell(observation);
     }
     if (this.#contest === null) return;
-    // A launch is kept for the proof of the answer.
+    // One launch is kept for the verification of the answer.
     const left = maxLaunches === null ? Number.POSITIVE_INFINITY : maxLaunches - this.#launches();
     if (!observation.alive && left <= 1) this.#contest.end();
     if (this.#contest.next() !== null) return;
@@ -192,7 +192,7 @@ export class Tuner {
     return new Contest(contenders, this.#constraints.switches && !launchEach);
   }
 
-  /** The next decision on a rung of which the answer is wanted. */
+  /** The next decision on the rung whose answer is wanted. */
   #decideOn(search: RungSearch): RungDecision {
     return (this.#keeps ? keepDecision(search) : null) ?? searchRung(search);
   }
@@ -236,7 +236,7 @@ export class Tuner {
     return { type: 'probe', probe };
   }
 
-  /** One of the counts that end every search is used up. */
+  /** Whether one of the limits that end every search is reached. */
   #isSpent({ size, fresh }: RungDecision & { kind: 'probe' }, { rung, turnsOn }: RungSearch): boolean {
     const same = this.#observations.filter(
       (o) =>
@@ -317,8 +317,8 @@ export class Tuner {
   }
 
   /**
-   * Where each size is a launch and the script's own batch has failed while training, half of it most likely fits, and is then
-   * proved at once.
+   * Where each size is a launch and the script's own batch has failed while training, half of it is tried next: it most likely
+   * fits, and such a fit is verified.
    */
   #guess(history: RungHistory, sizes: Sizes): number | null {
     const { goal, ownBatch, driven } = this.#constraints;
@@ -351,7 +351,7 @@ export class Tuner {
 
 const exhausted = (why: string, evidence: string | null = null): Action => ({ type: 'exhausted', why, evidence });
 
-/** Samples take memory: what takes no more of it with a million of them than with the first few has not been given them. */
+/** Every sample takes memory: a script that takes no more for a million samples than for the first few was not given them. */
 function endless(history: RungHistory, max: number): string {
   const least = history.sizes[0] as number;
   const [few, many] = [peakOf(history, least), peakOf(history, max)];

@@ -2,7 +2,7 @@ import type { FailureClass } from '../contract/failure.js';
 import type { Probe } from '../contract/measurement.js';
 import type { Objective } from '../contract/options.js';
 import type { Config, Rung } from '../contract/rung.js';
-/** What the search has to respect. Counts are samples per device and forward pass unless they say otherwise. */
+/** The limits of a search. Counts are samples per device and forward pass unless they say otherwise. */
 export interface Constraints {
   /** The allowed rungs, in the order in which they are to be tried. */
   rungs: Rung[];
@@ -20,9 +20,9 @@ export interface Constraints {
   budgetBytes: number;
   /** Optimizer steps of a probe, at least 2. */
   steps: number;
-  /** One process can be asked for many sizes, as far as is known before it is: the hook drives its loop. */
+  /** The hook drives the loop, so one process can run many sizes. */
   driven: boolean;
-  /** Such a process can be taken from rung to rung. */
+  /** Such a process can switch rungs. */
   switches: boolean;
   maxLaunches: number | null;
   /** The micro-batch that the script asks for by itself: tried first on the first rung; null: unknown. */
