@@ -17,7 +17,8 @@ function readRecord<S extends z.ZodType>(file: string, schema: S): Read<z.infer<
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return null;
-    if (code === undefined || code === 'ELOOP') return 'torn'; // no file of its size and kind: the job put it there
+    // No file of its size and kind (a link, a socket): the job put it there.
+    if (code === undefined || code === 'ELOOP' || code === 'ENXIO') return 'torn';
     throw error;
   }
   try {

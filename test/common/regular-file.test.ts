@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { LogFile } from '../../src/cli/log-file.js';
 import { openRegular, openRegularHandle, readRegular } from '../../src/common/regular-file.js';
-import { readExit } from '../../src/runtime/records.js';
+import { readExit, readSupervisor } from '../../src/runtime/records.js';
 import { lastLines } from '../../src/worker/run/run-report.js';
 
 let dir: string;
@@ -22,6 +22,12 @@ const PUT: Record<string, () => void> = {
   'a link to a file': () => symlinkSync('/etc/passwd', path),
   'a link to itself': () => symlinkSync(path, path),
   'a folder': () => mkdirSync(path),
+  'a socket': () =>
+    execFileSync('/usr/bin/python3', [
+      '-c',
+      'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])',
+      path,
+    ]),
   nothing: () => {},
 };
 
@@ -36,6 +42,15 @@ test.each(Object.entries(PUT))('%s in a file’s place is not read, and nobody w
   expect([...log.read()]).toEqual([]);
   log.close();
 });
+
+test.each(Object.entries(PUT))(
+  '%s in the place of a supervisor’s record does not keep its job from being ended',
+  (what, put) => {
+    path = join(dir, 'supervisor.json');
+    put();
+    expect(readSupervisor(dir)).toBe(what === 'nothing' ? null : 'torn');
+  },
+);
 
 test('a regular file is read as it is', async () => {
   writeFileSync(path, 'one\ntwo\n');
