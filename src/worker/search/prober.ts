@@ -144,13 +144,18 @@ export class Prober {
 
   #takes(probe: Probe): boolean {
     const live = this.#session;
-    if (live === null || this.#spent || this.#expandable !== (probe.expandable_segments ?? false)) return false;
     const from = this.#rung;
-    const sameKnobs = from !== null && sameRung(from, probe.rung);
-    const switches = from !== null && (this.loop?.can.switch_rung ?? false) && this.target.canSwitch(from, probe.rung);
+    if (live === null || from === null || this.#spent || this.#expandable !== (probe.expandable_segments ?? false))
+      return false;
     // A process that died before its first probe answers for that probe.
     const free = this.#used === 0 || (live.exit === null && !probe.fresh);
-    return this.#mode === 'probe' ? free && (sameKnobs || switches) : free && sameKnobs && this.#used > 0;
+    if (this.#mode === 'probe') return free && this.#reaches(from, probe.rung);
+    return free && sameRung(from, probe.rung) && this.#used > 0;
+  }
+
+  /** Whether a process that runs on one rung can go on to the other. */
+  #reaches(from: Rung, to: Rung): boolean {
+    return sameRung(from, to) || (this.loop?.can.switch_rung === true && this.target.canSwitch(from, to));
   }
 
   /** The observation of a probe whose process ended. */
@@ -273,11 +278,9 @@ export class Prober {
 
   /** Null: the launch does not suit, or cannot be forked. */
   async #renew({ rung }: Probe, expandable: boolean): Promise<Session | null> {
-    const { loop } = this;
     const started = this.#started;
-    if (this.#session === null || loop === null || started === null) return null;
-    if (!sameRung(started.rung, rung) && !(loop.can.switch_rung && this.target.canSwitch(started.rung, rung)))
-      return null;
+    if (this.#session === null || this.loop === null || started === null) return null;
+    if (!this.#reaches(started.rung, rung)) return null;
     if (started.expandable && !expandable) return null;
     return this.#session.renew(expandable && !started.expandable ? EXPANDABLE_SEGMENTS : {});
   }
