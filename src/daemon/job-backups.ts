@@ -24,7 +24,7 @@ type BackedUpJob = Omit<z.infer<typeof schema>, 'schema' | 'store'>;
 const KEPT_ENDS = 2000;
 
 /**
- * Copies of the records that the daemon answers for (`daemon/claimed/<job>.json`), written after Redis took a step and before
+ * Copies of the records that the daemon answers for (`daemon/held/<job>.json`), written after Redis took a step and before
  * it is made: Redis may lose its data. Ended jobs keep one (`daemon/ended/<job>.json`), so that an older state of Redis runs
  * none again.
  */
@@ -35,7 +35,7 @@ export class JobBackups {
   constructor(
     { url, keys }: Pick<Store, 'url' | 'keys'>,
     private readonly log: Log,
-    what: 'claimed' | 'ended' = 'claimed',
+    what: 'held' | 'ended' = 'held',
   ) {
     this.#store = `${url} ${keys.prefix}`;
     this.#folder = stateFolder('daemon', what);

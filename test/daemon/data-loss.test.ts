@@ -292,7 +292,7 @@ test('the record gone when the daemon had looked and not adopted the job yet: it
   await host.kill();
   const { keys, connection } = await host.store();
   await connection.redis.del(keys.job(id));
-  const backup = join(host.home, 'daemon', 'claimed', `${id}.json`);
+  const backup = join(host.home, 'daemon', 'held', `${id}.json`);
   renameSync(backup, join(host.home, 'aside'));
   await host.start({ sweepMs: 500 }); // it has nothing to write back
   renameSync(join(host.home, 'aside'), backup);
