@@ -17,7 +17,9 @@ export function devicesPart() {
       if (gone.length > 0) words.push(`not heard: ${gone.join(', ')}`);
       setText(summary, words.join('; '));
       const many = new Set(devices.map(({ host }) => host)).size > 1;
-      show(devices.map((device) => ({ ...device, many })));
+      const several = new Set(devices.flatMap(({ holders }) => holders.map(({ owner }) => owner))).size > 1;
+      const told = (holder) => ({ ...holder, owner: several ? holder.owner : null });
+      show(devices.map((device) => ({ ...device, many, holders: device.holders.map(told) })));
     },
   };
 }
@@ -80,11 +82,11 @@ function makeDevice({ id }) {
 
 const part = (value, all) => (all > 0 ? Math.min(100, (value / all) * 100).toFixed(2) : 0);
 const isJob = (owner) => /^j-[a-z0-9]{4,32}$/.test(owner);
-const ofLease = ({ job, bytes: size, share }) => ({
+const ofLease = ({ job, owner, bytes: size, share }) => ({
   key: `lease ${job}`,
   text: job,
   job: isJob(job),
-  amount: `reserves ${size === null ? 'all of it' : bytes(size)}${share ? ', shares' : ''}`,
+  amount: `${owner === null ? '' : `${clean(owner)} `}reserves ${size === null ? 'all of it' : bytes(size)}${share ? ', shares' : ''}`,
 });
 const ofStranger = ({ pid, name, used_bytes: size }) => ({
   key: `pid ${pid}`,

@@ -29,6 +29,7 @@ export function jobsPart() {
     'aria-label': 'Find jobs',
     oninput: () => draw(0),
   });
+  const whose = h('select', { 'aria-label': 'Whose jobs', hidden: true, onchange: () => draw(0) });
   const tabs = TABS.map(({ name, label }) => {
     const button = h(
       'button',
@@ -60,6 +61,7 @@ export function jobsPart() {
         tabs.map(({ button }) => button),
       ),
       h('span', { class: 'grow' }),
+      whose,
       search,
     ),
     h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-labelledby': 'jobs-title' }, table),
@@ -75,7 +77,10 @@ export function jobsPart() {
 
   function draw(page = at) {
     const words = search.value.trim().toLowerCase();
-    const all = [...rows.values()];
+    const every = [...rows.values()];
+    const owners = [...new Set(every.map(({ owner }) => owner ?? ''))].sort();
+    offer(whose, owners);
+    const all = owners.length < 2 || whose.value === '' ? every : every.filter(({ owner }) => owner === whose.value);
     for (const { name, label, button } of tabs)
       setText(button, `${label} ${all.filter(TABS.find((one) => one.name === name).has).length}`);
     const { has } = TABS.find(({ name }) => name === tab);
@@ -83,7 +88,7 @@ export function jobsPart() {
     const pages = Math.max(1, Math.ceil(chosen.length / PAGE));
     at = Math.min(Math.max(0, page), pages - 1);
     const shown = chosen.slice(at * PAGE, (at + 1) * PAGE);
-    show(shown);
+    show(shown.map((row) => ({ ...row, shownOwner: owners.length < 2 ? '' : (row.owner ?? '') })));
     empty.hidden = chosen.length > 0 || !drawn;
     setText(empty, all.length === 0 ? 'No jobs yet. `oomtune submit -- python train.py` queues one.' : 'No such jobs.');
     back.disabled = at === 0;
@@ -123,8 +128,18 @@ export function jobsPart() {
   };
 }
 
-const matches = ({ job, name, reason, host, failure, state }, words) =>
-  `${job} ${name} ${reason ?? ''} ${host ?? ''} ${failure ?? ''} ${state}`.toLowerCase().includes(words);
+/** The owners to choose from, where there are several. */
+function offer(select, owners) {
+  const words = ['', ...owners.filter(Boolean)];
+  select.hidden = owners.length < 2;
+  if ([...select.options].map(({ value }) => value).join('\n') === words.join('\n')) return;
+  const chosen = select.value;
+  select.replaceChildren(...words.map((value) => h('option', { value }, value === '' ? 'Everybody' : clean(value))));
+  select.value = words.includes(chosen) ? chosen : '';
+}
+
+const matches = ({ job, name, owner, reason, host, failure, state }, words) =>
+  `${job} ${name} ${owner ?? ''} ${reason ?? ''} ${host ?? ''} ${failure ?? ''} ${state}`.toLowerCase().includes(words);
 
 /** Those that work first, then the queue in its order, then the latest that ended. */
 function compare(a, b) {
@@ -147,6 +162,7 @@ function standing(row) {
 function makeRow({ job }) {
   const state = h('span', { class: 'state' });
   const name = h('a', { href: `#/jobs/${job}`, class: 'name' });
+  const owner = h('span', { class: 'id owner' });
   const reason = h('td', { class: 'reason' });
   const device = h('td', { class: 'now quiet' });
   const batch = h('td', { class: 'num' });
@@ -157,7 +173,7 @@ function makeRow({ job }) {
     'tr',
     { 'data-job': job },
     h('td', {}, state),
-    h('td', {}, name, h('span', { class: 'id' }, job)),
+    h('td', {}, name, h('span', { class: 'id' }, job), owner),
     ...[reason, device, batch, submitted, duration],
     h('td', {}, buttons.element),
   );
@@ -167,6 +183,7 @@ function makeRow({ job }) {
       setText(state, row.cancelling ? 'cancelling' : row.state);
       setAttribute(state, 'data-tone', tone(row.state));
       setText(name, clean(row.name));
+      setText(owner, clean(row.shownOwner));
       setText(reason, standing(row));
       setText(device, row.host === null ? '' : [row.host, row.devices.join(', ')].filter(Boolean).join(' '));
       setText(

@@ -1,4 +1,4 @@
-import type { JobRecord } from '../contract/job.js';
+import { factsOf, type JobRecord } from '../contract/job.js';
 import type { Recommendation } from '../contract/recommendation.js';
 import { shown } from '../contract/rung.js';
 import type { ForegroundEntry, StatusEntry } from '../contract/verbs.js';
@@ -10,6 +10,7 @@ export async function foregroundEntries(store: Store): Promise<ForegroundEntry[]
   return (await store.leasing.foreground()).map((lease) => ({
     job: lease.owner,
     ...lease.foreground,
+    owner: lease.user ?? null,
     host: lease.host,
     pid: lease.process.pid,
     devices: lease.devices.map(({ id }) => id),
@@ -28,24 +29,15 @@ export async function statusEntries(store: Store, jobs: JobRecord[]): Promise<St
 
 export function statusEntry(job: JobRecord, found: Recommendation | null) {
   return {
-    job: job.job,
-    name: job.name,
-    state: job.state,
-    reason: job.reason,
+    ...factsOf(job),
     failure: job.failure,
     command: job.command,
-    host: job.host,
-    devices: job.devices,
     priority: job.options.priority,
     paused: job.pause === 'on',
     time_limit_s: job.options.timeSeconds ?? null,
     config: job.config && shown(job.config),
     cut: job.cut ?? null,
     key: job.key,
-    submitted_at: job.submitted_at,
-    started_at: job.started_at,
-    ended_at: job.ended_at,
-    exit_code: job.exit_code,
     memory: jobMemory(job, jobBudget(job, found, null)) ?? found?.memory ?? null,
   };
 }

@@ -22,6 +22,10 @@ const COLOURS: Record<JobState, Parameters<Paint>[0]> = {
 
 export const hasEnded = (job: Pick<JobRecord, 'state'>): boolean => ENDED_STATES.includes(job.state);
 
+/** With one owner, who that is says nothing. */
+export const severalOwners = (of: { owner: string | null }[]): boolean =>
+  new Set(of.map(({ owner }) => owner)).size > 1;
+
 /** A line for each job and foreground command. */
 export function renderJobs(jobs: JobRecord[], foreground: ForegroundEntry[], paint: Paint): string {
   return table(
@@ -29,6 +33,9 @@ export function renderJobs(jobs: JobRecord[], foreground: ForegroundEntry[], pai
     [
       { title: 'JOB', value: (row) => row.job },
       { title: 'NAME', value: (row) => row.name, widest: 24, least: 10 },
+      ...(severalOwners([...jobs, ...foreground])
+        ? [{ title: 'OWNER', value: (row: Row) => row.owner, widest: 16, least: 5 }]
+        : []),
       { title: 'STATE', value: (row) => paint(COLOURS[row.state] ?? 'dim', row.state) },
       { title: 'WHERE', value: (row) => row.where, widest: 28, least: 10 },
       { title: 'FOR', value: (row) => row.duration, align: 'right' },
@@ -47,6 +54,7 @@ type Row = ReturnType<typeof jobRow>;
 const jobRow = (job: JobRecord) => ({
   job: job.job,
   name: job.name,
+  owner: job.owner ?? '-',
   state: job.state,
   where: where(job),
   duration: duration(job),
@@ -58,6 +66,7 @@ const jobRow = (job: JobRecord) => ({
 const foregroundRow = (entry: ForegroundEntry): Row => ({
   job: entry.job,
   name: entry.name,
+  owner: entry.owner ?? '-',
   state: entry.verb === 'run' ? 'running' : 'searching',
   where: where(entry),
   duration: duration({ submitted_at: entry.started_at, started_at: entry.started_at, ended_at: null }),
@@ -72,6 +81,7 @@ export function renderJob(raw: JobRecord, paint: Paint): string {
   const { advice, tried_bytes: tried } = job.failure?.fields ?? {};
   const lines: [string, string | null][] = [
     ['state', `${paint(COLOURS[job.state] ?? 'dim', job.state)}${why(job) ? `: ${why(job)}` : ''}`],
+    ['owner', job.owner],
     ['command', shellWords(job.command)],
     ['folder', job.options.cwd],
     ['where', where(job) === '-' ? null : where(job)],

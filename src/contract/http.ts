@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { count, whole } from './fields.js';
-import { jobRecord, jobState } from './job.js';
+import { holder } from './holder.js';
+import { jobFacts, jobRecord, jobState } from './job.js';
 import { curve, memoryBreakdown } from './measurement.js';
 import { recommendation } from './recommendation.js';
 import { rung, shownRung } from './rung.js';
@@ -9,22 +10,12 @@ import { memorySample } from './verbs.js';
 /** What the dashboard's pages get, by `/api/…` and by event streams. Sizes in bytes, times in seconds. */
 
 /** One job as a list shows it. */
-const row = z.object({
-  job: z.string(),
-  name: z.string(),
-  state: jobState,
-  reason: z.string().nullable(),
+const row = jobFacts.extend({
   /** Class of its failure. */
   failure: z.string().nullable(),
-  host: z.string().nullable(),
-  devices: z.array(z.string()),
   micro_batch: z.number().nullable(),
   accumulation: z.number().nullable(),
   priority: z.number(),
-  submitted_at: z.string(),
-  started_at: z.string().nullable(),
-  ended_at: z.string().nullable(),
-  exit_code: z.number().nullable(),
   /** It has been asked to end. */
   cancelling: z.boolean(),
 });
@@ -70,58 +61,42 @@ const jobAction = z.enum(['cancel', 'hold', 'release', 'retry']);
 export type JobAction = z.infer<typeof jobAction>;
 
 /** A job's page, without its memory over time and its log. */
-const jobPage = jobRecord
-  .pick({
-    job: true,
-    name: true,
-    state: true,
-    reason: true,
-    command: true,
-    host: true,
-    devices: true,
-    config: true,
-    key: true,
-    submitted_at: true,
-    started_at: true,
-    ended_at: true,
-    exit_code: true,
-  })
-  .extend({
-    failure: z
-      .object({
-        class: z.string(),
-        evidence: z.string().nullable(),
-        cause: z.string().nullable(),
-        advice: z.string().nullable(),
-      })
-      .nullable(),
-    cwd: z.string(),
-    priority: z.number(),
-    after: z.array(z.string()),
-    budget_bytes: z.number().nullable(),
-    cancelling: z.boolean(),
-    launches: z.array(z.object({ launch: count, purpose: z.enum(['search', 'run']), micro_batch: count.nullable() })),
-    steps: z.array(step),
-    curves: z.array(curve),
-    /** What fills the memory at the micro-batch it names; null: no peak was measured. */
-    memory: partedPeak.nullable(),
-    recommendation: recommendation
-      .pick({
-        key: true,
-        status: true,
-        micro_batch: true,
-        max_micro_batch: true,
-        accumulation: true,
-        effective_batch: true,
-        peak_bytes: true,
-        budget_bytes: true,
-        samples_per_s: true,
-        verified_at: true,
-      })
-      .extend(shownRung.shape)
-      .nullable(),
-    actions: z.array(jobAction),
-  });
+const jobPage = jobFacts.extend(jobRecord.pick({ command: true, config: true, key: true }).shape).extend({
+  failure: z
+    .object({
+      class: z.string(),
+      evidence: z.string().nullable(),
+      cause: z.string().nullable(),
+      advice: z.string().nullable(),
+    })
+    .nullable(),
+  cwd: z.string(),
+  priority: z.number(),
+  after: z.array(z.string()),
+  budget_bytes: z.number().nullable(),
+  cancelling: z.boolean(),
+  launches: z.array(z.object({ launch: count, purpose: z.enum(['search', 'run']), micro_batch: count.nullable() })),
+  steps: z.array(step),
+  curves: z.array(curve),
+  /** What fills the memory at the micro-batch it names; null: no peak was measured. */
+  memory: partedPeak.nullable(),
+  recommendation: recommendation
+    .pick({
+      key: true,
+      status: true,
+      micro_batch: true,
+      max_micro_batch: true,
+      accumulation: true,
+      effective_batch: true,
+      peak_bytes: true,
+      budget_bytes: true,
+      samples_per_s: true,
+      verified_at: true,
+    })
+    .extend(shownRung.shape)
+    .nullable(),
+  actions: z.array(jobAction),
+});
 export type JobPage = z.infer<typeof jobPage>;
 
 /** One device as the page shows it; null: unknown from here. */
@@ -136,7 +111,7 @@ const deviceView = z.object({
   fault: z.string().nullable(),
   note: z.string().nullable(),
   /** Reservations, by job. */
-  holders: z.array(z.object({ job: z.string(), bytes: z.number().nullable(), share: z.boolean() })),
+  holders: z.array(holder),
   /** Who uses the memory, the largest first. */
   processes: z.array(z.object({ pid: z.number(), name: z.string(), used_bytes: z.number(), ours: z.boolean() })),
 });

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { failure } from './failure.js';
-import { absolute, command, count, jobId, text, time } from './fields.js';
+import { absolute, command, count, jobId, text, time, word } from './fields.js';
 import { observation, probeRecord } from './measurement.js';
 import { jobOptions } from './options.js';
 import { config, cut } from './rung.js';
@@ -47,6 +47,8 @@ export const jobRecord = z.object({
   schema: z.literal(JOB_SCHEMA),
   job: jobId,
   name: text(256),
+  /** The user who submitted it; null: by a version that did not ask. */
+  owner: word.nullable().default(null),
   state: jobState,
   /** Why it waits or where it stands, for a person; null when there is nothing to say. */
   reason: text(65_536).nullable(),
@@ -75,6 +77,26 @@ export const jobRecord = z.object({
   pause: z.enum(['on', 'off']).nullish(),
 });
 export type JobRecord = z.infer<typeof jobRecord>;
+
+/** What every view of jobs shows as it stands in the record: `--json`, the dashboard's list, and a job's page. */
+export const jobFacts = jobRecord.pick({
+  job: true,
+  name: true,
+  owner: true,
+  state: true,
+  reason: true,
+  host: true,
+  devices: true,
+  submitted_at: true,
+  started_at: true,
+  ended_at: true,
+  exit_code: true,
+});
+const FACTS = Object.keys(jobFacts.shape) as (keyof typeof jobFacts.shape)[];
+
+export function factsOf(job: JobRecord): z.infer<typeof jobFacts> {
+  return Object.fromEntries(FACTS.map((name) => [name, job[name]])) as z.infer<typeof jobFacts>;
+}
 
 /** An entry of the stream `{oomtune}:events`; values that are no strings are JSON there, null is empty. */
 export const oomtuneEvent = z.discriminatedUnion('type', [

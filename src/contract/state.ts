@@ -13,6 +13,8 @@ export type Foreground = z.infer<typeof foreground>;
 /** The holder's copy of a reservation, from which it can be restored. */
 export const leasePromise = z.object({
   owner: z.string(),
+  /** The user whose job or command it is; null, absent: a version before this one took it. */
+  user: z.string().nullish(),
   host: z.string(),
   boot: z.string(),
   instance: z.string(),

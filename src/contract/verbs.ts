@@ -2,7 +2,8 @@ import { z } from 'zod';
 import { diagnosis } from './diagnosis.js';
 import { failure } from './failure.js';
 import { bytes, count, text, time } from './fields.js';
-import { jobRecord, jobState } from './job.js';
+import { holder } from './holder.js';
+import { jobFacts, jobRecord } from './job.js';
 import { device } from './launch.js';
 import { probeRecord } from './measurement.js';
 import { recommendation } from './recommendation.js';
@@ -14,15 +15,9 @@ import { cut, shownConfig } from './rung.js';
 const schema = z.literal(1);
 const strings = z.array(z.string());
 
-const statusEntry = z.object({
-  job: z.string(),
-  name: z.string(),
-  state: jobState,
-  reason: z.string().nullable(),
+const statusEntry = jobFacts.extend({
   failure: failure.nullable(),
   command: strings,
-  host: z.string().nullable(),
-  devices: strings,
   priority: z.number(),
   /** Its processes are stopped, by `pause`. */
   paused: z.boolean(),
@@ -31,10 +26,6 @@ const statusEntry = z.object({
   config: shownConfig.nullable(),
   cut: cut.nullable(),
   key: z.string().nullable(),
-  submitted_at: time,
-  started_at: time.nullable(),
-  ended_at: time.nullable(),
-  exit_code: z.number().int().nullable(),
   /** What fills the device's memory, as in `find-batch --json`; null: no peak was measured. */
   memory: memoryReport.partial({ curve: true }).nullable(),
 });
@@ -45,6 +36,7 @@ const foregroundEntry = z.object({
   /** `run` or `find-batch`. */
   verb: z.string(),
   name: z.string(),
+  owner: z.string().nullable(),
   host: z.string(),
   pid: z.number().int(),
   devices: strings,
@@ -61,6 +53,7 @@ const stopped = z.object({ schema, stopped: z.boolean() });
 const deviceEntry = device.omit({ bus: true }).extend({
   /** Reserved by jobs of every host and user on this Redis. */
   reserved_bytes: bytes,
+  holders: z.array(holder),
 });
 export type DeviceEntry = z.infer<typeof deviceEntry>;
 

@@ -36,7 +36,7 @@ export class LeaseWait implements Leasing {
         if (passed && !this.passedOver) onWait();
         this.passedOver = passed;
       };
-      return store.leasing.acquire({ ...request, lastsSeconds, waitingSince, onPassedOver });
+      return store.leasing.acquire({ ...request, user: record.owner, lastsSeconds, waitingSince, onPassedOver });
     };
     const lease = await retry(acquire, { signal: request.signal, onRefused });
     this.since = null;

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import type { ZodType } from 'zod';
 import { usageError } from '../common/errors.js';
+import { ownUser } from '../common/user.js';
 import { command as commandSchema } from '../contract/fields.js';
 import type { JobRecord } from '../contract/job.js';
 import { type JobOptions, jobOptions as jobOptionsSchema, type SweepMember } from '../contract/options.js';
@@ -23,6 +24,8 @@ interface Submission {
   options: JobOptions;
   /** The submitter's, kept in a private file of this host until the job ends. */
   environment: NodeJS.ProcessEnv;
+  /** The submitter; absent: who runs this process. */
+  owner?: string;
   /** Gets the job that each name of `--after` and `--after-any` stands for. */
   onNamed?: (name: string, found: NamedJob) => void;
 }
@@ -60,7 +63,7 @@ type Recorder = (command: string[], name: string, sweep?: SweepMember) => Promis
 /** What all jobs of a submission have in common is looked up and checked once. */
 async function recorder(
   store: Store,
-  { options, environment, onNamed = () => {} }: Omit<Submission, 'command'>,
+  { options, environment, owner = ownUser(), onNamed = () => {} }: Omit<Submission, 'command'>,
 ): Promise<Recorder> {
   const idsOf = async (names: string[]): Promise<string[]> => {
     const found = await Promise.all(names.map((name) => namedJob(store.jobs, name)));
@@ -93,6 +96,7 @@ async function recorder(
       schema: 1,
       job,
       name,
+      owner,
       state: 'queued',
       reason: 'waits for a daemon',
       failure: null,

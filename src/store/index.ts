@@ -27,6 +27,7 @@ export { newJobId } from './job-id.js';
 export type { Standing } from './job-reader.js';
 export type { StoredJob } from './job-record.js';
 export type { PatchResult, Restored } from './jobs.js';
+export { reservedBy } from './lease-record.js';
 export type { LeaseStore, LeaseTimes } from './leases.js';
 export type { LogTails } from './logs.js';
 export type { MemoryTrace } from './memory-traces.js';

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import type { Holder } from '../contract/holder.js';
 import type { Device } from '../contract/launch.js';
 import { type LeaseRecord, leaseText } from '../contract/state.js';
 import { pidScope, startTime } from './process-identity.js';
@@ -16,6 +17,16 @@ export function readLease(owner: string, text: string): LeaseRecord | null {
   } catch {
     return null;
   }
+}
+
+/** What these leases reserve of a device of `total` bytes, and for whom, the oldest first. */
+export function reservedBy(leases: LeaseRecord[], total: number): { reserved_bytes: number; holders: Holder[] } {
+  return {
+    reserved_bytes: leases.reduce((sum, { bytes }) => sum + (bytes ?? total), 0),
+    holders: leases
+      .toSorted((a, b) => a.taken_at - b.taken_at)
+      .map(({ owner, user, bytes, share }) => ({ job: owner, owner: user ?? null, bytes, share })),
+  };
 }
 
 export function ownerLives(lease: LeaseRecord): boolean {

@@ -7,6 +7,8 @@ import type { Foreground } from '../contract/state.js';
 export interface LeaseRequest {
   /** Job id: a process that takes over the job takes over its lease. */
   owner: string;
+  /** The user whose job it is; absent: who runs this process. */
+  user?: string | null;
   /** Those that suit. */
   devices: Device[];
   /** How many of them, at once or none. */

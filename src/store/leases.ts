@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { ownUser } from '../common/user.js';
 import { Alarm } from '../common/within.js';
 import type { Device } from '../contract/launch.js';
 import type { ForegroundLease, LeasePromise, LeaseRecord } from '../contract/state.js';
@@ -56,6 +57,7 @@ export class LeaseStore {
     own.add(instance);
     const record = {
       host: hostName(),
+      user: request.user ?? ownUser(),
       boot: pidScope(),
       instance,
       process: thisProcess(),
@@ -138,16 +140,6 @@ export class LeaseStore {
       (lease): lease is ForegroundLease =>
         lease.foreground != null && (lease.boot === pidScope() ? ownerLives(lease) : lease.expires_at > Date.now()),
     );
-  }
-
-  /** Reserved bytes by device uuid; a whole device counts with its total where `devices` names it. */
-  async reservations(devices: Pick<Device, 'uuid' | 'total_bytes'>[] = []): Promise<Map<string, number>> {
-    const totals = new Map(devices.map((device) => [device.uuid, device.total_bytes]));
-    const sums = new Map<string, number>();
-    for (const { bytes, devices: leased } of await this.list()) {
-      for (const { uuid } of leased) sums.set(uuid, (sums.get(uuid) ?? 0) + (bytes ?? totals.get(uuid) ?? 0));
-    }
-    return sums;
   }
 
   /**

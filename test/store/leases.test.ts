@@ -3,6 +3,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { newJobId, openStore, type Store } from '../../src/store/index.js';
+import { reservedBy } from '../../src/store/lease-record.js';
 import type { LeaseRequest } from '../../src/store/lease-request.js';
 import { failure, script, until, useHome } from './home.js';
 import { GIB, gpu } from './samples.js';
@@ -71,12 +72,9 @@ test('sharing jobs fit by their bytes, and a device that is shared already is fi
   expect(leases.map((lease) => lease.devices[0]?.id)).toEqual(['cuda:0', 'cuda:0', 'cuda:0']);
   const next = await ask({ bytes: 1, share: true });
   expect(next.devices[0]?.id).toBe('cuda:1');
-  expect(await store.leasing.reservations()).toEqual(
-    new Map([
-      ['GPU-0', 80 * GIB],
-      ['GPU-1', 1],
-    ]),
-  );
+  const reserved = await store.leasing.list();
+  const on = (uuid: string) => reserved.filter(({ devices }) => devices.some((one) => one.uuid === uuid));
+  expect(['GPU-0', 'GPU-1'].map((uuid) => reservedBy(on(uuid), 80 * GIB).reserved_bytes)).toEqual([80 * GIB, 1]);
 });
 
 test('memory of strangers counts as taken, and is named by pid and process', async () => {

@@ -41,6 +41,7 @@ export const job = (changes: Partial<JobRecord> = {}): JobRecord => ({
   schema: 1,
   job: newJobId(),
   name: 'train',
+  owner: 'alice',
   state: 'queued',
   reason: 'waits for a daemon',
   failure: null,

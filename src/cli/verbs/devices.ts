@@ -1,7 +1,9 @@
 import { formatBytes } from '../../common/size.js';
 import { plain } from '../../common/terminal.js';
 import type { DeviceEntry } from '../../contract/verbs.js';
+import { reservedBy } from '../../store/index.js';
 import type { Paint } from '../output.js';
+import { severalOwners } from '../status-view.js';
 import { table } from '../table.js';
 import type { Verb } from '../verb.js';
 
@@ -10,11 +12,11 @@ export default (async (_invocation, context) => {
   const [runtime, store] = await Promise.all([context.runtime(), context.store()]);
   const devices = await runtime.devices();
   await store.leasing.reap(devices); // what a run that was killed had reserved is nobody's
-  const reserved = await store.leasing.reservations(devices);
-  const entries: DeviceEntry[] = devices.map(({ bus: _, ...device }) => ({
-    ...device,
-    reserved_bytes: reserved.get(device.uuid) ?? 0,
-  }));
+  const leases = await store.leasing.list();
+  const entries: DeviceEntry[] = devices.map(({ bus: _, ...device }) => {
+    const here = leases.filter((lease) => lease.devices.some(({ uuid }) => uuid === device.uuid));
+    return { ...device, ...reservedBy(here, device.total_bytes) };
+  });
   if (out.json) out.document('devices', { schema: 1, devices: entries });
   else out.data(renderDevices(entries, out.paint));
   return 0;
@@ -34,7 +36,14 @@ function renderDevices(found: DeviceEntry[], paint: Paint): string {
     ],
     paint,
   );
-  const users = devices.flatMap((device) => device.processes.map((process) => ({ device: device.id, ...process })));
+  const ownerOf = new Map(devices.flatMap(({ holders }) => holders.map(({ job, owner }) => [job, owner])));
+  const users = devices.flatMap((device) =>
+    device.processes.map((process) => ({
+      device: device.id,
+      owner: ownerOf.get(process.job ?? '') ?? null,
+      ...process,
+    })),
+  );
   if (users.length === 0) return overview;
   const holders = table(
     users.sort((a, b) => b.used_bytes - a.used_bytes).slice(0, 40),
@@ -42,6 +51,9 @@ function renderDevices(found: DeviceEntry[], paint: Paint): string {
       { title: 'DEVICE', value: (row) => row.device },
       { title: 'PID', value: (row) => String(row.pid), align: 'right' },
       { title: 'USED', value: (row) => formatBytes(row.used_bytes), align: 'right' },
+      ...(severalOwners(devices.flatMap(({ holders }) => holders))
+        ? [{ title: 'OWNER', value: (row: (typeof users)[number]) => row.owner ?? '-', widest: 16, least: 5 }]
+        : []),
       { title: 'OURS', value: (row) => (row.ours ? 'yes' : 'no') },
       { title: 'PROCESS', value: (row) => row.name, widest: 60, least: 16 },
     ],

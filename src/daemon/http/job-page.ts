@@ -1,5 +1,5 @@
 import type { JobAction, JobPage, PartedPeak, ProbeStep } from '../../contract/http.js';
-import { ENDED_STATES } from '../../contract/job.js';
+import { ENDED_STATES, factsOf } from '../../contract/job.js';
 import { lifeOf, type MemoryBreakdown, type Observation } from '../../contract/measurement.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { rungName, rungOf, sameRung } from '../../contract/rung.js';
@@ -24,17 +24,17 @@ export async function jobPage(
   const found = job.key === null ? null : await store.recommendations.get(job.key);
   const budget = jobBudget(job, found, ledgerBudget);
   const memory = jobMemory(job, budget) ?? found?.memory ?? null;
-  const { name, state, reason, command, host, devices, config, key, submitted_at, started_at, ended_at, exit_code } =
-    job;
   return {
-    ...{ job: id, name, state, reason, host, devices, config, key, submitted_at, started_at, ended_at, exit_code },
-    command: command.slice(0, 500).map((word) => cut(word)),
+    ...factsOf(job),
+    config: job.config,
+    key: job.key,
+    command: job.command.slice(0, 500).map((word) => cut(word)),
     failure: failureOf(job),
     cwd: job.options.cwd,
     priority: job.options.priority,
     after: job.options.after,
     budget_bytes: budget,
-    cancelling: job.cancelAsked !== null && !ENDED_STATES.includes(state),
+    cancelling: job.cancelAsked !== null && !ENDED_STATES.includes(job.state),
     launches: job.launches.map(({ launch, purpose, config: used }) => {
       return { launch, purpose, micro_batch: used?.micro_batch ?? null };
     }),

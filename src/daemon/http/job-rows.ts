@@ -2,28 +2,16 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Log } from '../../common/log.js';
 import { failure } from '../../contract/failure.js';
 import type { Row } from '../../contract/http.js';
-import { jobRecord } from '../../contract/job.js';
+import { jobFacts } from '../../contract/job.js';
 import { jobOptions } from '../../contract/options.js';
 import { config } from '../../contract/rung.js';
 import type { Store } from '../../store/index.js';
 
-const rowRecord = jobRecord
-  .pick({
-    state: true,
-    name: true,
-    reason: true,
-    host: true,
-    devices: true,
-    submitted_at: true,
-    started_at: true,
-    ended_at: true,
-    exit_code: true,
-  })
-  .extend({
-    failure: failure.pick({ class: true }).nullable(),
-    config: config.pick({ micro_batch: true, accumulation: true }).nullable(),
-    options: jobOptions.pick({ priority: true }),
-  });
+const rowRecord = jobFacts.extend({
+  failure: failure.pick({ class: true }).nullable(),
+  config: config.pick({ micro_batch: true, accumulation: true }).nullable(),
+  options: jobOptions.pick({ priority: true }),
+});
 
 /** The fields to read, in this order, without command and journal, which may be long. */
 const ROW_FIELDS = [...Object.keys(rowRecord.shape), 'cancel'];
@@ -45,8 +33,8 @@ function readRow(job: string, values: (string | null)[]): Row | null {
   if (!parsed.success) return null;
   const { failure, config, options, reason, ...rest } = parsed.data;
   return {
-    job,
     ...rest,
+    job,
     reason: reason === null ? null : reason.slice(0, REASON_LENGTH),
     failure: failure?.class ?? null,
     micro_batch: config?.micro_batch ?? null,

@@ -2,7 +2,7 @@ import type { DeviceView, MachineView } from '../../contract/http.js';
 import type { Device } from '../../contract/launch.js';
 import type { LeaseRecord } from '../../contract/state.js';
 import type { Runtime } from '../../runtime/types.js';
-import { hostName, type Store } from '../../store/index.js';
+import { hostName, reservedBy, type Store } from '../../store/index.js';
 
 const FRESH_MS = 1500;
 const GONE_SHOWN_MS = 24 * 3600_000;
@@ -61,7 +61,7 @@ function ownDevice(device: Device, host: string, leases: LeaseRecord[]): DeviceV
     .toSorted((a, b) => b.used_bytes - a.used_bytes)
     .slice(0, PROCESSES_SHOWN)
     .map(({ pid, name, used_bytes, ours }) => ({ pid, name, used_bytes, ours }));
-  return { host, id, uuid, model, total_bytes, used_bytes, fault, note, processes, ...reserved(leased, total_bytes) };
+  return { host, id, uuid, model, total_bytes, used_bytes, fault, note, processes, ...reservedBy(leased, total_bytes) };
 }
 
 function otherDevice(
@@ -71,14 +71,5 @@ function otherDevice(
 ): DeviceView {
   const leased = leases.filter((lease) => lease.host === host && lease.devices.some((one) => one.id === id));
   const unknown = { uuid: null, used_bytes: null, fault: null, note: null, processes: [] };
-  return { host, id, model, total_bytes, ...unknown, ...reserved(leased, total_bytes) };
-}
-
-function reserved(leases: LeaseRecord[], total: number): Pick<DeviceView, 'reserved_bytes' | 'holders'> {
-  return {
-    reserved_bytes: leases.reduce((sum, { bytes }) => sum + (bytes ?? total), 0),
-    holders: leases
-      .toSorted((a, b) => a.taken_at - b.taken_at)
-      .map(({ owner, bytes, share }) => ({ job: owner, bytes, share })),
-  };
+  return { host, id, model, total_bytes, ...unknown, ...reservedBy(leased, total_bytes) };
 }

@@ -8,7 +8,7 @@ const WAIT_BUCKETS = [0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 12 * 360
 
 const MISNAMED = ['handles', 'requests', 'resources'].map((what) => `nodejs_active_${what}_total`);
 
-/** Our metrics, in base units. Labels take few values (states, classes, devices), never names that users choose. */
+/** Our metrics, in base units. Labels take few values (states, classes, devices, owners), never names that users choose. */
 export function createMetrics() {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
@@ -31,6 +31,7 @@ export function createMetrics() {
     redisUp: gauge('redis_up', 'Whether Redis answers: 1 or 0.'),
     hosts: gauge('hosts', 'Hosts seen within the last day, by whether their daemon is heard.', ['alive']),
     jobs: gauge('jobs', 'Jobs that have not ended, by state; on all hosts of this Redis.', ['state']),
+    ownerJobs: gauge('owner_jobs', 'Jobs that have not ended, by their owner and state.', ['owner', 'state']),
     oldest: gauge('queue_oldest_seconds', 'Since when the job that waits longest has waited; 0 when none does.'),
     leases: gauge('leases', 'Reservations of devices; on all hosts of this Redis.'),
     leaseWaiters: gauge('lease_waiters', 'Jobs and commands that wait for a reservation; on all hosts of this Redis.'),

@@ -1,4 +1,6 @@
+import { z } from 'zod';
 import { within } from '../../common/within.js';
+import { readJson } from '../../contract/fields.js';
 import type { JobState } from '../../contract/job.js';
 import type { Runtime } from '../../runtime/types.js';
 import type { Store } from '../../store/index.js';
@@ -42,7 +44,7 @@ export class Scrape {
     metrics.redisUp.set(up ? 1 : 0);
     if (!up) {
       // Figures from before an outage must not look current
-      for (const one of [metrics.jobs, metrics.hosts, metrics.reserved]) one.reset();
+      for (const one of [metrics.jobs, metrics.ownerJobs, metrics.hosts, metrics.reserved]) one.reset();
       for (const one of [metrics.oldest, metrics.leases, metrics.leaseWaiters, metrics.recommendations]) one.remove();
     }
     await this.#readDevices().catch(() => {
@@ -79,11 +81,15 @@ export class Scrape {
     const since = await store.jobs.liveSince();
     const counts = new Map<string, number>(LIVE.map((state) => [state, 0]));
     let oldest = Number.POSITIVE_INFINITY;
-    const states = await store.jobs.fields([...since.keys()], ['state']);
+    const states = await store.jobs.fields([...since.keys()], ['state', 'owner']);
+    metrics.ownerJobs.reset();
     for (const [at, submitted] of [...since.values()].entries()) {
       const state = states[at]?.[0] ?? null;
       const known = counts.get(String(state));
-      if (known !== undefined) counts.set(String(state), known + 1);
+      if (known === undefined) continue;
+      counts.set(String(state), known + 1);
+      const owner = readJson(z.string(), states[at]?.[1]) ?? 'unknown';
+      metrics.ownerJobs.inc({ owner, state: String(state) });
       if (state === 'queued') oldest = Math.min(oldest, submitted);
     }
     for (const [state, count] of counts) metrics.jobs.set({ state }, count);
