@@ -3,6 +3,7 @@
 
 #include "inventory.h"
 #include "lock.h"
+#include "peer.h"
 #include "read_ledger.h"
 #include "supervisor_start.h"
 #include "wait.h"
@@ -16,6 +17,9 @@ Napi::Object start(Napi::Env env, Napi::Object exports) {
   exports.Set("holdLock", Napi::Function::New(env, oomtune::holdLock));
   exports.Set("spawnSupervisor", Napi::Function::New(env, oomtune::spawnSupervisor));
   exports.Set("waitForProcess", Napi::Function::New(env, oomtune::waitForProcess));
+  exports.Set("peerCredentials", Napi::Function::New(env, oomtune::peerCredentials));
+  exports.Set("accountOf", Napi::Function::New(env, oomtune::accountOf));
+  exports.Set("groupNamed", Napi::Function::New(env, oomtune::groupNamed));
   return exports;
 }
 

@@ -3,6 +3,8 @@ import type { Store } from '../store/index.js';
 import { parseRedisUrl } from '../store/url.js';
 import type { Output } from './output.js';
 import { createProgress, type ProgressView } from './progress.js';
+import type { Hello } from './system/client.js';
+import { systemDaemon } from './system/client.js';
 
 /** What verbs share. Expensive parts are made when first asked for, and closed at the end. */
 export interface Context {
@@ -14,6 +16,8 @@ export interface Context {
   readonly progress: ProgressView;
   /** URL given by `--redis` or OOMTUNE_REDIS_URL; null: the embedded Redis. */
   readonly redisUrl: string | null;
+  /** What the machine's daemon says of itself and this user, where the verb goes through it; else null. */
+  system(): Promise<Hello | null>;
   store(): Promise<Store>;
   runtime(): Promise<Runtime>;
   close(): Promise<void>;
@@ -21,12 +25,20 @@ export interface Context {
 
 const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
-export function createContext(out: Output, options: Record<string, unknown>): Context {
+/** Verbs for which the daemon of the machine stands in the place of a Redis of one's own. */
+const BY_SYSTEM = new Set([
+  ...['find-batch', 'run', 'submit', 'status', 'wait', 'logs', 'cancel', 'retry', 'hold', 'release', 'pause', 'resume'],
+  ...['edit', 'explain', 'recommend', 'devices', '__complete', 'daemon status'],
+]);
+
+export function createContext(out: Output, options: Record<string, unknown>, verb = ''): Context {
   const redisUrl = String(options.redis ?? process.env.OOMTUNE_REDIS_URL ?? '') || null;
   if (redisUrl !== null) parseRedisUrl(redisUrl); // throws for a wrong one before anything is tried
+  const socket = BY_SYSTEM.has(verb) ? systemDaemon(redisUrl) : null;
   const controller = new AbortController();
   let interruptedBy: number | null = null;
   let times = 0;
+  let system: Promise<{ hello: Hello; store: Store }> | null = null;
   let store: Promise<Store> | null = null;
   let runtime: Promise<Runtime> | null = null;
   let progress: ProgressView | null = null;
@@ -51,7 +63,16 @@ export function createContext(out: Output, options: Record<string, unknown>): Co
       progress ??= createProgress(process.stderr);
       return progress;
     },
+    async system() {
+      if (socket === null) return null;
+      system ??= joinSystem(socket);
+      return (await system).hello;
+    },
     store() {
+      if (socket !== null) {
+        system ??= joinSystem(socket);
+        return system.then((joined) => joined.store);
+      }
       store ??= import('../store/index.js').then(({ openStore }) => openStore({ url: redisUrl }));
       return store;
     },
@@ -64,6 +85,19 @@ export function createContext(out: Output, options: Record<string, unknown>): Co
       for (const name of Object.keys(SIGNALS)) process.off(name, onSignal);
       const opened = await store?.catch(() => null);
       await opened?.close();
+      await system?.then((joined) => joined.store.close()).catch(() => {});
     },
   };
+}
+
+/** From here on this process keeps its files where the machine's daemon says. */
+async function joinSystem(path: string): Promise<{ hello: Hello; store: Store }> {
+  const [{ connectSystem }, { systemStore }, { useHome }] = await Promise.all([
+    import('./system/client.js'),
+    import('./system/store.js'),
+    import('../common/home.js'),
+  ]);
+  const { channel, hello } = await connectSystem(path);
+  useHome(hello.home);
+  return { hello, store: systemStore(path, channel) };
 }

@@ -45,10 +45,11 @@ async function main(argv: string[]): Promise<number> {
   const called: { verb: string | null; context: Context | null; code: number } = { verb: null, context: null, code: 0 };
   const program = createProgram(async (invocation, load) => {
     called.verb = invocation.verb;
-    called.context = createContext(out, invocation.options);
+    called.context = createContext(out, invocation.options, invocation.verb);
     const { context } = called;
     called.code = await withTimeout(invocation, context, async () => {
       await namedFilesAnswer(invocation, context.signal);
+      await context.system(); // before anything looks for its home
       return (await load())(invocation, context);
     });
   }, command);

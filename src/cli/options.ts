@@ -123,6 +123,14 @@ export const COMMON: Options = {
   ],
 };
 
+/** For `daemon run`. */
+export const SYSTEM: Options = {
+  '': [
+    ['--system', 'one daemon for all users of the machine, whose jobs run as themselves; needs root'],
+    ['--admin-group <group>', "its members may steer everybody's jobs", { preset: 'oomtune-admin' }],
+  ],
+};
+
 /** An option takes only the values between bars, as in `<auto|off>`. */
 export function addOptions(command: Command, options: Options): Command {
   for (const [heading, specs] of Object.entries(options)) {

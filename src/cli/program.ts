@@ -2,7 +2,7 @@ import { Argument, Command } from 'commander';
 import { usageError } from '../common/errors.js';
 import { nearest } from '../common/names.js';
 import { SHELLS } from './completion/grammar.js';
-import { addOptions, COMMON, DAEMON, EDIT, type Options, PLOT, RUN, SUBMIT, WORK } from './options.js';
+import { addOptions, COMMON, DAEMON, EDIT, type Options, PLOT, RUN, SUBMIT, SYSTEM, WORK } from './options.js';
 import { shown } from './output.js';
 import { type Dispatch, verbMaker } from './verb.js';
 
@@ -136,7 +136,9 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     args: [new Argument('<host>', 'its name, as `status` shows it')],
   });
   daemon('status', 'tell whether it runs', daemonVerbs);
-  daemon('run', 'run it in the foreground, under systemd or in a container', daemonVerbs, { options: [DAEMON] });
+  daemon('run', 'run it in the foreground, under systemd or in a container', daemonVerbs, {
+    options: [DAEMON, SYSTEM],
+  });
   const redis = under(group('redis', 'the embedded Redis'));
   const redisVerbs = () => import('./verbs/redis.js');
   redis('url', 'print its URL, starting it if need be', redisVerbs);

@@ -25,6 +25,7 @@ export const ERROR_CODES = {
   OOMTUNE_DAEMON_RUNNING: { exit: 5, about: 'A daemon already runs on this host.' },
   OOMTUNE_DAEMON_DOWN: { exit: 5, about: 'No daemon runs on this host.' },
   OOMTUNE_STILL_RUNNING: { exit: 5, about: 'Something that was to be ended still runs.' },
+  OOMTUNE_NOT_PERMITTED: { exit: 5, about: "That is for the job's owner, or for administrators." },
   OOMTUNE_LEASE_LOST: { exit: 5, about: 'The lease on the device was lost.' },
   OOMTUNE_HTTP_REFUSED: { exit: 5, about: 'The dashboard refused a request.' },
   OOMTUNE_HTTP_NOT_FOUND: { exit: 6, about: 'The dashboard has no page of that address.' },

@@ -19,8 +19,22 @@ export function isFolder(path: string): boolean {
 /** Where oomtune keeps its state (0700): `OOMTUNE_HOME`, else `$XDG_STATE_HOME/oomtune`, else `~/.local/state/oomtune`. */
 export const homeFolder = (): string => privateFolder(homePath());
 
+let given: string | null = null;
+
+/** Sets the home for this process alone: unlike a variable of the environment it is not handed down to jobs. */
+export function useHome(path: string): void {
+  given = path;
+}
+
+/** Where the machine's daemon listens, if there is one: OOMTUNE_SYSTEM_SOCKET; null: that is empty, for who wants none. */
+export function systemSocket(): string | null {
+  const { OOMTUNE_SYSTEM_SOCKET: path = '/run/oomtune/oomtune.sock' } = process.env;
+  return path === '' ? null : resolve(path);
+}
+
 /** The same, without making it. Absolute: the Redis server and the jobs work in folders of their own. */
 export function homePath(): string {
+  if (given !== null) return given;
   const { OOMTUNE_HOME, XDG_STATE_HOME } = process.env;
   return resolve(OOMTUNE_HOME || join(XDG_STATE_HOME || join(homedir(), '.local', 'state'), 'oomtune'));
 }

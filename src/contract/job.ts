@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { failure } from './failure.js';
-import { absolute, command, count, jobId, text, time, word } from './fields.js';
+import { absolute, command, count, jobId, text, time, whole, word } from './fields.js';
 import { observation, probeRecord } from './measurement.js';
 import { jobOptions } from './options.js';
 import { config, cut } from './rung.js';
@@ -49,6 +49,8 @@ export const jobRecord = z.object({
   name: text(256),
   /** The user who submitted it; null: by a version that did not ask. */
   owner: word.nullable().default(null),
+  /** The number of that account, where one daemon serves several users; null, absent: jobs run as whoever runs the daemon. */
+  uid: whole.nullish(),
   state: jobState,
   /** Why it waits or where it stands, for a person; null when there is nothing to say. */
   reason: text(65_536).nullable(),

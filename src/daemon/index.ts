@@ -10,6 +10,7 @@ export type { DaemonSettings } from './settings.js';
 export { withSilence } from './silence.js';
 export { cancelJob, editJob, holdJob, pauseJob, releaseJob, retryJob } from './steer.js';
 export { submitJob, submitSweep } from './submit.js';
+export type { SystemSettings } from './system/index.js';
 
 /** See runDaemonHere. */
 export async function runDaemon(store: Store, options: RunOptions): Promise<void> {

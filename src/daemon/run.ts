@@ -19,6 +19,7 @@ import { Housekeeping } from './housekeeping.js';
 import type { HttpServer } from './http/index.js';
 import { Observer } from './observe/sampler.js';
 import { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';
+import { System, type SystemSettings } from './system/index.js';
 
 export interface RunOptions extends Partial<DaemonSettings> {
   /** When aborted, the daemon lets go of its jobs and ends. */
@@ -26,11 +27,13 @@ export interface RunOptions extends Partial<DaemonSettings> {
   /** Tests pass a stand-in. */
   runtime?: Runtime;
   worker?: WorkerApi;
+  /** Serves all users of the machine; absent: whoever runs it. */
+  system?: SystemSettings;
 }
 
 /** Runs the daemon here until the signal is aborted. Throws OOMTUNE_DAEMON_RUNNING or OOMTUNE_REDIS_UNSAFE. */
 export async function runDaemonHere(store: Store, options: RunOptions): Promise<void> {
-  const { signal, runtime, worker, ...settings } = options;
+  const { signal, runtime, worker, system: forAll, ...settings } = options;
   const all: DaemonSettings = { ...DAEMON_SETTINGS, ...settings };
   const log = createLog('daemon', process.env.OOMTUNE_LOG || 'info');
   const host = hostName();
@@ -57,6 +60,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
       log.warn({ redis: shown, why }, 'Redis answers with an error: jobs go on, and it is asked until it does not');
   };
   const ownRuntime = runtime ?? (await import('../runtime/index.js')).createRuntime();
+  const system = forAll === undefined ? null : new System({ store, log, version }, forAll);
   const daemon = new Daemon({
     store,
     runtime: ownRuntime,
@@ -70,7 +74,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
   let http: HttpServer | null = null;
   let observer: Observer | null = null;
   try {
-    if (process.getuid?.() === 0) log.warn('the daemon runs as root, and so do its jobs');
+    if (process.getuid?.() === 0 && system === null) log.warn('the daemon runs as root, and so do its jobs');
     const failed = daemon.failed;
     failed.catch(() => {});
     await daemon.start();
@@ -79,10 +83,12 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     // Memory is sampled without a dashboard as well, for `explain`
     if (http === null) observer = new Observer(store, ownRuntime, log);
     await observer?.start();
+    await system?.listen();
     writeDaemonFile({ ...file, ready: true, dashboard: http?.url ?? null, dashboard_fault: served.fault });
     await Promise.race([aborted(signal), failed]);
   } finally {
     housekeeping.close();
+    await system?.close();
     await http?.close().catch((error: unknown) => log.debug({ err: error }, 'the dashboard did not close'));
     await observer?.close();
     await daemon.stop({ kill: daemon.killAsked });

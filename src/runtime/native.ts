@@ -33,6 +33,12 @@ export interface Addon extends DeviceAddon {
   holdLock(path: string): number | null;
   spawnSupervisor(executable: string, folder: string, inherit: boolean): Promise<number>;
   waitForProcess(pid: number, startTime: number): Promise<void>;
+  /** Who connected a unix socket, as the kernel noted it then. */
+  peerCredentials(fd: number): { pid: number; uid: number; gid: number };
+  /** Null: there is no such account. */
+  accountOf(uid: number): { name: string; gid: number; home: string; shell: string; groups: number[] } | null;
+  /** The group's number; null: there is no such group. */
+  groupNamed(name: string): number | null;
 }
 
 export interface Native {

@@ -1,5 +1,7 @@
+import { join, resolve } from 'node:path';
 import { usageError } from '../../common/errors.js';
-import type { StartOptions } from '../../daemon/index.js';
+import { systemSocket, useHome } from '../../common/home.js';
+import type { StartOptions, SystemSettings } from '../../daemon/index.js';
 import { printStatus } from '../running.js';
 import { readNumber, type Verb } from '../verb.js';
 import { plural } from '../words.js';
@@ -48,6 +50,26 @@ export const forget: Verb = async ({ args }, context) => {
 };
 
 export const status: Verb = async (_invocation, context) => {
+  const system = await context.system();
+  if (system !== null) {
+    const { url } = await context.store();
+    const { version, pid, host, started_at, jobs, lacks } = system;
+    const none = { dashboard: null, dashboard_fault: null };
+    const found = {
+      schema: 1 as const,
+      running: true,
+      pid,
+      host,
+      version,
+      redis: url,
+      started_at,
+      ...none,
+      jobs,
+      lacks,
+    };
+    printStatus(context.out, 'daemon-status', found, '`systemctl start oomtune` starts it');
+    return 0;
+  }
   const store = await context.store();
   const { daemonStatus } = await import('../../daemon/index.js');
   const status = { schema: 1 as const, ...(await daemonStatus(store)) };
@@ -58,11 +80,36 @@ export const status: Verb = async (_invocation, context) => {
 /** Runs until a signal, the normal end of a daemon, so the exit code is 0. */
 export const run: Verb = async ({ options }, context) => {
   const settings = settingsOf(options);
+  const system = options.system ? systemSettings(options.adminGroup, context.redisUrl) : null;
+  if (system !== null) useHome(join(system.home, 'daemon'));
   const store = await context.store();
   const { runDaemon } = await import('../../daemon/index.js');
-  await runDaemon(store, { signal: context.signal, ...settings });
+  await runDaemon(store, { signal: context.signal, ...settings, ...(system === null ? {} : { system }) });
   return 0;
 };
+
+/** Throws OOMTUNE_USAGE for who is not root, and with a Redis that others may reach. */
+function systemSettings(adminGroup: unknown, redisUrl: string | null): SystemSettings {
+  if (process.getuid?.() !== 0) {
+    throw usageError(
+      'A daemon for all users of the machine has to run as root: jobs run as whoever submitted them.',
+      'Start it as root, or leave out --system for a daemon of your own.',
+    );
+  }
+  if (redisUrl !== null) {
+    throw usageError(
+      'With --system the daemon has a Redis of its own: whoever can write to another could run commands as root.',
+      'Leave out --redis and OOMTUNE_REDIS_URL.',
+    );
+  }
+  const group = String(adminGroup ?? 'oomtune-admin');
+  if (!/^[\w.@-]{1,64}$/.test(group))
+    throw usageError(`Expected --admin-group to be the name of a group, got "${group}".`, '`getent group` lists them.');
+  const socket = systemSocket();
+  if (socket === null)
+    throw usageError('OOMTUNE_SYSTEM_SOCKET is empty.', 'Unset it, or name the path of the socket to make.');
+  return { socket, home: resolve(process.env.OOMTUNE_SYSTEM_HOME || '/var/lib/oomtune'), adminGroup: group };
+}
 
 function settingsOf(values: Record<string, unknown>): StartOptions {
   const { cpuLanes, httpPort, httpHost: host } = values;

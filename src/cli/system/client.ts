@@ -1,0 +1,59 @@
+import { lstatSync } from 'node:fs';
+import { createConnection } from 'node:net';
+import { OomtuneError } from '../../common/errors.js';
+import { systemSocket } from '../../common/home.js';
+import { Channel, ChannelClosed } from '../../daemon/system/channel.js';
+
+/** What the daemon of the machine says of itself and of the caller. */
+export interface Hello {
+  version: string;
+  pid: number;
+  host: string;
+  started_at: string;
+  /** The folder of the caller's state. */
+  home: string;
+  user: string;
+  uid: number;
+  admin: boolean;
+  jobs: number;
+  lacks: string | null;
+}
+
+const CONNECT_MS = 5000;
+
+/** The socket of the machine's daemon, if there is one and the user has named neither a Redis nor a home of his own; else null. */
+export function systemDaemon(redisUrl: string | null): string | null {
+  if (redisUrl !== null || process.env.OOMTUNE_HOME) return null;
+  const path = systemSocket();
+  try {
+    return path !== null && lstatSync(path).isSocket() ? path : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Connects and says hello. Throws OOMTUNE_DAEMON_DOWN, or why the daemon refuses. */
+export async function connectSystem(path: string): Promise<{ channel: Channel; hello: Hello }> {
+  const socket = createConnection(path);
+  const channel = new Channel(socket);
+  const timer = setTimeout(() => channel.close(new Error('it does not answer')), CONNECT_MS);
+  try {
+    return { channel, hello: await channel.call<Hello>('hello', []) };
+  } catch (error) {
+    channel.close();
+    throw error instanceof ChannelClosed ? down(path, error) : error;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** The connection is lost: said the same way wherever a verb stands. */
+export function down(path: string, cause: Error): OomtuneError {
+  const denied = /EACCES/.test(cause.message) ? ': permission denied' : '';
+  return new OomtuneError(
+    'OOMTUNE_DAEMON_DOWN',
+    `The oomtune daemon of this machine does not answer at ${path}${denied}.`,
+    '`systemctl status oomtune` tells more; set OOMTUNE_HOME to a folder of yours to work without it.',
+    { cause },
+  );
+}

@@ -1,0 +1,79 @@
+import { usageError } from '../../common/errors.js';
+import type { Channel } from '../../daemon/system/channel.js';
+import { ChannelClosed } from '../../daemon/system/channel.js';
+import type { Store } from '../../store/index.js';
+import { down } from './client.js';
+
+/** Calls by part of the store, as the daemon offers them. */
+const OFFERED = {
+  jobs: ['get', 'find', 'labels', 'latest', 'list', 'live', 'liveIds', 'counts', 'unreadable'],
+  recommendations: ['get', 'list', 'find'],
+  hosts: ['list'],
+  leasing: ['list', 'foreground', 'heldByEnded'],
+  memory: ['get'],
+} as const;
+
+/** The store as verbs use it, behind the socket of the machine's daemon, which shows and does what this user may. */
+export function systemStore(path: string, channel: Channel): Store {
+  const call = <T>(name: string, args: unknown[]): Promise<T> =>
+    channel.call<T>(name, args).catch((error: unknown) => {
+      throw error instanceof ChannelClosed ? down(path, error) : error;
+    });
+  const parts = Object.fromEntries(
+    Object.entries(OFFERED).map(([part, names]) => [
+      part,
+      Object.fromEntries(names.map((name) => [name, (...args: unknown[]) => call(`${part}.${name}`, args)])),
+    ]),
+  ) as Record<keyof typeof OFFERED, Record<string, unknown>>;
+  const store = {
+    ...parts,
+    url: `unix://${path}`,
+    secretUrl: null,
+    keys: { prefix: '' },
+    connection: { onRefused: () => {} },
+    jobs: guarded('jobs', parts.jobs),
+    leasing: guarded('leasing', {
+      ...parts.leasing,
+      reap: async () => [], // the daemon does
+      forgetHost: async () => [],
+      onRefused: () => {},
+    }),
+    recommendations: guarded('recommendations', parts.recommendations),
+    logs: {
+      read: async (job: string) =>
+        (await call<{ data: string }[]>('logs.read', [job])).map((piece) => ({
+          ...piece,
+          data: Buffer.from(piece.data, 'base64'),
+        })),
+    },
+    events: { listen: (listener: (what: string, job: string) => void) => listen(channel, listener) },
+    close: async () => channel.close(),
+  };
+  return guarded('store', store) as unknown as Store;
+}
+
+async function listen(channel: Channel, listener: (what: string, job: string) => void): Promise<() => void> {
+  const controller = new AbortController();
+  await new Promise<void>((resolve, reject) => {
+    const onNote = (said: unknown): void => {
+      const [what, job] = said as [string, string];
+      if (what === 'ready') resolve();
+      else listener(what, job);
+    };
+    channel.call('events.listen', [], { signal: controller.signal, onNote }).catch(reject);
+  });
+  return () => controller.abort();
+}
+
+/** Says by name what the daemon does not offer. */
+function guarded<T extends object>(name: string, part: T): T {
+  return new Proxy(part, {
+    get(target, key) {
+      if (typeof key !== 'string' || key in target || key === 'then') return Reflect.get(target, key);
+      throw usageError(
+        `This needs ${name}.${key}, which the daemon of this machine does not offer.`,
+        'Set OOMTUNE_HOME to a folder of yours to work with a daemon and a Redis of your own.',
+      );
+    },
+  });
+}

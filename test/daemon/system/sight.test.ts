@@ -1,0 +1,109 @@
+import { statSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { job, options } from '../../store/samples.js';
+import { Machine, noUsers, type User } from './machine.js';
+
+/** What users see of each other's jobs. The records are written as the daemon would, so that nothing has to run. */
+describe.skipIf(noUsers !== null)('a daemon for several users', () => {
+  let machine: Machine;
+  let alice: User;
+  let bob: User;
+  let admin: User;
+  const secret = 'hunter2-in-the-command';
+  let hers: string;
+  let his: string;
+
+  beforeAll(async () => {
+    machine = new Machine();
+    alice = machine.user();
+    bob = machine.user();
+    admin = machine.user([machine.adminGroup]);
+    await machine.start();
+    const store = await machine.store();
+    const common = { state: 'held' as const, reason: 'on hold until it is released' };
+    const record = job({
+      ...common,
+      name: 'train',
+      owner: alice.name,
+      uid: alice.uid,
+      command: ['python', 'train.py', '--token', secret],
+      options: options({ cwd: `/home/${secret}`, env: ['HUNTER2_IN_ENV'], resumeArg: secret }),
+      environment: { host: 'h', file: '0123456789abcdef', bound: ['HUNTER2_BOUND'], withheld: [] },
+    });
+    hers = record.job;
+    await store.jobs.create(record);
+    const other = job({ ...common, name: 'train', owner: bob.name, uid: bob.uid });
+    his = other.job;
+    await store.jobs.create(other);
+  });
+  afterAll(() => machine.close());
+
+  type Status = { jobs: { job: string; name: string; owner: string; state: string; command: string[] }[] };
+
+  it('is found by its socket, and tells each user who it takes him for', async () => {
+    expect(await alice.json(['daemon', 'status'])).toMatchObject({ running: true, pid: machine.daemon?.pid, jobs: 2 });
+    const { jobs } = await alice.json<Status>(['status']);
+    expect(jobs.map((one) => [one.job, one.owner])).toEqual([
+      [hers, alice.name],
+      [his, bob.name],
+    ]);
+  });
+
+  it("shows of another's job whose it is and how it stands, and nothing of what it does", async () => {
+    const { jobs } = await bob.json<Status>(['status']);
+    expect(jobs.find((one) => one.job === hers)).toMatchObject({ name: 'train', owner: alice.name, state: 'held' });
+    for (const args of [
+      ['status'],
+      ['status', hers],
+      ['status', '--json'],
+      ['explain', hers],
+      ['explain', '--json', hers],
+    ]) {
+      const { stdout, stderr } = await bob.call(args);
+      expect(stdout, args.join(' ')).toContain(hers.slice(0, 6));
+      expect(`${stdout}${stderr}`.toLowerCase(), args.join(' ')).not.toContain('hunter2');
+    }
+    for (const user of [alice, admin]) expect((await user.call(['explain', '--json', hers])).stdout).toContain(secret);
+  });
+
+  it("takes names and @ for one's own jobs", async () => {
+    const names = async (user: User, handle: string) =>
+      (await user.json<Status>(['status', handle])).jobs.map((one) => one.job);
+    expect(await names(alice, 'train')).toEqual([hers]);
+    expect(await names(bob, 'train')).toEqual([his]);
+    expect(await names(alice, '@')).toEqual([hers]);
+    expect(await names(bob, hers)).toEqual([hers]);
+    expect((await admin.call(['status', '@'])).code).toBe(6);
+  });
+
+  it('keeps its Redis, its state and the folders of its users to whom they belong', async () => {
+    const redis = join(machine.home, 'daemon', 'redis', 'redis.sock');
+    expect((await alice.call(['status', '--redis', `unix://${redis}`])).stderr).toMatch(/permission denied/);
+    expect((await (await machine.store()).connection.redis.config('GET', 'port')) as unknown).toEqual(['port', '0']);
+    for (const path of ['daemon', `users/${bob.uid}`, 'users'])
+      expect((await alice.call([join(machine.home, path)], { program: ['ls'] })).code, path).not.toBe(0);
+    expect(statSync(join(machine.home, 'users', String(bob.uid)))).toMatchObject({ uid: bob.uid });
+  });
+
+  it("leaves who names a home or a Redis of his own alone, and is told apart from one's own", async () => {
+    const own = { env: { OOMTUNE_HOME: join(alice.home, 'own') } };
+    expect((await alice.json<Status>(['status'], own)).jobs).toEqual([]);
+    expect(await alice.json(['daemon', 'status'], own)).toMatchObject({ running: false });
+    await alice.call(['redis', 'stop'], own);
+  });
+
+  it('says what it does not offer, and where it is when it does not answer', async () => {
+    const offered = await alice.script(`
+      const { connect } = await import('node:net');
+      const socket = connect(${JSON.stringify(machine.socket)});
+      socket.write(JSON.stringify({ id: 1, call: 'jobs.patch', args: ['${hers}', { owner: 'me' }] }) + '\\n');
+      socket.on('data', (data) => { console.log(String(data)); socket.destroy(); });
+    `);
+    expect(JSON.parse(offered.stdout)).toMatchObject({ id: 1, error: { code: 'OOMTUNE_USAGE' } });
+    await machine.stop();
+    const { code, stderr } = await alice.call(['status']);
+    expect([code, stderr]).toEqual([5, expect.stringContaining('OOMTUNE_DAEMON_DOWN')]);
+    await machine.start();
+  });
+});
