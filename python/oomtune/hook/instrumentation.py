@@ -20,6 +20,7 @@ from .watch.backward_passes import BackwardPasses
 from .watch.loader import patch_loader
 from .watch.models import Modules, TrainingMode
 from .watch.optimizers import Optimizers
+from .watch.random_draws import RandomDraws
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Instrumentation:
         self.memory: Memory | None = None
         #: The script made a loss with reduction='sum'.
         self.sum_loss = False
+        #: Looks at the training's forward passes; None: nothing has to know whether they draw random numbers.
+        self._draws: RandomDraws | None = None
         #: The script has turned on autocast itself.
         self.own_amp = False
         self.accumulator = GradientAccumulator()
@@ -117,12 +120,22 @@ class Instrumentation:
     def warn_of_differences(self) -> None:
         for code in warnings(self, None):
             self.telemetry.warn(code, DIFFERENCES[code])
+        # The cut at the model sees for itself what its micro-batches draw.
+        if self.hook.cut_choice()[0] != "model":
+            self._watch_draws()
 
     def warn_of_micro_batches(self) -> None:
         """Called where a framework or the script's flags make the micro-batches: these weigh losses by themselves, but batch
         normalisation sees micro-batches there as well."""
         if self.modules.any_of(self.torch.nn.modules.batchnorm._BatchNorm):
             self.telemetry.warn("batch_norm", DIFFERENCES["batch_norm"])
+        self._watch_draws()
+
+    def _watch_draws(self) -> None:
+        # A compiled model would be compiled anew for a look into it.
+        if self._draws is None and not self.modules.compiled():
+            self._draws = RandomDraws(self.torch, self.telemetry.warn)
+            self.rung.watch_draws(self._draws)
 
     # -- called by the watchers of optimizers and backward passes
 

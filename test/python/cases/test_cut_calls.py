@@ -74,6 +74,21 @@ class Calls(CutCase):
         self.train(Averaging, lambda m, x: m(x).pow(2).mean(), rows, 16)
         self.assertEqual(self.warned, ["buffers"])
 
+    def test_random_numbers_that_a_forward_pass_draws_are_told_once(self):
+        self.train(lambda: nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 4)), mean_square, rows, 16)
+        self.assertEqual(self.warned, ["random_draws"])
+        self.warned.clear()
+        self.train(Noisy, mean_square, rows, 16)
+        self.assertEqual(self.warned, ["random_draws"])
+
+    def test_what_draws_nothing_is_not_told_so(self):
+        def evaluated():
+            return nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5).eval(), nn.Linear(16, 4))
+
+        for make in (net, lambda: Noisy(forked=True), evaluated):
+            self.train(make, mean_square, rows, 16)
+            self.assertEqual(self.warned, [])
+
     def test_a_buffer_that_counts_calls_is_not(self):
         self.train(lambda: Averaging(counts=True), lambda m, x: m(x).pow(2).mean(), rows, 16)
         self.assertEqual(self.warned, [])
@@ -201,6 +216,21 @@ class Averaging(nn.Module):
         if self.training:
             self.average.add_(1.0 if self.counts else x.detach().mean(0))
         return self.net(x)
+
+
+class Noisy(nn.Module):
+    """Adds noise to its samples, perhaps from a generator that is as before afterwards."""
+
+    def __init__(self, forked=False):
+        super().__init__()
+        self.forked = forked
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x):
+        if not self.forked:
+            return self.layer(x + 0.1 * torch.randn_like(x))
+        with torch.random.fork_rng():
+            return self.layer(x + 0.1 * torch.randn_like(x[:1]))
 
 
 if __name__ == "__main__":

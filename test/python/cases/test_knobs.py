@@ -130,7 +130,20 @@ class Knobs(unittest.TestCase):
         _, result = self.train(
             OOMTUNE_MICRO_BATCH=4, OOMTUNE_ACCUMULATION=2, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation"
         )
-        self.assertEqual([m["code"] for m in result.of("warn")], ["batch_norm"])
+        self.assertEqual([m["code"] for m in result.of("warn")], ["batch_norm", "random_draws"])
+
+    def test_random_draws_are_told_whatever_makes_the_micro_batches(self):
+        for more in (
+            {"OOMTUNE_CUT": "loader", "OOMTUNE_HOOK_KNOBS": "micro_batch,accumulation"},
+            {"OOMTUNE_HOOK_KNOBS": "", "OOMTUNE_OWN_ACCUMULATION": 1},  # the script's own flags
+        ):
+            with self.subTest(more):
+                _, result = self.train(OOMTUNE_MICRO_BATCH=4, OOMTUNE_ACCUMULATION=2, **more)
+                self.assertEqual([m["code"] for m in result.of("warn")], ["batch_norm", "random_draws"])
+
+    def test_random_draws_are_not_told_where_nothing_is_cut(self):
+        _, result = self.train(OOMTUNE_MICRO_BATCH=8, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation")
+        self.assertEqual(result.of("warn"), [])
 
     MODELS = {
         "one sequence, cut into segments": (

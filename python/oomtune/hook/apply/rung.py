@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from .checkpointing import Checkpointing
 from .forward_wrappers import ForwardWrappers
 from .precision import Autocast, LossScaling
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from ..watch.backward_passes import BackwardPasses
     from ..watch.models import Modules
     from ..watch.optimizers import Optimizers
+    from ..watch.random_draws import RandomDraws
 
 
 class Rung:
@@ -85,6 +88,11 @@ class Rung:
             return output
 
         self._forwards.wrap(module, around)
+
+    def watch_draws(self, draws: RandomDraws) -> None:
+        """Has `draws` look at the forward passes of the models and of their parts."""
+        for module in self._outer():
+            self._forwards.wrap(module, functools.partial(draws.around, module))
 
     def _narrow_norms(self) -> list[Any]:
         """Layers in which torch before 2.0, on the CPU, cannot mix half-precision inputs with single-precision weights."""

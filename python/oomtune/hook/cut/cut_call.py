@@ -45,6 +45,7 @@ class CutCall:
         self._parts = parts
         #: Indices of the micro-batches that run: the last is the largest.
         self._ran = range(max(0, len(parts) - most) if most else 0, len(parts))
+        self._trains = most is None
         self._random: dict[int, RngState] = {}
         #: Of the last micro-batch: (its inputs that require gradients, by number; its output's leaves, with their graph).
         self._kept: tuple[dict[int, Tensor], Leaves] | None = None
@@ -130,6 +131,8 @@ class CutCall:
             if index != self._ran[0] and self._buffers is not None:
                 self._buffers.restore()
             self._random[index] = RngState(self._torch, self.plan.devices)
+            if self._trains and index == self._ran[0] + 1 and self._random[index] != self._random[index - 1]:
+                self.plan.drew()
             yield index
             if not buffers.known:
                 buffers.learn()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
+from ..watch.random_draws import RANDOM_DRAWS
 from ..watch.rng_state import cuda_devices
 from .buffers import Buffers, compiled
 from .equivalence import EquivalenceCheck
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 DIFFERENCES = {
     "buffers": "The model keeps values of its own (buffers) that its forward pass takes from the samples: they are those of micro-batches.",
+    "random_draws": RANDOM_DRAWS,
     "fp16": "In fp16 the gradients of a micro-batch overflow later than those of the whole batch: the loss scaler may skip fewer steps.",
 }
 
@@ -211,6 +213,10 @@ class Plan:
     ) -> MaybeTensors:
         with self._context.calls.backward_of_micro_batch():
             return self._torch.autograd.grad(outputs, inputs, gradients, allow_unused=True, create_graph=create_graph)
+
+    def drew(self) -> None:
+        """A micro-batch's forward pass has drawn random numbers."""
+        self._context.warn("random_draws")
 
     def second_micro_batch(self) -> None:
         """The second micro-batch has run."""

@@ -48,6 +48,12 @@ class RngState:
         self._host = HostRngState(torch)
         self._devices = [(device, torch.cuda.get_rng_state(device)) for device in devices]
 
+    def __eq__(self, other: Any) -> bool:
+        return self._host == other._host and all(
+            one == another and self._torch.equal(state, after)
+            for (one, state), (another, after) in zip(self._devices, other._devices)
+        )
+
     def restore(self) -> None:
         self._host.restore()
         for device, state in self._devices:
