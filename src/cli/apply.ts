@@ -1,10 +1,10 @@
 import { OomtuneError } from '../common/errors.js';
-import { HOST, isHost } from '../contract/device-id.js';
 import type { Recommendation } from '../contract/recommendation.js';
 import { type Config, configOf } from '../contract/rung.js';
 import { digest, fill, type Knob, recognise } from '../worker/command/index.js';
 import { appliedFolder } from '../worker/key.js';
 import { EXPANDABLE_SEGMENTS } from '../worker/memory/allocator.js';
+import { runningAs } from './cluster/allotment.js';
 
 interface Applied {
   key: string;
@@ -56,13 +56,6 @@ export async function applyRecommendation(
 
 /** The command for `oomtune run` that finds this very recommendation again. */
 function underOomtune(chosen: Recommendation, command: string[]): string[] {
-  const [, device] = chosen.key.split(':');
-  const mib = chosen.budget_bytes / 1024 ** 2;
-  return [
-    ...['oomtune', 'run', '--name', chosen.name, '--effective-batch', String(chosen.effective_batch)],
-    ...(isHost(device) ? ['--device', HOST] : []),
-    ...['--budget', Number.isInteger(mib) ? `${mib}MiB` : String(chosen.budget_bytes)],
-    ...(chosen.world_size > 1 ? ['--gpus', String(chosen.world_size)] : []),
-    ...['--', ...command],
-  ];
+  const batch = ['--effective-batch', String(chosen.effective_batch)];
+  return ['oomtune', 'run', ...batch, ...runningAs(chosen), '--', ...command];
 }

@@ -83,6 +83,7 @@ const raw = z.object({
   resumeArg: orNull(nonEmpty('an argument')),
   retries: whole(0, 1000).default(2),
   restart: z.boolean().default(false),
+  requeue: z.boolean().optional(),
 });
 
 /** Checks the options, each and together. Throws OOMTUNE_USAGE, OOMTUNE_BAD_SIZE or OOMTUNE_BAD_PLACEHOLDER. */

@@ -66,13 +66,36 @@ const TIME_IS = 'end it after so long, searches included: 4h, 1h30m, 2:30:00';
 const PRIORITY = ['--priority <n>', 'higher goes first'] as const;
 const NICE: Spec = ['--nice <n>', 'lower goes first: --nice 5 is --priority -5'];
 
+const RESUME_ARG: Spec = ['--resume-arg <arg>', 'added to the command when it is relaunched after progress'];
+const RETRIES: Spec = ['--retries <n>', 'relaunches after a late out-of-memory error', { preset: '2' }];
+
 export const RUN: Options = {
   [WHERE]: [[TIME, TIME_IS]],
   [SEARCH]: [
     ['--no-tune', 'only supervise: telemetry and budget'],
     ['--restart', 'after a late out-of-memory error start again however much was done'],
+    ['--requeue', 'end with exit code 75 where a scheduler should start it again, at a smaller size'],
+    RESUME_ARG,
+    RETRIES,
   ],
   '': [['--report <file>', 'write the JSON report of the run to this file']],
+};
+
+export const MANIFEST: Options = {
+  'In the cluster:': [
+    ['--image <image>', 'the image to run, with oomtune and the command in it'],
+    ['--namespace <name>', 'namespace of the Job', { preset: "kubectl's" }],
+    ['--queue <name>', "Kueue's LocalQueue, or with --limit kai a queue of KAI's"],
+    [
+      '--limit <gpu|hami|kai|runtime>',
+      "how the GPU memory is asked for: whole GPUs, HAMi's resource, KAI's annotation, NVIDIA's runtime",
+      { preset: 'gpu' },
+    ],
+    ['--redis-secret <name/key>', 'Secret with the URL of Redis, or none', { preset: 'oomtune/redis-url' }],
+    [TIME, TIME_IS],
+    RESUME_ARG,
+    RETRIES,
+  ],
 };
 
 export const EDIT: Options = {
@@ -95,12 +118,8 @@ export const SUBMIT: Options = {
     ['--share', 'may share a device with other jobs: reserves its recorded peak where no budget is given'],
     ['--gpu-model <model>', 'only on GPUs whose model holds this text'],
     ['--host <host>', 'only on this host'],
-    ['--resume-arg <arg>', 'added to the command when it is relaunched after progress'],
-    [
-      '--retries <n>',
-      'relaunches after a late out-of-memory error, or when the run was lost (a reboot)',
-      { preset: '2' },
-    ],
+    RESUME_ARG,
+    [RETRIES[0], `${RETRIES[1]}, or when the run was lost (a reboot)`, RETRIES[2]],
   ],
 };
 

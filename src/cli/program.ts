@@ -2,7 +2,19 @@ import { Argument, Command } from 'commander';
 import { usageError } from '../common/errors.js';
 import { nearest } from '../common/names.js';
 import { SHELLS } from './completion/grammar.js';
-import { addOptions, COMMON, DAEMON, EDIT, type Options, PLOT, RUN, SUBMIT, SYSTEM, WORK } from './options.js';
+import {
+  addOptions,
+  COMMON,
+  DAEMON,
+  EDIT,
+  MANIFEST,
+  type Options,
+  PLOT,
+  RUN,
+  SUBMIT,
+  SYSTEM,
+  WORK,
+} from './options.js';
 import { shown } from './output.js';
 import { type Dispatch, verbMaker } from './verb.js';
 
@@ -101,8 +113,16 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
   ask('recommend', 'show recorded configurations', () => import('./verbs/recommend.js'), {
     args: [new Argument('[name]', "name, key, or the stem of the script's name")],
     command: 'may',
-    ...options(['--apply', 'print the command after -- with the configuration filled in']),
+    ...options(
+      ['--apply', 'print the command after -- with the configuration filled in'],
+      ['--format <env|json|slurm|k8s|hami|kai>', 'print it for another program'],
+    ),
   }).usage('[options] [name] [--apply -- COMMAND…]');
+  ask('manifest', 'print a Kubernetes Job for a job or a command', () => import('./verbs/manifest.js'), {
+    args: [new Argument('[job]', 'job id or name; @ is the latest')],
+    command: 'may',
+    options: [WORK, MANIFEST],
+  }).usage('[options] --image IMAGE JOB | -- COMMAND…');
   ask('diagnose', 'say why a training process failed, from its log', () => import('./verbs/diagnose.js'), {
     args: [new Argument('[file]', 'log file, or - for stdin')],
     ...options(

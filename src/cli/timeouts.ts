@@ -9,7 +9,18 @@ const ENDS_FIRST = ['run', 'find-batch', 'daemon run'];
 /** For other verbs to end by themselves. */
 const INTERRUPTED_MS = 1000;
 /** Verbs that only talk to Redis, which may not answer. */
-const ONLY_ASKS = ['status', 'cancel', 'hold', 'release', 'retry', 'submit', 'explain', 'recommend', 'devices'];
+const ONLY_ASKS = [
+  'status',
+  'cancel',
+  'hold',
+  'release',
+  'retry',
+  'submit',
+  'explain',
+  'recommend',
+  'manifest',
+  'devices',
+];
 const LONGEST_ASK_MS = 60_000;
 
 /** Bounds a verb that waits for Redis. Throws OOMTUNE_STILL_RUNNING or OOMTUNE_REDIS_UNREACHABLE. */

@@ -75,5 +75,7 @@ export const jobOptions = z.object({
   retries: z.number().int().min(0).max(1000),
   /** `run` only: starts again from the beginning after an out-of-memory error, however much was done. */
   restart: z.boolean().optional(),
+  /** `run` only: what cannot be started again in place is left to a scheduler, by the exit code of OOMTUNE_SMALLER_NEXT. */
+  requeue: z.boolean().optional(),
 });
 export type JobOptions = z.infer<typeof jobOptions>;

@@ -101,5 +101,7 @@ export const runReport = z.object({
   wall_s: z.number(),
   /** Which process of it was killed and is still there, as the kernel holds on to it; absent: nothing of it is left. */
   still_running: z.string().optional(),
+  /** With `--requeue`: what its next start does otherwise, so that a scheduler should start it again; absent: nothing. */
+  next_start: z.string().optional(),
 });
 export type RunReport = z.infer<typeof runReport>;

@@ -149,6 +149,14 @@ export const verbDocuments = {
     argv: strings,
     env: z.record(z.string(), z.string()),
   }),
+  'recommend-format': z.object({ schema, key: z.string(), format: z.string(), text: z.string() }),
+  manifest: z.object({
+    schema,
+    /** The configuration that it is sized by; null: none is recorded. */
+    key: z.string().nullable(),
+    /** A Job of Kubernetes' batch/v1. */
+    manifest: z.record(z.string(), z.unknown()),
+  }),
   logs: z.object({
     schema,
     logs: z.array(z.object({ job: z.string(), launch: count.nullable(), log: z.string() })),

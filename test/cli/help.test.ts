@@ -14,6 +14,7 @@ const VERBS = [
   'release',
   'explain',
   'recommend',
+  'manifest',
   'diagnose',
   'devices',
   'daemon',

@@ -1,4 +1,4 @@
-import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -23,6 +23,7 @@ function logOf(bench: ReturnType<typeof workbench>): string {
 
 afterEach(() => {
   delete process.env.OOMTUNE_RESTART_SECONDS;
+  delete process.env.OOMTUNE_FIRST_START;
   if (folder !== '') rmSync(folder, { recursive: true, force: true });
 });
 
@@ -72,6 +73,33 @@ describe('a job that runs out of memory late', () => {
     );
     const again = workbench('run', [python, 'late_alone.py'], { cut: 'loader', budget: '100MiB', restart: true });
     expect(await runJob(again.request, again.deps)).toMatchObject({ outcome: 'succeeded' });
+  });
+
+  it('is left to the scheduler with --requeue, once the next start is known to take a smaller size', async () => {
+    process.env.OOMTUNE_RESTART_SECONDS = '0.1';
+    const options = { cut: 'loader', budget: '100MiB', requeue: true } as const;
+    const bench = workbench('run', [python, 'late_alone.py'], options);
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'failed', failure: { class: 'device_oom' } });
+    expect(report.next_start).toMatch(/^Micro-batch 64 is recorded as too large/);
+    expect([...bench.recorded.values()]).toMatchObject([{ status: 'demoted', known_bad_micro_batch: 64 }]);
+    const broken = workbench('run', [python, '-c', 'import torch; raise SystemExit(3)'], options);
+    expect((await runJob(broken.request, broken.deps)).next_start).toBeUndefined();
+  });
+
+  it('goes on from the checkpoint of an earlier start by a scheduler', async () => {
+    const cwd = made();
+    const since = Date.now() - 60_000;
+    writeFileSync(join(cwd, 'train.py'), 'import os; print("resume", os.environ.get("OOMTUNE_RESUME"))\n');
+    utimesSync(join(cwd, 'train.py'), since / 1000 - 60, since / 1000 - 60);
+    process.env.OOMTUNE_FIRST_START = String(since / 1000);
+    const fresh = workbench('run', [python, 'train.py'], { cwd, tune: false });
+    await runJob(fresh.request, fresh.deps);
+    expect(logOf(fresh)).toContain('resume None');
+    writeFileSync(join(cwd, 'last.ckpt'), 'weights');
+    const again = workbench('run', [python, 'train.py'], { cwd, tune: false });
+    await runJob(again.request, again.deps);
+    expect(logOf(again)).toContain('resume 1');
   });
 
   it('has ten minutes at stake unless the environment says otherwise', () => {

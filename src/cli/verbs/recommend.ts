@@ -2,6 +2,7 @@ import { OomtuneError, usageError } from '../../common/errors.js';
 import { nearest, stemOfName } from '../../common/names.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { shown } from '../../contract/rung.js';
+import type { Format } from '../cluster/formats.js';
 import { renderRecommendations } from '../recommend-view.js';
 import type { Verb } from '../verb.js';
 import { shellWords } from '../words.js';
@@ -15,12 +16,26 @@ export default (async ({ args, options, command }, context) => {
       'Write it after two dashes: oomtune recommend NAME --apply -- python train.py',
     );
   }
-  if (!options.apply && command.length > 0) {
+  const format = options.format as Format | undefined;
+  if (format !== undefined && options.apply)
+    throw usageError('--apply fills in a command; --format writes for another program.', 'Leave one of the two out.');
+  if (format !== undefined && name === undefined)
+    throw usageError('--format writes one configuration.', 'Name it: oomtune recommend NAME --format env');
+  if (!options.apply && command.length > 0 && format !== 'slurm') {
     throw usageError('A command is only filled in with --apply.', 'Write: oomtune recommend NAME --apply -- COMMAND…');
   }
   const store = await context.store();
   const found = name === undefined ? await store.recommendations.list() : await store.recommendations.find(name);
   if (name !== undefined && found.length === 0) throw noSuchConfig(name, await store.recommendations.list());
+  if (format !== undefined) {
+    const one = latestVerified(found, name as string);
+    if (found.length > 1) out.note(`note: ${one.key} is the latest verified one.`);
+    const { formatted } = await import('../cluster/formats.js');
+    const text = formatted(one, format, command);
+    if (out.json) out.document('recommend-format', { schema: 1, key: one.key, format, text });
+    else out.exact(text);
+    return 0;
+  }
   if (options.apply) {
     const { applyRecommendation } = await import('../apply.js');
     const applied = await applyRecommendation(found, name ?? null, command);
@@ -45,6 +60,19 @@ export default (async ({ args, options, command }, context) => {
   else out.data(renderRecommendations(found, out.paint));
   return 0;
 }) satisfies Verb;
+
+/** Throws OOMTUNE_NO_SUCH_CONFIG where each ran out of memory since. */
+function latestVerified(found: Recommendation[], name: string): Recommendation {
+  const [latest] = found
+    .filter((one) => one.status === 'verified')
+    .sort((a, b) => Date.parse(b.verified_at) - Date.parse(a.verified_at));
+  if (latest !== undefined) return latest;
+  throw new OomtuneError(
+    'OOMTUNE_NO_SUCH_CONFIG',
+    `No recommendation "${name}" is verified.`,
+    'It ran out of memory since; the next `oomtune run` or `find-batch` of it searches anew.',
+  );
+}
 
 function noSuchConfig(name: string, all: Recommendation[]): OomtuneError {
   const near = nearest(

@@ -1,5 +1,5 @@
 import { constants } from 'node:os';
-import { OomtuneError, usageError } from '../../common/errors.js';
+import { type ErrorCode, OomtuneError, usageError } from '../../common/errors.js';
 import type { RunReport } from '../../contract/reports.js';
 import type { Context } from '../context.js';
 import { interrupted, nothingFits, renderError } from '../errors.js';
@@ -43,6 +43,10 @@ function codeOf(report: RunReport, context: Context): number {
         : report.exit_code !== null
           ? `The job ended with exit code ${report.exit_code}`
           : 'The job failed before it could run';
+  if (report.next_start !== undefined) {
+    const message = `${how}: ${failure?.class ?? 'device_oom'}. ${report.next_start}`;
+    return tell('OOMTUNE_SMALLER_NEXT', message);
+  }
   const ours = tell('OOMTUNE_JOB_FAILED', failure ? `${how}: ${failure.class}. ${failure.cause}`.trim() : `${how}.`);
   if (report.outcome === 'timeout') return ours; // it was ended by us: what it ended with then says nothing
   if (report.exit_code !== null && report.exit_code !== 0) return report.exit_code;
@@ -50,7 +54,7 @@ function codeOf(report: RunReport, context: Context): number {
   return ours;
 
   /** Said on stderr even with --json: stdout has been the job's. */
-  function tell(code: 'OOMTUNE_EXHAUSTED' | 'OOMTUNE_JOB_FAILED', message: string): number {
+  function tell(code: ErrorCode, message: string): number {
     const evidence = failure?.evidence ? `\nEvidence: ${failure.evidence}` : '';
     const error = new OomtuneError(code, message, `${failure?.advice || 'Its output says why.'}${evidence}`);
     renderError(error, { ...context.out, json: false });

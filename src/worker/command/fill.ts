@@ -17,7 +17,7 @@ export async function fill(
   refuseUnsupported(plan, config);
   const front = plan.command.slice(0, plan.program.argsStart);
   const args = fillPlaceholders(plan.command.slice(plan.program.argsStart), config);
-  const filled: FilledCommand = { argv: [], env: environment(config), files: [] };
+  const filled: FilledCommand = { argv: [], env: knobVariables(config), files: [] };
   const carried = new Set<Knob>(KNOBS.filter((knob) => plan.carriers[knob] === 'preset'));
   const editor = carried.size > 0 ? editorOf(plan, args) : null;
   if (editor) {
@@ -41,7 +41,7 @@ function refuseUnsupported(plan: CommandPlan, config: Config): void {
 }
 
 /** The variables of the contract that carry knobs. */
-function environment(config: Config): Record<string, string> {
+export function knobVariables(config: Config): Record<string, string> {
   const env: Record<string, string> = {
     OOMTUNE_MICRO_BATCH: String(config.micro_batch),
     OOMTUNE_ACCUMULATION: String(config.accumulation),

@@ -1,4 +1,4 @@
 export { defaultName, digest, exactDigest, stemOfCommand } from './digest.js';
-export { fill } from './fill.js';
+export { fill, knobVariables } from './fill.js';
 export { recognise } from './recognise.js';
 export type { Carrier, CommandPlan, FilledCommand, Knob } from './types.js';

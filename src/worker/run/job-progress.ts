@@ -37,6 +37,12 @@ export class JobProgress {
     }
   }
 
+  /** Checks whether earlier starts by a scheduler, from `since` on (ms), left a checkpoint. */
+  async lookSince(since: number | null): Promise<void> {
+    if (since === null || this.#made) return;
+    this.#made = await wroteCheckpoint(this.request.command, this.request.options.cwd, since);
+  }
+
   /** Checks whether an ended launch left a checkpoint. */
   async look(dir: string, exit: Exit): Promise<void> {
     const { command, options } = this.request;

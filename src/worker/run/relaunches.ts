@@ -37,6 +37,7 @@ export class Relaunches {
   #made = 0;
   /** The size of a request larger than the device, which ended the last launch; null: none. */
   #asked: number | null = null;
+  #asksAgain = false;
   /** Why it was not relaunched although that would have helped, and the remedy; null: not so. */
   withheld: string | null = null;
 
@@ -61,8 +62,8 @@ export class Relaunches {
 
   /** Null: no relaunch. */
   async next(target: Target, { session, exit, diagnosis }: Attempt, config: Config | null): Promise<Relaunch | null> {
-    if (this.#made >= this.request.options.retries || exit.stuck !== undefined) return null;
     if (this.#asksTheSame(diagnosis)) return null;
+    if (this.#made >= this.request.options.retries || exit.stuck !== undefined) return null;
     const next = isLost(exit)
       ? this.#afterLoss(config)
       : diagnosis?.cure === 'wait'
@@ -77,11 +78,18 @@ export class Relaunches {
     return { ...next, resumes: resuming && this.jobProgress.made };
   }
 
+  /** What a scheduler's next start of a job that ran out of memory should do otherwise; null: starting it again would not help. */
+  forScheduler(target: Target, { exit, diagnosis }: Attempt, config: Config | null): Wanted | null {
+    if (!this.request.options.requeue || exit.stuck !== undefined || this.#asksAgain) return null;
+    return afterFailure(target, diagnosis, config, this.request.options);
+  }
+
   /** A request as large at half the micro-batch does not depend on it. */
   #asksTheSame(diagnosis: Diagnosis | null): boolean {
     const before = this.#asked;
     this.#asked = diagnosis?.reason === 'asked' ? (diagnosis.memory?.asked_bytes ?? null) : null;
-    return this.#asked !== null && this.#asked === before;
+    this.#asksAgain = this.#asked !== null && this.#asked === before;
+    return this.#asksAgain;
   }
 
   /** `run` repeats much work only with `--restart`; a submitted job always goes on. */

@@ -34,6 +34,12 @@ export function secondsAtStake(environment: NodeJS.ProcessEnv = process.env): nu
   return environment.OOMTUNE_RESTART_SECONDS && Number.isFinite(given) && given >= 0 ? given : AT_STAKE;
 }
 
+/** When a scheduler first started the job that it now starts again (ms); null: this is its first start. */
+export function progressSince(environment: NodeJS.ProcessEnv = process.env): number | null {
+  const seconds = Number(environment.OOMTUNE_FIRST_START);
+  return environment.OOMTUNE_FIRST_START && Number.isFinite(seconds) && seconds > 0 ? seconds * 1000 : null;
+}
+
 /** Entries to look at below one folder, which may hold a data set. */
 const MOST_ENTRIES = 5000;
 const DEEPEST = 4;

@@ -17,7 +17,8 @@ import { Search, type SearchOutcome } from '../search/search.js';
 import { prepare, type Target } from '../target.js';
 import type { Lease, WorkDeps, WorkRequest } from '../types.js';
 import { Growth } from './growth.js';
-import { type Attempt, Relaunches } from './relaunches.js';
+import { type Attempt, type Relaunch, Relaunches } from './relaunches.js';
+import { progressSince } from './resumption.js';
 import { type Choice, configFrom, noBatchOfItsOwn, type OwnBatch, ownBatchOf, ownOf, withCommand } from './reuse.js';
 import { emptyReport, lastLines, reportOf, unseenMemory } from './run-report.js';
 import { isTimeUp, TimeLimit } from './time-limit.js';
@@ -141,23 +142,46 @@ class JobRun {
   async #run(target: Target, lease: Lease, first: Config | null): Promise<RunReport> {
     let config = first;
     let adopted = await this.#relaunches.begin();
+    if (adopted === null) await this.#relaunches.jobProgress.lookSince(progressSince());
     for (;;) {
       const attempt = await this.#attempt(target, lease, config, adopted);
       adopted = null;
       const again = await this.#relaunches.next(target, attempt, config);
-      if (again === null) return this.#report(target, attempt, config);
+      if (again === null) return this.#handBack(target, attempt, config);
       // Another process of ours continues from the exit record in the launch's folder.
       if (letsGo(this.deps.signal)) throw new Detached();
       if (this.deps.signal.aborted) return this.#report(target, attempt, config);
-      if (config !== null && again.smaller) {
-        const { recommendations } = await this.deps.records();
-        await recommendations.demote(target.key, config.micro_batch, this.request.jobId);
-      } else if (config !== null && again.config?.expandable_segments && !config.expandable_segments) {
-        await this.#recordSegments(target, config);
-      }
+      await this.#recordFailure(target, config, again);
       const how = again.resumes ? ', resuming' : this.#relaunches.jobProgress.made ? ', again from the beginning' : '';
       this.#note(`${again.why}${how}. ${attempt.diagnosis?.evidence ?? ''}`);
       config = again.config;
+    }
+  }
+
+  /** The report of a job that is not started again here; with `--requeue` what its next start needs is recorded first. */
+  async #handBack(target: Target, attempt: Attempt, config: Config | null): Promise<RunReport> {
+    const wanted = this.deps.signal.aborted ? null : this.#relaunches.forScheduler(target, attempt, config);
+    const report = this.#report(target, attempt, config);
+    if (wanted === null || report.outcome !== 'failed') return report;
+    await this.#recordFailure(target, config, wanted);
+    const next = wanted.smaller
+      ? `Micro-batch ${config?.micro_batch} is recorded as too large: the next start takes a smaller one.`
+      : 'The next start has expandable segments.';
+    return { ...report, next_start: next };
+  }
+
+  /** So that the next launch, or another job of the same key, does not run out of memory in the same way. */
+  async #recordFailure(
+    target: Target,
+    config: Config | null,
+    next: Pick<Relaunch, 'config' | 'smaller'>,
+  ): Promise<void> {
+    if (config === null) return;
+    if (next.smaller) {
+      const { recommendations } = await this.deps.records();
+      await recommendations.demote(target.key, config.micro_batch, this.request.jobId);
+    } else if (next.config?.expandable_segments && !config.expandable_segments) {
+      await this.#recordSegments(target, config);
     }
   }
 

@@ -1,0 +1,50 @@
+import { HOST, isHost } from '../../contract/device-id.js';
+import type { Recommendation } from '../../contract/recommendation.js';
+import { configOf } from '../../contract/rung.js';
+import { knobVariables } from '../../worker/command/index.js';
+
+const MIB = 1024 ** 2;
+/** Of the host, for oomtune and its supervisor beside the job. */
+const OWN_MIB = 512;
+
+/** What a job needs of a cluster: how many GPUs and how much of each, or how much of the host's memory. */
+export interface Allotment {
+  name: string;
+  /** 0: it works in the host's memory. */
+  gpus: number;
+  /** On each GPU; of the host where it has none. Null: as much as there is. */
+  mib: number | null;
+  /** The host's memory with what oomtune itself takes of it; null: not known. */
+  hostMib: number | null;
+  /** The recommended size, for programs that read it from their environment. */
+  env: Record<string, string>;
+}
+
+/** The host's memory for a budget of so much of it. */
+export const hostMibOf = (mib: number): number => mib + OWN_MIB;
+
+/** Of a recorded configuration. */
+export function allotmentOf(found: Recommendation): Allotment {
+  const [, device] = found.key.split(':');
+  const onHost = isHost(device ?? null);
+  const mib = Math.ceil(found.budget_bytes / MIB);
+  return {
+    name: found.name,
+    gpus: onHost ? 0 : found.world_size,
+    mib,
+    hostMib: onHost ? hostMibOf(mib) : null,
+    env: knobVariables(configOf(found, found)),
+  };
+}
+
+/** The words of `oomtune run` under which it finds this very configuration again. */
+export function runningAs(found: Recommendation): string[] {
+  const [, device] = found.key.split(':');
+  const mib = found.budget_bytes / MIB;
+  return [
+    ...['--name', found.name],
+    ...(isHost(device ?? null) ? ['--device', HOST] : []),
+    ...['--budget', Number.isInteger(mib) ? `${mib}MiB` : `${found.budget_bytes}B`],
+    ...(found.world_size > 1 ? ['--gpus', String(found.world_size)] : []),
+  ];
+}
