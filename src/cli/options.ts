@@ -4,7 +4,7 @@ import { DEVICE_CHOICES } from '../contract/device-id.js';
 /** The options of all verbs. commander knows names only; job-options.ts checks the values, and is loaded when it is needed. */
 
 /** `preset` is shown in the help; job-options.ts fills the value in. */
-type Spec = [flags: string, about: string, more?: { preset?: string; many?: boolean }];
+type Spec = [flags: string, about: string, more?: { preset?: string; many?: boolean; hidden?: boolean }];
 
 /** Options by heading of the help; '': those of every verb. */
 export type Options = Record<string, Spec[]>;
@@ -75,8 +75,9 @@ export const RUN: Options = {
     ['--no-tune', 'only supervise: telemetry and budget'],
     ['--restart', 'after a late out-of-memory error start again however much was done'],
     ['--requeue', 'end with exit code 75 where a scheduler should start it again, at a smaller size'],
-    RESUME_ARG,
-    RETRIES,
+    // a job's, so that a cluster can hand them on
+    [RESUME_ARG[0], RESUME_ARG[1], { hidden: true }],
+    [RETRIES[0], RETRIES[1], { hidden: true }],
   ],
   '': [['--report <file>', 'write the JSON report of the run to this file']],
 };
@@ -153,8 +154,9 @@ export const SYSTEM: Options = {
 /** An option takes only the values between bars, as in `<auto|off>`. */
 export function addOptions(command: Command, options: Options): Command {
   for (const [heading, specs] of Object.entries(options)) {
-    for (const [flags, about, { preset, many } = {}] of specs) {
+    for (const [flags, about, { preset, many, hidden } = {}] of specs) {
       const option = new Option(flags, preset ? `${about} (default: ${preset})` : about);
+      if (hidden) option.hideHelp();
       if (heading !== '') option.helpGroup(heading);
       const choices = /<(.*\|.*)>/.exec(flags)?.[1];
       if (choices !== undefined) option.choices(choices.split('|'));

@@ -1,6 +1,6 @@
 import { usageError } from '../../common/errors.js';
 import { parseSize } from '../../common/size.js';
-import { isHost } from '../../contract/device-id.js';
+import { HOST, isHost } from '../../contract/device-id.js';
 import type { JobOptions } from '../../contract/options.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { stemOfCommand } from '../../worker/command/index.js';
@@ -81,7 +81,7 @@ function sized(options: JobOptions, found: Recommendation): JobOptions {
   return {
     ...options,
     name: found.name,
-    device: isHost(found.key.split(':')[1]) ? 'cpu' : options.device,
+    device: isHost(found.key.split(':')[1]) ? HOST : options.device,
     gpus: found.world_size,
     budget: Number.isInteger(mib) ? `${mib}MiB` : `${found.budget_bytes}B`,
   };
