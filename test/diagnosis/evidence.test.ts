@@ -19,6 +19,16 @@ async function failureOf(lines: string[]) {
   return { class: failure?.class, certain: failure?.certain, cause: failure?.cause, refused };
 }
 
+describe('an exception whose message begins on the next line', () => {
+  it('is shown with that line', async () => {
+    const missing = 'ImportError("\\nTokenizer requires a library that is not installed.\\nSee its page.\\n")';
+    const args = ['-c', `raise ${missing}`];
+    await oomtune.call(['run', '--no-tune', '--device', 'cpu', '--report', 'r.json', '--', PYTHON, ...args]);
+    const { failure } = runReport.parse(JSON.parse(readFileSync(join(oomtune.home, 'r.json'), 'utf8')));
+    expect(failure?.evidence).toBe('ImportError: Tokenizer requires a library that is not installed.');
+  });
+});
+
 describe('a job on the CPU under a budget', () => {
   it('that only says that a GPU ran out of memory did not run out of memory', async () => {
     const raised = await failureOf(['raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")']);

@@ -35,6 +35,10 @@ interface Raised {
 const NARROWEST = 40;
 /** So many characters of a signature's text at a line's end are its beginning, and no chance. */
 const BROKEN_OFF = 8;
+/** Lines at the beginning of an exception's message that may be empty. */
+const BLANK_LINES = 4;
+
+const evidenceOf = (text: string): string => text.trim().slice(0, 2000);
 
 const CUT_OFF: Meaning = {
   class: 'user_error',
@@ -256,7 +260,24 @@ export class Stream {
     const soft = dealtWith || isLogging(traceback.frames[0]);
     // What it says is not all there: what is missing may be what tells.
     const cut = !line.whole || (this.window.at(this.window.end - 1)?.traceback === traceback && !this.window.endsWhole);
-    this.report(line, `exception:${name}`, cut ? { ...meaning, certain: false } : meaning, mark, { rank: 1e6, soft });
+    const evidence = this.sentence(line, index);
+    this.report(line, `exception:${name}`, cut ? { ...meaning, certain: false } : meaning, mark, {
+      rank: 1e6,
+      soft,
+      evidence,
+    });
+  }
+
+  /** An exception's line, with the first of its message's lines that says something where it stands below it. */
+  private sentence(line: Line, index: number): string {
+    const own = evidenceOf(line.text);
+    if (!own.endsWith(':')) return own;
+    for (let at = index + 1; at < index + BLANK_LINES; at++) {
+      const next = this.window.at(at);
+      if (next === undefined || next.part !== 'message') break;
+      if (next.text.trim() !== '') return evidenceOf(`${own} ${next.text.trim()}`);
+    }
+    return own;
   }
 
   private report(line: Line, id: string, meaning: Meaning, progress: Mark, more: Partial<Event>): void {
@@ -264,7 +285,7 @@ export class Stream {
       id,
       meaning,
       rank: 0,
-      evidence: line.text.trim().slice(0, 2000),
+      evidence: evidenceOf(line.text),
       line: line.number,
       key: this.key,
       figures: {},

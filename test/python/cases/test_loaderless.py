@@ -58,6 +58,25 @@ class AtCall(unittest.TestCase):
                 found.append(rows)
         return found
 
+    def test_classes_that_fail_when_they_are_asked_for_attributes(self):
+        # As transformers' stand-ins of what is not installed: any attribute raises an ImportError.
+        result = self.drive(
+            "class Missing(type):\n"
+            "    def __getattribute__(cls, name):\n"
+            "        if name.startswith('_'): return super().__getattribute__(name)\n"
+            "        raise ImportError('\\nrequires a library')\n"
+            "class Proxy:\n"
+            "    @property\n"
+            "    def __class__(self): raise RuntimeError('nothing is bound')\n"
+            "Tokenizer = Missing('Tokenizer', (), {})\n"
+            "bound = Proxy()\n"
+            "batch_size = 8\n"
+            "while True:\n"
+            "    x = data[:batch_size]\n"
+            "    step(model(x).sum())\n"
+        )
+        self.assert_driven(result, 8)
+
     def test_a_module_level_name_that_the_next_batch_is_made_by(self):
         result = self.drive(
             "batch_size = 8\n"

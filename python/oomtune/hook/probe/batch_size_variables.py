@@ -83,7 +83,7 @@ class BatchSizeVariables:
             if type(value) is int:
                 if value == self._rows and names_a_batch(name):
                     self._paths.append((root, (*path, name)))
-            elif _holds_settings(value) and depth and id(value) not in seen:
+            elif depth and id(value) not in seen and _is_searched(value):
                 seen.add(id(value))
                 self._look(root, (*path, name), value, depth - 1, seen)
 
@@ -110,6 +110,13 @@ def _roots(frame: FrameType | None) -> Iterator[tuple[Root, Any]]:
 def _is_users(module: str | None) -> bool:
     path = getattr(sys.modules.get(module or ""), "__file__", None)
     return module == "__main__" or (isinstance(path, str) and is_user_code(path))
+
+
+def _is_searched(value: Any) -> bool:
+    try:
+        return _holds_settings(value)
+    except Exception:  # classes of a script's own may raise anything where an attribute is asked for
+        return False
 
 
 def _holds_settings(value: Any) -> bool:

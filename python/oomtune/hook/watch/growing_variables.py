@@ -87,7 +87,8 @@ class GrowingVariables:
     def _visit(
         self, name: str, code: CodeType, value: Any, depth: int, seen: dict[Any, Found], visited: set[int]
     ) -> None:
-        if isinstance(value, _PLAIN) or id(value) in visited or len(visited) >= MOST_OBJECTS:
+        # (type(), as a lazy proxy would load its object for isinstance())
+        if issubclass(type(value), _PLAIN) or id(value) in visited or len(visited) >= MOST_OBJECTS:
             return
         visited.add(id(value))
         key = (code.co_filename, code.co_name, name)
