@@ -177,9 +177,9 @@ export class Target {
     return share && budget === null && !exclusive && !isHost(this.kind);
   }
 
-  /** The peak of a recorded configuration with the headroom; null: unknown. */
+  /** The peak of a recorded configuration with the headroom; null: unknown, as where nothing of it was seen on the device. */
   #toPack({ status, peak_bytes }: Recommendation): number | null {
-    if (status !== 'verified' || peak_bytes === null) return null;
+    if (status !== 'verified' || peak_bytes === null || peak_bytes === 0) return null;
     const bytes = Math.ceil(peak_bytes * (1 + this.request.options.headroomPct / 100));
     return bytes < this.budgetBytes ? bytes : null;
   }

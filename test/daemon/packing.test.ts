@@ -77,3 +77,12 @@ test('with nothing recorded it has its device to itself', async () => {
   expect((await (await host.store()).leasing.list()).map(({ bytes }) => bytes)).toEqual([null]);
   for (const id of ids) await host.state(id, 'succeeded', 60);
 });
+
+test('what was never seen on the device when it was recorded has it to itself, as how much it needs is not known', async () => {
+  await host.start({ gpus: [H200] });
+  await record(0);
+  const id = await host.submit(COMMAND, SHARES);
+  await until(() => host.lines('times').length === 1);
+  expect((await (await host.store()).leasing.list()).map(({ bytes }) => bytes)).toEqual([null]);
+  await host.state(id, 'succeeded');
+});
