@@ -44,6 +44,7 @@ arguments = TrainingArguments(
     report_to=[],
     train_sampling_strategy="group_by_length",
 )
-trainer = Trainer(model=GPT2LMHeadModel(config), args=arguments, train_dataset=Text(), data_collator=Pad())
+model = GPT2LMHeadModel(config).eval()  # as from_pretrained() leaves it
+trainer = Trainer(model=model, args=arguments, train_dataset=Text(), data_collator=Pad())
 trainer.train()
 torch.save(trainer.model.state_dict(), "weights.pt")

@@ -49,6 +49,7 @@ def _trainer_settings(hook: Hook, own: int) -> dict[str, Any]:
             "max_steps": NEVER,
             "eval_strategy": "no",
             "evaluation_strategy": "no",
+            "eval_on_start": False,
             "save_strategy": "no",
             "load_best_model_at_end": False,
             "report_to": [],

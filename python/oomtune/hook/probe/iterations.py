@@ -35,7 +35,7 @@ class LoopCandidates:
         if loader in self._forced or self._known(loader):
             taken = self._instrumentation.torch.is_grad_enabled()
         else:
-            taken = self._instrumentation.training_mode.is_training()
+            taken = self._instrumentation.training_mode.is_training() or (not probing and self._trainer_begins())
         if taken:
             self._hook.phase = "train"
         elif probing:
@@ -43,6 +43,16 @@ class LoopCandidates:
         else:
             self._passed = weakref.ref(loader)
         return taken
+
+    def _trainer_begins(self) -> bool:
+        """transformers' Trainer sets the training mode in its step only, when it has taken two batches: a model that was loaded
+        is in evaluation mode until then. (Evaluations that come before have no optimizer.)"""
+        instrumentation = self._instrumentation
+        return (
+            self._hook.entry == "trainer"
+            and len(instrumentation.optimizers) > 0
+            and instrumentation.torch.is_grad_enabled()
+        )
 
     def is_forced(self, loader: Loader) -> bool:
         """Whether a loop that began with its own batches gets ours from now on."""
