@@ -170,6 +170,10 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
   serve('completion', 'print the completion script of a shell', () => import('./verbs/completion.js'), {
     args: [new Argument('<shell>', 'the shell').choices(SHELLS)],
   });
+  serve('__agent', 'work with the rights of one user', () => import('./verbs/agent.js'), {
+    hidden: true,
+    args: [new Argument('<home>')],
+  });
   serve('__complete', 'print the words that complete jobs or names', () => import('./verbs/complete.js'), {
     hidden: true,
     args: [new Argument('<what>').choices(['jobs', 'names', 'presets'])],

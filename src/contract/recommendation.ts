@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { bytes, count, text, time } from './fields.js';
+import { bytes, count, text, time, whole } from './fields.js';
 import { memoryBreakdown, probeRecord, speedComparison } from './measurement.js';
 import { cutPlace, shownRung } from './rung.js';
 
@@ -43,6 +43,9 @@ export const recommendation = z.object({
   cut: cutPlace.nullish(),
   /** The commands that it is known to hold for, to the letter, the latest last. Absent: recorded by an earlier version. */
   commands: z.array(verifiedCommand).max(1000).optional(),
+  /** Whose job measured it, and the number of that account; absent: where a daemon serves one user. */
+  owner: text(256).optional(),
+  uid: whole.optional(),
   /** It was measured with an allocator whose segments can grow, and is run so. */
   expandable_segments: z.boolean().optional(),
   /** What fills the memory at this configuration; null: its peak could not be measured. */

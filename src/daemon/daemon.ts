@@ -7,13 +7,13 @@ import { isHost } from '../contract/device-id.js';
 import type { Device } from '../contract/launch.js';
 import type { HostInfo } from '../contract/state.js';
 import type { Runtime } from '../runtime/types.js';
-import { HEARTBEAT_MS, hostName, retry, type Store } from '../store/index.js';
+import { HEARTBEAT_MS, hostName, retry, type Store, type StoredJob } from '../store/index.js';
 import { killPath } from './daemon-file.js';
 import { DiskSpace } from './disk-space.js';
 import { Dispatcher } from './dispatcher.js';
-import type { WorkerApi } from './execution.js';
 import { Executions } from './executions.js';
 import { hostTaken, isForeign } from './foreign-home.js';
+import type { Hands } from './hands.js';
 import { JobBackups } from './job-backups.js';
 import { Lanes } from './lanes.js';
 import { Periodic } from './periodic.js';
@@ -31,7 +31,8 @@ const HEARD_LOOK_MS = 500;
 export interface DaemonParts {
   store: Store;
   runtime: Runtime;
-  worker: WorkerApi;
+  /** Who works on this job's files and processes; null: nobody here can. */
+  handsFor: (job: StoredJob) => Hands | null;
   settings: DaemonSettings;
   /** The same for every daemon of this home, so that the next can continue. */
   token: string;

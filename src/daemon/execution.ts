@@ -6,29 +6,23 @@ import { isFull } from '../common/refusal.js';
 import type { JobRecord } from '../contract/job.js';
 import type { RunReport } from '../contract/reports.js';
 import type { Ticket } from '../contract/state.js';
-import type { Runtime } from '../runtime/types.js';
 import type { Reply, Standing, Store, StoredJob } from '../store/index.js';
 import { Detached } from '../worker/launch/detached.js';
 import { StillRunning } from '../worker/launch/still-running.js';
 import { TimeUp } from '../worker/run/time-limit.js';
-import type { WorkDeps, WorkRequest } from '../worker/types.js';
+import type { WorkRequest } from '../worker/types.js';
 import { ClaimedRecord, ClaimLost } from './claimed-record.js';
+import { type HandedDeps, type Hands, HandsLost } from './hands.js';
 import type { JobBackups } from './job-backups.js';
-import { dropEarlierTries, LastLaunch } from './last-launch.js';
-import { LaunchEnvironment } from './launch-environment.js';
+import { LastLaunch } from './last-launch.js';
+import type { LaunchEnvironment } from './launch-environment.js';
 import { LeaseWait, PutBack } from './lease-wait.js';
 import { failureOf, outcomeOf, plainOutcome } from './outcome.js';
 import { WorkRecord } from './work-record.js';
 
-/** The worker's functions that the daemon calls. */
-export interface WorkerApi {
-  runJob(request: WorkRequest, deps: WorkDeps): Promise<RunReport>;
-}
-
 export interface ExecutionDeps {
   store: Store;
-  runtime: Runtime;
-  worker: WorkerApi;
+  hands: Hands;
   host: string;
   claimed: JobBackups;
   ended: JobBackups;
@@ -73,7 +67,7 @@ export class Execution {
       letGo: this.#letGo.signal,
       onLost: (error) => this.#stop(error),
     });
-    this.#environment = new LaunchEnvironment(record);
+    this.#environment = deps.hands.environmentOf(record);
     this.leaseWait = new LeaseWait({
       ...deps,
       record,
@@ -83,8 +77,8 @@ export class Execution {
         deps.store.connection.onRefused(error);
       },
     });
-    this.#last = new LastLaunch(record, deps.runtime, deps.store.leasing);
-    this.#work = new WorkRecord(this.#claimed, deps.store, this.#log);
+    this.#last = new LastLaunch(record, deps.hands, deps.store.leasing);
+    this.#work = new WorkRecord(this.#claimed, deps.store, this.#log, deps.hands);
     if (record.cancelAsked !== null) this.cancel();
   }
 
@@ -162,10 +156,10 @@ export class Execution {
         return 'done';
       }
       this.#claimed.hold();
-      if (!this.#work.launched) dropEarlierTries(this.record);
+      if (!this.#work.launched) await this.deps.hands.dropEarlierTries(this.record);
       await this.#last.endStray();
       this.#log.info({ adopted: this.#work.launched }, 'job taken');
-      this.#environment.environment(); // what stays behind is known from here on
+      await this.#environment.prepare(); // what stays behind is known from here on
       await this.#sayWithheld();
       const report = await this.#runWorker();
       if (report.still_running !== undefined) this.#sayStuck(report.still_running);
@@ -186,8 +180,14 @@ export class Execution {
     const { signal } = this.#abort;
     for (;;) {
       try {
-        return await this.deps.worker.runJob(this.#request(), this.#workDeps());
+        return await this.deps.hands.runJob(this.#request(), this.#workDeps());
       } catch (error) {
+        if (error instanceof HandsLost && !signal.aborted && error.again) {
+          this.#log.warn({ err: error }, 'who worked on the job is gone: it is taken up again');
+          await delay(ROOM_LOOK_MS, undefined, { signal }).catch(() => {});
+          await this.#last.endStray();
+          continue;
+        }
         if (!isFull(error) || signal.aborted) throw error;
         if (this.#claimed.reason !== NO_ROOM)
           this.#log.warn({ err: error }, 'the disk is full: the job waits for room');
@@ -271,10 +271,8 @@ export class Execution {
     if (this.record.environment) await this.#claimed.patch({ environment: { ...this.record.environment, withheld } });
   }
 
-  #workDeps(): WorkDeps {
-    const { runtime } = this.deps;
+  #workDeps(): HandedDeps {
     return {
-      runtime,
       records: async () => ({
         recommendations: this.#work.recommendations(this.#abort.signal),
         leasing: this.leaseWait,

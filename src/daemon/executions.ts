@@ -1,14 +1,16 @@
 import { join } from 'node:path';
 import type { Job } from 'bullmq';
-import { stateFolder } from '../common/home.js';
 import type { Ticket } from '../contract/state.js';
 import { type Reply, retry, type Standing, type StoredJob } from '../store/index.js';
 import { Execution, type ExecutionDeps, type ExecutionEnd } from './execution.js';
+import type { Hands } from './hands.js';
 import type { Lanes } from './lanes.js';
 import type { Queues } from './queues.js';
 import { labelOf, requirementOf } from './routing.js';
 
-interface ExecutionsParts extends Omit<ExecutionDeps, 'claim'> {
+interface ExecutionsParts extends Omit<ExecutionDeps, 'claim' | 'hands'> {
+  /** Who works on this job; null: nobody here can. */
+  handsFor: (job: StoredJob) => Hands | null;
   /** Resolves when the comparison with Redis after an outage is done. */
   settled: () => Promise<void>;
   token: string;
@@ -51,14 +53,15 @@ export class Executions {
   begin(record: StoredJob, ticket: Job<Ticket> | null, adopted: boolean): void {
     if (this.has(record.job)) return; // adopted in the moment in which it was taken, or the other way round
     const { lanes, log, settled } = this.parts;
-    const runs = join(stateFolder('runs'), record.job, '/');
-    if (record.launches.some(({ dir }) => !dir.startsWith(runs) || dir.includes('..'))) {
-      if (!this.#outside.has(record.job))
-        log.warn({ job: record.job }, 'the launches of a job stand outside of this home: it is left alone');
+    const hands = this.parts.handsFor(record);
+    const runs = hands === null ? null : join(hands.runs, record.job, '/');
+    if (hands === null || record.launches.some(({ dir }) => !dir.startsWith(runs ?? '') || dir.includes('..'))) {
+      const why = hands === null ? "a job is nobody's" : 'the launches of a job stand outside of this home';
+      if (!this.#outside.has(record.job)) log.warn({ job: record.job }, `${why}: it is left alone`);
       this.#outside.add(record.job);
       return;
     }
-    const execution = new Execution(record, ticket, { ...this.parts, claim: this.claimOf(record) });
+    const execution = new Execution(record, ticket, { ...this.parts, hands, claim: this.claimOf(record) });
     this.#active.set(record.job, execution);
     const done = lanes
       .add(labelOf(requirementOf(record.options)), adopted, () => settled().then(() => execution.run()))

@@ -1,12 +1,8 @@
-import { existsSync, readdirSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
-import { stateFolder } from '../common/home.js';
 import { aborted } from '../common/within.js';
 import type { Exit } from '../contract/launch.js';
-import { setPaused } from '../runtime/ending.js';
-import type { Run, Runtime } from '../runtime/types.js';
 import { type LeaseStore, retry, type StoredJob } from '../store/index.js';
 import { letsGo } from '../worker/launch/detached.js';
+import type { AdoptedRun, Hands } from './hands.js';
 
 /** A job's last launch, perhaps of an earlier daemon, which may still run. */
 export class LastLaunch {
@@ -14,7 +10,7 @@ export class LastLaunch {
 
   constructor(
     private readonly job: StoredJob,
-    private readonly runtime: Runtime,
+    private readonly hands: Pick<Hands, 'adopt' | 'setPaused'>,
     private readonly leasing: LeaseStore,
   ) {}
 
@@ -39,7 +35,7 @@ export class LastLaunch {
     if (wanted === this.#pause || last?.purpose !== 'run') return null;
     this.#pause = wanted;
     this.job.pause = wanted;
-    return setPaused(last.dir, wanted === 'on');
+    return this.hands.setPaused(last.dir, wanted === 'on');
   }
 
   /** Waits for a run that can only be watched, and calls `found`. Null: nothing runs, or it is to be ended. Throws to let go. */
@@ -57,20 +53,8 @@ export class LastLaunch {
     return retry(() => this.leasing.forget(this.job.job), { onRefused: this.leasing.onRefused });
   }
 
-  async #find(): Promise<Run | null> {
+  async #find(): Promise<AdoptedRun | null> {
     const last = this.job.launches.at(-1);
-    return last === undefined ? null : this.runtime.adopt(last.dir);
-  }
-}
-
-/** Removes the folders of a job's earlier tries, except of launches that may still run on a silent host that shares this home. */
-export function dropEarlierTries({ job, epoch }: Pick<StoredJob, 'job' | 'epoch'>): void {
-  if (epoch === 1) return;
-  const folder = join(stateFolder('runs'), job);
-  if (!existsSync(folder)) return;
-  for (const name of readdirSync(folder)) {
-    const dir = join(folder, name);
-    if (!name.startsWith(`${epoch}.`) && existsSync(join(dir, 'exit.json')))
-      rmSync(dir, { recursive: true, force: true });
+    return last === undefined ? null : this.hands.adopt(last.dir);
   }
 }

@@ -13,7 +13,12 @@ export class LaunchEnvironment {
   /** Names of the submitter's variables that the job lacks; known after `environment()`. */
   withheld: string[] = [];
 
-  constructor(private readonly job: StoredJob) {}
+  constructor(protected readonly job: StoredJob) {}
+
+  /** Finds out what stays behind. Throws OOMTUNE_USAGE. */
+  async prepare(): Promise<void> {
+    this.environment();
+  }
 
   /** The submitter's, else (from another host) this daemon's by the allow-list and `--env`. Throws OOMTUNE_USAGE. */
   environment(): Record<string, string> {

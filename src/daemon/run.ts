@@ -1,5 +1,5 @@
 import { OomtuneError } from '../common/errors.js';
-import { packageVersion } from '../common/home.js';
+import { packageVersion, stateFolder } from '../common/home.js';
 import { createLog, type Log } from '../common/log.js';
 import { aborted } from '../common/within.js';
 import { lockFile } from '../runtime/folder-lock.js';
@@ -14,7 +14,7 @@ import {
   stableToken,
   writeDaemonFile,
 } from './daemon-file.js';
-import type { WorkerApi } from './execution.js';
+import { OwnHands, type WorkerApi } from './hands.js';
 import { Housekeeping } from './housekeeping.js';
 import type { HttpServer } from './http/index.js';
 import { Observer } from './observe/sampler.js';
@@ -60,11 +60,14 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
       log.warn({ redis: shown, why }, 'Redis answers with an error: jobs go on, and it is asked until it does not');
   };
   const ownRuntime = runtime ?? (await import('../runtime/index.js')).createRuntime();
-  const system = forAll === undefined ? null : new System({ store, log, version }, forAll);
+  const system = forAll === undefined ? null : new System({ store, runtime: ownRuntime, log, version }, forAll);
+  const machine = system?.runtime ?? ownRuntime;
+  const api = worker ?? (await import('../worker/index.js'));
+  const own = new OwnHands({ store, runtime: ownRuntime, worker: api, log }, stateFolder('runs'));
   const daemon = new Daemon({
     store,
-    runtime: ownRuntime,
-    worker: worker ?? (await import('../worker/index.js')),
+    runtime: machine,
+    handsFor: system === null ? () => own : (job) => system.handsFor(job),
     settings: all,
     token: stableToken(),
     version,
@@ -78,10 +81,10 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     const failed = daemon.failed;
     failed.catch(() => {});
     await daemon.start();
-    const served = await serve({ store, runtime: ownRuntime, log, version }, all);
+    const served = await serve({ store, runtime: machine, log, version }, all);
     http = served.http;
     // Memory is sampled without a dashboard as well, for `explain`
-    if (http === null) observer = new Observer(store, ownRuntime, log);
+    if (http === null) observer = new Observer(store, machine, log);
     await observer?.start();
     await system?.listen();
     writeDaemonFile({ ...file, ready: true, dashboard: http?.url ?? null, dashboard_fault: served.fault });
@@ -92,6 +95,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     await http?.close().catch((error: unknown) => log.debug({ err: error }, 'the dashboard did not close'));
     await observer?.close();
     await daemon.stop({ kill: daemon.killAsked });
+    await system?.end();
     removeDaemonFile(host);
     lock.release();
   }

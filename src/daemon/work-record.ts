@@ -3,18 +3,20 @@ import type { JobRecord } from '../contract/job.js';
 import { retry, type Store } from '../store/index.js';
 import type { Progress, Records } from '../worker/index.js';
 import type { ClaimedRecord } from './claimed-record.js';
-import { LogTail } from './log-tail.js';
+import type { Hands } from './hands.js';
 
 /** Writes down what the worker tells of a job: its steps in the record, its log's end, its probes as events. */
 export class WorkRecord {
   /** Some daemon launched something of it. */
   launched: boolean;
-  #tail: LogTail | null = null;
+  #tail: ReturnType<Hands['tailOf']> = null;
+  #tailed = false;
 
   constructor(
     private readonly claimed: ClaimedRecord,
     private readonly store: Store,
     private readonly log: Log,
+    private readonly hands: Pick<Hands, 'tailOf'>,
   ) {
     this.launched = claimed.job.launches.length > 0;
   }
@@ -37,10 +39,10 @@ export class WorkRecord {
     if (patch.state === 'running') await this.#settleSweep();
     const last = (patch.launches ?? job.launches).at(-1);
     if (patch.launches !== undefined) job.launches = [...patch.launches]; // the worker goes on adding to its own
-    if (last === undefined || (patch.launches === undefined && this.#tail !== null)) return;
+    if (last === undefined || (patch.launches === undefined && this.#tailed)) return;
     await this.close();
-    const parts = { logs: this.store.logs, log: this.log };
-    this.#tail = new LogTail(parts, { job: job.job, ...last }, patch.launches === undefined);
+    this.#tailed = true;
+    this.#tail = this.hands.tailOf({ job: job.job, ...last }, patch.launches === undefined);
   }
 
   /** The configuration that this job found, or did not need, now serves all of its sweep. */

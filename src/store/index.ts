@@ -32,7 +32,7 @@ export type { LeaseStore, LeaseTimes } from './leases.js';
 export type { LogTails } from './logs.js';
 export type { MemoryTrace } from './memory-traces.js';
 export { jobsLike, type NamedJob, namedJob, noSuchJob } from './named-job.js';
-export { hostName, isAlive, thisProcess } from './process-identity.js';
+export { hostName, isAlive, processOf, thisProcess } from './process-identity.js';
 export type { RecommendationStore } from './recommendations.js';
 export { isWrongType, type Reply } from './replies.js';
 export { isRefusal, retry } from './retry.js';

@@ -3,8 +3,11 @@ import { formatBytes } from '../common/size.js';
 import { isHost } from '../contract/device-id.js';
 import type { Device } from '../contract/launch.js';
 import type { Foreground } from '../contract/state.js';
+import type { ProcessIdentity } from './process-identity.js';
 
 export interface LeaseRequest {
+  /** Whose life it stands for; absent: this process's. */
+  process?: ProcessIdentity;
   /** Job id: a process that takes over the job takes over its lease. */
   owner: string;
   /** The user whose job it is; absent: who runs this process. */

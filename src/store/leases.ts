@@ -60,7 +60,7 @@ export class LeaseStore {
       user: request.user ?? ownUser(),
       boot: pidScope(),
       instance,
-      process: thisProcess(),
+      process: request.process ?? thisProcess(),
       bytes: request.bytes ?? undefined,
       share: request.share,
       foreground: request.foreground ?? undefined,

@@ -15,6 +15,12 @@ export function startTime(pid: number): string | null {
   return stat === null || hasEnded(stat) ? null : String(stat.startTime);
 }
 
+/** Null: it has ended. */
+export function processOf(pid: number): ProcessIdentity | null {
+  const start = startTime(pid);
+  return start === null ? null : { pid, start };
+}
+
 let own: ProcessIdentity | null = null;
 
 export function thisProcess(): ProcessIdentity {

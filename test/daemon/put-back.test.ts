@@ -4,6 +4,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createLog } from '../../src/common/log.js';
 import { ClaimedRecord } from '../../src/daemon/claimed-record.js';
 import { Execution } from '../../src/daemon/execution.js';
+import { OwnHands } from '../../src/daemon/hands.js';
 import { JobBackups } from '../../src/daemon/job-backups.js';
 import { createRuntime } from '../../src/runtime/index.js';
 import { hostName, type StoredJob } from '../../src/store/index.js';
@@ -48,7 +49,8 @@ async function taken(line: string, { asks = () => {}, ended = () => {} }: Acts) 
       }),
   };
   const execution: Execution = new Execution(record, null, {
-    ...{ store, runtime: createRuntime(), worker: slow, host: hostName(), claimed: new JobBackups(store, log) },
+    hands: new OwnHands({ store, runtime: createRuntime(), worker: slow, log }, join(host.home, 'runs')),
+    ...{ store, host: hostName(), claimed: new JobBackups(store, log) },
     ...{ ended: new JobBackups(store, log, 'ended'), claim, log },
     onWait: () => queueMicrotask(() => asks(execution)), // the request is on its way by then
   });

@@ -1,13 +1,33 @@
 import { usageError } from '../../common/errors.js';
+import type { Recommendation } from '../../contract/recommendation.js';
 import type { Channel } from '../../daemon/system/channel.js';
 import { ChannelClosed } from '../../daemon/system/channel.js';
+import { remoteLeasing } from '../../daemon/system/remote-leasing.js';
 import type { Store } from '../../store/index.js';
 import { down } from './client.js';
 
 /** Calls by part of the store, as the daemon offers them. */
 const OFFERED = {
-  jobs: ['get', 'find', 'labels', 'latest', 'list', 'live', 'liveIds', 'counts', 'unreadable'],
-  recommendations: ['get', 'list', 'find'],
+  jobs: [
+    'get',
+    'find',
+    'labels',
+    'latest',
+    'list',
+    'live',
+    'liveIds',
+    'counts',
+    'unreadable',
+    'create',
+    'cancel',
+    'hold',
+    'release',
+    'pause',
+    'edit',
+    'retry',
+    'environments',
+  ],
+  recommendations: ['get', 'list', 'find', 'demote'],
   hosts: ['list'],
   leasing: ['list', 'foreground', 'heldByEnded'],
   memory: ['get'],
@@ -34,11 +54,18 @@ export function systemStore(path: string, channel: Channel): Store {
     jobs: guarded('jobs', parts.jobs),
     leasing: guarded('leasing', {
       ...parts.leasing,
+      ...remoteLeasing({ call: (name, args, how) => channel.call(name, args, how) }),
       reap: async () => [], // the daemon does
       forgetHost: async () => [],
       onRefused: () => {},
     }),
-    recommendations: guarded('recommendations', parts.recommendations),
+    recommendations: guarded('recommendations', {
+      ...parts.recommendations,
+      async put(found: Recommendation) {
+        const kept = await call<string | null>('recommendations.put', [found]);
+        if (kept !== null) process.stderr.write(`note: ${found.key} was recorded by ${kept}, and is kept\n`);
+      },
+    }),
     logs: {
       read: async (job: string) =>
         (await call<{ data: string }[]>('logs.read', [job])).map((piece) => ({

@@ -3,6 +3,7 @@ import { usageError } from '../../common/errors.js';
 import { jobId } from '../../contract/fields.js';
 import type { Store } from '../../store/index.js';
 import type { Channel } from './channel.js';
+import type { LeaseDesk } from './lease-desk.js';
 import type { Peer } from './peer.js';
 
 /** What a call is answered with. */
@@ -15,8 +16,8 @@ export interface Caller {
   held: Held;
 }
 
-/** By a name of the server's: what is let go when the connection ends. */
-export type Held = Map<string, { release(): Promise<void> }>;
+/** Reservations by their owners' names: left to what runs when the connection ends. */
+export type Held = Map<string, LeaseDesk>;
 
 export interface Call {
   args: z.ZodType<unknown[]>;

@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import { OomtuneError } from '../../common/errors.js';
 import type { Log } from '../../common/log.js';
 import { answer, type Calls, type Held } from './calls.js';
-import { Channel, encodeError, type Inbox } from './channel.js';
+import { Channel, ChannelClosed, encodeError, type Inbox } from './channel.js';
 import type { Peer, Peers } from './peer.js';
 
 /** One message: a submission with its command and options. */
@@ -110,10 +110,10 @@ export class SystemServer {
         this.#channels.delete(channel);
         guest.connections -= 1;
         if (guest.connections === 0) this.#guests.delete(peer.uid);
-        if (why !== null)
+        if (why instanceof ChannelClosed)
           this.parts.log.info({ uid: peer.uid, pid: peer.pid, why: why.message }, 'a client was cut off');
         for (const one of held.values())
-          one.release().catch((error: unknown) => this.parts.log.warn({ err: error }, 'a lease was not given back'));
+          one.leaveAll().catch((error: unknown) => this.parts.log.warn({ err: error }, 'a reservation was not left'));
       },
     });
     this.#channels.add(channel);

@@ -84,3 +84,10 @@ export function visibleLease<L extends LeaseRecord>(peer: Peer, lease: L): L {
     ...(lease.foreground == null ? {} : { foreground: { verb: lease.foreground.verb, name: HIDDEN } }),
   };
 }
+
+export const noSuchReservation = (): OomtuneError =>
+  new OomtuneError(
+    'OOMTUNE_NOT_PERMITTED',
+    'This reservation is not yours, or its name is in use.',
+    'Run the command again.',
+  );

@@ -24,7 +24,7 @@ const ALLOWED: readonly RegExp[] = [
 const SECRET = /(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|CREDENTIAL)/i;
 
 /** What oomtune reads of a user's environment; all else that begins with OOMTUNE_ it sets in a job by itself. */
-const SETTINGS = /^OOMTUNE_(HOME|REDIS_URL|HOST|PREFIX|LOG|DEBUG|PYTHON|NATIVE|CUDA_DRIVER|NVML_DRIVER)$/;
+const SETTINGS = /^OOMTUNE_(HOME|REDIS_URL|SYSTEM_SOCKET|HOST|PREFIX|LOG|DEBUG|PYTHON|NATIVE|CUDA_DRIVER|NVML_DRIVER)$/;
 
 /** Of a terminal, a login or a shell: nobody misses them on another host. */
 const SESSION = [

@@ -168,7 +168,7 @@ export class Machine {
       stream?.setEncoding('utf8').on('data', (text: string) => {
         this.said += text;
       });
-    await until(async () => child.exitCode !== null || (await this.answers()), 30_000);
+    await until(async () => child.exitCode !== null || (await this.answers()), 30);
     if (child.exitCode !== null) throw new Error(`the daemon did not start: ${this.said}`);
     return child;
   }

@@ -1,0 +1,103 @@
+import { z } from 'zod';
+import { OomtuneError, usageError } from '../../common/errors.js';
+import { ENDED_STATES, type JobRecord, jobRecord, submittedEnvironment } from '../../contract/job.js';
+import { jobOptions } from '../../contract/options.js';
+import { hostName, type Store, type StoredJob } from '../../store/index.js';
+import { type Calls, call, id } from './calls.js';
+import type { Peer } from './peer.js';
+import { checkMaySteer } from './visible.js';
+
+/** Jobs of one user that have not ended: more would fill Redis, which is everybody's. */
+const MOST_LIVE = 5000;
+
+/** The calls that change something. Each is for the job's owner and for administrators. */
+export function steerCalls(store: Store): Calls {
+  const { jobs, leasing } = store;
+  const own = async (peer: Peer, job: string): Promise<StoredJob> => {
+    const found = await jobs.get(job);
+    checkMaySteer(peer, job, found);
+    return found;
+  };
+  /** What a lost host had is freed by the daemon: it is the only one of the machine. */
+  const steer = (what: 'hold' | 'release' | 'cancel') =>
+    call([id], async ({ peer }, [job]) => {
+      await own(peer, job);
+      return jobs[what](job);
+    });
+  return {
+    'jobs.create': call([jobRecord], async ({ peer }, [asked]) => {
+      const live = (await jobs.live()).filter((job) => job.uid === peer.uid).length;
+      if (live >= MOST_LIVE) {
+        const why = `${peer.name} has ${live} jobs that have not ended.`;
+        throw new OomtuneError('OOMTUNE_NOT_PERMITTED', why, 'Wait until some have ended, or cancel them.');
+      }
+      // An id that stands for a reservation of a foreground command would take that over
+      if ((await leasing.list()).some(({ owner }) => owner === asked.job)) throw taken(asked.job);
+      await jobs.create(submittedBy(peer, asked)).catch((error: unknown) => {
+        throw error instanceof OomtuneError ? taken(asked.job) : error;
+      });
+      return null;
+    }),
+    'jobs.cancel': steer('cancel'),
+    'jobs.hold': steer('hold'),
+    'jobs.release': steer('release'),
+    'jobs.pause': call([id, z.enum(['on', 'off'])], async ({ peer }, [job, pause]) => {
+      await own(peer, job);
+      return jobs.pause(job, pause);
+    }),
+    'jobs.edit': call(
+      [id, jobOptions.pick({ priority: true, timeSeconds: true }).partial()],
+      async ({ peer }, [job, changes]) => {
+        await own(peer, job);
+        return jobs.edit(job, changes);
+      },
+    ),
+    'jobs.retry': call([id, submittedEnvironment.nullable()], async ({ peer }, [job, environment]) => {
+      const { uid } = await own(peer, job);
+      // An administrator's environment is none for another's job, and lies where its owner cannot read it
+      const theirs =
+        uid !== peer.uid && environment !== null ? { ...environment, file: null, withheld: [] } : environment;
+      if (theirs !== null) theirs.host = hostName();
+      return jobs.retry(job, theirs);
+    }),
+    'jobs.environments': call([z.array(id).max(10_000)], async ({ peer }, [ids]) => {
+      const all = await Promise.all(ids.map((job) => jobs.get(job).catch(() => null)));
+      return all.map((job) => {
+        if (job === null || job.uid !== peer.uid) return { is: 'missing' };
+        return { is: 'value', value: ENDED_STATES.includes(job.state) ? null : (job.environment?.file ?? null) };
+      });
+    }),
+  };
+}
+
+/** The record as the daemon writes it: what only the daemon knows or decides is not taken from the client. */
+function submittedBy(peer: Peer, asked: JobRecord): JobRecord {
+  const { host } = asked.options;
+  if (host !== null && host !== hostName())
+    throw usageError(`This machine is ${hostName()}, not ${host}.`, 'Leave out --host: its daemon serves no other.');
+  return {
+    schema: 1,
+    job: asked.job,
+    name: asked.name,
+    owner: peer.name,
+    uid: peer.uid,
+    state: 'queued',
+    reason: 'waits for a daemon',
+    failure: null,
+    command: asked.command,
+    options: asked.options,
+    environment: asked.environment && { ...asked.environment, host: hostName(), withheld: [] },
+    host: null,
+    devices: [],
+    config: null,
+    key: null,
+    launches: [],
+    journal: [],
+    submitted_at: new Date().toISOString(),
+    started_at: null,
+    ended_at: null,
+    exit_code: null,
+  };
+}
+
+const taken = (job: string) => usageError(`There is a job ${job} already.`, 'Submit it again.');

@@ -1,0 +1,181 @@
+import { chmodSync, chownSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { PYTHON } from '../../cli/oomtune.js';
+import { until } from '../../store/home.js';
+import { Machine, noUsers, type User } from './machine.js';
+
+type Status = { jobs: { job: string; state: string; owner: string; devices: string[]; exit_code: number | null }[] };
+
+/** Real users, real processes: each job runs as who submitted it, and nobody else has a say in it. */
+describe.skipIf(noUsers !== null)('jobs of several users', () => {
+  let machine: Machine;
+  let alice: User;
+  let bob: User;
+  let admin: User;
+
+  beforeAll(async () => {
+    machine = new Machine();
+    alice = machine.user();
+    bob = machine.user();
+    admin = machine.user([machine.adminGroup]);
+    await machine.start();
+  });
+  afterAll(() => machine.close());
+
+  const state = async (user: User, job: string): Promise<string | undefined> =>
+    (await user.json<Status>(['status', job])).jobs[0]?.state;
+  const pidIn = async (path: string): Promise<number> => {
+    await until(() => existsSync(path) && readFileSync(path, 'utf8').trim() !== '', 60);
+    return Number(readFileSync(path, 'utf8'));
+  };
+  const long = (user: User, file = 'pid'): string[] => [
+    'sh',
+    '-c',
+    `echo $$ > ${user.home}/${file}.new; mv ${user.home}/${file}.new ${user.home}/${file}; exec sleep 600`,
+  ];
+
+  it('run as their submitters, in their folders, with their environments and groups', async () => {
+    const show = 'id -u; id -g; id -G; pwd; echo "$OF_ALICE"; cat private; env | grep -c REDIS; umask';
+    writeFileSync(join(alice.home, 'private'), 'only mine\n', { mode: 0o600 });
+    chownSync(join(alice.home, 'private'), alice.uid, alice.uid);
+    const job = await alice.submit(['sh', '-c', show], [], { env: { OF_ALICE: 'a value of hers' } });
+    expect((await alice.call(['wait', job])).code).toBe(0);
+    const [uid, gid, groups, cwd, value, file, redis] = machine.textOf(job, alice).split('\n');
+    expect([uid, cwd, value, file, redis]).toEqual([
+      String(alice.uid),
+      alice.home,
+      'a value of hers',
+      'only mine',
+      '0',
+    ]);
+    const asAlice = (await alice.call(['-G'], { program: ['id'] })).stdout.trim();
+    expect([gid, groups]).toEqual([String(statSync(alice.home).gid), asAlice]);
+    const log = machine.logOf(job, alice);
+    expect([statSync(log).uid, statSync(log).mode & 0o777]).toEqual([alice.uid, 0o600]);
+    expect((await alice.call(['logs', job])).stdout).toBe(machine.textOf(job, alice));
+  });
+
+  it('are searched, run and recorded for all', async () => {
+    const script = join(machine.root, 'train.py');
+    writeFileSync(
+      script,
+      'import torch\nfrom torch.utils.data import DataLoader, TensorDataset\n' +
+        'data = TensorDataset(torch.randn(4096, 64), torch.randn(4096, 1))\nmodel = torch.nn.Linear(64, 1)\n' +
+        'optimizer = torch.optim.SGD(model.parameters(), lr=0.01)\n' +
+        'for x, y in DataLoader(data, batch_size=64):\n' +
+        '    loss = ((model(x) - y) ** 2).mean()\n    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n',
+    );
+    const env = { OOMTUNE_PYTHON: PYTHON };
+    const how = ['--device', 'cpu', '--budget', '300MiB', '--name', 'shared', '--max-batch', '256'];
+    const found = await alice.json<{ status: string; key: string }>(['find-batch', ...how, '--', PYTHON, script], {
+      env,
+    });
+    expect(found.status).toBe('found');
+    const seen = await bob.json<{ recommendations: { key: string; owner: string }[] }>(['recommend', 'shared']);
+    expect(seen.recommendations).toMatchObject([{ key: found.key, owner: alice.name }]);
+    // What Alice measured serves Bob; what Bob measures under the same name does not take its place
+    const job = await bob.submit([PYTHON, script], ['--preset', 'auto', ...how.slice(2)], { env });
+    const ended = await bob.call(['wait', job]);
+    expect([ended.code, (await bob.call(['logs', job])).stdout]).toEqual([0, '']);
+    const his = await bob.call(['find-batch', ...how, '--', PYTHON, script], { env });
+    expect(his.stderr).toContain(`recorded by ${alice.name}`);
+    expect(his.code).toBe(0);
+    expect((await bob.json<typeof seen>(['recommend', 'shared'])).recommendations).toMatchObject([
+      { owner: alice.name },
+    ]);
+  });
+
+  it('are steered by their owners and by administrators, and by nobody else', async () => {
+    const job = await alice.submit(long(alice));
+    const pid = await pidIn(join(alice.home, 'pid'));
+    for (const verb of ['cancel', 'hold', 'release', 'pause', 'resume', 'retry']) {
+      const { code, stderr } = await bob.call([verb, job]);
+      expect([verb, code, stderr]).toEqual([verb, 5, expect.stringContaining('OOMTUNE_NOT_PERMITTED')]);
+    }
+    expect((await bob.call(['edit', '--priority', '5', job])).stderr).toContain('OOMTUNE_NOT_PERMITTED');
+    expect((await bob.call(['logs', job])).stdout).toBe('');
+    expect(await state(alice, job)).toBe('running');
+    expect((await alice.call(['pause', job])).stderr).toContain('paused');
+    expect(readFileSync(`/proc/${pid}/stat`, 'utf8')).toMatch(/\) T /);
+    expect((await admin.call(['resume', job])).stderr).toContain('goes on');
+    expect((await admin.call(['cancel', job])).stderr).toContain('cancelled');
+    await until(() => !existsSync(`/proc/${pid}`), 30);
+    expect(await state(bob, job)).toBe('cancelled');
+    expect((await bob.call(['retry', job])).code).toBe(5);
+    expect((await alice.call(['retry', job])).code).toBe(0);
+    expect((await alice.call(['cancel', job])).code).toBe(0);
+  });
+
+  it('go on while the daemon is killed, and are taken up by the next', async () => {
+    const job = await bob.submit(long(bob));
+    const pid = await pidIn(join(bob.home, 'pid'));
+    await until(async () => (await state(bob, job)) === 'running');
+    await machine.stop('SIGKILL');
+    expect(existsSync(`/proc/${pid}`)).toBe(true);
+    await machine.start();
+    expect(await state(bob, job)).toBe('running');
+    expect((await bob.call(['cancel', job])).stderr).toContain('cancelled');
+    await until(() => !existsSync(`/proc/${pid}`), 30);
+  });
+
+  it('go on while their agent is killed', async () => {
+    const job = await bob.submit(long(bob, 'second'));
+    const pid = await pidIn(join(bob.home, 'second'));
+    await until(async () => (await state(bob, job)) === 'running');
+    const found = await bob.call(['-U', String(bob.uid), '-f', '__agent'], { program: ['pgrep'] });
+    const agents = found.stdout.trim().split('\n');
+    expect(agents).toHaveLength(1);
+    await bob.call(['-9', ...agents], { program: ['kill'] });
+    await until(() => machine.said.includes('it is taken up again'), 30);
+    expect(existsSync(`/proc/${pid}`)).toBe(true);
+    expect((await bob.call(['cancel', job])).stderr).toContain('cancelled');
+    await until(() => !existsSync(`/proc/${pid}`), 30);
+    const store = await machine.store();
+    await until(async () => (await store.leasing.list()).length === 0, 30);
+  });
+
+  it('in the foreground are the caller themselves, under a lease that ends with them', async () => {
+    const file = join(alice.home, 'foreground');
+    const child = alice.start([
+      'run',
+      '--no-tune',
+      '--device',
+      'cpu',
+      '--budget',
+      '200MiB',
+      '--',
+      ...long(alice, 'foreground'),
+    ]);
+    const pid = await pidIn(file);
+    expect(statSync(`/proc/${pid}`).uid).toBe(alice.uid);
+    const { foreground } = await bob.json<{ foreground: { owner: string; verb: string; name: string }[] }>(['status']);
+    expect(foreground).toMatchObject([{ owner: alice.name, verb: 'run' }]);
+    expect(JSON.stringify(foreground)).not.toContain('sleep');
+    child.kill('SIGKILL');
+    await until(() => !existsSync(`/proc/${pid}`), 30);
+    const store = await machine.store();
+    await until(async () => {
+      await store.leasing.reap([]);
+      return (await store.leasing.list()).length === 0;
+    }, 30);
+  });
+
+  it('that cannot start say why to their owners: a folder that is gone, another’s, or not readable', async () => {
+    chmodSync(bob.home, 0o700);
+    const gone = join(alice.home, 'gone');
+    await alice.call([gone], { program: ['mkdir'] });
+    const held = await alice.submit(
+      ['true'],
+      ['--cwd', gone, '--priority', '-5', '--after-any', await alice.submit(['sleep', '2'])],
+    );
+    await alice.call([gone], { program: ['rmdir'] });
+    await alice.call(['wait', held]);
+    expect((await alice.call(['explain', held])).stdout).toMatch(/no folder|There is no/i);
+    const others = await alice.call(['submit', '--device', 'cpu', '--preset', 'none', '--cwd', bob.home, '--', 'true']);
+    if (others.code === 0) {
+      await alice.call(['wait', others.stdout.trim()]);
+      expect(await state(alice, others.stdout.trim())).toBe('failed');
+    }
+  });
+});
