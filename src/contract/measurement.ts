@@ -57,6 +57,10 @@ export interface Probe {
   /** A probe whose memory rises by more than these bytes a step goes on until `growth_steps`, to tell a leak from a warm-up. */
   growth_bytes: number;
   growth_steps: number;
+  /** One that rises by more than these bytes a step even then goes on until `leak_steps`, where the budget has room for what it leaves until then. */
+  leak_bytes: number;
+  leak_steps: number;
+  budget_bytes: number;
   /** True: must be the first thing that a new process runs. False: may share the process of the probe before. */
   fresh: boolean;
   /** In a process whose caching allocator has segments that can grow. */

@@ -4,6 +4,11 @@ import type { Observation, Peaks, Probe } from '../contract/measurement.js';
 export const LASTING = 200;
 /** From so many steps on a rise from step to step is believed: the first make the optimizer's state and fill caches. */
 export const BELIEVED = 10;
+/**
+ * From so many steps on a rise is believed to last for ever: a trainer's logs, a library's caches and the heap that they lie in
+ * rise for longer than a warm-up, and come to an end.
+ */
+const LEAKING = 40;
 /** A loop that fills the whole budget with what it leaves behind in so many steps cannot be helped by any size. */
 const HORIZON = 10_000;
 /** Where a size leaves nothing behind, one of at most so many times as many samples leaves nothing that matters. */
@@ -47,9 +52,14 @@ export function outgrows(o: Observation, budgetBytes: number): boolean {
   return growthBytes(o) > 0 && (lastingPeak(o) ?? 0) > budgetBytes;
 }
 
-/** The loop leaves so much behind with every step that whatever size it runs at, its training ends in want of memory. */
+/**
+ * The loop leaves so much behind with every step that whatever size it runs at, its training ends in want of memory. Fewer steps
+ * than it takes to be sure are enough where the loop makes no more of them, or where the budget would be full by then.
+ */
 export function leaks(o: Observation, budgetBytes: number): boolean {
-  return o.outcome === 'fit' && o.steps >= BELIEVED && (o.growth_bytes_per_step ?? 0) * HORIZON > budgetBytes;
+  if (o.outcome !== 'fit' || o.steps < BELIEVED || (o.growth_bytes_per_step ?? 0) * HORIZON <= budgetBytes)
+    return false;
+  return o.steps >= LEAKING || o.short === true || stepsToFull(o, budgetBytes) < LEAKING;
 }
 
 /** Steps until a loop that leaves memory behind has filled the budget. */
@@ -58,9 +68,18 @@ export function stepsToFull(o: Observation, budgetBytes: number): number {
   return o.steps + Math.floor(room / Math.max(1, o.growth_bytes_per_step ?? 0));
 }
 
-/** The rise from step to step, in bytes, from which on a probe is measured for longer, and for how many steps (0: it is not). */
-export function doubtOf(budgetBytes: number, steady = false): Pick<Probe, 'growth_bytes' | 'growth_steps'> {
-  return { growth_bytes: (NOISE * budgetBytes) / LASTING, growth_steps: steady ? 0 : BELIEVED };
+/** What a probe whose memory rises is told by: the rises a step from which on it is measured for longer, and for how long. */
+export type Doubt = Pick<Probe, 'growth_bytes' | 'growth_steps' | 'leak_bytes' | 'leak_steps' | 'budget_bytes'>;
+
+/** `steady`: a size near this one was seen to leave nothing behind, so that this one is not measured for longer. */
+export function doubtOf(budgetBytes: number, steady = false): Doubt {
+  return {
+    growth_bytes: (NOISE * budgetBytes) / LASTING,
+    growth_steps: steady ? 0 : BELIEVED,
+    leak_bytes: budgetBytes / HORIZON,
+    leak_steps: steady ? 0 : LEAKING,
+    budget_bytes: budgetBytes,
+  };
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { Observation, Probe } from '../contract/measurement.js';
-import { BELIEVED, doubtOf, isSteady, mayGrow } from './peaks.js';
+import { BELIEVED, type Doubt, doubtOf, isSteady, mayGrow } from './peaks.js';
 import type { Constraints } from './types.js';
 
 /** Optimizer steps of a probe whose speed decides. */
@@ -20,7 +20,7 @@ export function probeLength(
   microBatch: number,
   { steps, budgetBytes }: Constraints,
   seen: readonly Observation[],
-): Pick<Probe, 'steps' | 'rest_steps' | 'growth_bytes' | 'growth_steps'> {
+): Pick<Probe, 'steps' | 'rest_steps'> & Doubt {
   const caching = seen.some((o) => (o.peaks.reserved_bytes ?? 0) > 0);
   const steady = isSteady(microBatch, seen, budgetBytes);
   const more = (): number => {

@@ -34,6 +34,20 @@ describe('a loop that keeps', () => {
     expect(failure?.evidence).toMatch(/kept by reference cycles that Python frees only now and then \(gc\.collect\(\)/);
   });
 
+  // In ten steps both look alike: 160 KiB more with each, which fill the budget within 2,000 steps.
+  it('a little of each step for ever is told from a history that is full after twenty steps', async () => {
+    const ever = workbench('find-batch', [python, 'warms_up.py', 'ever'], { budget: '400MiB' });
+    const leak = await findBatch(ever.request, ever.deps);
+    expect(leak).toMatchObject({ status: 'exhausted', failure: { class: 'device_oom', reason: 'leak' } });
+    expect(leak.failure?.evidence).toMatch(
+      /^Memory grows by 160 KiB with every step, kept by `history` \(warms_up\.py/,
+    );
+    const twenty = workbench('find-batch', [python, 'warms_up.py', 'twenty'], { budget: '400MiB' });
+    const { status, failure, notes } = await findBatch(twenty.request, twenty.deps);
+    expect(status, failure?.evidence ?? '').toBe('found');
+    expect(notes.join(' ')).not.toContain('Memory grows');
+  });
+
   // At these budgets the script's own batch lasts for less than 200 steps.
   it.each([
     ['keeps_losses.py', '50MiB'],

@@ -36,13 +36,12 @@ export function stepsToGo(probe: Probe, measurement: Measurement): number {
   return Math.max(stepsToRest(probe, measurement), stepsToDoubt(probe, measurement));
 }
 
-/** Until growth by each step can be told from memory that is allocated once. */
-function stepsToDoubt(
-  { growth_bytes: growthBytes, growth_steps: growthSteps }: Probe,
-  measurement: Measurement,
-): number {
-  const { growth_bytes_per_step: left, steps } = measurement;
-  return (left ?? 0) > growthBytes ? Math.max(0, growthSteps - steps) : 0;
+/** Until growth by each step can be told from memory that is allocated once, and what goes on for ever from what comes to an end. */
+function stepsToDoubt(probe: Probe, { growth_bytes_per_step: growth, steps, total_bytes: total }: Measurement): number {
+  const left = growth ?? 0;
+  if (left > probe.growth_bytes && steps < probe.growth_steps) return probe.growth_steps - steps;
+  const more = Math.max(0, probe.leak_steps - steps);
+  return left > probe.leak_bytes && (total ?? 0) + left * more <= probe.budget_bytes ? more : 0;
 }
 
 /** Until its caching allocator may have rested long enough. */
