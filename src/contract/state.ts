@@ -19,7 +19,16 @@ export const leasePromise = z.object({
   boot: z.string(),
   instance: z.string(),
   process: identity,
-  devices: z.array(z.object({ uuid: z.string(), id: z.string() })),
+  devices: z.array(
+    z.object({
+      uuid: z.string(),
+      id: z.string(),
+      /** Bytes. */
+      total: z.number().optional(),
+      /** It is the host's memory. */
+      host: z.boolean().optional(),
+    }),
+  ),
   /** Null: the whole device. */
   bytes: z.number().nullable(),
   share: z.boolean(),
@@ -81,6 +90,8 @@ export const requirement = z.object({
   gib: z.number().int().min(0),
   /** The share of a GPU that it needs: `all`, `24g`, `80%`; the same within a queue, so that none blocks one that could start. */
   takes: z.string().max(64).default(''),
+  /** Whose jobs: each user has queues of his own. Absent: those that an admin put before or behind all others. */
+  owner: z.string().max(256).optional(),
 });
 export type Requirement = z.infer<typeof requirement>;
 

@@ -19,8 +19,10 @@ import { QueueEntries } from './queue-entries.js';
 import { RecommendationStore } from './recommendations.js';
 import { checkRedisIsSafe, checkRedisTakesWrites, serverFacts } from './safety.js';
 import { Sweeps } from './sweeps.js';
+import { Usage } from './usage.js';
 
 export { stopEmbeddedRedis as stopRedis } from './embedded.js';
+export { type FairShare, fairShare, type Limits, limitsOf, readFairShare } from './fair-share.js';
 export type { Follower, StreamEvent } from './follower.js';
 export { HEARTBEAT_MS, type KnownHost, LOST_MS } from './hosts.js';
 export { newJobId } from './job-id.js';
@@ -69,6 +71,7 @@ export async function openStore(options: StoreOptions = {}) {
     logs: new LogTails(connection, keys),
     memory: new MemoryTraces(redis, keys),
     leasing: new LeaseStore(connection, keys, events, { ...LEASE_TIMES, ...options.leaseTimes }),
+    usage: new Usage(redis, keys, options.leaseTimes?.halfLifeMs),
     durations: new Durations(redis, keys),
     sweeps: new Sweeps(redis, keys, events),
     hosts: new Hosts(redis, keys),

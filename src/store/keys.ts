@@ -42,6 +42,8 @@ export function keysUnder(word = process.env.OOMTUNE_PREFIX || 'oomtune') {
     leases: `${prefix}:leases`,
     /** HASH: who waits for a lease, and since when. */
     leaseQueue: `${prefix}:lease-queue`,
+    /** HASH: what each user has used lately, in device-seconds. */
+    usage: `${prefix}:usage`,
     /** STRING that expires: a host whose daemon lives. */
     host: (name: string): string => `${prefix}:host:${name}`,
     /** ZSET: hosts by the time last seen (ms). */

@@ -12,6 +12,10 @@ export interface LeaseRequest {
   owner: string;
   /** The user whose job it is; absent: who runs this process. */
   user?: string | null;
+  /** The priority that an admin gave it: counts before any usage. Absent: 0. */
+  across?: number;
+  /** GPUs that its user may have at a time; null, absent: any number. */
+  mostGpus?: number | null;
   /** Those that suit. */
   devices: Device[];
   /** How many of them, at once or none. */
@@ -82,18 +86,40 @@ interface WaitEntry {
   foreign: number;
   reserved: number;
   owners: { owner: string; bytes?: number; host: string; expired: boolean }[];
-  /** Who goes first on it, by `outranked`: for his priority, else for how long he has waited. */
+  /** The job that goes first on it, and whose that is. */
   blocked?: string;
-  outranked?: boolean;
+  user?: string;
+  why?: keyof typeof GOES_FIRST;
 }
-export type Reply = { granted: string[]; foreign: number[]; record: unknown } | { waits: WaitEntry[]; passed: boolean };
+export type Reply = { granted: string[]; foreign: number[]; record: unknown } | Waits;
+
+interface Waits {
+  waits: WaitEntry[];
+  passed: boolean;
+  /** There are devices, but its user has as many as allowed. */
+  limit?: { most: number; used: number };
+}
+
+const GOES_FIRST = {
+  priority: ({ blocked }: WaitEntry) => `${blocked} has a higher priority`,
+  usage: ({ blocked, user }: WaitEntry) => `${user || 'somebody'} has used less lately (${blocked})`,
+  waited: ({ blocked }: WaitEntry) => `${blocked} has waited longer for it`,
+};
+
+/** In place of what blocks the devices. */
+function limitReason({ most, used }: NonNullable<Waits['limit']>, user: string, count: number): string {
+  const may = `${used} of the ${most} ${most === 1 ? 'GPU' : 'GPUs'} that ${user} may have at a time ${used === 1 ? 'is' : 'are'} in use`;
+  if (count > most) return `cannot start: it asks for ${count} GPUs, and ${user} may have ${most} at a time`;
+  return used + count > most ? `waits: ${may}` : `waits: ${may}, and an earlier job of ${user} has the next`;
+}
 
 /** One line on what blocks each device, with pids and names of other programs. */
 export function waitReason(
-  waits: WaitEntry[],
+  { waits, limit }: Waits,
   devices: Device[],
-  request: Pick<LeaseRequest, 'bytes' | 'count' | 'lenient'>,
+  request: Pick<LeaseRequest, 'bytes' | 'count' | 'lenient'> & { user: string },
 ): string {
+  if (limit !== undefined) return limitReason(limit, request.user, request.count);
   const wants = request.bytes === null ? 'a whole device' : `${formatBytes(request.bytes)} of a device`;
   const words = waits.slice(0, 4).map((entry) => {
     const owners = Array.isArray(entry.owners) ? entry.owners : []; // Lua writes an empty list as {}
@@ -111,8 +137,7 @@ export function waitReason(
       const amount = request.lenient ? 'most of it is' : `${formatBytes(entry.foreign)} are`;
       parts.push(`${amount} used by ${strangers.length > 0 ? strangers.join(', ') : 'processes that are not ours'}`);
     }
-    if (entry.blocked !== undefined)
-      parts.push(`${entry.blocked} has ${entry.outranked ? 'a higher priority' : 'waited longer for it'}`);
+    if (entry.why !== undefined) parts.push(GOES_FIRST[entry.why](entry));
     return `${entry.id} of ${formatBytes(entry.total)}: ${parts.join(', ') || 'in use'}`;
   });
   if (waits.length > 4) words.push(`and ${waits.length - 4} more`);

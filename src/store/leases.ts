@@ -5,6 +5,7 @@ import type { Device } from '../contract/launch.js';
 import type { ForegroundLease, LeasePromise, LeaseRecord } from '../contract/state.js';
 import type { Connection } from './connection.js';
 import type { Events } from './events.js';
+import { fairShare } from './fair-share.js';
 import { HeldLease } from './held-lease.js';
 import type { Keys } from './keys.js';
 import { LeaseFiles } from './lease-files.js';
@@ -22,6 +23,8 @@ export interface LeaseTimes {
   lookMs: number;
   /** Who waits longer than this has the devices that he waits for kept free for him. */
   reserveAfterMs: number;
+  /** What a user has used counts half after so long. Absent: as config/fair-share.yaml says. */
+  halfLifeMs?: number;
 }
 
 export const LEASE_TIMES: LeaseTimes = { ttlMs: 60_000, renewMs: 15_000, lookMs: 2000, reserveAfterMs: 30_000 };
@@ -53,11 +56,12 @@ export class LeaseStore {
     const { owner, count, signal, onWait } = request;
     let { devices } = request;
     checkPossible(request);
+    const user = request.user ?? ownUser();
     const instance = randomBytes(9).toString('base64url');
     own.add(instance);
     const record = {
       host: hostName(),
-      user: request.user ?? ownUser(),
+      user,
       boot: pidScope(),
       instance,
       process: request.process ?? thisProcess(),
@@ -80,6 +84,8 @@ export class LeaseStore {
           need: request.needBytes ?? undefined,
           share: request.share,
           priority: request.priority ?? 0,
+          across: request.across || undefined,
+          most: request.mostGpus ?? undefined,
           lenient: request.lenient ?? false,
           since: request.waitingSince,
           lasts: request.lastsSeconds == null ? undefined : Math.ceil(request.lastsSeconds * 1000),
@@ -107,7 +113,7 @@ export class LeaseStore {
           const { text: _, taken_at: __, expires_at: ___, ...promise } = granting;
           return new HeldLease(this, promise, { devices: granted, foreign: reply.foreign }, this.times);
         }
-        const reason = waitReason(reply.waits, devices, request);
+        const reason = waitReason(reply, devices, { ...request, user });
         if (reason !== lastReason) onWait(reason);
         lastReason = reason;
         request.onPassedOver?.(reply.passed);
@@ -246,8 +252,9 @@ export class LeaseStore {
   }
 
   #run(script: ScriptName, args: (string | number)[]): Promise<unknown> {
-    const { leases, leaseQueue, wake, events, refused } = this.keys;
-    return runScript(this.connection.redis, script, [leases, leaseQueue, wake, events, refused], args);
+    const { leases, leaseQueue, wake, events, refused, usage } = this.keys;
+    const keys = [leases, leaseQueue, wake, events, refused, usage];
+    return runScript(this.connection.redis, script, keys, [...args, this.times.halfLifeMs ?? fairShare().halfLifeMs]);
   }
 }
 

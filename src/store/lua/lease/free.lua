@@ -5,6 +5,7 @@ if not text then return 0 end
 if ARGV[3] ~= '' and text ~= ARGV[3] then return 0 end
 local ok, record = pcall(cjson.decode, text)
 if ok and ARGV[2] ~= '' and record.instance ~= ARGV[2] then return 0 end
+if ok and type(record.devices) == 'table' then pay(record, now) end
 redis.call('HDEL', leases, ARGV[1])
 if ok and type(record.devices) == 'table' then
   record.owner = ARGV[1]

@@ -1,9 +1,10 @@
 -- Leases are one HASH, owner → JSON, read and changed only by these scripts, with Redis's clock. KEYS are always: leases,
--- lease queue, wake channel, events, refused.
+-- lease queue, wake channel, events, refused, usage. The last of ARGV is always the half-life of usage (ms).
 -- A device is free for a request when nobody else holds it, or when all who hold it share, the request shares too, and
 -- total - what strangers use - what is reserved leaves room. A lenient request waits for leases alone: where strangers leave it
 -- less than it asks for, it makes do with that.
-local leases, queue, wake, events, refused = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local leases, queue, wake, events, refused, usage = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local half_life = tonumber(ARGV[#ARGV])
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local function num(x) return type(x) == 'number' and x or nil end
@@ -30,16 +31,48 @@ local function announce(record, action)
       'bytes', tostring(num(record.bytes) or 'whole'), 'action', action)
   end
 end
+-- Device-seconds that a user has used lately: they count half after each half-life. HASH, user → {seconds, at}.
+local function used(user)
+  local text = redis.call('HGET', usage, user)
+  local ok, was = pcall(cjson.decode, text or '')
+  if not ok or type(was) ~= 'table' or not num(was.seconds) or not num(was.at) then return 0 end
+  return was.seconds * 0.5 ^ (math.max(0, now - was.at) / half_life)
+end
+-- How many devices a lease is worth: where it shares one, its part of it.
+local function worth(record)
+  local sum = 0
+  for _, device in ipairs(record.devices) do
+    local part = record.share and num(record.bytes) and num(device.total)
+    sum = sum + (part and device.total > 0 and math.min(1, record.bytes / device.total) or 1)
+  end
+  return sum
+end
+-- A lease is paid for ahead, by the minute: what is held counts at once, and a crash can lose a refund but no usage. `till` now:
+-- the rest of the minute is given back.
+local AHEAD = 60000
+local function pay(record, till)
+  local user = record.user
+  if type(user) ~= 'string' then return end
+  local seconds = worth(record) * (till - (num(record.paid_until) or now)) / 1000
+  record.paid_until = till
+  if seconds ~= 0 then redis.call('HSET', usage, user, cjson.encode({seconds = math.max(0, used(user) + seconds), at = now})) end
+end
 -- When a lease ends at the latest, by its time limit or by what the like of it took before (ms). Never: nobody knows, or it goes on for longer.
 local NEVER = math.huge
 local function expectedEnd(record)
   local at = num(record.ends_at)
   if at and at > now then return at end
 end
+-- All leases, read once; the scripts restore what was lost before.
+local all_leases = nil
+local function leased()
+  all_leases = all_leases or read(leases)
+  return all_leases
+end
 -- What is held of each device by others than the owner: {bytes, alone (somebody does not share), owners}
 local function holdings(owner)
   local held = {}
-  for _, record in ipairs(read(leases)) do
+  for _, record in ipairs(leased()) do
     if record.owner ~= owner then
       for _, device in ipairs(record.devices) do
         local h = held[device.uuid] or {bytes = 0, alone = false, owners = {}, by = {}}
