@@ -25,6 +25,7 @@ export const ERROR_CODES = {
   OOMTUNE_DEVICE_MISSING: { exit: 5, about: 'The device asked for is not on this machine.' },
   OOMTUNE_TORCH_MISSING: { exit: 5, about: 'The interpreter has no torch.' },
   OOMTUNE_NATIVE_MISSING: { exit: 5, about: 'The native runtime is not built.' },
+  OOMTUNE_LIMIT: { exit: 5, about: 'The user may not have more.' },
   OOMTUNE_DAEMON_RUNNING: { exit: 5, about: 'A daemon already runs on this host.' },
   OOMTUNE_DAEMON_DOWN: { exit: 5, about: 'No daemon runs on this host.' },
   OOMTUNE_STILL_RUNNING: { exit: 5, about: 'Something that was to be ended still runs.' },

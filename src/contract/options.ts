@@ -63,6 +63,8 @@ export const jobOptions = z.object({
   tune: z.boolean(),
   /** submit only. */
   priority: z.number().int().min(-1_000_000).max(1_000_000),
+  /** An admin gave the priority: it counts before any user's usage. */
+  acrossUsers: z.boolean().optional(),
   after: jobIds,
   /** Jobs that have to have ended, however. */
   afterAny: jobIds.optional(),

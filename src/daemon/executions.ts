@@ -6,7 +6,7 @@ import { Execution, type ExecutionDeps, type ExecutionEnd } from './execution.js
 import type { Hands } from './hands.js';
 import type { Lanes } from './lanes.js';
 import type { Queues } from './queues.js';
-import { labelOf, requirementOf } from './routing.js';
+import { labelFor } from './routing.js';
 
 interface ExecutionsParts extends Omit<ExecutionDeps, 'claim' | 'hands'> {
   /** Who works on this job; null: nobody here can. */
@@ -64,7 +64,7 @@ export class Executions {
     const execution = new Execution(record, ticket, { ...this.parts, hands, claim: this.claimOf(record) });
     this.#active.set(record.job, execution);
     const done = lanes
-      .add(labelOf(requirementOf(record.options)), adopted, () => settled().then(() => execution.run()))
+      .add(labelFor(record), adopted, () => settled().then(() => execution.run()))
       .then((end) => this.#after(execution, end))
       .catch((error: unknown) => log.error({ err: error, job: record.job }, 'a job was lost sight of'));
     this.#running.add(done);

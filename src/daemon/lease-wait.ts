@@ -1,7 +1,8 @@
 import type { Job } from 'bullmq';
 import type { Ticket } from '../contract/state.js';
-import { retry, type Store, type StoredJob } from '../store/index.js';
+import { fairShare, limitsOf, retry, type Store, type StoredJob } from '../store/index.js';
 import type { Leasing } from '../worker/index.js';
+import { acrossOf } from './routing.js';
 
 /** The job goes back to its queue; nothing of it has started. */
 export class PutBack extends Error {}
@@ -36,7 +37,15 @@ export class LeaseWait implements Leasing {
         if (passed && !this.passedOver) onWait();
         this.passedOver = passed;
       };
-      return store.leasing.acquire({ ...request, user: record.owner, lastsSeconds, waitingSince, onPassedOver });
+      return store.leasing.acquire({
+        ...request,
+        user: record.owner,
+        across: acrossOf(record.options),
+        mostGpus: limitsOf(fairShare(), record.owner).gpus,
+        lastsSeconds,
+        waitingSince,
+        onPassedOver,
+      });
     };
     const lease = await retry(acquire, { signal: request.signal, onRefused });
     this.since = null;

@@ -6,7 +6,7 @@ import type { DiskSpace } from './disk-space.js';
 import type { Executions } from './executions.js';
 import type { Lanes } from './lanes.js';
 import type { Queues } from './queues.js';
-import { labelOf, requirementOf } from './routing.js';
+import { labelFor } from './routing.js';
 
 interface ConsumerParts {
   store: Store;
@@ -20,7 +20,7 @@ interface ConsumerParts {
 
 /** A job that waited here in vain is left to other hosts for so long. */
 const LEFT_MS = 3000;
-/** How many queued jobs are looked at for one that may go before others. */
+/** With so many jobs that wait no more are looked at for one that may go before others. */
 const MOST_WAITING = 32;
 
 /** Takes jobs from suitable queues while there are lanes for them. One look at a time. */
@@ -80,8 +80,8 @@ export class QueueConsumer {
       if (this.#closed) return;
       const labels = await queues.suitable(host);
       if (this.#sortOut) await this.#sortOutTaken(labels);
-      for (const label of await queues.inOrder(labels.filter((one) => !this.#left.has(one))))
-        await this.#takeFrom(label);
+      let turns = await queues.inTurn(labels.filter((one) => !this.#left.has(one)));
+      while (turns.length > 0) turns = await this.#takeInTurn(turns);
     } while (this.#again);
   }
 
@@ -103,23 +103,37 @@ export class QueueConsumer {
     this.#sortOut = false;
   }
 
-  /** Takes one job of a label at a time, unless it waits for devices reserved for others: a job behind it may end in time. */
-  async #takeFrom(label: string): Promise<void> {
-    const { queues, lanes, executions } = this.parts;
-    for (;;) {
-      const waits = [...executions].filter(({ leaseWait }) => leaseWait.since !== null);
-      const labels = waits.map(({ record }) => labelOf(requirementOf(record.options)));
-      if (this.#closed || !lanes.hasRoom(label, labels) || this.parts.diskSpace.lack !== null) return;
-      if (labels.filter((one) => one === label).length >= MOST_WAITING) return;
-      const waiting = waits.find(({ leaseWait }, at) => labels[at] === label && !leaseWait.passedOver);
-      if (waiting !== undefined) {
-        const best = await queues.waitingPriority(label);
-        if (best === null || best <= waiting.record.options.priority || !waiting.putBack()) return;
-      }
-      const ticket = await queues.next(label);
-      if (ticket === null) return;
-      await this.#begin(ticket);
+  /** Takes one job of each user, of the first of the labels that has one to take. Returns what may have more. */
+  async #takeInTurn(turns: string[][]): Promise<string[][]> {
+    const left: string[][] = [];
+    for (const labels of turns) {
+      const at = await this.#firstTaken(labels);
+      if (at !== null) left.push(labels.slice(at));
     }
+    return left;
+  }
+
+  async #firstTaken(labels: string[]): Promise<number | null> {
+    for (const [at, label] of labels.entries()) if (await this.#takeFrom(label)) return at;
+    return null;
+  }
+
+  /** Takes a job, unless one of the label waits that is not kept from devices by others: a job behind that may end in time. */
+  async #takeFrom(label: string): Promise<boolean> {
+    const { queues, lanes, executions } = this.parts;
+    const waits = [...executions].filter(({ leaseWait }) => leaseWait.since !== null);
+    const labels = waits.map(({ record }) => labelFor(record));
+    if (this.#closed || !lanes.hasRoom(label, labels) || this.parts.diskSpace.lack !== null) return false;
+    if (labels.includes(label) && labels.length >= MOST_WAITING) return false;
+    const waiting = waits.find(({ leaseWait }, at) => labels[at] === label && !leaseWait.passedOver);
+    if (waiting !== undefined) {
+      const best = await queues.waitingPriority(label);
+      if (best === null || best <= waiting.record.options.priority || !waiting.putBack()) return false;
+    }
+    const ticket = await queues.next(label);
+    if (ticket === null) return false;
+    await this.#begin(ticket);
+    return true;
   }
 
   async #begin(ticket: Job<Ticket>): Promise<void> {

@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis';
 import { readJson } from '../contract/fields.js';
 import { type Requirement, requirement as requirementSchema, type Ticket } from '../contract/state.js';
 import { isRefusal, type Store, type StoredJob } from '../store/index.js';
-import { type HostDevices, labelOf, requirementOf, suits } from './routing.js';
+import { type HostDevices, labelFor, labelOf, queueOf, suits } from './routing.js';
 import type { DaemonSettings } from './settings.js';
 
 /** BullMQ's priorities go from 1 (first) to 2097151, ours from -1000000 to 1000000 (first). */
@@ -29,7 +29,7 @@ export class Queues {
 
   /** Adds a job to its queue; idempotent. */
   async add(record: StoredJob): Promise<void> {
-    const requirement = requirementOf(record.options);
+    const requirement = queueOf(record);
     const label = labelOf(requirement);
     const known = this.#requirements.has(label);
     if (!known) await this.store.queues.addLabel(label, requirement);
@@ -93,7 +93,7 @@ export class Queues {
 
   /** The entry of a job that an earlier daemon of this host took, if our lock on it still holds. */
   async reclaim(record: StoredJob): Promise<Job<Ticket> | null> {
-    const label = labelOf(requirementOf(record.options));
+    const label = labelFor(record);
     const job = (await this.queue(label).getJob(ticketId(record))) as Job<Ticket> | undefined;
     if (job === undefined) return null;
     return (await this.extend(job)) ? job : null;
@@ -137,7 +137,7 @@ export class Queues {
 
   /** Removes the rest of an entry that no queue holds, after a script of BullMQ's was refused halfway. */
   async drop(record: StoredJob): Promise<void> {
-    await this.queue(labelOf(requirementOf(record.options))).remove(ticketId(record));
+    await this.queue(labelFor(record)).remove(ticketId(record));
   }
 
   /** Null: nothing waits. */
@@ -146,11 +146,29 @@ export class Queues {
     return priority === null ? null : MIDDLE - priority;
   }
 
-  /** The labels by their first entry: the highest priority, then the oldest. */
-  async inOrder(labels: string[]): Promise<string[]> {
-    if (labels.length < 2) return labels;
+  /**
+   * The labels of each user, by their first entry: the highest priority, then the oldest. Users in the order of their turns: who has
+   * used least lately first. What an admin put first or last comes before or after all of them.
+   */
+  async inTurn(labels: string[]): Promise<string[][]> {
+    if (labels.length < 2) return [labels];
     const heads = await Promise.all(labels.map(async (label) => ({ label, ...(await this.store.queues.head(label)) })));
-    return heads.sort((a, b) => (a.priority ?? 0) - (b.priority ?? 0) || a.since - b.since).map(({ label }) => label);
+    heads.sort((a, b) => (a.priority ?? 0) - (b.priority ?? 0) || a.since - b.since);
+    const turns = new Map<string, { rank: number; since: number; labels: string[] }>();
+    const used = await this.store.usage.list();
+    for (const { label, priority, since } of heads) {
+      const owner = this.#requirements.get(label)?.owner;
+      const last = owner === undefined && (priority ?? 0) > MIDDLE;
+      const key = owner === undefined ? `${last}` : `of ${owner}`;
+      const rank = owner === undefined ? (last ? Number.POSITIVE_INFINITY : -1) : (used.get(owner) ?? 0);
+      const turn = turns.get(key) ?? { rank, since: since || Number.POSITIVE_INFINITY, labels: [] };
+      turn.since = Math.min(turn.since, since || Number.POSITIVE_INFINITY);
+      turn.labels.push(label);
+      turns.set(key, turn);
+    }
+    return [...turns.values()]
+      .sort((a, b) => compare(a.rank, b.rank) || compare(a.since, b.since))
+      .map((one) => one.labels);
   }
 
   /** Leaves all locks as they are. */
@@ -193,11 +211,13 @@ export class Queues {
   }
 }
 
+const compare = (a: number, b: number): number => (a === b ? 0 : a < b ? -1 : 1);
+
 /** Ids by label. */
 function groupBy(records: StoredJob[]): Map<string, string[]> {
   const groups = new Map<string, string[]>();
   for (const record of records) {
-    const label = labelOf(requirementOf(record.options));
+    const label = labelFor(record);
     groups.set(label, [...(groups.get(label) ?? []), ticketId(record)]);
   }
   return groups;

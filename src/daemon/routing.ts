@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { parseSize } from '../common/size.js';
 import { DEFAULT_ACCELERATOR, HOST, isHost, isNumbered, kindNameOf, ordinalOf } from '../contract/device-id.js';
+import type { JobRecord } from '../contract/job.js';
 import type { JobOptions } from '../contract/options.js';
 import type { Requirement } from '../contract/state.js';
 import { KINDS } from '../devices/index.js';
@@ -24,6 +25,16 @@ export function requirementOf(options: JobOptions): Requirement {
     takes: isHost(device) ? '' : exclusive || budget === null ? 'all' : taken(budget),
   };
 }
+
+/** The same with whose queue it is: within it priorities count, and the queues of several users have their turns. */
+export function queueOf({ options, owner }: Pick<JobRecord, 'options' | 'owner'>): Requirement {
+  return owner === null || acrossOf(options) !== 0 ? requirementOf(options) : { ...requirementOf(options), owner };
+}
+
+export const labelFor = (record: Pick<JobRecord, 'options' | 'owner'>): string => labelOf(queueOf(record));
+
+/** The priority that an admin gave it; 0: none. */
+export const acrossOf = ({ acrossUsers, priority }: JobOptions): number => (acrossUsers ? priority : 0);
 
 /** A GPU without a named kind is of the default one. */
 function kindFor({ device, gpus, gpuModel }: JobOptions): Requirement['kind'] {
@@ -54,8 +65,9 @@ function inGib(budget: string): number | null {
 
 /** The queue's name: `any`, `cpu`, `cuda`, with a slug and a digest of further requirements. */
 export function labelOf(requirement: Requirement): string {
-  const { kind, gpus, model, host, device, gib, takes } = requirement;
+  const { kind, gpus, model, host, device, gib, takes, owner } = requirement;
   const wishes = [
+    owner ?? '',
     gpus > 1 ? `x${gpus}` : '',
     model ?? '',
     host ?? '',

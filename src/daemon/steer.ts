@@ -1,9 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { OomtuneError, usageError } from '../common/errors.js';
+import { ownUser } from '../common/user.js';
 import { ENDED_STATES, type JobRecord, type JobState, type SubmittedEnvironment } from '../contract/job.js';
 import type { JobOptions } from '../contract/options.js';
 import { noSuchJob, type Store, type StoredJob } from '../store/index.js';
 import { jobEnvironment } from '../worker/command/environment.js';
+import { checkLimits, isAdmin } from './limits.js';
 import { forgetEnvironment, saveEnvironment } from './saved-environment.js';
 
 const HELD_MS = 5000;
@@ -46,13 +48,15 @@ export async function pauseJob(store: Store, id: string, pause: 'on' | 'off'): P
   return `is to ${pause === 'on' ? 'stand still' : 'go on'}; its host has not answered yet`;
 }
 
-/** Changes what a job that has not started asks for. Throws OOMTUNE_USAGE for one that has started or ended. */
+/** Changes what a job that has not started asks for. `admin`: a priority counts across users then. Throws OOMTUNE_USAGE for one that has started or ended. */
 export async function editJob(
   store: Store,
   id: string,
   changes: Pick<Partial<JobOptions>, 'priority' | 'timeSeconds'>,
+  admin = isAdmin(ownUser()),
 ): Promise<void> {
-  const state = known(id, await store.jobs.edit(id, changes));
+  const across = changes.priority === undefined ? {} : { acrossUsers: admin && changes.priority !== 0 };
+  const state = known(id, await store.jobs.edit(id, { ...changes, ...across }));
   if (state === 'ok') return;
   throw usageError(
     `${id} cannot be edited: it is ${state}.`,
@@ -82,6 +86,7 @@ export async function retryJob(
   if (before === null) return known(id, 'missing') as never;
   if (ENDED_STATES.includes(before.state)) await refuseWhileHeld(store, id);
   const { options } = before;
+  if (ENDED_STATES.includes(before.state)) await checkLimits(store, before.owner, options, 1);
   const given =
     environment === null
       ? emptied(before.environment)

@@ -8,6 +8,7 @@ import { type JobOptions, jobOptions as jobOptionsSchema, type SweepMember } fro
 import { hostName, type NamedJob, namedJob, newJobId, type Store } from '../store/index.js';
 import { jobEnvironment } from '../worker/command/environment.js';
 import { stemOfCommand } from '../worker/command/index.js';
+import { checkLimits, isAdmin, mostWaiting } from './limits.js';
 import { forgetEnvironment, saveEnvironment, sweepEnvironments } from './saved-environment.js';
 
 /** One of several jobs that are submitted together. */
@@ -26,6 +27,8 @@ interface Submission {
   environment: NodeJS.ProcessEnv;
   /** The submitter; absent: who runs this process. */
   owner?: string;
+  /** The priority counts across users. Absent: if fair-share.yaml names the owner among the admins. */
+  admin?: boolean;
   /** Gets the job that each name of `--after` and `--after-any` stands for. */
   onNamed?: (name: string, found: NamedJob) => void;
 }
@@ -41,7 +44,7 @@ export async function submitSweep(
   const base = options.name ?? stemOfCommand(command, options.cwd);
   const digest = hash('sha256', JSON.stringify([options.cwd, command]));
   const named = { ...options, name: options.name ?? `${base}-${digest.slice(0, 8)}` };
-  const record = await recorder(store, { ...submission, options: named });
+  const record = await recorder(store, { ...submission, options: named }, members.length);
   const records: JobRecord[] = [];
   for (const [member, { command, suffix, index }] of members.entries()) {
     const name = `${base}-${suffix}`;
@@ -63,8 +66,10 @@ type Recorder = (command: string[], name: string, sweep?: SweepMember) => Promis
 /** What all jobs of a submission have in common is looked up and checked once. */
 async function recorder(
   store: Store,
-  { options, environment, owner = ownUser(), onNamed = () => {} }: Omit<Submission, 'command'>,
+  { options, environment, owner = ownUser(), admin = isAdmin(owner), onNamed = () => {} }: Omit<Submission, 'command'>,
+  jobs = 1,
 ): Promise<Recorder> {
+  await checkLimits(store, owner, options, jobs);
   const idsOf = async (names: string[]): Promise<string[]> => {
     const found = await Promise.all(names.map((name) => namedJob(store.jobs, name)));
     for (const [at, one] of found.entries()) onNamed(names[at] as string, one);
@@ -83,6 +88,7 @@ async function recorder(
   }
   const stored = {
     ...options,
+    ...(admin && options.priority !== 0 ? { acrossUsers: true } : {}),
     after,
     ...(afterAny.length === 0 ? {} : { afterAny }),
     env: [...new Set(names)],
@@ -115,7 +121,7 @@ async function recorder(
       exit_code: null,
     };
     try {
-      await store.jobs.create(record);
+      await store.jobs.create(record, mostWaiting(owner));
     } catch (error) {
       forgetEnvironment(job, record.environment);
       throw error;

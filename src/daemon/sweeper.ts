@@ -4,7 +4,7 @@ import type { Requirement } from '../contract/state.js';
 import type { KnownHost, Store, StoredJob } from '../store/index.js';
 import type { Executions } from './executions.js';
 import type { Queues } from './queues.js';
-import { describe, type HostDevices, labelOf, requirementOf, suits } from './routing.js';
+import { describe, type HostDevices, labelFor, requirementOf, suits } from './routing.js';
 import { sweepEnvironments } from './saved-environment.js';
 import type { DaemonSettings } from './settings.js';
 import { silenceOf } from './silence.js';
@@ -95,7 +95,7 @@ export class Sweeper {
       if (leaseWait.since === null || Date.now() - leaseWait.since < this.parts.settings.putBackMs) continue;
       const requirement = requirementOf(record.options);
       if (!alive.some((host) => host.host !== this.host && suits(requirement, host))) continue;
-      passOn(labelOf(requirement));
+      passOn(labelFor(record));
       execution.putBack();
     }
   }

@@ -110,6 +110,20 @@ export class JobReader {
     return this.#indexed(await this.liveIds());
   }
 
+  /** How many jobs of each owner wait to start, and run; '' where the owner is not known. */
+  async byOwner(): Promise<Map<string, { waiting: number; working: number }>> {
+    const found = new Map<string, { waiting: number; working: number }>();
+    for (const values of await this.fields(await this.liveIds(), ['state', 'owner'])) {
+      const [state = null, owner] = values ?? [];
+      const counts = found.get(wordIn(owner) ?? '') ?? { waiting: 0, working: 0 };
+      if (state === 'queued' || state === 'held') counts.waiting += 1;
+      else if (state === 'searching' || state === 'running') counts.working += 1;
+      else continue;
+      found.set(wordIn(owner) ?? '', counts);
+    }
+    return found;
+  }
+
   /** Jobs that are to be put into a queue. */
   async pending(): Promise<StoredJob[]> {
     return this.#indexed(await this.redis.smembers(this.keys.pending));

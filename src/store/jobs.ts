@@ -32,13 +32,16 @@ export class JobStore extends JobReader {
     super(redis, keys);
   }
 
-  /** Records a new job and announces it. Throws for an id that is taken. */
-  async create(record: JobRecord): Promise<void> {
+  /** Records a new job and announces it. Throws for an id that is taken, and OOMTUNE_LIMIT where `most` of its owner's jobs wait. */
+  async create(record: JobRecord, most: number | null = null): Promise<void> {
     const checked = jobRecord.parse(record);
     const made = await this.#run('job/create', checked.job, [
       String(Date.parse(checked.submitted_at)),
+      JSON.stringify(checked.owner),
+      most ?? '',
       ...toFields(checked),
     ]);
+    if (made === -1) throw tooManyWait(checked.owner, most ?? 0);
     if (made !== 1) throw new OomtuneError('OOMTUNE_INTERNAL', `There is a job ${record.job} already.`, 'Try again.');
   }
 
@@ -184,6 +187,15 @@ export class JobStore extends JobReader {
     const keys = [job(id), jobs, live, pending, events, wake, this.keys.host(''), hosts];
     return runScript(this.redis, script, keys, [id, ...args]);
   }
+}
+
+/** `more`: jobs that were to be submitted at once. */
+export function tooManyWait(owner: string | null, most: number, more = 1): OomtuneError {
+  return new OomtuneError(
+    'OOMTUNE_LIMIT',
+    `${owner ?? 'Nobody'} may have ${most} ${most === 1 ? 'job' : 'jobs'} that wait, and ${more === 1 ? 'has them already' : `${more} more would be too many`}.`,
+    'Submit again once some of them have started; `oomtune status --users` shows what everybody may have.',
+  );
 }
 
 const now = (): string => new Date().toISOString();

@@ -24,6 +24,8 @@ export class Host {
   readonly home = mkdtempSync(join(tmpdir(), 'oomtune-daemon-'));
   /** Where jobs leave their traces. */
   readonly work = mkdtempSync(join(tmpdir(), 'oomtune-work-'));
+  /** Whose the jobs are that are submitted from now on, as a daemon for several users would write; absent: who runs the test. */
+  owner: string | undefined;
   daemon: ChildProcess | null = null;
   said = '';
   #store: Store | null = null;
@@ -85,7 +87,8 @@ export class Host {
     environment: NodeJS.ProcessEnv = process.env,
   ): Promise<string> {
     const wanted = options({ cwd: this.work, budget: '64MiB', ...changes });
-    return (await submitJob(await this.store(), { command, options: wanted, environment })).job;
+    const owner = this.owner === undefined ? {} : { owner: this.owner };
+    return (await submitJob(await this.store(), { command, options: wanted, environment, ...owner })).job;
   }
 
   /** A job that runs this line of shell, and counts its starts in the file `starts`. */

@@ -1,5 +1,6 @@
 import { Queue } from 'bullmq';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { labelFor } from '../../src/daemon/routing.js';
 import { until } from '../store/home.js';
 import { Host } from './host.js';
 
@@ -70,7 +71,8 @@ test('hostile entries in a queue run nothing and are taken out of it', async () 
   await host.state(await host.shell('true'), 'succeeded');
   const ended = (await store.jobs.latest())?.job as string;
   const connection = store.connection.another();
-  const queue = new Queue('cpu', { connection, prefix: store.keys.prefix });
+  const label = labelFor(await host.job(ended));
+  const queue = new Queue(label, { connection, prefix: store.keys.prefix });
   const entries: unknown[] = [
     { job: 'j-nothing2', epoch: 1 },
     { job: ended, epoch: 1 },
@@ -86,7 +88,7 @@ test('hostile entries in a queue run nothing and are taken out of it', async () 
   for (const [at, data] of entries.entries())
     await queue.add('job', data, { jobId: `x-${at}`, attempts: 5, priority: 1 });
   // and one whose data is not even JSON
-  await store.connection.redis.hset(`${store.keys.prefix}:cpu:x-0`, 'data', '{not json');
+  await store.connection.redis.hset(`${store.keys.prefix}:${label}:x-0`, 'data', '{not json');
   await store.events.wake('submit');
   const good = await host.shell('true');
   await host.state(good, 'succeeded');

@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { cancelJob } from '../../src/daemon/index.js';
+import { labelFor } from '../../src/daemon/routing.js';
 import { startRedis, until } from '../store/home.js';
 import { Host, sleep } from './host.js';
 
@@ -66,12 +67,13 @@ test('a queue entry that Redis refused halfway is made anew', async () => {
   rights('-hmget'); // BullMQ writes the entry, and then asks by it whether its queue is paused
   const id = await host.shell('exit 3');
   const { keys, connection } = await host.store();
-  await until(async () => (await connection.redis.exists(`${keys.prefix}:cpu:${id}-1`)) === 1);
+  const label = labelFor(await host.job(id));
+  await until(async () => (await connection.redis.exists(`${keys.prefix}:${label}:${id}-1`)) === 1);
   rights('+@all');
   expect(await host.ended(id)).toMatchObject({ state: 'failed', exit_code: 3, epoch: 2 });
   expect(host.starts(id)).toBe(1);
   await until(async () => (await host.leftOver()).length === 0);
-  expect(await connection.redis.keys(`${keys.prefix}:cpu:${id}*`)).toEqual([]);
+  expect(await connection.redis.keys(`${keys.prefix}:${label}:${id}*`)).toEqual([]);
 });
 
 for (const denied of [

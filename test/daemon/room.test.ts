@@ -17,6 +17,7 @@ import { Worker } from 'bullmq';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { readDaemonFile } from '../../src/daemon/daemon-file.js';
 import { holdJob, releaseJob } from '../../src/daemon/index.js';
+import { labelFor } from '../../src/daemon/routing.js';
 import { ROOT, startRedis, until } from '../store/home.js';
 import { Host, hostName, sleep } from './host.js';
 
@@ -205,7 +206,11 @@ test.skipIf(!root)(
     const id = await host.shell('true');
     await until(async () => (await host.job(id)).reason?.includes('lacks room') ?? false);
     const { connection, keys } = await host.store();
-    const worker = new Worker('cpu', null, { connection: connection.another(), prefix: keys.prefix, autorun: false });
+    const worker = new Worker(labelFor(await host.job(id)), null, {
+      connection: connection.another(),
+      prefix: keys.prefix,
+      autorun: false,
+    });
     const token = readFileSync(join(host.home, 'daemon', 'token'), 'utf8').trim();
     expect((await worker.getNextJob(token, { block: false }))?.data).toMatchObject({ job: id });
     await worker.close(true);

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { readJson } from '../../src/contract/fields.js';
 import { requirement } from '../../src/contract/state.js';
-import { labelOf, requirementOf, describe as say, suits } from '../../src/daemon/routing.js';
+import { labelFor, labelOf, requirementOf, describe as say, suits } from '../../src/daemon/routing.js';
 import { options } from '../store/samples.js';
 
 const GIB = 1024 ** 3;
@@ -34,6 +34,15 @@ test.each([
   [{ device: 'cpu', budget: '65GiB' }, false, false],
 ] as const)('%j: small %s, big %s', (changes, onSmall, onBig) => {
   expect([suits(of(changes), small), suits(of(changes), big)]).toEqual([onSmall, onBig]);
+});
+
+test('each user has queues of his own, in which priorities count; what an admin put first is in one for all', () => {
+  const label = (owner: string | null, changes = {}) => labelFor({ owner, options: options(changes) });
+  expect(label(null)).toBe('cpu'); // as before there were owners
+  expect(label('alice')).toBe(label('alice', { priority: 5 }));
+  expect(label('alice')).not.toBe(label('bob'));
+  expect(label('alice', { priority: 5, acrossUsers: true })).toBe(label('bob', { priority: 7, acrossUsers: true }));
+  expect(label('ä b/c:d')).toMatch(/^cpu-[a-z0-9-]+$/);
 });
 
 test('jobs with the same wish share a queue, others never do, and every label is a name that BullMQ takes', () => {

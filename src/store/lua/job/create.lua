@@ -1,6 +1,15 @@
--- ARGV: id, ms, field, value, … → 1, or 0 where the id is taken.
+-- ARGV: id, ms, owner (JSON), how many of the owner's jobs may wait ('' any number), field, value, …
+-- → 1; 0 where the id is taken; -1 where so many wait already.
 if redis.call('EXISTS', job) == 1 then return 0 end
-redis.call('HSET', job, 'epoch', 1, unpack(ARGV, 3))
+if ARGV[4] ~= '' then
+  local waiting, stem = 0, string.sub(job, 1, #job - #ARGV[1])
+  for _, id in ipairs(redis.call('ZRANGE', live, 0, -1)) do
+    local ok, found = pcall(redis.call, 'HMGET', stem .. id, 'state', 'owner')
+    if ok and (found[1] == 'queued' or found[1] == 'held') and found[2] == ARGV[3] then waiting = waiting + 1 end
+  end
+  if waiting >= tonumber(ARGV[4]) then return -1 end
+end
+redis.call('HSET', job, 'epoch', 1, unpack(ARGV, 5))
 redis.call('ZADD', jobs, ARGV[2], ARGV[1])
 redis.call('ZADD', live, ARGV[2], ARGV[1])
 redis.call('SADD', pending, ARGV[1])
