@@ -62,6 +62,9 @@ export interface LeaseRecord extends LeasePromise {
 
 export type ForegroundLease = LeaseRecord & { foreground: Foreground };
 
+/** Device-seconds that a user had used at a time (ms). */
+export const usageEntry = z.object({ seconds: z.number(), at: z.number() });
+
 /** What a daemon says about itself. */
 export const hostInfo = z.object({
   host: z.string().max(256),

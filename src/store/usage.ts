@@ -1,10 +1,8 @@
 import type { Redis } from 'ioredis';
-import { z } from 'zod';
 import { readJson } from '../contract/fields.js';
+import { usageEntry } from '../contract/state.js';
 import { fairShare } from './fair-share.js';
 import type { Keys } from './keys.js';
-
-const entry = z.object({ seconds: z.number(), at: z.number() });
 
 /** What each user has used of devices lately. Written by the scripts of the leases alone. */
 export class Usage {
@@ -20,7 +18,7 @@ export class Usage {
     const now = Number(time[0]) * 1000 + Number(time[1]) / 1000;
     const halfLifeMs = this.halfLifeMs ?? fairShare().halfLifeMs;
     const used = Object.entries(all).flatMap(([user, text]): [string, number][] => {
-      const read = readJson(entry, text);
+      const read = readJson(usageEntry, text);
       return read === null ? [] : [[user, read.seconds * 0.5 ** (Math.max(0, now - read.at) / halfLifeMs)]];
     });
     return new Map(used);

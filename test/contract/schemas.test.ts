@@ -32,6 +32,7 @@ const OWN = [
   'src/daemon/http/routes.ts', // what a login posts
   'src/daemon/retention.ts',
   'src/daemon/saved-environment.ts',
+  'src/store/fair-share.ts', // config/fair-share.yaml
   'src/store/lease-files.ts',
   'src/tuner/ladder.ts',
   'src/worker/command/launchers.ts',
