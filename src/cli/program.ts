@@ -84,6 +84,8 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     ...options(
       ['-w, --watch', 'go on showing, until interrupted'],
       ['-n, --limit <n>', 'show at most this many (default: all that are not ended, and the latest 20)'],
+      ['-u, --user <name>', 'only the jobs of this user'],
+      ['--users', 'show what each user has used, has and may have; who is first goes first'],
     ),
   });
   follow('wait', 'wait until jobs have ended', () => import('./verbs/wait.js'), jobs);

@@ -46,6 +46,25 @@ const foregroundEntry = z.object({
 });
 export type ForegroundEntry = z.infer<typeof foregroundEntry>;
 
+/** What a user has of the devices, and may have. */
+const userShare = z.object({
+  user: z.string(),
+  /** Used lately: those of a half-life ago count half. What is held counts a minute ahead. */
+  device_seconds: z.number(),
+  /** Its part of what all have used, from 0 to 1. */
+  share: z.number(),
+  /** On which the user has something now. */
+  gpus: z.number().int(),
+  /** Null: any number. */
+  gpus_limit: z.number().int().nullable(),
+  /** Jobs that are searched or run. */
+  working: z.number().int(),
+  /** Jobs that are queued or held. */
+  waiting: z.number().int(),
+  waiting_limit: z.number().int().nullable(),
+});
+export type UserShare = z.infer<typeof userShare>;
+
 const jobs = z.object({ schema, jobs: z.array(statusEntry) });
 const job = z.object({ schema, job: z.string() });
 const stopped = z.object({ schema, stopped: z.boolean() });
@@ -124,6 +143,7 @@ export const verbDocuments = {
     /** Records that are there and cannot be used. */
     unreadable: z.array(z.object({ job: z.string(), why: z.string(), newer: z.boolean() })),
   }),
+  'status-users': z.object({ schema, half_life_s: z.number(), users: z.array(userShare) }),
   wait: jobs,
   cancel: jobs,
   hold: jobs,

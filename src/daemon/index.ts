@@ -11,6 +11,7 @@ export { withSilence } from './silence.js';
 export { cancelJob, editJob, holdJob, pauseJob, releaseJob, retryJob } from './steer.js';
 export { submitJob, submitSweep } from './submit.js';
 export type { SystemSettings } from './system/index.js';
+export { userShares } from './user-shares.js';
 
 /** See runDaemonHere. */
 export async function runDaemon(store: Store, options: RunOptions): Promise<void> {

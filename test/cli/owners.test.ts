@@ -1,4 +1,6 @@
+import { writeFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { openStore, type Store } from '../../src/store/index.js';
 import { gpu, job } from '../store/samples.js';
@@ -47,6 +49,32 @@ it('is a column of the tables once there are several', async () => {
   await store.jobs.create(job({ name: 'theirs', owner: 'bob' }));
   expect(await owners()).toContainEqual(['theirs', 'bob']);
   expect((await oomtune.call(['status'])).stdout).toMatch(/NAME +OWNER +STATE.*theirs +bob +queued/s);
+});
+
+it('chooses the jobs that are shown, and has a table of what each user has', async () => {
+  const { jobs } = (await oomtune.json(['status', '--user', 'bob'])) as { jobs: { name: string }[] };
+  expect(jobs.map(({ name }) => name)).toEqual(['theirs']);
+  const lease = await store.leasing.acquire({
+    ...{ owner: 'j-hers', user: 'carol', count: 1, bytes: null, share: false, devices: [gpu(0)] },
+    signal: new AbortController().signal,
+    onWait: () => {},
+  });
+  const { users } = (await oomtune.json(['status', '--users'])) as { users: { user: string }[] };
+  const plain = { gpus_limit: null, waiting_limit: null };
+  expect(users.find(({ user }) => user === 'carol')).toEqual({
+    ...{ user: 'carol', device_seconds: expect.closeTo(60, 0), share: 1, gpus: 1, working: 0, waiting: 0, ...plain },
+  });
+  expect(users.find(({ user }) => user === 'bob')).toMatchObject({ device_seconds: 0, gpus: 0, waiting: 1 });
+  expect(users.at(-1)?.user).toBe('carol'); // who has used most comes last
+  await lease.release();
+  const file = join(oomtune.home, 'share.yaml');
+  const env = { OOMTUNE_FAIR_SHARE: file };
+  writeFileSync(file, 'half_life: 2d\nlimits: {queued: 7}\nusers: {bob: {gpus: 3}}\n');
+  expect((await oomtune.call(['status', '--users'], { env })).stdout).toMatch(/bob +0\.00 h +0 % +0 of 3 +0 +1 of 7\n/);
+  writeFileSync(file, 'half_life: soon\n');
+  const wrong = await oomtune.call(['status', '--users'], { env });
+  expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining('half_life: a time such as 24h')]);
+  expect((await oomtune.call(['status', '--users', '@'])).code).toBe(2);
 });
 
 it('is told of who holds a device', async () => {

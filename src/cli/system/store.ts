@@ -1,4 +1,5 @@
 import { usageError } from '../../common/errors.js';
+import type { JobRecord } from '../../contract/job.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import type { Channel } from '../../daemon/system/channel.js';
 import { ChannelClosed } from '../../daemon/system/channel.js';
@@ -18,7 +19,6 @@ const OFFERED = {
     'liveIds',
     'counts',
     'unreadable',
-    'create',
     'cancel',
     'hold',
     'release',
@@ -51,7 +51,12 @@ export function systemStore(path: string, channel: Channel): Store {
     secretUrl: null,
     keys: { prefix: '' },
     connection: { onRefused: () => {} },
-    jobs: guarded('jobs', parts.jobs),
+    jobs: guarded('jobs', {
+      ...parts.jobs,
+      create: (record: JobRecord) => call<null>('jobs.create', [record]), // what may wait is the daemon's to say
+      byOwner: async () => new Map(await call<[string, { waiting: number; working: number }][]>('jobs.byOwner', [])),
+    }),
+    usage: { list: async () => new Map(await call<[string, number][]>('usage.list', [])) },
     leasing: guarded('leasing', {
       ...parts.leasing,
       ...remoteLeasing({ call: (name, args, how) => channel.call(name, args, how) }),

@@ -1,9 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { usageError } from '../../common/errors.js';
+import { fairShare } from '../../store/index.js';
 import { namedJobs } from '../jobs.js';
 import { printable } from '../output.js';
 import { foregroundEntries, statusEntries } from '../status-entry.js';
 import { renderJob, renderJobs } from '../status-view.js';
+import { renderUsers } from '../users-view.js';
 import { readNumber, type Verb } from '../verb.js';
 
 const SHOWN = 20;
@@ -15,14 +17,29 @@ export default (async ({ args, options }, context) => {
   if (options.watch && out.json) {
     throw usageError('--watch shows a picture that changes; --json writes one document.', 'Leave one of the two out.');
   }
+  if (options.users && (args.length > 0 || options.user !== undefined || options.watch))
+    throw usageError('--users shows users, not jobs.', 'Leave out the jobs, --user and --watch.');
   const store = await context.store();
+  if (options.users) {
+    const { userShares } = await import('../../daemon/index.js');
+    const users = await userShares(store);
+    if (out.json) out.document('status-users', { schema: 1, half_life_s: fairShare().halfLifeMs / 1000, users });
+    else out.data(users.length === 0 ? 'Nobody has used anything yet.' : renderUsers(users, out.paint));
+    return 0;
+  }
+  const isShown = ({ owner }: { owner: string | null }) => options.user === undefined || owner === options.user;
   const said = new Set<string>(); // a picture that is drawn anew each second says which job it means only once
   const once = { note: (text: string) => void (said.size === said.add(text).size || out.note(text)) };
   const { withSilence } = await import('../../daemon/index.js');
   const read = async () =>
-    withSilence(store, args.length > 0 ? await namedJobs(store, args, once) : await store.jobs.list({ ended: limit }));
+    (
+      await withSilence(
+        store,
+        args.length > 0 ? await namedJobs(store, args, once) : await store.jobs.list({ ended: limit }),
+      )
+    ).filter(isShown);
   const unreadable = () => (args.length > 0 ? [] : store.jobs.unreadable());
-  const foreground = () => (args.length > 0 ? [] : foregroundEntries(store));
+  const foreground = async () => (args.length > 0 ? [] : (await foregroundEntries(store)).filter(isShown));
   const picture = async (): Promise<string> => {
     const jobs = await read();
     const beside = await foreground();

@@ -32,6 +32,13 @@ export function createMetrics() {
     hosts: gauge('hosts', 'Hosts seen within the last day, by whether their daemon is heard.', ['alive']),
     jobs: gauge('jobs', 'Jobs that have not ended, by state; on all hosts of this Redis.', ['state']),
     ownerJobs: gauge('owner_jobs', 'Jobs that have not ended, by their owner and state.', ['owner', 'state']),
+    ownerUsed: gauge(
+      'owner_device_seconds',
+      'Device time that a user has used lately; counts half after a half-life.',
+      ['owner'],
+    ),
+    ownerShare: gauge('owner_share', 'Its part of what all users have used lately, from 0 to 1.', ['owner']),
+    ownerGpus: gauge('owner_gpus', 'GPUs on which a user has something now.', ['owner']),
     oldest: gauge('queue_oldest_seconds', 'Since when the job that waits longest has waited; 0 when none does.'),
     leases: gauge('leases', 'Reservations of devices; on all hosts of this Redis.'),
     leaseWaiters: gauge('lease_waiters', 'Jobs and commands that wait for a reservation; on all hosts of this Redis.'),

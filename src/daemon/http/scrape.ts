@@ -5,6 +5,7 @@ import type { JobState } from '../../contract/job.js';
 import type { Runtime } from '../../runtime/types.js';
 import type { Store } from '../../store/index.js';
 import type { Sampler } from '../observe/sampler.js';
+import { userShares } from '../user-shares.js';
 import type { Machine } from './machine.js';
 import type { Metrics } from './metrics.js';
 
@@ -44,7 +45,17 @@ export class Scrape {
     metrics.redisUp.set(up ? 1 : 0);
     if (!up) {
       // Figures from before an outage must not look current
-      for (const one of [metrics.jobs, metrics.ownerJobs, metrics.hosts, metrics.reserved]) one.reset();
+      const { ownerUsed, ownerShare, ownerGpus } = metrics;
+      for (const one of [
+        metrics.jobs,
+        metrics.ownerJobs,
+        ownerUsed,
+        ownerShare,
+        ownerGpus,
+        metrics.hosts,
+        metrics.reserved,
+      ])
+        one.reset();
       for (const one of [metrics.oldest, metrics.leases, metrics.leaseWaiters, metrics.recommendations]) one.remove();
     }
     await this.#readDevices().catch(() => {
@@ -60,6 +71,7 @@ export class Scrape {
     if (!store.connection.ready) throw new Error('Redis is away');
     const counts = await store.counts();
     await this.#readJobs();
+    await this.#readShares();
     const { hosts, devices } = await machine.view();
     const leases = await store.leasing.list();
     metrics.leaseWaiters.set(counts.leaseWaiters);
@@ -73,6 +85,17 @@ export class Scrape {
     metrics.reserved.reset();
     for (const { id, model, uuid, reserved_bytes } of devices) {
       if (uuid !== null) metrics.reserved.set({ device: id, model }, reserved_bytes);
+    }
+  }
+
+  async #readShares(): Promise<void> {
+    const { ownerUsed, ownerShare, ownerGpus } = this.parts.metrics;
+    const shares = await userShares(this.parts.store);
+    for (const one of [ownerUsed, ownerShare, ownerGpus]) one.reset();
+    for (const { user: owner, device_seconds, share, gpus } of shares) {
+      ownerUsed.set({ owner }, device_seconds);
+      ownerShare.set({ owner }, share);
+      ownerGpus.set({ owner }, gpus);
     }
   }
 

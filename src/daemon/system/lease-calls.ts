@@ -3,7 +3,7 @@ import { OomtuneError } from '../../common/errors.js';
 import { recommendation } from '../../contract/recommendation.js';
 import { attachedRun, leaseWish } from '../../contract/system.js';
 import type { Runtime } from '../../runtime/types.js';
-import { processOf, type Store } from '../../store/index.js';
+import { fairShare, limitsOf, processOf, type Store } from '../../store/index.js';
 import { type Caller, type Calls, call, id } from './calls.js';
 import { LeaseDesk } from './lease-desk.js';
 import { OwnedRecommendations } from './owned-recommendations.js';
@@ -45,6 +45,7 @@ export function leaseCalls(store: Store, runtime: Runtime): Calls {
           { ...rest, priority: 0, lenient: true },
           {
             ...more,
+            mostGpus: limitsOf(fairShare(), peer.name).gpus,
             foreground: foreground ?? { verb: 'run', name: '' },
           },
         );

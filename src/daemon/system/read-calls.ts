@@ -14,7 +14,7 @@ export interface AboutDaemon {
 
 /** The calls that only look. Each shows no more than the caller may see. */
 export function readCalls(store: Store, about: AboutDaemon): Calls {
-  const { jobs, recommendations, hosts, leasing, memory, logs, events } = store;
+  const { jobs, recommendations, hosts, leasing, memory, logs, events, usage } = store;
   const shown = (peer: Peer, all: StoredJob[]) => all.map((job) => visibleJob(peer, job));
   const get = async (peer: Peer, name: string) => {
     const job = await jobs.get(name);
@@ -57,6 +57,9 @@ export function readCalls(store: Store, about: AboutDaemon): Calls {
     'jobs.live': call([], async ({ peer }) => shown(peer, await jobs.live())),
     'jobs.liveIds': call([], () => jobs.liveIds()),
     'jobs.counts': call([], () => jobs.counts()),
+    // How much everybody has is no secret: it is what tells why one's own job waits
+    'jobs.byOwner': call([], async () => [...(await jobs.byOwner())]),
+    'usage.list': call([], async () => [...(await usage.list())]),
     'jobs.unreadable': call([], async ({ peer }) => (peer.admin ? jobs.unreadable() : [])),
     'recommendations.get': call([z.string().max(512)], (_, [key]) => recommendations.get(key)),
     'recommendations.list': call([], () => recommendations.list()),

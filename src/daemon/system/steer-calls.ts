@@ -3,6 +3,7 @@ import { OomtuneError, usageError } from '../../common/errors.js';
 import { ENDED_STATES, type JobRecord, jobRecord, submittedEnvironment } from '../../contract/job.js';
 import { jobOptions } from '../../contract/options.js';
 import { hostName, type Store, type StoredJob } from '../../store/index.js';
+import { checkLimits, mostWaiting } from '../limits.js';
 import { type Calls, call, id } from './calls.js';
 import type { Peer } from './peer.js';
 import { checkMaySteer } from './visible.js';
@@ -33,8 +34,9 @@ export function steerCalls(store: Store): Calls {
       }
       // An id that stands for a reservation of a foreground command would take that over
       if ((await leasing.list()).some(({ owner }) => owner === asked.job)) throw taken(asked.job);
-      await jobs.create(submittedBy(peer, asked)).catch((error: unknown) => {
-        throw error instanceof OomtuneError ? taken(asked.job) : error;
+      await checkLimits(store, peer.name, asked.options, 1);
+      await jobs.create(submittedBy(peer, asked), mostWaiting(peer.name)).catch((error: unknown) => {
+        throw error instanceof OomtuneError && error.code !== 'OOMTUNE_LIMIT' ? taken(asked.job) : error;
       });
       return null;
     }),
@@ -49,11 +51,16 @@ export function steerCalls(store: Store): Calls {
       [id, jobOptions.pick({ priority: true, timeSeconds: true }).partial()],
       async ({ peer }, [job, changes]) => {
         await own(peer, job);
-        return jobs.edit(job, changes);
+        const { priority } = changes;
+        return jobs.edit(
+          job,
+          priority === undefined ? changes : { ...changes, acrossUsers: acrossUsers(peer, priority) },
+        );
       },
     ),
     'jobs.retry': call([id, submittedEnvironment.nullable()], async ({ peer }, [job, environment]) => {
-      const { uid } = await own(peer, job);
+      const { uid, owner, options, state } = await own(peer, job);
+      if (ENDED_STATES.includes(state)) await checkLimits(store, owner, options, 1);
       // An administrator's environment is none for another's job, and lies where its owner cannot read it
       const theirs =
         uid !== peer.uid && environment !== null ? { ...environment, file: null, withheld: [] } : environment;
@@ -85,7 +92,7 @@ function submittedBy(peer: Peer, asked: JobRecord): JobRecord {
     reason: 'waits for a daemon',
     failure: null,
     command: asked.command,
-    options: asked.options,
+    options: { ...asked.options, acrossUsers: acrossUsers(peer, asked.options.priority) },
     environment: asked.environment && { ...asked.environment, host: hostName(), withheld: [] },
     host: null,
     devices: [],
@@ -99,5 +106,8 @@ function submittedBy(peer: Peer, asked: JobRecord): JobRecord {
     exit_code: null,
   };
 }
+
+/** A priority orders a user's own jobs; an administrator's goes before everybody's usage. */
+const acrossUsers = (peer: Peer, priority: number): boolean => peer.admin && priority !== 0;
 
 const taken = (job: string) => usageError(`There is a job ${job} already.`, 'Submit it again.');
