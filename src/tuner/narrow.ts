@@ -31,6 +31,7 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
     return { size, purpose: 'bound', why };
   }
   const limit = exactLimit(state);
+  if (model.grown && top >= NEARBY * near && near > top) return { size: near, purpose: 'bound', why };
   if (limit >= near && !model.bent) return between(1 / 2);
   return { size: Math.min(near, Math.max(limit, (top + near) / 2)), purpose: 'bound', why };
 }

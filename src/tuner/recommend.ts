@@ -9,7 +9,7 @@ const FAST = 0.975;
 /** Parts of the largest size at which the speed is looked at when the largest sizes are slow. */
 const INTERIOR = [0.9, 0.8, 0.65, 0.5];
 /** A size this much larger than a good one is worth another probe. */
-const WORTHWHILE = 1.01;
+const WORTHWHILE = 1.02;
 /** How often the speed of one size is measured on a busy machine: once more tells chance from cause, twice costs time. */
 const TRIES = 2;
 /** The most that speed noise can excuse. */
@@ -68,8 +68,8 @@ export function recommend(choice: Choice): Recommendation {
   if (pick === undefined) return lastResort(choice, measured);
   const largest = good.at(-1) as number;
   const spare = choice.cheap && spent < MOST_AFTER_VERIFICATION - 1;
-  if (spare && pick !== largest && triesOf(choice, largest) < TRIES && isNoisy(history, choice.max)) {
-    return { measure: largest, why: 'speeds vary here, so the largest of the good sizes gets another chance' };
+  if (spare && pick !== largest && triesOf(choice, largest) < TRIES && mayBeNoisy(history, choice.max)) {
+    return { measure: largest, why: 'the largest of the good sizes ran slower: once more, since the machine may have been busy' };
   }
   if (spare && best > 0 && pick !== largest) {
     const between = interior(choice, measured).find((size) => size > pick && size < largest);
@@ -128,10 +128,10 @@ function speedNoise({ history }: Choice, size: number | undefined): number {
   return timed.length < 2 ? 0 : Math.min(MOST_NOISE, 1 - Math.min(...timed) / Math.max(...timed));
 }
 
-/** Whether the largest size, which is measured in two processes, ran at clearly different speeds: the machine is busy. */
-function isNoisy(history: RungHistory, max: number): boolean {
+/** Whether the machine may be busy: the largest size ran at clearly different speeds, or only once, which cannot tell. */
+function mayBeNoisy(history: RungHistory, max: number): boolean {
   const rates = history.fits(max).map(rate);
-  return Math.min(...rates) < FAST * Math.max(...rates);
+  return rates.length < 2 || Math.min(...rates) < FAST * Math.max(...rates);
 }
 
 /** Highest peak seen at a size that fits, bytes; null if it could not be measured. */

@@ -2,12 +2,12 @@ import { lifeOf, type Probe } from '../contract/measurement.js';
 import type { Rung } from '../contract/rung.js';
 import type { EffectivePlan } from './accumulation.js';
 import { nextSize } from './climb.js';
-import { isLargestKnown } from './excluded.js';
+import { isLargestKnown, smallestExcluded } from './excluded.js';
 import { MemoryModel, pointsOf, spansPhases } from './model.js';
 import { type Recommendation, rateOf, recommend } from './recommend.js';
 import type { RungHistory } from './rung-history.js';
-import type { NextSize, SearchState } from './search-state.js';
-import { type Sizes, SMALL } from './sizes.js';
+import { exactLimit, type NextSize, type SearchState } from './search-state.js';
+import { closingSize, type Sizes, SMALL } from './sizes.js';
 import { belowFilledBudget, retreat, verification } from './verification.js';
 
 /** Where the search on one rung stands. */
@@ -43,6 +43,10 @@ export interface RungSearch {
 const TINY = 20;
 /** Sizes that one process is asked for on a rung at most. */
 export const MOST_SIZES = 8;
+/** From this part of the predicted limit on a straight line tells the limit to within a sample or a per cent. */
+const FORETOLD = 0.7;
+/** Above what a fresh process took, the allocated bytes alone leave room for so many times as much at most: the rest is rounding. */
+const PIECES = 1.05;
 /** Part of a size that a fresh process could not take from which on the largest that fits is proved before anything between. */
 const NEAR_FAILURE = 0.85;
 /** Part of what is in use at a step's start that gradients make up at least (Adam; more with plainer optimizers). */
@@ -60,14 +64,15 @@ export function searchRung(search: RungSearch): RungDecision {
   if (floor) return floor;
   const state = stateOf(search);
   const advice = adviceFor(search, state);
-  if (!settled(state)) {
+  const whole = wholeBatch(search, state);
+  if (!settled(state) || whole) {
     // A larger size may kill the process that verified this one, so the size to recommend is measured first.
     if (search.alive && advice?.proved && 'measure' in advice) return measured(advice);
     const next =
       retreat(state) ??
       belowFilledBudget(state, search.alive) ??
-      wholeBatch(search, state) ??
-      (bracketed(state) || isLong(search, state) ? null : nextSize(state));
+      whole ??
+      (bracketed(state) || isForetold(state) || isLong(search, state) ? null : nextSize(state));
     return next ? careful(search, { kind: 'probe', fresh: false, ...next }) : verificationProbe(search);
   }
   const max = history.largestVerified as number;
@@ -178,8 +183,18 @@ function settled(state: SearchState): boolean {
   if (largestVerified === null) return false;
   if (largestVerified !== top && history.refuted === 0 && largestVerified < (model.caching ? TINY : SMALL))
     return false;
-  if (isLargestKnown(state, largestVerified)) return true;
+  if (isLargestKnown(state, largestVerified) || isPromise(state, largestVerified)) return true;
   return largestVerified === top && outOfReach(largestVerified, model, sizes);
+}
+
+/**
+ * Where segments can grow, the line through what a fresh process took leaves room for no size that would be worth another one, and next to
+ * nothing lies in pieces that could be given back for more.
+ */
+function isPromise(state: SearchState, verified: number): boolean {
+  const { model } = state;
+  if (!model.grown || model.bent || model.elastic || model.lower === null || model.upper === null) return false;
+  return exactLimit(state) < closingSize(verified) && model.upper <= PIECES * verified;
 }
 
 /** The largest size is known as well as a process that has run other sizes can tell. */
@@ -197,6 +212,19 @@ function bracketed(state: SearchState): boolean {
   )
     return true;
   return isLargestKnown(state, top) || outOfReach(top, model, sizes);
+}
+
+/**
+ * The line of the peaks is drawn from so near to the limit, and is so straight, that a fresh process may begin with the largest size
+ * that it promises: what that proves need not be tried here before.
+ */
+function isForetold(state: SearchState): boolean {
+  const { history, model, perLaunch } = state;
+  const { top, ceiling } = history;
+  if (top === null || ceiling !== null || perLaunch) return false;
+  if (model.caching || model.bent || model.elastic || !Number.isFinite(smallestExcluded(state))) return false;
+  const limit = exactLimit(state);
+  return top + 1 >= FORETOLD * limit && (model.upper as number) <= PIECES * limit && verification(state).size > top;
 }
 
 /**
