@@ -69,7 +69,10 @@ export function recommend(choice: Choice): Recommendation {
   const largest = good.at(-1) as number;
   const spare = choice.cheap && spent < MOST_AFTER_VERIFICATION - 1;
   if (spare && pick !== largest && triesOf(choice, largest) < TRIES && mayBeNoisy(history, choice.max)) {
-    return { measure: largest, why: 'the largest of the good sizes ran slower: once more, since the machine may have been busy' };
+    return {
+      measure: largest,
+      why: 'the largest of the good sizes ran slower: once more, since the machine may have been busy',
+    };
   }
   if (spare && best > 0 && pick !== largest) {
     const between = interior(choice, measured).find((size) => size > pick && size < largest);
