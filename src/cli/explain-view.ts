@@ -46,6 +46,8 @@ export function explainJob(
       );
     }
   }
+  const shared = sharingWords(job);
+  if (shared !== null) lines.push('', shared);
   const runs = job.launches.filter((launch) => launch.purpose === 'run');
   if (runs.length > 1) lines.push('', ...relaunches(runs));
   const budget = jobBudget(job, recommendation, trace?.budget_bytes ?? null);
@@ -78,6 +80,19 @@ export function explainRecommendation(recorded: Recommendation, paint: Paint): s
     'The search:',
     ...probes(recommendation.probes, paint),
   ].join('\n');
+}
+
+/** What `--share auto` found; null: it was beside no other such job. */
+function sharingWords({ sharing, state, reason }: JobRecord): string | null {
+  if (!sharing) return null;
+  const { job, name, verdict, gain } = sharing;
+  const beside = `Beside ${job} (${name})`;
+  const got = gain === null ? '' : `: both got ${gain.toFixed(2)} times as much done as taking turns`;
+  if (verdict === 'measuring') return `${beside} it is measured whether both get more done than taking turns.`;
+  if (verdict === 'unmeasured') return `${beside} nothing was measured, as their steps could not be seen: both ran.`;
+  if (verdict === 'together') return `${beside} it went on side by side${got}.`;
+  const now = state === 'running' && reason?.startsWith('waits for its turn') ? ` Now it ${reason}.` : '';
+  return `${beside} it is not worth it${got}. The later one stands still until the other has ended.${now}`;
 }
 
 /** The parts of the peak, in a bar as long as the budget, or as the peak where that is unknown. */

@@ -77,7 +77,7 @@ const raw = z.object({
   nice: priority.optional(),
   after: z.array(nonEmpty('a job id')).default([]),
   afterAny: z.array(nonEmpty('a job id')).optional(),
-  share: z.boolean().default(false),
+  share: z.boolean().or(z.literal('auto', 'nothing or auto')).default(false),
   gpuModel: orNull(nonEmpty('a part of a GPU model')),
   host: orNull(nonEmpty('the name of a host')),
   resumeArg: orNull(nonEmpty('an argument')),
@@ -90,9 +90,11 @@ const raw = z.object({
 export function toJobOptions(values: RawOptions, command: string[]): JobOptions {
   const parsed = raw.safeParse(values);
   if (!parsed.success) throw wrongOption(parsed.error, values);
-  const { headroom, timeout, time, envFile, cwd, nice, ...rest } = parsed.data;
+  const { headroom, timeout, time, envFile, cwd, nice, share, ...rest } = parsed.data;
   const options: JobOptions = {
     ...rest,
+    share: share !== false,
+    ...(share === 'auto' ? { shareAuto: true } : {}),
     priority: toPriority(parsed.data) ?? 0,
     headroomPct: headroom,
     timeoutSeconds: timeout ?? null,

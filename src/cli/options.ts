@@ -116,7 +116,10 @@ export const SUBMIT: Options = {
     [TIME, `${TIME_IS}; what ends in time may go before a job that waits for more devices`],
     ['--after <job>', 'start only when this job has succeeded (repeatable)', { many: true }],
     ['--after-any <job>', 'start when this job has ended, however (repeatable)', { many: true }],
-    ['--share', 'may share a device with other jobs: reserves its recorded peak where no budget is given'],
+    [
+      '--share [auto]',
+      'may share a device with other jobs: reserves its recorded peak where no budget is given. auto: only where two jobs side by side get more done than taking turns, which is measured',
+    ],
     ['--gpu-model <model>', 'only on GPUs whose model holds this text'],
     ['--host <host>', 'only on this host'],
     RESUME_ARG,

@@ -34,6 +34,7 @@ export function statusEntry(job: JobRecord, found: Recommendation | null) {
     command: job.command,
     priority: job.options.priority,
     paused: job.pause === 'on',
+    sharing: job.sharing ?? null,
     time_limit_s: job.options.timeSeconds ?? null,
     config: job.config && shown(job.config),
     cut: job.cut ?? null,

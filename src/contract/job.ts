@@ -42,6 +42,18 @@ export type SubmittedEnvironment = z.infer<typeof submittedEnvironment>;
 /** The schema that this version writes; it leaves records with a higher number alone. */
 export const JOB_SCHEMA = 1;
 
+/** What `--share auto` found of a job beside another one. */
+export const sharing = z.object({
+  /** The other one. */
+  job: jobId,
+  name: text(256),
+  /** `apart`: the later one stood still until the other had ended. `unmeasured`: their steps could not be seen; both ran. */
+  verdict: z.enum(['measuring', 'together', 'apart', 'unmeasured']),
+  /** What both got done side by side, by what they would taking turns; null: not measured. */
+  gain: z.number().nullable(),
+});
+export type Sharing = z.infer<typeof sharing>;
+
 /** A job's record in Redis (`{oomtune}:job:<id>`), which every verb reads. */
 export const jobRecord = z.object({
   schema: z.literal(JOB_SCHEMA),
@@ -77,6 +89,8 @@ export const jobRecord = z.object({
   exit_code: z.number().int().nullable(),
   /** Whether its processes are to stand still (`pause`, `resume`); null or absent: it was never asked. */
   pause: z.enum(['on', 'off']).nullish(),
+  /** With `--share auto`, the last job that it was beside; null or absent: none. */
+  sharing: sharing.nullish(),
 });
 export type JobRecord = z.infer<typeof jobRecord>;
 

@@ -71,6 +71,8 @@ export const jobOptions = z.object({
   /** Absent: it was submitted alone. */
   sweep: sweepMember.optional(),
   share: z.boolean(),
+  /** `--share auto`: beside another such job only where both get more done than taking turns; absent: false. */
+  shareAuto: z.boolean().optional(),
   gpuModel: word.nullable(),
   host: word.nullable(),
   resumeArg: argument.nullable(),

@@ -39,6 +39,8 @@ export const leasePromise = z.object({
   foreground: foreground.nullish(),
   /** When it ends at the latest, as far as that is known (ms). */
   ends_at: z.number().nullish(),
+  /** Goes beside one other at most, as it is measured beside it; absent: beside as many as there is room for. */
+  pair: z.boolean().nullish(),
 });
 export type LeasePromise = z.infer<typeof leasePromise>;
 
@@ -97,6 +99,16 @@ export const requirement = z.object({
   owner: z.string().max(256).optional(),
 });
 export type Requirement = z.infer<typeof requirement>;
+
+/** What was measured of two jobs side by side. */
+export const pairVerdict = z.object({
+  verdict: z.enum(['together', 'apart', 'unmeasured']),
+  /** What both got done side by side, by what they would taking turns; null: not measured. */
+  gain: z.number().nullable(),
+  rounds: whole,
+  at: z.string().max(64),
+});
+export type PairVerdict = z.infer<typeof pairVerdict>;
 
 /** An entry of a queue; void if the job's record has another `epoch`. */
 export const ticket = z.object({ job: jobId, epoch: z.number().int().min(1) });

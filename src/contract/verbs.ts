@@ -3,7 +3,7 @@ import { diagnosis } from './diagnosis.js';
 import { failure } from './failure.js';
 import { bytes, count, text, time } from './fields.js';
 import { holder } from './holder.js';
-import { jobFacts, jobRecord } from './job.js';
+import { jobFacts, jobRecord, sharing } from './job.js';
 import { device } from './launch.js';
 import { probeRecord } from './measurement.js';
 import { recommendation } from './recommendation.js';
@@ -21,6 +21,8 @@ const statusEntry = jobFacts.extend({
   priority: z.number(),
   /** Its processes are stopped, by `pause`. */
   paused: z.boolean(),
+  /** With `--share auto`: the last job that it was beside, and whether that is worth it; null: none. */
+  sharing: sharing.nullable(),
   /** Seconds from its first launch on; null: as long as it takes. */
   time_limit_s: z.number().nullable(),
   config: shownConfig.nullable(),

@@ -21,6 +21,7 @@ import { QueueConsumer } from './queue-consumer.js';
 import { Queues } from './queues.js';
 import { Recovery } from './recovery.js';
 import type { DaemonSettings } from './settings.js';
+import { Sharing } from './sharing/index.js';
 import { Sweeper } from './sweeper.js';
 
 /** After an outage of Redis, the time for other hosts to restore their records before this one takes jobs. */
@@ -54,6 +55,7 @@ export class Daemon {
   readonly #consumer: QueueConsumer;
   readonly #diskSpace: DiskSpace;
   readonly #recovery: Recovery;
+  readonly #sharing: Sharing;
   readonly #periodic: Periodic;
   #devices: Device[] = [];
   readonly #info: HostInfo;
@@ -91,6 +93,13 @@ export class Daemon {
       onEnd: () => this.#take(),
       onWait: () => this.#take(),
     });
+    this.#sharing = new Sharing({
+      store,
+      log,
+      executions: this.#executions,
+      devices: () => this.#devices,
+      windowMs: settings.pairWindowMs,
+    });
     this.#diskSpace = new DiskSpace(settings.roomBytes, log);
     this.#consumer = new QueueConsumer({
       ...shared,
@@ -121,6 +130,7 @@ export class Daemon {
     this.#periodic.every(settings.heartbeatMs, () => this.#beat());
     this.#periodic.every(settings.renewMs, () => this.#renew());
     this.#periodic.every(settings.cancelLookMs, () => this.#compare());
+    this.#periodic.every(settings.pairLookMs, () => this.#sharing.look());
     this.#periodic.every(settings.sweepMs, () => this.#sweep());
     this.#unready = store.connection.onReady(this.#onReady);
     await this.#dispatch();

@@ -18,6 +18,7 @@ import { LastLaunch } from './last-launch.js';
 import type { LaunchEnvironment } from './launch-environment.js';
 import { LeaseWait, PutBack } from './lease-wait.js';
 import { failureOf, outcomeOf, plainOutcome } from './outcome.js';
+import { Pace } from './sharing/pace.js';
 import { WorkRecord } from './work-record.js';
 
 export interface ExecutionDeps {
@@ -37,6 +38,8 @@ export type ExecutionEnd = 'done' | 'back' | 'left';
 
 const NO_ROOM = "waits for room on the disk of oomtune's home";
 const PAUSED = 'paused: its memory stays its own until it goes on, or ends';
+/** Reasons of a job that stood still. */
+const STANDING = /^(paused|waits for its turn|stands still)/;
 const ROOM_LOOK_MS = 2000;
 
 class Cancelled extends Error {}
@@ -52,6 +55,10 @@ export class Execution {
   readonly #last: LastLaunch;
   readonly #environment: LaunchEnvironment;
   readonly #work: WorkRecord;
+  /** How fast it trains. */
+  readonly pace = new Pace();
+  /** Why it stands still for another job; null: it does not. */
+  #turn: string | null = null;
   #closing = false;
   #ended: Promise<ExecutionEnd> = Promise.resolve('left');
 
@@ -131,11 +138,35 @@ export class Execution {
       this.#log.warn({ why: restored }, "the job is another host's by now: its copy here is ended");
   }
 
+  /** Whether its user paused it. */
+  get pauseAsked(): boolean {
+    return this.record.pause === 'on';
+  }
+
+  /** Has it stand still, for this reason, beside what its user asks for; null: it may run. */
+  async takeTurn(reason: string | null): Promise<void> {
+    if (this.expected === null) return;
+    this.#turn = reason;
+    await this.#stand();
+  }
+
+  /** Records something of it; what Redis refuses is not tried again. */
+  async note(patch: Partial<JobRecord>): Promise<void> {
+    if (this.expected !== null) await this.#claimed.patch(patch);
+  }
+
   async #setPause(wanted: 'on' | 'off'): Promise<void> {
-    const processes = await this.#last.setPause(wanted);
-    if (processes === null) return;
-    this.#log.info({ processes, pause: wanted }, wanted === 'on' ? 'the job stands still' : 'the job goes on');
-    this.#claimed.say(wanted === 'on' ? PAUSED : null);
+    this.record.pause = wanted;
+    await this.#stand();
+  }
+
+  async #stand(): Promise<void> {
+    const still = this.pauseAsked || this.#turn !== null;
+    const processes = await this.#last.setStill(still);
+    if (processes !== null && processes > 0)
+      this.#log.info({ processes, why: this.#turn }, still ? 'the job stands still' : 'the job goes on');
+    const reason = this.pauseAsked ? PAUSED : this.#turn;
+    if (still || STANDING.test(this.#claimed.reason ?? '')) this.#claimed.say(reason);
   }
 
   /** The first reason holds. */
@@ -278,7 +309,10 @@ export class Execution {
         leasing: this.leaseWait,
       }),
       signal: this.#abort.signal,
-      progress: (event) => this.#work.show(event),
+      progress: (event) => {
+        if (event.type === 'step') this.pace.add(event.step, Date.now());
+        else this.#work.show(event);
+      },
       persist: (patch) => this.#work.persist(patch),
       log: this.#log,
     };

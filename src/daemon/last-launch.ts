@@ -6,7 +6,8 @@ import type { AdoptedRun, Hands } from './hands.js';
 
 /** A job's last launch, perhaps of an earlier daemon, which may still run. */
 export class LastLaunch {
-  #pause: 'on' | 'off' | null = null;
+  /** What its processes were last told, and of which launch; null: nothing. */
+  #still: { dir: string; still: boolean } | null = null;
 
   constructor(
     private readonly job: StoredJob,
@@ -30,12 +31,15 @@ export class LastLaunch {
   }
 
   /** Stops its processes, whose memory stays reserved, or continues them. Returns how many; null: no change, or no run. */
-  async setPause(wanted: 'on' | 'off'): Promise<number | null> {
+  async setStill(still: boolean): Promise<number | null> {
     const last = this.job.launches.at(-1);
-    if (wanted === this.#pause || last?.purpose !== 'run') return null;
-    this.#pause = wanted;
-    this.job.pause = wanted;
-    return this.hands.setPaused(last.dir, wanted === 'on');
+    if (last?.purpose !== 'run') return null;
+    if (this.#still?.still === still && (!still || this.#still.dir === last.dir)) return null;
+    // An earlier daemon may have left it standing still
+    const first = this.#still === null;
+    this.#still = { dir: last.dir, still };
+    const processes = await this.hands.setPaused(last.dir, still);
+    return first && !still ? null : processes;
   }
 
   /** Waits for a run that can only be watched, and calls `found`. Null: nothing runs, or it is to be ended. Throws to let go. */

@@ -3,6 +3,7 @@ import type { Ticket } from '../contract/state.js';
 import { fairShare, limitsOf, retry, type Store, type StoredJob } from '../store/index.js';
 import type { Leasing } from '../worker/index.js';
 import { acrossOf } from './routing.js';
+import { avoided } from './sharing/avoided.js';
 
 /** The job goes back to its queue; nothing of it has started. */
 export class PutBack extends Error {}
@@ -37,8 +38,11 @@ export class LeaseWait implements Leasing {
         if (passed && !this.passedOver) onWait();
         this.passedOver = passed;
       };
+      const avoid = record.options.shareAuto ? () => avoided(store, record, request.devices) : undefined;
+      const more = avoid === undefined ? {} : { avoid };
       return store.leasing.acquire({
         ...request,
+        ...more,
         user: record.owner,
         across: acrossOf(record.options),
         mostGpus: limitsOf(fairShare(), record.owner).gpus,

@@ -6,6 +6,9 @@ import type { JobOptions } from '../contract/options.js';
 import type { Requirement } from '../contract/state.js';
 import { KINDS } from '../devices/index.js';
 
+/** Names share queues, as there may be any number of them and each queue is looked at. */
+const RECORDED_QUEUES = 16;
+
 export interface HostDevices {
   host: string;
   devices: { id: string; model: string; total_bytes: number }[];
@@ -14,7 +17,7 @@ export interface HostDevices {
 }
 
 export function requirementOf(options: JobOptions): Requirement {
-  const { device, gpus, gpuModel, host, budget, exclusive } = options;
+  const { device, gpus, gpuModel, host, budget } = options;
   return {
     kind: kindFor(options),
     gpus,
@@ -22,7 +25,7 @@ export function requirementOf(options: JobOptions): Requirement {
     host,
     device: device !== null && isNumbered(device) ? device : null,
     gib: largeBudget(budget),
-    takes: isHost(device) ? '' : exclusive || budget === null ? 'all' : taken(budget),
+    takes: isHost(device) ? '' : takes(options),
   };
 }
 
@@ -35,6 +38,15 @@ export const labelFor = (record: Pick<JobRecord, 'options' | 'owner'>): string =
 
 /** The priority that an admin gave it; 0: none. */
 export const acrossOf = ({ acrossUsers, priority }: JobOptions): number => (acrossUsers ? priority : 0);
+
+function takes({ name, budget, exclusive, share }: JobOptions): string {
+  if (!exclusive && budget !== null) return taken(budget);
+  return share && !exclusive ? recorded(name) : 'all';
+}
+
+/** Jobs that are packed by what is recorded of their name: those of one name take the same. */
+const recorded = (name: string | null): string =>
+  `r${Number.parseInt(hash('sha256', name ?? '').slice(0, 8), 16) % RECORDED_QUEUES}`;
 
 /** A GPU without a named kind is of the default one. */
 function kindFor({ device, gpus, gpuModel }: JobOptions): Requirement['kind'] {

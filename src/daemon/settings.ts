@@ -6,6 +6,9 @@ export const DAEMON_SETTINGS = {
   cpuLanes: 1,
   /** Jobs at a time on each GPU: more than one only ever share it (`--share`). */
   gpuLanes: 4,
+  /** How often jobs of `--share auto` are looked at, and how long each part of their measurement lasts at least. */
+  pairLookMs: 500,
+  pairWindowMs: 4000,
   /** Allows TCP beyond loopback without password and TLS: whoever reaches that Redis runs commands here. */
   allowInsecureRedis: false,
   /** The dashboard's port; null: the first free one of ten from 8421 on; 0: no dashboard. */

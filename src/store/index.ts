@@ -15,6 +15,7 @@ import { keysUnder } from './keys.js';
 import { LEASE_TIMES, LeaseStore, type LeaseTimes } from './leases.js';
 import { LogTails } from './logs.js';
 import { MemoryTraces } from './memory-traces.js';
+import { Pairs } from './pairs.js';
 import { QueueEntries } from './queue-entries.js';
 import { RecommendationStore } from './recommendations.js';
 import { checkRedisIsSafe, checkRedisTakesWrites, serverFacts } from './safety.js';
@@ -73,6 +74,7 @@ export async function openStore(options: StoreOptions = {}) {
     leasing: new LeaseStore(connection, keys, events, { ...LEASE_TIMES, ...options.leaseTimes }),
     usage: new Usage(redis, keys, options.leaseTimes?.halfLifeMs),
     durations: new Durations(redis, keys),
+    pairs: new Pairs(redis, keys),
     sweeps: new Sweeps(redis, keys, events),
     hosts: new Hosts(redis, keys),
     queues: new QueueEntries(connection, keys),

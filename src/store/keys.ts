@@ -38,6 +38,8 @@ export function keysUnder(word = process.env.OOMTUNE_PREFIX || 'oomtune') {
     sweep: (id: string): string => `${prefix}:sweep:${id}`,
     /** LIST, bounded, that expires: seconds that the last jobs of a name took. */
     durations: (name: string): string => `${prefix}:durations:${name}`,
+    /** STRING that expires: whether jobs of these names are worth having side by side on this model of GPU, as JSON. */
+    pair: (model: string, first: string, second: string): string => `${prefix}:pair:${model}:${first}:${second}`,
     /** HASH: leases by owner. */
     leases: `${prefix}:leases`,
     /** HASH: who waits for a lease, and since when. */

@@ -23,6 +23,10 @@ export interface LeaseRequest {
   /** On each device; null: whole devices. */
   bytes: number | null;
   share: boolean;
+  /** Beside one other at most; absent: as many as there is room for. */
+  pair?: boolean;
+  /** Owners that it is not to be beside: asked each time. */
+  avoid?: () => Promise<string[]>;
   /** Who works without a job's record: told by `status` while it holds the lease. Absent: a job has it. */
   foreground?: Foreground | null;
   /** Who waits with a higher one goes first; absent: 0. */

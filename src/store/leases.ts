@@ -67,6 +67,7 @@ export class LeaseStore {
       process: request.process ?? thisProcess(),
       bytes: request.bytes ?? undefined,
       share: request.share,
+      pair: request.pair || undefined,
       foreground: request.foreground ?? undefined,
       supervisors: [],
     };
@@ -77,8 +78,11 @@ export class LeaseStore {
     try {
       for (;;) {
         signal.throwIfAborted();
+        const avoid = (await request.avoid?.()) ?? [];
         const wanted = {
           devices: devices.map(toRequest),
+          pair: request.pair,
+          avoid: avoid.length > 0 ? avoid : undefined,
           count,
           bytes: request.bytes ?? undefined,
           need: request.needBytes ?? undefined,

@@ -152,6 +152,7 @@ export class Target {
       count,
       bytes: packed ?? (whole ? null : this.budgetBytes),
       share: !whole || this.#packs,
+      pair: options.shareAuto === true && (!whole || this.#packs),
       foreground: purpose === 'submit' ? null : { verb: purpose, name: this.name },
       priority: options.priority,
       // A foreground command uses what is free now; a queued job can wait for the memory that it was promised.

@@ -66,4 +66,6 @@ export type Progress =
   | { type: 'found'; report: FindBatchReport }
   | { type: 'reused'; recommendation: Recommendation }
   | { type: 'running'; config: Config | null; launch: number; logFile: string }
+  /** Optimizer steps of the run so far. */
+  | { type: 'step'; step: number }
   | { type: 'note'; text: string };

@@ -73,3 +73,14 @@ test('jobs that take different amounts of a GPU wait in different queues, those 
   expect(takes({ budget: '5GiB', exclusive: true })).toBe('any');
   expect(takes({ device: 'cpu', budget: '1GiB' })).toBe(takes({ device: 'cpu' }));
 });
+
+test('jobs that are packed by what is recorded wait by their names, in a bounded number of queues', () => {
+  const named = (name: string | null, more = {}) => labelOf(of({ name, share: true, ...more }));
+  expect(named('bert')).toBe(named('bert'));
+  expect(named('bert')).not.toBe(named('vit'));
+  expect(named('bert', { exclusive: true })).toBe('any');
+  expect(named('bert', { budget: '5GiB' })).toBe(labelOf(of({ budget: '5GiB' })));
+  expect(labelOf(of({ name: 'bert', share: false }))).toBe('any');
+  const labels = new Set(Array.from({ length: 500 }, (_, at) => named(`job-${at}`)));
+  expect(labels.size).toBe(16);
+});

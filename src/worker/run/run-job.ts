@@ -213,6 +213,7 @@ class JobRun {
             },
             onStep: (step) => {
               this.#growth.add(step);
+              this.deps.progress({ type: 'step', step: step.n });
               jobProgress.note(this.#launches.at(-1)?.dir as string);
             },
           })

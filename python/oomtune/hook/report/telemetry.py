@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SUSPENDED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 #: The first steps are all reported; later ones after this many seconds, or this part more of the steps made: a fast loop with
 #: a leak fills the memory within seconds.
-FIRST, SECONDS, PART = 10, 5.0, 0.1
+FIRST, SECONDS, PART = 10, 1.0, 0.1
 #: A variable is to blame for running out of memory if it has grown by this part of the memory in use.
 MOST = 0.25
 #: Variables are compared only when this many times the memory of the first steps is in use.

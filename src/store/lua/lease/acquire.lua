@@ -202,7 +202,7 @@ if chosen then
 end
 
 redis.call('HSET', queue, owner, cjson.encode({since = since, devices = req.devices, count = req.count, bytes = req.bytes, need = req.need,
-  share = req.share, lenient = req.lenient, priority = req.priority, across = req.across, user = req.user, most = most, start_by = mine and mine.start_by, expires_at = now + 15000}))
+  share = req.share, pair = req.pair, avoid = req.avoid, lenient = req.lenient, priority = req.priority, across = req.across, user = req.user, most = most, start_by = mine and mine.start_by, expires_at = now + 15000}))
 local waits = {}
 for i, device in ipairs(req.devices) do
   local h, kept = held[device.uuid], reserved[device.uuid]

@@ -75,12 +75,13 @@ local function holdings(owner)
   for _, record in ipairs(leased()) do
     if record.owner ~= owner then
       for _, device in ipairs(record.devices) do
-        local h = held[device.uuid] or {bytes = 0, alone = false, owners = {}, by = {}}
+        local h = held[device.uuid] or {bytes = 0, alone = false, pair = false, owners = {}, by = {}}
         h.bytes = h.bytes + (num(record.bytes) or 0)
         local alone = not record.share or not num(record.bytes)
         if alone then h.alone = true end
+        if record.pair == true then h.pair = true end
         h.owners[#h.owners + 1] = {owner = record.owner, bytes = num(record.bytes), host = record.host, expired = record.expires_at < now,
-          alone = alone, ends = expectedEnd(record)}
+          alone = alone, pair = record.pair == true, ends = expectedEnd(record)}
         h.by[record.owner] = true
         held[device.uuid] = h
       end
@@ -113,6 +114,16 @@ local function restore(promises, ttl)
 end
 -- Bytes of it that the request asks for.
 local function wants(device, req) return num(req.bytes) or num(req.need) or device.total * 0.9 end
+-- Whether the request is not to be beside who holds it: a pair is two at most, and some are known to be better off taking turns.
+local function apart(req, h)
+  if (req.pair or h.pair) and #h.owners > 1 then return true end
+  for _, one in ipairs(h.owners) do
+    for _, other in ipairs(list(req.avoid)) do
+      if one.owner == other then return true end
+    end
+  end
+  return false
+end
 -- Room left after the request where `others` is what strangers use, or nil where it does not fit beside `h`.
 local function room(device, req, h, others)
   local free = device.total - others
@@ -124,7 +135,7 @@ local function room(device, req, h, others)
     if free < need then return nil end
     return 0
   end
-  if h and h.alone then return nil end
+  if h and (h.alone or apart(req, h)) then return nil end
   if not h and device.host then return math.max(0, device.total - req.bytes) end
   local left = free - (h and h.bytes or 0) - need
   if left < 0 then return nil end
@@ -139,9 +150,11 @@ local function availableAt(device, req, h, others)
   for gone = 1, #holders do
     local left = nil
     for i = gone + 1, #holders do
-      left = left or {bytes = 0, alone = false}
+      left = left or {bytes = 0, alone = false, pair = false, owners = {}}
       left.bytes = left.bytes + (holders[i].bytes or 0)
       left.alone = left.alone or holders[i].alone
+      left.pair = left.pair or holders[i].pair
+      left.owners[#left.owners + 1] = holders[i]
     end
     if room(device, req, left, others) then return holders[gone].ends or NEVER end
   end

@@ -1,0 +1,32 @@
+const MOST_POINTS = 512;
+/** Fewer steps tell nothing of a pace. */
+const FEWEST_STEPS = 3;
+
+/** How fast a job makes its optimizer steps, by what its hook tells of them. */
+export class Pace {
+  #points: { step: number; at: number }[] = [];
+
+  /** `at` in milliseconds. */
+  add(step: number, at: number): void {
+    const last = this.#points.at(-1);
+    if (last !== undefined && step < last.step / 2)
+      this.#points = []; // another launch
+    else if (last !== undefined && step <= last.step) return; // another rank
+    this.#points.push({ step, at });
+    if (this.#points.length > MOST_POINTS) this.#points.splice(0, MOST_POINTS / 2);
+  }
+
+  /** Whether it trains. */
+  get known(): boolean {
+    const [first] = this.#points;
+    return first !== undefined && (this.#points.at(-1)?.step ?? 0) - first.step >= FEWEST_STEPS;
+  }
+
+  /** Steps a second from then on (ms); null: too few were told of. */
+  since(from: number): number | null {
+    const first = this.#points.find(({ at }) => at >= from);
+    const last = this.#points.at(-1);
+    if (first === undefined || last === undefined || last.at <= first.at) return null;
+    return last.step - first.step < FEWEST_STEPS ? null : (1000 * (last.step - first.step)) / (last.at - first.at);
+  }
+}
