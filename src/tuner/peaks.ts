@@ -24,9 +24,9 @@ export function peakBytes(peaks: Peaks): number | null {
   return Math.max(peaks.forward_backward_bytes, peaks.optimizer_bytes ?? 0);
 }
 
-/** By how much more than measured a loop that leaves memory behind will hold after LASTING steps, in bytes. */
-export function growthBytes({ steps, rise_bytes_per_step: growth }: Observation): number {
-  return steps < BELIEVED ? 0 : (growth ?? 0) * Math.max(0, LASTING - steps);
+/** By how much more than measured a loop that leaves memory behind will hold after LASTING steps, in bytes; 0: it has ended before. */
+export function growthBytes({ steps, short, rise_bytes_per_step: growth }: Observation): number {
+  return steps < BELIEVED || short ? 0 : (growth ?? 0) * Math.max(0, LASTING - steps);
 }
 
 /** The highest peak within LASTING steps; null: not measured. */
@@ -54,12 +54,12 @@ export function outgrows(o: Observation, budgetBytes: number): boolean {
 
 /**
  * The loop leaves so much behind with every step that whatever size it runs at, its training ends in want of memory. Fewer steps
- * than it takes to be sure are enough where the loop makes no more of them, or where the budget would be full by then.
+ * than it takes to be sure are enough where the budget would be full by then. A loop that has ended by itself leaves no more.
  */
 export function leaks(o: Observation, budgetBytes: number): boolean {
   if (o.outcome !== 'fit' || o.steps < BELIEVED || (o.growth_bytes_per_step ?? 0) * HORIZON <= budgetBytes)
     return false;
-  return o.steps >= LEAKING || o.short === true || stepsToFull(o, budgetBytes) < LEAKING;
+  return !o.short && (o.steps >= LEAKING || stepsToFull(o, budgetBytes) < LEAKING);
 }
 
 /** Steps until a loop that leaves memory behind has filled the budget. */

@@ -185,6 +185,19 @@ describe('a loop that leaves memory behind', () => {
     expect(notes.join(' ')).not.toContain('Memory grows');
   });
 
+  it('is no leak where the loop has ended by itself before', () => {
+    const still = growing({ resident: 100 * MIB, perSample: MIB, leak: () => 0, creep: 0, pace: 1, caching: false });
+    const rise = 400 * 1024;
+    const ending: Job = {
+      run: (probe, warm) => {
+        const ended = { steps: 12, short: true, rise_bytes_per_step: rise, growth_bytes_per_step: rise };
+        return { ...still.run(probe, warm), ...ended };
+      },
+    };
+    const { max_micro_batch: maxMicroBatch } = found(search(ending, wanted()));
+    expect(maxMicroBatch).toBeGreaterThanOrEqual(1947);
+  });
+
   it('is measured for longer, so that one rise early on is no leak', () => {
     const still = growing({ resident: 100 * MIB, perSample: MIB, leak: () => 0, creep: 0, pace: 1, caching: false });
     const job: Job = {

@@ -19,6 +19,7 @@ export interface Result {
   peaks?: Partial<Peaks>;
   /** Where it ran for more than the probe asked for. */
   steps?: number;
+  short?: boolean;
   step_s?: number | null;
   alloc_retries?: number;
   restless?: boolean;
@@ -100,6 +101,7 @@ function observationOf(probe: Probe, result: Result, launch: number, fresh: bool
     launch,
     fresh,
     steps: result.steps ?? probe.steps,
+    ...(result.short ? { short: true } : {}),
     outcome: result.outcome,
     ambiguous: result.ambiguous ?? false,
     phase: fit ? null : (result.phase ?? 'train'),

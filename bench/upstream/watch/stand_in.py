@@ -17,6 +17,9 @@ class Nothing:
     def __call__(self, *args, **kwargs):
         return Nothing()
 
+    def __iter__(self):
+        return iter(())
+
     def __enter__(self):
         return self
 
