@@ -1,5 +1,5 @@
-// The addon as it is, with a pretended NVML beside it loaded before: the variables and library paths of who starts a process do not
-// reach the agents of a machine's daemon, so that it cannot be found in the usual ways.
+// The addon as it is, with a pretended NVML beside it loaded before: the variables and library paths of who starts a
+// process do not reach the agents of a machine's daemon, so that it cannot be found in the usual ways.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
