@@ -4,7 +4,7 @@ import { createLog, type Log } from '../common/log.js';
 import { aborted } from '../common/within.js';
 import { lockFile } from '../runtime/folder-lock.js';
 import type { Runtime } from '../runtime/types.js';
-import { hostName, type Store, thisProcess } from '../store/index.js';
+import { fairShare, hostName, type Store, thisProcess } from '../store/index.js';
 import { Daemon } from './daemon.js';
 import {
   type DaemonFile,
@@ -38,6 +38,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
   const log = createLog('daemon', process.env.OOMTUNE_LOG || 'info');
   const host = hostName();
   await store.checkSafe({ allowInsecure: all.allowInsecureRedis });
+  fairShare(); // a file that cannot be used keeps the daemon from starting, and not each lease from being renewed
   const lock = lockFile(lockPath(host));
   if (lock === null) throw alreadyRuns(host);
   const version = packageVersion();

@@ -97,6 +97,13 @@ test('a user has no more jobs waiting than allowed, and a refused submission lea
   expect((await store.jobs.counts()).live).toBe(14);
 });
 
+test('a daemon does not start on a file that cannot be used, and says what is wrong with it', async () => {
+  const wrong = `${RULES}.wrong`;
+  writeFileSync(wrong, 'half_life: 24h\nlimits: {gpus: many}\n');
+  const start = host.start({}, { OOMTUNE_FAIR_SHARE: wrong });
+  await expect(start).rejects.toThrow(/OOMTUNE_USAGE.*fair-share\.yaml\.wrong cannot be used: limits\.gpus/);
+});
+
 test('what was used is known after the daemon was killed, and a job that ran on meanwhile is charged for all of it', async () => {
   await start(1);
   const store = await host.store();
