@@ -5,7 +5,8 @@
 
 namespace oomtune {
 
-/** (fd) → {pid, uid, gid} of the process that connected the unix socket, as the kernel noted them then. Throws its errno. */
+/** (fd) → {pid, uid, gid} of the process that connected the unix socket, as the kernel noted them then. Throws its
+ * errno. */
 Napi::Value peerCredentials(const Napi::CallbackInfo& info);
 
 /** (uid) → {name, gid, home, shell, groups: [gid]}; null: there is no such account. */

@@ -78,6 +78,18 @@ void mark(const Spec& spec) {
   if (limit.rlim_cur != 0) setrlimit(RLIMIT_RTTIME, &limit);
 }
 
+/** As in the shell that submitted it, and no more than we have ourselves: a limit that cannot be had stays as it is. */
+void limit(const Spec& spec) {
+  for (const SpecLimit& wanted : spec.limits) {
+    rlimit now{};
+    if (getrlimit(static_cast<__rlimit_resource_t>(wanted.resource), &now) != 0) continue;
+    const rlim_t hard = wanted.hard < now.rlim_max ? wanted.hard : now.rlim_max;  // RLIM_INFINITY is the largest number
+    now.rlim_cur = wanted.soft < hard ? wanted.soft : hard;
+    now.rlim_max = hard;
+    setrlimit(static_cast<__rlimit_resource_t>(wanted.resource), &now);
+  }
+}
+
 [[noreturn]] void failChild(int report, int step, int error) {
   const Failure failure{step, error};
   if (write(report, &failure, sizeof failure) < 0) _exit(126);
@@ -91,7 +103,8 @@ void mark(const Spec& spec) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  umask(streams.mask);
+  umask(spec.mask >= 0 ? static_cast<mode_t>(spec.mask) : streams.mask);
+  limit(spec);
   mark(spec);
   if (dup2(streams.in, 0) < 0 || dup2(streams.out, 1) < 0 || dup2(streams.err, 2) < 0) {
     failChild(report, kStreams, errno);

@@ -1,5 +1,7 @@
 #include "spec.h"
 
+#include <sys/resource.h>
+
 #include <cstring>
 
 #include "ledger.h"
@@ -69,6 +71,49 @@ bool region(const std::string& text, Spec* spec) {
   return true;
 }
 
+struct LimitName {
+  const char* name;
+  int resource;
+};
+
+// Not RLIMIT_RTTIME: in it each job bears the mark of its launch.
+const LimitName kLimits[] = {{"as", RLIMIT_AS},
+                             {"core", RLIMIT_CORE},
+                             {"cpu", RLIMIT_CPU},
+                             {"data", RLIMIT_DATA},
+                             {"fsize", RLIMIT_FSIZE},
+                             {"memlock", RLIMIT_MEMLOCK},
+                             {"nofile", RLIMIT_NOFILE},
+                             {"nproc", RLIMIT_NPROC},
+                             {"rss", RLIMIT_RSS},
+                             {"stack", RLIMIT_STACK},
+                             {"nice", RLIMIT_NICE},
+                             {"rtprio", RLIMIT_RTPRIO},
+                             {"msgqueue", RLIMIT_MSGQUEUE},
+                             {"sigpending", RLIMIT_SIGPENDING},
+                             {"locks", RLIMIT_LOCKS}};
+
+bool bound(const std::string& text, uint64_t* value) {
+  if (text != "-") return number(text, 1ULL << 62, value);
+  *value = UINT64_MAX;
+  return true;
+}
+
+bool limit(const std::string& text, Spec* spec) {
+  const size_t first = text.find(',');
+  const size_t second = first == std::string::npos ? first : text.find(',', first + 1);
+  if (second == std::string::npos) return false;
+  SpecLimit entry{-1, 0, 0};
+  for (const LimitName& known : kLimits) {
+    if (text.substr(0, first) == known.name) entry.resource = known.resource;
+  }
+  if (entry.resource < 0 || spec->limits.size() == sizeof kLimits / sizeof kLimits[0]) return false;
+  if (!bound(text.substr(first + 1, second - first - 1), &entry.soft)) return false;
+  if (!bound(text.substr(second + 1), &entry.hard) || entry.soft > entry.hard) return false;
+  spec->limits.push_back(entry);
+  return true;
+}
+
 bool variable(const std::string& text, Spec* spec) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) return false;
@@ -79,7 +124,7 @@ bool variable(const std::string& text, Spec* spec) {
 constexpr uint64_t kLongest = 10ULL * 365 * 24 * 3600 * 1000;  // ten years in ms
 
 const char* const kOnce[] = {"version",   "job",       "launch", "cwd",     "timeout_ms", "grace_ms",
-                             "linger_ms", "log_bytes", "output", "standin", "owner"};
+                             "linger_ms", "log_bytes", "output", "standin", "owner",      "umask"};
 constexpr size_t kOnceCount = sizeof kOnce / sizeof kOnce[0];
 
 bool record(const std::string& key, const std::string& value, Spec* spec) {
@@ -111,6 +156,11 @@ bool record(const std::string& key, const std::string& value, Spec* spec) {
     if (comma == std::string::npos) return false;
     return number(value.substr(0, comma), INT32_MAX, &spec->ownerPid) && spec->ownerPid != 0 &&
            number(value.substr(comma + 1), 1ULL << 53, &spec->ownerStart);
+  }
+  if (key == "umask") {
+    if (!number(value, 0777, &n)) return false;
+    spec->mask = static_cast<int>(n);
+    return true;
   }
   if (key == "output") {
     spec->inherit = value == "inherit";
@@ -150,6 +200,8 @@ bool parseSpec(const char* bytes, size_t length, Spec* spec, std::string* error)
       sound = device(value, spec);
     } else if (key == "dmem") {
       sound = region(value, spec);
+    } else if (key == "limit") {
+      sound = limit(value, spec);
     } else {
       for (size_t i = 0; i < kOnceCount; ++i) {
         if (key == kOnce[i]) {

@@ -1,5 +1,5 @@
 // The supervisor's instructions: the file `spec` in the launch folder. Records `key=value`, each ended by a NUL
-// byte; the keys are those below, in any order; each but arg, env, device and dmem stands at most once.
+// byte; the keys are those below, in any order; each but arg, env, device, dmem and limit stands at most once.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,13 @@ struct SpecRegion {
   uint64_t bytes;
 };
 
+/** A resource limit of the shell that submitted the job. */
+struct SpecLimit {
+  int resource;   // RLIMIT_…
+  uint64_t soft;  // UINT64_MAX: none
+  uint64_t hard;
+};
+
 struct Spec {
   std::string job;
   uint32_t launch = 0;
@@ -32,6 +39,8 @@ struct Spec {
   std::string cwd;
   std::vector<SpecDevice> devices;  // device=INDEX,BUDGET|-,NAME,UUID
   std::vector<SpecRegion> regions;  // dmem=BYTES,REGION
+  std::vector<SpecLimit> limits;    // limit=NAME,SOFT|-,HARD|-
+  int mask = -1;                    // umask=N, decimal; -1: that of whoever started us
   uint64_t timeoutMs = 0;           // 0: none
   uint64_t graceMs = 0;
   uint64_t lingerMs = 2000;       // for what outlives the job's main process

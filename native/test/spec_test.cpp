@@ -16,10 +16,26 @@ std::string records(std::initializer_list<const char*> lines) {
   return text;
 }
 
-const std::string kSound = records({"version=1", "job=j-1", "launch=2", "cwd=/tmp", "timeout_ms=0", "grace_ms=500",
-                                    "log_bytes=65536", "output=inherit", "standin=/lib/x", "device=0,1048576,cpu,",
-                                    "device=2,-,cuda:7,GPU-x", "dmem=1048576,drm/0000:17:00.0/vram0", "arg=python",
-                                    "arg=", "arg=a=b\n c", "env=PATH=/bin", "env=EMPTY="});
+const std::string kSound = records({"version=1",
+                                    "job=j-1",
+                                    "launch=2",
+                                    "cwd=/tmp",
+                                    "timeout_ms=0",
+                                    "grace_ms=500",
+                                    "log_bytes=65536",
+                                    "output=inherit",
+                                    "standin=/lib/x",
+                                    "device=0,1048576,cpu,",
+                                    "device=2,-,cuda:7,GPU-x",
+                                    "dmem=1048576,drm/0000:17:00.0/vram0",
+                                    "arg=python",
+                                    "arg=",
+                                    "arg=a=b\n c",
+                                    "env=PATH=/bin",
+                                    "env=EMPTY=",
+                                    "umask=18",
+                                    "limit=nofile,1024,4096",
+                                    "limit=core,0,-"});
 
 bool parses(const std::string& text) {
   Spec spec;
@@ -56,6 +72,10 @@ TEST(Spec, isReadAsItWasWritten) {
   EXPECT_EQ(spec.launch, 2u);
   EXPECT_EQ(spec.graceMs, 500u);
   EXPECT_TRUE(spec.inherit);
+  EXPECT_EQ(spec.mask, 022);
+  ASSERT_EQ(spec.limits.size(), 2u);
+  EXPECT_EQ(spec.limits[0].soft, 1024u);
+  EXPECT_EQ(spec.limits[1].hard, UINT64_MAX);
   ASSERT_EQ(spec.devices.size(), 2u);
   EXPECT_EQ(spec.devices[0].budget, 1048576u);
   EXPECT_EQ(spec.devices[1].index, 2u);
@@ -153,4 +173,14 @@ TEST(Spec, survivesAnyBytes) {
     for (const SpecDevice& device : spec.devices) ASSERT_LT(device.index, kDevices);
   }
   EXPECT_GT(accepted, 100u) << "the mutations should leave some of them sound";
+}
+
+TEST(Spec, takesLimitsAndAMaskOnlyAsTheyCanBe) {
+  for (const char* wrong : {"umask=512", "umask=-1", "umask=", "limit=nofile,2,1", "limit=nofile,1", "limit=rttime,1,1",
+                            "limit=nofile,-,1", "limit=,1,1", "limit=nofile,1,1,1"}) {
+    EXPECT_FALSE(parsesWith(wrong)) << wrong;
+  }
+  for (const char* right : {"umask=0", "umask=511", "limit=nofile,-,-", "limit=stack,8388608,-"}) {
+    EXPECT_TRUE(parsesWith(right)) << right;
+  }
 }

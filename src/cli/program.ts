@@ -161,6 +161,9 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
   daemon('run', 'run it in the foreground, under systemd or in a container', daemonVerbs, {
     options: [DAEMON, SYSTEM],
   });
+  daemon('install', 'write the systemd unit of a daemon for all users', daemonVerbs, {
+    options: [SYSTEM, { '': [['--print', 'print the unit and change nothing']] }],
+  });
   const redis = under(group('redis', 'the embedded Redis'));
   const redisVerbs = () => import('./verbs/redis.js');
   redis('url', 'print its URL, starting it if need be', redisVerbs);

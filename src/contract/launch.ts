@@ -52,7 +52,7 @@ export const refusal = z.object({
   at: z.string(),
 });
 
-const ledgerReading = z.object({
+export const ledgerReading = z.object({
   devices: z.array(
     z.object({
       device: z.string(),

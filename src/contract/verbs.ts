@@ -190,6 +190,8 @@ export const verbDocuments = {
   'daemon-status': daemonStatus.extend({ schema }),
   'daemon-stop': stopped,
   'daemon-forget': forgotten.extend({ schema }),
+  /** `done`: a line for each step; empty with `--print`. */
+  'daemon-install': z.object({ schema, unit: z.string(), done: strings }),
   'redis-url': z.object({ schema, url: z.string() }),
   'redis-status': redisStatus.extend({ schema }),
   'redis-stop': stopped,

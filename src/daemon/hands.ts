@@ -67,6 +67,11 @@ export class OwnHands implements Hands {
     return this.parts.runtime.adopt(dir);
   }
 
+  /** The run with its ledger. */
+  runOf(dir: string): Promise<Run | null> {
+    return this.parts.runtime.adopt(dir);
+  }
+
   setPaused(dir: string, paused: boolean): Promise<number> {
     return setPaused(dir, paused);
   }

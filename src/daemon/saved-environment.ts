@@ -7,11 +7,18 @@ import { stateFolder } from '../common/home.js';
 import { systemText } from '../common/regular-file.js';
 import { readJson } from '../contract/fields.js';
 import type { SubmittedEnvironment } from '../contract/job.js';
+import { type Shell, shell } from '../contract/shell.js';
 import { hostName, type Store } from '../store/index.js';
 import { boundToHost } from '../worker/command/environment.js';
+import { ownShell } from './own-shell.js';
 
 /** A job's environment until it ends, in a private file of the submitting host: its values never go to Redis. */
-const saved = z.object({ store: z.string(), variables: z.record(z.string(), z.string()) });
+const saved = z.object({
+  store: z.string(),
+  variables: z.record(z.string(), z.string()),
+  /** Absent: saved by an earlier version. */
+  shell: shell.optional(),
+});
 
 /** A file may be written a moment before the record that names it. */
 const SETTLED_MS = 60_000;
@@ -19,7 +26,7 @@ const SETTLED_MS = 60_000;
 /** Returns the record's part. */
 export function saveEnvironment(store: Store, job: string, variables: Record<string, string>): SubmittedEnvironment {
   const file = randomBytes(8).toString('hex');
-  writeDurably(pathOf(job, file), JSON.stringify({ store: nameOf(store), variables }));
+  writeDurably(pathOf(job, file), JSON.stringify({ store: nameOf(store), variables, shell: ownShell() }));
   return { host: hostName(), file, bound: boundToHost(variables).slice(0, 1000), withheld: [] };
 }
 
@@ -30,6 +37,12 @@ export function savedEnvironment(
 ): Record<string, string> | null {
   if (!where?.file || where.host !== hostName()) return null;
   return read(pathOf(job, where.file))?.variables ?? null;
+}
+
+/** The umask and limits that the job was submitted with; null: not known here. */
+export function savedShell(job: string, where: SubmittedEnvironment | null | undefined): Shell | null {
+  if (!where?.file || where.host !== hostName()) return null;
+  return read(pathOf(job, where.file))?.shell ?? null;
 }
 
 export function forgetEnvironment(job: string, where: SubmittedEnvironment | null | undefined): void {

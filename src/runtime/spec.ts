@@ -33,6 +33,7 @@ export function encodeSpec(
     `log_bytes=${LOG_BYTES}`,
     `output=${spec.output}`,
     ...(spec.tied === true ? [`owner=${process.pid},${readStat(process.pid)?.startTime ?? 0}`] : []),
+    ...shellRecords(spec.shell),
     ...(standIn === null ? [] : [`standin=${standIn}`]),
     ...devices.map((d) => `device=${d.index},${spec.budgetBytes ?? '-'},${d.name},${d.uuid}`),
     ...(spec.budgetBytes === null ? [] : regions.map((region) => `dmem=${spec.budgetBytes},${region}`)),
@@ -40,6 +41,12 @@ export function encodeSpec(
     ...Object.entries(env).map(([name, value]) => `env=${name}=${value}`),
   ];
   return records.map((record) => `${record}\0`).join('');
+}
+
+function shellRecords(shell: LaunchSpec['shell']): string[] {
+  if (shell === undefined) return [];
+  const limits = shell.limits.map(({ name, soft, hard }) => `limit=${name},${soft ?? '-'},${hard ?? '-'}`);
+  return [`umask=${shell.umask}`, ...limits];
 }
 
 /** Throws OOMTUNE_USAGE if no process can be started with it. */

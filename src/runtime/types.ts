@@ -1,4 +1,6 @@
 import type { Device, Exit, LedgerReading } from '../contract/launch.js';
+import type { Shell } from '../contract/shell.js';
+
 /** What the supervisor starts. Everything is in `dir`, which only this user can enter. */
 export interface LaunchSpec {
   /** Shown in `ps` and in the job's OOMTUNE_JOB_ID. */
@@ -24,6 +26,8 @@ export interface LaunchSpec {
   givenUp?: () => boolean;
   /** Besides the log file. `inherit`: also this process's stdout and stderr. */
   output: 'log' | 'inherit';
+  /** Absent: umask and limits of this process. */
+  shell?: Shell;
 }
 
 /** A launch, running or ended: it outlives the daemon. */

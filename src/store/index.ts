@@ -17,6 +17,7 @@ import { LogTails } from './logs.js';
 import { MemoryTraces } from './memory-traces.js';
 import { Pairs } from './pairs.js';
 import { QueueEntries } from './queue-entries.js';
+import { ReadersRedis } from './readers.js';
 import { RecommendationStore } from './recommendations.js';
 import { checkRedisIsSafe, checkRedisTakesWrites, serverFacts } from './safety.js';
 import { Sweeps } from './sweeps.js';
@@ -36,6 +37,7 @@ export type { LogTails } from './logs.js';
 export type { MemoryTrace } from './memory-traces.js';
 export { jobsLike, type NamedJob, namedJob, noSuchJob } from './named-job.js';
 export { hostName, isAlive, processOf, thisProcess } from './process-identity.js';
+export type { ReadersRedis } from './readers.js';
 export type { RecommendationStore } from './recommendations.js';
 export { isWrongType, type Reply } from './replies.js';
 export { isRefusal, retry } from './retry.js';
@@ -89,6 +91,8 @@ export async function openStore(options: StoreOptions = {}) {
     },
     /** Tells what happens as it happens, on a connection of its own. */
     follower: (log: Log) => new Follower(connection, keys, log),
+    /** Copies of the recommendations, for other programs of the machine. */
+    readers: (folder: string, log: Log) => new ReadersRedis(folder, redis, keys, log),
     /** Throws OOMTUNE_REDIS_UNSAFE where strangers could write to it. */
     checkSafe: (safety: { allowInsecure: boolean }) => checkRedisIsSafe(redis, target, safety),
     /** Throws what it refuses writes with. */

@@ -6,6 +6,7 @@ import type { JobOptions } from '../contract/options.js';
 import type { Recommendation } from '../contract/recommendation.js';
 import type { FindBatchReport } from '../contract/reports.js';
 import type { Config, Rung } from '../contract/rung.js';
+import type { Shell } from '../contract/shell.js';
 import type { Runtime } from '../runtime/types.js';
 import type { HeldLease } from '../store/held-lease.js';
 import type { RecommendationStore } from '../store/index.js';
@@ -28,6 +29,8 @@ export interface WorkRequest {
   startedAt?: string | null;
   /** The base of the job's environment, before allow-list and `--env`. */
   environment: NodeJS.ProcessEnv;
+  /** Its umask and limits; absent: those of whoever starts it. */
+  shell?: Shell;
 }
 
 /** Reserves device memory for the time of the work. */

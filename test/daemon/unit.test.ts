@@ -17,6 +17,15 @@ test('the unit leaves jobs alone when the daemon ends, and the daemon when a job
   ).toEqual([]);
 });
 
+const forAll = join(ROOT, 'deploy/systemd/oomtune-system.service');
+
+test('the unit for all users leaves jobs alone, too, and takes nothing from them that their users have', () => {
+  const lines = readFileSync(forAll, 'utf8').split('\n');
+  for (const line of ['KillMode=process', 'OOMPolicy=continue', 'Delegate=yes', 'UMask=0022'])
+    expect(lines).toContain(line);
+  expect(lines.filter((line) => /^(Private|Protect|Restrict|NoNewPrivileges|Capability)\w*=/.test(line))).toEqual([]);
+});
+
 const analyze = spawnSync('systemd-analyze', ['--version']).status === 0;
 if (!analyze)
   process.stderr.write('SKIPPED: the unit is not checked by systemd-analyze, which is not installed here\n');

@@ -41,8 +41,18 @@ beforeEach(async () => {
 });
 afterAll(() => reader.close());
 
-/** Followed elsewhere: on stand-ins for frameworks (standins.test.ts), on a cluster (clusters.test.ts). */
-const ELSEWHERE = ['frameworks', 'hf-trainer', 'lightning', 'nanogpt', 'presets', 'timm', 'torchrun', 'clusters'];
+/** Followed elsewhere: on stand-ins for frameworks (standins.test.ts), on a cluster (clusters.test.ts), by several users (test/daemon/system). */
+const ELSEWHERE = [
+  'frameworks',
+  'hf-trainer',
+  'lightning',
+  'nanogpt',
+  'presets',
+  'timm',
+  'torchrun',
+  'clusters',
+  'a-server-for-a-lab',
+];
 
 it('every page with something for a shell is followed by a test', () => {
   const own = [...readFileSync(import.meta.filename, 'utf8').matchAll(/^ {2}it\('(\S+\.md)/gm)].map(([, page]) => page);

@@ -88,6 +88,34 @@ export const run: Verb = async ({ options }, context) => {
   return 0;
 };
 
+/** Writes the unit of the daemon for all users, or prints it. */
+export const install: Verb = async ({ options }, { out }) => {
+  if (!options.system) {
+    throw usageError(
+      'Only the daemon for all users of a machine is installed.',
+      'Write: oomtune daemon install --system. One of your own is started by `oomtune daemon start`.',
+    );
+  }
+  const group = groupOf(options.adminGroup);
+  const { installUnit, systemUnit } = await import('../../daemon/system/install.js');
+  if (options.print) {
+    const unit = systemUnit(group);
+    if (out.json) out.document('daemon-install', { schema: 1, unit, done: [] });
+    else out.exact(unit);
+    return 0;
+  }
+  const done = installUnit(group);
+  if (out.json) out.document('daemon-install', { schema: 1, unit: systemUnit(group), done });
+  else for (const line of done) out.note(line);
+  return 0;
+};
+
+function groupOf(value: unknown): string {
+  const group = String(value ?? 'oomtune-admin');
+  if (/^[\w.@-]{1,64}$/.test(group)) return group;
+  throw usageError(`Expected --admin-group to be the name of a group, got "${group}".`, '`getent group` lists them.');
+}
+
 /** Throws OOMTUNE_USAGE for who is not root, and with a Redis that others may reach. */
 function systemSettings(adminGroup: unknown, redisUrl: string | null): SystemSettings {
   if (process.getuid?.() !== 0) {
@@ -102,9 +130,7 @@ function systemSettings(adminGroup: unknown, redisUrl: string | null): SystemSet
       'Leave out --redis and OOMTUNE_REDIS_URL.',
     );
   }
-  const group = String(adminGroup ?? 'oomtune-admin');
-  if (!/^[\w.@-]{1,64}$/.test(group))
-    throw usageError(`Expected --admin-group to be the name of a group, got "${group}".`, '`getent group` lists them.');
+  const group = groupOf(adminGroup);
   const socket = systemSocket();
   if (socket === null)
     throw usageError('OOMTUNE_SYSTEM_SOCKET is empty.', 'Unset it, or name the path of the socket to make.');

@@ -5,13 +5,14 @@ import { createLog } from '../../common/log.js';
 import type { JobRecord } from '../../contract/job.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { createRuntime } from '../../runtime/index.js';
+import type { Run } from '../../runtime/types.js';
 import type { Store, StoredJob } from '../../store/index.js';
 import { Detached } from '../../worker/launch/detached.js';
 import type { Progress, WorkRequest } from '../../worker/types.js';
 import { type AdoptedRun, OwnHands } from '../hands.js';
 import { LaunchEnvironment } from '../launch-environment.js';
 import { tidyHourly } from '../retention.js';
-import { forgetEnvironment } from '../saved-environment.js';
+import { forgetEnvironment, savedShell } from '../saved-environment.js';
 import { AGENT_ERRORS } from './agent-errors.js';
 import { Channel } from './channel.js';
 import { remoteLeasing } from './remote-leasing.js';
@@ -20,6 +21,8 @@ import { remoteLeasing } from './remote-leasing.js';
 export const AGENT_PIPE = 3;
 /** For jobs to be let go of when the daemon is gone. */
 const LET_GO_MS = 5000;
+/** Runs whose ledgers are read again and again. */
+const MOST_WATCHED = 64;
 
 /** Resolves when the daemon is gone. */
 export async function runAgent(home: string): Promise<void> {
@@ -37,6 +40,7 @@ class Agent {
   readonly #hands: OwnHands;
   readonly #jobs = new Map<string, AbortController>();
   readonly #runs = new Map<string, AdoptedRun>();
+  readonly #watched = new Map<string, Run>();
   readonly #working = new Set<Promise<unknown>>();
 
   constructor(worker: ConstructorParameters<typeof OwnHands>[0]['worker']) {
@@ -82,6 +86,7 @@ class Agent {
         this.#runs.delete(dir);
         return exit;
       },
+      ledger: async (dir: string) => (await this.#watch(dir))?.ledger() ?? null,
       pause: (dir: string, paused: boolean) => this.#hands.setPaused(dir, paused),
       drop: (job: StoredJob) => this.#hands.dropEarlierTries(job),
       tidy: () => this.#tidy(),
@@ -98,9 +103,14 @@ class Agent {
     const controller = new AbortController();
     this.#jobs.set(id, controller);
     const call = <T>(name: string, ...args: unknown[]): Promise<T> => this.#channel.call<T>(name, [id, ...args]);
+    const shell = savedShell(id, job.environment);
     try {
       return await this.#hands.runJob(
-        { ...request, environment: new LaunchEnvironment(job).environment() },
+        {
+          ...request,
+          environment: new LaunchEnvironment(job).environment(),
+          ...(shell === null ? {} : { shell }),
+        },
         {
           records: async () => ({
             recommendations: {
@@ -122,6 +132,13 @@ class Agent {
     } finally {
       this.#jobs.delete(id);
     }
+  }
+
+  async #watch(dir: string): Promise<Run | null> {
+    const known = this.#watched.get(dir) ?? (await this.#hands.runOf(dir));
+    if (this.#watched.size >= MOST_WATCHED) this.#watched.clear();
+    if (known !== null) this.#watched.set(dir, known);
+    return known;
   }
 
   /** Old folders of jobs that have ended go, as everywhere. */

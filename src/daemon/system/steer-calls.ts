@@ -3,7 +3,7 @@ import { OomtuneError, usageError } from '../../common/errors.js';
 import { ENDED_STATES, type JobRecord, jobRecord, submittedEnvironment } from '../../contract/job.js';
 import { jobOptions } from '../../contract/options.js';
 import { hostName, type Store, type StoredJob } from '../../store/index.js';
-import { checkLimits, mostWaiting } from '../limits.js';
+import { checkLimits, isAdmin, mostWaiting } from '../limits.js';
 import { type Calls, call, id } from './calls.js';
 import type { Peer } from './peer.js';
 import { checkMaySteer } from './visible.js';
@@ -14,6 +14,7 @@ const MOST_LIVE = 5000;
 /** The calls that change something. Each is for the job's owner and for administrators. */
 export function steerCalls(store: Store): Calls {
   const { jobs, leasing } = store;
+  const counts = new LiveCounts(store);
   const own = async (peer: Peer, job: string): Promise<StoredJob> => {
     const found = await jobs.get(job);
     checkMaySteer(peer, job, found);
@@ -27,17 +28,19 @@ export function steerCalls(store: Store): Calls {
     });
   return {
     'jobs.create': call([jobRecord], async ({ peer }, [asked]) => {
-      const live = (await jobs.live()).filter((job) => job.uid === peer.uid).length;
+      const live = await counts.of(peer.uid);
       if (live >= MOST_LIVE) {
         const why = `${peer.name} has ${live} jobs that have not ended.`;
         throw new OomtuneError('OOMTUNE_NOT_PERMITTED', why, 'Wait until some have ended, or cancel them.');
       }
       // An id that stands for a reservation of a foreground command would take that over
       if ((await leasing.list()).some(({ owner }) => owner === asked.job)) throw taken(asked.job);
-      await checkLimits(store, peer.name, asked.options, 1);
-      await jobs.create(submittedBy(peer, asked), mostWaiting(peer.name)).catch((error: unknown) => {
-        throw error instanceof OomtuneError && error.code !== 'OOMTUNE_LIMIT' ? taken(asked.job) : error;
+      const record = submittedBy(peer, asked);
+      await checkLimits(store, peer.name, record.options, 1);
+      await jobs.create(record, mostWaiting(peer.name)).catch((error: unknown) => {
+        throw error instanceof OomtuneError && error.code === 'OOMTUNE_INTERNAL' ? taken(asked.job) : error;
       });
+      counts.add(peer.uid);
       return null;
     }),
     'jobs.cancel': steer('cancel'),
@@ -52,10 +55,8 @@ export function steerCalls(store: Store): Calls {
       async ({ peer }, [job, changes]) => {
         await own(peer, job);
         const { priority } = changes;
-        return jobs.edit(
-          job,
-          priority === undefined ? changes : { ...changes, acrossUsers: acrossUsers(peer, priority) },
-        );
+        const across = priority === undefined ? {} : { acrossUsers: countsAcross(peer) && priority !== 0 };
+        return jobs.edit(job, { ...changes, ...across });
       },
     ),
     'jobs.retry': call([id, submittedEnvironment.nullable()], async ({ peer }, [job, environment]) => {
@@ -77,9 +78,37 @@ export function steerCalls(store: Store): Calls {
   };
 }
 
+const COUNT_MS = 2000;
+
+/** How many jobs of each user have not ended, counted anew every two seconds: a sweep of thousands is submitted one by one. */
+class LiveCounts {
+  #counts = new Map<number, number>();
+  #at = 0;
+
+  constructor(private readonly store: Store) {}
+
+  async of(uid: number): Promise<number> {
+    if (Date.now() - this.#at > COUNT_MS) {
+      const uids = await this.store.jobs.fields(await this.store.jobs.liveIds(), ['uid']);
+      this.#counts = new Map();
+      for (const one of uids) this.add(Number(one?.[0] ?? -1));
+      this.#at = Date.now();
+    }
+    return this.#counts.get(uid) ?? 0;
+  }
+
+  add(uid: number): void {
+    this.#counts.set(uid, (this.#counts.get(uid) ?? 0) + 1);
+  }
+}
+
+/** Whether this user's priorities count across all users. */
+const countsAcross = ({ admin, name }: Peer): boolean => admin || isAdmin(name);
+
 /** The record as the daemon writes it: what only the daemon knows or decides is not taken from the client. */
 function submittedBy(peer: Peer, asked: JobRecord): JobRecord {
-  const { host } = asked.options;
+  const { acrossUsers: _, ...options } = asked.options;
+  const { host } = options;
   if (host !== null && host !== hostName())
     throw usageError(`This machine is ${hostName()}, not ${host}.`, 'Leave out --host: its daemon serves no other.');
   return {
@@ -92,7 +121,7 @@ function submittedBy(peer: Peer, asked: JobRecord): JobRecord {
     reason: 'waits for a daemon',
     failure: null,
     command: asked.command,
-    options: { ...asked.options, acrossUsers: acrossUsers(peer, asked.options.priority) },
+    options: { ...options, acrossUsers: countsAcross(peer) && options.priority !== 0 },
     environment: asked.environment && { ...asked.environment, host: hostName(), withheld: [] },
     host: null,
     devices: [],
@@ -106,8 +135,5 @@ function submittedBy(peer: Peer, asked: JobRecord): JobRecord {
     exit_code: null,
   };
 }
-
-/** A priority orders a user's own jobs; an administrator's goes before everybody's usage. */
-const acrossUsers = (peer: Peer, priority: number): boolean => peer.admin && priority !== 0;
 
 const taken = (job: string) => usageError(`There is a job ${job} already.`, 'Submit it again.');

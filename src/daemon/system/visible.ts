@@ -28,7 +28,7 @@ export const HIDDEN = '(not shown)';
 export function visibleJob(peer: Peer, job: StoredJob): StoredJob {
   const shown = { ...job, claim: null };
   if (maySteer(peer, job)) return shown;
-  const { name, priority, gpus, budget, share, exclusive, retries, timeSeconds } = job.options;
+  const { name, priority, acrossUsers, gpus, budget, share, exclusive, retries, timeSeconds } = job.options;
   return {
     ...shown,
     reason: job.state === 'queued' || job.state === 'held' ? job.reason : null,
@@ -37,6 +37,7 @@ export function visibleJob(peer: Peer, job: StoredJob): StoredJob {
     options: {
       name,
       priority,
+      acrossUsers,
       gpus,
       budget,
       share,

@@ -112,6 +112,7 @@ async function open(
       devices: target.devices.map((device) => device.id),
       budgetBytes: target.limitBytes,
       tied: request.purpose !== 'submit',
+      ...(request.shell === undefined ? {} : { shell: request.shell }),
       givenUp: () => isEnded(deps.signal),
       steps: options.steps,
       ...wishes,

@@ -1,7 +1,7 @@
 import { chmodSync, chownSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { PYTHON } from '../../cli/oomtune.js';
+import { PROGRAM, PYTHON } from '../../cli/oomtune.js';
 import { until } from '../../store/home.js';
 import { Machine, noUsers, type User } from './machine.js';
 
@@ -56,6 +56,19 @@ describe.skipIf(noUsers !== null)('jobs of several users', () => {
     expect((await alice.call(['logs', job])).stdout).toBe(machine.textOf(job, alice));
   });
 
+  it('have the umask and the limits of the shell that they were submitted in, and their folder of control groups', async () => {
+    const submit = `exec ${PROGRAM} submit --device cpu --budget 200MiB --preset none --retries 0 --`;
+    const show = 'umask; ulimit -Ss; ulimit -Hn; ulimit -Sc; cat /proc/self/cgroup';
+    const shell = `umask 027; ulimit -Ss 4096; ulimit -n 600; ulimit -c 0; ${submit} sh -c '${show}'`;
+    const { stdout } = await alice.call(['-c', shell], { program: ['sh'] });
+    expect((await alice.call(['wait', stdout.trim()])).code).toBe(0);
+    const [mask, soft, hard, core, ...groups] = machine.textOf(stdout.trim(), alice).split('\n');
+    expect([mask, soft, hard, core]).toEqual(['0027', '4096', '600', '0']);
+    if (machine.said.includes('users have no control groups'))
+      process.stderr.write('SKIPPED: the control group of a user: cgroups v2 are not delegated here\n');
+    else expect(groups.join('\n')).toContain(`oomtune-user-${alice.uid}/oomtune-${stdout.trim()}`);
+  });
+
   it('are searched, run and recorded for all', async () => {
     const script = join(machine.root, 'train.py');
     writeFileSync(
@@ -96,6 +109,12 @@ describe.skipIf(noUsers !== null)('jobs of several users', () => {
     expect((await bob.call(['edit', '--priority', '5', job])).stderr).toContain('OOMTUNE_NOT_PERMITTED');
     expect((await bob.call(['logs', job])).stdout).toBe('');
     expect(await state(alice, job)).toBe('running');
+    type Explained = { memory_over_time: { samples: unknown[] } | null };
+    await until(
+      async () => ((await alice.json<Explained>(['explain', job])).memory_over_time?.samples.length ?? 0) > 0,
+      40,
+    );
+    expect((await bob.json<Explained>(['explain', job])).memory_over_time).toBeNull();
     expect((await alice.call(['pause', job])).stderr).toContain('paused');
     expect(readFileSync(`/proc/${pid}/stat`, 'utf8')).toMatch(/\) T /);
     expect((await admin.call(['resume', job])).stderr).toContain('goes on');

@@ -34,6 +34,7 @@ interface CallOptions {
   cwd?: string;
   /** Runs this instead of oomtune. */
   program?: string[];
+  stdin?: string;
 }
 
 let users = 0;
@@ -59,7 +60,7 @@ export class User {
 
   start(args: string[], { env = {}, cwd = this.home, program = [PROGRAM] }: CallOptions = {}): ChildProcess {
     const become = ['--reuid', this.name, '--regid', this.name, '--init-groups', '--'];
-    return spawn('setpriv', [...become, ...program, ...args], {
+    return spawn('/usr/bin/setpriv', [...become, ...program, ...args], {
       cwd,
       env: {
         PATH: process.env.PATH,
@@ -74,7 +75,7 @@ export class User {
   }
 
   async call(args: string[], options: CallOptions = {}): Promise<Ended> {
-    return ended(this.start(args, options));
+    return ended(this.start(args, options), options.stdin);
   }
 
   async json<T>(args: string[], options: CallOptions = {}): Promise<T> {
@@ -96,7 +97,7 @@ export class User {
 
   /** A program of this user's, as a Node script on the daemon's socket or anything else. */
   async script(source: string, how: CallOptions = {}): Promise<Ended> {
-    return this.call(['--input-type=module', '-e', source], { ...how, program: [process.execPath] });
+    return this.call(['--input-type=module', '-'], { ...how, program: [process.execPath], stdin: source });
   }
 
   remove(): void {
@@ -105,7 +106,7 @@ export class User {
   }
 }
 
-export async function ended(child: ChildProcess): Promise<Ended> {
+export async function ended(child: ChildProcess, stdin = ''): Promise<Ended> {
   let stdout = '';
   let stderr = '';
   child.stdout?.setEncoding('utf8').on('data', (text: string) => {
@@ -115,7 +116,7 @@ export async function ended(child: ChildProcess): Promise<Ended> {
     stderr += text;
   });
   child.stdin?.on('error', () => {});
-  child.stdin?.end();
+  child.stdin?.end(stdin);
   return new Promise((resolve) => child.on('close', (code) => resolve({ code, stdout, stderr })));
 }
 

@@ -1,7 +1,8 @@
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { job, options } from '../../store/samples.js';
+import { until } from '../../store/home.js';
+import { job, options, recommendation } from '../../store/samples.js';
 import { Machine, noUsers, type User } from './machine.js';
 
 /** What users see of each other's jobs. The records are written as the daemon would, so that nothing has to run. */
@@ -84,6 +85,36 @@ describe.skipIf(noUsers !== null)('a daemon for several users', () => {
     for (const path of ['daemon', `users/${bob.uid}`, 'users'])
       expect((await alice.call([join(machine.home, path)], { program: ['ls'] })).code, path).not.toBe(0);
     expect(statSync(join(machine.home, 'users', String(bob.uid)))).toMatchObject({ uid: bob.uid });
+  });
+
+  it('has a Redis of copies for other programs, in which recommendations are read and nothing else is done', async () => {
+    const store = await machine.store();
+    const found = recommendation();
+    await store.recommendations.put(found, null);
+    const socket = join(machine.root, 'run', 'redis', 'redis.sock');
+    const cli = async (...words: string[]) =>
+      (await alice.call(['-s', socket, ...words], { program: ['redis-cli'] })).stdout.trim();
+    const key = store.keys.config(found.key);
+    await until(async () => (await cli('HGET', key, 'micro_batch')) === String(found.micro_batch));
+    expect(await cli('ZRANGE', store.keys.configs, '0', '-1')).toBe(found.key);
+    await store.recommendations.demote(found.key, 7, null);
+    await until(async () => (await cli('HGET', key, 'status')) === 'demoted');
+    for (const words of [
+      ['HSET', key, 'micro_batch', '1'],
+      ['DEL', key],
+      ['FLUSHALL'],
+      ['CONFIG', 'GET', '*'],
+      ['ACL', 'LIST'],
+      ['EVAL', 'return 1', '0'],
+      ['SHUTDOWN'],
+      ['HGETALL', store.keys.job(hers)],
+      ['SUBSCRIBE', store.keys.wake],
+      ['MONITOR'],
+    ])
+      expect([words[0], await cli(...words)]).toEqual([words[0], expect.stringMatching(/NOPERM|^$/)]);
+    expect(await cli('PING')).toBe('PONG');
+    expect(await cli('HGET', key, 'micro_batch')).toBe(String(found.micro_batch));
+    await store.connection.redis.del(key, store.keys.configs);
   });
 
   it("leaves who names a home or a Redis of his own alone, and is told apart from one's own", async () => {
