@@ -157,7 +157,7 @@ const ON_CPU =
 
 /** How the rows of the GPU were measured. */
 const ON_GPU =
-  ' Six at a time on the one GPU, which the seconds show: `node bench/upstream/run.mjs --sources DIR --device cuda:0 --together 6 --minutes 9 --row-minutes 4`. Searches had `--amp off` then: nanoGPT was searched in float32 and not in its own bfloat16. DCGAN was searched again on the same day.';
+  ' Six at a time on the one GPU, which the seconds show: `node bench/upstream/run.mjs --sources DIR --device cuda:0 --together 6 --minutes 9 --row-minutes 4`. Searches had `--amp off` then. DCGAN and, as it stands, nanoGPT were searched again on the same day; convnext_tiny, efficientnet_b0 and PyG three at a time.';
 
 /** What is still to be measured, said on the page. */
 const without = (kind, files) => files.every((file) => !file.endsWith(`-${kind}.jsonl`));

@@ -12,19 +12,19 @@ const gan = (name, cpu, cuda, more = {}) => ({
 });
 
 export const GANS = [
-  gan('gan', '180MiB', '768MiB'),
+  gan('gan', '180MiB', '2GiB'),
   gan('dcgan', null, '3GiB'),
-  gan('wgan', '180MiB', '768MiB'),
-  gan('wgan_gp', '180MiB', '768MiB'),
+  gan('wgan', '180MiB', '2GiB'),
+  gan('wgan_gp', '180MiB', '2GiB'),
   gan('lsgan', null, '3GiB'),
-  gan('cgan', '180MiB', '768MiB'),
+  gan('cgan', '180MiB', '2GiB'),
   gan('acgan', null, '3GiB'),
   gan('infogan', null, '3GiB'),
   gan('relativistic_gan', null, '3GiB'),
   gan('dragan', null, '3GiB'),
   gan('ebgan', null, '3GiB'),
   gan('began', null, '3GiB'),
-  gan('softmax_gan', null, '768MiB'),
-  gan('aae', '180MiB', '768MiB'),
+  gan('softmax_gan', null, '2GiB'),
+  gan('aae', '180MiB', '2GiB'),
   gan('sgan', null, '3GiB'),
 ];
