@@ -155,6 +155,7 @@ export class Daemon {
     this.#unready();
     this.#periodic.close();
     await waitAtMost(this.#consumer.close()); // Redis may be away
+    await waitAtMost(this.#sharing.close().catch((err: unknown) => log.warn({ err }, 'jobs may stand still')));
     for (const execution of this.#executions) {
       if (kill) execution.cancel();
       else execution.detach();

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -212,21 +212,33 @@ describe('jobs of --share auto', () => {
     const again = [await submit('calm', 30, 0.005), await submit('quiet', 30, 0.005)];
     for (const id of again) await host.state(id, 'succeeded', 60);
     expect(await host.leftOver()).toEqual([]);
-  });
+  }, 400_000);
 
   test('of two that both keep it busy the later one stands still, loses nothing, and the next pair never starts together', async () => {
-    await host.start({ gpus: [MODEL], pairWindowMs: 1500 });
+    const settings = { gpus: [MODEL], pairWindowMs: 1500 };
+    await host.start(settings);
     const first = await submit('busy', 100_000, 0.055);
     await host.state(first, 'running', 40);
-    const second = await submit('hard', 500, 0.055);
+    const second = await submit('hard', 800, 0.055);
     await verdict(second, 'apart');
     await until(async () => (await host.job(second)).reason?.startsWith('waits for its turn') === true);
     expect((await host.job(second)).state).toBe('running');
     expect(await sharing(first)).toMatchObject({ job: second, verdict: 'apart' });
+    // It stands still under the next daemon, too, also after one that was killed; while there is none it runs
+    const computes = () => Date.now() - statSync(join(host.work, 'needs-hard')).mtimeMs < 1000;
+    await until(() => !computes());
+    await host.kill();
+    await host.start(settings);
+    await sleep(2000);
+    expect(computes()).toBe(false);
+    await host.stop();
+    await until(computes);
+    await host.start(settings);
+    await until(() => !computes());
     writeFileSync(join(host.work, 'done-busy'), '');
     await host.state(first, 'succeeded', 40);
-    await host.state(second, 'succeeded', 60);
-    expect(host.lines('made').find((line) => line.startsWith('hard'))).toBe('hard 500');
+    await host.state(second, 'succeeded', 90);
+    expect(host.lines('made').find((line) => line.startsWith('hard'))).toBe('hard 800');
     expect((await host.job(second)).launches).toHaveLength(1);
     const [third, fourth] = [await submit('hard', 60, 0.01), await submit('busy', 60, 0.01)];
     await host.state(third, 'running', 40);
@@ -234,5 +246,5 @@ describe('jobs of --share auto', () => {
     expect((await (await host.store()).leasing.list()).map(({ owner }) => owner)).toHaveLength(1);
     for (const id of [third, fourth]) await host.ended(id, 60);
     expect(await host.leftOver()).toEqual([]);
-  });
+  }, 400_000);
 });

@@ -38,9 +38,25 @@ interface Parts {
 export class Sharing {
   readonly #pairs = new Map<string, Known>();
 
+  #closed = false;
+  #looking: Promise<void> = Promise.resolve();
+
   constructor(private readonly parts: Parts) {}
 
-  async look(): Promise<void> {
+  /** Lets all of them go on, as nobody steers them until the next daemon. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#looking;
+    for (const one of this.parts.executions) if (one.record.options.shareAuto) await one.takeTurn(null);
+  }
+
+  look(): Promise<void> {
+    this.#looking = this.#look();
+    return this.#looking;
+  }
+
+  async #look(): Promise<void> {
+    if (this.#closed) return;
     const autos = [...this.parts.executions].filter(({ record }) => record.options.shareAuto);
     if (autos.length === 0 && this.#pairs.size === 0) return;
     const pairs = pairsOf(autos.filter(({ record }) => record.state === 'running'));
