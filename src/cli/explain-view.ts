@@ -11,7 +11,7 @@ import { nothingFits } from './errors.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
 import { memoryOverTime } from './memory-over-time.js';
 import type { Paint } from './output.js';
-import { hasEnded } from './status-view.js';
+import { hasEnded, slurmText } from './status-view.js';
 import { oneLine } from './table.js';
 import { ago, bytesOr, comparisonText, configWords, cutWords, plural, seconds, shellWords } from './words.js';
 
@@ -26,6 +26,8 @@ export function explainJob(
   const recommendation = plain(recorded);
   const lines = [`${paint('bold', job.job)}  ${job.name}: ${shellWords(job.command)}`, ''];
   lines.push(opening(job));
+  const inSlurm = slurmText(job);
+  if (inSlurm !== null) lines.push(`In Slurm it is ${inSlurm}; its script is ${job.slurm?.script}.`);
   const seen = job.journal.map((one) => asRecord(one));
   if (seen.length > 0) lines.push('', 'The search:', ...probes(seen, paint));
   else if (recommendation !== null && job.config !== null) {
@@ -110,7 +112,7 @@ function opening(job: JobRecord): string {
   const submitted = `It was submitted ${ago(job.submitted_at)}`;
   switch (job.state) {
     case 'queued':
-      if (job.reason?.startsWith('waits ')) return `${submitted} and ${job.reason}.`;
+      if (/^(waits|held|is being) /.test(job.reason ?? '')) return `${submitted} and ${job.reason}.`;
       return `${submitted} and waits: ${job.reason ?? 'no daemon has looked at it yet (`oomtune daemon status`)'}.`;
     case 'held':
       return `${submitted} and is held${job.reason ? `: ${job.reason}` : ''}; \`oomtune release ${job.job}\` lets it start.`;

@@ -6,6 +6,7 @@ import { isFolder } from '../common/home.js';
 import { parseSize } from '../common/size.js';
 import { parseSpan } from '../common/span.js';
 import { DEFAULT_ACCELERATOR, DEVICE_CHOICE, DEVICE_CHOICES, HOST, isHost, isNumbered } from '../contract/device-id.js';
+import { hostLabels } from '../contract/fields.js';
 import { type JobOptions, MOST_PROBE_STEPS } from '../contract/options.js';
 import { jobEnvironment } from '../worker/command/environment.js';
 import { placeholders } from '../worker/command/placeholders.js';
@@ -80,6 +81,7 @@ const raw = z.object({
   share: z.boolean().or(z.literal('auto', 'nothing or auto')).default(false),
   gpuModel: orNull(nonEmpty('a part of a GPU model')),
   host: orNull(nonEmpty('the name of a host')),
+  label: hostLabels.optional(),
   resumeArg: orNull(nonEmpty('an argument')),
   retries: whole(0, 1000).default(2),
   restart: z.boolean().default(false),
@@ -90,11 +92,12 @@ const raw = z.object({
 export function toJobOptions(values: RawOptions, command: string[]): JobOptions {
   const parsed = raw.safeParse(values);
   if (!parsed.success) throw wrongOption(parsed.error, values);
-  const { headroom, timeout, time, envFile, cwd, nice, share, ...rest } = parsed.data;
+  const { headroom, timeout, time, envFile, cwd, nice, share, label, ...rest } = parsed.data;
   const options: JobOptions = {
     ...rest,
     share: share !== false,
     ...(share === 'auto' ? { shareAuto: true } : {}),
+    ...(label === undefined ? {} : { labels: label }),
     priority: toPriority(parsed.data) ?? 0,
     headroomPct: headroom,
     timeoutSeconds: timeout ?? null,
@@ -108,6 +111,13 @@ export function toJobOptions(values: RawOptions, command: string[]): JobOptions 
   jobEnvironment(options, {}); // throws for a name or a file that cannot be read; the values are read again at launch
   placeholders(command); // throws for one that does not exist
   return options;
+}
+
+/** Of `daemon start --label`. Throws OOMTUNE_USAGE. */
+export function toLabels(value: unknown): string[] {
+  const parsed = z.object({ label: hostLabels }).safeParse({ label: value });
+  if (!parsed.success) throw wrongOption(parsed.error, { label: value });
+  return parsed.data.label;
 }
 
 const changes = z.object({

@@ -122,8 +122,16 @@ export const SUBMIT: Options = {
     ],
     ['--gpu-model <model>', 'only on GPUs whose model holds this text'],
     ['--host <host>', 'only on this host'],
+    ['--label <label>', 'only on hosts whose daemon has this label, such as rack=b (repeatable)', { many: true }],
     RESUME_ARG,
     [RETRIES[0], `${RETRIES[1]}, or when the run was lost (a reboot)`, RETRIES[2]],
+  ],
+  'Through a cluster:': [
+    ['--via <slurm>', 'have Slurm run it, with the resources that its recorded configuration needs'],
+    ['--partition <name>', "Slurm's partition"],
+    ['--account <name>', "Slurm's account"],
+    ['--qos <name>', "Slurm's quality of service"],
+    ['--sbatch <option>', 'another option of sbatch, such as --constraint=a100 (repeatable)', { many: true }],
   ],
 };
 
@@ -134,6 +142,7 @@ export const DAEMON: Options = {
     ['--allow-insecure-redis', 'take jobs from a Redis that others on the network can write to'],
     ['--http-port <n>', 'port of the dashboard; 0: none', { preset: 'the first free one from 8421 on' }],
     ['--http-host <address>', 'address of this machine to serve it on', { preset: '127.0.0.1' }],
+    ['--label <label>', 'say this of the host, for `submit --label`: rack=b, nvlink (repeatable)', { many: true }],
     ['--metrics-open', "let /metrics be read without the dashboard's token"],
   ],
 };

@@ -1,6 +1,7 @@
 import { factsOf, type JobRecord } from '../contract/job.js';
 import type { Recommendation } from '../contract/recommendation.js';
 import { shown } from '../contract/rung.js';
+import { slurmId } from '../contract/slurm.js';
 import type { ForegroundEntry, StatusEntry } from '../contract/verbs.js';
 import type { Store } from '../store/index.js';
 import { jobBudget, jobMemory } from '../worker/memory/memory-report.js';
@@ -39,6 +40,10 @@ export function statusEntry(job: JobRecord, found: Recommendation | null) {
     config: job.config && shown(job.config),
     cut: job.cut ?? null,
     key: job.key,
+    slurm:
+      job.slurm == null
+        ? null
+        : { cluster: job.slurm.cluster, job: slurmId(job.slurm), partition: job.slurm.partition ?? null },
     memory: jobMemory(job, jobBudget(job, found, null)) ?? found?.memory ?? null,
   };
 }

@@ -3,6 +3,7 @@ import { formatSpan } from '../common/span.js';
 import { plain } from '../common/terminal.js';
 import { ENDED_STATES, type JobRecord, type JobState } from '../contract/job.js';
 import { rungName } from '../contract/rung.js';
+import { slurmId } from '../contract/slurm.js';
 import type { ForegroundEntry } from '../contract/verbs.js';
 import type { Paint } from './output.js';
 import { oneLine, table } from './table.js';
@@ -85,6 +86,7 @@ export function renderJob(raw: JobRecord, paint: Paint): string {
     ['command', shellWords(job.command)],
     ['folder', job.options.cwd],
     ['where', where(job) === '-' ? null : where(job)],
+    ['slurm', slurmText(job)],
     ['config', job.config ? `${configWords(job.config)}, ${rungName(job.config)}` : null],
     ['budget', job.options.budget],
     ['priority', job.options.priority === 0 ? null : String(job.options.priority)],
@@ -104,6 +106,13 @@ export function renderJob(raw: JobRecord, paint: Paint): string {
     .filter((line): line is [string, string] => line[1] !== null)
     .map(([name, value]) => `  ${name.padEnd(widest)}  ${oneLine(value)}`);
   return [`${paint('bold', job.job)}  ${job.name}`, ...body].join('\n');
+}
+
+/** `job 123_4 of cluster, partition gpu`; null: a daemon runs it. */
+export function slurmText({ slurm }: Pick<JobRecord, 'slurm'>): string | null {
+  if (slurm == null) return null;
+  const partition = slurm.partition ? `, partition ${slurm.partition}` : '';
+  return `job ${slurmId(slurm) ?? 'without a number yet'} of ${slurm.cluster}${partition}`;
 }
 
 function where(job: Pick<JobRecord, 'host' | 'devices'>): string {

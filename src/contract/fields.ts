@@ -12,6 +12,11 @@ export const pid = z.number().int().positive();
 export const jobId = z.string().regex(/^j-[a-z0-9]{4,32}$/);
 export const absolute = text(4096).refine((path) => path.startsWith('/') && !path.includes('\0'), 'an absolute path');
 export const word = text(256).min(1);
+/** Of a host: `rack=b`, `nvlink`. */
+export const hostLabel = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[A-Za-z0-9._/-]{0,63})?$/, 'a label such as rack=b or nvlink');
+export const hostLabels = z.array(hostLabel).max(64);
 /** No NUL: such an argument could not be passed to a program. */
 export const argument = text(131_072).refine((value) => !value.includes('\0'), 'an argument without NUL');
 export const command = z

@@ -4,6 +4,7 @@ import { absolute, command, count, jobId, text, time, whole, word } from './fiel
 import { observation, probeRecord } from './measurement.js';
 import { jobOptions } from './options.js';
 import { config, cut } from './rung.js';
+import { slurmPlace } from './slurm.js';
 
 export const jobState = z.enum([
   'queued',
@@ -91,6 +92,8 @@ export const jobRecord = z.object({
   pause: z.enum(['on', 'off']).nullish(),
   /** With `--share auto`, the last job that it was beside; null or absent: none. */
   sharing: sharing.nullish(),
+  /** Where Slurm runs it instead of a daemon; null or absent: a daemon does. */
+  slurm: slurmPlace.nullish(),
 });
 export type JobRecord = z.infer<typeof jobRecord>;
 

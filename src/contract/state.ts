@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { KIND_NAMES } from './device-id.js';
-import { jobId, whole } from './fields.js';
+import { hostLabels, jobId, whole } from './fields.js';
 
 /** Leases, hosts, queues and memory over time in Redis: internal state, no public format. */
 
@@ -76,6 +76,8 @@ export const hostInfo = z.object({
   version: z.string().max(64),
   devices: z.array(z.object({ id: z.string().max(64), model: z.string().max(256), total_bytes: z.number() })).max(1024),
   started_at: z.string().max(64),
+  /** What its administrator says of it; absent: nothing. */
+  labels: hostLabels.optional(),
   /** What keeps it from taking jobs; absent or null: nothing. */
   lacks: z.string().max(1024).nullish(),
 });
@@ -89,6 +91,8 @@ export const requirement = z.object({
   /** Part of the model's name, lower case. */
   model: z.string().max(256).nullable(),
   host: z.string().max(256).nullable(),
+  /** Labels that the host has to have; absent: none. */
+  labels: hostLabels.optional(),
   /** `cuda:3`: this very device. */
   device: z.string().max(64).nullable(),
   /** What one device has to have at least, GiB. */

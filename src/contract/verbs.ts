@@ -26,6 +26,8 @@ const statusEntry = jobFacts.extend({
   /** Seconds from its first launch on; null: as long as it takes. */
   time_limit_s: z.number().nullable(),
   config: shownConfig.nullable(),
+  /** Where Slurm runs it: its number there (`123`, `123_4`; null until it has one); null: a daemon does. */
+  slurm: z.object({ cluster: z.string(), job: z.string().nullable(), partition: z.string().nullable() }).nullable(),
   cut: cut.nullable(),
   key: z.string().nullable(),
   /** What fills the device's memory, as in `find-batch --json`; null: no peak was measured. */

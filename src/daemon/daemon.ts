@@ -22,6 +22,7 @@ import { Queues } from './queues.js';
 import { Recovery } from './recovery.js';
 import type { DaemonSettings } from './settings.js';
 import { Sharing } from './sharing/index.js';
+import { followSlurm } from './slurm/follow.js';
 import { Sweeper } from './sweeper.js';
 
 /** After an outage of Redis, the time for other hosts to restore their records before this one takes jobs. */
@@ -76,6 +77,7 @@ export class Daemon {
       instance: token.slice(0, 12),
       pid: process.pid,
       version: parts.version,
+      labels: settings.labels,
       devices: [],
       started_at: new Date().toISOString(),
     };
@@ -132,6 +134,7 @@ export class Daemon {
     this.#periodic.every(settings.cancelLookMs, () => this.#compare());
     this.#periodic.every(settings.pairLookMs, () => this.#sharing.look());
     this.#periodic.every(settings.sweepMs, () => this.#sweep());
+    this.#periodic.every(settings.slurmLookMs, () => followSlurm(store));
     this.#unready = store.connection.onReady(this.#onReady);
     await this.#dispatch();
     await this.#sweep();

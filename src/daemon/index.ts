@@ -8,8 +8,11 @@ export { daemonStatus, type StartOptions, startDaemon, stopDaemon } from './life
 
 export type { DaemonSettings } from './settings.js';
 export { withSilence } from './silence.js';
+export { anyInSlurm, followSlurm } from './slurm/follow.js';
+export { slurmHasGpus } from './slurm/programs.js';
+export { submitToSlurm } from './slurm/submit.js';
 export { cancelJob, editJob, holdJob, pauseJob, releaseJob, retryJob } from './steer.js';
-export { submitJob, submitSweep } from './submit.js';
+export { submitJob, submitSweep, sweepName } from './submit.js';
 export type { SystemSettings } from './system/index.js';
 export { userShares } from './user-shares.js';
 

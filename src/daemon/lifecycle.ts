@@ -17,7 +17,7 @@ import { rotateLog } from './own-log.js';
 import type { DaemonSettings } from './settings.js';
 
 export type StartOptions = Partial<
-  Pick<DaemonSettings, 'cpuLanes' | 'allowInsecureRedis' | 'httpPort' | 'httpHost' | 'metricsOpen'>
+  Pick<DaemonSettings, 'cpuLanes' | 'allowInsecureRedis' | 'httpPort' | 'httpHost' | 'metricsOpen' | 'labels'>
 >;
 
 const START_SECONDS = 30;
@@ -56,6 +56,7 @@ export async function startDaemon(store: Store, options: StartOptions = {}): Pro
   if (options.httpPort !== undefined) argv.push('--http-port', String(options.httpPort));
   if (options.httpHost !== undefined) argv.push('--http-host', options.httpHost);
   if (options.metricsOpen === true) argv.push('--metrics-open');
+  for (const label of options.labels ?? []) argv.push('--label', label);
   const path = logPath();
   const begin = rotateLog(path);
   const log = openSync(path, 'a', 0o600);

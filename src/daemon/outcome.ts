@@ -7,7 +7,7 @@ import { StillRunning } from '../worker/launch/still-running.js';
 import { TimeUp } from '../worker/run/time-limit.js';
 
 /** The record's fields after a report of the worker. */
-export function outcomeOf(report: RunReport): Partial<JobRecord> {
+export function outcomeOf(report: RunReport): Partial<Omit<JobRecord, 'slurm'>> {
   const { failure } = report;
   const state = report.outcome;
   return {

@@ -12,17 +12,20 @@ const RECORDED_QUEUES = 16;
 export interface HostDevices {
   host: string;
   devices: { id: string; model: string; total_bytes: number }[];
+  labels?: string[] | undefined;
   /** Why it takes no jobs; absent or null: it does. */
   lacks?: string | null | undefined;
 }
 
 export function requirementOf(options: JobOptions): Requirement {
-  const { device, gpus, gpuModel, host, budget } = options;
+  const { device, gpus, gpuModel, host, labels = [], budget } = options;
   return {
     kind: kindFor(options),
     gpus,
     model: gpuModel?.toLowerCase() ?? null,
     host,
+    // absent where there are none, as the queue's name is made of all that is here
+    ...(labels.length === 0 ? {} : { labels: [...new Set(labels)].sort() }),
     device: device !== null && isNumbered(device) ? device : null,
     gib: largeBudget(budget),
     takes: isHost(device) ? '' : takes(options),
@@ -77,12 +80,13 @@ function inGib(budget: string): number | null {
 
 /** The queue's name: `any`, `cpu`, `cuda`, with a slug and a digest of further requirements. */
 export function labelOf(requirement: Requirement): string {
-  const { kind, gpus, model, host, device, gib, takes, owner } = requirement;
+  const { kind, gpus, model, host, labels = [], device, gib, takes, owner } = requirement;
   const wishes = [
     owner ?? '',
     gpus > 1 ? `x${gpus}` : '',
     model ?? '',
     host ?? '',
+    ...labels,
     device === null ? '' : `gpu${ordinalOf(device)}`,
     gib > 0 ? `${gib}g` : '',
     gib > 0 || takes === 'all' ? '' : takes,
@@ -97,8 +101,9 @@ export function labelOf(requirement: Requirement): string {
   return `${kind}-${slug}-${digest}`;
 }
 
-export function suits(requirement: Requirement, { host, devices }: HostDevices): boolean {
+export function suits(requirement: Requirement, { host, devices, labels = [] }: HostDevices): boolean {
   if (requirement.host !== null && requirement.host !== host) return false;
+  if (requirement.labels?.some((label) => !labels.includes(label))) return false;
   const { kind } = requirement;
   const large = devices.filter((device) => device.total_bytes >= requirement.gib * 1024 ** 3);
   const gpus = large.filter(
@@ -115,7 +120,7 @@ export function suits(requirement: Requirement, { host, devices }: HostDevices):
 }
 
 /** For people: `2 GPUs of model "h200" on gpu-7`. */
-export function describe({ kind, gpus, model, host, device, gib }: Requirement): string {
+export function describe({ kind, gpus, model, host, labels = [], device, gib }: Requirement): string {
   const what =
     kind === HOST ? KINDS[HOST].noun : (device ?? (gpus > 1 ? `${gpus} GPUs` : kind === 'any' ? 'a device' : 'a GPU'));
   return [
@@ -123,6 +128,7 @@ export function describe({ kind, gpus, model, host, device, gib }: Requirement):
     model === null ? '' : `of model "${model}"`,
     gib === 0 ? '' : `with ${gib} GiB or more`,
     host === null ? '' : `on ${host}`,
+    labels.length === 0 ? '' : `on a host with ${labels.map((label) => `"${label}"`).join(', ')}`,
   ]
     .filter((part) => part !== '')
     .join(' ');

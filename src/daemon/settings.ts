@@ -23,6 +23,8 @@ export const DAEMON_SETTINGS = {
   heartbeatMs: 5000,
   /** Between two full looks, in case a wake was lost. */
   sweepMs: 10_000,
+  /** Between two looks at what Slurm says of its jobs. */
+  slurmLookMs: 10_000,
   /** Between two looks for cancellations, in case a wake was lost. */
   cancelLookMs: 2000,
   /** A job that waits this long for a lease goes back to its queue if another host could take it. */
@@ -31,6 +33,8 @@ export const DAEMON_SETTINGS = {
   stopMs: 15_000,
   /** The most that `stop --kill` waits for the jobs' ends: their grace, and that of their supervisors. */
   killMs: 60_000,
+  /** What its administrator says of this host, for `submit --label`. */
+  labels: [] as string[],
   /** With less free space at oomtune's home no job is taken. */
   roomBytes: 64 * 1024 ** 2,
   keptJobs: 10_000,

@@ -19,5 +19,5 @@ export function silenceOf(
 export async function withSilence<J extends JobRecord>(store: Store, jobs: J[]): Promise<J[]> {
   if (!jobs.some((job) => job.host !== null && job.ended_at === null)) return jobs;
   const hosts = await store.hosts.list();
-  return jobs.map((job) => ({ ...job, reason: silenceOf(job, hosts) ?? job.reason }));
+  return jobs.map((job) => (job.slurm == null ? { ...job, reason: silenceOf(job, hosts) ?? job.reason } : job));
 }

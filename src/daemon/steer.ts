@@ -7,12 +7,14 @@ import { noSuchJob, type Store, type StoredJob } from '../store/index.js';
 import { jobEnvironment } from '../worker/command/environment.js';
 import { checkLimits, isAdmin } from './limits.js';
 import { forgetEnvironment, saveEnvironment } from './saved-environment.js';
+import { cancelInSlurm, isSlurms, refuseSteering, retryInSlurm } from './slurm/steer.js';
 
 const HELD_MS = 5000;
 
 /** Ends a job for good, from any host. Returns the state it found, or `cancelled` if done at once. Throws OOMTUNE_NO_SUCH_JOB. */
 export async function cancelJob(store: Store, id: string): Promise<JobState> {
   const job = await store.jobs.get(id);
+  if (isSlurms(job) && !ENDED_STATES.includes(job.state)) return cancelInSlurm(store, job);
   const found = known(id, await store.jobs.cancel(id));
   if (found === 'cancelled') {
     forgetEnvironment(id, job?.environment);
@@ -23,6 +25,7 @@ export async function cancelJob(store: Store, id: string): Promise<JobState> {
 
 /** Keeps a queued job from starting until it is released. Throws OOMTUNE_USAGE for one that has started or ended. */
 export async function holdJob(store: Store, id: string): Promise<JobState> {
+  await refuseSlurms(store, id, 'hold');
   const state = known(id, await store.jobs.hold(id));
   if (state === 'held') return state;
   const instead = ENDED_STATES.includes(state) ? '' : `; \`oomtune cancel ${id}\` ends it`;
@@ -31,6 +34,7 @@ export async function holdJob(store: Store, id: string): Promise<JobState> {
 
 /** Has a running job stand still, or go on. Throws OOMTUNE_USAGE for one that does not run. Returns what its host says of it. */
 export async function pauseJob(store: Store, id: string, pause: 'on' | 'off'): Promise<string> {
+  await refuseSlurms(store, id, pause === 'on' ? 'suspend' : 'resume');
   const state = known(id, await store.jobs.pause(id, pause));
   if (state !== 'ok') {
     throw usageError(
@@ -55,6 +59,7 @@ export async function editJob(
   changes: Pick<Partial<JobOptions>, 'priority' | 'timeSeconds'>,
   admin = isAdmin(ownUser()),
 ): Promise<void> {
+  await refuseSlurms(store, id, 'update');
   const across = changes.priority === undefined ? {} : { acrossUsers: admin && changes.priority !== 0 };
   const state = known(id, await store.jobs.edit(id, { ...changes, ...across }));
   if (state === 'ok') return;
@@ -68,6 +73,7 @@ export async function editJob(
 
 /** Lets a held job go on. Throws OOMTUNE_USAGE for one that has ended; one that was never held goes on as it does. */
 export async function releaseJob(store: Store, id: string): Promise<JobState> {
+  await refuseSlurms(store, id, 'release');
   const state = known(id, await store.jobs.release(id));
   if (!ENDED_STATES.includes(state)) return state;
   throw usageError(`${id} cannot be released: it is ${state}.`, `\`oomtune retry ${id}\` runs it again.`);
@@ -84,6 +90,10 @@ export async function retryJob(
 ): Promise<JobRecord> {
   const before = await store.jobs.get(id);
   if (before === null) return known(id, 'missing') as never;
+  if (isSlurms(before) && ENDED_STATES.includes(before.state)) {
+    await retryInSlurm(store, before, environment ?? process.env);
+    return (await store.jobs.get(id)) ?? before;
+  }
   if (ENDED_STATES.includes(before.state)) await refuseWhileHeld(store, id);
   const { options } = before;
   if (ENDED_STATES.includes(before.state)) await checkLimits(store, before.owner, options, 1);
@@ -118,6 +128,12 @@ async function refuseWhileHeld(store: Store, id: string): Promise<void> {
 /** What was launched, and steered without its host, was on a host that is lost: so is the memory that it had there. */
 async function freeOfLostHost(store: Store, job: StoredJob | null): Promise<void> {
   if (job?.claimHost != null && job.launches.length > 0) await store.leasing.forgetHost(job.claimHost, job.job);
+}
+
+/** Throws OOMTUNE_USAGE for a job in Slurm's queue, with the command that does it there. */
+async function refuseSlurms(store: Store, id: string, verb: Parameters<typeof refuseSteering>[1]): Promise<void> {
+  const job = await store.jobs.get(id);
+  if (isSlurms(job) && !ENDED_STATES.includes(job.state)) refuseSteering(job, verb);
 }
 
 const emptied = (was: SubmittedEnvironment | null | undefined): SubmittedEnvironment | null =>

@@ -5,6 +5,7 @@ import { ownUser } from '../common/user.js';
 import { command as commandSchema } from '../contract/fields.js';
 import type { JobRecord } from '../contract/job.js';
 import { type JobOptions, jobOptions as jobOptionsSchema, type SweepMember } from '../contract/options.js';
+import type { SlurmPlace } from '../contract/slurm.js';
 import { hostName, type NamedJob, namedJob, newJobId, type Store } from '../store/index.js';
 import { jobEnvironment } from '../worker/command/environment.js';
 import { stemOfCommand } from '../worker/command/index.js';
@@ -12,7 +13,7 @@ import { checkLimits, isAdmin, mostWaiting } from './limits.js';
 import { forgetEnvironment, saveEnvironment, sweepEnvironments } from './saved-environment.js';
 
 /** One of several jobs that are submitted together. */
-interface Member {
+export interface Member {
   command: string[];
   /** The end of its name. */
   suffix: string;
@@ -20,7 +21,7 @@ interface Member {
   index: number | null;
 }
 
-interface Submission {
+export interface Submission {
   command: string[];
   options: JobOptions;
   /** The submitter's, kept in a private file of this host until the job ends. */
@@ -31,6 +32,15 @@ interface Submission {
   admin?: boolean;
   /** Gets the job that each name of `--after` and `--after-any` stands for. */
   onNamed?: (name: string, found: NamedJob) => void;
+  /** Where each member stands that Slurm is to run; absent: a daemon runs it. */
+  place?: (member: number) => SlurmPlace;
+}
+
+/** The name that all jobs of a sweep have for their recommendation. */
+export function sweepName(command: string[], { name, cwd }: Pick<JobOptions, 'name' | 'cwd'>): string {
+  if (name !== null) return name;
+  const digest = hash('sha256', JSON.stringify([cwd, command]));
+  return `${stemOfCommand(command, cwd)}-${digest.slice(0, 8)}`;
 }
 
 /** Records a job for each of the members, which have one name for their recommendation. Throws as `submitJob`. */
@@ -42,8 +52,7 @@ export async function submitSweep(
   const { command, options } = submission;
   const sweep = newJobId().replace('j-', 's-');
   const base = options.name ?? stemOfCommand(command, options.cwd);
-  const digest = hash('sha256', JSON.stringify([options.cwd, command]));
-  const named = { ...options, name: options.name ?? `${base}-${digest.slice(0, 8)}` };
+  const named = { ...options, name: sweepName(command, options) };
   const record = await recorder(store, { ...submission, options: named }, members.length);
   const records: JobRecord[] = [];
   for (const [member, { command, suffix, index }] of members.entries()) {
@@ -66,10 +75,17 @@ type Recorder = (command: string[], name: string, sweep?: SweepMember) => Promis
 /** What all jobs of a submission have in common is looked up and checked once. */
 async function recorder(
   store: Store,
-  { options, environment, owner = ownUser(), admin = isAdmin(owner), onNamed = () => {} }: Omit<Submission, 'command'>,
+  {
+    options,
+    environment,
+    owner = ownUser(),
+    admin = isAdmin(owner),
+    onNamed = () => {},
+    place,
+  }: Omit<Submission, 'command'>,
   jobs = 1,
 ): Promise<Recorder> {
-  await checkLimits(store, owner, options, jobs);
+  if (place === undefined) await checkLimits(store, owner, options, jobs); // Slurm has limits of its own
   const idsOf = async (names: string[]): Promise<string[]> => {
     const found = await Promise.all(names.map((name) => namedJob(store.jobs, name)));
     for (const [at, one] of found.entries()) onNamed(names[at] as string, one);
@@ -80,7 +96,7 @@ async function recorder(
   const names = options.env.map((entry) => entry.split('=')[0] as string);
   const carriesValues = options.env.some((entry) => entry.includes('='));
   const here = hostName();
-  if (carriesValues && options.host !== null && options.host !== here) {
+  if (place === undefined && carriesValues && options.host !== null && options.host !== here) {
     throw usageError(
       `The values of --env stay on ${here}, but --host asks for ${options.host}.`,
       `Name a file on ${options.host} by --env-file, or write --env NAME for a variable that its daemon has.`,
@@ -92,7 +108,7 @@ async function recorder(
     after,
     ...(afterAny.length === 0 ? {} : { afterAny }),
     env: [...new Set(names)],
-    host: carriesValues ? here : options.host,
+    host: carriesValues && place === undefined ? here : options.host,
   };
   await sweepEnvironments(store, () => false); // a host that only submits has no daemon that would
   const variables = jobEnvironment({ ...options, envFile: null }, environment);
@@ -104,11 +120,13 @@ async function recorder(
       name,
       owner,
       state: 'queued',
-      reason: 'waits for a daemon',
+      reason: place === undefined ? 'waits for a daemon' : 'is being given to Slurm',
       failure: null,
       command: check(commandSchema, command, 'the command'),
       options: check(jobOptionsSchema, sweep === undefined ? stored : { ...stored, sweep }, 'the options'),
-      environment: saveEnvironment(store, job, variables),
+      // Slurm keeps the environment of what it is given by itself
+      environment: place === undefined ? saveEnvironment(store, job, variables) : null,
+      ...(place === undefined ? {} : { slurm: place(sweep?.member ?? 0) }),
       host: null,
       devices: [],
       config: null,
@@ -121,7 +139,7 @@ async function recorder(
       exit_code: null,
     };
     try {
-      await store.jobs.create(record, mostWaiting(owner));
+      await store.jobs.create(record, place === undefined ? mostWaiting(owner) : null);
     } catch (error) {
       forgetEnvironment(job, record.environment);
       throw error;

@@ -59,7 +59,7 @@ export class Sweeper {
   }
 
   async #findLostEntries(live: StoredJob[]): Promise<void> {
-    const waiting = live.filter((job) => job.state === 'queued' && job.claimHost === null);
+    const waiting = live.filter((job) => job.state === 'queued' && job.claimHost === null && job.slurm == null);
     const pending = await this.parts.store.jobs.isPending(waiting.map((job) => job.job));
     const queued = waiting.filter((_, at) => pending[at] !== true);
     const present = await this.queues.present(queued);
@@ -79,7 +79,13 @@ export class Sweeper {
 
   async #sayWhyTheyWait(live: StoredJob[], alive: HostDevices[]): Promise<void> {
     for (const job of live) {
-      if (job.state !== 'queued' || job.claimHost !== null || WAITS_FOR_JOBS.test(job.reason ?? '')) continue;
+      if (
+        job.state !== 'queued' ||
+        job.claimHost !== null ||
+        job.slurm != null ||
+        WAITS_FOR_JOBS.test(job.reason ?? '')
+      )
+        continue;
       const why = waitingReason(requirementOf(job.options), alive, live);
       // A lease's own reason ("waits for cuda:0, …") says more
       const reason = why.startsWith('waits in its queue') && job.reason?.startsWith('waits for ') ? job.reason : why;

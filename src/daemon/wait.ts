@@ -1,6 +1,7 @@
 import { Alarm } from '../common/within.js';
 import { ENDED_STATES, type JobRecord } from '../contract/job.js';
 import { retry, type Store } from '../store/index.js';
+import { anyInSlurm, followSlurm } from './slurm/follow.js';
 import { known } from './steer.js';
 
 /** Redis may have lost its data: what runs is written back within 30 seconds. */
@@ -33,6 +34,8 @@ export class Presence {
 
 /** Ends are announced; this is for the announcement that got lost on its way all the same. */
 const LOOK_MS = 30_000;
+/** Slurm announces nothing. */
+const SLURM_LOOK_MS = 2000;
 /** For one that may be about to be written back. */
 const BACK_LOOK_MS = 1000;
 
@@ -57,9 +60,11 @@ export async function waitForJobs(
   try {
     for (;;) {
       signal.throwIfAborted();
+      const inSlurm = await anyInSlurm(store);
+      if (inSlurm) await followSlurm(store);
       const look = [...due];
       due.clear();
-      let lookMs = LOOK_MS;
+      let lookMs = inSlurm ? SLURM_LOOK_MS : LOOK_MS;
       for (const id of look.filter((one) => !ended.has(one))) {
         const job = await retry(() => store.jobs.get(id), { signal, onRefused: store.connection.onRefused });
         if (!presence.note(id, job)) {

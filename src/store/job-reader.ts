@@ -113,8 +113,9 @@ export class JobReader {
   /** How many jobs of each owner wait to start, and run; '' where the owner is not known. */
   async byOwner(): Promise<Map<string, { waiting: number; working: number }>> {
     const found = new Map<string, { waiting: number; working: number }>();
-    for (const values of await this.fields(await this.liveIds(), ['state', 'owner'])) {
-      const [state = null, owner] = values ?? [];
+    for (const values of await this.fields(await this.liveIds(), ['state', 'owner', 'slurm'])) {
+      const [state = null, owner, slurm] = values ?? [];
+      if (slurm != null && slurm !== 'null') continue; // Slurm counts its own
       const counts = found.get(wordIn(owner) ?? '') ?? { waiting: 0, working: 0 };
       if (state === 'queued' || state === 'held') counts.waiting += 1;
       else if (state === 'searching' || state === 'running') counts.working += 1;

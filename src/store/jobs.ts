@@ -139,7 +139,11 @@ export class JobStore extends JobReader {
     return (await this.#run('job/release', id, [JSON.stringify('waits for a daemon')])) as JobState;
   }
 
-  async retry(id: string, environment: SubmittedEnvironment | null): Promise<JobState | 'missing' | 'waiting'> {
+  async retry(
+    id: string,
+    environment: SubmittedEnvironment | null,
+    more: Partial<JobRecord> = {},
+  ): Promise<JobState | 'missing' | 'waiting'> {
     const anew: Partial<JobRecord> = {
       environment,
       reason: 'waits for a daemon',
@@ -152,6 +156,7 @@ export class JobStore extends JobReader {
       started_at: null,
       ended_at: null,
       exit_code: null,
+      ...more,
     };
     return (await this.#run('job/retry', id, [this.lostMs, ...toFields(anew)])) as JobState;
   }
@@ -166,6 +171,14 @@ export class JobStore extends JobReader {
   async requeue(job: Pick<StoredJob, 'job' | 'epoch'>, reason: string): Promise<boolean> {
     const args = [job.epoch, JSON.stringify(reason)];
     return (await this.#run('job/requeue', job.job, args)) === 'ok';
+  }
+
+  /** Takes jobs back that were recorded and then could not be submitted. */
+  async withdraw(ids: string[]): Promise<void> {
+    const { jobs, live, pending, job } = this.keys;
+    const multi = this.redis.multi();
+    for (const id of ids) multi.zrem(jobs, id).zrem(live, id).srem(pending, id).del(job(id));
+    await write(multi);
   }
 
   /** Forgets the oldest ended jobs beyond `keep`; returns their ids. */

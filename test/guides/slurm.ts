@@ -35,7 +35,11 @@ export class Slurm {
   readonly folder = mkdtempSync(join(tmpdir(), 'oomtune-slurm-'));
   readonly env = { PATH: `${process.env.PATH}:/usr/sbin:/sbin`, SLURM_CONF: join(this.folder, 'slurm.conf') };
   readonly #daemons: ChildProcess[] = [];
+  #controller: ChildProcess | null = null;
   #said = '';
+
+  /** `more`: lines of slurm.conf that take the place of its own. */
+  constructor(private readonly more: Record<string, string> = {}) {}
 
   async start(): Promise<void> {
     const at = (name: string) => join(this.folder, name);
@@ -65,10 +69,15 @@ export class Slurm {
       MpiDefault: 'none',
       JobAcctGatherType: 'jobacct_gather/none',
       SlurmdParameters: 'config_overrides',
-      NodeName: `${node} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN`,
-      PartitionName: 'all Nodes=ALL Default=YES MaxTime=INFINITE State=UP',
+      NodeName: `${node} NodeAddr=127.0.0.1 CPUs=2 RealMemory=4000 State=UNKNOWN`,
+      PartitionName: [
+        'all Nodes=ALL Default=YES MaxTime=INFINITE State=UP',
+        'short Nodes=ALL MaxTime=1 State=UP', // minutes: the least there is
+      ],
     };
-    const lines = Object.entries(configuration).map(([name, value]) => `${name}=${value}\n`);
+    const lines = Object.entries({ ...configuration, ...this.more }).flatMap(([name, value]) =>
+      [value].flat().map((one) => `${name}=${one}\n`),
+    );
     writeFileSync(at('slurm.conf'), lines.join(''), { mode: 0o644 });
     writeFileSync(at('cgroup.conf'), 'CgroupAutomount=no\n');
     const places = ['key-file=munge.key', 'socket=munge.sock', 'pid-file=munge.pid', 'seed-file=munge.seed'];
@@ -76,7 +85,7 @@ export class Slurm {
     // --force: it wants no folder that others may write to above its own, and /tmp is one
     this.#daemon('munged', ['--foreground', '--force', '--num-threads=2', `--log-file=${at('munge.log')}`, ...munge]);
     await this.#until('munged', () => run('munge', ['-n', '-S', at('munge.sock')], { env: this.env }));
-    this.#daemon('slurmctld', ['-D', '-f', at('slurm.conf')]);
+    this.startController();
     this.#daemon('slurmd', ['-D', '-f', at('slurm.conf')]);
     await this.#until('the node', async () => {
       const { stdout } = await run('sinfo', ['--noheader', '--format=%T'], { env: this.env });
@@ -84,7 +93,18 @@ export class Slurm {
     });
   }
 
-  #daemon(name: string, args: string[]): void {
+  /** Anew, with the state that the last one saved. */
+  startController(): void {
+    this.#controller = this.#daemon('slurmctld', ['-D', '-f', join(this.folder, 'slurm.conf')]);
+  }
+
+  /** From now on nobody answers; what runs goes on. */
+  async stopController(): Promise<void> {
+    if (this.#controller !== null) await stopped(this.#controller);
+    this.#controller = null;
+  }
+
+  #daemon(name: string, args: string[]): ChildProcess {
     const child = spawn(which(name) as string, args, { env: this.env, stdio: ['ignore', 'pipe', 'pipe'] });
     const hear = (text: Buffer) => {
       this.#said = `${this.#said}${text}`.slice(-8192);
@@ -92,6 +112,7 @@ export class Slurm {
     child.stdout.on('data', hear);
     child.stderr.on('data', hear);
     this.#daemons.push(child);
+    return child;
   }
 
   async #until(what: string, look: () => Promise<unknown>): Promise<void> {
@@ -137,12 +158,14 @@ export class Slurm {
   }
 
   async close(): Promise<void> {
-    for (const child of this.#daemons.reverse()) {
-      if (child.exitCode !== null || child.signalCode !== null) continue;
-      const gone = new Promise((resolve) => child.once('exit', resolve));
-      child.kill('SIGTERM');
-      await gone;
-    }
+    for (const child of this.#daemons.reverse()) await stopped(child);
     rmSync(this.folder, { recursive: true, force: true });
   }
+}
+
+async function stopped(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const gone = new Promise((resolve) => child.once('exit', resolve));
+  child.kill('SIGTERM');
+  await gone;
 }

@@ -1,4 +1,5 @@
 import { HOST, isHost } from '../../contract/device-id.js';
+import type { JobOptions } from '../../contract/options.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { configOf } from '../../contract/rung.js';
 import { knobVariables } from '../../worker/command/index.js';
@@ -34,6 +35,18 @@ export function allotmentOf(found: Recommendation): Allotment {
     mib,
     hostMib: onHost ? hostMibOf(mib) : null,
     env: knobVariables(configOf(found, found)),
+  };
+}
+
+/** The options with which a job finds the configuration that its size was taken from; what was asked for stays. */
+export function sizedBy(options: JobOptions, found: Recommendation): JobOptions {
+  const mib = found.budget_bytes / MIB;
+  return {
+    ...options,
+    name: found.name,
+    device: isHost(found.key.split(':')[1]) ? HOST : options.device,
+    gpus: found.world_size,
+    budget: options.budget ?? (Number.isInteger(mib) ? `${mib}MiB` : `${found.budget_bytes}B`),
   };
 }
 

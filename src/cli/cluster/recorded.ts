@@ -1,3 +1,4 @@
+import { parseSize } from '../../common/size.js';
 import { isHost } from '../../contract/device-id.js';
 import type { JobOptions } from '../../contract/options.js';
 import type { Recommendation } from '../../contract/recommendation.js';
@@ -22,8 +23,10 @@ export async function recordedFor(
 }
 
 /** `gpus` 1 is also what nobody asked for. */
-function suits(found: Recommendation, { device, gpus }: JobOptions): boolean {
+function suits(found: Recommendation, { device, gpus, budget }: JobOptions): boolean {
   const onHost = isHost(found.key.split(':')[1]);
   if (device !== null && isHost(device) !== onHost) return false;
+  // a percentage is of a device that may not be here
+  if (budget !== null && !budget.trim().endsWith('%') && parseSize(budget) !== found.budget_bytes) return false;
   return gpus === 1 || found.world_size === gpus;
 }

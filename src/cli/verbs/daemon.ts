@@ -2,6 +2,7 @@ import { join, resolve } from 'node:path';
 import { usageError } from '../../common/errors.js';
 import { systemSocket, useHome } from '../../common/home.js';
 import type { StartOptions, SystemSettings } from '../../daemon/index.js';
+import { toLabels } from '../job-options.js';
 import { printStatus } from '../running.js';
 import { readNumber, type Verb } from '../verb.js';
 import { plural } from '../words.js';
@@ -157,5 +158,6 @@ function settingsOf(values: Record<string, unknown>): StartOptions {
     ...(port === null ? {} : { httpPort: port }),
     ...(host === undefined ? {} : { httpHost: String(host) }),
     ...(values.metricsOpen ? { metricsOpen: true } : {}),
+    ...(values.label === undefined ? {} : { labels: toLabels(values.label) }),
   };
 }

@@ -19,8 +19,10 @@ export default (async ({ args }, context) => {
     else out.data(found.map((one) => explainRecommendation(one, out.paint)).join('\n\n'));
     return 0;
   }
-  const { withSilence } = await import('../../daemon/index.js');
-  const [job = found] = await withSilence(store, [found]);
+  const { followSlurm, withSilence } = await import('../../daemon/index.js');
+  if (found.slurm != null) await followSlurm(store);
+  const now = found.slurm == null ? found : await namedJob(store, found.job, out);
+  const [job = now] = await withSilence(store, [now]);
   const [recommendation, trace] = await Promise.all([
     job.key === null ? null : store.recommendations.get(job.key),
     store.memory.get(job.job),

@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { usageError } from '../../common/errors.js';
 import { TerminalText } from '../../common/terminal.js';
 import type { JobRecord } from '../../contract/job.js';
+import { followSlurm } from '../../daemon/slurm/follow.js';
 import { Presence } from '../../daemon/wait.js';
 import { hostName, type Store } from '../../store/index.js';
 import { namedJobs } from '../jobs.js';
@@ -52,6 +53,8 @@ interface LogOptions {
 }
 
 const LOOK_MS = 200;
+/** Slurm announces nothing, and is asked for all jobs at once. */
+const SLURM_LOOK_MS = 2000;
 /** Longer lines are shown in parts, to bound memory. */
 const LONGEST_LINE = 64 * 1024;
 
@@ -115,6 +118,7 @@ async function follow(store: Store, first: JobRecord, options: LogOptions, write
   let file: LogFile | null = null;
   let shown = 0;
   let waits = '';
+  let asked = 0;
   while (!options.signal.aborted) {
     const launch = pick(job, options.launch);
     if (launch !== null && launch.launch !== shown) {
@@ -128,6 +132,10 @@ async function follow(store: Store, first: JobRecord, options: LogOptions, write
     waits = job.reason ?? waits;
     if (ended && (file === null || launch?.launch === shown)) break;
     await delay(LOOK_MS, undefined, { signal: options.signal }).catch(() => {});
+    if (job.slurm != null && Date.now() - asked > SLURM_LOOK_MS) {
+      asked = Date.now();
+      await followSlurm(store);
+    }
     const now = await store.jobs.get(job.job);
     if (presence.note(job.job, now)) job = now;
     if (isAway(job)) return followAway(store, job, options, writer);
@@ -140,6 +148,7 @@ async function follow(store: Store, first: JobRecord, options: LogOptions, write
 type Launch = JobRecord['launches'][number];
 
 function pick(job: JobRecord, wanted: number | null): Launch | null {
+  if (job.slurm != null && wanted === null) return { launch: 1, dir: job.slurm.folder, purpose: 'run', config: null }; // one log, whatever Slurm started how often
   if (wanted === null) return job.launches.at(-1) ?? null;
   const launch = job.launches.find((one) => one.launch === wanted);
   if (launch !== undefined) return launch;
@@ -157,7 +166,7 @@ function open(launch: Launch | null, options: Pick<LogOptions, 'lines'>): LogFil
 }
 
 /** Whether it is another host's, of which only the tail in Redis can be read. */
-const isAway = (job: JobRecord): boolean => job.host !== null && job.host !== hostName();
+const isAway = (job: JobRecord): boolean => job.slurm == null && job.host !== null && job.host !== hostName();
 
 /** Whether its folder was removed since it ended. */
 function isGone(job: JobRecord, launch: Launch | null): boolean {

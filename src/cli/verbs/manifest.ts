@@ -1,10 +1,10 @@
 import { usageError } from '../../common/errors.js';
 import { parseSize } from '../../common/size.js';
-import { HOST, isHost } from '../../contract/device-id.js';
+import { isHost } from '../../contract/device-id.js';
 import type { JobOptions } from '../../contract/options.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { stemOfCommand } from '../../worker/command/index.js';
-import { type Allotment, allotmentOf, hostMibOf } from '../cluster/allotment.js';
+import { type Allotment, allotmentOf, hostMibOf, sizedBy } from '../cluster/allotment.js';
 import { yaml } from '../cluster/formats.js';
 import { jobManifest, type Limit } from '../cluster/kubernetes.js';
 import { recordedFor } from '../cluster/recorded.js';
@@ -46,7 +46,7 @@ export default (async ({ args, options: given, command: typed }, context) => {
       ? 'note: nothing is recorded for it: the job searches first.'
       : `note: sized by ${found.key}: ${configWords(found)}.`,
   );
-  const options = found === null ? asked : sized(asked, found);
+  const options = found === null ? asked : sizedBy(asked, found);
   const manifest = jobManifest({
     allotment:
       found === null
@@ -74,18 +74,6 @@ const verified = async (read: Promise<Recommendation | null>): Promise<Recommend
   const found = await read;
   return found?.status === 'verified' ? found : null;
 };
-
-/** So that the job finds the very configuration that its size was taken from. */
-function sized(options: JobOptions, found: Recommendation): JobOptions {
-  const mib = found.budget_bytes / MIB;
-  return {
-    ...options,
-    name: found.name,
-    device: isHost(found.key.split(':')[1]) ? HOST : options.device,
-    gpus: found.world_size,
-    budget: Number.isInteger(mib) ? `${mib}MiB` : `${found.budget_bytes}B`,
-  };
-}
 
 /** Where nothing is recorded: by what was asked for alone. */
 function unsized({ name, device, gpus, budget, cwd }: JobOptions, called: string | string[]): Allotment {

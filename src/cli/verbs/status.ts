@@ -30,14 +30,12 @@ export default (async ({ args, options }, context) => {
   const isShown = ({ owner }: { owner: string | null }) => options.user === undefined || owner === options.user;
   const said = new Set<string>(); // a picture that is drawn anew each second says which job it means only once
   const once = { note: (text: string) => void (said.size === said.add(text).size || out.note(text)) };
-  const { withSilence } = await import('../../daemon/index.js');
-  const read = async () =>
-    (
-      await withSilence(
-        store,
-        args.length > 0 ? await namedJobs(store, args, once) : await store.jobs.list({ ended: limit }),
-      )
-    ).filter(isShown);
+  const { followSlurm, withSilence } = await import('../../daemon/index.js');
+  const read = async () => {
+    await followSlurm(store);
+    const found = args.length > 0 ? await namedJobs(store, args, once) : await store.jobs.list({ ended: limit });
+    return (await withSilence(store, found)).filter(isShown);
+  };
   const unreadable = () => (args.length > 0 ? [] : store.jobs.unreadable());
   const foreground = async () => (args.length > 0 ? [] : (await foregroundEntries(store)).filter(isShown));
   const picture = async (): Promise<string> => {

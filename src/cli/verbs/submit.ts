@@ -1,6 +1,7 @@
 import type { JobRecord } from '../../contract/job.js';
 import { withheldNote } from '../../daemon/withheld.js';
 import type { NamedJob, Store } from '../../store/index.js';
+import { slurmOptions, toSlurm } from '../cluster/slurm.js';
 import { toJobOptions } from '../job-options.js';
 import { sayWhich } from '../jobs.js';
 import { commandOf, sweepOf } from '../sweep.js';
@@ -17,14 +18,19 @@ export default (async ({ options, command }, context) => {
     const { preflight } = await import('../../worker/command/torch.js');
     await preflight(first, jobOptions, process.env);
   }
+  const cluster = slurmOptions(options);
   const store = await context.store();
-  const { submitJob, submitSweep } = await import('../../daemon/index.js');
+  const { submitJob, submitSweep, submitToSlurm, sweepName } = await import('../../daemon/index.js');
   const onNamed = (name: string, found: NamedJob): void => sayWhich(name, found, out);
   const submission = { command, options: jobOptions, environment: process.env, onNamed };
+  const group = sweep === null ? null : { members, atOnce: sweep.atOnce };
+  const named = sweep === null ? jobOptions : { ...jobOptions, name: sweepName(command, jobOptions) };
   const jobs =
-    sweep === null
-      ? [await submitJob(store, submission)]
-      : await submitSweep(store, submission, { members, atOnce: sweep.atOnce });
+    cluster !== null
+      ? await submitToSlurm(store, submission, group, await toSlurm(store, first, named, cluster, out))
+      : sweep === null
+        ? [await submitJob(store, submission)]
+        : await submitSweep(store, submission, { members, atOnce: sweep.atOnce });
   const job = jobs[0] as JobRecord;
   const elsewhere = job.options.host !== null && job.options.host !== job.environment?.host;
   const bound = elsewhere ? withheldNote(job.environment, job.environment?.bound) : null;
@@ -32,7 +38,7 @@ export default (async ({ options, command }, context) => {
   const ids = jobs.map((one) => one.job);
   if (out.json) out.document('submit', { schema: 1, job: job.job, ...(sweep === null ? {} : { jobs: ids }) });
   else out.data(ids.join('\n'));
-  const idle = await nobodyRuns(store, jobOptions.host);
+  const idle = cluster === null ? await nobodyRuns(store, jobOptions.host) : null;
   if (idle !== null) out.note(`note: ${idle}`);
   return 0;
 }) satisfies Verb;

@@ -102,11 +102,11 @@ function shown(found: Recommendation): JobPage['recommendation'] {
   };
 }
 
-function actionsOf({ state, launches, cancelAsked }: StoredJob): JobAction[] {
+function actionsOf({ state, launches, cancelAsked, slurm }: StoredJob): JobAction[] {
   if (ENDED_STATES.includes(state)) return ['retry'];
   const actions: JobAction[] = cancelAsked === null ? ['cancel'] : [];
   if (state === 'held') actions.push('release');
-  if (state === 'queued' && launches.length === 0) actions.push('hold');
+  if (state === 'queued' && launches.length === 0 && slurm == null) actions.push('hold');
   return actions;
 }
 

@@ -4,15 +4,15 @@ if redis.call('EXISTS', job) == 1 then return 0 end
 if ARGV[4] ~= '' then
   local waiting, stem = 0, string.sub(job, 1, #job - #ARGV[1])
   for _, id in ipairs(redis.call('ZRANGE', live, 0, -1)) do
-    local ok, found = pcall(redis.call, 'HMGET', stem .. id, 'state', 'owner')
-    if ok and (found[1] == 'queued' or found[1] == 'held') and found[2] == ARGV[3] then waiting = waiting + 1 end
+    local ok, found = pcall(redis.call, 'HMGET', stem .. id, 'state', 'owner', 'slurm')
+    if ok and (found[1] == 'queued' or found[1] == 'held') and found[2] == ARGV[3] and (found[3] or 'null') == 'null' then waiting = waiting + 1 end
   end
   if waiting >= tonumber(ARGV[4]) then return -1 end
 end
 redis.call('HSET', job, 'epoch', 1, unpack(ARGV, 5))
 redis.call('ZADD', jobs, ARGV[2], ARGV[1])
 redis.call('ZADD', live, ARGV[2], ARGV[1])
-redis.call('SADD', pending, ARGV[1])
+pend(ARGV[1])
 announce(ARGV[1], redis.call('HGET', job, 'state'))
 redis.call('PUBLISH', wake, 'submit ' .. ARGV[1])
 return 1

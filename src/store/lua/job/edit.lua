@@ -8,7 +8,7 @@ if state == 'queued' then
   redis.call('HSET', job, 'reason', ARGV[4], 'host', 'null')
   redis.call('HDEL', job, 'claim', 'claim_host')
   redis.call('HINCRBY', job, 'epoch', 1)
-  redis.call('SADD', pending, ARGV[1])
+  pend(ARGV[1])
   redis.call('PUBLISH', wake, 'hold ' .. ARGV[1])
   redis.call('PUBLISH', wake, 'release ' .. ARGV[1])
 end

@@ -10,7 +10,7 @@ if ENDED[ARGV[4]] then
 end
 redis.call('HSET', job, 'state', 'queued', 'host', 'null')
 redis.call('HDEL', job, 'claim', 'claim_host', 'cancel')
-redis.call('SADD', pending, ARGV[1])
+pend(ARGV[1])
 announce(ARGV[1], 'queued')
 redis.call('PUBLISH', wake, 'submit ' .. ARGV[1])
 return 'ok'

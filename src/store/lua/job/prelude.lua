@@ -11,6 +11,10 @@ end
 local function announce(id, state)
   redis.call('XADD', events, 'MAXLEN', '~', 10000, '*', 'type', 'job', 'job', id, 'key', text('key'), 'state', state, 'reason', text('reason'))
 end
+-- What Slurm runs is put into no queue of ours
+local function pend(id)
+  if (redis.call('HGET', job, 'slurm') or 'null') == 'null' then redis.call('SADD', pending, id) end
+end
 local function close(id, state, now)
   redis.call('HSET', job, 'state', state, 'ended_at', cjson.encode(now))
   redis.call('HDEL', job, 'claim', 'claim_host', 'cancel', 'pause')

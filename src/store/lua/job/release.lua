@@ -3,7 +3,7 @@ if not state then return 'missing' end
 if state ~= 'held' then return state end
 redis.call('HSET', job, 'state', 'queued', 'reason', ARGV[2])
 redis.call('HINCRBY', job, 'epoch', 1)
-redis.call('SADD', pending, ARGV[1])
+pend(ARGV[1])
 announce(ARGV[1], 'queued')
 redis.call('PUBLISH', wake, 'release ' .. ARGV[1])
 return 'queued'

@@ -6,6 +6,6 @@ if launched() then return 'no' end
 redis.call('HDEL', job, 'claim', 'claim_host')
 redis.call('HSET', job, 'state', 'queued', 'reason', ARGV[3], 'host', 'null')
 redis.call('HINCRBY', job, 'epoch', 1)
-redis.call('SADD', pending, ARGV[1])
+pend(ARGV[1])
 redis.call('PUBLISH', wake, 'submit ' .. ARGV[1])
 return 'ok'

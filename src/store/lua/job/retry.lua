@@ -9,7 +9,7 @@ redis.call('HSET', job, 'state', 'queued', unpack(ARGV, 3))
 redis.call('HDEL', job, 'claim', 'claim_host', 'cancel')
 redis.call('HINCRBY', job, 'epoch', 1)
 redis.call('ZADD', live, redis.call('ZSCORE', jobs, ARGV[1]) or 0, ARGV[1])
-redis.call('SADD', pending, ARGV[1])
+pend(ARGV[1])
 announce(ARGV[1], 'queued')
 redis.call('PUBLISH', wake, 'submit ' .. ARGV[1])
 return 'queued'
