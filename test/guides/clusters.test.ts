@@ -89,6 +89,40 @@ describe.skipIf(reason !== null)('the guide to Slurm, on a cluster of one node',
     }
   });
 
+  it('submits through oomtune, as the page does', async () => {
+    writeFileSync(join(work, 'train.py'), example);
+    writeFileSync(join(work, 'evaluate.py'), 'print("accuracy 1.0")\n');
+    const page = guide.split('\n').filter((line) => line.startsWith('oomtune submit --via slurm '));
+    expect(page).toHaveLength(3);
+    const [one = '', sweep = '', after = ''] = page.map((line) =>
+      line
+        .replace('--partition gpu', '--partition short')
+        .replace('--cpus-per-task=8', '--cpus-per-task=1')
+        .replace('--budget 24GiB --time 8h', '--device cpu --budget 120MiB --max-batch 16 --time 1m')
+        .replace('seed=0..4 -- python train.py', 'seed=0..1 --device cpu -- python evaluate.py'),
+    );
+    const call = (line: string) => slurm.call('bash', ['-euc', line], { cwd: work, env });
+    const first = await call(one);
+    await call('oomtune wait @');
+    expect(await call('oomtune status')).toMatch(/succeeded/);
+    const jobs = (await call(sweep)).split('\n');
+    expect(jobs).toHaveLength(4);
+    const last = await call(after);
+    await call(`oomtune wait ${[first, ...jobs, last].join(' ')}`);
+    expect(await call('oomtune logs @')).toContain('accuracy 1.0');
+  });
+
+  it('prints what is recorded for other programs, as the page does', async () => {
+    const page = guide.split('\n').filter((line) => /^oomtune (recommend|manifest) /.test(line));
+    expect(page).toHaveLength(5);
+    for (const line of page) {
+      const said = await slurm.call('bash', ['-euc', line.replace(' | kubectl apply -f -', '')], { cwd: work, env });
+      if (line.includes('>'))
+        expect(readFileSync(join(work, 'train-gpt.sbatch'), 'utf8')).toContain('oomtune run --name gpt');
+      else expect(said).toMatch(/OOMTUNE_MICRO_BATCH|podFailurePolicy/);
+    }
+  });
+
   it('leaves nothing behind when Slurm cancels', async () => {
     train(
       'import subprocess, time\nsubprocess.Popen(["sleep", "600"])\nopen("started", "w").close()\ntime.sleep(600)\n',

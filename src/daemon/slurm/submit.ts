@@ -108,7 +108,11 @@ export function environmentFor(
   { options, environment }: Pick<Submission, 'options' | 'environment'>,
 ): NodeJS.ProcessEnv {
   const url = store.secretUrl === null ? {} : { OOMTUNE_REDIS_URL: store.secretUrl };
-  return { ...jobEnvironment({ ...options, envFile: null }, environment), ...url };
+  // oomtune's own settings are for the `oomtune run` in the allocation, which keeps them from the job
+  const settings = Object.entries(environment).filter(
+    ([name]) => /^OOMTUNE_/.test(name) && name !== 'OOMTUNE_FIRST_START',
+  );
+  return { ...Object.fromEntries(settings), ...jobEnvironment({ ...options, envFile: null }, environment), ...url };
 }
 
 function fixed(name: string, folder: string, array: string | null): string[] {
@@ -124,16 +128,13 @@ function fixed(name: string, folder: string, array: string | null): string[] {
   ];
 }
 
-/** oomtune ends a job in its time by itself; Slurm's limit is for what is left then. */
-const SPARE_SECONDS = 90;
-
 function resources(options: Submission['options'], to: ToSlurm): string[] {
   const { timeSeconds, gpuModel, host, exclusive, priority, retries } = options;
   const kind = gpuModel === null ? 'gpu' : `gpu:${gpuModel}`;
   return [
     ...(to.gpus > 0 ? [`--gres=${kind}:${to.gpus}`] : []),
     ...(to.hostMib === null ? [] : [`--mem=${to.hostMib}M`]),
-    ...(timeSeconds == null ? [] : [`--time=${Math.ceil((timeSeconds + SPARE_SECONDS) / 60)}`]),
+    ...(timeSeconds == null ? [] : [`--time=${Math.ceil(timeSeconds / 60)}`]),
     ...(host === null ? [] : [`--nodelist=${host}`]),
     ...(exclusive ? ['--exclusive'] : []),
     ...(priority === 0 ? [] : [`--nice=${0 - priority}`]),
