@@ -8,7 +8,7 @@ export { daemonStatus, type StartOptions, startDaemon, stopDaemon } from './life
 
 export type { DaemonSettings } from './settings.js';
 export { withSilence } from './silence.js';
-export { anyInSlurm, followSlurm } from './slurm/follow.js';
+export { followSlurm } from './slurm/follow.js';
 export { slurmHasGpus } from './slurm/programs.js';
 export { submitToSlurm } from './slurm/submit.js';
 export { cancelJob, editJob, holdJob, pauseJob, releaseJob, retryJob } from './steer.js';

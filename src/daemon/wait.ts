@@ -1,7 +1,7 @@
 import { Alarm } from '../common/within.js';
 import { ENDED_STATES, type JobRecord } from '../contract/job.js';
 import { retry, type Store } from '../store/index.js';
-import { anyInSlurm, followSlurm } from './slurm/follow.js';
+import { followSlurm } from './slurm/follow.js';
 import { known } from './steer.js';
 
 /** Redis may have lost its data: what runs is written back within 30 seconds. */
@@ -60,7 +60,7 @@ export async function waitForJobs(
   try {
     for (;;) {
       signal.throwIfAborted();
-      const inSlurm = await anyInSlurm(store);
+      const inSlurm = await store.jobs.inSlurm();
       if (inSlurm) await followSlurm(store);
       const look = [...due];
       due.clear();

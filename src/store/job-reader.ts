@@ -105,6 +105,12 @@ export class JobReader {
     return [...new Set([...alive, ...latest])];
   }
 
+  /** Whether any job that has not ended is Slurm's. */
+  async inSlurm(): Promise<boolean> {
+    const found = await this.fields(await this.liveIds(), ['slurm']);
+    return found.some((values) => values?.[0] != null && values[0] !== 'null');
+  }
+
   /** All jobs that have not ended. */
   async live(): Promise<StoredJob[]> {
     return this.#indexed(await this.liveIds());

@@ -155,6 +155,7 @@ describe('oomtune manifest', () => {
     const made = await manifest('--queue', 'team', '--name', 'resnet50', '--', 'python', 'train.py');
     expect(made.metadata.labels['kueue.x-k8s.io/queue-name']).toBe('team');
     expect(made.spec.suspend).toBe(true);
+    expect(made.spec.template.metadata.labels).not.toHaveProperty('kueue.x-k8s.io/queue-name');
   });
 
   it('hands words on to the letter, whatever Kubernetes and YAML would make of them', async () => {

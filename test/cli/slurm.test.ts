@@ -9,10 +9,11 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { noSlurm, Slurm } from '../guides/slurm.js';
 import { Oomtune, PROGRAM, PYTHON, ROOT } from './oomtune.js';
 
+vi.setConfig({ testTimeout: 300_000 }); // Slurm takes its time, above all where nobody answers
 const reason = noSlurm();
 if (reason !== null) console.warn(`\`submit --via slurm\` was not tried: ${reason}`);
 
@@ -30,7 +31,7 @@ interface Entry {
 
 describe.skipIf(reason !== null)('submit --via slurm, on a cluster of one node with two partitions', () => {
   // a moment of grace, and a job that is no longer listed soon
-  const slurm = new Slurm({ KillWait: '5', MinJobAge: '10' });
+  const slurm = new Slurm({ KillWait: '5', MinJobAge: '10', MessageTimeout: '3' });
   const oomtune = new Oomtune();
   const work = join(oomtune.home, 'work');
   const env = () => ({ ...slurm.env, PATH: `${oomtune.env.PATH}:${slurm.env.PATH}` });

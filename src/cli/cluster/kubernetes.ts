@@ -94,15 +94,15 @@ export function jobManifest(given: Manifest): object {
   const needs = podNeeds(allotment, limit);
   const kai = limit === 'kai' && allotment.gpus > 0;
   const queueLabel = queue === null ? {} : { [kai ? KAI_QUEUE : KUEUE]: queue };
-  const labels = { 'app.kubernetes.io/managed-by': 'oomtune', ...queueLabel };
+  const own = { 'app.kubernetes.io/managed-by': 'oomtune' };
   const url = redis === null ? [] : [{ name: 'OOMTUNE_REDIS_URL', valueFrom: { secretKeyRef: redis } }];
-  const own = Object.entries(given.variables).map(([name, value]) => ({ name, value: literal(value) }));
+  const variables = Object.entries(given.variables).map(([name, value]) => ({ name, value: literal(value) }));
   const container = {
     name: 'train',
     image: given.image,
     command: ['oomtune', 'run', '--requeue', ...given.words, '--', ...given.command].map(literal),
     ...(given.workingDir === null ? {} : { workingDir: given.workingDir }),
-    env: [...url, ...needs.env, ...own],
+    env: [...url, ...needs.env, ...variables],
     resources: needs.resources,
     volumeMounts: [{ name: 'shm', mountPath: '/dev/shm' }],
   };
@@ -112,7 +112,7 @@ export function jobManifest(given: Manifest): object {
     metadata: {
       name: label(allotment.name),
       ...(given.namespace === null ? {} : { namespace: given.namespace }),
-      labels,
+      labels: { ...own, ...queueLabel },
     },
     spec: {
       ...(queue !== null && !kai ? { suspend: true } : {}),
@@ -127,7 +127,8 @@ export function jobManifest(given: Manifest): object {
         ],
       },
       template: {
-        metadata: { labels, ...needs.metadata },
+        // Kueue manages the Job, and would take a pod with its label for one to manage, too
+        metadata: { labels: kai ? { ...own, ...queueLabel } : own, ...needs.metadata },
         spec: {
           restartPolicy: 'Never',
           ...(needs.schedulerName === undefined ? {} : { schedulerName: needs.schedulerName }),

@@ -55,6 +55,7 @@ export function systemStore(path: string, channel: Channel): Store {
       ...parts.jobs,
       create: (record: JobRecord) => call<null>('jobs.create', [record]), // what may wait is the daemon's to say
       byOwner: async () => new Map(await call<[string, { waiting: number; working: number }][]>('jobs.byOwner', [])),
+      inSlurm: async () => false, // it runs all of its jobs by itself
     }),
     usage: { list: async () => new Map(await call<[string, number][]>('usage.list', [])) },
     leasing: guarded('leasing', {

@@ -1,3 +1,4 @@
+import { usageError } from '../../common/errors.js';
 import type { JobRecord } from '../../contract/job.js';
 import { withheldNote } from '../../daemon/withheld.js';
 import type { NamedJob, Store } from '../../store/index.js';
@@ -19,6 +20,12 @@ export default (async ({ options, command }, context) => {
     await preflight(first, jobOptions, process.env);
   }
   const cluster = slurmOptions(options);
+  if (cluster !== null && (await context.system()) !== null) {
+    throw usageError(
+      'The daemon of this machine runs its jobs by itself.',
+      'Set OOMTUNE_HOME to a folder of yours that the nodes see, to submit through Slurm.',
+    );
+  }
   const store = await context.store();
   const { submitJob, submitSweep, submitToSlurm, sweepName } = await import('../../daemon/index.js');
   const onNamed = (name: string, found: NamedJob): void => sayWhich(name, found, out);

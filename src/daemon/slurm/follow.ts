@@ -26,16 +26,12 @@ type Followed = StoredJob & { slurm: SlurmPlace };
 const PATIENCE_MS = 15_000;
 let silentUntil = 0;
 
-/** Whether any job that has not ended is Slurm's. */
-export const anyInSlurm = async (store: Store): Promise<boolean> =>
-  (await store.jobs.fields(await store.jobs.liveIds(), ['slurm'])).some((fields) => fields?.[0] != null);
-
 /**
  * Brings the records of this user's jobs in this machine's cluster up to date with what Slurm says of them. Records of other
  * clusters stay as they are. Where Slurm does not answer they say so, and stand as they were, but for what has written its end.
  */
 export async function followSlurm(store: Store): Promise<void> {
-  if (!(await anyInSlurm(store))) return;
+  if (!(await store.jobs.inSlurm())) return;
   const live = (await store.jobs.live()).filter((job): job is Followed => job.slurm != null && isOurs(job.slurm));
   const { cluster, rowFor } = await ask(live);
   for (const job of live) {
