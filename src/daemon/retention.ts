@@ -1,11 +1,12 @@
 import { statSync, utimesSync, writeFileSync } from 'node:fs';
 import { lstat, opendir, readdir, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { readConfig } from '../common/config.js';
-import { PACKAGE_ROOT, stateFolder } from '../common/home.js';
+import { homePath, PACKAGE_ROOT, stateFolder } from '../common/home.js';
 import type { Log } from '../common/log.js';
 import { parseSize } from '../common/size.js';
+import type { SlurmPlace } from '../contract/slurm.js';
 import { isLocked } from '../runtime/folder-lock.js';
 import type { Store } from '../store/index.js';
 
@@ -126,10 +127,17 @@ async function bytesIn(dir: string, left: { files: number }): Promise<number> {
 
 const EVERY_MS = 3_600_000;
 
+/** The folder of a submission to Slurm, with one for each of its tasks. */
+const submissionOf = ({ script }: SlurmPlace): string => basename(dirname(script));
+
 /** Removes what exceeds the limits. Reads the jobs first, so that an error of Redis removes nothing. */
 export async function tidyRuns(store: Store, log: Log, keep: Retention = readRetention()): Promise<void> {
   const live = new Set(await store.jobs.liveIds());
   const gone = await pruneRuns(stateFolder('runs'), keep, (job) => live.has(job), log);
+  const inSlurm = new Set(
+    (await store.jobs.live()).flatMap(({ slurm }) => (slurm == null ? [] : [submissionOf(slurm)])),
+  );
+  gone.push(...(await pruneRuns(join(homePath(), 'slurm'), keep, (name) => inSlurm.has(name), log)));
   if (gone.length > 0) log.info({ jobs: gone.length }, 'folders of jobs that ended long ago were removed');
 }
 

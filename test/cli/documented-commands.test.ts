@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { toJobOptions } from '../../src/cli/job-options.js';
 import { createProgram } from '../../src/cli/program.js';
+import { commandOf, sweepOf } from '../../src/cli/sweep.js';
 import type { Invocation } from '../../src/cli/verb.js';
 import { blocks, PAGES } from '../guides/page.js';
 
@@ -39,7 +40,11 @@ describe('documented commands', () => {
       const { verb, options } = called as unknown as Invocation;
       if (['find-batch', 'run', 'submit'].includes(verb)) {
         const { report: _report, cwd: _cwd, envFile: _envFile, ...rest } = options;
-        toJobOptions(rest, command);
+        const sweep = sweepOf(options.array, options.sweep, command);
+        toJobOptions(
+          rest,
+          sweep === null ? command : commandOf(command, sweep.tasks[0] as Parameters<typeof commandOf>[1]),
+        );
       }
     },
   );

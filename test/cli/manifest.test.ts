@@ -98,7 +98,7 @@ describe('oomtune manifest', () => {
     expect(image).toBe('registry/train:1');
     const words = command.join(' ');
     expect(words).toMatch(/^oomtune run --requeue --name resnet50 .*-- python train\.py --epochs 3$/);
-    expect(words).toContain(' --budget 24576MiB ');
+    expect(words).toContain(' --budget 24GiB ');
     expect(env).toContainEqual({ name: 'OOMTUNE_MICRO_BATCH', value: '548' });
     expect(env).toContainEqual({ name: 'OOMTUNE_ACCUMULATION', value: '2' });
     expect(variable(made, 'OOMTUNE_REDIS_URL')).toEqual({

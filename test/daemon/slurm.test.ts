@@ -1,13 +1,17 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { createLog } from '../../src/common/log.js';
 import type { RunReport } from '../../src/contract/reports.js';
 import type { SlurmPlace } from '../../src/contract/slurm.js';
+import { tidyRuns } from '../../src/daemon/retention.js';
 import { accountingRows, accountOf, queueRows, rowOf, type SlurmRow } from '../../src/daemon/slurm/rows.js';
 import { batchScript } from '../../src/daemon/slurm/script.js';
 import { type Left, standing } from '../../src/daemon/slurm/standing.js';
+import { openStore } from '../../src/store/index.js';
+import { useHome } from '../store/home.js';
 import { job } from '../store/samples.js';
 
 const place: SlurmPlace = { cluster: 'c', uid: 0, id: '12', task: null, script: '/s/script', folder: '/s/0' };
@@ -224,6 +228,30 @@ describe('the batch script', () => {
     write({ redisHost: 'elsewhere', tasks: [{ task: 0, command: ['true'], index: 0 }] });
     const { stderr } = run(1, { OOMTUNE_REDIS_URL: 'unix:///x', TMPDIR: '/var/tmp' }) as { stderr: string };
     expect(stderr).not.toContain('OOMTUNE_REDIS_URL');
-    expect(stderr).toContain('OOMTUNE_HOME=/var/tmp/oomtune-');
+    expect(stderr).toContain('OOMTUNE_HOME=/var/tmp/oomtune-home-');
+  });
+});
+
+describe('what submissions to Slurm leave on the disk', () => {
+  const home = useHome();
+
+  it('goes with what else ended long ago, but not before its jobs have ended', async () => {
+    const store = await openStore();
+    const made = (name: string, days: number) => {
+      const dir = join(home, 'slurm', name, '0');
+      mkdirSync(dir, { recursive: true });
+      const at = Date.now() / 1000 - days * 86_400;
+      for (const path of [dir, join(home, 'slurm', name)]) utimesSync(path, at, at);
+      return join(home, 'slurm', name, 'script');
+    };
+    made('b-old1', 40);
+    made('b-new1', 1);
+    const script = made('b-live', 40);
+    await store.jobs.create(job({ slurm: { ...place, script } }));
+    expect(await store.jobs.inSlurm()).toBe(true);
+    expect(await store.jobs.pending()).toEqual([]); // no daemon takes it
+    await tidyRuns(store, createLog('test', 'silent'));
+    expect(readdirSync(join(home, 'slurm')).sort()).toEqual(['b-live', 'b-new1']);
+    await store.close();
   });
 });

@@ -38,13 +38,12 @@ export function batchScript(given: BatchScript): string {
       : [
           `if [ "$(uname -n)" != ${quote(given.redisHost)} ]; then # its Redis listens there alone: this node has its own`,
           '  unset OOMTUNE_REDIS_URL',
-          `  export OOMTUNE_HOME="\${TMPDIR:-/tmp}/oomtune-$(id -u)"`,
+          `  export OOMTUNE_HOME="\${TMPDIR:-/tmp}/oomtune-home-$(id -u)"`,
           'fi',
         ];
   return [
     '#!/bin/bash',
     '# Written by `oomtune submit --via slurm`.',
-    'umask 077',
     `task="\${SLURM_ARRAY_TASK_ID:-0}"`,
     `folder=${quote(given.folder)}/"$task"`,
     `restarts="\${SLURM_RESTART_COUNT:-0}"`,

@@ -94,7 +94,7 @@ export class AgentJobs {
   }
 }
 
-/** A signal of AbortSignal.any() that only a listener refers to is collected as garbage, and never aborts. */
+/** A signal of `AbortSignal.any` that only a listener refers to is collected as garbage, and never aborts. */
 async function eitherSignal<T>(
   one: AbortSignal,
   other: AbortSignal,
