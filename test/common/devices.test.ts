@@ -18,6 +18,7 @@ test('no module but a kind of device itself, and the contract, names one', () =>
   const literal = new RegExp(`(['"\`])(${KIND_NAMES.join('|')})(:[^'"\`]*)?\\1`);
   const naming = readdirSync(src, { recursive: true, encoding: 'utf8' })
     .filter((path) => path.endsWith('.ts') && !path.startsWith('devices') && path !== 'contract/device-id.ts')
+    .filter((path) => !['contract/shell.ts', 'daemon/own-shell.ts'].includes(path)) // limits of a shell: cpu is time there
     .flatMap((path) =>
       readFileSync(join(src, path), 'utf8')
         .split('\n')
