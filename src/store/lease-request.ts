@@ -125,7 +125,10 @@ export function waitReason(
 ): string {
   if (limit !== undefined) return limitReason(limit, request.user, request.count);
   const wants = request.bytes === null ? 'a whole device' : `${formatBytes(request.bytes)} of a device`;
-  const words = waits.slice(0, 4).map((entry) => {
+  const isFree = ({ owners, foreign, blocked }: WaitEntry): boolean =>
+    !(Array.isArray(owners) && owners.length > 0) && foreign === 0 && blocked === undefined;
+  const taken = [...waits].sort((a, b) => Number(isFree(a)) - Number(isFree(b)));
+  const words = taken.slice(0, 4).map((entry) => {
     const owners = Array.isArray(entry.owners) ? entry.owners : []; // Lua writes an empty list as {}
     const parts = owners
       .slice(0, 4)
@@ -142,7 +145,7 @@ export function waitReason(
       parts.push(`${amount} used by ${strangers.length > 0 ? strangers.join(', ') : 'processes that are not ours'}`);
     }
     if (entry.why !== undefined) parts.push(GOES_FIRST[entry.why](entry));
-    return `${entry.id} of ${formatBytes(entry.total)}: ${parts.join(', ') || 'in use'}`;
+    return `${entry.id} of ${formatBytes(entry.total)}: ${parts.join(', ') || (isFree(entry) ? 'free' : 'in use')}`;
   });
   if (waits.length > 4) words.push(`and ${waits.length - 4} more`);
   const many = request.count === 1 ? '' : `${request.count} devices, `;
