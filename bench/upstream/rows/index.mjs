@@ -13,7 +13,7 @@ import { TUTORIALS } from './tutorials.mjs';
  * flag that takes the batch size (none: the watcher sets the loaders' for the yardstick); `own`: the batch size as it stands;
  * `cpu` and `cuda`: the budget there, further arguments (`args`), another `own`, `cut: false` where its batch is too
  * small to be worth a cut. Further: `env`, `path` (folders of the checkout on
- * PYTHONPATH), `logs` (modules that only log, stood in for where they are not installed), `options` of oomtune, `note` (said beside its cut run), `placeholders` (the size
+ * PYTHONPATH), `logs` (modules that only log, stood in for where they are not installed), `options` of oomtune, `lengths` (its samples differ in length: what is found holds for the longest), `note` (said beside its cut run), `placeholders` (the size
  * is given to oomtune as {micro_batch}), `samples` (how many its training data has), `made` (data's checksums are not those of the real data).
  */
 export const ROWS = [
