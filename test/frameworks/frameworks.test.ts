@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Oomtune, ROOT } from '../cli/oomtune.js';
 
@@ -16,6 +16,8 @@ if (python === '') {
 interface Framework {
   script: string;
   args?: string[];
+  /** The console script that is started in place of `script`; `script`_data.py, if there is one, makes what it reads, `script`_weights.py reads what it kept. */
+  console?: string;
   /** The script's own batch, and batches per step. */
   own: number;
   accumulation?: number;
@@ -24,12 +26,16 @@ interface Framework {
   most?: number;
   /** How the batch is said without the hook; else by the environment's BATCH. */
   flag?: string;
-  /** A tenth above the largest size is not tried: samples differ in size, or memory grows unevenly. */
-  coarse?: boolean;
+  /** By how many per cent more than the largest size does not fit, where memory grows evenly enough for less than 10; null: samples differ in size, or it does not. */
+  beyond?: 2 | null;
   cut?: string;
 }
 
 const TRAINER = '--output_dir out --use_cpu --num_train_epochs 1 --optim sgd --learning_rate 0.05 --save_strategy no';
+const CLI =
+  '--trainer.accelerator cpu --trainer.max_epochs 2 --trainer.logger false --trainer.enable_checkpointing false';
+const TRL =
+  '--model_name_or_path model --dataset_name rows --output_dir out --use_cpu --bf16 False --num_train_epochs 1 --optim sgd --learning_rate 0.05 --save_strategy no --report_to none --per_device_train_batch_size 48';
 const FRAMEWORKS: Framework[] = [
   {
     script: 'hf_trainer',
@@ -37,23 +43,43 @@ const FRAMEWORKS: Framework[] = [
     own: 16,
     budget: '30MiB',
     flag: '--per_device_train_batch_size ',
+    beyond: 2,
   },
-  { script: 'hf_in_script', own: 32, accumulation: 2, budget: '40MiB', coarse: true },
-  { script: 'hf_packed', own: 128, budget: '80MiB' },
+  { script: 'hf_in_script', own: 32, accumulation: 2, budget: '40MiB', beyond: null },
+  { script: 'hf_packed', own: 128, budget: '80MiB', beyond: 2 },
   { script: 'hf_seq2seq', own: 64, budget: '40MiB' },
   { script: 'trl_sft', own: 24, most: 6 },
   { script: 'trl_dpo', own: 24, most: 6 },
   { script: 'lightning_datamodule', own: 64, most: 16 },
   { script: 'lightning_manual', own: 4096, budget: '55MiB' },
+  {
+    script: 'lightning_cli',
+    args: `fit ${CLI} --data.batch_size 4096`.split(' '),
+    own: 4096,
+    budget: '60MiB',
+    flag: '--data.batch_size ',
+    beyond: 2,
+  },
+  { script: 'trl_console', console: 'trl', args: `sft ${TRL}`.split(' '), own: 48, most: 12 },
   { script: 'accelerate_loop', own: 96, accumulation: 2, most: 24 },
-  { script: 'timm_loop', own: 96, budget: '65MiB', coarse: true },
-  { script: 'torchvision_detection', own: 96, budget: '40MiB', coarse: true },
+  {
+    script: 'accelerate_launch',
+    console: 'accelerate',
+    args: `launch --cpu --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no accelerate_loop.py`.split(
+      ' ',
+    ),
+    own: 96,
+    accumulation: 2,
+    most: 24,
+  },
+  { script: 'timm_loop', own: 96, budget: '65MiB', beyond: null },
+  { script: 'torchvision_detection', own: 96, budget: '40MiB', beyond: null },
   { script: 'hydra_app', own: 128, most: 32 },
   // Graphs joined into one have no rows to cut: that is refused unless the loader's cut is asked for.
   { script: 'pyg_graphs', own: 64, most: 16, cut: 'loader' },
   { script: 'web_pipeline', own: 64, most: 16 },
   { script: 'ppo_minibatches', own: 8192, budget: '90MiB' },
-  { script: 'lbfgs_loop', own: 4096, budget: '100MiB', coarse: true },
+  { script: 'lbfgs_loop', own: 4096, budget: '100MiB', beyond: null },
   { script: 'gan_loop', own: 4096, budget: '80MiB' },
   { script: 'torch_compile', own: 1024, most: 256 },
 ];
@@ -78,39 +104,60 @@ describe.skipIf(python === '')('an unmodified script of a real framework', () =>
   const oomtune = new Oomtune();
   const folders: string[] = [];
   /** Hubs are not reached here, and would not be asked for anything. */
-  const env = { HF_HUB_OFFLINE: '1', TOKENIZERS_PARALLELISM: 'false', HOME: process.env.HOME, PATH: process.env.PATH };
+  const env = {
+    HF_HUB_OFFLINE: '1',
+    TOKENIZERS_PARALLELISM: 'false',
+    HOME: process.env.HOME,
+    PATH: process.env.PATH,
+  };
+
+  function helped(script: string, cwd: string): void {
+    if (!existsSync(join(ROOT, 'test', 'frameworks', 'scripts', `${script}.py`))) return;
+    const done = spawnSync(python, [`${script}.py`], { cwd, encoding: 'utf8', env: { ...oomtune.env, ...env } });
+    expect(done.status, done.stderr).toBe(0);
+  }
 
   /** A folder of its own, as the scripts write into the one that they run in. */
-  function folder(): string {
+  function folder({ script }: Framework): string {
     const made = mkdtempSync(join(tmpdir(), 'oomtune-frameworks-'));
     cpSync(join(ROOT, 'test', 'frameworks', 'scripts'), made, { recursive: true });
     folders.push(made);
+    helped(`${script}_data`, made);
     return made;
   }
 
+  function weightsOf({ script }: Framework, cwd: string): string {
+    helped(`${script}_weights`, cwd);
+    return join(cwd, 'weights.pt');
+  }
+
+  const programOf = ({ script, console: program }: Framework): string[] =>
+    program === undefined ? [python, `${script}.py`] : [join(dirname(python), program)];
+
   /** Its command at a batch of its own, without oomtune's means, and what the environment says of it. */
-  function sized({ script, args = [], flag }: Framework, batch: number): { command: string[]; env: NodeJS.ProcessEnv } {
-    const program = [python, `${script}.py`];
+  function sized(framework: Framework, batch: number): { command: string[]; env: NodeJS.ProcessEnv } {
+    const { args = [], flag } = framework;
+    const program = programOf(framework);
     if (flag === undefined) return { command: [...program, ...args], env: { ...env, BATCH: String(batch) } };
     const said = [...args, ...`${flag}${batch}`.split(' ')]; // the last one counts
     return { command: [...program, ...said], env };
   }
 
-  const command = ({ script, args = [] }: Framework) => [python, `${script}.py`, ...args];
+  const command = (framework: Framework) => [...programOf(framework), ...(framework.args ?? [])];
 
   function alone(framework: Framework): string {
-    const cwd = folder();
+    const cwd = folder(framework);
     const [program, ...args] = command(framework) as [string, ...string[]];
     const done = spawnSync(program, args, { cwd, encoding: 'utf8', env: { ...oomtune.env, ...env } });
     expect(done.status, done.stderr).toBe(0);
-    return join(cwd, 'weights.pt');
+    return weightsOf(framework, cwd);
   }
 
   const reported = (cwd: string) => JSON.parse(readFileSync(join(cwd, 'report.json'), 'utf8'));
 
   /** Whether a batch fits the budget in a process of its own that knows nothing of the hook. */
   async function fits(framework: Framework, batch: number): Promise<boolean> {
-    const cwd = folder();
+    const cwd = folder(framework);
     const { command, env } = sized(framework, batch);
     const options = ['--no-tune', '--preset', 'none', '--device', 'cpu', '--budget', framework.budget as string];
     const ended = await oomtune.call(['run', ...options, '--report', 'report.json', '--', ...command], { cwd, env });
@@ -130,7 +177,7 @@ describe.skipIf(python === '')('an unmodified script of a real framework', () =>
   });
 
   describe.each(FRAMEWORKS)('$script', (framework) => {
-    const { own, accumulation = 1, budget, most = own, script, coarse = false, cut = 'auto' } = framework;
+    const { own, accumulation = 1, budget, most = own, script, beyond = 10, cut = 'auto' } = framework;
     const bound = budget === undefined ? ['--max-batch', String(most)] : ['--budget', budget];
     const options = ['--name', script, '--device', 'cpu', '--cut', cut, ...bound];
     let bare = '';
@@ -138,17 +185,17 @@ describe.skipIf(python === '')('an unmodified script of a real framework', () =>
 
     it('trains as it stands to the same bits', async () => {
       bare = alone(framework);
-      const cwd = folder();
+      const cwd = folder(framework);
       const args = ['run', '--no-tune', '--device', 'cpu', '--', ...command(framework)];
       const { code, stderr } = await oomtune.call(args, { cwd, env });
       expect(code, stderr).toBe(0);
-      expect(difference(bare, join(cwd, 'weights.pt'))).toBe(0);
+      expect(difference(bare, weightsOf(framework, cwd))).toBe(0);
     }, 300_000);
 
     it.runIf(budget)(
-      `gets an answer that holds in a fresh process${coarse ? '' : ', and a tenth above the largest does not'}`,
+      `gets an answer that holds in a fresh process${beyond === null ? '' : `, and ${beyond} % above the largest does not`}`,
       async () => {
-        const cwd = folder();
+        const cwd = folder(framework);
         const args = ['find-batch', '--json', ...options, '--', ...command(framework)];
         const { stdout, stderr } = await oomtune.call(args, { cwd, env });
         const { status, max_micro_batch: found, config } = JSON.parse(stdout);
@@ -156,22 +203,23 @@ describe.skipIf(python === '')('an unmodified script of a real framework', () =>
         searched = { cwd, found };
         expect(found).toBeLessThan(own);
         expect(await fits(framework, config.micro_batch), `${config.micro_batch}`).toBe(true);
-        const more = found + Math.max(1, Math.ceil(found / 10));
-        if (!coarse) expect(await fits(framework, more), `${more}`).toBe(false);
+        if (beyond === null) return;
+        const more = found + Math.max(1, Math.ceil((found * beyond) / 100));
+        expect(await fits(framework, more), `${more}`).toBe(false);
       },
       300_000,
     );
 
     it('is cut to fit, and trains to the same weights at its own effective batch', async () => {
       // where it was searched before, `run` takes what was recorded there
-      const cwd = searched?.cwd ?? folder();
+      const cwd = searched?.cwd ?? folder(framework);
       const args = ['run', ...options, '--report', 'report.json', '--', ...command(framework)];
       const { code, stderr } = await oomtune.call(args, { cwd, env });
       expect(code, stderr).toBe(0);
       const { config } = reported(cwd);
       expect(config.micro_batch).toBeLessThanOrEqual(searched?.found ?? most);
       expect(config.effective_batch).toBe(own * accumulation);
-      const other = difference(bare, join(cwd, 'weights.pt'));
+      const other = difference(bare, weightsOf(framework, cwd));
       expect(other).toBeLessThan(1e-5);
       expect(other, 'rounding tells that it was cut indeed').toBeGreaterThan(0);
     }, 300_000);

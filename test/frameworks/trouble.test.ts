@@ -12,10 +12,13 @@ if (python === '') {
   );
 }
 
-describe.skipIf(python === '')("transformers' Trainer that runs out of memory beside its training", () => {
+describe.skipIf(python === '').each([
+  { of: "transformers' Trainer", script: 'hf_trouble.py', budget: '80MiB', args: [] },
+  { of: 'LightningCLI', script: 'lightning_trouble.py', budget: '150MiB', args: ['fit'] },
+])('$of that runs out of memory beside its training', ({ script, budget, args }) => {
   const oomtune = new Oomtune();
   const cwd = mkdtempSync(join(tmpdir(), 'oomtune-trouble-'));
-  cpSync(join(ROOT, 'test', 'frameworks', 'scripts', 'hf_trouble.py'), join(cwd, 'hf_trouble.py'));
+  cpSync(join(ROOT, 'test', 'frameworks', 'scripts', script), join(cwd, script));
 
   afterAll(async () => {
     await oomtune.close();
@@ -29,8 +32,8 @@ describe.skipIf(python === '')("transformers' Trainer that runs out of memory be
   ])(
     'in $how is told so',
     async ({ how, advice, ...told }) => {
-      const options = ['--no-tune', '--device', 'cpu', '--budget', '80MiB', '--report', 'report.json'];
-      const { code, stderr } = await oomtune.call(['run', ...options, '--', python, 'hf_trouble.py', how], {
+      const options = ['--no-tune', '--device', 'cpu', '--budget', budget, '--report', 'report.json'];
+      const { code, stderr } = await oomtune.call(['run', ...options, '--', python, script, how, ...args], {
         cwd,
         env: { HF_HUB_OFFLINE: '1', TOKENIZERS_PARALLELISM: 'false' },
       });
