@@ -13,7 +13,7 @@ export class Housekeeping {
   readonly #timers: NodeJS.Timeout[];
   #tidying = false;
 
-  constructor(private readonly parts: { store: Store; log: Log; settings: DaemonSettings }) {
+  constructor(private readonly parts: { store: Store; log: Log; settings: DaemonSettings; more?: () => void }) {
     this.#timers = [
       setInterval(() => this.#boundLog(), LOOK_MS).unref(),
       setInterval(() => void this.#tidy(), parts.settings.tidyMs).unref(),
@@ -36,10 +36,11 @@ export class Housekeeping {
   async #tidy(): Promise<void> {
     if (this.#tidying) return;
     this.#tidying = true;
-    const { store, log, settings } = this.parts;
+    const { store, log, settings, more } = this.parts;
     try {
       await tidyRuns(store, log, settings.keptRuns ?? undefined);
       new JobBackups(store, log, 'ended').prune();
+      more?.();
     } catch (error) {
       log.warn({ err: error }, 'what ended jobs left on the disk could not be tidied');
     } finally {

@@ -33,6 +33,12 @@ interface Running {
   channel: Channel;
   child: ChildProcess;
   ready: Promise<unknown>;
+  /** Calls that it answers now. */
+  calls: number;
+  /** Was asked for something since it was last told to tidy. */
+  used: boolean;
+  tidies: boolean;
+  ends: boolean;
 }
 
 /** The agents, one for each user who has jobs: started when first needed, with that user's rights and nothing of root's environment. */
@@ -44,13 +50,44 @@ export class Agents {
 
   /** Throws HandsLost, or what the agent says. */
   async call<T>(uid: number, name: string, args: unknown[], onNote: (value: unknown) => void = () => {}): Promise<T> {
+    let agent: Running | null = null;
     try {
-      const { channel, ready } = this.#of(uid);
-      await ready;
-      return await channel.call<T>(name, args, { onNote });
+      agent = this.#of(uid);
+      agent.calls += 1;
+      await agent.ready;
+      return await agent.channel.call<T>(name, args, { onNote });
     } catch (error) {
       throw error instanceof ChannelClosed ? new HandsLost(error.message, !this.#closed) : error;
+    } finally {
+      if (agent !== null) {
+        agent.calls -= 1;
+        agent.used = true;
+      }
     }
+  }
+
+  /** Has each remove what old jobs of its user left on the disk, and ends those that had nothing to do since the last time. */
+  tidy(): void {
+    for (const [uid, agent] of this.#running) if (!agent.tidies) void this.#tidy(uid, agent);
+  }
+
+  /** It may be stopped by its user, and answer never. */
+  async #tidy(uid: number, agent: Running): Promise<void> {
+    const log = this.parts.log.child({ uid, agent: agent.child.pid });
+    const { used } = agent;
+    agent.used = false;
+    agent.tidies = true;
+    try {
+      await agent.ready;
+      await agent.channel.call('tidy', []);
+    } catch (error) {
+      log.warn({ err: error }, 'what the jobs of a user left on the disk could not be tidied');
+    }
+    agent.tidies = false;
+    if (used || agent.used || agent.calls > 0 || agent.channel.closed) return;
+    log.info('the agent of a user has nothing to do, and ends');
+    agent.ends = true;
+    agent.channel.close();
   }
 
   /** Lets go of what they run; they end by themselves. */
@@ -66,12 +103,14 @@ export class Agents {
     const child = this.#spawn(uid);
     const log = this.parts.log.child({ uid, agent: child.pid });
     let said = '';
+    let running: Running | null = null;
     child.stderr?.setEncoding('utf8').on('data', (text: string) => {
       said = (said + text).slice(-MOST_SAID);
     });
     child.on('error', (error) => log.error({ err: error }, 'an agent cannot be started'));
     child.on('exit', (code, signal) => {
-      if (code !== 0 && !this.#closed) log.warn({ code, signal, said }, 'the agent of a user has ended');
+      if (code !== 0 && !this.#closed && running?.ends !== true)
+        log.warn({ code, signal, said }, 'the agent of a user has ended');
       channel.close();
     });
     const channel = new Channel(child.stdio[3] as Duplex, {
@@ -88,7 +127,7 @@ export class Agents {
     const timer = setTimeout(() => channel.close(new Error('it does not start')), START_MS).unref();
     const ready = channel.call('hello', []).finally(() => clearTimeout(timer));
     ready.catch(() => {});
-    const running = { channel, child, ready };
+    running = { channel, child, ready, calls: 0, used: true, tidies: false, ends: false };
     this.#running.set(uid, running);
     log.info('the agent of a user was started');
     return running;

@@ -118,6 +118,11 @@ export class System {
     await this.#follower.start(1);
   }
 
+  /** Users' folders are tidied by their agents: the daemon opens nothing in them. */
+  tidy(): void {
+    this.#agents.tidy();
+  }
+
   async close(): Promise<void> {
     this.#follower.close();
     this.#readers.close();
