@@ -209,3 +209,56 @@ describe('a progress bar that is printed once more as its process ends', () => {
     expect(await verdict(bar(1), ...raised, error, ...lines)).toBe('ok');
   });
 });
+
+describe('how what a script ran ended, in brackets', () => {
+  it.each([
+    'eval_summaries FAILED (exit 1)',
+    '[FAIL] nightly: fine-tuning of b7 (exit code 3)',
+    'stage two ended (exited with status 2)',
+    'prepare.py (return value 134)',
+  ])('is a failure with the date behind it, and none where a later run is told to be done: %s', async (line) => {
+    const log = ['=== nightly ===', 'Node: n17', '[....] running', '', line, 'End: Mon May 4 09:51:12 AM 2026'];
+    expect(await verdict(...log)).toBe('user_error');
+    expect(await verdict(...log, 'Training complete')).toBe('ok');
+  });
+
+  it.each(['fine-tuning of b7 done (exit 0)', 'stage two (exit code: 0)', 'the loop is left by break (exit 1 of 3)'])(
+    'is none where it went well: %s',
+    async (line) => {
+      expect(await verdict('=== nightly ===', line, 'End: Mon May 4 09:51:12 AM 2026')).toBe('ok');
+    },
+  );
+});
+
+describe('the socket on which NCCL can be asked how it is', () => {
+  const at = '[2026-05-04 06:57:46] n17:5295:5356 [0]';
+  const taken = 'NCCL WARN Call to bind failed: Address already in use';
+
+  it('ended nothing where it cannot be had, and any other socket did', async () => {
+    expect(await verdict('starting', `${at} ras/client_support.cc:160 ${taken}`)).toBe('ok');
+    expect(await verdict('starting', `${at} misc/socket.cc:418 ${taken}`)).toBe('network');
+  });
+
+  it('is not the reason of what failed later', async () => {
+    const log = [`${at} ras/client_support.cc:160 ${taken}`, ...work(3), 'train.sh: line 7: nvcc: command not found'];
+    expect(await diagnose({ log: [Buffer.from(log.join('\n'))], exitCode: 127 })).toMatchObject({
+      class: 'user_error',
+    });
+  });
+});
+
+describe('an exit code that programs give for any failure', () => {
+  it.each([255, 254, 253])('tells of no signal: %i', async (exitCode) => {
+    const log = [Buffer.from('starting\nreading the table\n')];
+    expect(await diagnose({ log, exitCode })).toMatchObject({ class: 'user_error', certain: false });
+  });
+
+  it.each([
+    [247, 'killed'],
+    [241, 'killed'],
+    [245, 'user_error'],
+  ])('tells of the signal that a launcher passes on: %i', async (exitCode, found) => {
+    const log = [Buffer.from('starting\nreading the table\n')];
+    expect(await diagnose({ log, exitCode })).toMatchObject({ class: found });
+  });
+});

@@ -59,8 +59,8 @@ export function endSignal(signals: Pick<Signals, 'exitCode' | 'signal'>): string
   const code = signals.exitCode;
   if (code === null) return null;
   if (code < 0) return NUMBERS[-code] ?? null;
-  // `sys.exit(-9)`, as launchers pass a child's end on, leaves 256 - 9.
-  if (code > 230 && code < 256) return NUMBERS[256 - code] ?? null;
+  // `sys.exit(-9)`, as launchers pass a child's end on, leaves 256 - 9. 255 to 253 are what programs give for any failure.
+  if (code > 230 && code < 253) return NUMBERS[256 - code] ?? null;
   return code > 128 && code < 160 ? (NUMBERS[code - 128] ?? null) : null;
 }
 

@@ -63,7 +63,9 @@ const ERROR_LEVEL = /(?:^|[\s[\]|:(-])(?:ERROR|CRITICAL|FATAL)(?=$|[\s\]|:)-])/;
 const NAMED_ERROR =
   /(?:^|[\])|:>!*] ?)(?:fatal )?(?:error|fatal|failure)(?: \[[\w.-]{1,20}\]|(?: [a-z\d]{1,14}){1,4})?: ?(?=[^\s\d.+-])/i;
 const FAILED =
-  /\b(?:failed with (?:code|exit|status|return)|returned (?:a )?non-?zero (?:code|exit|status)|exited with (?:code|status|exit code) [1-9]|exiting due to|uncaught exception|unhandled exception|exception during|job (?:has )?failed|command failed|an error occurred|has detected the following error|exit-code [1-9]|\(return value [1-9]|assertion failed|check failed|\bline \d+: syntax error)/i;
+  /\b(?:failed with (?:code|exit|status|return)|returned (?:a )?non-?zero (?:code|exit|status)|exited with (?:code|status|exit code) [1-9]|exiting due to|uncaught exception|unhandled exception|exception during|job (?:has )?failed|command failed|an error occurred|has detected the following error|exit-code [1-9]|assertion failed|check failed|\bline \d+: syntax error)/i;
+/** How what a script ran ended, as the script puts it: `evaluation FAILED (exit 1)`, `(return value 134)`. */
+const EXITED = /\((?:exit(?:ed)?(?: with)?|return)(?: code| status| value)?[ =:]{1,2}[1-9]\d{0,2}\)/i;
 /** `Import of the data failed: …`: a short clause that ends so, and what it failed for. */
 const CLAUSE_FAILED = /^(?:[\w-]{1,24} ){1,6}failed: (?=[A-Za-z'"[(<])/i;
 /** Installers and GLib call so what is no failure of theirs. */
@@ -79,6 +81,7 @@ export function saysFailed(text: string): boolean {
     ERROR_LEVEL.test(text.slice(0, 120)) ||
     NAMED_ERROR.test(head) ||
     FAILED.test(head) ||
+    EXITED.test(head) ||
     NAMED_EXCEPTION.test(head) ||
     CLAUSE_FAILED.test(head)
   );
@@ -92,9 +95,9 @@ export function saysCannot(text: string): boolean {
   );
 }
 
-/** NCCL knows no level above WARN: what fails, it warns of. */
+/** NCCL knows no level above WARN: what fails, it warns of. No job needs the socket on which it can be asked how it is (ras). */
 const NCCL_FAILED =
-  /NCCL WARN (?!Failed to open|Missing).{0,200}(?:fail|refused|reset|unreachable|closed|time ?out|timed out|no route|abort|broken)/i;
+  /(?<!\bras\/\w{1,30}\.cc:\d{1,5} )NCCL WARN (?!Failed to open|Missing).{0,200}(?:fail|refused|reset|unreachable|closed|time ?out|timed out|no route|abort|broken)/i;
 
 /** What a tracker or an exporter of telemetry cannot send ends no job; where it does, an exception says so. */
 function isTracker(text: string): boolean {
