@@ -262,3 +262,10 @@ describe('an exit code that programs give for any failure', () => {
     expect(await diagnose({ log, exitCode })).toMatchObject({ class: found });
   });
 });
+
+it('a count of preempted requests among the figures of a step took no place back', async () => {
+  const step = (n: number) => `step:${n} - timing_s/job:3.1 - agent/num_preempted/max:-1 - aborted_ratio:0.0`;
+  expect(await verdict(step(1), step(2), step(3))).toBe('ok');
+  const log = [Buffer.from(`${step(1)}\n${step(2)}\n`)];
+  expect(await diagnose({ log, exitCode: 1 })).toMatchObject({ class: 'user_error' });
+});
