@@ -3,9 +3,10 @@ import type { JobRecord } from '../../contract/job.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import type { Channel } from '../../daemon/system/channel.js';
 import { ChannelClosed } from '../../daemon/system/channel.js';
-import { remoteLeasing } from '../../daemon/system/remote-leasing.js';
 import type { Store } from '../../store/index.js';
+import type { LeaseRequest } from '../../store/lease-request.js';
 import { down } from './client.js';
+import { Line } from './line.js';
 
 /** Calls by part of the store, as the daemon offers them. */
 const OFFERED = {
@@ -27,7 +28,7 @@ const OFFERED = {
     'retry',
     'environments',
   ],
-  recommendations: ['get', 'list', 'find', 'demote'],
+  recommendations: ['list', 'find'],
   hosts: ['list'],
   leasing: ['list', 'foreground', 'heldByEnded'],
   memory: ['get'],
@@ -35,8 +36,11 @@ const OFFERED = {
 
 /** The store as verbs use it, behind the socket of the machine's daemon, which shows and does what this user may. */
 export function systemStore(path: string, channel: Channel): Store {
+  const line = new Line(path, channel);
+  /** What foreground commands ask for long after they began, and may ask for again. */
+  const again = <T>(name: string, args: unknown[]): Promise<T> => line.repeat((now) => now.call<T>(name, args));
   const call = <T>(name: string, args: unknown[]): Promise<T> =>
-    channel.call<T>(name, args).catch((error: unknown) => {
+    line.channel.call<T>(name, args).catch((error: unknown) => {
       throw error instanceof ChannelClosed ? down(path, error) : error;
     });
   const parts = Object.fromEntries(
@@ -60,15 +64,17 @@ export function systemStore(path: string, channel: Channel): Store {
     usage: { list: async () => new Map(await call<[string, number][]>('usage.list', [])) },
     leasing: guarded('leasing', {
       ...parts.leasing,
-      ...remoteLeasing({ call: (name, args, how) => channel.call(name, args, how) }),
+      acquire: (request: LeaseRequest) => line.acquire(request),
       reap: async () => [], // the daemon does
       forgetHost: async () => [],
       onRefused: () => {},
     }),
     recommendations: guarded('recommendations', {
       ...parts.recommendations,
+      get: (key: string) => again('recommendations.get', [key]),
+      demote: (key: string, knownBad: number) => again('recommendations.demote', [key, knownBad]),
       async put(found: Recommendation) {
-        const kept = await call<string | null>('recommendations.put', [found]);
+        const kept = await again<string | null>('recommendations.put', [found]);
         if (kept !== null) process.stderr.write(`note: ${found.key} was recorded by ${kept}, and is kept\n`);
       },
     }),
@@ -79,8 +85,8 @@ export function systemStore(path: string, channel: Channel): Store {
           data: Buffer.from(piece.data, 'base64'),
         })),
     },
-    events: { listen: (listener: (what: string, job: string) => void) => listen(channel, listener) },
-    close: async () => channel.close(),
+    events: { listen: (listener: (what: string, job: string) => void) => listen(line.channel, listener) },
+    close: async () => line.channel.close(),
   };
   return guarded('store', store) as unknown as Store;
 }
