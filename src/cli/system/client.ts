@@ -47,8 +47,9 @@ export async function connectSystem(path: string): Promise<{ channel: Channel; h
   }
 }
 
-/** The connection is lost: said the same way wherever a verb stands. */
+/** The connection is lost, said the same way wherever a verb stands; or why the daemon cut it off, where it told. */
 export function down(path: string, cause: Error): OomtuneError {
+  if (cause.cause instanceof OomtuneError) return cause.cause;
   const denied = /EACCES/.test(cause.message) ? ': permission denied' : '';
   return new OomtuneError(
     'OOMTUNE_DAEMON_DOWN',

@@ -34,7 +34,7 @@ export class Line {
         return await ask(channel);
       } catch (error) {
         if (!(error instanceof ChannelClosed)) throw error;
-        if (tries === MOST_TRIES) throw down(this.path, error);
+        if (tries === MOST_TRIES || error.cause instanceof OomtuneError) throw down(this.path, error);
       }
     }
   }

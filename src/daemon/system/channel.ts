@@ -27,9 +27,14 @@ export interface ChannelOptions {
   messageMs?: number | null;
   inbox?: Inbox;
   /** Errors that are more than a code, a sentence and a remedy. */
+  /** What the other end is told when it is cut off; absent: nothing. */
+  refusal?: (why: string) => Record<string, unknown>;
   errors?: { encode(error: unknown): Record<string, unknown>; decode(error: Record<string, unknown>): Error };
 }
 
+/** The number of no call: of the message that says why the other end is cut off. */
+const CUT_OFF = 0;
+const SAY_MS = 1000;
 /** What the other end is owed before it counts as one that does not read. */
 const MOST_UNREAD = 64 * 1024 ** 2;
 
@@ -53,6 +58,8 @@ export class Channel {
   #last = 0;
   #timer: NodeJS.Timeout | null = null;
   #closed = false;
+  #saysWhy = false;
+  #gone = new ChannelClosed('The other end is gone.');
 
   constructor(
     private readonly stream: Duplex,
@@ -75,7 +82,7 @@ export class Channel {
     { signal, onNote = () => {} }: { signal?: AbortSignal; onNote?: (value: unknown) => void } = {},
   ): Promise<T> {
     if (signal?.aborted) return Promise.reject(signal.reason);
-    if (this.#closed) return Promise.reject(new ChannelClosed('The other end is gone.'));
+    if (this.#closed) return Promise.reject(this.#gone);
     this.#last += 1;
     const id = this.#last;
     return new Promise<T>((resolve, reject) => {
@@ -105,10 +112,10 @@ export class Channel {
     if (this.#closed) return;
     this.#closed = true;
     this.#drop();
-    this.stream.destroy();
-    const gone = new ChannelClosed(why?.message ?? 'The other end is gone.');
-    for (const { reject } of this.#pending.values()) reject(gone);
-    for (const running of this.#running.values()) running.abort(gone);
+    if (!this.#saysWhy) this.stream.destroy();
+    if (why !== null) this.#gone = new ChannelClosed(why.message, { cause: why });
+    for (const { reject } of this.#pending.values()) reject(this.#gone);
+    for (const running of this.#running.values()) running.abort(this.#gone);
     this.#pending.clear();
     this.options.onClose?.(why);
   }
@@ -150,6 +157,12 @@ export class Channel {
   }
 
   #refuse(why: string): void {
+    const error = this.options.refusal?.(why);
+    if (error !== undefined && !this.#closed && this.stream.writableLength === 0) {
+      this.#saysWhy = true;
+      this.stream.end(`${JSON.stringify({ id: CUT_OFF, error })}\n`, () => this.stream.destroy());
+      setTimeout(() => this.stream.destroy(), SAY_MS).unref();
+    }
     this.close(new ChannelClosed(why));
   }
 
@@ -165,8 +178,10 @@ export class Channel {
   #settle(read: { id: number } & ({ error: Record<string, unknown> } | { value?: unknown })): void {
     const pending = this.#pending.get(read.id);
     this.#pending.delete(read.id);
-    if ('error' in read) pending?.reject((this.options.errors?.decode ?? decodeError)(read.error));
-    else pending?.resolve(read.value);
+    const error = 'error' in read ? (this.options.errors?.decode ?? decodeError)(read.error) : null;
+    if (error !== null && read.id === CUT_OFF) this.close(error);
+    else if (error !== null) pending?.reject(error);
+    else if ('value' in read) pending?.resolve(read.value);
   }
 
   #begin(id: number, name: string, args: unknown[]): void {

@@ -97,6 +97,7 @@ export class SystemServer {
       mostCalls: MOST_CALLS,
       messageMs: MESSAGE_MS,
       inbox: guest.inbox,
+      refusal: (why) => encodeError(cutOff(why)),
       onCall: async (name, args, { signal, note }) => {
         try {
           return await answer(this.parts.calls, name, args, { peer, signal, note, held });
@@ -118,6 +119,14 @@ export class SystemServer {
     });
     this.#channels.add(channel);
   }
+}
+
+function cutOff(why: string): OomtuneError {
+  return new OomtuneError(
+    'OOMTUNE_NOT_PERMITTED',
+    `The daemon of this machine cut the connection off: ${why}.`,
+    `A connection may have ${MOST_CALLS} calls at a time and messages of ${MOST_BYTES / 1024 ** 2} MiB, each sent within ${MESSAGE_MS / 1000} s.`,
+  );
 }
 
 /** A folder in which others can put another socket into this one's place is no place for it. Throws OOMTUNE_HOME_UNUSABLE. */

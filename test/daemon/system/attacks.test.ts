@@ -6,7 +6,7 @@ import type { JobRecord } from '../../../src/contract/job.js';
 import { AgentJobs } from '../../../src/daemon/system/agent-jobs.js';
 import { LeaseDesk } from '../../../src/daemon/system/lease-desk.js';
 import { PROGRAM } from '../../cli/oomtune.js';
-import { until } from '../../store/home.js';
+import { ROOT, until } from '../../store/home.js';
 import { job, options, recommendation } from '../../store/samples.js';
 import { Machine, noUsers, type User } from './machine.js';
 
@@ -292,6 +292,36 @@ describe.skipIf(noUsers !== null)('a hostile user', () => {
     await serves();
     await until(() => said.includes('all closed'), 60);
     expect((await mallory.call(['status'])).code).toBe(0);
+  });
+
+  it('is told which limit it met when it is cut off', async () => {
+    const client = join(ROOT, 'dist', 'cli', 'system', 'client.js');
+    const met = async (work: string): Promise<{ code: string; message: string; remedy: string }> => {
+      const { stdout, stderr } = await mallory.script(`
+        import { connectSystem, down } from ${JSON.stringify(client)};
+        const path = ${JSON.stringify(machine.socket)};
+        const said = (error) => {
+          const { code, message, remedy } = error.code ? error : down(path, error);
+          console.log(JSON.stringify({ code, message, remedy }));
+          process.exit();
+        };
+        const { channel } = await connectSystem(path).catch(said);
+        try { ${work} } catch (error) { said(error); }
+      `);
+      return JSON.parse(stdout || JSON.stringify(stderr));
+    };
+    const calls = await met(`await Promise.all(Array.from({ length: 65 }, () => channel.call('events.listen', [])));`);
+    expect(calls).toEqual({
+      code: 'OOMTUNE_NOT_PERMITTED',
+      message: expect.stringContaining('too many calls at a time'),
+      remedy: expect.stringContaining('64 calls at a time'),
+    });
+    const connections = await met('for (let i = 0; i < 256; i += 1) await connectSystem(path);');
+    expect(connections).toMatchObject({
+      code: 'OOMTUNE_NOT_PERMITTED',
+      message: expect.stringContaining('256 connections'),
+    });
+    await serves();
   });
 
   it('harms only himself with a folder or an environment that no program can start in', async () => {
