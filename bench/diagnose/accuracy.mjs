@@ -108,7 +108,7 @@ Wrong at first sight: ${heldOut
 ## Texts of real threads at first sight
 
 Texts from public issue threads, kept outside of this repository (\`bench/diagnose/real-threads.yaml\`); each set is of threads that no signature had been
-written against, and was labelled before it was judged. ${sum('right')} of ${sum('texts')} right (${percent(sum('right'), sum('texts'))}), ${sum('false_oom')} judged device_oom that were
+written against but where its row says otherwise, and was labelled before it was judged. ${sum('right')} of ${sum('texts')} right (${percent(sum('right'), sum('texts'))}), ${sum('false_oom')} judged device_oom that were
 something else, ${sum('certain_oom')} of those for certain. The signatures were mended after each set, so no set measures the present state but the last.
 
 ${table(

@@ -269,3 +269,13 @@ it('a count of preempted requests among the figures of a step took no place back
   const log = [Buffer.from(`${step(1)}\n${step(2)}\n`)];
   expect(await diagnose({ log, exitCode: 1 })).toMatchObject({ class: 'user_error' });
 });
+
+it('what a program lists as possible causes is none that it found', async () => {
+  const died = '(raylet) A worker died or was killed while executing a task by an unexpected system error.';
+  const detail = 'Worker unexpectedly exits with a connection error code 2. End of file.';
+  for (const causes of [
+    'Some common causes include: (1) the process was killed by the OOM killer due to high memory usage, or (2) SIGSEGV',
+    'There are some potential root causes. (1) The process is killed by SIGKILL by OOM killer. (2) CUDA out of memory.',
+  ])
+    expect(await verdict(`${died} Worker exit detail: ${detail} ${causes}`)).toBe('killed');
+});

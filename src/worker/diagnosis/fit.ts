@@ -3,7 +3,7 @@ import { QUOTING } from './exception.js';
 import type { Signature, Use } from './signatures.js';
 import type { Traceback } from './traceback.js';
 import type { Line, Position, Window } from './window.js';
-import { saysNoSuchName } from './words.js';
+import { listsCauses, saysNoSuchName } from './words.js';
 
 /** Characters (of canonical text) that a line broken off within a word or a name begins with. */
 const HEAD = 24;
@@ -11,6 +11,7 @@ const HEAD = 24;
 /** Whether a text of a signature that was found at a place is the signature, by what stands around it. */
 export function fits(signature: Signature, place: Position, traceback: Traceback | null, window: Window): boolean {
   if (isMemory(signature) && quotes(place, traceback, window)) return false;
+  if (listsCauses(window.at(place.index)?.canonical.slice(0, place.offset) ?? '')) return false;
   if (signature.framed.length > 0) {
     const inner = (traceback?.frames ?? []).slice(-3).map((frame) => `${frame.function} ${frame.source}`);
     inner.push(traceback?.tail ?? '');

@@ -54,6 +54,14 @@ export function saysNoSuchName(canonical: string): boolean {
   return QUOTED.some((word) => canonical.includes(word));
 }
 
+/** Behind these words stands what may have been the cause (Ray's word of a worker that died): nobody says that it was. */
+const CAUSES = wordsOf('causesinclude rootcauses possiblecauses possiblereasons causescanbe causescouldbe');
+
+/** `before`: the canonical text of the line in front of the message. */
+export function listsCauses(before: string): boolean {
+  return CAUSES.some((word) => before.includes(word));
+}
+
 const LEVEL = /(?:^|[\s[\]|:(-])(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL)(?=$|[\s\]|:)-])/;
 const LOWER_LEVEL = /(?:^|[\s[])(debug|info|warning|warn)(?=[:\]]| -)|level=(debug|info|warn)/;
 const GLOG = /^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: )?\[?([IWEF])(?:\d{4} | \w+\.cpp|\d{8} | [\w/]+\.cc:)/;
