@@ -1,6 +1,6 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
-import type { JobRecord } from '../contract/job.js';
+import { isHidden, type JobRecord } from '../contract/job.js';
 import { asRecord, lifeOf, type MemoryBreakdown, type ProbeRecord } from '../contract/measurement.js';
 import type { Recommendation } from '../contract/recommendation.js';
 import { rungName, sameRung } from '../contract/rung.js';
@@ -29,7 +29,9 @@ export function explainJob(
   const inSlurm = slurmText(job);
   if (inSlurm !== null) lines.push(`In Slurm it is ${inSlurm}; its script is ${job.slurm?.script}.`);
   const seen = job.journal.map((one) => asRecord(one));
-  if (seen.length > 0) lines.push('', 'The search:', ...probes(seen, paint));
+  if (isHidden(job))
+    lines.push('', `Its command, its output and its search are for ${job.owner} and administrators to see.`);
+  else if (seen.length > 0) lines.push('', 'The search:', ...probes(seen, paint));
   else if (recommendation !== null && job.config !== null) {
     lines.push(
       '',

@@ -144,3 +144,11 @@ export const oomtuneEvent = z.discriminatedUnion('type', [
   }),
 ]);
 export type OomtuneEvent = z.infer<typeof oomtuneEvent>;
+
+/** In the place of another user's command. */
+export const HIDDEN = '(not shown)';
+
+/** A job as somebody sees it who may not read what it is and does. */
+export function isHidden({ command }: Pick<JobRecord, 'command'>): boolean {
+  return command.length === 1 && command[0] === HIDDEN;
+}

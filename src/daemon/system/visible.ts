@@ -1,4 +1,5 @@
 import { OomtuneError } from '../../common/errors.js';
+import { HIDDEN } from '../../contract/job.js';
 import type { LeaseRecord } from '../../contract/state.js';
 import { noSuchJob, type StoredJob } from '../../store/index.js';
 import type { Peer } from './peer.js';
@@ -20,9 +21,6 @@ export function checkMaySteer(peer: Peer, id: string, job: StoredJob | null): as
     'Its owner and the administrators of oomtune on this machine can do that.',
   );
 }
-
-/** In the place of another's command. */
-export const HIDDEN = '(not shown)';
 
 /** A job as this user may see it: of another's what runs where and since when, and nothing of what it is or does. */
 export function visibleJob(peer: Peer, job: StoredJob): StoredJob {

@@ -77,6 +77,8 @@ describe.skipIf(noUsers !== null)('a hostile user', () => {
     tries.push(mallory.call(['-r', secret, machine.home], { program: ['grep'] }));
     tries.push(mallory.call([`/proc/${pid}/environ`], { program: ['cat'] }));
     for (const { stdout, stderr } of await Promise.all(tries)) expect(`${stdout}${stderr}`).not.toContain(secret);
+    expect((await mallory.call(['logs', hers])).stderr).toContain('OOMTUNE_NOT_PERMITTED');
+    expect((await mallory.call(['explain', hers])).stdout).toContain(`for ${alice.name} and administrators to see`);
     for (const call of ['jobs.get', 'jobs.find', 'logs.read', 'memory.get'])
       expect(JSON.stringify(await ask(call, hers)), call).not.toContain(secret);
     for (const call of ['jobs.list', 'jobs.live', 'leasing.list', 'leasing.foreground', 'jobs.labels'])
