@@ -49,7 +49,9 @@ async function main(argv: string[]): Promise<number> {
     const { context } = called;
     called.code = await withTimeout(invocation, context, async () => {
       await namedFilesAnswer(invocation, context.signal);
-      await context.system(); // before anything looks for its home
+      // Before anything looks for its home; that it does not answer is what `doctor` finds
+      if (invocation.verb !== 'doctor') await context.system();
+      else await context.system().catch(() => {});
       return (await load())(invocation, context);
     });
   }, command);

@@ -61,10 +61,23 @@ const CHECKS: [name: string, check: Check][] = [
   ['hosts', hosts],
   ['records', records],
 ];
+/** Not for users of the machine's daemon, whose Redis is its own affair. */
+const OF_ONES_OWN = new Set(['redis-server', 'redis']);
+/** What only a daemon that answers can tell. */
+const BY_ANSWER = new Set(['home', 'hosts', 'records']);
+
+async function checksFor(context: Context): Promise<typeof CHECKS> {
+  try {
+    if ((await context.system()) === null) return CHECKS;
+    return CHECKS.filter(([name]) => !OF_ONES_OWN.has(name));
+  } catch {
+    return CHECKS.filter(([name]) => !OF_ONES_OWN.has(name) && !BY_ANSWER.has(name)); // `daemon` says why it does not
+  }
+}
 
 async function examine(context: Context): Promise<Finding[]> {
   const findings: Finding[] = [];
-  for (const [name, check] of CHECKS) {
+  for (const [name, check] of await checksFor(context)) {
     context.signal.throwIfAborted();
     findings.push(...(await check(context).catch((thrown: unknown) => [ofError(name, thrown)])));
   }
@@ -208,6 +221,18 @@ async function user(): Promise<Finding[]> {
 }
 
 async function daemon(context: Context): Promise<Finding[]> {
+  const system = await context.system();
+  if (system !== null) {
+    const { pid, host, version, user, admin, lacks } = system;
+    const who = `serves ${user}${admin ? ', an administrator' : ''}`;
+    const found = `of the machine at ${(await context.store()).url}, version ${version}, pid ${pid} on ${host}: ${who}`;
+    return [
+      ok('daemon', found),
+      ...(lacks === null
+        ? []
+        : [warning('daemon', `it takes no jobs: it lacks ${lacks}`, 'Make room, or tell an administrator.')]),
+    ];
+  }
   const { daemonStatus } = await import('../../daemon/index.js');
   const status = await daemonStatus(await context.store());
   if (!status.running) return [ok('daemon', 'not running; submitted jobs wait until `oomtune daemon start`')];

@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { until } from '../../store/home.js';
@@ -122,6 +122,28 @@ describe.skipIf(noUsers !== null)('a daemon for several users', () => {
     expect((await alice.json<Status>(['status'], own)).jobs).toEqual([]);
     expect(await alice.json(['daemon', 'status'], own)).toMatchObject({ running: false });
     await alice.call(['redis', 'stop'], own);
+  });
+
+  it("is what `doctor` examines, and not a Redis of one's own", async () => {
+    type Checks = { checks: { check: string; status: string; found: string }[] };
+    const examined = async (user: User) => (await user.json<Checks>(['doctor'])).checks;
+    const serves = (user: User) => ({
+      ...{ check: 'daemon', status: 'ok', remedy: null },
+      found: expect.stringMatching(new RegExp(`${machine.socket}.* serves ${user.name}`)),
+    });
+    const hers = await examined(alice);
+    expect(hers).toContainEqual(serves(alice));
+    expect(hers.filter(({ check }) => check.startsWith('redis'))).toEqual([]);
+    expect(hers).toContainEqual({
+      ...{ check: 'home', status: 'ok', remedy: null },
+      found: join(machine.home, 'users', String(alice.uid)),
+    });
+    expect(existsSync(join(alice.home, '.local', 'state', 'oomtune'))).toBe(false);
+    expect(await examined(admin)).toContainEqual(serves(admin));
+    await machine.stop();
+    const failed = (await examined(alice)).filter(({ check }) => /daemon|redis|home|hosts|records/.test(check));
+    expect(failed).toMatchObject([{ check: 'daemon', status: 'failed' }]);
+    await machine.start();
   });
 
   it('says what it does not offer, and where it is when it does not answer', async () => {
