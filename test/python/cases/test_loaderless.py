@@ -58,6 +58,35 @@ class AtCall(unittest.TestCase):
                 found.append(rows)
         return found
 
+    def test_lists_of_weights_and_gradients_are_no_batches(self):
+        # With one row of its own a weight of 32 rows looks like a batch of 4, and gradients of 8 rows like what is to meet it.
+        result = self.drive(
+            "model = Model(nn.Sequential(nn.Linear(4, 32), nn.Linear(32, 8), nn.Linear(8, 3)))\n"
+            "optimizer = torch.optim.AdamW(model.parameters(), foreach=True)\n"
+            "for i in range(100):\n"
+            "    loss = nn.functional.cross_entropy(model(data[i:i + 1]), labels[i:i + 1])\n"
+            "    optimizer.zero_grad(); loss.backward()\n"
+            "    torch._foreach_mul_([p.grad for p in model.parameters()], 0.5)\n"
+            "    torch._foreach_add_([p.grad for p in model.parameters()], [p.detach() for p in model.parameters()])\n"
+            "    optimizer.step()",
+            answers=[probe(4), probe(12)],
+        )
+        self.assert_driven(result, 1, (4, 12))
+
+    def test_products_of_weights_in_an_optimizer_are_no_batches(self):
+        result = self.drive(
+            "class Products(torch.optim.Optimizer):\n"
+            "    def __init__(self, parameters): super().__init__(parameters, {})\n"
+            "    def step(self, closure=None):\n"
+            "        for p in (p for group in self.param_groups for p in group['params'] if p.dim() == 2):\n"
+            "            p.data.add_(p.grad @ p.grad.t() @ p.grad, alpha=-0.01)\n"
+            "model = Model(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 32), nn.Linear(32, 3)))\n"
+            "optimizer = Products(model.parameters())\n"
+            "while True: step(nn.functional.cross_entropy(model(data[:1]), labels[:1]))\n",
+            answers=[probe(4)],
+        )
+        self.assert_driven(result, 1, (4,))
+
     def test_classes_that_fail_when_they_are_asked_for_attributes(self):
         # As transformers' stand-ins of what is not installed: any attribute raises an ImportError.
         result = self.drive(

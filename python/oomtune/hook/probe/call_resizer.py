@@ -58,7 +58,7 @@ class CallResizer:
         #: Each input has a row for each of them.
         self.suitable = True
         self._resizer = BatchResizer(instrumentation.torch)
-        self._alignment = RowAlignment(instrumentation.torch, self._resizer)
+        self._alignment = RowAlignment(instrumentation.torch, self._resizer, instrumentation.optimizers)
         self._variables: BatchSizeVariables | None = None
         #: Whether the script's batches follow the variables; None: unknown yet.
         self._follow: bool | None = None

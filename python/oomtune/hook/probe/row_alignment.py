@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Generator
 
     from ..types import Call, Tensor, Torch
+    from ..watch.optimizers import Optimizers
     from .batch_resizer import BatchResizer
 
 
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
 _SILENT = ("gather", "take_along_dim", "scatter", "scatter_add", "cat", "concat", "concatenate", "hstack", "vstack")
 _GET = "__getitem__"
 _SHAPING = ("view", "reshape", "unflatten", "expand")
+#: Functions of lists of weights and gradients: their rows are no samples.
+_OF_WEIGHTS = ("_foreach_", "_fused_", "_amp_foreach_")
 
 
 class RowAlignment:
     """Active from the first resized batch on. `resizer` knows the script's own rows and the wanted ones."""
 
-    def __init__(self, torch: Torch, resized: BatchResizer) -> None:
+    def __init__(self, torch: Torch, resized: BatchResizer, optimizers: Optimizers) -> None:
         self._torch = torch
+        self._optimizers = optimizers
         self._resizer = resized
         self._mode: Any = None
         self._away = False
@@ -83,9 +87,9 @@ class RowAlignment:
     # -- in each call of a function of torch
 
     def _call(self, function: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not self._resizer.differs:
-            return function(*args, **kwargs)
         name = getattr(function, "__name__", "")
+        if not self._resizer.differs or self._optimizers.stepping or name.startswith(_OF_WEIGHTS):
+            return function(*args, **kwargs)
         args, kwargs = self._aligned_first(name, args, kwargs)
         try:
             return function(*args, **kwargs)

@@ -59,6 +59,11 @@ class Optimizers:
     def __len__(self) -> int:
         return len(self._known)
 
+    @property
+    def stepping(self) -> bool:
+        """Whether an optimizer's step() runs."""
+        return self._stepping is not None
+
     def known(self) -> list[Any]:
         return list(self._known)
 
