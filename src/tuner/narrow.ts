@@ -34,9 +34,12 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
     return { size, purpose: 'bound', why };
   }
   const limit = exactLimit(state);
-  if (model.grown && top >= NEARBY * near && near > top) return { size: near, purpose: 'bound', why };
+  // Halving the way never arrives; where each size is a launch, one that fails costs no more than one that fits.
+  const untold = model.grown || (perLaunch && limit <= AHEAD * top);
+  if (untold && top >= NEARBY * near && near > top) return { size: near, purpose: 'bound', why };
   if (limit >= near && !model.bent) {
-    const little = perLaunch && limit < OFF * ceiling && failedAbove(state, top) === 1 && top < SHORT * ceiling;
+    const little =
+      perLaunch && limit < OFF * ceiling && failedAbove(state, top) === 1 && top < Math.floor(SHORT * ceiling);
     return little ? { size: SHORT * ceiling, purpose: 'bound', why } : between(1 / 2);
   }
   return { size: Math.min(near, Math.max(limit, (top + near) / 2)), purpose: 'bound', why };
