@@ -43,18 +43,21 @@ export function environment(row, place) {
 }
 
 /** What a program is asked for beside its own work: an end after some optimizer steps, its weights, another batch size. */
-function watched(place, { steps, weights, batch }) {
+function watched(row, place, { steps, weights, batch }) {
   place.count = (place.count ?? 0) + 1;
   const result = join(place.scratch, `result.${place.count}`);
   return {
     result,
-    env: {
-      UPSTREAM_RESULT: result,
-      UPSTREAM_STEPS: String(steps ?? 0),
-      UPSTREAM_STARTED: String(Date.now() / 1000),
-      ...(weights ? { UPSTREAM_WEIGHTS: weights } : {}),
-      ...(batch ? { BENCH_BATCH: String(batch) } : {}),
-    },
+    env:
+      row.watch === false
+        ? {}
+        : {
+            UPSTREAM_RESULT: result,
+            UPSTREAM_STEPS: String(steps ?? 0),
+            UPSTREAM_STARTED: String(Date.now() / 1000),
+            ...(weights ? { UPSTREAM_WEIGHTS: weights } : {}),
+            ...(batch ? { BENCH_BATCH: String(batch) } : {}),
+          },
   };
 }
 
@@ -70,7 +73,7 @@ export const lastWords = (text, lines = 3) => text.trim().split('\n').slice(-lin
  */
 export async function alone(row, place, argv, { budgetBytes = null, allocator = {}, ...wanted }) {
   const runtime = await createRuntime();
-  const { result, env } = watched(place, wanted);
+  const { result, env } = watched(row, place, wanted);
   const folder = mkdtempSync(join(place.scratch, 'launch-'));
   const started = performance.now();
   const run = await runtime.launch({
@@ -101,7 +104,7 @@ export async function alone(row, place, argv, { budgetBytes = null, allocator = 
 
 /** `oomtune VERB …` on the program: its exit status, its JSON document (find-batch) or report (run), what it said. */
 export async function oomtune(verb, row, place, argv, options, wanted = null) {
-  const { result, env } = wanted ? watched(place, wanted) : { env: {} };
+  const { result, env } = wanted ? watched(row, place, wanted) : { env: {} };
   const variables = { ...environment(row, place), ...env };
   const report = join(place.scratch, 'report.json');
   rmSync(report, { force: true });

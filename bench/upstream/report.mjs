@@ -31,6 +31,14 @@ export function conditionsOf(python, device) {
   };
 }
 
+/** Packages and their versions in words. */
+export function versionsOf(python, packages) {
+  const ask =
+    'import sys, importlib.metadata as m; print(", ".join("%s %s" % (p, m.version(p)) for p in sys.argv[1:]))';
+  const done = spawnSync(python, ['-c', ask, ...packages], { encoding: 'utf8' });
+  return done.status === 0 ? done.stdout.trim() : 'unknown versions';
+}
+
 const linesOf = (file) =>
   existsSync(file)
     ? readFileSync(file, 'utf8')
@@ -142,6 +150,7 @@ function table(file) {
   const kind = last.device === 'cpu' ? 'cpu' : 'cuda';
   const lines = measured.map((row) => line(row, rows.get(row.name), kind));
   const missing = ROWS.filter((row) => kind in row && !measured.includes(row)).map(({ name }) => name);
+  const beside = besideOf(measured, linesOf(file));
   const judged = ROWS.filter(({ name }) => rows.get(name)?.truth?.holds !== undefined).length;
   return `## ${last.device === 'cpu' ? 'The CPU device' : 'One GPU'}
 
@@ -151,7 +160,7 @@ was measured of them.${last.device === 'cpu' ? ON_CPU : ON_GPU}${missing.length 
 | program | own batch | budget | found | in a fresh process | launches (OOM) | search s | bare s | × | \`run\` with room | \`run\` under a budget that cuts | faults |
 |---|---|---|---|---|---|---|---|---|---|---|---|
 ${lines.join('\n')}
-`;
+${beside === '' ? '' : `\n${beside}\n`}`;
 }
 
 /** How the rows of the CPU were measured. */
@@ -162,6 +171,17 @@ const ON_CPU =
 const ON_GPU =
   ' Six at a time on the one GPU, which the seconds show: `node bench/upstream/run.mjs --sources DIR --device cuda:0 --together 6 --minutes 9 --row-minutes 4`. Searches had `--amp off` then. DCGAN and, as it stands, nanoGPT were searched again on the same day; convnext_tiny, efficientnet_b0 and PyG three at a time.';
 
+/** What is no program as it stands, or ran with packages of its own. */
+function besideOf(measured, lines) {
+  const edits = measured.flatMap(({ name, edits = {} }) =>
+    Object.entries(edits).map(
+      ([file, pairs]) => `${name}: in ${file} ${pairs.map(([from, to]) => `\`${from}\` is \`${to}\``).join(' and ')}.`,
+    ),
+  );
+  const packages = new Map(lines.filter((one) => one.packages).map((one) => [one.row, one.packages]));
+  return [...edits, ...[...packages].map(([name, words]) => `${name}: with ${words}.`)].join(' ');
+}
+
 /** What is still to be measured, said on the page. */
 const without = (kind, files) => files.every((file) => !file.endsWith(`-${kind}.jsonl`));
 
@@ -169,7 +189,7 @@ function page(files) {
   const commits = Object.entries(COMMITS).map(([repository, commit]) => `${repository} ${commit.slice(0, 10)}`);
   return `# Programs of others
 
-Made by \`node bench/upstream/report.mjs\` from what \`node bench/upstream/run.mjs\` recorded. The programs are unmodified; data is made
+Made by \`node bench/upstream/report.mjs\` from what \`node bench/upstream/run.mjs\` recorded. The programs are unmodified but where it is said below a table; data is made
 for them and models have random weights. \`found\` is find-batch's largest size under the budget without mixed precision or
 checkpointing; it is tried for ten optimizer steps in a fresh process that knows nothing of oomtune's hook, and so is 2 % more (one
 more below 50). \`bare\` is the program's own start to the end of its third optimizer step. The last columns compare the weights after

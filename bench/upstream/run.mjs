@@ -3,22 +3,34 @@
  * Runs programs that nobody wrote for oomtune under it: each row of rows/ is a repository at a commit, a command, and data
  * that is made here. Records what find-batch found, whether that holds in a fresh process and 2 % more does not, what the
  * search cost beside a bare start, and how far the weights are apart when `run` lets the program stand and when it cuts its batch.
- * node bench/upstream/run.mjs --sources DIR [--device cpu|cuda:0] [--python PATH] [--only NAME,NAME] [--parts alone,search,truth,stands,cut]
+ * node bench/upstream/run.mjs --sources DIR [--device cpu|cuda:0] [--python PATH] [--jax PATH] [--only NAME,NAME] [--parts alone,search,truth,stands,cut]
  *                             [--minutes N] [--row-minutes N] [--together N] [--out FILE] [--again] [--once] [--list]
  * --sources: a folder with the checkouts as <owner>/<name>; what is missing there is fetched at its commit. --out gets one
  * line of JSON for each part as it ends (default: bench/results/upstream-<cpu|cuda>.jsonl) and what stands in it is not measured again
  * without --again. --once: how far two runs of a program are apart by themselves is not asked. `--parts try` only starts each program for one step. `node bench/upstream/report.mjs` makes the page. Needs `npm run build`, redis-server, torch 2.1 or newer.
  */
-import { appendFileSync, cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import {
+  appendFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import PQueue from 'p-queue';
 import { parseSize } from '../../dist/common/size.js';
 import { interpreter, option, ROOT, stopRedis } from '../search/oomtune.mjs';
 import { PARTS } from './measure.mjs';
 import { call, missingModules } from './programs.mjs';
-import { conditionsOf, recorded } from './report.mjs';
+import { conditionsOf, recorded, versionsOf } from './report.mjs';
 import { ROWS } from './rows/index.mjs';
 import { checkout } from './sources.mjs';
 
@@ -26,6 +38,8 @@ const flag = (name) => process.argv.includes(name);
 const device = option('--device') ?? 'cpu';
 const kind = device === 'cpu' ? 'cpu' : 'cuda';
 const python = option('--python') ?? interpreter();
+/** An interpreter with JAX: it has an environment of its own. */
+const jax = option('--jax') ?? python;
 const sources = resolve(option('--sources') ?? join(tmpdir(), 'oomtune-upstream'));
 const parts = (option('--parts') ?? 'alone,search,truth,stands,cut').split(',');
 const only = option('--only')?.split(',');
@@ -65,7 +79,7 @@ async function made(folder, words) {
 async function placeOf(row) {
   const settings = { own: row.own, ...row[kind] };
   const source = checkout(row.repository, sources);
-  const command = `{python} ${row.command} ${settings.args ?? ''}`
+  const command = `${row.program ?? '{python}'} ${row.command} ${settings.args ?? ''}`
     .replaceAll('{scale}', SCALE)
     .split(' ')
     .filter(Boolean);
@@ -87,8 +101,13 @@ async function placeOf(row) {
     symlinkSync(join(await data(made), file), join(cwd, path));
   }
   const filled = (word) =>
-    word.replaceAll('{python}', python).replaceAll(/\{data:([^}]*)\}/g, (_, text) => words.get(text));
-  const line = (own) => [...command.map(filled), ...sizeOf(row, own)];
+    word
+      .replaceAll('{python}', python)
+      .replaceAll('{jax}', jax)
+      .replaceAll(/\{data:([^}]*)\}/g, (_, text) => words.get(text));
+  for (const [file, pairs] of Object.entries(row.edits ?? {})) edit(join(cwd, file), pairs);
+  if (row.build) await promisify(execFile)('sh', ['-c', filled(row.build)], { cwd });
+  const line = (own) => [...command.map((word) => filled(word).replaceAll('{size}', own)), ...sizeOf(row, own)];
   const ends = Math.min(until, performance.now() + rowMinutes * 60_000);
   return {
     scratch,
@@ -103,20 +122,32 @@ async function placeOf(row) {
     own: settings.own,
     cut: settings.cut,
     once: flag('--once'),
-    standIns: await missingModules(python, row.logs ?? []),
+    standIns: await missingModules(row.program === '{jax}' ? jax : python, row.logs ?? []),
     argv: line,
     command: row.placeholders ? line('{micro_batch}') : line(settings.own),
     left: () => (ends - performance.now()) / 1000,
   };
 }
 
+/** Puts one text in another's place, each of which is there once. */
+function edit(file, pairs) {
+  let text = readFileSync(file, 'utf8');
+  for (const [from, to] of pairs) {
+    if (text.split(from).length !== 2) throw new Error(`${file} is not the one that was to be edited: ${from}`);
+    text = text.replace(from, to);
+  }
+  writeFileSync(file, text);
+}
+
 /** How a program is given its batch size: `--batch-size`, `--batch-size=` or `a.b.batch_size=`. */
 function sizeOf({ size }, own) {
-  if (!size) return [];
+  if (!size || size === '{size}') return [];
   return size.endsWith('=') ? [`${size}${own}`] : [size, String(own)];
 }
 
 const conditions = conditionsOf(python, device);
+
+const packagesOf = (row) => (row.packages ? { packages: versionsOf(jax, row.packages) } : {});
 
 /** Where rows are being run at this moment. */
 const places = new Set();
@@ -147,7 +178,7 @@ async function measure(row) {
   let place;
   const record = (part, value) => {
     known[part] = value;
-    appendFileSync(out, `${JSON.stringify({ row: row.name, part, ...conditions, value })}\n`);
+    appendFileSync(out, `${JSON.stringify({ row: row.name, part, ...conditions, ...packagesOf(row), value })}\n`);
     say(`${row.name} ${part}: ${JSON.stringify(value)?.slice(0, 300)}`);
   };
   try {

@@ -12,6 +12,7 @@ export const COMMITS = {
   'Lightning-AI/pytorch-lightning': '7f0c3436cd3f6ad3753125672024fc415cbcb414',
   'PerforatedAI/PerforatedAI-Transformers': '746e0e9151c668ca6e19f9432b8b2a1e1c6cb4e8',
   'eriklindernoren/PyTorch-GAN': '36d3c77e5ff20ebe0aeefd322326a134a279b93e',
+  'google/flax': '18f8f311c275d57f46d95e41b15aa97b454754c0',
   'growlix/pytorch-i1k-baseline': 'ab8c06bf2cea3dac83b095a9bf2031f5f3aa0ed3',
   'huggingface/accelerate': '16cb6eb80dd9aa8b4df1a63ef57863e455d53b83',
   'huggingface/trl': 'f2cd57710ae345ea6428ae95363267fcf38a3dc8',

@@ -32,7 +32,7 @@ describe('the list of programs of others', () => {
   test.each(ROWS as Row[])('$name can be fetched, fed and budgeted', (row) => {
     expect(COMMITS[row.repository]).toMatch(/^[0-9a-f]{40}$/);
     const inCommand = [...row.command.matchAll(/\{data:([^}+]*)/g)].map(([, maker]) => maker);
-    const linked = Object.values(row.links ?? {}).map((words) => words.split(' ')[0]);
+    const linked = Object.values(row.links ?? {}).map((words) => words.split(/[ #]/)[0]);
     for (const maker of [...inCommand, ...linked]) expect(makers).toContain(maker);
     const places = [row.cpu, row.cuda].filter((place) => place !== undefined);
     expect(places.length).toBeGreaterThan(0);

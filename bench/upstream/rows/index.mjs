@@ -5,6 +5,7 @@ import { HUGGING_FACE } from './hugging-face.mjs';
 import { IMAGES } from './images.mjs';
 import { KARPATHY } from './karpathy.mjs';
 import { LIGHTNING } from './lightning.mjs';
+import { NOT_PYTORCH } from './not-pytorch.mjs';
 import { TUTORIALS } from './tutorials.mjs';
 
 /**
@@ -14,7 +15,9 @@ import { TUTORIALS } from './tutorials.mjs';
  * `cpu` and `cuda`: the budget there, further arguments (`args`), another `own`, `cut: false` where its batch is too
  * small to be worth a cut. Further: `env`, `path` (folders of the checkout on
  * PYTHONPATH), `logs` (modules that only log, stood in for where they are not installed), `options` of oomtune, `lengths` (its samples differ in length: what is found holds for the longest), `note` (said beside its cut run), `placeholders` (the size
- * is given to oomtune as {micro_batch}), `samples` (how many its training data has), `made` (data's checksums are not those of the real data).
+ * is given to oomtune as {micro_batch}), `samples` (how many its training data has), `made` (data's checksums are not those of the real data),
+ * `program` (started in place of the interpreter; `{jax}`: that of --jax), `packages` (its versions that are recorded), `edits` (files with texts and what stands in
+ * their place: said on the page), `build` (a line of the shell, run once), `watch: false` (the watcher knows torch in Python alone: such a program ends by itself).
  */
 export const ROWS = [
   ...EXAMPLES,
@@ -25,4 +28,5 @@ export const ROWS = [
   ...GRAPHS,
   ...GANS,
   ...TUTORIALS,
+  ...NOT_PYTORCH,
 ];
