@@ -119,24 +119,13 @@ async function recorder(
       job,
       name,
       owner,
-      state: 'queued',
       reason: place === undefined ? 'waits for a daemon' : 'is being given to Slurm',
-      failure: null,
       command: check(commandSchema, command, 'the command'),
       options: check(jobOptionsSchema, sweep === undefined ? stored : { ...stored, sweep }, 'the options'),
       // Slurm keeps the environment of what it is given by itself
       environment: place === undefined ? saveEnvironment(store, job, variables) : null,
       ...(place === undefined ? {} : { slurm: place(sweep?.member ?? 0) }),
-      host: null,
-      devices: [],
-      config: null,
-      key: null,
-      launches: [],
-      journal: [],
-      submitted_at: new Date().toISOString(),
-      started_at: null,
-      ended_at: null,
-      exit_code: null,
+      ...notBegun(),
     };
     try {
       await store.jobs.create(record, place === undefined ? mostWaiting(owner) : null);
@@ -156,4 +145,22 @@ function check<T>(schema: ZodType<T>, value: unknown, what: string): T {
     `A daemon could not run ${what}: ${issue?.path.join('.') || what}: ${issue?.message ?? 'it cannot be read'}.`,
     'See `oomtune submit --help` for what it takes.',
   );
+}
+
+/** What the record of a job that is submitted now says of its run. */
+export function notBegun() {
+  return {
+    state: 'queued' as const,
+    failure: null,
+    host: null,
+    devices: [],
+    config: null,
+    key: null,
+    launches: [],
+    journal: [],
+    submitted_at: new Date().toISOString(),
+    started_at: null,
+    ended_at: null,
+    exit_code: null,
+  };
 }

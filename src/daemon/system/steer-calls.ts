@@ -4,6 +4,7 @@ import { ENDED_STATES, type JobRecord, jobRecord, submittedEnvironment } from '.
 import { jobOptions } from '../../contract/options.js';
 import { hostName, type Store, type StoredJob } from '../../store/index.js';
 import { checkLimits, isAdmin, mostWaiting } from '../limits.js';
+import { notBegun } from '../submit.js';
 import { type Calls, call, id } from './calls.js';
 import type { Peer } from './peer.js';
 import { checkMaySteer } from './visible.js';
@@ -117,22 +118,11 @@ function submittedBy(peer: Peer, asked: JobRecord): JobRecord {
     name: asked.name,
     owner: peer.name,
     uid: peer.uid,
-    state: 'queued',
     reason: 'waits for a daemon',
-    failure: null,
     command: asked.command,
     options: { ...options, acrossUsers: countsAcross(peer) && options.priority !== 0 },
     environment: asked.environment && { ...asked.environment, host: hostName(), withheld: [] },
-    host: null,
-    devices: [],
-    config: null,
-    key: null,
-    launches: [],
-    journal: [],
-    submitted_at: new Date().toISOString(),
-    started_at: null,
-    ended_at: null,
-    exit_code: null,
+    ...notBegun(),
   };
 }
 
