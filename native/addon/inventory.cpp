@@ -8,6 +8,11 @@ namespace oomtune {
 
 namespace {
 
+/** Null: below zero, which stands for a figure that is not told. */
+Napi::Value figure(Napi::Env env, double value) {
+  return value < 0 ? env.Null() : Napi::Value(Napi::Number::New(env, value));
+}
+
 Napi::Object gpuObject(Napi::Env env, const Gpu& gpu) {
   Napi::Object out = Napi::Object::New(env);
   out.Set("index", Napi::Number::New(env, gpu.index));
@@ -19,6 +24,9 @@ Napi::Object gpuObject(Napi::Env env, const Gpu& gpu) {
   out.Set("fault", gpu.fault);
   out.Set("total_bytes", Napi::Number::New(env, static_cast<double>(gpu.total)));
   out.Set("used_bytes", Napi::Number::New(env, static_cast<double>(gpu.used)));
+  out.Set("utilisation_pct", figure(env, gpu.utilisation));
+  out.Set("temperature_c", figure(env, gpu.temperature));
+  out.Set("power_w", figure(env, gpu.power < 0 ? -1 : static_cast<double>(gpu.power) / 1000));
   out.Set("processes_told", Napi::Boolean::New(env, gpu.processesTold));
   Napi::Array processes = Napi::Array::New(env, gpu.processes.size());
   for (uint32_t i = 0; i < gpu.processes.size(); ++i) {

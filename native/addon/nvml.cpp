@@ -83,6 +83,16 @@ std::string busOf(Library& library, Handle device) {
   return text;
 }
 
+void observe(Library& library, Handle device, Gpu* gpu) {
+  Utilization utilization{};
+  if (library.call("nvmlDeviceGetUtilizationRates", device, &utilization) == kOk)
+    gpu->utilisation = static_cast<int32_t>(utilization.gpu);
+  unsigned int figure = 0;
+  if (library.call("nvmlDeviceGetTemperature", device, kCore, &figure) == kOk)
+    gpu->temperature = static_cast<int32_t>(figure);
+  if (library.call("nvmlDeviceGetPowerUsage", device, &figure) == kOk) gpu->power = figure;
+}
+
 void describe(Library& library, Handle device, Gpu* gpu) {
   char text[96] = {};
   Result result = library.call("nvmlDeviceGetUUID", device, text, static_cast<unsigned int>(sizeof text - 1));
@@ -98,6 +108,7 @@ void describe(Library& library, Handle device, Gpu* gpu) {
   }
   gpu->total = memory.total;
   gpu->used = memory.used;
+  observe(library, device, gpu);
   gpu->processesTold = listProcesses(library, device, "nvmlDeviceGetComputeRunningProcesses_v3",
                                      "nvmlDeviceGetComputeRunningProcesses_v2", &gpu->processes);
   listProcesses(library, device, "nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2",

@@ -24,6 +24,10 @@ struct Gpu {
   std::string fault;  // empty: none
   uint64_t total = 0;
   uint64_t used = 0;
+  // What it is doing; -1: not told (a MIG device, an older GPU).
+  int32_t utilisation = -1;  // percent of the last sample's time in which a kernel ran
+  int32_t temperature = -1;  // degrees Celsius
+  int64_t power = -1;        // milliwatts
   bool processesTold = false;
   std::vector<GpuProcess> processes;
 };

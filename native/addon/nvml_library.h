@@ -28,6 +28,11 @@ struct Memory {
   unsigned long long used;
 };
 
+struct Utilization {
+  unsigned int gpu;
+  unsigned int memory;
+};
+
 struct ProcessInfo {  // of the _v2 and _v3 calls
   unsigned int pid;
   unsigned long long used;
@@ -59,6 +64,7 @@ constexpr unsigned int kRecoveryAction = 230;  // NVML_FI_DEV_GET_GPU_RECOVERY_A
 constexpr unsigned int kUncorrected = 1;
 constexpr unsigned int kSinceBoot = 0;
 constexpr unsigned int kMigEnabled = 1;
+constexpr unsigned int kCore = 0;  // NVML_TEMPERATURE_GPU
 
 class Library {
  public:

@@ -90,6 +90,20 @@ API nvmlDeviceGetMemoryInfo(Handle device, Memory* out) {
   out->free = out->total - out->used;
   return 0;
 }
+API nvmlDeviceGetUtilizationRates(Handle device, unsigned int* rates) {
+  if (numberOf(device) >= kMig) return 3;  // as the real one says of a part
+  rates[0] = machine("eight") ? 0 : 87;
+  rates[1] = 40;
+  return 0;
+}
+API nvmlDeviceGetTemperature(Handle device, int sensor, unsigned int* degrees) {
+  if (numberOf(device) >= kMig || sensor != 0) return 3;
+  return *degrees = 61, 0;
+}
+API nvmlDeviceGetPowerUsage(Handle device, unsigned int* milliwatts) {
+  if (numberOf(device) >= kMig) return 3;
+  return *milliwatts = 412500, 0;
+}
 API nvmlDeviceGetComputeRunningProcesses_v3(Handle, unsigned int* count, ProcessInfo* out) {
   if (machine("eight")) return *count = 0, 0;
   const unsigned int room = *count;

@@ -26,6 +26,12 @@ export const device = z.object({
   model: z.string(),
   total_bytes: z.number(),
   used_bytes: z.number(),
+  /** Per cent of the driver's last sample in which a kernel ran; null here and below: the driver does not tell. */
+  utilisation_pct: z.number().nullable().default(null),
+  /** Degrees Celsius. */
+  temperature_c: z.number().nullable().default(null),
+  /** Watts. */
+  power_w: z.number().nullable().default(null),
   processes: z.array(deviceProcess),
   /** Why the figures are less than whole (no per-process figures in a container, …) or the device is broken; null: nothing. */
   note: z.string().nullable(),

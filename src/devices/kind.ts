@@ -79,6 +79,10 @@ export interface NativeGpu {
   fault: string;
   total_bytes: number;
   used_bytes: number;
+  /** What it is doing; null, absent: not told. */
+  utilisation_pct?: number | null;
+  temperature_c?: number | null;
+  power_w?: number | null;
   processes_told: boolean;
   processes: { pid: number; name: string; used_bytes: number | null }[];
 }

@@ -36,6 +36,9 @@ describe('the inventory', () => {
           fault: '',
           total_bytes: 80 * GiB,
           used_bytes: 5 * GiB,
+          utilisation_pct: 87,
+          temperature_c: 61,
+          power_w: 412.5,
           processes_told: true,
           processes: [
             { pid: 11, name: '/usr/bin/python3', used_bytes: 4 * GiB },
@@ -52,6 +55,11 @@ describe('the inventory', () => {
     expect(gpus.map(({ uuid, mig, parent, bus, total_bytes }) => ({ uuid, mig, parent, bus, total_bytes }))).toEqual([
       { uuid: 'MIG-100', mig: 0, parent: 'GPU-1', bus, total_bytes: 40 * GiB },
       { uuid: 'MIG-102', mig: 2, parent: 'GPU-1', bus, total_bytes: 40 * GiB },
+    ]);
+    // What the whole GPU does is not told of a part
+    expect(gpus.map(({ utilisation_pct, temperature_c, power_w }) => [utilisation_pct, temperature_c, power_w])).toEqual([
+      [null, null, null],
+      [null, null, null],
     ]);
   });
 

@@ -52,6 +52,9 @@ function deviceOf(gpu: NativeGpu, ordinal: number, driver: string, offered: Offe
     model: gpu.model || 'unknown',
     total_bytes: gpu.total_bytes,
     used_bytes: gpu.used_bytes,
+    utilisation_pct: gpu.utilisation_pct ?? null,
+    temperature_c: gpu.temperature_c ?? null,
+    power_w: gpu.power_w ?? null,
     // Another namespace's pids name other processes here, or none.
     processes: foreign
       ? []
