@@ -108,10 +108,14 @@ const deviceView = z.object({
   total_bytes: z.number(),
   used_bytes: z.number().nullable(),
   reserved_bytes: z.number(),
+  /** What one more job could reserve: nothing beside a job that has the device to itself. */
+  free_bytes: z.number(),
+  /** Per cent of the driver's last sample in which a kernel ran. */
+  utilisation_pct: z.number().nullable(),
   fault: z.string().nullable(),
   note: z.string().nullable(),
-  /** Reservations, by job. */
-  holders: z.array(holder),
+  /** Reservations, by job; the name is null where its record is gone. */
+  holders: z.array(holder.extend({ name: z.string().nullable() })),
   /** Who uses the memory, the largest first. */
   processes: z.array(z.object({ pid: z.number(), name: z.string(), used_bytes: z.number(), ours: z.boolean() })),
 });

@@ -57,7 +57,9 @@ describe('the inventory', () => {
       { uuid: 'MIG-102', mig: 2, parent: 'GPU-1', bus, total_bytes: 40 * GiB },
     ]);
     // What the whole GPU does is not told of a part
-    expect(gpus.map(({ utilisation_pct, temperature_c, power_w }) => [utilisation_pct, temperature_c, power_w])).toEqual([
+    expect(
+      gpus.map(({ utilisation_pct, temperature_c, power_w }) => [utilisation_pct, temperature_c, power_w]),
+    ).toEqual([
       [null, null, null],
       [null, null, null],
     ]);
