@@ -14,6 +14,7 @@ import { exhaustedDiagnosis, outgrownAlone } from '../search/exhausted.js';
 import { diagnoseSession } from '../search/observe.js';
 import { recommendationOf, round } from '../search/report.js';
 import { Search, type SearchOutcome } from '../search/search.js';
+import { unheardRefusal } from '../search/unheard.js';
 import { prepare, type Target } from '../target.js';
 import type { Lease, WorkDeps, WorkRequest } from '../types.js';
 import { Growth } from './growth.js';
@@ -286,6 +287,8 @@ class JobRun {
       diagnosis === null || withheld === null ? diagnosis : { ...diagnosis, advice: `${withheld} ${diagnosis.advice}` };
     const unseen = isHost(target.kind) ? unseenMemory(exit, target.limitBytes) : null;
     if (unseen !== null) this.#note(unseen);
+    const refused = unheardRefusal(exit, target.kind);
+    if (refused !== null) this.#note(refused);
     if (exit.stuck !== undefined) this.#note(`${exit.error} ${STILL_RUNNING_ADVICE}`);
     return reportOf(
       this.#frame(target, config),

@@ -25,6 +25,7 @@ import {
   withSpeed,
 } from './observe.js';
 import { neverReached, trainedAtItsOwn, uncut, undriveable, usesOwnBatch } from './undriveable.js';
+import { unheardDiagnosis, unheardRefusal } from './unheard.js';
 import type { Measurement } from './worst-rank.js';
 
 /** Runs the probes of a search, each in the live process if that suits, else in a new one. */
@@ -182,6 +183,11 @@ export class Prober {
       return observeDeath(probe, ran, this.diagnosis, exit);
     }
     const whole = exit.code === 0 && exit.ended_by === 'job' && session.exception === null && this.#mode !== 'probe';
+    const refused = whole ? unheardRefusal(exit, this.target.kind) : null;
+    if (refused !== null) {
+      this.diagnosis = unheardDiagnosis(refused, exit);
+      return observeDeath(probe, ran, this.diagnosis, exit);
+    }
     if (whole) return observeWhole(probe, ran, exit);
     // If the hook saw the exception, the exit of the launcher (a shell script goes on after an error) says nothing.
     const end = session.exception === null ? exit : { ...exit, code: 1, signal: null };

@@ -1,0 +1,42 @@
+import { describe, expect, it } from 'vitest';
+import { runJob } from '../../src/worker/run/run-job.js';
+import { findBatch } from '../../src/worker/search/find-batch.js';
+import { pythonWithTorch, workbench } from './harness.js';
+
+const command = [pythonWithTorch(), 'unheard.py', '--batch'];
+
+describe('a program that does not notice that memory was refused to it', () => {
+  it('is not taken to fit where it ended well', async () => {
+    const bench = workbench('find-batch', [...command, '{micro_batch}'], { budget: '80MiB' });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.status, JSON.stringify(report.failure)).toBe('found');
+    // One MiB a sample beside the interpreter: each size takes what it says, or is refused it.
+    expect(report.max_micro_batch).toBeLessThan(80);
+    const refused = report.probes.filter(({ outcome }) => outcome === 'device_oom');
+    expect(refused.length).toBeGreaterThan(0);
+    expect(refused[0]?.evidence).toMatch(/^Memory was refused 3 times, the last time of .*, and the program ended/);
+    const more = Math.ceil((report.max_micro_batch as number) * 1.02) + 1;
+    expect((await alone(more)).refused).toBeGreaterThan(0);
+    expect((await alone(report.max_micro_batch as number)).refused).toBe(0);
+  });
+
+  it('is exhausted where not even the smallest size fits', async () => {
+    const bench = workbench('find-batch', [...command, '{micro_batch}'], { budget: '80MiB', minBatch: 200 });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report).toMatchObject({ status: 'exhausted', failure: { class: 'device_oom' } });
+  });
+
+  it('is told so after its run', async () => {
+    const { notes } = await alone(200);
+    expect(notes.join(' ')).toContain('ended with exit code 0 all the same: what it computed with it is missing');
+    expect((await alone(1)).notes.join(' ')).not.toContain('refused');
+  });
+});
+
+async function alone(batch: number) {
+  const bench = workbench('run', [...command, String(batch)], { budget: '80MiB', tune: false });
+  const { outcome, refused } = await runJob(bench.request, bench.deps);
+  expect(outcome).toBe('succeeded');
+  const notes = bench.events.flatMap((event) => (event.type === 'note' ? [event.text] : []));
+  return { refused, notes };
+}
