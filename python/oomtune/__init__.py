@@ -1,6 +1,9 @@
-"""oomtune's word to a training script: `oomtune.config()` says what the tuner chose for this run.
+"""oomtune for Python programs: `config()` says what was chosen for this run, `recommended()` what was found before, `find_batch()`
+searches for a function.
 
 Outside oomtune every figure has the default that the caller names, so a script that asks runs the same by hand.
+
+All names are loaded when they are first used: the hook lives in this package too, and importing it must cost nothing.
 """
 
 from __future__ import annotations
@@ -9,23 +12,38 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .errors import OomtuneError
     from .knobs import Config, config
-else:
+    from .recommendations import Recommendation, recommended
 
-    def config(*args, **kwargs):
-        """See oomtune.knobs.config(). Imported when asked for: the hook lives in this package too and must start fast."""
-        from .knobs import config
-
-        return config(*args, **kwargs)
-
-
-__all__ = ["Config", "config"]
 __version__ = "0.1.0"
+__all__ = [
+    "Config",
+    "OomtuneError",
+    "Recommendation",
+    "config",
+    "recommended",
+]
+
+#: Where each public name is.
+_MODULES = {
+    "Config": "knobs",
+    "OomtuneError": "errors",
+    "Recommendation": "recommendations",
+    "config": "knobs",
+    "recommended": "recommendations",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Config":
-        from .knobs import Config
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError("module 'oomtune' has no attribute %r" % name)
+    import importlib
 
-        return Config
-    raise AttributeError("module 'oomtune' has no attribute %r" % name)
+    value = globals()[name] = getattr(importlib.import_module("oomtune." + module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

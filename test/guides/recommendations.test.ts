@@ -58,6 +58,12 @@ describe('recommendations are read by other programs', () => {
     expect(stdout).toBe(`${recorded.micro_batch} ${recorded.accumulation}\n`);
   });
 
+  it('by the package that comes with oomtune, as the guide writes it', async () => {
+    const env = { ...oomtune.env, PYTHONPATH: join(ROOT, 'python') };
+    const { stdout } = await run(PYTHON, ['-c', example('py')], { env });
+    expect(stdout).toBe(`${recorded.micro_batch} ${recorded.accumulation} off False\n`);
+  });
+
   it.skipIf(!go)('from Go, as the guide writes it', async () => {
     const file = join(oomtune.home, 'main.go');
     writeFileSync(file, example('go').replace(/resnet50:[^"]+/, key));
