@@ -20,6 +20,8 @@ export interface Context {
   system(): Promise<Hello | null>;
   store(): Promise<Store>;
   runtime(): Promise<Runtime>;
+  /** What a verb leaves to be done after it, when its own time limit no longer counts: a question may wait for its answer. */
+  readonly afterwards: (() => Promise<void>)[];
   close(): Promise<void>;
 }
 
@@ -56,6 +58,7 @@ export function createContext(out: Output, options: Record<string, unknown>, ver
     out,
     signal: controller.signal,
     redisUrl,
+    afterwards: [],
     get interruptedBy() {
       return interruptedBy;
     },

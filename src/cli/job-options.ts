@@ -6,7 +6,7 @@ import { isFolder } from '../common/home.js';
 import { parseSize } from '../common/size.js';
 import { parseSpan } from '../common/span.js';
 import { DEFAULT_ACCELERATOR, DEVICE_CHOICE, DEVICE_CHOICES, HOST, isHost, isNumbered } from '../contract/device-id.js';
-import { hostLabels } from '../contract/fields.js';
+import { hostLabels, jobTags } from '../contract/fields.js';
 import { type JobOptions, MOST_PROBE_STEPS } from '../contract/options.js';
 import { jobEnvironment } from '../worker/command/environment.js';
 import { placeholders } from '../worker/command/placeholders.js';
@@ -82,6 +82,7 @@ const raw = z.object({
   gpuModel: orNull(nonEmpty('a part of a GPU model')),
   host: orNull(nonEmpty('the name of a host')),
   label: hostLabels.optional(),
+  tag: jobTags.optional(),
   resumeArg: orNull(nonEmpty('an argument')),
   retries: whole(0, 1000).default(2),
   restart: z.boolean().default(false),
@@ -92,12 +93,13 @@ const raw = z.object({
 export function toJobOptions(values: RawOptions, command: string[]): JobOptions {
   const parsed = raw.safeParse(values);
   if (!parsed.success) throw wrongOption(parsed.error, values);
-  const { headroom, timeout, time, envFile, cwd, nice, share, label, ...rest } = parsed.data;
+  const { headroom, timeout, time, envFile, cwd, nice, share, label, tag, ...rest } = parsed.data;
   const options: JobOptions = {
     ...rest,
     share: share !== false,
     ...(share === 'auto' ? { shareAuto: true } : {}),
     ...(label === undefined ? {} : { labels: label }),
+    ...(tag === undefined ? {} : { tags: tag }),
     priority: toPriority(parsed.data) ?? 0,
     headroomPct: headroom,
     timeoutSeconds: timeout ?? null,

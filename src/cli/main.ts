@@ -54,6 +54,7 @@ async function main(argv: string[]): Promise<number> {
       else await context.system().catch(() => {});
       return (await load())(invocation, context);
     });
+    for (const work of context.afterwards) await work();
   }, command);
   try {
     const asked = program.commands.find((known) => known.name() === verbOf(head));

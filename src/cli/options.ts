@@ -123,6 +123,7 @@ export const SUBMIT: Options = {
     ['--gpu-model <model>', 'only on GPUs whose model holds this text'],
     ['--host <host>', 'only on this host'],
     ['--label <label>', 'only on hosts whose daemon has this label, such as rack=b (repeatable)', { many: true }],
+    ['--tag <tag>', 'a word of yours to find it by, with `status --tag` (repeatable)', { many: true }],
     RESUME_ARG,
     [RETRIES[0], `${RETRIES[1]}, or when the run was lost (a reboot)`, RETRIES[2]],
   ],

@@ -43,7 +43,31 @@ function other(sign: string): string {
   return sign.normalize('NFKD').replace(/[^\x20-\x7e]/g, '') || '?';
 }
 
-export const width = (text: string): number => [...stripVTControlCharacters(text)].length;
+/** Letters that take two columns: those of East Asia, and most pictures. */
+const WIDE =
+  /[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1f300}-\u{1f64f}\u{1f680}-\u{1f6ff}\u{1f900}-\u{1faff}\u{20000}-\u{3fffd}]/u;
+/** Marks that are drawn onto the letter before them. */
+const ONTO_THE_LAST = /[\p{Mn}\p{Me}\u200b-\u200d\u2060\ufeff]/u;
+
+/** Columns that a text takes in a terminal. */
+export function width(text: string): number {
+  let columns = 0;
+  for (const sign of stripVTControlCharacters(text))
+    columns += sign < '\u0300' ? 1 : ONTO_THE_LAST.test(sign) ? 0 : WIDE.test(sign) ? 2 : 1;
+  return columns;
+}
+
+/** The longest beginning of a text without colours that takes at most so many columns. */
+export function beginning(text: string, columns: number): string {
+  let taken = 0;
+  let end = 0;
+  for (const sign of text) {
+    taken += width(sign);
+    if (taken > columns) break;
+    end += sign.length;
+  }
+  return text.slice(0, end);
+}
 
 /** Breaks long lines between words and keeps their indentation. `columns` undefined: a pipe, where nothing is broken. */
 export function wrapped(text: string, columns: number | undefined): string {
@@ -54,7 +78,14 @@ export function wrapped(text: string, columns: number | undefined): string {
     .join('\n');
 }
 
-function broken(line: string, columns: number, indent = `${/^ */.exec(line)?.[0] ?? ''}  `): string {
+/** Where a line goes on: under its second column where it has a narrow first one (a name and its value), else a little further in. */
+function indentOf(line: string, columns: number): string {
+  const first = /^ *\S+(?: \S+)* {2,}(?=\S)/.exec(stripVTControlCharacters(line))?.[0] ?? '';
+  if (first !== '' && width(first) <= columns / 2) return ' '.repeat(width(first));
+  return `${/^ */.exec(line)?.[0] ?? ''}  `;
+}
+
+function broken(line: string, columns: number, indent = indentOf(line, columns)): string {
   const lines: string[] = [];
   let now = '';
   for (const piece of line.match(/ *[^ ]+/g) ?? []) {

@@ -2,6 +2,7 @@ import { Argument, Command } from 'commander';
 import { usageError } from '../common/errors.js';
 import { nearest } from '../common/names.js';
 import { SHELLS } from './completion/grammar.js';
+import { firstHelp } from './first-help.js';
 import {
   addOptions,
   COMMON,
@@ -48,7 +49,10 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
       return dispatch({ verb: 'version', args: [], options, command, program }, load);
     }
     const [word] = program.args;
-    if (word === undefined && options.json !== true) return program.outputHelp();
+    if (word === undefined && options.json !== true) {
+      process.stdout.write(shown(firstHelp(process.stdout.columns || 80), process.stdout));
+      return;
+    }
     if (word === undefined) throw usageError('No verb was given.', 'Run `oomtune --help` to see them all.');
     const near = nearest(
       word,
@@ -84,7 +88,18 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     ...options(
       ['-w, --watch', 'go on showing, until interrupted'],
       ['-n, --limit <n>', 'show at most this many (default: all that are not ended, and the latest 20)'],
+      ['--state <states>', 'only these: states with commas between, or waiting, active, ended'],
+      ['--name <name>', 'only jobs of this name; * stands for any letters'],
       ['-u, --user <name>', 'only the jobs of this user'],
+      ['--host <host>', 'only jobs of this host'],
+      ['--device <device>', 'only jobs on this device: cuda:0, cuda or cpu'],
+      ['--tag <tag>', 'only jobs that were submitted with this tag'],
+      [
+        '--sort <by>',
+        'submitted, started, ended, duration, name, state, owner, host, device or priority; -duration: the longest first',
+        { preset: 'submitted' },
+      ],
+      ['--csv', 'a line of comma-separated values for each job, for spreadsheets'],
       ['--users', 'show what each user has used, has and may have; who is first goes first'],
     ),
   });

@@ -1,4 +1,4 @@
-import type { VerbDocuments } from '../contract/verbs.js';
+import type { DaemonStatus, VerbDocuments } from '../contract/verbs.js';
 import type { Output } from './output.js';
 import { facts } from './table.js';
 
@@ -19,4 +19,14 @@ export function printStatus<D extends 'daemon-status' | 'redis-status'>(
     ]);
     out.data(facts(known, ''));
   }
+}
+
+/** Tells who started a daemon what runs now. */
+export function sayStarted(out: Output, status: DaemonStatus): void {
+  out.note(`daemon runs, pid ${status.pid} on ${status.host}`);
+  if (status.dashboard !== null) out.note('`oomtune dashboard` prints the address of its dashboard');
+  else if (status.dashboard_fault !== null) {
+    out.note(`note: it has no dashboard and no metrics (${status.dashboard_fault}); start it with another --http-port`);
+  }
+  if (process.getuid?.() === 0) out.note('note: it runs as root, and so will the jobs');
 }

@@ -34,6 +34,7 @@ export function statusEntry(job: JobRecord, found: Recommendation | null) {
     failure: job.failure,
     command: job.command,
     priority: job.options.priority,
+    tags: job.options.tags ?? [],
     paused: job.pause === 'on',
     sharing: job.sharing ?? null,
     time_limit_s: job.options.timeSeconds ?? null,

@@ -90,6 +90,7 @@ export function renderJob(raw: JobRecord, paint: Paint): string {
     ['config', job.config ? `${configWords(job.config)}, ${rungName(job.config)}` : null],
     ['budget', job.options.budget],
     ['priority', job.options.priority === 0 ? null : String(job.options.priority)],
+    ['tags', job.options.tags?.join(', ') ?? null],
     ['time limit', job.options.timeSeconds == null ? null : formatSpan(job.options.timeSeconds)],
     ['key', job.key],
     ['submitted', `${job.submitted_at} (${ago(job.submitted_at)})`],

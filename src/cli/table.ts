@@ -1,4 +1,4 @@
-import { type Paint, width } from './output.js';
+import { beginning, type Paint, width, wrapped } from './output.js';
 
 interface Column<Row> {
   title: string;
@@ -13,8 +13,40 @@ interface Column<Row> {
 /** The terminal's width; infinite in a pipe, where nothing is cut. */
 const terminalWidth = (): number => (process.stdout.isTTY ? process.stdout.columns || 80 : Number.POSITIVE_INFINITY);
 
-/** Padded columns under a header, for people, awk and cut. What exceeds `room` is cut from the last columns with a `least`. */
+/** In less nothing can be laid out. */
+const LEAST_ROOM = 20;
+
+/**
+ * Padded columns under a header, for people, awk and cut. What exceeds `room` is cut from the last columns with a `least`; columns
+ * that have no place even so stand below their row, by name.
+ */
 export function table<Row>(rows: Row[], columns: Column<Row>[], paint: Paint, room = terminalWidth()): string {
+  for (let inLine = columns.length; ; inLine -= 1) {
+    const { lines, over } = laidOut(rows, columns.slice(0, inLine), paint, room);
+    if (over > 0 && inLine > 1 && room >= LEAST_ROOM) continue;
+    if (inLine === columns.length) return lines.join('\n');
+    const below = rows.map((row) => remaining(row, columns.slice(inLine), room));
+    const [header = '', ...body] = lines;
+    return [header, ...body.flatMap((line, at) => [line, ...(below[at] ?? [])])].join('\n');
+  }
+}
+
+/** The values of columns without a place, named by their titles; dashes say nothing. */
+function remaining<Row>(row: Row, columns: Column<Row>[], room: number): string[] {
+  const said = columns
+    .map(({ title, value }) => ({ title: title.toLowerCase(), value: oneLine(value(row)) }))
+    .filter(({ value }) => value !== '' && value !== '-')
+    .map(({ title, value }) => (title === '' ? value : `${title}: ${value}`));
+  return said.length === 0 ? [] : wrapped(`    ${said.join('; ')}`, room).split('\n');
+}
+
+/** `over`: by how many columns the longest line is longer than the room. */
+function laidOut<Row>(
+  rows: Row[],
+  columns: Column<Row>[],
+  paint: Paint,
+  room: number,
+): { lines: string[]; over: number } {
   const cells = rows.map((row) => columns.map((column) => cut(oneLine(column.value(row)), column.widest)));
   const widths = columns.map((column, at) =>
     Math.max(column.title.length, ...cells.map((row) => width(row[at] ?? ''))),
@@ -37,7 +69,7 @@ export function table<Row>(rows: Row[], columns: Column<Row>[], paint: Paint, ro
       })
       .join('  ')
       .trimEnd();
-  return [paint('bold', line(columns.map((column) => column.title))), ...cells.map(line)].join('\n');
+  return { lines: [paint('bold', line(columns.map((column) => column.title))), ...cells.map(line)], over };
 }
 
 /** A table of names and values. */
@@ -49,7 +81,7 @@ export function facts(pairs: [name: string, value: string | null | undefined][],
 
 function cut(text: string, widest: number | undefined): string {
   if (widest === undefined || width(text) <= widest) return text;
-  return `${[...text].slice(0, widest - 1).join('')}…`;
+  return `${beginning(text, widest - 1)}…`;
 }
 
 /** Text of a job as one line of a terminal: of its control characters only colours are kept. */

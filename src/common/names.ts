@@ -27,3 +27,12 @@ export const stemOfName = (name: string): string | null => /^(.+)-[0-9a-f]{8}$/.
 
 /** Whether a person who writes `word` can mean what is called `name`. */
 export const answersTo = (name: string, word: string): boolean => name === word || stemOfName(name) === word;
+
+/** Of a name with `*` for any letters and `?` for one. */
+export function namePattern(pattern: string): RegExp {
+  const escaped = pattern
+    .replace(/[\\^$.|+()[\]{}]/g, '\\$&')
+    .replace(/\*+/g, '.*')
+    .replaceAll('?', '.');
+  return new RegExp(`^${escaped}$`, 'u');
+}

@@ -17,6 +17,10 @@ export const hostLabel = z
   .string()
   .regex(/^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}(=[A-Za-z0-9._/-]{0,63})?$/, 'a label such as rack=b or nvlink');
 export const hostLabels = z.array(hostLabel).max(64);
+/** Of a job: `ablation`, `paper/table-2`. */
+export const jobTags = z
+  .array(z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._=/-]{0,62}$/, 'a word such as ablation or paper/table-2'))
+  .max(64);
 /** No NUL: such an argument could not be passed to a program. */
 export const argument = text(131_072).refine((value) => !value.includes('\0'), 'an argument without NUL');
 export const command = z

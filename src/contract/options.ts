@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { DEVICE_CHOICE } from './device-id.js';
-import { absolute, argument, count, hostLabels, jobId, text, word } from './fields.js';
+import { absolute, argument, count, hostLabels, jobId, jobTags, text, word } from './fields.js';
 
 /** The most optimizer steps of a probe. */
 export const MOST_PROBE_STEPS = 1000;
@@ -77,6 +77,8 @@ export const jobOptions = z.object({
   host: word.nullable(),
   /** Labels that its host has to have; absent: none. */
   labels: hostLabels.optional(),
+  /** The submitter's own words to find it by; absent: none. */
+  tags: jobTags.optional(),
   resumeArg: argument.nullable(),
   retries: z.number().int().min(0).max(1000),
   /** `run` only: starts again from the beginning after an out-of-memory error, however much was done. */

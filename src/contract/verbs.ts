@@ -19,6 +19,8 @@ const statusEntry = jobFacts.extend({
   failure: failure.nullable(),
   command: strings,
   priority: z.number(),
+  /** Words that its submitter gave it with `--tag`. */
+  tags: strings,
   /** Its processes are stopped, by `pause`. */
   paused: z.boolean(),
   /** With `--share auto`: the last job that it was beside, and whether that is worth it; null: none. */

@@ -1,5 +1,5 @@
 import { OomtuneError } from '../common/errors.js';
-import { answersTo, nearest, stemOfName } from '../common/names.js';
+import { answersTo, namePattern, nearest, stemOfName } from '../common/names.js';
 import type { JobLabel, JobReader } from './job-reader.js';
 import type { StoredJob } from './job-record.js';
 
@@ -49,11 +49,7 @@ export async function namedJob(jobs: JobReader, handle: string): Promise<NamedJo
 
 /** All jobs with a name like the pattern (`sweep-*`, `sweep-?`), in order of submission. Throws OOMTUNE_NO_SUCH_JOB. */
 export async function jobsLike(jobs: JobReader, pattern: string): Promise<StoredJob[]> {
-  const escaped = pattern
-    .replace(/[\\^$.|+()[\]{}]/g, '\\$&')
-    .replace(/\*+/g, '.*')
-    .replaceAll('?', '.');
-  const fits = new RegExp(`^${escaped}$`, 'u');
+  const fits = namePattern(pattern);
   const ids = (await jobs.labels()).filter(({ name }) => typeof name === 'string' && fits.test(name));
   const found = await Promise.all(ids.reverse().map(({ job }) => jobs.find(job)));
   const fitting = found.flatMap((one) => (one.is === 'job' ? [one.job] : []));

@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ascii, asciiOnly, continued, wrapped } from '../../src/cli/output.js';
 import { openStore } from '../../src/store/index.js';
-import { recommendation } from '../store/samples.js';
+import { job, recommendation } from '../store/samples.js';
 import { error, submitted } from './contract.js';
 import { Oomtune, PROGRAM } from './oomtune.js';
 
@@ -54,6 +54,12 @@ describe('lines that are longer than the terminal is wide', () => {
         'logs nothing',
         'doctor',
         'submit --device cpu --name queued -- true',
+        'status',
+        'status @',
+        'devices',
+        '',
+        '--help',
+        'submit --help',
       ];
       for (const call of calls) {
         const line = `stty cols ${columns}; '${PROGRAM}' ${call}; true`;
@@ -80,19 +86,44 @@ describe('a locale without UTF-8', () => {
   it('gets ASCII', async () => {
     expect(ascii('✓ 2 × 4 … “é” ⠒⣀ 日')).toBe('+ 2 x 4 ... "e" .. ?');
     const env = { LC_ALL: 'C', LANG: 'C' };
+    const store = await openStore();
+    const odd = job({ name: 'größe-…-日', reason: 'waits for “cuda:0” → until it is free', command: ['echo', 'é ✓'] });
+    await store.jobs.create(odd);
+    await store.close();
+    const verbs = (await oomtune.call(['--help'])).stdout.match(/^ {2}[a-z-]+(?= )/gm) ?? [];
+    expect(verbs.length).toBeGreaterThan(15);
+    const found = await oomtune.call(['find-batch', '--device', 'cpu', '--budget', '300MiB', '--', 'true'], { env });
     const calls = [
       ['doctor', '--redis', 'redis://127.0.0.1:1'],
       ['recommend', 'bert'],
+      ['recommend'],
       ['--help'],
+      [],
+      ['--version'],
       ['explain', 'bert'],
+      ['explain', odd.job],
+      ['status'],
+      ['status', odd.job],
+      ['status', '--users'],
+      ['devices'],
+      ['daemon', 'status'],
+      ['redis', 'status'],
+      ['logs', odd.job],
+      ['no-such-verb'],
+      ['status', 'größe'],
+      ...verbs.map((verb) => [verb.trim(), '--help']),
     ];
-    for (const call of calls) {
-      const { stdout, stderr } = await oomtune.call(call, { env });
-      expect(stdout.length).toBeGreaterThan(0);
+    const steering = [['hold'], ['edit', '--priority', '3'], ['release'], ['cancel'], ['wait'], ['retry']];
+    const steered = [];
+    for (const [verb = '', ...rest] of steering) steered.push(await oomtune.call([verb, odd.job, ...rest], { env }));
+    const ended = [found, ...steered, ...(await Promise.all(calls.map((call) => oomtune.call(call, { env }))))];
+    for (const [at, { stdout, stderr }] of ended.entries()) {
+      const call = [['find-batch'], ...steering, ...calls][at]?.join(' ');
+      expect(`${stdout}${stderr}`.length, call).toBeGreaterThan(0);
       // biome-ignore lint/suspicious/noControlCharactersInRegex: all of ASCII
-      expect(`${stdout}${stderr}`).toMatch(/^[\x00-\x7f]*$/);
+      expect(`${stdout}${stderr}`, call).toMatch(/^[\x00-\x7f]*$/);
     }
-  });
+  }, 120_000);
 });
 
 describe('submit', () => {
@@ -109,6 +140,31 @@ describe('submit', () => {
     expect(host.stderr).toContain('no daemon runs on elsewhere');
     expect((await oomtune.call(['daemon', 'start'])).code).toBe(0);
     expect((await oomtune.call(args)).stderr).toBe('');
+  });
+
+  it('offers to start one on a terminal: Enter does, n and the end of the input do not', async () => {
+    const asking = new Oomtune();
+    const submit = (answer: string): string => {
+      const line = `'${PROGRAM}' submit --device cpu --preset none --name asked -- true; echo "code $?"`;
+      return execFileSync('script', ['-qec', line, '/dev/null'], { encoding: 'utf8', env: asking.env, input: answer });
+    };
+    try {
+      for (const no of ['n\n', 'no\n', '\u0004']) {
+        const text = submit(no);
+        expect(text).toMatch(
+          /the job waits until one is started with[\s\S]*Start a daemon on this machine now\? \[Y\/n\]/,
+        );
+        expect(text).toContain('code 0');
+        expect(await asking.json(['daemon', 'status'])).toMatchObject({ running: false });
+      }
+      const yes = submit('\n');
+      expect(yes).toContain('daemon runs, pid');
+      expect(yes).toContain('code 0');
+      expect((await asking.call(['wait', '@'])).code).toBe(0);
+      expect(submit('')).not.toContain('[Y/n]');
+    } finally {
+      await asking.close();
+    }
   });
 
   it('refuses a Python without torch as find-batch does', async () => {

@@ -3,7 +3,7 @@ import { usageError } from '../../common/errors.js';
 import { systemSocket, useHome } from '../../common/home.js';
 import type { StartOptions, SystemSettings } from '../../daemon/index.js';
 import { toLabels } from '../job-options.js';
-import { printStatus } from '../running.js';
+import { printStatus, sayStarted } from '../running.js';
 import { readNumber, type Verb } from '../verb.js';
 import { plural } from '../words.js';
 
@@ -14,16 +14,7 @@ export const start: Verb = async ({ options }, context) => {
   const { startDaemon } = await import('../../daemon/index.js');
   const status = await startDaemon(store, settings);
   if (out.json) out.document('daemon-start', { schema: 1, ...status });
-  else {
-    out.note(`daemon runs, pid ${status.pid} on ${status.host}`);
-    if (status.dashboard !== null) out.note('`oomtune dashboard` prints the address of its dashboard');
-    else if (status.dashboard_fault !== null) {
-      out.note(
-        `note: it has no dashboard and no metrics (${status.dashboard_fault}); start it with another --http-port`,
-      );
-    }
-    if (process.getuid?.() === 0) out.note('note: it runs as root, and so will the jobs');
-  }
+  else sayStarted(out, status);
   return 0;
 };
 

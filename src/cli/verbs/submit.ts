@@ -1,10 +1,14 @@
 import { usageError } from '../../common/errors.js';
 import type { JobRecord } from '../../contract/job.js';
 import { withheldNote } from '../../daemon/withheld.js';
-import type { NamedJob, Store } from '../../store/index.js';
+import { hostName, type NamedJob, type Store } from '../../store/index.js';
 import { slurmOptions, toSlurm } from '../cluster/slurm.js';
+import type { Context } from '../context.js';
+import { asOomtuneError, renderError } from '../errors.js';
 import { toJobOptions } from '../job-options.js';
 import { sayWhich } from '../jobs.js';
+import { agreed, canAsk } from '../question.js';
+import { sayStarted } from '../running.js';
 import { commandOf, sweepOf } from '../sweep.js';
 import type { Verb } from '../verb.js';
 
@@ -47,8 +51,21 @@ export default (async ({ options, command }, context) => {
   else out.data(ids.join('\n'));
   const idle = cluster === null ? await nobodyRuns(store, jobOptions.host) : null;
   if (idle !== null) out.note(`note: ${idle}`);
+  const here = jobOptions.host === null || jobOptions.host === hostName();
+  if (idle !== null && here && !out.json && canAsk()) context.afterwards.push(() => offerDaemon(store, context));
   return 0;
 }) satisfies Verb;
+
+/** Nothing of it changes what became of the job: it is queued. */
+async function offerDaemon(store: Store, { out, signal }: Context): Promise<void> {
+  if (!(await agreed('Start a daemon on this machine now?', signal))) return;
+  const { startDaemon } = await import('../../daemon/index.js');
+  try {
+    sayStarted(out, await startDaemon(store));
+  } catch (error) {
+    renderError(asOomtuneError(error, 'daemon start'), out);
+  }
+}
 
 /** Why nothing will start it yet; null: a daemon takes jobs. */
 async function nobodyRuns(store: Store, host: string | null): Promise<string | null> {
