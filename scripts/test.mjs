@@ -6,6 +6,7 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { ensureFrameworks } from './setup/frameworks.mjs';
+import { ensureIntegrations } from './setup/integrations.mjs';
 import { pythonChecks } from './setup/python-tools.mjs';
 import { ROOT, say } from './setup/say.mjs';
 import { setup, withErrors } from './setup.mjs';
@@ -15,6 +16,7 @@ await withErrors(() => {
   const quick = args.includes('--quick');
   const python = setup({ tests: true });
   const frameworks = quick ? null : ensureFrameworks();
+  const integrations = frameworks === null ? null : ensureIntegrations();
   if (quick) say('NOT RUN (--quick): the tests with real frameworks and current torch.');
   const node = (...parts) => [process.execPath, join(ROOT, 'node_modules', ...parts)];
   const steps = [
@@ -30,7 +32,12 @@ await withErrors(() => {
     const done = spawnSync(program, rest, {
       cwd: ROOT,
       stdio: 'inherit',
-      env: { ...process.env, OOMTUNE_PYTHON: python.path, OOMTUNE_TEST_FRAMEWORKS: frameworks ?? '' },
+      env: {
+        ...process.env,
+        OOMTUNE_PYTHON: python.path,
+        OOMTUNE_TEST_FRAMEWORKS: frameworks ?? '',
+        OOMTUNE_TEST_INTEGRATIONS: integrations ?? '',
+      },
     });
     if (done.status !== 0) failed.push(name);
     if (done.signal === 'SIGINT') break;

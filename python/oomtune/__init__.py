@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .errors import OomtuneError
     from .knobs import Config, config
     from .recommendations import Recommendation, recommended
+    from .search.find_batch import find_batch
 
 __version__ = "0.1.0"
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "OomtuneError",
     "Recommendation",
     "config",
+    "find_batch",
     "recommended",
 ]
 
@@ -31,6 +33,7 @@ _MODULES = {
     "OomtuneError": "errors",
     "Recommendation": "recommendations",
     "config": "knobs",
+    "find_batch": "search.find_batch",
     "recommended": "recommendations",
 }
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -56,8 +57,12 @@ class Server:
             command += ["--requirepass", password]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 30
-        while not os.path.exists(self.path) and time.monotonic() < deadline:
+        while not self._listens() and time.monotonic() < deadline:
             time.sleep(0.02)
+
+    def _listens(self):
+        with socket.socket(socket.AF_UNIX) as connection:
+            return connection.connect_ex(self.path) == 0
 
     @property
     def url(self):
