@@ -9,10 +9,28 @@ import { memorySample } from './verbs.js';
 
 /** What the dashboard's pages get, by `/api/…` and by event streams. Sizes in bytes, times in seconds. */
 
+/** What a job does while it works; null: it does not, or nobody tells. */
+const liveFigures = z.object({
+  /** Optimizer steps that it has made. */
+  step: z.number().nullable(),
+  /** Samples a second over the last minute. */
+  samples_per_s: z.number().nullable(),
+  /** What it holds, and what it may hold, of the device that it uses most of. */
+  memory_bytes: z.number().nullable(),
+  budget_bytes: z.number().nullable(),
+  /** Seconds that the longest of the last ten of its name took. */
+  expected_s: z.number().nullable(),
+});
+export type LiveFigures = z.infer<typeof liveFigures>;
+
 /** One job as a list shows it. */
 const row = jobFacts.extend({
-  /** Class of its failure. */
+  ...liveFigures.shape,
+  /** Its reason in one line: what the most telling of the devices that it waits for is held by. */
+  summary: z.string().nullable(),
+  /** Class of its failure, and the line that proves it. */
   failure: z.string().nullable(),
+  evidence: z.string().nullable(),
   micro_batch: z.number().nullable(),
   accumulation: z.number().nullable(),
   priority: z.number(),

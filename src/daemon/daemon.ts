@@ -22,6 +22,7 @@ import { Queues } from './queues.js';
 import { Recovery } from './recovery.js';
 import type { DaemonSettings } from './settings.js';
 import { Sharing } from './sharing/index.js';
+import type { JobSteps } from './sharing/pace.js';
 import { followSlurm } from './slurm/follow.js';
 import { Sweeper } from './sweeper.js';
 
@@ -142,6 +143,11 @@ export class Daemon {
       { host: this.#host, lanes: this.#lanes.sizes, redis: store.url, adopted: this.#executions.size },
       'daemon ready',
     );
+  }
+
+  /** How far a job that runs here has come; null: it does not, or its hook told of no step. */
+  steps(job: string): JobSteps | null {
+    return this.#executions.get(job)?.pace.progress ?? null;
   }
 
   /** Rejects when the daemon cannot go on; never resolves. */

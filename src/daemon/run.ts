@@ -1,6 +1,6 @@
 import { OomtuneError } from '../common/errors.js';
 import { packageVersion, stateFolder } from '../common/home.js';
-import { createLog, type Log } from '../common/log.js';
+import { createLog } from '../common/log.js';
 import { aborted } from '../common/within.js';
 import { lockFile } from '../runtime/folder-lock.js';
 import type { Runtime } from '../runtime/types.js';
@@ -16,7 +16,7 @@ import {
 } from './daemon-file.js';
 import { OwnHands, type WorkerApi } from './hands.js';
 import { Housekeeping } from './housekeeping.js';
-import type { HttpServer } from './http/index.js';
+import type { HttpParts, HttpServer } from './http/index.js';
 import { Observer } from './observe/sampler.js';
 import { DAEMON_SETTINGS, type DaemonSettings } from './settings.js';
 import { System, type SystemSettings } from './system/index.js';
@@ -82,7 +82,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
     const failed = daemon.failed;
     failed.catch(() => {});
     await daemon.start();
-    const served = await serve({ store, runtime: machine, log, version }, all);
+    const served = await serve({ store, runtime: machine, log, version, steps: (job) => daemon.steps(job) }, all);
     http = served.http;
     // Memory is sampled without a dashboard as well, for `explain`
     if (http === null) observer = new Observer(store, machine, log);
@@ -104,7 +104,7 @@ export async function runDaemonHere(store: Store, options: RunOptions): Promise<
 
 /** Starts the dashboard; null, with a note, where it is off or fails: jobs do not need it. */
 async function serve(
-  parts: { store: Store; runtime: Runtime; log: Log; version: string },
+  parts: Pick<HttpParts, 'store' | 'runtime' | 'log' | 'version' | 'steps'>,
   { httpPort, httpHost, metricsOpen }: DaemonSettings,
 ): Promise<{ http: HttpServer | null; fault: string | null }> {
   if (httpPort === 0) return { http: null, fault: null };

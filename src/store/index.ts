@@ -41,6 +41,7 @@ export type { ReadersRedis } from './readers.js';
 export type { RecommendationStore } from './recommendations.js';
 export { isWrongType, type Reply } from './replies.js';
 export { isRefusal, retry } from './retry.js';
+export { shortWait } from './short-wait.js';
 export { parseRedisUrl } from './url.js';
 
 export type Store = Awaited<ReturnType<typeof openStore>>;

@@ -8,8 +8,10 @@ import { TimeUp } from '../../common/within.js';
 import type { Runtime } from '../../runtime/types.js';
 import { hostName, type Store } from '../../store/index.js';
 import { Observer } from '../observe/sampler.js';
+import type { JobSteps } from '../sharing/pace.js';
 import { EventMetrics } from './event-metrics.js';
 import { checkHost, checkOrigin, setSafetyHeaders } from './guard.js';
+import { JobFigures } from './job-figures.js';
 import { JobRows } from './job-rows.js';
 import { Machine } from './machine.js';
 import { createMetrics } from './metrics.js';
@@ -29,6 +31,8 @@ export interface HttpParts {
   port?: number | null;
   metricsOpen?: boolean;
   tokenFile?: string;
+  /** How far a job has come that this daemon runs; absent: nobody here can tell. */
+  steps?: (job: string) => JobSteps | null;
 }
 
 export interface HttpServer {
@@ -50,11 +54,12 @@ export async function startHttp(parts: HttpParts): Promise<HttpServer> {
   const authenticator = new Authenticator(dashboardToken(parts.tokenFile));
   const observer = new Observer(store, runtime, log);
   const { follower, sampler } = observer;
-  const rows = new JobRows(store, log);
+  const figures = new JobFigures({ store, sampler, steps: parts.steps ?? (() => null) });
+  const rows = new JobRows(store, log, figures);
   const machine = new Machine(store, runtime);
   const reasons = new Reasons();
   const metrics = createMetrics();
-  const shared = { store, rows, machine, sampler, follower, reasons, host: hostName(), version };
+  const shared = { store, rows, figures, machine, sampler, follower, reasons, host: hostName(), version };
   const streams = new Streams(shared);
   const scrape = new Scrape({ store, runtime, machine, sampler, metrics }, version);
   const eventMetrics = new EventMetrics(store, metrics);

@@ -1,16 +1,18 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import type { z } from 'zod';
 import type { Log } from '../../common/log.js';
 import { failure } from '../../contract/failure.js';
-import type { Row } from '../../contract/http.js';
+import type { LiveFigures, Row } from '../../contract/http.js';
 import { jobFacts } from '../../contract/job.js';
 import { jobOptions } from '../../contract/options.js';
 import { config } from '../../contract/rung.js';
-import type { Store } from '../../store/index.js';
+import { type Store, shortWait } from '../../store/index.js';
+import type { JobFigures } from './job-figures.js';
 
 const rowRecord = jobFacts.extend({
-  failure: failure.pick({ class: true }).nullable(),
-  config: config.pick({ micro_batch: true, accumulation: true }).nullable(),
-  options: jobOptions.pick({ priority: true }),
+  failure: failure.pick({ class: true, evidence: true }).nullable(),
+  config: config.pick({ micro_batch: true, accumulation: true, effective_batch: true }).nullable(),
+  options: jobOptions.pick({ priority: true, name: true }),
 });
 
 /** The fields to read, in this order, without command and journal, which may be long. */
@@ -18,8 +20,10 @@ const ROW_FIELDS = [...Object.keys(rowRecord.shape), 'cancel'];
 
 const REASON_LENGTH = 500;
 
+type RecordRow = z.infer<typeof rowRecord> & { cancelling: boolean };
+
 /** Null: the record is gone or unreadable. */
-function readRow(job: string, values: (string | null)[]): Row | null {
+function readRow(job: string, values: (string | null)[]): RecordRow | null {
   const record: Record<string, unknown> = {};
   try {
     for (const [at, name] of ROW_FIELDS.entries()) {
@@ -31,18 +35,24 @@ function readRow(job: string, values: (string | null)[]): Row | null {
   }
   const parsed = rowRecord.safeParse(record);
   if (!parsed.success) return null;
-  const { failure, config, options, reason, ...rest } = parsed.data;
+  return { ...parsed.data, job, cancelling: record.cancel !== null && parsed.data.ended_at === null };
+}
+
+function shown({ failure, config, options, reason, ...rest }: RecordRow, figures: LiveFigures): Row {
   return {
     ...rest,
-    job,
-    reason: reason === null ? null : reason.slice(0, REASON_LENGTH),
+    ...figures,
+    reason: cut(reason),
+    summary: reason === null ? null : cut(shortWait(reason)),
     failure: failure?.class ?? null,
+    evidence: cut(failure?.evidence ?? null),
     micro_batch: config?.micro_batch ?? null,
     accumulation: config?.accumulation ?? null,
     priority: options.priority,
-    cancelling: record.cancel !== null && rest.ended_at === null,
   };
 }
+
+const cut = (text: string | null): string | null => (text === null ? null : text.slice(0, REASON_LENGTH));
 
 export interface RowChange {
   rows: Row[];
@@ -68,6 +78,7 @@ export class JobRows {
   constructor(
     private readonly store: Store,
     private readonly log: Log,
+    private readonly figures: JobFigures,
   ) {}
 
   /** Returns all rows, and calls back for each change until `stop`. */
@@ -130,13 +141,16 @@ export class JobRows {
 
   async #refresh(ids: string[]): Promise<RowChange> {
     const change: RowChange = { rows: [], gone: [] };
-    for (const [at, values] of (await this.store.jobs.fields(ids, ROW_FIELDS)).entries())
-      this.#take(ids[at] as string, values, change);
+    const records = (await this.store.jobs.fields(ids, ROW_FIELDS)).map((values, at) =>
+      values === null ? null : readRow(ids[at] as string, values),
+    );
+    const figures = await Promise.all(records.map((record) => record && this.figures.of(record)));
+    for (const [at, record] of records.entries())
+      this.#take(ids[at] as string, record && shown(record, figures[at] as LiveFigures), change);
     return change;
   }
 
-  #take(id: string, values: (string | null)[] | null, change: RowChange): void {
-    const row = values === null ? null : readRow(id, values);
+  #take(id: string, row: Row | null, change: RowChange): void {
     if (row === null) {
       if (this.#rows.delete(id)) change.gone.push(id);
       return;

@@ -2,6 +2,16 @@ const MOST_POINTS = 512;
 /** Fewer steps tell nothing of a pace. */
 const FEWEST_STEPS = 3;
 
+/** How far a job has come. */
+export interface JobSteps {
+  /** Optimizer steps that it has made. */
+  step: number;
+  /** Over the last minute; null: too few were told of. */
+  steps_per_s: number | null;
+}
+
+const LATELY_MS = 60_000;
+
 /** How fast a job makes its optimizer steps, by what its hook tells of them. */
 export class Pace {
   #points: { step: number; at: number }[] = [];
@@ -20,6 +30,13 @@ export class Pace {
   get known(): boolean {
     const [first] = this.#points;
     return first !== undefined && (this.#points.at(-1)?.step ?? 0) - first.step >= FEWEST_STEPS;
+  }
+
+  /** Null: no step was told of. */
+  get progress(): JobSteps | null {
+    const last = this.#points.at(-1);
+    if (last === undefined) return null;
+    return { step: last.step, steps_per_s: this.since(last.at - LATELY_MS) };
   }
 
   /** Steps a second from then on (ms); null: too few were told of. */

@@ -1,0 +1,91 @@
+import type { LiveFigures } from '../../contract/http.js';
+import type { JobState } from '../../contract/job.js';
+import type { Store } from '../../store/index.js';
+import type { Sampler } from '../observe/sampler.js';
+import type { JobSteps } from '../sharing/pace.js';
+
+interface Parts {
+  store: Store;
+  sampler: Sampler;
+  steps: (job: string) => JobSteps | null;
+}
+
+/** What of a record the figures are of. */
+export interface FiguresOf {
+  job: string;
+  name: string;
+  state: JobState;
+  options: { name: string | null };
+  config: { effective_batch: number } | null;
+}
+
+const NONE: LiveFigures = {
+  step: null,
+  samples_per_s: null,
+  memory_bytes: null,
+  budget_bytes: null,
+  expected_s: null,
+};
+
+const EXPECTED_FRESH_MS = 60_000;
+const TRACE_FRESH_MS = 5_000;
+/** Names and jobs of which something is kept. */
+const MOST_KEPT = 2000;
+
+/** What a job does while it works: how far it is, how fast, and in how much memory. Null: nobody tells. */
+export class JobFigures {
+  readonly #expected = new Fresh<number | null>(EXPECTED_FRESH_MS);
+  readonly #traces = new Fresh<Pick<LiveFigures, 'memory_bytes' | 'budget_bytes'>>(TRACE_FRESH_MS);
+
+  constructor(private readonly parts: Parts) {}
+
+  async of(job: FiguresOf): Promise<LiveFigures> {
+    if (job.state !== 'running' && job.state !== 'searching') return NONE;
+    const [memory, expected] = await Promise.all([this.#memory(job.job), this.#lasts(job)]);
+    const steps = job.state === 'running' ? this.parts.steps(job.job) : null;
+    const rate = steps?.steps_per_s ?? null;
+    return {
+      ...memory,
+      step: steps?.step ?? null,
+      samples_per_s: rate === null || job.config === null ? null : rate * job.config.effective_batch,
+      expected_s: job.state === 'running' ? expected : null,
+    };
+  }
+
+  /** Seconds that the like of it took from its first launch on. */
+  #lasts({ name, options }: FiguresOf): Promise<number | null> {
+    const { durations } = this.parts.store;
+    const like = { name, options, started_at: null } as Parameters<typeof durations.expected>[0];
+    return this.#expected.get(options.name ?? name, () => durations.expected(like));
+  }
+
+  async #memory(job: string): Promise<Pick<LiveFigures, 'memory_bytes' | 'budget_bytes'>> {
+    const { sampler, store } = this.parts;
+    const here = sampler.history(job);
+    if (here !== null) return { memory_bytes: here.samples.at(-1)?.bytes ?? null, budget_bytes: here.budget_bytes };
+    // On another host, whose daemon writes it down now and then
+    return this.#traces.get(job, async () => {
+      const trace = await store.memory.get(job);
+      return { memory_bytes: trace?.samples.at(-1)?.bytes ?? null, budget_bytes: trace?.budget_bytes ?? null };
+    });
+  }
+}
+
+/** Answers, each asked for anew when it is this old. */
+class Fresh<T> {
+  readonly #known = new Map<string, { at: number; answer: Promise<T> }>();
+
+  constructor(private readonly ms: number) {}
+
+  get(key: string, ask: () => Promise<T>): Promise<T> {
+    const known = this.#known.get(key);
+    if (known !== undefined && Date.now() - known.at < this.ms) return known.answer;
+    const answer = ask();
+    answer.catch(() => this.#known.delete(key));
+    this.#known.delete(key);
+    this.#known.set(key, { at: Date.now(), answer });
+    const [oldest] = this.#known.keys();
+    if (this.#known.size > MOST_KEPT && oldest !== undefined) this.#known.delete(oldest);
+    return answer;
+  }
+}
