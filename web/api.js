@@ -23,9 +23,10 @@ export const login = (token) => call('POST', '/api/login', { token });
 export const logout = () => call('POST', '/api/logout');
 export const session = () => call('GET', '/api/session');
 
-export async function act(job, action) {
+/** `changes`: what to change of it, with `edit`. */
+export async function act(job, action, changes) {
   try {
-    return await call('POST', `/api/jobs/${encodeURIComponent(job)}/${action}`);
+    return await call('POST', `/api/jobs/${encodeURIComponent(job)}/${action}`, changes);
   } catch (error) {
     if (error.status === 401) onRefused();
     throw error;

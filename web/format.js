@@ -13,6 +13,25 @@ export function bytes(value) {
   return `${Number(size.toFixed(digits))} ${UNITS[unit]}`;
 }
 
+/** `61.8 of 64 GiB`: both in the unit of the larger. */
+export function bytesOf(value, whole) {
+  if (value === null || value === undefined) return '—';
+  if (!whole) return bytes(value);
+  const unit = unitFor(Math.max(value, whole));
+  return `${inUnit(value, unit)} of ${inUnit(whole, unit)} ${UNITS[unit]}`;
+}
+
+/** The power of 1024 that makes the largest of some sizes read well. */
+export const unitFor = (largest) =>
+  Math.max(0, Math.min(UNITS.length - 1, Math.floor(Math.log2(Math.max(1, Math.abs(largest))) / 10)));
+const inUnit = (value, unit) => {
+  const size = value / 1024 ** unit;
+  const digits = unit === 0 || Math.abs(size) >= 100 ? 0 : Math.abs(size) >= 10 ? 1 : 2;
+  return String(Number(size.toFixed(digits)));
+};
+/** A size in a unit that was chosen for all of an axis. */
+export const bytesIn = (value, unit) => `${inUnit(value, unit)} ${UNITS[unit]}`;
+
 export function seconds(value) {
   if (value === null || value === undefined) return '—';
   if (value < 0.001) return `${(value * 1e6).toFixed(0)} µs`;
@@ -27,6 +46,13 @@ export function seconds(value) {
   if (days > 0) return `${days} d ${hours} h`;
   if (hours > 0) return `${hours} h ${minutes} min`;
   return `${minutes} min ${whole % 60} s`;
+}
+
+/** A span as a list shows it: `45 s`, `41 min`, `3 h 34 min`, `2 d 4 h`. */
+export function span(value) {
+  if (value === null || value === undefined) return '—';
+  if (value < 60) return `${Math.floor(value)} s`;
+  return value < 3600 ? `${Math.floor(value / 60)} min` : seconds(value);
 }
 
 export function number(value) {
@@ -64,7 +90,7 @@ export const isEnded = (state) => ENDED.has(state);
 export const tone = (state) => TONES[state] ?? 'idle';
 
 const OUTCOMES = {
-  fit: 'fits',
+  fit: 'fit',
   device_oom: 'out of memory',
   host_oom: 'out of host memory',
   shm: 'out of shared memory',

@@ -2,6 +2,7 @@ import { actionButtons } from './actions.js';
 import { curveChart } from './curve-chart.js';
 import { announce, h, setAttribute, setText } from './dom.js';
 import { fillingPart } from './filling.js';
+import { listAddress } from './filters.js';
 import { ago, bytes, clean, command, number, outcome, seconds, tone, took } from './format.js';
 import { ladderPart } from './ladder.js';
 import { logPart } from './log.js';
@@ -63,7 +64,7 @@ function headPart(id) {
   const top = h(
     'div',
     {},
-    h('p', { class: 'crumb' }, h('a', { href: '#/' }, '← All jobs')),
+    h('p', { class: 'crumb' }, h('a', { href: listAddress() }, '← All jobs')),
     h(
       'div',
       { class: 'title' },

@@ -75,7 +75,7 @@ const partedPeak = memoryBreakdown
   .extend({ parts: z.array(partSize) });
 export type PartedPeak = z.infer<typeof partedPeak>;
 
-const jobAction = z.enum(['cancel', 'hold', 'release', 'retry']);
+const jobAction = z.enum(['cancel', 'hold', 'release', 'edit', 'retry']);
 export type JobAction = z.infer<typeof jobAction>;
 
 /** A job's page, without its memory over time and its log. */

@@ -105,8 +105,10 @@ function shown(found: Recommendation): JobPage['recommendation'] {
 function actionsOf({ state, launches, cancelAsked, slurm }: StoredJob): JobAction[] {
   if (ENDED_STATES.includes(state)) return ['retry'];
   const actions: JobAction[] = cancelAsked === null ? ['cancel'] : [];
-  if (state === 'held') actions.push('release');
-  if (state === 'queued' && launches.length === 0 && slurm == null) actions.push('hold');
+  const waits = launches.length === 0 && slurm == null;
+  if ((state === 'queued' || state === 'held') && waits) actions.unshift('edit');
+  if (state === 'held') actions.unshift('release');
+  if (state === 'queued' && waits) actions.unshift('hold');
   return actions;
 }
 

@@ -6,10 +6,12 @@ import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
 import { OomtuneError, usageError } from '../../common/errors.js';
 import { PACKAGE_ROOT } from '../../common/home.js';
+import { parseSpan } from '../../common/span.js';
 import { within } from '../../common/within.js';
 import { jobId } from '../../contract/fields.js';
+import { jobOptions } from '../../contract/options.js';
 import type { Store } from '../../store/index.js';
-import { cancelJob, holdJob, releaseJob, retryJob } from '../steer.js';
+import { cancelJob, editJob, holdJob, releaseJob, retryJob } from '../steer.js';
 import { checkOrigin, checkWho, type Refusal, wrongToken } from './guard.js';
 import { jobPage } from './job-page.js';
 import type { Scrape } from './scrape.js';
@@ -29,11 +31,33 @@ interface RouteParts extends StreamParts {
 const inTime = <T>(answer: Promise<T>): Promise<T> => within(5000, null, () => answer);
 const login = z.object({ token: z.string().max(200) });
 
-const ACTIONS: Record<string, (store: Store, id: string) => Promise<unknown>> = {
+const TIME = 'a time such as 4h, 1h30m, 2:30:00, or none';
+const changes = z
+  .strictObject({
+    priority: jobOptions.shape.priority.optional(),
+    time: z
+      .string()
+      .max(64)
+      .refine((text) => text === 'none' || parseSpan(text) !== null, `time to be ${TIME}`)
+      .optional(),
+  })
+  .refine(({ priority, time }) => priority !== undefined || time !== undefined, 'a priority or a time');
+
+/** By their names in a request; what they take is checked here. */
+const ACTIONS: Record<string, (store: Store, id: string, body: unknown) => Promise<unknown>> = {
   cancel: cancelJob,
   hold: holdJob,
   release: releaseJob,
   retry: (store, id) => retryJob(store, id),
+  edit: (store, id, body) => {
+    const given = changes.safeParse(body);
+    if (!given.success) throw usageError(`Expected ${given.error.issues[0]?.message}.`, 'See `oomtune edit --help`.');
+    const { priority, time } = given.data;
+    return editJob(store, id, {
+      ...(priority === undefined ? {} : { priority }),
+      ...(time === undefined ? {} : { timeSeconds: time === 'none' ? null : parseSpan(time) }),
+    });
+  },
 };
 
 export const refuse = (reply: FastifyReply, { status, why, remedy }: Refusal): FastifyReply =>
@@ -118,7 +142,7 @@ function addApi(app: FastifyInstance, parts: RouteParts): void {
       const act = Object.hasOwn(ACTIONS, action) ? ACTIONS[action] : undefined;
       if (act === undefined) throw usageError(`There is no action "${action}".`, '');
       if (!jobId.safeParse(job).success) throw noSuchJob(job);
-      await inTime(act(store, job));
+      await inTime(act(store, job, request.body));
       const { state = null, reason = null } = (await inTime(store.jobs.get(job))) ?? {};
       return { schema: 1, job, state, reason };
     });
