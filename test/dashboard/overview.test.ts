@@ -153,7 +153,7 @@ describe('the jobs', () => {
     });
     await bulk.getByRole('button', { name: /^Hold/ }).click();
     await until(async () => [...(await states())].join() === 'held');
-    await bulk.getByRole('button', { name: 'Release' }).click();
+    await bulk.getByRole('button', { name: 'Release', exact: true }).click();
     await until(async () => [...(await states())].join() === 'queued');
     // What is filtered away is no longer chosen
     await page.getByRole('searchbox', { name: 'Find jobs' }).fill(ids[0] as string);
@@ -161,7 +161,7 @@ describe('the jobs', () => {
     await page.getByRole('searchbox', { name: 'Find jobs' }).fill('clip-b32');
     await bulk.getByText('1 job chosen').waitFor();
     await page.getByRole('checkbox', { name: 'Choose all that are listed' }).check();
-    await bulk.getByRole('button', { name: 'Cancel' }).click();
+    await bulk.getByRole('button', { name: 'Cancel', exact: true }).click();
     await page.getByRole('button', { name: `Cancel ${ids.length} jobs` }).click();
     await until(async () => [...(await states())].join() === 'cancelled');
     await page.getByText('No such jobs.').waitFor();
