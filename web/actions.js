@@ -4,6 +4,9 @@ import { askForChanges } from './edit.js';
 
 export const WORDS = { cancel: 'Cancel', hold: 'Hold', release: 'Release', retry: 'Retry', edit: 'Edit' };
 
+/** As they stand beside one another: what cannot be undone comes last. */
+export const ORDER = ['hold', 'release', 'edit', 'retry', 'cancel'];
+
 /** How many of them are steered at a time. */
 const AT_ONCE = 6;
 
@@ -15,12 +18,13 @@ export function actionButtons(job, size = '') {
   return {
     element,
     update(actions) {
-      if (actions.join() === shown) return;
-      shown = actions.join();
-      for (const name of actions) if (!made.has(name)) made.set(name, makeButton(job, name, size));
+      const names = ORDER.filter((name) => actions.includes(name));
+      if (names.join() === shown) return;
+      shown = names.join();
+      for (const name of names) if (!made.has(name)) made.set(name, makeButton(job, name, size));
       const held = document.activeElement;
       const had = element.contains(held);
-      element.replaceChildren(...actions.map((name) => made.get(name)));
+      element.replaceChildren(...names.map((name) => made.get(name)));
       if (had) element.querySelector('button')?.focus();
     },
   };

@@ -1,6 +1,6 @@
 import uPlot from '/uplot.js';
 import { h } from './dom.js';
-import { bytes } from './format.js';
+import { bytesIn, unitFor } from './format.js';
 
 /** The page's own colours, read anew for each drawing: they follow light and dark. */
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -19,7 +19,10 @@ export const memoryAxis = () => ({
   size: 66,
   space: 38,
   incrs: SIZES,
-  values: (_plot, splits) => splits.map(bytes),
+  values: (_plot, splits) => {
+    const unit = unitFor(Math.max(...splits)); // one for all, or the eye has to convert
+    return splits.map((size) => bytesIn(size, unit));
+  },
 });
 
 export const axis = () => ({
@@ -30,18 +33,19 @@ export const axis = () => ({
   ticks: { show: false },
 });
 
-const CLOCK = new Intl.DateTimeFormat(undefined, {
-  hour: '2-digit',
-  minute: '2-digit',
-  second: '2-digit',
-  hour12: false,
-});
+const CLOCK = { hour: '2-digit', minute: '2-digit', hour12: false };
+const SECONDS = new Intl.DateTimeFormat(undefined, { ...CLOCK, second: '2-digit' });
+const MINUTES = new Intl.DateTimeFormat(undefined, CLOCK);
+const DAYS = new Intl.DateTimeFormat(undefined, { weekday: 'short', ...CLOCK });
 
 /** Times of the day, as long as they fit. */
 export const timeAxis = () => ({
   ...axis(),
   space: 84,
-  values: (_plot, splits) => splits.map((s) => CLOCK.format(s * 1000)),
+  values: (_plot, splits, _axis, _space, step) => {
+    const form = step < 60 ? SECONDS : splits.at(-1) - splits[0] > 86_400 ? DAYS : MINUTES;
+    return splits.map((s) => form.format(s * 1000));
+  },
 });
 
 /** The frame of a chart: it draws when there is something to draw, as wide as there is room, again when colours change. */

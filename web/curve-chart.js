@@ -3,6 +3,8 @@ import { h } from './dom.js';
 import { bytes } from './format.js';
 
 const COLOURS = 5;
+/** Steps of a scale of whole numbers: there is no half of a sample. */
+const WHOLE = Array.from({ length: 8 }, (_, power) => [1, 2, 5].map((n) => n * 10 ** power)).flat();
 
 /** Peak memory against micro-batch: the sizes that were tried, the model's line through them, the budget. */
 export function curveChart() {
@@ -112,7 +114,7 @@ function drawing(curves, budget) {
     data,
     options: {
       series,
-      axes: [{ ...axis(), space: 56 }, memoryAxis()],
+      axes: [{ ...axis(), space: 56, incrs: WHOLE, values: (_plot, splits) => splits.map(String) }, memoryAxis()],
       scales: { x: { time: false, range: [0, end] }, y: { range: [0, top || 1] } },
     },
   };

@@ -160,9 +160,8 @@ function fill(detail, row) {
 export function actionsFor({ state, cancelling, host }) {
   if (isEnded(state)) return ['retry'];
   const actions = cancelling ? [] : ['cancel'];
-  const waits = (state === 'queued' || state === 'held') && host === null;
-  if (waits) actions.unshift('edit');
-  if (state === 'held') actions.unshift('release');
-  if (state === 'queued' && host === null) actions.unshift('hold');
+  if (state === 'held') actions.push('release');
+  if (state === 'queued' && host === null) actions.push('hold');
+  if ((state === 'queued' || state === 'held') && host === null) actions.push('edit');
   return actions;
 }

@@ -3,7 +3,8 @@ import { curveChart } from './curve-chart.js';
 import { announce, h, setAttribute, setText } from './dom.js';
 import { fillingPart } from './filling.js';
 import { listAddress } from './filters.js';
-import { ago, bytes, clean, command, number, outcome, seconds, tone, took } from './format.js';
+import { clean, outcome, tone } from './format.js';
+import { factsPart } from './job-facts.js';
 import { ladderPart } from './ladder.js';
 import { logPart } from './log.js';
 import { memoryChart } from './memory-chart.js';
@@ -58,9 +59,7 @@ function headPart(id) {
   const state = h('span', { class: 'state' });
   const buttons = actionButtons(id);
   const verdict = h('div', { class: 'sheet verdict', hidden: true });
-  const facts = h('dl', { class: 'facts' });
-  const line = h('p', { class: 'command' });
-  const sheet = h('section', { class: 'sheet', 'aria-label': 'Facts' }, facts, line);
+  const facts = factsPart();
   const top = h(
     'div',
     {},
@@ -75,17 +74,16 @@ function headPart(id) {
       buttons.element,
     ),
   );
-  const element = h('div', { class: 'head' }, top, verdict, sheet);
+  const element = h('div', { class: 'head' }, top, verdict, facts.element);
   element.style.display = 'grid';
   element.style.gap = '14px';
   let shown = '';
-  const cells = new Map();
   return {
     element,
     missing() {
       setText(title, 'There is no such job');
       buttons.update([]);
-      sheet.hidden = true;
+      facts.element.hidden = true;
       verdict.hidden = false;
       verdict.replaceChildren(
         h('p', {}, `${id} is not known here. It may have been forgotten: only the latest jobs are kept.`),
@@ -96,7 +94,6 @@ function headPart(id) {
       setText(state, job.cancelling ? 'cancelling' : job.state);
       setAttribute(state, 'data-tone', tone(job.state));
       buttons.update(job.actions);
-      setText(line, command(job.command.map(clean)));
       const said = verdictOf(job);
       verdict.hidden = said === null;
       if (said !== null && JSON.stringify(said) !== shown) {
@@ -108,17 +105,7 @@ function headPart(id) {
           ...(said.advice ? [h('p', { class: 'small quiet' }, said.advice)] : []),
         );
       }
-      for (const [name, value, more] of factsOf(job)) {
-        if (!cells.has(name)) {
-          const cell = { value: document.createTextNode(''), more: h('small', {}), box: null };
-          cell.box = h('div', {}, h('dt', {}, name), h('dd', {}, cell.value, cell.more));
-          cells.set(name, cell);
-          facts.append(cell.box);
-        }
-        const cell = cells.get(name);
-        if (cell.value.data !== value) cell.value.data = value;
-        setText(cell.more, more ?? '');
-      }
+      facts.update(job);
     },
   };
 }
@@ -141,55 +128,4 @@ function verdictOf({ state, reason, failure, cancelling }) {
   const titles = { queued: 'It waits:', held: 'It is held:', searching: 'Searching:', running: 'Running:' };
   const title = cancelling ? 'It is being cancelled:' : (titles[state] ?? 'It ended:');
   return { tone: tone(state) === 'busy' ? 'busy' : tone(state) === 'bad' ? 'bad' : 'idle', title, text: clean(reason) };
-}
-
-function factsOf(job) {
-  const { config, recommendation: found, started_at: from, ended_at: to } = job;
-  const time = took(from, to);
-  const best = found === null || config === null ? null : found.max_micro_batch;
-  const knobs =
-    config === null
-      ? []
-      : [
-          config.amp === 'off' ? null : config.amp,
-          config.checkpointing ? 'checkpointing' : null,
-          config.offload ? 'offload' : null,
-        ].filter(Boolean);
-  const speed = speedOf(job);
-  const peak = peakOf(job);
-  return [
-    ['Micro-batch', config === null ? '—' : String(config.micro_batch), best === null ? null : `at most ${best} fits`],
-    [
-      'Effective batch',
-      config === null ? '—' : String(config.effective_batch),
-      config === null ? null : `${config.micro_batch} × ${config.accumulation} × ${config.world_size}`,
-    ],
-    ['Knobs', config === null ? '—' : knobs.join(', ') || 'as it stands', null],
-    ['Peak', bytes(peak), job.budget_bytes === null ? null : `of ${bytes(job.budget_bytes)}`],
-    ['Speed', speed === null ? '—' : number(speed), speed === null ? null : 'samples/s'],
-    ['Where', job.host ?? '—', job.devices.join(', ') || null],
-    ['Submitted', ago(job.submitted_at), new Date(job.submitted_at).toLocaleTimeString()],
-    ['Took', time === null ? '—' : seconds(time), job.exit_code === null ? null : `exit code ${job.exit_code}`],
-  ];
-}
-
-/** As the ladder has it: measured at the size that the job runs at, on its rung. Null: it was not. */
-function speedOf({ config, recommendation: found, steps }) {
-  if (config === null) return null;
-  const same = (one) =>
-    one.micro_batch === config.micro_batch &&
-    one.amp === config.amp &&
-    one.checkpointing === config.checkpointing &&
-    Boolean(one.offload) === Boolean(config.offload);
-  const speeds = steps.filter((one) => one.outcome === 'fit' && same(one)).map((one) => one.samples_per_s ?? 0);
-  if (found !== null && same(found) && found.samples_per_s !== null) speeds.push(found.samples_per_s);
-  return speeds.length === 0 ? null : Math.max(...speeds) || null;
-}
-
-function peakOf({ config, recommendation, memory, steps }) {
-  if (memory !== null && config !== null && memory.micro_batch === config.micro_batch) return memory.peak_bytes;
-  if (recommendation !== null && config !== null && recommendation.micro_batch === config.micro_batch)
-    return recommendation.peak_bytes;
-  const peaks = steps.flatMap(({ outcome: word, peak_bytes: peak }) => (word === 'fit' && peak !== null ? [peak] : []));
-  return peaks.length === 0 ? null : Math.max(...peaks);
 }

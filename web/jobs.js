@@ -1,4 +1,4 @@
-import { steer, WORDS } from './actions.js';
+import { ORDER, steer, WORDS } from './actions.js';
 import { announce, h, oncePerFrame, setAttribute, setText } from './dom.js';
 import { choosesJobs, readFilters, writeFilters } from './filters.js';
 import { clean, isEnded } from './format.js';
@@ -13,7 +13,6 @@ const TABS = [
   { name: 'ended', label: 'Ended', has: ({ state }) => isEnded(state) },
   { name: 'all', label: 'All', has: () => true },
 ];
-const BULK = ['hold', 'release', 'edit', 'retry', 'cancel'];
 
 /** The list of jobs: those rows are in the document that can be seen, however many there are. */
 export function jobsPart() {
@@ -57,7 +56,7 @@ export function jobsPart() {
   );
   const list = windowed(table, (item) => jobRow(item, context), { key: ({ job }) => job, open });
   const count = h('p', { class: 'count' });
-  const bulkButtons = BULK.map((name) => {
+  const bulkButtons = ORDER.map((name) => {
     const button = h('button', { type: 'button', class: name === 'cancel' ? 'small danger' : 'small' }, WORDS[name]);
     button.addEventListener('click', () => steerChosen(name, button));
     return { name, button };

@@ -90,10 +90,34 @@ const jobPage = jobFacts.extend(jobRecord.pick({ command: true, config: true, ke
     .nullable(),
   cwd: z.string(),
   priority: z.number(),
+  /** From its start on; null: as long as it takes. */
+  time_limit_s: z.number().nullable(),
+  /** Its place among those that are queued, from 1 on; null: it is none of them. */
+  position: z.number().nullable(),
   after: z.array(z.string()),
+  /** The jobs that it waits for, or waited for; name and state are null where they are forgotten. */
+  dependencies: z.array(
+    z.object({
+      job: z.string(),
+      name: z.string().nullable(),
+      state: jobState.nullable(),
+      /** Or only have ended. */
+      must_succeed: z.boolean(),
+    }),
+  ),
+  /** The command that submits such a job again. */
+  repeat: z.array(z.string()),
+  figures: liveFigures,
   budget_bytes: z.number().nullable(),
   cancelling: z.boolean(),
-  launches: z.array(z.object({ launch: count, purpose: z.enum(['search', 'run']), micro_batch: count.nullable() })),
+  launches: z.array(
+    z.object({
+      launch: count,
+      purpose: z.enum(['search', 'run']),
+      micro_batch: count.nullable(),
+      accumulation: count.nullable(),
+    }),
+  ),
   steps: z.array(step),
   curves: z.array(curve),
   /** What fills the memory at the micro-batch it names; null: no peak was measured. */
@@ -104,6 +128,7 @@ const jobPage = jobFacts.extend(jobRecord.pick({ command: true, config: true, ke
       status: true,
       micro_batch: true,
       max_micro_batch: true,
+      known_bad_micro_batch: true,
       accumulation: true,
       effective_batch: true,
       peak_bytes: true,

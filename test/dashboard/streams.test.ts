@@ -166,9 +166,9 @@ describe('steering', () => {
     const id = await create({ options: options({ priority: 7 }) });
     const act = async (action: string) => dashboard.ask(`/api/jobs/${id}/${action}`, { method: 'POST' });
     const actions = async () => (await dashboard.ask(`/api/jobs/${id}`)).json.actions;
-    expect(await actions()).toEqual(['cancel', 'hold']);
+    expect(await actions()).toEqual(['cancel', 'hold', 'edit']);
     expect((await act('hold')).json).toMatchObject({ job: id, state: 'held' });
-    expect(await actions()).toEqual(['cancel', 'release']);
+    expect(await actions()).toEqual(['cancel', 'release', 'edit']);
     expect((await act('release')).json).toMatchObject({ state: 'queued' });
     const refused = await act('retry');
     expect([refused.status, refused.json.error?.code]).toEqual([409, 'OOMTUNE_USAGE']);

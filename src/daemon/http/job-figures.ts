@@ -1,5 +1,7 @@
+import { readJson } from '../../contract/fields.js';
 import type { LiveFigures } from '../../contract/http.js';
 import type { JobState } from '../../contract/job.js';
+import { jobOptions } from '../../contract/options.js';
 import type { Store } from '../../store/index.js';
 import type { Sampler } from '../observe/sampler.js';
 import type { JobSteps } from '../sharing/pace.js';
@@ -29,12 +31,15 @@ const NONE: LiveFigures = {
 
 const EXPECTED_FRESH_MS = 60_000;
 const TRACE_FRESH_MS = 5_000;
+const QUEUE_FRESH_MS = 2_000;
+const prioritized = jobOptions.pick({ priority: true });
 /** Names and jobs of which something is kept. */
 const MOST_KEPT = 2000;
 
 /** What a job does while it works: how far it is, how fast, and in how much memory. Null: nobody tells. */
 export class JobFigures {
   readonly #expected = new Fresh<number | null>(EXPECTED_FRESH_MS);
+  readonly #queue = new Fresh<string[]>(QUEUE_FRESH_MS);
   readonly #traces = new Fresh<Pick<LiveFigures, 'memory_bytes' | 'budget_bytes'>>(TRACE_FRESH_MS);
 
   constructor(private readonly parts: Parts) {}
@@ -50,6 +55,26 @@ export class JobFigures {
       samples_per_s: rate === null || job.config === null ? null : rate * job.config.effective_batch,
       expected_s: job.state === 'running' ? expected : null,
     };
+  }
+
+  /** Its place among those that are queued, from 1 on: by priority, and among equals by when they were submitted. Null: it is none of them. */
+  async position({ job }: Pick<FiguresOf, 'job'>): Promise<number | null> {
+    const order = await this.#queue.get('queue', () => this.#inOrder());
+    const at = order.indexOf(job);
+    return at < 0 ? null : at + 1;
+  }
+
+  async #inOrder(): Promise<string[]> {
+    const { jobs } = this.parts.store;
+    const since = await jobs.liveSince();
+    const ids = [...since.keys()];
+    const records = await jobs.fields(ids, ['state', 'options']);
+    const queued = ids.flatMap((job, at) => {
+      const [state, options] = records[at] ?? [];
+      const priority = readJson(prioritized, options)?.priority ?? 0;
+      return state === 'queued' ? [{ job, priority, since: since.get(job) ?? 0 }] : [];
+    });
+    return queued.sort((a, b) => b.priority - a.priority || a.since - b.since).map(({ job }) => job);
   }
 
   /** Seconds that the like of it took from its first launch on. */

@@ -1,5 +1,7 @@
+import { z } from 'zod';
+import { readJson } from '../../contract/fields.js';
 import type { JobAction, JobPage, PartedPeak, ProbeStep } from '../../contract/http.js';
-import { ENDED_STATES, factsOf } from '../../contract/job.js';
+import { ENDED_STATES, factsOf, jobState } from '../../contract/job.js';
 import { lifeOf, type MemoryBreakdown, type Observation } from '../../contract/measurement.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { rungName, rungOf, sameRung } from '../../contract/rung.js';
@@ -7,16 +9,17 @@ import type { Store, StoredJob } from '../../store/index.js';
 import { curvesOf } from '../../tuner/curve.js';
 import { peakBytes } from '../../tuner/index.js';
 import { jobBudget, jobMemory, partsOf } from '../../worker/index.js';
+import type { JobFigures } from './job-figures.js';
 import type { Reasons } from './reasons.js';
+import { repeatCommand } from './repeat.js';
 
 const STEPS_SHOWN = 500;
 const TEXT_SHOWN = 2000;
 
 /** Null: no such job. `ledgerBudget`: its last launch's budget, if that ran here. */
 export async function jobPage(
-  store: Store,
+  { store, reasons, figures }: { store: Store; reasons: Reasons; figures: JobFigures },
   id: string,
-  reasons: Reasons,
   ledgerBudget: number | null,
 ): Promise<JobPage | null> {
   const job = await store.jobs.get(id);
@@ -32,11 +35,16 @@ export async function jobPage(
     failure: failureOf(job),
     cwd: job.options.cwd,
     priority: job.options.priority,
+    time_limit_s: job.options.timeSeconds ?? null,
+    position: job.state === 'queued' ? await figures.position(job) : null,
     after: job.options.after,
+    dependencies: await dependencies(store, job),
+    repeat: repeatCommand(job).slice(0, 1000).map(cut),
+    figures: await figures.of(job),
     budget_bytes: budget,
     cancelling: job.cancelAsked !== null && !ENDED_STATES.includes(job.state),
     launches: job.launches.map(({ launch, purpose, config: used }) => {
-      return { launch, purpose, micro_batch: used?.micro_batch ?? null };
+      return { launch, purpose, micro_batch: used?.micro_batch ?? null, accumulation: used?.accumulation ?? null };
     }),
     steps: stepsOf(job, found, reasons),
     curves: curvesOf(job.journal, budget),
@@ -44,6 +52,20 @@ export async function jobPage(
     recommendation: found === null ? null : shown(found),
     actions: actionsOf(job),
   };
+}
+
+/** The jobs that it waits for, or waited for, as they are now; a state of null: forgotten. */
+async function dependencies(store: Store, { options }: StoredJob): Promise<JobPage['dependencies']> {
+  const any = options.afterAny ?? [];
+  const ids = [...options.after, ...any];
+  if (ids.length === 0) return [];
+  const records = await store.jobs.fields(ids, ['name', 'state']);
+  return ids.map((job, at) => ({
+    job,
+    name: readJson(z.string(), records[at]?.[0]),
+    state: jobState.safeParse(records[at]?.[1]).data ?? null,
+    must_succeed: at < options.after.length,
+  }));
 }
 
 function stepsOf(job: StoredJob, found: Recommendation | null, reasons: Reasons): ProbeStep[] {
@@ -94,10 +116,11 @@ function failureOf({ failure }: StoredJob): JobPage['failure'] {
 }
 
 function shown(found: Recommendation): JobPage['recommendation'] {
-  const { key, status, micro_batch, max_micro_batch, accumulation, effective_batch } = found;
+  const { key, status, micro_batch, max_micro_batch, known_bad_micro_batch, accumulation, effective_batch } = found;
   const { peak_bytes, budget_bytes, samples_per_s, verified_at } = found;
   return {
-    ...{ key, status, micro_batch, max_micro_batch, accumulation, effective_batch, ...rungOf(found) },
+    ...{ key, status, micro_batch, max_micro_batch, known_bad_micro_batch, accumulation, effective_batch },
+    ...rungOf(found),
     ...{ peak_bytes, budget_bytes, samples_per_s, verified_at },
   };
 }
@@ -105,10 +128,10 @@ function shown(found: Recommendation): JobPage['recommendation'] {
 function actionsOf({ state, launches, cancelAsked, slurm }: StoredJob): JobAction[] {
   if (ENDED_STATES.includes(state)) return ['retry'];
   const actions: JobAction[] = cancelAsked === null ? ['cancel'] : [];
+  if (state === 'held') actions.push('release');
   const waits = launches.length === 0 && slurm == null;
-  if ((state === 'queued' || state === 'held') && waits) actions.unshift('edit');
-  if (state === 'held') actions.unshift('release');
-  if (state === 'queued' && waits) actions.unshift('hold');
+  if (state === 'queued' && waits) actions.push('hold');
+  if ((state === 'queued' || state === 'held') && waits) actions.push('edit');
   return actions;
 }
 

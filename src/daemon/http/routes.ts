@@ -130,7 +130,7 @@ function addApi(app: FastifyInstance, parts: RouteParts): void {
       const { job } = request.params as { job: string };
       if (!jobId.safeParse(job).success) throw noSuchJob(job);
       const seen = parts.sampler.history(job) ?? (await inTime(store.memory.get(job)));
-      const page = await inTime(jobPage(store, job, parts.reasons, seen?.budget_bytes ?? null));
+      const page = await inTime(jobPage(parts, job, seen?.budget_bytes ?? null));
       if (page === null) throw noSuchJob(job);
       return { schema: 1, ...page };
     });

@@ -7,6 +7,7 @@ import type { JobPage, StreamEvents } from '../../contract/http.js';
 import { ENDED_STATES } from '../../contract/job.js';
 import type { Follower, Store } from '../../store/index.js';
 import type { Sampler } from '../observe/sampler.js';
+import type { JobFigures } from './job-figures.js';
 import { jobPage } from './job-page.js';
 import type { JobRows } from './job-rows.js';
 import type { Machine } from './machine.js';
@@ -79,6 +80,7 @@ class Sse {
 export interface StreamParts {
   store: Store;
   rows: JobRows;
+  figures: JobFigures;
   machine: Machine;
   sampler: Sampler;
   follower: Follower;
@@ -120,7 +122,7 @@ export class Streams {
   /** Sends a job's page, its memory and its log. */
   job(response: ServerResponse, id: string): void {
     const sse = this.#begin(response);
-    const { sampler, follower, store, reasons } = this.parts;
+    const { sampler, follower, store } = this.parts;
     const alarm = new Alarm();
     const unfollow = follower.onEvent(({ fields }) => fields.job === id && alarm.ring());
     sse.send('memory', { full: true, samples: sampler.history(id)?.samples ?? [] });
@@ -134,7 +136,7 @@ export class Streams {
       while (!sse.signal.aborted) {
         const here = sampler.history(id);
         const seen = here ?? (await store.memory.get(id)); // by an earlier daemon, or by that of another host
-        page = await jobPage(store, id, reasons, seen?.budget_bytes ?? null);
+        page = await jobPage(this.parts, id, seen?.budget_bytes ?? null);
         sse.sendChange('job', page);
         if (sampler.history(id) === null && seen !== null)
           sse.sendChange('memory', { full: true, samples: seen.samples });

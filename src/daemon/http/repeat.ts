@@ -1,0 +1,68 @@
+import { formatSpan } from '../../common/span.js';
+import type { JobOptions } from '../../contract/options.js';
+import type { StoredJob } from '../../store/index.js';
+
+/** An option's words on the command line; none: it is as `submit` would have it without them. */
+type Words = (options: JobOptions) => (string | number)[];
+
+const value =
+  (flag: string, of: (options: JobOptions) => string | number | null | undefined, preset?: string | number): Words =>
+  (options) => {
+    const given = of(options);
+    return given === null || given === undefined || given === preset ? [] : [flag, given];
+  };
+const switched =
+  (flag: string, of: (options: JobOptions) => boolean | undefined): Words =>
+  (options) =>
+    of(options) ? [flag] : [];
+const each =
+  (flag: string, of: (options: JobOptions) => string[] | undefined): Words =>
+  (options) =>
+    (of(options) ?? []).flatMap((one) => [flag, one]);
+
+const WORDS: Words[] = [
+  value('--name', ({ name }) => name),
+  value('--cwd', ({ cwd }) => cwd),
+  each('--env', ({ env }) => env),
+  value('--env-file', ({ envFile }) => envFile),
+  value('--device', ({ device }) => device),
+  value('--budget', ({ budget }) => budget),
+  value('--gpus', ({ gpus }) => gpus, 1),
+  switched('--exclusive', ({ exclusive }) => exclusive),
+  value('--effective-batch', ({ effectiveBatch }) => effectiveBatch),
+  value('--min-batch', ({ minBatch }) => minBatch, 1),
+  value('--max-batch', ({ maxBatch }) => maxBatch),
+  value('--amp', ({ amp }) => amp, 'auto'),
+  value('--checkpointing', ({ checkpointing }) => checkpointing, 'auto'),
+  value('--accumulation', ({ accumulation }) => accumulation, 'auto'),
+  value('--cut', ({ cut }) => cut, 'auto'),
+  switched('--exact', ({ exact }) => exact),
+  value('--objective', ({ objective }) => objective, 'max-batch'),
+  value('--headroom', ({ headroomPct }) => headroomPct, 3),
+  value('--preset', ({ preset }) => preset, 'auto'),
+  value('--steps', ({ steps }) => steps, 3),
+  switched('--no-fork', ({ fork }) => fork === false),
+  value('--timeout', ({ timeoutSeconds }) => timeoutSeconds),
+  value('--max-launches', ({ maxLaunches }) => maxLaunches),
+  value('--priority', ({ priority }) => priority, 0),
+  value('--time', ({ timeSeconds }) => (timeSeconds == null ? null : formatSpan(timeSeconds))),
+  each('--after', ({ after }) => after),
+  each('--after-any', ({ afterAny }) => afterAny),
+  ({ share, shareAuto }) => (shareAuto ? ['--share=auto'] : share ? ['--share'] : []),
+  value('--gpu-model', ({ gpuModel }) => gpuModel),
+  value('--host', ({ host }) => host),
+  each('--label', ({ labels }) => labels),
+  // Its argument may begin with a dash
+  ({ resumeArg }) => (resumeArg === null ? [] : [`--resume-arg=${resumeArg}`]),
+  value('--retries', ({ retries }) => retries, 2),
+];
+
+/**
+ * The command that submits such a job again, with every option that is not as it is without being given. Of variables only
+ * the names are known. A member of a sweep or an array is submitted alone.
+ */
+export function repeatCommand({ options, command, slurm }: Pick<StoredJob, 'options' | 'command' | 'slurm'>): string[] {
+  const words = WORDS.flatMap((of) => of(options)).map(String);
+  const via = slurm == null ? [] : ['--via', 'slurm', ...(slurm.partition ? ['--partition', slurm.partition] : [])];
+  return ['oomtune', 'submit', ...words, ...via, '--', ...command];
+}
