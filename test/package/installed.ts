@@ -12,6 +12,16 @@ export interface Done {
   stderr: string;
 }
 
+export interface Release {
+  tarball: string;
+  wheel: string;
+  sbom: string;
+  checksums: string;
+  /** What is in the tarball. */
+  files: string[];
+  said: string;
+}
+
 /** Runs a program to its end; an exit code other than 0 is an answer like any other. */
 export function call(file: string, args: string[], options: { cwd: string; env: NodeJS.ProcessEnv }): Promise<Done> {
   return new Promise((resolve, reject) => {
@@ -53,21 +63,35 @@ export class Installed {
     return call(process.execPath, [this.#npm, ...args, '--no-audit', '--no-fund'], { cwd, env });
   }
 
-  /** Packs the checkout; returns the tarball's path and the names of what is in it. */
-  async pack(): Promise<{ tarball: string; files: string[] }> {
-    const args = ['pack', '--json', '--pack-destination', this.folder];
-    const { code, stdout, stderr } = await this.npm(args, { path: process.env.PATH as string, cwd: ROOT });
+  /** Packs the checkout as a release is packed; returns its files, and the names of what is in npm's. */
+  async release(): Promise<Release> {
+    const script = join(ROOT, 'scripts', 'release.mjs');
+    const args = [script, 'pack', '--draft', '--out', join(this.folder, 'release')];
+    const { code, stdout, stderr } = await call(process.execPath, args, { cwd: ROOT, env: process.env });
     if (code !== 0) throw new Error(stderr);
-    const said = JSON.parse(stdout.slice(stdout.search(/^[[{]/m))) as { filename: string; files: { path: string }[] }[];
-    const [packed] = Object.values(said);
-    if (!packed) throw new Error(stdout);
-    return { tarball: join(this.folder, packed.filename), files: packed.files.map((file) => file.path) };
+    const paths = stdout.trim().split('\n');
+    const named = (end: string): string => paths.find((path) => path.endsWith(end)) as string;
+    const listed = await call('tar', ['-tzf', named('.tgz')], { cwd: this.folder, env: process.env });
+    return {
+      tarball: named('.tgz'),
+      wheel: named('.whl'),
+      sbom: named('.cdx.json'),
+      checksums: named('SHA256SUMS'),
+      files: listed.stdout
+        .trim()
+        .split('\n')
+        .map((file) => file.replace('package/', '')),
+      said: stderr,
+    };
   }
 
   /** The installed program, with nothing in its environment but what it needs. */
-  oomtune(args: string[]): Promise<Done> {
-    const env = { PATH: this.bin, HOME: this.folder, OOMTUNE_HOME: join(this.folder, 'home'), OMP_NUM_THREADS: '1' };
-    return call(join(this.folder, 'app', 'node_modules', '.bin', 'oomtune'), args, { cwd: this.folder, env });
+  oomtune(
+    args: string[],
+    { program = join(this.folder, 'app', 'node_modules', '.bin', 'oomtune'), path = this.bin } = {},
+  ) {
+    const env = { PATH: path, HOME: this.folder, OOMTUNE_HOME: join(this.folder, 'home'), OMP_NUM_THREADS: '1' };
+    return call(program, args, { cwd: this.folder, env });
   }
 
   async close(): Promise<void> {

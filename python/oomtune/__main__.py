@@ -1,0 +1,5 @@
+"""`python -m oomtune` is the command `oomtune`."""
+
+from .launcher import main
+
+main()
