@@ -148,7 +148,9 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     ),
   });
   ask('devices', 'show GPUs and host memory, and who holds them', () => import('./verbs/devices.js'));
-  ask('doctor', 'check Redis, Python, torch, driver and limits', () => import('./verbs/doctor.js'));
+  ask('doctor', 'check Redis, Python, torch, driver and limits', () => import('./verbs/doctor.js'), {
+    ...options(['--report', 'print a bug report: versions and checks, nothing private']),
+  });
 
   const group = (name: string, about: string): Command => {
     const parent = program.command(name).description(about).helpGroup(SERVE);

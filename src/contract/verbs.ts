@@ -91,6 +91,34 @@ const finding = z.object({
 });
 export type Finding = z.infer<typeof finding>;
 
+const versions = z.object({
+  oomtune: z.string(),
+  node: z.string(),
+  addon: z.string().nullable(),
+  supervisor: z.string().nullable(),
+  hook: z.string().nullable(),
+  driver: z.string().nullable(),
+});
+export type Versions = z.infer<typeof versions>;
+
+/** Nothing in it tells whose machine it is. */
+const bugReport = z.object({
+  schema,
+  versions,
+  system: z.object({
+    /** Operating system, processor and libc. */
+    platform: z.string(),
+    kernel: z.string(),
+    memory_bytes: bytes,
+    devices: z.array(z.object({ id: z.string(), model: z.string(), total_bytes: bytes })),
+  }),
+  /** `found` is null where it names users, hosts, jobs or servers. */
+  checks: z.array(finding.omit({ remedy: true, found: true }).extend({ found: z.string().nullable() })),
+  /** Names of variables that are set. */
+  variables: strings,
+});
+export type BugReport = z.infer<typeof bugReport>;
+
 const daemonStatus = z.object({
   running: z.boolean(),
   pid: z.number().int().nullable(),
@@ -190,6 +218,7 @@ export const verbDocuments = {
   diagnose: diagnosis,
   devices: z.object({ schema, devices: z.array(deviceEntry) }),
   doctor: z.object({ schema, ok: z.boolean(), checks: z.array(finding) }),
+  'doctor-report': bugReport,
   'daemon-start': daemonStatus.extend({ schema }),
   'daemon-status': daemonStatus.extend({ schema }),
   'daemon-stop': stopped,
@@ -201,17 +230,7 @@ export const verbDocuments = {
   'redis-stop': stopped,
   dashboard: z.object({ schema, url: z.string(), address: z.string() }),
   completion: z.object({ schema, shell: z.enum(['bash', 'zsh', 'fish']), script: text(10_000_000) }),
-  version: z.object({
-    schema,
-    versions: z.object({
-      oomtune: z.string(),
-      node: z.string(),
-      addon: z.string().nullable(),
-      supervisor: z.string().nullable(),
-      hook: z.string().nullable(),
-      driver: z.string().nullable(),
-    }),
-  }),
+  version: z.object({ schema, versions, platform: z.string() }),
 } as const;
 
 export type VerbDocuments = { [V in keyof typeof verbDocuments]: z.infer<(typeof verbDocuments)[V]> };

@@ -27,10 +27,20 @@ function pathsIn(page: string): string[] {
 }
 
 describe('documentation', () => {
-  it('lists every error code with its exit code, and no other', () => {
-    const rows = [...read('docs', 'reference', 'errors.md').matchAll(/^\| `(OOMTUNE_[A-Z_]+)` \| (\d+) \|/gm)];
-    const documented = Object.fromEntries(rows.map(([, code, exit]) => [code, Number(exit)]));
-    expect(documented).toEqual(Object.fromEntries(Object.entries(ERROR_CODES).map(([code, { exit }]) => [code, exit])));
+  it('lists every error code with its exit code, and tells each with its causes and what to do; no other', () => {
+    const page = read('docs', 'reference', 'errors.md');
+    const codes = Object.fromEntries(Object.entries(ERROR_CODES).map(([code, { exit }]) => [code, exit]));
+    const rows = [...page.matchAll(/^\| \[`(OOMTUNE_[A-Z_]+)`\]\(#(\w+)\) \| (\d+) \|/gm)];
+    expect(Object.fromEntries(rows.map(([, code, , exit]) => [code, Number(exit)]))).toEqual(codes);
+    expect(rows.filter(([, code, anchor]) => code?.toLowerCase() !== anchor)).toEqual([]);
+    const sections = page.split(/^### (?=OOMTUNE_)/m).slice(1);
+    const told = sections.map((section) =>
+      /^(\w+)\n\n\S.* Exit code (\d+)\.\n\n(?:Cause: .+\n|Causes:\n\n(?:- .+\n){2,})\n\*\*What to do\.\*\* .+\n$/.exec(
+        section.trimEnd().concat('\n'),
+      ),
+    );
+    expect(sections.filter((_section, at) => told[at] === null)).toEqual([]);
+    expect(Object.fromEntries(told.map((match) => [match?.[1], Number(match?.[2])]))).toEqual(codes);
   });
 
   it('gives each dependency its reason, and names no other', () => {

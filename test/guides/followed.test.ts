@@ -9,7 +9,7 @@ const reader = new Reader();
 
 /** What a line becomes where there is no GPU and no hour to spend. Each leaves the command itself as it is written. */
 const SMALLER: [RegExp, string][] = [
-  [/^npm .*$/gm, ''], // prepares the machine
+  [/^(npm|pip) .*$/gm, ''], // prepares the machine: test/package/install.test.ts does what the README says
   [/^ssh .*$/gm, ''], // another machine
   [/^.*XREAD BLOCK.*$/gm, ''], // waits for the next event
   [/^export OOMTUNE_REDIS_URL=.*$/gm, ''], // a server of the reader's own

@@ -18,7 +18,7 @@ export const read = (page: string): string => readFileSync(join(ROOT, page), 'ut
 
 /** The shell's part of a page: its fenced blocks without a language, or marked as a shell's. */
 export function blocks(page: string): string[] {
-  const text = read(page).replace(/<!-- picture -->[\s\S]*<!-- \/picture -->/, '');
+  const text = read(page).replace(/<!-- picture \w+ -->[\s\S]*?<!-- \/picture -->/g, '');
   const all = [...text.matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)];
   return all.filter(([, language = '']) => ['', 'bash', 'sh'].includes(language)).map(([, , block = '']) => block);
 }

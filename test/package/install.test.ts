@@ -257,6 +257,37 @@ describe('installed by pip from the wheel', () => {
   });
 });
 
+describe('as the README says', () => {
+  const lines = [...readFileSync(join(ROOT, 'README.md'), 'utf8').matchAll(/^(?:npm install|pip install) .*$/gm)];
+  const prefix = join(installed.folder, 'prefix');
+  const bin = join(installed.folder, 'by-pip');
+  const python = findWheelBuilder() as string;
+
+  beforeAll(async () => {
+    const venv = join(installed.folder, 'readme-venv');
+    await call(python, ['-m', 'venv', '--without-pip', venv], { cwd: installed.folder, env: process.env });
+    mkdirSync(bin);
+    // pip of the interpreter that has one, for an environment that is empty
+    const pip = `exec '${python}' -m pip --python '${join(venv, 'bin', 'python')}' --disable-pip-version-check "$@"`;
+    writeFileSync(join(bin, 'pip'), `#!/bin/sh\n${pip}\n`);
+    chmodSync(join(bin, 'pip'), 0o755);
+    symlinkSync(join(venv, 'bin', 'oomtune'), join(bin, 'oomtune'));
+  });
+
+  it.each(lines.map(([line]) => line))('%s', async (line) => {
+    const env = { ...process.env, PATH: `${bin}:${process.env.PATH}`, npm_config_prefix: prefix };
+    const done = await call('sh', ['-ec', line], { cwd: dirname(release.wheel), env });
+    expect(done.code, done.stdout + done.stderr).toBe(0);
+    const program = line.startsWith('pip') ? join(bin, 'oomtune') : join(prefix, 'bin', 'oomtune');
+    const { code, stdout } = await installed.oomtune(['--version', '--json'], { program });
+    expect([code, JSON.parse(stdout).versions.addon]).toEqual([0, version]);
+  });
+
+  it('for pip and for npm', () => {
+    expect(lines.map(([line]) => line.split(' ')[0]).sort()).toEqual(['npm', 'pip']);
+  });
+});
+
 it('says that a Node is too old, instead of failing somewhere', async () => {
   // in place of an old Node, which would read the same first lines
   const old = join(installed.folder, 'old.cjs');

@@ -9,16 +9,19 @@ import type { FirstPartyLimit } from '../../contract/launch.js';
 import type { Finding } from '../../contract/verbs.js';
 import { KINDS } from '../../devices/index.js';
 import type { Driver } from '../../devices/kind.js';
+import { bugReport, bugReportText } from '../bug-report.js';
 import type { Context } from '../context.js';
 import { asOomtuneError } from '../errors.js';
 import type { Verb } from '../verb.js';
 import { plural } from '../words.js';
+import { versions } from './version.js';
 
 const MARKS = { ok: ['green', '✓'], warning: ['yellow', '!'], failed: ['red', '✗'] } as const;
 
-export default (async (_invocation, context) => {
+export default (async ({ options }, context) => {
   const { out } = context;
   const findings = await examine(context);
+  if (options.report === true) return report(findings, context);
   const broken = findings.filter((finding) => finding.status === 'failed');
   if (out.json) out.document('doctor', { schema: 1, ok: broken.length === 0, checks: findings });
   else {
@@ -34,6 +37,18 @@ export default (async (_invocation, context) => {
   }
   return broken.length === 0 ? 0 : 5;
 }) satisfies Verb;
+
+/** A report is made of a broken machine, too: what it finds is no failure of its own. */
+async function report(findings: Finding[], context: Context): Promise<number> {
+  const devices = await context.runtime().then(
+    (runtime) => runtime.devices(),
+    () => [], // the checks say that it is not there
+  );
+  const made = bugReport({ versions: await versions(context), findings, devices });
+  if (context.out.json) context.out.document('doctor-report', made);
+  else context.out.data(bugReportText(made));
+  return 0;
+}
 
 const run = promisify(execFile);
 const MIB = 1024 ** 2;

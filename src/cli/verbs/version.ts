@@ -1,6 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PACKAGE_ROOT, packageVersion } from '../../common/home.js';
+import type { Versions } from '../../contract/verbs.js';
+import { platform } from '../bug-report.js';
+import type { Context } from '../context.js';
 import { facts } from '../table.js';
 import type { Verb } from '../verb.js';
 
@@ -10,12 +13,13 @@ function hookVersion(): string | null {
   return /^__version__ = "(.+)"$/m.exec(readFileSync(file, 'utf8'))?.[1] ?? null;
 }
 
-export default (async (_invocation, { out, runtime }) => {
+/** The native part's are null where it is not built: the rest can still be told. */
+export async function versions({ runtime }: Pick<Context, 'runtime'>): Promise<Versions> {
   const parts = await runtime().then(
     (found) => found.versions(),
-    () => null, // not built: the rest can still be told
+    () => null,
   );
-  const versions = {
+  return {
     oomtune: packageVersion(),
     node: process.versions.node,
     addon: parts?.addon ?? null,
@@ -23,12 +27,16 @@ export default (async (_invocation, { out, runtime }) => {
     hook: hookVersion(),
     driver: parts?.driver ?? null,
   };
-  if (out.json) out.document('version', { schema: 1, versions });
+}
+
+export default (async (_invocation, context) => {
+  const { out } = context;
+  const found = await versions(context);
+  if (out.json) out.document('version', { schema: 1, versions: found, platform: platform() });
   else {
-    const { oomtune, ...rest } = versions;
-    out.data(
-      `oomtune ${oomtune}\n${facts(Object.entries(rest).map(([name, value]) => [name, value ?? 'none'] as [string, string]))}`,
-    );
+    const { oomtune, ...rest } = found;
+    const lines = Object.entries({ ...rest, platform: platform() });
+    out.data(`oomtune ${oomtune}\n${facts(lines.map(([name, value]) => [name, value ?? 'none'] as [string, string]))}`);
   }
   return 0;
 }) satisfies Verb;
