@@ -116,6 +116,17 @@ def flat_images(folder, path=".", count=512, size=256):
 
 
 @maker
+def masked_images(folder, count=512, size=256):
+    """JPEGs in imgs/, and in masks/ for each a mask of two values."""
+    flat_images(folder, "imgs", count, size)
+    real = os.path.join(folder, ".real", "mask.png")
+    mask = np.zeros((int(size), int(size)), dtype=np.uint8)
+    mask[: int(size) // 2] = 255
+    Image.fromarray(mask).save(real)
+    linked(os.path.join(folder, "masks"), "%05d.png", int(count), [real])
+
+
+@maker
 def corpus(folder, lines=4000):
     """train.txt, valid.txt and test.txt of words, and all of it as input.txt."""
     for name, number in [("train", int(lines)), ("valid", 60), ("test", 60)]:

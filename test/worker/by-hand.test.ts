@@ -75,6 +75,19 @@ describe.each(pythons)('a loop without a DataLoader, under $torch', ({ python })
     expect(more.failure?.class).toBe('device_oom');
   });
 
+  it('is driven from its first call on where it speaks of a DataLoader, and its own batch does not fit', async () => {
+    const script = 'speaks_of_loaders.py';
+    const budget = budgetFor(python, '160MiB', '100MiB');
+    const bench = workbench('find-batch', [python, scriptOf(script)], { budget });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report.status, JSON.stringify(report.failure)).toBe('found');
+    const max = report.max_micro_batch as number;
+    expect(max).toBeLessThan(4096);
+    expect(await really(python, script, ['--batch-size', String(max)], budget)).toMatchObject({ outcome: 'succeeded' });
+    const more = await really(python, script, ['--batch-size', String(Math.ceil(max * 1.05))], budget);
+    expect(more.failure?.class).toBe('device_oom');
+  });
+
   it('goes on in the process that a flag brought its first size to', async () => {
     const words = [python, scriptOf('get_batch.py'), '--batch_size={micro_batch}'];
     const budget = budgetFor(python, '160MiB', '40MiB');

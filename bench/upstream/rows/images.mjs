@@ -55,7 +55,7 @@ export const IMAGES = [
     name: 'Pytorch-UNet',
     repository: 'milesial/Pytorch-UNet',
     command: 'train.py --epochs 1 --scale 0.5',
-    links: { data: 'flat-images imgs,masks 300 256' },
+    links: { data: 'masked-images 300 256' },
     logs: ['wandb'],
     size: '--batch-size',
     cpu: { budget: '700MiB', own: 4, args: '--scale 0.25' },

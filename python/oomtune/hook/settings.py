@@ -45,6 +45,8 @@ class Settings:
         self.knobs = frozenset(knob for knob in asked if knob in KNOBS)
         #: Fresh processes shall be forks of this one, if possible.
         self.forks = self.probing and environ.get("OOMTUNE_FORK") == "1"
+        #: A loop without a loader begins with its first call of the model, whatever the script's files mention.
+        self.at_call = self.probing and environ.get("OOMTUNE_AT_CALL") == "1"
         self.rank = int(environ.get("RANK") or 0)
         self.world_size = _count(environ, "WORLD_SIZE") or 1
 

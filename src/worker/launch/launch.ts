@@ -25,11 +25,16 @@ interface SearchLaunch {
   expandable: boolean;
   /** Fresh processes may be forks. */
   forks: boolean;
+  /** Sizes are set at the model's call from the first one on. */
+  atCall: boolean;
   /** Null: only to see the script's own settings. */
   probe: Probe | null;
 }
 
-export function launchSearch(owner: Owner, { mode, rung, expandable, forks, probe }: SearchLaunch): Promise<Session> {
+export function launchSearch(
+  owner: Owner,
+  { mode, rung, expandable, forks, atCall, probe }: SearchLaunch,
+): Promise<Session> {
   const { request, deps, target } = owner;
   const config = probe === null ? null : target.configOf(probe);
   const first = target.configOf({ rung, expandable_segments: expandable, micro_batch: 1, accumulation: 1 });
@@ -49,6 +54,7 @@ export function launchSearch(owner: Owner, { mode, rung, expandable, forks, prob
       output: 'log',
       mode,
       forks,
+      atCall,
       hookKnobs: mode === 'measure' ? target.hookKnobs() : [],
     };
   });
@@ -83,7 +89,7 @@ export function launchJob(owner: Owner, { config, resume, onStep, onCut }: JobLa
 /** Where launches of a search and of a job differ. */
 type Wishes = Pick<
   SessionRequest,
-  'argv' | 'env' | 'timeoutSeconds' | 'graceSeconds' | 'output' | 'mode' | 'forks' | 'hookKnobs'
+  'argv' | 'env' | 'timeoutSeconds' | 'graceSeconds' | 'output' | 'mode' | 'forks' | 'atCall' | 'hookKnobs'
 >;
 
 /** Records the launch, then makes it. Rejects with the signal's reason if aborted before. */

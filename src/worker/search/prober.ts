@@ -67,6 +67,8 @@ export class Prober {
   #measured = false;
   /** Processes whose supervisor was killed. */
   #lost = 0;
+  /** The script trained on batches of its own before it asked a loader: sizes are set from its model's first call on. */
+  #atCall = false;
   /** Times that it waited for memory of others. */
   #waits = 0;
 
@@ -203,7 +205,9 @@ export class Prober {
     this.diagnosis = verdict.class === 'ok' ? undriveable(null, probe.steps) : verdict;
     if (this.#mode === 'measure' && verdict.class === 'device_oom')
       this.diagnosis = neverReached(probe, session.loop?.own_batch, this.target.worldSize) ?? verdict;
-    if (this.#mode === 'probe' && session.loop === null) this.diagnosis = trainedAtItsOwn(verdict) ?? this.diagnosis;
+    const trainedAlone = this.#mode === 'probe' && session.loop === null ? trainedAtItsOwn(verdict) : null;
+    if (trainedAlone !== null && !this.#atCall) return this.#fromFirstCall(probe);
+    this.diagnosis = trainedAlone ?? this.diagnosis;
     if (verdict.class === 'user_error') this.diagnosis = await this.#withOwnBatch(probe, verdict);
     return observeDeath(probe, ran, this.diagnosis, exit);
   }
@@ -212,6 +216,17 @@ export class Prober {
   #refusesWhatFitted({ life }: Session, verdict: Diagnosis, { rung, micro_batch }: Probe): boolean {
     const fitted = micro_batch <= (this.#taken.get(rungName(rung)) ?? 0);
     return verdict.class === 'device_oom' && life > 1 && this.#used === 1 && fitted;
+  }
+
+  /** Repeats the probe in a start that does not wait for a loader to be asked: the script's own batch may be too large. */
+  async #fromFirstCall(probe: Probe): Promise<Observation> {
+    this.deps.log.info(
+      { probe },
+      'out of memory at a batch of its own: sizes are set from the first call of its model on',
+    );
+    this.#atCall = true;
+    await this.close();
+    return this.measure(probe);
   }
 
   /** Repeats the probe in a start, without further forks: the failure may be the fork's own. */
@@ -304,7 +319,14 @@ export class Prober {
   async #open(rung: Rung, expandable: boolean, probe: Probe | null): Promise<void> {
     this.#started = { rung, expandable };
     const owner = { request: this.request, deps: this.deps, target: this.target, launches: this.launches };
-    const session = await launchSearch(owner, { mode: this.#mode, rung, expandable, forks: this.#forks, probe });
+    const session = await launchSearch(owner, {
+      mode: this.#mode,
+      rung,
+      expandable,
+      forks: this.#forks,
+      atCall: this.#atCall,
+      probe,
+    });
     this.#process(session, rung, expandable);
     if (this.deps.signal.aborted) session.run.end('cancel');
     if (this.#mode !== 'probe') return;

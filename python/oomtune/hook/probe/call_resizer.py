@@ -217,8 +217,8 @@ class CallResizer:
         self.suitable = self.rows is None or self._resizer.fits(tree, self.rows)
 
     def _call_site(self, module: Module) -> Any:
-        """Identity of the module and of the script's line that calls it."""
+        """Identity of the module and of the script's line that calls it, which a loop that is run again has in other code."""
         frame: FrameType | None = sys._getframe()
         while frame is not None and not is_user_code(frame.f_code.co_filename):
             frame = frame.f_back
-        return None if frame is None else (id(module), frame.f_code, frame.f_lasti)
+        return None if frame is None else (id(module), frame.f_code.co_filename, frame.f_lineno)

@@ -89,7 +89,7 @@ class ProbeController:
         """Whether a training loop without a loader begins with this call of the model."""
         if self.state != "waiting":
             return False
-        if not self._candidates.any and not mentions_loaders():
+        if self._hook.settings.at_call or (not self._candidates.any and not mentions_loaders()):
             return True
         return self._iterations.steps_without_request >= UNASKED
 
