@@ -118,6 +118,8 @@ def flat_images(folder, path=".", count=512, size=256):
 @maker
 def masked_images(folder, count=512, size=256):
     """JPEGs in imgs/, and in masks/ for each a mask of two values."""
+    from PIL import Image
+
     flat_images(folder, "imgs", count, size)
     real = os.path.join(folder, ".real", "mask.png")
     mask = np.zeros((int(size), int(size)), dtype=np.uint8)

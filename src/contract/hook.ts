@@ -105,6 +105,8 @@ const exception = z.object({
   oom: z.boolean(),
   /** The variable of the script that holds a good part of the memory, and grew. */
   kept_by: text(500).nullable().optional(),
+  /** `true`: the script trained on batches of its own, while a loader might yet have been asked for one. */
+  waited_for_loader: z.boolean().optional(),
   micro_batch: lenient(count.nullable()).optional(),
   traceback: text(8192).optional(),
 });

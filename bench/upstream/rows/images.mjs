@@ -58,7 +58,7 @@ export const IMAGES = [
     links: { data: 'masked-images 300 256' },
     logs: ['wandb'],
     size: '--batch-size',
-    cpu: { budget: '700MiB', own: 4, args: '--scale 0.25' },
+    cpu: { budget: '1500MiB', own: 4, args: '--scale 0.25' },
     cuda: { budget: '8GiB', own: 32 },
   },
 ];

@@ -59,6 +59,8 @@ class Hook:
         self.accumulates: str | None = None
         #: The training loop makes its batches without a loader.
         self.loaderless = False
+        #: The script trained on batches of its own, while a loader might yet have been asked for one.
+        self.waited_for_loader = False
         #: Knobs that a framework applies by itself.
         self.native: set[str] = set()
         #: What the process does now: load, train, eval, save.
@@ -182,6 +184,7 @@ class Hook:
             "trains": None,
             "ended": None,
             "growing_variable": None,
+            "waited_for_loader": False,
         }
 
     def goodbye(self, reason: str, message: str) -> None:

@@ -106,6 +106,7 @@ class Instrumentation:
             "trains": self.training_mode.is_trained_module,
             "ended": self.telemetry.loop_end.had_ended,
             "growing_variable": self.telemetry.growing_variable,
+            "waited_for_loader": self.hook.waited_for_loader,
         }
 
     def apply_rung(self) -> None:

@@ -114,6 +114,8 @@ RaisedBase = TypedDict(
 class Raised(RaisedBase, total=False):
     #: False: it was raised where gradients were off.
     gradients: bool
+    #: True: the script trained on batches of its own, while a loader might yet have been asked for one.
+    waited_for_loader: bool
 
 
 class Step(TypedDict):

@@ -52,6 +52,8 @@ class ProcessState(TypedDict):
     ended: LoopEnded | None
     #: The variable whose growth accounts for a good part of the memory in use when the exception was raised.
     growing_variable: Callable[[TracebackType | None], str | None] | None
+    #: The model was called with batches of the script's own, while a loader might yet have been asked for one.
+    waited_for_loader: bool
 
 
 class Controller(Protocol):

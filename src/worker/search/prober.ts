@@ -206,7 +206,8 @@ export class Prober {
     if (this.#mode === 'measure' && verdict.class === 'device_oom')
       this.diagnosis = neverReached(probe, session.loop?.own_batch, this.target.worldSize) ?? verdict;
     const trainedAlone = this.#mode === 'probe' && session.loop === null ? trainedAtItsOwn(verdict) : null;
-    if (trainedAlone !== null && !this.#atCall) return this.#fromFirstCall(probe);
+    if (trainedAlone !== null && session.exception?.waited_for_loader && !this.#atCall)
+      return this.#fromFirstCall(probe);
     this.diagnosis = trainedAlone ?? this.diagnosis;
     if (verdict.class === 'user_error') this.diagnosis = await this.#withOwnBatch(probe, verdict);
     return observeDeath(probe, ran, this.diagnosis, exit);

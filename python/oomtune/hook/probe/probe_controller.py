@@ -91,7 +91,8 @@ class ProbeController:
             return False
         if self._hook.settings.at_call or (not self._candidates.any and not mentions_loaders()):
             return True
-        return self._iterations.steps_without_request >= UNASKED
+        self._hook.waited_for_loader = self._iterations.steps_without_request < UNASKED
+        return not self._hook.waited_for_loader
 
     @property
     def backwards(self) -> int:

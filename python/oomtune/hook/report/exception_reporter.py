@@ -66,6 +66,8 @@ class ExceptionReporter:
                 "micro_batch": state["micro_batch"],
                 "traceback": text[-4096:],
             }
+            if state["waited_for_loader"]:
+                message["waited_for_loader"] = True
             if not gradients_enabled_at(trace):
                 # Never `true`: decorators may turn gradients off without leaving a frame.
                 message["gradients"] = False
