@@ -12,8 +12,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .effective_batch import keep_effective_batch
     from .errors import OomtuneError
+    from .executable_batch_size import find_executable_batch_size
     from .knobs import Config, config
+    from .micro_batches import auto_micro_batch
     from .recommendations import Recommendation, recommended
     from .search.find_batch import find_batch
 
@@ -22,8 +25,11 @@ __all__ = [
     "Config",
     "OomtuneError",
     "Recommendation",
+    "auto_micro_batch",
     "config",
     "find_batch",
+    "find_executable_batch_size",
+    "keep_effective_batch",
     "recommended",
 ]
 
@@ -32,8 +38,11 @@ _MODULES = {
     "Config": "knobs",
     "OomtuneError": "errors",
     "Recommendation": "recommendations",
+    "auto_micro_batch": "micro_batches",
     "config": "knobs",
     "find_batch": "search.find_batch",
+    "find_executable_batch_size": "executable_batch_size",
+    "keep_effective_batch": "effective_batch",
     "recommended": "recommendations",
 }
 

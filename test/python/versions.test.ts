@@ -8,7 +8,7 @@ import { PACKAGE_ROOT } from '../../src/common/home.js';
 /** What the hook has to run on. */
 const VERSIONS = ['3.8', '3.9', '3.10', '3.11', '3.12', '3.13'];
 /** What needs no torch: every file is compiled and imported, and a loop is sent back by what each version has for that. */
-const CASES = ['test_imports', 'test_rewind', 'test_recommended', 'test_function_script'];
+const CASES = ['test_imports', 'test_rewind', 'test_recommended', 'test_function_script', 'test_effective_batch'];
 
 /** An interpreter of that version: one on the PATH, or pyenv's. */
 function interpreter(version: string): string | null {
