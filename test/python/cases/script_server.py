@@ -6,6 +6,7 @@ to be imported is started for real (test_inject.py, test_training_frameworks.py)
 
 import array
 import atexit
+import importlib.util
 import json
 import os
 import signal
@@ -112,6 +113,9 @@ def become(asked, files):
 if __name__ == "__main__":
     import torch
     import torch.utils.data  # noqa: F401
+
+    if importlib.util.find_spec("torch._dynamo"):
+        import torch._dynamo  # noqa: F401  what the first optimizer of each script would import: 1.5 s of a current torch
 
     sys.modules.pop("sitecustomize", None)
     _asked, _files = serve(socket.socket(fileno=int(sys.argv[1])))
