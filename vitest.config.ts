@@ -3,15 +3,18 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** What takes longest begins first, or one worker would still be at it when the others have nothing left. */
 const LONGEST = [
+  'test/frameworks/transformers',
+  'test/frameworks/loops',
+  'test/worker/by-hand',
+  'test/frameworks/',
+  'test/python/hook-lives',
+  'test/python/hook-probe',
   'test/python/hook',
-  'test/frameworks',
-  'test/daemon/hosts',
-  'test/daemon/outage',
-  'test/native/core',
   'test/cuda/sanitizers',
+  'test/native/core',
+  'test/daemon/',
   'test/guides/',
   'test/worker/',
-  'test/daemon/',
   'test/cli/',
 ];
 

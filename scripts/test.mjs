@@ -1,12 +1,14 @@
 #!/usr/bin/env node
 /**
  * Set-up with what tests need besides, then the linters, the type checkers and the whole suite. `--quick` leaves out what
- * needs the frameworks' real packages (6 GiB, installed once a machine). Other arguments go to vitest.
+ * needs the frameworks' real packages (6 GiB, installed once a machine) and other versions of Node. Other arguments go to
+ * vitest.
  */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { ensureFrameworks } from './setup/frameworks.mjs';
 import { ensureIntegrations } from './setup/integrations.mjs';
+import { otherNodes } from './setup/nodes.mjs';
 import { pythonChecks } from './setup/python-tools.mjs';
 import { ROOT, say } from './setup/say.mjs';
 import { setup, withErrors } from './setup.mjs';
@@ -17,19 +19,23 @@ await withErrors(() => {
   const python = setup({ tests: true });
   const frameworks = quick ? null : ensureFrameworks();
   const integrations = frameworks === null ? null : ensureIntegrations();
-  if (quick) say('NOT RUN (--quick): the tests with real frameworks and current torch.');
+  if (quick)
+    say('NOT RUN (--quick): the tests with real frameworks and current torch, and those under other versions of Node.');
   const node = (...parts) => [process.execPath, join(ROOT, 'node_modules', ...parts)];
+  const vitest = node('vitest', 'vitest.mjs');
+  const rest = args.filter((one) => one !== '--quick');
   const steps = [
     ['biome', [...node('@biomejs', 'biome', 'bin', 'biome'), 'check', '.']],
     ['types', [...node('typescript', 'bin', 'tsc'), '--noEmit', '-p', 'tsconfig.json']],
     ...pythonChecks(),
     ['clang-format, clang-tidy', [process.execPath, join(ROOT, 'scripts', 'setup', 'native-tools.mjs'), '--if-there']],
-    ['tests', [...node('vitest', 'vitest.mjs'), 'run', ...args.filter((one) => one !== '--quick')]],
+    ...(quick || rest.length > 0 ? [] : otherNodes(vitest[1])),
+    ['tests', [...vitest, 'run', ...rest]],
   ];
   const failed = [];
-  for (const [name, [program, ...rest]] of steps) {
+  for (const [name, [program, ...words], more] of steps) {
     say(`\n== ${name}`);
-    const done = spawnSync(program, rest, {
+    const done = spawnSync(program, words, {
       cwd: ROOT,
       stdio: 'inherit',
       env: {
@@ -37,6 +43,7 @@ await withErrors(() => {
         OOMTUNE_PYTHON: python.path,
         OOMTUNE_TEST_FRAMEWORKS: frameworks ?? '',
         OOMTUNE_TEST_INTEGRATIONS: integrations ?? '',
+        ...more,
       },
     });
     if (done.status !== 0) failed.push(name);

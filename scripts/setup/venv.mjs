@@ -6,7 +6,7 @@ import { output, say } from './say.mjs';
 import { which } from './system.mjs';
 
 /** Outside the checkout, as a fresh clone is to find it again. */
-const cache = () =>
+export const cache = () =>
   process.env.OOMTUNE_TEST_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'oomtune-tests');
 
 /**

@@ -112,7 +112,7 @@ def become(asked, files):
 
 if __name__ == "__main__":
     import torch
-    import torch.utils.data  # noqa: F401
+    import torch.utils.data
 
     if importlib.util.find_spec("torch._dynamo"):
         import torch._dynamo  # noqa: F401  what the first optimizer of each script would import: 1.5 s of a current torch

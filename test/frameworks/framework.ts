@@ -1,0 +1,183 @@
+import { spawnSync } from 'node:child_process';
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Oomtune, ROOT } from '../cli/oomtune.js';
+import { Warm } from './warm.js';
+
+/** An interpreter with the real packages; empty: they could not be installed, or were not asked for. */
+const python = process.env.OOMTUNE_TEST_FRAMEWORKS ?? '';
+if (python === '') {
+  process.stderr.write(
+    'SKIPPED: training with real frameworks, as OOMTUNE_TEST_FRAMEWORKS names no interpreter that has them\n',
+  );
+}
+
+interface Framework {
+  script: string;
+  args?: string[];
+  /** The console script that is started in place of `script`; `script`_data.py, if there is one, makes what it reads, `script`_weights.py reads what it kept. */
+  console?: string;
+  /** The script's own batch, and batches per step. */
+  own: number;
+  accumulation?: number;
+  /** Less than the script's own batch takes; where none is named, `most` is the largest micro-batch that the cut run may use. */
+  budget?: string;
+  most?: number;
+  /** How the batch is said without the hook; else by the environment's BATCH. */
+  flag?: string;
+  /** By how many per cent more than the largest size does not fit, where memory grows evenly enough for less than 10; null: samples differ in size, or it does not. */
+  beyond?: 2 | null;
+  cut?: string;
+  /** Its models take statistics of each micro-batch: a cut run ends at other weights, which is told. */
+  normalises?: boolean;
+}
+
+/**
+ * Holds for each of `frameworks`, unmodified scripts: as it stands it trains to the same bits, the answer of a search holds, and
+ * a cut run ends at the same weights. `modules` are what most of the scripts import, for the runs beside oomtune.
+ */
+export function trainsAsItIs(what: string, modules: string[], frameworks: Framework[]): void {
+  describe.skipIf(python === '')(`an unmodified script of ${what}`, () => {
+    const oomtune = new Oomtune();
+    const folders: string[] = [];
+    /** Hubs are not reached here, and would not be asked for anything. */
+    const env = {
+      HF_HUB_OFFLINE: '1',
+      TOKENIZERS_PARALLELISM: 'false',
+      YOLO_OFFLINE: 'true',
+      YOLO_CONFIG_DIR: oomtune.home,
+      HOME: process.env.HOME,
+      PATH: process.env.PATH,
+    };
+
+    let warm: Warm;
+
+    async function trained(script: string, args: string[], cwd: string): Promise<void> {
+      const { status, output } = await warm.run(script, args, cwd, { ...oomtune.env, ...env });
+      expect(status, output).toBe(0);
+    }
+
+    async function helped(script: string, cwd: string): Promise<void> {
+      if (existsSync(join(cwd, `${script}.py`))) await trained(`${script}.py`, [], cwd);
+    }
+
+    /** A folder of its own, as the scripts write into the one that they run in. */
+    async function folder({ script }: Framework): Promise<string> {
+      const made = mkdtempSync(join(tmpdir(), 'oomtune-frameworks-'));
+      cpSync(join(ROOT, 'test', 'frameworks', 'scripts'), made, { recursive: true });
+      folders.push(made);
+      await helped(`${script}_data`, made);
+      return made;
+    }
+
+    async function weightsOf({ script }: Framework, cwd: string): Promise<string> {
+      await helped(`${script}_weights`, cwd);
+      return join(cwd, 'weights.pt');
+    }
+
+    const programOf = ({ script, console: program }: Framework): string[] =>
+      program === undefined ? [python, `${script}.py`] : [join(dirname(python), program)];
+
+    /** Its command at a batch of its own, without oomtune's means, and what the environment says of it. */
+    function sized(framework: Framework, batch: number): { command: string[]; env: NodeJS.ProcessEnv } {
+      const { args = [], flag } = framework;
+      const program = programOf(framework);
+      if (flag === undefined) return { command: [...program, ...args], env: { ...env, BATCH: String(batch) } };
+      const said = [...args, ...`${flag}${batch}`.split(' ')]; // the last one counts
+      return { command: [...program, ...said], env };
+    }
+
+    const command = (framework: Framework) => [...programOf(framework), ...(framework.args ?? [])];
+
+    async function alone(framework: Framework): Promise<string> {
+      const cwd = await folder(framework);
+      if (framework.console === undefined) {
+        await trained(`${framework.script}.py`, framework.args ?? [], cwd);
+      } else {
+        const [program, ...args] = command(framework) as [string, ...string[]];
+        const done = spawnSync(program, args, { cwd, encoding: 'utf8', env: { ...oomtune.env, ...env } });
+        expect(done.status, done.stderr).toBe(0);
+      }
+      return weightsOf(framework, cwd);
+    }
+
+    const reported = (cwd: string) => JSON.parse(readFileSync(join(cwd, 'report.json'), 'utf8'));
+
+    /** Whether a batch fits the budget in a process of its own that knows nothing of the hook. */
+    async function fits(framework: Framework, batch: number): Promise<boolean> {
+      const cwd = await folder(framework);
+      const { command, env } = sized(framework, batch);
+      const options = ['--no-tune', '--preset', 'none', '--device', 'cpu', '--budget', framework.budget as string];
+      const ended = await oomtune.call(['run', ...options, '--report', 'report.json', '--', ...command], { cwd, env });
+      const { outcome, failure } = reported(cwd);
+      if (outcome !== 'succeeded') expect(failure?.class, ended.stderr).toBe('device_oom');
+      return outcome === 'succeeded';
+    }
+
+    beforeAll(async () => {
+      warm = new Warm(python, modules, { ...oomtune.env, ...env });
+      expect(await warm.version, 'the environment holds a current torch').toMatch(/^2\./);
+    });
+
+    afterAll(async () => {
+      warm?.close();
+      await oomtune.close();
+      for (const made of folders) rmSync(made, { recursive: true, force: true });
+    });
+
+    describe.each(frameworks)('$script', (framework) => {
+      const { own, accumulation = 1, budget, most = own, script, beyond = 10, cut = 'auto' } = framework;
+      const bound = budget === undefined ? ['--max-batch', String(most)] : ['--budget', budget];
+      const options = ['--name', script, '--device', 'cpu', '--cut', cut, ...bound];
+      let bare = '';
+      let searched: { cwd: string; found: number } | null = null;
+
+      it('trains as it stands to the same bits', async () => {
+        bare = await alone(framework);
+        const cwd = await folder(framework);
+        const args = ['run', '--no-tune', '--device', 'cpu', '--', ...command(framework)];
+        const { code, stderr } = await oomtune.call(args, { cwd, env });
+        expect(code, stderr).toBe(0);
+        expect(await warm.difference(bare, await weightsOf(framework, cwd))).toBe(0);
+      }, 300_000);
+
+      it.runIf(budget)(
+        `gets an answer that holds in a fresh process${beyond === null ? '' : `, and ${beyond} % above the largest does not`}`,
+        async () => {
+          const cwd = await folder(framework);
+          const args = ['find-batch', '--json', ...options, '--', ...command(framework)];
+          const { stdout, stderr } = await oomtune.call(args, { cwd, env });
+          const { status, max_micro_batch: found, config } = JSON.parse(stdout);
+          expect(status, stderr).toBe('found');
+          searched = { cwd, found };
+          expect(found).toBeLessThan(own);
+          expect(await fits(framework, config.micro_batch), `${config.micro_batch}`).toBe(true);
+          if (beyond === null) return;
+          const more = found + Math.max(1, Math.ceil((found * beyond) / 100));
+          expect(await fits(framework, more), `${more}`).toBe(false);
+        },
+        300_000,
+      );
+
+      it('is cut to fit, and trains to the same weights at its own effective batch', async () => {
+        // where it was searched before, `run` takes what was recorded there
+        const cwd = searched?.cwd ?? (await folder(framework));
+        const args = ['run', ...options, '--report', 'report.json', '--', ...command(framework)];
+        const { code, stderr } = await oomtune.call(args, { cwd, env });
+        expect(code, stderr).toBe(0);
+        const { config } = reported(cwd);
+        expect(config.micro_batch).toBeLessThanOrEqual(searched?.found ?? most);
+        expect(config.effective_batch).toBe(own * accumulation);
+        const other = await warm.difference(bare, await weightsOf(framework, cwd));
+        if (framework.normalises) {
+          expect(stderr).toContain('Batch normalisation takes its statistics from each micro-batch');
+          return;
+        }
+        expect(other).toBeLessThan(1e-5);
+        expect(other, 'rounding tells that it was cut indeed').toBeGreaterThan(0);
+      }, 300_000);
+    });
+  });
+}

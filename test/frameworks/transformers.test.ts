@@ -1,0 +1,21 @@
+import { trainsAsItIs } from './framework.js';
+
+const TRAINER = '--output_dir out --use_cpu --num_train_epochs 1 --optim sgd --learning_rate 0.05 --save_strategy no';
+
+trainsAsItIs(
+  "transformers' Trainer",
+  ['transformers.trainer'],
+  [
+    {
+      script: 'hf_trainer',
+      args: `${TRAINER} --report_to none --per_device_train_batch_size 16`.split(' '),
+      own: 16,
+      budget: '30MiB',
+      flag: '--per_device_train_batch_size ',
+      beyond: 2,
+    },
+    { script: 'hf_in_script', own: 32, accumulation: 2, budget: '40MiB', beyond: null },
+    { script: 'hf_packed', own: 128, budget: '80MiB', beyond: 2 },
+    { script: 'hf_seq2seq', own: 64, budget: '40MiB' },
+  ],
+);
