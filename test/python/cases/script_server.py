@@ -6,6 +6,7 @@ to be imported is started for real (test_inject.py, test_training_frameworks.py)
 
 import array
 import atexit
+import gc
 import importlib.util
 import json
 import os
@@ -118,6 +119,7 @@ if __name__ == "__main__":
         import torch._dynamo  # noqa: F401  what the first optimizer of each script would import: 1.5 s of a current torch
 
     sys.modules.pop("sitecustomize", None)
+    gc.freeze()  # a fork that looks through what is the same in all, at its end above all, copies every page of it
     _asked, _files = serve(socket.socket(fileno=int(sys.argv[1])))
     become(_asked, _files)
     __file__ = sys.argv[0]
