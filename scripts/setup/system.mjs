@@ -51,6 +51,8 @@ function needs({ tests }) {
       there: () => ['munged', 'slurmctld', 'slurmd', 'sbatch'].every((name) => which(name) !== null),
       packages: ['munge', 'slurmctld', 'slurmd', 'slurm-client'],
     });
+    // the native tests are compiled four times over, and a clean checkout has nothing of what the one before compiled
+    needed.push({ what: 'ccache', there: () => which('ccache'), packages: ['ccache'] });
     needed.push({ what: 'jq', there: () => which('jq'), packages: ['jq'] }); // a guide reads a report with it
     needed.push({
       what: 'chromium',
