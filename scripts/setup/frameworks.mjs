@@ -1,4 +1,3 @@
-import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ROOT, say } from './say.mjs';
 import { ensureVenv, findBase } from './venv.mjs';
@@ -13,18 +12,6 @@ const PATIENCE = 40 * 60;
 /** Oldest and newest minor version of Python 3 that the pinned versions have wheels for. */
 const OLDEST = 11;
 const NEWEST = 14;
-
-/**
- * At its end an interpreter looks twice through all that was imported, for a fifth of the CPU time that training a tiny model
- * takes in all: left out, as what was imported is no garbage. Under the system's torch programs end in full.
- */
-const QUICK_END = 'import atexit, gc; atexit.register(gc.freeze)\n';
-
-function quicken(python) {
-  const lib = join(python, '..', '..', 'lib');
-  const version = readdirSync(lib).find((name) => name.startsWith('python3.'));
-  writeFileSync(join(lib, version, 'site-packages', 'oomtune-tests.pth'), QUICK_END);
-}
 
 /**
  * An interpreter with the frameworks that test/frameworks pins, made once a machine; null where it cannot be had, which is
@@ -46,6 +33,5 @@ export function ensureFrameworks() {
           check: 'import torch, transformers, lightning',
         });
   if (made.why) say(`NOT RUN: the tests with real frameworks and current torch, since ${made.why}.`);
-  if (made.python) quicken(made.python);
   return made.python ?? null;
 }
