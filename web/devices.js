@@ -102,7 +102,7 @@ function makeDevice({ id }) {
     more.hidden = rest < 1;
     setText(more, open ? 'fewer' : `and ${rest} more`);
     setAttribute(more, 'aria-expanded', String(open));
-    setAttribute(more, 'aria-label', open ? `Show fewer that hold ${id}` : `Show ${rest} more that hold ${id}`);
+    setAttribute(more, 'aria-label', open ? `fewer that hold ${id}` : `and ${rest} more that hold ${id}`);
   }
 
   return {

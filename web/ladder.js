@@ -5,7 +5,7 @@ const COLUMNS = ['Try', 'Launch', 'Micro-batch', 'Outcome', 'Peak', 'Step', 'Sam
 
 /** The search, probe by probe, as it grows; a heading for each rung. */
 export function ladderPart() {
-  const body = h('tbody', {});
+  const body = h('tbody', { role: 'rowgroup' });
   const show = keyed(
     body,
     (item) => (item.heading === undefined ? makeStep() : makeHeading()),
@@ -13,17 +13,24 @@ export function ladderPart() {
   );
   const head = h(
     'tr',
-    {},
-    COLUMNS.map((text, n) => h('th', { scope: 'col', class: [2, 5, 6].includes(n) ? 'num' : null }, text)),
+    { role: 'row' },
+    COLUMNS.map((text, n) =>
+      h('th', { role: 'columnheader', scope: 'col', class: [2, 5, 6].includes(n) ? 'num' : null }, text),
+    ),
   );
-  const table = h('table', { class: 'ladder', 'aria-labelledby': 'ladder-title' }, h('thead', {}, head), body);
+  const table = h(
+    'table',
+    { class: 'ladder', role: 'table', 'aria-labelledby': 'ladder-title' },
+    h('thead', { role: 'rowgroup' }, head),
+    body,
+  );
   const about = h('p', {});
   const empty = h('p', { class: 'void' }, 'Nothing has been tried.');
   const element = h(
     'section',
     { class: 'sheet', 'aria-labelledby': 'ladder-title' },
     h('header', {}, h('h2', { id: 'ladder-title' }, 'Ladder'), about),
-    h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-labelledby': 'ladder-title' }, table),
+    table,
     empty,
   );
   return {
@@ -50,31 +57,32 @@ export function ladderPart() {
 }
 
 function makeHeading() {
-  const cell = h('td', { colspan: String(COLUMNS.length) });
+  const cell = h('td', { role: 'cell', colspan: String(COLUMNS.length) });
   return {
-    element: h('tr', { class: 'rung' }, cell),
+    element: h('tr', { role: 'row', class: 'rung' }, cell),
     update: ({ heading }) => setText(cell, `Rung: ${heading}`),
   };
 }
 
 function makeStep() {
-  const cells = { n: h('td', { class: 'quiet' }), launch: h('td', {}), size: h('td', { class: 'num' }) };
+  const td = (kind, label, ...children) => h('td', { role: 'cell', class: kind, 'data-label': label }, ...children);
+  const cells = { n: td('n quiet', 'try'), launch: td('launch', 'launch'), size: td('size num', 'micro-batch') };
   const verdict = h('span', { class: 'state' });
   const peak = h('span', { class: 'amount' });
   const fill = h('span', { class: 'fill' });
   const part = h('span', { class: 'part', 'aria-hidden': 'true' }, fill);
-  const step = h('td', { class: 'num' });
-  const rate = h('td', { class: 'num' });
+  const step = td('step num', 'a step');
+  const rate = td('rate num', 'samples/s');
   const why = h('span', {});
   const evidence = h('span', { class: 'evidence' });
   const element = h(
     'tr',
-    {},
+    { role: 'row' },
     ...[cells.n, cells.launch, cells.size],
-    h('td', {}, verdict),
-    h('td', { class: 'now' }, peak, part),
+    td('outcome', '', verdict),
+    td('peak now', 'peak', peak, part),
     ...[step, rate],
-    h('td', { class: 'why' }, why, evidence),
+    td('why', '', why, evidence),
   );
   return {
     element,

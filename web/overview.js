@@ -1,4 +1,5 @@
 import { devicesPart } from './devices.js';
+import { h } from './dom.js';
 import { jobsPart } from './jobs.js';
 
 /** Devices, and all jobs. */
@@ -6,7 +7,7 @@ export function overviewPage() {
   const devices = devicesPart();
   const jobs = jobsPart();
   return {
-    elements: [devices.element, jobs.element],
+    elements: [h('h1', { class: 'unseen' }, 'oomtune'), devices.element, jobs.element],
     handlers: { machine: devices.update, jobs: jobs.update },
     close: jobs.close,
   };

@@ -54,9 +54,9 @@ describe('the devices', () => {
     expect((await cells('cuda:3')).at(-1)).toBe('python3.11 (pid 21417) not ours, 37 GiB');
     const row = page.getByRole('row', { name: /^cuda:5 / });
     expect(await row.getByRole('listitem').count()).toBe(2);
-    await row.getByRole('button', { name: 'Show 1 more that hold cuda:5' }).click();
+    await row.getByRole('button', { name: 'and 1 more that hold cuda:5' }).click();
     expect(await row.getByRole('listitem').allInnerTexts()).toContain('resnet50-lr-1.6 bob, 40 GiB');
-    await row.getByRole('button', { name: /Show fewer/ }).click();
+    await row.getByRole('button', { name: /^fewer that/ }).click();
     await row.getByRole('link', { name: 'resnet50-lr-0.4' }).click();
     await page.getByRole('heading', { level: 1, name: 'resnet50-lr-0.4' }).waitFor();
     await page.goto(`${dashboard.url}#/`);
