@@ -116,6 +116,5 @@ const ESCAPES = new RegExp(
 const CONTROLS = /(?![\t\n\r])\p{Cc}/gu;
 const TURNS = /[\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
-/** A command as one would type it. */
-export const command = (argv) =>
-  argv.map((word) => (/^[\w@%+=:,./{}?-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`)).join(' ');
+/** A word of a command as one would type it. */
+export const quoted = (word) => (/^[\w@%+=:,./{}?-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);

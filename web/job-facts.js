@@ -1,5 +1,5 @@
 import { h, setText } from './dom.js';
-import { ago, bytes, clean, command, number, seconds, span, took } from './format.js';
+import { ago, bytes, clean, number, quoted, seconds, span, took } from './format.js';
 import { place, whereOf } from './job-row.js';
 
 /** What a job is and how it goes: figures, its folder, what it waits for, its launches, and its commands. */
@@ -20,7 +20,7 @@ export function factsPart() {
           facts.append(cell.box);
         }
         const cell = cells.get(name);
-        cell.box.hidden = value === null;
+        cell.box.hidden = value === null || value === '—';
         if (cell.value.data !== (value ?? '')) cell.value.data = value ?? '';
         setText(cell.more, more ?? '');
       }
@@ -33,8 +33,8 @@ export function factsPart() {
           all.map((text) => h('li', {}, text)),
         ),
       ]);
-      line('Command', command(job.command.map(clean)), (text) => [h('code', {}, text)]);
-      line('To repeat it', command(job.repeat.map(clean)), (text) => [h('code', {}, text), copyButton(text)]);
+      line('Command', job.command, (argv) => [code(argv)]);
+      line('To repeat it', job.repeat, (argv) => [code(argv), copyButton(argv.map(wordOf).join(' '))]);
     },
   };
 }
@@ -58,6 +58,16 @@ function lineMaker(list) {
     known.value.replaceChildren(...make(what));
   };
 }
+
+const wordOf = (word) => quoted(clean(word));
+
+/** A command of which a line ends between two words, and not behind the dashes of an option. */
+const code = (argv) =>
+  h(
+    'code',
+    {},
+    argv.flatMap((word, at) => [at === 0 ? '' : ' ', h('span', {}, wordOf(word))]),
+  );
 
 function dependency({ job, name, state, must_succeed: must }, at) {
   const words = `${state ?? 'forgotten'}, ${must ? 'to succeed' : 'to end'}`;
@@ -115,7 +125,7 @@ function copyButton(text) {
 
 function factsOf(job) {
   const { config, started_at: from, ended_at: to, figures, launches } = job;
-  const time = took(from, to);
+  const time = took(from ?? job.submitted_at, to);
   const begun = launches.length > 0;
   return [
     ['Micro-batch', config === null ? '—' : String(config.micro_batch), largestWords(job)],

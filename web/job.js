@@ -111,7 +111,7 @@ function headPart(id) {
 }
 
 /** Why it waits, or why it failed; null: there is nothing to say. */
-function verdictOf({ state, reason, failure, cancelling }) {
+function verdictOf({ state, reason, summary, failure, cancelling }) {
   if (failure !== null) {
     const { cause, evidence, advice } = failure;
     const word = state === 'exhausted' ? 'Nothing fits.' : `It failed: ${outcome(failure.class)}.`;
@@ -127,5 +127,11 @@ function verdictOf({ state, reason, failure, cancelling }) {
   if (!reason) return null;
   const titles = { queued: 'It waits:', held: 'It is held:', searching: 'Searching:', running: 'Running:' };
   const title = cancelling ? 'It is being cancelled:' : (titles[state] ?? 'It ended:');
-  return { tone: tone(state) === 'busy' ? 'busy' : tone(state) === 'bad' ? 'bad' : 'idle', title, text: clean(reason) };
+  const short = summary !== reason && summary !== null;
+  return {
+    tone: tone(state) === 'busy' ? 'busy' : tone(state) === 'bad' ? 'bad' : 'idle',
+    title,
+    text: clean(short ? summary : reason),
+    advice: short ? clean(reason) : null,
+  };
 }

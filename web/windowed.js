@@ -1,7 +1,9 @@
 import { h, keyed, oncePerFrame } from './dom.js';
 
 /** Rows kept beyond what is seen, so that a quick scroll meets some. */
-const SPARE = 10;
+const SPARE = 16;
+/** Of those, so few are left that more are put in. */
+const SCARCE = 4;
 
 /**
  * Puts only those rows into the document that can be seen, between two that stand for all others. Rows are of one height,
@@ -12,7 +14,9 @@ export function windowed(table, make, { key, open }) {
   const before = spacer();
   const after = spacer();
   table.append(before.element, body, after.element);
-  const show = keyed(body, make, key);
+  const show = keyed(body, (item) => lazily(make(item), () => round), key);
+  /** Rows are written anew in the next one, whatever they show. */
+  let round = 0;
   /** By key, how much higher an open row is than the others. */
   const extra = new Map();
   let items = [];
@@ -27,14 +31,28 @@ export function windowed(table, make, { key, open }) {
     return sum;
   };
 
-  function draw() {
+  /** The rows that can be seen, and so many beyond. */
+  function range(beyond) {
     const start = before.element.getBoundingClientRect().top;
-    const seenFrom = Math.max(0, -start);
-    const seenTo = Math.max(0, innerHeight - start);
     const most = extraBefore(items.length);
-    from = Math.max(0, Math.min(Math.floor((seenFrom - most) / height) - SPARE, items.length));
-    to = Math.max(from, Math.min(items.length, Math.ceil(seenTo / height) + SPARE));
-    show(items.slice(from, to).map((item, at) => ({ ...item, rowIndex: from + at + 2 })));
+    const first = Math.floor((Math.max(0, -start) - most) / height) - beyond;
+    const last = Math.ceil(Math.max(0, innerHeight - start) / height) + beyond;
+    const at = Math.max(0, Math.min(first, items.length));
+    return { at, end: Math.max(at, Math.min(items.length, last)), most };
+  }
+
+  function scrolled() {
+    const { at, end } = range(SCARCE);
+    if (at >= from && end <= to) return;
+    if (open.size > 0) settle();
+    else draw();
+  }
+
+  function draw() {
+    const { at, end, most } = range(SPARE);
+    from = at;
+    to = end;
+    show(items.slice(from, to));
     before.set(from * height + extraBefore(from));
     after.set((items.length - to) * height + most - extraBefore(to));
   }
@@ -65,20 +83,41 @@ export function windowed(table, make, { key, open }) {
     return changed;
   }
 
-  const later = oncePerFrame(settle);
-  addEventListener('scroll', later, { passive: true });
-  addEventListener('resize', later, { passive: true });
+  // To measure makes the browser lay out at once: while it is scrolled only where rows differ
+  const onScroll = oncePerFrame(scrolled);
+  const onResize = oncePerFrame(settle);
+  addEventListener('scroll', onScroll, { passive: true });
+  addEventListener('resize', onResize, { passive: true });
 
   return {
     set(next) {
-      items = next;
+      items = next.map((item, at) => ({ ...item, rowIndex: at + 2 }));
       table.setAttribute('aria-rowcount', String(items.length + 1));
       settle();
     },
-    draw: settle,
+    /** Writes what is seen anew: what the rows are told from outside of their items has changed. */
+    draw() {
+      round += 1;
+      settle();
+    },
     close() {
-      removeEventListener('scroll', later);
-      removeEventListener('resize', later);
+      removeEventListener('scroll', onScroll);
+      removeEventListener('resize', onResize);
+    },
+  };
+}
+
+/** A part that is written only for another item, or in another round. */
+function lazily({ element, update }, roundNow) {
+  let last = null;
+  let round = -1;
+  return {
+    element,
+    update(item) {
+      if (item === last && round === roundNow()) return;
+      last = item;
+      round = roundNow();
+      update(item);
     },
   };
 }

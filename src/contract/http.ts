@@ -88,6 +88,8 @@ const jobPage = jobFacts.extend(jobRecord.pick({ command: true, config: true, ke
       advice: z.string().nullable(),
     })
     .nullable(),
+  /** Its reason in one line, as a list has it. */
+  summary: z.string().nullable(),
   cwd: z.string(),
   priority: z.number(),
   /** From its start on; null: as long as it takes. */

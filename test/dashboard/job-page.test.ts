@@ -37,7 +37,7 @@ async function open(name: string): Promise<void> {
   const record = world.records.find((one) => one.name === name);
   await page.goto(`${dashboard.url}#/jobs/${record?.job}`);
   await page.getByRole('heading', { level: 1, name }).waitFor();
-  await page.locator('.facts dd').first().waitFor();
+  await page.locator('.facts dd:visible').first().waitFor();
 }
 const fact = async (name: string) => page.locator(`.facts div:has(dt:text-is("${name}")) dd`).innerText();
 const line = async (name: string) => page.locator(`.lines div:has(dt:text-is("${name}")) dd`).innerText();

@@ -89,7 +89,7 @@ export const layoutFaults = (page: Page): Promise<string[]> =>
     // Broken: a piece of a word on two lines. After a hyphen or a slash a line may end; what is longer than a line has to break
     for (const { node, element } of texts) {
       const room = element.closest('td, dd, li, p, h1, h2, figcaption, pre, button, a')?.clientWidth ?? innerWidth;
-      for (const { 0: word, index } of (node.textContent ?? '').matchAll(/[^\s\-/:.,_=×]+[-/:.,_=×]*/g)) {
+      for (const { 0: word, index } of (node.textContent ?? '').matchAll(/[-/]*[^\s\-/:.,_=×]+[-/:.,_=×]*/g)) {
         const range = document.createRange();
         range.setStart(node, index);
         range.setEnd(node, index + word.length);

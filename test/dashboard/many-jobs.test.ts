@@ -64,6 +64,26 @@ it('keeps a page of a thousand jobs small, and touches only the rows that change
   await page.evaluate(() => scrollTo(0, 0));
   await until(async () => (await rows.first().getAttribute('data-job')) === ids[0]);
 
+  // How long frames take while it is scrolled, four rows at a time: told, and held to nothing, as the machine may be busy
+  const frames = await page.evaluate(async () => {
+    const passed: number[] = [];
+    let last = await new Promise<number>(requestAnimationFrame);
+    for (let y = 0; y < document.documentElement.scrollHeight - innerHeight; y += 120) {
+      scrollTo(0, y);
+      const now = await new Promise<number>(requestAnimationFrame);
+      passed.push(now - last);
+      last = now;
+    }
+    return passed.sort((a, b) => a - b);
+  });
+  const slow = frames.filter((ms) => ms > 50).length;
+  expect(frames.length).toBeGreaterThan(200);
+  console.log(
+    `scrolled past 1000 jobs: ${frames.length} frames, median ${frames[frames.length >> 1]?.toFixed(1)} ms, ${slow} above 50 ms`,
+  );
+  await page.evaluate(() => scrollTo(0, 0));
+  await until(async () => (await rows.first().getAttribute('data-job')) === ids[0]);
+
   // Whatever is written into the table from now on
   await page.evaluate(() => {
     const seen = new Set<string>();

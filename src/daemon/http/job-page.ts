@@ -5,7 +5,7 @@ import { ENDED_STATES, factsOf, jobState } from '../../contract/job.js';
 import { lifeOf, type MemoryBreakdown, type Observation } from '../../contract/measurement.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { rungName, rungOf, sameRung } from '../../contract/rung.js';
-import type { Store, StoredJob } from '../../store/index.js';
+import { type Store, type StoredJob, shortWait } from '../../store/index.js';
 import { curvesOf } from '../../tuner/curve.js';
 import { peakBytes } from '../../tuner/index.js';
 import { jobBudget, jobMemory, partsOf } from '../../worker/index.js';
@@ -29,6 +29,7 @@ export async function jobPage(
   const memory = jobMemory(job, budget) ?? found?.memory ?? null;
   return {
     ...factsOf(job),
+    summary: job.reason === null ? null : shortWait(job.reason),
     config: job.config,
     key: job.key,
     command: job.command.slice(0, 500).map((word) => cut(word)),
