@@ -171,9 +171,10 @@ it('the picture for the README is made by a script, and is small', () => {
 });
 
 it('the checks themselves find what they look for', async () => {
-  const page = await browser.page(`${dashboard.url}#/`);
+  const page = await browser.page(`${dashboard.url}#token=${dashboard.token}`);
   await page.getByRole('heading', { name: 'Devices' }).waitFor();
   await page.setViewportSize(SIZES.phone);
+  await page.emulateMedia({ colorScheme: 'light' });
   expect(await layoutFaults(page)).toEqual([]);
   await page.evaluate(() => {
     const add = (style: Partial<CSSStyleDeclaration>, text: string): void => {
@@ -185,8 +186,8 @@ it('the checks themselves find what they look for', async () => {
     add({ width: '600px' }, 'wide');
     add({ width: '40px', overflow: 'hidden', whiteSpace: 'nowrap' }, 'much too long for it');
     add({ width: '90px', wordBreak: 'break-all' }, 'some wonderful');
-    for (const text of ['under', 'over it'])
-      add({ position: 'absolute', top: '300px', left: '9px', color: '#aaa' }, text);
+    for (const text of ['under', 'over it']) add({ position: 'absolute', top: '300px', left: '9px' }, text);
+    add({ color: '#aaa' }, 'faint');
   });
   const found = (await layoutFaults(page)).join('\n');
   for (const what of ['the page is', 'past the edge', 'cut off: much', 'broken: wonderful', 'on top of each other'])
