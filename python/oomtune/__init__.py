@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .micro_batches import auto_micro_batch
     from .recommendations import Recommendation, recommended
     from .search.find_batch import find_batch
+    from .tracking import log_config
 
 __version__ = "0.1.0"
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "find_batch",
     "find_executable_batch_size",
     "keep_effective_batch",
+    "log_config",
     "recommended",
 ]
 
@@ -43,6 +45,7 @@ _MODULES = {
     "find_batch": "search.find_batch",
     "find_executable_batch_size": "executable_batch_size",
     "keep_effective_batch": "effective_batch",
+    "log_config": "tracking",
     "recommended": "recommendations",
 }
 
