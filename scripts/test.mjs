@@ -1,12 +1,14 @@
 #!/usr/bin/env node
 /**
  * Set-up with what tests need besides, then the linters, the type checkers and the whole suite. `--quick` leaves out what
- * needs the frameworks' real packages (6 GiB, installed once a machine). Other arguments go to vitest.
+ * needs the frameworks' real packages (6 GiB, installed once a machine) and other versions of Node. Other arguments go to
+ * vitest.
  */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { ensureFrameworks } from './setup/frameworks.mjs';
 import { ensureIntegrations } from './setup/integrations.mjs';
+import { otherNodes } from './setup/nodes.mjs';
 import { pythonChecks } from './setup/python-tools.mjs';
 import { ROOT, say } from './setup/say.mjs';
 import { setup, withErrors } from './setup.mjs';
@@ -17,7 +19,8 @@ await withErrors(() => {
   const python = setup({ tests: true });
   const frameworks = quick ? null : ensureFrameworks();
   const integrations = frameworks === null ? null : ensureIntegrations();
-  if (quick) say('NOT RUN (--quick): the tests with real frameworks and current torch.');
+  if (quick)
+    say('NOT RUN (--quick): the tests with real frameworks and current torch, and those under other versions of Node.');
   const node = (...parts) => [process.execPath, join(ROOT, 'node_modules', ...parts)];
   const vitest = node('vitest', 'vitest.mjs');
   const rest = args.filter((one) => one !== '--quick');
@@ -26,6 +29,7 @@ await withErrors(() => {
     ['types', [...node('typescript', 'bin', 'tsc'), '--noEmit', '-p', 'tsconfig.json']],
     ...pythonChecks(),
     ['clang-format, clang-tidy', [process.execPath, join(ROOT, 'scripts', 'setup', 'native-tools.mjs'), '--if-there']],
+    ...(quick || rest.length > 0 ? [] : otherNodes(vitest[1])),
     ['tests', [...vitest, 'run', ...rest]],
   ];
   const failed = [];
