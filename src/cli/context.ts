@@ -29,7 +29,21 @@ const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
 /** Verbs for which the daemon of the machine stands in the place of a Redis of one's own. */
 const BY_SYSTEM = new Set([
-  ...['find-batch', 'run', 'submit', 'status', 'wait', 'logs', 'cancel', 'retry', 'hold', 'release', 'pause', 'resume'],
+  ...[
+    'find-batch',
+    'run',
+    'submit',
+    'status',
+    'top',
+    'wait',
+    'logs',
+    'cancel',
+    'retry',
+    'hold',
+    'release',
+    'pause',
+    'resume',
+  ],
   ...['edit', 'explain', 'recommend', 'manifest', 'devices', '__complete', 'daemon status', 'doctor'],
 ]);
 

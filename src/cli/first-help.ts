@@ -5,6 +5,7 @@ const TASKS: [task: string, words: string][] = [
   ['Queue a job', 'submit -- python train.py'],
   ['Start what runs queued jobs', 'daemon start'],
   ['Follow the latest job', 'logs -f @'],
+  ['See devices and jobs', 'top'],
   ['Learn why a job waits or failed', 'explain @'],
   ['Learn why a log ends', 'diagnose train.log'],
   ['Read what was found', 'recommend'],

@@ -11,6 +11,7 @@ import { type JobOptions, MOST_PROBE_STEPS } from '../contract/options.js';
 import { jobEnvironment } from '../worker/command/environment.js';
 import { placeholders } from '../worker/command/placeholders.js';
 import { presetNamed } from '../worker/presets/load.js';
+import { notifyTarget } from './notify.js';
 
 /** Options from commander: strings, or true for a flag. */
 type RawOptions = Record<string, unknown>;
@@ -82,6 +83,7 @@ const raw = z.object({
   gpuModel: orNull(nonEmpty('a part of a GPU model')),
   host: orNull(nonEmpty('the name of a host')),
   label: hostLabels.optional(),
+  notify: z.string().optional(),
   tag: jobTags.optional(),
   resumeArg: orNull(nonEmpty('an argument')),
   retries: whole(0, 1000).default(2),
@@ -93,13 +95,14 @@ const raw = z.object({
 export function toJobOptions(values: RawOptions, command: string[]): JobOptions {
   const parsed = raw.safeParse(values);
   if (!parsed.success) throw wrongOption(parsed.error, values);
-  const { headroom, timeout, time, envFile, cwd, nice, share, label, tag, ...rest } = parsed.data;
+  const { headroom, timeout, time, envFile, cwd, nice, share, label, tag, notify, ...rest } = parsed.data;
   const options: JobOptions = {
     ...rest,
     share: share !== false,
     ...(share === 'auto' ? { shareAuto: true } : {}),
     ...(label === undefined ? {} : { labels: label }),
     ...(tag === undefined ? {} : { tags: tag }),
+    ...(notifyTarget(notify) === null ? {} : { notify: true }),
     priority: toPriority(parsed.data) ?? 0,
     headroomPct: headroom,
     timeoutSeconds: timeout ?? null,

@@ -27,7 +27,7 @@ async function namedFilesAnswer({ verb, args, options, command }: Invocation, si
 }
 
 /** Verbs that end by Ctrl-C as usual, without a message. */
-const ONLY_LOOKS = ['logs', 'status', 'wait'];
+const ONLY_LOOKS = ['logs', 'status', 'top', 'wait'];
 
 /** The first word that is neither an option nor the value of one. */
 function verbOf(head: string[]): string | null {

@@ -57,6 +57,16 @@ export const WORK: Options = {
   ],
 };
 
+export const NOTIFY: Options = {
+  '': [
+    [
+      '--notify <who>',
+      'a command to run, or a URL to post to, when it ends, steps down or waits for long',
+      { preset: 'OOMTUNE_NOTIFY, else nobody' },
+    ],
+  ],
+};
+
 export const PLOT: Options = {
   [SEARCH]: [['--plot <file>', 'draw what fills the memory into this file, as SVG']],
 };

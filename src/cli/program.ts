@@ -9,6 +9,7 @@ import {
   DAEMON,
   EDIT,
   MANIFEST,
+  NOTIFY,
   type Options,
   PLOT,
   RUN,
@@ -71,15 +72,15 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     'find-batch',
     'find, verify and record the best configuration for a command',
     () => import('./verbs/find-batch.js'),
-    { command: 'must', options: [WORK, PLOT] },
+    { command: 'must', options: [WORK, PLOT, NOTIFY] },
   );
   work('run', 'run a command in the foreground, tuned and supervised', () => import('./verbs/run.js'), {
     command: 'must',
-    options: [WORK, RUN],
+    options: [WORK, RUN, NOTIFY],
   });
   work('submit', 'queue a command; prints the job id', () => import('./verbs/submit.js'), {
     command: 'must',
-    options: [WORK, SUBMIT],
+    options: [WORK, SUBMIT, NOTIFY],
   });
 
   const follow = under(program, 'Follow and steer jobs:');
@@ -103,6 +104,19 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
       ['--users', 'show what each user has used, has and may have; who is first goes first'],
     ),
   });
+  follow(
+    'top',
+    'show devices and jobs as they change, with keys to cancel, hold and follow',
+    () => import('./verbs/top.js'),
+    {
+      ...options(
+        ['--state <states>', 'only these: states with commas between, or waiting, active, ended'],
+        ['--name <name>', 'only jobs of this name; * stands for any letters'],
+        ['-u, --user <name>', 'only the jobs of this user'],
+        ['--sort <by>', 'as in status', { preset: 'submitted' }],
+      ),
+    },
+  );
   follow('wait', 'wait until jobs have ended', () => import('./verbs/wait.js'), jobs);
   follow('logs', "show a job's output", () => import('./verbs/logs.js'), {
     ...jobs,

@@ -1,8 +1,10 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
+import type { ProbeRecord } from '../contract/measurement.js';
 import { rungName, sameRung } from '../contract/rung.js';
 import type { Progress } from '../worker/types.js';
 import { ascii, asciiOnly, type Paint, paintFor, wrapped } from './output.js';
+import { SearchSeconds } from './search-seconds.js';
 import { oneLine } from './table.js';
 import { bytesOr, configWords, plural, rate } from './words.js';
 
@@ -28,6 +30,7 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
   const signs = asciiOnly(env) ? ascii : (text: string): string => text;
   let budget = 0;
   let shown = false;
+  let spentOn = new SearchSeconds();
 
   const wipe = () => {
     if (shown) stream.write('\r\u001b[K');
@@ -48,10 +51,19 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
     shown = true;
   };
 
+  /** The last of a search; the steps of a run are none of it. */
+  const searched = (total?: number): void => {
+    wipe();
+    const summary = spentOn.summary(total);
+    spentOn = new SearchSeconds();
+    if (summary !== null) line(paint('dim', summary));
+  };
+
   return {
     close: wipe,
     show(sent) {
       const event = plain(sent);
+      spentOn.see(event);
       switch (event.type) {
         case 'waiting':
           (live ? liveLine : line)(event.reason.replace(/^waits/, 'waiting'));
@@ -75,10 +87,10 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
           if (live) liveLine(`  … micro-batch ${event.probe.micro_batch}  ${event.probe.why}`);
           break;
         case 'probe':
-          line(probeLine(event, budget, paint));
+          line(probeLine(event.record, budget, paint));
           break;
         case 'found':
-          wipe();
+          searched(event.report.wall_s);
           break;
         case 'reused':
           line(
@@ -86,6 +98,7 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
           );
           break;
         case 'running':
+          searched();
           line(
             `${paint('bold', 'running')}  ${event.config ? `${configWords(event.config)}, ${rungName(event.config)}` : 'as it stands'}`,
           );
@@ -98,17 +111,15 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
   };
 }
 
-type ProbeEvent = Extract<Progress, { type: 'probe' }>;
-
-function probeLine(event: ProbeEvent, budget: number, paint: Paint): string {
-  const { record } = event;
+/** What became of a probe. `budget` in bytes; 0: not known. */
+export function probeLine(record: ProbeRecord, budget: number, paint: Paint): string {
   const speed = record.samples_per_s ?? null;
   const fits = record.outcome === 'fit';
   const oom = record.outcome === 'device_oom';
   const mark = fits ? paint('green', '✓') : oom ? paint('yellow', '✗') : paint('red', '!');
   const parts = [
     `  ${mark} micro-batch ${String(record.micro_batch).padStart(5)}`,
-    `${bar(record.peak_bytes, budget, oom)} ${bytesOr(record.peak_bytes).padStart(9)}`,
+    `${bar(record.peak_bytes, budget, oom)}${budget <= 0 ? '' : ' '}${bytesOr(record.peak_bytes).padStart(9)}`,
     fits && speed !== null ? `${rate(speed).padStart(6)} samples/s` : ' '.repeat(16),
     // One process may try several rungs, so each size names its precision unless it is the script's own.
     ...(sameRung(record, { amp: 'off', checkpointing: false }) ? [] : [paint('cyan', rungName(record))]),

@@ -9,7 +9,7 @@ import type { Paint } from './output.js';
 import { oneLine, table } from './table.js';
 import { ago, configWords, seconds, shellWords } from './words.js';
 
-const COLOURS: Record<JobState, Parameters<Paint>[0]> = {
+export const COLOURS: Record<JobState, Parameters<Paint>[0]> = {
   queued: 'yellow',
   held: 'yellow',
   searching: 'cyan',
@@ -100,6 +100,7 @@ export function renderJob(raw: JobRecord, paint: Paint): string {
     ['failure', job.failure ? `${job.failure.class}${job.failure.evidence ? `: ${job.failure.evidence}` : ''}` : null],
     ['remedy', typeof advice === 'string' && advice !== '' ? advice : null],
     ['refused', typeof tried === 'number' ? formatBytes(tried) : null],
+    ['notification', job.notification ?? null],
     ['launches', job.launches.length === 0 ? null : String(job.launches.length)],
   ];
   const widest = Math.max(...lines.map(([name]) => name.length));
@@ -116,19 +117,19 @@ export function slurmText({ slurm }: Pick<JobRecord, 'slurm'>): string | null {
   return `job ${slurmId(slurm) ?? 'without a number yet'} of ${slurm.cluster}${partition}`;
 }
 
-function where(job: Pick<JobRecord, 'host' | 'devices'>): string {
+export function where(job: Pick<JobRecord, 'host' | 'devices'>): string {
   if (job.host === null && job.devices.length === 0) return '-';
   return [job.host, job.devices.join(',')].filter(Boolean).join(':');
 }
 
-function why(job: JobRecord): string {
+export function why(job: JobRecord): string {
   if (job.reason) return job.reason;
   if (job.failure) return `${job.failure.class}${job.failure.evidence ? `: ${job.failure.evidence}` : ''}`;
   return '';
 }
 
 /** Time waited or run. */
-function duration(job: Pick<JobRecord, 'submitted_at' | 'started_at' | 'ended_at'>): string {
+export function duration(job: Pick<JobRecord, 'submitted_at' | 'started_at' | 'ended_at'>): string {
   const from = Date.parse(job.started_at ?? job.submitted_at);
   const to = job.ended_at ? Date.parse(job.ended_at) : Date.now();
   return Number.isFinite(from) ? seconds(Math.max(0, (to - from) / 1000)) : '-';

@@ -1,6 +1,9 @@
 import type { JobOptions } from '../contract/options.js';
+import { hostName } from '../store/process-identity.js';
+import { stemOfCommand } from '../worker/command/index.js';
 import type { WorkDeps, WorkRequest } from '../worker/types.js';
 import type { Context } from './context.js';
+import { ForegroundNotice, notifyTarget } from './notify.js';
 
 /** The worker's dependencies for foreground verbs; the daemon calls the same worker. */
 export async function workDeps(
@@ -8,7 +11,8 @@ export async function workDeps(
   purpose: 'find-batch' | 'run',
   options: JobOptions,
   command: string[],
-): Promise<{ request: WorkRequest; deps: WorkDeps }> {
+  notify?: unknown,
+): Promise<{ request: WorkRequest; deps: WorkDeps; around: ForegroundNotice['around'] }> {
   const [{ createLog }, { newJobId }, { tidyHourly }, runtime] = await Promise.all([
     import('../common/log.js'),
     import('../store/job-id.js'),
@@ -17,10 +21,15 @@ export async function workDeps(
   ]);
   context.signal.throwIfAborted();
   const log = createLog(purpose);
+  const jobId = newJobId();
+  const target = notifyTarget(notify);
+  const name = options.name ?? stemOfCommand(command, options.cwd);
+  const about = { job: jobId, name, host: hostName() };
+  const notice = target === null ? null : new ForegroundNotice(target, about, options, context);
   void tidyHourly(() => context.store(), log); // while the job works; it is not waited for
   return {
     request: {
-      jobId: newJobId(),
+      jobId,
       command,
       options,
       purpose,
@@ -29,11 +38,15 @@ export async function workDeps(
       foreground: purpose === 'run',
       environment: process.env,
     },
+    around: notice === null ? (work) => work() : (work, endOf) => notice.around(work, endOf),
     deps: {
       runtime,
       records: () => context.store(),
       signal: context.signal,
-      progress: (event) => context.progress.show(event),
+      progress: (event) => {
+        context.progress.show(event);
+        notice?.see(event);
+      },
       persist: async () => {}, // a foreground verb lives and dies with its terminal: there is no record to keep
       log,
     },

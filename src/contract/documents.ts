@@ -4,6 +4,7 @@ import { hookMessage, hookOrder } from './hook.js';
 import { httpDocuments, streamEvents } from './http.js';
 import { jobRecord, oomtuneEvent } from './job.js';
 import { exitRecord } from './launch.js';
+import { notification } from './notification.js';
 import { recommendation } from './recommendation.js';
 import { runReport } from './reports.js';
 import { verbDocuments } from './verbs.js';
@@ -14,6 +15,7 @@ export const documents: Record<string, z.ZodType> = {
   ...httpDocuments,
   ...Object.fromEntries(Object.entries(streamEvents).map(([name, event]) => [`stream-${name}`, event])),
   error: errorDocument,
+  notification,
   'run-report': runReport,
   'exit-record': exitRecord,
   'hook-message': hookMessage,

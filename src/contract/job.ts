@@ -90,6 +90,8 @@ export const jobRecord = z.object({
   exit_code: z.number().int().nullable(),
   /** Whether its processes are to stand still (`pause`, `resume`); null or absent: it was never asked. */
   pause: z.enum(['on', 'off']).nullish(),
+  /** Why somebody could not be told of it, with `--notify`; null or absent: nothing went wrong. */
+  notification: text(1000).nullish(),
   /** With `--share auto`, the last job that it was beside; null or absent: none. */
   sharing: sharing.nullish(),
   /** Where Slurm runs it instead of a daemon; null or absent: a daemon does. */

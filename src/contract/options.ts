@@ -77,6 +77,8 @@ export const jobOptions = z.object({
   host: word.nullable(),
   /** Labels that its host has to have; absent: none. */
   labels: hostLabels.optional(),
+  /** Somebody is to be told of it. Whom, stands with its environment; absent: nobody. */
+  notify: z.boolean().optional(),
   /** The submitter's own words to find it by; absent: none. */
   tags: jobTags.optional(),
   resumeArg: argument.nullable(),

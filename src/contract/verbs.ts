@@ -178,6 +178,12 @@ export const verbDocuments = {
     unreadable: z.array(z.object({ job: z.string(), why: z.string(), newer: z.boolean() })),
   }),
   'status-users': z.object({ schema, half_life_s: z.number(), users: z.array(userShare) }),
+  top: z.object({
+    schema,
+    devices: z.array(deviceEntry),
+    jobs: z.array(statusEntry),
+    foreground: z.array(foregroundEntry),
+  }),
   wait: jobs,
   cancel: jobs,
   hold: jobs,

@@ -1,5 +1,6 @@
 import { existsSync, rmSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
+import { longWaitMs } from '../common/bounds.js';
 import { OomtuneError } from '../common/errors.js';
 import type { Log } from '../common/log.js';
 import { waitAtMost } from '../common/within.js';
@@ -16,6 +17,7 @@ import { hostTaken, isForeign } from './foreign-home.js';
 import type { Hands } from './hands.js';
 import { JobBackups } from './job-backups.js';
 import { Lanes } from './lanes.js';
+import { Notifier } from './notify/notifier.js';
 import { Periodic } from './periodic.js';
 import { QueueConsumer } from './queue-consumer.js';
 import { Queues } from './queues.js';
@@ -58,6 +60,7 @@ export class Daemon {
   readonly #diskSpace: DiskSpace;
   readonly #recovery: Recovery;
   readonly #sharing: Sharing;
+  readonly #notifier: Notifier;
   readonly #periodic: Periodic;
   #devices: Device[] = [];
   readonly #info: HostInfo;
@@ -103,6 +106,7 @@ export class Daemon {
       devices: () => this.#devices,
       windowMs: settings.pairWindowMs,
     });
+    this.#notifier = new Notifier({ ...parts, host: this.#host, waitMs: settings.notifyWaitMs ?? longWaitMs() });
     this.#diskSpace = new DiskSpace(settings.roomBytes, log);
     this.#consumer = new QueueConsumer({
       ...shared,
@@ -135,6 +139,7 @@ export class Daemon {
     this.#periodic.every(settings.cancelLookMs, () => this.#compare());
     this.#periodic.every(settings.pairLookMs, () => this.#sharing.look());
     this.#periodic.every(settings.sweepMs, () => this.#sweep());
+    this.#periodic.every(settings.notifyLookMs, () => this.#notifier.look());
     this.#periodic.every(settings.slurmLookMs, () => followSlurm(store));
     this.#unready = store.connection.onReady(this.#onReady);
     await this.#dispatch();
@@ -163,6 +168,7 @@ export class Daemon {
     this.#stopping = true;
     this.#unready();
     this.#periodic.close();
+    this.#notifier.close();
     await waitAtMost(this.#consumer.close()); // Redis may be away
     await waitAtMost(this.#sharing.close().catch((err: unknown) => log.warn({ err }, 'jobs may stand still')));
     for (const execution of this.#executions) {
@@ -246,6 +252,7 @@ export class Daemon {
     if (wake === 'cancel') this.#executions.get(job)?.cancel();
     else if (wake === 'hold') this.#executions.get(job)?.putBack();
     else if (wake === 'label') this.#queues.forgetLabels();
+    else if (wake === 'ended') this.#tellOfEnd(job);
     const queued = wake === 'submit' || wake === 'release' || (wake === 'ended' && this.#dispatcher.waiting);
     const kick =
       wake === 'pause'
@@ -256,6 +263,10 @@ export class Daemon {
             ? Promise.resolve()
             : this.#consumer.take();
     kick.catch((error: unknown) => this.parts.log.warn({ err: error }, 'a wake could not be followed'));
+  }
+
+  #tellOfEnd(job: string): void {
+    this.#notifier.ended(job).catch((err: unknown) => this.parts.log.debug({ err, job }, 'told of at the next look'));
   }
 
   async #inventory(): Promise<void> {

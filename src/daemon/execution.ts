@@ -269,7 +269,7 @@ export class Execution {
     const result = await this.#claimed.write(patch);
     if (result === 'ok') this.#claimed.end();
     else this.#claimed.forget();
-    this.#environment.forget();
+    if (!this.record.options.notify) this.#environment.forget(); // else who tells of the end does it
     this.#log.info({ state: patch.state, recorded: result }, 'job ended');
     if (patch.state === 'succeeded')
       await this.deps.store.durations

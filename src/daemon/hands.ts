@@ -1,5 +1,6 @@
 import type { Log } from '../common/log.js';
 import type { JobRecord } from '../contract/job.js';
+import type { Notification } from '../contract/notification.js';
 import type { RunReport } from '../contract/reports.js';
 import { setPaused } from '../runtime/ending.js';
 import type { Run, Runtime } from '../runtime/types.js';
@@ -8,6 +9,7 @@ import type { WorkDeps, WorkRequest } from '../worker/types.js';
 import { dropEarlierTries } from './earlier-tries.js';
 import { LaunchEnvironment } from './launch-environment.js';
 import { LogTail } from './log-tail.js';
+import { tellOf } from './notify/tell.js';
 
 /** The worker's functions that the daemon calls. */
 export interface WorkerApi {
@@ -42,6 +44,8 @@ export interface Hands {
   /** Removes what earlier tries of the job left. */
   dropEarlierTries(job: Pick<StoredJob, 'job' | 'epoch'>): Promise<void>;
   environmentOf(job: StoredJob): LaunchEnvironment;
+  /** Tells whom its submitter named by `--notify`. Returns why it could not; null: it was told. */
+  notify(job: StoredJob, event: Notification): Promise<string | null>;
   /** Copies the end of the launch's log for other hosts; null: nobody may read it but its owner, on this one. */
   tailOf(launch: { job: string } & JobRecord['launches'][number], goOn: boolean): Pick<LogTail, 'close'> | null;
   /** Below it a job's launches stand, each in a folder of the job's. */
@@ -78,6 +82,10 @@ export class OwnHands implements Hands {
 
   async dropEarlierTries(job: Pick<StoredJob, 'job' | 'epoch'>): Promise<void> {
     dropEarlierTries(this.runs, job);
+  }
+
+  notify(job: StoredJob, event: Notification): Promise<string | null> {
+    return tellOf(job, event);
   }
 
   environmentOf(job: StoredJob): LaunchEnvironment {

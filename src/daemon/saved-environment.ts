@@ -18,15 +18,25 @@ const saved = z.object({
   variables: z.record(z.string(), z.string()),
   /** Absent: saved by an earlier version. */
   shell: shell.optional(),
+  /** The command or URL of `--notify`; absent: none. */
+  notify: z.string().optional(),
 });
 
 /** A file may be written a moment before the record that names it. */
 const SETTLED_MS = 60_000;
 
 /** Returns the record's part. */
-export function saveEnvironment(store: Store, job: string, variables: Record<string, string>): SubmittedEnvironment {
+export function saveEnvironment(
+  store: Store,
+  job: string,
+  variables: Record<string, string>,
+  notify: string | null = null,
+): SubmittedEnvironment {
   const file = randomBytes(8).toString('hex');
-  writeDurably(pathOf(job, file), JSON.stringify({ store: nameOf(store), variables, shell: ownShell() }));
+  writeDurably(
+    pathOf(job, file),
+    JSON.stringify({ store: nameOf(store), variables, shell: ownShell(), ...(notify ? { notify } : {}) }),
+  );
   return { host: hostName(), file, bound: boundToHost(variables).slice(0, 1000), withheld: [] };
 }
 
@@ -43,6 +53,12 @@ export function savedEnvironment(
 export function savedShell(job: string, where: SubmittedEnvironment | null | undefined): Shell | null {
   if (!where?.file || where.host !== hostName()) return null;
   return read(pathOf(job, where.file))?.shell ?? null;
+}
+
+/** Whom to tell of the job; null: nobody, or not known here. */
+export function savedNotify(job: string, where: SubmittedEnvironment | null | undefined): string | null {
+  if (!where?.file || where.host !== hostName()) return null;
+  return read(pathOf(job, where.file))?.notify ?? null;
 }
 
 export function forgetEnvironment(job: string, where: SubmittedEnvironment | null | undefined): void {

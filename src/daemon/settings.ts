@@ -27,6 +27,10 @@ export const DAEMON_SETTINGS = {
   slurmLookMs: 10_000,
   /** Between two looks for cancellations, in case a wake was lost. */
   cancelLookMs: 2000,
+  /** Between two looks for what somebody is to be told of, in case a wake was lost. */
+  notifyLookMs: 10_000,
+  /** A job that is queued for longer waits for long; null: as OOMTUNE_NOTIFY_WAIT_SECONDS says. */
+  notifyWaitMs: null as number | null,
   /** A job that waits this long for a lease goes back to its queue if another host could take it. */
   putBackMs: 10_000,
   /** The most that a stop waits for jobs to be let go, beyond their own grace. */

@@ -17,7 +17,7 @@ export async function cancelJob(store: Store, id: string): Promise<JobState> {
   if (isSlurms(job) && !ENDED_STATES.includes(job.state)) return cancelInSlurm(store, job);
   const found = known(id, await store.jobs.cancel(id));
   if (found === 'cancelled') {
-    forgetEnvironment(id, job?.environment);
+    if (!job?.options.notify) forgetEnvironment(id, job?.environment); // else who tells of the end does it
     await freeOfLostHost(store, job);
   }
   return found;
@@ -100,7 +100,12 @@ export async function retryJob(
   const given =
     environment === null
       ? emptied(before.environment)
-      : saveEnvironment(store, id, jobEnvironment({ ...options, envFile: null }, environment));
+      : saveEnvironment(
+          store,
+          id,
+          jobEnvironment({ ...options, envFile: null }, environment),
+          environment.OOMTUNE_NOTIFY,
+        );
   const found = known(id, await store.jobs.retry(id, given));
   if (found !== 'queued') forgetEnvironment(id, given);
   else await freeOfLostHost(store, before);

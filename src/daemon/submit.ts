@@ -123,7 +123,7 @@ async function recorder(
       command: check(commandSchema, command, 'the command'),
       options: check(jobOptionsSchema, sweep === undefined ? stored : { ...stored, sweep }, 'the options'),
       // Slurm keeps the environment of what it is given by itself
-      environment: place === undefined ? saveEnvironment(store, job, variables) : null,
+      environment: place === undefined ? saveEnvironment(store, job, variables, environment.OOMTUNE_NOTIFY) : null,
       ...(place === undefined ? {} : { slurm: place(sweep?.member ?? 0) }),
       ...notBegun(),
     };

@@ -15,6 +15,7 @@ import { keysUnder } from './keys.js';
 import { LEASE_TIMES, LeaseStore, type LeaseTimes } from './leases.js';
 import { LogTails } from './logs.js';
 import { MemoryTraces } from './memory-traces.js';
+import { type NotifyMarks, NotifyStore } from './notify.js';
 import { Pairs } from './pairs.js';
 import { QueueEntries } from './queue-entries.js';
 import { ReadersRedis } from './readers.js';
@@ -43,6 +44,7 @@ export { isWrongType, type Reply } from './replies.js';
 export { isRefusal, retry } from './retry.js';
 export { shortWait } from './short-wait.js';
 export { parseRedisUrl } from './url.js';
+export type { NotifyMarks };
 
 export type Store = Awaited<ReturnType<typeof openStore>>;
 
@@ -78,6 +80,7 @@ export async function openStore(options: StoreOptions = {}) {
     usage: new Usage(redis, keys, options.leaseTimes?.halfLifeMs),
     durations: new Durations(redis, keys),
     pairs: new Pairs(redis, keys),
+    notify: new NotifyStore(redis, keys),
     sweeps: new Sweeps(redis, keys, events),
     hosts: new Hosts(redis, keys),
     queues: new QueueEntries(connection, keys),

@@ -161,11 +161,13 @@ export class JobReader {
 
   /** The file that each job's environment is needed from; null: it has ended, or has none. */
   async environments(ids: string[]): Promise<Reply<string | null>[]> {
+    if (ids.length === 0) return [];
     const replies = await readFields(this.redis, ids.map(this.keys.job), ['state', 'environment']);
-    return replies.map((reply) => {
+    const owed = await this.redis.hmget(this.keys.notify, ...ids); // somebody is still to be told of it
+    return replies.map((reply, at) => {
       if (reply.is !== 'value') return reply;
       const [state, environment] = reply.value;
-      if (ENDED_STATES.includes(state as JobState)) return { is: 'value', value: null };
+      if (ENDED_STATES.includes(state as JobState) && owed[at] == null) return { is: 'value', value: null };
       return { is: 'value', value: readJson(submittedEnvironment, environment)?.file ?? null };
     });
   }

@@ -7,6 +7,7 @@ import { isJobId } from './job-id.js';
 import { JobReader } from './job-reader.js';
 import { fromFields, type StoredJob, toFields } from './job-record.js';
 import type { Keys } from './keys.js';
+import { NotifyStore } from './notify.js';
 import { refuse } from './refused.js';
 import { isWrongType, pairs, write } from './replies.js';
 import { runScript, type ScriptName } from './scripts.js';
@@ -35,6 +36,7 @@ export class JobStore extends JobReader {
   /** Records a new job and announces it. Throws for an id that is taken, and OOMTUNE_LIMIT where `most` of its owner's jobs wait. */
   async create(record: JobRecord, most: number | null = null): Promise<void> {
     const checked = jobRecord.parse(record);
+    if (checked.options.notify && checked.environment) await new NotifyStore(this.redis, this.keys).owe(checked.job);
     const made = await this.#run('job/create', checked.job, [
       String(Date.parse(checked.submitted_at)),
       JSON.stringify(checked.owner),
@@ -156,9 +158,13 @@ export class JobStore extends JobReader {
       started_at: null,
       ended_at: null,
       exit_code: null,
+      notification: null,
       ...more,
     };
-    return (await this.#run('job/retry', id, [this.lostMs, ...toFields(anew)])) as JobState;
+    const state = (await this.#run('job/retry', id, [this.lostMs, ...toFields(anew)])) as JobState;
+    const { notify } = (state === 'queued' && (await this.get(id))?.options) || {};
+    if (notify) await new NotifyStore(this.redis, this.keys).owe(id);
+    return state;
   }
 
   /** Gives a job of a host that is forgotten to others (`queued`), or ends it. `no`: it is the host's no more. */
@@ -177,7 +183,7 @@ export class JobStore extends JobReader {
   async withdraw(ids: string[]): Promise<void> {
     const { jobs, live, pending, job } = this.keys;
     const multi = this.redis.multi();
-    for (const id of ids) multi.zrem(jobs, id).zrem(live, id).srem(pending, id).del(job(id));
+    for (const id of ids) multi.zrem(jobs, id).zrem(live, id).srem(pending, id).hdel(this.keys.notify, id).del(job(id));
     await write(multi);
   }
 

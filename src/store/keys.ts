@@ -50,6 +50,8 @@ export function keysUnder(word = process.env.OOMTUNE_PREFIX || 'oomtune') {
     host: (name: string): string => `${prefix}:host:${name}`,
     /** ZSET: hosts by the time last seen (ms). */
     hosts: `${prefix}:hosts`,
+    /** HASH: jobs that somebody is to be told of → what was told (JSON). */
+    notify: `${prefix}:notify`,
     /** LIST, bounded: records that were refused, as JSON with the reason. */
     refused: `${prefix}:refused`,
     /** Pub/sub channel: something changed that daemons and waiters look for. */

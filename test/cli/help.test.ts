@@ -6,6 +6,7 @@ const VERBS = [
   'run',
   'submit',
   'status',
+  'top',
   'wait',
   'logs',
   'cancel',

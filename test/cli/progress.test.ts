@@ -140,3 +140,26 @@ describe('progress', () => {
     expect(drawn[2]).toMatch(/^cpu {2}Some CPU, budget 300 MiB\|$/);
   });
 });
+
+describe('the seconds of a search', () => {
+  it('end its live line: start, warm-up, steps and verification make up the whole', () => {
+    let written = '';
+    const view = createProgress({ isTTY: true, columns: 100, write: (text: string) => (written += text) }, {});
+    const at = (size: number, wall: number): Progress => {
+      const event = probe(size, 'fit', 10 * MIB, null) as Extract<Progress, { type: 'probe' }>;
+      return { ...event, record: { ...event.record, wall_s: wall } };
+    };
+    const probing = (purpose: 'climb' | 'verify') => ({ type: 'probing', launch: 1, probe: { purpose } }) as Progress;
+    view.show({ type: 'launch', launch: 1, rung: null, why: 'to begin' });
+    view.show(probing('climb'));
+    view.show(at(1, 1.3)); // three steps of 0.1 s
+    view.show(probing('verify'));
+    view.show(at(4, 2));
+    view.show({ type: 'found', report: { wall_s: 7.5 } } as Progress);
+    expect(screen(written).at(-2)).toBe(
+      'searched for 7.5 s: start 4.2 s, warm-up 1.0 s, steps 0.3 s, verification 2.0 s',
+    );
+    view.show({ type: 'running', config: null, launch: 2, logFile: '' });
+    expect(written.match(/searched for/g)).toHaveLength(1);
+  });
+});

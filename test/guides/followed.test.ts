@@ -1,7 +1,8 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { PYTHON, ROOT } from '../cli/oomtune.js';
+import { until } from '../store/home.js';
 import { blocks, PAGES, Reader } from './page.js';
 
 vi.setConfig({ testTimeout: 300_000 }); // a page is many commands
@@ -93,6 +94,13 @@ describe('a page works as it is written', () => {
     const report = JSON.parse(readFileSync(join(reader.work, 'report.json'), 'utf8'));
     expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0, refused: 0 });
     expect(report.devices[0].budget_bytes).toBe(120 * 2 ** 20);
+  });
+
+  it('docs/guides/notifications.md', async () => {
+    await follow('docs/guides/notifications.md');
+    const told = join(reader.work, 'told.txt');
+    await until(() => existsSync(told), 30);
+    expect(readFileSync(told, 'utf8')).toMatch(/^evaluate\S* \(j-\w+\) succeeded after /);
   });
 
   it('docs/guides/diagnosis.md', async () => {

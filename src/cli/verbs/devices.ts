@@ -1,7 +1,7 @@
 import { formatBytes } from '../../common/size.js';
 import { plain } from '../../common/terminal.js';
 import type { DeviceEntry } from '../../contract/verbs.js';
-import { reservedBy } from '../../store/index.js';
+import { deviceEntries } from '../device-entries.js';
 import type { Paint } from '../output.js';
 import { severalOwners } from '../status-view.js';
 import { table } from '../table.js';
@@ -9,14 +9,7 @@ import type { Verb } from '../verb.js';
 
 export default (async (_invocation, context) => {
   const { out } = context;
-  const [runtime, store] = await Promise.all([context.runtime(), context.store()]);
-  const devices = await runtime.devices();
-  await store.leasing.reap(devices); // what a run that was killed had reserved is nobody's
-  const leases = await store.leasing.list();
-  const entries: DeviceEntry[] = devices.map(({ bus: _, ...device }) => {
-    const here = leases.filter((lease) => lease.devices.some(({ uuid }) => uuid === device.uuid));
-    return { ...device, ...reservedBy(here, device.total_bytes) };
-  });
+  const entries = await deviceEntries(context);
   if (out.json) out.document('devices', { schema: 1, devices: entries });
   else out.data(renderDevices(entries, out.paint));
   return 0;

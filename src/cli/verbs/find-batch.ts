@@ -4,6 +4,7 @@ import type { FindBatchReport } from '../../contract/reports.js';
 import { interrupted, nothingFits, renderError } from '../errors.js';
 import { renderFound } from '../find-batch-view.js';
 import { toJobOptions } from '../job-options.js';
+import { endOfSearch } from '../notify.js';
 import type { Verb } from '../verb.js';
 import { checkWritable, writeResult } from '../whole-file.js';
 import { workDeps } from '../work.js';
@@ -12,11 +13,11 @@ export default (async ({ options, command }, context) => {
   const jobOptions = toJobOptions(options, command);
   const plot = plotFile(options.plot);
   const { out } = context;
-  const [{ deps, request }, { findBatch }] = await Promise.all([
-    workDeps(context, 'find-batch', jobOptions, command),
+  const [{ deps, request, around }, { findBatch }] = await Promise.all([
+    workDeps(context, 'find-batch', jobOptions, command, options.notify),
     import('../../worker/index.js'),
   ]);
-  const report = await findBatch(request, deps);
+  const report = await around(() => findBatch(request, deps), endOfSearch);
   context.progress.close();
   if (context.signal.aborted) throw interrupted();
   if (plot !== null && report.memory !== null) {

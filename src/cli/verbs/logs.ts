@@ -8,6 +8,8 @@ import { Presence } from '../../daemon/wait.js';
 import { hostName, type Store } from '../../store/index.js';
 import { namedJobs } from '../jobs.js';
 import { LogFile } from '../log-file.js';
+import type { Paint } from '../output.js';
+import { SearchFollow } from '../search-follow.js';
 import { hasEnded } from '../status-view.js';
 import { readNumber, type Verb } from '../verb.js';
 
@@ -39,6 +41,7 @@ export default (async ({ args, options }, context) => {
     write: (text) => process.stdout.write(text),
     terminal: Boolean(process.stdout.isTTY),
     note: out.note,
+    paint: out.paintErr,
   });
   return 0;
 }) satisfies Verb;
@@ -54,6 +57,8 @@ interface LogOptions {
   /** It goes to a terminal, which is spared all but text and colours; a file or a pipe gets every byte. */
   terminal: boolean;
   note: (text: string) => void;
+  /** Of notes. */
+  paint: Paint;
 }
 
 const LOOK_MS = 200;
@@ -123,6 +128,7 @@ async function follow(store: Store, first: JobRecord, options: LogOptions, write
   let shown = 0;
   let waits = '';
   let asked = 0;
+  const search = new SearchFollow(options.note, options.paint);
   while (!options.signal.aborted) {
     const launch = pick(job, options.launch);
     if (launch !== null && launch.launch !== shown) {
@@ -132,8 +138,9 @@ async function follow(store: Store, first: JobRecord, options: LogOptions, write
     }
     const ended = hasEnded(job); // looked at before the last read: nothing is written after the end
     if (file !== null) for (const chunk of file.read()) writer.write(chunk);
-    else if (job.reason && job.reason !== waits) options.note(`${job.job} waits: ${job.reason}`);
+    else if (job.reason && job.reason !== waits && !isBegun(job)) options.note(`${job.job} waits: ${job.reason}`);
     waits = job.reason ?? waits;
+    search.look(job);
     if (ended && (file === null || launch?.launch === shown)) break;
     await delay(LOOK_MS, undefined, { signal: options.signal }).catch(() => {});
     if (job.slurm != null && Date.now() - asked > SLURM_LOOK_MS) {
@@ -148,6 +155,8 @@ async function follow(store: Store, first: JobRecord, options: LogOptions, write
   writer.end();
   options.signal.throwIfAborted();
 }
+
+const isBegun = ({ state }: JobRecord): boolean => state === 'searching' || state === 'running';
 
 type Launch = JobRecord['launches'][number];
 
@@ -187,9 +196,13 @@ async function tailOf(store: Store, job: JobRecord, options: Pick<LogOptions, 'l
 async function followAway(store: Store, job: JobRecord, options: LogOptions, writer: Writer): Promise<void> {
   options.note(`${job.job} runs on ${job.host}: the end of its output is shown.`);
   const presence = new Presence([job.job]);
+  const search = new SearchFollow(options.note, options.paint);
+  search.look(job);
   const ended = async () => {
     const now = await store.jobs.get(job.job);
-    return presence.note(job.job, now) && hasEnded(now);
+    if (!presence.note(job.job, now)) return false;
+    search.look(now);
+    return hasEnded(now);
   };
   for await (const piece of store.logs.follow(job.job, { signal: options.signal, ended })) {
     if (options.launch !== null && piece.launch !== options.launch) continue;

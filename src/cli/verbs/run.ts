@@ -4,6 +4,7 @@ import type { RunReport } from '../../contract/reports.js';
 import type { Context } from '../context.js';
 import { interrupted, nothingFits, renderError } from '../errors.js';
 import { toJobOptions } from '../job-options.js';
+import { endOfRun } from '../notify.js';
 import type { Verb } from '../verb.js';
 import { checkWritable, writeResult } from '../whole-file.js';
 import { workDeps } from '../work.js';
@@ -18,11 +19,11 @@ export default (async ({ options, command }, context) => {
   }
   const jobOptions = toJobOptions(rest, command);
   if (typeof file === 'string') checkWritable(file, 'report');
-  const [{ deps, request }, { runJob }] = await Promise.all([
-    workDeps(context, 'run', jobOptions, command),
+  const [{ deps, request, around }, { runJob }] = await Promise.all([
+    workDeps(context, 'run', jobOptions, command, rest.notify),
     import('../../worker/index.js'),
   ]);
-  const report = await runJob(request, deps);
+  const report = await around(() => runJob(request, deps), endOfRun);
   context.progress.close();
   if (typeof file === 'string') await writeResult(file, `${JSON.stringify(report, null, 2)}\n`);
   if (context.signal.aborted) throw interrupted();

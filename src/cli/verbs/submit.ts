@@ -7,6 +7,7 @@ import type { Context } from '../context.js';
 import { asOomtuneError, renderError } from '../errors.js';
 import { toJobOptions } from '../job-options.js';
 import { sayWhich } from '../jobs.js';
+import { withNotify } from '../notify.js';
 import { agreed, canAsk } from '../question.js';
 import { sayStarted } from '../running.js';
 import { commandOf, sweepOf } from '../sweep.js';
@@ -33,7 +34,7 @@ export default (async ({ options, command }, context) => {
   const store = await context.store();
   const { submitJob, submitSweep, submitToSlurm, sweepName } = await import('../../daemon/index.js');
   const onNamed = (name: string, found: NamedJob): void => sayWhich(name, found, out);
-  const submission = { command, options: jobOptions, environment: process.env, onNamed };
+  const submission = { command, options: jobOptions, environment: withNotify(process.env, options.notify), onNamed };
   const group = sweep === null ? null : { members, atOnce: sweep.atOnce };
   const named = sweep === null ? jobOptions : { ...jobOptions, name: sweepName(command, jobOptions) };
   const jobs =
@@ -49,12 +50,20 @@ export default (async ({ options, command }, context) => {
   const ids = jobs.map((one) => one.job);
   if (out.json) out.document('submit', { schema: 1, job: job.job, ...(sweep === null ? {} : { jobs: ids }) });
   else out.data(ids.join('\n'));
+  if (cluster === null && jobOptions.notify) await sayWhoTells(store, out);
   const idle = cluster === null ? await nobodyRuns(store, jobOptions.host) : null;
   if (idle !== null) out.note(`note: ${idle}`);
   const here = jobOptions.host === null || jobOptions.host === hostName();
   if (idle !== null && here && !out.json && canAsk()) context.afterwards.push(() => offerDaemon(store, context));
   return 0;
 }) satisfies Verb;
+
+/** Whom to tell is known on this host alone. */
+async function sayWhoTells(store: Store, out: Context['out']): Promise<void> {
+  const hosts = (await store.hosts.list()).filter(({ alive }) => alive).map(({ host }) => host);
+  if (hosts.length === 0 || hosts.includes(hostName())) return;
+  out.note(`note: nobody is told of it unless a daemon runs on ${hostName()} too: whom to tell stays there.`);
+}
 
 /** Nothing of it changes what became of the job: it is queued. */
 async function offerDaemon(store: Store, { out, signal }: Context): Promise<void> {

@@ -1,5 +1,6 @@
 import type { JobRecord } from '../../contract/job.js';
 import type { Exit } from '../../contract/launch.js';
+import type { Notification } from '../../contract/notification.js';
 import type { RunReport } from '../../contract/reports.js';
 import { runReport } from '../../contract/reports.js';
 import { agentExit, agentProgress } from '../../contract/system.js';
@@ -54,6 +55,11 @@ export class AgentHands implements Hands {
 
   async dropEarlierTries({ job, epoch }: Pick<StoredJob, 'job' | 'epoch'>): Promise<void> {
     if (epoch > 1) await this.agents.call(this.uid, 'drop', [{ job, epoch }]);
+  }
+
+  async notify(job: StoredJob, event: Notification): Promise<string | null> {
+    const why = await this.agents.call<unknown>(this.uid, 'notify', [job, event]);
+    return why === null ? null : String(why).slice(0, 500);
   }
 
   environmentOf(job: StoredJob): LaunchEnvironment {

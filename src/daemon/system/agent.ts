@@ -3,6 +3,7 @@ import { Socket } from 'node:net';
 import { stateFolder, useHome } from '../../common/home.js';
 import { createLog } from '../../common/log.js';
 import type { JobRecord } from '../../contract/job.js';
+import type { Notification } from '../../contract/notification.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import { createRuntime } from '../../runtime/index.js';
 import type { Run } from '../../runtime/types.js';
@@ -11,6 +12,7 @@ import { Detached } from '../../worker/launch/detached.js';
 import type { Progress, WorkRequest } from '../../worker/types.js';
 import { type AdoptedRun, OwnHands } from '../hands.js';
 import { LaunchEnvironment } from '../launch-environment.js';
+import { tellOf } from '../notify/tell.js';
 import { tidyHourly } from '../retention.js';
 import { forgetEnvironment, savedShell } from '../saved-environment.js';
 import { AGENT_ERRORS } from './agent-errors.js';
@@ -71,6 +73,7 @@ class Agent {
         await environment.prepare();
         return environment.withheld;
       },
+      notify: (job: StoredJob, event: Notification) => tellOf(job, event),
       forget: async (job: StoredJob) => forgetEnvironment(job.job, job.environment),
       run: (job: StoredJob, request: Omit<WorkRequest, 'environment'>) => this.#run(job, request, note),
       stop: async (job: string, how: 'let go' | 'end') =>

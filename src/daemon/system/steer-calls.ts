@@ -71,9 +71,11 @@ export function steerCalls(store: Store): Calls {
     }),
     'jobs.environments': call([z.array(id).max(10_000)], async ({ peer }, [ids]) => {
       const all = await Promise.all(ids.map((job) => jobs.get(job).catch(() => null)));
+      const owed = await store.notify.owed();
       return all.map((job) => {
         if (job === null || job.uid !== peer.uid) return { is: 'missing' };
-        return { is: 'value', value: ENDED_STATES.includes(job.state) ? null : (job.environment?.file ?? null) };
+        const needed = !ENDED_STATES.includes(job.state) || owed.has(job.job);
+        return { is: 'value', value: needed ? (job.environment?.file ?? null) : null };
       });
     }),
   };

@@ -66,6 +66,7 @@ export function visibleJob(peer: Peer, job: StoredJob): StoredJob {
       resumeArg: null,
     },
     environment: null,
+    notification: null,
     launches: [],
     journal: [],
   };

@@ -1,0 +1,53 @@
+import type { Redis } from 'ioredis';
+import { z } from 'zod';
+import { readJson } from '../contract/fields.js';
+import type { Keys } from './keys.js';
+
+/** What was already told of a job. */
+const marks = z.object({
+  /** That it waits for long. */
+  waited: z.boolean().default(false),
+  /** How many of its runs were looked at for a step down. */
+  runs: z.number().int().min(0).default(0),
+});
+export type NotifyMarks = z.infer<typeof marks>;
+
+/** The jobs that somebody is to be told of. Whom, stands in a private file of the submitting host: a webhook's address is a secret. */
+export class NotifyStore {
+  constructor(
+    private readonly redis: Redis,
+    private readonly keys: Keys,
+  ) {}
+
+  /** From now on, and from the beginning where it is queued anew. */
+  async owe(job: string): Promise<void> {
+    await this.redis.hset(this.keys.notify, job, JSON.stringify(marks.parse({})));
+  }
+
+  async owed(): Promise<Map<string, NotifyMarks>> {
+    const found = await this.redis.hgetall(this.keys.notify);
+    return new Map(Object.entries(found).map(([job, text]) => [job, readJson(marks, text) ?? marks.parse({})]));
+  }
+
+  /** Null: nobody is to be told of it. */
+  async marks(job: string): Promise<NotifyMarks | null> {
+    const text = await this.redis.hget(this.keys.notify, job);
+    return text === null ? null : (readJson(marks, text) ?? marks.parse({}));
+  }
+
+  async mark(job: string, told: NotifyMarks): Promise<void> {
+    await this.redis.hset(this.keys.notify, job, JSON.stringify(told));
+  }
+
+  /** Nothing more is to be told of it. */
+  async settle(job: string): Promise<void> {
+    await this.redis.hdel(this.keys.notify, job);
+  }
+
+  /** Writes into its record, ended or not, what became of a notification. */
+  async note(job: string, said: string): Promise<void> {
+    const key = this.keys.job(job);
+    if ((await this.redis.exists(key)) === 1)
+      await this.redis.hset(key, 'notification', JSON.stringify(said.slice(0, 1000)));
+  }
+}
