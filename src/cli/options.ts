@@ -68,7 +68,7 @@ export const NOTIFY: Options = {
 };
 
 export const PLOT: Options = {
-  [SEARCH]: [['--plot <file>', 'draw what fills the memory into this file, as SVG']],
+  [SEARCH]: [['--plot <file>', 'draw what fills the memory into this file, as SVG or PNG by its name']],
 };
 
 const TIME = '--time <time>';

@@ -25,7 +25,7 @@ export function checkWritable(file: string, what: string): void {
 }
 
 /** Writes the file whole or not at all. Throws OOMTUNE_FILES_SILENT if its file system does not answer. */
-export async function writeResult(file: string, text: string): Promise<void> {
+export async function writeResult(file: string, text: string | Buffer): Promise<void> {
   await filesAnswer([resolve(file)], LONGEST_MS, null);
   writeWhole(file, text);
 }

@@ -9,7 +9,7 @@ export function writeDurably(path: string, text: string): void {
 }
 
 /** Writes a file of 0600 to `<path>.<pid>.tmp` and renames it. Throws the file system's error. */
-export function writeWhole(path: string, text: string, flush = false): void {
+export function writeWhole(path: string, text: string | Buffer, flush = false): void {
   const side = `${path}.${process.pid}.tmp`;
   try {
     rmSync(side, { force: true }); // what a crash left, or a link that a job put there

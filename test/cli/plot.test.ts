@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -99,8 +100,8 @@ describe('find-batch --plot', () => {
   });
 
   it.each([
-    ['memory.png', /ends in \.svg, got "memory\.png"/],
-    ['memory', /ends in \.svg/],
+    ['memory.gif', /ends in \.svg or \.png, got "memory\.gif"/],
+    ['memory', /ends in \.svg or \.png/],
     ['no/such/folder/memory.svg', /cannot be written \(ENOENT\)/],
   ])('refuses %s before anything is started', async (name, words) => {
     const { code, stderr, stdout } = await oomtune.call(['find-batch', '--plot', name, ...OPTIONS, '--', PYTHON, TINY]);
@@ -108,6 +109,30 @@ describe('find-batch --plot', () => {
     expect(stdout).toBe('');
     expect(stderr).toMatch(words);
     expect(stderr).not.toContain('launch 1');
+  });
+
+  it('draws the same as PNG, for what shows no SVG', async () => {
+    const file = join(oomtune.home, 'memory.png');
+    await oomtune.call(['find-batch', ...OPTIONS, '--max-batch', '8', '--plot', file, '--', PYTHON, TINY]);
+    const bytes = readFileSync(file);
+    // Another reader than the one that wrote it
+    const look =
+      'import sys, struct, zlib\n' +
+      'data = open(sys.argv[1], "rb").read()\nassert data[:8] == b"\\x89PNG\\r\\n\\x1a\\n"\n' +
+      'at, pixels, names = 8, b"", []\n' +
+      'while at < len(data):\n' +
+      '    size, name = struct.unpack(">I4s", data[at:at + 8])\n    body = data[at + 8:at + 8 + size]\n' +
+      '    assert zlib.crc32(name + body) == struct.unpack(">I", data[at + 8 + size:at + 12 + size])[0]\n' +
+      '    names.append(name.decode())\n    pixels += body if name == b"IDAT" else b""\n    at += size + 12\n' +
+      'width, height = struct.unpack(">II", data[16:24])\nraw = zlib.decompress(pixels)\n' +
+      'assert len(raw) == height * (3 * width + 1)\n' +
+      'rows = [raw[y * (3 * width + 1) + 1:(y + 1) * (3 * width + 1)] for y in range(height)]\n' +
+      'colours = {row[x:x + 3] for row in rows for x in range(0, 3 * width, 3)}\n' +
+      'print(names[0], names[-1], width, bytes([29, 91, 214]) in colours, bytes([255, 255, 255]) in colours)\n';
+    const script = join(oomtune.home, 'look.py');
+    writeFileSync(script, look);
+    expect(execFileSync(PYTHON, [script, file], { encoding: 'utf8' })).toBe('IHDR IEND 1600 True True\n');
+    expect(bytes.includes('Peak memory against micro-batch')).toBe(true);
   });
 
   it('leaves an older picture as it is when nothing fits', async () => {

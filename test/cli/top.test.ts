@@ -88,6 +88,8 @@ class Session {
   }
 
   async expectLeft(code: number): Promise<void> {
+    await until(() => /code \d+\r*\n/.test(this.#text), 30);
+    this.#child.stdin.end(); // script(1) may wait for it
     await this.ended;
     expect(this.#text).toContain(`code ${code}`);
     expect(readFileSync(`${this.#files}.after`, 'utf8')).toBe(readFileSync(`${this.#files}.before`, 'utf8'));
@@ -133,7 +135,7 @@ it.skipIf(!script)(
   async () => {
     const top = new Session(60);
     await top.shows('first');
-    for (const line of top.screen.split(/\r?\n/)) expect(width(line)).toBeLessThanOrEqual(60);
+    for (const line of top.screen.split(/\r*\n/)) expect(width(line)).toBeLessThanOrEqual(60);
     top.press('\u0003');
     await top.expectLeft(130);
   },
@@ -162,7 +164,15 @@ it('prints once where there is no terminal, and has one document', async () => {
 });
 
 it('tells how busy, hot and hungry a device is where its driver does, and who holds it', () => {
-  const device = { ...gpu(0), utilisation_pct: 97, temperature_c: 61, power_w: 402.4, reserved_bytes: 2 ** 30 };
+  const device = {
+    ...gpu(0),
+    model: 'NVIDIA H200',
+    fault: null,
+    utilisation_pct: 97,
+    temperature_c: 61,
+    power_w: 402.4,
+    reserved_bytes: 2 ** 30,
+  };
   const holder = { job: first.job, owner: 'alice', host: 'here', bytes: 2 ** 30 };
   const picture = { devices: [{ ...device, holders: [holder] }], jobs: [first], foreground: [], expected: new Map() };
   const text = renderTopDevices(picture as unknown as TopPicture, (_style, words) => words);

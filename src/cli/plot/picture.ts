@@ -4,34 +4,8 @@ import { rungName } from '../../contract/rung.js';
 import { partsOf } from '../../worker/memory/memory-report.js';
 import { byteTicks, countTicks } from '../ticks.js';
 import { configWords } from '../words.js';
+import { element, escapeText, label, type Shape, toSvg } from './shape.js';
 import { STYLE } from './style.js';
-
-/** Minimal SVG: elements from attributes, all escaped. */
-
-type Attributes = Record<string, string | number>;
-
-function element(name: string, attributes: Attributes, ...children: string[]): string {
-  const shown = Object.entries(attributes).map(([key, value]) => ` ${key}="${escapeText(figure(value))}"`);
-  return children.length === 0
-    ? `<${name}${shown.join('')}/>`
-    : `<${name}${shown.join('')}>${children.join('')}</${name}>`;
-}
-
-/** A text element with any content. */
-const label = (content: string, attributes: Attributes): string => element('text', attributes, escapeText(content));
-
-/** Control characters, which XML forbids, become spaces. */
-function escapeText(text: string): string {
-  return text
-    .replace(/[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, ' ')
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;');
-}
-
-const figure = (value: string | number): string =>
-  typeof value === 'number' ? String(Number(value.toFixed(2))) : value;
 
 const WIDTH = 800;
 const LEFT = 100;
@@ -41,8 +15,17 @@ const BAR_TOP = 466;
 const LEGEND_TOP = BAR_TOP + 58;
 const ROW = 22;
 
-/** A search's result as a self-contained SVG: the curve of the peaks, and the parts of the memory. */
-export function picture(report: FindBatchReport, memory: MemoryReport): string {
+/** What both forms of the picture show. */
+export interface Scene {
+  width: number;
+  height: number;
+  heading: string;
+  words: string;
+  shapes: Shape[];
+}
+
+/** A search's result: the curve of the peaks, and the parts of the memory. */
+export function scene(report: FindBatchReport, memory: MemoryReport): Scene {
   const { name, device, config } = report;
   const rung = config === null ? '' : `, ${rungName(config)}`;
   const heading = shortened(`${name} on ${device.model}`);
@@ -50,7 +33,7 @@ export function picture(report: FindBatchReport, memory: MemoryReport): string {
   const height = LEGEND_TOP + Math.ceil((parts.length + 1) / 2) * ROW + 10;
   const setting = config === null ? `micro-batch ${memory.micro_batch}` : configWords(config);
   const words = `Peak memory against micro-batch and what fills ${formatBytes(device.budget_bytes)} at ${setting}.`;
-  const body = [
+  const shapes = [
     element('rect', { class: 'ground', width: WIDTH, height }),
     label(heading, { class: 'title', x: 24, y: 32 }),
     label(`${setting}${rung}: ${formatBytes(memory.peak_bytes)} of ${formatBytes(device.budget_bytes)}`, {
@@ -62,29 +45,33 @@ export function picture(report: FindBatchReport, memory: MemoryReport): string {
     label(`What fills the memory at micro-batch ${memory.micro_batch}`, { class: 'head', x: 24, y: BAR_TOP - 14 }),
     ...bar(memory, device.budget_bytes),
   ];
-  const root = {
+  return { width: WIDTH, height, heading, words, shapes };
+}
+
+/** As a self-contained SVG. */
+export function picture(report: FindBatchReport, memory: MemoryReport): string {
+  const { width, height, heading, words, shapes } = scene(report, memory);
+  const root = Object.entries({
     xmlns: 'http://www.w3.org/2000/svg',
-    viewBox: `0 0 ${WIDTH} ${height}`,
-    width: WIDTH,
+    viewBox: `0 0 ${width} ${height}`,
+    width,
     height,
     role: 'img',
     'aria-labelledby': 'title words',
-  };
-  return `${element(
-    'svg',
-    root,
-    `<title id="title">${escapeText(heading)}</title>\n`,
-    `<desc id="words">${escapeText(words)}</desc>\n`,
-    `<style>${STYLE}</style>\n`,
-    body.join('\n'),
-    '\n',
-  )}\n`;
+  }).map(([key, value]) => ` ${key}="${value}"`);
+  return [
+    `<svg${root.join('')}><title id="title">${escapeText(heading)}</title>`,
+    `<desc id="words">${escapeText(words)}</desc>`,
+    `<style>${STYLE}</style>`,
+    ...shapes.map(toSvg),
+    '</svg>\n',
+  ].join('\n');
 }
 
 /** The legend of the curve, above it on the right. */
-function keyLine({ curve: { out_of_memory: failed, prediction } }: MemoryReport): string[] {
+function keyLine({ curve: { out_of_memory: failed, prediction } }: MemoryReport): Shape[] {
   const y = 76;
-  const key: string[] = [];
+  const key: Shape[] = [];
   let x = RIGHT - 90;
   key.push(element('circle', { class: 'used', cx: x, cy: y - 4, r: 6 }), label('recommended', { x: x + 12, y }));
   x -= 68;
@@ -102,17 +89,17 @@ function keyLine({ curve: { out_of_memory: failed, prediction } }: MemoryReport)
   return key;
 }
 
-function bar(memory: MemoryReport, budgetBytes: number): string[] {
+function bar(memory: MemoryReport, budgetBytes: number): Shape[] {
   const whole = Math.max(budgetBytes, memory.peak_bytes);
   const left = 24;
   const width = RIGHT - left;
-  const drawn: string[] = [element('rect', { class: 'free', x: left, y: BAR_TOP, width, height: 34 })];
+  const drawn: Shape[] = [element('rect', { class: 'free', x: left, y: BAR_TOP, width, height: 34 })];
   let upTo = 0;
   const entries = partsOf(memory).map(({ part, name, bytes, remark }) => {
     const size = (bytes / whole) * width;
     const words = `${name} ${formatBytes(bytes)}, ${percent(bytes, whole)}${remark ? ` (${remark})` : ''}`;
     const box = { x: left + (upTo / whole) * width, y: BAR_TOP, width: size, height: 34, class: part };
-    drawn.push(element('rect', box, element('title', {}, escapeText(words))));
+    drawn.push(element('rect', box, element('title', {}, words)));
     upTo += bytes;
     return { kind: part as string, words };
   });
@@ -137,7 +124,7 @@ interface Box {
 }
 
 /** The chart of peaks by micro-batch: axes, budget, prediction, fits and failures. */
-function curve(memory: MemoryReport, budgetBytes: number, box: Box): string[] {
+function curve(memory: MemoryReport, budgetBytes: number, box: Box): Shape[] {
   const { fits, out_of_memory: failed, prediction } = memory.curve;
   const most = Math.max(memory.micro_batch, ...fits.map((fit) => fit.micro_batch), ...failed);
   const right = 1.05 * most;
@@ -145,7 +132,7 @@ function curve(memory: MemoryReport, budgetBytes: number, box: Box): string[] {
   const foot = box.top + box.height;
   const x = (size: number): number => box.left + (size / right) * box.width;
   const y = (bytes: number): number => foot - (bytes / top) * box.height;
-  const across = (at: number, kind: string): string =>
+  const across = (at: number, kind: string): Shape =>
     element('line', { class: kind, x1: box.left, x2: box.left + box.width, y1: at, y2: at });
 
   const grid = byteTicks(top, 5).flatMap((bytes) => [
@@ -187,7 +174,7 @@ function predicted(
   top: number,
   x: (size: number) => number,
   y: (bytes: number) => number,
-): string {
+): Shape {
   const at = (bytes: number): number => (slope > 0 ? (bytes - base) / slope : base <= top ? right : 0);
   const from = Math.min(right, Math.max(0, slope > 0 ? at(0) : 0));
   const to = Math.max(from, Math.min(right, at(top)));

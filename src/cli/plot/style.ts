@@ -11,7 +11,7 @@ interface Palette {
   parts: Record<Part, string>;
 }
 
-const LIGHT: Palette = {
+export const LIGHT: Palette = {
   ground: '#ffffff',
   ink: '#16191f',
   soft: '#525b6b',

@@ -1,6 +1,6 @@
 import { extname } from 'node:path';
 import { OomtuneError, usageError } from '../../common/errors.js';
-import type { FindBatchReport } from '../../contract/reports.js';
+import type { FindBatchReport, MemoryReport } from '../../contract/reports.js';
 import { interrupted, nothingFits, renderError } from '../errors.js';
 import { renderFound } from '../find-batch-view.js';
 import { toJobOptions } from '../job-options.js';
@@ -21,8 +21,7 @@ export default (async ({ options, command }, context) => {
   context.progress.close();
   if (context.signal.aborted) throw interrupted();
   if (plot !== null && report.memory !== null) {
-    const { picture } = await import('../plot/picture.js');
-    await writeResult(plot, picture(report, report.memory));
+    await writeResult(plot, await drawn(plot, report, report.memory));
   } else if (plot !== null && report.status === 'found') {
     out.note(`Nothing was drawn into ${plot}: no probe could measure its peak.`);
   }
@@ -52,14 +51,22 @@ function notFound(report: FindBatchReport): OomtuneError {
   );
 }
 
+/** In the form that the file's name asks for. */
+async function drawn(file: string, report: FindBatchReport, memory: MemoryReport): Promise<string | Buffer> {
+  const { picture, scene } = await import('../plot/picture.js');
+  if (extname(file).toLowerCase() === '.svg') return picture(report, memory);
+  const { png } = await import('../plot/png.js');
+  return png(scene(report, memory));
+}
+
 /** The file of `--plot`; null: none. Throws OOMTUNE_USAGE for one that cannot be written. */
 function plotFile(value: unknown): string | null {
   if (value === undefined) return null;
   const file = String(value);
-  if (extname(file).toLowerCase() !== '.svg') {
+  if (!['.svg', '.png'].includes(extname(file).toLowerCase())) {
     throw usageError(
-      `Expected --plot to be a file that ends in .svg, got ${JSON.stringify(file)}.`,
-      'The picture is drawn as SVG, which browsers show and other programs turn into any format.',
+      `Expected --plot to be a file that ends in .svg or .png, got ${JSON.stringify(file)}.`,
+      'SVG stays sharp at any size; PNG is for what shows no SVG.',
     );
   }
   checkWritable(file, 'plot');
