@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { failure } from './failure.js';
-import { time } from './fields.js';
+import { time, whole } from './fields.js';
 import { jobState } from './job.js';
 import { shownConfig } from './rung.js';
 
@@ -26,3 +26,12 @@ export const notification = z.object({
   ended_at: time.nullable(),
 });
 export type Notification = z.infer<typeof notification>;
+
+/** What was already told of a job, in `{oomtune}:notify`. */
+export const notifyMarks = z.object({
+  /** That it waits for long. */
+  waited: z.boolean().default(false),
+  /** How many of its runs were looked at for a step down. */
+  runs: whole.default(0),
+});
+export type NotifyMarks = z.infer<typeof notifyMarks>;

@@ -15,7 +15,7 @@ import { keysUnder } from './keys.js';
 import { LEASE_TIMES, LeaseStore, type LeaseTimes } from './leases.js';
 import { LogTails } from './logs.js';
 import { MemoryTraces } from './memory-traces.js';
-import { type NotifyMarks, NotifyStore } from './notify.js';
+import { NotifyStore } from './notify.js';
 import { Pairs } from './pairs.js';
 import { QueueEntries } from './queue-entries.js';
 import { ReadersRedis } from './readers.js';
@@ -44,7 +44,6 @@ export { isWrongType, type Reply } from './replies.js';
 export { isRefusal, retry } from './retry.js';
 export { shortWait } from './short-wait.js';
 export { parseRedisUrl } from './url.js';
-export type { NotifyMarks };
 
 export type Store = Awaited<ReturnType<typeof openStore>>;
 

@@ -36,7 +36,6 @@ export class JobStore extends JobReader {
   /** Records a new job and announces it. Throws for an id that is taken, and OOMTUNE_LIMIT where `most` of its owner's jobs wait. */
   async create(record: JobRecord, most: number | null = null): Promise<void> {
     const checked = jobRecord.parse(record);
-    if (checked.options.notify && checked.environment) await new NotifyStore(this.redis, this.keys).owe(checked.job);
     const made = await this.#run('job/create', checked.job, [
       String(Date.parse(checked.submitted_at)),
       JSON.stringify(checked.owner),
@@ -45,6 +44,8 @@ export class JobStore extends JobReader {
     ]);
     if (made === -1) throw tooManyWait(checked.owner, most ?? 0);
     if (made !== 1) throw new OomtuneError('OOMTUNE_INTERNAL', `There is a job ${record.job} already.`, 'Try again.');
+    // After it: an id that is another job's must not have that one's told anew
+    if (checked.options.notify && checked.environment) await new NotifyStore(this.redis, this.keys).owe(checked.job);
   }
 
   /** Writes into a record if it may: `ended`: the job has ended; `lost`: another claim holds; `held`: it was put on hold. */

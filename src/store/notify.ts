@@ -1,16 +1,7 @@
 import type { Redis } from 'ioredis';
-import { z } from 'zod';
 import { readJson } from '../contract/fields.js';
+import { notifyMarks as marks, type NotifyMarks } from '../contract/notification.js';
 import type { Keys } from './keys.js';
-
-/** What was already told of a job. */
-const marks = z.object({
-  /** That it waits for long. */
-  waited: z.boolean().default(false),
-  /** How many of its runs were looked at for a step down. */
-  runs: z.number().int().min(0).default(0),
-});
-export type NotifyMarks = z.infer<typeof marks>;
 
 /** The jobs that somebody is to be told of. Whom, stands in a private file of the submitting host: a webhook's address is a secret. */
 export class NotifyStore {

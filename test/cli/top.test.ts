@@ -123,6 +123,7 @@ it.skipIf(!script)(
     top.press('kf'); // follows the first, which has written nothing, and comes back
     await until(() => top.text.includes(`${first.job} (first): q goes back`), 20);
     top.press('q');
+    await until(() => top.text.split(ENTERS).length === 3, 20); // the picture is back
     await top.shows(/> +j-\w+ +first +queued/);
     top.press('q');
     await top.expectLeft(0);

@@ -1,8 +1,8 @@
 import type { Log } from '../../common/log.js';
 import { TimeUp, within } from '../../common/within.js';
 import { ENDED_STATES } from '../../contract/job.js';
-import type { Notification } from '../../contract/notification.js';
-import type { NotifyMarks, Store, StoredJob } from '../../store/index.js';
+import type { Notification, NotifyMarks } from '../../contract/notification.js';
+import type { Store, StoredJob } from '../../store/index.js';
 import type { Hands } from '../hands.js';
 import { endedEvent, isSmaller, steppedDownEvent, waitingEvent } from './event.js';
 
@@ -63,6 +63,7 @@ export class Notifier {
     if (found.is === 'missing') return this.#forgetMissing(id);
     if (found.is !== 'job') return;
     const { job } = found;
+    if (!job.options.notify) return store.notify.settle(id); // somebody wrote it there who may not
     if (job.environment?.host !== host) return; // who it was submitted to tells of it
     const due = this.#due(job, marks);
     const hands = due === null ? null : handsFor(job);
