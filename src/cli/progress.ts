@@ -3,7 +3,7 @@ import { plain } from '../common/terminal.js';
 import type { ProbeRecord } from '../contract/measurement.js';
 import { rungName, sameRung } from '../contract/rung.js';
 import type { Progress } from '../worker/types.js';
-import { ascii, asciiOnly, type Paint, paintFor, wrapped } from './output.js';
+import { ascii, asciiOnly, beginning, type Paint, paintFor, width, wrapped } from './output.js';
 import { SearchSeconds } from './search-seconds.js';
 import { oneLine } from './table.js';
 import { bytesOr, configWords, plural, rate } from './words.js';
@@ -46,7 +46,7 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
     const room = (stream.columns || 80) - 1;
     const plain = signs(oneLine(text));
     stream.write(
-      paint('dim', [...plain].length > room ? `${[...plain].slice(0, room - 1).join('')}${signs('…')}` : plain),
+      paint('dim', width(plain) > room ? `${beginning(plain, room - width(signs('…')))}${signs('…')}` : plain),
     );
     shown = true;
   };

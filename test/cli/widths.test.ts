@@ -1,13 +1,17 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { explainJob, explainRecommendation } from '../../src/cli/explain-view.js';
 import { firstHelp } from '../../src/cli/first-help.js';
 import { shown, width } from '../../src/cli/output.js';
+import { createProgress } from '../../src/cli/progress.js';
 import { renderRecommendations } from '../../src/cli/recommend-view.js';
 import { renderJob, renderJobs } from '../../src/cli/status-view.js';
 import { facts, table } from '../../src/cli/table.js';
+import { renderTopDevices, renderTopJobs, type TopPicture } from '../../src/cli/top/view.js';
 import { renderUsers } from '../../src/cli/users-view.js';
 import { jobState } from '../../src/contract/job.js';
-import { job, options, recommendation } from '../store/samples.js';
+import type { Progress } from '../../src/worker/types.js';
+import { gpu, job, options, recommendation } from '../store/samples.js';
 
 const WIDTHS = [60, 80, 100];
 const plain = (_style: unknown, text: string): string => text;
@@ -87,6 +91,54 @@ describe.each(WIDTHS)('in a terminal of %s columns', (columns) => {
         });
       }),
       { numRuns: 40 },
+    );
+  });
+
+  it('what a search shows and what explain tells fit', () => {
+    fc.assert(
+      fc.property(words, word, fc.integer({ min: 1, max: 10_000_000 }), (said, name, size) => {
+        const record = {
+          ...{ launch: 1, micro_batch: size, amp: 'bf16' as const, checkpointing: true, steps: 3 },
+          ...{ peak_bytes: size * 1000, step_s: 0.1, samples_per_s: size, why: said },
+        };
+        const events = [
+          { type: 'device', device: { ...gpu(0), model: said }, budgetBytes: 2 ** 30 },
+          { type: 'interpreter', path: `/${name}`, torch: '2.15.0' },
+          { type: 'launch', launch: 1, rung: { amp: 'bf16', checkpointing: true }, why: said },
+          { type: 'probing', launch: 1, probe: { micro_batch: size, why: said } },
+          { type: 'probe', record: { ...record, outcome: 'fit', evidence: null } },
+          { type: 'probe', record: { ...record, outcome: 'device_oom', evidence: said } },
+          { type: 'note', text: said },
+          { type: 'waiting', reason: said },
+          { type: 'found', report: { wall_s: 12 } },
+        ] as unknown as Progress[];
+        let written = '';
+        const stream = {
+          isTTY: true,
+          columns,
+          write: (text: string) => {
+            written += text;
+          },
+        };
+        const view = createProgress(stream, { NO_COLOR: '1' });
+        for (const event of events) view.show(event);
+        for (const line of written.replaceAll('\r\u001b[K', '\n').split('\n')) {
+          const room = width(line) <= columns || line.trim().replace(/ {2,}/g, ' ').split(' ').length === 1;
+          expect(room, line).toBe(true);
+        }
+        inTerminal(columns, () => {
+          const failed = job({ name, state: 'failed', reason: said, command: [name || 'x', said] });
+          expectFits(explainJob(failed, null, null, plain), columns);
+          expectFits(explainRecommendation(recommendation({ gpu_model: said }), plain), columns);
+          const picture = {
+            devices: [{ ...gpu(0), model: said, fault: null, reserved_bytes: size, holders: [] }],
+            ...{ jobs: [failed], foreground: [], expected: new Map() },
+          } as unknown as TopPicture;
+          expectFits(renderTopDevices(picture, plain), columns);
+          expectFits(renderTopJobs(picture, failed.job, plain), columns);
+        });
+      }),
+      { numRuns: 60 },
     );
   });
 

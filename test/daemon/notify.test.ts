@@ -3,10 +3,13 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createLog } from '../../src/common/log.js';
 import { type Notification, notification } from '../../src/contract/notification.js';
+import type { Hands } from '../../src/daemon/hands.js';
+import { Notifier } from '../../src/daemon/notify/notifier.js';
 import { until } from '../store/home.js';
 import { FIXTURES, pythonWithTorch } from '../worker/harness.js';
-import { Host, sleep } from './host.js';
+import { Host, hostName, sleep } from './host.js';
 
 let host: Host;
 let server: Server;
@@ -115,6 +118,29 @@ test('a job that waits for long is told of once, also across a daemon that is ki
   await until(() => got.length === 2, 30);
   expect(got[1]?.event).toMatchObject({ event: 'ended', state: 'cancelled' });
 }, 60_000);
+
+test('a wake and looks that come at once tell of an end once', async () => {
+  const store = await host.store();
+  const ids = await Promise.all(Array.from({ length: 3 }, () => submit('true', url())));
+  for (const id of ids) await store.jobs.cancel(id);
+  const told: string[] = [];
+  const hands = {
+    notify: async ({ job }: { job: string }) => {
+      told.push(job);
+      await sleep(30);
+      return null;
+    },
+    environmentOf: () => ({ forget: () => {} }),
+  } as unknown as Hands;
+  const log = createLog('test');
+  const notifier = new Notifier({ store, host: hostName(), handsFor: () => hands, waitMs: 1e9, log });
+  for (let round = 0; round < 5; round += 1) {
+    await Promise.all([notifier.look(), notifier.look(), ...ids.map((id) => notifier.ended(id)), notifier.look()]);
+    await sleep(20);
+  }
+  await until(settled);
+  expect(told.sort()).toEqual(ids.sort());
+});
 
 test('the end of a job while no daemon runs is told by the next one', async () => {
   await host.start();

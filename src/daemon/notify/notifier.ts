@@ -69,9 +69,10 @@ export class Notifier {
     const hands = due === null ? null : handsFor(job);
     if (due === null || hands === null) return;
     const owner = String(job.uid ?? '');
+    if (this.#busy.has(id)) return; // a wake and a look came at once
     if ([...this.#busy.values()].filter((one) => one === owner).length >= MOST_AT_ONCE) return;
     this.#busy.set(id, owner);
-    void this.#tell(job, hands, due).finally(() => this.#busy.delete(id));
+    void this.#tell(job, hands, marks, due).finally(() => this.#busy.delete(id));
   }
 
   async #forgetMissing(id: string): Promise<void> {
@@ -97,11 +98,15 @@ export class Notifier {
   async #tell(
     job: StoredJob,
     hands: Hands,
+    marks: NotifyMarks,
     { event, after }: { event: Notification; after: NotifyMarks | null },
   ): Promise<void> {
     const { store, log } = this.parts;
     const about = { job: job.job, event: event.event };
     try {
+      // What was read before another look told of it is old
+      const now = await store.notify.marks(job.job);
+      if (now === null || now.waited !== marks.waited || now.runs !== marks.runs) return;
       const why = await within(LONGEST_MS, null, () => hands.notify(job, event)).catch((error: unknown) =>
         error instanceof TimeUp ? 'whoever is to tell of it does not answer' : (error as Error).message,
       );
