@@ -1,5 +1,5 @@
 import { smallestExcluded } from './excluded.js';
-import { spansPhases } from './model.js';
+import { hasRisen, spansPhases } from './model.js';
 import { narrow } from './narrow.js';
 import { exactLimit, type NextSize, type SearchState } from './search-state.js';
 import { secondSize } from './second-size.js';
@@ -16,6 +16,8 @@ const NEAR = 0.7;
 /** Parts of the way to the limit that these strides take, from below half of it and from above: the slope may be that much steeper up there. */
 const HALFWAY = 0.6;
 const MOST = 0.87;
+/** Where each size is a launch: the part of the budget that the size before the limit is to fill; it may be the one to recommend. */
+const ROOMY = 0.965;
 /** A step of less than this part tells nothing new. */
 const LEAST = 0.01;
 /** Part of the way from what fits to the upper bound that a stride takes where a caching allocator promises too little. */
@@ -63,19 +65,38 @@ function climb(state: SearchState, top: number, excluded: number): NextSize {
     return { size: 2 * top, purpose: 'climb', why: 'nothing is measured here, so the size doubles' };
   if (model.lower === null || model.cautious === null) return secondSize(state, top);
   const limit = Math.min(model.lower, model.curved, excluded - 1);
+  const bounded = spansPhases(model);
+  if (perLaunch && !bounded) return climbByLaunches(state, top, limit);
   // A stride has a least length, whatever the prediction: a climb by single samples would not end.
   const cautious = Math.max(top + 1, 1.03 * top, 0.9 * model.cautious);
   if (top < FAR * limit) {
     const size = Math.min(limit / 3, cautious, (model.bent ? BENT_STRIDE : STRIDE) * top);
     return { size, purpose: 'climb', why: `up to a third of the predicted limit, ${say(limit)}` };
   }
-  const bounded = spansPhases(model);
-  if (top < NEAR * limit && !perLaunch && (!bounded || model.bent)) {
+  if (top < NEAR * limit && (!bounded || (model.bent && !perLaunch))) {
     const size = Math.min(cautious, top + (top < limit / 2 ? HALFWAY : MOST) * (limit - top));
     const why = `most of the way to the predicted limit, ${say(limit)}: up here the peak may be no straight line`;
     return { size, purpose: 'climb', why };
   }
   if (bounded) return towardsBound(state, top, Math.min(excluded - 1, HIGHEST * (model.upper as number)));
+  return towardsLimit(state, top, excluded);
+}
+
+/** Each size is a launch, and one that fails costs no more than one that fits: strides as long as the line of the peaks can tell. */
+function climbByLaunches(state: SearchState, top: number, limit: number): NextSize {
+  const { model } = state;
+  const roomy = Math.min(model.largestWithin(ROOMY * model.budgetBytes) as number, limit);
+  const told = hasRisen(model.points) || model.points.at(-1)?.phased === true;
+  const stride = Math.min((model.bent ? BENT_STRIDE : STRIDE) * top, told ? limit : Math.max(2 * top, limit / 3));
+  if (stride < roomy) return { size: stride, purpose: 'climb', why: `towards the predicted limit, ${say(limit)}` };
+  if (roomy >= (1 + LEAST) * top + 1)
+    return { size: roomy, purpose: 'climb', why: `a little below the predicted limit, ${say(limit)}` };
+  return towardsLimit(state, top, Number.POSITIVE_INFINITY);
+}
+
+/** Every byte is counted: the limit itself, then a size that ends the search if it fails. */
+function towardsLimit(state: SearchState, top: number, excluded: number): NextSize {
+  const { model } = state;
   const size = exactLimit(state);
   if (size > top && size >= (1 + LEAST) * top - 1)
     return { size, purpose: 'climb', why: 'the largest size that is predicted to fit' };

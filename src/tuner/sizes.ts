@@ -37,25 +37,21 @@ export function listed(members: readonly number[]): Sizes {
   };
 }
 
-/** Below this a search is to end within one sample of the maximum, from here on within 2 per cent. */
+/** Below this a sample is more than 2 per cent. */
 export const SMALL = 50;
-const TOLERANCE = 0.02;
+
+/** The smallest size above `top` that would close the search if it failed: 2 per cent more, and at least two samples. */
+export function closingSize(top: number): number {
+  return top + Math.max(2, Math.ceil(top / 50));
+}
 
 /** Whether `top` is near enough to the largest size that may fit when `ceiling` is known not to. */
 export function isCloseEnough(top: number, ceiling: number, sizes: Sizes): boolean {
   const next = sizes.up(top + 1);
-  if (next === null || next >= ceiling) return true;
-  const best = ceiling - 1;
-  return best < SMALL ? best - top <= 1 : top >= (1 - TOLERANCE) * best;
+  return next === null || next >= ceiling || ceiling <= closingSize(top);
 }
 
 /** The smallest size that would still be near enough to the largest one below `ceiling`. */
 export function nearEnoughTo(ceiling: number): number {
-  const best = ceiling - 1;
-  return best < SMALL ? best - 1 : Math.ceil((1 - TOLERANCE) * best);
-}
-
-/** The smallest size above `top` that would close the search if it failed. */
-export function closingSize(top: number): number {
-  return top + 2 < SMALL ? top + 2 : Math.max(top + 1, Math.floor(top / (1 - TOLERANCE)) + 1);
+  return Math.min(ceiling - 2, Math.floor(((ceiling - 1) * 50) / 51) + 1);
 }

@@ -227,7 +227,7 @@ export class Tuner {
       micro_batch: decision.size,
       accumulation,
       ...(accumulation > 1 ? { batch: this.#plan.perDevice } : {}),
-      ...probeLength(decision.purpose, decision.size, this.#constraints, this.#observations),
+      ...probeLength(decision.purpose, decision.size, this.#constraints, this.#observations, search.grows),
       fresh: decision.fresh,
       ...(search.turnsOn ? { expandable_segments: true } : {}),
       purpose: decision.purpose,

@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { constraints, found, type Job, MIB, search } from './machine.js';
 
 /**
@@ -29,5 +29,41 @@ const job: Job = {
 it('goes at once to the size that ends the search, where it has come near it', () => {
   const s = search(job, constraints({ budgetBytes: 1200 * MIB, driven: false, switches: false }), true);
   expect(found(s).max_micro_batch).toBeGreaterThan(0.98 * 18600 - 1);
-  expect(s.launches).toBe(14);
+  expect(s.launches).toBe(7);
+});
+
+describe('a line of peaks, each size a launch', () => {
+  // MiB: what the program holds without a sample, a sample, the budget.
+  const lines = [
+    [30, 0.066, 1200],
+    [30, 0.066, 8192],
+    [700, 29, 1200],
+    [700, 29, 8192],
+    [700, 2, 1200],
+    [700, 2, 8192],
+    [500, 300, 1200],
+    [500, 300, 8192],
+    [100, 0.5, 1200],
+    [100, 0.5, 8192],
+    [1500, 11, 8192],
+  ] as const;
+  for (const noise of [0, 0.003])
+    it.each(lines)(`of ${noise} noise: %s MiB, %s a sample, under %s, takes eight at most`, (base, sample, budget) => {
+      let launch = 0;
+      const peak = (size: number) => MIB * (base + sample * size) * (1 + noise * Math.sin(7 * launch));
+      const job: Job = {
+        run: ({ micro_batch: size }) => {
+          launch += 1;
+          return peak(size) > budget * MIB
+            ? { outcome: 'device_oom' }
+            : { outcome: 'fit', peaks: { total_bytes: Math.round(peak(size)) } };
+        },
+      };
+      const s = search(job, constraints({ budgetBytes: budget * MIB, driven: false, switches: false }), true);
+      const truth = Math.floor((budget - base) / sample);
+      expect(found(s).max_micro_batch).toBeGreaterThanOrEqual(
+        truth < 50 ? truth - 1 : Math.floor((0.98 - noise) * truth),
+      );
+      expect(s.launches).toBeLessThanOrEqual(noise === 0 ? 7 : 8);
+    });
 });

@@ -90,7 +90,7 @@ describe('on any curve', () => {
         const s = search(job, c, true);
         checkAnswer(s, c, job);
         expect(job.fits(closingSize(found(s).max_micro_batch))).toBe(false);
-        expect(s.launches).toBeLessThanOrEqual(shape.phases ? 8 : 20);
+        expect(s.launches).toBeLessThanOrEqual(shape.phases ? 8 : 18);
       }),
       { numRuns: 400 },
     );
