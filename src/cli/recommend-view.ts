@@ -15,7 +15,7 @@ export function renderRecommendations(recorded: Recommendation[], paint: Paint):
       { title: 'KEY', value: (one) => one.key },
       { title: 'CONFIG', value: (one) => (one.status === 'demoted' ? '-' : configWords(one)), least: 14 },
       { title: 'RUNG', value: (one) => rungName(one), least: 8 },
-      { title: 'MAX', value: (one) => largest(one), align: 'right' },
+      { title: 'MAX', value: (one) => (isOwnOnly(one) ? '-' : largest(one)), align: 'right' },
       { title: 'PEAK', value: (one) => bytesOr(one.peak_bytes), align: 'right' },
       {
         title: 'SAMPLES/S',
@@ -34,6 +34,13 @@ function largest({ status, max_micro_batch: max, known_bad_micro_batch: bad }: R
   return status === 'demoted' && bad !== null && bad <= max ? `below ${bad}` : String(max);
 }
 
+/** Only one size was ever tried: that of a job that fits as it stands. */
+function isOwnOnly({ status, probes, max_micro_batch: max, known_bad_micro_batch: bad }: Recommendation): boolean {
+  return (
+    status !== 'demoted' && bad === null && probes.length > 0 && probes.every((probe) => probe.micro_batch === max)
+  );
+}
+
 function renderOne(one: Recommendation, paint: Paint): string {
   return `${paint('bold', one.key)}\n${facts([
     [
@@ -42,7 +49,10 @@ function renderOne(one: Recommendation, paint: Paint): string {
         ? `${paint('yellow', 'none')}: ${configWords(one)} ran out of memory in a run, the next one searches anew`
         : `${paint('green', configWords(one))}, ${rungName(one)}`,
     ],
-    ['largest', `micro-batch ${largest(one)}`],
+    [
+      'largest',
+      isOwnOnly(one) ? `not known: larger ones than ${largest(one)} were not tried` : `micro-batch ${largest(one)}`,
+    ],
     ['too large', one.known_bad_micro_batch === null ? null : `micro-batch ${one.known_bad_micro_batch}`],
     ['device', `${one.gpu_model}, budget ${formatBytes(one.budget_bytes)}`],
     ['peak', one.peak_bytes === null ? null : formatBytes(one.peak_bytes)],

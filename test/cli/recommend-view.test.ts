@@ -40,6 +40,20 @@ describe('a recorded configuration that did not hold in use', () => {
   });
 });
 
+describe('a job that fits as it stands', () => {
+  it('tells no largest size: larger ones were not tried', () => {
+    const [probe] = recommendation().probes;
+    if (!probe) throw new Error('the sample has no probes');
+    const kept = recommendation({
+      micro_batch: 512,
+      max_micro_batch: 512,
+      known_bad_micro_batch: null,
+      probes: [{ ...probe, micro_batch: 512 }],
+    });
+    expect(renderRecommendations([kept], plain)).toMatch(/largest +not known: larger ones than 512 were not tried/);
+  });
+});
+
 describe('oomtune recommend', () => {
   it('shows nothing of a size that a run has shown not to hold', async () => {
     const store = await openStore();

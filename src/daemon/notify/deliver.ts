@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { homedir } from 'node:os';
 import { isFolder } from '../../common/home.js';
 import { plainText } from '../../common/terminal.js';
+import { TimeUp, within } from '../../common/within.js';
 import type { Notification } from '../../contract/notification.js';
 
 /** For a server to answer, and for a command to end. */
@@ -39,18 +40,20 @@ export async function deliver(receiver: Receiver, event: Notification): Promise<
 async function post(url: string, event: Notification): Promise<string | null> {
   const host = URL.canParse(url) ? new URL(url).host : 'an address that cannot be read';
   try {
-    const response = await fetch(url, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', 'user-agent': 'oomtune' },
-      body: JSON.stringify(event),
-      redirect: 'manual',
-      signal: AbortSignal.timeout(URL_MS),
+    return await within(URL_MS, null, async (signal) => {
+      const response = await fetch(url, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'user-agent': 'oomtune' },
+        body: JSON.stringify(event),
+        redirect: 'manual',
+        signal,
+      });
+      await response.body?.cancel();
+      return response.ok ? null : `${host} answered with HTTP ${response.status}`;
     });
-    await response.body?.cancel();
-    return response.ok ? null : `${host} answered with HTTP ${response.status}`;
   } catch (error) {
-    const { name, cause } = error as Error & { cause?: { code?: string } };
-    if (name === 'TimeoutError') return `${host} did not answer within ${URL_MS / 1000} s`;
+    if (error instanceof TimeUp) return `${host} did not answer within ${URL_MS / 1000} s`;
+    const { cause } = error as Error & { cause?: { code?: string } };
     return `${host} cannot be reached${cause?.code === undefined ? '' : ` (${cause.code})`}`;
   }
 }
