@@ -11,6 +11,7 @@ export const home = process.env.OOMTUNE_BENCH_HOME ?? mkdtempSync(join(tmpdir(),
 process.env.OOMTUNE_HOME = home;
 process.env.OOMTUNE_LOG ??= 'warn';
 
+const { DEFAULT_OPTIONS } = await import(join(ROOT, 'dist/contract/options.js'));
 export const { openStore } = await import(join(ROOT, 'dist/store/index.js'));
 export const { submitJob, cancelJob, startDaemon, stopDaemon, daemonStatus } = await import(
   join(ROOT, 'dist/daemon/index.js')
@@ -21,33 +22,13 @@ export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 export const ENDED = ['succeeded', 'failed', 'cancelled', 'exhausted', 'timeout'];
 
 export const options = (changes = {}) => ({
-  name: null,
+  ...DEFAULT_OPTIONS,
   device: 'cpu',
   budget: '64MiB',
-  gpus: 1,
-  effectiveBatch: null,
-  minBatch: 1,
-  maxBatch: null,
-  amp: 'auto',
-  checkpointing: 'auto',
-  accumulation: 'auto',
-  exact: false,
-  objective: 'max-batch',
-  headroomPct: 3,
   preset: 'none',
-  steps: 3,
-  timeoutSeconds: null,
-  maxLaunches: null,
-  env: [],
-  envFile: null,
   cwd: home,
   tune: false,
-  priority: 0,
-  after: [],
   share: true,
-  gpuModel: null,
-  host: null,
-  resumeArg: null,
   retries: 0,
   ...changes,
 });

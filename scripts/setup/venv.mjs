@@ -9,6 +9,23 @@ import { which } from './system.mjs';
 export const cache = () =>
   process.env.OOMTUNE_TEST_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'oomtune-tests');
 
+/** Oldest and newest minor version of Python 3 that the frameworks' pinned versions have wheels for; the others are put beside them. */
+const OLDEST = 11;
+const NEWEST = 14;
+
+/**
+ * The interpreter of an environment as of `ensureVenv`; null where it cannot be had, which is said aloud: `tests` do not run then.
+ */
+export function ensureTestVenv({ tests, ...wanted }) {
+  const base = findBase(OLDEST, NEWEST);
+  const made =
+    base === null
+      ? { why: `no Python 3.${OLDEST} to 3.${NEWEST} with the module venv is here` }
+      : ensureVenv({ ...wanted, base });
+  if (made.why) say(`NOT RUN: ${tests}, since ${made.why}.`);
+  return made.python ?? null;
+}
+
 /**
  * A virtual environment of pinned packages, made once a machine: `{ python }`, or `{ why }` where it cannot be had.
  *

@@ -89,3 +89,35 @@ export const jobOptions = z.object({
   requeue: z.boolean().optional(),
 });
 export type JobOptions = z.infer<typeof jobOptions>;
+
+/** Of a submitter who asked for nothing, in no folder yet. */
+export const DEFAULT_OPTIONS = {
+  name: null,
+  device: null,
+  budget: null,
+  gpus: 1,
+  exclusive: false,
+  effectiveBatch: null,
+  minBatch: 1,
+  maxBatch: null,
+  amp: 'auto',
+  checkpointing: 'auto',
+  accumulation: 'auto',
+  exact: false,
+  objective: 'max-batch',
+  headroomPct: 3,
+  preset: 'auto',
+  steps: 3,
+  timeoutSeconds: null,
+  maxLaunches: null,
+  env: [],
+  envFile: null,
+  tune: true,
+  priority: 0,
+  after: [],
+  share: false,
+  gpuModel: null,
+  host: null,
+  resumeArg: null,
+  retries: 2,
+} satisfies Omit<JobOptions, 'cwd'>;

@@ -1,38 +1,16 @@
 import type { JobRecord } from '../../src/contract/job.js';
 import type { Device } from '../../src/contract/launch.js';
-import type { JobOptions } from '../../src/contract/options.js';
+import { DEFAULT_OPTIONS, type JobOptions } from '../../src/contract/options.js';
 import type { Recommendation } from '../../src/contract/recommendation.js';
 import { newJobId } from '../../src/store/index.js';
 
 export const options = (changes: Partial<JobOptions> = {}): JobOptions => ({
-  name: null,
+  ...DEFAULT_OPTIONS,
   device: 'cpu',
   budget: '200MiB',
-  gpus: 1,
-  exclusive: false,
-  effectiveBatch: null,
-  minBatch: 1,
-  maxBatch: null,
-  amp: 'auto',
-  checkpointing: 'auto',
-  accumulation: 'auto',
-  exact: false,
-  objective: 'max-batch',
-  headroomPct: 3,
   preset: 'none',
-  steps: 3,
-  timeoutSeconds: null,
-  maxLaunches: null,
-  env: [],
-  envFile: null,
   cwd: '/tmp',
   tune: false,
-  priority: 0,
-  after: [],
-  share: false,
-  gpuModel: null,
-  host: null,
-  resumeArg: null,
   retries: 0,
   ...changes,
 });

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import { createLog } from '../../src/common/log.js';
-import type { JobOptions } from '../../src/contract/options.js';
+import { DEFAULT_OPTIONS, type JobOptions } from '../../src/contract/options.js';
 import type { Recommendation } from '../../src/contract/recommendation.js';
 import { createRuntime } from '../../src/runtime/index.js';
 import type { Progress, WorkDeps, WorkRequest } from '../../src/worker/types.js';
@@ -26,34 +26,11 @@ export function pythonWithTorch(): string {
 export const FIXTURES = join(import.meta.dirname, '..', 'fixtures', 'worker');
 
 const DEFAULTS: JobOptions = {
-  name: null,
+  ...DEFAULT_OPTIONS,
   device: 'cpu',
   budget: '200MiB',
-  gpus: 1,
-  exclusive: false,
-  effectiveBatch: null,
-  minBatch: 1,
-  maxBatch: null,
-  amp: 'auto',
-  checkpointing: 'auto',
-  accumulation: 'auto',
-  exact: false,
-  objective: 'max-batch',
-  headroomPct: 3,
-  preset: 'auto',
-  steps: 3,
   timeoutSeconds: 60,
-  maxLaunches: null,
-  env: [],
-  envFile: null,
   cwd: FIXTURES,
-  tune: true,
-  priority: 0,
-  after: [],
-  share: false,
-  gpuModel: null,
-  host: null,
-  resumeArg: null,
   retries: 3,
 };
 

@@ -1,5 +1,6 @@
 import { OomtuneError } from '../../common/errors.js';
 import { HIDDEN } from '../../contract/job.js';
+import { DEFAULT_OPTIONS } from '../../contract/options.js';
 import type { LeaseRecord } from '../../contract/state.js';
 import { noSuchJob, type StoredJob } from '../../store/index.js';
 import type { Peer } from './peer.js';
@@ -33,6 +34,8 @@ export function visibleJob(peer: Peer, job: StoredJob): StoredJob {
     failure: job.failure && { class: job.failure.class, evidence: null, fields: {} },
     command: [HIDDEN],
     options: {
+      ...DEFAULT_OPTIONS,
+      cwd: '/',
       name,
       priority,
       acrossUsers,
@@ -42,28 +45,6 @@ export function visibleJob(peer: Peer, job: StoredJob): StoredJob {
       exclusive,
       retries,
       timeSeconds,
-      device: null,
-      effectiveBatch: null,
-      minBatch: 1,
-      maxBatch: null,
-      amp: 'auto',
-      checkpointing: 'auto',
-      accumulation: 'auto',
-      exact: false,
-      objective: 'max-batch',
-      headroomPct: 3,
-      preset: 'auto',
-      steps: 3,
-      timeoutSeconds: null,
-      maxLaunches: null,
-      env: [],
-      envFile: null,
-      cwd: '/',
-      tune: true,
-      after: [],
-      gpuModel: null,
-      host: null,
-      resumeArg: null,
     },
     environment: null,
     notification: null,
