@@ -58,8 +58,10 @@ def call(
     """Runs a verb with --json; returns its document. `progress` is given each line that it tells.
 
     Raises OomtuneError with the program's own code; KeyboardInterrupt once what the verb had started is ended.
+    If this process is killed the program ends what it started, and itself.
     """
     env = dict(os.environ if environ is None else environ)
+    env["OOMTUNE_CALLER"] = str(os.getpid())  # killed, we could not end it: it ends when we are gone
     process = subprocess.Popen(
         program() + arguments,
         stdin=subprocess.DEVNULL,

@@ -1,3 +1,4 @@
+import { processLives, readStat } from '../common/process.js';
 import type { Runtime } from '../runtime/types.js';
 import type { Store } from '../store/index.js';
 import { parseRedisUrl } from '../store/url.js';
@@ -9,7 +10,7 @@ import { systemDaemon } from './system/client.js';
 /** What verbs share. Expensive parts are made when first asked for, and closed at the end. */
 export interface Context {
   readonly out: Output;
-  /** Aborted by SIGINT, SIGTERM and SIGHUP. */
+  /** Aborted by SIGINT, SIGTERM and SIGHUP, and by the end of the process that OOMTUNE_CALLER names. */
   readonly signal: AbortSignal;
   /** 128 + the number of the signal that interrupted; null when none did. */
   readonly interruptedBy: number | null;
@@ -26,6 +27,8 @@ export interface Context {
 }
 
 const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
+/** Between two looks at the caller. */
+const LOOK_MS = 500;
 
 /** Verbs for which the daemon of the machine stands in the place of a Redis of one's own. */
 const BY_SYSTEM = new Set([
@@ -67,6 +70,7 @@ export function createContext(out: Output, options: Record<string, unknown>, ver
     else process.exit(interruptedBy);
   };
   for (const name of Object.keys(SIGNALS)) process.on(name, onSignal);
+  const stopWatching = onCallersEnd(() => onSignal('SIGHUP')); // as if a terminal went away
 
   return {
     out,
@@ -99,12 +103,31 @@ export function createContext(out: Output, options: Record<string, unknown>, ver
     },
     async close() {
       progress?.close();
+      stopWatching();
       for (const name of Object.keys(SIGNALS)) process.off(name, onSignal);
       const opened = await store?.catch(() => null);
       await opened?.close();
       await system?.then((joined) => joined.store.close()).catch(() => {});
     },
   };
+}
+
+/**
+ * Calls `gone` once, when the process that OOMTUNE_CALLER names has ended: the Python package starts us in a session of our own,
+ * so that no signal for a notebook's kernel reaches us, and a killed kernel tells nobody. Returns what ends the watch.
+ */
+function onCallersEnd(gone: () => void): () => void {
+  const pid = Number(process.env.OOMTUNE_CALLER);
+  delete process.env.OOMTUNE_CALLER; // what we start is to end with us
+  if (!Number.isInteger(pid) || pid <= 0) return () => {};
+  const startTime = readStat(pid)?.startTime ?? -1;
+  const timer = setInterval(() => {
+    if (processLives(pid, startTime)) return;
+    clearInterval(timer);
+    gone();
+  }, LOOK_MS);
+  timer.unref();
+  return () => clearInterval(timer);
 }
 
 /** From here on this process keeps its files where the machine's daemon says. */

@@ -115,4 +115,21 @@ describe('oomtune.find_batch() in Python', () => {
     expect(oomtune.leftovers()).toEqual([]);
     expect(readdirSync(oomtune.home).filter((name) => name.startsWith('oomtune-function-'))).toEqual([]);
   });
+
+  // A notebook's kernel is told to end, and is killed where it does not
+  it.each(['SIGTERM', 'SIGKILL'] as const)('leaves no process behind after %s', async (name) => {
+    const started = join(oomtune.home, `started-${name}`);
+    const file = join(oomtune.home, 'ended.py');
+    writeFileSync(
+      file,
+      `import oomtune, time\ndef train():\n    open(${JSON.stringify(started)}, "w").close(); time.sleep(600)\nif __name__ == "__main__":\n    oomtune.find_batch(train, device="cpu", budget="150MiB")\n`,
+    );
+    const running = run(PYTHON, [file], { env, cwd: oomtune.home });
+    const ended = expect(running).rejects.toMatchObject({ signal: name });
+    for (let tries = 0; !existsSync(started) && tries < 600; tries++) await delay(100);
+    running.child.kill(name);
+    await ended;
+    for (let tries = 0; oomtune.leftovers().length > 0 && tries < 300; tries++) await delay(100);
+    expect(oomtune.leftovers()).toEqual([]);
+  });
 });
