@@ -4,9 +4,6 @@ import { nearEnoughTo } from './sizes.js';
 
 /** What fits lies so near to a size that would end the search if it fitted that this one is tried at once. */
 const NEARBY = 0.95;
-/** A prediction that failed was off by less than this: where each size is a launch the next lies a little below what failed. */
-const OFF = 1.1;
-const SHORT = 0.94;
 /** A prediction that is less than this above what fits tells nothing of the gap. */
 const AHEAD = 1.02;
 
@@ -34,14 +31,8 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
     return { size, purpose: 'bound', why };
   }
   const limit = exactLimit(state);
-  // Halving the way never arrives; where each size is a launch, one that fails costs no more than one that fits.
-  const untold = model.grown || (perLaunch && limit <= AHEAD * top);
-  if (untold && top >= NEARBY * near && near > top) return { size: near, purpose: 'bound', why };
-  if (limit >= near && !model.bent) {
-    const little =
-      perLaunch && limit < OFF * ceiling && failedAbove(state, top) === 1 && top < Math.floor(SHORT * ceiling);
-    return little ? { size: SHORT * ceiling, purpose: 'bound', why } : between(1 / 2);
-  }
+  if (model.grown && top >= NEARBY * near && near > top) return { size: near, purpose: 'bound', why };
+  if (limit >= near && !model.bent) return between(1 / 2);
   return { size: Math.min(near, Math.max(limit, (top + near) / 2)), purpose: 'bound', why };
 }
 
