@@ -41,6 +41,14 @@ def train():
 def train_with(batch_size):
     epoch(DataLoader(data, batch_size=batch_size, shuffle=True))
 
+def by_hand(batch_size):
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(20):
+        optimizer.zero_grad()
+        model(torch.randn(batch_size, 64)).sum().backward()
+        optimizer.step()
+
 def broken():
     epoch(DataLoader(dta, batch_size=32))
 `;
@@ -71,13 +79,20 @@ describe('oomtune.find_batch() in Python', () => {
     expect(document.launches).toBeLessThan((document.probes as unknown[]).length);
   });
 
-  it('passes each size to a function that has a parameter for it', async () => {
+  it('passes each size to a function that uses it by itself', async () => {
     const { said } = await program(
-      'f = oomtune.find_batch(train_with, **LIMITS, max_batch=8, name="sized", verbose=False)\nprint(json.dumps(f.document))',
+      'f = oomtune.find_batch(by_hand, **LIMITS, max_batch=8, name="sized", verbose=False)\nprint(json.dumps(f.document))',
     );
     const document = JSON.parse(said);
     expect(document).toMatchObject({ status: 'found', name: 'sized', max_micro_batch: 8 });
     expect(document.apply.argv.at(-1)).toBe(String(document.config.micro_batch));
+  });
+
+  it('sets the sizes of a DataLoader in one launch, and none beyond the data, where a parameter is only those', async () => {
+    const { said } = await program(
+      'f = oomtune.find_batch(train_with, device="cpu", budget="700MiB", verbose=False)\nprint(json.dumps(f.document))',
+    );
+    expect(JSON.parse(said)).toMatchObject({ status: 'found', name: 'train_with', max_micro_batch: 256, launches: 1 });
   });
 
   it('says why a function fails, and that nothing fits', async () => {

@@ -45,8 +45,8 @@ def find_batch(
     """Finds the largest micro-batch with which `train_fn(*args, **kwargs)` trains, in fresh processes; nothing is trained here.
 
     Made for notebooks. The function goes to the fresh process by its source, with the functions and classes that it uses; other
-    values are pickled. If one parameter has no value, each size is passed as that one; otherwise the sizes are set in the
-    function's own loop, as in a script.
+    values are pickled. If one parameter has no value, each size is passed as that one, or, where it is nothing but the batch
+    size of a DataLoader, set there; otherwise the sizes are set in the function's own loop, as in a script.
 
     All other arguments are the options of `oomtune find-batch`, whose answer this is: `budget="24GiB"`, `device="cuda:0"`. It is
     recorded as `name` (default: the function's name). `verbose`: show the search's progress.
@@ -85,9 +85,19 @@ def find_batch(
     if exact:
         words.append("--exact")
     with tempfile.TemporaryDirectory(prefix="oomtune-function-") as folder:
-        path = script.write(folder, re.sub(r"\W", "_", name))
-        command = [sys.executable, path, *(placeholder for _, placeholder in script.placeholders)]
-        document = call(["find-batch", "--json", *words, "--", *command], progress=_show if verbose else None)
+        stem = re.sub(r"\W", "_", name)
+        document: dict[str, Any] = {}
+        for in_loop in (True, False) if script.sizes_loaders_only else (False,):
+            path = script.write(folder, stem, in_loop)
+            placeholders = [] if in_loop else [placeholder for _, placeholder in script.placeholders]
+            command = [sys.executable, path, *placeholders]
+            document = call(["find-batch", "--json", *words, "--", *command], progress=_show if verbose else None)
+            if document.get("status") != "failed":
+                break
+            if in_loop and verbose:
+                _show(
+                    "note: Sizes cannot be set in the function's loop: each is passed to it in a process of its own now."
+                )
     if document.get("status") != "found":
         raise _nothing_found(document)
     return from_search(document)

@@ -11,6 +11,7 @@ import sys
 import types
 
 from ..errors import OomtuneError
+from .loader_sizes import sizes_loaders_only
 from .sources import Source, source_of
 
 TYPE_CHECKING = False
@@ -23,6 +24,8 @@ LITERALS = (int, bool, str, bytes, type(None))
 LONGEST = 200
 #: What a parameter without a value is given by its name: the placeholder that the program fills in.
 KNOBS = {"accumulation": "{accumulation}", "gradient_accumulation_steps": "{accumulation}"}
+#: What a function gets as its size where sizes are set in its own loop.
+OWN_SIZE = 8
 
 
 class FunctionScript:
@@ -45,13 +48,19 @@ class FunctionScript:
         self._add_value("_arguments", (given, kwargs), "the arguments")
         #: Words of the command line that go to the function as whole numbers, in this order.
         self.placeholders = _placeholders(function, len(given), kwargs)
+        #: Sizes can be set in the function's own loop though it has a parameter for them.
+        self.sizes_loaders_only = len(self.placeholders) == 1 and sizes_loaders_only(function, self.placeholders[0][0])
 
-    def write(self, folder: str, name: str) -> str:
-        """Writes the script and the values that it loads; returns the script's path."""
+    def write(self, folder: str, name: str, in_loop: bool = False) -> str:
+        """Writes the script and the values that it loads; returns the script's path. `in_loop`: it takes no words, as sizes are
+        set in the function's own loop."""
         early, late = os.path.join(folder, "early.pickle"), os.path.join(folder, "values.pickle")
         self._dump(early, self._early)
         self._dump(late, self._late)
-        numbers = ", ".join("%r: %d" % pair for pair in zip([name for name, _ in self.placeholders], range(1, 99)))
+        numbers = ", ".join(
+            "%r: %s" % (parameter, OWN_SIZE if in_loop else "int(_sys.argv[%d])" % place)
+            for place, (parameter, _) in enumerate(self.placeholders, start=1)
+        )
         future = any(source.future_annotations for source in self._ordered)
         lines = [
             "# Written by oomtune.find_batch().",
@@ -65,8 +74,7 @@ class FunctionScript:
             *("%s = %s" % pair for pair in self._aliases.items()),
             "globals().update(_pickle.load(open(%r, 'rb')))" % late,
             "if __name__ == '__main__':",
-            "    _numbers = {_name: int(_sys.argv[_place]) for _name, _place in {%s}.items()}" % numbers,
-            "    %s(*_arguments[0], **_numbers, **_arguments[1])" % self._call,
+            "    %s(*_arguments[0], **{%s}, **_arguments[1])" % (self._call, numbers),
         ]
         path = os.path.join(folder, name + ".py")
         with open(path, "w", encoding="utf-8") as file:

@@ -168,6 +168,33 @@ class Scripts(unittest.TestCase):
         )
         self.assertEqual(out, "1\n")
 
+    def test_a_size_that_is_only_a_loaders_can_be_set_in_the_loop(self):
+        self.prints(
+            "def only(batch_size, rate=1): return dict(DataLoader=rate), [DataLoader(1, batch_size=batch_size)]\n"
+            "def trainers(size): TrainingArguments('.', per_device_train_batch_size=size)\n"
+            "def twice(batch_size): DataLoader(1, batch_size=batch_size), batch_size\n"
+            "def scaled(batch_size): DataLoader(1, batch_size=2 * batch_size)\n"
+            "def changed(batch_size):\n    batch_size *= 2\n    DataLoader(1, batch_size=batch_size)\n"
+            "def net(batch_size): Net(batch_size=batch_size)\n"
+            "def both(batch_size, accumulation): DataLoader(1, batch_size=batch_size)\n"
+            "def none(): DataLoader(1, batch_size=4)\n"
+            "if __name__ == '__main__':\n"
+            "    for one in (only, trainers, twice, scaled, changed, net, both, none):\n"
+            "        print(one.__name__, FunctionScript(one, (), {}).sizes_loaders_only)\n",
+            "only True\ntrainers True\ntwice False\nscaled False\nchanged False\nnet False\nboth False\nnone False\n",
+        )
+
+    def test_a_script_without_words_has_a_size_of_its_own(self):
+        self.prints(
+            "def train(batch_size): print(batch_size)\n"
+            "if __name__ == '__main__':\n"
+            "    import subprocess, tempfile\n"
+            "    with tempfile.TemporaryDirectory() as folder:\n"
+            "        path = FunctionScript(train, (), {}).write(folder, 'function', in_loop=True)\n"
+            "        print(subprocess.check_output([sys.executable, path]).decode(), end='')\n",
+            "8\n",
+        )
+
 
 if __name__ == "__main__":
     unittest.main()
