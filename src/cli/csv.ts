@@ -21,7 +21,7 @@ const COLUMNS: [title: string, value: (job: StatusEntry) => Value][] = [
   ['effective_batch', (job) => job.config?.effective_batch],
   ['amp', (job) => job.config?.amp],
   ['checkpointing', (job) => job.config?.checkpointing],
-  ['peak_bytes', (job) => job.memory?.peak_bytes],
+  ['peak_bytes', peakAtItsSize],
   ['submitted_at', (job) => job.submitted_at],
   ['started_at', (job) => job.started_at],
   ['ended_at', (job) => job.ended_at],
@@ -29,6 +29,11 @@ const COLUMNS: [title: string, value: (job: StatusEntry) => Value][] = [
   ['key', (job) => job.key],
   ['command', (job) => shellWords(job.command)],
 ];
+
+/** What is known of a job's memory may be of another size, which the same command was recorded with later. */
+function peakAtItsSize({ config, memory }: StatusEntry): number | null {
+  return config !== null && memory?.micro_batch === config.micro_batch ? memory.peak_bytes : null;
+}
 
 /** Jobs as RFC 4180 has them, with a header; null is empty. */
 export function jobsCsv(jobs: StatusEntry[]): string {
