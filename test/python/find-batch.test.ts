@@ -49,6 +49,15 @@ def by_hand(batch_size):
         model(torch.randn(batch_size, 64)).sum().backward()
         optimizer.step()
 
+def looks(batch_size):
+    for x, y in DataLoader(data, batch_size=batch_size):
+        Net()(x)
+
+def train_once():
+    model = Net()
+    model(torch.randn(16, 64)).sum().backward()
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+
 def broken():
     epoch(DataLoader(dta, batch_size=32))
 `;
@@ -57,6 +66,8 @@ describe('oomtune.find_batch() in Python', () => {
   const oomtune = new Oomtune();
   const env = { ...oomtune.env, PYTHONPATH: join(ROOT, 'python'), TMPDIR: oomtune.home };
   afterAll(() => oomtune.close());
+
+  const folders = () => readdirSync(oomtune.home).filter((name) => name.startsWith('oomtune-function-'));
 
   async function program(text: string) {
     const file = join(oomtune.home, 'program.py');
@@ -89,10 +100,11 @@ describe('oomtune.find_batch() in Python', () => {
   });
 
   it('sets the sizes of a DataLoader in one launch, and none beyond the data, where a parameter is only those', async () => {
-    const { said } = await program(
-      'f = oomtune.find_batch(train_with, device="cpu", budget="700MiB", verbose=False)\nprint(json.dumps(f.document))',
+    const { said, told } = await program(
+      'f = oomtune.find_batch(train_with, device="cpu", budget="700MiB")\nprint(json.dumps(f.document))',
     );
     expect(JSON.parse(said)).toMatchObject({ status: 'found', name: 'train_with', max_micro_batch: 256, launches: 1 });
+    expect(told).toContain('note: All 256 samples of the data set fit at once');
   });
 
   it('says why a function fails, and that nothing fits', async () => {
@@ -106,6 +118,21 @@ describe('oomtune.find_batch() in Python', () => {
     const [failed, exhausted] = said.split('\n');
     expect(failed).toMatch(/^OOMTUNE_JOB_FAILED .*user_error: NameError: name 'dta' is not defined.* failed$/);
     expect(exhausted).toMatch(/^OOMTUNE_EXHAUSTED No batch size fits \(device_oom: .* exhausted$/);
+    expect(told).toBe('');
+  });
+
+  it('says what a function lacks of which no size can be set, and never passes sizes beyond the data', async () => {
+    const { said, told } = await program(
+      [
+        'for function in (looks, train_once, train_with(8)):',
+        '    try: oomtune.find_batch(function, device="cpu", budget="150MiB", verbose=False)',
+        '    except oomtune.OomtuneError as error: print(error.code, error)',
+      ].join('\n'),
+    );
+    const [looks, once, called] = said.split('\n');
+    expect(looks).toMatch(/^OOMTUNE_JOB_FAILED .*Let the function train for some steps with an optimizer/);
+    expect(once).toMatch(/^OOMTUNE_JOB_FAILED .*Give the function a parameter for its batch size/);
+    expect(called).toMatch(/^OOMTUNE_USAGE Expected the function that trains, got NoneType/);
     expect(told).toBe('');
   });
 
@@ -128,7 +155,7 @@ describe('oomtune.find_batch() in Python', () => {
     running.child.kill('SIGINT');
     expect((await running).stdout).toBe('interrupted\n');
     expect(oomtune.leftovers()).toEqual([]);
-    expect(readdirSync(oomtune.home).filter((name) => name.startsWith('oomtune-function-'))).toEqual([]);
+    expect(folders()).toEqual([]);
   });
 
   // A notebook's kernel is told to end, and is killed where it does not
@@ -146,5 +173,8 @@ describe('oomtune.find_batch() in Python', () => {
     await ended;
     for (let tries = 0; oomtune.leftovers().length > 0 && tries < 300; tries++) await delay(100);
     expect(oomtune.leftovers()).toEqual([]);
+    expect(folders()).toHaveLength(1);
+    await program('try: oomtune.find_batch(train, budget="24")\nexcept oomtune.OomtuneError: pass');
+    expect(folders()).toEqual([]); // what it held is removed by the next search
   });
 });

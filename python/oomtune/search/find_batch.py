@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 
 from ..errors import OomtuneError
 from ..program import call
 from ..recommendations import Recommendation, from_search
 from .function_script import FunctionScript
+from .script_folder import script_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +60,12 @@ def find_batch(
             "find_batch() was called in a process that a search had started.",
             "Call it outside of the function that is searched.",
         )
+    if not callable(train_fn):
+        raise OomtuneError(
+            "OOMTUNE_USAGE",
+            "Expected the function that trains, got %s." % type(train_fn).__name__,
+            "Hand over the function itself, without a call: find_batch(train), with its arguments as args=(...).",
+        )
     script = FunctionScript(train_fn, args, kwargs or {})
     name = name or _name(train_fn)
     options = {
@@ -84,23 +90,24 @@ def find_batch(
     words = [word for option, value in options.items() if value is not None for word in (option, str(value))]
     if exact:
         words.append("--exact")
-    with tempfile.TemporaryDirectory(prefix="oomtune-function-") as folder:
-        stem = re.sub(r"\W", "_", name)
-        document: dict[str, Any] = {}
-        for in_loop in (True, False) if script.sizes_loaders_only else (False,):
-            path = script.write(folder, stem, in_loop)
-            placeholders = [] if in_loop else [placeholder for _, placeholder in script.placeholders]
-            command = [sys.executable, path, *placeholders]
-            document = call(["find-batch", "--json", *words, "--", *command], progress=_show if verbose else None)
-            if document.get("status") != "failed":
-                break
-            if in_loop and verbose:
-                _show(
-                    "note: Sizes cannot be set in the function's loop: each is passed to it in a process of its own now."
-                )
+    with script_folder() as folder:
+        path = script.write(folder, re.sub(r"\W", "_", name))
+        command = [sys.executable, path, *script.words]
+        document = call(["find-batch", "--json", *words, "--", *command], progress=_show if verbose else None)
+    notes: list[str] = document.get("notes") or []
+    for note in notes if verbose else ():
+        _show("note: " + note)
     if document.get("status") != "found":
-        raise _nothing_found(document)
+        raise _nothing_found(document, script)
     return from_search(document)
+
+
+#: What to do where no size could be set, by how the function takes sizes.
+_TAKE_SIZES = {
+    "loop": "Give the function a parameter for its batch size, `def train(batch_size)`, and let it train for some steps with an optimizer.",
+    "loader": "Let the function train for some steps with an optimizer. Where it cannot, copy the size first (`size = batch_size`): then each size is passed to a process of its own.",
+    "argument": "Use the parameter as the size of the batches that the function trains on.",
+}
 
 
 def _name(function: Any) -> str:
@@ -115,10 +122,12 @@ def _show(line: str) -> None:
     sys.stderr.flush()
 
 
-def _nothing_found(document: dict[str, Any]) -> OomtuneError:
+def _nothing_found(document: dict[str, Any], script: FunctionScript) -> OomtuneError:
     failure: dict[str, Any] = document.get("failure") or {}
     said = "%s: %s" % (failure.get("class", "unknown"), failure.get("evidence") or "no line tells why")
     advice = str(failure.get("advice") or "Look at .document of this error for each size that was tried.")
+    if "{micro_batch}" in advice:  # the advice for a command line
+        advice = _TAKE_SIZES[script.takes_sizes]
     if document.get("status") == "exhausted":
         return OomtuneError("OOMTUNE_EXHAUSTED", "No batch size fits (%s)." % said, advice, document)
     return OomtuneError("OOMTUNE_JOB_FAILED", "The function failed in the search (%s)." % said, advice, document)

@@ -46,21 +46,23 @@ class FunctionScript:
         self._call = self._callable(function)
         given = [*args]
         self._add_value("_arguments", (given, kwargs), "the arguments")
+        placeholders = _placeholders(function, len(given), kwargs)
+        only_loaders = len(placeholders) == 1 and sizes_loaders_only(function, placeholders[0][0])
+        #: How sizes come to the function: in its own loop, there though it has a parameter for its loader's, or as an argument.
+        self.takes_sizes = "loop" if not placeholders else "loader" if only_loaders else "argument"
         #: Words of the command line that go to the function as whole numbers, in this order.
-        self.placeholders = _placeholders(function, len(given), kwargs)
-        #: Sizes can be set in the function's own loop though it has a parameter for them.
-        self.sizes_loaders_only = len(self.placeholders) == 1 and sizes_loaders_only(function, self.placeholders[0][0])
+        self.words = [] if only_loaders else [placeholder for _, placeholder in placeholders]
+        #: The function's arguments by name, as the script writes them.
+        self._numbers = ", ".join(
+            "%r: %s" % (parameter, OWN_SIZE if only_loaders else "int(_sys.argv[%d])" % place)
+            for place, (parameter, _) in enumerate(placeholders, start=1)
+        )
 
-    def write(self, folder: str, name: str, in_loop: bool = False) -> str:
-        """Writes the script and the values that it loads; returns the script's path. `in_loop`: it takes no words, as sizes are
-        set in the function's own loop."""
+    def write(self, folder: str, name: str) -> str:
+        """Writes the script and the values that it loads; returns the script's path."""
         early, late = os.path.join(folder, "early.pickle"), os.path.join(folder, "values.pickle")
         self._dump(early, self._early)
         self._dump(late, self._late)
-        numbers = ", ".join(
-            "%r: %s" % (parameter, OWN_SIZE if in_loop else "int(_sys.argv[%d])" % place)
-            for place, (parameter, _) in enumerate(self.placeholders, start=1)
-        )
         future = any(source.future_annotations for source in self._ordered)
         lines = [
             "# Written by oomtune.find_batch().",
@@ -74,7 +76,7 @@ class FunctionScript:
             *("%s = %s" % pair for pair in self._aliases.items()),
             "globals().update(_pickle.load(open(%r, 'rb')))" % late,
             "if __name__ == '__main__':",
-            "    %s(*_arguments[0], **{%s}, **_arguments[1])" % (self._call, numbers),
+            "    %s(*_arguments[0], **{%s}, **_arguments[1])" % (self._call, self._numbers),
         ]
         path = os.path.join(folder, name + ".py")
         with open(path, "w", encoding="utf-8") as file:

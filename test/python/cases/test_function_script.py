@@ -18,7 +18,7 @@ def check(function, *args, **kwargs):
     with tempfile.TemporaryDirectory() as folder:
         script = FunctionScript(function, args, kwargs)
         path = script.write(folder, 'function')
-        words = [word.replace('{micro_batch}', '12').replace('{accumulation}', '3') for _, word in script.placeholders]
+        words = [word.replace('{micro_batch}', '12').replace('{accumulation}', '3') for word in script.words]
         done = subprocess.run([sys.executable, path, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
         print(done.stdout, end='')
 def refused(function, *args):
@@ -168,7 +168,7 @@ class Scripts(unittest.TestCase):
         )
         self.assertEqual(out, "1\n")
 
-    def test_a_size_that_is_only_a_loaders_can_be_set_in_the_loop(self):
+    def test_a_size_that_is_only_a_loaders_is_set_in_the_loop(self):
         self.prints(
             "def only(batch_size, rate=1): return dict(DataLoader=rate), [DataLoader(1, batch_size=batch_size)]\n"
             "def trainers(size): TrainingArguments('.', per_device_train_batch_size=size)\n"
@@ -180,18 +180,17 @@ class Scripts(unittest.TestCase):
             "def none(): DataLoader(1, batch_size=4)\n"
             "if __name__ == '__main__':\n"
             "    for one in (only, trainers, twice, scaled, changed, net, both, none):\n"
-            "        print(one.__name__, FunctionScript(one, (), {}).sizes_loaders_only)\n",
-            "only True\ntrainers True\ntwice False\nscaled False\nchanged False\nnet False\nboth False\nnone False\n",
+            "        script = FunctionScript(one, (), {})\n"
+            "        print(one.__name__, script.takes_sizes, len(script.words))\n",
+            "only loader 0\ntrainers loader 0\ntwice argument 1\nscaled argument 1\nchanged argument 1\nnet argument 1\n"
+            "both argument 2\nnone loop 0\n",
         )
 
-    def test_a_script_without_words_has_a_size_of_its_own(self):
+    def test_a_function_whose_sizes_are_set_in_its_loop_has_one_of_its_own(self):
         self.prints(
-            "def train(batch_size): print(batch_size)\n"
-            "if __name__ == '__main__':\n"
-            "    import subprocess, tempfile\n"
-            "    with tempfile.TemporaryDirectory() as folder:\n"
-            "        path = FunctionScript(train, (), {}).write(folder, 'function', in_loop=True)\n"
-            "        print(subprocess.check_output([sys.executable, path]).decode(), end='')\n",
+            "class DataLoader:\n    def __init__(self, batch_size): print(batch_size)\n"
+            "def train(batch_size): DataLoader(batch_size=batch_size)\n"
+            "if __name__ == '__main__': check(train)\n",
             "8\n",
         )
 
