@@ -146,7 +146,9 @@ class FunctionScript:
         if name.startswith("__") or name not in source.namespace:
             return
         value = source.namespace[name]
-        if getattr(builtins, name, None) is not value:
+        # IPython's `open` is a function around the real one
+        meant = inspect.unwrap(value) if isinstance(value, types.FunctionType) else value
+        if getattr(builtins, name, None) is not meant:
             self._add(name, value)
 
     def _import_parts(self, source: Source, parts: list[str]) -> None:

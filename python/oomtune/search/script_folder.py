@@ -11,13 +11,13 @@ import tempfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator
+    from typing import Generator
 
 PREFIX = "oomtune-function-"
 
 
 @contextlib.contextmanager
-def script_folder() -> Iterator[str]:
+def script_folder() -> Generator[str, None, None]:
     """A new folder, removed at the end. One whose process was killed is removed by the next search: it may hold a whole data set."""
     _remove_abandoned()
     with tempfile.TemporaryDirectory(prefix=PREFIX) as folder, open(os.path.join(folder, "lock"), "w") as lock:

@@ -72,6 +72,8 @@ def source_of(thing: Any) -> Source:
     if isinstance(thing, type):
         return _of_class(thing)
     function = inspect.unwrap(thing)
+    if not inspect.isfunction(function):
+        raise unknown_source(thing.__name__, "(it is %s)" % type(function).__name__)
     code = function.__code__
     namespace = {**function.__globals__, **_closure(function)}
     future = bool(code.co_flags & __future__.annotations.compiler_flag)

@@ -194,6 +194,20 @@ class Scripts(unittest.TestCase):
             "8\n",
         )
 
+    def test_a_built_in_function_that_was_wrapped_as_in_a_notebook(self):
+        self.prints(
+            "import functools, io\n"
+            "@functools.wraps(io.open)\n"
+            "def open(file, *args): return io.open(file, *args)\n"
+            "@functools.wraps(len)\n"
+            "def size(of): return len(of)\n"
+            "def train():\n    with open(__file__) as file: print(type(file).__name__)\n"
+            "def other(): return size('ab')\n"
+            "if __name__ == '__main__': check(train); refused(other)\n",
+            "TextIOWrapper\n`len` cannot be run in a fresh process: its source is not known (it is builtin_function_or_method). "
+            "Define it with `def` or `class` in a cell without %%magic, or in a file that is imported. (OOMTUNE_USAGE)\n",
+        )
+
 
 if __name__ == "__main__":
     unittest.main()

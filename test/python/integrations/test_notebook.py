@@ -1,8 +1,12 @@
 """A notebook with a real kernel: classes, data and helpers stand in other cells than the search."""
 
+import os
+import tempfile
+import time
 import unittest
 
 import nbformat
+from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
@@ -80,6 +84,53 @@ class Notebook(unittest.TestCase):
     def test_a_cell_with_a_magic_says_what_to_do(self):
         with self.assertRaisesRegex(CellExecutionError, "Define it with `def` or `class` in a cell without %%magic"):
             execute("%%time\ndef timed():\n    pass\n", "oomtune.find_batch(timed)")
+
+    def test_a_size_of_a_loader_takes_one_launch(self):
+        shown, _ = execute(
+            (
+                "def train_with(batch_size):\n"
+                "    model = Net(options)\n"
+                "    optimizer = torch.optim.SGD(model.parameters(), lr=options.rate)\n"
+                "    for x, y in DataLoader(data, batch_size=batch_size, shuffle=True):\n"
+                "        optimizer.zero_grad()\n"
+                "        nn.functional.mse_loss(model(x), y).backward()\n"
+                "        optimizer.step()"
+            ),
+            "found = oomtune.find_batch(train_with, device='cpu', budget='800MiB', steps=2)",
+            "print(found.max_micro_batch, found.document['launches'])",
+        )
+        self.assertEqual(shown, "200 1\n")
+
+    def test_a_kernel_that_is_restarted_leaves_no_process(self):
+        with tempfile.TemporaryDirectory() as folder:
+            note = os.path.join(folder, "pid")
+            manager, client = start_new_kernel(kernel_name="python3")
+            try:
+                client.execute(
+                    "import oomtune\n"
+                    "def slow():\n"
+                    "    import os, time\n"
+                    f"    with open({note + '.new'!r}, 'w') as file: file.write(str(os.getpid()))\n"
+                    f"    os.rename({note + '.new'!r}, {note!r})\n"
+                    "    time.sleep(600)\n"
+                    "oomtune.find_batch(slow, device='cpu', budget='800MiB')"
+                )
+                self.wait_until(lambda: os.path.exists(note))
+                with open(note) as file:
+                    process = "/proc/" + file.read()
+                self.assertTrue(os.path.exists(process))
+                manager.restart_kernel(now=True)
+                self.wait_until(lambda: not os.path.exists(process))
+            finally:
+                client.stop_channels()
+                manager.shutdown_kernel(now=True)
+
+    def wait_until(self, holds):
+        for _ in range(600):
+            if holds():
+                return
+            time.sleep(0.1)
+        self.fail("waited for a minute")
 
 
 if __name__ == "__main__":
