@@ -72,3 +72,15 @@ describe('the effective batch is the script\u2019s', () => {
     expect(log).toBe(`${said}, held out 2\n`);
   });
 });
+
+describe('a flag for the size of a DataLoader’s batches', () => {
+  it('is asked for no more than the data set has, however much memory there is', async () => {
+    const bench = workbench('find-batch', [python, 'flagged.py', '-b', '{micro_batch}'], { steps: 2 });
+    const { max_micro_batch: max, probes, notes } = await findBatch(bench.request, bench.deps);
+    expect(max).toBe(500);
+    expect(Math.max(...probes.map((probe) => probe.micro_batch))).toBe(500);
+    expect(notes).toContain(
+      'All 500 samples of the data set fit at once: the data set is the limit here, not the memory.',
+    );
+  });
+});

@@ -5,14 +5,14 @@ import type { Rung } from '../../contract/rung.js';
 import { ladderFrom } from '../../tuner/index.js';
 import type { Answer, Constraints, RungSpeed } from '../../tuner/types.js';
 import type { Target } from '../target.js';
+import type { Prober } from './prober.js';
 
 /** The bounds of a search. The tuner sees one batch of a loop that accumulates by itself; `withLoop` turns the answer back. */
 export function constraintsOf(
   options: JobOptions,
   target: Target,
   goal: Constraints['goal'],
-  loop: Loop | null,
-  ownAmp: boolean,
+  { loop, ownAmp, samples }: Pick<Prober, 'loop' | 'ownAmp' | 'samples'>,
 ): Constraints {
   const driven = target.carrier('micro_batch') === 'hook';
   const ownBatch = target.own.microBatch ?? loop?.own_batch ?? null;
@@ -24,7 +24,6 @@ export function constraintsOf(
   // A request for a larger effective batch is none for the script's micro-batch: looks for the best size.
   const keep = goal === 'keep' && own !== null && (asked === null || asked <= own);
   // The hook repeats samples beyond the end of the data set, but no real step can have more than there are.
-  const samples = driven ? (loop?.samples ?? null) : null;
   const most = Math.min(options.maxBatch ?? Number.POSITIVE_INFINITY, samples ?? Number.POSITIVE_INFINITY);
   const can = loop?.can ?? null;
   const rungs = allowedRungs(target, options, ownAmp && can !== null ? { ...can, amp: false, fp16: false } : can);

@@ -34,6 +34,8 @@ export class Prober {
   readonly launches: WorkRequest['launches'];
   /** The script's own settings, as the hook saw them. */
   loop: Loop | null = null;
+  /** Samples in the data set of the loader whose batches are of the sizes that are asked for; null: not known. */
+  samples: number | null = null;
   /** The script autocasts by itself. */
   ownAmp = false;
   torch: string | null = null;
@@ -112,7 +114,10 @@ export class Prober {
     const measurement = session.exit === null && session.exception === null ? await this.#ask(probe, carried) : null;
     this.startupSeconds ??= session.startupSeconds;
     // What a launch measures by itself starts with its loop.
-    if (carried) ran.asked = session.loopsSince ?? ran.asked;
+    if (carried) {
+      ran.asked = session.loopsSince ?? ran.asked;
+      this.#boundByData(session.loop, probe.micro_batch);
+    }
     this.torch ??= session.hello?.torch ?? null;
     this.cut ??= session.cut;
     if (measurement === null) return this.#afterDeath(session, probe, ran);
@@ -334,6 +339,15 @@ export class Prober {
     prepareDiagnosis();
     const loop = await session.ready();
     this.loop ??= loop;
+    this.samples ??= loop?.samples ?? null;
+  }
+
+  /** A flag whose value is the size of the loader's batches can have no more than there are samples. */
+  #boundByData(loop: Loop | null, asked: number): void {
+    if (this.samples !== null || loop?.samples == null || loop.own_batch !== asked) return;
+    if (asked === 1 && !loop.can.batch) return; // any loader may have batches of one
+    this.samples = loop.samples;
+    this.#learned = true;
   }
 
   /** Waits for the process to end, and ends it and ranks that wait for it if that takes too long. */

@@ -57,7 +57,7 @@ export async function findBatchReport(
       ...target.neighbourNotes,
       ...outcome.notes,
       ...(answer?.notes ?? []),
-      ...(answer === null ? [] : dataIsTheLimit(answer.max_micro_batch, target, outcome, request.options)),
+      ...(answer === null ? [] : dataIsTheLimit(answer.max_micro_batch, outcome, request.options)),
       ...(config === null ? [] : byHandNotes(config, target, outcome)),
       ...(beside === null ? [] : [beside]),
       ...(action.type === 'exhausted' && action.evidence !== null ? [action.why] : []),
@@ -177,14 +177,8 @@ function runWords({ command, options }: WorkRequest, name: string, config: Confi
 }
 
 /** If all samples fit at once, the data set ends the search, not the memory. */
-function dataIsTheLimit(
-  max: number,
-  target: Target,
-  { loop }: SearchOutcome,
-  { maxBatch }: WorkRequest['options'],
-): string[] {
-  const samples = loop?.samples ?? null;
-  if (samples === null || max < samples || target.carrier('micro_batch') !== 'hook') return [];
+function dataIsTheLimit(max: number, { samples }: SearchOutcome, { maxBatch }: WorkRequest['options']): string[] {
+  if (samples === null || max < samples) return [];
   if (maxBatch !== null && maxBatch <= samples) return [];
   return [`All ${samples} samples of the data set fit at once: the data set is the limit here, not the memory.`];
 }

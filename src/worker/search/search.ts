@@ -26,6 +26,8 @@ export interface SearchOutcome {
   cut: Cut | null;
   /** The script's own settings, as the hook saw them. */
   loop: Loop | null;
+  /** Samples in the data set, if they bound the sizes; null: not known. */
+  samples: number | null;
   /** The script took no batch from us, so it cannot be tuned. */
   undriveable: boolean;
   /** The reason of each of the `observations`; null: an earlier process made it. */
@@ -149,7 +151,7 @@ export class Search {
         ? { type: 'failed', failure: 'user_error', evidence: refusal.evidence }
         : reached;
     const times = this.target.loopAccumulation;
-    const { launches, startupSeconds, torch, cut, loop, diagnosis, undriveable } = this.#prober;
+    const { launches, startupSeconds, torch, cut, loop, samples, diagnosis, undriveable } = this.#prober;
     const failed =
       action.type === 'failed' ? this.#journal.findLast(({ outcome }) => outcome === action.failure) : null;
     return {
@@ -161,6 +163,7 @@ export class Search {
       torch,
       cut,
       loop,
+      samples,
       diagnosis:
         reached !== action
           ? uncutFor(refusal?.evidence ?? null)
@@ -175,9 +178,8 @@ export class Search {
 
   /** The bounds in the loop's own batches, without the accumulation that it does by itself. */
   #constraints(): Constraints {
-    const { loop, ownAmp } = this.#prober;
     const options =
       this.#refusal === null ? this.request.options : { ...this.request.options, accumulation: 'off' as const };
-    return constraintsOf(options, this.target, this.goal, loop, ownAmp);
+    return constraintsOf(options, this.target, this.goal, this.#prober);
   }
 }
