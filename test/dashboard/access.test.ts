@@ -66,7 +66,7 @@ describe('the token', () => {
     ];
     expect(refusals.map(({ status }) => status)).toEqual([401, 403, 403, 404, 400]);
     for (const { json } of refusals) {
-      expect(reference).toContain(`| \`${json.error?.code}\` |`);
+      expect(reference).toContain(`| [\`${json.error?.code}\`](#`);
       expect(json.error?.remedy).not.toBe('');
     }
   });
