@@ -283,6 +283,17 @@ describe('as the README says', () => {
     expect([code, JSON.parse(stdout).versions.addon]).toEqual([0, version]);
   });
 
+  it('npm run setup && npm link: the first half made this checkout what it is', async () => {
+    expect(readFileSync(join(ROOT, 'README.md'), 'utf8')).toContain('\nnpm run setup && npm link\n');
+    const linked = join(installed.folder, 'linked');
+    const done = await call('npm', ['link'], { cwd: ROOT, env: { ...process.env, npm_config_prefix: linked } });
+    expect(done.code, done.stdout + done.stderr).toBe(0);
+    const { code, stdout } = await installed.oomtune(['--version', '--json'], {
+      program: join(linked, 'bin', 'oomtune'),
+    });
+    expect([code, JSON.parse(stdout).versions.addon]).toEqual([0, version]);
+  });
+
   it('for pip and for npm', () => {
     expect(lines.map(([line]) => line.split(' ')[0]).sort()).toEqual(['npm', 'pip']);
   });
