@@ -53,26 +53,36 @@ export function renderJobs(jobs: JobRecord[], foreground: ForegroundEntry[], pai
 type Row = ReturnType<typeof jobRow>;
 
 const jobRow = (job: JobRecord) => ({
+  ...jobCells(job),
+  owner: job.owner ?? '-',
+  priority: String(job.options.priority),
+});
+
+const foregroundRow = (entry: ForegroundEntry): Row => ({
+  ...foregroundCells(entry),
+  owner: entry.owner ?? '-',
+  priority: '-',
+});
+
+/** What each list of jobs says of one. */
+export const jobCells = (job: JobRecord) => ({
   job: job.job,
   name: job.name,
-  owner: job.owner ?? '-',
   state: job.state,
   where: where(job),
   duration: duration(job),
   config: job.config ? configWords(job.config) : '-',
-  priority: String(job.options.priority),
   why: why(job),
 });
 
-const foregroundRow = (entry: ForegroundEntry): Row => ({
+/** The same of a foreground command, which has no record. */
+export const foregroundCells = (entry: ForegroundEntry): ReturnType<typeof jobCells> => ({
   job: entry.job,
   name: entry.name,
-  owner: entry.owner ?? '-',
   state: entry.verb === 'run' ? 'running' : 'searching',
   where: where(entry),
   duration: duration({ submitted_at: entry.started_at, started_at: entry.started_at, ended_at: null }),
   config: '-',
-  priority: '-',
   why: `oomtune ${entry.verb} in the foreground, process ${entry.pid}`,
 });
 

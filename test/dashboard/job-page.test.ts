@@ -4,34 +4,24 @@ import { toJobOptions } from '../../src/cli/job-options.js';
 import { createProgram } from '../../src/cli/program.js';
 import type { JobOptions } from '../../src/contract/options.js';
 import { repeatCommand } from '../../src/daemon/http/repeat.js';
-import type { Runtime } from '../../src/runtime/types.js';
-import { furnish, labRuntime } from '../fixtures/dashboard/lab.mjs';
 import { useHome } from '../store/home.js';
 import { options } from '../store/samples.js';
-import { Browser } from './browser.js';
-import { Dashboard } from './server.js';
+import { type Lab, startLab } from './lab.js';
 
 useHome();
-let dashboard: Dashboard;
-let world: Awaited<ReturnType<typeof furnish>>;
-let browser: Browser;
+let lab: Lab;
+let dashboard: Lab['dashboard'];
+let world: Lab['world'];
+let browser: Lab['browser'];
 let page: Page;
 
 beforeAll(async () => {
-  dashboard = await Dashboard.start({
-    runtime: labRuntime() as unknown as Runtime,
-    steps: (job) => world?.steps(job) ?? null,
-  });
-  world = await furnish(dashboard.store);
-  browser = await Browser.start();
+  lab = await startLab();
+  ({ dashboard, world, browser } = lab);
   page = await browser.page(`${dashboard.url}#token=${dashboard.token}`);
   await page.getByRole('heading', { name: 'Devices' }).waitFor();
 });
-afterAll(async () => {
-  await browser?.close();
-  await world?.leave();
-  await dashboard?.close();
-});
+afterAll(() => lab?.close());
 
 async function open(name: string): Promise<void> {
   const record = world.records.find((one) => one.name === name);

@@ -4,12 +4,9 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Runtime } from '../../src/runtime/types.js';
-import { furnish, labRuntime } from '../fixtures/dashboard/lab.mjs';
 import { ROOT, useHome } from '../store/home.js';
-import { Browser } from './browser.js';
+import { type Lab, startLab } from './lab.js';
 import { layoutFaults } from './layout.js';
-import { Dashboard } from './server.js';
 
 /**
  * Every page as people see it, on a large screen and on a phone, light and dark: what can be checked of its looks is checked, and
@@ -22,24 +19,17 @@ const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/
 const SIZES = { large: { width: 1280, height: 900 }, phone: { width: 390, height: 844 } };
 
 useHome();
-let dashboard: Dashboard;
-let world: Awaited<ReturnType<typeof furnish>>;
-let browser: Browser;
+let lab: Lab;
+let dashboard: Lab['dashboard'];
+let world: Lab['world'];
+let browser: Lab['browser'];
 
 beforeAll(async () => {
   mkdirSync(PICTURES, { recursive: true });
-  dashboard = await Dashboard.start({
-    runtime: labRuntime() as unknown as Runtime,
-    steps: (job) => world?.steps(job) ?? null,
-  });
-  world = await furnish(dashboard.store);
-  browser = await Browser.start();
+  lab = await startLab();
+  ({ dashboard, world, browser } = lab);
 });
-afterAll(async () => {
-  await browser?.close();
-  await world?.leave();
-  await dashboard?.close();
-});
+afterAll(() => lab?.close());
 
 /** What the rules of accessibility find, each with where. */
 async function violations(page: Page): Promise<string[]> {

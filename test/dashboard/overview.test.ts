@@ -1,33 +1,22 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Runtime } from '../../src/runtime/types.js';
-import { furnish, labRuntime } from '../fixtures/dashboard/lab.mjs';
 import { until, useHome } from '../store/home.js';
-import { Browser } from './browser.js';
-import { Dashboard } from './server.js';
+import { type Lab, startLab } from './lab.js';
 
-/** The page with eight GPUs and two hundred jobs. What devices there are is made up; Redis, the server and the browser are real. */
 useHome();
-let dashboard: Dashboard;
-let world: Awaited<ReturnType<typeof furnish>>;
-let browser: Browser;
+let lab: Lab;
+let dashboard: Lab['dashboard'];
+let world: Lab['world'];
+let browser: Lab['browser'];
 let page: Page;
 
 beforeAll(async () => {
-  dashboard = await Dashboard.start({
-    runtime: labRuntime() as unknown as Runtime,
-    steps: (job) => world?.steps(job) ?? null,
-  });
-  world = await furnish(dashboard.store);
-  browser = await Browser.start();
+  lab = await startLab();
+  ({ dashboard, world, browser } = lab);
   page = await browser.page(`${dashboard.url}#token=${dashboard.token}`);
   await page.getByRole('row', { name: /^cuda:7/ }).waitFor();
 });
-afterAll(async () => {
-  await browser?.close();
-  await world?.leave();
-  await dashboard?.close();
-});
+afterAll(() => lab?.close());
 
 describe('the devices', () => {
   const cells = (device: string) =>

@@ -4,9 +4,9 @@ import { plain } from '../../common/terminal.js';
 import type { JobRecord } from '../../contract/job.js';
 import type { DeviceEntry, ForegroundEntry } from '../../contract/verbs.js';
 import type { Paint } from '../output.js';
-import { COLOURS, duration, hasEnded, severalOwners, where, why } from '../status-view.js';
+import { COLOURS, foregroundCells, hasEnded, jobCells, severalOwners } from '../status-view.js';
 import { table } from '../table.js';
-import { configWords, plural } from '../words.js';
+import { plural } from '../words.js';
 
 export interface TopPicture {
   devices: DeviceEntry[];
@@ -68,10 +68,7 @@ function memory({ used_bytes: used, total_bytes: total }: DeviceEntry): string {
   return `${'█'.repeat(full)}${'░'.repeat(BAR - full)} ${formatBytes(used)} of ${formatBytes(total)}`;
 }
 
-type Row = { job: string; name: string; owner: string | null; state: JobRecord['state'] } & Record<
-  'where' | 'duration' | 'progress' | 'config' | 'why',
-  string
->;
+type Row = ReturnType<typeof jobRow>;
 
 /** A line for each job and foreground command; `chosen`: the id of the marked one, null: nothing can be chosen. */
 export function renderTopJobs(picture: TopPicture, chosen: string | null, paint: Paint): string {
@@ -102,28 +99,16 @@ export function renderTopJobs(picture: TopPicture, chosen: string | null, paint:
   );
 }
 
-const jobRow = (job: JobRecord, { expected }: TopPicture): Row => ({
-  job: job.job,
-  name: job.name,
+const jobRow = (job: JobRecord, { expected }: TopPicture) => ({
+  ...jobCells(job),
   owner: job.owner,
-  state: job.state,
-  where: where(job),
-  duration: duration(job),
   progress: progress(job, expected.get(job.job) ?? null),
-  config: job.config ? configWords(job.config) : '-',
-  why: why(job),
 });
 
 const foregroundRow = (entry: ForegroundEntry): Row => ({
-  job: entry.job,
-  name: entry.name,
+  ...foregroundCells(entry),
   owner: entry.owner,
-  state: entry.verb === 'run' ? 'running' : 'searching',
-  where: where(entry),
-  duration: duration({ submitted_at: entry.started_at, started_at: entry.started_at, ended_at: null }),
   progress: '-',
-  config: '-',
-  why: `oomtune ${entry.verb} in the foreground, process ${entry.pid}`,
 });
 
 /** How far it is: probes of its search, or its part of the time that it takes as a rule or may take. */
