@@ -86,10 +86,20 @@ export class Host {
     return new Map(jobs.filter(({ job }) => ids.includes(job)).map((job) => [job.job, job]));
   }
 
-  /** Waits until these jobs have ended, or until the time (ms). Returns all entries. */
+  /** Waits until these jobs have ended, or until the time (ms). Returns all entries. Rejects where `status` failed five times in a row. */
   async ended(ids, until, onLook = () => {}) {
-    for (;;) {
-      const jobs = await this.jobs(ids);
+    for (let failures = 0; ; ) {
+      let jobs;
+      try {
+        jobs = await this.jobs(ids);
+        failures = 0;
+      } catch (error) {
+        failures += 1;
+        if (failures === 5) throw error;
+        process.stderr.write(`${error.message}: tried again\n`);
+        await sleep(2000);
+        continue;
+      }
       const open = ids.filter((id) => !ENDED.includes(jobs.get(id)?.state));
       onLook(jobs, open);
       if (open.length === 0 || Date.now() > until) return jobs;

@@ -15,6 +15,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir, totalmem } from 'node:os';
 import { join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { coresOf, ENDED, Host, ROOT } from './host.mjs';
 import { page } from './report.mjs';
@@ -155,9 +156,7 @@ function sampler(gpu) {
   const child = dry ? null : spawn('nvidia-smi', args, { stdio: ['ignore', 'pipe', 'ignore'] });
   const samples = [];
   child?.on('error', () => {});
-  child?.stdout.setEncoding('utf8').on('data', (text) => {
-    for (const line of text.trim().split('\n')) samples.push(line.split(',').map(Number));
-  });
+  if (child !== null) createInterface(child.stdout).on('line', (line) => samples.push(line.split(',').map(Number)));
   const mean = (at) => samples.reduce((total, sample) => total + sample[at], 0) / samples.length;
   return () => {
     child?.kill();
@@ -180,6 +179,7 @@ async function replay(mode, gpu, cores, recorded) {
   const stop = sampler(gpu);
   const start = Date.now();
   let missing = [];
+  let told = 0;
   try {
     const submitted = jobs.map(async (job) => {
       await sleep(job.arrives * 1000);
@@ -190,7 +190,6 @@ async function replay(mode, gpu, cores, recorded) {
     await Promise.all(submitted);
     say(`${mode}: all ${jobs.length} jobs have arrived`);
     const ids = jobs.flatMap(({ id }) => id ?? []);
-    let told = 0;
     const ended = await host.ended(ids, deadline, (_, open) => {
       const done = ids.length - open.length;
       if (done < told + 10) return;
@@ -205,6 +204,10 @@ async function replay(mode, gpu, cores, recorded) {
     write();
     const { makespan_s, oom_errors } = rows.findLast((row) => row.row === 'mode');
     say(`${mode}: ${makespan_s.toFixed(1)} s, ${oom_errors} out of memory, ${missing.length} missing`);
+  } catch (error) {
+    rows.push({ row: 'unfinished', mode, ended: told, after_s: (Date.now() - start) / 1000, why: error.message });
+    write();
+    throw error;
   } finally {
     stop();
     await host.stop({ kill: true });

@@ -134,7 +134,8 @@ async function start(folder: string, socket: string, deadline: number): Promise<
   });
   for (let wait = 5; ; wait = Math.min(wait * 1.2, 50)) {
     await delay(wait);
-    if (ended === 127) {
+    // A shell says 127 of a program that it does not find; so does the loader where the server lacks a library, which the log tells.
+    if (ended === 127 && findExecutable('flock', process.env) === null) {
       throw new OomtuneError(
         'OOMTUNE_REDIS_MISSING',
         'The program flock, which guards the embedded Redis, is not installed.',

@@ -173,6 +173,18 @@ test('without redis-server it says so, with the command that installs it', async
   expect(error.remedy).toContain('apt-get install -y redis-server');
 });
 
+test('a redis-server whose library is missing is told with what the loader says of it', async () => {
+  const bin = join(home, 'lacking');
+  mkdirSync(bin);
+  const said = 'redis-server: error while loading shared libraries: liblzf.so.1: cannot open shared object file';
+  // Stands for a server on a machine without that library, which cannot be taken away here.
+  writeFileSync(join(bin, 'redis-server'), `#!/bin/sh\necho '${said}' >&2\nexit 127\n`, { mode: 0o755 });
+  process.env.PATH = `${bin}:${path}`;
+  const error = await failure(openStore());
+  expect(error.code).toBe('OOMTUNE_REDIS_UNREACHABLE');
+  expect(error.message).toContain(said);
+});
+
 test('a broken append-only file is told with the last line of its log', async () => {
   const other = join(home, 'broken');
   process.env.OOMTUNE_HOME = other;
