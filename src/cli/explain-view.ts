@@ -31,6 +31,8 @@ export function explainJob(
   const seen = job.journal.map((one) => asRecord(one));
   if (isHidden(job))
     lines.push('', `Its command, its output and its search are for ${job.owner} and administrators to see.`);
+  else if (seen.length > 0 && !job.launches.some(({ purpose }) => purpose === 'search'))
+    lines.push('', 'No search was needed: it runs as it stands, and was measured meanwhile.', ...probes(seen, paint));
   else if (seen.length > 0) lines.push('', 'The search:', ...probes(seen, paint));
   else if (recommendation !== null && job.config !== null) {
     lines.push(

@@ -50,7 +50,8 @@ export const agentProgress = z.discriminatedUnion('type', [
   z.object({ type: z.literal('launch'), launch: count, rung: z.null(), why: line }),
   z.object({ type: z.literal('life'), launch: count, life: count, why: line }),
   z.object({ type: z.literal('probing'), launch: count, probe: z.object({ micro_batch: count }) }),
-  z.object({ type: z.literal('running') }),
+  z.object({ type: z.literal('running'), watched: z.boolean() }),
+  z.object({ type: z.literal('lasts'), record: probeRecord.nullable() }),
   z.object({ type: z.literal('probe'), record: probeRecord }),
   z.object({ type: z.literal('note'), text: line }),
 ]);

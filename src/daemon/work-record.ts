@@ -36,7 +36,6 @@ export class WorkRecord {
       }
     }
     await this.claimed.patch(more);
-    if (patch.state === 'running') await this.#settleSweep();
     const last = (patch.launches ?? job.launches).at(-1);
     if (patch.launches !== undefined) job.launches = [...patch.launches]; // the worker goes on adding to its own
     if (last === undefined || (patch.launches === undefined && this.#tailed)) return;
@@ -60,9 +59,13 @@ export class WorkRecord {
     else if (event.type === 'launch') this.claimed.say(`launch ${event.launch}: ${event.why}`);
     else if (event.type === 'probing')
       this.claimed.say(`trying micro-batch ${event.probe.micro_batch} (launch ${event.launch})`);
-    else if (event.type === 'running') this.claimed.say(null);
-    else if (event.type === 'probe') {
+    else if (event.type === 'running') {
+      this.claimed.say(null);
+      if (!event.watched) void this.#settleSweep();
+    } else if (event.type === 'probe' || event.type === 'lasts') {
+      if (event.type === 'lasts') void this.#settleSweep();
       const { job, key } = this.claimed.job;
+      if (event.record === null) return;
       this.store.events.add({ type: 'probe', job, key, probe: event.record }).catch(() => {});
     } else if (event.type === 'note') this.log.info({ note: event.text }, 'note');
   }

@@ -15,6 +15,7 @@ import { type Config, configOf, type Rung, rungOf } from '../contract/rung.js';
 import { jobEnvironment } from './command/environment.js';
 import { type CommandPlan, defaultName, digest, exactDigest, fill, type Knob, recognise } from './command/index.js';
 import { pathsOf } from './command/named-paths.js';
+import { placeholders } from './command/placeholders.js';
 import { askInterpreter } from './command/torch.js';
 import type { DiagnoseInput } from './diagnosis/index.js';
 import { configKey } from './key.js';
@@ -130,6 +131,11 @@ export class Target {
     const carrier = this.plan.carriers[knob];
     if (carrier !== 'hook') return carrier;
     return this.hook && (this.plan.program.kind !== 'shell' || this.#trustsHook) ? 'hook' : 'none';
+  }
+
+  /** Whether the command has placeholders, so that it cannot be run as it is written. */
+  get fillsIn(): boolean {
+    return placeholders(this.plan.command).size > 0;
   }
 
   /** An earlier search saw a training loop in what a shell script runs. */

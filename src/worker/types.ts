@@ -68,7 +68,10 @@ export type Progress =
   | { type: 'probe'; observation: Observation; record: ProbeRecord }
   | { type: 'found'; report: FindBatchReport }
   | { type: 'reused'; recommendation: Recommendation }
-  | { type: 'running'; config: Config | null; launch: number; logFile: string }
+  /** `watched`: what it takes is still to be recorded. */
+  | { type: 'running'; config: Config | null; launch: number; logFile: string; watched: boolean }
+  /** The job that runs as it stands has lasted, and is recorded; null: its batch cannot be told, so that nothing is. */
+  | { type: 'lasts'; record: ProbeRecord | null }
   /** Optimizer steps of the run so far. */
   | { type: 'step'; step: number }
   | { type: 'note'; text: string };

@@ -1,9 +1,11 @@
-import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { explainJob } from '../../src/cli/explain-view.js';
 import type { JobOptions } from '../../src/contract/options.js';
+import { submitSweep } from '../../src/daemon/index.js';
 import { until } from '../store/home.js';
+import { options } from '../store/samples.js';
 import { FIXTURES, pythonWithTorch } from '../worker/harness.js';
 import { Host, sleep } from './host.js';
 
@@ -17,8 +19,8 @@ afterEach(() => host.close());
 /** A training script that is tuned unmodified, in the job's own folder. */
 function submit(name: string, changes: Partial<JobOptions> = {}): Promise<string> {
   copyFileSync(join(FIXTURES, name), join(host.work, name));
-  const options = { budget: '38MiB', preset: 'auto', tune: true, timeoutSeconds: 60, retries: 3, ...changes };
-  return host.submit([python, name], options, { ...process.env, OMP_NUM_THREADS: '1' });
+  const wanted = { budget: '38MiB', preset: 'auto', tune: true, timeoutSeconds: 60, retries: 3, ...changes };
+  return host.submit([python, name], wanted, { ...process.env, OMP_NUM_THREADS: '1' });
 }
 
 test('the first submission searches, the second on the same kind of device reuses what was recorded', async () => {
@@ -37,15 +39,45 @@ test('the first submission searches, the second on the same kind of device reuse
   expect(await host.leftOver()).toEqual([]);
 }, 240_000);
 
-test('a job whose memory grows with every step ends after its first launch, and says what keeps the memory', async () => {
+test('a job whose memory grows with every step is launched once, and says what keeps the memory', async () => {
   await host.start();
   const id = await submit('cache.py', { budget: '120MiB' });
-  const job = await host.state(id, 'exhausted', 60);
+  const job = await host.state(id, 'failed', 60);
   expect(job.launches.length).toBe(1);
-  expect(job.failure).toMatchObject({ class: 'device_oom' });
-  expect(job.failure?.evidence).toContain('`trainer.cache` (cache.py:16: self.cache[index] = out.detach())');
+  expect(job.failure).toMatchObject({ class: 'device_oom', fields: { reason: 'leak' } });
+  expect(job.failure?.fields.cause).toContain('`self.cache` (cache.py:16: self.cache[index] = out.detach())');
   expect(await host.leftOver()).toEqual([]);
 }, 90_000);
+
+test('a run as it stands whose daemon is killed is heard by the next, which records it; then others of its sweep start', async () => {
+  await host.start();
+  const go = join(host.work, 'go');
+  copyFileSync(join(FIXTURES, 'waits.py'), join(host.work, 'waits.py'));
+  const changes = { cwd: host.work, budget: '200MiB', preset: 'auto', tune: true, env: [`GO=${go}`] } as const;
+  const command = [python, 'waits.py'];
+  const members = [0, 1].map((index) => ({ command, suffix: String(index), index }));
+  const submission = { command, options: options({ ...changes, name: 'waits' }), environment: process.env };
+  const [first, second] = await submitSweep(await host.store(), submission, { members, atOnce: null });
+  await host.state(first?.job as string, 'running', 60);
+  const dir = (await host.job(first?.job as string)).launches[0]?.dir as string;
+  await until(() => existsSync(join(dir, 'progress')), 60);
+  await host.kill();
+  await host.start();
+  await host.state(first?.job as string, 'running', 60);
+  expect((await host.job(second?.job as string)).launches).toEqual([]);
+  writeFileSync(go, '');
+  const ran = await host.state(first?.job as string, 'succeeded', 60);
+  expect(ran).toMatchObject({
+    config: { micro_batch: 64 },
+    launches: [{ purpose: 'run', config: { micro_batch: 64 } }],
+  });
+  expect(ran.journal).toMatchObject([{ launch: 1, micro_batch: 64, outcome: 'fit' }]);
+  const recorded = await (await host.store()).recommendations.get(ran.key as string);
+  expect(recorded).toMatchObject({ status: 'verified', micro_batch: 64, own_batch: 64, own_accumulation: 1 });
+  const other = await host.state(second?.job as string, 'succeeded', 60);
+  expect(other).toMatchObject({ journal: [], launches: [{ purpose: 'run' }] });
+  await until(async () => (await host.leftOver()).length === 0);
+}, 240_000);
 
 test('a search goes on where a killed daemon left it, and no size that is known to be bad is tried again', async () => {
   await host.start();

@@ -10,13 +10,13 @@ describe('a script whose own batch does not fit', () => {
   it.each([
     ['85MiB', 256],
     ['70MiB', 128],
-  ])('under %s runs at the largest part of it that fits, %i, found in one more life', async (budget, size) => {
+  ])('under %s runs at the largest part of it that fits, %i, found in one search of one life', async (budget, size) => {
     const bench = workbench('run', [python, 'wide.py'], { budget });
     const report = await runJob(bench.request, bench.deps);
     expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0 });
     expect(report.config).toMatchObject({ micro_batch: size, accumulation: 1024 / size, effective_batch: 1024 });
-    // The one whose first life shows that the batch does not fit, and whose second finds the size, and the job.
-    expect(report.launches).toBe(2);
+    // The job itself, which shows that the batch does not fit; the one that finds the size in one life; and the job.
+    expect(report.launches).toBe(3);
     const probes = bench.events.flatMap((event) => (event.type === 'probe' ? [event.observation] : []));
     expect(probes[0]).toMatchObject({ launch: 1, life: 1, micro_batch: 1024, outcome: 'device_oom' });
     expect(probes.slice(1).every(({ life, outcome }) => life === 2 && outcome === 'fit')).toBe(true);

@@ -42,16 +42,17 @@ describe('a size that does not reach the script', () => {
       expect(report.failure?.class).toBe('user_error');
       expect(report.failure?.evidence).toContain('ran out of memory at a batch of its own');
       expect(report.failure?.advice).toContain('{micro_batch}');
-      expect(report.launches).toBe(1);
+      // run as it stands first, which ran out of memory
+      expect(report.launches).toBe(verb === 'run' ? 2 : 1);
     },
   );
 
-  it('is not followed by a run as it stands where that is known to run out of memory', async () => {
+  it('is not followed by another run as it stands where that is known to run out of memory', async () => {
     const bench = workbench('run', [python, 'whole_batches.py'], { budget: '38MiB', cut: 'loader' });
     const report = await runJob(bench.request, bench.deps);
     expect(report).toMatchObject({ outcome: 'exhausted', exit_code: null, failure: { class: 'device_oom' } });
     expect(report.failure?.cause).toContain('ran out of memory at its own batch of 64');
     expect(report.failure?.advice).toContain('{micro_batch}');
-    expect(bench.events.some((event) => event.type === 'running')).toBe(false);
+    expect(bench.events.filter((event) => event.type === 'running')).toHaveLength(1);
   });
 });

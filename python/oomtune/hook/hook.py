@@ -44,7 +44,7 @@ SEARCHING = {
 class Hook:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.connection = Connection(settings.socket_path, self._hello)
+        self.connection = Connection(settings.socket_path, self._hello, returns=settings.mode == "apply")
         self.reporter = ExceptionReporter(self.connection.send, self._state)
         #: None until torch has been imported.
         self.instrumentation: Instrumentation | None = None

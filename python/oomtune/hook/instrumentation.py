@@ -79,6 +79,8 @@ class Instrumentation:
             self.backward.install()
             patch_step_calls(torch, self.accumulator, self.optimizers, lambda: settings.searching and hook.controlled)
             self._watch_losses()
+        if settings.watched:
+            self.backward.install()
         if hook.artifact_guard is not None:
             # Garbage collections skip what the import made: going through it takes as long as a step.
             gc.freeze()

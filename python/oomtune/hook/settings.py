@@ -47,6 +47,8 @@ class Settings:
         self.forks = self.probing and environ.get("OOMTUNE_FORK") == "1"
         #: A loop without a loader begins with its first call of the model, whatever the script's files mention.
         self.at_call = self.probing and environ.get("OOMTUNE_AT_CALL") == "1"
+        #: The first steps of this job, which runs as it stands, are measured.
+        self.watched = self.mode == "apply" and environ.get("OOMTUNE_WATCH") == "1"
         self.rank = int(environ.get("RANK") or 0)
         self.world_size = _count(environ, "WORLD_SIZE") or 1
 

@@ -1,7 +1,6 @@
 import { stateFolder } from '../../common/home.js';
-import type { Step } from '../../contract/hook.js';
 import type { Probe } from '../../contract/measurement.js';
-import type { Config, Cut, Rung } from '../../contract/rung.js';
+import type { Config, Rung } from '../../contract/rung.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 import { isEnded } from './detached.js';
@@ -64,14 +63,15 @@ interface JobLaunch {
   /** Null: as it stands. */
   config: Config | null;
   resume: boolean;
-  onStep: (step: Step) => void;
-  onCut: (cut: Cut) => void;
+  /** Its first steps are measured. */
+  watched: boolean;
+  hooks: SessionHooks;
 }
 
-export function launchJob(owner: Owner, { config, resume, onStep, onCut }: JobLaunch): Promise<Session> {
+export function launchJob(owner: Owner, { config, resume, watched, hooks }: JobLaunch): Promise<Session> {
   const { request, deps, target } = owner;
   const { options, foreground } = request;
-  return open(owner, 'run', config, { onStep, onCut }, async (dir, launch) => {
+  return open(owner, 'run', config, hooks, async (dir, launch) => {
     const { argv, env } = await target.fill(config, dir, launch, resume);
     return {
       argv: resume && options.resumeArg !== null ? [...argv, options.resumeArg] : argv,
@@ -81,6 +81,7 @@ export function launchJob(owner: Owner, { config, resume, onStep, onCut }: JobLa
       output: foreground ? 'inherit' : 'log',
       mode: options.tune && target.hook ? 'apply' : 'none',
       forks: false,
+      watched,
       hookKnobs: config === null ? [] : target.hookKnobs(config),
     };
   });
@@ -89,7 +90,7 @@ export function launchJob(owner: Owner, { config, resume, onStep, onCut }: JobLa
 /** Where launches of a search and of a job differ. */
 type Wishes = Pick<
   SessionRequest,
-  'argv' | 'env' | 'timeoutSeconds' | 'graceSeconds' | 'output' | 'mode' | 'forks' | 'atCall' | 'hookKnobs'
+  'argv' | 'env' | 'timeoutSeconds' | 'graceSeconds' | 'output' | 'mode' | 'forks' | 'atCall' | 'watched' | 'hookKnobs'
 >;
 
 /** Records the launch, then makes it. Rejects with the signal's reason if aborted before. */
@@ -124,9 +125,14 @@ async function open(
       ...wishes,
     },
     deps.log,
-    { ...hooks, onRemark: (kind, text) => kind === 'warn' && deps.progress({ type: 'note', text }) },
+    { ...hooks, ...remarksTo(deps) },
   );
 }
+
+/** Shows what the hook warns of. */
+export const remarksTo = ({ progress }: Pick<WorkDeps, 'progress'>): SessionHooks => ({
+  onRemark: (kind, text) => kind === 'warn' && progress({ type: 'note', text }),
+});
 
 /** The folder of a launch in the job's; each try has its own, as an earlier one may still run on a host that shares this home. */
 const folderName = (epoch = 1, launch: number): string => (epoch === 1 ? String(launch) : `${epoch}.${launch}`);

@@ -18,6 +18,8 @@ export interface SessionRequest extends LaunchSpec {
   /** A loop without a DataLoader begins with its first call of the model, also where the script's files speak of a loader. */
   atCall?: boolean;
   steps: number;
+  /** The first steps of a job that runs as it stands are measured. */
+  watched?: boolean;
   /** Knobs that the hook itself has to apply (`apply` and `measure`). */
   hookKnobs: string[];
 }
@@ -33,6 +35,7 @@ export function hookEnvironment(request: SessionRequest, socket: string): Record
     OOMTUNE_HOOK_KNOBS: request.hookKnobs.join(','),
     OOMTUNE_STEPS: String(request.steps),
     ...(request.forks && request.mode === 'probe' ? { OOMTUNE_FORK: '1' } : {}),
+    ...(request.watched && request.mode === 'apply' ? { OOMTUNE_WATCH: '1' } : {}),
     ...(request.atCall && request.mode === 'probe' ? { OOMTUNE_AT_CALL: '1' } : {}),
   };
 }

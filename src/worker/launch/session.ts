@@ -21,6 +21,8 @@ const VARIED: readonly Probe['purpose'][] = ['climb', 'bound', 'verify'];
 export interface SessionHooks {
   onStep?: (step: Step) => void;
   onCut?: (cut: Cut) => void;
+  /** All ranks of a watched job have measured so many steps. */
+  onMeasured?: (measurement: Measurement) => void;
   onRemark?: (kind: 'eval' | 'save' | 'warn', message: string) => void;
 }
 
@@ -136,9 +138,16 @@ export class Session {
     return session;
   }
 
-  /** Takes over another process's run, without its hook. */
-  static adopt(run: Run): Session {
-    return Session.#of(run, 'none', null, {}, null);
+  /** Takes over another process's run; its hook tells of it again, if it connects anew. */
+  static async adopt(run: Run, log: Log, hooks: SessionHooks): Promise<Session> {
+    let session: Session | null = null;
+    const hear = (event: HookEvent): void => session?.launch.hear(event);
+    const hook = await HookServer.listen(hookSocketPath(run.dir), log, hear).catch((err: unknown) => {
+      log.debug({ err }, 'the hook of the run cannot be heard');
+      return null;
+    });
+    session = Session.#of(run, 'apply', hook, hooks, log);
+    return session;
   }
 
   get isLife(): boolean {
@@ -218,6 +227,11 @@ export class Session {
     return this.#asked;
   }
 
+  /** Hears no more of the job, which goes on: another process may. */
+  letGo(): void {
+    this.launch.hook?.close();
+  }
+
   /** Lets the script go on unchanged. */
   release(): void {
     this.launch.hook?.broadcast({ t: 'go' });
@@ -267,8 +281,11 @@ export class Session {
         for (const code of message.warnings) this.#warned(code);
         this.loopsSince ??= Date.now();
         this.#looping.add(event.rank);
-      } else if (message.t === 'measured') this.#measured.set(event.rank, message);
-      else if (message.t === 'exception') this.exception ??= message;
+      } else if (message.t === 'measured') {
+        this.#measured.set(event.rank, message);
+        if (launch.mode === 'apply' && this.#measured.size >= this.#world)
+          launch.hooks.onMeasured?.(worstRank([...this.#measured.values()]));
+      } else if (message.t === 'exception') this.exception ??= message;
       else if (message.t === 'cut') {
         this.cut ??= { cut: message.cut, why: message.why };
         launch.hooks.onCut?.(this.cut);

@@ -57,6 +57,9 @@ export class Relaunches {
     const made = await Promise.all(runs.map(find));
     const last = made.at(-1) ?? null;
     this.#made = made.filter((run) => run !== null).length - (last === null ? 0 : 1);
+    // What the first run's search found was launched for the first time
+    const searched = this.request.launches.findIndex((launch) => launch.purpose === 'search');
+    if (searched > 0 && this.request.launches.at(-1)?.purpose === 'run') this.#made -= 1;
     return last;
   }
 
@@ -71,11 +74,22 @@ export class Relaunches {
         : afterFailure(target, diagnosis, config, this.request.options);
     if (next === null) return null;
     const resuming = await resumes(this.request, target, Date.parse(exit.started_at));
-    this.withheld = resuming ? null : this.#tooMuchToRepeat(exit, next);
+    const { config: at } = next;
+    const sizes = at === null ? 'as it stands' : `at ${at.micro_batch} x ${at.accumulation}`;
+    this.withheld = resuming ? null : this.#tooMuchToRepeat(exit, sizes);
     if (this.withheld !== null) return null;
     this.#made += 1;
     await this.jobProgress.look(session.run.dir, exit);
     return { ...next, resumes: resuming && this.jobProgress.made };
+  }
+
+  /** How a job that ran out of memory as it stands begins after the search; null: too much would be repeated. */
+  async afterMisfit(target: Target, { session, exit }: Attempt): Promise<string | null> {
+    const resuming = await resumes(this.request, target, Date.parse(exit.started_at));
+    this.withheld = resuming ? null : this.#tooMuchToRepeat(exit, 'at what fits');
+    if (this.withheld !== null) return null;
+    await this.jobProgress.look(session.run.dir, exit);
+    return resuming && this.jobProgress.made ? 'again, resuming' : 'again from the beginning';
   }
 
   /** What a scheduler's next start of a job that ran out of memory should do otherwise; null: starting it again would not help. */
@@ -93,12 +107,11 @@ export class Relaunches {
   }
 
   /** `run` repeats much work only with `--restart`; a submitted job always goes on. */
-  #tooMuchToRepeat({ started_at, ended_at }: Exit, { config }: Wanted): string | null {
+  #tooMuchToRepeat({ started_at, ended_at }: Exit, sizes: string): string | null {
     const { purpose, options } = this.request;
     if (purpose !== 'run' || options.restart) return null;
     const seconds = Math.round((Date.parse(ended_at) - Date.parse(started_at)) / 1000);
     if (!(seconds > secondsAtStake())) return null;
-    const sizes = config === null ? 'as it stands' : `at ${config.micro_batch} x ${config.accumulation}`;
     return `It ran for ${seconds} s, and nothing shows that it would resume: \`--restart\` runs it again from the beginning, ${sizes}. With checkpoints, --resume-arg ARG says how it goes on from them.`;
   }
 

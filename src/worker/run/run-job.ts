@@ -2,21 +2,23 @@ import { OomtuneError } from '../../common/errors.js';
 import { aborted } from '../../common/within.js';
 import { isHost } from '../../contract/device-id.js';
 import type { Exit } from '../../contract/launch.js';
+import type { Observation } from '../../contract/measurement.js';
 import type { Recommendation } from '../../contract/recommendation.js';
 import type { RunReport } from '../../contract/reports.js';
 import { type Config, type Cut, shown } from '../../contract/rung.js';
 import type { Run } from '../../runtime/types.js';
 import { Detached, isEnded, letsGo } from '../launch/detached.js';
-import { launchJob } from '../launch/launch.js';
-import { Session } from '../launch/session.js';
+import { launchJob, remarksTo } from '../launch/launch.js';
+import { Session, type SessionHooks } from '../launch/session.js';
 import { giveBack, STILL_RUNNING_ADVICE, StillRunning } from '../launch/still-running.js';
-import { exhaustedDiagnosis, outgrownAlone } from '../search/exhausted.js';
+import { exhaustedDiagnosis, outgrown } from '../search/exhausted.js';
 import { diagnoseSession } from '../search/observe.js';
 import { recommendationOf, round } from '../search/report.js';
 import { Search, type SearchOutcome } from '../search/search.js';
 import { unheardRefusal } from '../search/unheard.js';
 import { prepare, type Target } from '../target.js';
 import type { Lease, WorkDeps, WorkRequest } from '../types.js';
+import { FirstRun, startsAsItStands } from './first-run.js';
 import { Growth } from './growth.js';
 import { type Attempt, type Relaunch, Relaunches } from './relaunches.js';
 import { progressSince } from './resumption.js';
@@ -26,8 +28,8 @@ import { isTimeUp, TimeLimit } from './time-limit.js';
 import { verify } from './verification.js';
 
 /**
- * Runs a command to its end: at the recorded configuration, else after a search, else (`--no-tune`) as it stands. A late
- * out-of-memory error steps down and runs again. Takes over the run of an earlier process. Throws Detached when told to let go, and
+ * Runs a command to its end: at the recorded configuration, else as it stands, and only where that runs out of memory, or other
+ * than as it stands was asked for, after a search. A late out-of-memory error steps down and runs again. Takes over the run of an earlier process. Throws Detached when told to let go, and
  * TimeUp where its time is up before its run.
  */
 export async function runJob(request: WorkRequest, deps: WorkDeps): Promise<RunReport> {
@@ -42,6 +44,8 @@ class JobRun {
   readonly #relaunches: Relaunches;
   #growth = new Growth();
   #cut: Cut | null = null;
+  /** The run that shows what it takes; null: that is known, or nothing is to be recorded. */
+  #first: FirstRun | null = null;
   /** A launch with stuck processes; null: none. */
   #left: { run: Run; exit: Exit } | null = null;
 
@@ -61,10 +65,10 @@ class JobRun {
       const begun = this.#launches.findLast((launch) => launch.purpose === 'run');
       let choice: Choice | null = begun?.config ? { config: begun.config, notes: [] } : null;
       if (!begun && this.request.options.tune) {
-        const chosen = await this.#choose(target);
+        const chosen = await this.#choose(target, lease);
         if (chosen !== null && 'outcome' in chosen) return chosen;
         choice = chosen;
-      }
+      } else if (begun && choice === null && !this.#searchedBefore(begun.launch)) this.#watch(target, lease);
       if (choice !== null) await target.pack(lease);
       return await this.#run(target, lease, choice?.config ?? null);
     } catch (error) {
@@ -77,7 +81,7 @@ class JobRun {
   }
 
   /** The recorded configuration, else one found by a search. Null: it runs as it stands. A report: nothing is to be run. */
-  async #choose(target: Target): Promise<Choice | RunReport | null> {
+  async #choose(target: Target, lease: Lease): Promise<Choice | RunReport | null> {
     for (const text of target.notes) this.#note(text);
     const { options } = this.request;
     const { recommendations } = await this.deps.records();
@@ -90,6 +94,7 @@ class JobRun {
       this.#note('Nothing in the command takes the micro-batch: it runs as it stands.');
       return null;
     }
+    if (recorded === null && this.#launches.length === 0 && this.#watch(target, lease)) return null;
     if (recorded?.status === 'demoted') target.knownBad = recorded.known_bad_micro_batch;
     await this.deps.persist({ state: 'searching', reason: null, key: target.key });
     let { journal } = this.request;
@@ -106,17 +111,32 @@ class JobRun {
       this.#note(`${recorded.key} was recorded for other flags and does not hold for these: it is searched anew.`);
       journal = verified.journal;
     }
+    const found = await this.#search(target, journal);
+    if (found === null)
+      this.#note('No training step was seen in which the batch size could be set: it runs as it stands.');
+    return found;
+  }
+
+  /** Whether a search came before this launch. */
+  #searchedBefore(launch: number): boolean {
+    return this.#launches.some((one) => one.purpose === 'search' && one.launch < launch);
+  }
+
+  /** Whether the run itself is to show what it takes. */
+  #watch(target: Target, lease: Lease): boolean {
+    if (!startsAsItStands(target, this.request.options)) return false;
+    this.#first = new FirstRun(this.request, this.deps, target, this.#launches, lease);
+    return true;
+  }
+
+  /** The same by a search; null: the script takes no batch from us. */
+  async #search(target: Target, journal: Observation[]): Promise<Choice | RunReport | null> {
+    const { options } = this.request;
+    const { recommendations } = await this.deps.records();
     const request = { ...this.request, launches: this.#launches, journal };
     const outcome = await new Search(request, this.deps, target, 'keep').run();
     this.#launched(outcome.allLaunches);
-    const outgrown = outcome.undriveable
-      ? outgrownAlone(outcome.observations, target.own.microBatch ?? outcome.loop?.own_batch)
-      : null;
-    if (outgrown !== null) return await this.#withoutRun(target, { ...outcome, ...outgrown });
-    if (outcome.undriveable) {
-      this.#note('No training step was seen in which the batch size could be set: it runs as it stands.');
-      return null;
-    }
+    if (outcome.undriveable) return null;
     if (outcome.action.type !== 'found') return await this.#withoutRun(target, outcome);
     const { answer } = outcome.action;
     const beside = await target.sharingNote();
@@ -147,6 +167,16 @@ class JobRun {
     for (;;) {
       const attempt = await this.#attempt(target, lease, config, adopted);
       adopted = null;
+      config ??= this.#first?.config ?? null;
+      if (config === null && !this.deps.signal.aborted) {
+        const found = await this.#afterMisfit(target, attempt);
+        if (found !== null && 'outcome' in found) return found;
+        if (found !== null) {
+          config = found.config;
+          await target.pack(lease);
+          continue;
+        }
+      }
       const again = await this.#relaunches.next(target, attempt, config);
       if (again === null) return this.#handBack(target, attempt, config);
       // Another process of ours continues from the exit record in the launch's folder.
@@ -157,6 +187,30 @@ class JobRun {
       this.#note(`${again.why}${how}. ${attempt.diagnosis?.evidence ?? ''}`);
       config = again.config;
     }
+  }
+
+  /** What a job that ran out of memory as it stands is to run as; null: that was not so, or no search would help. */
+  async #afterMisfit(target: Target, attempt: Attempt): Promise<Choice | RunReport | null> {
+    const first = this.#first;
+    const { session, exit, diagnosis } = attempt;
+    if (first === null || exit.stuck !== undefined || diagnosis?.class !== 'device_oom') return null;
+    if (diagnosis.cure === 'none' && diagnosis.reason === 'load') return this.#exhausted(target, attempt);
+    if (diagnosis.cure === 'none' || diagnosis.cure === 'wait') return null;
+    const resumes = await this.#relaunches.afterMisfit(target, attempt);
+    if (resumes === null) return null;
+    first.died(session, exit, diagnosis);
+    await this.deps.persist({ state: 'searching', reason: null, key: target.key, journal: first.journal });
+    this.#note(
+      `Out of memory as it stands: what fits is searched, and it runs ${resumes}. ${diagnosis.evidence ?? ''}`,
+    );
+    this.#first = null;
+    const found = await this.#search(target, first.journal);
+    if (found !== null) return found;
+    return { ...this.#exhausted(target, attempt), failure: outgrown(diagnosis, first.journal.at(-1)?.micro_batch) };
+  }
+
+  #exhausted(target: Target, attempt: Attempt): RunReport {
+    return { ...this.#report(target, attempt, null), exit_code: null, signal: null, outcome: 'exhausted' };
   }
 
   /** The report of a job that is not started again here; with `--requeue` what its next start needs is recorded first. */
@@ -200,28 +254,31 @@ class JobRun {
     const { jobProgress } = this.#relaunches;
     if (adopted === null && config !== null) this.#tellsOfCut(target, config);
     this.#growth = new Growth();
+    const first = this.#first;
     const owner = { request: this.request, deps: this.deps, target, launches: this.#launches };
-    const session =
+    const hooks: SessionHooks = {
+      ...remarksTo(this.deps),
+      onCut: (cut) => {
+        this.#cut = cut;
+        void this.deps.persist({ cut }).catch((err: unknown) => this.deps.log.warn({ err }, 'the cut is not recorded'));
+      },
+      onStep: (step) => {
+        this.#growth.add(step);
+        this.deps.progress({ type: 'step', step: step.n });
+        jobProgress.note(this.#launches.at(-1)?.dir as string);
+        first?.stepped(step.n);
+      },
+      onMeasured: (measurement) => session && first?.measured(session, measurement),
+    };
+    let session: Session | null = null;
+    session =
       adopted === null
-        ? await launchJob(owner, {
-            config,
-            resume: jobProgress.made,
-            onCut: (cut) => {
-              this.#cut = cut;
-              void this.deps
-                .persist({ cut })
-                .catch((err: unknown) => this.deps.log.warn({ err }, 'the cut is not recorded'));
-            },
-            onStep: (step) => {
-              this.#growth.add(step);
-              this.deps.progress({ type: 'step', step: step.n });
-              jobProgress.note(this.#launches.at(-1)?.dir as string);
-            },
-          })
-        : Session.adopt(adopted);
+        ? await launchJob(owner, { config, resume: jobProgress.made, watched: first !== null, hooks })
+        : await Session.adopt(adopted, this.deps.log, hooks);
     await lease.attach(session.run);
     const last = this.#launches.at(-1);
-    this.deps.progress({ type: 'running', config, launch: last?.launch ?? 1, logFile: session.run.logFile });
+    const { logFile } = session.run;
+    this.deps.progress({ type: 'running', config, launch: last?.launch ?? 1, logFile, watched: first !== null });
     await this.deps.persist({
       state: 'running',
       reason: null,
@@ -231,6 +288,7 @@ class JobRun {
     });
     const exit = await this.#waitForEnd(session, signal);
     const failed = exit.code !== 0 || exit.ended_by !== 'job';
+    await (failed ? first?.settled() : first?.succeeded(session, exit));
     const diagnosis = failed
       ? await diagnoseSession(session, exit, target.kind, {
           growth: this.#growth.perStep(),
@@ -272,7 +330,10 @@ class JobRun {
   async #waitForEnd(session: Session, signal: AbortSignal): Promise<Exit> {
     const first = await Promise.race([session.ended(), aborted(signal)]);
     if (first !== undefined) return first;
-    if (letsGo(signal)) throw new Detached();
+    if (letsGo(signal)) {
+      session.letGo();
+      throw new Detached();
+    }
     session.run.end(isTimeUp(signal) ? 'timeout' : 'cancel');
     return session.ended();
   }

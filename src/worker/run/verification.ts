@@ -12,7 +12,7 @@ import { type Choice, configFrom, type OwnBatch, ownOf } from './reuse.js';
 /** How far a peak of the same size and rung may be off, relatively, to count as the same memory. */
 const SAME_MEMORY = 0.05;
 /** Steps to run under a caching allocator, the last of which may need no new segment. */
-const CACHING = { steps: 10, restSteps: 8 };
+export const CACHING = { steps: 10, restSteps: 8 };
 
 export interface Verification {
   /** Null: the record does not hold for this command. */

@@ -1,10 +1,8 @@
 import type { Diagnosis } from '../../contract/diagnosis.js';
-import type { Observation } from '../../contract/measurement.js';
 import type { JobOptions } from '../../contract/options.js';
 import type { Cut } from '../../contract/rung.js';
 import type { Action } from '../../tuner/types.js';
-import type { SearchOutcome } from './search.js';
-import { PLACEHOLDER, sentence, userError } from './undriveable.js';
+import { PLACEHOLDER, userError } from './undriveable.js';
 
 /** Where the model's call is cut, the whole batch's outputs and the loss's graph on them stay in memory. */
 const WHOLE_OUTPUTS =
@@ -37,17 +35,11 @@ function growthDiagnosis({ why }: Extract<Action, { type: 'exhausted' }>): Diagn
   return { ...userError(`${why}.`, advice), ...found };
 }
 
-/** The verdict on a script that ran out of memory at its own batch, which cannot be set. Null: it did not. */
-export function outgrownAlone(
-  observations: readonly Observation[],
-  own: number | null | undefined,
-): Pick<SearchOutcome, 'action' | 'diagnosis'> | null {
-  const oom = observations.find((o) => o.outcome === 'device_oom' && o.micro_batch === own);
-  if (oom === undefined) return null;
-  const why = `the script ran out of memory at its own batch of ${own}, and no training step was seen at a smaller one`;
-  const found = { class: 'device_oom', phase: 'train', cause: sentence(why), cure: 'none', reason: 'batch' } as const;
-  const diagnosis = { ...userError(oom.evidence ?? why, PLACEHOLDER), ...found };
-  return { action: { type: 'exhausted', why, evidence: oom.evidence }, diagnosis };
+/** The verdict on a script that ran out of memory at its own batch, which cannot be set. */
+export function outgrown(seen: Diagnosis, own: number | undefined): Diagnosis {
+  const batch = own === undefined ? '' : ` of ${own}`;
+  const cause = `The script ran out of memory at its own batch${batch}, and no training step was seen at a smaller one.`;
+  return { ...seen, cause, advice: PLACEHOLDER };
 }
 
 function exhaustedAdvice(options: Parameters<typeof exhaustedDiagnosis>[2]): string {

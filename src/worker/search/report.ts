@@ -11,7 +11,7 @@ import { ownOf, withCommand } from '../run/reuse.js';
 import type { Target } from '../target.js';
 import type { WorkRequest } from '../types.js';
 import { exhaustedDiagnosis } from './exhausted.js';
-import type { SearchOutcome } from './search.js';
+import type { SearchOutcome, Seen } from './search.js';
 
 /** The document of `find-batch --json`. */
 export async function findBatchReport(
@@ -100,7 +100,7 @@ function failureOf(outcome: SearchOutcome, options: WorkRequest['options']): Non
 }
 
 /** The recommendation of a found answer. `now`: ISO 8601. */
-export function recommendationOf(target: Target, outcome: SearchOutcome, answer: Answer, now: string): Recommendation {
+export function recommendationOf(target: Target, outcome: Seen, answer: Answer, now: string): Recommendation {
   const { config } = answer;
   const own = ownOf(target, outcome.loop);
   return {
@@ -147,7 +147,7 @@ function comparedIn(answer: Answer | null): { comparison?: SpeedComparison } {
   return { comparison: { together, speeds: rows } };
 }
 
-function probesOf({ observations, whys }: SearchOutcome): ProbeRecord[] {
+function probesOf({ observations, whys }: Seen): ProbeRecord[] {
   return observations.map((observation, index) => asRecord(observation, whys[index] ?? undefined));
 }
 

@@ -12,26 +12,30 @@ import { DroppedRungs, withRung } from './dropped-rungs.js';
 import { Prober } from './prober.js';
 import { uncutFor } from './undriveable.js';
 
-/** The result of a search. */
-export interface SearchOutcome {
-  action: Exclude<Action, { type: 'probe' }>;
+/** What was seen of a command. */
+export interface Seen {
   observations: readonly Observation[];
-  launches: number;
-  /** Those of an earlier process included. */
-  allLaunches: WorkRequest['launches'];
-  /** Seconds from the first launch to its training loop; null: no hook told. */
-  startupSeconds: number | null;
+  /** The reason of each of the `observations`; null: an earlier process made it. */
+  whys: readonly (string | null)[];
   torch: string | null;
   /** Where the hook cut the batches; null: it did not. */
   cut: Cut | null;
   /** The script's own settings, as the hook saw them. */
   loop: Loop | null;
+}
+
+/** The result of a search. */
+export interface SearchOutcome extends Seen {
+  action: Exclude<Action, { type: 'probe' }>;
+  launches: number;
+  /** Those of an earlier process included. */
+  allLaunches: WorkRequest['launches'];
+  /** Seconds from the first launch to its training loop; null: no hook told. */
+  startupSeconds: number | null;
   /** Samples in the data set, if they bound the sizes; null: not known. */
   samples: number | null;
   /** The script took no batch from us, so it cannot be tuned. */
   undriveable: boolean;
-  /** The reason of each of the `observations`; null: an earlier process made it. */
-  whys: readonly (string | null)[];
   notes: string[];
   /** Of the last launch that died; null: none did. */
   diagnosis: Diagnosis | null;
@@ -117,10 +121,11 @@ export class Search {
     return tuner;
   }
 
-  /** Whether the first probe uses expandable segments, as all do except that of a batch which is to stay as it is. */
+  /** Whether the first probe uses expandable segments, as all do except that of a batch which is to stay as it is, and may fit. */
   #beginsGrowing(): boolean {
     if (this.target.expandableSegments !== 'possible') return false;
-    return this.goal === 'search' || this.request.options.effectiveBatch !== null;
+    const { options, journal } = this.request;
+    return this.goal === 'search' || options.effectiveBatch !== null || journal.some((o) => o.outcome === 'device_oom');
   }
 
   /** Whether the hook has refused to cut, and something is left that needs no cut. */

@@ -37,13 +37,18 @@ class Equivalence(unittest.TestCase):
             self.assertLess(difference.item(), TOLERANCE, "%s of %s" % (name, case))
 
     def test_watched_job_is_bit_identical(self):
-        tuned, result = weights(self.folder.name, "watched")
+        tuned, result = weights(self.folder.name, "watched", OOMTUNE_WATCH=1)
         for case, values in self.bare.items():
             for name, value in values.items():
                 self.assertTrue(torch.equal(value, tuned[case][name]), "%s of %s" % (name, case))
         steps = result.of("step")
         self.assertEqual([step["n"] for step in steps[:10]], list(range(1, 11)))
         self.assertEqual(steps[0]["samples"], 16)
+        self.assertEqual([one["steps"] for one in result.of("measured")][:2], [2, 5])
+        measured = result.of("measured")[-1]
+        self.assertEqual((measured["micro_batch"], measured["own_accumulation"]), (16, 1))
+        self.assertGreater(measured["parameter_bytes"], 0)
+        self.assertEqual(result.of("loop")[-1]["own_batch"], 16)
 
     def test_micro_batches_of_4_for_16(self):
         tuned, _ = weights(

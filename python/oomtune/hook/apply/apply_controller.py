@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import weakref
 
+from ..report.first_steps import FirstSteps
 from ..report.training_loop import DIFFERENCES
 from ..watch.loader import own_batch
 from .loaderless import LoaderlessLoops
@@ -53,6 +54,10 @@ class ApplyController:
         self._loaderless = LoaderlessLoops(instrumentation, self._micro) if self._rebatches else None
         self._early = EarlyRebatch(instrumentation)
         self._early.install(self._torch.utils.data.DataLoader)
+        #: Of a job whose configuration is not recorded yet; None: nothing is to be measured.
+        self._first = FirstSteps(instrumentation) if settings.watched else None
+        if self._first is not None:
+            self._first.install()
         self._ready = not settings.knobs & {"amp", "checkpointing", "offload"}
         if not self._ready:
             # Without a loader the first forward pass after the optimizer was made shows the loop.
@@ -61,12 +66,16 @@ class ApplyController:
 
     @property
     def micro_batch(self) -> int | None:
+        if self._first is not None:
+            return self._first.batch
         return self._hook.settings.micro_batch
 
     # -- called by LoaderIterator
 
     def wraps(self, loader: Loader) -> bool:
         self._instrumentation.telemetry.loop_begins(loader)
+        if self._first is not None:
+            self._first.loop_begins(loader)
         if self._loaderless is not None:
             self._loaderless.loaders = True
         if not self._ready and self._instrumentation.training_mode.is_training():
@@ -199,10 +208,12 @@ class ApplyController:
         pass
 
     def before_backward(self) -> None:
-        pass
+        if self._first is not None:
+            self._first.before_backward()
 
     def before_step(self) -> None:
-        pass
+        if self._first is not None:
+            self._first.before_step()
 
     def before_closure(self) -> None:
         pass
@@ -213,3 +224,5 @@ class ApplyController:
             self._instrumentation.warn_of_micro_batches()
         self._instrumentation.cut.stepped()
         self._instrumentation.telemetry.stepped()
+        if self._first is not None:
+            self._first.after_step()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,11 +16,20 @@ if TYPE_CHECKING:
     from ..types import Message
 
 
-class Connection:
-    """Connects when the first message is sent, so that processes that never train never connect."""
+#: Seconds between two looks for a worker that has gone.
+AGAIN = 1.0
 
-    def __init__(self, path: str | None, hello: Callable[[], Hello | ForkServerHello]) -> None:
+
+class Connection:
+    """Connects when the first message is sent, so that processes that never train never connect. `returns`: a worker that is
+    gone may come back, as jobs outlive their daemon."""
+
+    def __init__(self, path: str | None, hello: Callable[[], Hello | ForkServerHello], returns: bool = False) -> None:
         self._path = path
+        self._returns = returns
+        self._looked = 0.0
+        #: How often it was opened.
+        self.opened = 0
         self._hello = hello
         self._lock = threading.RLock()
         self._socket: socket | None = None
@@ -32,7 +42,7 @@ class Connection:
         with self._lock:
             if self._socket is not None:
                 return True
-            if self.lost or self._path is None or os.getpid() != self._pid:
+            if self._path is None or os.getpid() != self._pid or (self.lost and not self._may_be_back()):
                 return False
             # Not at the start: most processes never get here.
             import socket
@@ -42,11 +52,22 @@ class Connection:
                 line.connect(self._path)
             except OSError:
                 line.close()
-                self.lost = True
+                self.lost, self._looked = True, time.monotonic()
                 return False
+            self.lost = False
+            self.opened += 1
             self._socket = line
             self._reader = line.makefile("rb")
         return self.send(self._hello())
+
+    def _may_be_back(self) -> bool:
+        return self._returns and time.monotonic() - self._looked >= AGAIN
+
+    def _lose(self) -> None:
+        self.lost = True
+        if self._returns and self._socket is not None:
+            self._socket.close()
+            self._socket = self._reader = None
 
     def send(self, message: SentMessage) -> bool:
         """False if the worker is gone."""
@@ -56,13 +77,16 @@ class Connection:
 
         data = json.dumps(message, separators=(",", ":"), default=str).encode() + b"\n"
         with self._lock:
-            try:
-                if self._socket is not None:
-                    self._socket.sendall(data)
-                return self._socket is not None
-            except OSError:
-                self.lost = True
-                return False
+            return self._write(data) or (self._returns and self.open() and self._write(data))
+
+    def _write(self, data: bytes) -> bool:
+        try:
+            if self._socket is not None:
+                self._socket.sendall(data)
+            return self._socket is not None
+        except OSError:
+            self._lose()
+            return False
 
     def receive(self) -> Message | None:
         """Waits for the next message, without a time limit; None if the worker is gone."""
@@ -87,7 +111,7 @@ class Connection:
 
     def forget(self) -> None:
         """In a forked child: closes its copy of the parent's connection."""
-        self.lost = True
+        self.lost, self._returns = True, False
         self._lock = threading.RLock()
         self._reader = None
         if self._socket is not None:

@@ -56,7 +56,7 @@ class Telemetry:
         training = self._instrumentation.training_mode
         if len(self._instrumentation.optimizers) == 0:
             return
-        if training.is_training():
+        if training.is_training() or self._trainer_begins():
             self._evaluating = False
             self._hook.phase = "train"
             self.loop_end.began()
@@ -70,6 +70,10 @@ class Telemetry:
             if training.is_evaluating() and self._torch.is_grad_enabled() and not self._evaluating:
                 self._evaluating = True
                 self._watch_graph()
+
+    def _trainer_begins(self) -> bool:
+        """transformers' Trainer sets the training mode only after it has taken its first batches."""
+        return self._hook.entry == "trainer" and self._steps == 0 and self._torch.is_grad_enabled()
 
     def stepped(self) -> None:
         self._steps += 1
