@@ -50,6 +50,7 @@ const raw = z.object({
   maxBatch: orNull(whole(1)),
   amp: z.enum(['auto', 'off', 'bf16', 'fp16']).default('auto'),
   checkpointing: z.enum(['auto', 'off', 'on']).default('auto'),
+  chunkedLoss: z.enum(['auto', 'off']).default('auto'),
   accumulation: z.enum(['auto', 'off']).default('auto'),
   cut: z.enum(['auto', 'model', 'loader']).default('auto'),
   exact: z.boolean().default(false),

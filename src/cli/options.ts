@@ -34,6 +34,11 @@ export const WORK: Options = {
     ['--max-batch <n>', 'largest micro-batch to try'],
     ['--amp <auto|off|bf16|fp16>', 'mixed precision; anything but auto fixes it', { preset: 'auto' }],
     ['--checkpointing <auto|off|on>', 'activation checkpointing; anything but auto fixes it', { preset: 'auto' }],
+    [
+      '--chunked-loss <auto|off>',
+      'the loss of a language model in chunks of tokens, where that is needed; off forbids it',
+      { preset: 'auto' },
+    ],
     ['--accumulation <auto|off>', 'gradient accumulation; off forbids it', { preset: 'auto' }],
     [
       '--cut <auto|model|loader>',

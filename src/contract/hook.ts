@@ -56,6 +56,8 @@ const loop = z.object({
     fp16: z.boolean().default(false),
     checkpointing: z.boolean(),
     offload: z.boolean().default(false),
+    /** There is a head whose loss may be computed in chunks; the first probe with it shows whether it is. */
+    chunked_loss: z.boolean().default(false),
     switch_rung: z.boolean().default(false),
   }),
   warnings: z

@@ -41,6 +41,8 @@ export const measuredSteps = z.object({
   short: z.boolean().optional(),
   /** The variable of the script that grows with the steps, with its line; null: not seen. */
   kept_by: text(1024).nullable().optional(),
+  /** Why the loss was not computed in chunks, where the rung asks for that; null: it was, or the rung does not. */
+  unchunked: text(1024).nullable().optional(),
 });
 
 /** One micro-batch size to be measured on a rung. */

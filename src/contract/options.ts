@@ -41,6 +41,8 @@ export const jobOptions = z.object({
   maxBatch: count.nullable(),
   amp: z.enum(['auto', 'off', 'bf16', 'fp16']),
   checkpointing: z.enum(['auto', 'off', 'on']),
+  /** The loss of a language model in chunks, where that is needed; absent: auto. */
+  chunkedLoss: z.enum(['auto', 'off']).optional(),
   accumulation: z.enum(['auto', 'off']),
   /** Where batches are cut into micro-batches; absent: auto. */
   cut: cutWish.optional(),

@@ -4,18 +4,24 @@ import { count, text } from './fields.js';
 const amp = z.enum(['off', 'bf16', 'fp16']);
 export type Amp = z.infer<typeof amp>;
 
-/** A combination of knobs that save memory. To add a knob, add it here; its name follows. */
+/** A combination of knobs that save memory. To add a knob, add it here; its name, and how the hook is told of it, follow. */
 export const rung = z.object({
   amp,
   checkpointing: z.boolean(),
   /** Saved activations are moved to host memory. Only ever on the last rung, and only where the hook can do it. */
   offload: z.boolean().default(false),
+  /** The loss of a language model is computed in chunks of tokens. The numbers are the same. */
+  chunked_loss: z.boolean().default(false),
 });
 export type Rung = z.infer<typeof rung>;
 /** Any record with a rung's knobs; absent ones are off. */
 export type RungLike = z.input<typeof rung>;
 
 const KNOBS = Object.keys(rung.shape) as (keyof Rung)[];
+
+/** Knobs that nothing but the hook can set: no command has them of its own. */
+export const HOOK_KNOBS = ['offload', 'chunked_loss'] as const satisfies readonly (keyof Rung)[];
+export type HookKnob = (typeof HOOK_KNOBS)[number];
 
 export const rungOf = (record: RungLike): Rung => rung.parse(record);
 
@@ -27,14 +33,14 @@ export function rungName(record: RungLike & { expandable_segments?: boolean }): 
   const knobs: string[] = KNOBS.flatMap((knob) => {
     const value = record[knob] ?? false;
     if (value === false || value === 'off') return [];
-    return [value === true ? knob : value];
+    return [value === true ? knob.replace('_', ' ') : value];
   });
   if (record.expandable_segments) knobs.push('expandable segments');
   return knobs.length > 0 ? knobs.join(' + ') : 'as it stands';
 }
 
-/** A rung in documents: `offload` is there only if it is on. */
-export const shownRung = rung.extend({ offload: z.boolean().optional() });
+/** A rung in documents: the hook's own knobs are there only if they are on. */
+export const shownRung = rung.extend({ offload: z.boolean().optional(), chunked_loss: z.boolean().optional() });
 
 /** The knobs that reach the command. effective = micro x accumulation x world. */
 export const config = z.object({
@@ -70,16 +76,13 @@ export function configOf(
 }
 
 /** Leaves out newer knobs that are off, so that older documents stay as they are. */
-export function shown<R extends { offload?: boolean; expandable_segments?: boolean }>(
-  record: R,
-): Omit<R, 'offload' | 'expandable_segments'> & { offload?: true; expandable_segments?: true } {
-  const { offload, expandable_segments, ...rest } = record;
-  return {
-    ...rest,
-    ...(offload ? { offload } : {}),
-    ...(expandable_segments ? { expandable_segments } : {}),
-  };
+export function shown<R extends { [knob in Newer]?: boolean }>(record: R): Omit<R, Newer> & { [knob in Newer]?: true } {
+  const { offload, chunked_loss, expandable_segments, ...rest } = record;
+  const newer = { offload, chunked_loss, expandable_segments };
+  const on = Object.entries(newer).filter(([, value]) => value);
+  return { ...rest, ...(Object.fromEntries(on) as { [knob in Newer]?: true }) };
 }
+type Newer = HookKnob | 'expandable_segments';
 
 /** Where a batch is cut into micro-batches: where the model is called, or at the DataLoader. */
 export const cutPlace = z.enum(['model', 'loader']);

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { OomtuneError } from '../common/errors.js';
-import type { Amp, Rung } from '../contract/rung.js';
+import { type Amp, type Rung, sameRung } from '../contract/rung.js';
 
 /** What config/ladder.yaml has to say. `amp: on` stands for the data type that the options or the file name. */
 const Ladder = z.object({
@@ -10,6 +10,7 @@ const Ladder = z.object({
       amp: z.enum(['off', 'on']),
       checkpointing: z.boolean(),
       offload: z.boolean().default(false),
+      chunked_loss: z.boolean().default(false),
       changes_numerics: z.boolean().default(false),
     })
     .array()
@@ -25,7 +26,7 @@ interface LadderOptions {
   /** Nothing that changes numerics. */
   exact?: boolean;
   /** The knobs that the command's hook, flags or placeholders can set; other knobs make no rung. */
-  can?: { amp?: boolean; checkpointing?: boolean; offload?: boolean };
+  can?: { amp?: boolean; checkpointing?: boolean; offload?: boolean; chunked_loss?: boolean };
   /** The data type of `--amp auto` on this device: `fp16` where it has no bf16. */
   half?: 'bf16' | 'fp16';
 }
@@ -45,10 +46,12 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
   const { amp = 'auto', checkpointing = 'auto', exact = false, can = {} } = options;
   const type = amp === 'bf16' || amp === 'fp16' ? amp : (options.half ?? half);
   const checkpoints = checkpointing !== 'off' && can.checkpointing !== false;
-  const possible = rungs.map((entry) =>
+  const possible = rungs.map((entry) => ({
+    ...entry,
     // Offload is the last resort: every other allowed knob is on as well.
-    entry.offload ? { ...entry, checkpointing: entry.checkpointing && checkpoints } : entry,
-  );
+    checkpointing: entry.checkpointing && (checkpoints || !entry.offload),
+    chunked_loss: entry.chunked_loss && can.chunked_loss === true,
+  }));
   const allowed = possible.filter((entry) => {
     if (amp !== 'auto' && (amp === 'off') !== (entry.amp === 'off')) return false;
     if (checkpointing !== 'auto' && (checkpointing === 'on') !== entry.checkpointing) return false;
@@ -57,11 +60,16 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
     if (entry.checkpointing && can.checkpointing === false) return false;
     return !entry.offload || can.offload === true;
   });
+  // A loss in chunks is on only where it is needed, too: the first rung is without.
+  const [first] = allowed;
+  if (first?.chunked_loss) allowed.unshift({ ...first, chunked_loss: false });
   // Offload comes last, and once.
   const resort = allowed.filter((entry) => entry.offload).at(-1);
-  return [...allowed.filter((entry) => !entry.offload), ...(resort ? [resort] : [])].map((entry) => ({
-    amp: entry.amp === 'off' ? 'off' : type,
+  const ladder = [...allowed.filter((entry) => !entry.offload), ...(resort ? [resort] : [])].map((entry) => ({
+    amp: entry.amp === 'off' ? ('off' as const) : type,
     checkpointing: entry.checkpointing,
     offload: entry.offload,
+    chunked_loss: entry.chunked_loss,
   }));
+  return ladder.filter((entry, at) => ladder.findIndex((other) => sameRung(entry, other)) === at);
 }

@@ -11,7 +11,7 @@ import { DEFAULT_ACCELERATOR, isHost, type KindName, kindNameOf } from '../contr
 import type { Device } from '../contract/launch.js';
 import type { Probe } from '../contract/measurement.js';
 import type { Recommendation } from '../contract/recommendation.js';
-import { type Config, configOf, type Rung, rungOf } from '../contract/rung.js';
+import { type Config, configOf, HOOK_KNOBS, type Rung, rungOf } from '../contract/rung.js';
 import { jobEnvironment } from './command/environment.js';
 import { type CommandPlan, defaultName, digest, exactDigest, fill, type Knob, recognise } from './command/index.js';
 import { pathsOf } from './command/named-paths.js';
@@ -324,7 +324,7 @@ export class Target {
     }
     // With a placeholder the script's batches are micro-batches, so the hook joins them, and cuts the joined ones.
     if (config && knobs.includes('accumulation') && !knobs.includes('micro_batch')) knobs.push('micro_batch');
-    if (config?.offload) knobs.push('offload');
+    knobs.push(...HOOK_KNOBS.filter((knob) => config?.[knob]));
     return knobs;
   }
 }

@@ -41,6 +41,7 @@ const WORK_OPTIONS = [
   '--max-batch',
   '--amp',
   '--checkpointing',
+  '--chunked-loss',
   '--accumulation',
   '--exact',
   '--objective',

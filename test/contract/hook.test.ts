@@ -74,7 +74,7 @@ async function conversation(): Promise<Map<string, string[]>> {
   const path = join(folder, 'hook.sock');
   const probe: HookOrder = {
     ...{ t: 'probe', micro_batch: 4, accumulation: 1, steps: 3, batch: null, vary: false },
-    ...{ amp: 'off', checkpointing: false, offload: false },
+    ...{ amp: 'off', checkpointing: false, offload: false, chunked_loss: false },
   };
   const sent = new Map<string, string[]>();
   const server = createServer((socket) => {

@@ -15,7 +15,12 @@ const told = {
 const message = { t: 'measured', micro_batch: 8, accumulation: 1, step_s: [0.2, 0.1], ...figures, ...told };
 const place = { launch: 1, fresh: true, asked: Date.now() };
 const probe = {
-  ...{ rung: { amp: 'bf16' as const, checkpointing: true, offload: true }, micro_batch: 8, accumulation: 1, steps: 3 },
+  ...{
+    rung: { amp: 'bf16' as const, checkpointing: true, offload: true, chunked_loss: false },
+    micro_batch: 8,
+    accumulation: 1,
+    steps: 3,
+  },
   ...{ rest_steps: 0, growth_bytes: 1, growth_steps: 0, fresh: true, purpose: 'climb' as const, why: '' },
 };
 

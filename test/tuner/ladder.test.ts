@@ -13,6 +13,23 @@ describe('the ladder', () => {
     expect(names(data)).toEqual(['as it stands', 'checkpointing', 'bf16', 'bf16 + checkpointing']);
   });
 
+  it('computes the loss in chunks before it recomputes activations, and then on every rung', () => {
+    expect(names(data, { can: { chunked_loss: true, offload: true }, exact: true })).toEqual([
+      'as it stands',
+      'chunked loss',
+      'checkpointing + chunked loss',
+      'checkpointing + offload + chunked loss',
+    ]);
+    expect(names(data, { can: { chunked_loss: true }, amp: 'bf16', checkpointing: 'off' })).toEqual([
+      'bf16',
+      'bf16 + chunked loss',
+    ]);
+    expect(names(data, { can: { chunked_loss: true }, exact: true, checkpointing: 'on' })).toEqual([
+      'checkpointing',
+      'checkpointing + chunked loss',
+    ]);
+  });
+
   it('ends with offload where that can be done', () => {
     const rungs = ladderFrom(data, { can: { offload: true } });
     expect(rungs.map((rung) => rung.offload ?? false)).toEqual([false, false, false, false, true]);

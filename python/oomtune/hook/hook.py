@@ -221,6 +221,14 @@ class Hook:
         self.goodbye("uncut", message)
         self.exit_process(1)
 
+    def stop_unchunked(self, reason: str) -> NoReturn:
+        """With the loss in chunks the training would not be the same: says so and ends the process."""
+        message = "the loss is not computed in chunks, since %s" % reason
+        if not self.controlled:
+            sys.stderr.write("oomtune: %s. --chunked-loss off computes it whole.\n" % message)
+        self.goodbye("unchunked", message)
+        self.exit_process(1)
+
     def stop_cannot_make(self, own: int, wanted: int) -> NoReturn:
         """Another batch size than the script makes is wanted, and there is no loader to yield it: says so and ends the process."""
         message = (

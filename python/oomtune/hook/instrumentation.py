@@ -60,7 +60,7 @@ class Instrumentation:
         self.training_mode = TrainingMode(torch, self.optimizers)
         self.modules = Modules(torch, self.optimizers)
         self.backward = BackwardPasses(torch, self._backward_begins)
-        self.rung = Rung(torch, self.modules, self.optimizers, self.backward, self._recomputes)
+        self.rung = Rung(torch, self.modules, self.optimizers, self.backward, self._recomputes, hook)
         self.telemetry = Telemetry(self)
         self.cut = Cut(torch, self.optimizers, hook.stop_uncut, self.telemetry.warn, lambda: self.backward.plain)
         self.controller: Controller
@@ -114,11 +114,9 @@ class Instrumentation:
     def apply_rung(self) -> None:
         settings = self.hook.settings
         asked = settings.knobs - self.hook.native
-        amp = settings.amp if "amp" in asked else "off"
-        checkpointing = settings.checkpointing and "checkpointing" in asked
-        offload = settings.offload and "offload" in asked
-        if amp != "off" or checkpointing or offload:
-            self.rung.switch(amp, checkpointing, offload)
+        wanted = settings.rung_of(asked)
+        if any(getattr(wanted, name) not in ("off", False) for name in wanted.NAMES):
+            self.rung.switch(wanted)
 
     def warn_of_differences(self) -> None:
         for code in warnings(self, None):

@@ -33,6 +33,7 @@ class Capabilities(TypedDict):
     fp16: bool
     checkpointing: bool
     offload: bool
+    chunked_loss: bool
     switch_rung: bool
 
 
@@ -92,6 +93,8 @@ class Measured(Costs, _Short):
     kept_by: str | None
     own_accumulation: int
     own_amp: bool
+    #: Why the loss was not computed in chunks, where the rung asks for that; None: it was, or the rung does not.
+    unchunked: str | None
 
 
 #: The script raised an uncaught exception, or ran out of memory. Not a class body, as `class` is a keyword.
@@ -228,6 +231,7 @@ class ProbeOrder(TypedDict):
     amp: str
     checkpointing: bool
     offload: bool
+    chunked_loss: bool
     steps: int
     batch: int | None
     vary: bool

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 
+from .apply.knobs import RungKnobs
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Mapping
+    from typing import Iterable, Mapping
 
 
 MODES = ("probe", "measure", "apply")
 CUTS = ("auto", "model", "loader")
-KNOBS = ("micro_batch", "accumulation", "amp", "checkpointing", "offload")
+KNOBS = ("micro_batch", "accumulation", *RungKnobs.NAMES)
 
 
 def _count(environ: Mapping[str, str], name: str) -> int | None:
@@ -33,9 +35,9 @@ class Settings:
         #: The own batch of the script's loader and the samples of its data set, if a search has seen them.
         self.own_batch = _count(environ, "OOMTUNE_OWN_BATCH")
         self.own_samples = _count(environ, "OOMTUNE_OWN_SAMPLES")
-        self.amp = environ.get("OOMTUNE_AMP") or "off"
-        self.checkpointing = environ.get("OOMTUNE_CHECKPOINTING") == "1"
-        self.offload = environ.get("OOMTUNE_OFFLOAD") == "1"
+        #: As the whole command has it, whoever brings it.
+        self.rung = RungKnobs.from_environment(environ, RungKnobs.NAMES)
+        self._environ = environ
         #: Where batches are cut: at the model's call, at the loader, or (auto) where the result is certainly the same.
         asked = environ.get("OOMTUNE_CUT", "")
         self.cut = asked if asked in CUTS else "auto"
@@ -60,6 +62,10 @@ class Settings:
         if mode not in MODES:
             return None
         return cls(mode, environ.get("OOMTUNE_HOOK_SOCKET") or None, environ)
+
+    def rung_of(self, knobs: Iterable[str]) -> RungKnobs:
+        """Only these knobs of the rung."""
+        return RungKnobs.from_environment(self._environ, knobs)
 
     @property
     def wanted(self) -> int:

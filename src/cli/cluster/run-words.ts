@@ -22,6 +22,7 @@ export function runWords(options: JobOptions): string[] {
   give('--max-batch', options.maxBatch);
   give('--amp', options.amp, 'auto');
   give('--checkpointing', options.checkpointing, 'auto');
+  give('--chunked-loss', options.chunkedLoss, 'auto');
   give('--accumulation', options.accumulation, 'auto');
   give('--cut', options.cut, 'auto');
   set('--exact', options.exact);

@@ -34,6 +34,7 @@ const WORDS: Words[] = [
   value('--max-batch', ({ maxBatch }) => maxBatch),
   value('--amp', ({ amp }) => amp, 'auto'),
   value('--checkpointing', ({ checkpointing }) => checkpointing, 'auto'),
+  value('--chunked-loss', ({ chunkedLoss }) => chunkedLoss, 'auto'),
   value('--accumulation', ({ accumulation }) => accumulation, 'auto'),
   value('--cut', ({ cut }) => cut, 'auto'),
   switched('--exact', ({ exact }) => exact),

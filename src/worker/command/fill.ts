@@ -1,5 +1,5 @@
 import { usageError } from '../../common/errors.js';
-import type { Config } from '../../contract/rung.js';
+import { type Config, HOOK_KNOBS } from '../../contract/rung.js';
 import { EXPANDABLE_SEGMENTS } from '../memory/allocator.js';
 import type { Editor } from './editor.js';
 import { locateFile, writeCopy } from './files.js';
@@ -49,7 +49,7 @@ export function knobVariables(config: Config): Record<string, string> {
     OOMTUNE_AMP: config.amp,
     OOMTUNE_CHECKPOINTING: config.checkpointing ? '1' : '0',
   };
-  if (config.offload) env.OOMTUNE_OFFLOAD = '1';
+  for (const knob of HOOK_KNOBS) if (config[knob]) env[`OOMTUNE_${knob.toUpperCase()}`] = '1';
   if (config.expandable_segments) Object.assign(env, EXPANDABLE_SEGMENTS);
   return env;
 }

@@ -21,7 +21,7 @@ export interface Choice {
 
 type Wishes = Pick<
   JobOptions,
-  'effectiveBatch' | 'minBatch' | 'maxBatch' | 'amp' | 'checkpointing' | 'exact' | 'accumulation'
+  'effectiveBatch' | 'minBatch' | 'maxBatch' | 'amp' | 'checkpointing' | 'chunkedLoss' | 'exact' | 'accumulation'
 >;
 
 /** A job that looks for a recorded configuration. */
@@ -49,6 +49,7 @@ export function configFrom(recommendation: Recommendation, job: JobNeeds, option
   if (options.amp !== 'auto' && options.amp !== recommendation.amp) return null;
   if (options.checkpointing !== 'auto' && (options.checkpointing === 'on') !== recommendation.checkpointing)
     return null;
+  if (options.chunkedLoss === 'off' && recommendation.chunked_loss) return null;
   // A size measured with expandable segments may need them.
   if (recommendation.expandable_segments && job.expandable === false) return null;
   if (options.exact && recommendation.amp !== baseRung.amp) return null;

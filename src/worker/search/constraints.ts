@@ -1,18 +1,19 @@
 import { OomtuneError } from '../../common/errors.js';
 import type { Loop } from '../../contract/hook.js';
 import type { JobOptions } from '../../contract/options.js';
-import type { Rung } from '../../contract/rung.js';
+import type { HookKnob, Rung } from '../../contract/rung.js';
 import { ladderFrom } from '../../tuner/index.js';
 import type { Answer, Constraints, RungSpeed } from '../../tuner/types.js';
 import type { Target } from '../target.js';
 import type { Prober } from './prober.js';
 
-/** The bounds of a search. The tuner sees one batch of a loop that accumulates by itself; `withLoop` turns the answer back. */
+/** The bounds of a search; `unable`: knobs that a probe has shown to do nothing. The tuner sees one batch of a loop that accumulates by itself; `withLoop` turns the answer back. */
 export function constraintsOf(
   options: JobOptions,
   target: Target,
   goal: Constraints['goal'],
   { loop, ownAmp, samples }: Pick<Prober, 'loop' | 'ownAmp' | 'samples'>,
+  unable: readonly HookKnob[] = [],
 ): Constraints {
   const driven = target.carrier('micro_batch') === 'hook';
   const ownBatch = target.own.microBatch ?? loop?.own_batch ?? null;
@@ -26,7 +27,10 @@ export function constraintsOf(
   // The hook repeats samples beyond the end of the data set, but no real step can have more than there are.
   const most = Math.min(options.maxBatch ?? Number.POSITIVE_INFINITY, samples ?? Number.POSITIVE_INFINITY);
   const can = loop?.can ?? null;
-  const rungs = allowedRungs(target, options, ownAmp && can !== null ? { ...can, amp: false, fp16: false } : can);
+  const not = Object.fromEntries(unable.map((knob) => [knob, false]));
+  const forbidden = options.chunkedLoss === 'off' ? { chunked_loss: false } : {};
+  const left = can && { ...can, ...not, ...forbidden, ...(ownAmp ? { amp: false, fp16: false } : {}) };
+  const rungs = allowedRungs(target, options, left);
   return {
     rungs,
     minBatch: Math.max(options.minBatch, target.plan.minBatch ?? 1),

@@ -1,7 +1,7 @@
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Loop } from '../../contract/hook.js';
 import { asRecord, type Observation } from '../../contract/measurement.js';
-import type { Cut, Rung } from '../../contract/rung.js';
+import type { Cut, HookKnob, Rung } from '../../contract/rung.js';
 import { Tuner } from '../../tuner/index.js';
 import type { Action, Constraints } from '../../tuner/types.js';
 import { Detached } from '../launch/detached.js';
@@ -86,6 +86,9 @@ export class Search {
           prober.diagnosis = before;
           this.deps.progress({ type: 'note', text: this.#notes.at(-1) as string });
           tuner = this.#tuner();
+        } else if (observation.unchunked) {
+          this.deps.progress({ type: 'note', text: this.#notes.at(-1) as string });
+          tuner = this.#tuner();
         } else if (this.#dropped.drops(observation, this.#constraints().rungs)) {
           // Whatever it looked like, it says nothing of the command.
           prober.diagnosis = before;
@@ -106,7 +109,8 @@ export class Search {
   #tuner(): Tuner {
     const constraints = this.#constraints();
     for (const seen of this.#journal) this.#dropped.drops(seen, constraints.rungs);
-    const left = (rung: Rung): boolean => !this.#dropped.has(rung);
+    const unable = this.#unable;
+    const left = (rung: Rung): boolean => !this.#dropped.has(rung) && !unable.some((knob) => rung[knob]);
     const { expandable, ...rest } = constraints;
     const grows = expandable !== undefined && !this.#dropped.segments;
     const tuner = new Tuner({ ...rest, rungs: constraints.rungs.filter(left), ...(grows ? { expandable } : {}) });
@@ -138,6 +142,16 @@ export class Search {
     return this.#journal.find((one) => this.#cannotCut(one)) ?? null;
   }
 
+  /** Why the loss cannot be computed in chunks; null: it can, as far as known. */
+  get #unchunked(): string | null {
+    return this.#journal.find((one) => one.unchunked)?.unchunked ?? null;
+  }
+
+  /** The hook's knobs that did nothing when they were on. */
+  get #unable(): HookKnob[] {
+    return this.#unchunked === null ? [] : ['chunked_loss'];
+  }
+
   get #notes(): string[] {
     const why = this.#refusal?.evidence ?? null;
     const uncut = why === null ? [] : [`${why} Only what takes the whole batch at once is tried.`];
@@ -146,7 +160,9 @@ export class Search {
       apart === null
         ? []
         : [`Each size takes a process of its own: a second one failed in that of the first (${apart}).`];
-    return [...this.#dropped.notes, ...alone, ...uncut];
+    const unchunked = this.#unchunked;
+    const whole = unchunked === null ? [] : [`The loss is not computed in chunks: ${unchunked}.`];
+    return [...this.#dropped.notes, ...alone, ...uncut, ...whole];
   }
 
   #outcome(reached: Exclude<Action, { type: 'probe' }>): SearchOutcome {
@@ -185,6 +201,6 @@ export class Search {
   #constraints(): Constraints {
     const options =
       this.#refusal === null ? this.request.options : { ...this.request.options, accumulation: 'off' as const };
-    return constraintsOf(options, this.target, this.goal, this.#prober);
+    return constraintsOf(options, this.target, this.goal, this.#prober, this.#unable);
   }
 }

@@ -15,7 +15,15 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 PATH = os.pathsep.join([os.path.join(ROOT, "python", "inject"), os.path.join(ROOT, "python")])
 FIXTURES = os.path.join(ROOT, "test", "fixtures", "python")
 
-PROBE = {"t": "probe", "accumulation": 1, "amp": "off", "checkpointing": False, "offload": False, "steps": 3}
+PROBE = {
+    "t": "probe",
+    "accumulation": 1,
+    "amp": "off",
+    "checkpointing": False,
+    "offload": False,
+    "chunked_loss": False,
+    "steps": 3,
+}
 
 
 def probe(micro_batch, **more):

@@ -20,7 +20,8 @@ def rung(bf16):
     stand_in = types.SimpleNamespace(
         autocast=torch.autocast, float32=torch.float32, cuda=types.SimpleNamespace(is_bf16_supported=bf16)
     )
-    return Rung(stand_in, modules, None, types.SimpleNamespace(running=False), lambda: False)
+    hook = types.SimpleNamespace(settings=types.SimpleNamespace(world_size=1), stop_unchunked=None)
+    return Rung(stand_in, modules, None, types.SimpleNamespace(running=False), lambda: False, hook)
 
 
 class Types(unittest.TestCase):

@@ -9,6 +9,7 @@ import weakref
 from ..report.first_steps import FirstSteps
 from ..report.training_loop import DIFFERENCES
 from ..watch.loader import own_batch
+from .knobs import RungKnobs
 from .loaderless import LoaderlessLoops
 from .micro_batches import (
     CollatedBatches,
@@ -58,7 +59,7 @@ class ApplyController:
         self._first = FirstSteps(instrumentation) if settings.watched else None
         if self._first is not None:
             self._first.install()
-        self._ready = not settings.knobs & {"amp", "checkpointing", "offload"}
+        self._ready = not settings.knobs & set(RungKnobs.NAMES)
         if not self._ready:
             # Without a loader the first forward pass after the optimizer was made shows the loop.
             module = self._torch.nn.modules.module

@@ -65,9 +65,9 @@ def _trainer_settings(hook: Hook, own: int) -> dict[str, Any]:
             group = settings.micro_batch * settings.accumulation
             chosen["per_device_train_batch_size"] = max(1, group // own)
     if "amp" in settings.knobs:
-        chosen["bf16"] = settings.amp == "bf16"
-        chosen["fp16"] = settings.amp == "fp16"
-    if "checkpointing" in settings.knobs and settings.checkpointing:
+        chosen["bf16"] = settings.rung.amp == "bf16"
+        chosen["fp16"] = settings.rung.amp == "fp16"
+    if "checkpointing" in settings.knobs and settings.rung.checkpointing:
         chosen["gradient_checkpointing"] = True
         chosen["gradient_checkpointing_kwargs"] = {"use_reentrant": False}
     native = {"micro_batch", "accumulation", "amp", "checkpointing"} if cuts else {"amp", "checkpointing"}

@@ -1,10 +1,11 @@
-"""Switches the rung (precision, checkpointing, offload of activations to host memory) of the models in this process."""
+"""Switches the rung (precision, checkpointing, offload of activations to host memory, chunked loss) of the models in this process."""
 
 from __future__ import annotations
 
 import functools
 
 from .checkpointing import Checkpointing
+from .chunked_loss import ChunkedLoss
 from .forward_wrappers import ForwardWrappers
 from .precision import Autocast, LossScaling
 
@@ -12,11 +13,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterator
 
+    from ..hook import Hook
     from ..types import Call, Module, Torch
     from ..watch.backward_passes import BackwardPasses
     from ..watch.models import Modules
     from ..watch.optimizers import Optimizers
     from ..watch.random_draws import RandomDraws
+    from .knobs import RungKnobs
 
 
 class Rung:
@@ -29,6 +32,7 @@ class Rung:
         optimizers: Optimizers,
         backward: BackwardPasses,
         recomputes: Callable[[], bool],
+        hook: Hook,
     ) -> None:
         self._torch = torch
         self._modules = modules
@@ -36,6 +40,7 @@ class Rung:
         self.autocast = Autocast(torch, recomputes)
         self._offload = Offload(torch, recomputes)
         self._checkpointing = Checkpointing(torch, modules, forwards, (self.autocast, self._offload))
+        self.chunked_loss = ChunkedLoss(torch, modules, forwards, hook.settings.world_size, hook.stop_unchunked)
         self._scaling = LossScaling(torch, backward, optimizers)
         self._wrapped = False
 
@@ -63,8 +68,16 @@ class Rung:
     def can_offload(self) -> bool:
         return self._on_gpu() and hasattr(self._torch.autograd.graph, "save_on_cpu")
 
-    def switch(self, amp: str, checkpointing: bool, offload: bool) -> None:
-        if not self._wrapped and (amp != "off" or offload):
+    def can_chunk_loss(self) -> bool:
+        return self.chunked_loss.possible()
+
+    def unchunked(self) -> str | None:
+        """Why the loss is not computed in chunks, though the rung asks for it; None: it is, or the rung does not."""
+        return self.chunked_loss.unchunked()
+
+    def switch(self, knobs: RungKnobs) -> None:
+        amp = knobs.amp
+        if not self._wrapped and (amp != "off" or knobs.offload):
             self._wrapped = True
             for module in self._outer():
                 self._forwards.wrap(module, self.autocast.around)
@@ -72,8 +85,9 @@ class Rung:
             for module in self._narrow_norms():
                 self._forwards.wrap(module, self.autocast.around_norm)
         self.autocast.switch(amp, "cuda" if self._on_gpu() else "cpu")
-        self._offload.on = offload
-        self._checkpointing.switch(checkpointing)
+        self._offload.on = knobs.offload
+        self._checkpointing.switch(knobs.checkpointing)
+        self.chunked_loss.switch(knobs.chunked_loss)
         if amp == "fp16":
             self._scaling.begin()
         else:

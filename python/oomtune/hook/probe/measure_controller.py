@@ -122,9 +122,7 @@ class MeasureController(ProbeController):
         self.probe.request = ProbeRequest(
             settings.micro_batch or self._own_batch or 1,
             settings.accumulation,
-            settings.amp,
-            settings.checkpointing,
-            settings.offload,
+            settings.rung,
             settings.steps,
         )
 

@@ -6,6 +6,7 @@ import gc
 import math
 
 from ..apply.gradient_accumulator import MicroBatch
+from ..apply.knobs import RungKnobs
 from ..watch.growing_variables import GrowingVariables
 from .breakdown import MemoryBreakdown
 from .measurement import Measurement
@@ -29,7 +30,7 @@ CYCLES = "reference cycles that Python frees only now and then (gc.collect() eve
 FREED = 0.5
 SEEN = 0.01
 #: Fields of the worker's `probe` message.
-REQUEST_FIELDS = ("micro_batch", "accumulation", "amp", "checkpointing", "offload", "steps", "vary", "batch")
+REQUEST_FIELDS = ("micro_batch", "accumulation", "steps", "vary", "batch")
 
 
 class ProbeRequest:
@@ -39,18 +40,14 @@ class ProbeRequest:
         self,
         micro_batch: int,
         accumulation: int | None = 1,
-        amp: str | None = "off",
-        checkpointing: bool = False,
-        offload: bool = False,
+        rung: RungKnobs | None = None,
         steps: int | None = 3,
         vary: bool = False,
         batch: int | None = None,
     ) -> None:
         self.micro_batch = max(1, int(micro_batch))
         self.accumulation = max(1, int(accumulation or 1))
-        self.amp = amp or "off"
-        self.checkpointing = bool(checkpointing)
-        self.offload = bool(offload)
+        self.rung = rung or RungKnobs()
         self.steps = max(2, int(steps or 3))
         #: Every other step has other samples than the longest.
         self.vary = bool(vary)
@@ -59,7 +56,8 @@ class ProbeRequest:
 
     @classmethod
     def from_order(cls, message: Message) -> ProbeRequest:
-        return cls(**{name: message[name] for name in REQUEST_FIELDS if name in message})
+        rung = RungKnobs(**{name: message[name] for name in RungKnobs.NAMES if name in message})
+        return cls(rung=rung, **{name: message[name] for name in REQUEST_FIELDS if name in message})
 
 
 class Probe:
@@ -90,7 +88,7 @@ class Probe:
         instrumentation, before = self._instrumentation, self.request
         self.first = before is None
         self.request = request
-        instrumentation.rung.switch(request.amp, request.checkpointing, request.offload)
+        instrumentation.rung.switch(request.rung)
         instrumentation.optimizers.reset_state()
         gc.collect()
         self.memory.free_cache()
@@ -223,4 +221,5 @@ class Probe:
             "kept_by": self._keeper(costs["growth_bytes_per_step"]),
             "own_accumulation": self._accumulator.own_accumulation,
             "own_amp": self._instrumentation.own_amp,
+            "unchunked": self._instrumentation.rung.unchunked(),
         }

@@ -10,6 +10,7 @@ import gc
 import threading
 import weakref
 
+from ..apply.knobs import RungKnobs
 from ..report.exceptions import caught_oom_message
 from ..report.training_loop import describe
 from ..watch.loader import own_batch
@@ -274,7 +275,7 @@ class ProbeController:
         self._instrumentation.cut.release()
         self._hook.controlled = False
         gc.unfreeze()
-        self._instrumentation.rung.switch("off", False, False)
+        self._instrumentation.rung.switch(RungKnobs())
 
     # -- iterations of the loop
 

@@ -47,6 +47,7 @@ def describe(
             "fp16": rung.can_fp16(),
             "checkpointing": rung.can_checkpoint(),
             "offload": rung.can_offload(),
+            "chunked_loss": rung.can_chunk_loss(),
             "switch_rung": can and not instrumentation.modules.compiled(),
         },
         "warnings": warnings(instrumentation, factory),

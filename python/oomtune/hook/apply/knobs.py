@@ -1,0 +1,32 @@
+"""The knobs of a rung, without what turns them: every process of a job reads them."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable, Mapping
+
+
+class RungKnobs:
+    """The knobs of a rung. A new one is named here, and put on in `apply/rung.py`: orders, variables and the rest follow."""
+
+    NAMES = ("amp", "checkpointing", "offload", "chunked_loss")
+
+    def __init__(
+        self,
+        amp: str | None = "off",
+        checkpointing: bool = False,
+        offload: bool = False,
+        chunked_loss: bool = False,
+    ) -> None:
+        self.amp = amp or "off"
+        self.checkpointing = bool(checkpointing)
+        self.offload = bool(offload)
+        self.chunked_loss = bool(chunked_loss)
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str], among: Iterable[str]) -> RungKnobs:
+        """Those `among` the names, by their variables: OOMTUNE_AMP, OOMTUNE_CHECKPOINTING, …"""
+        given = {name: environ.get("OOMTUNE_" + name.upper(), "") for name in cls.NAMES if name in among}
+        amp = given.pop("amp", "")
+        return cls(amp, **{name: value == "1" for name, value in given.items()})
