@@ -37,6 +37,7 @@ NOTHING: Capabilities = {
     "fp16": False,
     "checkpointing": False,
     "offload": False,
+    "chunked_loss": False,
     "switch_rung": False,
 }
 
@@ -216,6 +217,7 @@ class FirstSteps:
             "creep_bytes_per_step": self._allocator.creep(),
             "kept_by": self._keeper(growth),
             "own_accumulation": accumulation,
+            "unchunked": None,
             "own_amp": False,
         }
         return message
