@@ -134,6 +134,10 @@ const remark = z.object({
 /** Where the hook cuts batches into micro-batches, and why there. */
 const cut = z.object({ t: z.literal('cut'), cut: cutPlace, why: text(1000) });
 
+/** A program of JAX ends: the most that was in use of XLA's memory pool, what the pool is, and what it may become. */
+const bytes = z.number().positive().max(MOST_BYTES);
+const xlaPool = z.object({ t: z.literal('xla_pool'), peak_bytes: bytes, pool_bytes: bytes, limit_bytes: bytes });
+
 /** Why the hook takes no part, or no longer does. */
 const goodbye = z.object({ t: z.literal('goodbye'), reason: text(100), message: text(1000).default('') });
 
@@ -169,6 +173,7 @@ export const hookMessage = z.discriminatedUnion('t', [
   step,
   remark,
   cut,
+  xlaPool,
   goodbye,
 ]);
 
@@ -178,6 +183,7 @@ export type Loop = z.infer<typeof loop>;
 export type Measured = z.infer<typeof measured>;
 export type HookException = z.infer<typeof exception>;
 export type Step = z.infer<typeof step>;
+export type XlaPool = z.infer<typeof xlaPool>;
 export type Goodbye = z.infer<typeof goodbye>;
 export type Died = z.infer<typeof died>;
 

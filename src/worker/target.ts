@@ -39,7 +39,10 @@ let ladder: unknown = null;
 
 /** A command and its devices, as search and run need them. */
 export class Target {
+  /** The hook can set knobs. */
   readonly hook: boolean;
+  /** The hook can at least tell what it sees: a program without torch (JAX) has no knobs for it. */
+  readonly listens: boolean;
   readonly name: string;
   readonly digest: string;
   /** With the tuned values. */
@@ -67,8 +70,9 @@ export class Target {
     private readonly environment: Record<string, string>,
   ) {
     const { kind, isolated } = plan.program;
-    const possible = kind === 'shell' || (kind === 'python' && isolated === null && torch !== null);
-    this.hook = request.options.preset !== 'none' && possible;
+    const python = kind === 'python' && isolated === null;
+    this.listens = request.options.preset !== 'none' && (kind === 'shell' || python);
+    this.hook = this.listens && (kind === 'shell' || torch !== null);
     if (request.purpose !== 'find-batch') this.plan = this.#withWholeBatches(plan);
     this.#trustsHook = request.purpose === 'find-batch';
     this.name = request.options.name ?? defaultName(plan);

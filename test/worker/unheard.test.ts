@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { runJob } from '../../src/worker/run/run-job.js';
 import { findBatch } from '../../src/worker/search/find-batch.js';
+import { unheardByXla } from '../../src/worker/search/unheard.js';
 import { pythonWithTorch, workbench } from './harness.js';
 
 const command = [pythonWithTorch(), 'unheard.py', '--batch'];
@@ -30,6 +31,23 @@ describe('a program that does not notice that memory was refused to it', () => {
     const { notes } = await alone(200);
     expect(notes.join(' ')).toContain('ended with exit code 0 all the same: what it computed with it is missing');
     expect((await alone(1)).notes.join(' ')).not.toContain('refused');
+  });
+});
+
+describe("XLA's word in a log", () => {
+  const at = '2026-11-23 12:00:00.000000: W external/xla/xla/tsl/framework/bfc_allocator.cc:501] ';
+  const says = 'Allocator (GPU_0_bfc) ran out of memory trying to allocate 16.00GiB ';
+
+  it('is a failure where the pool gave up', () => {
+    const log = `step 1\n${at}${says}(rounded to 17179869184)requested by op \nCurrent allocation summary follows.\n`;
+    expect(unheardByXla(log)).toMatch(/^XLA ran out of memory trying to allocate 16.00GiB, and the program ended/);
+  });
+
+  it('is none where it only tries something smaller', () => {
+    const soft =
+      'with freed_by_count=0. The caller indicates that this is not a failure, but this may mean that there could be performance gains';
+    expect(unheardByXla(`${at}${says}${soft} if more memory were available.\n`)).toBeNull();
+    expect(unheardByXla('step 1\nran out of memory trying to be funny\n')).toBeNull();
   });
 });
 

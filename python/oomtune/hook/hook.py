@@ -33,6 +33,7 @@ ALWAYS = {
     "pytorch_lightning.trainer.trainer": ("apply.frameworks", "lightning_trainer"),
 }
 SEARCHING = {
+    "jax": ("watch.xla_pool", "report_at_exit"),
     "torch.utils.tensorboard": ("probe.dry_run", "quiet_tensorboard"),
     "tensorboardX": ("probe.dry_run", "quiet_tensorboard"),
     "mlflow": ("probe.dry_run", "quiet_mlflow"),

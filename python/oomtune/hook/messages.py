@@ -159,6 +159,15 @@ class Goodbye(TypedDict):
     message: str
 
 
+class XlaPool(TypedDict):
+    """JAX ends: the most that was in use of XLA's pool, what the pool is now, and what it may become."""
+
+    t: str
+    peak_bytes: int
+    pool_bytes: int
+    limit_bytes: int
+
+
 class ForkServerHello(TypedDict):
     """The fork server waits at the script's first use of the device, and is forked for each life."""
 
@@ -204,6 +213,7 @@ SENT = {
     "save": Notice,
     "warn": Notice,
     "cut": CutPlace,
+    "xla_pool": XlaPool,
     "goodbye": Goodbye,
 }
 SentMessage = Union[
@@ -218,6 +228,7 @@ SentMessage = Union[
     Step,
     Notice,
     CutPlace,
+    XlaPool,
     Goodbye,
 ]
 

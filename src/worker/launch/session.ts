@@ -2,7 +2,7 @@ import { statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Log } from '../../common/log.js';
 import { privateFolder } from '../../common/private-folder.js';
-import type { Died, Goodbye, Hello, HookException, Loop, Measured, Step } from '../../contract/hook.js';
+import type { Died, Goodbye, Hello, HookException, Loop, Measured, Step, XlaPool } from '../../contract/hook.js';
 import type { Exit, LedgerReading } from '../../contract/launch.js';
 import type { Probe } from '../../contract/measurement.js';
 import type { Cut } from '../../contract/rung.js';
@@ -59,6 +59,8 @@ export class Session {
   /** Why the hook takes no part; null: it does, or has not said. */
   goodbye: Goodbye | null = null;
   exit: Exit | null = null;
+  /** Of the process whose pool was filled most; null: no JAX, or it told nothing. */
+  xlaPool: XlaPool | null = null;
   /** When the training loop began, in milliseconds since the epoch; null: not yet. */
   loopsSince: number | null = null;
   steps = 0;
@@ -289,6 +291,8 @@ export class Session {
       else if (message.t === 'cut') {
         this.cut ??= { cut: message.cut, why: message.why };
         launch.hooks.onCut?.(this.cut);
+      } else if (message.t === 'xla_pool') {
+        if (message.peak_bytes > (this.xlaPool?.peak_bytes ?? 0)) this.xlaPool = message;
       } else if (message.t === 'goodbye') this.goodbye ??= message;
       else if (message.t === 'step') {
         this.steps = Math.max(this.steps, message.n);

@@ -8,7 +8,7 @@ import { KINDS } from '../../devices/index.js';
 import { doubtOf, Tuner } from '../../tuner/index.js';
 import type { Session } from '../launch/session.js';
 import { allowedRungs, constraintsOf, withLoop } from '../search/constraints.js';
-import { ledgerPeak, observeDeath, observeFit, observeWhole, withSpeed } from '../search/observe.js';
+import { ledgerPeak, needOf, observeDeath, observeFit, observeWhole, withSpeed } from '../search/observe.js';
 import { recommendationOf } from '../search/report.js';
 import { type Measurement, stepsToGo } from '../search/worst-rank.js';
 import type { Target } from '../target.js';
@@ -78,7 +78,10 @@ export class FirstRun {
     const last = this.#last && { ...this.#last, short: true };
     if (last !== null) await this.#judge(session, this.#fit(session, last));
     else if (microBatch !== null && this.target.carrier('micro_batch') !== 'hook')
-      await this.#judge(session, observeWhole(this.#probe(microBatch), this.#ran(session), exit));
+      await this.#judge(
+        session,
+        observeWhole(this.#probe(microBatch), this.#ran(session), needOf(exit, session.xlaPool).bytes),
+      );
   }
 
   /** It failed: nothing more is recorded of it. */
@@ -138,7 +141,7 @@ export class FirstRun {
     const { target, request, deps } = this;
     if (this.config !== null || deps.signal.aborted) return;
     const { loop = null, cut, hello } = session;
-    const seen = { loop, ownAmp: false, samples: loop?.samples ?? null };
+    const seen = { loop, ownAmp: false, samples: loop?.samples ?? null, mostBytes: null };
     const tuner = new Tuner(constraintsOf(request.options, target, 'keep', seen));
     tuner.tell(observation);
     const action = tuner.next();

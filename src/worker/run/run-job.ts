@@ -342,13 +342,13 @@ class JobRun {
     this.deps.progress({ type: 'note', text: text.trim() });
   }
 
-  #report(target: Target, { exit, diagnosis }: Attempt, config: Config | null): RunReport {
+  #report(target: Target, { session, exit, diagnosis }: Attempt, config: Config | null): RunReport {
     const { withheld } = this.#relaunches;
     const failure =
       diagnosis === null || withheld === null ? diagnosis : { ...diagnosis, advice: `${withheld} ${diagnosis.advice}` };
     const unseen = isHost(target.kind) ? unseenMemory(exit, target.limitBytes) : null;
     if (unseen !== null) this.#note(unseen);
-    const refused = unheardRefusal(exit, target.kind);
+    const refused = unheardRefusal(exit, target.kind, session.run.logFile);
     if (refused !== null) this.#note(refused);
     if (exit.stuck !== undefined) this.#note(`${exit.error} ${STILL_RUNNING_ADVICE}`);
     return reportOf(

@@ -12,7 +12,7 @@ export function constraintsOf(
   options: JobOptions,
   target: Target,
   goal: Constraints['goal'],
-  { loop, ownAmp, samples }: Pick<Prober, 'loop' | 'ownAmp' | 'samples'>,
+  { loop, ownAmp, samples, mostBytes }: Pick<Prober, 'loop' | 'ownAmp' | 'samples' | 'mostBytes'>,
   unable: readonly HookKnob[] = [],
 ): Constraints {
   const driven = target.carrier('micro_batch') === 'hook';
@@ -40,7 +40,7 @@ export function constraintsOf(
     accumulation: options.accumulation,
     objective: options.objective,
     headroomPct: options.headroomPct,
-    budgetBytes: target.roomBytes,
+    budgetBytes: Math.min(target.roomBytes, mostBytes ?? Number.POSITIVE_INFINITY),
     steps: options.steps,
     driven,
     switches: driven && (can?.switch_rung ?? false) && rungs.every((rung) => target.canSwitch(target.baseRung, rung)),

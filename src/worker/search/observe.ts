@@ -2,6 +2,7 @@ import { closeSync, createReadStream } from 'node:fs';
 import { openRegular } from '../../common/regular-file.js';
 import type { KindName } from '../../contract/device-id.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
+import type { XlaPool } from '../../contract/hook.js';
 import type { Exit, LedgerReading } from '../../contract/launch.js';
 import { measuredSteps, NO_PEAKS, type Observation, type Probe, peaks } from '../../contract/measurement.js';
 import { median } from '../../tuner/contest.js';
@@ -62,14 +63,28 @@ export function observeFit(probe: Probe, ran: ProbeRun, measurement: Measurement
   };
 }
 
-/** A launch without a hook that succeeded: only the ledger knows its memory. */
-export function observeWhole(probe: Probe, ran: ProbeRun, exit: Exit): Observation {
+/** What a launch needed, and the most that it could have had; null: as much as there is. */
+interface Need {
+  bytes: number | null;
+  most: number | null;
+}
+
+/** XLA's pool is in the ledger as a whole, however little of it was in use: what lies outside of the pool, and what was needed of it. */
+export function needOf(exit: Exit, pool: XlaPool | null): Need {
+  const peak = ledgerPeak(exit.ledger);
+  if (pool === null || peak === null || peak < pool.pool_bytes) return { bytes: peak, most: null };
+  const outside = peak - pool.pool_bytes;
+  return { bytes: outside + pool.peak_bytes, most: outside + pool.limit_bytes };
+}
+
+/** A launch of one size that succeeded, whose loop the hook did not see. `bytes`: that it needed; null: not known. */
+export function observeWhole(probe: Probe, ran: ProbeRun, bytes: number | null): Observation {
   const measurement = {
     micro_batch: probe.micro_batch,
     accumulation: probe.accumulation,
     steps: probe.steps,
     ...NO_PEAKS,
-    total_bytes: ledgerPeak(exit.ledger),
+    total_bytes: bytes,
     alloc_retries: 0,
     step_s: [],
   };

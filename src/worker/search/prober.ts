@@ -18,6 +18,7 @@ import {
   diagnoseSession,
   ledgerPeak,
   neededBytes,
+  needOf,
   observeDeath,
   observeFit,
   observeWhole,
@@ -36,6 +37,8 @@ export class Prober {
   loop: Loop | null = null;
   /** Samples in the data set of the loader whose batches are of the sizes that are asked for; null: not known. */
   samples: number | null = null;
+  /** The program takes no more than this on a device, whatever the budget: its framework's memory pool is limited. Null: not known. */
+  mostBytes: number | null = null;
   /** The script autocasts by itself. */
   ownAmp = false;
   torch: string | null = null;
@@ -80,7 +83,7 @@ export class Prober {
     private readonly target: Target,
     private readonly goal: Constraints['goal'],
   ) {
-    this.#mode = target.hook ? (target.carrier('micro_batch') === 'hook' ? 'probe' : 'measure') : 'none';
+    this.#mode = target.carrier('micro_batch') === 'hook' ? 'probe' : target.listens ? 'measure' : 'none';
     this.launches = [...request.launches];
     this.#forks = (request.options.fork ?? true) && target.worldSize === 1;
     this.#lives = Math.max(0, ...request.journal.map(({ life, launch }) => life ?? launch));
@@ -190,12 +193,12 @@ export class Prober {
       return observeDeath(probe, ran, this.diagnosis, exit);
     }
     const whole = exit.code === 0 && exit.ended_by === 'job' && session.exception === null && this.#mode !== 'probe';
-    const refused = whole ? unheardRefusal(exit, this.target.kind) : null;
+    const refused = whole ? unheardRefusal(exit, this.target.kind, session.run.logFile) : null;
     if (refused !== null) {
       this.diagnosis = unheardDiagnosis(refused, exit);
       return observeDeath(probe, ran, this.diagnosis, exit);
     }
-    if (whole) return observeWhole(probe, ran, exit);
+    if (whole) return this.#ofWhole(session, exit, probe, ran);
     // If the hook saw the exception, the exit of the launcher (a shell script goes on after an error) says nothing.
     const end = session.exception === null ? exit : { ...exit, code: 1, signal: null };
     const verdict = await diagnoseSession(session, end, this.target.kind, await this.target.surroundings());
@@ -216,6 +219,15 @@ export class Prober {
     this.diagnosis = trainedAlone ?? this.diagnosis;
     if (verdict.class === 'user_error') this.diagnosis = await this.#withOwnBatch(probe, verdict);
     return observeDeath(probe, ran, this.diagnosis, exit);
+  }
+
+  #ofWhole({ xlaPool }: Session, exit: Exit, probe: Probe, ran: ProbeRun): Observation {
+    const { bytes, most } = needOf(exit, xlaPool);
+    if (most !== null && this.mostBytes === null) {
+      this.mostBytes = most;
+      this.#learned = true;
+    }
+    return observeWhole(probe, ran, bytes);
   }
 
   /** A new fork ran out of memory at a size that fitted before, so a start has to confirm that. */

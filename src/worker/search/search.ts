@@ -1,3 +1,4 @@
+import { formatBytes } from '../../common/size.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Loop } from '../../contract/hook.js';
 import { asRecord, type Observation } from '../../contract/measurement.js';
@@ -162,7 +163,17 @@ export class Search {
         : [`Each size takes a process of its own: a second one failed in that of the first (${apart}).`];
     const unchunked = this.#unchunked;
     const whole = unchunked === null ? [] : [`The loss is not computed in chunks: ${unchunked}.`];
-    return [...this.#dropped.notes, ...alone, ...uncut, ...whole];
+    return [...this.#dropped.notes, ...alone, ...uncut, ...whole, ...this.#limitedPool()];
+  }
+
+  #limitedPool(): string[] {
+    const { mostBytes } = this.#prober;
+    const { roomBytes } = this.target;
+    if (mostBytes === null || mostBytes >= roomBytes) return [];
+    const part = `${formatBytes(mostBytes)} of ${formatBytes(roomBytes)}`;
+    return [
+      `JAX's memory pool lets the program take ${part}: XLA_PYTHON_CLIENT_MEM_FRACTION sets the pool's part (JAX's own default is 0.75).`,
+    ];
   }
 
   #outcome(reached: Exclude<Action, { type: 'probe' }>): SearchOutcome {

@@ -1,19 +1,53 @@
+import { closeSync, readSync } from 'node:fs';
+import { openRegular } from '../../common/regular-file.js';
 import { formatBytes } from '../../common/size.js';
 import { isHost, type KindName } from '../../contract/device-id.js';
 import { type Diagnosis, NO_FIGURES } from '../../contract/diagnosis.js';
 import type { Exit } from '../../contract/launch.js';
 
 /**
- * What to say of a process that ended with exit code 0 although memory was refused to it; null: nothing was. On the host only: allocators
- * of GPUs give back what they cache and ask again, and XLA tries smaller blocks, so that a refusal there tells nothing.
+ * What to say of a process that ended with exit code 0 although memory was refused to it; null: nothing was. On a GPU the ledger's refusals
+ * tell nothing, as allocators give back what they cache and ask again: there XLA's own word in the log does.
  */
-export function unheardRefusal(exit: Exit, kind: KindName): string | null {
+export function unheardRefusal(exit: Exit, kind: KindName, logFile: string): string | null {
+  if (exit.code !== 0 || exit.ended_by !== 'job') return null;
+  if (!isHost(kind)) return unheardByXla(endOf(logFile));
   const refused = exit.ledger?.refused ?? 0;
-  if (!isHost(kind) || refused === 0 || exit.code !== 0 || exit.ended_by !== 'job') return null;
+  if (refused === 0) return null;
   const size = exit.ledger?.refusals.at(-1)?.size_bytes;
   const last = size === undefined ? '' : `, the last time of ${formatBytes(size)}`;
   const times = refused === 1 ? 'once' : `${refused} times`;
   return `Memory was refused ${times}${last}, and the program ended with exit code 0 all the same: what it computed with it is missing.`;
+}
+
+/**
+ * XLA's pool says so on stderr when it gives up (xla/tsl/framework/bfc_allocator.cc). Where it only tries something smaller next, the
+ * line ends with "The caller indicates that this is not a failure".
+ */
+export function unheardByXla(log: string): string | null {
+  const line = log
+    .split('\n')
+    .findLast(
+      (one) =>
+        /Allocator \(GPU_\d+_bfc\) ran out of memory trying to allocate/.test(one) && !one.includes('not a failure'),
+    );
+  const size = line === undefined ? null : /trying to allocate (\S+)/.exec(line)?.[1];
+  if (size == null) return null;
+  return `XLA ran out of memory trying to allocate ${size}, and the program ended with exit code 0 all the same: what it computed with it is missing.`;
+}
+
+/** XLA's list of what the pool holds, which follows its word, is shorter than this. */
+const END_BYTES = 4 * 2 ** 20;
+
+function endOf(path: string): string {
+  const file = openRegular(path);
+  if (file === null) return '';
+  const end = Buffer.alloc(Math.min(file.size, END_BYTES));
+  try {
+    return end.toString('utf8', 0, readSync(file.fd, end, 0, end.length, file.size - end.length));
+  } finally {
+    closeSync(file.fd);
+  }
 }
 
 /**
