@@ -9,6 +9,7 @@ import { startsAsItStands } from '../../src/worker/run/first-run.js';
 import { runJob } from '../../src/worker/run/run-job.js';
 import { prepare } from '../../src/worker/target.js';
 import { pythonWithTorch, workbench } from './harness.js';
+import { withGpu } from './stand-in-gpu.js';
 
 const python = pythonWithTorch();
 type Bench = ReturnType<typeof workbench>;
@@ -42,6 +43,37 @@ describe('a job of which nothing is recorded', () => {
     expect([journal.length, config?.micro_batch]).toEqual([1, 64]);
     expect(bench.events.filter(({ type }) => type === 'launch' || type === 'probing')).toEqual([]);
     expect(bench.events.map(({ type }) => type).indexOf('lasts')).toBeGreaterThan(0);
+  });
+
+  it('is recorded with the accumulation of its loop, though it validates on the same data set', async () => {
+    const bench = workbench('run', [python, 'validates.py']);
+    expect(await runJob(bench.request, bench.deps)).toMatchObject({
+      outcome: 'succeeded',
+      config: { micro_batch: 64, accumulation: 2, effective_batch: 128 },
+    });
+    expect([...bench.recorded.values()]).toMatchObject([{ own_batch: 64, own_accumulation: 2, accumulation: 2 }]);
+  });
+
+  it('leaves the rest of a shared device to others as soon as it is recorded', async () => {
+    const go = join(mkdtempSync(join(tmpdir(), 'oomtune-go-')), 'go');
+    writeFileSync(go, '');
+    const bench = workbench('submit', [python, 'waits.py'], {
+      device: 'cuda:0',
+      budget: null,
+      share: true,
+      env: [`GO=${go}`],
+    });
+    withGpu(bench);
+    const reserved: (number | null)[] = [];
+    const records = await bench.deps.records();
+    const acquire: typeof records.leasing.acquire = async (request) => {
+      const lease = await records.leasing.acquire(request);
+      return { ...lease, resize: async (bytes: number | null) => void reserved.push(bytes) };
+    };
+    bench.deps.records = async () => ({ ...records, leasing: { acquire } });
+    expect(await runJob(bench.request, bench.deps)).toMatchObject({ outcome: 'succeeded', launches: 1 });
+    const [recorded] = [...bench.recorded.values()];
+    expect(reserved).toEqual([Math.ceil((recorded?.peak_bytes as number) * 1.03)]);
   });
 
   it('is searched for once it has run out of memory, and its own size is not started again', async () => {

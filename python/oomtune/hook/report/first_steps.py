@@ -50,11 +50,11 @@ class FirstSteps:
         #: Samples of the batches that the script trains on; None: not known (yet).
         self.batch: int | None = None
         self._samples: int | None = None
-        #: Refers to the data set of the training's loader: its batches count.
-        self._data: Callable[[], Any] | None = None
+        #: Refers to the sampler of the training's loader, whose batches count: a validation may share its data set.
+        self._sampler: Callable[[], Any] | None = None
         #: The loader of the latest loop that did not seem to train.
         self._passed: Loader | None = None
-        #: Batches that loaders have yielded, by the identity of their data set.
+        #: Batches that loaders have yielded, by the identity of their sampler.
         self._batches: dict[int, int] = {}
         self._key = 0
         self._backwards = 0
@@ -84,7 +84,7 @@ class FirstSteps:
         def __next__(self: Any) -> Any:
             batch = original(self)
             if watch.counting:
-                watch._count_batch(getattr(self, "_dataset", None))
+                watch._count_batch(self._index_sampler)
             return batch
 
         kind.__next__ = __next__
@@ -97,15 +97,15 @@ class FirstSteps:
     def counting(self) -> bool:
         return self._steps < MARKS[-1]
 
-    def _count_batch(self, data: Any) -> None:
-        key = id(data)
-        if self._data is None or (key == self._key and self._data() is data):
+    def _count_batch(self, sampler: Any) -> None:
+        key = id(sampler)
+        if self._sampler is None or (key == self._key and self._sampler() is sampler):
             self._batches[key] = self._batches.get(key, 0) + 1
 
     # -- called by the controller
 
     def loop_begins(self, loader: Loader) -> None:
-        if self._data is not None or not self.counting:
+        if self._sampler is not None or not self.counting:
             return
         if self._hook.phase == "train":
             self._take(loader)
@@ -148,18 +148,18 @@ class FirstSteps:
     # -- what the loop is
 
     def _take(self, loader: Loader) -> None:
-        data = loader.dataset
+        sampler = loader._index_sampler
         try:
-            self._data = weakref.ref(data)
+            self._sampler = weakref.ref(sampler)
         except TypeError:  # a list
-            self._data = lambda: data
-        self._key = id(data)
+            self._sampler = lambda: sampler
+        self._key = id(sampler)
         self.batch, self._samples = own_batch(loader), sample_count(loader)
         self._passed = None
 
     def _begin(self) -> None:
         """The first step was made."""
-        if self._data is None and self._passed is not None and self._batches.get(id(self._passed.dataset)):
+        if self._sampler is None and self._passed is not None and self._batches.get(id(self._passed._index_sampler)):
             self._take(self._passed)
         memory = self._memory = self._instrumentation.memory = device_memory(self._torch)
         self._peaks = Peaks()
@@ -178,7 +178,7 @@ class FirstSteps:
         self._hook.phase = "train"
         resizer, inputs = BatchResizer(self._torch), (args, kwargs)
         rows = resizer.rows_of(inputs)
-        if self._data is None and rows and resizer.fits(inputs, rows):
+        if self._sampler is None and rows and resizer.fits(inputs, rows):
             self.batch = rows
 
     # -- figures
@@ -237,7 +237,7 @@ class FirstSteps:
             "own_batch": self.batch,
             "own_accumulation": None if self._last is None else self._last["own_accumulation"],
             "samples": self._samples,
-            "place": "call" if self._data is None else "loader",
+            "place": "call" if self._sampler is None else "loader",
             "can": NOTHING,
             "warnings": [],
         }
