@@ -44,13 +44,15 @@ describe('a second run of the same name with other flags', () => {
     expect(only().micro_batch).toBeGreaterThan(64);
   });
 
-  it('takes one verifying probe where they change no memory, and none the next time', async () => {
+  it('is run as it stands where the first would be, and that shows whether the record holds for it', async () => {
     const before = only();
     const { report, seen, said, text } = await run(['--lr', '0.5', '--out', 'elsewhere']);
     expect(report).toMatchObject({ outcome: 'succeeded', config: { micro_batch: 64, accumulation: 1 } });
     expect(text).toBe('lr 0.5 rounds 8\n');
-    expect(seen).toMatchObject([{ micro_batch: 64, outcome: 'fit' }]);
-    expect(said).toContain('what was recorded for other flags of this name holds for these, too (micro-batch 64');
+    expect([seen, report.launches]).toEqual([[], 1]);
+    expect(said).toContain(
+      'The run shows that what was recorded for other flags of this name holds for these, too (micro-batch 64',
+    );
     const { verified_at: _, commands: __, ...kept } = only();
     expect(before).toMatchObject(kept);
     for (const flags of [['--lr', '0.5', '--out', 'elsewhere'], []]) expect((await run(flags)).seen).toEqual([]);
@@ -66,19 +68,28 @@ describe('a second run of the same name with other flags', () => {
     const { report, seen, text } = await run(['--batch-size', '32']);
     expect(report.config).toMatchObject({ micro_batch: 32, accumulation: 1, effective_batch: 32 });
     expect(text).toBe('lr 0.01 rounds 16\n');
-    expect(seen).toMatchObject([{ micro_batch: 32, outcome: 'fit' }]);
+    expect([seen, report.launches]).toEqual([[], 1]);
   });
 
-  it('splits an effective batch that is too large by what was recorded', async () => {
+  it('splits an effective batch that is too large by what was recorded, which one probe verifies', async () => {
     const { report, seen } = await run(['--batch-size', '512', '--lr', '2']);
     expect(report).toMatchObject({ outcome: 'succeeded', config: { effective_batch: 512 } });
     expect(report.config?.accumulation).toBeGreaterThan(1);
-    expect(seen).toHaveLength(1);
+    expect(seen).toMatchObject([{ micro_batch: 512, outcome: 'device_oom' }, { outcome: 'fit' }]);
+    expect(report.launches).toBe(3);
   });
 
-  it('searches anew where they change the memory', async () => {
+  it('leaves the record as it is where they change the memory', async () => {
+    const before = only();
     const { report, said } = await run(['--hidden', '4096']);
-    expect(report).toMatchObject({ outcome: 'succeeded', config: { micro_batch: 64 } });
+    expect(report).toMatchObject({ outcome: 'succeeded', launches: 1, config: { micro_batch: 64 } });
+    expect(said).not.toContain('holds for these');
+    expect(only()).toEqual(before);
+  });
+
+  it('searches anew where they change so much that its batch does not fit', async () => {
+    const { report, said } = await run(['--hidden', '24576', '--batch-size', '256']);
+    expect(report).toMatchObject({ outcome: 'succeeded', config: { effective_batch: 256 } });
     expect(said).toContain('does not hold for these: it is searched anew');
     expect(only().commands).toHaveLength(1);
   });

@@ -3,6 +3,7 @@ import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Exit } from '../../contract/launch.js';
 import { asRecord, type Observation, type Probe } from '../../contract/measurement.js';
 import type { JobOptions } from '../../contract/options.js';
+import type { Recommendation } from '../../contract/recommendation.js';
 import { type Config, sameRung } from '../../contract/rung.js';
 import { KINDS } from '../../devices/index.js';
 import { doubtOf, Tuner } from '../../tuner/index.js';
@@ -13,7 +14,8 @@ import { recommendationOf } from '../search/report.js';
 import { type Measurement, stepsToGo } from '../search/worst-rank.js';
 import type { Target } from '../target.js';
 import type { Lease, WorkDeps, WorkRequest } from '../types.js';
-import { CACHING } from './verification.js';
+import { withCommand } from './reuse.js';
+import { CACHING, holdsNote, isSameMemory } from './verification.js';
 
 /** Steps after which the hook has sent its last measurement. */
 const LAST_MARK = 40;
@@ -155,10 +157,15 @@ export class FirstRun {
     try {
       const { recommendations } = await deps.records();
       const found = recommendationOf(target, seenAs, answer, new Date().toISOString());
-      await recommendations.put(found, request.jobId);
-      await this.#recorded(answer.config, observation);
+      const before = await recommendations.get(target.key);
+      const wider = before?.status === 'verified' && before.max_micro_batch > found.max_micro_batch ? before : null;
+      const holds = wider !== null && isSameMemory(wider, observation);
+      if (wider === null) await recommendations.put(found, request.jobId);
+      else if (holds) await recommendations.put(this.#withThis(wider, found), request.jobId);
+      await this.#recorded(answer.config, observation, wider === null || holds);
       const beside = await target.sharingNote();
-      for (const text of [...answer.notes, ...(beside === null ? [] : [beside])]) deps.progress({ type: 'note', text });
+      const notes = wider === null ? answer.notes : holds ? [holdsNote('The run', observation)] : [];
+      for (const text of [...notes, ...(beside === null ? [] : [beside])]) deps.progress({ type: 'note', text });
     } catch (error) {
       if (deps.signal.aborted) return;
       deps.log.warn({ err: error }, 'what the job takes could not be recorded');
@@ -167,15 +174,25 @@ export class FirstRun {
     }
   }
 
+  /** What was recorded of larger sizes for other flags, for this command, too. */
+  #withThis(wider: Recommendation, { verified_at, own_batch, own_accumulation }: Recommendation): Recommendation {
+    const own = {
+      microBatch: own_batch ?? null,
+      accumulation: own_accumulation ?? null,
+      samples: this.target.own.samples,
+    };
+    return { ...wider, verified_at, commands: withCommand(wider.commands ?? [], this.target, own) };
+  }
+
   /** From here on it is a job with a configuration, for another daemon, too. */
-  async #recorded(config: Config, observation: Observation): Promise<void> {
+  async #recorded(config: Config, observation: Observation, packs: boolean): Promise<void> {
     const { launches, deps, journal, target } = this;
     this.config = config;
     journal.push(observation);
     const last = launches.findLast(({ purpose }) => purpose === 'run');
     if (last !== undefined) last.config = config;
     await deps.persist({ config, launches, journal });
-    await target.pack(this.lease);
+    if (packs) await target.pack(this.lease);
     deps.progress({ type: 'lasts', record: asRecord(observation, WHY) });
   }
 }

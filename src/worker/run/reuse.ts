@@ -88,6 +88,12 @@ export function configFrom(recommendation: Recommendation, job: JobNeeds, option
   };
 }
 
+/** Whether the command that it was recorded for fits as it stands: others of its name most likely do, too. */
+export function fitsAsItStands(recorded: Recommendation, baseRung: Rung): boolean {
+  const { status, own_batch: own, max_micro_batch: max } = recorded;
+  return status === 'verified' && own != null && own <= max && sameRung(rungOf(recorded), baseRung);
+}
+
 /** Why a job runs at less than the recorded size. */
 function asAsked({ micro_batch, world_size }: Config, { micro_batch: recorded }: Recommendation): string {
   return `The script asks for batches of ${micro_batch} by itself and runs as it stands, though ${recorded} at a time would fit: --effective-batch ${recorded * world_size} makes each step of so many, which changes the training.`;

@@ -22,7 +22,16 @@ import { FirstRun, startsAsItStands } from './first-run.js';
 import { Growth } from './growth.js';
 import { type Attempt, type Relaunch, Relaunches } from './relaunches.js';
 import { progressSince } from './resumption.js';
-import { type Choice, configFrom, noBatchOfItsOwn, type OwnBatch, ownBatchOf, ownOf, withCommand } from './reuse.js';
+import {
+  type Choice,
+  configFrom,
+  fitsAsItStands,
+  noBatchOfItsOwn,
+  type OwnBatch,
+  ownBatchOf,
+  ownOf,
+  withCommand,
+} from './reuse.js';
 import { emptyReport, lastLines, reportOf, unseenMemory } from './run-report.js';
 import { isTimeUp, TimeLimit } from './time-limit.js';
 import { verify } from './verification.js';
@@ -94,24 +103,11 @@ class JobRun {
       this.#note('Nothing in the command takes the micro-batch: it runs as it stands.');
       return null;
     }
-    if (recorded === null && this.#launches.length === 0 && this.#watch(target, lease)) return null;
+    const mayFit = recorded === null || (own === null && fitsAsItStands(recorded, target.baseRung));
+    if (mayFit && this.#launches.length === 0 && this.#watch(target, lease)) return null;
     if (recorded?.status === 'demoted') target.knownBad = recorded.known_bad_micro_batch;
     await this.deps.persist({ state: 'searching', reason: null, key: target.key });
-    let { journal } = this.request;
-    const mayHold = recorded !== null && configFrom(recorded, target.needs(target.own), options) !== null;
-    if (recorded !== null && own === null && mayHold && journal.length === 0) {
-      const verified = await verify({ ...this.request, launches: this.#launches }, this.deps, target, recorded);
-      this.#launched(verified.launches);
-      if (verified.choice !== null) {
-        const commands = withCommand(recorded.commands ?? [], target, verified.own);
-        const again = { ...recorded, verified_at: new Date().toISOString(), commands };
-        await recommendations.put(again, this.request.jobId);
-        return this.#reused(target, recorded, verified.own, verified.choice);
-      }
-      this.#note(`${recorded.key} was recorded for other flags and does not hold for these: it is searched anew.`);
-      journal = verified.journal;
-    }
-    const found = await this.#search(target, journal);
+    const found = await this.#measure(target, own === null ? recorded : null, this.request.journal);
     if (found === null)
       this.#note('No training step was seen in which the batch size could be set: it runs as it stands.');
     return found;
@@ -129,7 +125,30 @@ class JobRun {
     return true;
   }
 
-  /** The same by a search; null: the script takes no batch from us. */
+  /** The same by a probe of what was recorded for other flags, else by a search; null: the script takes no batch from us. */
+  async #measure(
+    target: Target,
+    recorded: Recommendation | null,
+    seen: Observation[],
+  ): Promise<Choice | RunReport | null> {
+    let journal = seen;
+    const mayHold = recorded !== null && configFrom(recorded, target.needs(target.own), this.request.options) !== null;
+    if (mayHold && !this.#launches.some(({ purpose }) => purpose === 'search')) {
+      const { recommendations } = await this.deps.records();
+      const verified = await verify({ ...this.request, launches: this.#launches }, this.deps, target, recorded);
+      this.#launched(verified.launches);
+      if (verified.choice !== null) {
+        const commands = withCommand(recorded.commands ?? [], target, verified.own);
+        const again = { ...recorded, verified_at: new Date().toISOString(), commands };
+        await recommendations.put(again, this.request.jobId);
+        return this.#reused(target, recorded, verified.own, verified.choice);
+      }
+      this.#note(`${recorded.key} was recorded for other flags and does not hold for these: it is searched anew.`);
+      journal = [...journal, ...verified.journal];
+    }
+    return this.#search(target, journal);
+  }
+
   async #search(target: Target, journal: Observation[]): Promise<Choice | RunReport | null> {
     const { options } = this.request;
     const { recommendations } = await this.deps.records();
@@ -204,7 +223,11 @@ class JobRun {
       `Out of memory as it stands: what fits is searched, and it runs ${resumes}. ${diagnosis.evidence ?? ''}`,
     );
     this.#first = null;
-    const found = await this.#search(target, first.journal);
+    const { recommendations } = await this.deps.records();
+    const recorded = await recommendations.get(target.key);
+    const died = first.journal.at(-1)?.micro_batch ?? 0;
+    const smaller = recorded !== null && recorded.micro_batch < died ? recorded : null;
+    const found = await this.#measure(target, smaller, first.journal);
     if (found !== null) return found;
     return { ...this.#exhausted(target, attempt), failure: outgrown(diagnosis, first.journal.at(-1)?.micro_batch) };
   }

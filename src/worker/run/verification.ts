@@ -79,12 +79,20 @@ function probeOf({ config }: Choice, target: Target, steps: number): Probe {
 /** Why the record holds; null: it does not, or another size would now be right. */
 function holds(recorded: Recommendation, observation: Observation): string | null {
   if (observation.outcome !== 'fit') return null;
+  return isSameMemory(recorded, observation) ? holdsNote('One probe', observation) : null;
+}
+
+/** Whether it takes what the record says of its size. */
+export function isSameMemory({ probes }: Recommendation, observation: Observation): boolean {
   const peak = observation.peaks.total_bytes;
-  const expected = expectedPeak(recorded.probes, observation);
-  const off = peak === null || expected === null ? 0 : Math.abs(peak / expected - 1);
-  if (off > SAME_MEMORY) return null;
-  const measured = peak === null ? '' : `, peak ${formatBytes(peak)}`;
-  return `One probe shows that what was recorded for other flags of this name holds for these, too (micro-batch ${observation.micro_batch}${measured}).`;
+  const expected = expectedPeak(probes, observation);
+  return peak === null || expected === null || Math.abs(peak / expected - 1) <= SAME_MEMORY;
+}
+
+/** `what`: it was shown by that. */
+export function holdsNote(what: string, { micro_batch, peaks }: Observation): string {
+  const measured = peaks.total_bytes === null ? '' : `, peak ${formatBytes(peaks.total_bytes)}`;
+  return `${what} shows that what was recorded for other flags of this name holds for these, too (micro-batch ${micro_batch}${measured}).`;
 }
 
 /** The record's peak at this size in bytes, interpolated between measured sizes. */
