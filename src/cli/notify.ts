@@ -83,6 +83,7 @@ export class ForegroundNotice {
       told.started_at ??= new Date().toISOString();
       told.state = event.type === 'running' ? 'running' : 'searching';
     }
+    if (event.type === 'lasts') told.config = event.config;
     if (event.type !== 'running' || event.config === null) return;
     const before = told.config;
     told.config = event.config;

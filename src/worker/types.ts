@@ -71,7 +71,7 @@ export type Progress =
   /** `watched`: what it takes is still to be recorded. */
   | { type: 'running'; config: Config | null; launch: number; logFile: string; watched: boolean }
   /** The job that runs as it stands has lasted, and is recorded; null: its batch cannot be told, so that nothing is. */
-  | { type: 'lasts'; record: ProbeRecord | null }
+  | { type: 'lasts'; config: Config | null; record: ProbeRecord | null }
   /** Optimizer steps of the run so far. */
   | { type: 'step'; step: number }
   | { type: 'note'; text: string };

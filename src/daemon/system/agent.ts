@@ -158,6 +158,6 @@ function toldOf(event: Progress): unknown {
   if (type === 'launch') return { ...event, rung: null };
   if (type === 'probing') return { type, launch: event.launch, probe: { micro_batch: event.probe.micro_batch } };
   if (type === 'probe') return { type, record: event.record };
-  if (type === 'lasts') return event;
+  if (type === 'lasts') return { type, record: event.record };
   return type === 'running' ? { type, watched: event.watched } : null;
 }

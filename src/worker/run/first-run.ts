@@ -60,7 +60,7 @@ export class FirstRun {
   stepped(step: number): void {
     if (step <= LAST_MARK || this.#stepped) return;
     this.#stepped = true;
-    if (this.#last === null && this.config === null) this.deps.progress({ type: 'lasts', record: null });
+    if (this.#last === null && this.config === null) this.deps.progress({ type: 'lasts', config: null, record: null });
   }
 
   /** It has made so many steps more. */
@@ -193,6 +193,6 @@ export class FirstRun {
     if (last !== undefined) last.config = config;
     await deps.persist({ config, launches, journal });
     if (packs) await target.pack(this.lease);
-    deps.progress({ type: 'lasts', record: asRecord(observation, WHY) });
+    deps.progress({ type: 'lasts', config, record: asRecord(observation, WHY) });
   }
 }

@@ -134,7 +134,7 @@ class FirstSteps:
         self._allocator.step_done()
         self._live.append(self._memory.live())
         if self._steps == 1:
-            self._memory.synchronize()
+            self._synchronize(self._memory)
             self._retries = self._memory.retries()
             self._begun = (self._count(), self._backwards, time.perf_counter())
         if self._growing is None and self._steps > LOOK and (rise(self._live[1:]) or 0) > 0:
@@ -187,6 +187,12 @@ class FirstSteps:
         if self._memory is not None and self._peaks is not None:
             self._peaks.note(phase, *self._memory.peaks())
 
+    def _synchronize(self, memory: Memory) -> None:
+        """Not within the capture of a CUDA graph, which waiting for the device would break."""
+        cuda = self._torch.cuda
+        if not (cuda.is_available() and cuda.is_initialized() and cuda.is_current_stream_capturing()):
+            memory.synchronize()
+
     def _count(self) -> int:
         return self._batches.get(self._key, 0)
 
@@ -194,7 +200,7 @@ class FirstSteps:
         """None: not known of what size the batches are."""
         batches, backwards, since = self._begun
         steps = self._steps - 1
-        memory.synchronize()
+        self._synchronize(memory)
         seconds = time.perf_counter() - since
         each = (self._count() - batches) / steps or (self._backwards - backwards) / steps
         accumulation = self._hook.trainer_accumulation or max(1, round(each))

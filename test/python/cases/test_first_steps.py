@@ -1,0 +1,59 @@
+"""What is measured of a job that runs as it stands: by figures that nobody resets, and without waiting where that would do harm."""
+
+import types
+import unittest
+
+from oomtune.hook.probe.step_phases import FORWARD_BACKWARD, OPTIMIZER
+from oomtune.hook.report.first_steps import FirstSteps, Peaks
+
+
+class PhaseOfThePeak(unittest.TestCase):
+    def figures(self, *notes):
+        peaks = Peaks()
+        for phase, allocated in notes:
+            peaks.note(phase, allocated + 100, allocated, allocated + 50)
+        return peaks.figures()
+
+    def test_it_is_the_one_in_which_it_rose_last(self):
+        steps = [(OPTIMIZER, 10), (FORWARD_BACKWARD, 30), (OPTIMIZER, 40), (FORWARD_BACKWARD, 40), (OPTIMIZER, 40)]
+        found = self.figures(*steps)
+        self.assertEqual((found["forward_backward_bytes"], found["optimizer_bytes"]), (30, 40))
+        self.assertEqual((found["total_bytes"], found["reserved_bytes"]), (140, 90))
+
+    def test_it_is_not_known_where_it_is_of_the_time_before(self):
+        found = self.figures((OPTIMIZER, 40), (FORWARD_BACKWARD, 40), (OPTIMIZER, 40))
+        self.assertEqual((found["forward_backward_bytes"], found["optimizer_bytes"]), (None, None))
+
+
+class StandInForCuda:
+    """A GPU that is not here, on which a graph is captured or not."""
+
+    def __init__(self, capturing):
+        self.capturing = capturing
+        self.waited = 0
+
+    def is_available(self):
+        return True
+
+    def is_initialized(self):
+        return True
+
+    def is_current_stream_capturing(self):
+        return self.capturing
+
+    def synchronize(self):
+        self.waited += 1
+
+
+class Waiting(unittest.TestCase):
+    def test_not_within_the_capture_of_a_graph(self):
+        for capturing in (False, True):
+            cuda = StandInForCuda(capturing)
+            torch = types.SimpleNamespace(cuda=cuda)
+            watch = FirstSteps(types.SimpleNamespace(hook=None, torch=torch))
+            watch._synchronize(cuda)
+            self.assertEqual(cuda.waited, 0 if capturing else 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
