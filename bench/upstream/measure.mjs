@@ -1,5 +1,6 @@
 /** What is measured of one program, part by part. Each resolves with what is recorded. */
 import { join } from 'node:path';
+import { closingSize } from '../../dist/tuner/sizes.js';
 import { EXPANDABLE_SEGMENTS } from '../../dist/worker/memory/allocator.js';
 import { alone, apart, lastWords, oomtune } from './programs.mjs';
 
@@ -77,7 +78,7 @@ export const PARTS = {
     };
   },
 
-  /** Whether what was found holds in a fresh process and 2 % more (one more below 50) does not; the largest, if not. */
+  /** Whether what was found holds in a fresh process and 2 % more (two samples at least) does not; the largest, if not. */
   async truth(row, place, known) {
     const { found, allocator = {} } = known.search ?? {};
     if (!found || row.truth === false) return null;
@@ -90,7 +91,7 @@ export const PARTS = {
       return one.fit;
     };
     const holds = await fits(found);
-    const above = found + Math.max(1, Math.ceil(found / 50));
+    const above = closingSize(found);
     const more = holds && (await fits(above));
     let [low, high] = holds ? [more ? above : found, more ? null : above] : [0, found];
     for (let reach = above - found; trials.length < 12 && (holds ? high === null : low === 0); reach *= 2) {

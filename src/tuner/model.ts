@@ -166,10 +166,14 @@ export function spansPhases({ caching, points }: MemoryModel): boolean {
   return caching && points.at(-1)?.phased === true;
 }
 
-/** The points of the observations that fitted and could be measured: the last of each size, ascending. */
+/**
+ * The points of the observations that fitted and could be measured, ascending: of each size the last in a fresh process, or the last
+ * where there is none. A process that runs a size again may hold more than it did the first time.
+ */
 export function pointsOf(observations: readonly Observation[]): CurvePoint[] {
   const bySize = new Map<number, CurvePoint>();
-  for (const o of observations) {
+  const told = [...observations.filter((o) => !o.fresh), ...observations.filter((o) => o.fresh)];
+  for (const o of told) {
     const point = pointOf(o);
     if (point) bySize.set(o.micro_batch, point);
   }

@@ -140,24 +140,28 @@ function isVerified(o: Observation, fits: readonly Observation[]): boolean {
   );
 }
 
-/** The steepest rise of the peak from one size to the next that was measured, bytes for each sample. */
+/** The steepest rise from one size to the next that was measured, bytes for each sample: of the peak, or of what the optimizer's step may hide. */
 function steepestOf(fits: readonly Observation[]): number {
-  const peaks = new Map<number, number>();
-  for (const fit of fits) peaks.set(fit.micro_batch, Math.max(peaks.get(fit.micro_batch) ?? 0, lastingPeak(fit) ?? 0));
-  return steepest([...peaks].sort(([one], [other]) => one - other));
+  const of = (bytes: (fit: Observation) => number | null) => {
+    const peaks = new Map<number, number>();
+    for (const fit of fits) peaks.set(fit.micro_batch, Math.max(peaks.get(fit.micro_batch) ?? 0, bytes(fit) ?? 0));
+    return steepest([...peaks].sort(([one], [other]) => one - other));
+  };
+  return Math.max(of(lastingPeak), of((fit) => fit.peaks.forward_backward_bytes));
 }
 
 /**
  * A process that has run many sizes may keep something of each. Where every byte is counted a fresh one tells that such a
- * process failed for that alone: even if it needed nothing but what grows with the size, and grew on as steeply as it ever
- * did (`rise`, bytes for each sample), it would have room for the other.
+ * process failed for that alone: even if it grew on as steeply as it ever did (`rise`, bytes for each sample; 0: it never did, and
+ * all that it holds is taken for what grows), it would have room for the other. Fresh, that one is tried again.
  */
 function disproves(fresh: Observation, failure: Observation, budgetBytes: number, rise: number): boolean {
   const peak = lastingPeak(fresh);
   const exact = fresh.fresh && peak !== null && !fresh.peaks.reserved_bytes;
   const apart = !failure.fresh && lifeOf(fresh) > lifeOf(failure);
   if (!exact || !apart) return false;
-  return peak + (failure.micro_batch - fresh.micro_batch) * Math.max(peak / fresh.micro_batch, rise) <= budgetBytes;
+  const slope = rise > 0 ? rise : peak / fresh.micro_batch;
+  return peak + (failure.micro_batch - fresh.micro_batch) * slope <= budgetBytes;
 }
 
 function min(values: Iterable<number>): number | null {
