@@ -191,8 +191,8 @@ function page(files) {
 
 Made by \`node bench/upstream/report.mjs\` from what \`node bench/upstream/run.mjs\` recorded. The programs are unmodified but where it is said below a table; data is made
 for them and models have random weights. \`found\` is find-batch's largest size under the budget without mixed precision or
-checkpointing; it is tried for ten optimizer steps in a fresh process that knows nothing of oomtune's hook, and so is 2 % more (one
-more below 50). \`bare\` is the program's own start to the end of its third optimizer step. The last columns compare the weights after
+checkpointing; it is tried for ten optimizer steps in a fresh process that knows nothing of oomtune's hook, and so is 2 % more (two
+samples at least; one in rows measured before 2026-11-23 12:00). \`bare\` is the program's own start to the end of its third optimizer step. The last columns compare the weights after
 six optimizer steps with those of the program alone, as the largest relative difference of a tensor; 'twice alone' is what two
 runs of the program differ by themselves.
 

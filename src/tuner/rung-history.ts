@@ -2,6 +2,7 @@ import { lifeOf, type Observation } from '../contract/measurement.js';
 import { type Rung, sameRung } from '../contract/rung.js';
 import { steepest } from './model.js';
 import { BELIEVED, fillsBudget, isSteady, lastingPeak, mayGrow, outgrows } from './peaks.js';
+import { SMALL } from './sizes.js';
 
 /**
  * What the observations say about one rung. A fit is *verified* when a fresh process showed it (the size was the first thing
@@ -21,6 +22,8 @@ export class RungHistory {
   readonly smallestFailing: number | null;
   /** A size failed as the first thing that its process ran. */
   readonly hasFailedFresh: boolean;
+  /** Smallest size above `top` that failed in a process which held more than a fresh one would: only there is it tried again; null: none did. */
+  readonly crowdedOut: number | null;
   /** How often a fresh process could not take what one that had run other sizes took. */
   readonly refuted: number;
   readonly #bad: ReadonlySet<number>;
@@ -50,6 +53,7 @@ export class RungHistory {
     const fits = counted.filter(lasts);
     const rise = steepestOf(fits);
     const bads = counted.filter((o) => !lasts(o) && !fits.some((later) => disproves(later, o, budgetBytes, rise)));
+    const disproved = counted.filter((o) => !lasts(o) && !bads.includes(o));
     const failedFresh = bads.filter((o) => o.fresh && !ran(o)).map((o) => o.micro_batch);
     this.#sure = (o) =>
       o.steps >= BELIEVED ||
@@ -73,6 +77,7 @@ export class RungHistory {
     this.top = max(this.#fits.keys());
     this.largestVerified = max(verified);
     this.ceiling = min([...bad].filter((size) => size > (this.top ?? 0)));
+    this.crowdedOut = min(disproved.map((o) => o.micro_batch).filter((size) => size > (this.top ?? 0)));
     this.smallestFailing = min(bads.map((o) => o.micro_batch).filter((size) => !verified.has(size)));
     this.hasFailedFresh = failedFresh.length > 0;
     const everTop = max(fits.map((o) => o.micro_batch)) ?? 0;
@@ -140,27 +145,44 @@ function isVerified(o: Observation, fits: readonly Observation[]): boolean {
   );
 }
 
-/** The steepest rise from one size to the next that was measured, bytes for each sample: of the peak, or of what the optimizer's step may hide. */
+/**
+ * The steepest rise from one size to the next, bytes for each sample: of the peak, or of what the optimizer's step may hide. Of each
+ * size the least that was measured, as a process may keep something of the sizes before.
+ */
 function steepestOf(fits: readonly Observation[]): number {
   const of = (bytes: (fit: Observation) => number | null) => {
     const peaks = new Map<number, number>();
-    for (const fit of fits) peaks.set(fit.micro_batch, Math.max(peaks.get(fit.micro_batch) ?? 0, bytes(fit) ?? 0));
-    return steepest([...peaks].sort(([one], [other]) => one - other));
+    for (const fit of fits) {
+      const least = Math.min(peaks.get(fit.micro_batch) ?? Number.POSITIVE_INFINITY, bytes(fit) ?? 0);
+      peaks.set(fit.micro_batch, least);
+    }
+    const sorted = [...peaks].sort(([one], [other]) => one - other);
+    const last = sorted.at(-1)?.[0] ?? 0;
+    // A fresh process and one that has run others lie apart by more than a few samples take.
+    return steepest(sorted.filter(([size], at) => size >= last / 4 || at >= sorted.length - 2));
   };
-  return Math.max(of(lastingPeak), of((fit) => fit.peaks.forward_backward_bytes));
+  return Math.max(
+    of(lastingPeak),
+    of((fit) => fit.peaks.forward_backward_bytes),
+  );
 }
+
+/** A line to a size less far above than this is believed. */
+const NEAR = 0.92;
 
 /**
  * A process that has run many sizes may keep something of each. Where every byte is counted a fresh one tells that such a
- * process failed for that alone: even if it grew on as steeply as it ever did (`rise`, bytes for each sample; 0: it never did, and
- * all that it holds is taken for what grows), it would have room for the other. Fresh, that one is tried again.
+ * process failed for that alone: even if all that it holds grew with the size, or, from near by, if it grew on as steeply as it ever
+ * did (`rise`, bytes for each sample), it would have room for the other. Fresh, that one is tried again.
  */
 function disproves(fresh: Observation, failure: Observation, budgetBytes: number, rise: number): boolean {
   const peak = lastingPeak(fresh);
   const exact = fresh.fresh && peak !== null && !fresh.peaks.reserved_bytes;
-  const apart = !failure.fresh && lifeOf(fresh) > lifeOf(failure);
+  const apart = !failure.fresh && lifeOf(fresh) >= lifeOf(failure);
   if (!exact || !apart) return false;
-  const slope = rise > 0 ? rise : peak / fresh.micro_batch;
+  const ray = peak / fresh.micro_batch;
+  const near = failure.micro_batch >= SMALL && fresh.micro_batch >= NEAR * failure.micro_batch;
+  const slope = near && rise > 0 ? rise : Math.max(ray, rise);
   return peak + (failure.micro_batch - fresh.micro_batch) * slope <= budgetBytes;
 }
 

@@ -73,7 +73,9 @@ export function searchRung(search: RungSearch): RungDecision {
       belowFilledBudget(state, search.alive) ??
       whole ??
       (bracketed(state) || isForetold(state) || isLong(search, state) ? null : nextSize(state));
-    return next ? careful(search, { kind: 'probe', fresh: false, ...next }) : verificationProbe(search);
+    // What a process failed at that held more than a fresh one is asked of a fresh one.
+    const fresh = next !== null && next.size >= (history.crowdedOut ?? Number.POSITIVE_INFINITY);
+    return next ? careful(search, { kind: 'probe', fresh, ...next }) : verificationProbe(search);
   }
   const max = history.largestVerified as number;
   if (advice === null) {

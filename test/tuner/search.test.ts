@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest';
+import type { Probe } from '../../src/contract/measurement.js';
 import type { Rung } from '../../src/contract/rung.js';
 import { Tuner } from '../../src/tuner/index.js';
+import { closingSize } from '../../src/tuner/sizes.js';
 import { AS_IT_STANDS, constraints, found, type Job, ledgerJob, MIB, search } from './machine.js';
 
 const BUDGET = 1001 * MIB;
@@ -76,6 +78,32 @@ describe('the climb', () => {
     expect(found(s).max_micro_batch).toBeGreaterThanOrEqual(430);
     expect(found(s).max_micro_batch).toBeLessThanOrEqual(450);
   });
+
+  const worn = [20, 200, 600].flatMap((resident) =>
+    [0.1, 2].flatMap((perSample) => [0.005, 0.02, 0.035].map((more) => ({ resident, perSample, more }))),
+  );
+  it.each(worn)(
+    'tries a size again, fresh, that failed in a process which held more than a fresh one does: $resident MiB, $perSample MiB a sample, $more more',
+    ({ more, ...curve }) => {
+      const fresh = (budget: number) =>
+        plainJob({ resident: curve.resident * MIB, perSample: curve.perSample * MIB, optimizer: 30 * MIB, budget });
+      const job: Job = {
+        run: (probe, warm) => {
+          const times = warm ? 1 + more : 1;
+          const { peaks, ...result } = fresh(BUDGET / times).run(probe, warm);
+          const part = ([name, bytes]: [string, number | null]) => [name, bytes === null ? null : bytes * times];
+          return { ...result, peaks: peaks && Object.fromEntries(Object.entries(peaks).map(part)) };
+        },
+      };
+      const s = search(job, constraints(base));
+      const fits = (size: number) =>
+        fresh(BUDGET).run({ ...(s.probes[0] as Probe), micro_batch: size }, false).outcome === 'fit';
+      expect(fits(found(s).max_micro_batch)).toBe(true);
+      expect(fits(closingSize(found(s).max_micro_batch))).toBe(false);
+      expect(s.oomLaunches).toBeLessThanOrEqual(1);
+      expect(s.probes.length).toBeLessThanOrEqual(11);
+    },
+  );
 
   it('believes only fresh processes when one of them cannot take what a warm one took', () => {
     const job: Job = {
