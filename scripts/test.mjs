@@ -1,8 +1,7 @@
 #!/usr/bin/env node
 /**
  * Set-up with what tests need besides, then the linters, the type checkers and the whole suite. `--quick` leaves out what
- * needs the frameworks' real packages (6 GiB, installed once a machine) and other versions of Node; `--entry-points` starts the
- * console scripts of some more frameworks besides. Other arguments go to vitest.
+ * needs the frameworks' real packages (6 GiB, installed once a machine) and other versions of Node. Other arguments go to vitest.
  */
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
@@ -20,17 +19,12 @@ await withErrors(() => {
   const python = setup({ tests: true });
   const frameworks = quick ? null : ensureFrameworks();
   const integrations = frameworks === null ? null : ensureIntegrations();
-  const asked = args.includes('--entry-points') && frameworks !== null;
-  const entryPoints = asked ? ensureEntryPoints() : '';
-  if (!asked)
-    say(
-      'NOT RUN (asked for by --entry-points): torchtune, LitGPT, Axolotl and DeepSpeed by their own console scripts.',
-    );
+  const entryPoints = frameworks === null ? '' : ensureEntryPoints();
   if (quick)
     say('NOT RUN (--quick): the tests with real frameworks and current torch, and those under other versions of Node.');
   const node = (...parts) => [process.execPath, join(ROOT, 'node_modules', ...parts)];
   const vitest = node('vitest', 'vitest.mjs');
-  const rest = args.filter((one) => !['--quick', '--entry-points'].includes(one));
+  const rest = args.filter((one) => one !== '--quick');
   const steps = [
     ['biome', [...node('@biomejs', 'biome', 'bin', 'biome'), 'check', '.']],
     ['types', [...node('typescript', 'bin', 'tsc'), '--noEmit', '-p', 'tsconfig.json']],

@@ -16,14 +16,14 @@ const STARTED: Record<string, [called: RegExp, file: string, word: string]> = {
   hydra: [/\bHydra\b/i, 'test/frameworks/scripts/hydra_app.py', 'hydra'],
   webdataset: [/\bwebdataset\b/i, 'test/frameworks/scripts/web_pipeline.py', 'webdataset'],
   torchvision: [/\btorchvision\b/i, 'test/frameworks/scripts/torchvision_detection.py', 'torchvision'],
+  torchtune: [/\btorchtune\b/i, 'test/frameworks/entry-points/torchtune.txt', 'torchtune=='],
+  litgpt: [/\bLitGPT\b/i, 'test/frameworks/entry-points/litgpt.txt', 'litgpt=='],
+  axolotl: [/\bAxolotl\b/i, 'test/frameworks/entry-points/axolotl.txt', 'axolotl=='],
+  deepspeed: [/\bDeepSpeed\b/i, 'test/frameworks/entry-points/deepspeed.txt', 'deepspeed=='],
 };
 
-/** What it does not start, or not by default: what frameworks.md has to say of it. */
+/** What it does not start: what frameworks.md has to say of it. */
 const NOT_STARTED: Record<string, [called: RegExp, said: RegExp]> = {
-  torchtune: [/\btorchtune\b/i, /torchtune \(`torchtune`\)[^|]*\| with `npm test -- --entry-points`/],
-  litgpt: [/\bLitGPT\b/i, /LitGPT \(`litgpt`\)[^|]*\| with `npm test -- --entry-points`/],
-  axolotl: [/\bAxolotl\b/i, /Axolotl \(`axolotl`\)[^|]*\| with `npm test -- --entry-points`/],
-  deepspeed: [/\bDeepSpeed\b/i, /DeepSpeed \(`deepspeed`\)[^|]*\| with `npm test -- --entry-points`/],
   'llama-factory': [/\bLLaMA-Factory\b|\bllamafactory\b/i, /LLaMA-Factory \(`llama-factory`\) \| no;/],
   fairseq: [/\bfairseq\b/i, /fairseq \(`fairseq`\)[^|]* \| no;/],
   torchtitan: [/\btorchtitan\b/i, /torchtitan \(`torchtitan`\)[^|]* \| no\b/],
@@ -59,7 +59,7 @@ const prose = (path: string) => read(path).replaceAll(/^```[\s\S]*?^```/gm, '');
 it.each(Object.entries(STARTED))('%s, which pages name, is started by the suite', (_, [called, file, word]) => {
   expect(pages.some((page) => called.test(read(page)))).toBe(true);
   expect(read(file)).toContain(word);
-  expect(tables()).toContain(`'${basename(file, '.py').replace('_data', '')}'`);
+  expect(tables()).toContain(`'${basename(file).replace(/(_data)?\.(py|txt)$/, '')}'`);
 });
 
 it.each(Object.entries(NOT_STARTED))(

@@ -18,7 +18,7 @@ const HERE = join(import.meta.dirname, 'entry-points');
 const pinned = readdirSync(HERE).flatMap((file) => (file.endsWith('.txt') ? [file.replace(/\.txt$/, '')] : []));
 for (const name of pinned.filter((one) => python === '' || !folders.has(one))) {
   process.stderr.write(
-    `SKIPPED: ${name} by its console script: ${python === '' ? 'OOMTUNE_TEST_FRAMEWORKS names no interpreter' : '`npm test -- --entry-points` installs it'}\n`,
+    `SKIPPED: ${name} by its console script: ${python === '' ? 'OOMTUNE_TEST_FRAMEWORKS names no interpreter' : 'it could not be installed (`node scripts/setup/entry-points.mjs`)'}\n`,
   );
 }
 process.stderr.write(
