@@ -2,7 +2,6 @@ import { lifeOf, type Observation } from '../contract/measurement.js';
 import { type Rung, sameRung } from '../contract/rung.js';
 import { steepest } from './model.js';
 import { BELIEVED, fillsBudget, isSteady, lastingPeak, mayGrow, outgrows } from './peaks.js';
-import { SMALL } from './sizes.js';
 
 /**
  * What the observations say about one rung. A fit is *verified* when a fresh process showed it (the size was the first thing
@@ -181,7 +180,7 @@ function disproves(fresh: Observation, failure: Observation, budgetBytes: number
   const apart = !failure.fresh && lifeOf(fresh) >= lifeOf(failure);
   if (!exact || !apart) return false;
   const ray = peak / fresh.micro_batch;
-  const near = failure.micro_batch >= SMALL && fresh.micro_batch >= NEAR * failure.micro_batch;
+  const near = fresh.micro_batch >= NEAR * failure.micro_batch;
   const slope = near && rise > 0 ? rise : Math.max(ray, rise);
   return peak + (failure.micro_batch - fresh.micro_batch) * slope <= budgetBytes;
 }
