@@ -75,7 +75,7 @@ class Instrumentation:
         self.training_mode.install()
         if settings.searching or settings.knobs:
             # A job that runs unchanged is only watched.
-            self.cut.install()
+            self.cut.install(self.rung.chunked_loss)
             self.backward.install()
             patch_step_calls(torch, self.accumulator, self.optimizers, lambda: settings.searching and hook.controlled)
             self._watch_losses()

@@ -7,7 +7,7 @@ belong to the script.
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Callable, Dict, List, Optional, Protocol, Tuple, TypedDict, Union
+from typing import Any, Callable, ContextManager, Dict, List, Optional, Protocol, Tuple, TypedDict, Union
 
 from .apply.gradient_accumulator import MicroBatch
 from .watch.loader import LoaderIterator
@@ -102,6 +102,18 @@ class Batches(Protocol):
 
     def take(self) -> tuple[Any, MicroBatch | None]:
         """(batch, its MicroBatch or None for a whole batch). Raises StopIteration at the end."""
+        ...
+
+
+class LazyHeads(Protocol):
+    """Returns a model's logits without having computed them."""
+
+    def within_cut(self, allowed: bool) -> ContextManager[None]:
+        """Inside runs a micro-batch of a cut call (`allowed`: logits need not be computed), or a model is checked."""
+        ...
+
+    def made_of(self, leaf: Any) -> tuple[Tensor, Call] | None:
+        """Of logits that are not computed: (what they are made of, what makes logits of that); None: of any other output."""
         ...
 
 

@@ -17,7 +17,7 @@ from oomtune.hook.apply import chunked_cross_entropy
 from oomtune.hook.apply.chunked_loss import ChunkedLoss
 from oomtune.hook.apply.forward_wrappers import ForwardWrappers
 
-V = 3000
+V = 5000
 WRAPPERS = ForwardWrappers()
 #: Of a vocabulary of V in single precision: more than two chunks of the cases below.
 chunked_cross_entropy.ELEMENTS = {"cpu": 20 * V, "cuda": 20 * V}
@@ -240,7 +240,8 @@ class Losses(unittest.TestCase):
         big = nn.Linear(4, V)
         self.assertTrue(knob_for(nn.Sequential(nn.Linear(4, 4), big)).possible())
         self.assertFalse(knob_for(nn.Sequential(big), ranks=2).possible())
-        for model in (nn.Linear(4, 1000), Other(4, V), nn.Sequential(nn.Linear(4, V), nn.Linear(V, V), big)):
+        taken = nn.Sequential(nn.Linear(4, V), nn.Linear(V, 4))
+        for model in (nn.Linear(4, 1000), Other(4, V), nn.Sequential(nn.Linear(4, V), big), taken):
             self.assertFalse(knob_for(nn.Sequential(model)).possible(), model)
 
 
@@ -249,7 +250,7 @@ import sys, torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 torch.manual_seed(0)
-V, T, H = 4000, 16, 12
+V, T, H = 5000, 16, 12
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
@@ -271,6 +272,17 @@ model.eval()
 assert type(model(x[:, :-1])) is torch.Tensor
 torch.save({"loss": loss.detach(), **model.state_dict()}, "out.pt")
 """
+INSIDE = (
+    LOOP.replace("forward(self, x)", "forward(self, x, y)")
+    .replace(
+        "        return self.lm_head(x + self.block(x))",
+        "        logits = self.lm_head(x + self.block(x))\n"
+        "        return logits, nn.functional.cross_entropy(logits.view(-1, V), y.reshape(-1))",
+    )
+    .replace("logits = model(x[:, :-1])", "logits, loss = model(x[:, :-1], x[:, 1:])")
+    .replace("    loss = loss_of(logits.view(-1, V), x[:, 1:].reshape(-1))\n", "")
+    .replace("type(model(x[:, :-1]))", "type(model(x[:, :-1], x[:, 1:])[0])")
+)
 ON = {"OOMTUNE_CHUNKED_LOSS": 1, "OOMTUNE_HOOK_KNOBS": "chunked_loss"}
 
 
@@ -294,6 +306,20 @@ class Scripts(unittest.TestCase):
         cut["OOMTUNE_HOOK_KNOBS"] = "micro_batch,accumulation"
         both = dict(cut, OOMTUNE_CHUNKED_LOSS=1, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation,chunked_loss")
         self.close(self.trained(LOOP % "", **cut), self.trained(LOOP % "", **both))
+
+    def test_a_cut_call_needs_no_logits_either(self):
+        """Its micro-batches' logits are joined by what they are made of."""
+        cut = {"OOMTUNE_MICRO_BATCH": 2, "OOMTUNE_ACCUMULATION": 4, "OOMTUNE_CUT": "model"}
+        knobs = "micro_batch,accumulation,chunked_loss"
+        for name, script in (("the loss outside", LOOP), ("the loss inside", INSIDE)):
+            with self.subTest(name):
+                text = (script % "").replace("nn.Dropout(0.1)", "nn.Identity()")
+                cut_only = self.trained(text, **cut, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation")
+                self.close(self.trained(text), cut_only)
+                self.close(cut_only, self.trained(text, **cut, OOMTUNE_CHUNKED_LOSS=1, OOMTUNE_HOOK_KNOBS=knobs))
+                orders = [probe(2, accumulation=4, batch=8, chunked_loss=True)]
+                result = run(text, "probe", orders)
+                self.assertEqual([m["unchunked"] for m in result.of("measured")], [None], result.errors)
 
     def test_a_probe_tells_whether_it_is_in_chunks(self):
         for more, why in (("", None), ("    accuracy = (logits.argmax(-1) == x[:, 1:]).float().mean()", "(argmax)")):
@@ -319,7 +345,7 @@ import torch, transformers
 from peft import LoraConfig, get_peft_model
 from torch.utils.data import DataLoader, TensorDataset
 torch.manual_seed(0)
-V = 3000
+V = 5000
 def gpt2():
     config = transformers.GPT2Config(vocab_size=V, n_positions=32, n_embd=24, n_layer=2, n_head=2)
     return transformers.GPT2LMHeadModel(config)

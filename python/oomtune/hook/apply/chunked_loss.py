@@ -6,6 +6,7 @@ than cross-entropy asks for them."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
 
@@ -14,14 +15,14 @@ from .lazy_logits import lazy, real, source_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, NoReturn
+    from typing import Any, Callable, Generator, NoReturn
 
     from ..types import Call, Module, Tensor, Torch
     from ..watch.models import Modules
     from .forward_wrappers import ForwardWrappers
 
 #: A head of fewer classes has small logits.
-LEAST_CLASSES = 2048
+LEAST_CLASSES = 4096
 #: Libraries that compute this loss in chunks of their own.
 OTHERS = ("liger_kernel.transformers", "cut_cross_entropy")
 
@@ -41,7 +42,7 @@ class ChunkedLoss:
         self._wrapped = False
         self._on = False
         #: A micro-batch of a cut call runs: True, even without gradients; its model is only checked: False; None: no cut.
-        self.inside: bool | None = None
+        self._inside: bool | None = None
         self._chunked = 0
         self._used: str | None = None
 
@@ -66,7 +67,7 @@ class ChunkedLoss:
             _show_to_functions(self._torch)
 
     def _find(self) -> Module | None:
-        """The head: a plain linear layer with more outputs than any other."""
+        """The head: a plain linear layer with more outputs than any other, which no other takes."""
         if self._head is not None:
             return self._head
         torch = self._torch
@@ -76,7 +77,8 @@ class ChunkedLoss:
         layers = [module for module in self._modules.all() if isinstance(module, torch.nn.Linear)]
         most = max((layer.out_features for layer in layers), default=0)
         largest = {id(layer): layer for layer in layers if layer.out_features == most}
-        if most < LEAST_CLASSES or len(largest) != 1:
+        taken = any(layer.in_features == most for layer in layers)
+        if most < LEAST_CLASSES or len(largest) != 1 or taken:
             return None
         (head,) = largest.values()
         plain = type(head) in kinds and "forward" not in head.__dict__ and _plain(torch, head)
@@ -85,10 +87,10 @@ class ChunkedLoss:
 
     def _around(self, call: Call, hidden: Tensor) -> Any:
         torch, head = self._torch, self._head
-        if not self._on or head is None or not head.training or self.inside is False:
+        if not self._on or head is None or not head.training or self._inside is False:
             return call(hidden)
         grad = torch.is_grad_enabled()
-        if not (grad or self.inside) or type(hidden) is not torch.Tensor or hidden.dim() < 2 or hidden.numel() == 0:
+        if not (grad or self._inside) or type(hidden) is not torch.Tensor or hidden.dim() < 2 or hidden.numel() == 0:
             return call(hidden)
         autocast = autocast_dtype(torch, hidden.device.type)
         dtype = hidden.dtype if autocast is None or hidden.dtype == torch.float64 else autocast
@@ -99,6 +101,27 @@ class ChunkedLoss:
             return call(hidden)
         seen = Head(torch, head, dtype, self._note_use, self._note_chunks, self._refuse)
         return lazy(torch, Source(seen, hidden, dtype, flows))
+
+    @contextlib.contextmanager
+    def within_cut(self, allowed: bool) -> Generator[None, None, None]:
+        before, self._inside = self._inside, allowed
+        try:
+            yield
+        finally:
+            self._inside = before
+
+    def made_of(self, leaf: Any) -> tuple[Tensor, Call] | None:
+        """(the head's input, a function that makes logits of it)."""
+        source, torch = source_of(leaf), self._torch
+        if source is None or source.known() or source.moved:
+            return None
+        head, dtype = source.head, source.dtype
+
+        def logits_of(hidden: Tensor) -> Any:
+            flows = torch.is_grad_enabled() and (hidden.requires_grad or head.weight.requires_grad)
+            return lazy(torch, Source(head, hidden, dtype, flows))
+
+        return source.hidden, logits_of
 
     def _note_use(self, name: str) -> None:
         if self._used is None:

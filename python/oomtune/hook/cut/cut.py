@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, NoReturn, Optional, Tuple
 
-    from ..types import Leaves, Module, Torch, Tree
+    from ..types import LazyHeads, Leaves, Module, Torch, Tree
     from ..watch.optimizers import Optimizers
     from .batch_dims import BatchDims, Dims
 
@@ -64,7 +64,9 @@ class Cut:
         #: The number of calls that were cut.
         self.count = 0
 
-    def install(self) -> None:
+    def install(self, heads: LazyHeads | None = None) -> None:
+        """`heads`: what may return logits that are not computed."""
+        self._context.heads = heads
         self.calls.install()
 
     def engage(self, micro: int, batch: int, most_parts: int | None = None) -> None:

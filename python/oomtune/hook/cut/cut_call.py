@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Generator, Iterator, Sequence
 
-    from ..types import Leaves, MaybeTensors, Span, Tensor, Torch, Tree
+    from ..types import Call, Leaves, MaybeTensors, Span, Tensor, Torch, Tree
     from .batch_dims import BatchDims
     from .buffers import Snapshot
     from .plan import Plan
@@ -55,6 +55,8 @@ class CutCall:
         self._buffers: Snapshot | None = None
         #: The output's structure, without its leaves; None: a single leaf, or unknown yet.
         self._structure: Tree = None
+        #: By number of each output whose logits are not computed: what makes them of what is joined in their place.
+        self._heads: dict[int, Call] = {}
         self._autocast = AutocastState(torch)
         self._weights = {
             index: reductions.first(join.names).weights([list(range(start, stop)) for start, stop in parts])
@@ -144,6 +146,10 @@ class CutCall:
         leaves = tree_leaves(self._torch, output)
         if self._structure is None:
             self._structure = tree_with(self._torch, output, [None] * len(leaves))
+        for number, leaf in enumerate(leaves):
+            found = self.plan.not_computed(leaf)
+            if found is not None:
+                leaves[number], self._heads[number] = found
         return leaves
 
     def _with_graph(self, index: int, create_graph: bool = False) -> tuple[dict[int, Tensor], Leaves]:
@@ -165,6 +171,9 @@ class CutCall:
 
     def built(self, leaves: Leaves) -> Tree:
         """The output with the module's own structure."""
+        for number, logits_of in self._heads.items():
+            leaves[number] = logits_of(leaves[number])
+        self._heads = {}
         output = tree_with(self._torch, self._structure, leaves)
         self._structure = None
         return output

@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, ContextManager, Iterable, Sequence
 
-    from ..types import Leaves, MaybeTensors, Module, Span, Tensor, Torch, Tree
+    from ..types import Call, LazyHeads, Leaves, MaybeTensors, Module, Span, Tensor, Torch, Tree
     from .autocast import AutocastState
     from .batch_dims import BatchDims
     from .model_calls import ModelCalls
@@ -44,6 +44,8 @@ class CutContext:
     ) -> None:
         self.calls = calls
         self.plain = plain
+        #: What returns logits that are not computed; None: nothing does.
+        self.heads: LazyHeads | None = None
         self._warn = warn
         #: Codes of the warnings given so far.
         self.warned: set[str] = set()
@@ -101,7 +103,17 @@ class Plan:
 
     def run(self, inputs: dict[int | str, Any]) -> Tree:
         """Calls the module without cutting. `inputs`: positional ones by number, the others by name."""
-        return self._run(self.module, inputs)
+        with self._lazily(True):
+            return self._run(self.module, inputs)
+
+    def _lazily(self, allowed: bool) -> ContextManager[None]:
+        """Whether logits inside need not be computed, even without gradients."""
+        heads = self._context.heads
+        return contextlib.nullcontext() if heads is None else heads.within_cut(allowed)
+
+    def not_computed(self, leaf: Any) -> tuple[Tensor, Call] | None:
+        """Of logits that are not computed: (what they are made of, what makes logits of that); None: of any other output."""
+        return None if self._context.heads is None else self._context.heads.made_of(leaf)
 
     def _run(self, module: Module, inputs: dict[int | str, Any]) -> Tree:
         args = [value for name, value in inputs.items() if isinstance(name, int)]
@@ -134,7 +146,8 @@ class Plan:
 
     def _equivalence(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> EquivalenceCheck:
         def run(others: Leaves) -> Tree:
-            return self._run(self._not_compiled, tree_with(self._torch, tree, others, self.lengths))
+            with self._lazily(False):
+                return self._run(self._not_compiled, tree_with(self._torch, tree, others, self.lengths))
 
         sandbox = Sandbox(self._torch, self.module, self.devices)
         return EquivalenceCheck(self._torch, run, leaves, dims, sandbox, self._learns, self._ranks, self._sharded)

@@ -1,0 +1,142 @@
+#!/usr/bin/env node
+/**
+ * What each rung saves and costs, and whether it trains the same: bytes, samples/s and equality beside the script as it stands.
+ * node bench/rungs/run.mjs [--device cpu|cuda:0] [--models gpt2,llama,bert] [--rungs NAME,…] [--python PATH] [--samples 4]
+ *                          [--tokens 256] [--steps 3] [--record]
+ * Each run is a fresh process of bench/rungs/train.py with the hook as `oomtune run` starts it. On a GPU the models have their real
+ * size, peaks are what torch allocated and seconds are the wall's; on the CPU they are small, peaks are the growth of resident
+ * memory and seconds are the processor's. --record keeps the rows of this device in bench/results/rungs.jsonl, and writes rungs.md of all.
+ */
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpus } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const option = (name, preset) => {
+  const at = process.argv.indexOf(name);
+  return at < 0 ? preset : process.argv[at + 1];
+};
+const device = option('--device', 'cpu');
+const python = option('--python', process.env.OOMTUNE_TEST_FRAMEWORKS ?? 'python3');
+const gpu = device !== 'cpu';
+const models = option('--models', 'gpt2,llama,bert').split(',');
+const size = [option('--samples', '4'), option('--tokens', '256'), option('--steps', '3')];
+
+/** The knobs that are on, by the name of the rung. */
+const RUNGS = {
+  'as it stands': {},
+  'chunked loss': { chunked_loss: '1' },
+  checkpointing: { checkpointing: '1' },
+  'checkpointing + chunked loss': { checkpointing: '1', chunked_loss: '1' },
+  bf16: { amp: 'bf16' },
+  'bf16 + chunked loss': { amp: 'bf16', chunked_loss: '1' },
+  ...(gpu ? { 'checkpointing + offload + chunked loss': { checkpointing: '1', offload: '1', chunked_loss: '1' } } : {}),
+};
+const wanted = option('--rungs', Object.keys(RUNGS).join(',')).split(',');
+
+function train(model, knobs) {
+  const on = Object.keys(knobs);
+  const hook = Object.fromEntries(on.map((knob) => [`OOMTUNE_${knob.toUpperCase()}`, knobs[knob]]));
+  const path = [join(ROOT, 'python', 'inject'), join(ROOT, 'python')].join(delimiter);
+  const env = { ...process.env, ...hook, PYTHONPATH: path, OOMTUNE_HOOK: 'apply', OOMTUNE_HOOK_KNOBS: on.join(',') };
+  const script = join(ROOT, 'bench', 'rungs', 'train.py');
+  const args = [script, model, device, gpu ? 'real' : 'small', ...size];
+  const done = spawnSync(python, args, { env, encoding: 'utf8', maxBuffer: 2 ** 28 });
+  if (done.status !== 0) return { failed: done.stderr.trim().split('\n').at(-1) };
+  return JSON.parse(done.stdout.trim().split('\n').at(-1));
+}
+
+/** The largest difference of two lists of numbers, relative to the largest of each group. */
+function difference(one, other) {
+  const apart = (a, b) =>
+    Math.max(...a.map((value, at) => Math.abs(value - b[at]))) / Math.max(...a.map(Math.abs), 1e-3);
+  return Math.max(...one.map((each, at) => apart([each].flat(), [other[at]].flat())));
+}
+
+const machine = gpu ? null : `CPU (${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores)`;
+const rows = [];
+for (const model of models) {
+  let plain = null;
+  for (const rung of wanted) {
+    const ran = train(model, RUNGS[rung]);
+    plain ??= ran.failed ? null : ran;
+    const row = {
+      device: machine ?? ran.device,
+      torch: ran.torch,
+      model,
+      samples: Number(size[0]),
+      tokens: Number(size[1]),
+      rung,
+    };
+    if (ran.failed) rows.push({ ...row, failed: ran.failed });
+    else {
+      const { peak_bytes, samples_per_s, losses, gradients, weights } = ran;
+      const apart = (name, own) => (plain === null ? null : difference(plain[name], own));
+      const equality = {
+        loss: apart('losses', losses),
+        gradients: apart('gradients', gradients),
+        weights: apart('weights', weights),
+      };
+      rows.push({ ...row, peak_bytes, samples_per_s, ...equality });
+    }
+    process.stderr.write(`${JSON.stringify(rows.at(-1))}\n`);
+  }
+}
+
+const number = (value) => (value === null || value === undefined ? '' : value.toExponential(1));
+function table(all) {
+  const lines = ['# What each rung saves and costs', ''];
+  for (const place of new Set(all.map((row) => row.device))) {
+    const here = all.filter((row) => row.device === place);
+    lines.push(`## ${place}`, '', `\`${here[0].command}\`, torch ${here[0].torch}.`, '');
+    lines.push(
+      '| model | samples x tokens | rung | peak, MiB | of plain | samples/s | of plain | loss | gradients | weights |',
+    );
+    lines.push('|---|---|---|---|---|---|---|---|---|---|');
+    for (const row of here) {
+      const first = `| ${row.model} | ${row.samples} x ${row.tokens} | ${row.rung} |`;
+      if (row.failed) {
+        lines.push(`${first} failed: ${row.failed.replaceAll('|', '/')} | | | | | | |`);
+        continue;
+      }
+      const base = here.find((other) => other.model === row.model && other.rung === 'as it stands' && !other.failed);
+      const part = (name) => (base ? `${((100 * row[name]) / base[name]).toFixed(0)} %` : '');
+      const figures = [
+        (row.peak_bytes / 2 ** 20).toFixed(0),
+        part('peak_bytes'),
+        row.samples_per_s.toFixed(2),
+        part('samples_per_s'),
+      ];
+      lines.push(
+        `${first} ${[...figures, number(row.loss), number(row.gradients), number(row.weights)].join(' | ')} |`,
+      );
+    }
+    lines.push('');
+  }
+  lines.push(
+    'Loss, gradients and weights: largest relative difference from the script as it stands, of the loss of each step, and of the norm and a random',
+    'projection of each parameter (its gradient in the first step, its value at the end; SGD with momentum, as AdamW makes a step of any rounding of a gradient that is 0). bf16 is another precision and claims no equality.',
+    'Peaks: on a GPU what torch allocated; on the CPU the growth of resident memory. Samples/s: on the CPU of processor seconds.',
+    '',
+  );
+  return lines.join('\n');
+}
+
+const command = `node bench/rungs/run.mjs ${process.argv.slice(2).join(' ')}`.trim();
+const told = rows.map((row) => ({ ...row, command: command.replace(python, 'PATH') }));
+if (process.argv.includes('--record')) {
+  const file = join(ROOT, 'bench', 'results', 'rungs.jsonl');
+  const before = existsSync(file)
+    ? readFileSync(file, 'utf8')
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line))
+    : [];
+  const mine = new Set(told.map((row) => row.device));
+  const all = [...before.filter((row) => !mine.has(row.device)), ...told];
+  writeFileSync(file, `${all.map((row) => JSON.stringify(row)).join('\n')}\n`);
+  writeFileSync(join(ROOT, 'bench', 'results', 'rungs.md'), table(all));
+}
+process.stdout.write(table(told));
