@@ -2,7 +2,7 @@
 /**
  * What each rung saves and costs, and whether it trains the same: bytes, samples/s and equality beside the script as it stands.
  * node bench/rungs/run.mjs [--device cpu|cuda:0] [--models gpt2,llama,bert] [--rungs NAME,…] [--python PATH] [--samples 4]
- *                          [--tokens 256] [--steps 3] [--record]
+ *                          [--tokens 256] [--steps 3] [--record] [--note TEXT]
  * Each run is a fresh process of bench/rungs/train.py with the hook as `oomtune run` starts it. On a GPU the models have their real
  * size, peaks are what torch allocated and seconds are the wall's; on the CPU they are small, peaks are the growth of resident
  * memory and seconds are the processor's. --record keeps the rows of this device in bench/results/rungs.jsonl, and writes rungs.md of all.
@@ -90,7 +90,12 @@ function table(all) {
   const lines = ['# What each rung saves and costs', ''];
   for (const place of new Set(all.map((row) => row.device))) {
     const here = all.filter((row) => row.device === place);
-    lines.push(`## ${place}`, '', `\`${here[0].command}\`, torch ${here[0].torch}.`, '');
+    lines.push(
+      `## ${place}`,
+      '',
+      `\`${here[0].command}\`, torch ${here[0].torch}.${here[0].note ? ` ${here[0].note}` : ''}`,
+      '',
+    );
     lines.push(
       '| model | samples x tokens | rung | peak, MiB | of plain | samples/s | of plain | loss | gradients | weights |',
     );
@@ -125,7 +130,8 @@ function table(all) {
 }
 
 const command = `node bench/rungs/run.mjs ${process.argv.slice(2).join(' ')}`.trim();
-const told = rows.map((row) => ({ ...row, command: command.replace(python, 'PATH') }));
+const note = option('--note', null);
+const told = rows.map((row) => ({ ...row, command: command.replace(python, 'PATH'), ...(note ? { note } : {}) }));
 if (process.argv.includes('--record')) {
   const file = join(ROOT, 'bench', 'results', 'rungs.jsonl');
   const before = existsSync(file)
