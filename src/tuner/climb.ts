@@ -1,6 +1,7 @@
 import { smallestExcluded } from './excluded.js';
 import { hasRisen, spansPhases } from './model.js';
 import { narrow } from './narrow.js';
+import type { Parabola } from './parabola.js';
 import { exactLimit, type NextSize, type SearchState } from './search-state.js';
 import { secondSize } from './second-size.js';
 import { closingSize, SMALL } from './sizes.js';
@@ -13,6 +14,8 @@ const BENT_STRIDE = 3;
 const FAR = 0.2;
 /** Where every byte is counted: from this part of the limit on the limit itself is tried, below most of the way comes first. */
 const NEAR = 0.7;
+/** So many times what fits is the next size along a curve at most: a bend that far off is not seen yet. */
+const FAR_OFF = 16;
 /** Parts of the way to the limit that these strides take, from below half of it and from above: the slope may be that much steeper up there. */
 const HALFWAY = 0.6;
 const MOST = 0.87;
@@ -63,6 +66,7 @@ function climb(state: SearchState, top: number, excluded: number): NextSize {
   const { model, perLaunch } = state;
   if (model.points.length === 0)
     return { size: 2 * top, purpose: 'climb', why: 'nothing is measured here, so the size doubles' };
+  if (state.parabola) return climbCurve(state, state.parabola, top);
   if (model.lower === null || model.cautious === null) return secondSize(state, top);
   const limit = Math.min(model.lower, model.curved, excluded - 1);
   const bounded = spansPhases(model);
@@ -92,6 +96,17 @@ function climbByLaunches(state: SearchState, top: number, limit: number): NextSi
   if (roomy >= (1 + LEAST) * top + 1)
     return { size: roomy, purpose: 'climb', why: `a little below the predicted limit, ${say(limit)}` };
   return towardsLimit(state, top, Number.POSITIVE_INFINITY);
+}
+
+/** The same along a curve: two sizes do not tell a line from a square, so the third lies where the steeper of the two ends. */
+function climbCurve(state: SearchState, parabola: Parabola, top: number): NextSize {
+  const { budgetBytes } = state.model;
+  const limit = parabola.reaches(budgetBytes);
+  if (limit === null) return secondSize(state, top);
+  const why = `the predicted limit, ${say(limit)}`;
+  const roomy = Math.min(parabola.reaches(ROOMY * budgetBytes) as number, FAR_OFF * top);
+  if (roomy >= (1 + LEAST) * top + 1) return { size: roomy, purpose: 'climb', why: `a little below ${why}` };
+  return { size: Math.max(limit, closingSize(top)), purpose: 'bound', why: `${why}: larger ones should fail` };
 }
 
 /** Every byte is counted: the limit itself, then a size that ends the search if it fails. */

@@ -4,6 +4,8 @@ import { nearEnoughTo } from './sizes.js';
 
 /** What fits lies so near to a size that would end the search if it fitted that this one is tried at once. */
 const NEARBY = 0.95;
+/** Part of the budget that the next size is to fill where the peaks follow a curve. */
+const ROOMY = 0.965;
 /** A prediction that is less than this above what fits tells nothing of the gap. */
 const AHEAD = 1.02;
 
@@ -19,6 +21,12 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
     purpose: 'bound',
     why: `between ${top}, which fits, and ${ceiling}, which does not`,
   });
+  const { parabola } = state;
+  if (parabola) {
+    const limit = failedAbove(state, top) > 1 ? null : parabola.reaches(ROOMY * model.budgetBytes);
+    const size = limit === null || limit >= ceiling ? (top + ceiling) / 2 : Math.max(limit, (3 * top + ceiling) / 4);
+    return { ...between(1), size: Math.min(size, nearEnoughTo(ceiling)) };
+  }
   if (model.points.length === 0 || model.lower === null) return between(1 / 2);
   const counted = !model.caching && !perLaunch;
   // A prediction that failed twice is not followed a third time.

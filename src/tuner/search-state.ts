@@ -1,5 +1,6 @@
 import type { Probe } from '../contract/measurement.js';
 import type { MemoryModel } from './model.js';
+import type { Parabola } from './parabola.js';
 import type { RungHistory } from './rung-history.js';
 import { type Sizes, SMALL } from './sizes.js';
 
@@ -10,6 +11,8 @@ export interface SearchState {
   sizes: Sizes;
   /** Each probe is a launch of its own: no size may be wasted, and every one is proof by itself. */
   perLaunch: boolean;
+  /** Where the peak may rise with the square of the size: the curve that takes the place of the model's line. */
+  parabola?: Parabola;
 }
 
 export interface NextSize {

@@ -4,6 +4,7 @@ import type { EffectivePlan } from './accumulation.js';
 import { nextSize } from './climb.js';
 import { isLargestKnown, smallestExcluded } from './excluded.js';
 import { MemoryModel, pointsOf, spansPhases } from './model.js';
+import { Parabola } from './parabola.js';
 import { type Recommendation, rateOf, recommend } from './recommend.js';
 import type { RungHistory } from './rung-history.js';
 import { exactLimit, type NextSize, type SearchState } from './search-state.js';
@@ -27,6 +28,8 @@ export interface RungSearch {
   sizes: Sizes;
   plan: EffectivePlan;
   budgetBytes: number;
+  /** The peak may rise with the square of the size. */
+  curved: boolean;
   headroomPct: number;
   /** Optimizer steps of a probe at least. */
   steps: number;
@@ -143,9 +146,9 @@ export function verificationProbe(search: RungSearch): RungDecision & { kind: 'p
   return { kind: 'probe', fresh: true, ...verification(stateOf(search)) };
 }
 
-export function stateOf({ history, sizes, perLaunch, budgetBytes, grows }: RungSearch): SearchState {
+export function stateOf({ history, sizes, perLaunch, budgetBytes, grows, curved }: RungSearch): SearchState {
   const model = new MemoryModel(pointsOf(history.sizes.flatMap((size) => history.fits(size))), budgetBytes, grows);
-  return { history, model, sizes, perLaunch };
+  return { history, model, sizes, perLaunch, ...(curved ? { parabola: new Parabola(model.points) } : {}) };
 }
 
 /** Before anything fits: the guess, then the smallest size. Null once something does. */

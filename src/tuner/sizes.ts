@@ -25,6 +25,48 @@ export function range(lo: number, hi: number | null): Sizes {
   };
 }
 
+/** The multiples of `multiple` from `lo` to `hi`; null: there is none. */
+export function multiples(lo: number, hi: number, multiple: number): Sizes | null {
+  const [first, last] = [Math.ceil(lo / multiple), Math.floor(hi / multiple)];
+  if (first > last) return null;
+  const counts = range(first, last);
+  const times = (member: number | null): number | null => (member === null ? null : member * multiple);
+  return {
+    lo: first * multiple,
+    hi: last * multiple,
+    down: (size) => times(counts.down(size / multiple)),
+    up: (size) => times(counts.up(size / multiple)),
+  };
+}
+
+/** No value of a knob is rounded to more than this. */
+const ROUNDEST = 64;
+
+/** Numbers as round as 2 per cent of them allow (even above 100, multiples of 64 above 3200), with `lo` and `hi` themselves. */
+export function roundNumbers(lo: number, hi: number): Sizes {
+  const roundness = (size: number): number => {
+    let power = 1;
+    while (2 * power <= Math.min(ROUNDEST, size / 50)) power *= 2;
+    return power;
+  };
+  return {
+    lo,
+    hi,
+    down: (size) => {
+      if (size < lo) return null;
+      if (size >= hi) return hi;
+      const whole = Math.floor(size);
+      return Math.max(lo, whole - (whole % roundness(whole)));
+    },
+    up: (size) => {
+      if (size > hi) return null;
+      if (size <= lo) return lo;
+      const power = roundness(Math.ceil(size));
+      return Math.min(hi, Math.ceil(size / power) * power);
+    },
+  };
+}
+
 /** The members of a list; at least one. */
 export function listed(members: readonly number[]): Sizes {
   const sorted = [...new Set(members)].sort((a, b) => a - b);

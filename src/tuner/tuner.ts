@@ -11,7 +11,7 @@ import { peakOf, rateOf } from './recommend.js';
 import { RungHistory } from './rung-history.js';
 import { type RungDecision, type RungSearch, searchRung, surveyRung, verificationProbe } from './search.js';
 import { failsAlone, SINGLE_SAMPLE_NOTE } from './single-sample.js';
-import { listed, range, type Sizes } from './sizes.js';
+import { listed, multiples, range, roundNumbers, type Sizes } from './sizes.js';
 import type { Action, Constraints } from './types.js';
 
 /** A search stops here: memory does not limit micro-batches this large. */
@@ -307,6 +307,7 @@ export class Tuner {
       sizes,
       plan: this.#plan,
       budgetBytes: c.budgetBytes,
+      curved: c.value !== undefined,
       headroomPct: c.headroomPct,
       steps: c.steps,
       driven: c.driven,
@@ -321,7 +322,8 @@ export class Tuner {
    * fits, and such a fit is verified.
    */
   #guess(history: RungHistory, sizes: Sizes): number | null {
-    const { goal, ownBatch, driven } = this.#constraints;
+    const { goal, ownBatch, driven, value } = this.#constraints;
+    if (value) return value.first === null ? null : sizes.up(value.first);
     if (goal !== 'keep' || ownBatch === null || driven) return null;
     const failure = history.all.find((o) => o.micro_batch === ownBatch && o.outcome !== 'fit');
     return failure && failure.phase !== 'load' ? sizes.down(ownBatch / 2) : null;
@@ -329,7 +331,8 @@ export class Tuner {
 
   /** The micro-batches to search among; null if the options leave none. */
   #sizes(): Sizes | null {
-    const { minBatch, maxBatch, goal, ownBatch, accumulation } = this.#constraints;
+    const { minBatch, maxBatch, goal, ownBatch, accumulation, value } = this.#constraints;
+    if (value) return valuesOf(minBatch, maxBatch ?? LARGEST, value.multipleOf);
     const { perDevice, choices } = this.#plan;
     const least = this.#failsAlone ? 2 : minBatch;
     if (goal === 'keep' && perDevice !== null) {
@@ -347,6 +350,11 @@ export class Tuner {
   #launches(): number {
     return Math.max(0, ...this.#observations.map((o) => o.launch));
   }
+}
+
+function valuesOf(lo: number, hi: number, multipleOf: number | null): Sizes | null {
+  if (lo > hi) return null;
+  return multipleOf === null ? roundNumbers(lo, hi) : multiples(lo, hi, multipleOf);
 }
 
 const exhausted = (why: string, evidence: string | null = null): Action => ({ type: 'exhausted', why, evidence });

@@ -34,6 +34,13 @@ export interface Constraints {
   goal: 'search' | 'keep';
   /** Smallest micro-batch that an earlier run proved not to fit on the first rung; null: none known. */
   knownBad: number | null;
+  /** What is searched is no micro-batch but a value of the command's own, whose memory may rise with its square; absent: it is. */
+  value?: {
+    /** Only multiples of it; null: numbers as round as the answer's precision allows. */
+    multipleOf: number | null;
+    /** Tried first; null: the smallest is. */
+    first: number | null;
+  };
   /** Segments of the caching allocator that can grow: they can be turned on, or the user has. Absent: neither. */
   expandable?: 'possible' | 'on';
 }

@@ -1,0 +1,86 @@
+import { describe, expect, it } from 'vitest';
+import { roundNumbers } from '../../src/tuner/sizes.js';
+import { constraints, found, GIB, type Job, MIB, search } from './machine.js';
+
+const BUDGET = 16 * GIB;
+
+/** Each value is a launch that shows its highest peak. */
+function valued(bytes: (value: number) => number): Job & { largest: number } {
+  let largest = 1;
+  while (largest < 2 ** 20 && bytes(largest + 1) <= BUDGET) largest += 1;
+  return {
+    largest,
+    run: ({ micro_batch: value }) =>
+      bytes(value) > BUDGET
+        ? { outcome: 'device_oom' }
+        : { outcome: 'fit', peaks: { total_bytes: bytes(value), forward_backward_bytes: bytes(value) } },
+  };
+}
+
+const values = (patch: object = {}) =>
+  constraints({ budgetBytes: BUDGET, driven: false, value: { multipleOf: null, first: 64 }, ...patch });
+
+const KIB = 1024;
+
+describe('the largest value of a knob, each a launch', () => {
+  it.each([
+    ['in a line', (v: number) => 3 * GIB + v * 0.7 * MIB, 6],
+    ['in a line, from next to nothing', (v: number) => 40 * MIB + v * 90 * KIB, 6],
+    ['with the square', (v: number) => 3 * GIB + v * v * 300, 4],
+    ['with the square and a line', (v: number) => 2 * GIB + v * 0.4 * MIB + v * v * 60, 6],
+    ['with the square, from nearly full', (v: number) => 14 * GIB + v * 0.4 * MIB + v * v * 60, 7],
+    ['with the square, far off', (v: number) => 100 * MIB + v * 4 * KIB + v * v, 6],
+    ['above a floor of the optimizer', (v: number) => Math.max(9 * GIB, 4 * GIB + v * MIB), 8],
+    ['by very much for each', (v: number) => GIB + v * 4000 * MIB, 6],
+  ])('whose memory rises %s is found within 2 %% in few', (_, bytes, most) => {
+    const job = valued(bytes);
+    const s = search(job, values(), true);
+    const { max_micro_batch: max, config } = found(s);
+    expect(max).toBeLessThanOrEqual(job.largest);
+    expect(max).toBeGreaterThanOrEqual(Math.floor(job.largest / 1.02) - 2);
+    expect(bytes(config.micro_batch)).toBeLessThanOrEqual(0.97 * BUDGET);
+    expect(bytes(config.micro_batch)).toBeGreaterThanOrEqual(Math.min(0.93 * BUDGET, bytes(max)));
+    expect(s.launches).toBeLessThanOrEqual(most);
+    expect(s.oomLaunches).toBeLessThanOrEqual(bytes(64) > BUDGET ? 4 : 1);
+  });
+
+  it.each([8, 48])('is a multiple of %i where it has to be', (multipleOf) => {
+    const job = valued((v) => 3 * GIB + v * v * 300);
+    const s = search(job, values({ minBatch: 10, value: { multipleOf, first: 64 } }), true);
+    expect(s.observations.map((o) => o.micro_batch % multipleOf)).toEqual(s.observations.map(() => 0));
+    expect(found(s).max_micro_batch).toBe(job.largest - (job.largest % multipleOf));
+  });
+
+  it('is the largest that may be where all fit', () => {
+    const s = search(
+      valued((v) => GIB + v * MIB),
+      values({ maxBatch: 1000 }),
+      true,
+    );
+    expect(found(s).max_micro_batch).toBe(1000);
+    expect(s.oomLaunches).toBe(0);
+  });
+});
+
+describe('round numbers', () => {
+  it('are as round as 2 per cent allow, and hold both ends', () => {
+    const sizes = roundNumbers(7, 5001);
+    expect([3, 7, 99, 101, 1000, 1601, 3199, 4999, 9999].map((size) => sizes.down(size))).toEqual([
+      null, 7, 99, 100, 992, 1600, 3168, 4992, 5001,
+    ]);
+    expect([3, 99, 101, 1000, 3199, 4999, 5002].map((size) => sizes.up(size))).toEqual([
+      7, 99, 102, 1008, 3200, 5001, null,
+    ]);
+  });
+
+  it('go up and down by the same members', () => {
+    const sizes = roundNumbers(5, 9000);
+    for (let size = 6; size < 9000; size += 1) {
+      const down = sizes.down(size) as number;
+      expect(sizes.up(down)).toBe(down);
+      const up = sizes.up(size) as number;
+      expect(sizes.down(up)).toBe(up);
+      expect(up - down).toBeLessThanOrEqual(Math.max(1, size / 50 + 1));
+    }
+  });
+});
