@@ -64,6 +64,8 @@ def recommended(
     """
     where = "Redis" if file is None else os.fspath(file)
     records = _recorded(name, redis) if file is None else _in_file(os.fspath(file))
+    # What is recorded of a knob of a command's own is no recommendation of a batch.
+    records = [one for one in records if not one.get("knob")]
     named = [one for one in records if name in (one.get("key"), one.get("name"))]
     named = named or [one for one in records if stem_of(str(one.get("name", ""))) == name]
     fitting = [

@@ -2,7 +2,9 @@ import { OomtuneError } from '../common/errors.js';
 import type { Recommendation } from '../contract/recommendation.js';
 import { type Config, configOf } from '../contract/rung.js';
 import { digest, fill, type Knob, recognise } from '../worker/command/index.js';
+import { knobNames } from '../worker/command/placeholders.js';
 import { appliedFolder } from '../worker/key.js';
+import { nothingRecorded } from '../worker/knob/nothing-recorded.js';
 import { EXPANDABLE_SEGMENTS } from '../worker/memory/allocator.js';
 import { runningAs } from './cluster/allotment.js';
 
@@ -17,11 +19,14 @@ interface Applied {
 
 /** Fills a recommendation into the command: the one recorded for this command, else the latest verified one of its name. */
 export async function applyRecommendation(
-  found: Recommendation[],
+  batches: Recommendation[],
+  knobs: Recommendation[],
   name: string | null,
   command: string[],
 ): Promise<Applied> {
-  const plan = await recognise(command, { cwd: process.cwd(), env: process.env, preset: 'auto' });
+  const names = knobNames(command);
+  const found = names.size === 0 ? batches : knobs.filter(({ knob }) => knob !== undefined && names.has(knob.name));
+  const plan = await recognise(command, { cwd: process.cwd(), env: process.env, preset: 'auto', knobs: names });
   const own = digest(plan);
   const latest = found
     .filter((one) => one.status === 'verified')
@@ -35,11 +40,12 @@ export async function applyRecommendation(
     );
   }
   const notes = chosen.command_digest === own ? [] : [`${chosen.key} was recorded for another command.`];
+  for (const other of names) if (other !== chosen.knob?.name) throw nothingRecorded(other, command);
   const config = configOf(chosen, chosen);
   const filled = await fill(plan, config, { launchDir: appliedFolder(chosen.key) });
   // What the command has by itself needs no carrier
   const changed: Knob[] = [
-    'micro_batch',
+    ...(chosen.knob === undefined ? (['micro_batch'] as const) : []),
     ...(config.accumulation === (plan.own.accumulation ?? 1) ? [] : (['accumulation'] as const)),
     ...(config.amp === (plan.own.amp ?? 'off') ? [] : (['amp'] as const)),
     ...(config.checkpointing === (plan.own.checkpointing ?? false) ? [] : (['checkpointing'] as const)),

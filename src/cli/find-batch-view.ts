@@ -1,5 +1,6 @@
 import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
+import type { KnobAnswer } from '../contract/knob.js';
 import type { FindBatchReport } from '../contract/reports.js';
 import { type ConfigLike, rungName } from '../contract/rung.js';
 import { EXPANDABLE_SEGMENTS } from '../worker/memory/allocator.js';
@@ -20,9 +21,13 @@ export function renderFound(raw: FindBatchReport, paint: Paint): string {
   const peak = report.peak_bytes;
   const headroom = report.headroom_pct === null ? '' : `, ${report.headroom_pct} % free`;
   const table = facts([
-    ['the script', report.own === null ? null : `asks for ${configWords({ ...config, ...report.own })} by itself`],
+    ['the script', report.own === null ? null : `asks for ${configWords(ownConfig(config, report.own))} by itself`],
     ['recommended', `${paint('green', paint('bold', configWords(config)))}, ${rungName(config)}`],
-    ['largest', report.max_micro_batch === null ? null : `micro-batch ${report.max_micro_batch}`],
+    ...knobFacts(report.knob),
+    [
+      'largest',
+      report.knob !== undefined || report.max_micro_batch === null ? null : `micro-batch ${report.max_micro_batch}`,
+    ],
     ['peak', peak === null ? null : `${formatBytes(peak)} of ${room}${headroom}`],
     ['speed', report.samples_per_s === null ? null : `${rate(report.samples_per_s)} samples/s`],
     ['compared', comparisonText(report.comparison)],
@@ -33,6 +38,21 @@ export function renderFound(raw: FindBatchReport, paint: Paint): string {
   const notes = said.map((note) => `  ${paint('yellow', 'note:')} ${note}`);
   const paste = report.apply === null ? [] : ['', ...howToRun(report, report.apply, paint)];
   return [head, table, ...picture(report, paint), ...(said.length > 0 ? ['', ...notes] : []), ...paste].join('\n');
+}
+
+/** Without the knob, which has no value of its own. */
+const ownConfig = ({ knob, ...config }: ConfigLike, own: NonNullable<FindBatchReport['own']>): ConfigLike => ({
+  ...config,
+  ...own,
+});
+
+/** What is said of a knob of the command's own. */
+export function knobFacts(knob: KnobAnswer | undefined): [string, string | null][] {
+  if (knob === undefined) return [];
+  const { name, max, smallest_failing: failing, bounded_by: by } = knob;
+  const beyond =
+    failing === null ? '' : by === 'script' ? `; the script fails with ${failing}` : `; ${failing} runs out of memory`;
+  return [['largest', `${name} ${max}${beyond}`]];
 }
 
 /** The first line keeps the script's effective batch; the second, with a larger one, says that it trains otherwise. */

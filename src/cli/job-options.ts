@@ -7,10 +7,12 @@ import { parseSize } from '../common/size.js';
 import { parseSpan } from '../common/span.js';
 import { DEFAULT_ACCELERATOR, DEVICE_CHOICE, DEVICE_CHOICES, HOST, isHost, isNumbered } from '../contract/device-id.js';
 import { hostLabels, jobTags } from '../contract/fields.js';
+import { KNOB_NAME } from '../contract/knob.js';
 import { type JobOptions, MOST_PROBE_STEPS } from '../contract/options.js';
 import { jobEnvironment } from '../worker/command/environment.js';
-import { placeholders } from '../worker/command/placeholders.js';
+import { knobNames, placeholders } from '../worker/command/placeholders.js';
 import { presetNamed } from '../worker/presets/load.js';
+import type { KnobWish } from '../worker/types.js';
 import { notifyTarget } from './notify.js';
 
 /** Options from commander: strings, or true for a flag. */
@@ -115,8 +117,50 @@ export function toJobOptions(values: RawOptions, command: string[]): JobOptions 
   if (options.budget !== null) parseSize(options.budget, 2 ** 50); // a percentage needs some total to be read at all
   if (!['auto', 'none'].includes(options.preset)) presetNamed(options.preset);
   jobEnvironment(options, {}); // throws for a name or a file that cannot be read; the values are read again at launch
-  placeholders(command); // throws for one that does not exist
+  placeholders(command, knobNames(command)); // throws for one that does not exist; what is recorded tells of the rest
   return options;
+}
+
+const knob = z.object({
+  knob: z.string().optional(),
+  knobMin: orNull(whole(1)),
+  knobMax: orNull(whole(1)),
+  knobMultipleOf: orNull(whole(1)),
+});
+
+/** `--knob` of find-batch, written `seq_len` or `seq_len={seq_len}`; null: the batch is searched. Throws OOMTUNE_USAGE. */
+export function toKnob(values: RawOptions): KnobWish | null {
+  const parsed = knob.safeParse(values);
+  if (!parsed.success) throw wrongOption(parsed.error, values);
+  const { knob: written, knobMin: min, knobMax: max, knobMultipleOf: multipleOf } = parsed.data;
+  if (written === undefined) {
+    if (min === null && max === null && multipleOf === null) return null;
+    throw usageError(
+      '--knob-min, --knob-max and --knob-multiple-of bound a --knob.',
+      'Name it: --knob seq_len={seq_len}.',
+    );
+  }
+  const [, name, place] = /^([^=]*)(?:=\{([^{}]*)\})?$/.exec(written) ?? [];
+  if (name === undefined || !KNOB_NAME.test(name) || (place !== undefined && place !== name)) {
+    throw usageError(
+      `Expected --knob to be a name and its place in the command, got ${JSON.stringify(written)}.`,
+      'Such as --knob seq_len={seq_len}, with {seq_len} where the command takes the value.',
+    );
+  }
+  if (!knobNames([`{${name}}`]).has(name)) {
+    throw usageError(
+      `--knob ${name} is too near to a placeholder of oomtune's own.`,
+      'find-batch searches the batch by itself; choose another name for another knob.',
+    );
+  }
+  const least = min ?? 1;
+  if (max !== null && Math.ceil(least / (multipleOf ?? 1)) > Math.floor(max / (multipleOf ?? 1))) {
+    throw usageError(
+      `No value lies between --knob-min ${least} and --knob-max ${max}${multipleOf === null ? '' : ` that is a multiple of ${multipleOf}`}.`,
+      'Give a smallest value that is no larger than the largest.',
+    );
+  }
+  return { name, min, max, multipleOf };
 }
 
 /** Of `daemon start --label`. Throws OOMTUNE_USAGE. */

@@ -72,6 +72,15 @@ export const NOTIFY: Options = {
   ],
 };
 
+export const KNOB: Options = {
+  [BATCH]: [
+    ['--knob <name>', 'search the largest value of {name} in the command, not the batch: seq_len={seq_len}'],
+    ['--knob-min <n>', 'smallest value of the knob to accept'],
+    ['--knob-max <n>', 'largest value of the knob to try'],
+    ['--knob-multiple-of <n>', 'only multiples of it', { preset: 'numbers as round as 2 % allow' }],
+  ],
+};
+
 export const PLOT: Options = {
   [SEARCH]: [['--plot <file>', 'draw what fills the memory into this file, as SVG or PNG by its name']],
 };

@@ -8,6 +8,7 @@ import {
   COMMON,
   DAEMON,
   EDIT,
+  KNOB,
   MANIFEST,
   NOTIFY,
   type Options,
@@ -72,7 +73,7 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     'find-batch',
     'find, verify and record the best configuration for a command',
     () => import('./verbs/find-batch.js'),
-    { command: 'must', options: [WORK, PLOT, NOTIFY] },
+    { command: 'must', options: [WORK, KNOB, PLOT, NOTIFY] },
   );
   work('run', 'run a command in the foreground, tuned and supervised', () => import('./verbs/run.js'), {
     command: 'must',

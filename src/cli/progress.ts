@@ -84,7 +84,7 @@ export function createProgress(stream: ProgressStream, env: NodeJS.ProcessEnv = 
           if (live) liveLine(`  … starting  ${event.why}`);
           break;
         case 'probing':
-          if (live) liveLine(`  … micro-batch ${event.probe.micro_batch}  ${event.probe.why}`);
+          if (live) liveLine(`  … ${triedWords(event.probe)}  ${event.probe.why}`);
           break;
         case 'probe':
           line(probeLine(event.record, budget, paint));
@@ -118,7 +118,7 @@ export function probeLine(record: ProbeRecord, budget: number, paint: Paint): st
   const oom = record.outcome === 'device_oom';
   const mark = fits ? paint('green', '✓') : oom ? paint('yellow', '✗') : paint('red', '!');
   const parts = [
-    `  ${mark} micro-batch ${String(record.micro_batch).padStart(5)}`,
+    `  ${mark} ${triedWords(record, 5)}`,
     `${bar(record.peak_bytes, budget, oom)}${budget <= 0 ? '' : ' '}${bytesOr(record.peak_bytes).padStart(9)}`,
     fits && speed !== null ? `${rate(speed).padStart(6)} samples/s` : ' '.repeat(16),
     // One process may try several rungs, so each size names its precision unless it is the script's own.
@@ -128,6 +128,11 @@ export function probeLine(record: ProbeRecord, budget: number, paint: Paint): st
   const why = fits ? record.why : (record.evidence ?? record.why);
   if (why) parts.push(paint('dim', why.length > 110 ? `${why.slice(0, 109)}…` : why));
   return parts.join('  ');
+}
+
+/** `micro-batch 8`, or the value of the knob that is searched. */
+function triedWords({ knob, micro_batch }: Pick<ProbeRecord, 'knob' | 'micro_batch'>, digits = 0): string {
+  return `${knob?.name ?? 'micro-batch'} ${String(knob?.value ?? micro_batch).padStart(digits)}`;
 }
 
 /** The peak relative to the budget; full if it ran out of memory. */

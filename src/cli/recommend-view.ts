@@ -2,6 +2,7 @@ import { formatBytes } from '../common/size.js';
 import { plain } from '../common/terminal.js';
 import type { Recommendation } from '../contract/recommendation.js';
 import { rungName } from '../contract/rung.js';
+import { knobFacts } from './find-batch-view.js';
 import type { Paint } from './output.js';
 import { facts, table } from './table.js';
 import { ago, bytesOr, configWords, rate } from './words.js';
@@ -30,14 +31,25 @@ export function renderRecommendations(recorded: Recommendation[], paint: Paint):
 }
 
 /** The largest known size, below one that ran out of memory since. */
-function largest({ status, max_micro_batch: max, known_bad_micro_batch: bad }: Recommendation): string {
+function largest({ knob, status, max_micro_batch: max, known_bad_micro_batch: bad }: Recommendation): string {
+  if (knob !== undefined) return String(knob.max);
   return status === 'demoted' && bad !== null && bad <= max ? `below ${bad}` : String(max);
 }
 
 /** Only one size was ever tried: that of a job that fits as it stands. */
-function isOwnOnly({ status, probes, max_micro_batch: max, known_bad_micro_batch: bad }: Recommendation): boolean {
+function isOwnOnly({
+  knob,
+  status,
+  probes,
+  max_micro_batch: max,
+  known_bad_micro_batch: bad,
+}: Recommendation): boolean {
   return (
-    status !== 'demoted' && bad === null && probes.length > 0 && probes.every((probe) => probe.micro_batch === max)
+    knob === undefined &&
+    status !== 'demoted' &&
+    bad === null &&
+    probes.length > 0 &&
+    probes.every((probe) => probe.micro_batch === max)
   );
 }
 
@@ -49,10 +61,13 @@ function renderOne(one: Recommendation, paint: Paint): string {
         ? `${paint('yellow', 'none')}: ${configWords(one)} ran out of memory in a run, the next one searches anew`
         : `${paint('green', configWords(one))}, ${rungName(one)}`,
     ],
-    [
-      'largest',
-      isOwnOnly(one) ? `not known: larger ones than ${largest(one)} were not tried` : `micro-batch ${largest(one)}`,
-    ],
+    ...knobFacts(one.knob),
+    one.knob !== undefined
+      ? ['largest', null]
+      : [
+          'largest',
+          isOwnOnly(one) ? `not known: larger ones than ${largest(one)} were not tried` : `micro-batch ${largest(one)}`,
+        ],
     ['too large', one.known_bad_micro_batch === null ? null : `micro-batch ${one.known_bad_micro_batch}`],
     ['device', `${one.gpu_model}, budget ${formatBytes(one.budget_bytes)}`],
     ['peak', one.peak_bytes === null ? null : formatBytes(one.peak_bytes)],

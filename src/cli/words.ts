@@ -6,7 +6,8 @@ export const cutWords = (cut: CutPlace): string => (cut === 'model' ? "at the mo
 
 /** `micro-batch 42 × accumulation 2 × 4 GPUs = 336`. */
 export function configWords(config: ConfigLike): string {
-  const product = [`micro-batch ${config.micro_batch}`];
+  const value = config.knob ? `${config.knob.name} ${config.knob.value} at ` : '';
+  const product = [`${value}micro-batch ${config.micro_batch}`];
   if (config.accumulation > 1) product.push(`accumulation ${config.accumulation}`);
   if (config.world_size > 1) product.push(`${config.world_size} devices`);
   return product.length === 1 ? (product[0] as string) : `${product.join(' × ')} = ${config.effective_batch}`;

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { outcome, phase } from './failure.js';
 import { count, text, whole } from './fields.js';
+import { type KnobValue, knobValue } from './knob.js';
 import { rung, shown, shownRung } from './rung.js';
 
 /** A micro-batch's measurements, under the same names from hook to Redis. Bytes and seconds; null: not measured. */
@@ -67,6 +68,8 @@ export interface Probe {
   fresh: boolean;
   /** In a process whose caching allocator has segments that can grow. */
   expandable_segments?: boolean;
+  /** Where a knob of the command's own is searched: its value, which takes a launch of its own. */
+  knob?: KnobValue;
   purpose: 'own' | 'floor' | 'climb' | 'bound' | 'verify' | 'speed';
   /** One sentence for a person: why this size, now. */
   why: string;
@@ -98,6 +101,8 @@ export const observation = z.object({
   uncut: z.boolean().optional(),
   /** It ran with an allocator whose segments can grow. */
   expandable_segments: z.boolean().optional(),
+  /** The value of the command's own knob that is searched. */
+  knob: knobValue.optional(),
   /** Seconds per optimizer step of that accumulation in the steady state (median). */
   step_s: seconds.nullable(),
   /** Samples trained a second, on all devices together. */
@@ -128,6 +133,8 @@ export const probeRecord = z.object({
   ...shownRung.shape,
   /** Present and true where the allocator's segments could grow. */
   expandable_segments: z.boolean().optional(),
+  /** The value of the command's own knob, where that is searched. */
+  knob: knobValue.optional(),
   steps: whole,
   outcome,
   peak_bytes: whole.max(Number.MAX_SAFE_INTEGER).nullable(),
@@ -207,6 +214,7 @@ export function asRecord(observation: Observation, why?: string): ProbeRecord {
     ...(observation.life === undefined ? {} : { life: observation.life }),
     micro_batch: observation.micro_batch,
     ...shown({ ...observation.rung, expandable_segments: observation.expandable_segments }),
+    ...(observation.knob === undefined ? {} : { knob: observation.knob }),
     steps: observation.steps,
     outcome: observation.outcome,
     peak_bytes: observation.peaks.total_bytes,

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { bytes, count, text, time, whole } from './fields.js';
+import { knobAnswer } from './knob.js';
 import { memoryBreakdown, probeRecord, speedComparison } from './measurement.js';
 import { cutPlace, shownRung } from './rung.js';
 
@@ -52,6 +53,8 @@ export const recommendation = z.object({
   memory: memoryBreakdown.nullish(),
   /** With objective throughput: the speeds that decided on the rung. */
   comparison: speedComparison.nullish(),
+  /** The record is of this knob of the command's own, at the configuration above; absent: it is of the batch. */
+  knob: knobAnswer.optional(),
   probes: z.array(probeRecord).max(10_000),
 });
 export type Recommendation = z.infer<typeof recommendation>;

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { diagnosis } from './diagnosis.js';
 import { failure } from './failure.js';
 import { bytes, count, whole } from './fields.js';
+import { knobAnswer } from './knob.js';
 import { refusal } from './launch.js';
 import { memoryBreakdown, probeRecord, speedComparison } from './measurement.js';
 import { cut, shownConfig } from './rung.js';
@@ -50,6 +51,8 @@ export const findBatchReport = z.object({
   headroom_pct: z.number().nullable(),
   samples_per_s: z.number().nullable(),
   verified_steps: whole.nullable(),
+  /** With `--knob`: what was found of it, at `config`; absent: the batch was searched. */
+  knob: knobAnswer.optional(),
   /** With objective throughput: the speeds that decided on the rung; absent: there was one rung only. */
   comparison: speedComparison.optional(),
   launches: whole,

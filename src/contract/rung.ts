@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { count, text } from './fields.js';
+import { type KnobValue, knobValue } from './knob.js';
 
 const amp = z.enum(['off', 'bf16', 'fp16']);
 export type Amp = z.infer<typeof amp>;
@@ -51,6 +52,8 @@ export const config = z.object({
   ...rung.shape,
   /** Present and true where it was shown with segments of the caching allocator that can grow, and is to be run so. */
   expandable_segments: z.boolean().optional(),
+  /** Where a knob of the command's own is searched: its value. */
+  knob: knobValue.optional(),
 });
 export type Config = z.infer<typeof config>;
 /** As in documents, without what is off. */
@@ -62,7 +65,7 @@ export const shownConfig = config.extend({
 });
 
 export function configOf(
-  knobs: RungLike & { expandable_segments?: boolean },
+  knobs: RungLike & { expandable_segments?: boolean; knob?: KnobValue },
   { micro_batch, accumulation, world_size }: Pick<Config, 'micro_batch' | 'accumulation' | 'world_size'>,
 ): Config {
   return {
@@ -72,6 +75,7 @@ export function configOf(
     effective_batch: micro_batch * accumulation * world_size,
     ...rungOf(knobs),
     ...(knobs.expandable_segments ? { expandable_segments: true } : {}),
+    ...(knobs.knob ? { knob: knobs.knob } : {}),
   };
 }
 

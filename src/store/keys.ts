@@ -16,6 +16,8 @@ export function keysUnder(word = process.env.OOMTUNE_PREFIX || 'oomtune') {
     config: (key: string): string => `${prefix}:config:${key}`,
     /** ZSET: keys of recommendations by the time verified (ms). */
     configs: `${prefix}:configs`,
+    /** ZSET: keys of recommendations of knobs of a command's own, likewise. */
+    knobs: `${prefix}:knobs`,
     /** STREAM, bounded: what happened. */
     events: `${prefix}:events`,
     /** HASH: a job's record. */

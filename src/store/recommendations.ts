@@ -28,7 +28,11 @@ export class RecommendationStore {
     await runScript(
       this.redis,
       'config/put',
-      [this.keys.config(checked.key), this.keys.configs, this.keys.events],
+      [
+        this.keys.config(checked.key),
+        checked.knob === undefined ? this.keys.configs : this.keys.knobs,
+        this.keys.events,
+      ],
       [checked.key, Date.parse(checked.verified_at), EVENTS_KEPT, job ?? '', ...Object.entries(toHash(checked)).flat()],
     );
   }
@@ -43,9 +47,19 @@ export class RecommendationStore {
     );
   }
 
-  /** All, the latest first. */
-  async list(): Promise<Recommendation[]> {
-    const keys = await this.redis.zrevrange(this.keys.configs, 0, -1);
+  /** All of batches, the latest first. */
+  list(): Promise<Recommendation[]> {
+    return this.#list(this.keys.configs);
+  }
+
+  /** All of knobs of the commands' own, the latest first; of what `named` finds where a name is given. */
+  async knobs(name?: string): Promise<Recommendation[]> {
+    const all = await this.#list(this.keys.knobs);
+    return name === undefined ? all : named(all, name);
+  }
+
+  async #list(index: string): Promise<Recommendation[]> {
+    const keys = await this.redis.zrevrange(index, 0, -1);
     const found: Recommendation[] = [];
     for (const [at, reply] of (await readHashes(this.redis, keys.map(this.keys.config))).entries()) {
       const key = keys[at] as string;
@@ -61,9 +75,7 @@ export class RecommendationStore {
 
   /** Those of this key or name, or else of the automatic names that begin with it (a script's stem), the latest first. */
   async find(name: string): Promise<Recommendation[]> {
-    const all = await this.list();
-    const exactly = all.filter((one) => one.key === name || one.name === name);
-    return exactly.length > 0 ? exactly : all.filter((one) => answersTo(one.name, name));
+    return named(await this.list(), name);
   }
 
   async #read(key: string, hash: Record<string, string>): Promise<Recommendation | null> {
@@ -74,6 +86,11 @@ export class RecommendationStore {
     await refuse(this.redis, this.keys, this.keys.config(key), why);
     return null;
   }
+}
+
+function named(all: Recommendation[], name: string): Recommendation[] {
+  const exactly = all.filter((one) => one.key === name || one.name === name);
+  return exactly.length > 0 ? exactly : all.filter((one) => answersTo(one.name, name));
 }
 
 /** Every value as a string; null is an empty one. */

@@ -4,6 +4,7 @@ export { ladderFrom } from './ladder.js';
 export { breakdownOf, PARTS } from './memory-breakdown.js';
 export { doubtOf, peakBytes } from './peaks.js';
 export { failsAlone } from './single-sample.js';
+export { closingSize, isCloseEnough, type Sizes, valuesBetween } from './sizes.js';
 export { largestDivisor, stepDown } from './step-down.js';
 export { Tuner } from './tuner.js';
 export type * from './types.js';

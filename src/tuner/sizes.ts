@@ -26,7 +26,7 @@ export function range(lo: number, hi: number | null): Sizes {
 }
 
 /** The multiples of `multiple` from `lo` to `hi`; null: there is none. */
-export function multiples(lo: number, hi: number, multiple: number): Sizes | null {
+function multiples(lo: number, hi: number, multiple: number): Sizes | null {
   const [first, last] = [Math.ceil(lo / multiple), Math.floor(hi / multiple)];
   if (first > last) return null;
   const counts = range(first, last);
@@ -65,6 +65,12 @@ export function roundNumbers(lo: number, hi: number): Sizes {
       return Math.min(hi, Math.ceil(size / power) * power);
     },
   };
+}
+
+/** The values that a search of a knob may use; null: there is none. */
+export function valuesBetween(lo: number, hi: number, multipleOf: number | null): Sizes | null {
+  if (lo > hi) return null;
+  return multipleOf === null ? roundNumbers(lo, hi) : multiples(lo, hi, multipleOf);
 }
 
 /** The members of a list; at least one. */

@@ -11,7 +11,7 @@ import { peakOf, rateOf } from './recommend.js';
 import { RungHistory } from './rung-history.js';
 import { type RungDecision, type RungSearch, searchRung, surveyRung, verificationProbe } from './search.js';
 import { failsAlone, SINGLE_SAMPLE_NOTE } from './single-sample.js';
-import { listed, multiples, range, roundNumbers, type Sizes } from './sizes.js';
+import { listed, range, type Sizes, valuesBetween } from './sizes.js';
 import type { Action, Constraints } from './types.js';
 
 /** A search stops here: memory does not limit micro-batches this large. */
@@ -52,7 +52,10 @@ export class Tuner {
     const kept =
       goal === 'keep' && effectiveBatch === null && ownBatch !== null ? ownBatch * worldSize : effectiveBatch;
     this.#constraints = { ...constraints, effectiveBatch: kept };
-    this.#plan = planEffective(this.#constraints);
+    const { value, minBatch } = constraints;
+    const plan = planEffective(this.#constraints);
+    const choices = (max: number, least = minBatch) => valuesBetween(least, max, value?.multipleOf ?? null);
+    this.#plan = value ? { ...plan, choices } : plan;
   }
 
   get observations(): readonly Observation[] {
@@ -332,7 +335,7 @@ export class Tuner {
   /** The micro-batches to search among; null if the options leave none. */
   #sizes(): Sizes | null {
     const { minBatch, maxBatch, goal, ownBatch, accumulation, value } = this.#constraints;
-    if (value) return valuesOf(minBatch, maxBatch ?? LARGEST, value.multipleOf);
+    if (value) return valuesBetween(minBatch, maxBatch ?? LARGEST, value.multipleOf);
     const { perDevice, choices } = this.#plan;
     const least = this.#failsAlone ? 2 : minBatch;
     if (goal === 'keep' && perDevice !== null) {
@@ -350,11 +353,6 @@ export class Tuner {
   #launches(): number {
     return Math.max(0, ...this.#observations.map((o) => o.launch));
   }
-}
-
-function valuesOf(lo: number, hi: number, multipleOf: number | null): Sizes | null {
-  if (lo > hi) return null;
-  return multipleOf === null ? roundNumbers(lo, hi) : multiples(lo, hi, multipleOf);
 }
 
 const exhausted = (why: string, evidence: string | null = null): Action => ({ type: 'exhausted', why, evidence });

@@ -29,5 +29,8 @@ export function configKey(
   return `${name}:${deviceSlug(device)}:${budgetLabel(budgetBytes)}:${world}x`;
 }
 
+/** Key of what is recorded of a knob of the command's own, beside that of its batch: `<key>:<knob>`. */
+export const knobKey = (key: string, knob: string): string => `${key}:${knob}`;
+
 /** Holds a recommendation's copies of configuration files. */
 export const appliedFolder = (key: string): string => stateFolder('applied', key.replace(/[^A-Za-z0-9._-]+/g, '_'));

@@ -8,6 +8,7 @@ import { filesAnswer } from '../common/far-files.js';
 import { PACKAGE_ROOT } from '../common/home.js';
 import { formatBytes } from '../common/size.js';
 import { DEFAULT_ACCELERATOR, isHost, type KindName, kindNameOf } from '../contract/device-id.js';
+import { knobVariable } from '../contract/knob.js';
 import type { Device } from '../contract/launch.js';
 import type { Probe } from '../contract/measurement.js';
 import type { Recommendation } from '../contract/recommendation.js';
@@ -19,6 +20,7 @@ import { placeholders } from './command/placeholders.js';
 import { askInterpreter } from './command/torch.js';
 import type { DiagnoseInput } from './diagnosis/index.js';
 import { configKey } from './key.js';
+import { requireKnob } from './knob/require-knob.js';
 import { type ExpandableSegments, expandableSegments } from './memory/allocator.js';
 import { resolveBudget, suitableDevices } from './memory/device.js';
 import { type NeighbourMemory, neighbourMemory, neighbourNotes, roomBeside, sharingNote } from './memory/neighbours.js';
@@ -78,7 +80,7 @@ export class Target {
     this.name = request.options.name ?? defaultName(plan);
     this.digest = digest(plan);
     this.exactDigest = exactDigest(plan, this.digest);
-    this.worldSize = plan.worldSize ?? (isHost(devices[0]?.id) ? 1 : Math.max(1, request.options.gpus));
+    this.worldSize = worldSizeOf(plan, devices, request.options.gpus);
     this.notes = [...plan.notes];
     this.baseRung = rungOf({ amp: plan.own.amp ?? 'off', checkpointing: plan.own.checkpointing ?? false });
     const { amp: asked } = request.options;
@@ -250,9 +252,12 @@ export class Target {
     return carrier === 'hook' || carrier === 'none' ? (this.own.accumulation ?? 1) : 1;
   }
 
-  configOf(probe: Pick<Probe, 'rung' | 'micro_batch' | 'accumulation' | 'expandable_segments'>): Config {
-    const { rung, expandable_segments, micro_batch, accumulation } = probe;
-    return configOf({ ...rung, expandable_segments }, { micro_batch, accumulation, world_size: this.worldSize });
+  configOf(probe: Pick<Probe, 'rung' | 'micro_batch' | 'accumulation' | 'expandable_segments' | 'knob'>): Config {
+    const { rung, expandable_segments, knob, micro_batch, accumulation } = probe;
+    return configOf(
+      { ...rung, expandable_segments, ...(knob ? { knob } : {}) },
+      { micro_batch, accumulation, world_size: this.worldSize },
+    );
   }
 
   /** Drops expandable segments that would override the user's own allocator settings. */
@@ -283,6 +288,7 @@ export class Target {
     const ownBatch = this.own.microBatch ?? (this.carrier('micro_batch') === 'hook' ? null : config?.micro_batch);
     if (ownBatch != null) env.OOMTUNE_OWN_BATCH = String(ownBatch);
     if (this.own.samples) env.OOMTUNE_OWN_SAMPLES = String(this.own.samples);
+    for (const { name, value } of this.request.knobs ?? []) env[knobVariable(name)] = String(value);
     if (resume) env.OOMTUNE_RESUME = '1';
     return { argv: filled.argv, env, knobEnv };
   }
@@ -326,11 +332,18 @@ export class Target {
     for (const knob of ['micro_batch', 'accumulation', 'amp', 'checkpointing'] as const) {
       if (this.carrier(knob) === 'hook' && differs(knob)) knobs.push(knob);
     }
+    // Where a value of the command's own is searched, its batches stay as they are.
+    if (config?.knob) return knobs.filter((knob) => knob !== 'micro_batch' && knob !== 'accumulation');
     // With a placeholder the script's batches are micro-batches, so the hook joins them, and cuts the joined ones.
     if (config && knobs.includes('accumulation') && !knobs.includes('micro_batch')) knobs.push('micro_batch');
     knobs.push(...HOOK_KNOBS.filter((knob) => config?.[knob]));
     return knobs;
   }
+}
+
+/** Processes that train, each on a device of its own. */
+export function worldSizeOf({ worldSize }: CommandPlan, devices: readonly Device[], gpus: number): number {
+  return worldSize ?? (isHost(devices[0]?.id) ? 1 : Math.max(1, gpus));
 }
 
 /** Understands a request: its command, interpreter and devices. Starts nothing that lasts. */
@@ -343,6 +356,7 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
     env: environment,
     preset: options.preset,
     worldSize: options.gpus > 1 ? options.gpus : null,
+    ...(request.knob === undefined ? {} : { knobs: new Set([request.knob.name]) }),
   });
   // A script under `run --no-tune` needs no torch.
   const asking = options.tune ? askInterpreter(plan, options.cwd, environment) : null;
@@ -352,7 +366,8 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
   const target = new Target(request, deps, plan, torch, devices, environment);
   resolveBudget(options.budget, devices[0] as Device); // says now what would be wrong later
   if (interpreter !== null) deps.progress({ type: 'interpreter', ...interpreter });
-  if (request.purpose === 'find-batch' && target.carrier('micro_batch') === 'none') {
+  if (request.knob !== undefined) requireKnob(request.knob.name, plan);
+  else if (request.purpose === 'find-batch' && target.carrier('micro_batch') === 'none') {
     findCommand(request.command[0] as string, environment, options.cwd); // a command that is not there takes nothing either
     throw noKnob(plan.program, torch);
   }

@@ -1,5 +1,6 @@
 import type { Log } from '../common/log.js';
 import type { JobRecord } from '../contract/job.js';
+import type { KnobValue } from '../contract/knob.js';
 import type { Device } from '../contract/launch.js';
 import type { Observation, Probe, ProbeRecord } from '../contract/measurement.js';
 import type { JobOptions } from '../contract/options.js';
@@ -11,6 +12,16 @@ import type { Runtime } from '../runtime/types.js';
 import type { HeldLease } from '../store/held-lease.js';
 import type { RecommendationStore } from '../store/index.js';
 import type { LeaseRequest } from '../store/lease-request.js';
+
+/** A search for the largest value of `{name}` in the command. */
+export interface KnobWish {
+  name: string;
+  /** Null: 1, but a larger one is tried first. */
+  min: number | null;
+  max: number | null;
+  /** Null: round numbers. */
+  multipleOf: number | null;
+}
 
 /** One command to be searched or run. */
 export interface WorkRequest {
@@ -31,6 +42,10 @@ export interface WorkRequest {
   environment: NodeJS.ProcessEnv;
   /** Its umask and limits; absent: those of whoever starts it. */
   shell?: Shell;
+  /** `find-batch --knob`; absent: the batch is searched. */
+  knob?: KnobWish;
+  /** Recorded values that stand in the command. */
+  knobs?: KnobValue[];
 }
 
 /** Reserves device memory for the time of the work. */

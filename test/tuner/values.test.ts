@@ -66,10 +66,24 @@ describe('round numbers', () => {
   it('are as round as 2 per cent allow, and hold both ends', () => {
     const sizes = roundNumbers(7, 5001);
     expect([3, 7, 99, 101, 1000, 1601, 3199, 4999, 9999].map((size) => sizes.down(size))).toEqual([
-      null, 7, 99, 100, 992, 1600, 3168, 4992, 5001,
+      null,
+      7,
+      99,
+      100,
+      992,
+      1600,
+      3168,
+      4992,
+      5001,
     ]);
     expect([3, 99, 101, 1000, 3199, 4999, 5002].map((size) => sizes.up(size))).toEqual([
-      7, 99, 102, 1008, 3200, 5001, null,
+      7,
+      99,
+      102,
+      1008,
+      3200,
+      5001,
+      null,
     ]);
   });
 

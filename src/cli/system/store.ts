@@ -28,7 +28,7 @@ const OFFERED = {
     'retry',
     'environments',
   ],
-  recommendations: ['list', 'find'],
+  recommendations: ['list', 'find', 'knobs'],
   hosts: ['list'],
   leasing: ['list', 'foreground', 'heldByEnded'],
   memory: ['get'],

@@ -3,7 +3,7 @@ import { OomtuneError, usageError } from '../../common/errors.js';
 import type { FindBatchReport, MemoryReport } from '../../contract/reports.js';
 import { interrupted, nothingFits, renderError } from '../errors.js';
 import { renderFound } from '../find-batch-view.js';
-import { toJobOptions } from '../job-options.js';
+import { toJobOptions, toKnob } from '../job-options.js';
 import { endOfSearch } from '../notify.js';
 import type { Verb } from '../verb.js';
 import { checkWritable, writeResult } from '../whole-file.js';
@@ -11,13 +11,14 @@ import { workDeps } from '../work.js';
 
 export default (async ({ options, command }, context) => {
   const jobOptions = toJobOptions(options, command);
+  const knob = toKnob(options);
   const plot = plotFile(options.plot);
   const { out } = context;
   const [{ deps, request, around }, { findBatch }] = await Promise.all([
     workDeps(context, 'find-batch', jobOptions, command, options.notify),
     import('../../worker/index.js'),
   ]);
-  const report = await around(() => findBatch(request, deps), endOfSearch);
+  const report = await around(() => findBatch(knob === null ? request : { ...request, knob }, deps), endOfSearch);
   context.progress.close();
   if (context.signal.aborted) throw interrupted();
   if (plot !== null && report.memory !== null) {

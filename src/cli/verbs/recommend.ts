@@ -26,7 +26,9 @@ export default (async ({ args, options, command }, context) => {
   }
   const store = await context.store();
   const found = name === undefined ? await store.recommendations.list() : await store.recommendations.find(name);
-  if (name !== undefined && found.length === 0) throw noSuchConfig(name, await store.recommendations.list());
+  const knobs = format === undefined ? await store.recommendations.knobs(name) : [];
+  if (name !== undefined && found.length + knobs.length === 0)
+    throw noSuchConfig(name, await store.recommendations.list());
   if (format !== undefined) {
     const one = latestVerified(found, name as string);
     if (found.length > 1) out.note(`note: ${one.key} is the latest verified one.`);
@@ -38,7 +40,7 @@ export default (async ({ args, options, command }, context) => {
   }
   if (options.apply) {
     const { applyRecommendation } = await import('../apply.js');
-    const applied = await applyRecommendation(found, name ?? null, command);
+    const applied = await applyRecommendation(found, knobs, name ?? null, command);
     for (const note of applied.notes) out.note(`note: ${note}`);
     if (out.json)
       out.document('recommend-apply', {
@@ -54,10 +56,11 @@ export default (async ({ args, options, command }, context) => {
     }
     return 0;
   }
-  if (out.json) out.document('recommend', { schema: 1, recommendations: found });
-  else if (found.length === 0)
+  const all = [...found, ...knobs];
+  if (out.json) out.document('recommend', { schema: 1, recommendations: all });
+  else if (all.length === 0)
     out.data('Nothing recorded yet. `oomtune find-batch -- COMMAND…` records a configuration.');
-  else out.data(renderRecommendations(found, out.paint));
+  else out.data(renderRecommendations(all, out.paint));
   return 0;
 }) satisfies Verb;
 

@@ -2,6 +2,8 @@ import { usageError } from '../../common/errors.js';
 import type { JobRecord } from '../../contract/job.js';
 import { withheldNote } from '../../daemon/withheld.js';
 import { hostName, type NamedJob, type Store } from '../../store/index.js';
+import { knobNames } from '../../worker/command/placeholders.js';
+import { nothingRecorded } from '../../worker/knob/nothing-recorded.js';
 import { slurmOptions, toSlurm } from '../cluster/slurm.js';
 import type { Context } from '../context.js';
 import { asOomtuneError, renderError } from '../errors.js';
@@ -32,6 +34,7 @@ export default (async ({ options, command }, context) => {
     );
   }
   const store = await context.store();
+  await checkKnobs(store, first);
   const { submitJob, submitSweep, submitToSlurm, sweepName } = await import('../../daemon/index.js');
   const onNamed = (name: string, found: NamedJob): void => sayWhich(name, found, out);
   const submission = { command, options: jobOptions, environment: withNotify(process.env, options.notify), onNamed };
@@ -57,6 +60,14 @@ export default (async ({ options, command }, context) => {
   if (idle !== null && here && !out.json && canAsk()) context.afterwards.push(() => offerDaemon(store, context));
   return 0;
 }) satisfies Verb;
+
+/** A value of the command's own that no search has found is none that a job could find: said now, not after hours in the queue. */
+async function checkKnobs(store: Store, command: string[]): Promise<void> {
+  const names = knobNames(command);
+  if (names.size === 0) return;
+  const recorded = new Set((await store.recommendations.knobs()).map(({ knob }) => knob?.name));
+  for (const name of names) if (!recorded.has(name)) throw nothingRecorded(name, command);
+}
 
 /** Whom to tell is known on this host alone. */
 async function sayWhoTells(store: Store, out: Context['out']): Promise<void> {

@@ -63,6 +63,7 @@ export function readCalls(store: Store, about: AboutDaemon): Calls {
     'jobs.unreadable': call([], async ({ peer }) => (peer.admin ? jobs.unreadable() : [])),
     'recommendations.get': call([z.string().max(512)], (_, [key]) => recommendations.get(key)),
     'recommendations.list': call([], () => recommendations.list()),
+    'recommendations.knobs': call([handle.optional()], (_, [name]) => recommendations.knobs(name)),
     'recommendations.find': call([handle], (_, [name]) => recommendations.find(name)),
     'hosts.list': call([], () => hosts.list()),
     'leasing.list': call([], async ({ peer }) => (await leasing.list()).map((one) => visibleLease(peer, one))),

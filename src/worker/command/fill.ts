@@ -1,4 +1,5 @@
 import { usageError } from '../../common/errors.js';
+import { knobVariable } from '../../contract/knob.js';
 import { type Config, HOOK_KNOBS } from '../../contract/rung.js';
 import { EXPANDABLE_SEGMENTS } from '../memory/allocator.js';
 import type { Editor } from './editor.js';
@@ -50,6 +51,7 @@ export function knobVariables(config: Config): Record<string, string> {
     OOMTUNE_CHECKPOINTING: config.checkpointing ? '1' : '0',
   };
   for (const knob of HOOK_KNOBS) if (config[knob]) env[`OOMTUNE_${knob.toUpperCase()}`] = '1';
+  if (config.knob) env[knobVariable(config.knob.name)] = String(config.knob.value);
   if (config.expandable_segments) Object.assign(env, EXPANDABLE_SEGMENTS);
   return env;
 }

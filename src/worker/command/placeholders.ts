@@ -1,5 +1,6 @@
 import { OomtuneError } from '../../common/errors.js';
 import { editDistance } from '../../common/names.js';
+import { KNOB_NAME, type KnobValue } from '../../contract/knob.js';
 import type { Config } from '../../contract/rung.js';
 
 /** Names that stand for a value: `{micro_batch}`. */
@@ -51,6 +52,8 @@ function isKnown(piece: Piece): boolean {
   return names.includes(piece.name);
 }
 
+const NONE: ReadonlySet<string> = new Set();
+
 /** The known name that was probably meant; null when nothing is near. */
 function nearest(name: string): string | null {
   const plain = name.toLowerCase().replaceAll('-', '_').replaceAll('_', '');
@@ -66,8 +69,8 @@ function nearest(name: string): string | null {
  * Whether it is a misspelt placeholder, which would fail in the script, far from its cause: a whole argument or flag's value,
  * any with a `?`, or inside a longer text (`{epoch}-{val_loss:.2f}`) one within two letters of a known name.
  */
-function isMistake(piece: Piece, element: string): boolean {
-  if (isKnown(piece)) return false;
+function isMistake(piece: Piece, element: string, knobs: ReadonlySet<string> = NONE): boolean {
+  if (isKnown(piece) || (piece.text === null && knobs.has(piece.name))) return false;
   if (piece.text !== null) return ALONE.test(element) || nearest(piece.name) !== null;
   const bare = piece.escaped
     ? element.slice(0, piece.start) + element.slice(piece.start + 1, piece.end - 1) + element.slice(piece.end)
@@ -82,12 +85,27 @@ function mistake(piece: Piece): OomtuneError {
   return new OomtuneError(
     'OOMTUNE_BAD_PLACEHOLDER',
     `The command holds ${shown}, which is not a placeholder${near ? `; did you mean {${near}}?` : '.'}`,
-    `Use ${known}; or double the braces, {${shown}}, to pass it on as it stands.`,
+    `Use ${known}, or a name of your own for what find-batch --knob searches; or double the braces, {${shown}}, to pass it on as it stands.`,
   );
 }
 
-/** The placeholders that a command uses. Throws OOMTUNE_BAD_PLACEHOLDER for a misspelt one, or one cut in two by a space. */
-export function placeholders(command: readonly string[]): Set<PlaceholderName> {
+/**
+ * The command's own knobs: each stands as a whole word or a flag's value, and no known placeholder is near enough to be meant. Only
+ * a search with `--knob`, or what it recorded, gives them a value.
+ */
+export function knobNames(command: readonly string[]): Set<string> {
+  const names = new Set<string>();
+  for (const element of command) {
+    for (const piece of pieces(element)) {
+      const own = !piece.escaped && piece.text === null && !isKnown(piece) && nearest(piece.name) === null;
+      if (own && KNOB_NAME.test(piece.name) && ALONE.test(element)) names.add(piece.name);
+    }
+  }
+  return names;
+}
+
+/** The placeholders that a command uses, beside `knobs` of its own. Throws OOMTUNE_BAD_PLACEHOLDER for a misspelt one, or one cut in two by a space. */
+export function placeholders(command: readonly string[], knobs: ReadonlySet<string> = NONE): Set<PlaceholderName> {
   const used = new Set<PlaceholderName>();
   for (const element of command) {
     const open = /\{(?:amp|checkpointing)\?[^{}]*$/.exec(element);
@@ -100,7 +118,7 @@ export function placeholders(command: readonly string[]): Set<PlaceholderName> {
     }
     for (const piece of pieces(element)) {
       if (piece.escaped) continue;
-      if (isMistake(piece, element)) throw mistake(piece);
+      if (isMistake(piece, element, knobs)) throw mistake(piece);
       if (!isKnown(piece)) continue;
       used.add(piece.name as PlaceholderName);
       for (const inner of piece.text === null ? [] : pieces(piece.text)) {
@@ -126,7 +144,8 @@ function fillElement(element: string, config: Config): { text: string; switched:
     if (piece.escaped) {
       // Undoubles only braces that would have meant something: `{{bos_token}}` in a chat template is the user's own.
       if (isKnown(plain) || isMistake(piece, element)) filled = element.slice(piece.start + 1, piece.end - 1);
-    } else if (isKnown(piece)) {
+    } else if (piece.text === null && piece.name === config.knob?.name) filled = String(config.knob.value);
+    else if (isKnown(piece)) {
       if (piece.text === null) filled = valueFor(piece.name as PlaceholderName, config);
       else {
         switched = true;
@@ -139,6 +158,14 @@ function fillElement(element: string, config: Config): { text: string; switched:
     at = piece.end;
   }
   return { text: text + element.slice(at), switched };
+}
+
+/** The command with `{name}` of one knob as its value, and every other placeholder as it is. */
+export function withKnob(command: readonly string[], { name, value }: KnobValue): string[] {
+  return command.map((element) => {
+    const pieceOf = pieces(element).filter((piece) => !piece.escaped && piece.text === null && piece.name === name);
+    return pieceOf.reduceRight((text, { start, end }) => `${text.slice(0, start)}${value}${text.slice(end)}`, element);
+  });
 }
 
 /** The command with every placeholder filled. An element that a `{name?text}` leaves empty vanishes. */

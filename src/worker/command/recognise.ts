@@ -26,6 +26,8 @@ export interface RecogniseOptions {
   preset: string;
   /** Processes that the job will have, where the command does not say (`--gpus N`). */
   worldSize?: number | null;
+  /** Knobs of the command's own that are to have a value when it is filled in. */
+  knobs?: ReadonlySet<string>;
 }
 
 /** Understands a command, by reading files only. Throws OOMTUNE_BAD_PLACEHOLDER, or OOMTUNE_USAGE for an unknown preset. */
@@ -33,7 +35,7 @@ export async function recognise(command: readonly string[], options: RecogniseOp
   if (command.length === 0 || command[0] === '')
     throw usageError('There is no command.', 'Give the command after --, as in: -- python train.py');
   const { cwd, env } = options;
-  const used = placeholders(command);
+  const used = placeholders(command, options.knobs);
   const program = findProgram(command, cwd);
   settleInterpreter(program, command, cwd, env);
   const scriptText = program.script ? readText(program.script.absolute) : null;

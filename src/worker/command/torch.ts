@@ -7,6 +7,7 @@ import { TimeUp, within } from '../../common/within.js';
 import type { JobOptions } from '../../contract/options.js';
 import { jobEnvironment } from './environment.js';
 import { type CommandPlan, recognise } from './index.js';
+import { knobNames } from './placeholders.js';
 
 const run = promisify(execFile);
 /** An end that the kernel does not let happen is waited for so much longer, in ms. */
@@ -118,6 +119,12 @@ export async function preflight(command: string[], options: JobOptions, environm
   findCommand(command[0] as string, env, options.cwd);
   if (!options.tune) return;
   const worldSize = options.gpus > 1 ? options.gpus : null;
-  const plan = await recognise(command, { cwd: options.cwd, env, preset: options.preset, worldSize });
+  const plan = await recognise(command, {
+    cwd: options.cwd,
+    env,
+    preset: options.preset,
+    worldSize,
+    knobs: knobNames(command),
+  });
   await askInterpreter(plan, options.cwd, env);
 }

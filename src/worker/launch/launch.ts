@@ -54,7 +54,7 @@ export function launchSearch(
       mode,
       forks,
       atCall,
-      hookKnobs: mode === 'measure' ? target.hookKnobs() : [],
+      hookKnobs: mode === 'measure' ? (probe?.knob ? target.hookKnobs(config ?? first) : target.hookKnobs()) : [],
     };
   });
 }

@@ -7,6 +7,7 @@ import type { Recommendation } from '../../contract/recommendation.js';
 import type { RunReport } from '../../contract/reports.js';
 import { type Config, type Cut, shown } from '../../contract/rung.js';
 import type { Run } from '../../runtime/types.js';
+import { withRecordedKnobs } from '../knob/recorded-knobs.js';
 import { Detached, isEnded, letsGo } from '../launch/detached.js';
 import { launchJob, remarksTo } from '../launch/launch.js';
 import { Session, type SessionHooks } from '../launch/session.js';
@@ -41,7 +42,8 @@ import { verify } from './verification.js';
  * than as it stands was asked for, after a search. A late out-of-memory error steps down and runs again. Takes over the run of an earlier process. Throws Detached when told to let go, and
  * TimeUp where its time is up before its run.
  */
-export async function runJob(request: WorkRequest, deps: WorkDeps): Promise<RunReport> {
+export async function runJob(asked: WorkRequest, deps: WorkDeps): Promise<RunReport> {
+  const request = await withRecordedKnobs(asked, deps);
   const limit = TimeLimit.of(request);
   if (limit === null) return new JobRun(request, deps).complete();
   return new JobRun(request, limit.watch(deps)).complete().finally(() => limit.stop());

@@ -31,11 +31,12 @@ export interface ProbeRun {
 
 /** The probe's part of an observation. */
 const tried = (
-  { rung, micro_batch, accumulation, expandable_segments }: Probe,
+  { rung, micro_batch, accumulation, expandable_segments, knob }: Probe,
   { launch, life, fresh, asked }: ProbeRun,
 ) => ({
   ...{ rung, micro_batch, accumulation, launch, life, fresh },
   ...(expandable_segments ? { expandable_segments } : {}),
+  ...(knob ? { knob } : {}),
   wall_s: Math.max(0, Date.now() - asked) / 1000,
 });
 

@@ -83,7 +83,8 @@ export class Prober {
     private readonly target: Target,
     private readonly goal: Constraints['goal'],
   ) {
-    this.#mode = target.carrier('micro_batch') === 'hook' ? 'probe' : target.listens ? 'measure' : 'none';
+    const drives = request.knob === undefined && target.carrier('micro_batch') === 'hook';
+    this.#mode = drives ? 'probe' : target.listens ? 'measure' : 'none';
     this.launches = [...request.launches];
     this.#forks = (request.options.fork ?? true) && target.worldSize === 1;
     this.#lives = Math.max(0, ...request.journal.map(({ life, launch }) => life ?? launch));
@@ -119,7 +120,8 @@ export class Prober {
     // What a launch measures by itself starts with its loop.
     if (carried) {
       ran.asked = session.loopsSince ?? ran.asked;
-      this.#boundByData(session.loop, probe.micro_batch);
+      if (probe.knob) this.loop ??= session.loop;
+      else this.#boundByData(session.loop, probe.micro_batch);
     }
     this.torch ??= session.hello?.torch ?? null;
     this.cut ??= session.cut;
@@ -132,7 +134,7 @@ export class Prober {
     const name = rungName(probe.rung);
     this.#taken.set(name, Math.max(this.#taken.get(name) ?? 0, probe.micro_batch));
     const goesOn = this.#mode === 'probe' || (this.#mode === 'measure' && (session.loop?.can.batch ?? false));
-    const alive = goesOn && !measurement.short && this.apart === null;
+    const alive = goesOn && !measurement.short && this.apart === null && !probe.knob;
     this.#spent = !alive;
     if (!alive && !session.renewable) await this.close();
     if (measurement.total_bytes === null) measurement.total_bytes = ledgerPeak(session.run.ledger());
@@ -141,7 +143,7 @@ export class Prober {
       times: this.target.loopAccumulation,
       worldSize: this.target.worldSize,
     });
-    return (carried && this.#unreached(session, fit)) || fit;
+    return (carried && !probe.knob && this.#unreached(session, fit)) || fit;
   }
 
   /** The observation of a flag that changed nothing; null: it may have changed something. */
@@ -211,7 +213,7 @@ export class Prober {
     }
     this.undriveable = verdict.class === 'ok';
     this.diagnosis = verdict.class === 'ok' ? undriveable(null, probe.steps) : verdict;
-    if (this.#mode === 'measure' && verdict.class === 'device_oom')
+    if (this.#mode === 'measure' && verdict.class === 'device_oom' && !probe.knob)
       this.diagnosis = neverReached(probe, session.loop?.own_batch, this.target.worldSize) ?? verdict;
     const trainedAlone = this.#mode === 'probe' && session.loop === null ? trainedAtItsOwn(verdict) : null;
     if (trainedAlone !== null && session.exception?.waited_for_loader && !this.#atCall)
