@@ -20,9 +20,9 @@ interface Applied {
 /** Fills a recommendation into the command: the one recorded for this command, else the latest verified one of its name. */
 export async function applyRecommendation(
   batches: Recommendation[],
-  knobs: Recommendation[],
   name: string | null,
   command: string[],
+  knobs: Recommendation[] = [],
 ): Promise<Applied> {
   const names = knobNames(command);
   const found = names.size === 0 ? batches : knobs.filter(({ knob }) => knob !== undefined && names.has(knob.name));

@@ -40,7 +40,7 @@ export default (async ({ args, options, command }, context) => {
   }
   if (options.apply) {
     const { applyRecommendation } = await import('../apply.js');
-    const applied = await applyRecommendation(found, knobs, name ?? null, command);
+    const applied = await applyRecommendation(found, name ?? null, command, knobs);
     for (const note of applied.notes) out.note(`note: ${note}`);
     if (out.json)
       out.document('recommend-apply', {
