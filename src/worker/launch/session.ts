@@ -9,6 +9,7 @@ import type { Cut } from '../../contract/rung.js';
 import type { Run, Runtime } from '../../runtime/types.js';
 import { type Measurement, stepsToGo, worstRank } from '../search/worst-rank.js';
 import { exitOf, sinceThen } from './ends.js';
+import { FallenRank } from './fallen-rank.js';
 import { FORK_SERVER, type HookEvent, HookServer } from './hook-server.js';
 import { type HookMode, hookEnvironment, hookSocketPath, type SessionRequest } from './session-request.js';
 
@@ -80,6 +81,7 @@ export class Session {
   readonly #ended: Promise<Exit>;
   #wake: () => void = () => {};
   #asked: Probe | null = null;
+  readonly #fallen = new FallenRank();
   /** Processes with a connection. */
   readonly #speaking = new Set<number>();
   /** Its end, by the fork server. */
@@ -102,6 +104,7 @@ export class Session {
     const together = launch.ended.then((exit) => ({ ...exit, ledger: sinceThen(exit.ledger, this.#before) }));
     this.#ended = Promise.race([together, alone]).then((exit) => {
       this.exit = exit;
+      this.#fallen.stop();
       this.#wake();
       return exit;
     });
@@ -244,6 +247,11 @@ export class Session {
     return this.#ended;
   }
 
+  /** Resolves if a rank has died for want of memory and the others wait for it all the same. */
+  get unnoticed(): Promise<void> {
+    return this.#fallen.unnoticed;
+  }
+
   /** Ends a probing process, by force if need be, and waits until nothing is left. */
   async close(timeoutSeconds = 5): Promise<Exit> {
     const { hook, mode, ended } = this.launch;
@@ -268,11 +276,14 @@ export class Session {
     const launch = this.launch;
     if (launch.past.has(event.pid)) return;
     if (event.rank === FORK_SERVER) this.#hearForkServer(event);
-    else if ('gone' in event) this.#speaking.delete(event.pid);
-    else {
+    else if ('gone' in event) {
+      this.#speaking.delete(event.pid);
+      if (this.#world > 1) this.#fallen.gone(event.pid, this.#speaking.size);
+    } else {
       const { message } = event;
       if (message.t === 'hello') {
         this.hello = message;
+        this.#fallen.stop();
         this.#speaking.add(message.pid);
         // By now all output of the life before has arrived.
         if (this.life > 1) this.logFrom = sizeOf(this.run.logFile);
@@ -287,8 +298,10 @@ export class Session {
         this.#measured.set(event.rank, message);
         if (launch.mode === 'apply' && this.#measured.size >= this.#world)
           launch.hooks.onMeasured?.(worstRank([...this.#measured.values()]));
-      } else if (message.t === 'exception') this.exception ??= message;
-      else if (message.t === 'cut') {
+      } else if (message.t === 'exception') {
+        this.exception ??= message;
+        if (message.oom) this.#fallen.ranOut(event.pid);
+      } else if (message.t === 'cut') {
         this.cut ??= { cut: message.cut, why: message.why };
         launch.hooks.onCut?.(this.cut);
       } else if (message.t === 'xla_pool') {
@@ -296,6 +309,7 @@ export class Session {
       } else if (message.t === 'goodbye') this.goodbye ??= message;
       else if (message.t === 'step') {
         this.steps = Math.max(this.steps, message.n);
+        this.#fallen.stop();
         launch.hooks.onStep?.(message);
       } else if (message.t === 'eval' || message.t === 'save') launch.hooks.onRemark?.(message.t, message.message);
       else if (message.t === 'warn') {

@@ -353,7 +353,9 @@ class JobRun {
 
   /** Waits for the end. An abort ends the job, unless it only lets go. */
   async #waitForEnd(session: Session, signal: AbortSignal): Promise<Exit> {
-    const first = await Promise.race([session.ended(), aborted(signal)]);
+    const fallen = session.unnoticed.then(() => 'fallen' as const);
+    const first = await Promise.race([session.ended(), fallen, aborted(signal)]);
+    if (first === 'fallen') return this.#endOthers(session);
     if (first !== undefined) return first;
     if (letsGo(signal)) {
       session.letGo();
@@ -361,6 +363,14 @@ class JobRun {
     }
     session.run.end(isTimeUp(signal) ? 'timeout' : 'cancel');
     return session.ended();
+  }
+
+  /** Ranks that wait for one that died would do so until their libraries' time is up. The end is that of the one that died. */
+  async #endOthers(session: Session): Promise<Exit> {
+    this.#note('A rank ran out of memory and the others go on waiting for it: they are ended.');
+    session.run.end('cancel');
+    const exit = await session.ended();
+    return isEnded(this.deps.signal) ? exit : { ...exit, code: FAILED, signal: null, ended_by: 'job' };
   }
 
   #note(text: string): void {

@@ -1,0 +1,63 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { FallenRank } from '../../src/worker/launch/fallen-rank.js';
+import { runJob } from '../../src/worker/run/run-job.js';
+import { FIXTURES, pythonWithTorch, workbench } from './harness.js';
+
+let folder = '';
+afterEach(() => {
+  if (folder !== '') rmSync(folder, { recursive: true, force: true });
+});
+
+describe('several ranks', () => {
+  it('end together where one runs out of memory, and go on from the same step at a smaller size', async () => {
+    folder = mkdtempSync(join(tmpdir(), 'oomtune-ranks-'));
+    const options = { cwd: join(FIXTURES, 'ranks'), budget: '110MiB', amp: 'off', checkpointing: 'off' } as const;
+    const bench = workbench('run', [pythonWithTorch(), 'launch.py'], {
+      ...options,
+      cut: 'loader',
+      resumeArg: '--again',
+    });
+    bench.request.environment.CHECKPOINT = join(folder, 'last.pt');
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', exit_code: 0, config: { micro_batch: 16, accumulation: 2 } });
+    const notes = bench.events.flatMap((event) => (event.type === 'note' ? [event.text] : []));
+    expect(notes).toContain('A rank ran out of memory and the others go on waiting for it: they are ended.');
+    expect(notes.join('\n')).toContain('going on with 16 x 2, resuming');
+    const { launches } = bench.persisted.findLast((patch) => 'launches' in patch) as {
+      launches: { dir: string; purpose: string }[];
+    };
+    const [before, after] = launches
+      .filter(({ purpose }) => purpose === 'run')
+      .map(({ dir }) => readFileSync(join(dir, 'log'), 'utf8'));
+    expect(before).toContain('waits');
+    for (const rank of [0, 1, 2, 3]) {
+      expect(before).toContain(`rank ${rank} from step 0`);
+      expect(after).toContain(`rank ${rank} from step 6`);
+      expect(after).toContain(`rank ${rank} trained`);
+    }
+    await bench.noneLeft();
+  });
+});
+
+describe('a rank that died of memory', () => {
+  it('is told of where others are left, and not where a process or a step came after it', async () => {
+    const seen: string[] = [];
+    const fallen = (name: string): FallenRank => {
+      const one = new FallenRank(0.01);
+      void one.unnoticed.then(() => seen.push(name));
+      return one;
+    };
+    const [lone, back, other, waited] = ['lone', 'back', 'other', 'waited'].map(fallen) as FallenRank[];
+    for (const one of [lone, back, waited]) one?.ranOut(7);
+    lone?.gone(7, 0);
+    back?.gone(7, 3);
+    back?.stop();
+    other?.gone(7, 3);
+    waited?.gone(7, 3);
+    await waited?.unnoticed;
+    expect(seen).toEqual(['waited']);
+  });
+});
