@@ -1,0 +1,121 @@
+#!/usr/bin/env node
+/**
+ * The longest context that an 8B-parameter Llama with adapters (LoRA, rank 32) in bf16 trains with, by budget: plain transformers with SDPA,
+ * beside the same with what oomtune turns on of what changes no number (`--exact`: checkpointing, activations in host memory, …).
+ * node bench/context/run.mjs [--device cuda:0] [--python PATH] [--budgets 8,12,16,24,40,48,80] [--weights bf16,4bit] [--minutes 9.5]
+ *                            [--record] [--keep] [--dry]
+ * Each search is `find-batch --knob seq_len`. A next one asks for more than the last found (`--knob-min`), which has oomtune climb its
+ * ladder, until nothing fits. --keep goes on from the last record: what it has is not measured again. --dry tries the whole of it on the CPU,
+ * with a toy model under budgets in MiB. Needs `npm run build`, redis-server, and a Python with torch, transformers and peft.
+ */
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { findBatch, option, ROOT, stopRedis, torchVersion } from '../search/oomtune.mjs';
+import { record, recorded } from '../search/report.mjs';
+
+const flag = (name) => process.argv.includes(name);
+const dry = flag('--dry');
+const python = option('--python') ?? 'python3';
+const device = option('--device') ?? (dry ? 'cpu' : 'cuda:0');
+const unit = dry ? 'MiB' : 'GiB';
+const budgets = (option('--budgets') ?? (dry ? '96,160' : '8,12,16,24,40,48,80')).split(',').map(Number);
+const kinds = (option('--weights') ?? 'bf16,4bit').split(',');
+const until = performance.now() + Number(option('--minutes') ?? 600) * 60_000;
+const file = dry ? 'context-dry' : 'context';
+const command = `node bench/context/run.mjs ${process.argv.slice(2).join(' ')}`.trim();
+/** A next search asks for so many times what the last one found. */
+const MORE = 1.1;
+/** Rungs that a search can climb one after the other. */
+const SEARCHES = 4;
+
+const home = mkdtempSync(join(tmpdir(), 'oomtune-context-'));
+const begun = performance.now();
+const say = (text) =>
+  process.stderr.write(`${((performance.now() - begun) / 1000).toFixed(0).padStart(4)} s  ${text}\n`);
+const rows = flag('--keep') ? recorded(file) : [];
+
+async function longest(weights, budget, more) {
+  const words = ['llama.py', '--seq-len', '{seq_len}', '--weights', weights, '--device', dry ? 'cpu' : 'cuda'];
+  if (dry) words.push('--size', 'toy', '--steps', '4');
+  const workload = { command: [python, ...words], cwd: join(ROOT, 'bench', 'context') };
+  const knob = ['--knob', 'seq_len={seq_len}', '--knob-multiple-of', '64', '--exact', ...more];
+  return findBatch(workload, { home, device, budget: `${budget}${unit}`, steps: 3, more: knob });
+}
+
+const plainly = ({ config }) => !config.checkpointing && !config.offload;
+const rungOf = (config) =>
+  Object.entries(config)
+    .filter(([name, value]) => value === true && name !== 'expandable_segments')
+    .map(([name]) => name)
+    .join(' + ') || 'as it stands';
+
+async function rowOf(weights, budget) {
+  const searches = [];
+  for (let least = 64; searches.length < SEARCHES; ) {
+    const found = await longest(weights, budget, ['--knob-min', String(least)]);
+    if (found.status !== 'found') {
+      if (found.status === 'failed') throw new Error(`${found.failure.class}: ${found.failure.evidence}`);
+      break;
+    }
+    searches.push(found);
+    least = Math.ceil((MORE * found.knob.max) / 64) * 64;
+  }
+  const plain = searches.find(plainly) ?? null;
+  const best = searches.at(-1) ?? null;
+  return {
+    ...{ weights, budget, unit, plain: plain?.knob.max ?? null, longest: best?.knob.max ?? null },
+    ...{ rung: best === null ? null : rungOf(best.config), peak_bytes: best?.peak_bytes ?? null },
+    ...{ bounded_by: best?.knob.bounded_by ?? null, launches: searches.map((one) => one.launches) },
+    step_s: best === null ? null : 1 / best.samples_per_s,
+  };
+}
+
+function table() {
+  const lines = rows.map((row) => {
+    const times = row.plain && row.longest ? `${(row.longest / row.plain).toFixed(1)}` : '';
+    const cells = [
+      row.weights,
+      `${row.budget} ${row.unit}`,
+      row.plain ?? 'does not fit',
+      row.longest ?? 'does not fit',
+      times,
+    ];
+    return `| ${[...cells, row.rung ?? '', row.step_s?.toFixed(1) ?? '', row.launches.join(' + ')].join(' | ')} |`;
+  });
+  const gpu = spawnSync('nvidia-smi', ['--query-gpu=name,driver_version', '--format=csv,noheader'], {
+    encoding: 'utf8',
+  });
+  const card = dry ? 'a toy model on the CPU: the figures say nothing' : gpu.stdout.split('\n')[0];
+  return [
+    '# The longest context that trains\n',
+    `Made by \`${command}\`: torch ${torchVersion(python)}, ${card}. Largest multiple of 64 tokens; ends of 2 % apart are not told from one another.\n`,
+    '| weights | budget | plain | with oomtune | times | rung | s a step | launches |',
+    '| --- | --- | --- | --- | --- | --- | --- | --- |',
+    ...lines,
+    '',
+  ].join('\n');
+}
+
+try {
+  for (const weights of kinds) {
+    for (const budget of budgets) {
+      if (rows.some((row) => row.weights === weights && row.budget === budget)) continue;
+      if (performance.now() > until) {
+        say(`not reached: ${weights}, ${budget} ${unit}`);
+        continue;
+      }
+      const row = await rowOf(weights, budget);
+      rows.push(row);
+      say(
+        `${weights}, ${budget} ${unit}: ${row.plain} plain, ${row.longest} with ${row.rung}, ${row.launches} launches`,
+      );
+      if (flag('--record')) record(file, rows, table());
+    }
+  }
+  process.stdout.write(table());
+} finally {
+  stopRedis(home);
+  rmSync(home, { recursive: true, force: true });
+}
