@@ -122,6 +122,10 @@ const step = z.object({
   resident_bytes: lenient(z.number().nonnegative().max(MOST_BYTES).nullable()).optional(),
   /** The variable of the script that grows with it. */
   kept_by: text(500).nullable().optional(),
+  /** What a caching allocator holds now, the most that was in use of it at once, and how often it gave its cache back to try again. */
+  reserved_bytes: lenient(z.number().nonnegative().max(MOST_BYTES).nullable()).optional(),
+  allocated_peak_bytes: lenient(z.number().nonnegative().max(MOST_BYTES).nullable()).optional(),
+  alloc_retries: lenient(z.number().nonnegative().nullable()).optional(),
 });
 
 /** The loop evaluates, saves, or does something to warn of. */

@@ -130,6 +130,10 @@ class Step(TypedDict):
     resident_bytes: int | None
     #: The script's variable that grows with it.
     kept_by: str | None
+    #: What the caching allocator holds now, the most that was in use at once, and how often it gave its cache back to try again.
+    reserved_bytes: int | None
+    allocated_peak_bytes: int | None
+    alloc_retries: int
 
 
 class _Code(TypedDict, total=False):

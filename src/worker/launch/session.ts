@@ -20,7 +20,7 @@ import { type HookMode, hookEnvironment, hookSocketPath, type SessionRequest } f
 const VARIED: readonly Probe['purpose'][] = ['climb', 'bound', 'verify'];
 
 export interface SessionHooks {
-  onStep?: (step: Step) => void;
+  onStep?: (step: Step, rank: number) => void;
   onCut?: (cut: Cut) => void;
   /** All ranks of a watched job have measured so many steps. */
   onMeasured?: (measurement: Measurement) => void;
@@ -310,7 +310,7 @@ export class Session {
       else if (message.t === 'step') {
         this.steps = Math.max(this.steps, message.n);
         this.#fallen.stop();
-        launch.hooks.onStep?.(message);
+        launch.hooks.onStep?.(message, event.rank);
       } else if (message.t === 'eval' || message.t === 'save') launch.hooks.onRemark?.(message.t, message.message);
       else if (message.t === 'warn') {
         const code = message.code ?? '';

@@ -20,6 +20,7 @@ import { unheardRefusal } from '../search/unheard.js';
 import { prepare, type Target } from '../target.js';
 import type { Lease, WorkDeps, WorkRequest } from '../types.js';
 import { FirstRun, startsAsItStands } from './first-run.js';
+import { Pieces } from './fragmentation.js';
 import { Growth } from './growth.js';
 import { type Attempt, type Relaunch, Relaunches } from './relaunches.js';
 import { progressSince } from './resumption.js';
@@ -279,6 +280,8 @@ class JobRun {
     const { jobProgress } = this.#relaunches;
     if (adopted === null && config !== null) this.#tellsOfCut(target, config);
     this.#growth = new Growth();
+    const expandable = config?.expandable_segments === true || target.expandableSegments === 'on';
+    const pieces = new Pieces(target.budgetBytes, expandable);
     const first = this.#first;
     const owner = { request: this.request, deps: this.deps, target, launches: this.#launches };
     const hooks: SessionHooks = {
@@ -287,8 +290,10 @@ class JobRun {
         this.#cut = cut;
         void this.deps.persist({ cut }).catch((err: unknown) => this.deps.log.warn({ err }, 'the cut is not recorded'));
       },
-      onStep: (step) => {
+      onStep: (step, rank) => {
         this.#growth.add(step);
+        const told = pieces.add(step, rank);
+        if (told !== null) this.#note(told);
         this.deps.progress({ type: 'step', step: step.n });
         jobProgress.note(this.#launches.at(-1)?.dir as string);
         first?.stepped(step.n);

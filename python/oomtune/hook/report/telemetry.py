@@ -89,6 +89,7 @@ class Telemetry:
         batch = self._batch if "micro_batch" not in settings.knobs else None
         per_step = batch or (settings.micro_batch or 0) * settings.accumulation
         live = self._memory.live()
+        reserved = self._memory.reserved()
         self._hook.connection.send(
             {
                 "t": "step",
@@ -96,6 +97,9 @@ class Telemetry:
                 "samples": self._steps * per_step,
                 "resident_bytes": live,
                 "kept_by": self._growing_now(live or 0),
+                "reserved_bytes": None if reserved is None else reserved[0],
+                "allocated_peak_bytes": None if reserved is None else self._memory.peaks()[1],
+                "alloc_retries": self._memory.retries(),
             }
         )
         if self._steps == FIRST:
