@@ -330,10 +330,10 @@ export class Target {
       return knob === 'amp' ? config.amp !== this.baseRung.amp : config.checkpointing !== this.baseRung.checkpointing;
     };
     for (const knob of ['micro_batch', 'accumulation', 'amp', 'checkpointing'] as const) {
+      // Where a value of the command's own is searched, its batches stay as they are.
+      if (config?.knob && (knob === 'micro_batch' || knob === 'accumulation')) continue;
       if (this.carrier(knob) === 'hook' && differs(knob)) knobs.push(knob);
     }
-    // Where a value of the command's own is searched, its batches stay as they are.
-    if (config?.knob) return knobs.filter((knob) => knob !== 'micro_batch' && knob !== 'accumulation');
     // With a placeholder the script's batches are micro-batches, so the hook joins them, and cuts the joined ones.
     if (config && knobs.includes('accumulation') && !knobs.includes('micro_batch')) knobs.push('micro_batch');
     knobs.push(...HOOK_KNOBS.filter((knob) => config?.[knob]));

@@ -175,6 +175,8 @@ export class Prober {
   async #afterDeath(session: Session, probe: Probe, ran: ProbeRun): Promise<Observation> {
     const exit = await this.#deathOf(session);
     if (!session.renewable) this.#session = null;
+    // A value too large for the first rung has shown which others there are.
+    if (probe.knob) this.loop ??= session.loop;
     if (isLost(exit) && this.#lost < this.request.options.retries) {
       this.#lost += 1;
       this.deps.progress({ type: 'note', text: 'The process was lost: the same size is measured again.' });
