@@ -52,6 +52,24 @@ class Measuring(unittest.TestCase):
         self.assertFalse(result.one("loop")["can"]["batch"])
         self.assertEqual(result.one("measured")["micro_batch"], 4)
 
+    def test_what_the_flags_do_not_carry_is_on_while_it_is_measured(self):
+        blocks = """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+    def forward(self, x):
+        print('block', flush=True)
+        return self.inner(x)
+model = nn.Sequential(Block(), Block(), nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+        for text in (LOADER, NO_LOADER):
+            for knobs, passes in (("checkpointing", 2), ("", 1)):
+                env = {"OOMTUNE_HOOK_KNOBS": knobs, "OOMTUNE_CHECKPOINTING": 1}
+                result = measure(blocks + text, 8, 1, OOMTUNE_STEPS=2, **env)
+                self.assertEqual(result.output.count("block\n"), 2 * 2 * passes, result.errors)
+
     def test_without_a_loader(self):
         result = measure(NO_LOADER, 8, 2)
         self.assertEqual((result.status, result.output), (0, "batch 8\n" * 6), result.errors)
