@@ -12,6 +12,7 @@ from .apply.precision import watch_autocast
 from .apply.rung import Rung
 from .cut import Cut
 from .probe.dry_run import quiet_saves
+from .probe.first_steps import FirstSteps
 from .probe.measure_controller import MeasureController
 from .probe.probe_controller import ProbeController
 from .report.telemetry import Telemetry, watch_saves
@@ -63,6 +64,8 @@ class Instrumentation:
         self.rung = Rung(torch, self.modules, self.optimizers, self.backward, self._recomputes, hook)
         self.telemetry = Telemetry(self)
         self.cut = Cut(torch, self.optimizers, hook.stop_uncut, self.telemetry.warn, lambda: self.backward.plain)
+        #: Of a job whose configuration is not recorded yet; None: nothing is to be measured.
+        self.first_steps = FirstSteps(self) if settings.watched else None
         self.controller: Controller
         if settings.probing:
             self.controller = ProbeController(self)
@@ -79,7 +82,8 @@ class Instrumentation:
             self.backward.install()
             patch_step_calls(torch, self.accumulator, self.optimizers, lambda: settings.searching and hook.controlled)
             self._watch_losses()
-        if settings.watched:
+        if self.first_steps is not None:
+            self.first_steps.install()
             self.backward.install()
         if hook.artifact_guard is not None:
             # Garbage collections skip what the import made: going through it takes as long as a step.

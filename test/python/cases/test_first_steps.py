@@ -1,15 +1,21 @@
 """What is measured of a job that runs as it stands: by figures that nobody resets, and without waiting where that would do harm."""
 
+import importlib
+import os
+import sys
 import types
 import unittest
 
-from oomtune.hook.probe.step_phases import FORWARD_BACKWARD, OPTIMIZER
-from oomtune.hook.report.first_steps import FirstSteps, Peaks
+from support import ROOT
+
+sys.path.insert(0, os.path.join(ROOT, "python"))
+first_steps = importlib.import_module("oomtune.hook.probe.first_steps")
+FORWARD_BACKWARD, OPTIMIZER = first_steps.FORWARD_BACKWARD, first_steps.OPTIMIZER
 
 
 class PhaseOfThePeak(unittest.TestCase):
     def figures(self, *notes):
-        peaks = Peaks()
+        peaks = first_steps.Peaks()
         for phase, allocated in notes:
             peaks.note(phase, allocated + 100, allocated, allocated + 50)
         return peaks.figures()
@@ -50,7 +56,7 @@ class Waiting(unittest.TestCase):
         for capturing in (False, True):
             cuda = StandInForCuda(capturing)
             torch = types.SimpleNamespace(cuda=cuda)
-            watch = FirstSteps(types.SimpleNamespace(hook=None, torch=torch))
+            watch = first_steps.FirstSteps(types.SimpleNamespace(hook=None, torch=torch))
             watch._synchronize(cuda)
             self.assertEqual(cuda.waited, 0 if capturing else 1)
 

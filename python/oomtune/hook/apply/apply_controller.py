@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import weakref
 
-from ..report.first_steps import FirstSteps
 from ..report.training_loop import DIFFERENCES
 from ..watch.loader import own_batch
 from .knobs import RungKnobs
@@ -56,9 +55,7 @@ class ApplyController:
         self._early = EarlyRebatch(instrumentation)
         self._early.install(self._torch.utils.data.DataLoader)
         #: Of a job whose configuration is not recorded yet; None: nothing is to be measured.
-        self._first = FirstSteps(instrumentation) if settings.watched else None
-        if self._first is not None:
-            self._first.install()
+        self._first = instrumentation.first_steps
         self._ready = not settings.knobs & set(RungKnobs.NAMES)
         if not self._ready:
             # Without a loader the first forward pass after the optimizer was made shows the loop.

@@ -7,15 +7,15 @@ import functools
 import time
 import weakref
 
-from ..probe.batch_resizer import BatchResizer
-from ..probe.breakdown import MemoryBreakdown
-from ..probe.call_resizer import mentions_loaders
-from ..probe.measurement import AllocatorHistory
-from ..probe.probe import SEEN
-from ..probe.step_phases import FORWARD_BACKWARD, OPTIMIZER, rise
 from ..watch.growing_variables import GrowingVariables
 from ..watch.loader import own_batch, sample_count
 from ..watch.memory import device_memory
+from .batch_resizer import BatchResizer
+from .breakdown import MemoryBreakdown
+from .call_resizer import mentions_loaders
+from .measurement import AllocatorHistory
+from .probe import SEEN
+from .step_phases import FORWARD_BACKWARD, OPTIMIZER, rise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
