@@ -62,6 +62,24 @@ export const WORK: Options = {
   ],
 };
 
+const work = (heading: string, ...flags: string[]): Spec[] =>
+  (WORK[heading] as Spec[]).filter(([flag]) => flags.some((name) => flag.startsWith(`--${name} `)));
+
+export const ESTIMATE: Options = {
+  [COMMAND]: WORK[COMMAND] as Spec[],
+  [BATCH]: work(BATCH, 'amp', 'checkpointing'),
+  'What it works out:': [
+    [
+      '--card <card>',
+      'a card to fit it into, by a part of its name (H100, 4090) or its memory (24GiB); repeatable',
+      { preset: 'the usual ones', many: true },
+    ],
+    ['--micro-batch <n>', 'tell the peak at this micro-batch, too; repeatable', { many: true }],
+    ...work(SEARCH, 'headroom'),
+  ],
+  [SEARCH]: work(SEARCH, 'preset', 'steps', 'timeout'),
+};
+
 export const NOTIFY: Options = {
   '': [
     [

@@ -8,6 +8,7 @@ import {
   COMMON,
   DAEMON,
   EDIT,
+  ESTIMATE,
   KNOB,
   MANIFEST,
   NOTIFY,
@@ -83,6 +84,13 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
     command: 'must',
     options: [WORK, SUBMIT, NOTIFY],
   });
+
+  work(
+    'estimate',
+    'work out without a GPU what a command needs, and the largest batch on a list of cards',
+    () => import('./verbs/estimate.js'),
+    { command: 'must', options: [ESTIMATE] },
+  );
 
   const follow = under(program, 'Follow and steer jobs:');
   follow('status', 'show jobs', () => import('./verbs/status.js'), {

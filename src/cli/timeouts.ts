@@ -5,7 +5,7 @@ import type { Context } from './context.js';
 import type { Invocation } from './verb.js';
 
 /** Verbs that end what they run when they are interrupted. */
-const ENDS_FIRST = ['run', 'find-batch', 'daemon run'];
+const ENDS_FIRST = ['run', 'find-batch', 'estimate', 'daemon run'];
 /** For other verbs to end by themselves. */
 const INTERRUPTED_MS = 1000;
 /** Verbs that only talk to Redis, which may not answer. */

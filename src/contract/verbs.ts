@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { diagnosis } from './diagnosis.js';
+import { estimateReport } from './estimate.js';
 import { failure } from './failure.js';
 import { bytes, count, text, time } from './fields.js';
 import { holder } from './holder.js';
@@ -167,6 +168,7 @@ export type Forgotten = z.infer<typeof forgotten>;
 
 export const verbDocuments = {
   'find-batch': findBatchReport,
+  estimate: estimateReport,
   submit: job.extend({
     /** Of a sweep or an array: all of them. */
     jobs: strings.optional(),

@@ -1,4 +1,6 @@
 export { firstWithTorch } from './command/torch.js';
+export { cardsOf } from './estimate/cards.js';
+export { estimate, WITHOUT_RECORDS } from './estimate/estimate.js';
 export { budgetLabel, configKey, deviceSlug } from './key.js';
 export { Detached, letsGo } from './launch/detached.js';
 export { resolveBudget, suitableDevices } from './memory/device.js';

@@ -3,6 +3,7 @@ import { Oomtune } from './oomtune.js';
 
 const VERBS = [
   'find-batch',
+  'estimate',
   'run',
   'submit',
   'status',

@@ -38,6 +38,7 @@ const OWN = [
   'src/worker/command/launchers.ts',
   'src/worker/diagnosis/signature-file.ts',
   'src/worker/diagnosis/signatures.ts',
+  'src/worker/estimate/cards.ts', // config/gpus.yaml
   'src/worker/presets/load.ts',
   'src/worker/presets/schema.ts',
 ];

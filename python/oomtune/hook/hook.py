@@ -78,6 +78,9 @@ class Hook:
             from .probe.dry_run import ArtifactGuard, quiet_environment
 
             quiet_environment()
+            if self.settings.estimate:
+                # Scripted and compiled functions would not see what stands in for the card.
+                os.environ.update(PYTORCH_JIT="0", TORCHDYNAMO_DISABLE="1")
             moments.update(SEARCHING)
             self.artifact_guard = ArtifactGuard(lambda: self.controlled)
             self.artifact_guard.install()

@@ -19,6 +19,7 @@ from .report.telemetry import Telemetry, watch_saves
 from .report.training_loop import DIFFERENCES, warnings
 from .watch.backward_passes import BackwardPasses
 from .watch.loader import patch_loader
+from .watch.memory import device_memory
 from .watch.models import Modules, TrainingMode
 from .watch.optimizers import Optimizers
 from .watch.random_draws import RandomDraws
@@ -27,6 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .estimate.ledger import CardLedger
     from .hook import Hook
     from .types import Controller, Memory, Optimizer, ProcessState, Torch
 
@@ -36,6 +38,14 @@ def instrument(hook: Hook, torch: Torch) -> None:
         importlib.import_module(name)
 
     hook.instrumentation = Instrumentation(hook, torch)
+    if hook.settings.estimate:
+        from .estimate.card import NoEstimate, install
+
+        try:
+            hook.instrumentation.card = install(hook.settings.estimate, torch)
+        except NoEstimate as reason:
+            hook.connection.open()
+            hook.stop_unsuitable(str(reason))
     hook.instrumentation.install()
 
 
@@ -50,6 +60,8 @@ class Instrumentation:
         self.active = True
         #: None until a loop begins: the script chooses its device.
         self.memory: Memory | None = None
+        #: Counts what the script holds on a card that is not there; None: it trains on what is there.
+        self.card: CardLedger | None = None
         #: The script made a loss with reduction='sum'.
         self.sum_loss = False
         #: Looks at the training's forward passes; None: nothing has to know whether they draw random numbers.
@@ -103,6 +115,14 @@ class Instrumentation:
         self.cut.release()
         self.optimizers.active = False
         self.backward.active = False
+
+    def device_memory(self) -> Memory:
+        """The memory of the device that this process uses."""
+        if self.card is None:
+            return device_memory(self.torch)
+        from .estimate.memory import CardMemory
+
+        return CardMemory(self.card)
 
     def state(self) -> ProcessState:
         return {

@@ -51,6 +51,8 @@ class Settings:
         self.at_call = self.probing and environ.get("OOMTUNE_AT_CALL") == "1"
         #: The first steps of this job, which runs as it stands, are measured.
         self.watched = self.mode == "apply" and environ.get("OOMTUNE_WATCH") == "1"
+        #: The folder for traces of what a step allocates, on a card that is not there; None: the script trains on what is there.
+        self.estimate = environ.get("OOMTUNE_ESTIMATE") or None
         self.rank = int(environ.get("RANK") or 0)
         self.world_size = _count(environ, "WORLD_SIZE") or 1
 

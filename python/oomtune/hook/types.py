@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Callable, ContextManager, Dict, List, Optional, Protocol, Tuple, TypedDict, Union
 
 from .apply.gradient_accumulator import MicroBatch
+from .estimate.memory import CardMemory
 from .watch.loader import LoaderIterator
 from .watch.memory import CpuMemory, CudaMemory
 
@@ -34,7 +35,7 @@ MaybeTensors = Tuple[Optional[Tensor], ...]
 Span = Tuple[int, int]
 #: A message from the worker.
 Message = Dict[str, Any]
-Memory = Union[CpuMemory, CudaMemory]
+Memory = Union[CpuMemory, CudaMemory, CardMemory]
 #: Whether the training loop had ended when the exception of this traceback was raised.
 LoopEnded = Callable[[Optional[TracebackType]], bool]
 

@@ -26,13 +26,15 @@ interface SearchLaunch {
   forks: boolean;
   /** Sizes are set at the model's call from the first one on. */
   atCall: boolean;
+  /** On a card that is not there: its steps are followed into the launch's folder. */
+  estimate?: boolean;
   /** Null: only to see the script's own settings. */
   probe: Probe | null;
 }
 
 export function launchSearch(
   owner: Owner,
-  { mode, rung, expandable, forks, atCall, probe }: SearchLaunch,
+  { mode, rung, expandable, forks, atCall, estimate = false, probe }: SearchLaunch,
 ): Promise<Session> {
   const { request, deps, target } = owner;
   const config = probe === null ? null : target.configOf(probe);
@@ -54,6 +56,7 @@ export function launchSearch(
       mode,
       forks,
       atCall,
+      estimate,
       hookKnobs: mode === 'measure' ? (probe?.knob ? target.hookKnobs(config ?? first) : target.hookKnobs()) : [],
     };
   });
@@ -90,7 +93,17 @@ export function launchJob(owner: Owner, { config, resume, watched, hooks }: JobL
 /** Where launches of a search and of a job differ. */
 type Wishes = Pick<
   SessionRequest,
-  'argv' | 'env' | 'timeoutSeconds' | 'graceSeconds' | 'output' | 'mode' | 'forks' | 'atCall' | 'watched' | 'hookKnobs'
+  | 'argv'
+  | 'env'
+  | 'timeoutSeconds'
+  | 'graceSeconds'
+  | 'output'
+  | 'mode'
+  | 'forks'
+  | 'atCall'
+  | 'estimate'
+  | 'watched'
+  | 'hookKnobs'
 >;
 
 /** Records the launch, then makes it. Rejects with the signal's reason if aborted before. */

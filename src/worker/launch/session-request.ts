@@ -17,6 +17,8 @@ export interface SessionRequest extends LaunchSpec {
   forks: boolean;
   /** A loop without a DataLoader begins with its first call of the model, also where the script's files speak of a loader. */
   atCall?: boolean;
+  /** The script trains on a card that is not there, and the hook writes into the launch's folder what its steps allocate. */
+  estimate?: boolean;
   steps: number;
   /** The first steps of a job that runs as it stands are measured. */
   watched?: boolean;
@@ -36,6 +38,7 @@ export function hookEnvironment(request: SessionRequest, socket: string): Record
     OOMTUNE_STEPS: String(request.steps),
     ...(request.forks && request.mode === 'probe' ? { OOMTUNE_FORK: '1' } : {}),
     ...(request.watched && request.mode === 'apply' ? { OOMTUNE_WATCH: '1' } : {}),
+    ...(request.estimate ? { OOMTUNE_ESTIMATE: request.dir } : {}),
     ...(request.atCall && request.mode === 'probe' ? { OOMTUNE_AT_CALL: '1' } : {}),
   };
 }

@@ -87,4 +87,5 @@ class MemoryBreakdown:
         """(address, bytes)."""
         take = getattr(tensor, "untyped_storage", None) or tensor.storage
         storage = take()
-        return storage.data_ptr(), int(storage.nbytes())
+        # On a card that is not there no storage has an address.
+        return storage.data_ptr() or getattr(storage, "_cdata", 0), int(storage.nbytes())

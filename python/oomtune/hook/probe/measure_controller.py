@@ -11,7 +11,6 @@ import weakref
 from ..apply.knobs import RungKnobs
 from ..report.training_loop import describe
 from ..watch.loader import own_batch
-from ..watch.memory import device_memory
 from .batch_factory import UnsuitableLoader
 from .measurement import Measurement
 from .probe import ProbeRequest
@@ -114,7 +113,7 @@ class MeasureController(ProbeController):
 
     def _begin_measuring(self, iterator: LoaderIterator | None) -> None:
         hook, probe = self._hook, self.probe
-        probe.memory = self._instrumentation.memory = device_memory(self._torch)
+        probe.memory = self._instrumentation.memory = self._instrumentation.device_memory()
         if not hook.connection.open():
             hook.exit_process(75)
         loader = None if iterator is None else iterator.loader

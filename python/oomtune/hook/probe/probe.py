@@ -90,6 +90,10 @@ class Probe:
         self.request = request
         instrumentation.rung.switch(request.rung)
         instrumentation.optimizers.reset_state()
+        if instrumentation.card is not None:
+            # The trace of each size begins as that of a fresh process.
+            for parameter in instrumentation.optimizers.parameters():
+                parameter.grad = None
         gc.collect()
         self.memory.free_cache()
         skip = 0
@@ -213,6 +217,8 @@ class Probe:
         """The message that tells what the probe cost."""
         request, costs = self.request, self.current.costs()
         assert request is not None
+        if self._instrumentation.card is not None:
+            self._instrumentation.card.write(request.micro_batch)
         return {
             "t": "measured",
             "micro_batch": request.micro_batch,

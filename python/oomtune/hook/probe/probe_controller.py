@@ -14,7 +14,6 @@ from ..apply.knobs import RungKnobs
 from ..report.exceptions import caught_oom_message
 from ..report.training_loop import describe
 from ..watch.loader import own_batch
-from ..watch.memory import device_memory
 from .batch_factory import BatchFactories, UnsuitableLoader
 from .call_resizer import CallResizer, mentions_loaders
 from .iterations import Iterations, LeadingLoader, LoopCandidates
@@ -192,7 +191,7 @@ class ProbeController:
     def _begin(self, iterator: LoaderIterator | None) -> None:
         """The training loop begins. `iterator` None: without a loader, at the first call of its model."""
         hook = self._hook
-        self.probe.memory = self._instrumentation.memory = device_memory(self._torch)
+        self.probe.memory = self._instrumentation.memory = self._instrumentation.device_memory()
         if not hook.connection.open():
             hook.exit_process(75)
         if hook.fork_point is not None:

@@ -10,7 +10,6 @@ import time
 from ..watch.batch_tree import leaves
 from ..watch.growing_variables import GrowingVariables
 from ..watch.loader import own_batch
-from ..watch.memory import device_memory
 from ..watch.script import SourceFile, is_user_code
 
 TYPE_CHECKING = False
@@ -84,7 +83,7 @@ class Telemetry:
             return
         self._sent_at, self._sent_step = time.monotonic(), self._steps
         if self._memory is None:
-            self._memory = self._instrumentation.memory = device_memory(self._torch)
+            self._memory = self._instrumentation.memory = self._instrumentation.device_memory()
         settings = self._hook.settings
         batch = self._batch if "micro_batch" not in settings.knobs else None
         per_step = batch or (settings.micro_batch or 0) * settings.accumulation
