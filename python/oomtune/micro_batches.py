@@ -179,11 +179,12 @@ class _ModelCut:
         self, module: Any, tree: dict[Any, Any], leaves: list[Any], dims: Any, micro: int, learns: list[Any]
     ) -> None:
         from .hook.cut.pytree import tree_leaves, tree_with
+        from .hook.cut.row_group import RowGroup
 
         torch = self._torch
         state = sum(each.numel() * each.element_size() for each in learns) * STATE
         held = torch.empty(state, dtype=torch.uint8, device=learns[0].device)
-        parts = [dims.part(leaf, dim, 0, micro) for leaf, dim in zip(leaves, dims.dims)]
+        parts = dims.parts(leaves, RowGroup(torch, range(micro)))
         inputs = tree_with(torch, tree, parts, (dims.count,))
         args = [value for name, value in inputs.items() if isinstance(name, int)]
         kwargs = {name: value for name, value in inputs.items() if not isinstance(name, int)}

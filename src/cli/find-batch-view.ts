@@ -40,8 +40,11 @@ export function renderFound(raw: FindBatchReport, paint: Paint): string {
   return [head, table, ...picture(report, paint), ...(said.length > 0 ? ['', ...notes] : []), ...paste].join('\n');
 }
 
-/** Without the knob, which has no value of its own. */
-const ownConfig = ({ knob, ...config }: ConfigLike, own: NonNullable<FindBatchReport['own']>): ConfigLike => ({
+/** Without what has no value of its own: the knob, a limit of tokens. */
+const ownConfig = (
+  { knob, micro_batch_tokens, ...config }: ConfigLike,
+  own: NonNullable<FindBatchReport['own']>,
+): ConfigLike => ({
   ...config,
   ...own,
 });

@@ -55,6 +55,7 @@ const raw = z.object({
   chunkedLoss: z.enum(['auto', 'off']).default('auto'),
   accumulation: z.enum(['auto', 'off']).default('auto'),
   cut: z.enum(['auto', 'model', 'loader']).default('auto'),
+  microBatchTokens: z.literal('auto', 'auto or a whole number of tokens').or(whole(1)).optional(),
   exact: z.boolean().default(false),
   objective: z.enum(['max-batch', 'throughput']).default('max-batch'),
   headroom: z
@@ -223,6 +224,12 @@ function checkTogether(options: JobOptions): void {
     throw usageError(
       `--min-batch ${minBatch} is above --effective-batch ${effectiveBatch}.`,
       'A micro-batch is a part of the effective batch: lower the one or raise the other.',
+    );
+  }
+  if (options.microBatchTokens !== undefined && options.cut === 'loader') {
+    throw usageError(
+      '--micro-batch-tokens cannot be had with --cut loader.',
+      "Tokens are counted at the model's call, so leave --cut out.",
     );
   }
   if (exact && (amp === 'bf16' || amp === 'fp16')) {

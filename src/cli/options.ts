@@ -45,6 +45,11 @@ export const WORK: Options = {
       "where a batch is cut into micro-batches: at the model's call, or at the DataLoader",
       { preset: 'auto: at the model, but by the framework where it accumulates by itself' },
     ],
+    [
+      '--micro-batch-tokens <tokens>',
+      'samples of a micro-batch by their tokens, without needless padding: auto for as many as fit, or a limit',
+      { preset: 'samples are counted' },
+    ],
     ['--exact', 'nothing that changes the numerics: the command keeps its own precision'],
   ],
   [SEARCH]: [

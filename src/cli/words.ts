@@ -8,6 +8,7 @@ export const cutWords = (cut: CutPlace): string => (cut === 'model' ? "at the mo
 export function configWords(config: ConfigLike): string {
   const value = config.knob ? `${config.knob.name} ${config.knob.value} at ` : '';
   const product = [`${value}micro-batch ${config.micro_batch}`];
+  if (config.micro_batch_tokens) product[0] += ` (${config.micro_batch_tokens} tokens)`;
   if (config.accumulation > 1) product.push(`accumulation ${config.accumulation}`);
   if (config.world_size > 1) product.push(`${config.world_size} devices`);
   return product.length === 1 ? (product[0] as string) : `${product.join(' × ')} = ${config.effective_batch}`;

@@ -86,6 +86,8 @@ const measured = z.object({
     .array(seconds)
     .default([])
     .transform((steps) => steps.slice(0, MOST_STEPS)),
+  /** Tokens of the longest sample; null: the inputs do not tell, or samples are counted. */
+  longest_tokens: lenient(size.nullable()).optional(),
   own_accumulation: size.nullable().optional(),
   own_amp: z.boolean().optional(),
   /** Steps at the end in which a caching allocator asked the driver for nothing; null: there is none. */

@@ -46,6 +46,8 @@ export const jobOptions = z.object({
   accumulation: z.enum(['auto', 'off']),
   /** Where batches are cut into micro-batches; absent: auto. */
   cut: cutWish.optional(),
+  /** Micro-batches are counted in tokens: as many as fit, or at most so many; absent: in samples. */
+  microBatchTokens: z.literal('auto').or(count).optional(),
   exact: z.boolean(),
   objective,
   headroomPct: z.number().min(0).max(90),

@@ -26,6 +26,8 @@ export const recommendation = z.object({
   micro_batch: count,
   accumulation: count,
   effective_batch: count,
+  /** Tokens of a micro-batch at most, its padding included; absent: samples are counted. */
+  micro_batch_tokens: count.optional(),
   /** A knob is absent where it is off, or the record is an earlier version's. */
   ...shownRung.shape,
   max_micro_batch: count,

@@ -49,6 +49,8 @@ export const config = z.object({
   accumulation: count,
   world_size: count,
   effective_batch: count,
+  /** Tokens of a micro-batch at most, its padding included: as many as `micro_batch` of the longest samples have. Absent: samples are counted. */
+  micro_batch_tokens: count.optional(),
   ...rung.shape,
   /** Present and true where it was shown with segments of the caching allocator that can grow, and is to be run so. */
   expandable_segments: z.boolean().optional(),
@@ -66,17 +68,30 @@ export const shownConfig = config.extend({
 
 export function configOf(
   knobs: RungLike & { expandable_segments?: boolean; knob?: KnobValue },
-  { micro_batch, accumulation, world_size }: Pick<Config, 'micro_batch' | 'accumulation' | 'world_size'>,
+  {
+    micro_batch,
+    accumulation,
+    world_size,
+    micro_batch_tokens,
+  }: Pick<Config, 'micro_batch' | 'accumulation' | 'world_size' | 'micro_batch_tokens'>,
 ): Config {
   return {
     micro_batch,
     accumulation,
     world_size,
     effective_batch: micro_batch * accumulation * world_size,
+    ...(micro_batch_tokens === undefined ? {} : { micro_batch_tokens }),
     ...rungOf(knobs),
     ...(knobs.expandable_segments ? { expandable_segments: true } : {}),
     ...(knobs.knob ? { knob: knobs.knob } : {}),
   };
+}
+
+/** The same samples in micro-batches of another size, and of as many tokens as go with it. */
+export function withMicroBatch(config: Config, size: number, accumulation: number): Config {
+  const { micro_batch_tokens: tokens, ...rest } = config;
+  const scaled = tokens === undefined ? {} : { micro_batch_tokens: Math.floor((tokens / config.micro_batch) * size) };
+  return { ...rest, ...scaled, micro_batch: size, accumulation };
 }
 
 /** Leaves out newer knobs that are off, so that older documents stay as they are. */

@@ -1,5 +1,5 @@
 import type { JobOptions } from '../contract/options.js';
-import type { Config } from '../contract/rung.js';
+import { type Config, withMicroBatch } from '../contract/rung.js';
 import { divisors } from './accumulation.js';
 
 /**
@@ -11,7 +11,7 @@ export function stepDown(config: Config, options: Pick<JobOptions, 'accumulation
   if (config.micro_batch <= 1 || options.accumulation === 'off') return null;
   const smaller = largestDivisor(perDevice, Math.floor(config.micro_batch / 2));
   if (smaller < options.minBatch) return null;
-  return { ...config, micro_batch: smaller, accumulation: perDevice / smaller };
+  return withMicroBatch(config, smaller, perDevice / smaller);
 }
 
 /** Largest divisor of `value` that is at most `limit`, or 1. */

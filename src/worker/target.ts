@@ -284,6 +284,8 @@ export class Target {
     // The hook cuts the loader's batches, so it has to know how many of them make one step.
     if (this.own.accumulation !== null) env.OOMTUNE_OWN_ACCUMULATION = String(this.own.accumulation);
     if (this.request.options.cut) env.OOMTUNE_CUT = this.request.options.cut;
+    // So that a search counts in them from its first process on.
+    if (this.request.options.microBatchTokens !== undefined) env.OOMTUNE_MICRO_BATCH_TOKENS ??= 'auto';
     // By these the training's loader is recognised before its loop begins.
     const ownBatch = this.own.microBatch ?? (this.carrier('micro_batch') === 'hook' ? null : config?.micro_batch);
     if (ownBatch != null) env.OOMTUNE_OWN_BATCH = String(ownBatch);
@@ -370,6 +372,13 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
   else if (request.purpose === 'find-batch' && target.carrier('micro_batch') === 'none') {
     findCommand(request.command[0] as string, environment, options.cwd); // a command that is not there takes nothing either
     throw noKnob(plan.program, torch);
+  }
+  if (options.microBatchTokens !== undefined && options.tune && target.carrier('micro_batch') !== 'hook') {
+    throw new OomtuneError(
+      'OOMTUNE_NO_KNOB',
+      'Micro-batches are counted in tokens where the hook makes them, and here the command sets their size itself.',
+      'Leave the placeholder or the preset out (--preset auto finds the hook), or leave --micro-batch-tokens out.',
+    );
   }
   return target;
 }

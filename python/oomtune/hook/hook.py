@@ -148,6 +148,8 @@ class Hook:
             return "model", "the script makes its batches without a DataLoader"
         if asked != "auto":
             return asked, "asked for with --cut"
+        if self.settings.counts_tokens:
+            return "model", "micro-batches are counted in tokens"
         if self.accumulates is not None:
             return "loader", "%s accumulates by itself" % self.accumulates
         return "model", "the loop sees its own batches only"

@@ -90,6 +90,8 @@ class Measured(Costs, _Short):
     t: str
     micro_batch: int
     accumulation: int
+    #: Tokens of the longest sample, where micro-batches are counted in them.
+    longest_tokens: int | None
     kept_by: str | None
     own_accumulation: int
     own_amp: bool

@@ -41,6 +41,9 @@ class Settings:
         #: Where batches are cut: at the model's call, at the loader, or (auto) where the result is certainly the same.
         asked = environ.get("OOMTUNE_CUT", "")
         self.cut = asked if asked in CUTS else "auto"
+        #: Micro-batches are counted in tokens: at most so many in each; None: a search finds how many, or samples are counted.
+        self.counts_tokens = bool(environ.get("OOMTUNE_MICRO_BATCH_TOKENS"))
+        self.micro_batch_tokens = _count(environ, "OOMTUNE_MICRO_BATCH_TOKENS")
         self.steps = max(2, _count(environ, "OOMTUNE_STEPS") or 3)
         asked = environ.get("OOMTUNE_HOOK_KNOBS", "").replace(" ", "").split(",")
         #: Knobs that the hook must apply; argv or a preset carries the others.

@@ -25,6 +25,7 @@ export function runWords(options: JobOptions): string[] {
   give('--chunked-loss', options.chunkedLoss, 'auto');
   give('--accumulation', options.accumulation, 'auto');
   give('--cut', options.cut, 'auto');
+  give('--micro-batch-tokens', options.microBatchTokens);
   set('--exact', options.exact);
   give('--objective', options.objective, 'max-batch');
   give('--headroom', options.headroomPct, 3);

@@ -50,6 +50,7 @@ export function knobVariables(config: Config): Record<string, string> {
     OOMTUNE_AMP: config.amp,
     OOMTUNE_CHECKPOINTING: config.checkpointing ? '1' : '0',
   };
+  if (config.micro_batch_tokens) env.OOMTUNE_MICRO_BATCH_TOKENS = String(config.micro_batch_tokens);
   for (const knob of HOOK_KNOBS) if (config[knob]) env[`OOMTUNE_${knob.toUpperCase()}`] = '1';
   if (config.knob) env[knobVariable(config.knob.name)] = String(config.knob.value);
   if (config.expandable_segments) Object.assign(env, EXPANDABLE_SEGMENTS);

@@ -4,6 +4,7 @@ import type { Recommendation, VerifiedCommand } from '../../contract/recommendat
 import { type Config, configOf, type Rung, rungOf, sameRung } from '../../contract/rung.js';
 import { largestDivisor } from '../../tuner/index.js';
 import type { Carrier, Knob } from '../command/index.js';
+import { longestWithin } from '../search/constraints.js';
 
 /** The command's own batch; null: unknown. */
 export interface OwnBatch {
@@ -21,7 +22,7 @@ export interface Choice {
 
 type Wishes = Pick<
   JobOptions,
-  'effectiveBatch' | 'minBatch' | 'maxBatch' | 'amp' | 'checkpointing' | 'chunkedLoss' | 'exact' | 'accumulation'
+  'effectiveBatch' | 'minBatch' | 'maxBatch' | 'amp' | 'checkpointing' | 'chunkedLoss' | 'exact' | 'accumulation' | 'microBatchTokens'
 >;
 
 /** A job that looks for a recorded configuration. */
@@ -52,16 +53,21 @@ export function configFrom(recommendation: Recommendation, job: JobNeeds, option
   if (options.chunkedLoss === 'off' && recommendation.chunked_loss) return null;
   // A size measured with expandable segments may need them.
   if (recommendation.expandable_segments && job.expandable === false) return null;
+  const { micro_batch_tokens: tokens } = recommendation;
+  if (options.microBatchTokens !== undefined && tokens === undefined) return null;
   if (options.exact && recommendation.amp !== baseRung.amp) return null;
 
   const { microBatch } = job.own;
   const accumulation = job.own.accumulation ?? recommendation.own_accumulation ?? 1;
   const ownEffective = microBatch === null ? null : microBatch * accumulation * worldSize;
-  const most = Math.min(recommendation.micro_batch, options.maxBatch ?? Number.POSITIVE_INFINITY);
+  const longest = tokens === undefined ? null : tokens / recommendation.micro_batch;
+  const within = longestWithin(options.microBatchTokens, longest);
+  const most = Math.min(recommendation.micro_batch, options.maxBatch ?? Number.POSITIVE_INFINITY, within);
   const effective = options.effectiveBatch ?? ownEffective ?? most * worldSize;
   const knobs = { ...rungOf(recommendation), expandable_segments: recommendation.expandable_segments };
   const asItStands = sameRung(knobs, baseRung);
-  const allowed = (size: number): boolean => size >= options.minBatch && size <= (options.maxBatch ?? size);
+  const allowed = (size: number): boolean =>
+    size >= options.minBatch && size <= Math.min(options.maxBatch ?? size, within);
   if (
     asItStands &&
     microBatch !== null &&
@@ -83,7 +89,12 @@ export function configFrom(recommendation: Recommendation, job: JobNeeds, option
   if ((options.accumulation === 'off' && largest !== perDevice) || !allowed(largest)) return null;
   if (ownEffective === null && options.effectiveBatch === null) notes.push(noBatchOfItsOwn(largest));
   return {
-    config: configOf(knobs, { micro_batch: largest, accumulation: perDevice / largest, world_size: worldSize }),
+    config: configOf(knobs, {
+      micro_batch: largest,
+      accumulation: perDevice / largest,
+      world_size: worldSize,
+      ...(longest === null ? {} : { micro_batch_tokens: largest * longest }),
+    }),
     notes,
   };
 }

@@ -7,12 +7,15 @@ import type { Answer, Constraints, RungSpeed } from '../../tuner/types.js';
 import type { Target } from '../target.js';
 import type { Prober } from './prober.js';
 
+/** What processes have shown of the script. */
+type Seen = Pick<Prober, 'loop' | 'ownAmp' | 'samples' | 'mostBytes'> & Partial<Pick<Prober, 'longestTokens'>>;
+
 /** The bounds of a search; `unable`: knobs that a probe has shown to do nothing. The tuner sees one batch of a loop that accumulates by itself; `withLoop` turns the answer back. */
 export function constraintsOf(
   options: JobOptions,
   target: Target,
   goal: Constraints['goal'],
-  { loop, ownAmp, samples, mostBytes }: Pick<Prober, 'loop' | 'ownAmp' | 'samples' | 'mostBytes'>,
+  { loop, ownAmp, samples, mostBytes, longestTokens = null }: Seen,
   unable: readonly HookKnob[] = [],
 ): Constraints {
   const driven = target.carrier('micro_batch') === 'hook';
@@ -25,7 +28,11 @@ export function constraintsOf(
   // A request for a larger effective batch is none for the script's micro-batch: looks for the best size.
   const keep = goal === 'keep' && own !== null && (asked === null || asked <= own);
   // The hook repeats samples beyond the end of the data set, but no real step can have more than there are.
-  const most = Math.min(options.maxBatch ?? Number.POSITIVE_INFINITY, samples ?? Number.POSITIVE_INFINITY);
+  const most = Math.min(
+    options.maxBatch ?? Number.POSITIVE_INFINITY,
+    samples ?? Number.POSITIVE_INFINITY,
+    longestWithin(options.microBatchTokens, longestTokens),
+  );
   const can = loop?.can ?? null;
   const not = Object.fromEntries(unable.map((knob) => [knob, false]));
   const forbidden = options.chunkedLoss === 'off' ? { chunked_loss: false } : {};
@@ -50,6 +57,18 @@ export function constraintsOf(
     knownBad: target.knownBad,
     ...(target.expandableSegments === 'out of the question' ? {} : { expandable: target.expandableSegments }),
   };
+}
+
+/** How many of the longest samples have at most so many tokens. */
+export function longestWithin(tokens: JobOptions['microBatchTokens'], longest: number | null): number {
+  if (typeof tokens !== 'number' || longest === null) return Number.POSITIVE_INFINITY;
+  return Math.max(1, Math.floor(tokens / longest));
+}
+
+/** An answer whose micro-batches are counted in tokens, as it was measured; `longest` null: the samples' lengths are not known. */
+export function inTokens(answer: Answer, longest: number | null): Answer {
+  if (longest === null) return answer;
+  return { ...answer, config: { ...answer.config, micro_batch_tokens: answer.config.micro_batch * longest } };
 }
 
 /** An answer for the whole loop, which accumulates `times` by itself. */

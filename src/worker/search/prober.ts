@@ -49,6 +49,8 @@ export class Prober {
   /** The script took no batch from us. */
   undriveable = false;
   cut: Cut | null = null;
+  /** Tokens of the longest sample; null: samples are counted, or their lengths are not known. */
+  longestTokens: number | null = null;
   readonly #mode: HookMode;
   #session: Session | null = null;
   #forks: boolean;
@@ -300,6 +302,11 @@ export class Prober {
     if (own.accumulation === null) {
       own.accumulation = accumulation;
       this.#learned ||= accumulation > 1;
+    }
+    if (this.request.options.microBatchTokens !== undefined) {
+      const longest = Math.max(this.longestTokens ?? 0, measurement.longest_tokens ?? 0) || null;
+      this.#learned ||= longest !== this.longestTokens;
+      this.longestTokens = longest;
     }
     this.#learned ||= (measurement.own_amp ?? false) && !this.ownAmp;
     this.ownAmp ||= measurement.own_amp ?? false;

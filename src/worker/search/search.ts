@@ -8,7 +8,7 @@ import type { Action, Constraints } from '../../tuner/types.js';
 import { Detached } from '../launch/detached.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
-import { constraintsOf, withLoop } from './constraints.js';
+import { constraintsOf, inTokens, withLoop } from './constraints.js';
 import { DroppedRungs, withRung } from './dropped-rungs.js';
 import { Prober } from './prober.js';
 import { uncutFor } from './undriveable.js';
@@ -183,11 +183,14 @@ export class Search {
         ? { type: 'failed', failure: 'user_error', evidence: refusal.evidence }
         : reached;
     const times = this.target.loopAccumulation;
-    const { launches, startupSeconds, torch, cut, loop, samples, diagnosis, undriveable } = this.#prober;
+    const { launches, startupSeconds, torch, cut, loop, samples, diagnosis, undriveable, longestTokens } = this.#prober;
     const failed =
       action.type === 'failed' ? this.#journal.findLast(({ outcome }) => outcome === action.failure) : null;
     return {
-      action: action.type === 'found' ? { type: 'found', answer: withLoop(action.answer, times) } : action,
+      action:
+        action.type === 'found'
+          ? { type: 'found', answer: inTokens(withLoop(action.answer, times), longestTokens) }
+          : action,
       observations: this.#journal,
       launches: new Set(this.#journal.map((observation) => observation.launch)).size,
       allLaunches: launches,

@@ -49,13 +49,13 @@ class CutCase(unittest.TestCase):
         self.cut.release()
         torch.set_default_dtype(torch.float32)
 
-    def train(self, make, loss, inputs, micro=None, batch=64, steps=3):
+    def train(self, make, loss, inputs, micro=None, batch=64, steps=3, tokens=None):
         torch.manual_seed(0)
         model = make()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         self.cut.release()
         if micro:
-            self.cut.engage(micro, batch)
+            self.cut.engage(micro, batch, tokens=tokens)
         for step in range(steps):
             torch.manual_seed(step + 1)
             given = inputs()
@@ -68,7 +68,7 @@ class CutCase(unittest.TestCase):
         return [parameter.detach().clone() for parameter in model.parameters()]
 
     def same(self, make, loss, inputs, micro=16, tolerance=1e-9, **more):
-        bare = self.train(make, loss, inputs, **more)
+        bare = self.train(make, loss, inputs, **dict(more, tokens=None))
         tuned = self.train(make, loss, inputs, micro, **more)
         self.assertGreater(self.cut.count, 0)
         for one, other in zip(bare, tuned):

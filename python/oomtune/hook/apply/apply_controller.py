@@ -156,7 +156,7 @@ class ApplyController:
             rebatch(self._torch, loader, wanted)
             iterator.renew()
         if leading and (wanted > self._micro or own is None) and not instrumentation.cut.engaged:
-            instrumentation.cut.engage(self._micro, wanted)
+            instrumentation.cut.engage(self._micro, wanted, tokens=self._hook.settings.micro_batch_tokens)
             instrumentation.hook.report_cut()
             instrumentation.warn_of_differences()
         return WholeBatches(self._torch, iterator, wanted, self._saw)

@@ -49,7 +49,7 @@ class LoaderlessLoops:
             if wanted <= self._micro:
                 self.unwatch()
                 return
-            cut.engage(self._micro, wanted)
+            cut.engage(self._micro, wanted, tokens=settings.micro_batch_tokens)
             instrumentation.hook.report_cut()
             instrumentation.warn_of_differences()
         # The last batch may be shorter.

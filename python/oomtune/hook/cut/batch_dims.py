@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from typing import Any, Iterator, List, Optional, Sequence
 
     from ..types import Leaves, Span, Torch
+    from .row_group import RowGroup
 
     #: For each input the dimension that is cut; None: it is passed whole.
     Dims = List[Optional[int]]
@@ -23,27 +24,29 @@ VIEWS = 8
 class BatchDims:
     """For each leaf of the inputs the dimension that is cut; None: it is passed whole."""
 
-    def __init__(self, torch: Torch, count: int, dims: Dims) -> None:
-        self._torch = torch
+    def __init__(self, count: int, dims: Dims) -> None:
         #: Rows in the call.
         self.count = count
         self.dims = dims
 
-    def part(self, leaf: Any, dim: int | None, start: int, stop: int) -> Any:
-        """Rows start:stop of a leaf."""
-        if dim is None:
-            return leaf.items if isinstance(leaf, SampleList) else leaf
-        if isinstance(leaf, SampleList):
-            return leaf.items[start:stop]
-        return leaf.narrow(dim, start, stop - start)
+    def parts(self, leaves: Leaves, group: RowGroup, trimmed: Sequence[int] = ()) -> Leaves:
+        """The group's part of all leaves; of those `trimmed`, by number, only the tokens in its window."""
+        found = [self.part(leaf, dim, group) for leaf, dim in zip(leaves, self.dims)]
+        if group.window is not None:
+            for number in trimmed:
+                found[number] = found[number].narrow(1, *group.window)
+        return found
 
-    def chosen(self, leaf: Any, dim: int | None, rows: list[int]) -> Any:
-        """A copy of the given rows of a leaf."""
+    def part(self, leaf: Any, dim: int | None, group: RowGroup) -> Any:
+        """The group's rows of a leaf."""
         if dim is None:
             return leaf.items if isinstance(leaf, SampleList) else leaf
         if isinstance(leaf, SampleList):
+            rows = group.rows
+            if isinstance(rows, range):
+                return leaf.items[rows.start : rows.stop]
             return type(leaf.items)(leaf.items[row] for row in rows)
-        return leaf.detach().index_select(dim, self._torch.tensor(rows, device=leaf.device))
+        return group.of(leaf, dim)
 
 
 def split(count: int, most: int, even: bool, parts: int | None = None) -> list[Span]:
@@ -63,12 +66,12 @@ def candidates(torch: Torch, leaves: Leaves, sizes: Sequence[int]) -> Iterator[B
     for count in _counts(torch, leaves, sizes):
         first = [_dim(torch, leaf, count, 0) for leaf in leaves]
         second = [_dim(torch, leaf, count, 1) for leaf in leaves]
-        yield BatchDims(torch, count, first)
+        yield BatchDims(count, first)
         if second != first:
-            yield BatchDims(torch, count, second)
+            yield BatchDims(count, second)
         not_square = [None if _square(torch, leaf, count) else dim for leaf, dim in zip(leaves, first)]
         if not_square != first and any(dim is not None for dim in not_square):
-            yield BatchDims(torch, count, not_square)
+            yield BatchDims(count, not_square)
 
 
 def _counts(torch: Torch, leaves: Leaves, sizes: Sequence[int]) -> list[int]:

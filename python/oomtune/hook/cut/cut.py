@@ -7,8 +7,9 @@ import threading
 import weakref
 
 from .autograd_node import AutogradNodes
-from .batch_dims import candidates, split
+from .batch_dims import candidates
 from .cut_call import CutCall
+from .division import FEWER, Division
 from .fsdp import is_sharded
 from .model_calls import ModelCalls
 from .plan import CutContext, Plan
@@ -24,14 +25,13 @@ if TYPE_CHECKING:
     from ..types import LazyHeads, Leaves, Module, Torch, Tree
     from ..watch.optimizers import Optimizers
     from .batch_dims import BatchDims, Dims
+    from .token_limit import TokenLimit
 
     #: How a call is cut; None: it runs whole.
     Planned = Optional[Tuple[Plan, BatchDims]]
 
 #: How many batch sizes are remembered: loops and frameworks fetch some ahead.
 REMEMBERED = 4
-
-FEWER = "a rank has fewer samples in its batch than another has micro-batches"
 
 
 class Cut:
@@ -58,29 +58,38 @@ class Cut:
         self._ranks: dict[int, tuple[weakref.ref[Any], OneRank]] = {}
         #: Rows of the latest batches of the loop, the newest first.
         self._sizes: list[int] = []
-        self._micro = self._batch = 0
+        self._batch = 0
+        self._division = Division(torch, self._context.warn)
         self._most_parts: int | None = None
         self._thread: int | None = None
-        #: The number of calls that were cut.
-        self.count = 0
+        #: The number of calls that were cut, and of those that needed no cut as their samples were short.
+        self.count = self._fitting = 0
 
     def install(self, heads: LazyHeads | None = None) -> None:
         """`heads`: what may return logits that are not computed."""
         self._context.heads = heads
         self.calls.install()
 
-    def engage(self, micro: int, batch: int, most_parts: int | None = None) -> None:
+    def engage(
+        self, micro: int, batch: int, most_parts: int | None = None, tokens: TokenLimit | int | None = None
+    ) -> None:
         """From now on cuts batches of `batch` samples into micro-batches of at most `micro`. `most_parts`: runs only this many
-        per call, in place of all; for a process that only measures."""
-        self._micro, self._batch, self._most_parts = micro, batch, most_parts
+        per call, in place of all; for a process that only measures. `tokens`: see Division.begin()."""
+        self._batch, self._most_parts = batch, most_parts
+        self._division.begin(micro, tokens)
         self._plans = {}
         self._context.warned.clear()
         self._sizes = [batch]
-        self.count = 0
+        self.count = self._fitting = 0
         self.calls.take = self._take
 
     def release(self) -> None:
         self.calls.take = None
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sample that a call had, where tokens are counted; 0: no call told."""
+        return self._division.longest
 
     @property
     def engaged(self) -> bool:
@@ -103,7 +112,7 @@ class Cut:
 
     def stepped(self) -> None:
         """An optimizer has stepped: refuses if no call was cut before it, as the whole batch then was in memory."""
-        if self.engaged and self.count == 0 and max(self._sizes) > self._micro:
+        if self.engaged and self.count + self._fitting == 0 and max(self._sizes) > self._division.micro:
             self._refuse(
                 "no call of a model was seen whose inputs have a row for each of the batch's %d samples" % self._batch
             )
@@ -115,23 +124,25 @@ class Cut:
         lengths = tuple(self._sizes)
         leaves = tree_leaves(self._torch, tree, lengths)
         ranks = self._ranks_of(module)
+        padding = self._division.padding(module, tree, leaves)
         planned = self._plan(module, tree, leaves, lengths, ranks)
         if planned is None:
             return self.calls.uncut(module, args, kwargs)
         plan, dims = planned
-        most = self._most(dims.count)
-        number = ranks.max(-(-dims.count // most))
-        if number < 2:
-            return self.calls.uncut(module, args, kwargs)
-        self._same_thread()
-        reductions = Reductions(self._torch, leaves, dims)
         try:
-            if ranks.any(dims.count < number):
-                raise Uncuttable(FEWER)
-            parts = split(dims.count, most, plan.even, number)
+            shortened = None if padding is None else plan.shortened(padding, tree, leaves, dims)
+            most = self._most(dims.count)
+            parts = self._division.groups(dims.count, most, plan, padding, shortened is not None, ranks)
+            if parts is None:
+                self._fitting += 1
+                return self.calls.uncut(module, args, kwargs)
+            self._same_thread()
+            reductions = Reductions(self._torch, leaves, dims)
             plan.accumulates_by_backward()
             plan.settle(tree, leaves, dims, reductions, parts)
-            call = CutCall(self._torch, plan, tree, leaves, dims, reductions, parts, self._most_parts)
+            call = CutCall(
+                self._torch, plan, tree, leaves, dims, reductions, parts, self._most_parts, padding, shortened or {}
+            )
             self.count += 1
             return self._nodes.output(call)
         except Uncuttable as reason:
@@ -145,7 +156,7 @@ class Cut:
         views = 1
         if count not in self._sizes:
             views = next((count // size for size in self._sizes if count % size == 0), 1)
-        return self._micro * views
+        return self._division.micro * views
 
     def _ranks_of(self, module: Module) -> OneRank:
         """The ranks that decide how the module is cut: this one, or all that its weights are sharded between."""

@@ -15,16 +15,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Generator, Iterator, Sequence
 
-    from ..types import Call, Leaves, MaybeTensors, Span, Tensor, Torch, Tree
+    from ..types import Call, Leaves, MaybeTensors, Tensor, Torch, Tree
     from .batch_dims import BatchDims
     from .buffers import Snapshot
+    from .padding import Padding
     from .plan import Plan
     from .reductions import Reductions
+    from .row_group import RowGroup
 
 
 class CutCall:
     """`tree`: the positional and keyword arguments, with their `leaves`; `reductions`: weights for outputs without a row per
-    sample; `parts`: the rows of each micro-batch; `most`: run at most this many of them; None: all."""
+    sample; `parts`: the micro-batches; `most`: run at most this many of them; None: all. `padding`: what is left out of them;
+    `shortened`: by number of each output that is shorter then, that dimension."""
 
     def __init__(
         self,
@@ -34,8 +37,10 @@ class CutCall:
         leaves: Leaves,
         dims: BatchDims,
         reductions: Reductions,
-        parts: list[Span],
+        parts: list[RowGroup],
         most: int | None,
+        padding: Padding | None,
+        shortened: dict[int, int],
     ) -> None:
         self._torch = torch
         self.plan = plan
@@ -43,6 +48,11 @@ class CutCall:
         self._leaves = leaves
         self._dims = dims
         self._parts = parts
+        self._padding = padding
+        self._shortened = shortened
+        self._width = 0 if padding is None else padding.width
+        #: Inputs that are shorter without padding.
+        self._trimmed = () if padding is None else tuple(padding.filled)
         #: Indices of the micro-batches that run: the last is the largest.
         self._ran = range(max(0, len(parts) - most) if most else 0, len(parts))
         self._trains = most is None
@@ -59,7 +69,7 @@ class CutCall:
         self._heads: dict[int, Call] = {}
         self._autocast = AutocastState(torch)
         self._weights = {
-            index: reductions.first(join.names).weights([list(range(start, stop)) for start, stop in parts])
+            index: reductions.first(join.names).weights([part.rows for part in parts])
             for index, join in enumerate(plan.joins)
             if isinstance(join, WeightedSum)
         }
@@ -72,20 +82,21 @@ class CutCall:
 
     def _run(self, index: int, inputs: dict[int, Tensor] | None = None) -> Tree:
         """Runs the module on one micro-batch. `inputs`: tensors in place of the leaves that require gradients, by number."""
-        start, stop = self._parts[index]
-        given = inputs or {}
-        leaves = [
-            given[number] if number in given else self._dims.part(leaf, dim, start, stop)
-            for number, (leaf, dim) in enumerate(zip(self._leaves, self._dims.dims))
-        ]
-        return self.plan.run(tree_with(self._torch, self._tree, leaves, self.plan.lengths))
+        leaves = self._dims.parts(self._leaves, self._parts[index], self._trimmed)
+        for number, tensor in (inputs or {}).items():
+            leaves[number] = tensor
+        # Who reads the padding of an output is seen by its values: they have to be there.
+        lazily = self._padding is None
+        return self.plan.run(tree_with(self._torch, self._tree, leaves, self.plan.lengths), lazily)
 
     # -- forward
 
     def forward(self) -> Leaves:
         """Runs the call; returns the leaves of its whole output."""
         self._autocast = AutocastState(self._torch)
-        outputs = Outputs(self._torch, self.plan.joins, self._dims, self._parts, self._weights)
+        outputs = Outputs(
+            self._torch, self.plan.joins, self._dims, self._parts, self._weights, self._shortened, self._width
+        )
         with self._autocast.entered():
             loss = self.plan.early_loss(self._autocast)
             if loss is None:
@@ -154,7 +165,7 @@ class CutCall:
 
     def _with_graph(self, index: int, create_graph: bool = False) -> tuple[dict[int, Tensor], Leaves]:
         """Runs a micro-batch; returns (its inputs that require gradients, by number; its output's leaves)."""
-        inputs = self._inputs(*self._parts[index], create_graph)
+        inputs = self._inputs(self._parts[index], create_graph)
         with self._torch.enable_grad():
             return inputs, self._leaves_of(self._run(index, inputs))
 
@@ -174,6 +185,8 @@ class CutCall:
         for number, logits_of in self._heads.items():
             leaves[number] = logits_of(leaves[number])
         self._heads = {}
+        if self._padding is not None:
+            leaves = self.plan.trimming.watched(leaves, self._padding)
         output = tree_with(self._torch, self._structure, leaves)
         self._structure = None
         return output
@@ -227,7 +240,7 @@ class CutCall:
         gradients: Gradients,
     ) -> None:
         """The backward pass of one micro-batch."""
-        start, stop = self._parts[index]
+        group = self._parts[index]
         outputs: list[Tensor] = []
         of_outputs: list[Tensor] = []
         for number, (leaf, join) in enumerate(zip(leaves, self.plan.joins)):
@@ -235,7 +248,9 @@ class CutCall:
             if gradient is None or isinstance(join, Constant) or not leaf.requires_grad:
                 continue
             if isinstance(join, Concatenated):
-                gradient = join.slice(gradient, start, stop)
+                gradient = join.part(gradient, group)
+                if number in self._shortened and group.window is not None:
+                    gradient = self._without_padding(gradient, self._shortened[number], group)
             elif self._weights[number][index] == 0.0 and not self.plan.all_take_part():
                 continue
             else:
@@ -244,14 +259,24 @@ class CutCall:
             of_outputs.append(gradient.to(leaf.dtype))
         if outputs:
             dims = [self._dims.dims[number] for number in inputs]
-            gradients.add(outputs, of_outputs, list(inputs.values()), dims, start)
+            gradients.add(outputs, of_outputs, list(inputs.values()), dims, group)
 
-    def _inputs(self, start: int, stop: int, create_graph: bool) -> dict[int, Tensor]:
+    def _without_padding(self, gradient: Tensor, dim: int, group: RowGroup) -> Tensor:
+        assert group.window is not None
+        kept = gradient.narrow(dim, *group.window)
+        if gradient.count_nonzero() != kept.count_nonzero():
+            raise RuntimeError(
+                "the loss depends on what the model returns for padding, which oomtune leaves out; without "
+                "--micro-batch-tokens it does not"
+            )
+        return kept
+
+    def _inputs(self, group: RowGroup, create_graph: bool) -> dict[int, Tensor]:
         """By number, for each leaf that requires gradients: its rows, detached, as the start of a graph."""
         found: dict[int, Tensor] = {}
         for number, (leaf, dim) in enumerate(zip(self._leaves, self._dims.dims)):
             if isinstance(leaf, self._torch.Tensor) and leaf.requires_grad:
-                part = self._dims.part(leaf, dim, start, stop)
+                part = self._dims.part(leaf, dim, group)
                 found[number] = part if create_graph else part.detach().requires_grad_()
         return found
 

@@ -7,6 +7,7 @@ from .comparison import NO_MEAN, Comparison, half_of
 from .pytree import tree_leaves
 from .reductions import Reductions, disagreement
 from .refusal import Mismatch, Uncuttable
+from .row_group import RowGroup
 from .saved_tensors import SavedTensors, leaves_of_graph
 
 TYPE_CHECKING = False
@@ -57,7 +58,7 @@ class EquivalenceCheck:
         differentiable, reentrant = self._ranks.agreed(lambda: self._check_graph(rows[:1], len(joins)))
         return joins, differentiable, reentrant
 
-    def settle(self, index: int, names: Collection[str], parts: Sequence[list[int]]) -> list[str]:
+    def settle(self, index: int, names: Collection[str], parts: Sequence[Sequence[int]]) -> list[str]:
         """Names of the reductions that hold for the output at `index`, now that they weight the micro-batches differently."""
         candidates = self._reductions.named(names)
         if self._ranks.together:
@@ -74,7 +75,7 @@ class EquivalenceCheck:
             rows = disagreement(candidates, parts)
         return [reduction.name for reduction in candidates]
 
-    def _settled_together(self, index: int, candidates: list[Reduction], parts: Sequence[list[int]]) -> list[str]:
+    def _settled_together(self, index: int, candidates: list[Reduction], parts: Sequence[Sequence[int]]) -> list[str]:
         """settle() if no rank may run the module alone: every rank runs it as often as any must."""
         rows = disagreement(candidates, parts)
         while self._ranks.any(rows is not None):
@@ -89,19 +90,21 @@ class EquivalenceCheck:
         return [reduction.name for reduction in candidates]
 
     def _told_apart(
-        self, index: int, candidates: list[Reduction], parts: Sequence[list[int]], rows: Span
+        self, index: int, candidates: list[Reduction], parts: Sequence[Sequence[int]], rows: Span
     ) -> list[Reduction]:
         """The candidates that still hold when one row is filled with an ignored value: for reductions that differ by less than
-        rounding on the samples themselves (the label 0 occurs, and may be ignored)."""
+        rounding on the samples themselves (the label 0 occurs, and may be ignored); else when one row has one value at its
+        beginning that counts, and the other two (a loss of the next token counts one less in each row)."""
         for reduction in candidates[1:]:
             if reduction.ignored is None or reduction.weights(parts) == candidates[0].weights(parts):
                 continue
-            marked = self._with_leaves(self._marked(reduction, rows[1]))
-            seen = marked._compare(list(rows))
-            others = marked._reductions.named([one.name for one in candidates])
-            names = [one.name for one in seen.holding(others, index)]
-            if 0 < len(names) < len(candidates):
-                return [one for one in candidates if one.name in names]
+            for leaves in (self._marked(reduction, rows[1]), self._begun(reduction, rows)):
+                marked = self._with_leaves(leaves)
+                seen = marked._compare(list(rows))
+                others = marked._reductions.named([one.name for one in candidates])
+                names = [one.name for one in seen.holding(others, index)]
+                if 0 < len(names) < len(candidates):
+                    return [one for one in candidates if one.name in names]
         return candidates
 
     def _with_leaves(self, leaves: Leaves) -> EquivalenceCheck:
@@ -124,6 +127,19 @@ class EquivalenceCheck:
             leaves[number].select(self._dims.dims[number], row).fill_(reduction.ignored)
         return leaves
 
+    def _begun(self, reduction: Reduction, rows: Span) -> Leaves:
+        """The leaves, with two values that count in the first of the rows, and one in the other."""
+        leaves, number = self._marked(reduction, rows[0]), reduction.leaf
+        if number is None or leaves[number].dim() < 2:
+            return leaves
+        leaf = leaves[number]
+        counted = leaf[leaf != reduction.ignored].flatten()[:1]
+        for row, kept in zip(rows, (2, 1)):
+            values = leaf.select(self._dims.dims[number], row)
+            values.fill_(reduction.ignored)
+            values[:kept] = counted if len(counted) else reduction.ignored
+        return leaves
+
     def _chosen_rows(self) -> list[int]:
         """Two or three samples on which the reductions differ as much as possible."""
         every = list(range(self._dims.count))
@@ -135,8 +151,8 @@ class EquivalenceCheck:
 
     def _inputs(self, rows: list[int], grad: bool = False) -> Leaves:
         found: Leaves = []
-        for leaf, dim in zip(self._leaves, self._dims.dims):
-            part = self._dims.chosen(leaf, dim, rows)
+        for leaf, chosen in zip(self._leaves, self._dims.parts(self._leaves, RowGroup(self._torch, rows))):
+            part = chosen
             if isinstance(part, self._torch.Tensor):
                 part = part.detach()
                 if isinstance(leaf, self._torch.Tensor) and leaf.requires_grad:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
     from ..types import MaybeTensors, Tensor, Torch
     from .plan import Plan
+    from .row_group import RowGroup
 
 
 class Gradients:
@@ -33,10 +34,9 @@ class Gradients:
         gradients: list[Tensor],
         inputs: Sequence[Tensor],
         dims: Sequence[int | None],
-        first: int,
+        group: RowGroup,
     ) -> None:
-        """Runs one micro-batch backward: `gradients` of its `outputs`, to its `inputs`, which were cut along `dims` from row
-        `first` on."""
+        """Runs one micro-batch backward: `gradients` of its `outputs`, to its `inputs`, which were cut along `dims`."""
         found: Sequence[Any]
         if self._by_backward:
             self._plan.backward(outputs, gradients)
@@ -48,7 +48,7 @@ class Gradients:
                     self._add_parameter(number, gradient)
         for number, dim in enumerate(dims):
             if found[number] is not None:
-                self._add_input(number, found[number], dim, first)
+                self._add_input(number, found[number], dim, group)
 
     def totals(self) -> MaybeTensors:
         """Gradients of the call's inputs that require them, followed by those of the parameters."""
@@ -75,21 +75,17 @@ class Gradients:
         for hook in self._hooks:
             hook.restore()
 
-    def _add_input(self, number: int, gradient: Tensor, dim: int | None, first: int) -> None:
+    def _add_input(self, number: int, gradient: Tensor, dim: int | None, group: RowGroup) -> None:
         total = self._inputs[number]
         if dim is not None and not self._create_graph:
             if total is None:
                 total = self._inputs[number] = self._torch.zeros_like(self._whole[number])
-            total.narrow(dim, first, gradient.shape[dim]).copy_(gradient)
+            group.put(total, dim, gradient)
             return
         if dim is not None:
-            gradient = self._widened(number, gradient, dim, first)
+            whole = self._torch.zeros_like(self._whole[number])
+            gradient = whole.index_add(dim, group.indices(gradient.device), gradient)
         self._inputs[number] = gradient if total is None else total + gradient
-
-    def _widened(self, number: int, gradient: Tensor, dim: int, first: int) -> Tensor:
-        whole = self._torch.zeros_like(self._whole[number])
-        rows = self._torch.arange(first, first + gradient.shape[dim], device=gradient.device)
-        return whole.index_add(dim, rows, gradient)
 
     def _add_parameter(self, number: int, gradient: Tensor) -> None:
         total = self._parameters[number]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 from .refusal import Uncuttable
+from .row_group import RowGroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Sequence, Union
 
-    from ..types import Leaves, Span, Tensor, Torch
+    from ..types import Leaves, Tensor, Torch
     from .batch_dims import BatchDims
 
     #: How one output of the micro-batches becomes that of the whole call.
@@ -23,9 +26,12 @@ class Concatenated:
         #: Rows of the output for each sample.
         self.factor = factor
 
-    def slice(self, tensor: Tensor, start: int, stop: int) -> Tensor:
-        """The rows of samples start:stop, of an output or its gradient."""
-        return tensor.narrow(self.dim, start * self.factor, (stop - start) * self.factor)
+    def part(self, tensor: Tensor, group: RowGroup) -> Tensor:
+        """The group's rows of an output or its gradient."""
+        return group.of(tensor, self.dim, self.factor)
+
+    def put(self, target: Tensor, group: RowGroup, value: Tensor) -> None:
+        group.put(target, self.dim, value, self.factor)
 
 
 class WeightedSum:
@@ -40,21 +46,26 @@ class Constant:
 
 
 class Outputs:
-    """`weights`: by number of each output that is a WeightedSum, the weight of each micro-batch."""
+    """`weights`: by number of each output that is a WeightedSum, the weight of each micro-batch. `shortened`: by number of each
+    output that is as wide as the inputs, and shorter where padding is left out, that dimension; `width`: of the inputs."""
 
     def __init__(
         self,
         torch: Torch,
         joins: Sequence[Join],
         dims: BatchDims,
-        parts: Sequence[Span],
+        parts: Sequence[RowGroup],
         weights: dict[int, list[float]],
+        shortened: dict[int, int],
+        width: int,
     ) -> None:
         self._torch = torch
         self._joins = joins
         self._dims = dims
         self._parts = parts
         self._weights = weights
+        self._shortened = shortened
+        self._width = width
         #: The output's leaves; empty until the first micro-batch was added.
         self.leaves: Leaves = []
 
@@ -63,35 +74,52 @@ class Outputs:
         if len(leaves) != len(self._joins):
             raise Uncuttable("it does not always return the same structure")
         if not self.leaves:
-            self.leaves = [self._allocated(leaf, join) for leaf, join in zip(leaves, self._joins)]
-        start, stop = self._parts[index]
+            self.leaves = [
+                self._allocated(leaf, join, self._shortened.get(number))
+                for number, (leaf, join) in enumerate(zip(leaves, self._joins))
+            ]
+        group = self._parts[index]
         for number, (leaf, join) in enumerate(zip(leaves, self._joins)):
             if isinstance(join, Concatenated):
-                target = join.slice(self.leaves[number], start, stop)
-                if not isinstance(leaf, self._torch.Tensor) or leaf.shape != target.shape:
+                target = self.leaves[number]
+                if number in self._shortened and group.window is not None:
+                    target = target.narrow(self._shortened[number], *group.window)
+                wanted = list(target.shape)
+                wanted[join.dim] = len(group) * join.factor
+                if not isinstance(leaf, self._torch.Tensor) or list(leaf.shape) != wanted:
                     raise Uncuttable("its outputs do not join along the samples")
-                target.copy_(leaf)
+                join.put(target, group, leaf)
             elif isinstance(join, WeightedSum):
                 weight = self._weights[number][index]
                 if weight:
                     self.leaves[number] = self.leaves[number] + leaf * weight
 
-    def _allocated(self, leaf: Any, join: Join) -> Any:
+    def _allocated(self, leaf: Any, join: Join, shortened: int | None) -> Any:
         """Allocates the whole output after the first micro-batch, so that the others need no memory besides it."""
         if isinstance(join, Concatenated):
             shape = list(leaf.shape)
             shape[join.dim] = self._dims.count * join.factor
-            return leaf.new_empty(shape)
+            if shortened is None:
+                return leaf.new_empty(shape)
+            shape[shortened] = self._width
+            return leaf.new_zeros(shape)
         if isinstance(join, WeightedSum):
             return self._torch.zeros_like(leaf) if isinstance(leaf, self._torch.Tensor) else 0.0
         return leaf
 
     def stand_in(self, index: int, other: int) -> None:
         """Copies rows of the micro-batch `other` in place of one that does not run."""
-        start, stop = self._parts[index]
-        first, last = self._parts[other]
-        length = min(stop - start, last - first)
+        ours, theirs = self._parts[index].rows, self._parts[other].rows
+        # Of rows that do not follow one another a copy would be made: one at a time.
+        most = len(theirs) if isinstance(ours, range) and isinstance(theirs, range) else 1
+        if most == 1:
+            ours, theirs = [range(row, row + 1) for row in ours], [range(row, row + 1) for row in theirs]
+            pairs = list(zip(ours, itertools.cycle(theirs)))
+        else:
+            starts = range(0, len(ours), most)
+            pairs = [(ours[at : at + most], theirs[: len(ours[at : at + most])]) for at in starts]
+        groups = [(RowGroup(self._torch, one), RowGroup(self._torch, two)) for one, two in pairs]
         for leaf, join in zip(self.leaves, self._joins):
             if isinstance(join, Concatenated):
-                join.slice(leaf, start, stop).zero_()
-                join.slice(leaf, start, start + length).copy_(join.slice(leaf, first, first + length))
+                for target, source in groups:
+                    join.put(leaf, target, join.part(leaf, source))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 
 from ..watch.random_draws import RANDOM_DRAWS
@@ -15,22 +16,27 @@ from .pytree import tree_with
 from .reductions import disagreement
 from .refusal import Uncuttable
 from .sandbox import Sandbox
+from .trimming import Trimming
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, ContextManager, Iterable, Sequence
 
-    from ..types import Call, LazyHeads, Leaves, MaybeTensors, Module, Span, Tensor, Torch, Tree
+    from ..types import Call, LazyHeads, Leaves, MaybeTensors, Module, Tensor, Torch, Tree
     from .autocast import AutocastState
     from .batch_dims import BatchDims
     from .model_calls import ModelCalls
     from .outputs import Join
+    from .padding import Padding
     from .ranks import OneRank
     from .reductions import Reductions
+    from .row_group import RowGroup
 
 DIFFERENCES = {
     "buffers": "The model keeps values of its own (buffers) that its forward pass takes from the samples: they are those of micro-batches.",
     "random_draws": RANDOM_DRAWS,
+    "equal_rows": "Micro-batches are not made by tokens but of equal numbers of samples, as the inputs do not tell how long the samples are.",
+    "untrimmed": "Micro-batches keep the padding of their batch: %s.",
     "fp16": "In fp16 the gradients of a micro-batch overflow later than those of the whole batch: the loss scaler may skip fewer steps.",
 }
 
@@ -54,10 +60,10 @@ class CutContext:
         #: torch's own function, from before it was patched.
         self.backward: Callable[..., None] = torch.autograd.backward
 
-    def warn(self, code: str) -> None:
+    def warn(self, code: str, *words: str) -> None:
         if code not in self.warned:
             self.warned.add(code)
-            self._warn(code, DIFFERENCES[code])
+            self._warn(code, DIFFERENCES[code] % words if words else DIFFERENCES[code])
 
 
 class Plan:
@@ -98,12 +104,13 @@ class Plan:
         #: Micro-batches of equal size: batch statistics need samples, and each other size would be compiled anew.
         norm = torch.nn.modules.batchnorm._NormBase
         self.even = not self.keeps_last() or any(isinstance(each, norm) or compiled(each) for each in self.modules)
+        self.trimming = Trimming(torch, lambda reason: context.warn("untrimmed", reason))
         # Without the compiled wrapper: nothing is compiled anew for two samples.
         self._not_compiled = getattr(module, "_orig_mod", module)
 
-    def run(self, inputs: dict[int | str, Any]) -> Tree:
-        """Calls the module without cutting. `inputs`: positional ones by number, the others by name."""
-        with self._lazily(True):
+    def run(self, inputs: dict[int | str, Any], lazily: bool) -> Tree:
+        """Calls the module without cutting. `inputs`: positional ones by number, the others by name. `lazily`: logits may be left out."""
+        with self._lazily(lazily):
             return self._run(self.module, inputs)
 
     def _lazily(self, allowed: bool) -> ContextManager[None]:
@@ -129,10 +136,10 @@ class Plan:
         self.joins, self.differentiable, self.reentrant = self._equivalence(tree, leaves, dims).found()
 
     def settle(
-        self, tree: Tree, leaves: Leaves, dims: BatchDims, reductions: Reductions, parts: Sequence[Span]
+        self, tree: Tree, leaves: Leaves, dims: BatchDims, reductions: Reductions, parts: Sequence[RowGroup]
     ) -> None:
         """Decides between reductions of an output that all held so far, and now differ. Raises Uncuttable."""
-        rows = [list(range(start, stop)) for start, stop in parts]
+        rows = [part.rows for part in parts]
         differ = [
             index
             for index, join in enumerate(self.joins)
@@ -144,13 +151,27 @@ class Plan:
             if self._ranks.any(index in differ) and isinstance(join, WeightedSum):
                 join.names = self._equivalence(tree, leaves, dims).settle(index, join.names, rows)
 
-    def _equivalence(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> EquivalenceCheck:
-        def run(others: Leaves) -> Tree:
-            with self._lazily(False):
-                return self._run(self._not_compiled, tree_with(self._torch, tree, others, self.lengths))
+    def shortened(self, padding: Padding, tree: Tree, leaves: Leaves, dims: BatchDims) -> dict[int, int] | None:
+        """By number of each output that is shorter without padding: its dimension. None: padding cannot be left out."""
+        if self.even or self._ranks.together or any(getattr(leaf, "requires_grad", False) for leaf in leaves):
+            return None
+        kinds = (self._torch.float32, self._torch.float64)
+        fine = all(parameter.dtype in kinds for parameter in self._learns)
+        run = functools.partial(self._run_leaves, tree)
+        return self.trimming.outputs(padding, leaves, dims, run, self._sandbox(), fine)
 
-        sandbox = Sandbox(self._torch, self.module, self.devices)
-        return EquivalenceCheck(self._torch, run, leaves, dims, sandbox, self._learns, self._ranks, self._sharded)
+    def _run_leaves(self, tree: Tree, leaves: Leaves) -> Tree:
+        with self._lazily(False):
+            return self._run(self._not_compiled, tree_with(self._torch, tree, leaves, self.lengths))
+
+    def _sandbox(self) -> Sandbox:
+        return Sandbox(self._torch, self.module, self.devices)
+
+    def _equivalence(self, tree: Tree, leaves: Leaves, dims: BatchDims) -> EquivalenceCheck:
+        run = functools.partial(self._run_leaves, tree)
+        return EquivalenceCheck(
+            self._torch, run, leaves, dims, self._sandbox(), self._learns, self._ranks, self._sharded
+        )
 
     def accumulates_by_backward(self) -> bool:
         """Whether micro-batches' gradients are summed by backward(), else by autograd.grad(). Raises Uncuttable."""
@@ -237,7 +258,7 @@ class Plan:
             self._context.warn("buffers")
 
 
-def _differ(reductions: Reductions, names: list[str], rows: list[list[int]]) -> bool:
+def _differ(reductions: Reductions, names: list[str], rows: Sequence[Sequence[int]]) -> bool:
     return len(names) > 1 and disagreement(reductions.named(names), rows) is not None
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..types import Call, Loader, Torch
     from ..watch.loader import LoaderIterator
 
+    Size = Callable[[Any], int]
+
 
 #: Samples read to see whether lengths vary; if they do, the most samples and seconds spent to find the longest.
 FIRST_LOOK, LONG_LOOK, LONG_LOOK_SECONDS = 24, 20000, 2.0
@@ -70,9 +72,14 @@ class BatchFactory:
         """A batch of random samples instead of the longest, as a shuffled loader would give it: another one for each `turn`."""
         return self.make(count)
 
+    def shorter(self, count: int, part: float) -> Any:
+        """A batch of the longest samples that have at most this part of the data of the very longest."""
+        return self.make(count)
+
 
 class MapDatasetFactory(BatchFactory):
-    def __init__(self, loader: Loader, refetch: bool) -> None:
+    def __init__(self, loader: Loader, refetch: bool, size: Size) -> None:
+        self._size = size
         self._dataset = loader.dataset
         self._collate = loader.collate_fn
         self._refetch = refetch
@@ -86,7 +93,7 @@ class MapDatasetFactory(BatchFactory):
         if not drawn:
             raise UnsuitableLoader("the data set is empty")
         look = _spread(drawn, FIRST_LOOK)
-        sizes = {index: batch_tree.data_size(self._dataset[index]) for index in look}
+        sizes = {index: self._size(self._dataset[index]) for index in look}
         if len(set(sizes.values())) <= 1:
             return drawn
         self.variable_length = True
@@ -98,7 +105,8 @@ class MapDatasetFactory(BatchFactory):
             if time.monotonic() > until:
                 break
             if index not in sizes:
-                sizes[index] = batch_tree.data_size(self._dataset[index])
+                sizes[index] = self._size(self._dataset[index])
+        self._sizes = sizes
         return sorted(sizes, key=lambda index: -sizes[index])
 
     def make(self, count: int) -> Any:
@@ -116,6 +124,13 @@ class MapDatasetFactory(BatchFactory):
         distinct = random.Random(turn).sample(self._indices, min(count, len(self._indices), KEPT))
         return self._join(self._fetch(distinct), count)
 
+    def shorter(self, count: int, part: float) -> Any:
+        if not self.variable_length:
+            return self.make(count)
+        found = [index for index in self._indices if self._sizes[index] <= part * self._sizes[self._indices[0]]]
+        distinct = (found or self._indices[-1:])[: min(count, KEPT)]
+        return self._join(self._fetch(distinct), count)
+
     def _fetch(self, indices: list[Any]) -> list[Any]:
         together: Any = getattr(self._dataset, "__getitems__", None)
         if callable(together):
@@ -125,7 +140,7 @@ class MapDatasetFactory(BatchFactory):
 
 
 class IterableDatasetFactory(BatchFactory):
-    def __init__(self, loader: Loader, refetch: bool) -> None:
+    def __init__(self, loader: Loader, refetch: bool, size: Size) -> None:
         self._collate = loader.collate_fn
         self.uncached = refetch
         until = time.monotonic() + LONG_LOOK_SECONDS
@@ -136,11 +151,12 @@ class IterableDatasetFactory(BatchFactory):
                 break
         if not samples:
             raise UnsuitableLoader("the data set is empty")
-        sizes = [batch_tree.data_size(sample) for sample in samples]
+        sizes = [size(sample) for sample in samples]
         self.variable_length = len(set(sizes)) > 1
         if self.variable_length:
             order = sorted(range(len(samples)), key=lambda index: -sizes[index])
             samples = [samples[index] for index in order]
+            self._sizes = [sizes[index] for index in order]
             self.mixes_lengths = self._mixes(samples[0], samples[-1])
         self._samples = samples
 
@@ -150,6 +166,12 @@ class IterableDatasetFactory(BatchFactory):
     def draw(self, count: int, turn: int) -> Any:
         drawn = random.Random(turn).sample(self._samples, len(self._samples))
         return self._join(drawn, count)
+
+    def shorter(self, count: int, part: float) -> Any:
+        if not self.variable_length:
+            return self.make(count)
+        found = [sample for sample, size in zip(self._samples, self._sizes) if size <= part * self._sizes[0]]
+        return self._join(found or self._samples[-1:], count)
 
 
 class RepeatedBatchFactory(BatchFactory):
@@ -181,8 +203,11 @@ def _spread(items: list[Any], count: int) -> list[Any]:
     return items[::stride][:count]
 
 
-def find_factory(torch: Torch, loader: Loader, iterate: Callable[[], Iterator[Any]], on_cpu: bool) -> BatchFactory:
-    """The factory for `loader`. `iterate()` makes a real iterator. Raises UnsuitableLoader."""
+def find_factory(
+    torch: Torch, loader: Loader, iterate: Callable[[], Iterator[Any]], on_cpu: bool, size: Size = batch_tree.data_size
+) -> BatchFactory:
+    """The factory for `loader`. `iterate()` makes a real iterator; `size(sample)`: how long a sample is. Raises
+    UnsuitableLoader."""
     batched = loader.batch_sampler is None
     # On the CPU, what fetching takes in the training process is part of the peak.
     refetch = on_cpu and loader.num_workers == 0
@@ -190,9 +215,9 @@ def find_factory(torch: Torch, loader: Loader, iterate: Callable[[], Iterator[An
         if batched:
             return RepeatedBatchFactory(torch, next(iterate()))
         if isinstance(loader.dataset, torch.utils.data.IterableDataset):
-            factory = IterableDatasetFactory(loader, refetch)
+            factory = IterableDatasetFactory(loader, refetch, size)
         else:
-            factory = MapDatasetFactory(loader, refetch)
+            factory = MapDatasetFactory(loader, refetch, size)
         factory.make(1)
         return factory
     except UnsuitableLoader:
@@ -233,7 +258,9 @@ class BatchFactories:
         if factory is None:
             memory = self._instrumentation.memory
             on_cpu = memory is not None and memory.device == "cpu"
-            factory = find_factory(self._instrumentation.torch, iterator.loader, iterator.second_iterator, on_cpu)
+            size = batch_tree.unpadded_size if self._hook.settings.counts_tokens else batch_tree.data_size
+            torch = self._instrumentation.torch
+            factory = find_factory(torch, iterator.loader, iterator.second_iterator, on_cpu, size)
             self._by_loader[iterator.loader] = factory
         return factory
 
@@ -242,11 +269,13 @@ class BatchFactories:
         """Samples differ in length: training also sees shorter batches than those of the longest."""
         return any(factory.variable_length for factory in self._by_loader.values())
 
-    def batch(self, iterator: LoaderIterator, size: int, turn: int | None = None) -> Any:
-        """A batch of the longest samples; with `turn`, of those that a shuffled loader might give at that step."""
+    def batch(self, iterator: LoaderIterator, size: int, turn: int | None = None, part: float = 1.0) -> Any:
+        """A batch of the longest samples; with `turn`, of those that a shuffled loader might give at that step, or of the
+        longest that have at most this part of the data of the very longest."""
         factory = self.factory(iterator)
         if turn is not None:
-            return factory.draw(size, turn)
+            # Two steps apart, as only every other step has a turn.
+            return factory.shorter(size, part) if part < 1 and turn % 4 == 1 else factory.draw(size, turn)
         if factory.uncached:
             return factory.make(size)
         key = (id(factory), size)

@@ -22,8 +22,8 @@ MOST_EXTRA_STEPS = 32
 
 class Measurement:
     """`skip`: optimizer steps to ignore first, since batches of the earlier size are still on their way. `vary`: every other
-    step has other samples than the longest, since changing lengths fragment a caching allocator's memory; those steps come on
-    top of `steps`."""
+    step has other samples than the longest, since changing lengths fragment a caching allocator's memory, and micro-batches of
+    so many tokens have more of short samples; those steps come on top of `steps`."""
 
     def __init__(
         self,

@@ -105,8 +105,9 @@ class Probe:
                 skip = max(1, skip)
         self._failures = self.memory.failures()
         self._looked = None
-        # Changing lengths matter only to a caching allocator.
-        vary = request.vary and variable_length and self.memory.reserved() is not None
+        # Changing lengths matter to a caching allocator, and where a micro-batch has more samples if they are short.
+        fragments = request.vary and self.memory.reserved() is not None
+        vary = variable_length and (fragments or self.counts_tokens)
         self.measurement = Measurement(self.memory, self.breakdown(), request.steps, skip, vary=vary)
         self.set_group()
 
@@ -127,6 +128,11 @@ class Probe:
     def enter(self, phase: str) -> None:
         if self.measurement is not None:
             self.measurement.phases.enter(phase)
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether micro-batches have as many tokens as so many of the longest samples."""
+        return self._hook.settings.counts_tokens and self._hook.settings.probing and not self._hook.loaderless
 
     @property
     def complete(self) -> bool:
@@ -160,8 +166,9 @@ class Probe:
         self._group = 1 if self._accumulator.own_accumulation > 1 or self.parts > 1 else wanted
         if self.parts > 1 or self._group > 1:
             self._hook.report_cut()
-        if self.request is not None and self.parts > 1:
-            self._instrumentation.cut.engage(self.request.micro_batch, self.size, MOST_PARTS)
+        if self.request is not None and (self.parts > 1 or self.counts_tokens):
+            tokens = 0 if self.counts_tokens else None
+            self._instrumentation.cut.engage(self.request.micro_batch, self.size, MOST_PARTS, tokens)
         else:
             self._instrumentation.cut.release()
         if self._group > 1:
@@ -223,6 +230,7 @@ class Probe:
             "t": "measured",
             "micro_batch": request.micro_batch,
             "accumulation": self.batches_per_step * min(self.parts, MOST_PARTS),
+            "longest_tokens": self._instrumentation.cut.longest or None,
             **costs,
             "kept_by": self._keeper(costs["growth_bytes_per_step"]),
             "own_accumulation": self._accumulator.own_accumulation,

@@ -309,12 +309,17 @@ class ProbeController:
 
     def _make_batch(self, iterator: LoaderIterator) -> Any:
         leading = self._leading.is_leading(iterator.loader)
-        size = self.probe.size
+        size, turn, part = self.probe.size, self.probe.current.varied_step(), 1.0
+        ours = own_batch(self._leading.loader())
+        if self.probe.counts_tokens and turn is not None:
+            # As many short samples as one micro-batch may have, which is how much memory the number of samples takes by itself.
+            size = max(size, ours or 0)
+            part = (self.micro_batch or 1) / size
         if not leading:
-            ours, others = own_batch(self._leading.loader()), own_batch(iterator.loader)
+            others = own_batch(iterator.loader)
             if ours and others:
                 size = max(1, round(size * others / ours))
-        batch = self._factories.batch(iterator, size, self.probe.current.varied_step())
+        batch = self._factories.batch(iterator, size, turn, part)
         self._instrumentation.cut.note_batch_rows(size)
         if leading:
             self.probe.batch_handed_out()

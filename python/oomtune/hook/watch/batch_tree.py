@@ -38,6 +38,20 @@ def data_size(sample: Any) -> int:
     return 1
 
 
+def unpadded_size(sample: Any) -> int:
+    """The same, without what the sample's own mask hides: data sets that pad all of their samples to one length have one."""
+    size = data_size(sample)
+    mask: Any = sample.get("attention_mask") if isinstance(sample, Mapping) else None
+    if mask is None or not hasattr(mask, "__len__"):
+        return size
+    count = len(mask)
+    try:
+        kept = int(sum(mask))
+    except (TypeError, ValueError):
+        return size
+    return size * kept // count if 0 < kept < count else size
+
+
 def copy_containers(sample: Any) -> Any:
     """Copies the sample's containers, not its tensors: collate functions pop from dictionaries and sort lists."""
     if isinstance(sample, (dict, list)):
