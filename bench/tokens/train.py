@@ -1,4 +1,4 @@
-"""Texts of many lengths: a small language model, trained in batches of 64 as people write it. Prints the samples' CPU seconds."""
+"""Texts of many lengths: a language model, trained as people write it. Prints what its steps took; with TRAINED=FILE also there."""
 
 import argparse
 import json
@@ -13,6 +13,8 @@ from torch.utils.data import DataLoader
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=20)
+parser.add_argument("--batch", type=int, default=64)
+parser.add_argument("--accumulate", type=int, default=1)
 parser.add_argument("--width", type=int, default=64)
 parser.add_argument("--layers", type=int, default=2)
 parser.add_argument("--vocabulary", type=int, default=512)
@@ -79,27 +81,28 @@ class LanguageModel(nn.Module):
 
 model = LanguageModel(args.vocabulary, args.width, args.layers, args.longest).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-loader = DataLoader(texts, batch_size=64, shuffle=True, drop_last=True, collate_fn=collate)
+loader = DataLoader(texts, batch_size=args.batch, shuffle=True, drop_last=True, collate_fn=collate)
 model.train()
 
-steps, seconds, cpu = 0, 0.0, 0.0
-while steps < args.steps:
+batches, seconds, cpu = 0, 0.0, 0.0
+while batches < args.steps * args.accumulate:
     for batch in loader:
-        if steps == 1:  # the first step shows what may be done, and is no measure of the others
+        if batches == args.accumulate:  # the first step shows what may be done, and is no measure of the others
             seconds, cpu = time.perf_counter(), time.process_time()
         loss = model(**{name: tensor.to(device) for name, tensor in batch.items()})
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        steps += 1
-        if steps >= args.steps:
+        (loss / args.accumulate).backward()
+        batches += 1
+        if batches % args.accumulate == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+        if batches == args.steps * args.accumulate:
             break
 
 if device == "cuda":
     torch.cuda.synchronize()
 trained = {
-    "steps": steps,
-    "samples": 64 * (steps - 1),
+    "steps": args.steps,
+    "samples": args.batch * (batches - args.accumulate),
     "wall_s": time.perf_counter() - seconds,
     "cpu_s": time.process_time() - cpu,
     "loss": loss.item(),
