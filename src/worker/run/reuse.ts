@@ -22,7 +22,15 @@ export interface Choice {
 
 type Wishes = Pick<
   JobOptions,
-  'effectiveBatch' | 'minBatch' | 'maxBatch' | 'amp' | 'checkpointing' | 'chunkedLoss' | 'exact' | 'accumulation' | 'microBatchTokens'
+  | 'effectiveBatch'
+  | 'minBatch'
+  | 'maxBatch'
+  | 'amp'
+  | 'checkpointing'
+  | 'chunkedLoss'
+  | 'exact'
+  | 'accumulation'
+  | 'microBatchTokens'
 >;
 
 /** A job that looks for a recorded configuration. */
