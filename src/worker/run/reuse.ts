@@ -2,9 +2,8 @@ import type { Loop } from '../../contract/hook.js';
 import type { JobOptions } from '../../contract/options.js';
 import type { Recommendation, VerifiedCommand } from '../../contract/recommendation.js';
 import { type Config, configOf, type Rung, rungOf, sameRung } from '../../contract/rung.js';
-import { largestDivisor } from '../../tuner/index.js';
+import { largestDivisor, longestWithin } from '../../tuner/index.js';
 import type { Carrier, Knob } from '../command/index.js';
-import { longestWithin } from '../search/constraints.js';
 
 /** The command's own batch; null: unknown. */
 export interface OwnBatch {

@@ -2,7 +2,7 @@ import { OomtuneError } from '../../common/errors.js';
 import type { Loop } from '../../contract/hook.js';
 import type { JobOptions } from '../../contract/options.js';
 import type { HookKnob, Rung } from '../../contract/rung.js';
-import { ladderFrom } from '../../tuner/index.js';
+import { ladderFrom, longestWithin } from '../../tuner/index.js';
 import type { Answer, Constraints, RungSpeed } from '../../tuner/types.js';
 import type { Target } from '../target.js';
 import type { Prober } from './prober.js';
@@ -57,12 +57,6 @@ export function constraintsOf(
     knownBad: target.knownBad,
     ...(target.expandableSegments === 'out of the question' ? {} : { expandable: target.expandableSegments }),
   };
-}
-
-/** How many of the longest samples have at most so many tokens. */
-export function longestWithin(tokens: JobOptions['microBatchTokens'], longest: number | null): number {
-  if (typeof tokens !== 'number' || longest === null) return Number.POSITIVE_INFINITY;
-  return Math.max(1, Math.floor(tokens / longest));
 }
 
 /** An answer whose micro-batches are counted in tokens, as it was measured; `longest` null: the samples' lengths are not known. */

@@ -32,11 +32,6 @@ def padded(left=False):
 
 
 class Tokens(CutCase):
-    def limit(self, tokens, squared=None):
-        from oomtune.hook.cut.token_limit import TokenLimit
-
-        return TokenLimit(tokens, squared)
-
     def spied(self, loss):
         """The loss, and the shape of each call of the model's first layer."""
         seen = []
@@ -53,7 +48,7 @@ class Tokens(CutCase):
         """Shapes of the calls of the embedding, when the weights are known to be those of the uncut run."""
         spying, seen = self.spied(loss)
         bare = self.train(make, loss, inputs, **more)
-        tuned = self.train(make, spying, inputs, micro, tokens=self.limit(tokens), **more)
+        tuned = self.train(make, spying, inputs, micro, tokens=tokens, **more)
         self.assertGreater(self.cut.count, 0)
         for one, other in zip(bare, tuned):
             self.assertLess(((one - other).norm() / one.norm().clamp_min(1e-6)).item(), tolerance)
@@ -75,7 +70,7 @@ class Tokens(CutCase):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         x = padded()
         whole = model(*x)
-        self.cut.engage(4, 64, tokens=self.limit(4 * WIDTH))
+        self.cut.engage(4, 64, tokens=4 * WIDTH)
         cut = model(*x)
         self.cut.release()
         self.assertGreater(self.cut.count, 0)
@@ -140,18 +135,14 @@ class Tokens(CutCase):
         seen = self.shapes(Pooled, lambda m, x: m(*x).pow(2).mean(), inputs)
         self.assertIn((8, WIDTH // 2), seen)
 
-    def test_squared_tokens(self):
-        limit = self.limit(4 * WIDTH * 2, squared=4 * WIDTH * WIDTH * 2)
-        self.assertEqual(limit.rows(WIDTH), 4)
-        self.assertEqual(limit.rows(WIDTH // 2), 10)
-        self.assertEqual(limit.rows(10**6), 1)
-
     def test_groups_hold_each_sample_once_and_no_more_than_fits(self):
+        from oomtune.hook.cut.token_limit import TokenLimit
+
         generator = torch.Generator().manual_seed(1)
         for _ in range(50):
             count = int(torch.randint(1, 200, (1,), generator=generator))
             given = torch.randint(1, 512, (count,), generator=generator).tolist()
-            limit = self.limit(2048, squared=2048 * 300)
+            limit = TokenLimit(2048)
             groups = limit.groups(given)
             self.assertEqual(sorted(row for group in groups for row in group), list(range(count)))
             for group in groups:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ..types import LazyHeads, Leaves, Module, Torch, Tree
     from ..watch.optimizers import Optimizers
     from .batch_dims import BatchDims, Dims
-    from .token_limit import TokenLimit
 
     #: How a call is cut; None: it runs whole.
     Planned = Optional[Tuple[Plan, BatchDims]]
@@ -70,9 +69,7 @@ class Cut:
         self._context.heads = heads
         self.calls.install()
 
-    def engage(
-        self, micro: int, batch: int, most_parts: int | None = None, tokens: TokenLimit | int | None = None
-    ) -> None:
+    def engage(self, micro: int, batch: int, most_parts: int | None = None, tokens: int | None = None) -> None:
         """From now on cuts batches of `batch` samples into micro-batches of at most `micro`. `most_parts`: runs only this many
         per call, in place of all; for a process that only measures. `tokens`: see Division.begin()."""
         self._batch, self._most_parts = batch, most_parts

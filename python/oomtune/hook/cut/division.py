@@ -33,14 +33,12 @@ class Division:
         #: Tokens of the longest sample that a call had; 0: no call told.
         self.longest = 0
 
-    def begin(self, micro: int, tokens: TokenLimit | int | None) -> None:
+    def begin(self, micro: int, tokens: int | None) -> None:
         """At most `micro` samples in a micro-batch. `tokens`: in place of them so many tokens; 0: as many as `micro` of the longest
         samples have. None: samples are counted."""
         self.micro = micro
         self._by_longest = tokens == 0
-        self._limit = TokenLimit(tokens) if isinstance(tokens, int) and tokens else None
-        if isinstance(tokens, TokenLimit):
-            self._limit = tokens
+        self._limit = TokenLimit(tokens) if tokens else None
 
     def padding(self, module: Module, tree: Tree, leaves: Leaves) -> Padding | None:
         """How long the samples of a call are; None: that is not told, or not asked for."""

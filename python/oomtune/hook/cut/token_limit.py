@@ -11,18 +11,15 @@ MUCH_SHORTER = 0.5
 
 
 class TokenLimit:
-    """At most `tokens` in a micro-batch, padding included. Where attention itself takes memory, that is for rows of length 0:
-    a row of n tokens takes n / `tokens` + n * n / `squared` of the memory."""
+    """At most `tokens` in a micro-batch, padding included. What grows with the square of a length (attention's scores) takes
+    less where the same tokens are those of shorter rows."""
 
-    def __init__(self, tokens: float, squared: float | None = None) -> None:
+    def __init__(self, tokens: int) -> None:
         self.tokens = tokens
-        self.squared = squared
 
     def rows(self, length: int) -> int:
         """The most rows of a length."""
-        length = max(1, length)
-        part = length / self.tokens + (length * length / self.squared if self.squared else 0.0)
-        return max(1, int(1 / part + 1e-9))
+        return max(1, self.tokens // max(1, length))
 
     def groups(self, lengths: Sequence[int]) -> list[list[int]]:
         """Rows that run together, by length; the group that takes most memory is the last, as it is not recomputed."""
