@@ -8,6 +8,7 @@ import { hookMessage, hookOrder } from '../../src/contract/hook.js';
 const LIST = `
 import json, typing
 from oomtune.hook import messages
+from oomtune.hook.apply.knobs import RungKnobs
 from oomtune.hook.probe.probe import REQUEST_FIELDS
 def fields(kind):
     found = {}
@@ -19,7 +20,7 @@ def fields(kind):
                            "holds": None if inner is None else fields(inner)}
     return found
 all = lambda kinds: {t: fields(kind) for t, kind in kinds.items()}
-print(json.dumps({"said": all(messages.SENT), "heard": all(messages.RECEIVED), "ordered": REQUEST_FIELDS}))
+print(json.dumps({"said": all(messages.SENT), "heard": all(messages.RECEIVED), "ordered": [*REQUEST_FIELDS, *RungKnobs.NAMES]}))
 `;
 
 interface Field {

@@ -29,7 +29,7 @@ CYCLES = "reference cycles that Python frees only now and then (gc.collect() eve
 #: A collection must free this part of what has grown, and a variable that keeps it have so much more in it, as far as can be seen.
 FREED = 0.5
 SEEN = 0.01
-#: Fields of the worker's `probe` message.
+#: Fields of the worker's `probe` message besides the knobs of its rung.
 REQUEST_FIELDS = ("micro_batch", "accumulation", "steps", "vary", "batch")
 
 
