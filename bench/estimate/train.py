@@ -1,4 +1,4 @@
-"""Trains a model of the list for four steps, as scripts for GPUs do: python train.py KIND NAME --batch N [--amp bf16] [--optimizer sgd].
+"""Trains a model of the list, as scripts for GPUs do: python train.py KIND NAME --batch N [--amp bf16] [--optimizer sgd] [--steps 4].
 
 Random weights and random data: nothing is downloaded.
 """
@@ -10,12 +10,11 @@ import json
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-STEPS = 4
 LENGTH = 256
 
 
 class Data(Dataset):
-    def __init__(self, make, count=256):
+    def __init__(self, make, count=1 << 16):
         self.samples = [make() for _ in range(8)]
         self.count = count
 
@@ -79,6 +78,7 @@ def main():
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--amp", default="off")
     parser.add_argument("--optimizer", default="adamw")
+    parser.add_argument("--steps", type=int, default=4)
     args = parser.parse_args()
     torch.manual_seed(0)
     model, sample, loss_of = build(args.kind, args.name)
@@ -90,7 +90,7 @@ def main():
         else torch.optim.AdamW(model.parameters(), lr=1e-4)
     )
     for step, batch in enumerate(loader):
-        if step == STEPS:
+        if step == args.steps:
             break
         batch = {name: value.cuda(non_blocking=True) for name, value in batch.items()}
         optimizer.zero_grad()

@@ -2,10 +2,11 @@
 /**
  * What each rung saves and costs, and whether it trains the same: bytes, samples/s and equality beside the script as it stands.
  * node bench/rungs/run.mjs [--device cpu|cuda:0] [--models gpt2,llama,bert] [--rungs NAME,…] [--python PATH] [--samples 4]
- *                          [--tokens 256] [--steps 3] [--record] [--note TEXT]
+ *                          [--tokens 256] [--steps 3] [--record | --report] [--note TEXT]
  * Each run is a fresh process of bench/rungs/train.py with the hook as `oomtune run` starts it. On a GPU the models have their real
  * size, peaks are what torch allocated and seconds are the wall's; on the CPU they are small, peaks are the growth of resident
- * memory and seconds are the processor's. --record keeps the rows of this device in bench/results/rungs.jsonl, and writes rungs.md of all.
+ * memory and seconds are the processor's. --record keeps the rows of this device in bench/results/rungs.jsonl, and writes rungs.md of all;
+ * --report only writes it.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -57,7 +58,28 @@ function difference(one, other) {
 
 const machine = gpu ? null : `CPU (${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores)`;
 const rows = [];
-for (const model of models) {
+const RECORD = join(ROOT, 'bench', 'results', 'rungs.jsonl');
+const TABLE = join(ROOT, 'bench', 'results', 'rungs.md');
+const command = `node bench/rungs/run.mjs ${process.argv.slice(2).join(' ')}`.trim();
+const note = option('--note', null);
+const told = () => rows.map((row) => ({ ...row, command: command.replace(python, 'PATH'), ...(note ? { note } : {}) }));
+const recorded = () =>
+  existsSync(RECORD)
+    ? readFileSync(RECORD, 'utf8')
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line))
+    : [];
+
+/** After each row, so that a run that is cut off keeps those that it has. */
+function record() {
+  const mine = new Set(rows.map((row) => row.device));
+  const all = [...recorded().filter((row) => !mine.has(row.device)), ...told()];
+  writeFileSync(RECORD, `${all.map((row) => JSON.stringify(row)).join('\n')}\n`);
+  writeFileSync(TABLE, table(all));
+}
+
+for (const model of process.argv.includes('--report') ? [] : models) {
   let plain = null;
   for (const rung of wanted) {
     const ran = train(model, RUNGS[rung]);
@@ -82,6 +104,7 @@ for (const model of models) {
       rows.push({ ...row, peak_bytes, samples_per_s, ...equality });
     }
     process.stderr.write(`${JSON.stringify(rows.at(-1))}\n`);
+    if (process.argv.includes('--record')) record();
   }
 }
 
@@ -129,20 +152,5 @@ function table(all) {
   return lines.join('\n');
 }
 
-const command = `node bench/rungs/run.mjs ${process.argv.slice(2).join(' ')}`.trim();
-const note = option('--note', null);
-const told = rows.map((row) => ({ ...row, command: command.replace(python, 'PATH'), ...(note ? { note } : {}) }));
-if (process.argv.includes('--record')) {
-  const file = join(ROOT, 'bench', 'results', 'rungs.jsonl');
-  const before = existsSync(file)
-    ? readFileSync(file, 'utf8')
-        .trim()
-        .split('\n')
-        .map((line) => JSON.parse(line))
-    : [];
-  const mine = new Set(told.map((row) => row.device));
-  const all = [...before.filter((row) => !mine.has(row.device)), ...told];
-  writeFileSync(file, `${all.map((row) => JSON.stringify(row)).join('\n')}\n`);
-  writeFileSync(join(ROOT, 'bench', 'results', 'rungs.md'), table(all));
-}
-process.stdout.write(table(told));
+if (process.argv.includes('--report')) writeFileSync(TABLE, table(recorded()));
+else process.stdout.write(table(told()));

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { estimateReport } from '../../src/contract/estimate.js';
 import { Oomtune, PYTHON, ROOT } from '../cli/oomtune.js';
+import { blocks, Reader } from '../guides/page.js';
 
 const python = process.env.OOMTUNE_TEST_FRAMEWORKS ?? '';
 if (python === '')
@@ -11,7 +12,7 @@ if (python === '')
 const oomtune = new Oomtune();
 afterAll(() => oomtune.close());
 
-const script = (name: string): string => join(ROOT, 'test', 'frameworks', 'scripts', `${name}.py`);
+const script = (name: string): string => join(ROOT, 'test', 'fixtures', 'estimate', `${name}.py`);
 const folder = (): string => mkdtempSync(join(oomtune.home, 'cwd-'));
 const env = { HF_HUB_OFFLINE: '1' };
 const MIB = 1024 ** 2;
@@ -36,6 +37,15 @@ function written(text: string): string {
 }
 
 describe.skipIf(python === '')('estimate', () => {
+  it('does what its guide says', async () => {
+    const reader = new Reader();
+    reader.program('python', `#!/bin/sh\nexec '${python}' "$@"\n`);
+    reader.file('train.py', readFileSync(script('gpu_only'), 'utf8'));
+    const { stdout } = await reader.shell(blocks('docs/guides/estimate.md').join('\n'), { env });
+    expect(stdout).toMatch(/^H200 +140 GiB +fits +\d+/m);
+    await reader.close();
+  });
+
   it('follows a script that insists on a GPU, writes nothing and leaves no process', async () => {
     const report = await estimated(['--card', 'H200', '--card', '1GiB', '--', python, script('gpu_only')]);
     const weights = 97 * 64 + (64 * 192 + 192) + 2 * 64; // tied: the head has none of its own

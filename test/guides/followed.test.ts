@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { PYTHON, ROOT } from '../cli/oomtune.js';
 import { until } from '../store/home.js';
+import { FIXTURES } from '../worker/harness.js';
 import { blocks, PAGES, Reader } from './page.js';
 
 vi.setConfig({ testTimeout: 300_000 }); // a page is many commands
@@ -42,7 +43,10 @@ beforeEach(async () => {
 });
 afterAll(() => reader.close());
 
-/** Followed elsewhere: on stand-ins for frameworks (standins.test.ts), on a cluster (clusters.test.ts), by several users (test/daemon/system). */
+/**
+ * Followed elsewhere: on stand-ins for frameworks (standins.test.ts), on a cluster (clusters.test.ts), by several users (test/daemon/system), with a
+ * current torch (test/frameworks/estimate.test.ts).
+ */
 const ELSEWHERE = [
   'frameworks',
   'hf-trainer',
@@ -53,6 +57,7 @@ const ELSEWHERE = [
   'torchrun',
   'clusters',
   'a-server-for-a-lab',
+  'estimate',
 ];
 
 it('every page with something for a shell is followed by a test', () => {
@@ -115,6 +120,16 @@ describe('a page works as it is written', () => {
     );
     const line = blocks('docs/guides/clusters.md').find((block) => block.startsWith('jq ')) as string;
     expect((await reader.shell(line)).stdout).toMatch(/^failed\ndevice_oom\n.*can't allocate memory/);
+  });
+
+  it('docs/guides/search.md', async () => {
+    reader.file('long/train.py', readFileSync(join(FIXTURES, 'lengths.py'), 'utf8'));
+    const script = blocks('docs/guides/search.md')
+      .join('\n')
+      .replace(/--budget \S+/g, '--device cpu --budget 200MiB');
+    const { stdout, stderr } = await reader.shell(script, { cwd: join(reader.work, 'long') });
+    expect(stdout).toMatch(/seq_len \d+/);
+    expect(stderr).toMatch(/seq_len/);
   });
 
   it('docs/guides/sharing.md', async () => {
