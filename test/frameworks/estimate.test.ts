@@ -12,7 +12,8 @@ if (python === '')
 const oomtune = new Oomtune();
 afterAll(() => oomtune.close());
 
-const script = (name: string): string => join(ROOT, 'test', 'fixtures', 'estimate', `${name}.py`);
+const GPU_ONLY = join(ROOT, 'test', 'fixtures', 'estimate', 'gpu_only.py');
+const TRAINER = join(ROOT, 'test', 'frameworks', 'scripts', 'hf_trainer.py');
 const folder = (): string => mkdtempSync(join(oomtune.home, 'cwd-'));
 const env = { HF_HUB_OFFLINE: '1' };
 const MIB = 1024 ** 2;
@@ -40,14 +41,14 @@ describe.skipIf(python === '')('estimate', () => {
   it('does what its guide says', async () => {
     const reader = new Reader();
     reader.program('python', `#!/bin/sh\nexec '${python}' "$@"\n`);
-    reader.file('train.py', readFileSync(script('gpu_only'), 'utf8'));
+    reader.file('train.py', readFileSync(GPU_ONLY, 'utf8'));
     const { stdout } = await reader.shell(blocks('docs/guides/estimate.md').join('\n'), { env });
     expect(stdout).toMatch(/^H200 +140 GiB +fits +\d+/m);
     await reader.close();
   });
 
   it('follows a script that insists on a GPU, writes nothing and leaves no process', async () => {
-    const report = await estimated(['--card', 'H200', '--card', '1GiB', '--', python, script('gpu_only')]);
+    const report = await estimated(['--card', 'H200', '--card', '1GiB', '--', python, GPU_ONLY]);
     const weights = 97 * 64 + (64 * 192 + 192) + 2 * 64; // tied: the head has none of its own
     expect(report.parameter_bytes).toBe(4 * weights);
     expect(report.gradient_bytes).toBe(4 * weights);
@@ -61,20 +62,20 @@ describe.skipIf(python === '')('estimate', () => {
   });
 
   it('follows one that takes what there is, by a placeholder, at the sizes that are asked for', async () => {
-    const command = [python, script('gpu_only'), '--batch', '{micro_batch}'];
+    const command = [python, GPU_ONLY, '--batch', '{micro_batch}'];
     const report = await estimated(['--card', 'H200', '--micro-batch', '64', '--micro-batch', '128', '--', ...command]);
     expect(report.own).toBeNull();
     const [one, other] = report.asked;
     expect(one?.micro_batch).toBe(64);
     expect(other?.allocated_bytes).toBeGreaterThan(one?.allocated_bytes ?? Number.POSITIVE_INFINITY);
-    const alone = await estimated(['--card', 'H200', '--micro-batch', '64', '--', python, script('gpu_only')]);
+    const alone = await estimated(['--card', 'H200', '--micro-batch', '64', '--', python, GPU_ONLY]);
     expect(Math.abs((one?.allocated_bytes ?? 0) / (alone.asked[0]?.allocated_bytes ?? 1) - 1)).toBeLessThan(0.02);
   });
 
   it('follows transformers’ Trainer in the precision that it is told', async () => {
     const flags =
       '--output_dir . --num_train_epochs 1 --save_strategy no --report_to none --per_device_train_batch_size 16';
-    const command = [python, script('hf_trainer'), ...flags.split(' ')];
+    const command = [python, TRAINER, ...flags.split(' ')];
     const plain = await estimated(['--card', '24GiB', '--micro-batch', '256', '--', ...command]);
     const half = await estimated(['--card', '24GiB', '--micro-batch', '256', '--', ...command, '--bf16']);
     expect(plain.own?.micro_batch).toBe(16);
@@ -126,9 +127,9 @@ describe.skipIf(python === '')('estimate', () => {
       expect({ what, code: error.code, exit: error.exit }).toEqual({ what, code, exit: 4 });
       expect(error.message).toMatch(message);
     }
-    expect((await refused(['--card', 'RTX 9999', '--', python, script('gpu_only')])).code).toBe('OOMTUNE_USAGE');
-    expect((await refused(['--micro-batch', 'x', '--', python, script('gpu_only')])).code).toBe('OOMTUNE_USAGE');
-    const several = ['-m', 'torch.distributed.run', '--nproc-per-node', '2', script('gpu_only')];
+    expect((await refused(['--card', 'RTX 9999', '--', python, GPU_ONLY])).code).toBe('OOMTUNE_USAGE');
+    expect((await refused(['--micro-batch', 'x', '--', python, GPU_ONLY])).code).toBe('OOMTUNE_USAGE');
+    const several = ['-m', 'torch.distributed.run', '--nproc-per-node', '2', GPU_ONLY];
     expect((await refused(['--', python, ...several])).code).toBe('OOMTUNE_NOT_ESTIMATED');
     expect(oomtune.leftovers()).toEqual([]);
   });

@@ -11,6 +11,7 @@ const GIB = 1024 ** 3;
 const mib = z.number().positive();
 const file = z
   .object({
+    kernels: z.object({ part: z.number().nonnegative().max(1), most: mib }),
     generations: z.record(
       z.string(),
       z.object({ base: mib, cudnn: mib, cublas: mib, workspace: mib, measured: z.boolean() }),
@@ -28,12 +29,14 @@ export interface Card {
   context: { base: number; cudnn: number; cublas: number };
   /** Of each cuBLAS handle. */
   workspace: number;
+  /** Allowed for kernels' own workspaces: a part of what torch reserves, up to so many bytes. */
+  kernels: { part: number; most: number };
   measured: boolean;
 }
 
 /** Those asked for, by a part of their names or as sizes; null: the usual ones. Throws OOMTUNE_USAGE for one that is not known. */
 export function cardsOf(asked: string[] | null): Card[] {
-  const { generations, cards } = file.parse(readConfig(join(PACKAGE_ROOT, 'config', 'gpus.yaml')));
+  const { generations, cards, kernels } = file.parse(readConfig(join(PACKAGE_ROOT, 'config', 'gpus.yaml')));
   const known = cards.map((card) => {
     const { base, cudnn, cublas, workspace, measured } = generations[card.generation] as (typeof generations)[string];
     return {
@@ -42,6 +45,7 @@ export function cardsOf(asked: string[] | null): Card[] {
       total: card.memory * MIB,
       context: { base: base * MIB, cudnn: cudnn * MIB, cublas: cublas * MIB },
       workspace: workspace * MIB,
+      kernels: { part: kernels.part, most: kernels.most * MIB },
       measured,
     };
   });

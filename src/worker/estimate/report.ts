@@ -13,7 +13,7 @@ const ENDLESS = 2 ** 42;
 
 /** What is always said. */
 const UNKNOWABLE = [
-  'Kernels’ own workspaces (cuDNN, Triton, compiled models) are not known without a GPU; of cuBLAS’s what torch keeps for them is counted.',
+  'Kernels’ own workspaces (cuDNN, Triton, compiled models) are not known without a GPU: up to 192 MiB are allowed for them. What torch keeps for cuBLAS is counted.',
   'Evaluation, generation and saving are not followed; neither are other processes on the card.',
 ];
 
@@ -53,6 +53,11 @@ export function estimateReport(
   const convolves = traces.some((trace) => trace.convolves);
   const contextOf = ({ context }: Card): number =>
     context.base + (multiplies ? context.cublas : 0) + (convolves ? context.cudnn : 0);
+  const withKernels = (reserved: number, { kernels }: Card): number =>
+    reserved + Math.min(kernels.part * reserved, kernels.most);
+  /** The most that torch may reserve of so many bytes, so that kernels have theirs. */
+  const reservable = (bytes: number, { kernels }: Card): number =>
+    Math.floor(Math.max(bytes / (1 + kernels.part), bytes - kernels.most));
   const placeOf = (card: Card, limit: number): Place => ({
     limit,
     expandable: target.expandableSegments === 'on',
@@ -63,7 +68,7 @@ export function estimateReport(
     const { reserved, allocated } = replay.at(size, placeOf(first, ENDLESS));
     return {
       micro_batch: size,
-      peak_bytes: reserved + contextOf(first),
+      peak_bytes: Math.ceil(withKernels(reserved, first)) + contextOf(first),
       reserved_bytes: reserved,
       allocated_bytes: allocated,
     };
@@ -81,16 +86,20 @@ export function estimateReport(
     asked: aligned === null ? [] : sizes.map(peakAt),
     cards: cards.map((card) => {
       const context = contextOf(card);
-      const free = Math.floor(card.total * (1 - headroomPct / 100)) - context;
+      const free = reservable(card.total * (1 - headroomPct / 100) - context, card);
       const largest = aligned === null || free <= 0 ? 0 : aligned.largest(placeOf(card, free), MOST);
       return {
         name: card.name,
         total_bytes: card.total,
         context_bytes: context,
         context_measured: card.measured,
-        own_fits: own === null ? null : replay.at(own.micro_batch, placeOf(card, card.total - context)).fits,
+        own_fits:
+          own === null ? null : replay.at(own.micro_batch, placeOf(card, reservable(card.total - context, card))).fits,
         micro_batch: largest,
-        peak_bytes: largest === 0 ? null : replay.at(largest, placeOf(card, free)).reserved + context,
+        peak_bytes:
+          largest === 0
+            ? null
+            : Math.ceil(withKernels(replay.at(largest, placeOf(card, free)).reserved, card)) + context,
       };
     }),
     headroom_pct: headroomPct,

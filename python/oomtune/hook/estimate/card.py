@@ -29,7 +29,7 @@ def install(folder: str, torch: Torch) -> CardLedger:
             "torch %s does not tell when memory is freed that only its graph holds: oomtune estimate needs torch 2.1 or newer"
             % torch.__version__
         )
-    from .dispatch import CardMode
+    from .dispatch import card_mode
 
     ledger = CardLedger(folder)
     base = torch._C._TensorBase
@@ -44,7 +44,7 @@ def install(folder: str, torch: Torch) -> CardLedger:
     _patch_tensors(torch, ledger, on_card)
     kernels.install(torch, on_card)
     Autocast(torch, on_card).install()
-    CardMode(torch, ledger).__enter__()
+    card_mode(torch, ledger).__enter__()
     _leave_uncompiled(torch, ledger)
     return ledger
 

@@ -9,8 +9,6 @@ host (their known value), as scripts and libraries branch on masks and losses.
 
 from __future__ import annotations
 
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from .kernels import workspace
 from .trees import tensors_of, with_tensors
 
@@ -33,16 +31,27 @@ SKIPPED = ("_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_")
 DATA_DEPENDENT = "It picks samples by their values, which are not known here: all of them are counted."
 
 
-class CardMode(TorchDispatchMode):
+def card_mode(torch: Torch, ledger: CardLedger) -> Any:
+    """Of the kind that `with` turns on, for the operators within."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    operators = CardOperators(torch, ledger)
+
+    class CardMode(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return operators.run(func, args, dict(kwargs or {}))
+
+    return CardMode()
+
+
+class CardOperators:
     def __init__(self, torch: Torch, ledger: CardLedger) -> None:
-        super().__init__()
         self._torch = torch
         self._ledger = ledger
         self._meta = torch.device("meta")
         self._mutated: dict[Any, list[int]] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
+    def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         torch = self._torch
         tensors = list(self._tensors((args, kwargs)))
         on_card = [tensor for tensor in tensors if self._on_card(tensor)]
