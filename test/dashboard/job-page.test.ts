@@ -153,9 +153,11 @@ describe('the command that repeats a job', () => {
         checkpointing: 'on',
         accumulation: 'off',
         cut: 'loader',
+        chunkedLoss: 'off',
         objective: 'throughput',
       },
     ],
+    ['its limit of tokens', { microBatchTokens: 4096 }],
     [
       'its search',
       { headroomPct: 5, preset: 'none', steps: 5, fork: false, timeoutSeconds: 90, maxLaunches: 7, exact: true },
@@ -181,7 +183,7 @@ describe('the command that repeats a job', () => {
     expect(read.command).toEqual(command);
     const told = (all: JobOptions) =>
       Object.fromEntries(
-        Object.entries({ cut: 'auto', fork: true, restart: false, ...all }).filter(
+        Object.entries({ cut: 'auto', chunkedLoss: 'auto', fork: true, restart: false, ...all }).filter(
           ([, value]) => value !== null && value !== undefined,
         ),
       );

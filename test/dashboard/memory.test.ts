@@ -88,7 +88,9 @@ it('outlives a daemon that is killed, is drawn by the next one, and by that of a
 
   const told = (id: string, ...more: string[]): string =>
     execFileSync(process.execPath, [join(ROOT, 'bin', 'oomtune.js'), 'explain', id, ...more], { encoding: 'utf8' });
-  expect(told(searched)).toMatch(/Memory over time, up to the budget of 34 MiB:\n {2}launch 1 .*[▁-█]+.* peak /);
+  expect(told(searched)).toMatch(
+    /Memory over time, up to the budget of 34 MiB:\n {2}launch 1, the run .*[▁-█]+.* peak /,
+  );
   expect(told(running)).toMatch(/launch 1, the run +[▁-█ ]+ peak .*, seen for /);
   expect(JSON.parse(told(searched, '--json')).memory_over_time).toEqual({
     budget_bytes: BUDGET,

@@ -32,6 +32,7 @@ const WORDS: Words[] = [
   value('--effective-batch', ({ effectiveBatch }) => effectiveBatch),
   value('--min-batch', ({ minBatch }) => minBatch, 1),
   value('--max-batch', ({ maxBatch }) => maxBatch),
+  value('--micro-batch-tokens', ({ microBatchTokens }) => microBatchTokens),
   value('--amp', ({ amp }) => amp, 'auto'),
   value('--checkpointing', ({ checkpointing }) => checkpointing, 'auto'),
   value('--chunked-loss', ({ chunkedLoss }) => chunkedLoss, 'auto'),
