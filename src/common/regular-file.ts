@@ -51,6 +51,20 @@ export function readRegular(path: string, most: number): string {
   }
 }
 
+/** The last bytes of such a file as text, `most` at most, and whether it begins before them; null: missing, or no regular file. */
+export function endOfRegular(path: string, most: number): { text: string; cut: boolean } | null {
+  const file = openRegular(path);
+  if (file === null) return null;
+  const { fd, size } = file;
+  try {
+    const buffer = Buffer.alloc(Math.min(size, most));
+    const count = readSync(fd, buffer, 0, buffer.length, size - buffer.length);
+    return { text: buffer.toString('utf8', 0, count), cut: size > most };
+  } finally {
+    closeSync(fd);
+  }
+}
+
 /** The text of a system file; empty if it is missing or unreadable. */
 export function systemText(path: string): string {
   try {

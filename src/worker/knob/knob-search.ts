@@ -5,7 +5,7 @@ import type { Action, Constraints } from '../../tuner/types.js';
 import { allowedRungs } from '../search/constraints.js';
 import { DroppedRungs } from '../search/dropped-rungs.js';
 import { Prober } from '../search/prober.js';
-import type { SearchOutcome } from '../search/search.js';
+import { type SearchOutcome, seenBy } from '../search/search.js';
 import type { Target } from '../target.js';
 import type { KnobWish, WorkDeps, WorkRequest } from '../types.js';
 import { LARGEST, ScriptBound } from './script-bound.js';
@@ -170,7 +170,6 @@ export class KnobSearch {
   }
 
   #outcome(reached: Exclude<Action, { type: 'probe' }>): KnobOutcome {
-    const { launches, startupSeconds, torch, cut, loop, samples, diagnosis, undriveable } = this.#prober;
     const { crash } = this.#bound;
     const action: typeof reached =
       reached.type === 'exhausted' && crash !== null && this.#journal.every((one) => one.outcome !== 'device_oom')
@@ -183,16 +182,8 @@ export class KnobSearch {
           : action.type === 'exhausted'
             ? { ...action, why: this.#ofKnob(action.why) }
             : action,
-      observations: this.#journal,
-      launches: new Set(this.#journal.map(({ launch }) => launch)).size,
-      allLaunches: launches,
-      startupSeconds,
-      torch,
-      cut,
-      loop,
-      samples,
-      diagnosis,
-      undriveable,
+      ...seenBy(this.#prober, this.#journal),
+      diagnosis: this.#prober.diagnosis,
       whys: this.#whys,
       notes: this.#notes,
       crash: crash === null ? null : (this.#journal.find((one) => one.knob?.value === crash.micro_batch) ?? null),

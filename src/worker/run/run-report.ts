@@ -1,5 +1,4 @@
-import { closeSync, readSync } from 'node:fs';
-import { openRegular } from '../../common/regular-file.js';
+import { endOfRegular } from '../../common/regular-file.js';
 import { formatBytes } from '../../common/size.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Exit } from '../../contract/launch.js';
@@ -52,19 +51,11 @@ const LINES = 12;
 
 /** A log's last lines that are not blank; none if it cannot be read. */
 export function lastLines(path: string): string[] {
-  const file = openRegular(path);
-  if (file === null) return []; // it was never made, or is gone
-  const { fd, size } = file;
-  try {
-    const start = Math.max(0, size - TAIL_BYTES);
-    const buffer = Buffer.alloc(Math.min(size, TAIL_BYTES));
-    const text = buffer.toString('utf8', 0, readSync(fd, buffer, 0, buffer.length, start));
-    const lines = text.split('\n').filter((line) => line.trim() !== '');
-    // The first line may have been cut.
-    return lines.slice(start > 0 ? 1 : 0).slice(-LINES);
-  } finally {
-    closeSync(fd);
-  }
+  const end = endOfRegular(path, TAIL_BYTES);
+  if (end === null) return []; // it was never made, or is gone
+  const lines = end.text.split('\n').filter((line) => line.trim() !== '');
+  // The first line may have been cut.
+  return lines.slice(end.cut ? 1 : 0).slice(-LINES);
 }
 
 /** Interpreters and libraries alone may take so much. */

@@ -42,6 +42,17 @@ export interface SearchOutcome extends Seen {
   diagnosis: Diagnosis | null;
 }
 
+/** What of an outcome the prober and the journal tell, however it ended. */
+export const seenBy = (
+  { launches, startupSeconds, torch, cut, loop, samples, undriveable }: Prober,
+  journal: readonly Observation[],
+) => ({
+  observations: journal,
+  launches: new Set(journal.map(({ launch }) => launch)).size,
+  allLaunches: launches,
+  ...{ startupSeconds, torch, cut, loop, samples, undriveable },
+});
+
 /** Drives the tuner: runs its probes, records each observation, and passes it on. */
 export class Search {
   readonly #prober: Prober;
@@ -183,7 +194,7 @@ export class Search {
         ? { type: 'failed', failure: 'user_error', evidence: refusal.evidence }
         : reached;
     const times = this.target.loopAccumulation;
-    const { launches, startupSeconds, torch, cut, loop, samples, diagnosis, undriveable, longestTokens } = this.#prober;
+    const { diagnosis, longestTokens } = this.#prober;
     const failed =
       action.type === 'failed' ? this.#journal.findLast(({ outcome }) => outcome === action.failure) : null;
     return {
@@ -191,21 +202,13 @@ export class Search {
         action.type === 'found'
           ? { type: 'found', answer: inTokens(withLoop(action.answer, times), longestTokens) }
           : action,
-      observations: this.#journal,
-      launches: new Set(this.#journal.map((observation) => observation.launch)).size,
-      allLaunches: launches,
-      startupSeconds,
-      torch,
-      cut,
-      loop,
-      samples,
+      ...seenBy(this.#prober, this.#journal),
       diagnosis:
         reached !== action
           ? uncutFor(refusal?.evidence ?? null)
           : diagnosis && failed
             ? withRung(diagnosis, failed.rung, this.target.baseRung)
             : diagnosis,
-      undriveable,
       whys: this.#whys,
       notes: this.#notes,
     };

@@ -1,5 +1,4 @@
-import { closeSync, readSync } from 'node:fs';
-import { openRegular } from '../../common/regular-file.js';
+import { endOfRegular } from '../../common/regular-file.js';
 import { formatBytes } from '../../common/size.js';
 import { isHost, type KindName } from '../../contract/device-id.js';
 import { type Diagnosis, NO_FIGURES } from '../../contract/diagnosis.js';
@@ -11,7 +10,7 @@ import type { Exit } from '../../contract/launch.js';
  */
 export function unheardRefusal(exit: Exit, kind: KindName, logFile: string): string | null {
   if (exit.code !== 0 || exit.ended_by !== 'job') return null;
-  if (!isHost(kind)) return unheardByXla(endOf(logFile));
+  if (!isHost(kind)) return unheardByXla(endOfRegular(logFile, END_BYTES)?.text ?? '');
   const refused = exit.ledger?.refused ?? 0;
   if (refused === 0) return null;
   const size = exit.ledger?.refusals.at(-1)?.size_bytes;
@@ -38,17 +37,6 @@ export function unheardByXla(log: string): string | null {
 
 /** XLA's list of what the pool holds, which follows its word, is shorter than this. */
 const END_BYTES = 4 * 2 ** 20;
-
-function endOf(path: string): string {
-  const file = openRegular(path);
-  if (file === null) return '';
-  const end = Buffer.alloc(Math.min(file.size, END_BYTES));
-  try {
-    return end.toString('utf8', 0, readSync(file.fd, end, 0, end.length, file.size - end.length));
-  } finally {
-    closeSync(file.fd);
-  }
-}
 
 /**
  * A launch of one size that was refused memory and ended well does not show that the size fits: JAX computes in the background, and raises

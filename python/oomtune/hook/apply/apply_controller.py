@@ -8,7 +8,6 @@ import weakref
 
 from ..report.training_loop import DIFFERENCES
 from ..watch.loader import own_batch
-from .knobs import RungKnobs
 from .loaderless import LoaderlessLoops
 from .micro_batches import (
     CollatedBatches,
@@ -19,13 +18,14 @@ from .micro_batches import (
     WholeBatches,
     rebatch,
 )
+from .pending_rung import PendingRung
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from ..instrumentation import Instrumentation
-    from ..types import Batches, Loader, Module
+    from ..types import Batches, Loader
     from ..watch.loader import LoaderIterator
 
 
@@ -56,11 +56,7 @@ class ApplyController:
         self._early.install(self._torch.utils.data.DataLoader)
         #: Of a job whose configuration is not recorded yet; None: nothing is to be measured.
         self._first = instrumentation.first_steps
-        self._ready = not settings.knobs & set(RungKnobs.NAMES)
-        if not self._ready:
-            # Without a loader the first forward pass after the optimizer was made shows the loop.
-            module = self._torch.nn.modules.module
-            self._waiting: Any = module.register_module_forward_pre_hook(self._first_forward)
+        self._rung = PendingRung(instrumentation)
 
     @property
     def micro_batch(self) -> int | None:
@@ -76,8 +72,8 @@ class ApplyController:
             self._first.loop_begins(loader)
         if self._loaderless is not None:
             self._loaderless.loaders = True
-        if not self._ready and self._instrumentation.training_mode.is_training():
-            self._prepare()
+        if self._rung.pending and self._instrumentation.training_mode.is_training():
+            self._rung.apply()
         return self._rebatches and "micro_batch" not in self._hook.native
 
     def keeps_own_batches(self, iterator: LoaderIterator) -> bool:
@@ -104,16 +100,6 @@ class ApplyController:
             self._accumulator.batch_handed_out(micro)
             self._instrumentation.modules.sync(self._accumulator.exchanges_gradients)
         return batch
-
-    def _first_forward(self, module: Module, inputs: Any) -> None:
-        if len(self._instrumentation.optimizers) and self._torch.is_grad_enabled():
-            self._prepare()
-
-    def _prepare(self) -> None:
-        """Applies the rung, once, before the first batch: by now the models exist."""
-        self._ready = True
-        self._waiting.remove()
-        self._instrumentation.apply_rung()
 
     def _open(self, iterator: LoaderIterator) -> Batches:
         """Begins a pass over a training loader."""

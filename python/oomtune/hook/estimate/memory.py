@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gc
 
-from ..watch.memory import Ledger
+from ..watch.memory import Ledger, Uncached
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .ledger import CardLedger
 
 
-class CardMemory:
+class CardMemory(Uncached):
     device = "cuda:0"
 
     def __init__(self, card: CardLedger) -> None:
@@ -36,12 +36,3 @@ class CardMemory:
 
     def live(self) -> int | None:
         return self._card.live
-
-    def retries(self) -> int:
-        return 0
-
-    def reserved(self) -> None:
-        return None
-
-    def failures(self) -> int:
-        return self.ledger.refused()

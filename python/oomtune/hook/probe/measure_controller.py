@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 
-from ..apply.knobs import RungKnobs
+from ..apply.pending_rung import PendingRung
 from ..report.training_loop import describe
 from ..watch.loader import own_batch
 from .batch_factory import UnsuitableLoader
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..instrumentation import Instrumentation
-    from ..types import Loader, Module
+    from ..types import Loader
     from ..watch.loader import LoaderIterator
     from .batch_factory import BatchFactory
 
@@ -33,10 +33,8 @@ class MeasureController(ProbeController):
         self._by_step = True
         self._measured: weakref.ref[Loader] | None = None
         self._own_batch: int | None = None
-        self._unready: Any = None
-        if self._hook.settings.knobs & set(RungKnobs.NAMES):
-            # Without a loader the first forward pass after the optimizer was made shows the loop.
-            self._unready = self._torch.nn.modules.module.register_module_forward_pre_hook(self._first_forward)
+        #: What the command's own words do not carry is measured with it on.
+        self._rung = PendingRung(instrumentation)
 
     def keeps_own_batches(self, iterator: LoaderIterator) -> bool:
         if self._measured is not None and self._measured() is iterator.loader:
@@ -68,20 +66,9 @@ class MeasureController(ProbeController):
                 self._finish()
             self.probe.enter(FORWARD_BACKWARD)
 
-    def _first_forward(self, module: Module, inputs: Any) -> None:
-        if len(self._instrumentation.optimizers) and self._torch.is_grad_enabled():
-            self._apply_rung()
-
-    def _apply_rung(self) -> None:
-        """Once, before the first step: what the command's own words do not carry is measured with it on."""
-        if self._unready is not None:
-            self._unready.remove()
-            self._unready = None
-            self._instrumentation.apply_rung()
-
     def _pass_on(self, iterator: LoaderIterator) -> Any:
         if self.state == "waiting":
-            self._apply_rung()
+            self._rung.apply()
             self._begin_measuring(iterator)
         self._by_step = False
         self._batch_requested(iterator)

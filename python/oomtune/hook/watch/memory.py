@@ -71,7 +71,23 @@ class Ledger:
         return 0 if self._refused is None else int(self._refused()) - self._refused_before
 
 
-class CpuMemory:
+class Uncached:
+    """Memory without a caching allocator: nothing is reserved, and nothing is tried again."""
+
+    ledger: Ledger
+
+    def retries(self) -> int:
+        return 0
+
+    def reserved(self) -> None:
+        return None
+
+    def failures(self) -> int:
+        """Refused allocations so far: if they grow, the script may have caught an out-of-memory error."""
+        return self.ledger.refused()
+
+
+class CpuMemory(Uncached):
     """torch on the CPU: only the ledger counts host memory."""
 
     device = "cpu"
@@ -96,16 +112,6 @@ class CpuMemory:
 
     def live(self) -> int | None:
         return self.ledger.live()
-
-    def retries(self) -> int:
-        return 0
-
-    def reserved(self) -> None:
-        return None
-
-    def failures(self) -> int:
-        """Refused allocations so far: if they grow, the script may have caught an out-of-memory error."""
-        return self.ledger.refused()
 
 
 class CudaMemory:
