@@ -3,15 +3,17 @@
  * What each rung saves and costs, and whether it trains the same: bytes, samples/s and equality beside the script as it stands.
  * node bench/rungs/run.mjs [--device cpu|cuda:0] [--models gpt2,llama,bert] [--rungs NAME,…] [--python PATH] [--samples 4]
  *                          [--tokens 256] [--steps 3] [--record | --report] [--note TEXT]
- * Each run is a fresh process of bench/rungs/train.py with the hook as `oomtune run` starts it. On a GPU the models have their real
+ * Each run is a fresh process of bench/rungs/train.py with the hook as `oomtune run` starts it. The processes of a model are started together
+ * on a GPU's host, and go on from there one by one. On a GPU the models have their real
  * size, peaks are what torch allocated and seconds are the wall's; on the CPU they are small, peaks are the growth of resident
  * memory and seconds are the processor's. --record keeps the rows of this device in bench/results/rungs.jsonl, and writes rungs.md of all;
  * --report only writes it.
  */
-import { spawnSync } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { delimiter, join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -37,17 +39,42 @@ const RUNGS = {
 };
 const wanted = option('--rungs', Object.keys(RUNGS).join(',')).split(',');
 
-function train(model, knobs) {
+/** A process that has made its model, and waits; `trained` lets it go on, and gives what it tells. */
+function start(model, knobs) {
   const on = Object.keys(knobs);
   const hook = Object.fromEntries(on.map((knob) => [`OOMTUNE_${knob.toUpperCase()}`, knobs[knob]]));
   const path = [join(ROOT, 'python', 'inject'), join(ROOT, 'python')].join(delimiter);
   const env = { ...process.env, ...hook, PYTHONPATH: path, OOMTUNE_HOOK: 'apply', OOMTUNE_HOOK_KNOBS: on.join(',') };
   const script = join(ROOT, 'bench', 'rungs', 'train.py');
-  const args = [script, model, device, gpu ? 'real' : 'small', ...size];
-  const done = spawnSync(python, args, { env, encoding: 'utf8', maxBuffer: 2 ** 28 });
-  if (done.status !== 0) return { failed: done.stderr.trim().split('\n').at(-1) };
-  return JSON.parse(done.stdout.trim().split('\n').at(-1));
+  const child = spawn(python, [script, model, device, gpu ? 'real' : 'small', ...size], { env });
+  let errors = '';
+  child.stderr.on('data', (text) => {
+    errors += text;
+  });
+  child.stdin.on('error', () => {}); // it ended before it was let go on: its exit status tells
+  const lines = [];
+  const reader = createInterface({ input: child.stdout });
+  const ready = new Promise((done) => {
+    reader.on('line', (line) => {
+      lines.push(line);
+      done();
+    });
+    child.on('close', done);
+  });
+  const closed = new Promise((done) => {
+    child.on('close', done);
+  });
+  return {
+    ready,
+    async trained() {
+      child.stdin.end('go\n');
+      const status = await closed;
+      return status === 0 ? JSON.parse(lines.at(-1)) : { failed: errors.trim().split('\n').at(-1) };
+    },
+  };
 }
+
+const number = (value) => (value === null || value === undefined ? '' : value.toExponential(1));
 
 /** The largest difference of two lists of numbers, relative to the largest of each group. */
 function difference(one, other) {
@@ -81,8 +108,10 @@ function record() {
 
 for (const model of process.argv.includes('--report') ? [] : models) {
   let plain = null;
-  for (const rung of wanted) {
-    const ran = train(model, RUNGS[rung]);
+  const started = gpu ? wanted.map((rung) => start(model, RUNGS[rung])) : [];
+  await Promise.all(started.map((one) => one.ready));
+  for (const [at, rung] of wanted.entries()) {
+    const ran = await (started[at] ?? start(model, RUNGS[rung])).trained();
     plain ??= ran.failed ? null : ran;
     const row = {
       device: machine ?? ran.device,
@@ -108,7 +137,6 @@ for (const model of process.argv.includes('--report') ? [] : models) {
   }
 }
 
-const number = (value) => (value === null || value === undefined ? '' : value.toExponential(1));
 function table(all) {
   const lines = ['# What each rung saves and costs', ''];
   for (const place of new Set(all.map((row) => row.device))) {

@@ -185,6 +185,13 @@ class Losses(unittest.TestCase):
                 self.same(plain, chunked, within)
                 self.assertIsNone(chunked[2])
 
+    def test_a_chunk_is_whole_tiles_of_what_may_be_in_memory(self):
+        rows = chunked_cross_entropy.chunk_rows
+        self.assertEqual(rows(4096, 333), 256)
+        self.assertEqual(rows(4096, 10**6), 1024)
+        self.assertEqual(rows(300, 10**6), 75)
+        self.assertEqual(rows(4096, 1), 16)
+
     def test_the_whole_logits_are_never_in_memory(self):
         model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, V))
         knob = knob_for(model)

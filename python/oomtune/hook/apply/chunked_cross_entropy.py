@@ -11,11 +11,15 @@ if TYPE_CHECKING:
 
     from ..types import MaybeTensors, Tensor, Torch
 
-#: Elements of a chunk's output. Larger chunks keep a GPU busy; a processor is busy with few rows.
-ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 24}
+#: Elements of a chunk's output, at most. Larger chunks keep a GPU busy; a processor is busy with few rows.
+ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 27}
+#: Of a GPU's memory a chunk's output takes at most one part in so many, in single precision.
+PARTS_OF_MEMORY = 128
 #: Of a small output, too, most is never in memory.
 LEAST_CHUNKS = 4
 LEAST_ROWS = 16
+#: Matrix products work on tiles of so many rows; what is left of the last one is computed for nothing.
+TILE_ROWS = 128
 
 
 class Settings:
@@ -43,6 +47,12 @@ def chunked_cross_entropy(
 ) -> Tensor:
     """`hidden`: rows x inputs; `target`: a class for each row. A loss, or with reduction `none` one for each row."""
     return _function(torch).apply(hidden, weight, bias, target, settings)
+
+
+def chunk_rows(rows: int, most: int) -> int:
+    """How many rows at a time, of `rows` in all, where `most` may be in memory."""
+    each = max(LEAST_ROWS, min(most, -(-rows // LEAST_CHUNKS)))
+    return each if each < TILE_ROWS else each - each % TILE_ROWS
 
 
 class _Pass:
@@ -73,8 +83,7 @@ class _Pass:
         """(the loss of each row, gradients of input, weight and bias). `scale`: of the gradients, one number or one for each row;
         None: no gradients."""
         torch, hidden = self._torch, self._hidden
-        most = ELEMENTS.get(hidden.device.type, ELEMENTS["cuda"]) // self._classes
-        rows = max(LEAST_ROWS, min(most, -(-hidden.shape[0] // LEAST_CHUNKS)))
+        rows = chunk_rows(hidden.shape[0], _elements(torch, hidden.device) // self._classes)
         losses = hidden.new_empty(hidden.shape[0], dtype=self._exact)
         wanted = [scale is not None and need for need in needs]
         of_hidden = torch.empty_like(hidden) if wanted[0] else None
@@ -171,6 +180,13 @@ def _function(torch: Torch) -> Any:
                 return (*(None if each is None else each.to(of.dtype) for each, of in zip(made, own)), None, None)
 
     return ChunkedCrossEntropy
+
+
+def _elements(torch: Torch, device: Any) -> int:
+    most = ELEMENTS.get(device.type, ELEMENTS["cuda"])
+    if device.type != "cuda":
+        return most
+    return min(most, torch.cuda.get_device_properties(device).total_memory // PARTS_OF_MEMORY // 4)
 
 
 def _exact(torch: Torch, settings: Settings) -> Any:
