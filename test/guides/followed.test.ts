@@ -122,9 +122,9 @@ describe('a page works as it is written', () => {
     expect((await reader.shell(line)).stdout).toMatch(/^failed\ndevice_oom\n.*can't allocate memory/);
   });
 
-  it('docs/guides/search.md', async () => {
+  it('docs/guides/longest-sequence.md', async () => {
     reader.file('long/train.py', readFileSync(join(FIXTURES, 'lengths.py'), 'utf8'));
-    const script = blocks('docs/guides/search.md')
+    const script = blocks('docs/guides/longest-sequence.md')
       .join('\n')
       .replace(/--budget \S+/g, '--device cpu --budget 200MiB');
     const { stdout, stderr } = await reader.shell(script, { cwd: join(reader.work, 'long') });
