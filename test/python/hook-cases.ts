@@ -1,7 +1,8 @@
-import { spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { readdirSync } from 'node:fs';
+import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
 const cases = fileURLToPath(new URL('./cases', import.meta.url));
 
@@ -33,22 +34,62 @@ export function hookCases(part: string): void {
       process.stderr.write(`SKIPPED: the hook under ${torch}, as OOMTUNE_TEST_FRAMEWORKS names no interpreter\n`);
     }
     describe.skipIf(interpreter === '')(`the python hook under ${torch}`, () => {
-      for (const file of files(part)) {
-        it(file.replace(/^test_(\w+)\.py$/, '$1'), () => passes(interpreter, file), 600_000);
+      const names = files(part);
+      let cases: Cases;
+      beforeAll(() => {
+        cases = new Cases(interpreter, names);
+      });
+      afterAll(() => cases?.end());
+      for (const name of names) {
+        it(name.replace(/^test_(\w+)\.py$/, '$1'), async () => passed(await cases.of(name)), 600_000);
       }
     });
   }
 }
 
-function passes(interpreter: string, file: string): void {
-  const done = spawnSync(interpreter, ['-m', 'unittest', '-v', file.replace(/\.py$/, '')], {
-    cwd: cases,
-    encoding: 'utf8',
-    env: { ...process.env, OMP_NUM_THREADS: '1', PYTHONDONTWRITEBYTECODE: '1' },
-  });
-  // Skipped cases say why on this stream.
-  const skipped = done.stderr.split('\n').filter((line) => line.includes('... skipped'));
+interface Ended {
+  file: string;
+  status: number;
+  output: string;
+}
+
+function passed({ status, output }: Ended): void {
+  // Skipped cases say why.
+  const skipped = output.split('\n').filter((line) => line.includes('... skipped'));
   if (skipped.length > 0) console.log(skipped.join('\n'));
-  expect(done.status, done.stderr).toBe(0);
-  expect(done.stderr).toMatch(/Ran [1-9]\d* tests?/);
+  expect(status, output).toBe(0);
+  expect(output).toMatch(/Ran [1-9]\d* tests?/);
+}
+
+/** One process for all files of a part (run_cases.py): torch is imported once, not by each file and again for its scripts. */
+class Cases {
+  readonly #runner: ChildProcess;
+  readonly #answers: AsyncIterator<string>;
+  #errors = '';
+
+  constructor(interpreter: string, names: string[]) {
+    this.#runner = spawn(interpreter, ['run_cases.py', ...names], {
+      cwd: cases,
+      env: { ...process.env, OMP_NUM_THREADS: '1', PYTHONDONTWRITEBYTECODE: '1' },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.#runner.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      this.#errors += text;
+    });
+    this.#answers = createInterface(this.#runner.stdout as NodeJS.ReadableStream)[Symbol.asyncIterator]();
+  }
+
+  /** They come in the order in which they were named. */
+  async of(name: string): Promise<Ended> {
+    for (;;) {
+      const { value, done } = await this.#answers.next();
+      if (done) throw new Error(`run_cases.py ended: ${this.#errors}`);
+      const ended: Ended = JSON.parse(value);
+      if (ended.file === name) return ended; // a test that was left out asks for none
+    }
+  }
+
+  end(): void {
+    this.#runner.kill();
+  }
 }

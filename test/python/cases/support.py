@@ -126,7 +126,7 @@ _server = None
 
 def _prepare():
     global _server
-    _server = _server or ScriptServer()
+    _server = _server or ScriptServer(os.environ.get("OOMTUNE_TEST_SCRIPT_SERVER"))
     return _server
 
 

@@ -362,3 +362,7 @@ class Names(unittest.TestCase):
             "test_bs",
         ):
             self.assertFalse(names_a_batch(name), name)
+
+
+if __name__ == "__main__":
+    unittest.main()
