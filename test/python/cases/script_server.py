@@ -1,4 +1,4 @@
-"""A process that has imported torch and nothing else, and forks itself for each script: what a start costs is paid once.
+"""A process that has imported torch, and what is named besides, and forks itself for each script: what a start costs is paid once.
 
 The hook comes into each fork as it does behind a launcher that forks: torch is there already. What depends on how torch comes
 to be imported is started for real (test_inject.py, test_training_frameworks.py).
@@ -7,6 +7,7 @@ to be imported is started for real (test_inject.py, test_training_frameworks.py)
 import array
 import atexit
 import gc
+import importlib
 import importlib.util
 import json
 import os
@@ -22,10 +23,10 @@ MOST = 1 << 20
 class ScriptServer:
     """`run()` is subprocess.run() for a script, with output and errors captured. `path`: where one listens that is there already."""
 
-    def __init__(self, path=None):
-        self.path = path or self._start()
+    def __init__(self, path=None, imported=()):
+        self.path = path or self._start(imported)
 
-    def _start(self):
+    def _start(self, imported):
         self._folder = tempfile.TemporaryDirectory()
         path = os.path.join(self._folder.name, "server")
         listening = socket.socket(socket.AF_UNIX)
@@ -34,7 +35,7 @@ class ScriptServer:
         env = dict(os.environ, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
         env.pop("PYTHONPATH", None)
         self._process = subprocess.Popen(
-            [sys.executable, os.path.abspath(__file__), str(listening.fileno())],
+            [sys.executable, os.path.abspath(__file__), str(listening.fileno()), *imported],
             env=env,
             stdin=subprocess.PIPE,
             pass_fds=[listening.fileno()],
@@ -123,6 +124,8 @@ if __name__ == "__main__":
     if importlib.util.find_spec("torch._dynamo"):
         import torch._dynamo  # noqa: F401  what the first optimizer of each script would import: 1.5 s of a current torch
 
+    for _name in sys.argv[2:]:
+        importlib.import_module(_name)
     sys.modules.pop("sitecustomize", None)
     gc.freeze()  # a fork that looks through what is the same in all, at its end above all, copies every page of it
     _asked, _files = serve(socket.socket(fileno=int(sys.argv[1])))

@@ -121,18 +121,18 @@ def environment(worker=None, mode=None, **more):
     return kept
 
 
-_server = None
+_servers = {}
 
 
-def _prepare():
-    global _server
-    _server = _server or ScriptServer(os.environ.get("OOMTUNE_TEST_SCRIPT_SERVER"))
-    return _server
+def _server(imported=()):
+    if imported not in _servers:
+        _servers[imported] = ScriptServer(None if imported else os.environ.get("OOMTUNE_TEST_SCRIPT_SERVER"), imported)
+    return _servers[imported]
 
 
-def start(path, arguments=(), cwd=None, env=None, timeout=110):
-    """Runs a script to its end, in a fork of a process that has imported torch."""
-    return _prepare().run(path, arguments, env, cwd or os.path.dirname(path), timeout)
+def start(path, arguments=(), cwd=None, env=None, timeout=110, imported=()):
+    """Runs a script to its end, in a fork of a process that has imported torch, and the modules `imported`."""
+    return _server(imported).run(path, arguments, env, cwd or os.path.dirname(path), timeout)
 
 
 #: The end of a rank, all that it has to do at its exit done. Threads of gloo's outlive destroy_process_group(): one that lets
@@ -145,7 +145,7 @@ def start_ranks(count, path, arguments, cwd, env):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         shared = dict(env, WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
-    _prepare()  # not by several threads at once
+    _server()  # not by several threads at once
     with ThreadPoolExecutor(count) as pool:
         ranks = [dict(shared, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(count)]
         done = list(pool.map(lambda own: start(path, arguments, cwd, own), ranks))
@@ -155,12 +155,16 @@ def start_ranks(count, path, arguments, cwd, env):
     )
 
 
-def run(script, mode, answers=(), arguments=(), cwd=None, command=None, ranks=None, orders=(), **env):
+def run(
+    script, mode, answers=(), arguments=(), cwd=None, command=None, ranks=None, orders=(), imported=(), beside=(), **env
+):
     """Runs a fixture (or source text) under the hook with a worker that gives `answers`, `ranks`: as so many ranks of one job;
     `command` (an interpreter, or a launcher) starts it for real, as does another PYTHONPATH: what lies there may want to see
-    torch being imported."""
+    torch being imported. `beside`: folders whose sitecustomize runs after the hook's, and need see nothing of the kind."""
     if "PYTHONPATH" in env:
         command = command or [sys.executable]
+    if beside:
+        env["PYTHONPATH"] = os.pathsep.join([PATH, *beside])
     worker = Worker(answers, answers_loop=mode != "measure" and mode != "apply", orders=orders)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(FIXTURES, script)
@@ -172,7 +176,7 @@ def run(script, mode, answers=(), arguments=(), cwd=None, command=None, ranks=No
         if ranks is not None:
             done = start_ranks(ranks, path, arguments, where, whole)
         elif command is None:
-            done = start(path, arguments, where, whole)
+            done = start(path, arguments, where, whole, imported=imported)
         else:
             done = subprocess.run(
                 [*command, path, *arguments],

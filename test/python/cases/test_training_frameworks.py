@@ -11,8 +11,8 @@ import support
 import torch
 from support import probe
 
-#: How torch comes to be imported is what this is about: each script is a start of its own.
-run = functools.partial(support.run, command=[sys.executable])
+#: How a framework comes to be imported is what this is about: the first run of each is a start of its own.
+REAL = [sys.executable]
 
 DATA = """
 import torch
@@ -87,7 +87,7 @@ def needs(package):
 
 
 class Entries(unittest.TestCase):
-    def drive(self, text, own):
+    def drive(self, run, text, own, command=None):
         answers = [
             probe(4),
             probe(20, steps=2),
@@ -96,7 +96,7 @@ class Entries(unittest.TestCase):
             probe(6, amp="bf16"),
         ]
         with tempfile.TemporaryDirectory() as folder:
-            result = run(text, "probe", answers, cwd=folder)
+            result = run(text, "probe", answers, cwd=folder, command=command)
             files = set(os.listdir(folder))
         self.assertEqual(result.status, 0, result.errors)
         measured = result.of("measured")
@@ -105,43 +105,46 @@ class Entries(unittest.TestCase):
         self.assertEqual([m["accumulation"] for m in measured], [own, own, max(own, 2), own, own])
         self.assertEqual(files & {"out.pt", "lightning_logs", "checkpoints"}, set())
 
-    def weights(self, text, **env):
+    def weights(self, run, text, **env):
         with tempfile.TemporaryDirectory() as folder:
             result = run(text, "apply", cwd=folder, **env)
             self.assertEqual(result.status, 0, result.errors)
             self.cut = [(message["cut"], message["why"]) for message in result.of("cut")]
             return torch.load(os.path.join(folder, "out.pt"))
 
-    def assert_equivalent(self, text, micro, accumulation):
-        bare = self.weights(text)
+    def assert_equivalent(self, run, text, micro, accumulation):
+        bare = self.weights(run, text)
         self.assertEqual(self.cut, [])
         knobs = "micro_batch,accumulation"
         env = {"OOMTUNE_MICRO_BATCH": micro, "OOMTUNE_ACCUMULATION": accumulation, "OOMTUNE_HOOK_KNOBS": knobs}
-        tuned = self.weights(text, **env)
+        tuned = self.weights(run, text, **env)
         for name, value in bare.items():
             difference = (value - tuned[name]).norm() / value.norm().clamp_min(1e-12)
             self.assertLess(difference.item(), 1e-5, name)
 
     @needs("accelerate")
     def test_accelerate(self):
-        self.drive(ACCELERATE, 1)
-        self.assert_equivalent(ACCELERATE, 4, 4)
+        run = functools.partial(support.run, imported=("accelerate",))
+        self.drive(run, ACCELERATE, 1, REAL)
+        self.assert_equivalent(run, ACCELERATE, 4, 4)
         self.assertEqual(self.cut, [("model", "the loop sees its own batches only")])
 
     @needs("lightning")
     def test_lightning(self):
-        self.drive(LIGHTNING % 1, 1)
-        self.drive(LIGHTNING % 2, 2)
-        self.assert_equivalent(LIGHTNING % 1, 4, 4)
+        run = functools.partial(support.run, imported=("lightning",))
+        self.drive(run, LIGHTNING % 1, 1)
+        self.drive(run, LIGHTNING % 2, 2, REAL)
+        self.assert_equivalent(run, LIGHTNING % 1, 4, 4)
         self.assertEqual(self.cut, [("loader", "Lightning accumulates by itself")])
         counted = "Trainer(limit_train_batches=4, val_check_interval=2, "
-        self.assert_equivalent(LIGHTNING.replace("Trainer(", counted) % 1, 4, 4)
+        self.assert_equivalent(run, LIGHTNING.replace("Trainer(", counted) % 1, 4, 4)
 
     @needs("transformers")
     def test_trainer(self):
-        self.drive(TRAINER % 1, 1)
-        self.drive(TRAINER % 2, 2)
-        self.assert_equivalent(TRAINER % 1, 2, 4)
+        run = functools.partial(support.run, imported=("transformers.trainer",))
+        self.drive(run, TRAINER % 1, 1)
+        self.drive(run, TRAINER % 2, 2, REAL)
+        self.assert_equivalent(run, TRAINER % 1, 2, 4)
         self.assertEqual(self.cut, [("loader", "transformers accumulates by itself")])
 
 
