@@ -14,6 +14,11 @@ import tempfile
 
 import torch
 
+sys.path.insert(1, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "python", "cases"))
+import script_end
+
+del sys.path[1]
+
 
 def compared(one, other):
     """Largest relative difference of a tensor (norms, in float64) between two files of weights; 0: the same bits."""
@@ -43,8 +48,11 @@ def ran(**script):
         pid = os.fork()
         if pid == 0:
             become(output=output, **script)
-            runpy.run_path(script["script"], run_name="__main__")
-            sys.exit(0)
+            try:
+                runpy.run_path(script["script"], run_name="__main__")
+                script_end.end()
+            except BaseException:
+                script_end.end()
         status = os.waitpid(pid, 0)[1]
         output.seek(0)
         code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)

@@ -231,9 +231,7 @@ torch.save({name: value for name, value in model.state_dict().items() if "tracke
         """What is kept for the backward pass is kept by the recomputation of each part: there it has to go to the host."""
         for name in ("repeated blocks", "a checkpoint of the script's own"):
             with self.subTest(name):
-                self.assert_offloaded(
-                    name, 1, OOMTUNE_MICRO_BATCH=2, OOMTUNE_ACCUMULATION=2, OOMTUNE_CUT="model"
-                )
+                self.assert_offloaded(name, 1, OOMTUNE_MICRO_BATCH=2, OOMTUNE_ACCUMULATION=2, OOMTUNE_CUT="model")
 
     def test_autocast_after_checkpointing_is_autocast_and_checkpointing(self):
         """Rungs are tried in this order in one process."""
