@@ -1,30 +1,51 @@
+import { relative } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** What takes longest begins first, or one worker would still be at it when the others have nothing left. */
-const LONGEST = [
-  'test/frameworks/transformers',
-  'test/frameworks/loops',
-  'test/worker/by-hand',
-  'test/frameworks/',
-  'test/python/hook-lives',
-  'test/python/hook-probe',
-  'test/python/hook',
-  'test/cuda/sanitizers',
-  'test/native/core',
-  'test/daemon/',
-  'test/guides/',
-  'test/worker/',
-  'test/cli/',
+/** Seconds that a file takes on two cores, by the beginning of its path: the first that fits counts. Others take FEW. */
+const SECONDS: [path: string, seconds: number][] = [
+  ['test/frameworks/flags', 20],
+  ['test/frameworks/', 150],
+  ['test/worker/by-hand', 130],
+  ['test/python/hook-', 90],
+  ['test/cuda/sanitizers', 150],
+  ['test/native/core', 150],
+  ['test/daemon/lost-host', 130],
+  ['test/daemon/data-loss', 130],
+  ['test/daemon/ends', 110],
+  ['test/daemon/outage', 110],
+  ['test/daemon/hosts', 100],
+  ['test/daemon/', 40],
+  ['test/guides/', 80],
+  ['test/worker/', 30],
 ];
+const FEW = 5;
 
-class LongestFirst extends BaseSequencer {
+/** What these do is wait, for times to pass and daemons to look again: beside them others have the cores. */
+const WAITING = ['test/daemon/', 'test/store/'];
+
+/**
+ * Two files that compute and two that wait side by side, for as long as there are both, and the longest of each first: else the
+ * cores would be fought for at the beginning and idle at the end, or one worker still be at it when the others have nothing left.
+ */
+class Mixed extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const place = ({ moduleId }: TestSpecification): number => {
-      const at = LONGEST.findIndex((part) => moduleId.includes(part));
-      return at < 0 ? LONGEST.length : at;
-    };
-    return files.toSorted((one, other) => place(one) - place(other) || one.moduleId.localeCompare(other.moduleId));
+    const path = ({ moduleId }: TestSpecification): string => relative(import.meta.dirname, moduleId);
+    const seconds = (file: TestSpecification): number =>
+      SECONDS.find(([part]) => path(file).startsWith(part))?.[1] ?? FEW;
+    const waits = (file: TestSpecification): boolean => WAITING.some((part) => path(file).startsWith(part));
+    const starts = new Map<TestSpecification, number>();
+    for (const kind of [true, false]) {
+      const lanes = [0, 0];
+      const longest = files.filter((file) => waits(file) === kind).sort((one, other) => seconds(other) - seconds(one));
+      for (const file of longest) {
+        const free = lanes.indexOf(Math.min(...lanes));
+        starts.set(file, lanes[free] as number);
+        lanes[free] = (lanes[free] as number) + seconds(file);
+      }
+    }
+    const start = (file: TestSpecification): number => starts.get(file) ?? 0;
+    return files.toSorted((one, other) => start(one) - start(other) || path(one).localeCompare(path(other)));
   }
 }
 
@@ -32,9 +53,9 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     setupFiles: ['test/common/draws.ts'],
-    // Real Redis, torch and processes on as few as two cores: half of the time a file waits for one of them.
-    maxWorkers: 3,
-    sequence: { sequencer: LongestFirst },
+    // On as few as two cores: two files that compute, and two that wait.
+    maxWorkers: 4,
+    sequence: { sequencer: Mixed },
     testTimeout: 120_000,
     hookTimeout: 120_000,
   },

@@ -10,7 +10,7 @@ import { ensureFrameworks } from './setup/frameworks.mjs';
 import { ensureIntegrations } from './setup/integrations.mjs';
 import { otherNodes } from './setup/nodes.mjs';
 import { pythonChecks } from './setup/python-tools.mjs';
-import { ROOT, say } from './setup/say.mjs';
+import { output, ROOT, say } from './setup/say.mjs';
 import { setup, withErrors } from './setup.mjs';
 
 await withErrors(() => {
@@ -22,6 +22,9 @@ await withErrors(() => {
   const entryPoints = frameworks === null ? '' : ensureEntryPoints();
   if (quick)
     say('NOT RUN (--quick): the tests with real frameworks and current torch, and those under other versions of Node.');
+  // Each start of a script would else compile the hook anew where no bytecode may be written (PYTHONDONTWRITEBYTECODE)
+  for (const path of new Set([python.path, ...(frameworks === null ? [] : [frameworks])]))
+    output([path, '-m', 'compileall', '-q', join(ROOT, 'python')]);
   const node = (...parts) => [process.execPath, join(ROOT, 'node_modules', ...parts)];
   const vitest = node('vitest', 'vitest.mjs');
   const rest = args.filter((one) => one !== '--quick');
