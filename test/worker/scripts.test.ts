@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -39,6 +39,16 @@ describe('a search on scripts as people write them', () => {
     const report = await findBatch(bench.request, bench.deps);
     expect(report).toMatchObject({ status: 'found', max_micro_batch: 8, verified_steps: steps });
     expect(report.probes.map((probe) => probe.steps)).toEqual(report.probes.map(() => steps));
+  });
+
+  it('lets a script read back what it saves after a training that is shorter than the search, and leaves none of it', async () => {
+    const bench = workbench('find-batch', [python, 'reads_back.py', folder, '{micro_batch}'], {
+      budget: '60MiB',
+      maxBatch: 8,
+    });
+    const report = await findBatch(bench.request, bench.deps);
+    expect(report, JSON.stringify(report.failure)).toMatchObject({ status: 'found', max_micro_batch: 8 });
+    expect(readdirSync(folder)).toEqual([]);
   });
 
   it('says of a loop of one step that it is too short to measure', async () => {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .fork.fork_point import ForkPoint
     from .instrumentation import Instrumentation
     from .messages import Hello
-    from .probe.dry_run import ArtifactGuard
+    from .probe.artifact_guard import ArtifactGuard
     from .settings import Settings
     from .types import ProcessState
 
@@ -37,8 +37,8 @@ SEARCHING = {
     "torch.utils.tensorboard": ("probe.dry_run", "quiet_tensorboard"),
     "tensorboardX": ("probe.dry_run", "quiet_tensorboard"),
     "mlflow": ("probe.dry_run", "quiet_mlflow"),
-    "safetensors.torch": ("probe.dry_run", "quiet_safetensors"),
-    "shutil": ("probe.dry_run", "keep_from_shutil"),
+    "safetensors.torch": ("probe.artifact_guard", "guard_safetensors"),
+    "shutil": ("probe.artifact_guard", "keep_from_shutil"),
 }
 
 
@@ -75,7 +75,8 @@ class Hook:
     def install(self) -> None:
         moments = dict(ALWAYS)
         if self.settings.searching:
-            from .probe.dry_run import ArtifactGuard, quiet_environment
+            from .probe.artifact_guard import ArtifactGuard
+            from .probe.dry_run import quiet_environment
 
             quiet_environment()
             if self.settings.estimate:

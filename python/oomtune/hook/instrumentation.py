@@ -11,7 +11,7 @@ from .apply.gradient_accumulator import GradientAccumulator, patch_step_calls
 from .apply.precision import watch_autocast
 from .apply.rung import Rung
 from .cut import Cut
-from .probe.dry_run import quiet_saves
+from .probe.artifact_guard import guard_saves
 from .probe.first_steps import FirstSteps
 from .probe.measure_controller import MeasureController
 from .probe.probe_controller import ProbeController
@@ -102,7 +102,7 @@ class Instrumentation:
             gc.freeze()
             # Checkpointing restores autocast in the backward pass: that is not the script's own.
             watch_autocast(torch, lambda: self.rung.autocast.inside or self._unwinds(), self._saw_own_amp)
-            quiet_saves(torch, hook.artifact_guard)
+            guard_saves(torch, hook.artifact_guard)
         else:
             watch_saves(torch, hook, self.telemetry)
         patch_loader(torch, torch.utils.data.DataLoader, self.controller, eager=not settings.probing)

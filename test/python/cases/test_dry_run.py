@@ -52,6 +52,23 @@ class Results(unittest.TestCase):
         )
         self.assert_untouched()
 
+    def test_reading_back_what_was_saved(self):
+        self.drive(
+            LOOP + "    torch.save({'at': 1}, 'best.pt'); assert torch.load('best.pt') == {'at': 1}\n"
+            "    torch.save({'at': 2}, 'new.ckpt'); os.replace('new.ckpt', 'best.pt'); assert torch.load(Path('best.pt')) == {'at': 2}\n"
+            "    with open('state.pkl', 'wb') as file: pickle.dump([3], file)\n"
+            "    with Path('state.pkl').open('rb') as file: assert pickle.load(file) == [3]\n"
+            "    numpy.save('weights.npy', numpy.full(2, 4)); assert numpy.load('weights.npy').sum() == 8\n"
+            "    with open('log.bin', 'wb') as file: file.write(b'5')\n"
+            "    with open('log.bin', 'ab') as file: file.write(b'6')\n"
+            "    assert open('log.bin', 'rb').read() == b'56' and os.path.getsize('log.bin') == 2\n"
+        )
+        self.assert_untouched()
+
+    def test_what_cannot_be_kept_is_left_out(self):
+        self.drive(LOOP + "    torch.save(lambda: 0, 'a.pth'); assert os.path.exists('a.pth')\n")
+        self.assert_untouched()
+
     def test_rotation(self):
         self.drive(LOOP + "    os.remove('oldest.ckpt'); Path('best.pt').unlink(); shutil.rmtree('runs')\n")
         self.assert_untouched()
