@@ -45,8 +45,8 @@ const loop = z.object({
   own_batch: size.nullable(),
   own_accumulation: size.nullable(),
   samples,
-  /** Where sizes are set: in what the loader yields, or in what the model is called with. */
-  place: z.enum(['loader', 'call']).default('loader'),
+  /** Where sizes are set: in what the loader yields, in that and the script's variables that hold the loader's batch size, or in what the model is called with. */
+  place: z.enum(['loader', 'variables', 'call']).default('loader'),
   can: z.object({
     batch: z.boolean(),
     accumulation: z.boolean(),

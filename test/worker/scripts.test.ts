@@ -1,9 +1,11 @@
-import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { closingSize } from '../../src/tuner/sizes.js';
+import { runJob } from '../../src/worker/run/run-job.js';
 import { findBatch } from '../../src/worker/search/find-batch.js';
-import { pythonWithTorch, workbench } from './harness.js';
+import { FIXTURES, pythonWithTorch, workbench } from './harness.js';
 
 const python = pythonWithTorch();
 let folder: string;
@@ -74,6 +76,24 @@ describe('a search on scripts as people write them', () => {
     expect(report.failure?.evidence).toContain('Expected hidden size');
     expect(report.failure?.advice).toContain('own batch of 8');
     expect(report.failure?.advice).toContain('{micro_batch}');
+  });
+
+  it('sets the variables of a script that uses the batch size of its DataLoader in its loop, too', async () => {
+    const report = await search([python, 'elsewhere.py'], '120MiB');
+    expect(report, JSON.stringify(report.failure)).toMatchObject({ status: 'found', own: { micro_batch: 32 } });
+    const max = report.max_micro_batch as number;
+    expect(max).toBeGreaterThan(32);
+    // Nobody but the script makes other batches: no command is offered that would have to.
+    expect(report.apply?.oomtune).toEqual(report.apply?.own);
+    expect(report.notes?.join(' ')).toContain('its variables that hold it were set with it');
+    const text = readFileSync(join(FIXTURES, 'elsewhere.py'), 'utf8');
+    const really = async (rows: number) => {
+      writeFileSync(join(folder, 'elsewhere.py'), text.replace('batch_size = 32', `batch_size = ${rows}`));
+      const bench = workbench('run', [python, join(folder, 'elsewhere.py')], { budget: '120MiB', tune: false });
+      return runJob(bench.request, bench.deps);
+    };
+    expect(await really(max)).toMatchObject({ outcome: 'succeeded' });
+    expect((await really(closingSize(max))).failure?.class).toBe('device_oom');
   });
 
   it.each([

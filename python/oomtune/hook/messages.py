@@ -44,7 +44,7 @@ class TrainingLoop(TypedDict):
     own_batch: int | None
     own_accumulation: int | None
     samples: int | None
-    #: Where batch sizes are set: `loader`, or `call` (of the model).
+    #: Where batch sizes are set: `loader`, `variables` (the script's that hold the loader's batch size, with that), or `call` (of the model).
     place: str
     can: Capabilities
     warnings: list[str]

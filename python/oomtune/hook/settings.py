@@ -52,6 +52,8 @@ class Settings:
         self.forks = self.probing and environ.get("OOMTUNE_FORK") == "1"
         #: A loop without a loader begins with its first call of the model, whatever the script's files mention.
         self.at_call = self.probing and environ.get("OOMTUNE_AT_CALL") == "1"
+        #: With a loader's batch size the script's variables are set that hold it.
+        self.sets_variables = self.probing and environ.get("OOMTUNE_SET_VARIABLES") == "1"
         #: The first steps of this job, which runs as it stands, are measured.
         self.watched = self.mode == "apply" and environ.get("OOMTUNE_WATCH") == "1"
         #: The folder for traces of what a step allocates, on a card that is not there; None: the script trains on what is there.

@@ -26,6 +26,8 @@ interface SearchLaunch {
   forks: boolean;
   /** Sizes are set at the model's call from the first one on. */
   atCall: boolean;
+  /** With the loader's batch size the script's variables are set that hold it. */
+  setsVariables?: boolean;
   /** On a card that is not there: its steps are followed into the launch's folder. */
   estimate?: boolean;
   /** Null: only to see the script's own settings. */
@@ -34,7 +36,7 @@ interface SearchLaunch {
 
 export function launchSearch(
   owner: Owner,
-  { mode, rung, expandable, forks, atCall, estimate = false, probe }: SearchLaunch,
+  { mode, rung, expandable, forks, atCall, setsVariables = false, estimate = false, probe }: SearchLaunch,
 ): Promise<Session> {
   const { request, deps, target } = owner;
   const config = probe === null ? null : target.configOf(probe);
@@ -56,6 +58,7 @@ export function launchSearch(
       mode,
       forks,
       atCall,
+      setsVariables,
       estimate,
       hookKnobs: mode === 'measure' ? (probe?.knob ? target.hookKnobs(config ?? first) : target.hookKnobs()) : [],
     };
@@ -101,6 +104,7 @@ type Wishes = Pick<
   | 'mode'
   | 'forks'
   | 'atCall'
+  | 'setsVariables'
   | 'estimate'
   | 'watched'
   | 'hookKnobs'

@@ -17,6 +17,8 @@ export interface SessionRequest extends LaunchSpec {
   forks: boolean;
   /** A loop without a DataLoader begins with its first call of the model, also where the script's files speak of a loader. */
   atCall?: boolean;
+  /** With a loader's batch size the script's variables are set that hold it. */
+  setsVariables?: boolean;
   /** The script trains on a card that is not there, and the hook writes into the launch's folder what its steps allocate. */
   estimate?: boolean;
   steps: number;
@@ -40,6 +42,7 @@ export function hookEnvironment(request: SessionRequest, socket: string): Record
     ...(request.watched && request.mode === 'apply' ? { OOMTUNE_WATCH: '1' } : {}),
     ...(request.estimate ? { OOMTUNE_ESTIMATE: request.dir } : {}),
     ...(request.atCall && request.mode === 'probe' ? { OOMTUNE_AT_CALL: '1' } : {}),
+    ...(request.setsVariables && request.mode === 'probe' ? { OOMTUNE_SET_VARIABLES: '1' } : {}),
   };
 }
 

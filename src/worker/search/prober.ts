@@ -76,6 +76,8 @@ export class Prober {
   #lost = 0;
   /** The script trained on batches of its own before it asked a loader: sizes are set from its model's first call on. */
   #atCall = false;
+  /** The script fails with other sizes of its loader's batches than its own: its variables that hold that size are set with it. */
+  #setsVariables = false;
   /** Times that it waited for memory of others. */
   #waits = 0;
 
@@ -223,7 +225,11 @@ export class Prober {
     if (trainedAlone !== null && session.exception?.waited_for_loader && !this.#atCall)
       return this.#fromFirstCall(probe);
     this.diagnosis = trainedAlone ?? this.diagnosis;
-    if (verdict.class === 'user_error') this.diagnosis = await this.#withOwnBatch(probe, verdict);
+    if (verdict.class === 'user_error' && (await this.#trainsAtItsOwn(probe))) {
+      const { own_batch: own, place } = this.loop as Loop;
+      if (place === 'loader' && !this.#setsVariables) return this.#withVariables(probe);
+      this.diagnosis = usesOwnBatch(own as number, probe.micro_batch, verdict, place);
+    }
     return observeDeath(probe, ran, this.diagnosis, exit);
   }
 
@@ -253,6 +259,14 @@ export class Prober {
     return this.measure(probe);
   }
 
+  /** Repeats the probe in a start in which the script's variables have the size that its loader's batches have. */
+  async #withVariables(probe: Probe): Promise<Observation> {
+    this.deps.log.info({ probe }, 'the script uses its batch size elsewhere too: its variables are set with it');
+    this.#setsVariables = true;
+    this.loop = null;
+    return this.measure(probe);
+  }
+
   /** Repeats the probe in a start, without further forks: the failure may be the fork's own. */
   async #inStart(probe: Probe): Promise<Observation> {
     this.deps.log.info({ probe }, 'a forked process failed: the same size is measured in a new start');
@@ -275,15 +289,15 @@ export class Prober {
     return this.target.waitForMemory(Math.min(needed ?? room, room));
   }
 
-  /** If the script's own batch trains, the size is the reason why its first probe failed. */
-  async #withOwnBatch(probe: Probe, verdict: Diagnosis): Promise<Diagnosis> {
+  /** Whether the script's own batch trains, where its first probe failed: then the size is the reason. */
+  async #trainsAtItsOwn(probe: Probe): Promise<boolean> {
     const own = this.loop?.own_batch ?? null;
     const first = this.#mode === 'probe' && this.goal === 'search' && !this.#measured;
-    if (!first || own === null || own === probe.micro_batch) return verdict;
+    if (!first || own === null || own === probe.micro_batch) return false;
     await this.#begin(probe, null);
     const trains = await this.#ask({ ...probe, micro_batch: own }, false);
     await this.close();
-    return trains === null ? verdict : usesOwnBatch(own, probe.micro_batch, verdict, this.loop?.place ?? 'loader');
+    return trains !== null;
   }
 
   async #ask(probe: Probe, carried: boolean): Promise<Measurement | null> {
@@ -354,6 +368,7 @@ export class Prober {
       expandable,
       forks: this.#forks,
       atCall: this.#atCall,
+      setsVariables: this.#setsVariables,
       probe,
     });
     this.#process(session, rung, expandable);

@@ -184,12 +184,16 @@ function dataIsTheLimit(max: number, { samples }: SearchOutcome, { maxBatch }: W
   return [`All ${samples} samples of the data set fit at once: the data set is the limit here, not the memory.`];
 }
 
-/** Scripts without a DataLoader make their batches by their own setting only. */
+/** Other batches than the script's own are made by its own setting only: without a DataLoader, or where its variables have to have their size, too. */
 function byHandNotes(config: Config, target: Target, { loop }: SearchOutcome): string[] {
-  if (loop?.place !== 'call' || target.carrier('micro_batch') !== 'hook') return [];
+  if (!loop || loop.place === 'loader' || target.carrier('micro_batch') !== 'hook') return [];
   const own = (loop.own_batch ?? 0) * (target.own.accumulation ?? 1) * target.worldSize;
   if (config.effective_batch === own) return [];
+  const how =
+    loop.place === 'call'
+      ? 'The script makes its batches without a DataLoader: sizes were set where it calls its model.'
+      : 'The script uses its batch size elsewhere than in its DataLoader, too: its variables that hold it were set with it.';
   return [
-    `The script makes its batches without a DataLoader: sizes were set where it calls its model. run trains on its own batches of ${loop.own_batch}, cut where they do not fit; batches of ${config.micro_batch} are made by the script's own setting.`,
+    `${how} run trains on its own batches of ${loop.own_batch}, cut where they do not fit; batches of ${config.micro_batch} are made by the script's own setting.`,
   ];
 }

@@ -7,6 +7,7 @@ the worker, and in the end ends the process.
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import weakref
 
@@ -15,6 +16,7 @@ from ..report.exceptions import caught_oom_message
 from ..report.training_loop import describe
 from ..watch.loader import own_batch
 from .batch_factory import BatchFactories, UnsuitableLoader
+from .batch_size_variables import BatchSizeVariables
 from .call_resizer import CallResizer, mentions_loaders
 from .iterations import Iterations, LeadingLoader, LoopCandidates
 from .probe import Probe, ProbeRequest
@@ -53,6 +55,8 @@ class ProbeController:
         self._requesting_thread: int | None = None
         #: Another thread than the training one asks for the batches, ahead of it.
         self._prefetching = False
+        #: The script's variables that hold its loader's batch size, if they are set with it.
+        self._variables: BatchSizeVariables | None = None
         self._call_resizer = CallResizer(instrumentation, self)
         self._call_resizer.watch()
 
@@ -230,7 +234,12 @@ class ProbeController:
         hook = self._hook
         try:
             factory = self._factories.factory(iterator)
-            hook.connection.send(describe(self._instrumentation, iterator.loader, factory))
+            own = own_batch(iterator.loader)
+            if hook.settings.sets_variables and own is not None:
+                self._variables = BatchSizeVariables(own, sys._getframe())
+            hook.connection.send(
+                describe(self._instrumentation, iterator.loader, factory, variables=bool(self._variables))
+            )
         except UnsuitableLoader as reason:
             hook.connection.send(describe(self._instrumentation, iterator.loader, None))
             hook.stop_unsuitable(str(reason))
@@ -263,6 +272,8 @@ class ProbeController:
             before = None if self.probe.request is None else self.probe.size
             self.probe.begin(ProbeRequest.from_order(answer), self._prefetching, self._factories.variable_length)
             self._call_resizer.set_size(before, self.probe.size)
+            if self._variables is not None:
+                self._variables.set(self.probe.size, sys._getframe())
 
     def _stop_probing(self) -> None:
         self.state = "released"
@@ -271,6 +282,8 @@ class ProbeController:
         self._factories.clear()
         self._accumulator.release()
         self._call_resizer.release()
+        if self._variables is not None:
+            self._variables.restore(sys._getframe())
         self._instrumentation.cut.release()
         self._hook.controlled = False
         gc.unfreeze()

@@ -28,10 +28,14 @@ IGNORED = -100
 
 
 def describe(
-    instrumentation: Instrumentation, loader: Loader | None, factory: BatchFactory | None, rows: int | None = None
+    instrumentation: Instrumentation,
+    loader: Loader | None,
+    factory: BatchFactory | None,
+    rows: int | None = None,
+    variables: bool = False,
 ) -> TrainingLoop:
     """The `loop` message. `factory` None: the loader's batch size cannot be changed. `rows`: samples per call of the model in
-    a loop without a loader; None: they cannot be changed."""
+    a loop without a loader; None: they cannot be changed. `variables`: those of the script are set with the loader's batch size."""
     rung = instrumentation.rung
     can = factory is not None or rows is not None
     return {
@@ -39,7 +43,7 @@ def describe(
         "own_batch": rows if loader is None else own_batch(loader) or getattr(factory, "rows", None),
         "own_accumulation": instrumentation.hook.trainer_accumulation,
         "samples": None if loader is None else sample_count(loader),
-        "place": "loader" if rows is None else "call",
+        "place": "call" if rows is not None else "variables" if variables else "loader",
         "can": {
             "batch": can,
             "accumulation": can,
