@@ -145,20 +145,45 @@ function isVerified(o: Observation, fits: readonly Observation[]): boolean {
 }
 
 /**
- * The steepest rise from one size to the next, bytes for each sample: of the peak, or of what the optimizer's step may hide. Of each
- * size the least that was measured, as a process may keep something of the sizes before.
+ * The steepest rise from one size to the next, bytes for each sample: of the peak, or of what the optimizer's step may hide. A process
+ * may keep something of the sizes before, and each another amount. So fresh ones are held against fresh ones; where there are no two
+ * of them, what a process took after its first size is held against that.
  */
 function steepestOf(fits: readonly Observation[]): number {
+  const least = (max(fits.map((fit) => fit.micro_batch)) ?? 0) / 4;
+  const fresh = steepestAmong(
+    fits.filter((fit) => fit.fresh && fit.micro_batch >= least),
+    least,
+  );
+  if (fresh > 0) return fresh;
+  const worn = fits.filter((fit) => !fit.fresh);
+  const rises = [...new Set(worn.map(lifeOf))].map((life) =>
+    steepestAmong(
+      worn.filter((fit) => lifeOf(fit) === life),
+      least,
+    ),
+  );
+  return (
+    max([
+      steepestAmong(
+        fits.filter((fit) => fit.fresh),
+        least,
+      ),
+      ...rises,
+    ]) ?? 0
+  );
+}
+
+/** Of each size the least that was measured; those below `least` say nothing of the largest where two others do. */
+function steepestAmong(group: readonly Observation[], least: number): number {
   const of = (bytes: (fit: Observation) => number | null) => {
     const peaks = new Map<number, number>();
-    for (const fit of fits) {
-      const least = Math.min(peaks.get(fit.micro_batch) ?? Number.POSITIVE_INFINITY, bytes(fit) ?? 0);
-      peaks.set(fit.micro_batch, least);
+    for (const fit of group) {
+      const before = peaks.get(fit.micro_batch) ?? Number.POSITIVE_INFINITY;
+      peaks.set(fit.micro_batch, Math.min(before, bytes(fit) ?? 0));
     }
     const sorted = [...peaks].sort(([one], [other]) => one - other);
-    const last = sorted.at(-1)?.[0] ?? 0;
-    // A fresh process and one that has run others lie apart by more than a few samples take.
-    return steepest(sorted.filter(([size], at) => size >= last / 4 || at >= sorted.length - 2));
+    return steepest(sorted.filter(([size], at) => size >= least || at >= sorted.length - 2));
   };
   return Math.max(
     of(lastingPeak),
@@ -166,7 +191,7 @@ function steepestOf(fits: readonly Observation[]): number {
   );
 }
 
-/** A line to a size less far above than this is believed. */
+/** A line to a size less far above than this, or than two samples, is believed. */
 const NEAR = 0.92;
 
 /**
@@ -180,7 +205,7 @@ function disproves(fresh: Observation, failure: Observation, budgetBytes: number
   const apart = !failure.fresh && lifeOf(fresh) >= lifeOf(failure);
   if (!exact || !apart) return false;
   const ray = peak / fresh.micro_batch;
-  const near = fresh.micro_batch >= NEAR * failure.micro_batch;
+  const near = fresh.micro_batch >= Math.min(NEAR * failure.micro_batch, failure.micro_batch - 2);
   const slope = near && rise > 0 ? rise : Math.max(ray, rise);
   return peak + (failure.micro_batch - fresh.micro_batch) * slope <= budgetBytes;
 }
