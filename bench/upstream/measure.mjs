@@ -1,8 +1,10 @@
 /** What is measured of one program, part by part. Each resolves with what is recorded. */
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { closingSize } from '../../dist/tuner/sizes.js';
 import { EXPANDABLE_SEGMENTS } from '../../dist/worker/memory/allocator.js';
 import { alone, apart, lastWords, oomtune } from './programs.mjs';
+import { ALIKE } from './report.mjs';
 
 const MIB = 1024 ** 2;
 const SEARCH_STEPS = 3;
@@ -18,9 +20,17 @@ const kib = (bytes) => `${Math.floor(bytes / 1024)}KiB`;
 
 /**
  * The command at a batch size, by the program's own flag, or (the watcher's) by its loaders: where it has no flag, and where its
- * flag sizes more than the training batches that find-batch sets.
+ * flag sizes more than the training batches that find-batch sets; or the one
+ * number in its text that is its batch size.
  */
 function sized(row, place, size) {
+  if (row.constant) {
+    const [file, before, after] = row.constant;
+    const path = join(place.cwd, file);
+    place.text ??= readFileSync(path, 'utf8');
+    writeFileSync(path, place.text.replace(`${before}${row.own}${after}`, `${before}${size}${after}`));
+    return { argv: place.argv(row.own), batch: null };
+  }
   if (!row.size || row.flagSizesMore) return { argv: place.argv(row.own), batch: size };
   return { argv: place.argv(size), batch: null };
 }
@@ -86,7 +96,10 @@ export const PARTS = {
     const trials = [];
     const fits = async (size) => {
       const { argv, batch } = sized(row, place, size);
-      const one = await alone(row, place, argv, { steps: HELD_STEPS, batch, budgetBytes, allocator });
+      // A constant is not made for the rest of the data, which is no whole batch.
+      const whole = row.constant ? Math.floor((known.search.samples ?? Number.POSITIVE_INFINITY) / size) : HELD_STEPS;
+      const steps = Math.min(HELD_STEPS, whole);
+      const one = await alone(row, place, argv, { steps, batch, budgetBytes, allocator });
       trials.push({ size, fit: one.fit, peak: one.peak, steps: one.steps ?? null, retries: one.retries ?? null });
       return one.fit;
     };
@@ -131,7 +144,8 @@ export const PARTS = {
       const options = ['--budget', budget, ...PLAIN, ...(row.options ?? [])];
       const run = await oomtune('run', row, place, place.command, options, { steps: COMPARED_STEPS, weights });
       const difference = await apart(place.python, join(place.scratch, 'alone.pt'), weights);
-      return { share, budget, exit: run.status, ...compared(run, difference) };
+      const one = { share, budget, exit: run.status, ...compared(run, difference) };
+      return (one.apart ?? 0) > ALIKE ? { ...one, rounding: await rounding(row, place) } : one;
     };
     const first = await at(CUT_BUDGET);
     if (first.exit === 0 && (first.accumulation ?? 1) > 1) return first;
@@ -139,6 +153,13 @@ export const PARTS = {
     return second.exit === 0 ? second : first;
   },
 };
+
+/** How far the program alone is apart from itself when each weight is moved by its last bit after the first step: what rounding comes to. */
+async function rounding(row, place) {
+  const weights = join(place.scratch, 'nudged.pt');
+  const one = await alone(row, place, place.argv(row.own), { steps: COMPARED_STEPS, weights, nudged: true });
+  return one.fit ? ((await apart(place.python, join(place.scratch, 'alone.pt'), weights))?.apart ?? null) : null;
+}
 
 function compared({ document, status, stderr, watched }, difference) {
   const config = document?.config ?? null;

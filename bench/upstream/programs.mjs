@@ -43,7 +43,7 @@ export function environment(row, place) {
 }
 
 /** What a program is asked for beside its own work: an end after some optimizer steps, its weights, another batch size. */
-function watched(row, place, { steps, weights, batch }) {
+function watched(row, place, { steps, weights, batch, nudged }) {
   place.count = (place.count ?? 0) + 1;
   const result = join(place.scratch, `result.${place.count}`);
   return {
@@ -56,6 +56,7 @@ function watched(row, place, { steps, weights, batch }) {
             UPSTREAM_STEPS: String(steps ?? 0),
             UPSTREAM_STARTED: String(Date.now() / 1000),
             ...(weights ? { UPSTREAM_WEIGHTS: weights } : {}),
+            ...(nudged ? { UPSTREAM_NUDGED: '1' } : {}),
             ...(batch ? { BENCH_BATCH: String(batch) } : {}),
           },
   };

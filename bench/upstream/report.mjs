@@ -9,6 +9,8 @@ import { ROOT } from '../search/oomtune.mjs';
 import { ROWS } from './rows/index.mjs';
 import { COMMITS } from './sources.mjs';
 
+/** Weights that are no further apart are those of the same training. */
+export const ALIKE = 1e-3;
 const RESULTS = join(ROOT, 'bench', 'results');
 
 /** What a line was measured with. */
@@ -73,10 +75,10 @@ function apartOf(part) {
 const DIFFERENT = /statistics|random numbers|weighed|running averages|loss scaler|run on the whole batch/;
 const toldOf = (part) => (part?.told ?? []).filter((text) => DIFFERENT.test(text));
 
-/** Whether a cut run ended at other weights than two runs of the program alone do by themselves. */
+/** Whether a cut run ended at other weights than two runs of the program alone do by themselves, or one whose weights were moved by their last bits. */
 const trainsOther = (part, alone) =>
   part?.diverged ||
-  (part?.apart ?? 0) > Math.max(1e-3, 10 * (alone?.apart ?? 0)) ||
+  (part?.apart ?? 0) > Math.max(ALIKE, 10 * (alone?.apart ?? 0), 10 * (part?.rounding ?? 0)) ||
   (part?.steps ?? 6) < (alone?.steps ?? 0);
 
 function cutOf(part, alone) {
@@ -85,7 +87,11 @@ function cutOf(part, alone) {
     return `not cut: it fits ${Math.round(100 * part.share)} % of its peak; ${apartOf(part)}`;
   const where = part.cut === null ? 'by its own flags' : `at the ${part.cut}`;
   const told = trainsOther(part, alone) && toldOf(part).length > 0 ? `; told: "${short(toldOf(part)[0])}"` : '';
-  return `${part.micro_batch} x ${part.accumulation}, ${where}: ${part.diverged ? 'weights not finite' : apartOf(part)}${told}`;
+  const bits =
+    part.rounding == null
+      ? ''
+      : `; alone, with each weight moved by its last bit: apart ${part.rounding.toExponential(0)}`;
+  return `${part.micro_batch} x ${part.accumulation}, ${where}: ${part.diverged ? 'weights not finite' : apartOf(part)}${bits}${told}`;
 }
 
 /** Whether the answer is all that the program's data holds: no larger batch can be made of it, whatever the memory. */
@@ -107,8 +113,11 @@ function truthOf(truth, search, row) {
     : `DOES NOT HOLD: ${truth.largest_known}${share}`;
 }
 
+/** Of a row whose first part, the program without oomtune, ended with an error of its own, which stands in its first cell. */
+const FAILS_ALONE = 'none of oomtune: the program itself fails (its own error, in a run without oomtune)';
+
 export function verdictOf({ alone, search, truth, stands, cut }, row) {
-  if (alone?.failed) return 'the program itself does not run here';
+  if (alone?.failed) return FAILS_ALONE;
   const faults = [];
   if (search?.failed || (search && search.status !== 'found')) faults.push('search');
   if (truth && (truth.failed || !truth.holds || (truth.more_fits && !endsWithData(row, search) && !row?.lengths)))
@@ -134,8 +143,8 @@ function line(row, known, kind) {
     round(alone.bare_s),
     search?.search_s && alone.bare_s ? round(search.search_s / alone.bare_s) : '',
     alone.same === false ? `twice alone: ${alone.apart?.toExponential(0)}; ${apartOf(stands)}` : apartOf(stands),
-    row.note && cut ? `${cutOf(cut, alone)} (${row.note})` : cutOf(cut, alone),
-    failed ? 'the program itself does not run here' : verdictOf(known, row),
+    cutOf(cut, alone),
+    place?.failed ? 'could not be made ready here' : verdictOf(known, row),
   ];
   return `| ${cells.join(' | ')} |`;
 }
@@ -146,6 +155,7 @@ function table(file) {
   const measured = ROWS.filter(({ name }) => Object.keys(rows.get(name) ?? {}).length > 0);
   const verdicts = measured.map((row) => verdictOf(rows.get(row.name), row));
   const ok = verdicts.filter((verdict) => verdict === 'ok').length;
+  const alone = verdicts.filter((verdict) => verdict === FAILS_ALONE).length;
   const dates = [...new Set(linesOf(file).map(({ date }) => date))].sort();
   const kind = last.device === 'cpu' ? 'cpu' : 'cuda';
   const lines = measured.map((row) => line(row, rows.get(row.name), kind));
@@ -155,7 +165,7 @@ function table(file) {
   return `## ${last.device === 'cpu' ? 'The CPU device' : 'One GPU'}
 
 ${last.machine}; torch ${last.torch}, Python ${last.python}, oomtune ${last.oomtune}; ${dates.join(', ')}. ${lines.length} programs, ${judged} of them judged by fresh processes, ${ok} without a fault in what
-was measured of them.${last.device === 'cpu' ? ON_CPU : ON_GPU}${missing.length > 0 ? ` Not run yet: ${missing.join(', ')}.` : ''}
+was measured of them${alone > 0 ? `, ${alone} that fail by themselves` : ''}.${last.device === 'cpu' ? ON_CPU : ON_GPU}${missing.length > 0 ? ` Not run yet: ${missing.join(', ')}.` : ''}
 
 | program | own batch | budget | found | in a fresh process | launches (OOM) | search s | bare s | × | \`run\` with room | \`run\` under a budget that cuts | faults |
 |---|---|---|---|---|---|---|---|---|---|---|---|
@@ -178,8 +188,13 @@ function besideOf(measured, lines) {
       ([file, pairs]) => `${name}: in ${file} ${pairs.map(([from, to]) => `\`${from}\` is \`${to}\``).join(' and ')}.`,
     ),
   );
+  const constants = measured.flatMap(({ name, constant, own }) =>
+    constant
+      ? [`${name}: for the fresh process alone the ${own} of \`${constant[1].trim()}\` in ${constant[0]} is the size.`]
+      : [],
+  );
   const packages = new Map(lines.filter((one) => one.packages).map((one) => [one.row, one.packages]));
-  return [...edits, ...[...packages].map(([name, words]) => `${name}: with ${words}.`)].join(' ');
+  return [...edits, ...constants, ...[...packages].map(([name, words]) => `${name}: with ${words}.`)].join(' ');
 }
 
 /** What is still to be measured, said on the page. */

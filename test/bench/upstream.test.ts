@@ -66,6 +66,19 @@ describe('the verdict on a program', () => {
     expect(verdictOf({ ...fine, ...part })).toBe(fault);
   });
 
+  test('is not that of other weights where rounding alone ends as far apart', () => {
+    const cut = { ...fine.cut, apart: 2e-3, told: [] };
+    expect(verdictOf({ ...fine, cut })).toBe('other weights, untold');
+    expect(verdictOf({ ...fine, cut: { ...cut, rounding: 1e-3 } })).toBe('ok');
+    expect(verdictOf({ ...fine, cut: { ...cut, rounding: 1e-6 } })).toBe('other weights, untold');
+  });
+
+  test('is none of oomtune where the program fails in a run without it', () => {
+    expect(
+      verdictOf({ alone: { failed: 'exit 1, not for memory: NameError' }, search: { status: 'failed' } }),
+    ).toContain('the program itself fails');
+  });
+
   test('does not ask for more than the samples that there are', () => {
     const more = { ...fine, truth: { holds: true, more_fits: true } };
     expect(verdictOf({ ...more, search: { ...fine.search, found: 300, samples: 300 } })).toBe('ok');

@@ -8,9 +8,6 @@ const row = (name, folder, command, more) => ({
 });
 const MNIST = { links: { '../data': 'mnist' }, size: '--batch-size', own: 1024 };
 
-/** Measured on the CPU device on 2026-11-22: the same command, with `torch.set_default_dtype(torch.float64)` behind its first import. */
-const SQUEEZENET = 'in double precision 8e-16: what is apart here is rounding';
-
 export const EXAMPLES = [
   row('mnist', 'mnist', 'main.py --epochs 1 --test-batch-size 64', {
     ...MNIST,
@@ -72,7 +69,6 @@ export const EXAMPLES = [
       `main.py {data:images+4096+256} -a ${arch} --epochs 1 -p 1 -j 2`,
       {
         size: '-b',
-        note: arch.startsWith('squeezenet') ? SQUEEZENET : undefined,
         ...(cpu ? { cpu: { budget: cpu, own, args: '-j 0' } } : {}),
         cuda: { budget: cuda, own: more, args: '-j 6' },
       },

@@ -14,7 +14,7 @@ import { TUTORIALS } from './tutorials.mjs';
  * flag that takes the batch size (none: the watcher sets the loaders' for the yardstick); `own`: the batch size as it stands;
  * `cpu` and `cuda`: the budget there, further arguments (`args`), another `own`, `cut: false` where its batch is too
  * small to be worth a cut. Further: `env`, `path` (folders of the checkout on
- * PYTHONPATH), `logs` (modules that only log, stood in for where they are not installed), `options` of oomtune, `lengths` (its samples differ in length: what is found holds for the longest), `note` (said beside its cut run), `placeholders` (the size
+ * PYTHONPATH), `logs` (modules that only log, stood in for where they are not installed), `options` of oomtune, `lengths` (its samples differ in length: what is found holds for the longest), `constant` (for the yardstick alone: file, what stands before and after the one number in it that is the batch size), `placeholders` (the size
  * is given to oomtune as {micro_batch}), `samples` (how many its training data has), `made` (data's checksums are not those of the real data),
  * `program` (started in place of the interpreter; `{jax}`: that of --jax), `packages` (its versions that are recorded), `edits` (files with texts and what stands in
  * their place: said on the page), `build` (a line of the shell, run once), `watch: false` (the watcher knows torch in Python alone: such a program ends by itself).

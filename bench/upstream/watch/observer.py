@@ -22,6 +22,8 @@ class Observer:
             return
         self.optimizers[id(optimizer)] = optimizer
         count = self.counts[id(optimizer)] = self.counts.get(id(optimizer), 0) + 1
+        if count == 1 and os.environ.get("UPSTREAM_NUDGED"):
+            self.nudge(optimizer)
         if count == TIMED and self.third is None:
             self.settle()
             self.third = time.time() - float(os.environ["UPSTREAM_STARTED"])
@@ -32,6 +34,11 @@ class Observer:
             if os.environ.get("UPSTREAM_WEIGHTS"):
                 raise SystemExit(0)  # as a program ends, so that what others have to do at its end is done
             os._exit(0)
+
+    def nudge(self, optimizer):
+        with self.torch.no_grad():
+            for p in (p for group in optimizer.param_groups for p in group["params"] if p.is_floating_point()):
+                p.mul_(1 + self.torch.finfo(p.dtype).eps)
 
     def settle(self):
         if self.torch.cuda.is_available() and self.torch.cuda.is_initialized():

@@ -3,6 +3,7 @@
 The benchmark's own observer, apart from oomtune's hook. Asked for by UPSTREAM_RESULT, a file that is given one line of JSON: the
 optimizer steps that were done, the seconds from UPSTREAM_STARTED to the end of the third one, whether UPSTREAM_STEPS ended it, and how
 often torch's allocator gave back its cache after the third.
+UPSTREAM_NUDGED moves each weight by its last bit after its first step.
 UPSTREAM_WEIGHTS is given what the optimizers trained, at that end or at the program's own. BENCH_BATCH has every DataLoader give
 batches of that size, for programs without a flag for it. UPSTREAM_STAND_IN names modules that only log and are not installed.
 """
