@@ -45,6 +45,20 @@ class Results(unittest.TestCase):
         )
         self.assert_untouched()
 
+    def test_an_open_file_that_takes_the_place_of_the_old(self):
+        self.drive(
+            LOOP
+            + "    with open('best.pt.tmp', 'wb') as file: torch.save(model, file)\n    os.rename('best.pt.tmp', 'best.pt')\n"
+        )
+        self.assert_untouched()
+
+    def test_an_open_file_of_another_name_that_takes_the_place_of_the_old(self):
+        self.drive(
+            LOOP + "    with open('saved', 'wb') as file: torch.save(model, file)\n    os.replace('saved', 'best.pt')\n"
+        )
+        self.assertEqual(self.files.pop("saved"), b"")
+        self.assert_untouched()
+
     def test_asking_about_what_was_saved(self):
         self.drive(
             LOOP

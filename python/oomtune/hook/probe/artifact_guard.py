@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 ENDINGS = (
     ".pt", ".pth", ".tar", ".ckpt", ".bin", ".safetensors", ".onnx", ".pkl", ".pickle", ".joblib", ".npy", ".npz", ".h5", ".hdf5",
 )  # fmt: skip
+#: Of a file that takes the place of an earlier one when it is whole.
+UNFINISHED = (".tmp", ".temp", ".part", ".new")
+#: A file without a name, opened again.
+OPEN_FILES = "/proc/self/fd/"
+#: What the script saves is kept while this part of the disk is free: others write there, too.
+FREE = 0.1
 
 
 class ArtifactGuard:
@@ -50,9 +56,15 @@ class ArtifactGuard:
 
     def save(self, path: Any, write: Callable[[Any], Any]) -> None:
         """`write(path)` saves into the path that it is given: here into one apart from the script's, if there is room for it."""
+        self._note(path, None)
         try:
-            write(self._apart(path))
-        except Exception:  # a full disk raises anything: what is not kept was never kept before
+            if _has_room(os.path.dirname(_absolute(path) or "")):
+                write(self._apart(path))
+        except MemoryError:
+            raise
+        except Exception as error:  # a full disk raises anything
+            if type(error).__name__ == "OutOfMemoryError":
+                raise
             self._note(path, None)
 
     def readable(self, path: Any) -> Any:
@@ -139,9 +151,14 @@ def _file_without_name(folder: str) -> Any:
     return tempfile.TemporaryFile("w+b", dir=folder if os.access(folder, os.W_OK) else None)
 
 
+def _has_room(folder: str) -> bool:
+    disk = os.statvfs(folder)
+    return disk.f_bavail >= FREE * disk.f_blocks
+
+
 def _named(kept: Any) -> str:
     """Another opening of a file without a name."""
-    return "/proc/self/fd/%d" % kept.fileno()
+    return OPEN_FILES + str(kept.fileno())
 
 
 def keep_from_shutil(hook: Hook, module: ModuleType) -> None:
@@ -158,7 +175,16 @@ def _absolute(path: Any) -> str | None:
 
 def _is_artifact(path: Any) -> bool:
     path = _absolute(path)
-    return path is not None and path.endswith(ENDINGS)
+    if path is None:
+        return False
+    stem, ending = os.path.splitext(path)
+    return (stem if ending in UNFINISHED else path).endswith(ENDINGS)
+
+
+def _path_of(target: Any) -> Any:
+    """The path that an open file has, or a target that is no file; an open file that the guard has given has none."""
+    name = getattr(target, "name", None) if hasattr(target, "write") else target
+    return None if isinstance(name, str) and name.startswith(OPEN_FILES) else name
 
 
 def guard_saves(torch: Torch, artifact_guard: ArtifactGuard) -> None:
@@ -167,8 +193,9 @@ def guard_saves(torch: Torch, artifact_guard: ArtifactGuard) -> None:
 
     @functools.wraps(original)
     def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
-        if artifact_guard.controlled() and _absolute(f) is not None:
-            return artifact_guard.save(f, lambda path: original(obj, path, *args, **kwargs))
+        path = _path_of(f)
+        if artifact_guard.controlled() and _absolute(path) is not None:
+            return artifact_guard.save(path, lambda apart: original(obj, apart, *args, **kwargs))
         return original(obj, f, *args, **kwargs)
 
     @functools.wraps(original_load)
