@@ -181,7 +181,13 @@ export class Host {
     process.env.OOMTUNE_HOME = this.home;
     await this.stop({ kill: true }).catch(() => {});
     await this.kill();
-    for (const pid of this.processes()) process.kill(pid, 'SIGKILL');
+    for (const pid of this.processes()) {
+      try {
+        process.kill(pid, 'SIGKILL');
+      } catch {
+        // it has just ended by itself
+      }
+    }
     await this.#store?.close();
     if (this.url === null) await stopEmbeddedRedis();
     rmSync(this.home, { recursive: true, force: true, maxRetries: 5 }); // a Redis may be on its way out

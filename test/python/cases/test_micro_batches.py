@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 import torch
-from support import ROOT, environment
+from support import ROOT, environment, start
 from torch import nn
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
@@ -140,15 +140,11 @@ class Cut(unittest.TestCase):
 
 class Limited(unittest.TestCase):
     def limited(self, megabytes, how="cut", hidden=14):
-        command = [sys.executable, "-W", "ignore", "-c", LIMITED, str(megabytes), how, str(hidden)]
-        done = subprocess.run(
-            command,
-            env=environment(MALLOC_ARENA_MAX=1, OMP_NUM_THREADS=1),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            universal_newlines=True,
-            timeout=200,
-        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "limited.py")
+            with open(path, "w") as file:
+                file.write(LIMITED)
+            done = start(path, [str(megabytes), how, str(hidden)], env=environment(), timeout=200)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.splitlines()
 
