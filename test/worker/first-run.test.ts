@@ -5,9 +5,9 @@ import { describe, expect, it } from 'vitest';
 import type { JobRecord } from '../../src/contract/job.js';
 import type { JobOptions } from '../../src/contract/options.js';
 import { Detached } from '../../src/worker/launch/detached.js';
+import { prepare } from '../../src/worker/prepare.js';
 import { startsAsItStands } from '../../src/worker/run/first-run.js';
 import { runJob } from '../../src/worker/run/run-job.js';
-import { prepare } from '../../src/worker/target.js';
 import { pythonWithTorch, workbench } from './harness.js';
 import { withGpu } from './stand-in-gpu.js';
 

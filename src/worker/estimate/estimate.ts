@@ -3,7 +3,7 @@ import { OomtuneError } from '../../common/errors.js';
 import { stateFolder } from '../../common/home.js';
 import { HOST } from '../../contract/device-id.js';
 import type { EstimateReport } from '../../contract/estimate.js';
-import { prepare } from '../target.js';
+import { prepare } from '../prepare.js';
 import type { Records, WorkDeps, WorkRequest } from '../types.js';
 import type { Card } from './cards.js';
 import { Following } from './following.js';

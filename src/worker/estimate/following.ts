@@ -169,7 +169,7 @@ export class Following {
     }
     const diagnosis = leaves
       ? undriveable(session.goodbye, this.request.options.steps)
-      : await diagnoseSession(session, exit, target.kind, await target.surroundings());
+      : await diagnoseSession(session, exit, target.kind, await target.memory.surroundings());
     const verdict = diagnosis.class === 'ok' ? undriveable(null, this.request.options.steps) : diagnosis;
     return new OomtuneError(
       'OOMTUNE_JOB_FAILED',

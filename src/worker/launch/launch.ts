@@ -134,7 +134,7 @@ async function open(
       dir,
       cwd: options.cwd,
       devices: target.devices.map((device) => device.id),
-      budgetBytes: target.limitBytes,
+      budgetBytes: target.memory.limitBytes,
       tied: request.purpose !== 'submit',
       ...(request.shell === undefined ? {} : { shell: request.shell }),
       givenUp: () => isEnded(deps.signal),

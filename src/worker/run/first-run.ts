@@ -122,7 +122,7 @@ export class FirstRun {
       accumulation: (target.own.accumulation ?? 1) / target.loopAccumulation,
       steps: Math.max(this.request.options.steps, caching ? CACHING.steps : 0),
       rest_steps: caching ? CACHING.restSteps : 0,
-      ...doubtOf(target.roomBytes),
+      ...doubtOf(target.memory.roomBytes),
       fresh: true,
       purpose: 'own',
       why: WHY,
@@ -165,7 +165,7 @@ export class FirstRun {
       if (wider === null) await recommendations.put(found, request.jobId);
       else if (holds) await recommendations.put(this.#withThis(wider, found), request.jobId);
       await this.#recorded(answer.config, observation, wider === null || holds);
-      const beside = await target.sharingNote();
+      const beside = await target.memory.sharingNote();
       const notes = wider === null ? answer.notes : holds ? [holdsNote('The run', observation)] : [];
       for (const text of [...notes, ...(beside === null ? [] : [beside])]) deps.progress({ type: 'note', text });
     } catch (error) {
@@ -194,7 +194,7 @@ export class FirstRun {
     const last = launches.findLast(({ purpose }) => purpose === 'run');
     if (last !== undefined) last.config = config;
     await deps.persist({ config, launches, journal });
-    if (packs) await target.pack(this.lease);
+    if (packs) await target.memory.pack(this.lease);
     deps.progress({ type: 'lasts', config, record: asRecord(observation, WHY) });
   }
 }

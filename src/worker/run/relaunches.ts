@@ -123,7 +123,7 @@ export class Relaunches {
     config: Config | null,
   ): Promise<Wanted | null> {
     const needed = neededBytes(exit, diagnosis) ?? target.budgetBytes;
-    if (!(await target.waitForMemory(Math.min(needed, target.budgetBytes)))) return null;
+    if (!(await target.memory.waitForMemory(Math.min(needed, target.budgetBytes)))) return null;
     const size = config === null ? '' : ` at the same size, ${config.micro_batch} x ${config.accumulation}`;
     const why = `Other processes held the memory, which is free now: launching it again${size}`;
     return { config, smaller: false, why };

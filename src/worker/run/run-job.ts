@@ -12,12 +12,13 @@ import { Detached, isEnded, letsGo } from '../launch/detached.js';
 import { launchJob, remarksTo } from '../launch/launch.js';
 import { Session, type SessionHooks } from '../launch/session.js';
 import { giveBack, STILL_RUNNING_ADVICE, StillRunning } from '../launch/still-running.js';
+import { prepare } from '../prepare.js';
 import { exhaustedDiagnosis, outgrown } from '../search/exhausted.js';
 import { diagnoseSession } from '../search/observe.js';
 import { recommendationOf, round } from '../search/report.js';
 import { Search, type SearchOutcome } from '../search/search.js';
 import { unheardRefusal } from '../search/unheard.js';
-import { prepare, type Target } from '../target.js';
+import type { Target } from '../target.js';
 import type { Lease, WorkDeps, WorkRequest } from '../types.js';
 import { FirstRun, startsAsItStands } from './first-run.js';
 import { Pieces } from './fragmentation.js';
@@ -71,7 +72,7 @@ class JobRun {
 
   async complete(): Promise<RunReport> {
     const target = await prepare(this.request, this.deps);
-    const lease = await target.acquire();
+    const lease = await target.memory.acquire();
     let keep = false;
     try {
       const begun = this.#launches.findLast((launch) => launch.purpose === 'run');
@@ -81,7 +82,7 @@ class JobRun {
         if (chosen !== null && 'outcome' in chosen) return chosen;
         choice = chosen;
       } else if (begun && choice === null && !this.#searchedBefore(begun.launch)) this.#watch(target, lease);
-      if (choice !== null) await target.pack(lease);
+      if (choice !== null) await target.memory.pack(lease);
       return await this.#run(target, lease, choice?.config ?? null);
     } catch (error) {
       keep = error instanceof Detached;
@@ -161,7 +162,7 @@ class JobRun {
     if (outcome.undriveable) return null;
     if (outcome.action.type !== 'found') return await this.#withoutRun(target, outcome);
     const { answer } = outcome.action;
-    const beside = await target.sharingNote();
+    const beside = await target.memory.sharingNote();
     await recommendations.put(recommendationOf(target, outcome, answer, new Date().toISOString()), this.request.jobId);
     Object.assign(target.own, ownOf(target, outcome.loop));
     const notes = [...answer.notes, ...(beside === null ? [] : [beside])];
@@ -195,7 +196,7 @@ class JobRun {
         if (found !== null && 'outcome' in found) return found;
         if (found !== null) {
           config = found.config;
-          await target.pack(lease);
+          await target.memory.pack(lease);
           continue;
         }
       }
@@ -323,7 +324,7 @@ class JobRun {
       ? await diagnoseSession(session, exit, target.kind, {
           growth: this.#growth.perStep(),
           keptBy: this.#growth.keptBy,
-          ...(await target.surroundings()),
+          ...(await target.memory.surroundings()),
         })
       : null;
     if (exit.stuck === undefined) return { session, exit, diagnosis };
@@ -386,7 +387,7 @@ class JobRun {
     const { withheld } = this.#relaunches;
     const failure =
       diagnosis === null || withheld === null ? diagnosis : { ...diagnosis, advice: `${withheld} ${diagnosis.advice}` };
-    const unseen = isHost(target.kind) ? unseenMemory(exit, target.limitBytes) : null;
+    const unseen = isHost(target.kind) ? unseenMemory(exit, target.memory.limitBytes) : null;
     if (unseen !== null) this.#note(unseen);
     const refused = unheardRefusal(exit, target.kind, session.run.logFile);
     if (refused !== null) this.#note(refused);

@@ -47,7 +47,7 @@ export function constraintsOf(
     accumulation: options.accumulation,
     objective: options.objective,
     headroomPct: options.headroomPct,
-    budgetBytes: Math.min(target.roomBytes, mostBytes ?? Number.POSITIVE_INFINITY),
+    budgetBytes: Math.min(target.memory.roomBytes, mostBytes ?? Number.POSITIVE_INFINITY),
     steps: options.steps,
     driven,
     switches: driven && (can?.switch_rung ?? false) && rungs.every((rung) => target.canSwitch(target.baseRung, rung)),

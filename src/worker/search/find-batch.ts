@@ -5,7 +5,8 @@ import type { FindBatchReport } from '../../contract/reports.js';
 import { searchedKnob } from '../knob/find-knob.js';
 import { withRecordedKnobs } from '../knob/recorded-knobs.js';
 import { giveBack, StillRunning } from '../launch/still-running.js';
-import { prepare, type Target } from '../target.js';
+import { prepare } from '../prepare.js';
+import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 import { findBatchReport, recommendationOf } from './report.js';
 import { Search } from './search.js';
@@ -15,7 +16,7 @@ export async function findBatch(asked: WorkRequest, deps: WorkDeps): Promise<Fin
   const started = Date.now();
   const request = await withRecordedKnobs(asked, deps);
   const target = await prepare(request, deps);
-  const lease = await target.acquire();
+  const lease = await target.memory.acquire();
   let left: StillRunning | null = null;
   try {
     await deps.persist({ state: 'searching', reason: null, key: target.key });

@@ -209,7 +209,7 @@ export class Prober {
     if (whole) return this.#ofWhole(session, exit, probe, ran);
     // If the hook saw the exception, the exit of the launcher (a shell script goes on after an error) says nothing.
     const end = session.exception === null ? exit : { ...exit, code: 1, signal: null };
-    const verdict = await diagnoseSession(session, end, this.target.kind, await this.target.surroundings());
+    const verdict = await diagnoseSession(session, end, this.target.kind, await this.target.memory.surroundings());
     if (await this.#isFreeAgain(verdict, exit, probe)) return this.measure(probe);
     if (mayBeOfFork(session, verdict) || this.#refusesWhatFitted(session, verdict, probe)) return this.#inStart(probe);
     // A second size may be the cause (an optimizer made for the first, say), so this is no verdict on the command.
@@ -277,7 +277,7 @@ export class Prober {
 
   /** Waits if others took memory since the search began. False: nobody did, or it waited often enough. */
   async #isFreeAgain(verdict: Diagnosis, exit: Exit, { micro_batch: microBatch }: Probe): Promise<boolean> {
-    const room = this.target.roomBytes;
+    const room = this.target.memory.roomBytes;
     const needed = neededBytes(exit, verdict);
     const others = verdict.reason === 'neighbour';
     if (verdict.cure !== 'wait' || (needed ?? 0) > room) return false;
@@ -286,7 +286,7 @@ export class Prober {
     const reason = others ? 'memory that other processes held' : 'memory though enough was free';
     const text = `Micro-batch ${microBatch} ran out of ${reason}: the same size is measured again once it can be had.`;
     this.deps.progress({ type: 'note', text });
-    return this.target.waitForMemory(Math.min(needed ?? room, room));
+    return this.target.memory.waitForMemory(Math.min(needed ?? room, room));
   }
 
   /** Whether the script's own batch trains, where its first probe failed: then the size is the reason. */

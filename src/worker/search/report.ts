@@ -24,7 +24,7 @@ export async function findBatchReport(
   const device = target.devices[0] as Target['devices'][number];
   const answer = action.type === 'found' ? action.answer : null;
   const config = answer === null ? null : answer.config;
-  const beside = answer === null ? null : await target.sharingNote();
+  const beside = answer === null ? null : await target.memory.sharingNote();
   return {
     schema: 1,
     key: target.key,
@@ -36,7 +36,7 @@ export async function findBatchReport(
       model: device.model,
       total_bytes: device.total_bytes,
       budget_bytes: target.budgetBytes,
-      ...(target.roomBytes < target.budgetBytes ? { room_bytes: target.roomBytes } : {}),
+      ...(target.memory.roomBytes < target.budgetBytes ? { room_bytes: target.memory.roomBytes } : {}),
     },
     config: config && shown(config),
     own: ownBatchReport(target, outcome),
@@ -54,7 +54,7 @@ export async function findBatchReport(
     memory: config === null ? null : memoryReport(outcome.observations, config, target.budgetBytes),
     notes: [
       ...target.notes,
-      ...target.neighbourNotes,
+      ...target.memory.neighbourNotes,
       ...outcome.notes,
       ...(answer?.notes ?? []),
       ...(answer === null ? [] : dataIsTheLimit(answer.max_micro_batch, outcome, request.options)),

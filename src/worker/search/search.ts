@@ -179,7 +179,7 @@ export class Search {
 
   #limitedPool(): string[] {
     const { mostBytes } = this.#prober;
-    const { roomBytes } = this.target;
+    const { roomBytes } = this.target.memory;
     if (mostBytes === null || mostBytes >= roomBytes) return [];
     const part = `${formatBytes(mostBytes)} of ${formatBytes(roomBytes)}`;
     return [
