@@ -5,19 +5,12 @@ import type { Config } from '../../contract/rung.js';
 import type { Run } from '../../runtime/types.js';
 import { stepDown } from '../../tuner/index.js';
 import { isLost, runWithoutFolder } from '../launch/ends.js';
-import type { Session } from '../launch/session.js';
 import { neededBytes } from '../search/observe.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
+import type { Attempt } from './attempts.js';
 import { JobProgress } from './job-progress.js';
 import { resumes, secondsAtStake } from './resumption.js';
-
-export interface Attempt {
-  session: Session;
-  exit: Exit;
-  /** Null: it ended well. */
-  diagnosis: Diagnosis | null;
-}
 
 export interface Relaunch {
   config: Config | null;

@@ -1,0 +1,160 @@
+import { OomtuneError } from '../../common/errors.js';
+import { aborted } from '../../common/within.js';
+import type { Diagnosis } from '../../contract/diagnosis.js';
+import type { Exit } from '../../contract/launch.js';
+import type { Config, Cut } from '../../contract/rung.js';
+import type { Run } from '../../runtime/types.js';
+import { Detached, isEnded, letsGo } from '../launch/detached.js';
+import { launchJob, remarksTo } from '../launch/launch.js';
+import { Session, type SessionHooks } from '../launch/session.js';
+import { STILL_RUNNING_ADVICE } from '../launch/still-running.js';
+import { diagnoseSession } from '../search/observe.js';
+import type { Target } from '../target.js';
+import type { Lease, WorkDeps, WorkRequest } from '../types.js';
+import type { FirstRun } from './first-run.js';
+import { Pieces } from './fragmentation.js';
+import { Growth } from './growth.js';
+import type { JobProgress } from './job-progress.js';
+import { isTimeUp } from './time-limit.js';
+
+/** One launch of the job, when it has ended. */
+export interface Attempt {
+  session: Session;
+  exit: Exit;
+  /** Null: it ended well. */
+  diagnosis: Diagnosis | null;
+}
+
+interface Wish {
+  /** Null: as it stands. */
+  config: Config | null;
+  /** A run of an earlier process, to take over; null: it is launched. */
+  adopted: Run | null;
+  /** The run that shows what it takes; null: that is known, or nothing is to be recorded. */
+  first: FirstRun | null;
+}
+
+/** Launches the job, and follows each launch to its end. */
+export class Attempts {
+  /** Null: no hook has said that it cuts. */
+  cut: Cut | null = null;
+  /** A launch with stuck processes; null: none. */
+  left: { run: Run; exit: Exit } | null = null;
+
+  constructor(
+    private readonly request: WorkRequest,
+    private readonly deps: WorkDeps,
+    private readonly launches: WorkRequest['launches'],
+    private readonly jobProgress: JobProgress,
+  ) {}
+
+  /** One launch, or an adopted one, until its whole tree is gone. */
+  async make(target: Target, lease: Lease, { config, adopted, first }: Wish): Promise<Attempt> {
+    const { signal } = this.deps;
+    const { jobProgress, launches } = this;
+    if (adopted === null && config !== null) this.#tellsOfCut(target, config);
+    const growth = new Growth();
+    const expandable = config?.expandable_segments === true || target.expandableSegments === 'on';
+    const pieces = new Pieces(target.budgetBytes, expandable);
+    const owner = { request: this.request, deps: this.deps, target, launches };
+    const hooks: SessionHooks = {
+      ...remarksTo(this.deps),
+      onCut: (cut) => {
+        this.cut = cut;
+        void this.deps.persist({ cut }).catch((err: unknown) => this.deps.log.warn({ err }, 'the cut is not recorded'));
+      },
+      onStep: (step, rank) => {
+        growth.add(step);
+        const told = pieces.add(step, rank);
+        if (told !== null) this.#note(told);
+        this.deps.progress({ type: 'step', step: step.n });
+        jobProgress.note(launches.at(-1)?.dir as string);
+        first?.stepped(step.n);
+      },
+      onMeasured: (measurement) => session && first?.measured(session, measurement),
+    };
+    let session: Session | null = null;
+    session =
+      adopted === null
+        ? await launchJob(owner, { config, resume: jobProgress.made, watched: first !== null, hooks })
+        : await Session.adopt(adopted, this.deps.log, hooks);
+    await lease.attach(session.run);
+    const last = launches.at(-1);
+    const { logFile } = session.run;
+    this.deps.progress({ type: 'running', config, launch: last?.launch ?? 1, logFile, watched: first !== null });
+    await this.deps.persist({
+      state: 'running',
+      reason: null,
+      config,
+      key: target.key,
+      devices: target.devices.map((device) => device.id),
+    });
+    const exit = await this.#waitForEnd(session, signal);
+    const failed = exit.code !== 0 || exit.ended_by !== 'job';
+    await (failed ? first?.settled() : first?.succeeded(session, exit));
+    const diagnosis = failed
+      ? await diagnoseSession(session, exit, target.kind, {
+          growth: growth.perStep(),
+          keptBy: growth.keptBy,
+          ...(await target.memory.surroundings()),
+        })
+      : null;
+    if (exit.stuck === undefined) return { session, exit, diagnosis };
+    this.left = { run: session.run, exit };
+    const verdict = diagnosis && { ...diagnosis, evidence: exit.error, line: null, advice: STILL_RUNNING_ADVICE };
+    return { session, exit, diagnosis: verdict };
+  }
+
+  /**
+   * Notes what a cut changes. Throws OOMTUNE_NO_KNOB if nothing accumulates the micro-batches, which would be another training.
+   * If another batch was asked for it only notes that: the program may read the accumulation unseen.
+   */
+  #tellsOfCut(target: Target, { micro_batch: micro, accumulation }: Config): void {
+    const own = target.own.accumulation ?? 1;
+    const { preset } = target.plan.inner;
+    if (accumulation > own && preset?.differs && target.carrier('accumulation') === 'preset')
+      this.#note(preset.differs);
+    const parts = accumulation / target.loopAccumulation;
+    if (parts <= 1 || target.accumulates) return;
+    const what = `in the command makes one optimizer step of ${parts} micro-batches of ${micro}`;
+    if (target.carrier('micro_batch') === 'preset') {
+      throw new OomtuneError(
+        'OOMTUNE_NO_KNOB',
+        `The whole batch does not fit, and nothing ${what}.`,
+        `Give the script a flag and put {accumulation} there, or train on other batches with --effective-batch ${micro * target.loopAccumulation * target.worldSize}.`,
+      );
+    }
+    this.#note(
+      `Nothing ${what}: unless the program reads OOMTUNE_ACCUMULATION it trains on batches of ${micro}. Put {accumulation} where it takes it.`,
+    );
+  }
+
+  /** Waits for the end. An abort ends the job, unless it only lets go. */
+  async #waitForEnd(session: Session, signal: AbortSignal): Promise<Exit> {
+    const fallen = session.unnoticed.then(() => 'fallen' as const);
+    const first = await Promise.race([session.ended(), fallen, aborted(signal)]);
+    if (first === 'fallen') return this.#endOthers(session);
+    if (first !== undefined) return first;
+    if (letsGo(signal)) {
+      session.letGo();
+      throw new Detached();
+    }
+    session.run.end(isTimeUp(signal) ? 'timeout' : 'cancel');
+    return session.ended();
+  }
+
+  /** Ranks that wait for one that died would do so until their libraries' time is up. The end is that of the one that died. */
+  async #endOthers(session: Session): Promise<Exit> {
+    this.#note('A rank ran out of memory and the others go on waiting for it: they are ended.');
+    session.run.end('cancel');
+    const exit = await session.ended();
+    return isEnded(this.deps.signal) ? exit : { ...exit, code: FAILED, signal: null, ended_by: 'job' };
+  }
+
+  #note(text: string): void {
+    this.deps.progress({ type: 'note', text: text.trim() });
+  }
+}
+
+/** The exit code of a program that gives up. */
+const FAILED = 1;

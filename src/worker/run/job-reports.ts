@@ -1,0 +1,88 @@
+import { isHost } from '../../contract/device-id.js';
+import type { RunReport } from '../../contract/reports.js';
+import { type Config, shown } from '../../contract/rung.js';
+import { isEnded } from '../launch/detached.js';
+import { STILL_RUNNING_ADVICE } from '../launch/still-running.js';
+import { exhaustedDiagnosis } from '../search/exhausted.js';
+import { round } from '../search/report.js';
+import type { SearchOutcome } from '../search/search.js';
+import { unheardRefusal } from '../search/unheard.js';
+import type { Target } from '../target.js';
+import type { WorkDeps, WorkRequest } from '../types.js';
+import type { Attempt, Attempts } from './attempts.js';
+import { emptyReport, lastLines, reportOf, unseenMemory } from './run-report.js';
+import { isTimeUp } from './time-limit.js';
+
+/** What is reported of a job at its end. */
+export class JobReports {
+  readonly #started = Date.now();
+
+  constructor(
+    private readonly request: WorkRequest,
+    private readonly deps: WorkDeps,
+    private readonly launches: WorkRequest['launches'],
+    private readonly attempts: Attempts,
+  ) {}
+
+  /** Of a job that is not started again. `withheld`: why it is not, although that would have helped; null: not so. */
+  ended(
+    target: Target,
+    { session, exit, diagnosis }: Attempt,
+    config: Config | null,
+    withheld: string | null,
+  ): RunReport {
+    const failure =
+      diagnosis === null || withheld === null ? diagnosis : { ...diagnosis, advice: `${withheld} ${diagnosis.advice}` };
+    const unseen = isHost(target.kind) ? unseenMemory(exit, target.memory.limitBytes) : null;
+    if (unseen !== null) this.#note(unseen);
+    const refused = unheardRefusal(exit, target.kind, session.run.logFile);
+    if (refused !== null) this.#note(refused);
+    if (exit.stuck !== undefined) this.#note(`${exit.error} ${STILL_RUNNING_ADVICE}`);
+    return reportOf(
+      this.#frame(target, config),
+      exit,
+      failure,
+      isEnded(this.deps.signal) && !isTimeUp(this.deps.signal),
+    );
+  }
+
+  /** The report after a search without an answer: the job ended as its last launch did. */
+  async withoutRun(target: Target, outcome: SearchOutcome): Promise<RunReport> {
+    const { action, diagnosis } = outcome;
+    const exhausted = action.type === 'exhausted';
+    const last = this.launches.at(-1);
+    const run = exhausted || last === undefined ? null : await this.deps.runtime.adopt(last.dir);
+    const exit = (await run?.wait()) ?? null;
+    // Launches of a search do not write to the terminal, so their last lines are shown here.
+    if (run !== null && this.request.foreground) {
+      for (const line of lastLines(run.logFile)) this.#note(line);
+    }
+    // A launch that had given its reason may have been ended by us before it was gone: that signal is not its own.
+    const ended = exit?.ended_by === 'cancel' && !isEnded(this.deps.signal);
+    return {
+      ...this.#frame(target, null),
+      exit_code: ended ? FAILED : (exit?.code ?? null),
+      signal: ended ? null : (exit?.signal ?? null),
+      outcome: exhausted ? 'exhausted' : exit?.ended_by === 'timeout' ? 'timeout' : 'failed',
+      failure: exhausted ? exhaustedDiagnosis(diagnosis, action, this.request.options, outcome.cut) : diagnosis,
+    };
+  }
+
+  #frame(target: Target, config: Config | null): RunReport {
+    const { jobId, options } = this.request;
+    return emptyReport(jobId, {
+      config: config && shown(config),
+      cut: this.attempts.cut,
+      key: options.tune ? target.key : null,
+      launches: this.launches.length,
+      wall_s: round((Date.now() - this.#started) / 1000, 2),
+    });
+  }
+
+  #note(text: string): void {
+    this.deps.progress({ type: 'note', text: text.trim() });
+  }
+}
+
+/** The exit code of a program that gives up. */
+const FAILED = 1;
