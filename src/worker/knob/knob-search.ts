@@ -143,7 +143,9 @@ export class KnobSearch {
     const least = wish.min ?? 1;
     const most = Math.min(wish.max ?? LARGEST, this.#bound.most(this.#told.map(asSize)) ?? LARGEST);
     return {
-      rungs: allowedRungs(target, options, this.#prober.loop?.can ?? null).filter((rung) => !this.#dropped.has(rung)),
+      rungs: allowedRungs(target, options, this.#prober.facts.loop?.can ?? null).filter(
+        (rung) => !this.#dropped.has(rung),
+      ),
       minBatch: least,
       maxBatch: most,
       effectiveBatch: null,

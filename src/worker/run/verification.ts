@@ -36,7 +36,7 @@ export async function verify(
   try {
     deps.signal.throwIfAborted();
     await prober.begin(rungOf(recorded), recorded.expandable_segments);
-    const own = ownOf(target, prober.loop);
+    const own = ownOf(target, prober.facts.loop);
     const first = configFrom(recorded, target.needs(own), request.options);
     const none = { choice: null, own, journal: [], launches: prober.launches };
     if (first === null) return none;
@@ -44,7 +44,7 @@ export async function verify(
     deps.signal.throwIfAborted();
     deps.progress({ type: 'probe', observation, record: asRecord(observation, WHY) });
     if (!['fit', 'device_oom'].includes(observation.outcome)) return none;
-    const learned = ownOf(target, prober.loop);
+    const learned = ownOf(target, prober.facts.loop);
     const choice = configFrom(recorded, target.needs(learned), request.options);
     const note = holds(recorded, observation);
     const same = choice !== null && choice.config.micro_batch === observation.micro_batch;

@@ -5,10 +5,10 @@ import type { HookKnob, Rung } from '../../contract/rung.js';
 import { ladderFrom, longestWithin } from '../../tuner/index.js';
 import type { Answer, Constraints, RungSpeed } from '../../tuner/types.js';
 import type { Target } from '../target.js';
-import type { Prober } from './prober.js';
+import type { LoopFacts } from './loop-facts.js';
 
 /** What processes have shown of the script. */
-type Seen = Pick<Prober, 'loop' | 'ownAmp' | 'samples' | 'mostBytes'> & Partial<Pick<Prober, 'longestTokens'>>;
+type Seen = Pick<LoopFacts, 'loop' | 'ownAmp' | 'samples' | 'mostBytes'> & Partial<Pick<LoopFacts, 'longestTokens'>>;
 
 /** The bounds of a search; `unable`: knobs that a probe has shown to do nothing. The tuner sees one batch of a loop that accumulates by itself; `withLoop` turns the answer back. */
 export function constraintsOf(

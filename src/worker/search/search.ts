@@ -44,7 +44,7 @@ export interface SearchOutcome extends Seen {
 
 /** What of an outcome the prober and the journal tell, however it ended. */
 export const seenBy = (
-  { launches, startupSeconds, torch, cut, loop, samples, undriveable }: Prober,
+  { launches, startupSeconds, torch, cut, facts: { loop, samples }, undriveable }: Prober,
   journal: readonly Observation[],
 ) => ({
   observations: journal,
@@ -107,7 +107,7 @@ export class Search {
           prober.undriveable = false;
           this.deps.progress({ type: 'note', text: this.#dropped.notes.at(-1) as string });
           tuner = this.#tuner();
-        } else if (prober.hasLearned()) tuner = this.#tuner();
+        } else if (prober.facts.hasLearned()) tuner = this.#tuner();
         else tuner.tell(observation);
       }
     } finally {
@@ -178,7 +178,7 @@ export class Search {
   }
 
   #limitedPool(): string[] {
-    const { mostBytes } = this.#prober;
+    const { mostBytes } = this.#prober.facts;
     const { roomBytes } = this.target.memory;
     if (mostBytes === null || mostBytes >= roomBytes) return [];
     const part = `${formatBytes(mostBytes)} of ${formatBytes(roomBytes)}`;
@@ -194,13 +194,13 @@ export class Search {
         ? { type: 'failed', failure: 'user_error', evidence: refusal.evidence }
         : reached;
     const times = this.target.loopAccumulation;
-    const { diagnosis, longestTokens } = this.#prober;
+    const { diagnosis, facts } = this.#prober;
     const failed =
       action.type === 'failed' ? this.#journal.findLast(({ outcome }) => outcome === action.failure) : null;
     return {
       action:
         action.type === 'found'
-          ? { type: 'found', answer: inTokens(withLoop(action.answer, times), longestTokens) }
+          ? { type: 'found', answer: inTokens(withLoop(action.answer, times), facts.longestTokens) }
           : action,
       ...seenBy(this.#prober, this.#journal),
       diagnosis:
@@ -218,6 +218,6 @@ export class Search {
   #constraints(): Constraints {
     const options =
       this.#refusal === null ? this.request.options : { ...this.request.options, accumulation: 'off' as const };
-    return constraintsOf(options, this.target, this.goal, this.#prober, this.#unable);
+    return constraintsOf(options, this.target, this.goal, this.#prober.facts, this.#unable);
   }
 }

@@ -1,0 +1,162 @@
+import type { Diagnosis } from '../../contract/diagnosis.js';
+import type { Exit } from '../../contract/launch.js';
+import type { Probe } from '../../contract/measurement.js';
+import { type Rung, sameRung } from '../../contract/rung.js';
+import { prepareDiagnosis } from '../diagnosis/index.js';
+import { launchSearch } from '../launch/launch.js';
+import type { Session } from '../launch/session.js';
+import type { HookMode } from '../launch/session-request.js';
+import { StillRunning } from '../launch/still-running.js';
+import { EXPANDABLE_SEGMENTS } from '../memory/allocator.js';
+import type { Target } from '../target.js';
+import type { WorkDeps, WorkRequest } from '../types.js';
+import type { LoopFacts } from './loop-facts.js';
+
+/** The processes of a search, one at a time: starts of the command and forks of them. */
+export class Processes {
+  /** Those of an earlier process of ours included. */
+  readonly launches: WorkRequest['launches'];
+  readonly mode: HookMode;
+  /** The live one; null: there is none. */
+  session: Session | null = null;
+  /** Fresh processes may be forks. */
+  forks: boolean;
+  /** Processes so far, starts and forks. */
+  lives: number;
+  /** Probes of the live process. */
+  used = 0;
+  /** The live process can take no more. */
+  spent = false;
+  /** The rung of its last probe. */
+  rung: Rung | null = null;
+  /** The script trained on batches of its own before it asked a loader: sizes are set from its model's first call on. */
+  atCall = false;
+  /** The script fails with other sizes of its loader's batches than its own: its variables that hold that size are set with it. */
+  setsVariables = false;
+  /** How the current launch was started. */
+  #started: { rung: Rung; expandable: boolean } | null = null;
+  /** The live process has expandable segments. */
+  #expandable = false;
+
+  constructor(
+    private readonly request: WorkRequest,
+    private readonly deps: WorkDeps,
+    private readonly target: Target,
+    private readonly facts: LoopFacts,
+  ) {
+    const drives = request.knob === undefined && target.carrier('micro_batch') === 'hook';
+    this.mode = drives ? 'probe' : target.listens ? 'measure' : 'none';
+    this.launches = [...request.launches];
+    this.forks = (request.options.fork ?? true) && target.worldSize === 1;
+    this.lives = Math.max(0, ...request.journal.map(({ life, launch }) => life ?? launch));
+  }
+
+  /** Whether the live process can run it. */
+  takes(probe: Probe): boolean {
+    const live = this.session;
+    const from = this.rung;
+    if (live === null || from === null || this.spent || this.#expandable !== (probe.expandable_segments ?? false))
+      return false;
+    // A process that died before its first probe answers for that probe.
+    const free = this.used === 0 || (live.exit === null && !probe.fresh);
+    if (this.mode === 'probe') return free && this.#reaches(from, probe.rung);
+    return free && sameRung(from, probe.rung) && this.used > 0;
+  }
+
+  /** Whether a process that runs on one rung can go on to the other. */
+  #reaches(from: Rung, to: Rung): boolean {
+    return sameRung(from, to) || (this.facts.loop?.can.switch_rung === true && this.target.canSwitch(from, to));
+  }
+
+  /** Begins a process: another life of the launch, or a new launch. */
+  async begin(probe: Probe, first: Probe | null = probe): Promise<void> {
+    const expandable = probe.expandable_segments ?? false;
+    const life = this.forks ? await this.#renew(probe, expandable) : null;
+    if (life === null) {
+      await this.close();
+      return this.open(probe.rung, expandable, first);
+    }
+    this.#process(life, probe.rung, expandable);
+    this.deps.progress({ type: 'life', launch: this.launches.length, life: life.life, why: probe.why });
+    await life.ready();
+    this.deps.log.debug({ life: this.lives, seconds: life.startupSeconds }, 'a fork came to its training loop');
+  }
+
+  /** Null: the launch does not suit, or cannot be forked. */
+  async #renew({ rung }: Probe, expandable: boolean): Promise<Session | null> {
+    const started = this.#started;
+    if (this.session === null || this.facts.loop === null || started === null) return null;
+    if (!this.#reaches(started.rung, rung)) return null;
+    if (started.expandable && !expandable) return null;
+    return this.session.renew(expandable && !started.expandable ? EXPANDABLE_SEGMENTS : {});
+  }
+
+  #process(session: Session, rung: Rung, expandable: boolean): void {
+    this.session = session;
+    this.lives += 1;
+    this.used = 0;
+    this.spent = false;
+    this.rung = rung;
+    this.#expandable = expandable;
+  }
+
+  /** Starts a process on a rung; if the hook drives, waits for its training loop. */
+  async open(rung: Rung, expandable: boolean, probe: Probe | null): Promise<void> {
+    this.#started = { rung, expandable };
+    const owner = { request: this.request, deps: this.deps, target: this.target, launches: this.launches };
+    const session = await launchSearch(owner, {
+      mode: this.mode,
+      rung,
+      expandable,
+      forks: this.forks,
+      atCall: this.atCall,
+      setsVariables: this.setsVariables,
+      probe,
+    });
+    this.#process(session, rung, expandable);
+    if (this.deps.signal.aborted) session.run.end('cancel');
+    if (this.mode !== 'probe') return;
+    prepareDiagnosis();
+    const loop = await session.ready();
+    this.facts.loop ??= loop;
+    this.facts.samples ??= loop?.samples ?? null;
+  }
+
+  /** Waits for the process to end, and ends it and ranks that wait for it if that takes too long. */
+  async deathOf(session: Session): Promise<Exit> {
+    const leaves = this.mode === 'probe' && session.goodbye !== null;
+    if (leaves && session.exception === null && !session.isLife) session.run.end('cancel');
+    const timer = setTimeout(() => (leaves || session.exception !== null) && session.run.end('cancel'), 10_000);
+    try {
+      return this.#whole(session, await session.ended());
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Throws if something is left, whose memory the next probe would be charged with. */
+  #whole(session: Session, exit: Exit): Exit {
+    if (exit.stuck !== undefined) throw new StillRunning(session.run, exit);
+    return exit;
+  }
+
+  async close(): Promise<void> {
+    const session = this.session;
+    this.session = null;
+    this.#started = null;
+    if (session !== null) this.#whole(session, await session.close());
+  }
+  /** Ends the process without waiting. */
+  interrupt(): void {
+    this.session?.run.end('cancel');
+  }
+}
+
+/** Errors of forked processes. */
+const OF_FORK = /\bfork|initialization error/i;
+
+/** Whether a death may come of the fork: in a later life of all but memory, as the life before it trained. */
+export function mayBeOfFork({ isLife, life, exception }: Session, verdict: Diagnosis): boolean {
+  if (['device_oom', 'host_oom', 'cancelled'].includes(verdict.class)) return false;
+  return life > 1 || (isLife && OF_FORK.test(exception?.message ?? ''));
+}
