@@ -47,7 +47,9 @@ void EventLoop::read(int out, int err, bool inherit) {
 void EventLoop::pump(Source& source) {
   char chunk[Tee::kChunk];
   const ssize_t got = ::read(source.file, chunk, sizeof chunk);
-  if (got > 0) {
+  if (got > 0 && searching_) {
+    searchLog_.write(chunk, static_cast<size_t>(got));
+  } else if (got > 0) {
     log_.write(chunk, static_cast<size_t>(got));
     source.tee.take(chunk, static_cast<size_t>(got));
   } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
@@ -69,18 +71,48 @@ bool EventLoop::reap() {
       break;
     }
     reaped = true;
-    const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !killing_;
+    const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !killing_ && pid != spare_;
     outcome_.killed = outcome_.killed || killed;
+    others_.erase(std::remove(others_.begin(), others_.end(), pid), others_.end());
     if (pid == job_) {
       jobEnded_ = true;
       outcome_.status = status;
       linger_ = clockMs() + spec_.lingerMs;
+    } else if (pid == spare_) {
+      spare_ = -1;
+      if (searching_) linger_ = clockMs();
     } else if (after) {
       ++outcome_.stragglers;
     }
   }
-  if (jobEnded_ && !after && !childless_ && onMainEnd) onMainEnd(outcome_);
+  if (jobEnded_ && !after && !childless_) mainEnded();
   return reaped;
+}
+
+/** The job's main process has ended, and left others. A spare is of use only to a job that failed. */
+void EventLoop::mainEnded() {
+  others_ = descendants();
+  spare_ = spareOf(others_);
+  if (spare_ > 0 && (ending_ || outcome_.status == 0)) {
+    kill(spare_, SIGKILL);
+  } else if (spare_ > 0) {
+    others_.erase(std::remove(others_.begin(), others_.end(), spare_), others_.end());
+    // What the job itself has printed comes first.
+    for (Source& source : sources_) {
+      pollfd rest{source.file, POLLIN, 0};
+      while (source.file >= 0 && source.tee.ready() && poll(&rest, 1, 0) > 0) pump(source);
+    }
+    searching_ = searchLog_.open() == 0;
+  }
+  if (onMainEnd) onMainEnd(outcome_);
+}
+
+/** Beside a spare: ends only what the job had left. */
+void EventLoop::endOthers() {
+  const bool asked = killAt_ != 0;
+  for (pid_t pid : others_) kill(pid, asked ? SIGKILL : SIGTERM);
+  killAt_ = asked ? killAt_ : clockMs() + spec_.graceMs;
+  linger_ = clockMs() + (asked || others_.empty() ? kReapEvery : spec_.graceMs);
 }
 
 void EventLoop::startEnding(const char* endedBy) {
@@ -94,7 +126,10 @@ void EventLoop::startEnding(const char* endedBy) {
 void EventLoop::escalate(Cgroup& cgroup) {
   const uint64_t now = clockMs();
   if (!ending_ && !jobEnded_ && deadline_ != 0 && now >= deadline_) startEnding("timeout");
-  if (!ending_ && jobEnded_ && now >= linger_) startEnding("job");
+  if (!ending_ && jobEnded_ && now >= linger_) {
+    if (searching_ && spare_ > 0) endOthers();
+    else startEnding("job");
+  }
   if (ending_ && now >= killAt_) {
     killing_ = true;
     cgroup.kill();

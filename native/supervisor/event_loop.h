@@ -1,10 +1,12 @@
 // Runs the launch from the start of the job to the end of its last descendant: output, signals, time-outs, clean-up.
+// Where a job that failed has left a spare (see docs/guides/hook.md), that one may stay until it ends by itself.
 #pragma once
 
 #include <sys/types.h>
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "ledger.h"
 #include "log.h"
@@ -23,7 +25,9 @@ struct Outcome {
 
 class EventLoop {
  public:
-  EventLoop(const Spec& spec, Log& log, Ledger* ledger) : spec_(spec), log_(log), ledger_(ledger) {}
+  /** `searchLog` is made only if a spare stays: it gets what the spare's forks print. */
+  EventLoop(const Spec& spec, Log& log, Log& searchLog, Ledger* ledger)
+      : spec_(spec), log_(log), searchLog_(searchLog), ledger_(ledger) {}
 
   /** Called when the main process has ended and other processes of its tree are left. */
   std::function<void(const Outcome&)> onMainEnd;
@@ -42,6 +46,8 @@ class EventLoop {
   void pump(Source& source);
   void drain(int signals);
   bool reap();
+  void mainEnded();
+  void endOthers();
   void serve(int signals);
   void startEnding(const char* endedBy);
   void escalate(Cgroup& cgroup);
@@ -52,10 +58,14 @@ class EventLoop {
 
   const Spec& spec_;
   Log& log_;
+  Log& searchLog_;
   Ledger* ledger_;
   Source sources_[2];
   Outcome outcome_;
   pid_t job_ = -1;
+  pid_t spare_ = -1;
+  std::vector<pid_t> others_;  // left beside the spare: they are ended as ever
+  bool searching_ = false;     // the job has ended and its spare has not been seen to: output is of its forks
   bool jobEnded_ = false;
   bool ending_ = false;
   bool killing_ = false;

@@ -15,7 +15,7 @@ Log::~Log() {
 }
 
 int Log::open() {
-  file_ = openat(folder_, "log", O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+  file_ = openat(folder_, name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
   size_ = 0;
   return file_ < 0 ? errno : 0;
 }
@@ -24,14 +24,14 @@ bool Log::isThere() const {
   // Not fstat() and fstatat(): these are as new as glibc 2.33 under their plain names
   struct stat named{};
   struct stat held{};
-  return syscall(SYS_newfstatat, folder_, "log", &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+  return syscall(SYS_newfstatat, folder_, name_.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
          syscall(SYS_fstat, file_, &held) == 0 && named.st_ino == held.st_ino && named.st_dev == held.st_dev;
 }
 
 void Log::rotate() {
   // If the log was moved away or replaced, the new file of its name is not ours
-  if (isThere() ? renameat(folder_, "log", folder_, "log.1") != 0
-                : unlinkat(folder_, "log", 0) != 0 && errno != ENOENT) {
+  if (isThere() ? renameat(folder_, name_.c_str(), folder_, older_.c_str()) != 0
+                : unlinkat(folder_, name_.c_str(), 0) != 0 && errno != ENOENT) {
     if (ftruncate(file_, 0) == 0) size_ = 0;  // log.1 may be a folder, say: the size stays bounded
     return;
   }

@@ -1,17 +1,19 @@
-// The job's log: `log`, and `log.1` with what came before it. Written by the supervisor alone, never larger than twice
-// the limit, whatever the job prints. One that is deleted or moved away is made anew.
+// A log of the job: a file (`log`), and another (`log.1`) with what came before it. Written by the supervisor alone,
+// never larger than twice the limit, whatever the job prints. One that is deleted or moved away is made anew.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace oomtune {
 
 class Log {
  public:
   /** `folder` is a descriptor of the launch folder, `limit` the most bytes of one log file. */
-  Log(int folder, uint64_t limit) : folder_(folder), limit_(limit) {}
+  Log(int folder, uint64_t limit, const char* name = "log")
+      : name_(name), older_(name_ + ".1"), folder_(folder), limit_(limit) {}
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
@@ -30,6 +32,8 @@ class Log {
   /** Opens a new file if the current one was moved or deleted; checks from time to time only. */
   void reopenIfMoved();
 
+  std::string name_;
+  std::string older_;
   int folder_;
   int file_ = -1;
   uint64_t limit_;

@@ -161,7 +161,8 @@ int supervise(const Folder& launch, const std::string& startedAt, int report) {
   if (!job.release(spec, signals, &error)) return failed(error);
   if (report >= 0) close(report);  // whoever waits for the start of the job reads the end of the file
 
-  EventLoop loop(spec, log, ledger);
+  Log searchLog(folder, spec.logBytes, "search.log");
+  EventLoop loop(spec, log, searchLog, ledger);
   loop.read(out.read, err.read, spec.inherit);
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; ++fd) dup2(null, fd);  // whoever started us may wait for our streams to close

@@ -1,11 +1,13 @@
 #include "process_tree.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
 
 #include "process.h"
 
@@ -19,6 +21,8 @@ struct Link {
 };
 
 constexpr int kStopSweeps = 20;
+/** python/oomtune/hook/fork/spare.py gives it to itself. */
+constexpr char kSpareName[] = "oomtune-spare\n";
 
 }  // namespace
 
@@ -48,6 +52,20 @@ std::vector<pid_t> descendants() {
                              [](pid_t pid) { return !processExists(static_cast<uint64_t>(pid), 0); }),
               found.end());
   return found;
+}
+
+pid_t spareOf(const std::vector<pid_t>& processes) {
+  for (pid_t pid : processes) {
+    ProcessStat stat{};
+    if (!readStat(static_cast<uint64_t>(pid), &stat) || static_cast<pid_t>(stat.parent) != getpid()) continue;
+    char name[32] = "";
+    const int file = open(("/proc/" + std::to_string(pid) + "/comm").c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) continue;
+    const ssize_t got = read(file, name, sizeof name - 1);
+    close(file);
+    if (got > 0 && std::string(name, static_cast<size_t>(got)) == kSpareName) return pid;
+  }
+  return -1;
 }
 
 void signalTree(int signal) {

@@ -11,6 +11,9 @@ namespace oomtune {
 /** Pids of all living descendants, those of dead children included; no zombies. */
 std::vector<pid_t> descendants();
 
+/** The spare among them, by its name: a fork that the job's hook has left waiting for a search. -1: there is none. */
+pid_t spareOf(const std::vector<pid_t>& processes);
+
 /** Sends the signal to all descendants, and SIGCONT after it, so that stopped processes receive it too. */
 void signalTree(int signal);
 

@@ -64,6 +64,50 @@ describe('the process tree', () => {
     expect(readFileSync(run.logFile, 'utf8')).toBe('late\n');
   });
 
+  /** Leaves a process of that name, and another, and ends with `code`. */
+  const leaving = (code: number, seconds: number) =>
+    `
+import ctypes, os, sys, time
+if os.fork() == 0:
+    if os.fork() == 0:
+        ctypes.CDLL(None).prctl(15, b"oomtune-spare")
+        print("ready", flush=True)
+        while os.path.exists("/proc/%d" % job): time.sleep(0.02)
+        time.sleep(${seconds})
+        print("of the search", flush=True)
+    os._exit(0)
+os.wait()
+if os.fork() == 0:
+    time.sleep(600)
+time.sleep(0.3)
+os._exit(${code})
+`.replace('import ctypes, os, sys, time', 'import ctypes, os, sys, time\njob = os.getpid()');
+
+  test('keeps the spare of a job that failed until that ends, and nothing else that the job has left', async () => {
+    const run = await runtime.launch(launchSpec([PYTHON, '-c', leaving(3, 5)], { graceSeconds: 0.2 }));
+    await expect.poll(() => run.mainExit(), { timeout: 10_000 }).toMatchObject({ code: 3, ended_by: 'job' });
+    expect(left(run.dir).length).toBe(2);
+    await expect.poll(() => left(run.dir).length, { timeout: 10_000 }).toBe(1);
+    expect(await run.wait()).toMatchObject({ code: 3, signal: null, ended_by: 'job', host_oom: false });
+    expect(readFileSync(run.logFile, 'utf8')).toBe('ready\n');
+    expect(readFileSync(join(run.dir, 'search.log'), 'utf8')).toBe('of the search\n');
+    expect(left(run.dir)).toEqual([]);
+  });
+
+  test('ends the spare of a job that ended well at once', async () => {
+    const run = await runtime.launch(launchSpec([PYTHON, '-c', leaving(0, 600)], { graceSeconds: 0.2 }));
+    expect(await run.wait()).toMatchObject({ code: 0, ended_by: 'job', host_oom: false });
+    expect(existsSync(join(run.dir, 'search.log'))).toBe(false);
+  });
+
+  test('ends a spare that waits when the run is cancelled', async () => {
+    const run = await runtime.launch(launchSpec([PYTHON, '-c', leaving(3, 600)], { graceSeconds: 0.2 }));
+    await expect.poll(() => run.mainExit(), { timeout: 10_000 }).toMatchObject({ code: 3 });
+    run.end('cancel');
+    expect(await run.wait()).toMatchObject({ code: 3, ended_by: 'job' });
+    expect(left(run.dir)).toEqual([]);
+  });
+
   test('is ended, stopped processes too, when the time is up', async () => {
     const run = await runtime.launch(launchSpec(['sh', '-c', 'kill -STOP $$; sleep 600'], { timeoutSeconds: 0.5 }));
     expect(await run.wait()).toMatchObject({ code: null, signal: 'SIGTERM', ended_by: 'timeout' });
