@@ -19,6 +19,11 @@ def end_ancestors() -> None:
             pass  # gone already
 
 
+def is_main() -> bool:
+    """Whether this is the launch's own process: its parent is the supervisor."""
+    return (_name_and_parent(os.getppid())[0] or "").startswith(SUPERVISOR)
+
+
 def _ancestors() -> list[int]:
     found: list[int] = []
     pid = os.getppid()

@@ -14,7 +14,7 @@ from .report.exception_reporter import ExceptionReporter
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Callable, NoReturn
+    from typing import Any, Callable, NoReturn
 
     from .fork.fork_point import ForkPoint
     from .instrumentation import Instrumentation
@@ -40,6 +40,8 @@ SEARCHING = {
     "safetensors.torch": ("probe.artifact_guard", "guard_safetensors"),
     "shutil": ("probe.artifact_guard", "keep_from_shutil"),
 }
+#: Of those, what other libraries take functions from by name.
+TAKEN_BY_NAME = ("safetensors.torch",)
 
 
 class Hook:
@@ -51,11 +53,13 @@ class Hook:
         self.instrumentation: Instrumentation | None = None
         #: Protects the user's files in a process that is thrown away.
         self.artifact_guard: ArtifactGuard | None = None
-        #: Set if this process may become a fork server.
+        #: Set if this process may become a fork server, or leave one.
         self.fork_point: ForkPoint | None = None
         self.entry = "plain"
         #: Batches per optimizer step by a framework's own setting; None: unknown.
         self.trainer_accumulation: int | None = None
+        #: transformers' arguments that the script has made, where a search may follow in this process.
+        self.trainer_arguments: list[Any] = []
         #: The framework that accumulates gradients itself; None: none does.
         self.accumulates: str | None = None
         #: The training loop makes its batches without a loader.
@@ -86,15 +90,44 @@ class Hook:
             self.artifact_guard = ArtifactGuard(lambda: self.controlled)
             self.artifact_guard.install()
             self._wrap_os_exit()
-        if self.settings.forks:
+        if self.settings.spares:
+            from .probe.dry_run import ArtifactGuard
+
+            # The spare turns it on. Functions that libraries take by name have to be told before.
+            self.artifact_guard = ArtifactGuard(lambda: self.controlled)
+            moments.update({name: SEARCHING[name] for name in TAKEN_BY_NAME})
+        if self.settings.forks or self.settings.spares:
             from .fork.fork_point import ForkPoint
 
             self.fork_point = ForkPoint(self)
-        PostImportFinder({name: self._when_imported(*moment) for name, moment in moments.items()}).install()
+        self._watch_imports(moments)
         self.reporter.install()
         atexit.register(self._at_exit)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._in_forked_child)
+
+    def _watch_imports(self, moments: dict[str, tuple[str, str]]) -> None:
+        PostImportFinder({name: self._when_imported(*moment) for name, moment in moments.items()}).install()
+
+    def begin_search(self) -> None:
+        """In the spare of a job that runs as it stands: what a search installs at the start of a process."""
+        from .probe.dry_run import quiet_environment
+
+        self.settings.begin_search()
+        quiet_environment()
+        moments = {name: moment for name, moment in SEARCHING.items() if name not in TAKEN_BY_NAME}
+        self._watch_imports(moments)
+        for name in set(moments).intersection(sys.modules):
+            self._when_imported(*moments[name])(sys.modules[name])
+        if self.artifact_guard is not None:
+            self.artifact_guard.install()
+        self._wrap_os_exit()
+        if self.instrumentation is not None:
+            self.instrumentation.begin_search()
+        if self.trainer_arguments:
+            from .apply.frameworks import quiet_arguments
+
+            quiet_arguments(self)
 
     def _when_imported(self, part: str, function: str) -> Callable[[ModuleType], None]:
         """Loads a part of the hook only when it is needed: most processes never need it."""

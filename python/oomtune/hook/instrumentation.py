@@ -90,24 +90,41 @@ class Instrumentation:
         self.training_mode.install()
         if settings.searching or settings.knobs:
             # A job that runs unchanged is only watched.
-            self.cut.install(self.rung.chunked_loss)
+            self._change_steps()
             self.backward.install()
-            patch_step_calls(torch, self.accumulator, self.optimizers, lambda: settings.searching and hook.controlled)
-            self._watch_losses()
         if self.first_steps is not None:
             self.first_steps.install()
             self.backward.install()
         if hook.artifact_guard is not None:
-            # Garbage collections skip what the import made: going through it takes as long as a step.
-            gc.freeze()
-            # Checkpointing restores autocast in the backward pass: that is not the script's own.
-            watch_autocast(torch, lambda: self.rung.autocast.inside or self._unwinds(), self._saw_own_amp)
             guard_saves(torch, hook.artifact_guard)
+        if settings.searching:
+            self._watch_search()
         else:
             watch_saves(torch, hook, self.telemetry)
-        patch_loader(torch, torch.utils.data.DataLoader, self.controller, eager=not settings.probing)
+        patch_loader(self, torch.utils.data.DataLoader)
         if hook.fork_point is not None:
             hook.fork_point.install(torch)
+
+    def _change_steps(self) -> None:
+        hook, settings = self.hook, self.hook.settings
+        self.cut.install(self.rung.chunked_loss)
+        patch_step_calls(self.torch, self.accumulator, self.optimizers, lambda: settings.searching and hook.controlled)
+        self._watch_losses()
+
+    def _watch_search(self) -> None:
+        # Garbage collections skip what the import made: going through it takes as long as a step.
+        gc.freeze()
+        # Checkpointing restores autocast in the backward pass: that is not the script's own.
+        watch_autocast(self.torch, lambda: self.rung.autocast.inside or self._unwinds(), self._saw_own_amp)
+
+    def begin_search(self) -> None:
+        """In the spare of a job that runs as it stands."""
+        if self.first_steps is not None:
+            self.first_steps.retire()
+            self.first_steps = None
+        self._change_steps()
+        self._watch_search()
+        self.controller = ProbeController(self)
 
     def deactivate(self) -> None:
         self.active = False

@@ -56,6 +56,8 @@ class Settings:
         self.sets_variables = self.probing and environ.get("OOMTUNE_SET_VARIABLES") == "1"
         #: The first steps of this job, which runs as it stands, are measured.
         self.watched = self.mode == "apply" and environ.get("OOMTUNE_WATCH") == "1"
+        #: This job leaves a fork of itself to a search, for the case that it runs out of memory in its first steps.
+        self.spares = self.watched and environ.get("OOMTUNE_FORK") == "1"
         #: The folder for traces of what a step allocates, on a card that is not there; None: the script trains on what is there.
         self.estimate = environ.get("OOMTUNE_ESTIMATE") or None
         self.rank = int(environ.get("RANK") or 0)
@@ -73,6 +75,11 @@ class Settings:
     def rung_of(self, knobs: Iterable[str]) -> RungKnobs:
         """Only these knobs of the rung."""
         return RungKnobs.from_environment(self._environ, knobs)
+
+    def begin_search(self) -> None:
+        """In the spare of a job that runs as it stands: from now on the worker chooses the batches."""
+        self.mode, self.forks = "probe", True
+        self.watched = self.spares = False
 
     @property
     def wanted(self) -> int:

@@ -34,12 +34,24 @@ def transformers_arguments(hook: Hook, module: ModuleType) -> None:
         hook.entry = "trainer"
         hook.accumulates = "transformers"
         hook.trainer_accumulation = int(getattr(self, "gradient_accumulation_steps", 1) or 1)
-        for name, value in _trainer_settings(hook, hook.trainer_accumulation).items():
-            if hasattr(self, name):
-                setattr(self, name, value)
+        if hook.settings.spares:
+            hook.trainer_arguments.append(self)
+        _set(self, _trainer_settings(hook, hook.trainer_accumulation))
         return original(self, *args, **kwargs)
 
     kind.__post_init__ = __post_init__
+
+
+def quiet_arguments(hook: Hook) -> None:
+    """In the spare of a job that runs as it stands: as if the arguments had been made in a search."""
+    for arguments in hook.trainer_arguments:
+        _set(arguments, _trainer_settings(hook, 1))
+
+
+def _set(arguments: Any, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        if hasattr(arguments, name):
+            setattr(arguments, name, value)
 
 
 def _trainer_settings(hook: Hook, own: int) -> dict[str, Any]:

@@ -39,12 +39,17 @@ class ModelCalls:
         self.take: Callable[[Module, Args, Kwargs], Any] | None = None
         self.before: Callable[[Module, Args, Kwargs], tuple[Args, Kwargs, ContextManager[Any]] | None] | None = None
         self._running = 0
+        self._installed = False
         #: True in the backward pass of a micro-batch: checkpoints call modules in it, on a GPU from another thread.
         self.in_backward = False
         #: The thread in which a micro-batch runs; None: no micro-batch runs.
         self._inside: int | None = None
 
     def install(self) -> None:
+        """Only the first call does anything."""
+        if self._installed:
+            return
+        self._installed = True
         outer = self
         kind = self._torch.nn.Module
         original = self._original = kind.__call__

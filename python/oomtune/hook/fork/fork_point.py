@@ -58,7 +58,8 @@ class ForkPoint:
         def first_use(*args: Any, **kwargs: Any) -> Any:
             if not self._reached:
                 self._reached = True
-                _import_ahead(torch)
+                if not self._hook.settings.spares:
+                    self.import_ahead()
                 unpatch()
                 self._serve(torch)
             return original(*args, **kwargs)
@@ -71,6 +72,11 @@ class ForkPoint:
 
         self._unpatch = unpatch
         setattr(owner, name, first_use)
+
+    def import_ahead(self) -> None:
+        """Imports once for all lives what optimizers import when they are made, which takes seconds."""
+        if hasattr(sys.modules.get("torch"), "_disable_dynamo"):
+            importlib.import_module("torch._dynamo")
 
     def training_begins(self) -> None:
         """Tells the fork server that the training loop begins; in a process that is no life, tells the worker why."""
@@ -101,7 +107,11 @@ class ForkPoint:
 
     def _serve(self, torch: Torch) -> None:
         reason = self._hindrance(torch)
-        if reason is None:
+        if reason is None and self._hook.settings.spares:
+            from .spare import leave_spare
+
+            reason = leave_spare(self._hook, self)
+        elif reason is None:
             reason = ForkServer(self._hook, self).serve()
         if reason is not None:
             self._refuse(reason)
@@ -127,9 +137,3 @@ class ForkPoint:
         if any(signal.getsignal(number) is None for number in OWN_SIGNALS):
             return "a signal is handled by another language's code"
         return None
-
-
-def _import_ahead(torch: Torch) -> None:
-    """Imports once for all lives what optimizers import when they are made, which takes seconds."""
-    if hasattr(torch, "_disable_dynamo"):
-        importlib.import_module("torch._dynamo")

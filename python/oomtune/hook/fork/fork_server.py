@@ -10,11 +10,11 @@ import warnings
 
 from ..report.connection import Connection
 from ..watch.memory import Ledger
-from .process_state import end_restartable_threads, file_positions, flush_streams, other_threads
+from .process_state import end_monitors, end_workers, file_positions, flush_streams, other_threads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, NoReturn
+    from typing import Callable, Mapping, NoReturn
 
     from ..hook import Hook
     from ..messages import ForkServerHello
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .fork_point import ForkPoint
 
 
+NONE: dict[str, str] = {}
 #: The fork server reaps its lives itself and ends at once when told to, whatever the script does about these.
 OWN_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
 
@@ -30,7 +31,10 @@ class ForkServer:
     def __init__(self, hook: Hook, fork_point: ForkPoint) -> None:
         self._fork_point = fork_point
         self._connection = Connection(hook.settings.socket_path, self._hello)
-        self._pid = os.getpid()
+        self.pid = os.getpid()
+        self._spare = False
+        #: Variables that each life gets.
+        self._env: dict[str, str] = {}
         #: Pid of the life that runs.
         self._life: int | None = None
         #: (read end, write end) of the pipe on which the first life tells that it trains; None: it has told.
@@ -41,12 +45,13 @@ class ForkServer:
         self._exit: Callable[[int], NoReturn] = getattr(os._exit, "__wrapped__", os._exit)
 
     def _hello(self) -> ForkServerHello:
-        return {"t": "fork_server", "pid": self._pid}
+        return {"t": "fork_server", "pid": self.pid}
 
     def serve(self) -> str | None:
         """Forks lives until told to end. Returns None in each life; in this process only if it cannot be forked: why."""
         flush_streams()
-        end_restartable_threads()
+        end_monitors()
+        end_workers()
         Ledger.begin_fork_server()
         for number in OWN_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
@@ -66,6 +71,39 @@ class ForkServer:
         self._restore_signals()
         return "other threads run: %s" % ", ".join(threads)
 
+    def discard(self) -> None:
+        """In a job that has left it to its spare, or cannot be forked."""
+        for end in self._training_pipe or ():
+            os.close(end)
+
+    def begin_spare(self) -> None:
+        """In a spare: it is the fork server from now on. Nothing tells of its training, as it is asked for each life."""
+        self.pid = os.getpid()
+        self._connection.reopen_in_fork()
+        self.discard()
+        self._training_pipe, self._spare = None, True
+        for number in OWN_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+
+    def first_order(self) -> dict[str, str] | None:
+        """In a spare: waits. The variables of the search; None: it is not needed any more."""
+        order = self._receive_order()
+        return None if order is None else order.get("env") or {}
+
+    def serve_search(self, env: dict[str, str]) -> None:
+        """In a spare: forks lives until told to end. Returns only in a life."""
+        self._env = env
+        try:
+            release = self._fork_life()
+        except OSError:
+            self.end()
+        if release is not None:
+            self._serve_lives(release)
+
+    def end(self) -> NoReturn:
+        """In a spare: how the job has ended is known already."""
+        self._exit(0)
+
     def _serve_lives(self, release: int) -> None:
         """One after the other. Returns only in a life."""
         try:
@@ -77,19 +115,25 @@ class ForkServer:
                 order = self._receive_order()
                 if order is None:
                     self._end(status)
-                for file, position in self._positions.items():
-                    os.lseek(file, position, os.SEEK_SET)
-                forked = self._fork()
+                forked = self._fork_life(order.get("env") or {})
                 if forked is None:
-                    _adopt_environment(order.get("env") or {})
                     return
                 release = forked
         except BaseException:
-            if os.getpid() != self._pid:
+            if os.getpid() != self.pid:
                 raise
             if self._life is not None:
                 os.kill(self._life, signal.SIGKILL)
             self._exit(70)
+
+    def _fork_life(self, env: Mapping[str, str] = NONE) -> int | None:
+        """As _fork(). The life finds files as they stood, and these variables."""
+        for file, position in self._positions.items():
+            os.lseek(file, position, os.SEEK_SET)
+        release = self._fork()
+        if release is None:
+            _adopt_environment({**self._env, **env})
+        return release
 
     def _await_training(self) -> None:
         """A process that never trains is not ours to serve: a shell script may run several that use torch before the one that does."""
@@ -148,7 +192,7 @@ class ForkServer:
         pipe = self._training_pipe
         if pipe is not None:
             os.close(pipe[0])
-        self._fork_point.begin_life(self._pid, None if pipe is None else pipe[1])
+        self._fork_point.begin_life(self.pid, None if pipe is None else pipe[1])
         return None
 
     def _restore_signals(self) -> None:
@@ -156,6 +200,8 @@ class ForkServer:
             signal.signal(number, handler)
 
     def _end(self, status: int) -> NoReturn:
+        if self._spare:
+            self.end()
         if status == 0:
             from ..ancestors import end_ancestors
 
@@ -171,7 +217,7 @@ class ForkServer:
             resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
             if number != signal.SIGKILL:
                 signal.signal(number, signal.SIG_DFL)
-            os.kill(self._pid, number)
+            os.kill(self.pid, number)
         self._exit(os.WEXITSTATUS(status))
 
 

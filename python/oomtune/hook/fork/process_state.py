@@ -27,11 +27,15 @@ def flush_streams() -> None:
     ctypes.CDLL(None).fflush(None)
 
 
-def end_restartable_threads() -> None:
-    """Ends threads that are started again when needed: OpenMP's, if the library can, and tqdm's monitor."""
+def end_monitors() -> None:
+    """Ends tqdm's monitor, which is started again for the next bar."""
     for thread in threading.enumerate():
         if type(thread).__name__ == "TMonitor" and hasattr(thread, "exit"):
             thread.exit()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def end_workers() -> None:
+    """Ends OpenMP's threads, if the library can: it starts them again when they are needed."""
     pause = getattr(ctypes.CDLL(None), "omp_pause_resource_all", None)
     if pause is not None:
         pause(PAUSE_HARD)
@@ -88,6 +92,56 @@ def open_sockets() -> set[int]:
         except OSError:
             pass  # the descriptor of the listing itself
     return found
+
+
+def holds_file_locks() -> bool:
+    """Locks of open files (flock) go over to a fork, which would keep them."""
+    for name in os.listdir("/proc/self/fdinfo"):
+        try:
+            with open("/proc/self/fdinfo/" + name) as file:
+                if any(line.startswith("lock:") and " FLOCK " in line for line in file):
+                    return True
+        except OSError:
+            pass  # the descriptor of the listing itself
+    return False
+
+
+def has_room_for_copy() -> bool:
+    """Whether all that this process has in memory could be there once more: pages of a fork are copied when one of the two writes."""
+    with open("/proc/self/statm") as file:
+        resident = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    with open("/proc/meminfo") as file:
+        available = next((int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:")), 0)
+    return resident < min([available, *_rooms_of_groups()]) / 2
+
+
+def _rooms_of_groups() -> list[int]:
+    """Bytes that the cgroups of this process (v2) let it have yet."""
+    with open("/proc/self/cgroup") as file:
+        group = next((line.rstrip().split("::", 1)[1] for line in file if line.startswith("0::")), "/")
+    rooms: list[int] = []
+    while True:
+        try:
+            with open("/sys/fs/cgroup%s/memory.max" % group) as most, open(
+                "/sys/fs/cgroup%s/memory.current" % group
+            ) as now:
+                limit = most.read().strip()
+                if limit.isdigit():
+                    rooms.append(int(limit) - int(now.read()))
+        except OSError:
+            pass  # the root has no limit
+        if group in ("/", ""):
+            return rooms
+        group = group.rpartition("/")[0]
+
+
+def process_name() -> bytes:
+    with open("/proc/self/comm", "rb") as file:
+        return file.read().rstrip()
+
+
+def name_process(name: bytes) -> None:
+    ctypes.CDLL(None).prctl(15, name)  # PR_SET_NAME
 
 
 def file_positions() -> dict[int, int]:

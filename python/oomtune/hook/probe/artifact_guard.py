@@ -48,6 +48,11 @@ class ArtifactGuard:
         for name in ("replace", "rename", "link", "symlink"):
             setattr(os, name, self._guarded(getattr(os, name), self._moves))
         builtins.open = io.open = self._opened(builtins.open)
+        # Before Python 3.11 pathlib keeps functions of its own; before 3.10 its `open` is the one for descriptors.
+        accessor = getattr(sys.modules.get("pathlib"), "_NormalAccessor", None)
+        for name in {"unlink", "replace", "rename", "link", "symlink", "open"}.intersection(vars(accessor or object)):
+            if name != "open" or getattr(accessor, name) is not os.open:
+                setattr(accessor, name, staticmethod(getattr(io if name == "open" else os, name)))
 
     def install_shutil(self, shutil: Any) -> None:
         for name in ("copyfile", "copy", "copy2", "move"):

@@ -93,6 +93,11 @@ class FirstSteps:
             calls.install()
             calls.before = self._before_call
 
+    def retire(self) -> None:
+        """Counts no more: another controller has taken the process over."""
+        self._steps = MARKS[-1]
+        self._instrumentation.cut.calls.before = None
+
     @property
     def counting(self) -> bool:
         return self._steps < MARKS[-1]
@@ -238,6 +243,8 @@ class FirstSteps:
         connection = self._hook.connection
         connection.open()
         self._told = connection.opened
+        if self._hook.fork_point is not None and self._hook.fork_point.refusal is not None:
+            connection.send({"t": "plain", "message": self._hook.fork_point.refusal})
         loop: TrainingLoop = {
             "t": "loop",
             "own_batch": self.batch,

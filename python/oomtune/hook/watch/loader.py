@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Iterator
 
     from ..hook import Hook
+    from ..instrumentation import Instrumentation
     from ..types import Controller, Loader, Torch
 
 
@@ -88,19 +89,20 @@ class LoaderIterator:
 def patch_stateful_loader(hook: Hook, module: ModuleType) -> None:
     """torchdata's loader has an `__iter__` of its own."""
     if hook.instrumentation is not None:
-        torch, controller = hook.instrumentation.torch, hook.instrumentation.controller
-        patch_loader(torch, module.StatefulDataLoader, controller, eager=not hook.settings.probing)
+        patch_loader(hook.instrumentation, module.StatefulDataLoader)
 
 
-def patch_loader(torch: Torch, kind: type[Any], controller: Controller, eager: bool) -> None:
-    """Loops get a LoaderIterator if `controller.wraps(loader)`; otherwise nothing changes. `eager`: with its real iterator made at once."""
+def patch_loader(instrumentation: Instrumentation, kind: type[Any]) -> None:
+    """Loops get a LoaderIterator if `controller.wraps(loader)`; otherwise nothing changes. In a job its real iterator is made at once."""
+    torch, settings = instrumentation.torch, instrumentation.hook.settings
     original = kind.__iter__
 
     @functools.wraps(original)
     def __iter__(self: Any) -> Any:
+        controller = instrumentation.controller
         if torch.utils.data.get_worker_info() is not None or not controller.wraps(self):
             return original(self)
-        return LoaderIterator(torch, self, functools.partial(original, self), controller, eager)
+        return LoaderIterator(torch, self, functools.partial(original, self), controller, eager=not settings.probing)
 
     kind.__iter__ = __iter__
 

@@ -31,6 +31,17 @@ class Ledger:
         cls._refused_before = 0
         cls._refused_before = cls(-1).refused()
 
+    @classmethod
+    def begin_spare(cls, shared: int) -> None:
+        """In a spare, when the process that it is a fork of has ended: what they had in common is its own by now."""
+        cls._inherited = shared
+        try:
+            adopt = cls._function(ctypes.CDLL(None).oomtune_adopt, None)
+            adopt.argtypes = [ctypes.c_int, ctypes.c_uint64]
+        except (AttributeError, OSError):
+            return
+        adopt(-1, shared)
+
     def __init__(self, device: int) -> None:
         self._device = device
         self._shared = self._inherited if device < 0 else 0
