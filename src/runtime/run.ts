@@ -58,6 +58,10 @@ export class SupervisedRun implements Run {
     return readLedger(this.addon, this.dir);
   }
 
+  mainExit(): Omit<Exit, 'ledger'> | null {
+    return readMainExit(this.dir);
+  }
+
   wait(): Promise<Exit> {
     this.ended ??= this.waitInBounds();
     return this.ended;

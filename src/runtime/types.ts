@@ -39,6 +39,8 @@ export interface Run {
   ledger(): LedgerReading | null;
   /** Resolves when no process is left, or some are stuck (the exit's `stuck`). Never rejects for the job's own failure. */
   wait(): Promise<Exit>;
+  /** How its main process has ended, while others are left; null: it has not, or nothing is left. */
+  mainExit(): Omit<Exit, 'ledger'> | null;
   /** TERM to the tree, KILL after the grace; `reason` goes into exit.json. Idempotent. Kills a supervisor that does not answer. */
   end(reason: 'cancel' | 'timeout'): void;
 }

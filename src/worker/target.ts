@@ -122,6 +122,11 @@ export class Target {
     return this.hook && (this.plan.program.kind !== 'shell' || this.#trustsHook) ? 'hook' : 'none';
   }
 
+  /** Whether a search can take a fork of its own process for a start: one process, in which the hook sets the batches. */
+  get leavesSpare(): boolean {
+    return this.plan.program.kind === 'python' && this.worldSize === 1 && this.carrier('micro_batch') === 'hook';
+  }
+
   /** Whether the command has placeholders, so that it cannot be run as it is written. */
   get fillsIn(): boolean {
     return placeholders(this.plan.command).size > 0;

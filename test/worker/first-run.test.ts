@@ -83,7 +83,6 @@ describe('a job of which nothing is recorded', () => {
     const { launches, journal } = recordOf(bench);
     expect(launches.map(({ purpose, config }) => [purpose, config?.micro_batch])).toEqual([
       ['run', undefined],
-      ['search', undefined],
       ['run', report.config?.micro_batch],
     ]);
     expect(journal[0]).toMatchObject({ launch: 1, micro_batch: 64, outcome: 'device_oom', phase: 'train' });

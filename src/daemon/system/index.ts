@@ -82,7 +82,9 @@ export class System {
     const uid = this.#homes.ownerOf(dir);
     if (uid === null) return null;
     const run = await new AgentRuns(uid, this.#agents).adopt(dir);
-    return run && { ...run, dir, supervisorPid: 0, logFile: '', ledger: this.#ledgerOf(uid, dir) };
+    return (
+      run && { ...run, dir, supervisorPid: 0, logFile: '', mainExit: () => null, ledger: this.#ledgerOf(uid, dir) }
+    );
   }
 
   /** The reading before: each look asks the agent for the next. */

@@ -63,6 +63,7 @@ export function runWithoutFolder(dir: string): Run {
     logFile: join(dir, 'log'),
     ledger: () => null,
     wait: async () => exit,
+    mainExit: () => null,
     end: () => {},
   };
 }

@@ -59,6 +59,10 @@ export class HookServer {
     for (const socket of this.#ranks.values()) socket.write(line);
   }
 
+  tell(rank: number, order: HookOrder): void {
+    this.#ranks.get(rank)?.write(`${JSON.stringify(order)}\n`);
+  }
+
   close(): void {
     if (this.#closed) return;
     this.#closed = true;

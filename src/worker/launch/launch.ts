@@ -8,7 +8,7 @@ import { Session, type SessionHooks } from './session.js';
 import type { HookMode, SessionRequest } from './session-request.js';
 
 /** Loading may take long, but a search that hangs must end. */
-const SEARCH_SECONDS = 1800;
+export const SEARCH_SECONDS = 1800;
 
 /** The launch's owner; `launches` gets what is begun. */
 interface Owner {
@@ -86,7 +86,7 @@ export function launchJob(owner: Owner, { config, resume, watched, hooks }: JobL
       graceSeconds: 10,
       output: foreground ? 'inherit' : 'log',
       mode: options.tune && target.hook ? 'apply' : 'none',
-      forks: false,
+      forks: watched && (options.fork ?? true) && target.leavesSpare,
       watched,
       hookKnobs: config === null ? [] : target.hookKnobs(config),
     };

@@ -13,7 +13,7 @@ export type HookMode = 'probe' | 'measure' | 'apply' | 'none';
 /** `env`: with the knobs, without the hook's variables. */
 export interface SessionRequest extends LaunchSpec {
   mode: HookMode;
-  /** Fresh processes may be forks. */
+  /** Fresh processes may be forks; a watched job leaves a spare. */
   forks: boolean;
   /** A loop without a DataLoader begins with its first call of the model, also where the script's files speak of a loader. */
   atCall?: boolean;
@@ -38,7 +38,7 @@ export function hookEnvironment(request: SessionRequest, socket: string): Record
     OOMTUNE_HOOK_SOCKET: socket,
     OOMTUNE_HOOK_KNOBS: request.hookKnobs.join(','),
     OOMTUNE_STEPS: String(request.steps),
-    ...(request.forks && request.mode === 'probe' ? { OOMTUNE_FORK: '1' } : {}),
+    ...(request.forks && (request.mode === 'probe' || request.watched) ? { OOMTUNE_FORK: '1' } : {}),
     ...(request.watched && request.mode === 'apply' ? { OOMTUNE_WATCH: '1' } : {}),
     ...(request.estimate ? { OOMTUNE_ESTIMATE: request.dir } : {}),
     ...(request.atCall && request.mode === 'probe' ? { OOMTUNE_AT_CALL: '1' } : {}),

@@ -1,9 +1,10 @@
 import { statSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Log } from '../../common/log.js';
 import { privateFolder } from '../../common/private-folder.js';
 import type { Died, Goodbye, Hello, HookException, Loop, Measured, Step, XlaPool } from '../../contract/hook.js';
-import type { Exit, LedgerReading } from '../../contract/launch.js';
+import { type Exit, type LedgerReading, unseenEnd } from '../../contract/launch.js';
 import type { Probe } from '../../contract/measurement.js';
 import type { Cut } from '../../contract/rung.js';
 import type { Run, Runtime } from '../../runtime/types.js';
@@ -11,6 +12,7 @@ import { type Measurement, stepsToGo, worstRank } from '../search/worst-rank.js'
 import { exitOf, sinceThen } from './ends.js';
 import { FallenRank } from './fallen-rank.js';
 import { FORK_SERVER, type HookEvent, HookServer } from './hook-server.js';
+import { MainEnd } from './main-end.js';
 import { type HookMode, hookEnvironment, hookSocketPath, type SessionRequest } from './session-request.js';
 
 /**
@@ -33,15 +35,17 @@ const MOST_WARNINGS = 64;
 /** What the lives of a launch share. */
 interface Launch {
   readonly run: Run;
-  readonly mode: HookMode;
+  mode: HookMode;
   readonly hook: HookServer | null;
-  readonly hooks: SessionHooks;
+  hooks: SessionHooks;
   readonly log: Log | null;
   /** Of the whole launch. */
   readonly ended: Promise<Exit>;
   exit: Exit | null;
   /** A fork server waits. */
   forkServer: boolean;
+  /** Lives are of a job's spare, whose launch ended as the job did; the reason why we end them. Null: they are of a search's own launch. */
+  search: { endedBy: Exit['ended_by'] } | null;
   /** Pids of ended lives, whose late messages are ignored. */
   readonly past: Set<number>;
   /** The current life, and its listener. */
@@ -70,6 +74,7 @@ export class Session {
   /** Codes of the hook's warnings: `dataset_on_device`, `eval_builds_graph`, … */
   readonly warnings = new Set<string>();
 
+  readonly logFile: string;
   /** Where its part of the log begins, in bytes. */
   logFrom = 0;
 
@@ -87,6 +92,9 @@ export class Session {
   /** Its end, by the fork server. */
   #died: Died | null = null;
   #leaves = false;
+  /** How the job ended whose spare waits; null: it has not. */
+  #failed: Exit | null = null;
+  #mainEnd: MainEnd | null = null;
   #over: (exit: Exit) => void = () => {};
 
   private constructor(
@@ -96,12 +104,17 @@ export class Session {
   ) {
     this.run = launch.run;
     this.#before = life === 1 ? null : launch.run.ledger();
-    if (life > 1) this.logFrom = sizeOf(launch.run.logFile);
+    this.logFile = launch.search === null ? launch.run.logFile : join(launch.run.dir, 'search.log');
+    if (life > 1) this.logFrom = sizeOf(this.logFile);
     launch.hear = (event) => this.#hear(event);
     const alone = new Promise<Exit>((resolve) => {
       this.#over = resolve;
     });
-    const together = launch.ended.then((exit) => ({ ...exit, ledger: sinceThen(exit.ledger, this.#before) }));
+    const together = launch.ended.then((exit) => {
+      this.#mainEnd?.stop();
+      const whole = launch.search === null || life === 1 ? exit : unseenEnd(launch.search.endedBy, exit.started_at);
+      return { ...whole, ledger: sinceThen(exit.ledger, this.#before) };
+    });
     this.#ended = Promise.race([together, alone]).then((exit) => {
       this.exit = exit;
       this.#fallen.stop();
@@ -116,7 +129,7 @@ export class Session {
       hook?.close();
       return exit;
     });
-    const more = { exit: null, forkServer: false, past: new Set<number>(), pid: null, hear: () => {} };
+    const more = { exit: null, forkServer: false, search: null, past: new Set<number>(), pid: null, hear: () => {} };
     const launch: Launch = { run, mode, hook, hooks, log, ended, ...more };
     return new Session(launch, 1);
   }
@@ -162,6 +175,33 @@ export class Session {
   /** Whether its fork server can be forked again. */
   get renewable(): boolean {
     return this.launch.forkServer && this.launch.exit === null;
+  }
+
+  /** Whether a spare of the job waits. */
+  get spared(): boolean {
+    return this.renewable && this.launch.mode === 'apply';
+  }
+
+  /** The job needs its spare no more: it has shown that it fits, or no search follows. */
+  dismiss(): void {
+    if (!this.spared) return;
+    this.#mainEnd?.stop();
+    this.launch.forkServer = false;
+    this.launch.hook?.tell(FORK_SERVER, { t: 'end' });
+  }
+
+  /** The first life of a search from the spare of this job, which has ended; null: not possible. */
+  async search(env: Record<string, string>, timeoutSeconds: number): Promise<Session | null> {
+    const { launch } = this;
+    if (!this.spared || this.exit === null) return null;
+    const search = { endedBy: 'supervisor-lost' as Exit['ended_by'] };
+    Object.assign(launch, { mode: 'probe', search, hooks: { onRemark: launch.hooks.onRemark } });
+    const timer = setTimeout(() => {
+      search.endedBy = 'timeout';
+      launch.run.end('timeout');
+    }, timeoutSeconds * 1000);
+    void launch.ended.finally(() => clearTimeout(timer));
+    return this.renew(env);
   }
 
   /** Replaces this life by another, with these variables added to the launch's; null: not possible. */
@@ -255,7 +295,7 @@ export class Session {
   /** Ends a probing process, by force if need be, and waits until nothing is left. */
   async close(timeoutSeconds = 5): Promise<Exit> {
     const { hook, mode, ended } = this.launch;
-    if (this.launch.exit === null && hook !== null && mode !== 'apply') {
+    if (this.launch.exit === null && hook !== null && (mode !== 'apply' || this.spared)) {
       hook.broadcast({ t: 'end' });
       const gone = await Promise.race([ended.then(() => true), delay(timeoutSeconds * 1000, false, { ref: false })]);
       if (gone) return ended;
@@ -286,7 +326,7 @@ export class Session {
         this.#fallen.stop();
         this.#speaking.add(message.pid);
         // By now all output of the life before has arrived.
-        if (this.life > 1) this.logFrom = sizeOf(this.run.logFile);
+        if (this.life > 1) this.logFrom = sizeOf(this.logFile);
       } else if (message.t === 'plain')
         launch.log?.debug({ why: message.message }, 'each process of this search is a start');
       else if (message.t === 'loop') {
@@ -328,16 +368,34 @@ export class Session {
   #hearForkServer(event: HookEvent): void {
     const launch = this.launch;
     if ('gone' in event) launch.forkServer = false;
-    else if (event.message.t === 'fork_server') launch.forkServer = true;
+    else if (event.message.t === 'fork_server') this.#waits();
     else if (event.message.t === 'life') launch.pid = event.message.pid;
     else if (event.message.t === 'died' && event.message.pid === launch.pid) this.#died = event.message;
+  }
+
+  /** A fork server waits: that of a search, or a job's spare. */
+  #waits(): void {
+    const { launch } = this;
+    launch.forkServer = true;
+    if (launch.mode !== 'apply') return;
+    this.#mainEnd ??= new MainEnd(this.run, (exit) => {
+      this.#failed = exit;
+      // What the job has said is still to be read, unless a process that it left keeps its connection.
+      setTimeout(() => this.#failed && this.#over(this.#failed), 2000).unref();
+      this.#settle();
+    });
+    if (!this.#mainEnd.start()) this.dismiss();
   }
 
   /** Ends the session once the life is dead and all its messages were read; without the hook's reason, by the launch's exit. */
   #settle(): void {
     const launch = this.launch;
+    if (this.#failed !== null && this.exit === null && this.#speaking.size === 0) {
+      if (this.hello !== null) launch.past.add(this.hello.pid);
+      this.#over(this.#failed);
+    }
     if (this.#died === null || this.exit !== null || this.#speaking.has(this.#died.pid)) return;
-    if (this.exception === null && this.goodbye === null && !this.#leaves) {
+    if (this.exception === null && this.goodbye === null && !this.#leaves && launch.search === null) {
       launch.hook?.broadcast({ t: 'end' });
       return;
     }

@@ -69,7 +69,7 @@ export class Attempts {
         if (told !== null) this.#note(told);
         this.deps.progress({ type: 'step', step: step.n });
         jobProgress.note(launches.at(-1)?.dir as string);
-        first?.stepped(step.n);
+        if (session !== null) first?.stepped(session, step.n);
       },
       onMeasured: (measurement) => session && first?.measured(session, measurement),
     };
@@ -89,7 +89,7 @@ export class Attempts {
       key: target.key,
       devices: target.devices.map((device) => device.id),
     });
-    const exit = await this.#waitForEnd(session, signal);
+    let exit = await this.#waitForEnd(session, signal);
     const failed = exit.code !== 0 || exit.ended_by !== 'job';
     await (failed ? first?.settled() : first?.succeeded(session, exit));
     const diagnosis = failed
@@ -99,6 +99,9 @@ export class Attempts {
           ...(await target.memory.surroundings()),
         })
       : null;
+    // Only a search has a use for what waits.
+    if (session.spared && (first === null || signal.aborted || diagnosis?.class !== 'device_oom'))
+      exit = await session.close();
     if (exit.stuck === undefined) return { session, exit, diagnosis };
     this.left = { run: session.run, exit };
     const verdict = diagnosis && { ...diagnosis, evidence: exit.error, line: null, advice: STILL_RUNNING_ADVICE };

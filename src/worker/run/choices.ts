@@ -1,5 +1,6 @@
 import type { Observation } from '../../contract/measurement.js';
 import type { Recommendation } from '../../contract/recommendation.js';
+import type { Session } from '../launch/session.js';
 import { recommendationOf } from '../search/report.js';
 import { Search, type SearchOutcome } from '../search/search.js';
 import type { Target } from '../target.js';
@@ -48,17 +49,18 @@ export class Choices {
     return found;
   }
 
-  /** The same by a probe of what was recorded for other flags, else by a search; null: the script takes no batch from us. */
+  /** `spare`: a job that has failed, whose spare may wait. The same by a probe of what was recorded for other flags, else by a search; null: the script takes no batch from us. */
   async measure(
     target: Target,
     recorded: Recommendation | null,
     seen: Observation[],
+    spare: Session | null = null,
   ): Promise<Choice | SearchOutcome | null> {
     let journal = seen;
     const mayHold = recorded !== null && configFrom(recorded, target.needs(target.own), this.request.options) !== null;
     if (mayHold && !this.launches.some(({ purpose }) => purpose === 'search')) {
       const { recommendations } = await this.deps.records();
-      const verified = await verify({ ...this.request, launches: this.launches }, this.deps, target, recorded);
+      const verified = await verify({ ...this.request, launches: this.launches }, this.deps, target, recorded, spare);
       this.#launched(verified.launches);
       if (verified.choice !== null) {
         const commands = withCommand(recorded.commands ?? [], target, verified.own);
@@ -69,14 +71,14 @@ export class Choices {
       this.#note(`${recorded.key} was recorded for other flags and does not hold for these: it is searched anew.`);
       journal = [...journal, ...verified.journal];
     }
-    return this.#search(target, journal);
+    return this.#search(target, journal, spare);
   }
 
-  async #search(target: Target, journal: Observation[]): Promise<Choice | SearchOutcome | null> {
+  async #search(target: Target, journal: Observation[], spare: Session | null): Promise<Choice | SearchOutcome | null> {
     const { options } = this.request;
     const { recommendations } = await this.deps.records();
     const request = { ...this.request, launches: this.launches, journal };
-    const outcome = await new Search(request, this.deps, target, 'keep').run();
+    const outcome = await new Search(request, this.deps, target, 'keep', spare).run();
     this.#launched(outcome.allLaunches);
     if (outcome.undriveable) return null;
     if (outcome.action.type !== 'found') return outcome;

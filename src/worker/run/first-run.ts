@@ -59,9 +59,10 @@ export class FirstRun {
   }
 
   /** It makes steps, whether they can be measured or not. */
-  stepped(step: number): void {
+  stepped(session: Session, step: number): void {
     if (step <= LAST_MARK || this.#stepped) return;
     this.#stepped = true;
+    session.dismiss();
     if (this.#last === null && this.config === null) this.deps.progress({ type: 'lasts', config: null, record: null });
   }
 
@@ -165,6 +166,7 @@ export class FirstRun {
       if (wider === null) await recommendations.put(found, request.jobId);
       else if (holds) await recommendations.put(this.#withThis(wider, found), request.jobId);
       await this.#recorded(answer.config, observation, wider === null || holds);
+      session.dismiss();
       const beside = await target.memory.sharingNote();
       const notes = wider === null ? answer.notes : holds ? [holdsNote('The run', observation)] : [];
       for (const text of [...notes, ...(beside === null ? [] : [beside])]) deps.progress({ type: 'note', text });

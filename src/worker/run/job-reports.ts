@@ -35,7 +35,7 @@ export class JobReports {
       diagnosis === null || withheld === null ? diagnosis : { ...diagnosis, advice: `${withheld} ${diagnosis.advice}` };
     const unseen = isHost(target.kind) ? unseenMemory(exit, target.memory.limitBytes) : null;
     if (unseen !== null) this.#note(unseen);
-    const refused = unheardRefusal(exit, target.kind, session.run.logFile);
+    const refused = unheardRefusal(exit, target.kind, session.logFile);
     if (refused !== null) this.#note(refused);
     if (exit.stuck !== undefined) this.#note(`${exit.error} ${STILL_RUNNING_ADVICE}`);
     return reportOf(

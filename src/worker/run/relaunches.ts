@@ -50,9 +50,8 @@ export class Relaunches {
     const made = await Promise.all(runs.map(find));
     const last = made.at(-1) ?? null;
     this.#made = made.filter((run) => run !== null).length - (last === null ? 0 : 1);
-    // What the first run's search found was launched for the first time
-    const searched = this.request.launches.findIndex((launch) => launch.purpose === 'search');
-    if (searched > 0 && this.request.launches.at(-1)?.purpose === 'run') this.#made -= 1;
+    // What the search after a run as it stands has found was launched for the first time
+    if (runs.some(({ config }, at) => config !== null && runs[at - 1]?.config === null)) this.#made -= 1;
     return last;
   }
 

@@ -93,7 +93,7 @@ class JobRun {
       adopted = null;
       config ??= this.#first?.config ?? null;
       if (config === null && !this.deps.signal.aborted) {
-        const found = await this.#afterMisfit(target, attempt);
+        const found = await this.#afterMisfit(target, attempt).finally(() => attempt.session.close());
         if (found !== null && 'outcome' in found) return found;
         if (found !== null) {
           config = found.config;
@@ -132,7 +132,7 @@ class JobRun {
     const recorded = await recommendations.get(target.key);
     const died = first.journal.at(-1)?.micro_batch ?? 0;
     const smaller = recorded !== null && recorded.micro_batch < died ? recorded : null;
-    const found = await this.#choices.measure(target, smaller, first.journal);
+    const found = await this.#choices.measure(target, smaller, first.journal, session);
     if (found !== null) return 'action' in found ? this.#reports.withoutRun(target, found) : found;
     return { ...this.#exhausted(target, attempt), failure: outgrown(diagnosis, first.journal.at(-1)?.micro_batch) };
   }

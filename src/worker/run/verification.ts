@@ -4,6 +4,7 @@ import type { Recommendation } from '../../contract/recommendation.js';
 import { rungOf, sameRung } from '../../contract/rung.js';
 import { KINDS } from '../../devices/index.js';
 import { doubtOf } from '../../tuner/index.js';
+import type { Session } from '../launch/session.js';
 import { Prober } from '../search/prober.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
@@ -29,8 +30,9 @@ export async function verify(
   deps: WorkDeps,
   target: Target,
   recorded: Recommendation,
+  spare: Session | null = null,
 ): Promise<Verification> {
-  const prober = new Prober(request, deps, target, 'keep');
+  const prober = new Prober(request, deps, target, 'keep', spare);
   const stop = (): void => prober.interrupt();
   deps.signal.addEventListener('abort', stop);
   try {

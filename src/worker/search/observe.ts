@@ -124,7 +124,7 @@ export async function diagnoseSession(
   if (session.goodbye?.reason === 'uncut' && session.exception === null) return uncut(session.goodbye);
   if (session.goodbye?.reason === 'by_hand' && session.exception === null) return byHand(session.goodbye);
   return diagnose({
-    log: openLog(session.run.logFile, session.logFrom),
+    log: openLog(session.logFile, session.logFrom),
     exitCode: exit.code,
     signal: exit.signal,
     device,

@@ -54,9 +54,10 @@ export class Prober {
     private readonly deps: WorkDeps,
     private readonly target: Target,
     private readonly goal: Constraints['goal'],
+    spare: Session | null = null,
   ) {
     this.facts = new LoopFacts(request, target);
-    this.#processes = new Processes(request, deps, target, this.facts);
+    this.#processes = new Processes(request, deps, target, this.facts, spare);
   }
 
   /** Launches made, those of an earlier process included. */
@@ -155,7 +156,7 @@ export class Prober {
     }
     const whole =
       exit.code === 0 && exit.ended_by === 'job' && session.exception === null && this.#processes.mode !== 'probe';
-    const refused = whole ? unheardRefusal(exit, this.target.kind, session.run.logFile) : null;
+    const refused = whole ? unheardRefusal(exit, this.target.kind, session.logFile) : null;
     if (refused !== null) {
       this.diagnosis = unheardDiagnosis(refused, exit);
       return observeDeath(probe, ran, this.diagnosis, exit);

@@ -3,7 +3,7 @@ import type { Exit } from '../../contract/launch.js';
 import type { Probe } from '../../contract/measurement.js';
 import { type Rung, sameRung } from '../../contract/rung.js';
 import { prepareDiagnosis } from '../diagnosis/index.js';
-import { launchSearch } from '../launch/launch.js';
+import { launchSearch, SEARCH_SECONDS } from '../launch/launch.js';
 import type { Session } from '../launch/session.js';
 import type { HookMode } from '../launch/session-request.js';
 import { StillRunning } from '../launch/still-running.js';
@@ -43,6 +43,8 @@ export class Processes {
     private readonly deps: WorkDeps,
     private readonly target: Target,
     private readonly facts: LoopFacts,
+    /** A job that has failed, whose spare may wait: the first process is a fork of that. */
+    private spare: Session | null,
   ) {
     const drives = request.knob === undefined && target.carrier('micro_batch') === 'hook';
     this.mode = drives ? 'probe' : target.listens ? 'measure' : 'none';
@@ -100,19 +102,49 @@ export class Processes {
     this.#expandable = expandable;
   }
 
+  /** Null: no spare waits, or another start is needed: the search has other words for the command, or its life did not come to train. */
+  async #fromSpare(rung: Rung, expandable: boolean): Promise<Session | null> {
+    const { spare, target } = this;
+    this.spare = null;
+    if (!spare?.spared) return null;
+    this.session = spare;
+    const { dir } = spare.run;
+    const launch = this.launches.length;
+    const first = { rung, expandable_segments: expandable, micro_batch: 1, accumulation: 1 };
+    const [plain, wanted] = [
+      await target.fill(null, dir, launch),
+      await target.fill(target.configOf(first), dir, launch),
+    ];
+    const same = wanted.argv.join('\0') === plain.argv.join('\0');
+    const env = Object.fromEntries(Object.entries(wanted.env).filter(([name, value]) => plain.env[name] !== value));
+    const able = same && this.forks && this.mode === 'probe';
+    const life = able ? await spare.search(env, this.request.options.timeoutSeconds ?? SEARCH_SECONDS) : null;
+    if (life !== null) {
+      this.session = life;
+      this.deps.progress({ type: 'life', launch, life: this.lives + 1, why: 'to see what the script asks for' });
+      if ((await life.ready()) !== null || life.exit?.ended_by === 'timeout') return life;
+      this.deps.log.info('a fork of the job did not come to its training loop: the search makes a start of its own');
+    }
+    await this.close();
+    return null;
+  }
+
   /** Starts a process on a rung; if the hook drives, waits for its training loop. */
   async open(rung: Rung, expandable: boolean, probe: Probe | null): Promise<void> {
-    this.#started = { rung, expandable };
     const owner = { request: this.request, deps: this.deps, target: this.target, launches: this.launches };
-    const session = await launchSearch(owner, {
-      mode: this.mode,
-      rung,
-      expandable,
-      forks: this.forks,
-      atCall: this.atCall,
-      setsVariables: this.setsVariables,
-      probe,
-    });
+    const life = await this.#fromSpare(rung, expandable);
+    const session =
+      life ??
+      (await launchSearch(owner, {
+        mode: this.mode,
+        rung,
+        expandable,
+        forks: this.forks,
+        atCall: this.atCall,
+        setsVariables: this.setsVariables,
+        probe,
+      }));
+    this.#started = { rung, expandable };
     this.#process(session, rung, expandable);
     if (this.deps.signal.aborted) session.run.end('cancel');
     if (this.mode !== 'probe') return;

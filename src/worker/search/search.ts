@@ -6,6 +6,7 @@ import type { Cut, HookKnob, Rung } from '../../contract/rung.js';
 import { Tuner } from '../../tuner/index.js';
 import type { Action, Constraints } from '../../tuner/types.js';
 import { Detached } from '../launch/detached.js';
+import type { Session } from '../launch/session.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 import { constraintsOf, inTokens, withLoop } from './constraints.js';
@@ -65,9 +66,11 @@ export class Search {
     private readonly deps: WorkDeps,
     private readonly target: Target,
     private readonly goal: Constraints['goal'],
+    /** A job that has failed, whose spare may wait. */
+    spare: Session | null = null,
   ) {
     this.#dropped = new DroppedRungs(target.baseRung);
-    this.#prober = new Prober(request, deps, target, goal);
+    this.#prober = new Prober(request, deps, target, goal, spare);
   }
 
   /** Searches to the end and leaves no process behind. Rejects with the signal's reason. */
