@@ -17,7 +17,7 @@ const PARTS: Record<string, RegExp> = {
   cut: /^test_(cut\w*|loaderless)\.py$/,
   probe: /^test_(probe|knobs|memory_breakdown|growing_variables)\.py$/,
   starts: /^test_(inject|training_frameworks|ranks|shards)\.py$/,
-  lives: /^test_lives\.py$/,
+  lives: /^test_(lives|spare)\.py$/,
 };
 
 function files(part: string): string[] {
