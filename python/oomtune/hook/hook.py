@@ -91,7 +91,7 @@ class Hook:
             self.artifact_guard.install()
             self._wrap_os_exit()
         if self.settings.spares:
-            from .probe.dry_run import ArtifactGuard
+            from .probe.artifact_guard import ArtifactGuard
 
             # The spare turns it on. Functions that libraries take by name have to be told before.
             self.artifact_guard = ArtifactGuard(lambda: self.controlled)
