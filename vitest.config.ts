@@ -7,7 +7,7 @@ const SECONDS: [path: string, seconds: number][] = [
   ['test/frameworks/flags', 20],
   ['test/frameworks/', 150],
   ['test/worker/by-hand', 130],
-  ['test/python/hook-', 90],
+  ['test/python/hook-', 110],
   ['test/cuda/sanitizers', 150],
   ['test/native/core', 150],
   ['test/daemon/lost-host', 130],

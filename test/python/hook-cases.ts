@@ -14,10 +14,8 @@ const INTERPRETERS = {
 
 /** Parts of about the same length, as files of tests run side by side; what none of them names is the rest's. */
 const PARTS: Record<string, RegExp> = {
-  cut: /^test_(cut\w*|loaderless)\.py$/,
-  probe: /^test_(probe|knobs|memory_breakdown|growing_variables)\.py$/,
-  starts: /^test_(inject|training_frameworks|ranks|shards)\.py$/,
-  lives: /^test_(lives|spare)\.py$/,
+  cut: /^test_(cut\w*|loaderless|lives|spare)\.py$/,
+  probe: /^test_(probe|knobs|memory_breakdown|growing_variables|inject|training_frameworks|ranks|shards)\.py$/,
 };
 
 function files(part: string): string[] {

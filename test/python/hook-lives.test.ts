@@ -1,3 +1,0 @@
-import { hookCases } from './hook-cases.js';
-
-hookCases('lives');
