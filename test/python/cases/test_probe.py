@@ -265,6 +265,21 @@ class Driving(unittest.TestCase):
         self.assertEqual({line for line in self.seen if line.startswith("length")}, {"length 100"})
         self.assertIn("variable_length", result.one("loop")["warnings"])
 
+    def test_longest_samples_of_a_class_of_their_own_are_taken(self):
+        result = self.drive(
+            "class Graph:\n"
+            "    def __init__(self, nodes): self._store = {'x': torch.ones(nodes, 4)}\n"
+            "class Graphs(Dataset):\n"
+            "    def __len__(self): return 300\n"
+            "    def __getitem__(self, i): return Graph(i % 100 + 1)\n"
+            "def join(graphs): return nn.utils.rnn.pad_sequence([g._store['x'] for g in graphs], batch_first=True)\n"
+            "for x in DataLoader(Graphs(), batch_size=8, collate_fn=join):\n"
+            "    note('length', x.shape[1])\n"
+            "    work(x, torch.zeros(x.shape[0], x.shape[1], 2))\n"
+        )
+        self.assert_driven(result)
+        self.assertEqual({line for line in self.seen if line.startswith("length")}, {"length 100"})
+
     def test_samples_that_only_go_with_their_like_are_not_mixed(self):
         text = (
             "class Text(Dataset):\n"

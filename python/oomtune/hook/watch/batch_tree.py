@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def data_size(sample: Any) -> int:
-    """How much data a sample holds: elements of tensors and arrays, items of lists, letters of text."""
+    """How much data a sample holds: elements of tensors and arrays, items of lists, letters of text, and what the fields of an object hold."""
     shape = getattr(sample, "shape", None)
     if shape is not None and not callable(shape):
         total = 1
@@ -35,7 +35,8 @@ def data_size(sample: Any) -> int:
     size = getattr(sample, "size", None)
     if isinstance(size, tuple):  # PIL images
         return size[0] * size[1]
-    return 1
+    # Samples of a class of their own: graphs, data classes.
+    return sum(data_size(leaf) for leaf in leaves(sample) if hasattr(leaf, "shape")) or 1
 
 
 def unpadded_size(sample: Any) -> int:
