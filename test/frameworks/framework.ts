@@ -3,6 +3,7 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { closingSize } from '../../src/tuner/sizes.js';
 import { Oomtune, ROOT } from '../cli/oomtune.js';
 import { Warm } from './warm.js';
 
@@ -27,8 +28,10 @@ interface Framework {
   most?: number;
   /** How the batch is said without the hook; else by the environment's BATCH. */
   flag?: string;
-  /** By how many per cent more than the largest size does not fit, where memory grows evenly enough for less than 10; null: samples differ in size, or it does not. */
-  beyond?: 2 | null;
+  /** Samples differ in size: LONGEST in the environment has it train on the largest alone, which is what an answer has to hold for. */
+  differ?: boolean;
+  /** By how many per cent more than the largest size does not fit: 2 (two samples at least), where nothing else is named; null: it is not asked. */
+  beyond?: 10 | null;
   cut?: string;
   /** Its models take statistics of each micro-batch: a cut run ends at other weights, which is told. */
   normalises?: boolean;
@@ -108,7 +111,9 @@ export function trainsAsItIs(what: string, modules: string[], frameworks: Framew
     /** Whether a batch fits the budget in a process of its own that knows nothing of the hook. */
     async function fits(framework: Framework, batch: number): Promise<boolean> {
       const cwd = await folder(framework);
-      const { command, env } = sized(framework, batch);
+      const sizedAs = sized(framework, batch);
+      const { command } = sizedAs;
+      const env = framework.differ ? { ...sizedAs.env, LONGEST: '1' } : sizedAs.env;
       const options = ['--no-tune', '--preset', 'none', '--device', 'cpu', '--budget', framework.budget as string];
       const ended = await oomtune.call(['run', ...options, '--report', 'report.json', '--', ...command], { cwd, env });
       const { outcome, failure } = reported(cwd);
@@ -128,7 +133,7 @@ export function trainsAsItIs(what: string, modules: string[], frameworks: Framew
     });
 
     describe.each(frameworks)('$script', (framework) => {
-      const { own, accumulation = 1, budget, most = own, script, beyond = 10, cut = 'auto' } = framework;
+      const { own, accumulation = 1, budget, most = own, script, beyond = 2, cut = 'auto' } = framework;
       const bound = budget === undefined ? ['--max-batch', String(most)] : ['--budget', budget];
       const options = ['--name', script, '--device', 'cpu', '--cut', cut, ...bound];
       let bare = '';
@@ -155,7 +160,7 @@ export function trainsAsItIs(what: string, modules: string[], frameworks: Framew
           expect(found).toBeLessThan(own);
           expect(await fits(framework, config.micro_batch), `${config.micro_batch}`).toBe(true);
           if (beyond === null) return;
-          const more = found + Math.max(1, Math.ceil((found * beyond) / 100));
+          const more = beyond === 2 ? closingSize(found) : found + Math.ceil((found * beyond) / 100);
           expect(await fits(framework, more), `${more}`).toBe(false);
         },
         300_000,

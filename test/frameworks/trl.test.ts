@@ -7,8 +7,8 @@ trainsAsItIs(
   'TRL',
   ['trl.trainer.sft_trainer', 'peft'],
   [
-    { script: 'trl_sft', own: 24, most: 6 },
-    { script: 'trl_dpo', own: 24, most: 6 },
+    { script: 'trl_sft', own: 24, budget: '150MiB', differ: true },
+    { script: 'trl_dpo', own: 24, budget: '110MiB' },
     { script: 'trl_console', console: 'trl', args: `sft ${TRL}`.split(' '), own: 48, most: 12 },
   ],
 );

@@ -14,7 +14,7 @@ class Pictures(Dataset):
 
     def __getitem__(self, index):
         generator = torch.Generator().manual_seed(index)
-        corner = torch.randint(0, 24, (1 + index % 3, 2), generator=generator).float()
+        corner = torch.randint(0, 24, (3 if os.environ.get("LONGEST") else 1 + index % 3, 2), generator=generator).float()
         boxes = torch.cat((corner, corner + 24), 1)
         return torch.rand(3, 64, 64, generator=generator), {"boxes": boxes, "labels": torch.ones(len(boxes), dtype=torch.long)}
 

@@ -1,4 +1,6 @@
 """TRL's SFTTrainer with a PEFT LoRA adapter on a tiny Llama made from its configuration."""
+import os
+
 import torch
 from datasets import Dataset
 from peft import LoraConfig
@@ -10,7 +12,7 @@ words = ["<pad>", "<eos>", "<unk>"] + ["w%d" % n for n in range(300)]
 core = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="<unk>"))
 core.pre_tokenizer = pre_tokenizers.Whitespace()
 tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>")
-texts = [" ".join("w%d" % ((place * (row + 7)) % 300) for place in range(40 + row % 40)) for row in range(96)]
+texts = [" ".join("w%d" % ((place * (row + 7)) % 300) for place in range(79 if os.environ.get("LONGEST") else 40 + row % 40)) for row in range(96)]
 
 torch.manual_seed(0)
 config = LlamaConfig(
@@ -19,7 +21,7 @@ config = LlamaConfig(
 trainer = SFTTrainer(
     model=LlamaForCausalLM(config),
     args=SFTConfig(
-        output_dir="out", per_device_train_batch_size=24, num_train_epochs=2, use_cpu=True, save_strategy="no", report_to=[], bf16=False,
+        output_dir="out", per_device_train_batch_size=int(os.environ.get("BATCH", 24)), num_train_epochs=2, use_cpu=True, save_strategy="no", report_to=[], bf16=False,
         learning_rate=1e-3, max_length=128,
     ),
     train_dataset=Dataset.from_dict({"text": texts}),

@@ -1,5 +1,6 @@
 """A webdataset pipeline that makes its batches by itself, read by a loader with batch_size=None."""
 import io
+import os
 import tarfile
 
 import torch
@@ -20,11 +21,11 @@ def make(path, samples):
                 archive.addfile(member, buffer)
 
 
-make("shard-000000.tar", 256)
+make("shard-000000.tar", 1024)
 torch.manual_seed(0)
-data = webdataset.WebDataset("shard-000000.tar", shardshuffle=False).decode().to_tuple("x.pth", "y.pth").batched(64)
+data = webdataset.WebDataset("shard-000000.tar", shardshuffle=False).decode().to_tuple("x.pth", "y.pth").batched(int(os.environ.get("BATCH", 512)))
 loader = webdataset.WebLoader(data, batch_size=None)
-model = nn.Sequential(nn.Linear(128, 2048), nn.GELU(), nn.Linear(2048, 8))
+model = nn.Sequential(nn.Linear(128, 16384), nn.GELU(), nn.Linear(16384, 8))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
 for _ in range(2):
     for inputs, targets in loader:
