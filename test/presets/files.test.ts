@@ -326,6 +326,13 @@ describe('torchtitan by age', () => {
     );
   });
 
+  test('what is installed decides where the command stands in no checkout', async () => {
+    const file = 'lib/python3.11/site-packages/torchtitan/config/configs.py';
+    const env = { VIRTUAL_ENV: project({ [file]: ages.third['torchtitan/config/configs.py'] }), PATH: '/nonexistent' };
+    const knobs = { micro_batch: 6, checkpointing: true };
+    expect((await filled(command, knobs, { env })).line).toMatch(/local_batch_size 6 activation_checkpoint:full$/);
+  });
+
   test("the command's own flags decide where there is no source", async () => {
     const made = await plan(
       `${command} --training.num-tokens-per-microbatch-per-dp-rank 8192 --training.max_context_length 2048`,

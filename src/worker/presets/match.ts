@@ -39,9 +39,11 @@ export function holds(when: When | undefined, scene: Scene): boolean {
 
 function sourceHolds(rule: When['source'], scene: Scene): boolean {
   if (!rule) return true;
-  const { script } = scene.program;
-  const folders = script ? [scene.cwd, dirname(script.absolute)] : [scene.cwd];
-  const texts = folders.flatMap((folder) => rule.files.flatMap((file) => readText(join(folder, file)) ?? []));
+  const { script, executable } = scene.program;
+  const textsIn = (folders: string[]) =>
+    folders.flatMap((folder) => rule.files.flatMap((file) => readText(join(folder, file)) ?? []));
+  let texts = textsIn(script ? [scene.cwd, dirname(script.absolute)] : [scene.cwd]);
+  if (texts.length === 0) texts = textsIn(sitePackages(executable ?? 'python3', scene.env));
   if (texts.length === 0) return rule.assumed;
   const has = (pattern: string) => texts.some((text) => new RegExp(pattern, 'm').test(text));
   return (rule.text === undefined || has(rule.text)) && (rule.not === undefined || !has(rule.not));

@@ -12,7 +12,7 @@ const When = z.strictObject({
   /** Regular expressions on the program's own arguments, joined by single spaces. */
   arguments: z.string().optional(),
   arguments_not: z.string().optional(),
-  /** Source files (in the working folder or the script's) whose text decides; without any, `assumed`. */
+  /** Source files (in the working folder or the script's, else among the installed packages) whose text decides; without any, `assumed`. */
   source: z
     .strictObject({
       files: z.array(z.string()).min(1),
