@@ -19,7 +19,7 @@ await withErrors(() => {
   const python = setup({ tests: true });
   const frameworks = quick ? null : ensureFrameworks();
   const integrations = frameworks === null ? null : ensureIntegrations();
-  const entryPoints = frameworks === null ? '' : ensureEntryPoints();
+  const entryPoints = frameworks === null ? '' : ensureEntryPoints(frameworks);
   if (quick)
     say('NOT RUN (--quick): the tests with real frameworks and current torch, and those under other versions of Node.');
   // Each start of a script would else compile the hook anew where no bytecode may be written (PYTHONDONTWRITEBYTECODE)

@@ -1,32 +1,38 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { ensureLibtorch } from './libtorch.mjs';
 import { ROOT } from './say.mjs';
 import { ensureTestVenv } from './venv.mjs';
 
-const LISTS = join(ROOT, 'test', 'frameworks', 'entry-points');
+const FOLDERS = join(ROOT, 'test', 'frameworks', 'entry-points');
+
+/** What cannot stand beside the frameworks' environment, as it needs an older Python, and a torch of its own with that. */
+const ALONE = { fairseq: { beside: null, oldest: 8, newest: 8, bytes: 6 * 2 ** 30 } };
 
 /**
- * The folders with the console scripts of what is pinned in test/frameworks/entry-points, each in an environment of its own, as
- * `NAME=FOLDER` with commas. What cannot be had is not among them. They have no torch: the frameworks' packages go on their path.
+ * The folders with the programs of test/frameworks/entry-points as `NAME=FOLDER`, with commas: what is pinned there, each in an
+ * environment of its own that sees the packages of `frameworks`, and a compiled one. What cannot be had is not among them.
  */
-export function ensureEntryPoints() {
+export function ensureEntryPoints(frameworks) {
   const made = [];
-  for (const file of readdirSync(LISTS).filter((one) => one.endsWith('.txt'))) {
-    const name = file.replace(/\.txt$/, '');
-    const list = join(LISTS, file);
-    const python = ensureTestVenv({
-      tests: `the tests that start ${name} by its console script`,
-      name: `entry-${name}`,
-      what: `${name}, whose console script tests start`,
-      lists: ['--no-deps', '-r', list],
-      files: [list],
-      bytes: 2 ** 30,
-      seconds: 10 * 60, // half a minute on two cores with a good network
-      check: `import importlib.metadata; importlib.metadata.version("${name}")`,
-    });
-    if (python !== null) made.push(`${name}=${join(python, '..')}`);
+  for (const name of readdirSync(FOLDERS)) {
+    const list = join(FOLDERS, name, 'requirements.txt');
+    const program =
+      name === 'libtorch'
+        ? ensureLibtorch(frameworks, join(FOLDERS, name, 'train.cpp'))
+        : ensureTestVenv({
+            tests: `the tests that start ${name} by its console script`,
+            name: `entry-${name}`,
+            what: `${name}, whose console script tests start`,
+            lists: ['--no-deps', '-r', list],
+            files: [list],
+            beside: frameworks,
+            bytes: 2 ** 30,
+            seconds: 10 * 60, // half a minute on two cores with a good network
+            check: 'import torch',
+            ...ALONE[name],
+          });
+    if (program !== null) made.push(`${name}=${join(program, '..')}`);
   }
   return made.join(',');
 }
-
-if (process.argv[1] === import.meta.filename) process.stdout.write(`${ensureEntryPoints()}\n`);

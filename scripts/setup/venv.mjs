@@ -16,11 +16,12 @@ const NEWEST = 14;
 /**
  * The interpreter of an environment as of `ensureVenv`; null where it cannot be had, which is said aloud: `tests` do not run then.
  */
-export function ensureTestVenv({ tests, ...wanted }) {
-  const base = findBase(OLDEST, NEWEST);
+export function ensureTestVenv({ tests, oldest = OLDEST, newest = NEWEST, ...wanted }) {
+  const base = findBase(oldest, newest);
+  const versions = oldest === newest ? `3.${oldest}` : `3.${oldest} to 3.${newest}`;
   const made =
     base === null
-      ? { why: `no Python 3.${OLDEST} to 3.${NEWEST} with the module venv is here` }
+      ? { why: `no Python ${versions} with the module venv is on the PATH or in pyenv` }
       : ensureVenv({ ...wanted, base });
   if (made.why) say(`NOT RUN: ${tests}, since ${made.why}.`);
   return made.python ?? null;
@@ -30,11 +31,11 @@ export function ensureTestVenv({ tests, ...wanted }) {
  * A virtual environment of pinned packages, made once a machine: `{ python }`, or `{ why }` where it cannot be had.
  *
  * Its folder's name begins with `name`; `lists` are pip's arguments (`-r FILE`, `-c FILE`), and it is made anew when one of
- * `files` changes; `bytes` is what it needs on the disk, `seconds` the longest that pip may take, `check` a statement that
- * must run in it.
+ * `files` changes; after its own packages it sees those of the interpreter `beside`, if one is given; `bytes` is what it needs
+ * on the disk, `seconds` the longest that pip may take, `check` a statement that must run in it.
  */
-export function ensureVenv({ name, what, base, lists, files, bytes, seconds, check }) {
-  const digest = createHash('sha256').update(base.version);
+export function ensureVenv({ name, what, base, lists, files, beside = null, bytes, seconds, check }) {
+  const digest = createHash('sha256').update(base.version + (beside ?? ''));
   for (const file of files) digest.update(readFileSync(file));
   const folder = join(cache(), `${name}-${digest.digest('hex').slice(0, 12)}`);
   const python = join(folder, 'bin', 'python');
@@ -52,6 +53,7 @@ export function ensureVenv({ name, what, base, lists, files, bytes, seconds, che
   const steps = [
     [base.path, '-m', 'venv', folder],
     [python, '-m', 'pip', 'install', '--quiet', '--no-input', '--disable-pip-version-check', ...lists],
+    ...(beside === null ? [] : [[python, '-c', SEE, packagesOf(beside)]]),
     [python, '-c', check],
   ];
   for (const step of steps) {
@@ -65,15 +67,26 @@ export function ensureVenv({ name, what, base, lists, files, bytes, seconds, che
   return { python };
 }
 
+/** Puts a folder of packages behind the environment's own. */
+const SEE =
+  'import os, sys, sysconfig; open(os.path.join(sysconfig.get_path("purelib"), "beside.pth"), "w").write(sys.argv[1] + "\\n")';
+
+const packagesOf = (python) => output([python, '-c', 'import sysconfig; print(sysconfig.get_path("purelib"))']);
+
 /** A Python 3.`oldest` to 3.`newest` that can make virtual environments: `{ path, version }`; null: there is none. */
 export function findBase(oldest, newest) {
   const names = ['python3', ...Array.from({ length: newest - oldest + 1 }, (_, n) => `python3.${newest - n}`)];
   const ask = 'import sys, venv, ensurepip; print("%d.%d" % sys.version_info[:2])';
-  for (const name of names) {
-    const path = which(name);
+  for (const path of [...names.map(which), ...pyenvs()]) {
     const version = path === null ? null : output([path, '-c', ask]);
     const minor = Number(version?.split('.')[1]);
     if (path !== null && version?.startsWith('3.') && minor >= oldest && minor <= newest) return { path, version };
   }
   return null;
+}
+
+/** Its shims know of no version that is not switched on. */
+function pyenvs() {
+  const versions = join(process.env.PYENV_ROOT ?? join(homedir(), '.pyenv'), 'versions');
+  return existsSync(versions) ? readdirSync(versions).map((name) => join(versions, name, 'bin', 'python')) : [];
 }

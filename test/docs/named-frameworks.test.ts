@@ -1,36 +1,42 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { basename, dirname, join, relative } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { expect, it } from 'vitest';
 import { ROOT } from '../cli/oomtune.js';
 
-/** What the suite starts for real: what pages call it, and the file that starts it, with a word of it. */
-const STARTED: Record<string, [called: RegExp, file: string, word: string]> = {
-  transformers: [/\btransformers\b|Hugging Face Trainer/i, 'test/frameworks/scripts/hf_trainer.py', 'transformers'],
-  accelerate: [/\baccelerate\b/i, 'test/frameworks/scripts/accelerate_loop.py', 'accelerate'],
-  trl: [/\bTRL\b/i, 'test/frameworks/scripts/trl_sft.py', 'trl'],
-  peft: [/\bPEFT\b/i, 'test/frameworks/scripts/trl_sft.py', 'peft'],
-  lightning: [/\bLightning(?:CLI)?\b/i, 'test/frameworks/scripts/lightning_cli.py', 'lightning'],
-  timm: [/\btimm\b/i, 'test/frameworks/scripts/timm_loop.py', 'timm'],
-  ultralytics: [/\b(?:Ultralytics|YOLO)\b/i, 'test/frameworks/scripts/yolo_data.py', 'yolo'],
-  pyg: [/\bPyG\b/i, 'test/frameworks/scripts/pyg_graphs.py', 'torch_geometric'],
-  hydra: [/\bHydra\b/i, 'test/frameworks/scripts/hydra_app.py', 'hydra'],
-  webdataset: [/\bwebdataset\b/i, 'test/frameworks/scripts/web_pipeline.py', 'webdataset'],
-  torchvision: [/\btorchvision\b/i, 'test/frameworks/scripts/torchvision_detection.py', 'torchvision'],
-  torchtune: [/\btorchtune\b/i, 'test/frameworks/entry-points/torchtune.txt', 'torchtune=='],
-  litgpt: [/\bLitGPT\b/i, 'test/frameworks/entry-points/litgpt.txt', 'litgpt=='],
-  axolotl: [/\bAxolotl\b/i, 'test/frameworks/entry-points/axolotl.txt', 'axolotl=='],
-  deepspeed: [/\bDeepSpeed\b/i, 'test/frameworks/entry-points/deepspeed.txt', 'deepspeed=='],
+/** What the suite starts for real: what pages call it, and the script that does, with a word of it; none: a folder of entry-points. */
+const STARTED: Record<string, [called: RegExp, file?: string, word?: string]> = {
+  transformers: [/\btransformers\b|Hugging Face Trainer/i, 'hf_trainer.py', 'transformers'],
+  accelerate: [/\baccelerate\b/i, 'accelerate_loop.py', 'accelerate'],
+  trl: [/\bTRL\b/i, 'trl_sft.py', 'trl'],
+  peft: [/\bPEFT\b/i, 'trl_sft.py', 'peft'],
+  lightning: [/\bLightning(?:CLI)?\b/i, 'lightning_cli.py', 'lightning'],
+  timm: [/\btimm\b/i, 'timm_loop.py', 'timm'],
+  ultralytics: [/\b(?:Ultralytics|YOLO)\b/i, 'yolo_data.py', 'yolo'],
+  pyg: [/\bPyG\b/i, 'pyg_graphs.py', 'torch_geometric'],
+  hydra: [/\bHydra\b/i, 'hydra_app.py', 'hydra'],
+  webdataset: [/\bwebdataset\b/i, 'web_pipeline.py', 'webdataset'],
+  torchvision: [/\btorchvision\b/i, 'torchvision_detection.py', 'torchvision'],
+  torchtune: [/\btorchtune\b/i],
+  litgpt: [/\bLitGPT\b/i],
+  axolotl: [/\bAxolotl\b/i],
+  deepspeed: [/\bDeepSpeed\b/i],
+  'llama-factory': [/\bLLaMA-Factory\b|\bllamafactory\b/i],
+  fairseq: [/\bfairseq\b/i],
+  torchtitan: [/\btorchtitan\b/i],
+  jax: [/\b(?:JAX|Flax|Optax)\b/i],
+  libtorch: [/\blibtorch\b/i],
 };
 
-/** What it does not start: what frameworks.md has to say of it. */
+/** Programs of a repository, in no package that could be installed: what frameworks.md has to say of them. */
 const NOT_STARTED: Record<string, [called: RegExp, said: RegExp]> = {
-  'llama-factory': [/\bLLaMA-Factory\b|\bllamafactory\b/i, /LLaMA-Factory \(`llama-factory`\) \| no;/],
-  fairseq: [/\bfairseq\b/i, /fairseq \(`fairseq`\)[^|]* \| no;/],
-  torchtitan: [/\btorchtitan\b/i, /torchtitan \(`torchtitan`\)[^|]* \| no\b/],
   nanogpt: [/\bnanoGPT\b/i, /nanoGPT \(`nanogpt`\)[^|]*\|[^|]*none of the scripts/],
   karpathy: [/\b(?:minGPT|makemore)\b/i, /pytorch\/examples, minGPT, makemore/],
-  jax: [/\b(?:JAX|Flax|Optax)\b/i, /JAX \(listed there;/],
-  libtorch: [/\blibtorch\b/i, /C\+\+ program has a row too/],
+};
+/** Presets of what is started under another name, and of another such program. */
+const PRESETS: Record<string, string> = {
+  'hf-trainer': 'transformers',
+  'lightning-cli': 'lightning',
+  'pytorch-imagenet': 'nanogpt',
 };
 
 /** Named for another reason: whose messages are read, and what else there is to choose from. */
@@ -56,10 +62,18 @@ const tables = () =>
 /** Without what was copied out of programs: commands and their output. */
 const prose = (path: string) => read(path).replaceAll(/^```[\s\S]*?^```/gm, '');
 
-it.each(Object.entries(STARTED))('%s, which pages name, is started by the suite', (_, [called, file, word]) => {
+it.each(Object.entries(STARTED))('%s, which pages name, is started by the suite', (name, [called, script, word]) => {
   expect(pages.some((page) => called.test(read(page)))).toBe(true);
-  expect(read(file)).toContain(word);
-  expect(tables()).toContain(`'${basename(file).replace(/(_data)?\.(py|txt)$/, '')}'`);
+  if (script !== undefined) expect(read(`test/frameworks/scripts/${script}`)).toContain(word);
+  const started = script?.replace(/(_data)?\.py$/, '') ?? name;
+  expect(tables()).toMatch(new RegExp(`(?:\\bthere\\(|: )'${started}'`));
+});
+
+it('every entry point that is set up is one that pages name, and every preset one that is started', () => {
+  const folders = readdirSync(join(ROOT, 'test', 'frameworks', 'entry-points'));
+  expect(folders.filter((name) => !(name in STARTED))).toEqual([]);
+  const presets = readdirSync(join(ROOT, 'config', 'presets')).map((file) => file.replace(/\.yaml$/, ''));
+  expect(presets.filter((name) => !((PRESETS[name] ?? name) in { ...STARTED, ...NOT_STARTED }))).toEqual([]);
 });
 
 it.each(Object.entries(NOT_STARTED))(

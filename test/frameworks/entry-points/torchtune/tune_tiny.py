@@ -1,5 +1,4 @@
 """A model, a tokenizer and rows for torchtune's own recipe, as its configuration names them."""
-import torch
 from torch.utils.data import Dataset
 from torchtune.models.llama2 import llama2
 
@@ -28,11 +27,3 @@ class Rows(Dataset):
 
 def rows(tokenizer=None, packed=False):
     return Rows()
-
-
-if __name__ == "__main__":
-    import os
-
-    torch.manual_seed(0)
-    os.makedirs("from", exist_ok=True)
-    torch.save(model().state_dict(), "from/model.pt")
