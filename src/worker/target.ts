@@ -122,8 +122,9 @@ export class Target {
     return this.hook && (this.plan.program.kind !== 'shell' || this.#trustsHook) ? 'hook' : 'none';
   }
 
-  /** Whether a search can take a fork of its own process for a start: one process, in which the hook sets the batches. */
+  /** Whether a search can take a fork of its own process for a start: one process, in which the hook sets the batches. What a job on a GPU pays for it is yet to be measured. */
   get leavesSpare(): boolean {
+    if (!isHost(this.kind)) return false;
     return this.plan.program.kind === 'python' && this.worldSize === 1 && this.carrier('micro_batch') === 'hook';
   }
 
