@@ -11,6 +11,7 @@ import { nothingFits } from './errors.js';
 import { drawingWidth, memoryBar } from './memory-bar.js';
 import { memoryOverTime } from './memory-over-time.js';
 import type { Paint } from './output.js';
+import { rungTable } from './rung-table.js';
 import { hasEnded, slurmText } from './status-view.js';
 import { oneLine } from './table.js';
 import { ago, bytesOr, comparisonText, configWords, cutWords, plural, seconds, shellWords } from './words.js';
@@ -153,7 +154,8 @@ function probes(all: readonly ProbeRecord[], paint: Paint): string[] {
     );
     if (!fits && probe.evidence) lines.push(`      ${paint('dim', 'evidence:')} ${oneLine(probe.evidence)}`);
   }
-  return lines;
+  const rungs = rungTable(all, paint);
+  return rungs.length === 0 ? lines : [...lines, '', ...rungs];
 }
 
 function relaunches(runs: JobRecord['launches']): string[] {
