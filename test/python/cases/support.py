@@ -1,5 +1,6 @@
 """A worker to talk to: a unix socket that answers the hook from a script, and real python processes under it."""
 
+import contextlib
 import json
 import os
 import socket
@@ -64,7 +65,7 @@ class Worker:
             self._start(self._serve, line, list(self._answers))
 
     def _serve(self, line, answers):
-        with line, line.makefile("rb") as texts:
+        with line, line.makefile("rb") as texts, contextlib.suppress(ConnectionResetError):  # its process ended
             self._answer(line, texts, answers)
 
     def _answer(self, line, texts, answers):

@@ -12,7 +12,7 @@ import unittest
 from support import ROOT, run
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
-dry_run = importlib.import_module("oomtune.hook.probe.dry_run")
+artifact_guard = importlib.import_module("oomtune.hook.probe.artifact_guard")
 process_state = importlib.import_module("oomtune.hook.fork.process_state")
 
 #: The process that was started, as under a supervisor: here another is above it.
@@ -93,7 +93,7 @@ class OlderPathlib(unittest.TestCase):
             with open(path, "w") as file:
                 file.write("of an earlier run")
             try:
-                dry_run.ArtifactGuard(lambda: True).install()
+                artifact_guard.ArtifactGuard(lambda: True).install()
                 Accessor().unlink(path)
                 with Accessor().open(path, "w") as file:
                     file.write("of a search")
