@@ -32,7 +32,7 @@ export function explainJob(
   const seen = job.journal.map((one) => asRecord(one));
   if (isHidden(job))
     lines.push('', `Its command, its output and its search are for ${job.owner} and administrators to see.`);
-  else if (seen.length > 0 && !job.launches.some(({ purpose }) => purpose === 'search'))
+  else if (seen.length > 0 && !wasSearched(job.launches, seen))
     lines.push('', 'No search was needed: it runs as it stands, and was measured meanwhile.', ...probes(seen, paint));
   else if (seen.length > 0) lines.push('', 'The search:', ...probes(seen, paint));
   else if (recommendation !== null && job.config !== null) {
@@ -67,6 +67,10 @@ export function explainJob(
   if (hasEnded(job)) lines.push('', ending(job, paint));
   return lines.join('\n');
 }
+
+/** Whether anything was measured but the job itself: in launches of a search, or in forks that the job has left. */
+const wasSearched = (launches: JobRecord['launches'], seen: readonly ProbeRecord[]): boolean =>
+  launches.some(({ purpose }) => purpose === 'search') || new Set(seen.map(lifeOf)).size > 1;
 
 export function explainRecommendation(recorded: Recommendation, paint: Paint): string {
   const recommendation = plain(recorded);

@@ -112,6 +112,24 @@ test('a search goes on where a killed daemon left it, and no size that is known 
   await until(async () => (await host.leftOver()).length === 0);
 }, 240_000);
 
+test('a job that does not fit is searched for in forks that it has left, which end with a daemon that is killed: the next goes on', async () => {
+  await host.start();
+  const id = await submit('wide.py', { budget: '85MiB' });
+  const searching = await host.state(id, 'searching', 60);
+  expect(searching.launches.map(({ purpose }) => purpose)).toEqual(['run']);
+  await until(async () => (await host.job(id)).journal.length > 2);
+  await host.kill();
+  await until(() => host.processes().length === 0);
+  await host.start();
+  const job = await host.state(id, 'succeeded', 120);
+  expect(job.config).toMatchObject({ micro_batch: 256, effective_batch: 1024 });
+  expect(job.launches.filter(({ purpose }) => purpose === 'run').length).toBe(2);
+  const story = explainJob(job, null, null, (_, text) => text);
+  expect(story).toMatch(/The search:\n +launch 1, as it stands\n +micro-batch 1024: out of memory/);
+  expect(story).not.toContain('No search was needed');
+  await until(async () => (await host.leftOver()).length === 0);
+}, 240_000);
+
 test('a job whose memory grows with every epoch is launched once, and explain says what keeps the memory', async () => {
   await host.start();
   const id = await submit('keeps_weights.py', { budget: '100MiB' });
