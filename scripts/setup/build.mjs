@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, statSync, utimesSync, writeFileSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { join } from 'node:path';
+import { compilerCache } from './ccache.mjs';
 import { ROOT, run, say } from './say.mjs';
 
 const at = (...parts) => join(ROOT, ...parts);
@@ -51,14 +52,6 @@ export function ensureTypeScript() {
   mark('tsc', started);
 }
 
-/** What was compiled before, in any checkout, is taken from ccache's store where there is one (test/native/build.ts does the same). */
-function compiler() {
-  const there = (process.env.PATH ?? '').split(delimiter).some((folder) => existsSync(join(folder, 'ccache')));
-  if (!there) return {};
-  const launchers = { CMAKE_C_COMPILER_LAUNCHER: 'ccache', CMAKE_CXX_COMPILER_LAUNCHER: 'ccache' };
-  return { ...launchers, CCACHE_BASEDIR: ROOT, CCACHE_NOHASHDIR: '1' };
-}
-
 /** The native tests build their own, with sanitizers and without, beside it. */
 export function ensureNative() {
   const sources = ['addon', 'core', 'supervisor', 'preload'].map((room) => at('native', room));
@@ -67,7 +60,7 @@ export function ensureNative() {
   const started = new Date();
   run([process.execPath, at('node_modules', 'cmake-js', 'bin', 'cmake-js'), 'compile'], {
     remedy: 'The compiler above says why; CONTRIBUTING.md lists what the native part needs.',
-    env: compiler(),
+    env: compilerCache(),
   });
   mark('native', started);
 }

@@ -5,10 +5,14 @@ import { output, say } from './say.mjs';
 import { which } from './system.mjs';
 import { cache } from './venv.mjs';
 
+/** Version and folder of torch, without the seconds that importing it takes. */
+const WHERE =
+  'from importlib import metadata, util; print(metadata.version("torch"), util.find_spec("torch").submodule_search_locations[0])';
+
 /** `source` compiled against the headers and libraries in the torch of `python`, once for each of both; null: it could not be. */
 export function ensureLibtorch(python, source) {
   const compiler = which('c++') ?? which('g++') ?? which('clang++');
-  const torch = output([python, '-c', 'import torch; print(torch.__version__, torch.__path__[0])'])?.split(' ');
+  const torch = output([python, '-c', WHERE])?.split(' ');
   const digest = createHash('sha256').update(readFileSync(source)).update(`${torch}`).digest('hex').slice(0, 12);
   const folder = join(cache(), `libtorch-${digest}`);
   const program = join(folder, 'train');

@@ -151,27 +151,13 @@ function isVerified(o: Observation, fits: readonly Observation[]): boolean {
  */
 function steepestOf(fits: readonly Observation[]): number {
   const least = (max(fits.map((fit) => fit.micro_batch)) ?? 0) / 4;
-  const fresh = steepestAmong(
-    fits.filter((fit) => fit.fresh && fit.micro_batch >= least),
-    least,
-  );
-  if (fresh > 0) return fresh;
+  const among = (group: readonly Observation[]) => steepestAmong(group, least);
+  const fresh = fits.filter((fit) => fit.fresh);
+  const largest = among(fresh.filter((fit) => fit.micro_batch >= least));
+  if (largest > 0) return largest;
   const worn = fits.filter((fit) => !fit.fresh);
-  const rises = [...new Set(worn.map(lifeOf))].map((life) =>
-    steepestAmong(
-      worn.filter((fit) => lifeOf(fit) === life),
-      least,
-    ),
-  );
-  return (
-    max([
-      steepestAmong(
-        fits.filter((fit) => fit.fresh),
-        least,
-      ),
-      ...rises,
-    ]) ?? 0
-  );
+  const lives = [...new Set(worn.map(lifeOf))].map((life) => worn.filter((fit) => lifeOf(fit) === life));
+  return Math.max(...[fresh, ...lives].map(among));
 }
 
 /** Of each size the least that was measured; those below `least` say nothing of the largest where two others do. */

@@ -2,6 +2,8 @@ import { execFile } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { compilerCache } from '../../scripts/setup/ccache.mjs';
+import { which } from '../../scripts/setup/system.mjs';
 
 const run = promisify(execFile);
 const ROOT = join(import.meta.dirname, '..', '..');
@@ -25,7 +27,7 @@ const ARM = { compiler: 'aarch64-linux-gnu-g++', emulator: 'qemu-aarch64-static'
 
 /** How a program for 64-bit Arm is started here; null, with what is missing printed, where it cannot be. */
 export function armEmulator(): string[] | null {
-  const missing = [ARM.compiler, ARM.emulator].filter((name) => !found(name));
+  const missing = [ARM.compiler, ARM.emulator].filter((name) => which(name) === null);
   if (missing.length === 0) return [ARM.emulator, '-L', ARM.libraries];
   console.warn(
     `Skipped: what runs on aarch64, as ${missing.join(' and ')} cannot be found (apt-get install g++-aarch64-linux-gnu qemu-user-static).`,
@@ -33,12 +35,8 @@ export function armEmulator(): string[] | null {
   return null;
 }
 
-const found = (name: string) => (process.env.PATH ?? '').split(':').some((folder) => existsSync(join(folder, name)));
-
-/** What was compiled before, in any checkout, is taken from ccache's store: a build under sanitizers takes a minute. */
-const COMPILER = found('ccache') ? ['C', 'CXX'].map((one) => `-DCMAKE_${one}_COMPILER_LAUNCHER=ccache`) : [];
-/** The same sources in another folder are the same: their paths go into debugging information alone. */
-const CCACHE = { CCACHE_BASEDIR: ROOT, CCACHE_NOHASHDIR: '1' };
+/** A build under sanitizers takes a minute. */
+const CACHED = compilerCache();
 
 /** Is googletest installed? Asked as CMake asks. */
 export const hasGoogletest = ['/usr/include', '/usr/local/include'].some((folder) =>
@@ -56,10 +54,10 @@ export async function buildNative(kind: keyof typeof KINDS, targets: string[]): 
   const locked = (command: string[]) =>
     run('flock', [join(build, '.lock'), ...command], {
       cwd: ROOT,
-      env: { ...process.env, ...CCACHE },
+      env: { ...process.env, ...CACHED },
       maxBuffer: 64 * 1024 ** 2,
     });
-  await locked(['cmake', '-S', '.', '-B', build, '-DOOMTUNE_TESTS=ON', ...COMPILER, ...options]);
+  await locked(['cmake', '-S', '.', '-B', build, '-DOOMTUNE_TESTS=ON', ...options]);
   await locked(['cmake', '--build', build, '--parallel', '2', '--target', ...targets]);
   return join(build, options.includes('-DCMAKE_BUILD_TYPE=Release') ? 'Release' : 'RelWithDebInfo');
 }

@@ -78,8 +78,12 @@ class Hook:
 
     def install(self) -> None:
         moments = dict(ALWAYS)
-        if self.settings.searching:
+        if self.settings.searching or self.settings.spares:
             from .probe.artifact_guard import ArtifactGuard
+
+            # A spare turns its job's on.
+            self.artifact_guard = ArtifactGuard(lambda: self.controlled)
+        if self.artifact_guard is not None and self.settings.searching:
             from .probe.dry_run import quiet_environment
 
             quiet_environment()
@@ -87,14 +91,10 @@ class Hook:
                 # Scripted and compiled functions would not see what stands in for the card.
                 os.environ.update(PYTORCH_JIT="0", TORCHDYNAMO_DISABLE="1")
             moments.update(SEARCHING)
-            self.artifact_guard = ArtifactGuard(lambda: self.controlled)
             self.artifact_guard.install()
             self._wrap_os_exit()
         if self.settings.spares:
-            from .probe.artifact_guard import ArtifactGuard
-
-            # The spare turns it on. Functions that libraries take by name have to be told before.
-            self.artifact_guard = ArtifactGuard(lambda: self.controlled)
+            # Functions that libraries take by name have to be told before.
             moments.update({name: SEARCHING[name] for name in TAKEN_BY_NAME})
         if self.settings.forks or self.settings.spares:
             from .fork.fork_point import ForkPoint

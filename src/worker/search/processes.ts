@@ -178,6 +178,7 @@ export class Processes {
     this.#started = null;
     if (session !== null) this.#whole(session, await session.close());
   }
+
   /** Ends the process without waiting. */
   interrupt(): void {
     this.session?.run.end('cancel');

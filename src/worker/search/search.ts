@@ -51,7 +51,12 @@ export const seenBy = (
   observations: journal,
   launches: new Set(journal.map(({ launch }) => launch)).size,
   allLaunches: launches,
-  ...{ startupSeconds, torch, cut, loop, samples, undriveable },
+  startupSeconds,
+  torch,
+  cut,
+  loop,
+  samples,
+  undriveable,
 });
 
 /** Drives the tuner: runs its probes, records each observation, and passes it on. */

@@ -53,8 +53,7 @@ class ForkServer:
         end_monitors()
         end_workers()
         Ledger.begin_fork_server()
-        for number in OWN_SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
+        _take_signals()
         try:
             release = self._fork()
         except OSError as error:
@@ -82,8 +81,7 @@ class ForkServer:
         self._connection.reopen_in_fork()
         self.discard()
         self._training_pipe, self._spare = None, True
-        for number in OWN_SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
+        _take_signals()
 
     def first_order(self) -> dict[str, str] | None:
         """In a spare: waits. The variables of the search; None: it is not needed any more."""
@@ -219,6 +217,11 @@ class ForkServer:
                 signal.signal(number, signal.SIG_DFL)
             os.kill(self.pid, number)
         self._exit(os.WEXITSTATUS(status))
+
+
+def _take_signals() -> None:
+    for number in OWN_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _adopt_environment(env: dict[str, str]) -> None:
