@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline';
 import { describe, expect, it } from 'vitest';
 import { PACKAGE_ROOT } from '../../src/common/home.js';
 import { type HookOrder, hookMessage, hookOrder } from '../../src/contract/hook.js';
-import type { SessionRequest } from '../../src/worker/launch/session-request.js';
+import type { Hooking, SessionRequest } from '../../src/worker/launch/session-request.js';
 import { hookEnvironment } from '../../src/worker/launch/session-request.js';
 import { pythonWithTorch } from '../worker/harness.js';
 
@@ -59,6 +59,24 @@ describe('the protocol of the hook', () => {
     expect([word, required.filter((name) => !sent.includes(name))]).toEqual([word, []]);
   }
 
+  it('has a variable for each wish of a launch, which the hook heeds', () => {
+    const heeded = (hook: Hooking): Record<string, unknown> => {
+      const env = hookEnvironment({ hook, env: {}, dir: '/launch' } as unknown as SessionRequest, '/socket');
+      const settings =
+        'import json, oomtune.hook.settings as s; print(json.dumps(vars(s.Settings.from_environment()), default=lambda it: sorted(it) if isinstance(it, frozenset) else None))';
+      return JSON.parse(execFileSync(python, ['-c', settings], { env: { ...process.env, ...env }, encoding: 'utf8' }));
+    };
+    const probe = { mode: 'probe', steps: 4 } as const;
+    expect(heeded(probe)).toMatchObject({ mode: 'probe', steps: 4, forks: false, at_call: false, estimate: null });
+    expect(heeded({ ...probe, forks: true, atCall: true, setsVariables: true, estimate: true })).toMatchObject({
+      ...{ forks: true, at_call: true, sets_variables: true, estimate: '/launch' },
+    });
+    const job: Hooking = { mode: 'apply', steps: 3, knobs: ['micro_batch'], forks: true, watched: true };
+    expect(heeded(job)).toMatchObject({
+      ...{ mode: 'apply', knobs: ['micro_batch'], spares: true, watched: true },
+    });
+  });
+
   it('has a page that names every message and field', () => {
     const page = readFileSync(join(PACKAGE_ROOT, 'docs', 'reference', 'hook-protocol.md'), 'utf8');
     for (const [word, { all }] of [...messages, ...fieldsOf(hookOrder)]) {
@@ -88,7 +106,7 @@ async function conversation(): Promise<Map<string, string[]>> {
   });
   await new Promise<void>((resolve) => server.listen(path, resolve));
   const env = { ...process.env, OMP_NUM_THREADS: '1' } as Record<string, string>;
-  const request = { env, mode: 'probe', hookKnobs: [], steps: 3 } as unknown as SessionRequest;
+  const request = { env, hook: { mode: 'probe', steps: 3 } } as unknown as SessionRequest;
   const script = join(PACKAGE_ROOT, 'test', 'fixtures', 'worker', 'wide.py');
   const child = spawn(python, [script], { cwd: folder, env: { ...env, ...hookEnvironment(request, path) } });
   await new Promise((resolve) => child.once('close', resolve));

@@ -38,9 +38,7 @@ async function ask(ranks: number, restful: number, wanted: Probe) {
       timeoutSeconds: 60,
       graceSeconds: 1,
       output: 'log',
-      mode: 'probe',
-      steps: 3,
-      hookKnobs: [],
+      hook: { mode: 'probe', steps: 3 },
     },
     createLog('test', 'silent'),
   );

@@ -120,12 +120,9 @@ export class Following {
     const session = await launchSearch(
       { request, deps, target, launches: request.launches },
       {
-        mode,
+        hook: { mode, steps: request.options.steps, estimate: true },
         rung: this.#rung,
         expandable: false,
-        forks: false,
-        atCall: false,
-        estimate: true,
         probe: size === null ? null : this.#probe(size),
       },
     );

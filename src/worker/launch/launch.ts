@@ -5,7 +5,7 @@ import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 import { isEnded } from './detached.js';
 import { Session, type SessionHooks } from './session.js';
-import type { HookMode, SessionRequest } from './session-request.js';
+import type { Hooking, SessionRequest } from './session-request.js';
 
 /** Loading may take long, but a search that hangs must end. */
 export const SEARCH_SECONDS = 1800;
@@ -19,25 +19,15 @@ interface Owner {
 }
 
 interface SearchLaunch {
-  mode: HookMode;
+  /** But for the knobs that the hook is to apply, which follow from the probe. */
+  hook: Hooking;
   rung: Rung;
   expandable: boolean;
-  /** Fresh processes may be forks. */
-  forks: boolean;
-  /** Sizes are set at the model's call from the first one on. */
-  atCall: boolean;
-  /** With the loader's batch size the script's variables are set that hold it. */
-  setsVariables?: boolean;
-  /** On a card that is not there: its steps are followed into the launch's folder. */
-  estimate?: boolean;
   /** Null: only to see the script's own settings. */
   probe: Probe | null;
 }
 
-export function launchSearch(
-  owner: Owner,
-  { mode, rung, expandable, forks, atCall, setsVariables = false, estimate = false, probe }: SearchLaunch,
-): Promise<Session> {
+export function launchSearch(owner: Owner, { hook, rung, expandable, probe }: SearchLaunch): Promise<Session> {
   const { request, deps, target } = owner;
   const config = probe === null ? null : target.configOf(probe);
   const first = target.configOf({ rung, expandable_segments: expandable, micro_batch: 1, accumulation: 1 });
@@ -55,12 +45,10 @@ export function launchSearch(
       timeoutSeconds: request.options.timeoutSeconds ?? SEARCH_SECONDS,
       graceSeconds: 5,
       output: 'log',
-      mode,
-      forks,
-      atCall,
-      setsVariables,
-      estimate,
-      hookKnobs: mode === 'measure' ? (probe?.knob ? target.hookKnobs(config ?? first) : target.hookKnobs()) : [],
+      hook: {
+        ...hook,
+        knobs: hook.mode === 'measure' ? target.hookKnobs(probe?.knob ? (config ?? first) : undefined) : [],
+      },
     };
   });
 }
@@ -85,30 +73,19 @@ export function launchJob(owner: Owner, { config, resume, watched, hooks }: JobL
       timeoutSeconds: least(options.timeoutSeconds, deps.secondsLeft?.() ?? null),
       graceSeconds: 10,
       output: foreground ? 'inherit' : 'log',
-      mode: options.tune && target.hook ? 'apply' : 'none',
-      forks: watched && (options.fork ?? true) && target.leavesSpare,
-      watched,
-      hookKnobs: config === null ? [] : target.hookKnobs(config),
+      hook: {
+        mode: options.tune && target.hook ? 'apply' : 'none',
+        steps: options.steps,
+        knobs: config === null ? [] : target.hookKnobs(config),
+        forks: watched && (options.fork ?? true) && target.leavesSpare,
+        watched,
+      },
     };
   });
 }
 
 /** Where launches of a search and of a job differ. */
-type Wishes = Pick<
-  SessionRequest,
-  | 'argv'
-  | 'env'
-  | 'timeoutSeconds'
-  | 'graceSeconds'
-  | 'output'
-  | 'mode'
-  | 'forks'
-  | 'atCall'
-  | 'setsVariables'
-  | 'estimate'
-  | 'watched'
-  | 'hookKnobs'
->;
+type Wishes = Pick<SessionRequest, 'argv' | 'env' | 'timeoutSeconds' | 'graceSeconds' | 'output' | 'hook'>;
 
 /** Records the launch, then makes it. Rejects with the signal's reason if aborted before. */
 async function open(
@@ -138,7 +115,6 @@ async function open(
       tied: request.purpose !== 'submit',
       ...(request.shell === undefined ? {} : { shell: request.shell }),
       givenUp: () => isEnded(deps.signal),
-      steps: options.steps,
       ...wishes,
     },
     deps.log,

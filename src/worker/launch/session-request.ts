@@ -10,39 +10,50 @@ import type { LaunchSpec } from '../../runtime/types.js';
  */
 export type HookMode = 'probe' | 'measure' | 'apply' | 'none';
 
-/** `env`: with the knobs, without the hook's variables. */
-export interface SessionRequest extends LaunchSpec {
+/** How a launch is hooked, handed on whole from whoever decides it to `hookEnvironment`. What is left out does not apply. */
+export interface Hooking {
   mode: HookMode;
+  steps: number;
+  /** Knobs that the hook itself has to apply (`apply` and `measure`). */
+  knobs?: string[];
   /** Fresh processes may be forks; a watched job leaves a spare. */
-  forks: boolean;
+  forks?: boolean;
+  /** The first steps of a job that runs as it stands are measured. */
+  watched?: boolean;
   /** A loop without a DataLoader begins with its first call of the model, also where the script's files speak of a loader. */
   atCall?: boolean;
   /** With a loader's batch size the script's variables are set that hold it. */
   setsVariables?: boolean;
   /** The script trains on a card that is not there, and the hook writes into the launch's folder what its steps allocate. */
   estimate?: boolean;
-  steps: number;
-  /** The first steps of a job that runs as it stands are measured. */
-  watched?: boolean;
-  /** Knobs that the hook itself has to apply (`apply` and `measure`). */
-  hookKnobs: string[];
+}
+
+/** Each variable is 1 where its wish applies; the hook heeds it in the modes that it is for. */
+const WISHES = {
+  forks: 'OOMTUNE_FORK',
+  watched: 'OOMTUNE_WATCH',
+  atCall: 'OOMTUNE_AT_CALL',
+  setsVariables: 'OOMTUNE_SET_VARIABLES',
+} as const satisfies Partial<Record<keyof Hooking, string>>;
+
+/** `env`: with the knobs, without the hook's variables. */
+export interface SessionRequest extends LaunchSpec {
+  hook: Hooking;
 }
 
 /** The variables that load the hook; the inject folder comes first, so that Python finds its sitecustomize. */
-export function hookEnvironment(request: SessionRequest, socket: string): Record<string, string> {
+export function hookEnvironment({ hook, env, dir }: SessionRequest, socket: string): Record<string, string> {
   const path = [join(PACKAGE_ROOT, 'python', 'inject'), join(PACKAGE_ROOT, 'python')];
-  if (request.env.PYTHONPATH) path.push(request.env.PYTHONPATH);
+  if (env.PYTHONPATH) path.push(env.PYTHONPATH);
+  const wishes = Object.entries(WISHES).filter(([wish]) => hook[wish as keyof typeof WISHES]);
   return {
     PYTHONPATH: path.join(delimiter),
-    OOMTUNE_HOOK: request.mode,
+    OOMTUNE_HOOK: hook.mode,
     OOMTUNE_HOOK_SOCKET: socket,
-    OOMTUNE_HOOK_KNOBS: request.hookKnobs.join(','),
-    OOMTUNE_STEPS: String(request.steps),
-    ...(request.forks && (request.mode === 'probe' || request.watched) ? { OOMTUNE_FORK: '1' } : {}),
-    ...(request.watched && request.mode === 'apply' ? { OOMTUNE_WATCH: '1' } : {}),
-    ...(request.estimate ? { OOMTUNE_ESTIMATE: request.dir } : {}),
-    ...(request.atCall && request.mode === 'probe' ? { OOMTUNE_AT_CALL: '1' } : {}),
-    ...(request.setsVariables && request.mode === 'probe' ? { OOMTUNE_SET_VARIABLES: '1' } : {}),
+    OOMTUNE_HOOK_KNOBS: (hook.knobs ?? []).join(','),
+    OOMTUNE_STEPS: String(hook.steps),
+    ...Object.fromEntries(wishes.map(([, name]) => [name, '1'])),
+    ...(hook.estimate ? { OOMTUNE_ESTIMATE: dir } : {}),
   };
 }
 

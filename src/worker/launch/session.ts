@@ -140,14 +140,14 @@ export class Session {
     const early: HookEvent[] = [];
     let hook: HookServer | null = null;
     let env = request.env;
-    if (request.mode !== 'none') {
+    if (request.hook.mode !== 'none') {
       const path = hookSocketPath(request.dir);
       hook = await HookServer.listen(path, log, (event) => (session ? session.launch.hear(event) : early.push(event)));
       env = { ...env, ...hookEnvironment(request, path) };
     }
     try {
       const run = await runtime.launch({ ...request, env });
-      session = Session.#of(run, request.mode, hook, hooks, log);
+      session = Session.#of(run, request.hook.mode, hook, hooks, log);
     } catch (error) {
       hook?.close();
       throw error;

@@ -181,12 +181,12 @@ export class Prober {
     if (this.#processes.mode === 'measure' && verdict.class === 'device_oom' && !probe.knob)
       this.diagnosis = neverReached(probe, session.loop?.own_batch, this.target.worldSize) ?? verdict;
     const trainedAlone = this.#processes.mode === 'probe' && session.loop === null ? trainedAtItsOwn(verdict) : null;
-    if (trainedAlone !== null && session.exception?.waited_for_loader && !this.#processes.atCall)
+    if (trainedAlone !== null && session.exception?.waited_for_loader && !this.#processes.hook.atCall)
       return this.#fromFirstCall(probe);
     this.diagnosis = trainedAlone ?? this.diagnosis;
     if (verdict.class === 'user_error' && (await this.#trainsAtItsOwn(probe))) {
       const { own_batch: own, place } = this.facts.loop as Loop;
-      if (place === 'loader' && !this.#processes.setsVariables) return this.#withVariables(probe);
+      if (place === 'loader' && !this.#processes.hook.setsVariables) return this.#withVariables(probe);
       this.diagnosis = usesOwnBatch(own as number, probe.micro_batch, verdict, place);
     }
     return observeDeath(probe, ran, this.diagnosis, exit);
@@ -204,7 +204,7 @@ export class Prober {
       { probe },
       'out of memory at a batch of its own: sizes are set from the first call of its model on',
     );
-    this.#processes.atCall = true;
+    this.#processes.hook.atCall = true;
     await this.close();
     return this.measure(probe);
   }
@@ -212,7 +212,7 @@ export class Prober {
   /** Repeats the probe in a start in which the script's variables have the size that its loader's batches have. */
   async #withVariables(probe: Probe): Promise<Observation> {
     this.deps.log.info({ probe }, 'the script uses its batch size elsewhere too: its variables are set with it');
-    this.#processes.setsVariables = true;
+    this.#processes.hook.setsVariables = true;
     this.facts.loop = null;
     return this.measure(probe);
   }
@@ -220,7 +220,7 @@ export class Prober {
   /** Repeats the probe in a start, without further forks: the failure may be the fork's own. */
   async #inStart(probe: Probe): Promise<Observation> {
     this.deps.log.info({ probe }, 'a forked process failed: the same size is measured in a new start');
-    this.#processes.forks = false;
+    this.#processes.hook.forks = false;
     await this.close();
     return this.measure(probe);
   }

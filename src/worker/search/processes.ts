@@ -5,7 +5,7 @@ import { type Rung, sameRung } from '../../contract/rung.js';
 import { prepareDiagnosis } from '../diagnosis/index.js';
 import { launchSearch, SEARCH_SECONDS } from '../launch/launch.js';
 import type { Session } from '../launch/session.js';
-import type { HookMode } from '../launch/session-request.js';
+import type { Hooking, HookMode } from '../launch/session-request.js';
 import { StillRunning } from '../launch/still-running.js';
 import { EXPANDABLE_SEGMENTS } from '../memory/allocator.js';
 import type { Target } from '../target.js';
@@ -16,11 +16,10 @@ import type { LoopFacts } from './loop-facts.js';
 export class Processes {
   /** Those of an earlier process of ours included. */
   readonly launches: WorkRequest['launches'];
-  readonly mode: HookMode;
+  /** How the next start is hooked. */
+  readonly hook: Hooking;
   /** The live one; null: there is none. */
   session: Session | null = null;
-  /** Fresh processes may be forks. */
-  forks: boolean;
   /** Processes so far, starts and forks. */
   lives: number;
   /** Probes of the live process. */
@@ -29,10 +28,6 @@ export class Processes {
   spent = false;
   /** The rung of its last probe. */
   rung: Rung | null = null;
-  /** The script trained on batches of its own before it asked a loader: sizes are set from its model's first call on. */
-  atCall = false;
-  /** The script fails with other sizes of its loader's batches than its own: its variables that hold that size are set with it. */
-  setsVariables = false;
   /** How the current launch was started. */
   #started: { rung: Rung; expandable: boolean } | null = null;
   /** The live process has expandable segments. */
@@ -47,10 +42,17 @@ export class Processes {
     private spare: Session | null,
   ) {
     const drives = request.knob === undefined && target.carrier('micro_batch') === 'hook';
-    this.mode = drives ? 'probe' : target.listens ? 'measure' : 'none';
+    this.hook = {
+      mode: drives ? 'probe' : target.listens ? 'measure' : 'none',
+      steps: request.options.steps,
+      forks: (request.options.fork ?? true) && target.worldSize === 1,
+    };
     this.launches = [...request.launches];
-    this.forks = (request.options.fork ?? true) && target.worldSize === 1;
     this.lives = Math.max(0, ...request.journal.map(({ life, launch }) => life ?? launch));
+  }
+
+  get mode(): HookMode {
+    return this.hook.mode;
   }
 
   /** Whether the live process can run it. */
@@ -73,7 +75,7 @@ export class Processes {
   /** Begins a process: another life of the launch, or a new launch. */
   async begin(probe: Probe, first: Probe | null = probe): Promise<void> {
     const expandable = probe.expandable_segments ?? false;
-    const life = this.forks ? await this.#renew(probe, expandable) : null;
+    const life = this.hook.forks ? await this.#renew(probe, expandable) : null;
     if (life === null) {
       await this.close();
       return this.open(probe.rung, expandable, first);
@@ -117,7 +119,7 @@ export class Processes {
     ];
     const same = wanted.argv.join('\0') === plain.argv.join('\0');
     const env = Object.fromEntries(Object.entries(wanted.env).filter(([name, value]) => plain.env[name] !== value));
-    const able = same && this.forks && this.mode === 'probe';
+    const able = same && this.hook.forks && this.mode === 'probe';
     const life = able ? await spare.search(env, this.request.options.timeoutSeconds ?? SEARCH_SECONDS) : null;
     if (life !== null) {
       this.session = life;
@@ -136,12 +138,9 @@ export class Processes {
     const session =
       life ??
       (await launchSearch(owner, {
-        mode: this.mode,
+        hook: this.hook,
         rung,
         expandable,
-        forks: this.forks,
-        atCall: this.atCall,
-        setsVariables: this.setsVariables,
         probe,
       }));
     this.#started = { rung, expandable };
