@@ -83,6 +83,17 @@ class Results(unittest.TestCase):
         self.drive(LOOP + "    torch.save(lambda: 0, 'a.pth'); assert os.path.exists('a.pth')\n")
         self.assert_untouched()
 
+    def test_memory_that_a_save_cannot_have_is_the_scripts_to_know(self):
+        """torch's error for the host's memory is a RuntimeError, as that of a full disk may be."""
+        self.drive(
+            "class Huge:\n    def __reduce__(self): return torch.empty, (len(torch.empty(1 << 50, dtype=torch.uint8)),)\n"
+            + LOOP
+            + "    try: torch.save(Huge(), 'a.pth')\n"
+            "    except RuntimeError as error: assert 'allocate memory' in str(error), error\n"
+            "    else: raise SystemExit('not told')\n"
+        )
+        self.assert_untouched()
+
     def test_rotation(self):
         self.drive(LOOP + "    os.remove('oldest.ckpt'); Path('best.pt').unlink(); shutil.rmtree('runs')\n")
         self.assert_untouched()

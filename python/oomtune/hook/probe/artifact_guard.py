@@ -65,10 +65,10 @@ class ArtifactGuard:
         try:
             if _has_room(os.path.dirname(_absolute(path) or "")):
                 write(self._apart(path))
-        except MemoryError:
-            raise
         except Exception as error:  # a full disk raises anything
-            if type(error).__name__ == "OutOfMemoryError":
+            from ..report.exceptions import is_oom
+
+            if is_oom(error):
                 raise
             self._note(path, None)
 
