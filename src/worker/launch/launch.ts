@@ -4,7 +4,8 @@ import type { Config, Rung } from '../../contract/rung.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 import { isEnded } from './detached.js';
-import { Session, type SessionHooks } from './session.js';
+import type { SessionHooks } from './hook-report.js';
+import { Session } from './session.js';
 import type { Hooking, SessionRequest } from './session-request.js';
 
 /** Loading may take long, but a search that hangs must end. */

@@ -3,14 +3,13 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Log } from '../../common/log.js';
 import { privateFolder } from '../../common/private-folder.js';
-import type { Died, Goodbye, Hello, HookException, Loop, Measured, Step, XlaPool } from '../../contract/hook.js';
+import type { Died, Loop } from '../../contract/hook.js';
 import { type Exit, type LedgerReading, unseenEnd } from '../../contract/launch.js';
 import type { Probe } from '../../contract/measurement.js';
-import type { Cut } from '../../contract/rung.js';
 import type { Run, Runtime } from '../../runtime/types.js';
-import { type Measurement, stepsToGo, worstRank } from '../search/worst-rank.js';
+import { type Measurement, stepsToGo } from '../search/worst-rank.js';
 import { exitOf, sinceThen } from './ends.js';
-import { FallenRank } from './fallen-rank.js';
+import { HookReport, type SessionHooks } from './hook-report.js';
 import { FORK_SERVER, type HookEvent, HookServer } from './hook-server.js';
 import { MainEnd } from './main-end.js';
 import { type HookMode, hookEnvironment, hookSocketPath, type SessionRequest } from './session-request.js';
@@ -20,17 +19,6 @@ import { type HookMode, hookEnvironment, hookSocketPath, type SessionRequest } f
  * job must not be the first to meet that. Probes for speed do not.
  */
 const VARIED: readonly Probe['purpose'][] = ['climb', 'bound', 'verify'];
-
-export interface SessionHooks {
-  onStep?: (step: Step, rank: number) => void;
-  onCut?: (cut: Cut) => void;
-  /** All ranks of a watched job have measured so many steps. */
-  onMeasured?: (measurement: Measurement) => void;
-  onRemark?: (kind: 'eval' | 'save' | 'warn', message: string) => void;
-}
-
-/** Bounds the codes of warnings; the hook has far fewer. */
-const MOST_WARNINGS = 64;
 
 /** What the lives of a launch share. */
 interface Launch {
@@ -54,41 +42,19 @@ interface Launch {
 }
 
 /** A training process and its hook: opened, asked for probes, closed. A launch has one or, by forks, several in turn. */
-export class Session {
+export class Session extends HookReport {
   readonly run: Run;
   readonly startedAt = Date.now();
-  /** The first that a rank reported, which has the cause. */
-  exception: HookException | null = null;
-  hello: Hello | null = null;
-  loop: Loop | null = null;
-  /** Why the hook takes no part; null: it does, or has not said. */
-  goodbye: Goodbye | null = null;
   exit: Exit | null = null;
-  /** Of the process whose pool was filled most; null: no JAX, or it told nothing. */
-  xlaPool: XlaPool | null = null;
-  /** When the training loop began, in milliseconds since the epoch; null: not yet. */
-  loopsSince: number | null = null;
-  steps = 0;
-  /** Null: the hook has not said that it cuts. */
-  cut: Cut | null = null;
-  /** Codes of the hook's warnings: `dataset_on_device`, `eval_builds_graph`, … */
-  readonly warnings = new Set<string>();
-
   readonly logFile: string;
   /** Where its part of the log begins, in bytes. */
   logFrom = 0;
 
   /** The ledger after the lives before. */
   readonly #before: LedgerReading | null;
-  readonly #measured = new Map<number, Measured>();
-  readonly #looping = new Set<number>();
-  readonly #said = new Set<string>();
   readonly #ended: Promise<Exit>;
   #wake: () => void = () => {};
   #asked: Probe | null = null;
-  readonly #fallen = new FallenRank();
-  /** Processes with a connection. */
-  readonly #speaking = new Set<number>();
   /** Its end, by the fork server. */
   #died: Died | null = null;
   #leaves = false;
@@ -102,6 +68,7 @@ export class Session {
     /** The first is 1. */
     readonly life: number,
   ) {
+    super(launch);
     this.run = launch.run;
     this.#before = life === 1 ? null : launch.run.ledger();
     this.logFile = launch.search === null ? launch.run.logFile : join(launch.run.dir, 'search.log');
@@ -117,7 +84,7 @@ export class Session {
     });
     this.#ended = Promise.race([together, alone]).then((exit) => {
       this.exit = exit;
-      this.#fallen.stop();
+      this.fallen.stop();
       this.#wake();
       return exit;
     });
@@ -220,8 +187,8 @@ export class Session {
 
   /** Waits for the training loop of every rank; null: one ended or gave up before. */
   async ready(): Promise<Loop | null> {
-    await this.#until(() => this.#looping.size >= this.#world || this.goodbye !== null || this.exception !== null);
-    return this.exit === null && this.#looping.size >= this.#world ? this.loop : null;
+    await this.#until(() => this.loops || this.isOver);
+    return this.exit === null && this.loops ? this.loop : null;
   }
 
   /** Seconds from the start to the training loop; null: not reached yet. */
@@ -229,15 +196,11 @@ export class Session {
     return this.loopsSince === null ? null : (this.loopsSince - this.startedAt) / 1000;
   }
 
-  get #world(): number {
-    return this.hello?.world_size ?? 1;
-  }
-
   /** Has the hook run a probe (in a `measure` launch the first runs by itself); null: the process ended. */
   async ask(probe: Probe, carried: boolean): Promise<Measurement | null> {
     this.#asked = probe;
     if (!carried) {
-      this.#measured.clear();
+      this.forgetMeasurements();
       this.launch.hook?.broadcast({
         t: 'probe',
         micro_batch: probe.micro_batch,
@@ -260,11 +223,8 @@ export class Session {
 
   /** The measurement of all ranks; null: the process ended. */
   async #measurement(): Promise<Measurement | null> {
-    await this.#until(() => this.#measured.size >= this.#world || this.goodbye !== null || this.exception !== null);
-    if (this.#measured.size < this.#world) return null;
-    const worst = worstRank([...this.#measured.values()]);
-    this.#measured.clear();
-    return worst;
+    await this.#until(() => this.hasMeasured || this.isOver);
+    return this.hasMeasured ? this.takeMeasurement() : null;
   }
 
   /** The last probe, which a death is charged to. */
@@ -285,11 +245,6 @@ export class Session {
   /** Resolves when the whole tree has ended; for a life, when the hook tells so. */
   ended(): Promise<Exit> {
     return this.#ended;
-  }
-
-  /** Resolves if a rank has died for want of memory and the others wait for it all the same. */
-  get unnoticed(): Promise<void> {
-    return this.#fallen.unnoticed;
   }
 
   /** Ends a probing process, by force if need be, and waits until nothing is left. */
@@ -316,50 +271,11 @@ export class Session {
     const launch = this.launch;
     if (launch.past.has(event.pid)) return;
     if (event.rank === FORK_SERVER) this.#hearForkServer(event);
-    else if ('gone' in event) {
-      this.#speaking.delete(event.pid);
-      if (this.#world > 1) this.#fallen.gone(event.pid, this.#speaking.size);
-    } else {
-      const { message } = event;
-      if (message.t === 'hello') {
-        this.hello = message;
-        this.#fallen.stop();
-        this.#speaking.add(message.pid);
-        // By now all output of the life before has arrived.
-        if (this.life > 1) this.logFrom = sizeOf(this.logFile);
-      } else if (message.t === 'plain')
-        launch.log?.debug({ why: message.message }, 'each process of this search is a start');
-      else if (message.t === 'loop') {
-        this.loop ??= message;
-        for (const code of message.warnings) this.#warned(code);
-        this.loopsSince ??= Date.now();
-        this.#looping.add(event.rank);
-      } else if (message.t === 'measured') {
-        this.#measured.set(event.rank, message);
-        if (launch.mode === 'apply' && this.#measured.size >= this.#world)
-          launch.hooks.onMeasured?.(worstRank([...this.#measured.values()]));
-      } else if (message.t === 'exception') {
-        this.exception ??= message;
-        if (message.oom) this.#fallen.ranOut(event.pid);
-      } else if (message.t === 'cut') {
-        this.cut ??= { cut: message.cut, why: message.why };
-        launch.hooks.onCut?.(this.cut);
-      } else if (message.t === 'xla_pool') {
-        if (message.peak_bytes > (this.xlaPool?.peak_bytes ?? 0)) this.xlaPool = message;
-      } else if (message.t === 'goodbye') this.goodbye ??= message;
-      else if (message.t === 'step') {
-        this.steps = Math.max(this.steps, message.n);
-        this.#fallen.stop();
-        launch.hooks.onStep?.(message, event.rank);
-      } else if (message.t === 'eval' || message.t === 'save') launch.hooks.onRemark?.(message.t, message.message);
-      else if (message.t === 'warn') {
-        const code = message.code ?? '';
-        this.#warned(code);
-        // Reported once each: a job may send the same again and again.
-        if (this.#said.has(code) || this.#said.size >= MOST_WARNINGS) return;
-        this.#said.add(code);
-        launch.hooks.onRemark?.('warn', message.message);
-      }
+    else if ('gone' in event) this.closed(event.pid);
+    else {
+      this.told(event.message, event.rank, event.pid);
+      // By now all output of the life before has arrived.
+      if (event.message.t === 'hello' && this.life > 1) this.logFrom = sizeOf(this.logFile);
     }
     this.#settle();
     this.#wake();
@@ -390,21 +306,17 @@ export class Session {
   /** Ends the session once the life is dead and all its messages were read; without the hook's reason, by the launch's exit. */
   #settle(): void {
     const launch = this.launch;
-    if (this.#failed !== null && this.exit === null && this.#speaking.size === 0) {
+    if (this.#failed !== null && this.exit === null && this.speaking.size === 0) {
       if (this.hello !== null) launch.past.add(this.hello.pid);
       this.#over(this.#failed);
     }
-    if (this.#died === null || this.exit !== null || this.#speaking.has(this.#died.pid)) return;
+    if (this.#died === null || this.exit !== null || this.speaking.has(this.#died.pid)) return;
     if (this.exception === null && this.goodbye === null && !this.#leaves && launch.search === null) {
       launch.hook?.broadcast({ t: 'end' });
       return;
     }
     launch.past.add(this.#died.pid);
     this.#over(exitOf(this.#died, this.startedAt, sinceThen(this.run.ledger(), this.#before)));
-  }
-
-  #warned(code: string): void {
-    if (this.warnings.size < MOST_WARNINGS) this.warnings.add(code);
   }
 }
 
