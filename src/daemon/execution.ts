@@ -161,11 +161,12 @@ export class Execution {
   }
 
   async #stand(): Promise<void> {
-    const still = this.pauseAsked || this.#turn !== null;
+    // A search takes forks that its job has left, which a pause may have reached with the job: it goes on, as every search does.
+    const still = this.record.state === 'running' && (this.pauseAsked || this.#turn !== null);
     const processes = await this.#last.setStill(still);
     if (processes !== null && processes > 0)
       this.#log.info({ processes, why: this.#turn }, still ? 'the job stands still' : 'the job goes on');
-    const reason = this.pauseAsked ? PAUSED : this.#turn;
+    const reason = still && this.pauseAsked ? PAUSED : still ? this.#turn : null;
     if (still || STANDING.test(this.#claimed.reason ?? '')) this.#claimed.say(reason);
   }
 

@@ -1,6 +1,7 @@
 -- ARGV: id, on or off (JSON) → ok | the state that forbids it.
 if not state then return 'missing' end
-if state ~= 'running' then return state end
+-- A job that was paused as it ran out of memory is searched for before it stands still.
+if state ~= 'running' and not (state == 'searching' and ARGV[2] == '"off"') then return state end
 redis.call('HSET', job, 'pause', ARGV[2])
 redis.call('PUBLISH', wake, 'pause ' .. ARGV[1])
 return 'ok'
