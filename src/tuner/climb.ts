@@ -67,18 +67,16 @@ function climb(state: SearchState, top: number, excluded: number): NextSize {
   if (model.points.length === 0)
     return { size: 2 * top, purpose: 'climb', why: 'nothing is measured here, so the size doubles' };
   if (state.parabola) return climbCurve(state, state.parabola, top);
-  if (model.lower === null || model.cautious === null) return secondSize(state, top);
+  if (model.lower === null) return secondSize(state, top);
   const limit = Math.min(model.lower, model.curved, excluded - 1);
   const bounded = spansPhases(model);
   if (perLaunch && !bounded) return climbByLaunches(state, top, limit);
-  // A stride has a least length, whatever the prediction: a climb by single samples would not end.
-  const cautious = Math.max(top + 1, 1.03 * top, 0.9 * model.cautious);
   if (top < FAR * limit) {
-    const size = Math.min(limit / 3, cautious, (model.bent ? BENT_STRIDE : STRIDE) * top);
+    const size = Math.min(limit / 3, (model.bent ? BENT_STRIDE : STRIDE) * top);
     return { size, purpose: 'climb', why: `up to a third of the predicted limit, ${say(limit)}` };
   }
   if (top < NEAR * limit && (!bounded || (model.bent && !perLaunch))) {
-    const size = Math.min(cautious, top + (top < limit / 2 ? HALFWAY : MOST) * (limit - top));
+    const size = top + (top < limit / 2 ? HALFWAY : MOST) * (limit - top);
     const why = `most of the way to the predicted limit, ${say(limit)}: up here the peak may be no straight line`;
     return { size, purpose: 'climb', why };
   }

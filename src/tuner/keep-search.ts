@@ -127,8 +127,7 @@ function nextToKeep(search: RungSearch, view: View): number | null {
     if (aim !== null) {
       // A size in between shows whether the peak is a line.
       const halfway = top < aim / (model.caching || model.bent ? 2 : 8) ? aim / 2 : aim;
-      const cautious = 0.9 * (model.cautious ?? top);
-      return Math.max(up, choices.down(Math.min(halfway, STRIDE * top, most, Math.max(cautious, top + 1))) ?? up);
+      return Math.max(up, choices.down(Math.min(halfway, STRIDE * top, most)) ?? up);
     }
   }
   if (up !== null && up < excluded && search.alive && mayFit(model, up, view.limit)) return up;

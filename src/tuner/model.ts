@@ -31,8 +31,6 @@ interface Line {
 const PROCESS_NOISE = { libraries: 512 * 1024, pages: 48 * 1024 ** 2 };
 /** Where a caching allocator comes this near to the budget it reuses what it holds, and its peak tells no slope. */
 const SATURATED = 0.97;
-/** Bytes, as a part of the budget, by which a peak may differ from one probe to the next for no reason. */
-const NOISE = 0.002;
 /** Part of the budget: slopes that differ by more over the way to the limit show that the peak is no line. */
 const BENT = 0.01;
 /** A larger size that takes less than this part of what a smaller one took shows that the smaller one was given what it did not need. */
@@ -51,8 +49,6 @@ export class MemoryModel {
   readonly lower: number | null;
   /** The same by the line of allocated peaks; never below `lower`. */
   readonly upper: number | null;
-  /** `lower` with the points off by as much as noise can put them: the limit of a long stride. */
-  readonly cautious: number | null;
   /** A caching allocator cuts memory into pieces: peaks near the budget saturate, and only a fresh process tells what fits. */
   readonly caching: boolean;
   /** A caching allocator whose segments can grow: near the limit it gives back unused pieces, so there may be room above `lower`. */
@@ -90,18 +86,12 @@ export class MemoryModel {
     const last = unsaturated.at(-1) ?? usable.at(-1);
     const slack = lineThrough(unsaturated, slackOf);
     this.#slack = slack ?? (last ? { at: last.microBatch, value: slackOf(last), slope: 0 } : null);
-    this.lower = this.#largest(budgetBytes, 0);
+    this.lower = this.largestWithin(budgetBytes);
     const context = Math.min(...usable.map((r) => r.context));
     const active = this.#active;
     this.upper = active && this.lower !== null ? Math.max(this.lower, solve(active, budgetBytes - context)) : null;
     this.grown = cached && grows;
     this.bent = this.lower !== null && disagreement(usable, this.lower) > BENT * budgetBytes;
-    const pair = wellApart(usable);
-    const doubt = pair ? (NOISE * budgetBytes) / (pair[1].microBatch - pair[0].microBatch) : 0;
-    const cautious = this.#largest(budgetBytes, doubt);
-    // A line through the origin rises faster than the peak can: what it lets through is safe without any doubt.
-    const ray = anchor ? (anchor.microBatch * budgetBytes) / anchor.total : 0;
-    this.cautious = cautious === null ? null : Math.max(cautious, ray);
   }
 
   /** Bytes that one more sample adds to the peak of forward and backward; null: no line yet. */
@@ -111,7 +101,12 @@ export class MemoryModel {
 
   /** Predicted largest size whose driver-level peak stays within `bytes`; null: no line yet. */
   largestWithin(bytes: number): number | null {
-    return this.#largest(bytes, 0);
+    const active = this.#active;
+    const slack = this.#slack;
+    if (!active || !slack) return null;
+    const slope = active.slope + Math.max(0, slack.slope);
+    const value = active.value + valueAt({ ...slack, slope: Math.max(0, slack.slope) }, active.at);
+    return solve({ at: active.at, value, slope }, bytes);
   }
 
   /**
@@ -149,15 +144,6 @@ export class MemoryModel {
     if (after) return after.total;
     if (!this.#active || !this.#slack) return null;
     return valueAt(this.#active, size) + valueAt(this.#slack, size);
-  }
-
-  #largest(bytes: number, doubt: number): number | null {
-    const active = this.#active;
-    const slack = this.#slack;
-    if (!active || !slack) return null;
-    const slope = active.slope + Math.max(0, slack.slope) + doubt;
-    const value = active.value + valueAt({ ...slack, slope: Math.max(0, slack.slope) }, active.at);
-    return solve({ at: active.at, value, slope }, bytes);
   }
 }
 

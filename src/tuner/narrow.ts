@@ -11,7 +11,7 @@ const AHEAD = 1.02;
 
 /** A size has failed: the next between it and the largest that fits. Where a new process takes it, it is proved by that alone. */
 export function narrow(state: SearchState, top: number, ceiling: number): NextSize {
-  const { history, model, perLaunch } = state;
+  const { history, model } = state;
   if (history.smallestFailing === null && model.lower !== null && model.lower >= ceiling) {
     // The bound is an earlier run's, who met more than a few steps: near enough below it is all there is to know.
     return { size: Math.ceil(0.98 * (ceiling - 1)), purpose: 'climb', why: `an earlier run could not take ${ceiling}` };
@@ -28,9 +28,8 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
     return { ...between(1), size: Math.min(size, nearEnoughTo(ceiling)) };
   }
   if (model.points.length === 0 || model.lower === null) return between(1 / 2);
-  const counted = !model.caching && !perLaunch;
   // A prediction that failed twice is not followed a third time.
-  if (failedAbove(state, top) > 1) return between(counted && history.hasFailedFresh ? 1 / 3 : 1 / 2);
+  if (failedAbove(state, top) > 1) return between(1 / 2);
   const near = nearEnoughTo(ceiling);
   const why = `${ceiling} failed: the largest below it that is likely to fit`;
   if (spansPhases(model)) {

@@ -21,10 +21,6 @@ export class RungHistory {
   readonly smallestFailing: number | null;
   /** A size failed as the first thing that its process ran. */
   readonly hasFailedFresh: boolean;
-  /** Smallest size above `top` that failed in a process which held more than a fresh one would: only there is it tried again; null: none did. */
-  readonly crowdedOut: number | null;
-  /** How often a fresh process could not take what one that had run other sizes took. */
-  readonly refuted: number;
   readonly #bad: ReadonlySet<number>;
   /** Measured for long enough to know that memory does not grow out of the budget. */
   readonly #sure: (o: Observation) => boolean;
@@ -52,7 +48,6 @@ export class RungHistory {
     const fits = counted.filter(lasts);
     const rise = steepestOf(fits);
     const bads = counted.filter((o) => !lasts(o) && !fits.some((later) => disproves(later, o, budgetBytes, rise)));
-    const disproved = counted.filter((o) => !lasts(o) && !bads.includes(o));
     const failedFresh = bads.filter((o) => o.fresh && !ran(o)).map((o) => o.micro_batch);
     this.#sure = (o) =>
       o.steps >= BELIEVED ||
@@ -76,11 +71,8 @@ export class RungHistory {
     this.top = max(this.#fits.keys());
     this.largestVerified = max(verified);
     this.ceiling = min([...bad].filter((size) => size > (this.top ?? 0)));
-    this.crowdedOut = min(disproved.map((o) => o.micro_batch).filter((size) => size > (this.top ?? 0)));
     this.smallestFailing = min(bads.map((o) => o.micro_batch).filter((size) => !verified.has(size)));
     this.hasFailedFresh = failedFresh.length > 0;
-    const everTop = max(fits.map((o) => o.micro_batch)) ?? 0;
-    this.refuted = failedFresh.filter((size) => size <= everTop && size >= (this.ceiling ?? 0)).length;
   }
 
   /** The sizes that fit, ascending. */
@@ -146,15 +138,13 @@ function isVerified(o: Observation, fits: readonly Observation[]): boolean {
 
 /**
  * The steepest rise from one size to the next, bytes for each sample: of the peak, or of what the optimizer's step may hide. A process
- * may keep something of the sizes before, and each another amount. So fresh ones are held against fresh ones; where there are no two
- * of them, what a process took after its first size is held against that.
+ * may keep something of the sizes before, and each another amount. So fresh ones are held against fresh ones, and what a process
+ * took after its first size against what else it took then.
  */
 function steepestOf(fits: readonly Observation[]): number {
   const least = (max(fits.map((fit) => fit.micro_batch)) ?? 0) / 4;
   const among = (group: readonly Observation[]) => steepestAmong(group, least);
   const fresh = fits.filter((fit) => fit.fresh);
-  const largest = among(fresh.filter((fit) => fit.micro_batch >= least));
-  if (largest > 0) return largest;
   const worn = fits.filter((fit) => !fit.fresh);
   const lives = [...new Set(worn.map(lifeOf))].map((life) => worn.filter((fit) => lifeOf(fit) === life));
   return Math.max(...[fresh, ...lives].map(among));

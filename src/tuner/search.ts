@@ -3,13 +3,13 @@ import type { Rung } from '../contract/rung.js';
 import type { EffectivePlan } from './accumulation.js';
 import { nextSize } from './climb.js';
 import { isLargestKnown, smallestExcluded } from './excluded.js';
-import { MemoryModel, pointsOf, spansPhases } from './model.js';
+import { MemoryModel, pointsOf } from './model.js';
 import { Parabola } from './parabola.js';
 import { type Recommendation, rateOf, recommend } from './recommend.js';
 import type { RungHistory } from './rung-history.js';
 import { exactLimit, type NextSize, type SearchState } from './search-state.js';
 import { closingSize, type Sizes, SMALL } from './sizes.js';
-import { belowFilledBudget, retreat, verification } from './verification.js';
+import { belowFilledBudget, verification } from './verification.js';
 
 /** Where the search on one rung stands. */
 export type RungDecision =
@@ -50,8 +50,6 @@ export const MOST_SIZES = 8;
 const FORETOLD = 0.7;
 /** Above what a fresh process took, the allocated bytes alone leave room for so many times as much at most: the rest is rounding. */
 const PIECES = 1.05;
-/** Part of a size that a fresh process could not take from which on the largest that fits is proved before anything between. */
-const NEAR_FAILURE = 0.85;
 /** Part of what is in use at a step's start that gradients make up at least (Adam; more with plainer optimizers). */
 export const GRADIENTS = 0.25;
 /** Part of the largest size with headroom at which a survey has seen enough: near its best speed, and far from the limit. */
@@ -72,13 +70,10 @@ export function searchRung(search: RungSearch): RungDecision {
     // A larger size may kill the process that verified this one, so the size to recommend is measured first.
     if (search.alive && advice?.proved && 'measure' in advice) return measured(advice);
     const next =
-      retreat(state) ??
       belowFilledBudget(state, search.alive) ??
       whole ??
       (bracketed(state) || isForetold(state) || isLong(search, state) ? null : nextSize(state));
-    // What a process failed at that held more than a fresh one is asked of a fresh one.
-    const fresh = next !== null && next.size >= (history.crowdedOut ?? Number.POSITIVE_INFINITY);
-    return next ? careful(search, { kind: 'probe', fresh, ...next }) : verificationProbe(search);
+    return next ? careful(search, { kind: 'probe', fresh: false, ...next }) : verificationProbe(search);
   }
   const max = history.largestVerified as number;
   if (advice === null) {
@@ -186,8 +181,7 @@ function settled(state: SearchState): boolean {
   const { history, model, sizes } = state;
   const { largestVerified, top } = history;
   if (largestVerified === null) return false;
-  if (largestVerified !== top && history.refuted === 0 && largestVerified < (model.caching ? TINY : SMALL))
-    return false;
+  if (largestVerified !== top && largestVerified < (model.caching ? TINY : SMALL)) return false;
   if (isLargestKnown(state, largestVerified) || isPromise(state, largestVerified)) return true;
   return largestVerified === top && outOfReach(largestVerified, model, sizes);
 }
@@ -208,15 +202,6 @@ function bracketed(state: SearchState): boolean {
   const { history, model, sizes } = state;
   const { top } = history;
   if (top === null) return false;
-  // A fresh process failed so little above what fits that what fits is verified before anything else.
-  if (
-    spansPhases(model) &&
-    history.hasFailedFresh &&
-    history.largestVerified !== top &&
-    history.ceiling !== null &&
-    top >= NEAR_FAILURE * history.ceiling
-  )
-    return true;
   return isLargestKnown(state, top) || outOfReach(top, model, sizes);
 }
 

@@ -57,23 +57,3 @@ export function belowFilledBudget({ history, sizes }: SearchState, alive: boolea
     why: `${filledBudgetAt} fills the budget to the brim: near enough below it there is room`,
   };
 }
-
-/**
- * Sizes fitted in a process that had run others, but not in a fresh one: from here on only fresh processes are believed,
- * at sizes that step down ever faster and then close in. Null: nothing was refuted, or no size is left in between.
- */
-export function retreat({ history, sizes }: SearchState): NextSize | null {
-  const { ceiling, refuted } = history;
-  if (refuted === 0 || ceiling === null) return null;
-  const verified = history.largestVerified ?? 0;
-  const lower = ceiling - (ceiling - nearEnoughTo(ceiling)) * 2 ** (refuted - 1);
-  const aim = sizes.down(lower > verified ? lower : (verified + ceiling) / 2);
-  const size = aim !== null && aim > verified ? aim : sizes.up(verified + 1);
-  if (size === null || size >= ceiling) return null;
-  return {
-    size,
-    purpose: 'verify',
-    fresh: true,
-    why: `${ceiling} fits after other sizes only, so each is tried afresh`,
-  };
-}
