@@ -214,6 +214,24 @@ describe('jobs of --share auto', () => {
     expect(await host.leftOver()).toEqual([]);
   }, 400_000);
 
+  test('two that ran when their daemon was killed are measured by the next one, which their hooks tell of their steps', async () => {
+    const settings = { gpus: [MODEL], pairWindowMs: 1500 };
+    await host.start(settings);
+    const ids = [await submit('calm', 100_000, 0.005), await submit('quiet', 100_000, 0.005)];
+    for (const id of ids) await host.state(id, 'running', 60);
+    await until(async () => (await sharing(ids[1] as string))?.verdict === 'measuring', 60);
+    await host.kill();
+    const store = await host.store();
+    expect(await store.pairs.get(MODEL, ['quiet', 'calm'])).toBeNull();
+    await host.start(settings);
+    // Recorded only where rounds were measured.
+    await until(async () => (await store.pairs.get(MODEL, ['quiet', 'calm'])) !== null, 120);
+    for (const name of ['calm', 'quiet']) writeFileSync(join(host.work, `done-${name}`), '');
+    for (const id of ids) await host.state(id, 'succeeded', 60);
+    for (const id of ids) expect((await host.job(id)).launches).toHaveLength(1);
+    expect(await host.leftOver()).toEqual([]);
+  }, 400_000);
+
   test('of two that both keep it busy the later one stands still, loses nothing, and the next pair never starts together', async () => {
     const settings = { gpus: [MODEL], pairWindowMs: 1500 };
     await host.start(settings);
