@@ -1,5 +1,4 @@
 import { existsSync, rmSync } from 'node:fs';
-import { setTimeout as delay } from 'node:timers/promises';
 import { longWaitMs } from '../common/bounds.js';
 import { OomtuneError } from '../common/errors.js';
 import type { Log } from '../common/log.js';
@@ -8,7 +7,8 @@ import { isHost } from '../contract/device-id.js';
 import type { Device } from '../contract/launch.js';
 import type { HostInfo } from '../contract/state.js';
 import type { Runtime } from '../runtime/types.js';
-import { HEARTBEAT_MS, hostName, retry, type Store, type StoredJob } from '../store/index.js';
+import { hostName, type Store, type StoredJob } from '../store/index.js';
+import { AfterOutage } from './after-outage.js';
 import { killPath } from './daemon-file.js';
 import { DiskSpace } from './disk-space.js';
 import { Dispatcher } from './dispatcher.js';
@@ -27,11 +27,6 @@ import { Sharing } from './sharing/index.js';
 import type { JobSteps } from './sharing/pace.js';
 import { followSlurm } from './slurm/follow.js';
 import { Sweeper } from './sweeper.js';
-
-/** After an outage of Redis, the time for other hosts to restore their records before this one takes jobs. */
-const SETTLE_MS = 3000;
-const SETTLED_LOOK_MS = 50;
-const HEARD_LOOK_MS = 500;
 
 export interface DaemonParts {
   store: Store;
@@ -60,13 +55,12 @@ export class Daemon {
   readonly #diskSpace: DiskSpace;
   readonly #recovery: Recovery;
   readonly #sharing: Sharing;
+  readonly #outage: AfterOutage;
   readonly #notifier: Notifier;
   readonly #periodic: Periodic;
   #devices: Device[] = [];
   readonly #info: HostInfo;
   #stopping = false;
-  /** Comparisons with Redis after an outage that are not done. */
-  #away = 0;
   #fatal: ((error: Error) => void) | null = null;
 
   constructor(private readonly parts: DaemonParts) {
@@ -94,10 +88,17 @@ export class Daemon {
       ...shared,
       claimed,
       ended,
-      settled: () => this.#settled(),
+      settled: () => this.#outage.settled(),
       host: this.#host,
       onEnd: () => this.#take(),
       onWait: () => this.#take(),
+    });
+    this.#outage = new AfterOutage({
+      store,
+      sweeper: this.#sweeper,
+      recovery: this.#recovery,
+      executions: this.#executions,
+      beat: () => this.#beat(),
     });
     this.#sharing = new Sharing({
       store,
@@ -166,6 +167,7 @@ export class Daemon {
   async stop({ kill }: { kill: boolean }): Promise<void> {
     const { store, settings, log } = this.parts;
     this.#stopping = true;
+    this.#outage.stop();
     this.#unready();
     this.#periodic.close();
     this.#notifier.close();
@@ -194,49 +196,11 @@ export class Daemon {
     this.#comeBack().catch((error: unknown) => this.parts.log.warn({ err: error }, 'sweep failed'));
   };
 
-  /** After an outage, ends copies that others took over and restores what Redis lost, before anything else. */
   async #comeBack(): Promise<void> {
-    this.#away += 1;
-    const { others } = this.#sweeper; // before a sweep that was under way hears of none in what Redis has come back with
-    try {
-      await this.#writeBack();
-      await retry(() => this.#beat(), { onRefused: this.parts.store.connection.onRefused }); // others wait for it
-      // An older state of Redis may offer what another host runs, until that host has restored its record
-      if (others.length > 0) {
-        await this.#heardAgain(others);
-        await delay(SETTLE_MS);
-        await this.#writeBack(); // what was taken from that state meanwhile may be another's by now
-      }
-    } finally {
-      this.#away -= 1;
-    }
+    await this.#outage.compare();
     this.#consumer.lookAtTaken();
     for (const execution of this.#executions) execution.repeat();
     await this.#sweep();
-  }
-
-  /** Waits for hosts that find Redis later, but no longer than they may be silent. */
-  async #heardAgain(others: string[]): Promise<void> {
-    const { hosts, connection } = this.parts.store;
-    const until = performance.now() + HEARTBEAT_MS;
-    for (;;) {
-      const known = await retry(() => hosts.list(), { onRefused: connection.onRefused });
-      const missing = others.some((name) => !known.some(({ host, alive }) => host === name && alive));
-      if (!missing || this.#stopping || performance.now() > until) return;
-      await delay(HEARD_LOOK_MS);
-    }
-  }
-
-  async #writeBack(): Promise<void> {
-    const { onRefused } = this.parts.store.connection;
-    await retry(() => this.#recovery.restoreEnds(), { onRefused });
-    await retry(() => this.#executions.compare(), { onRefused });
-    await this.#executions.fenced();
-  }
-
-  /** Resolves when no comparison runs: one that was on its way when Redis came back may have taken a job. */
-  async #settled(): Promise<void> {
-    while (this.#away > 0 && !this.#stopping) await delay(SETTLED_LOOK_MS);
   }
 
   /** Throws OOMTUNE_HOST_TAKEN. */
@@ -248,7 +212,7 @@ export class Daemon {
   }
 
   #onWake(wake: string, job: string): void {
-    if (this.#stopping || this.#away > 0) return;
+    if (this.#stopping || this.#outage.runs) return;
     if (wake === 'cancel') this.#executions.get(job)?.cancel();
     else if (wake === 'hold') this.#executions.get(job)?.putBack();
     else if (wake === 'label') this.#queues.forgetLabels();
@@ -305,7 +269,7 @@ export class Daemon {
   }
 
   async #sweep(): Promise<void> {
-    if (this.#stopping || this.#away > 0) return;
+    if (this.#stopping || this.#outage.runs) return;
     this.#queues.forgetLabels();
     this.#consumer.lookAtTaken(); // what was taken by a request whose answer was lost
     await this.#inventory();
@@ -336,7 +300,7 @@ export class Daemon {
   }
 
   #take(): void {
-    if (this.#stopping || this.#away > 0) return;
+    if (this.#stopping || this.#outage.runs) return;
     this.#consumer.take().catch((error: unknown) => this.parts.log.warn({ err: error }, 'no job could be taken'));
   }
 }
