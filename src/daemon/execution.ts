@@ -19,6 +19,7 @@ import type { LaunchEnvironment } from './launch-environment.js';
 import { LeaseWait, PutBack } from './lease-wait.js';
 import { failureOf, outcomeOf, plainOutcome } from './outcome.js';
 import { Pace } from './sharing/pace.js';
+import { Standstill } from './standstill.js';
 import { WorkRecord } from './work-record.js';
 
 export interface ExecutionDeps {
@@ -37,9 +38,6 @@ export interface ExecutionDeps {
 export type ExecutionEnd = 'done' | 'back' | 'left';
 
 const NO_ROOM = "waits for room on the disk of oomtune's home";
-const PAUSED = 'paused: its memory stays its own until it goes on, or ends';
-/** Reasons of a job that stood still. */
-const STANDING = /^(paused|waits for its turn|stands still)/;
 const ROOM_LOOK_MS = 2000;
 
 class Cancelled extends Error {}
@@ -57,8 +55,7 @@ export class Execution {
   readonly #work: WorkRecord;
   /** How fast it trains. */
   readonly pace = new Pace();
-  /** Why it stands still for another job; null: it does not. */
-  #turn: string | null = null;
+  readonly #standstill: Standstill;
   #closing = false;
   #ended: Promise<ExecutionEnd> = Promise.resolve('left');
 
@@ -85,6 +82,7 @@ export class Execution {
       },
     });
     this.#last = new LastLaunch(record, deps.hands, deps.store.leasing);
+    this.#standstill = new Standstill(record, this.#claimed, this.#last, this.#log);
     this.#work = new WorkRecord(this.#claimed, deps.store, this.#log, deps.hands);
     if (record.cancelAsked !== null) this.cancel();
   }
@@ -129,7 +127,7 @@ export class Execution {
     if (read.is === 'value') {
       const { cancelAsked, epoch, claim, launches, pause } = read.value;
       if (cancelAsked) return this.cancel();
-      if (pause !== null) await this.#setPause(pause);
+      if (pause !== null) await this.#standstill.setPause(pause);
       if (epoch === expected.epoch && claim === expected.claim && launches >= expected.launches) return;
     }
     const restored = await this.#claimed.restore();
@@ -140,34 +138,17 @@ export class Execution {
 
   /** Whether its user paused it. */
   get pauseAsked(): boolean {
-    return this.record.pause === 'on';
+    return this.#standstill.asked;
   }
 
   /** Has it stand still, for this reason, beside what its user asks for; null: it may run. */
   async takeTurn(reason: string | null): Promise<void> {
-    if (this.expected === null) return;
-    this.#turn = reason;
-    await this.#stand();
+    if (this.expected !== null) await this.#standstill.takeTurn(reason);
   }
 
   /** Records something of it; what Redis refuses is not tried again. */
   async note(patch: Partial<JobRecord>): Promise<void> {
     if (this.expected !== null) await this.#claimed.patch(patch);
-  }
-
-  async #setPause(wanted: 'on' | 'off'): Promise<void> {
-    this.record.pause = wanted;
-    await this.#stand();
-  }
-
-  async #stand(): Promise<void> {
-    // A search takes forks that its job has left, which a pause may have reached with the job: it goes on, as every search does.
-    const still = this.record.state === 'running' && (this.pauseAsked || this.#turn !== null);
-    const processes = await this.#last.setStill(still);
-    if (processes !== null && processes > 0)
-      this.#log.info({ processes, why: this.#turn }, still ? 'the job stands still' : 'the job goes on');
-    const reason = still && this.pauseAsked ? PAUSED : still ? this.#turn : null;
-    if (still || STANDING.test(this.#claimed.reason ?? '')) this.#claimed.say(reason);
   }
 
   /** The first reason holds. */
