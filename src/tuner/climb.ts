@@ -8,6 +8,8 @@ import { closingSize, SMALL } from './sizes.js';
 
 /** The peak may bend, however little a sample seems to cost: far below the limit a stride is at most this many times the size. */
 const STRIDE = 48;
+/** The same where each size is a launch: one that fails costs no more than one that fits. */
+const STRIDE_OF_LAUNCHES = 100;
 /** The same where the peak rises faster and faster (with the square of the size, say). */
 const BENT_STRIDE = 3;
 /** From this part of the predicted limit on one stride may go all the way up; below, one to a third of it comes first. */
@@ -89,7 +91,10 @@ function climbByLaunches(state: SearchState, top: number, limit: number): NextSi
   const { model } = state;
   const roomy = Math.min(model.largestWithin(ROOMY * model.budgetBytes) as number, limit);
   const told = hasRisen(model.points) || model.points.at(-1)?.phased === true;
-  const stride = Math.min((model.bent ? BENT_STRIDE : STRIDE) * top, told ? limit : Math.max(2 * top, limit / 3));
+  const stride = Math.min(
+    (model.bent ? BENT_STRIDE : STRIDE_OF_LAUNCHES) * top,
+    told ? limit : Math.max(2 * top, limit / 3),
+  );
   if (stride < roomy) return { size: stride, purpose: 'climb', why: `towards the predicted limit, ${say(limit)}` };
   if (roomy >= (1 + LEAST) * top + 1)
     return { size: roomy, purpose: 'climb', why: `a little below the predicted limit, ${say(limit)}` };
