@@ -3,6 +3,8 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ProbeRecord } from '../../src/contract/measurement.js';
+import type { FindBatchReport } from '../../src/contract/reports.js';
 import { closingSize } from '../../src/tuner/sizes.js';
 import { Oomtune, ROOT } from '../cli/oomtune.js';
 import { Warm } from './warm.js';
@@ -30,11 +32,27 @@ interface Framework {
   flag?: string;
   /** Samples differ in size: LONGEST in the environment has it train on the largest alone, which is what an answer has to hold for. */
   differ?: boolean;
-  /** By how many per cent more than the largest size does not fit: 2 (two samples at least), where nothing else is named; null: it is not asked. */
-  beyond?: 10 | null;
+  /** It is not asked whether more than the largest size fits. */
+  unbounded?: boolean;
   cut?: string;
   /** Its models take statistics of each micro-batch: a cut run ends at other weights, which is told. */
   normalises?: boolean;
+}
+
+/**
+ * What a size of a search may be counted too high by: 1 MiB that a life gave back of what it was forked with, which stays its fork
+ * server's (79.1 against 77.9 MiB at 293 samples of web_pipeline), and half a MiB that the search leaves to libraries.
+ */
+const COUNTED_TOO_HIGH = 2 * 1024 ** 2;
+
+/** 2 per cent above the largest size that was found (two samples at least), and what else these bytes have room for. */
+function beyond({ max_micro_batch: most, probes }: FindBatchReport): number {
+  const fits = probes.filter(({ outcome, peak_bytes: peak }) => outcome === 'fit' && peak !== null);
+  const [large, ...smaller] = fits.toSorted((a, b) => b.micro_batch - a.micro_batch) as [ProbeRecord, ...ProbeRecord[]];
+  const small = smaller.find((one) => one.micro_batch < 0.75 * large.micro_batch) as ProbeRecord;
+  const bytes = (large.peak_bytes as number) - (small.peak_bytes as number);
+  const room = Math.ceil((COUNTED_TOO_HIGH * (large.micro_batch - small.micro_batch)) / bytes);
+  return closingSize(most as number) + room;
 }
 
 /**
@@ -108,7 +126,11 @@ export function trainsAsItIs(what: string, modules: string[], frameworks: Framew
 
     const reported = (cwd: string) => JSON.parse(readFileSync(join(cwd, 'report.json'), 'utf8'));
 
-    /** Whether a batch fits the budget in a process of its own that knows nothing of the hook. */
+    /**
+     * Whether a batch fits the budget in a process of its own that knows nothing of the hook, and gets all that it asks for: one that
+     * goes on without the workspaces that its libraries are refused (MKL's packed matrices, 4 to 12 of 80 MiB, other ones on each
+     * kind of processor) holds less than at a smaller size, and is no measure of a limit.
+     */
     async function fits(framework: Framework, batch: number): Promise<boolean> {
       const cwd = await folder(framework);
       const sizedAs = sized(framework, batch);
@@ -116,9 +138,9 @@ export function trainsAsItIs(what: string, modules: string[], frameworks: Framew
       const env = framework.differ ? { ...sizedAs.env, LONGEST: '1' } : sizedAs.env;
       const options = ['--no-tune', '--preset', 'none', '--device', 'cpu', '--budget', framework.budget as string];
       const ended = await oomtune.call(['run', ...options, '--report', 'report.json', '--', ...command], { cwd, env });
-      const { outcome, failure } = reported(cwd);
+      const { outcome, failure, refused } = reported(cwd);
       if (outcome !== 'succeeded') expect(failure?.class, ended.stderr).toBe('device_oom');
-      return outcome === 'succeeded';
+      return outcome === 'succeeded' && refused === 0;
     }
 
     beforeAll(async () => {
@@ -133,7 +155,7 @@ export function trainsAsItIs(what: string, modules: string[], frameworks: Framew
     });
 
     describe.each(frameworks)('$script', (framework) => {
-      const { own, accumulation = 1, budget, most = own, script, beyond = 2, cut = 'auto' } = framework;
+      const { own, accumulation = 1, budget, most = own, script, unbounded, cut = 'auto' } = framework;
       const bound = budget === undefined ? ['--max-batch', String(most)] : ['--budget', budget];
       const options = ['--name', script, '--device', 'cpu', '--cut', cut, ...bound];
       let bare = '';
@@ -149,19 +171,21 @@ export function trainsAsItIs(what: string, modules: string[], frameworks: Framew
       }, 300_000);
 
       it.runIf(budget)(
-        `gets an answer that holds in a fresh process${beyond === null ? '' : `, and ${beyond} % above the largest does not`}`,
+        `gets an answer that holds in a fresh process${unbounded ? '' : ', and 2 % and 2 MiB above the largest does not'}`,
         async () => {
           const cwd = await folder(framework);
           const args = ['find-batch', '--json', ...options, '--', ...command(framework)];
           const { stdout, stderr } = await oomtune.call(args, { cwd, env });
-          const { status, max_micro_batch: found, config } = JSON.parse(stdout);
-          expect(status, stderr).toBe('found');
+          const report = JSON.parse(stdout) as FindBatchReport;
+          expect(report.status, stderr).toBe('found');
+          const found = report.max_micro_batch as number;
           searched = { cwd, found };
           expect(found).toBeLessThan(own);
-          expect(await fits(framework, config.micro_batch), `${config.micro_batch}`).toBe(true);
-          if (beyond === null) return;
-          const more = beyond === 2 ? closingSize(found) : found + Math.ceil((found * beyond) / 100);
-          expect(await fits(framework, more), `${more}`).toBe(false);
+          const recommended = report.config?.micro_batch as number;
+          expect(await fits(framework, recommended), `${recommended} of ${found}`).toBe(true);
+          if (unbounded) return;
+          const more = beyond(report);
+          expect(await fits(framework, more), `${more} after ${found}`).toBe(false);
         },
         300_000,
       );

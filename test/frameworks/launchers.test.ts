@@ -4,7 +4,7 @@ trainsAsItIs(
   'accelerate and its launchers',
   ['accelerate'],
   [
-    { script: 'accelerate_loop', own: 2048, accumulation: 2, budget: '120MiB', beyond: 10 },
+    { script: 'accelerate_loop', own: 2048, accumulation: 2, budget: '120MiB' },
     {
       script: 'accelerate_launch',
       console: 'accelerate',

@@ -8,7 +8,7 @@ trainsAsItIs(
   ['lightning'],
   [
     { script: 'lightning_datamodule', own: 64, most: 16 },
-    { script: 'lightning_manual', own: 4096, budget: '55MiB', beyond: 10 },
+    { script: 'lightning_manual', own: 4096, budget: '55MiB' },
     {
       script: 'lightning_cli',
       args: `fit ${CLI} --data.batch_size 4096`.split(' '),

@@ -142,8 +142,9 @@ describe('the environment of a job', () => {
     const native = join(root, 'native');
     const host = file('native/liboomtune_host.so');
     const once = preloadEnvironment(['cpu'], { LD_PRELOAD: '/a.so /b.so' }, native).env;
-    expect(once).toEqual({ LD_PRELOAD: `${host}:/a.so:/b.so` });
+    expect(once).toEqual({ LD_PRELOAD: `${host}:/a.so:/b.so`, MKL_DISABLE_FAST_MM: '1' });
     expect(preloadEnvironment(['cpu'], { ...once }, native).env).toEqual(once);
+    expect(preloadEnvironment(['cpu'], { MKL_DISABLE_FAST_MM: '0' }, native).env.MKL_DISABLE_FAST_MM).toBe('0');
     expect(preloadEnvironment(['cpu'], {}, join(root, 'empty')).env).toEqual({});
   });
 

@@ -25,7 +25,7 @@ describe('a launch', () => {
     const [argv, env] = JSON.parse(log);
     expect(argv).toEqual(odd);
     expect(env).toMatchObject({ PATH: '/usr/bin:/bin', ODD: 'a=b c\n$(d)', EMPTY: '', OOMTUNE_JOB_ID: 'j-test' });
-    const known = ['PATH', 'ODD', 'EMPTY', 'LD_PRELOAD', 'CUDA_VISIBLE_DEVICES', 'LC_CTYPE'];
+    const known = ['PATH', 'ODD', 'EMPTY', 'LD_PRELOAD', 'MKL_DISABLE_FAST_MM', 'CUDA_VISIBLE_DEVICES', 'LC_CTYPE'];
     const names = Object.keys(env).filter((name) => !name.startsWith('OOMTUNE_') && !known.includes(name));
     expect(names).toEqual([]);
     expect(env.OOMTUNE_LEDGER).toBe(join(dir, 'ledger'));

@@ -20,7 +20,13 @@ export const CPU: DeviceKind = {
   preload(environment: Readonly<Record<string, string>>, nativeFolder: string): Preload | null {
     const library = join(nativeFolder, LIBRARY);
     if (!existsSync(library)) return null;
-    return { env: { LD_PRELOAD: prepend(environment.LD_PRELOAD, library, /[:\s]/) }, standIn: null };
+    const env = {
+      LD_PRELOAD: prepend(environment.LD_PRELOAD, library, /[:\s]/),
+      // Else MKL keeps the workspaces of each shape that it has met: an epoch's last batch, smaller than the rest, would leave less
+      // to those that follow, and what fits would not rise and fall with the size.
+      MKL_DISABLE_FAST_MM: environment.MKL_DISABLE_FAST_MM ?? '1',
+    };
+    return { env, standIn: null };
   },
   show: () => ({}),
 };
