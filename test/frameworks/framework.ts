@@ -127,11 +127,11 @@ export function trainsAsItIs(what: string, modules: string[], frameworks: Framew
     const reported = (cwd: string) => JSON.parse(readFileSync(join(cwd, 'report.json'), 'utf8'));
 
     /**
-     * Whether a batch fits the budget in a process of its own that knows nothing of the hook, and gets all that it asks for: one that
-     * goes on without the workspaces that its libraries are refused (MKL's packed matrices, 4 to 12 of 80 MiB, other ones on each
-     * kind of processor) holds less than at a smaller size, and is no measure of a limit.
+     * Whether a batch runs within the budget in a process of its own that knows nothing of the hook, and what that one was refused: one
+     * that goes on without the workspaces of its libraries (MKL's packed matrices, 4 to 12 of 80 MiB, other ones on each kind of
+     * processor) holds less than at a smaller size, so that 5 % more may run. It is no measure of a limit.
      */
-    async function fits(framework: Framework, batch: number): Promise<boolean> {
+    async function bareRun(framework: Framework, batch: number): Promise<{ runs: boolean; refused: number }> {
       const cwd = await folder(framework);
       const sizedAs = sized(framework, batch);
       const { command } = sizedAs;
@@ -140,7 +140,7 @@ export function trainsAsItIs(what: string, modules: string[], frameworks: Framew
       const ended = await oomtune.call(['run', ...options, '--report', 'report.json', '--', ...command], { cwd, env });
       const { outcome, failure, refused } = reported(cwd);
       if (outcome !== 'succeeded') expect(failure?.class, ended.stderr).toBe('device_oom');
-      return outcome === 'succeeded' && refused === 0;
+      return { runs: outcome === 'succeeded', refused };
     }
 
     beforeAll(async () => {
@@ -182,10 +182,10 @@ export function trainsAsItIs(what: string, modules: string[], frameworks: Framew
           searched = { cwd, found };
           expect(found).toBeLessThan(own);
           const recommended = report.config?.micro_batch as number;
-          expect(await fits(framework, recommended), `${recommended} of ${found}`).toBe(true);
+          expect(await bareRun(framework, recommended), `${recommended} of ${found}`).toMatchObject({ runs: true });
           if (unbounded) return;
           const more = beyond(report);
-          expect(await fits(framework, more), `${more} after ${found}`).toBe(false);
+          expect((await bareRun(framework, more)).refused, `${more} after ${found}`).toBeGreaterThan(0);
         },
         300_000,
       );
