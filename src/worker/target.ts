@@ -44,8 +44,6 @@ export class Target {
   /** Its devices and their memory. */
   readonly memory: Reservation;
 
-  #trustsHook: boolean;
-
   constructor(
     private readonly request: WorkRequest,
     deps: WorkDeps,
@@ -59,7 +57,6 @@ export class Target {
     this.listens = request.options.preset !== 'none' && (kind === 'shell' || python);
     this.hook = this.listens && (kind === 'shell' || torch !== null);
     if (request.purpose !== 'find-batch') this.plan = this.#withWholeBatches(plan);
-    this.#trustsHook = request.purpose === 'find-batch';
     this.name = request.options.name ?? defaultName(plan);
     this.digest = digest(plan);
     this.exactDigest = exactDigest(plan, this.digest);
@@ -119,7 +116,7 @@ export class Target {
   carrier(knob: Knob): CommandPlan['carriers'][Knob] {
     const carrier = this.plan.carriers[knob];
     if (carrier !== 'hook') return carrier;
-    return this.hook && (this.plan.program.kind !== 'shell' || this.#trustsHook) ? 'hook' : 'none';
+    return this.hook ? 'hook' : 'none';
   }
 
   /** Whether a search can take a fork of its own process for a start: one process, in which the hook sets the batches. What a job on a GPU pays for it is yet to be measured. */
@@ -133,9 +130,9 @@ export class Target {
     return placeholders(this.plan.command).size > 0;
   }
 
-  /** An earlier search saw a training loop in what a shell script runs. */
-  trustHook(): void {
-    this.#trustsHook = true;
+  /** Whether only a launch tells what is started, and so whether anything trains: a shell script, a Makefile's target. */
+  get hidesProgram(): boolean {
+    return this.plan.program.kind === 'shell';
   }
 
   /** The loop's own accumulation besides the tuner's; 1 if argv carries it. */

@@ -40,6 +40,35 @@ describe('running a job to its end', () => {
     expect(report.devices[0]?.peak_bytes).toBeLessThanOrEqual(38 * 1024 ** 2);
   });
 
+  it.each([
+    ['a shell script', ['sh', 'train.sh', python]],
+    ['a make target', ['make', 'train', `PYTHON=${python}`]],
+  ])('does so for what %s starts, of which nothing is recorded', async (_, command) => {
+    const bench = workbench('run', command, { budget: '38MiB' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', config: { effective_batch: 64 } });
+    expect(report.config?.micro_batch).toBeLessThan(64);
+    expect(logs(bench)[0]).not.toContain('trained');
+    expect(logs(bench).at(-1)).toContain('trained');
+    await bench.noneLeft();
+  });
+
+  it('says so where a shell script goes on after its training ran out of memory', async () => {
+    const bench = workbench('run', ['sh', 'goes-on.sh', python], { budget: '38MiB' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', launches: 1, config: null });
+    const notes = bench.events.flatMap((event) => (event.type === 'note' ? [event.text] : []));
+    expect(notes.join(' ')).toContain('the script went on: its training is missing. With `set -e`');
+  });
+
+  it('starts a shell script that fails, and trains nothing, no second time', async () => {
+    const unhooked = '"$1" -I -c "import torch; torch.ones(100 << 20)"';
+    const bench = workbench('run', ['sh', '-c', unhooked, 'sh', python], { budget: '38MiB' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'failed', exit_code: 1, launches: 1 });
+    expect(report.failure?.class).toBe('device_oom');
+  });
+
   it('looks beyond the script’s own batch when a larger effective batch is asked for', async () => {
     const bench = workbench('run', [python, 'tiny.py'], { effectiveBatch: 128 });
     const report = await runJob(bench.request, bench.deps);

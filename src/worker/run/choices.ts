@@ -31,7 +31,6 @@ export class Choices {
     const { options } = this.request;
     const { recommendations } = await this.deps.records();
     const recorded = await recommendations.get(target.key);
-    if (recorded?.command_digest === target.digest) target.trustHook();
     const own = recorded === null ? null : ownBatchOf(recorded, target);
     const known = recorded === null || own === null ? null : configFrom(recorded, target.needs(own), options);
     if (recorded !== null && own !== null && known !== null) return this.#reused(target, recorded, own, known);

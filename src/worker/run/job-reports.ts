@@ -36,7 +36,8 @@ export class JobReports {
     const unseen = isHost(target.kind) ? unseenMemory(exit, target.memory.limitBytes) : null;
     if (unseen !== null) this.#note(unseen);
     const refused = unheardRefusal(exit, target.kind, session.logFile);
-    if (refused !== null) this.#note(refused);
+    const wentOn = exit.code === 0 && target.hidesProgram && session.exception?.oom === true;
+    if (wentOn || refused !== null) this.#note(wentOn ? WENT_ON : (refused as string));
     if (exit.stuck !== undefined) this.#note(`${exit.error} ${STILL_RUNNING_ADVICE}`);
     return reportOf(
       this.#frame(target, config),
@@ -86,3 +87,5 @@ export class JobReports {
 
 /** The exit code of a program that gives up. */
 const FAILED = 1;
+const WENT_ON =
+  'A program that the script started ran out of memory, and the script went on: its training is missing. With `set -e` the script ends there, and oomtune makes it fit.';

@@ -120,6 +120,8 @@ class JobRun {
     if (first === null || exit.stuck !== undefined || diagnosis?.class !== 'device_oom') return null;
     if (diagnosis.cure === 'none' && diagnosis.reason === 'load') return this.#exhausted(target, attempt);
     if (diagnosis.cure === 'none' || diagnosis.cure === 'wait') return null;
+    // A search would run all of a script that trains elsewhere once more, and see no more of it.
+    if (target.hidesProgram && session.loop === null && session.exception === null) return null;
     const resumes = await this.#relaunches.afterMisfit(target, attempt);
     if (resumes === null) return null;
     first.died(session, exit, diagnosis);
