@@ -56,7 +56,8 @@ export default defineConfig({
     // On as few as two cores: two files that compute, and two that wait.
     maxWorkers: 4,
     sequence: { sequencer: Mixed },
-    testTimeout: 120_000,
-    hookTimeout: 120_000,
+    // For what hangs: no test is judged by its time, and a machine may have others' work to do.
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
   },
 });

@@ -5,6 +5,7 @@
 #include "lock.h"
 #include "peer.h"
 #include "read_ledger.h"
+#include "stream.h"
 #include "supervisor_start.h"
 #include "wait.h"
 
@@ -19,6 +20,7 @@ Napi::Object start(Napi::Env env, Napi::Object exports) {
   exports.Set("waitForProcess", Napi::Function::New(env, oomtune::waitForProcess));
   exports.Set("peerCredentials", Napi::Function::New(env, oomtune::peerCredentials));
   exports.Set("accountOf", Napi::Function::New(env, oomtune::accountOf));
+  exports.Set("peekStream", Napi::Function::New(env, oomtune::peekStream));
   exports.Set("groupNamed", Napi::Function::New(env, oomtune::groupNamed));
   return exports;
 }

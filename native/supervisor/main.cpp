@@ -97,6 +97,17 @@ void guardStandardStreams() {
   if (fd >= 3) close(fd);
 }
 
+/** What the job reads; -1: see errno. A terminal cannot be read from another session; a pipe or a file can. */
+int openInput(const Spec& spec) {
+  if (spec.input.empty() && spec.inherit && isatty(0) == 0) return 0;
+  const int in = open(spec.input.empty() ? "/dev/null" : spec.input.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  if (in >= 0 && spec.inputOffset > 0 && lseek(in, static_cast<off_t>(spec.inputOffset), SEEK_SET) < 0) {
+    close(in);
+    return -1;
+  }
+  return in;
+}
+
 /** Limits by the kernel, besides those of the libraries in the job. Where the kernel refuses, the log says so and the
  * job runs. */
 void limitRegions(const Cgroup& cgroup, const Spec& spec, Log& log) {
@@ -146,9 +157,8 @@ int supervise(const Folder& launch, const std::string& startedAt, int report) {
   Pipe out;
   Pipe err;
   if (!out.make() || (spec.inherit && !err.make())) return failed(std::string("pipe: ") + strerror(errno));
-  // A terminal cannot be read from another session; a pipe or a file can.
-  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  const int in = spec.inherit && isatty(0) == 0 ? 0 : nothing;
+  const int in = openInput(spec);
+  if (in < 0) return failed("input " + spec.input + ": " + strerror(errno));
   Job job;
   if (!job.spawn(spec, {in, out.write, spec.inherit ? err.write : out.write, mask}, cgroup, &error))
     return failed(error);

@@ -123,8 +123,8 @@ bool variable(const std::string& text, Spec* spec) {
 
 constexpr uint64_t kLongest = 10ULL * 365 * 24 * 3600 * 1000;  // ten years in ms
 
-const char* const kOnce[] = {"version",   "job",       "launch", "cwd",     "timeout_ms", "grace_ms",
-                             "linger_ms", "log_bytes", "output", "standin", "owner",      "umask"};
+const char* const kOnce[] = {"version",   "job",    "launch",  "cwd",   "timeout_ms", "grace_ms", "linger_ms",
+                             "log_bytes", "output", "standin", "owner", "umask",      "input"};
 constexpr size_t kOnceCount = sizeof kOnce / sizeof kOnce[0];
 
 bool record(const std::string& key, const std::string& value, Spec* spec) {
@@ -156,6 +156,12 @@ bool record(const std::string& key, const std::string& value, Spec* spec) {
     if (comma == std::string::npos) return false;
     return number(value.substr(0, comma), INT32_MAX, &spec->ownerPid) && spec->ownerPid != 0 &&
            number(value.substr(comma + 1), 1ULL << 53, &spec->ownerStart);
+  }
+  if (key == "input") {
+    const size_t comma = value.find(',');
+    if (comma == std::string::npos || !number(value.substr(0, comma), 1ULL << 62, &spec->inputOffset)) return false;
+    spec->input = value.substr(comma + 1);
+    return !spec->input.empty() && spec->input[0] == '/';
   }
   if (key == "umask") {
     if (!number(value, 0777, &n)) return false;

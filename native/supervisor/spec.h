@@ -46,7 +46,9 @@ struct Spec {
   uint64_t lingerMs = 2000;       // for what outlives the job's main process
   uint64_t logBytes = 64u << 20;  // of one log file; there are two
   bool inherit = false;           // output=log|inherit
-  uint64_t ownerPid = 0;          // owner=PID,START: the run ends with this process; 0: it outlives whoever started it
+  std::string input;              // input=OFFSET,PATH of the file to read; empty: as output says
+  uint64_t inputOffset = 0;
+  uint64_t ownerPid = 0;  // owner=PID,START: the run ends with this process; 0: it outlives whoever started it
   uint64_t ownerStart = 0;
   std::string standIn;  // standin=PATH of the library that the job's CUDA calls go through; may be missing
 };

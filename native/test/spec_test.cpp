@@ -24,6 +24,7 @@ const std::string kSound = records({"version=1",
                                     "grace_ms=500",
                                     "log_bytes=65536",
                                     "output=inherit",
+                                    "input=12,/tmp/in, put",
                                     "standin=/lib/x",
                                     "device=0,1048576,cpu,",
                                     "device=2,-,cuda:7,GPU-x",
@@ -72,6 +73,8 @@ TEST(Spec, isReadAsItWasWritten) {
   EXPECT_EQ(spec.launch, 2u);
   EXPECT_EQ(spec.graceMs, 500u);
   EXPECT_TRUE(spec.inherit);
+  EXPECT_EQ(spec.input, "/tmp/in, put");
+  EXPECT_EQ(spec.inputOffset, 12u);
   EXPECT_EQ(spec.mask, 022);
   ASSERT_EQ(spec.limits.size(), 2u);
   EXPECT_EQ(spec.limits[0].soft, 1024u);
@@ -103,6 +106,10 @@ TEST(Spec, takesNothingElse) {
                              "grace_ms= 5",
                              "log_bytes=1",
                              "output=both",
+                             "input=/tmp/in",
+                             "input=-1,/tmp/in",
+                             "input=0,",
+                             "input=0,relative",
                              "device=17,-,cpu,",
                              "device=0,12,cpu",
                              "device=0,0x10,cpu,",

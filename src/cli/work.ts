@@ -13,10 +13,11 @@ export async function workDeps(
   command: string[],
   notify?: unknown,
 ): Promise<{ request: WorkRequest; deps: WorkDeps; around: ForegroundNotice['around'] }> {
-  const [{ createLog }, { newJobId }, { tidyHourly }, runtime] = await Promise.all([
+  const [{ createLog }, { newJobId }, { tidyHourly }, { StandardInput }, runtime] = await Promise.all([
     import('../common/log.js'),
     import('../store/job-id.js'),
     import('../daemon/retention.js'),
+    import('../runtime/standard-input.js'),
     context.runtime(),
   ]);
   context.signal.throwIfAborted();
@@ -36,6 +37,7 @@ export async function workDeps(
       journal: [],
       launches: [],
       foreground: purpose === 'run',
+      input: StandardInput.capture(),
       environment: process.env,
     },
     around: notice === null ? (work) => work() : (work, endOf) => notice.around(work, endOf),

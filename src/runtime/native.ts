@@ -37,6 +37,8 @@ export interface Addon extends DeviceAddon {
   peerCredentials(fd: number): { pid: number; uid: number; gid: number };
   /** Null: there is no such account. */
   accountOf(uid: number): { name: string; gid: number; home: string; shell: string; groups: number[] } | null;
+  /** What waits in a pipe or stream socket, which stays there; `ended`: nobody writes any more. */
+  peekStream(fd: number): { bytes: Buffer; ended: boolean };
   /** The group's number; null: there is no such group. */
   groupNamed(name: string): number | null;
 }

@@ -32,6 +32,7 @@ export function encodeSpec(
     `timeout_ms=${spec.timeoutSeconds === null ? 0 : Math.max(1, Math.round(spec.timeoutSeconds * 1000))}`,
     `log_bytes=${LOG_BYTES}`,
     `output=${spec.output}`,
+    ...(spec.input === undefined ? [] : [`input=${spec.input.offset},${spec.input.path}`]),
     ...(spec.tied === true ? [`owner=${process.pid},${readStat(process.pid)?.startTime ?? 0}`] : []),
     ...shellRecords(spec.shell),
     ...(standIn === null ? [] : [`standin=${standIn}`]),

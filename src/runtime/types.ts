@@ -1,6 +1,12 @@
 import type { Device, Exit, LedgerReading } from '../contract/launch.js';
 import type { Shell } from '../contract/shell.js';
 
+/** A file, and the byte of it at which a reader begins. */
+export interface InputFile {
+  path: string;
+  offset: number;
+}
+
 /** What the supervisor starts. Everything is in `dir`, which only this user can enter. */
 export interface LaunchSpec {
   /** Shown in `ps` and in the job's OOMTUNE_JOB_ID. */
@@ -26,6 +32,8 @@ export interface LaunchSpec {
   givenUp?: () => boolean;
   /** Besides the log file. `inherit`: also this process's stdout and stderr. */
   output: 'log' | 'inherit';
+  /** What it reads on its stdin. Absent: with `inherit` this process's stdin, unless that is a terminal; else nothing. */
+  input?: InputFile;
   /** Absent: umask and limits of this process. */
   shell?: Shell;
 }

@@ -21,6 +21,7 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
     cwd: options.cwd,
     env: environment,
     preset: options.preset,
+    stdin: request.input?.text() ?? null,
     worldSize: options.gpus > 1 ? options.gpus : null,
     ...(request.knob === undefined ? {} : { knobs: new Set([request.knob.name]) }),
   });

@@ -8,6 +8,7 @@ import type { Recommendation } from '../contract/recommendation.js';
 import type { FindBatchReport } from '../contract/reports.js';
 import type { Config, Rung } from '../contract/rung.js';
 import type { Shell } from '../contract/shell.js';
+import type { StandardInput } from '../runtime/standard-input.js';
 import type { Runtime } from '../runtime/types.js';
 import type { HeldLease } from '../store/held-lease.js';
 import type { RecommendationStore } from '../store/index.js';
@@ -36,6 +37,8 @@ export interface WorkRequest {
   epoch?: number;
   /** The job's output also goes to this process's stdout and stderr. */
   foreground: boolean;
+  /** What the launches read on their stdin; absent: nothing. */
+  input?: StandardInput;
   /** When its first launch was made; null, absent: not yet. */
   startedAt?: string | null;
   /** The base of the job's environment, before allow-list and `--env`. */

@@ -3,6 +3,7 @@ import type { JobRecord } from '../../contract/job.js';
 import { withheldNote } from '../../daemon/withheld.js';
 import { hostName, type NamedJob, type Store } from '../../store/index.js';
 import { knobNames } from '../../worker/command/placeholders.js';
+import { findProgram } from '../../worker/command/program.js';
 import { nothingRecorded } from '../../worker/knob/nothing-recorded.js';
 import { slurmOptions, toSlurm } from '../cluster/slurm.js';
 import type { Context } from '../context.js';
@@ -26,6 +27,11 @@ export default (async ({ options, command }, context) => {
     const { preflight } = await import('../../worker/command/torch.js');
     await preflight(first, jobOptions, process.env);
   }
+  if (findProgram(first, jobOptions.cwd).piped)
+    throw usageError(
+      'A job in the queue has no stdin to read its script from.',
+      'Save the script in a file, and name that in the command.',
+    );
   const cluster = slurmOptions(options);
   if (cluster !== null && (await context.system()) !== null) {
     throw usageError(

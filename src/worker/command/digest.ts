@@ -19,6 +19,7 @@ export function digest(plan: CommandPlan): string {
   if (program.script) front[program.script.index] = program.script.absolute;
   const editor = editorOf(plan);
   const parts: unknown[] = [front];
+  if (program.piped && program.code !== null) parts.push(program.code);
   if (!editor) parts.push(withoutCommon(command.slice(program.argsStart)));
   else {
     let args = [...editor.args];

@@ -15,6 +15,7 @@ export function findProgram(command: readonly string[], cwd: string): Program {
     script: null,
     module: null,
     code: null,
+    piped: false,
     name: null,
     executable: null,
     argsStart: command.length,
@@ -118,7 +119,11 @@ function readPython(command: readonly string[], index: number, cwd: string, prog
   program.executable = executableOf(command[index] as string, cwd);
   for (let at = index + 1; at < command.length; at += 1) {
     const word = command[at] as string;
-    if (word === '-') break;
+    if (word === '-') {
+      program.piped = true;
+      program.argsStart = at + 1;
+      return null;
+    }
     if (!word.startsWith('-')) {
       setScript(command, at, cwd, program);
       return null;
@@ -154,6 +159,7 @@ function readPython(command: readonly string[], index: number, cwd: string, prog
       return null;
     }
   }
+  program.piped = !command.slice(index + 1).some((word) => /^(?:-[Vh]+|--version|--help.*)$/.test(word));
   program.argsStart = command.length;
   return null;
 }

@@ -26,6 +26,8 @@ export interface RecogniseOptions {
   preset: string;
   /** Processes that the job will have, where the command does not say (`--gpus N`). */
   worldSize?: number | null;
+  /** What the command gets on its stdin, where that can be told; absent: not. */
+  stdin?: string | null;
   /** Knobs of the command's own that are to have a value when it is filled in. */
   knobs?: ReadonlySet<string>;
 }
@@ -38,6 +40,7 @@ export async function recognise(command: readonly string[], options: RecogniseOp
   const used = placeholders(command, options.knobs);
   const program = findProgram(command, cwd);
   settleInterpreter(program, command, cwd, env);
+  if (program.piped) program.code = options.stdin ?? null;
   const scriptText = program.script ? readText(program.script.absolute) : null;
   const scene: Scene = { program, args: command.slice(program.argsStart), scriptText, env, cwd };
   const file =

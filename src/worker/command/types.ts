@@ -25,8 +25,10 @@ export interface Program {
   script: { index: number; path: string; absolute: string; stem: string } | null;
   /** After `-m`. */
   module: string | null;
-  /** After `-c`. */
+  /** After `-c`, or on stdin where that can be read before it runs. */
   code: string | null;
+  /** Python reads its code from stdin: `python - < train.py`. */
+  piped: boolean;
   /** The program's own name when it is neither script nor module: `yolo`. */
   name: string | null;
   /** Its executable as a launch would find it: an absolute path, or a name for PATH. */

@@ -102,6 +102,8 @@ async function open(
   const dir = stateFolder('runs', jobId, folderName(request.epoch, launch));
   launches.push({ launch, dir, purpose, config });
   await deps.persist({ launches });
+  const isFirstRun = purpose === 'run' && launches.filter((one) => one.purpose === 'run').length === 1;
+  const input = isFirstRun ? null : purpose === 'run' ? request.input?.again() : request.input?.file;
   const wishes = await wish(dir, launch);
   deps.signal.throwIfAborted();
   return Session.open(
@@ -115,6 +117,7 @@ async function open(
       budgetBytes: target.memory.limitBytes,
       tied: request.purpose !== 'submit',
       ...(request.shell === undefined ? {} : { shell: request.shell }),
+      ...(input == null ? {} : { input }),
       givenUp: () => isEnded(deps.signal),
       ...wishes,
     },
