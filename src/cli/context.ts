@@ -2,6 +2,7 @@ import { processLives, readStat } from '../common/process.js';
 import type { Runtime } from '../runtime/types.js';
 import type { Store } from '../store/index.js';
 import { parseRedisUrl } from '../store/url.js';
+import { ignoresHangup } from './hangup.js';
 import type { Output } from './output.js';
 import { createProgress, type ProgressView } from './progress.js';
 import type { Hello } from './system/client.js';
@@ -10,7 +11,7 @@ import { systemDaemon } from './system/client.js';
 /** What verbs share. Expensive parts are made when first asked for, and closed at the end. */
 export interface Context {
   readonly out: Output;
-  /** Aborted by SIGINT, SIGTERM and SIGHUP, and by the end of the process that OOMTUNE_CALLER names. */
+  /** Aborted by SIGINT, SIGTERM and SIGHUP (not under nohup), and by the end of the process that OOMTUNE_CALLER names. */
   readonly signal: AbortSignal;
   /** 128 + the number of the signal that interrupted; null when none did. */
   readonly interruptedBy: number | null;
@@ -69,7 +70,9 @@ export function createContext(out: Output, options: Record<string, unknown>, ver
     else if (times === 2) out.note('oomtune: still ending what runs; once more to leave at once.');
     else process.exit(interruptedBy);
   };
-  for (const name of Object.keys(SIGNALS)) process.on(name, onSignal);
+  const stays = ignoresHangup();
+  const heard = (name: NodeJS.Signals) => (name === 'SIGHUP' && stays ? undefined : onSignal(name));
+  for (const name of Object.keys(SIGNALS)) process.on(name, heard);
   const stopWatching = onCallersEnd(() => onSignal('SIGHUP')); // as if a terminal went away
 
   return {
@@ -104,7 +107,7 @@ export function createContext(out: Output, options: Record<string, unknown>, ver
     async close() {
       progress?.close();
       stopWatching();
-      for (const name of Object.keys(SIGNALS)) process.off(name, onSignal);
+      for (const name of Object.keys(SIGNALS)) process.off(name, heard);
       const opened = await store?.catch(() => null);
       await opened?.close();
       await system?.then((joined) => joined.store.close()).catch(() => {});

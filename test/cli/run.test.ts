@@ -1,8 +1,10 @@
-import { readFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import { runReport } from './contract.js';
-import { Oomtune, PYTHON, ROOT } from './oomtune.js';
+import { Oomtune, PROGRAM, PYTHON, ROOT } from './oomtune.js';
 
 const oomtune = new Oomtune();
 afterAll(() => oomtune.close());
@@ -45,6 +47,27 @@ describe('run', () => {
     ]);
     expect(small.stderr).not.toContain('in memory');
     expect(report('small.json').resident_bytes).toBeLessThan(100 * 1024 ** 2);
+  });
+
+  it.each([
+    ['goes on where it was started with nohup', 'a file', 'succeeded', 0],
+    ['ends with its job otherwise', 'a pipe', 'cancelled', 129],
+  ])('%s when its terminal goes away', async (_, output, outcome, code) => {
+    const file = `${outcome}.json`;
+    const begun = join(oomtune.home, `${outcome}.begun`);
+    const job = `touch ${begun}; sleep ${code === 0 ? 3 : 600}`;
+    const words = 'nohup "$0" "$@" > nohup.log 2>&1 & echo $! > pid; wait $!';
+    const args = [...PLAIN, '--report', file, '--', 'sh', '-c', job];
+    const ended =
+      output === 'a file'
+        ? spawn('sh', ['-c', words, PROGRAM, ...args], { cwd: oomtune.home, env: oomtune.env, stdio: 'ignore' })
+        : oomtune.start(args).child;
+    const end = once(ended, 'close');
+    await expect.poll(() => existsSync(begun), { timeout: 60_000 }).toBe(true);
+    const pid = output === 'a file' ? Number(readFileSync(join(oomtune.home, 'pid'), 'utf8')) : (ended.pid as number);
+    process.kill(pid, 'SIGHUP');
+    expect((await end)[0]).toBe(code);
+    expect(report(file).outcome).toBe(outcome);
   });
 
   it('ends with 128 + n for a job that signal n ended', async () => {

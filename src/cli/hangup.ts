@@ -1,0 +1,17 @@
+import { fstatSync, readFileSync } from 'node:fs';
+import { isatty } from 'node:tty';
+
+/**
+ * Whether the end of the terminal is to be ignored, as `nohup` and a shell's `trap '' HUP` ask for. Node forgets at its start which signals its
+ * parent had it ignore, so it is told by what nohup leaves: no stream is a terminal, and either the output goes to a file, or
+ * stdin cannot be read (GNU nohup opens a terminal's place for writing alone).
+ */
+export function ignoresHangup(): boolean {
+  if ([0, 1, 2].some((fd) => isatty(fd))) return false;
+  return [1, 2].some((fd) => fstatSync(fd).isFile()) || isWriteOnly(0);
+}
+
+function isWriteOnly(fd: number): boolean {
+  const flags = /^flags:\s*([0-7]+)/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8'))?.[1];
+  return (Number.parseInt(flags ?? '0', 8) & 3) === 1;
+}
