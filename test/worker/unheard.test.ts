@@ -34,6 +34,18 @@ describe('a program that does not notice that memory was refused to it', () => {
   });
 });
 
+describe('a script that halves its batch by itself when memory runs out', () => {
+  it('is not recorded as one that fits at the batch that it began with', async () => {
+    const bench = workbench('run', [pythonWithTorch(), 'halves.py'], { budget: '40MiB' });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'succeeded', launches: 1, config: null });
+    expect(report.refused).toBeGreaterThan(0);
+    expect(bench.recorded.size).toBe(0);
+    const notes = bench.events.flatMap((event) => (event.type === 'note' ? [event.text] : []));
+    expect(notes.join(' ')).toContain('the script got over it by itself: nothing is recorded of its batch');
+  });
+});
+
 describe("XLA's word in a log", () => {
   const at = '2026-11-23 12:00:00.000000: W external/xla/xla/tsl/framework/bfc_allocator.cc:501] ';
   const says = 'Allocator (GPU_0_bfc) ran out of memory trying to allocate 16.00GiB ';

@@ -11,6 +11,7 @@ import type { Session } from '../launch/session.js';
 import { allowedRungs, constraintsOf, withLoop } from '../search/constraints.js';
 import { ledgerPeak, needOf, observeDeath, observeFit, observeWhole, withSpeed } from '../search/observe.js';
 import { recommendationOf } from '../search/report.js';
+import { unheardRefusal } from '../search/unheard.js';
 import { type Measurement, stepsToGo } from '../search/worst-rank.js';
 import type { Target } from '../target.js';
 import type { Lease, WorkDeps, WorkRequest } from '../types.js';
@@ -82,6 +83,7 @@ export class FirstRun {
     if (this.config !== null || exit.stuck !== undefined) return;
     const last = this.#last && { ...this.#last, short: true };
     if (last !== null) await this.#judge(session, this.#fit(session, last));
+    else if (unheardRefusal(exit, this.target.kind, session.logFile) !== null) return;
     else if (microBatch !== null && this.target.carrier('micro_batch') !== 'hook')
       await this.#judge(
         session,

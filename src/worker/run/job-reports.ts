@@ -6,7 +6,7 @@ import { STILL_RUNNING_ADVICE } from '../launch/still-running.js';
 import { exhaustedDiagnosis } from '../search/exhausted.js';
 import { round } from '../search/report.js';
 import type { SearchOutcome } from '../search/search.js';
-import { unheardRefusal } from '../search/unheard.js';
+import { gotOver, unheardRefusal } from '../search/unheard.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 import type { Attempt, Attempts } from './attempts.js';
@@ -37,7 +37,8 @@ export class JobReports {
     if (unseen !== null) this.#note(unseen);
     const refused = unheardRefusal(exit, target.kind, session.logFile);
     const wentOn = exit.code === 0 && target.hidesProgram && session.exception?.oom === true;
-    if (wentOn || refused !== null) this.#note(wentOn ? WENT_ON : (refused as string));
+    if (wentOn) this.#note(WENT_ON);
+    else if (refused !== null) this.#note(session.steps > 0 ? gotOver(refused) : refused);
     if (exit.stuck !== undefined) this.#note(`${exit.error} ${STILL_RUNNING_ADVICE}`);
     return reportOf(
       this.#frame(target, config),

@@ -4,6 +4,11 @@ import { isHost, type KindName } from '../../contract/device-id.js';
 import { type Diagnosis, NO_FIGURES } from '../../contract/diagnosis.js';
 import type { Exit } from '../../contract/launch.js';
 
+/** The same of one whose training went on by steps of its own: it caught the error, and its batch is no longer the one that it began with. */
+export function gotOver(refused: string): string {
+  return `${refused.split(', and the program')[0]}, and the script got over it by itself: nothing is recorded of its batch.`;
+}
+
 /**
  * What to say of a process that ended with exit code 0 although memory was refused to it; null: nothing was. On a GPU the ledger's refusals
  * tell nothing, as allocators give back what they cache and ask again: there XLA's own word in the log does.

@@ -202,7 +202,9 @@ class FirstSteps:
         return self._batches.get(self._key, 0)
 
     def _measured(self, memory: Memory) -> Measured | None:
-        """None: not known of what size the batches are."""
+        """None: not known of what size the batches are. A script that has got over an error may go on with other ones."""
+        if memory.failures():
+            return None
         batches, backwards, since = self._begun
         steps = self._steps - 1
         self._synchronize(memory)
