@@ -29,8 +29,14 @@ export function interrupted(cause?: unknown): OomtuneError {
   return new OomtuneError('OOMTUNE_INTERRUPTED', 'Interrupted.', remedy, { cause });
 }
 
+/** The code of such a search: the training alone may fit. */
+export const codeOfMisfit = (reason: string | null | undefined): ErrorCode =>
+  reason === 'eval' || reason === 'save' ? 'OOMTUNE_EVALUATION_MISFIT' : 'OOMTUNE_EXHAUSTED';
+
 /** The sentence of a search without an answer; `failure`: its class. */
 export function nothingFits(failure: string | undefined, reason: string | null | undefined): string {
+  if (reason === 'eval' || reason === 'save')
+    return `The training fits, but not the ${reason === 'eval' ? 'evaluation' : 'saving'} of the job beside it.`;
   if (reason === 'leak') return 'No batch size helps: the memory of the job grows with every step.';
   return failure === 'user_error'
     ? 'No micro-batch is left to try.'

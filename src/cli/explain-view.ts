@@ -14,7 +14,17 @@ import type { Paint } from './output.js';
 import { rungTable } from './rung-table.js';
 import { hasEnded, slurmText } from './status-view.js';
 import { oneLine } from './table.js';
-import { ago, bytesOr, comparisonText, configWords, cutWords, plural, seconds, shellWords } from './words.js';
+import {
+  ago,
+  bytesOr,
+  comparisonText,
+  configWords,
+  cutWords,
+  plural,
+  rehearsalText,
+  seconds,
+  shellWords,
+} from './words.js';
 
 /** Tells why a job waits, or how its configuration was found and how it went. */
 export function explainJob(
@@ -53,6 +63,8 @@ export function explainJob(
       );
     }
   }
+  const rehearsed = rehearsalText(job.rehearsal ?? recommendation?.rehearsal);
+  if (rehearsed !== null) lines.push('', `A rehearsal showed what it takes at most: ${rehearsed}.`);
   const shared = sharingWords(job);
   if (shared !== null) lines.push('', shared);
   const runs = job.launches.filter((launch) => launch.purpose === 'run');
@@ -76,6 +88,7 @@ export function explainRecommendation(recorded: Recommendation, paint: Paint): s
   const recommendation = plain(recorded);
   const { peak_bytes: peak, budget_bytes: budget } = recommendation;
   const compared = comparisonText(recommendation.comparison);
+  const rehearsed = rehearsalText(recommendation.rehearsal);
   return [
     `${paint('bold', recommendation.key)}  ${recommendation.status}, ${ago(recommendation.verified_at)}`,
     '',
@@ -86,6 +99,7 @@ export function explainRecommendation(recorded: Recommendation, paint: Paint): s
         : ` The recommended one peaks at ${formatBytes(peak)}, ${((1 - peak / budget) * 100).toFixed(1)} % below the budget.`),
     ...(recommendation.memory ? ['', ...filled(recommendation.memory, budget, paint)] : []),
     ...(recommendation.cut ? [`Batches were cut ${cutWords(recommendation.cut)}.`] : []),
+    ...(rehearsed === null ? [] : [`A rehearsal showed what it takes at most: ${rehearsed}.`]),
     ...(compared === null ? [] : [`Its rung was chosen by speed: ${compared}.`]),
     '',
     'The search:',

@@ -9,7 +9,7 @@ import { drawingWidth, memoryBar } from './memory-bar.js';
 import { continued, type Paint } from './output.js';
 import { spent } from './progress.js';
 import { facts } from './table.js';
-import { comparisonText, configWords, plural, rate, shellWords } from './words.js';
+import { comparisonText, configWords, plural, rate, rehearsalText, shellWords } from './words.js';
 
 /** The text after a successful search. */
 export function renderFound(raw: FindBatchReport, paint: Paint): string {
@@ -29,6 +29,7 @@ export function renderFound(raw: FindBatchReport, paint: Paint): string {
       report.knob !== undefined || report.max_micro_batch === null ? null : `micro-batch ${report.max_micro_batch}`,
     ],
     ['peak', peak === null ? null : `${formatBytes(peak)} of ${room}${headroom}`],
+    ['phases', rehearsalText(report.rehearsal)],
     ['speed', report.samples_per_s === null ? null : `${rate(report.samples_per_s)} samples/s`],
     ['compared', comparisonText(report.comparison)],
     ['search', spent(report.launches, report.probes.length, report.wall_s)],

@@ -67,6 +67,7 @@ const raw = z.object({
   preset: nonEmpty('the name of a preset, auto or none').default('auto'),
   steps: whole(2, MOST_PROBE_STEPS).default(3),
   fork: z.boolean().default(true),
+  probeEval: z.boolean().optional(),
   timeout: z
     .string()
     .regex(/^\d+(\.\d+)?$/, 'a number of seconds above 0')

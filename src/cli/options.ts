@@ -63,6 +63,7 @@ export const WORK: Options = {
     ['--steps <n>', 'optimizer steps of a probe, at least 2', { preset: '3' }],
     ['--timeout <seconds>', 'longest that one launch may take'],
     ['--no-fork', 'start the command anew for each fresh process of the search'],
+    ['--probe-eval', 'rehearse the job once, to see whether its evaluation, generation and saving fit, too'],
     ['--max-launches <n>', 'most starts of the command that the search may use'],
   ],
 };

@@ -1,5 +1,6 @@
 import { formatBytes } from '../common/size.js';
 import type { SpeedComparison } from '../contract/measurement.js';
+import type { Rehearsal, RehearsedPhase } from '../contract/rehearsal.js';
 import { type ConfigLike, type CutPlace, rungName } from '../contract/rung.js';
 
 export const cutWords = (cut: CutPlace): string => (cut === 'model' ? "at the model's call" : 'at the loader');
@@ -64,4 +65,24 @@ export function comparisonText(comparison: SpeedComparison | null | undefined): 
   const turns = Math.max(...comparison.speeds.map(({ rounds }) => rounds));
   const how = comparison.together ? `in ${plural(turns, 'turn')} of one process` : 'each in a launch of its own';
   return `${speeds.join(', ')} samples/s, ${how}`;
+}
+
+const PHASES: Record<RehearsedPhase, string> = {
+  train: 'training',
+  eval: 'evaluation',
+  generate: 'generation',
+  save: 'saving',
+};
+
+/** The peaks of `--probe-eval` by phase; null: there are none. */
+export function rehearsalText(rehearsal: Rehearsal | null | undefined): string | null {
+  if (!rehearsal || rehearsal.phases.length === 0) return null;
+  const phases = rehearsal.phases.map(({ phase, peak_bytes: peak, whole_bytes: whole, of_batches: of }) => {
+    const all = whole === null ? '' : `, ${formatBytes(whole)} with all ${of} batches`;
+    const failed = phase === rehearsal.out_of_memory ? ' (out of memory)' : '';
+    return `${PHASES[phase]} ${bytesOr(peak, 'unknown')}${all}${failed}`;
+  });
+  if (!rehearsal.phases.some(({ phase }) => phase === 'eval' || phase === 'generate'))
+    phases.push('no evaluation seen');
+  return phases.join('; ');
 }

@@ -5,6 +5,7 @@ export const ERROR_CODES = {
   OOMTUNE_BAD_PLACEHOLDER: { exit: 2, about: 'The command holds a placeholder that does not exist.' },
   OOMTUNE_NO_KNOB: { exit: 2, about: 'Nothing in the command takes the micro-batch, or makes one step of several.' },
   OOMTUNE_EXHAUSTED: { exit: 3, about: 'Nothing fits, even the smallest batch with every allowed knob.' },
+  OOMTUNE_EVALUATION_MISFIT: { exit: 3, about: 'The training fits, but not the evaluation or the saving of the job.' },
   OOMTUNE_NOT_ESTIMATED: { exit: 4, about: 'What the script needs cannot be worked out without a GPU.' },
   OOMTUNE_JOB_FAILED: { exit: 4, about: 'The job failed for a reason that is not memory.' },
   OOMTUNE_TIME_LIMIT: { exit: 4, about: 'The job reached its time limit.' },

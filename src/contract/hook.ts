@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { phase } from './failure.js';
 import { whole } from './fields.js';
 import { MOST_BYTES, measuredSteps, peaks } from './measurement.js';
+import { phasePeak, rehearsedPhase } from './rehearsal.js';
 import { cutPlace, rung } from './rung.js';
 
 /** The protocol of worker and Python hook: JSON lines over a unix socket. All of it is bounded, as a job can write anything there. */
@@ -140,6 +141,15 @@ const remark = z.object({
 /** Where the hook cuts batches into micro-batches, and why there. */
 const cut = z.object({ t: z.literal('cut'), cut: cutPlace, why: text(1000) });
 
+/** A rehearsal has come so far: what each phase took, and in which it is; `over`: to its end. */
+const rehearsed = z.object({
+  t: z.literal('rehearsed'),
+  phase: rehearsedPhase,
+  phases: z.array(phasePeak).max(4),
+  steps: count,
+  over: z.boolean(),
+});
+
 /** A program of JAX ends: the most that was in use of XLA's memory pool, what the pool is, and what it may become. */
 const bytes = z.number().positive().max(MOST_BYTES);
 const xlaPool = z.object({ t: z.literal('xla_pool'), peak_bytes: bytes, pool_bytes: bytes, limit_bytes: bytes });
@@ -179,6 +189,7 @@ export const hookMessage = z.discriminatedUnion('t', [
   step,
   remark,
   cut,
+  rehearsed,
   xlaPool,
   goodbye,
 ]);
@@ -189,6 +200,7 @@ export type Loop = z.infer<typeof loop>;
 export type Measured = z.infer<typeof measured>;
 export type HookException = z.infer<typeof exception>;
 export type Step = z.infer<typeof step>;
+export type Rehearsed = z.infer<typeof rehearsed>;
 export type XlaPool = z.infer<typeof xlaPool>;
 export type Goodbye = z.infer<typeof goodbye>;
 export type Died = z.infer<typeof died>;

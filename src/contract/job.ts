@@ -3,6 +3,7 @@ import { failure } from './failure.js';
 import { absolute, command, count, jobId, text, time, whole, word } from './fields.js';
 import { observation, probeRecord } from './measurement.js';
 import { jobOptions } from './options.js';
+import { rehearsal } from './rehearsal.js';
 import { config, cut } from './rung.js';
 import { slurmPlace } from './slurm.js';
 
@@ -84,6 +85,8 @@ export const jobRecord = z.object({
     .max(100_000),
   /** What the tuner was told, in order: replayed after a crash. */
   journal: z.array(observation).max(100_000),
+  /** With `--probe-eval`: what a rehearsal of the job has shown; null or absent: there was none. */
+  rehearsal: rehearsal.nullish(),
   submitted_at: time,
   started_at: time.nullable(),
   ended_at: time.nullable(),

@@ -55,6 +55,8 @@ export const jobOptions = z.object({
   steps: z.number().int().min(2).max(MOST_PROBE_STEPS),
   /** Whether fresh processes of a search may be forks of one start; absent: they may. */
   fork: z.boolean().optional(),
+  /** Peaks of evaluation, generation and saving are seen in a rehearsal, before the job runs; absent: they are not. */
+  probeEval: z.boolean().optional(),
   timeoutSeconds: z.number().positive().nullable(),
   /** `--time`: from the first launch to the end; absent: as long as it takes. */
   timeSeconds: z.number().positive().nullish(),

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { bytes, count, text, time, whole } from './fields.js';
 import { knobAnswer } from './knob.js';
 import { memoryBreakdown, probeRecord, speedComparison } from './measurement.js';
+import { rehearsal } from './rehearsal.js';
 import { cutPlace, shownRung } from './rung.js';
 
 const verifiedCommand = z.object({
@@ -53,6 +54,8 @@ export const recommendation = z.object({
   expandable_segments: z.boolean().optional(),
   /** What fills the memory at this configuration; null: its peak could not be measured. */
   memory: memoryBreakdown.nullish(),
+  /** What a rehearsal at this configuration has shown of evaluation, generation and saving; absent: there was none. */
+  rehearsal: rehearsal.nullish(),
   /** With objective throughput: the speeds that decided on the rung. */
   comparison: speedComparison.nullish(),
   /** The record is of this knob of the command's own, at the configuration above; absent: it is of the batch. */

@@ -5,6 +5,7 @@ import { bytes, count, whole } from './fields.js';
 import { knobAnswer } from './knob.js';
 import { refusal } from './launch.js';
 import { memoryBreakdown, probeRecord, speedComparison } from './measurement.js';
+import { rehearsal } from './rehearsal.js';
 import { cut, shownConfig } from './rung.js';
 
 /** The parts of the peak of `config`, and the curve of peaks on its rung. Bytes. */
@@ -29,8 +30,8 @@ export const findBatchReport = z.object({
   failure: failure
     .extend({
       advice: z.string().optional(),
-      /** `leak`: memory grows with every step, so no size is recommended. */
-      reason: z.literal('leak').optional(),
+      /** `leak`: memory grows with every step, so no size is recommended. `eval`, `save`: the training fits, but not that. */
+      reason: z.enum(['leak', 'eval', 'save']).optional(),
     })
     .optional(),
   /** `room_bytes`: what strangers left of the budget, where they did not leave all of it. */
@@ -55,6 +56,8 @@ export const findBatchReport = z.object({
   knob: knobAnswer.optional(),
   /** With objective throughput: the speeds that decided on the rung; absent: there was one rung only. */
   comparison: speedComparison.optional(),
+  /** With `--probe-eval`: what a rehearsal of the job has shown; absent: there was none. */
+  rehearsal: rehearsal.optional(),
   launches: whole,
   startup_s: z.number().nullable(),
   wall_s: z.number(),
@@ -100,6 +103,8 @@ export const runReport = z.object({
   /** The most that any one process of the job had in memory, whatever it used it for; null: not known. */
   resident_bytes: z.number().nullable(),
   failure: diagnosis.nullable(),
+  /** With `--probe-eval`: what a rehearsal of the job has shown; absent: there was none. */
+  rehearsal: rehearsal.optional(),
   launches: whole,
   wall_s: z.number(),
   /** Which process of it was killed and is still there, as the kernel holds on to it; absent: nothing of it is left. */

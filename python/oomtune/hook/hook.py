@@ -72,18 +72,22 @@ class Hook:
         self.phase = "load"
         #: True while the worker chooses the batches.
         self.controlled = False
+        #: True from the beginning of a rehearsal's training on.
+        self.rehearsing = False
         self._pid = os.getpid()
         self._said_goodbye = False
         self._reported_cut = False
 
     def install(self) -> None:
         moments = dict(ALWAYS)
-        if self.settings.searching or self.settings.spares:
+        if self.settings.thrown_away or self.settings.spares:
             from .probe.artifact_guard import ArtifactGuard
 
             # A spare turns its job's on.
-            self.artifact_guard = ArtifactGuard(lambda: self.controlled)
-        if self.artifact_guard is not None and self.settings.searching:
+            self.artifact_guard = ArtifactGuard(
+                lambda: self.controlled or self.rehearsing, whole=self.settings.rehearses
+            )
+        if self.artifact_guard is not None and self.settings.thrown_away:
             from .probe.dry_run import quiet_environment
 
             quiet_environment()
@@ -158,7 +162,7 @@ class Hook:
                 return
             self.fork_point.close_pipe()
         self.connection.forget()
-        self.controlled = False
+        self.controlled = self.rehearsing = False
         if self.instrumentation is not None:
             self.instrumentation.deactivate()
 
@@ -237,6 +241,8 @@ class Hook:
 
     def _at_exit(self) -> None:
         """The script ended before the worker was done with it."""
+        if self.rehearsing and os.getpid() == self._pid and self.instrumentation is not None:
+            self.instrumentation.controller.before_exit()
         if self.controlled and os.getpid() == self._pid:
             if not self.reporter.reported:
                 self.report_loop_end()

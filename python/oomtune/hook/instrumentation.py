@@ -15,6 +15,7 @@ from .probe.artifact_guard import guard_saves
 from .probe.first_steps import FirstSteps
 from .probe.measure_controller import MeasureController
 from .probe.probe_controller import ProbeController
+from .rehearsal.rehearsal_controller import RehearsalController
 from .report.telemetry import Telemetry, watch_saves
 from .report.training_loop import DIFFERENCES, warnings
 from .watch.backward_passes import BackwardPasses
@@ -82,7 +83,8 @@ class Instrumentation:
         if settings.probing:
             self.controller = ProbeController(self)
         else:
-            self.controller = MeasureController(self) if settings.searching else ApplyController(self)
+            kind = RehearsalController if settings.rehearses else ApplyController
+            self.controller = MeasureController(self) if settings.searching else kind(self)
 
     def install(self) -> None:
         hook, torch, settings = self.hook, self.torch, self.hook.settings
@@ -95,6 +97,10 @@ class Instrumentation:
         if self.first_steps is not None:
             self.first_steps.install()
             self.backward.install()
+        if isinstance(self.controller, RehearsalController):
+            self.controller.install()
+            if not settings.knobs:
+                self.backward.install()
         if hook.artifact_guard is not None:
             guard_saves(torch, hook.artifact_guard)
         if settings.searching:

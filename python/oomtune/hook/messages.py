@@ -138,6 +138,30 @@ class Step(TypedDict):
     alloc_retries: int
 
 
+class PhasePeak(TypedDict):
+    """What a phase of a rehearsal took; `whole_bytes`: what all batches of the evaluation would take where that is more."""
+
+    phase: str
+    peak_bytes: int | None
+    whole_bytes: int | None
+    #: Of the evaluation's pass: batches that ran and that there are, samples in each, and what was in use before.
+    batches: int | None
+    of_batches: int | None
+    batch: int | None
+    held_bytes: int | None
+
+
+class Rehearsed(TypedDict):
+    """A rehearsal has come so far; `over`: to its end."""
+
+    t: str
+    #: In which it is now.
+    phase: str
+    phases: list[PhasePeak]
+    steps: int
+    over: bool
+
+
 class _Code(TypedDict, total=False):
     code: str
 
@@ -219,6 +243,7 @@ SENT = {
     "save": Notice,
     "warn": Notice,
     "cut": CutPlace,
+    "rehearsed": Rehearsed,
     "xla_pool": XlaPool,
     "goodbye": Goodbye,
 }
@@ -234,6 +259,7 @@ SentMessage = Union[
     Step,
     Notice,
     CutPlace,
+    Rehearsed,
     XlaPool,
     Goodbye,
 ]

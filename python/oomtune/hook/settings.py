@@ -58,6 +58,10 @@ class Settings:
         self.watched = self.mode == "apply" and environ.get("OOMTUNE_WATCH") == "1"
         #: This job leaves a fork of itself to a search, for the case that it runs out of memory in its first steps.
         self.spares = self.watched and environ.get("OOMTUNE_FORK") == "1"
+        #: The job is cut short, to see what its evaluation, generation and saving take.
+        self.rehearses = self.mode == "apply" and environ.get("OOMTUNE_REHEARSE") == "1"
+        #: All bytes that it may hold on one device; None: unknown.
+        self.budget = _count(environ, "OOMTUNE_BUDGET_BYTES")
         #: The folder for traces of what a step allocates, on a card that is not there; None: the script trains on what is there.
         self.estimate = environ.get("OOMTUNE_ESTIMATE") or None
         self.rank = int(environ.get("RANK") or 0)
@@ -93,5 +97,10 @@ class Settings:
 
     @property
     def searching(self) -> bool:
-        """Whether this process is thrown away after its measurements."""
+        """Whether this process is measured in sizes that the worker chooses, and then thrown away."""
         return self.mode in ("probe", "measure")
+
+    @property
+    def thrown_away(self) -> bool:
+        """Whether nothing that this process makes is kept."""
+        return self.searching or self.rehearses

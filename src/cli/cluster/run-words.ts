@@ -32,6 +32,7 @@ export function runWords(options: JobOptions): string[] {
   give('--preset', options.preset, 'auto');
   give('--steps', options.steps, 3);
   set('--no-fork', options.fork === false);
+  set('--probe-eval', options.probeEval);
   give('--timeout', options.timeoutSeconds);
   if (options.timeSeconds != null) words.push('--time', `${options.timeSeconds}s`);
   give('--max-launches', options.maxLaunches);

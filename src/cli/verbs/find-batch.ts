@@ -1,7 +1,7 @@
 import { extname } from 'node:path';
 import { OomtuneError, usageError } from '../../common/errors.js';
 import type { FindBatchReport, MemoryReport } from '../../contract/reports.js';
-import { interrupted, nothingFits, renderError } from '../errors.js';
+import { codeOfMisfit, interrupted, nothingFits, renderError } from '../errors.js';
 import { renderFound } from '../find-batch-view.js';
 import { toJobOptions, toKnob } from '../job-options.js';
 import { endOfSearch } from '../notify.js';
@@ -12,6 +12,12 @@ import { workDeps } from '../work.js';
 export default (async ({ options, command }, context) => {
   const jobOptions = toJobOptions(options, command);
   const knob = toKnob(options);
+  if (knob !== null && jobOptions.probeEval) {
+    throw usageError(
+      '--probe-eval cannot be had with --knob.',
+      'Search the knob first, then let run --probe-eval rehearse the job with what was found.',
+    );
+  }
   const plot = plotFile(options.plot);
   const { out } = context;
   const [{ deps, request, around }, { findBatch }] = await Promise.all([
@@ -40,7 +46,7 @@ function notFound(report: FindBatchReport): OomtuneError {
     .join('');
   if (report.status === 'exhausted') {
     return new OomtuneError(
-      'OOMTUNE_EXHAUSTED',
+      codeOfMisfit(report.failure?.reason),
       nothingFits(report.failure?.class, report.failure?.reason),
       `${report.failure?.advice ?? 'Give a larger --budget.'}${notes}${evidence}`,
     );

@@ -2,7 +2,7 @@ import { constants } from 'node:os';
 import { type ErrorCode, OomtuneError, usageError } from '../../common/errors.js';
 import type { RunReport } from '../../contract/reports.js';
 import type { Context } from '../context.js';
-import { interrupted, nothingFits, renderError } from '../errors.js';
+import { codeOfMisfit, interrupted, nothingFits, renderError } from '../errors.js';
 import { toJobOptions } from '../job-options.js';
 import { endOfRun } from '../notify.js';
 import type { Verb } from '../verb.js';
@@ -35,7 +35,7 @@ function codeOf(report: RunReport, context: Context): number {
   const { failure } = report;
   if (report.exit_code === 0 && report.outcome === 'succeeded') return 0;
   if (report.exit_code === null && report.signal === null && report.outcome === 'exhausted')
-    return tell('OOMTUNE_EXHAUSTED', nothingFits(failure?.class, failure?.reason));
+    return tell(codeOfMisfit(failure?.reason), nothingFits(failure?.class, failure?.reason));
   const how =
     report.outcome === 'timeout'
       ? 'The job ran out of time'

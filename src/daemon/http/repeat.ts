@@ -44,6 +44,7 @@ const WORDS: Words[] = [
   value('--preset', ({ preset }) => preset, 'auto'),
   value('--steps', ({ steps }) => steps, 3),
   switched('--no-fork', ({ fork }) => fork === false),
+  switched('--probe-eval', ({ probeEval }) => probeEval === true),
   value('--timeout', ({ timeoutSeconds }) => timeoutSeconds),
   value('--max-launches', ({ maxLaunches }) => maxLaunches),
   value('--priority', ({ priority }) => priority, 0),

@@ -1,5 +1,15 @@
 import type { Log } from '../../common/log.js';
-import type { Goodbye, Hello, HookException, HookMessage, Loop, Measured, Step, XlaPool } from '../../contract/hook.js';
+import type {
+  Goodbye,
+  Hello,
+  HookException,
+  HookMessage,
+  Loop,
+  Measured,
+  Rehearsed,
+  Step,
+  XlaPool,
+} from '../../contract/hook.js';
 import type { Cut } from '../../contract/rung.js';
 import { type Measurement, worstRank } from '../search/worst-rank.js';
 import { FallenRank } from './fallen-rank.js';
@@ -29,6 +39,8 @@ export class HookReport {
   /** When the training loop began, in milliseconds since the epoch; null: not yet. */
   loopsSince: number | null = null;
   steps = 0;
+  /** By rank, what each last said of a rehearsal. */
+  readonly rehearsed = new Map<number, Rehearsed>();
   /** Null: the hook has not said that it cuts. */
   cut: Cut | null = null;
   /** Codes of the hook's warnings: `dataset_on_device`, `eval_builds_graph`, … */
@@ -105,7 +117,8 @@ export class HookReport {
       hooks.onCut?.(this.cut);
     } else if (message.t === 'xla_pool') {
       if (message.peak_bytes > (this.xlaPool?.peak_bytes ?? 0)) this.xlaPool = message;
-    } else if (message.t === 'goodbye') this.goodbye ??= message;
+    } else if (message.t === 'rehearsed') this.rehearsed.set(rank, message);
+    else if (message.t === 'goodbye') this.goodbye ??= message;
     else if (message.t === 'step') {
       this.steps = Math.max(this.steps, message.n);
       this.fallen.stop();

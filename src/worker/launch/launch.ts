@@ -12,7 +12,7 @@ import type { Hooking, SessionRequest } from './session-request.js';
 export const SEARCH_SECONDS = 1800;
 
 /** The launch's owner; `launches` gets what is begun. */
-interface Owner {
+export interface Owner {
   request: WorkRequest;
   deps: WorkDeps;
   target: Target;
@@ -49,6 +49,29 @@ export function launchSearch(owner: Owner, { hook, rung, expandable, probe }: Se
       hook: {
         ...hook,
         knobs: hook.mode === 'measure' ? target.hookKnobs(probe?.knob ? (config ?? first) : undefined) : [],
+      },
+    };
+  });
+}
+
+/** The job as it would run at this configuration (null: as it stands), cut short; nothing that it writes is kept. */
+export function launchRehearsal(owner: Owner, config: Config | null): Promise<Session> {
+  const { request, deps, target } = owner;
+  return open(owner, 'search', config, {}, async (dir, launch) => {
+    const { argv, env } = await target.fill(config, dir, launch);
+    const why = 'to see what evaluation, generation and saving take';
+    deps.progress({ type: 'launch', launch, rung: config, why });
+    return {
+      argv,
+      env,
+      timeoutSeconds: request.options.timeoutSeconds ?? SEARCH_SECONDS,
+      graceSeconds: 5,
+      output: 'log',
+      hook: {
+        mode: 'apply',
+        steps: request.options.steps,
+        knobs: config === null ? [] : target.hookKnobs(config),
+        rehearses: true,
       },
     };
   });

@@ -20,6 +20,8 @@ export interface Hooking {
   forks?: boolean;
   /** The first steps of a job that runs as it stands are measured. */
   watched?: boolean;
+  /** It is cut short, to see what its evaluation, generation and saving take. */
+  rehearses?: boolean;
   /** A loop without a DataLoader begins with its first call of the model, also where the script's files speak of a loader. */
   atCall?: boolean;
   /** With a loader's batch size the script's variables are set that hold it. */
@@ -32,6 +34,7 @@ export interface Hooking {
 const WISHES = {
   forks: 'OOMTUNE_FORK',
   watched: 'OOMTUNE_WATCH',
+  rehearses: 'OOMTUNE_REHEARSE',
   atCall: 'OOMTUNE_AT_CALL',
   setsVariables: 'OOMTUNE_SET_VARIABLES',
 } as const satisfies Partial<Record<keyof Hooking, string>>;

@@ -25,8 +25,8 @@ const WHY = 'the job itself, as it stands';
 /** Whether the command as it stands is what is asked for, so that the run itself can tell whether it fits. */
 export function startsAsItStands(target: Target, options: JobOptions): boolean {
   const { effectiveBatch, objective, maxBatch, microBatchTokens } = options;
-  // Its first steps do not tell what its longest samples take.
-  if (microBatchTokens !== undefined) return false;
+  // Its first steps do not tell what its longest samples take, nor what its evaluation does.
+  if (microBatchTokens !== undefined || options.probeEval) return false;
   const { carriers, minBatch: least } = target.plan;
   if (!options.tune || effectiveBatch !== null || objective !== 'max-batch' || target.fillsIn) return false;
   if (target.carrier('micro_batch') === 'none' || Object.values(carriers).includes('env')) return false;

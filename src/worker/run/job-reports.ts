@@ -1,4 +1,6 @@
 import { isHost } from '../../contract/device-id.js';
+import type { Diagnosis } from '../../contract/diagnosis.js';
+import type { Rehearsal } from '../../contract/rehearsal.js';
 import type { RunReport } from '../../contract/reports.js';
 import { type Config, shown } from '../../contract/rung.js';
 import { isEnded } from '../launch/detached.js';
@@ -15,6 +17,8 @@ import { isTimeUp } from './time-limit.js';
 
 /** What is reported of a job at its end. */
 export class JobReports {
+  /** What a rehearsal of the job has shown; null: there was none. */
+  rehearsal: Rehearsal | null = null;
   readonly #started = Date.now();
 
   constructor(
@@ -70,15 +74,21 @@ export class JobReports {
     };
   }
 
+  /** Of a job that is not run, as a rehearsal has shown that it would run out of memory. */
+  unfit(target: Target, config: Config | null, failure: Diagnosis): RunReport {
+    return { ...this.#frame(target, config), outcome: 'exhausted', failure };
+  }
+
   #frame(target: Target, config: Config | null): RunReport {
     const { jobId, options } = this.request;
-    return emptyReport(jobId, {
+    const frame = emptyReport(jobId, {
       config: config && shown(config),
       cut: this.attempts.cut,
       key: options.tune ? target.key : null,
       launches: this.launches.length,
       wall_s: round((Date.now() - this.#started) / 1000, 2),
     });
+    return this.rehearsal === null ? frame : { ...frame, rehearsal: this.rehearsal };
   }
 
   #note(text: string): void {

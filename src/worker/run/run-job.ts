@@ -4,6 +4,7 @@ import { withRecordedKnobs } from '../knob/recorded-knobs.js';
 import { Detached, letsGo } from '../launch/detached.js';
 import { giveBack, StillRunning } from '../launch/still-running.js';
 import { prepare } from '../prepare.js';
+import { rehearse } from '../rehearsal/rehearsal.js';
 import { outgrown } from '../search/exhausted.js';
 import type { Target } from '../target.js';
 import type { Lease, WorkDeps, WorkRequest } from '../types.js';
@@ -60,6 +61,11 @@ class JobRun {
         const chosen = await this.#choices.choose(target, () => this.#watch(target, lease));
         if (chosen !== null && 'action' in chosen) return await this.#reports.withoutRun(target, chosen);
         choice = chosen;
+        if (this.request.options.probeEval) {
+          const rehearsed = await this.#rehearsed(target, chosen);
+          if ('outcome' in rehearsed) return rehearsed;
+          choice = rehearsed.choice;
+        }
       } else if (begun && choice === null && !this.#searchedBefore(begun.launch)) this.#watch(target, lease);
       if (choice !== null) await target.memory.pack(lease);
       return await this.#run(target, lease, choice?.config ?? null);
@@ -70,6 +76,23 @@ class JobRun {
     } finally {
       if (!keep) await giveBack(lease, this.#attempts.left);
     }
+  }
+
+  /** The choice after a rehearsal with it; a report: it would run out of memory, and nothing is to be run. */
+  async #rehearsed(target: Target, choice: Choice | null): Promise<{ choice: Choice | null } | RunReport> {
+    const { recommendations } = await this.deps.records();
+    const recorded = await recommendations.get(target.key);
+    if (choice === null || !recorded?.probes.some(({ step_s }) => step_s !== null)) {
+      this.#note('Nothing is rehearsed: no training step of the command was seen, so that it could not be cut short.');
+      return { choice };
+    }
+    await this.deps.persist({ state: 'searching', reason: 'it is rehearsed', key: target.key });
+    const owner = { request: this.request, deps: this.deps, target, launches: this.#launches };
+    const { config, rehearsal, notes, failure } = await rehearse(owner, choice.config);
+    this.#reports.rehearsal = rehearsal;
+    for (const text of notes) this.#note(text);
+    if (failure !== null) return this.#reports.unfit(target, config, failure);
+    return { choice: config === null ? choice : { ...choice, config } };
   }
 
   /** Whether a search came before this launch. */

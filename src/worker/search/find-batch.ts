@@ -6,6 +6,7 @@ import { searchedKnob } from '../knob/find-knob.js';
 import { withRecordedKnobs } from '../knob/recorded-knobs.js';
 import { giveBack, StillRunning } from '../launch/still-running.js';
 import { prepare } from '../prepare.js';
+import { rehearsedSearch } from '../rehearsal/rehearsed-search.js';
 import type { Target } from '../target.js';
 import type { WorkDeps, WorkRequest } from '../types.js';
 import { findBatchReport, recommendationOf } from './report.js';
@@ -46,6 +47,8 @@ async function searched(
 ): Promise<{ report: FindBatchReport; recommendation: Recommendation | null }> {
   const outcome = await new Search(request, deps, target, 'search').run();
   const { action } = outcome;
+  if (action.type === 'found' && request.options.probeEval)
+    return rehearsedSearch({ request, deps, target, launches: outcome.allLaunches }, outcome, action.answer, seconds);
   const recommendation =
     action.type === 'found' ? recommendationOf(target, outcome, action.answer, new Date().toISOString()) : null;
   return { report: await findBatchReport(request, target, outcome, seconds()), recommendation };

@@ -185,7 +185,7 @@ function dataIsTheLimit(max: number, { samples }: SearchOutcome, { maxBatch }: W
 }
 
 /** Other batches than the script's own are made by its own setting only: without a DataLoader, or where its variables have to have their size, too. */
-function byHandNotes(config: Config, target: Target, { loop }: SearchOutcome): string[] {
+export function byHandNotes(config: Config, target: Target, { loop }: SearchOutcome): string[] {
   if (!loop || loop.place === 'loader' || target.carrier('micro_batch') !== 'hook') return [];
   const own = (loop.own_batch ?? 0) * (target.own.accumulation ?? 1) * target.worldSize;
   if (config.effective_batch === own) return [];

@@ -68,6 +68,12 @@ def _trainer_settings(hook: Hook, own: int) -> dict[str, Any]:
             "push_to_hub": False,
         }
     chosen: dict[str, Any] = {}
+    if settings.rehearses:
+        # What it does every so many steps it does in the first ones.
+        every = max(3, settings.steps)
+        chosen.update(
+            {"eval_steps": every, "save_steps": every, "eval_delay": 0, "report_to": [], "push_to_hub": False}
+        )
     cuts = hook.cut_choice()[0] == "loader"
     if "micro_batch" in settings.knobs and settings.micro_batch:
         if cuts:
@@ -102,7 +108,10 @@ def lightning_trainer(hook: Hook, module: ModuleType) -> None:
         settings = hook.settings
         if settings.searching:
             _endless(self)
-        elif "micro_batch" in settings.knobs and automatic:
+            return original(self, model, *args, **kwargs)
+        if settings.rehearses:
+            _rehearsed(self, max(3, settings.steps) * own)
+        if "micro_batch" in settings.knobs and automatic:
             # Lightning counts the loader's batches when it takes it: they must have their size before.
             import importlib
 
@@ -163,6 +172,20 @@ def _loaders(kind: type[Any], given: Any) -> list[Any]:
     else:
         parts = getattr(given, "flattened", ())
     return [loader for part in parts for loader in _loaders(kind, part)]
+
+
+def _rehearsed(trainer: Any, batches: int) -> None:
+    """Lightning validates by the number of batches that it counted before: passes are cut short by its own limits."""
+    trainer.loggers = []
+    # A float is a part of the epoch, which is no longer than its limit.
+    for name in ("limit_train_batches", "val_check_interval"):
+        own = getattr(trainer, name, None)
+        if type(own) is int:
+            setattr(trainer, name, min(own, batches))
+        elif name == "limit_train_batches":
+            setattr(trainer, name, batches)
+    if trainer.check_val_every_n_epoch is not None:
+        trainer.check_val_every_n_epoch = 1
 
 
 def _endless(trainer: Any) -> None:

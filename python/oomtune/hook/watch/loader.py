@@ -33,7 +33,8 @@ class LoaderIterator:
             self._before = HostRngState(torch)
             self._real = make()
             self._after = HostRngState(torch)
-        self._begun = False
+        #: A batch of the loader's own has been asked for.
+        self.begun = False
         #: The real iterator has ended.
         self.finished = False
 
@@ -41,7 +42,7 @@ class LoaderIterator:
         return self
 
     def __next__(self) -> Any:
-        if self._begun and self._controller.keeps_own_batches(self):
+        if self.begun and self._controller.keeps_own_batches(self):
             return self.next_real()
         if self._controller.supplies(self):
             return self._controller.next(self)
@@ -71,8 +72,8 @@ class LoaderIterator:
         self._real = self._make()
 
     def _begin(self) -> None:
-        if not self._begun:
-            self._begun = True
+        if not self.begun:
+            self.begun = True
             if self._after is not None and self._after != HostRngState(self._torch):
                 self._before = None  # others have drawn random numbers since: they must not draw the same again
 

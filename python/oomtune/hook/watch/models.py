@@ -72,7 +72,8 @@ class TrainingMode:
         self._optimizers = optimizers
         self._depth = 0
         self._switched: dict[int, weakref.ref[Module]] = {}
-        self._trains_in_eval = False
+        #: The script's model is trained in evaluation mode.
+        self.trains_in_eval = False
         self._steps_looked_at = 0
 
     def install(self) -> None:
@@ -110,11 +111,11 @@ class TrainingMode:
         """The optimizer has stepped: a model that is trained in evaluation mode is known by that."""
         if self._steps_looked_at < FEW:
             self._steps_looked_at += 1
-            self._trains_in_eval = self._trains_in_eval or self.is_evaluating()
+            self.trains_in_eval = self.trains_in_eval or self.is_evaluating()
 
     def is_trained_module(self, module: Module) -> bool:
         """Whether the module is trained, and is in evaluation mode only while it is evaluated."""
-        if self._trains_in_eval:
+        if self.trains_in_eval:
             return False
         ours = {id(parameter) for parameter in self._optimizers.parameters()}
         return any(id(parameter) in ours for parameter in module.parameters())

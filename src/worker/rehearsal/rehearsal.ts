@@ -1,0 +1,94 @@
+import { aborted } from '../../common/within.js';
+import type { Diagnosis } from '../../contract/diagnosis.js';
+import type { Rehearsed as Message } from '../../contract/hook.js';
+import type { PhasePeak, Rehearsal } from '../../contract/rehearsal.js';
+import { type Config, withMicroBatch } from '../../contract/rung.js';
+import { stepDown } from '../../tuner/index.js';
+import { launchRehearsal, type Owner } from '../launch/launch.js';
+import { diagnoseSession } from '../search/observe.js';
+import { failureOf, notesOf, outOfMemory, type Rehearsed, reported, smallerHelps } from './verdict.js';
+
+/** Smaller sizes that are tried, where they help. */
+const MOST_SMALLER = 3;
+
+/** What rehearsals came to. */
+export interface RehearsalOutcome {
+  /** Which was rehearsed last; null: as it stands. */
+  config: Config | null;
+  rehearsal: Rehearsal | null;
+  notes: string[];
+  /** Why the job would not come to its end; null: nothing shows that. */
+  failure: Diagnosis | null;
+}
+
+/**
+ * Runs the job once, cut short by the hook, to see whether its evaluation, generation and saving fit beside its training. Steps down
+ * where a smaller training batch helps. Rejects with the signal's reason.
+ */
+export async function rehearse(owner: Owner, wanted: Config | null): Promise<RehearsalOutcome> {
+  const { target, request, deps } = owner;
+  if (!target.hook) {
+    const note =
+      'Nothing is rehearsed: oomtune’s hook takes no part in the command, so that its evaluation cannot be seen.';
+    return { config: wanted, rehearsal: null, notes: [note], failure: null };
+  }
+  const budget = target.memory.roomBytes;
+  const follows = target.carrier('micro_batch') !== 'hook';
+  let config = wanted;
+  for (let smaller = 0; ; smaller += 1) {
+    const rehearsed = await once(owner, config);
+    const rehearsal = reported(rehearsed, budget);
+    await deps.persist({ rehearsal });
+    if (outOfMemory(rehearsed, budget) === null) return { config, rehearsal, notes: notesOf(rehearsed), failure: null };
+    const next =
+      config !== null && smaller < MOST_SMALLER && smallerHelps(rehearsed, config, follows, budget)
+        ? lower(config, request.purpose === 'find-batch' && request.options.effectiveBatch === null, request.options)
+        : null;
+    if (next === null) return { config, rehearsal, notes: [], failure: failureOf(rehearsed, budget) };
+    const text = `${failureOf(rehearsed, budget).cause} A smaller training batch helps: ${next.micro_batch} is tried.`;
+    deps.progress({ type: 'note', text });
+    config = next;
+  }
+}
+
+/** The next smaller size; `free`: the effective batch goes down with it. Null: there is none. */
+function lower(config: Config, free: boolean, options: Parameters<typeof stepDown>[1]): Config | null {
+  if (!free) return stepDown(config, options);
+  const size = Math.floor(config.micro_batch / 2);
+  if (size < Math.max(1, options.minBatch)) return null;
+  const { world_size: world, accumulation } = config;
+  return { ...withMicroBatch(config, size, accumulation), effective_batch: size * accumulation * world };
+}
+
+async function once(owner: Owner, config: Config | null): Promise<Rehearsed> {
+  const { deps, target } = owner;
+  const session = await launchRehearsal(owner, config);
+  const first = await Promise.race([session.ended(), session.unnoticed, aborted(deps.signal)]);
+  if (first === undefined) session.run.end('cancel');
+  const exit = await session.ended();
+  deps.signal.throwIfAborted();
+  const said = [...session.rehearsed.values()];
+  const over = said.length > 0 && said.every((one) => one.over);
+  const failed = session.exception !== null || !over || exit.code !== 0;
+  const diagnosis = failed
+    ? await diagnoseSession(session, exit, target.kind, await target.memory.surroundings())
+    : null;
+  const last = said.find((one) => one.phase !== 'train') ?? said[0];
+  return {
+    phases: worst(said),
+    steps: Math.max(0, ...said.map(({ steps }) => steps)),
+    phase: last?.phase ?? 'train',
+    diagnosis,
+  };
+}
+
+/** Each phase of the rank that it took most of. */
+function worst(said: readonly Message[]): PhasePeak[] {
+  const most = ({ whole_bytes, peak_bytes }: PhasePeak): number => whole_bytes ?? peak_bytes ?? 0;
+  const phases = new Map<string, PhasePeak>();
+  for (const peak of said.flatMap((one) => one.phases)) {
+    const before = phases.get(peak.phase);
+    if (before === undefined || most(peak) > most(before)) phases.set(peak.phase, peak);
+  }
+  return [...phases.values()];
+}

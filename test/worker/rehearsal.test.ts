@@ -1,0 +1,143 @@
+import { cpSync, mkdtempSync, readdirSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { explainRecommendation } from '../../src/cli/explain-view.js';
+import type { JobOptions } from '../../src/contract/options.js';
+import type { Recommendation } from '../../src/contract/recommendation.js';
+import { runJob } from '../../src/worker/run/run-job.js';
+import { findBatch } from '../../src/worker/search/find-batch.js';
+import { FIXTURES, pythonWithTorch, workbench } from './harness.js';
+
+const python = pythonWithTorch();
+/** An interpreter with the real frameworks; empty: they could not be installed, or were not asked for. */
+const current = process.env.OOMTUNE_TEST_FRAMEWORKS ?? '';
+if (current === '')
+  process.stderr.write('SKIPPED: rehearsals with frameworks, as OOMTUNE_TEST_FRAMEWORKS names no interpreter\n');
+
+/** A folder with a copy of the script, as it is to stay as it was. */
+function folderOf(script: string): string {
+  const folder = mkdtempSync(join(tmpdir(), 'oomtune-rehearsed-'));
+  cpSync(join(FIXTURES, script), join(folder, script));
+  return folder;
+}
+
+async function found(how: string[], options: Partial<JobOptions> = {}, script = 'rehearsed.py', interpreter = python) {
+  const cwd = folderOf(script);
+  const bench = workbench('find-batch', [interpreter, script, ...how], {
+    ...{ budget: '150MiB', maxBatch: 16, timeoutSeconds: 300, probeEval: true, cwd },
+    ...options,
+  });
+  const report = await findBatch(bench.request, bench.deps);
+  await bench.noneLeft();
+  const phases = report.rehearsal?.phases.map(({ phase }) => phase);
+  const evaluated = report.rehearsal?.phases.find(({ phase }) => phase === 'eval');
+  return { ...bench, report, phases, evaluated, left: readdirSync(cwd).filter((name) => name !== script) };
+}
+
+describe('a rehearsal', () => {
+  it('shows the peaks of evaluation and saving, and leaves nothing of what the script writes', async () => {
+    const { report, phases, evaluated, left, recorded } = await found(['plain']);
+    expect(report).toMatchObject({ status: 'found', notes: [], launches: 2 });
+    expect(phases).toEqual(['train', 'eval', 'save']);
+    expect(report.rehearsal).toMatchObject({ steps: 3, out_of_memory: null });
+    expect(evaluated).toMatchObject({ batches: 50, of_batches: 200, batch: 8, whole_bytes: null });
+    expect(left).toEqual([]);
+    const [recommendation] = [...recorded.values()] as [Recommendation];
+    expect(recommendation.rehearsal).toEqual(report.rehearsal);
+    expect(explainRecommendation(recommendation, (_, text) => text)).toMatch(/training .*; evaluation .*; saving /);
+  });
+
+  it('tells what an evaluation takes that collects its outputs on the device, to its end where that leads past the budget', async () => {
+    const within = await found(['collect'], { budget: '900MiB' });
+    expect(within.report).toMatchObject({ status: 'found', rehearsal: { out_of_memory: null } });
+    const { peak_bytes: peak, whole_bytes: whole } = within.evaluated ?? {};
+    // 2 MB for each of the 150 batches that were left out.
+    expect(within.evaluated).toMatchObject({ batches: 50, of_batches: 200 });
+    expect(Math.round(((whole ?? 0) - (peak ?? 0)) / 2e6)).toBe(150);
+    const beyond = await found(['collect']);
+    expect(beyond.report).toMatchObject({ status: 'exhausted', config: null, failure: { reason: 'eval' } });
+    expect(beyond.report.rehearsal).toMatchObject({ out_of_memory: 'eval' });
+    expect(beyond.evaluated?.batches).toBeGreaterThan(50);
+    expect(beyond.report.failure?.advice).toMatch(
+      /evaluation ran out of memory, at batch \d+ of 200 \(8 samples each\)/,
+    );
+    expect(beyond.report.failure?.advice).toContain('.cpu()');
+    expect(beyond.recorded.size).toBe(0);
+  });
+
+  it('knows an evaluation by its loop where the model stays in training mode', async () => {
+    const { phases, report } = await found(['inside']);
+    expect(phases).toEqual(['train', 'eval']);
+    expect(report.status).toBe('found');
+  });
+
+  it('comes to an evaluation every so many steps, with a loader or without', async () => {
+    const steps = await found(['steps']);
+    expect(steps.phases).toEqual(['train', 'eval']);
+    const byHand = await found(['by-hand']);
+    expect(byHand.phases).toEqual(['train', 'eval']);
+    expect(byHand.report.rehearsal?.steps).toBe(40);
+  });
+
+  it('says that no evaluation was seen, of a script without one and of one that evaluates too rarely', async () => {
+    for (const how of ['none', 'rarely']) {
+      const { report, phases } = await found([how]);
+      expect(report.status).toBe('found');
+      expect(phases).toEqual(['train']);
+      expect(report.notes.join(' ')).toContain('No evaluation was seen');
+    }
+  });
+
+  it('shows a generation', async () => {
+    const { report, phases } = await found(['generate']);
+    expect(phases).toEqual(['train', 'generate']);
+    const [train, generate] = report.rehearsal?.phases ?? [];
+    expect((generate?.peak_bytes ?? 0) - (train?.peak_bytes ?? 0)).toBeGreaterThan(25e6);
+  });
+
+  it('of a script that fails in it for another reason says so, and the answer stands', async () => {
+    const { report } = await found(['fails']);
+    expect(report.status).toBe('found');
+    expect(report.notes.join(' ')).toContain('the metric is not defined for so few batches');
+  });
+
+  it('steps down where one flag sets the batch of both', async () => {
+    const followed = await found(['follows', '{micro_batch}'], { maxBatch: 64 });
+    expect(followed.report).toMatchObject({ status: 'found', rehearsal: { out_of_memory: null } });
+    expect(followed.report.config?.micro_batch).toBe(16);
+    expect(followed.report.max_micro_batch).toBe(64);
+  });
+
+  it('keeps a job from being run whose evaluation would end it, at any size of its training batch', async () => {
+    const bench = workbench('run', [python, 'rehearsed.py', 'large'], { budget: '150MiB', probeEval: true });
+    const report = await runJob(bench.request, bench.deps);
+    expect(report).toMatchObject({ outcome: 'exhausted', exit_code: null, rehearsal: { out_of_memory: 'eval' } });
+    expect(report.failure).toMatchObject({
+      class: 'device_oom',
+      phase: 'eval',
+      reason: 'eval',
+      cure: 'none',
+      certain: true,
+    });
+    expect(bench.request.launches.length + report.launches).toBe(2);
+    expect(bench.persisted).toContainEqual(expect.objectContaining({ rehearsal: report.rehearsal }));
+    expect(bench.events).not.toContainEqual(expect.objectContaining({ type: 'running' }));
+    await bench.noneLeft();
+  });
+});
+
+describe.skipIf(current === '')('a rehearsal of a framework', () => {
+  it.each([
+    ['rehearsed_trainer.py', 'epoch', 1000],
+    ['rehearsed_trainer.py', '500', 1000],
+    ['rehearsed_lightning.py', 'interval', 400],
+  ])('comes to its evaluation and checkpoint: %s, %s', async (script, how, batches) => {
+    const { report, phases, evaluated } = await found([how], { budget: '400MiB', maxBatch: 8 }, script, current);
+    expect(report.notes).toEqual([]);
+    expect(report.status).toBe('found');
+    expect(phases).toEqual(expect.arrayContaining(['train', 'eval', 'save']));
+    expect(evaluated).toMatchObject({ of_batches: batches });
+    expect(report.rehearsal?.steps).toBeLessThan(12);
+  });
+});
