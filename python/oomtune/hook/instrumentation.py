@@ -15,7 +15,6 @@ from .probe.artifact_guard import guard_saves
 from .probe.first_steps import FirstSteps
 from .probe.measure_controller import MeasureController
 from .probe.probe_controller import ProbeController
-from .rehearsal.rehearsal_controller import RehearsalController
 from .report.telemetry import Telemetry, watch_saves
 from .report.training_loop import DIFFERENCES, warnings
 from .watch.backward_passes import BackwardPasses
@@ -83,8 +82,7 @@ class Instrumentation:
         if settings.probing:
             self.controller = ProbeController(self)
         else:
-            kind = RehearsalController if settings.rehearses else ApplyController
-            self.controller = MeasureController(self) if settings.searching else kind(self)
+            self.controller = MeasureController(self) if settings.searching else self._for_the_job()
 
     def install(self) -> None:
         hook, torch, settings = self.hook, self.torch, self.hook.settings
@@ -97,10 +95,8 @@ class Instrumentation:
         if self.first_steps is not None:
             self.first_steps.install()
             self.backward.install()
-        if isinstance(self.controller, RehearsalController):
-            self.controller.install()
-            if not settings.knobs:
-                self.backward.install()
+        if settings.rehearses and not settings.knobs:
+            self.backward.install()
         if hook.artifact_guard is not None:
             guard_saves(torch, hook.artifact_guard)
         if settings.searching:
@@ -110,6 +106,13 @@ class Instrumentation:
         patch_loader(self, torch.utils.data.DataLoader)
         if hook.fork_point is not None:
             hook.fork_point.install(torch)
+
+    def _for_the_job(self) -> Controller:
+        if not self.hook.settings.rehearses:
+            return ApplyController(self)
+        from .rehearsal.rehearsal_controller import RehearsalController
+
+        return RehearsalController(self)
 
     def _change_steps(self) -> None:
         hook, settings = self.hook, self.hook.settings

@@ -20,6 +20,8 @@ export interface SessionHooks {
   onCut?: (cut: Cut) => void;
   /** All ranks of a watched job have measured so many steps. */
   onMeasured?: (measurement: Measurement) => void;
+  /** A rank tells of a rehearsal. */
+  onRehearsed?: (message: Rehearsed) => void;
   onRemark?: (kind: 'eval' | 'save' | 'warn', message: string) => void;
 }
 
@@ -117,8 +119,10 @@ export class HookReport {
       hooks.onCut?.(this.cut);
     } else if (message.t === 'xla_pool') {
       if (message.peak_bytes > (this.xlaPool?.peak_bytes ?? 0)) this.xlaPool = message;
-    } else if (message.t === 'rehearsed') this.rehearsed.set(rank, message);
-    else if (message.t === 'goodbye') this.goodbye ??= message;
+    } else if (message.t === 'rehearsed') {
+      this.rehearsed.set(rank, message);
+      hooks.onRehearsed?.(message);
+    } else if (message.t === 'goodbye') this.goodbye ??= message;
     else if (message.t === 'step') {
       this.steps = Math.max(this.steps, message.n);
       this.fallen.stop();

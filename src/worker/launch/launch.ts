@@ -55,9 +55,9 @@ export function launchSearch(owner: Owner, { hook, rung, expandable, probe }: Se
 }
 
 /** The job as it would run at this configuration (null: as it stands), cut short; nothing that it writes is kept. */
-export function launchRehearsal(owner: Owner, config: Config | null): Promise<Session> {
+export function launchRehearsal(owner: Owner, config: Config | null, hooks: SessionHooks): Promise<Session> {
   const { request, deps, target } = owner;
-  return open(owner, 'search', config, {}, async (dir, launch) => {
+  return open(owner, 'search', config, hooks, async (dir, launch) => {
     const { argv, env } = await target.fill(config, dir, launch);
     const why = 'to see what evaluation, generation and saving take';
     deps.progress({ type: 'launch', launch, rung: config, why });

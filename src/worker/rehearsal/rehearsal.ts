@@ -5,11 +5,15 @@ import type { PhasePeak, Rehearsal } from '../../contract/rehearsal.js';
 import { type Config, withMicroBatch } from '../../contract/rung.js';
 import { stepDown } from '../../tuner/index.js';
 import { launchRehearsal, type Owner } from '../launch/launch.js';
+import type { Session } from '../launch/session.js';
 import { diagnoseSession } from '../search/observe.js';
 import { failureOf, notesOf, outOfMemory, type Rehearsed, reported, smallerHelps } from './verdict.js';
 
 /** Smaller sizes that are tried, where they help. */
 const MOST_SMALLER = 3;
+
+/** From the end of the first rank's rehearsal to the end of the launch. */
+const REST_MILLISECONDS = 10_000;
 
 /** What rehearsals came to. */
 export interface RehearsalOutcome {
@@ -62,14 +66,20 @@ function lower(config: Config, free: boolean, options: Parameters<typeof stepDow
 
 async function once(owner: Owner, config: Config | null): Promise<Rehearsed> {
   const { deps, target } = owner;
-  const session = await launchRehearsal(owner, config);
+  let overAt: NodeJS.Timeout | null = null;
+  let session: Session | null = null;
+  const onRehearsed = ({ over }: Message): void => {
+    // Other ranks would wait for the one that is gone.
+    if (over) overAt ??= setTimeout(() => session?.run.end('cancel'), REST_MILLISECONDS);
+  };
+  session = await launchRehearsal(owner, config, { onRehearsed });
   const first = await Promise.race([session.ended(), session.unnoticed, aborted(deps.signal)]);
   if (first === undefined) session.run.end('cancel');
   const exit = await session.ended();
+  if (overAt !== null) clearTimeout(overAt);
   deps.signal.throwIfAborted();
   const said = [...session.rehearsed.values()];
-  const over = said.length > 0 && said.every((one) => one.over);
-  const failed = session.exception !== null || !over || exit.code !== 0;
+  const failed = session.exception !== null || !said.some(({ over }) => over);
   const diagnosis = failed
     ? await diagnoseSession(session, exit, target.kind, await target.memory.surroundings())
     : null;

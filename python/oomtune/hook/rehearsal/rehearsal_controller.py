@@ -10,7 +10,8 @@ import weakref
 
 from ..apply.apply_controller import ApplyController
 from ..probe.breakdown import MemoryBreakdown
-from .evaluation import Evaluation
+from .evaluations import Evaluations
+from .phase_calls import watch_generation, watch_modes, watch_saves
 from .phase_peaks import EVAL, GENERATE, SAVE, TRAIN, PhasePeaks
 
 TYPE_CHECKING = False
@@ -19,18 +20,14 @@ if TYPE_CHECKING:
 
     from ..instrumentation import Instrumentation
     from ..messages import PhasePeak
-    from ..types import Call, Loader, Module
+    from ..types import Loader, Module
     from ..watch.loader import LoaderIterator
 
 
-#: Batches of an evaluation after which it ends, as far as its memory does not grow past the budget.
-BATCHES = 50
 #: Optimizer steps and seconds of training in which an evaluation has to begin: scripts that evaluate every so many steps.
 MOST_STEPS, MOST_SECONDS = 200, 60.0
 #: Seconds for all of it.
 MOST_IN_ALL = 600.0
-#: Seconds for one evaluation whose memory grows past the budget.
-MOST_EVALUATING = 120.0
 #: Less growth than this part of the peak is not told.
 WORTH_TELLING = 0.01
 #: Batches in a row without a backward pass after which a loop is known to train nothing, and after which one ends that did.
@@ -42,7 +39,6 @@ class RehearsalController(ApplyController):
         super().__init__(instrumentation)
         settings = self._hook.settings
         self._least = max(3, settings.steps)
-        self._budget = settings.budget
         self._peaks: PhasePeaks | None = None
         #: In use when the first batch was asked for.
         self._first_live: int | None = None
@@ -57,40 +53,18 @@ class RehearsalController(ApplyController):
         #: The latest that asked for a batch; None: no loader has been asked.
         self._latest: weakref.ref[LoaderIterator] | None = None
         self._idle: weakref.WeakKeyDictionary[LoaderIterator, int] = weakref.WeakKeyDictionary()
-        self._evaluations: weakref.WeakKeyDictionary[LoaderIterator, Evaluation] = weakref.WeakKeyDictionary()
-        self._evaluation: Evaluation | None = None
-        #: The pass that would take most.
-        self._largest: Evaluation | None = None
-        self._largest_more = 0
-        self._evaluating_since = 0.0
+        self._evaluations = Evaluations(self._room)
         #: Something but training was seen after the first step.
         self._seen = False
         self._looking_since: float | None = None
         self._began = 0.0
         self._reported = False
         self._nested = 0
-
-    def install(self) -> None:
-        kind = self._torch.nn.Module
-        original = kind.train
-        rehearsal = self
-
-        @functools.wraps(original)
-        def train(self: Any, mode: bool = True) -> Any:
-            result = original(self, mode)
-            rehearsal._switched(self, mode)
-            return result
-
-        kind.train = train
-        torch, save = self._torch, self._torch.save
-
-        @functools.wraps(save)
-        def saved(*args: Any, **kwargs: Any) -> Any:
-            return rehearsal._within(SAVE, lambda: save(*args, **kwargs))
-
-        torch.save = torch.serialization.save = saved
+        saving = functools.partial(self._within, SAVE)
+        watch_modes(self._torch, self._switched)
+        watch_saves(self._torch, saving)
         if self._hook.artifact_guard is not None:
-            self._hook.artifact_guard.while_saving = self._saving
+            self._hook.artifact_guard.while_saving = saving
 
     # -- called by LoaderIterator
 
@@ -117,10 +91,8 @@ class RehearsalController(ApplyController):
         try:
             return self._own_next(iterator)
         except StopIteration:
-            evaluation = self._evaluations.get(iterator)
-            if evaluation is not None:
-                evaluation.batches -= 1  # there was none
-                evaluation.ended = True
+            if iterator in self._evaluations:
+                self._evaluations.had_no_more(iterator)
             elif iterator in self._passes:
                 self._ended = True
             raise
@@ -192,21 +164,13 @@ class RehearsalController(ApplyController):
         peaks, memory = self._begin(), self._memory()
         now = memory.live()
         peak = peaks.book()
-        evaluation = self._evaluations.get(iterator)
-        if evaluation is None:
-            evaluation = self._evaluations[iterator] = Evaluation(iterator.loader, self._left_by_training(now))
-            self._evaluating_since = time.monotonic()
+        if iterator not in self._evaluations:
+            self._evaluations.begin(iterator, self._left_by_training(now))
             # It was taken for the training's next pass at first.
             self._ended = self._ended or iterator in self._passes
-        if self._evaluation is not evaluation:
-            self._evaluation = evaluation
-            peak = None
-        evaluation.asks(now, peak)
-        self._weigh(evaluation)
-        if evaluation.batches >= BATCHES and not self._goes_on(evaluation):
-            evaluation.ended = iterator.finished = True
+        if self._evaluations.ends(iterator, now, peak):
+            iterator.finished = True
             raise StopIteration
-        evaluation.batches += 1
 
     def _left_by_training(self, live: int | None) -> int | None:
         """What the training has left in memory besides gradients and optimizer state, which no batch size changes; None: unknown."""
@@ -218,17 +182,12 @@ class RehearsalController(ApplyController):
         state = kept.figures()["optimizer_state_bytes"]
         return max(0, live - self._first_live - (kept.gradient_bytes or 0) - (state or 0))
 
-    def _goes_on(self, evaluation: Evaluation) -> bool:
-        """Growth that leads past the budget is followed to its end, as far as there is time; ranks stay together."""
-        if self._hook.settings.world_size > 1 or self._budget is None or self._peaks is None:
-            return False
-        whole = (self._peaks.highest.get(EVAL) or 0) + evaluation.more_bytes()
-        return whole > self._budget and time.monotonic() - self._evaluating_since < MOST_EVALUATING
-
-    def _weigh(self, evaluation: Evaluation) -> None:
-        more = evaluation.more_bytes()
-        if self._largest is None or self._largest is evaluation or more > self._largest_more:
-            self._largest, self._largest_more = evaluation, more
+    def _room(self) -> int | None:
+        """What the budget leaves above the peak of evaluations; None where ranks have to stay together, or there is no budget."""
+        settings = self._hook.settings
+        if settings.world_size > 1 or settings.budget is None or self._peaks is None:
+            return None
+        return settings.budget - (self._peaks.highest.get(EVAL) or 0)
 
     def _enter(self, phase: str) -> None:
         """Phases inside of others (a generation in an evaluation) end before their outer one goes on."""
@@ -237,9 +196,8 @@ class RehearsalController(ApplyController):
         peaks = self._begin()
         if phase != peaks.phase:
             before, peak = peaks.phase, peaks.enter(phase)
-            if self._evaluation is not None and before == EVAL:
-                self._evaluation.left(peak)
-                self._weigh(self._evaluation)
+            if before == EVAL:
+                self._evaluations.left(peak)
             self._hook.phase = phase if phase != GENERATE else EVAL
             self._report(over=False)
         if phase != TRAIN:
@@ -257,9 +215,6 @@ class RehearsalController(ApplyController):
             self._nested -= 1
             self._enter(before)
 
-    def _saving(self, call: Callable[[], Any]) -> Any:
-        return self._within(SAVE, call)
-
     def _switched(self, module: Module, training: bool) -> None:
         """A loop without a loader evaluates where it sets its model to evaluation mode."""
         if (
@@ -269,26 +224,6 @@ class RehearsalController(ApplyController):
         ):
             self._enter(TRAIN if training else EVAL)
 
-    def _watch_generation(self) -> None:
-        """Of the classes of models that have `generate`: an attribute of the model would be saved with it."""
-        seen: set[type[Any]] = set()
-        for module in self._instrumentation.modules.all():
-            for kind in type(module).__mro__:
-                original = vars(kind).get("generate")
-                if callable(original) and kind not in seen and not hasattr(original, "_oomtune"):
-                    seen.add(kind)
-                    setattr(kind, "generate", self._generating(original))
-
-    def _generating(self, original: Call) -> Call:
-        rehearsal = self
-
-        @functools.wraps(original)
-        def generate(*args: Any, **kwargs: Any) -> Any:
-            return rehearsal._within(GENERATE, lambda: original(*args, **kwargs))
-
-        setattr(generate, "_oomtune", True)
-        return generate
-
     # -- called by the watchers
 
     def before_backward(self) -> None:
@@ -296,7 +231,7 @@ class RehearsalController(ApplyController):
         if latest is not None:
             self._trained.add(latest.loader)
             self._passes.add(latest)
-            self._evaluations.pop(latest, None)  # its model is trained in evaluation mode
+            self._evaluations.forget(latest)  # its model is trained in evaluation mode
         for iterator in list(self._idle):
             self._idle[iterator] = 0
         super().before_backward()
@@ -314,7 +249,7 @@ class RehearsalController(ApplyController):
         self._steps += 1
         self._pass_steps += 1
         if self._steps == 1:
-            self._watch_generation()
+            watch_generation(self._instrumentation.modules.all(), functools.partial(self._within, GENERATE))
             if self._memory().device != self._begin().device:
                 self._peaks = None  # it was not on its device yet
                 self._begin()
@@ -353,8 +288,8 @@ class RehearsalController(ApplyController):
         )
 
     def _phase(self, phase: str, highest: int | None) -> PhasePeak:
-        evaluation = self._largest if phase == EVAL else None
-        more = self._largest_more if evaluation is not None else 0
+        evaluation = self._evaluations.largest if phase == EVAL else None
+        more = self._evaluations.more_bytes if evaluation is not None else 0
         return {
             "phase": phase,
             "peak_bytes": highest,
