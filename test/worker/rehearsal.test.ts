@@ -123,7 +123,12 @@ describe('a rehearsal', () => {
   it('keeps a job from being run whose evaluation would end it, at any size of its training batch', async () => {
     const bench = workbench('run', [python, 'rehearsed.py', 'large'], { budget: '150MiB', probeEval: true });
     const report = await runJob(bench.request, bench.deps);
-    expect(report).toMatchObject({ outcome: 'exhausted', exit_code: null, rehearsal: { out_of_memory: 'eval' } });
+    expect(report).toMatchObject({
+      outcome: 'exhausted',
+      exit_code: null,
+      config: null,
+      rehearsal: { out_of_memory: 'eval' },
+    });
     expect(report.failure).toMatchObject({
       class: 'device_oom',
       phase: 'eval',

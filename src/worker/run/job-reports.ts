@@ -75,8 +75,8 @@ export class JobReports {
   }
 
   /** Of a job that is not run, as a rehearsal has shown that it would run out of memory. */
-  unfit(target: Target, config: Config | null, failure: Diagnosis): RunReport {
-    return { ...this.#frame(target, config), outcome: 'exhausted', failure };
+  unfit(target: Target, failure: Diagnosis): RunReport {
+    return { ...this.#frame(target, null), outcome: 'exhausted', failure };
   }
 
   #frame(target: Target, config: Config | null): RunReport {

@@ -91,7 +91,7 @@ class JobRun {
     const { config, rehearsal, notes, failure } = await rehearse(owner, choice.config);
     this.#reports.rehearsal = rehearsal;
     for (const text of notes) this.#note(text);
-    if (failure !== null) return this.#reports.unfit(target, config, failure);
+    if (failure !== null) return this.#reports.unfit(target, failure);
     return { choice: config === null ? choice : { ...choice, config } };
   }
 
