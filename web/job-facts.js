@@ -159,8 +159,12 @@ function factsOf(job) {
   ];
 }
 
-const knobsOf = ({ amp, checkpointing, offload }) =>
-  [amp === 'off' ? null : amp, checkpointing ? 'checkpointing' : null, offload ? 'offload' : null].filter(Boolean);
+const knobsOf = ({ amp, checkpointing, checkpointed_blocks: blocks, offload }) =>
+  [
+    amp === 'off' ? null : amp,
+    checkpointing ? `checkpointing${blocks ? ` of blocks ${blocks}` : ''}` : null,
+    offload ? 'offload' : null,
+  ].filter(Boolean);
 
 /** That nothing larger fits is said only where the next size was tried. */
 function largestWords({ config, recommendation: found }) {
@@ -209,6 +213,7 @@ function speedOf({ config, recommendation: found, steps }) {
     one.micro_batch === config.micro_batch &&
     one.amp === config.amp &&
     one.checkpointing === config.checkpointing &&
+    (one.checkpointed_blocks || '') === (config.checkpointed_blocks || '') &&
     Boolean(one.offload) === Boolean(config.offload);
   const speeds = steps
     .filter((one) => one.outcome === 'fit' && same(one) && one.samples_per_s)

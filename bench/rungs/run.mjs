@@ -31,6 +31,7 @@ const size = [option('--samples', '4'), option('--tokens', '256'), option('--ste
 const RUNGS = {
   'as it stands': {},
   'chunked loss': { chunked_loss: '1' },
+  'checkpointing of half the blocks': { checkpointing: '1', checkpointed_blocks: 'half' },
   checkpointing: { checkpointing: '1' },
   'checkpointing + chunked loss': { checkpointing: '1', chunked_loss: '1' },
   bf16: { amp: 'bf16' },
@@ -39,10 +40,14 @@ const RUNGS = {
 };
 const wanted = option('--rungs', Object.keys(RUNGS).join(',')).split(',');
 
+/** Of the layers of bench/rungs/train.py. */
+const HALF = { small: '0/2', gpt2: '0-5/12', bert: '0-5/12', llama: '0-7/16' };
+
 /** A process that has made its model, and waits; `trained` lets it go on, and gives what it tells. */
 function start(model, knobs) {
   const on = Object.keys(knobs);
-  const hook = Object.fromEntries(on.map((knob) => [`OOMTUNE_${knob.toUpperCase()}`, knobs[knob]]));
+  const value = (text) => (text === 'half' ? HALF[gpu ? model : 'small'] : text);
+  const hook = Object.fromEntries(on.map((knob) => [`OOMTUNE_${knob.toUpperCase()}`, value(knobs[knob])]));
   const path = [join(ROOT, 'python', 'inject'), join(ROOT, 'python')].join(delimiter);
   const env = { ...process.env, ...hook, PYTHONPATH: path, OOMTUNE_HOOK: 'apply', OOMTUNE_HOOK_KNOBS: on.join(',') };
   const script = join(ROOT, 'bench', 'rungs', 'train.py');

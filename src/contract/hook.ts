@@ -56,6 +56,8 @@ const loop = z.object({
     /** fp16, with a loss scaler. */
     fp16: z.boolean().default(false),
     checkpointing: z.boolean(),
+    /** Blocks of which checkpointing can take some; 0: it takes all or none. */
+    checkpointed_blocks: count.default(0),
     offload: z.boolean().default(false),
     /** There is a head whose loss may be computed in chunks; the first probe with it shows whether it is. */
     chunked_loss: z.boolean().default(false),

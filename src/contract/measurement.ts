@@ -7,6 +7,7 @@ import { rung, shown, shownRung } from './rung.js';
 /** A micro-batch's measurements, under the same names from hook to Redis. Bytes and seconds; null: not measured. */
 
 export const MOST_BYTES = 2 ** 50;
+const MOST_BLOCKS = 1024;
 const measuredBytes = z.number().nonnegative().max(MOST_BYTES).nullable();
 const change = z.number().min(-MOST_BYTES).max(MOST_BYTES).nullable();
 const seconds = z.number().nonnegative();
@@ -44,6 +45,12 @@ export const measuredSteps = z.object({
   kept_by: text(1024).nullable().optional(),
   /** Why the loss was not computed in chunks, where the rung asks for that; null: it was, or the rung does not. */
   unchunked: text(1024).nullable().optional(),
+  /** Where all blocks are checkpointed: of each the bytes that its activations hold, and the seconds of its forward pass; null: not measured. */
+  blocks: z
+    .array(z.tuple([z.number().nonnegative().max(MOST_BYTES), seconds]))
+    .max(MOST_BLOCKS)
+    .nullable()
+    .optional(),
 });
 
 /** One micro-batch size to be measured on a rung. */

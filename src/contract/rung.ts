@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { blocks, someBlocks } from './blocks.js';
 import { count, text } from './fields.js';
 import { type KnobValue, knobValue } from './knob.js';
 
@@ -9,6 +10,8 @@ export type Amp = z.infer<typeof amp>;
 export const rung = z.object({
   amp,
   checkpointing: z.boolean(),
+  /** Which of the model's blocks are checkpointed, such as `0-3,6/12`: the others keep their activations. Empty: all, or checkpointing is off. */
+  checkpointed_blocks: blocks.default(''),
   /** Saved activations are moved to host memory. Only ever on the last rung, and only where the hook can do it. */
   offload: z.boolean().default(false),
   /** The loss of a language model is computed in chunks of tokens. The numbers are the same. */
@@ -21,19 +24,20 @@ export type RungLike = z.input<typeof rung>;
 const KNOBS = Object.keys(rung.shape) as (keyof Rung)[];
 
 /** Knobs that nothing but the hook can set: no command has them of its own. */
-export const HOOK_KNOBS = ['offload', 'chunked_loss'] as const satisfies readonly (keyof Rung)[];
+export const HOOK_KNOBS = ['checkpointed_blocks', 'offload', 'chunked_loss'] as const satisfies readonly (keyof Rung)[];
 export type HookKnob = (typeof HOOK_KNOBS)[number];
 
 export const rungOf = (record: RungLike): Rung => rung.parse(record);
 
 export const sameRung = (a: RungLike, b: RungLike): boolean =>
-  KNOBS.every((knob) => (a[knob] ?? false) === (b[knob] ?? false));
+  KNOBS.every((knob) => (a[knob] || false) === (b[knob] || false));
 
 /** `bf16 + checkpointing`, or `as it stands` where nothing is on. */
 export function rungName(record: RungLike & { expandable_segments?: boolean }): string {
   const knobs: string[] = KNOBS.flatMap((knob) => {
-    const value = record[knob] ?? false;
-    if (value === false || value === 'off') return [];
+    const value = record[knob] || 'off';
+    if (value === 'off' || knob === 'checkpointed_blocks') return [];
+    if (knob === 'checkpointing' && record.checkpointed_blocks) return [someBlocks(record.checkpointed_blocks)];
     return [value === true ? knob.replace('_', ' ') : value];
   });
   if (record.expandable_segments) knobs.push('expandable segments');
@@ -41,7 +45,11 @@ export function rungName(record: RungLike & { expandable_segments?: boolean }): 
 }
 
 /** A rung in documents: the hook's own knobs are there only if they are on. */
-export const shownRung = rung.extend({ offload: z.boolean().optional(), chunked_loss: z.boolean().optional() });
+export const shownRung = rung.extend({
+  checkpointed_blocks: blocks.optional(),
+  offload: z.boolean().optional(),
+  chunked_loss: z.boolean().optional(),
+});
 
 /** The knobs that reach the command. effective = micro x accumulation x world. */
 export const config = z.object({
@@ -95,13 +103,14 @@ export function withMicroBatch(config: Config, size: number, accumulation: numbe
 }
 
 /** Leaves out newer knobs that are off, so that older documents stay as they are. */
-export function shown<R extends { [knob in Newer]?: boolean }>(record: R): Omit<R, Newer> & { [knob in Newer]?: true } {
-  const { offload, chunked_loss, expandable_segments, ...rest } = record;
-  const newer = { offload, chunked_loss, expandable_segments };
+export function shown<R extends { [knob in Newer]?: boolean | string }>(record: R): Omit<R, Newer> & ShownNewer {
+  const { checkpointed_blocks, offload, chunked_loss, expandable_segments, ...rest } = record;
+  const newer = { checkpointed_blocks, offload, chunked_loss, expandable_segments };
   const on = Object.entries(newer).filter(([, value]) => value);
-  return { ...rest, ...(Object.fromEntries(on) as { [knob in Newer]?: true }) };
+  return { ...rest, ...(Object.fromEntries(on) as ShownNewer) };
 }
 type Newer = HookKnob | 'expandable_segments';
+type ShownNewer = { checkpointed_blocks?: string } & { [knob in Exclude<Newer, 'checkpointed_blocks'>]?: true };
 
 /** Where a batch is cut into micro-batches: where the model is called, or at the DataLoader. */
 export const cutPlace = z.enum(['model', 'loader']);

@@ -68,6 +68,8 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
   const ladder = [...allowed.filter((entry) => !entry.offload), ...(resort ? [resort] : [])].map((entry) => ({
     amp: entry.amp === 'off' ? ('off' as const) : type,
     checkpointing: entry.checkpointing,
+    // Which of the blocks is known once all have been.
+    checkpointed_blocks: '',
     offload: entry.offload,
     chunked_loss: entry.chunked_loss,
   }));

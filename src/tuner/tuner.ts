@@ -1,5 +1,5 @@
 import type { Observation, Probe } from '../contract/measurement.js';
-import { rungName, sameRung } from '../contract/rung.js';
+import { type Rung, rungName, sameRung } from '../contract/rung.js';
 import { type EffectivePlan, noSize, planEffective } from './accumulation.js';
 import { answerOf, bestVerified } from './answer.js';
 import { ACROSS_LAUNCHES, type Contender, Contest } from './contest.js';
@@ -12,6 +12,7 @@ import { RungHistory } from './rung-history.js';
 import { type RungDecision, type RungSearch, searchRung, surveyRung, verificationProbe } from './search.js';
 import { failsAlone, SINGLE_SAMPLE_NOTE } from './single-sample.js';
 import { listed, range, type Sizes, valuesBetween } from './sizes.js';
+import { someBlocks } from './some-blocks.js';
 import type { Action, Constraints } from './types.js';
 
 /** A search stops here: memory does not limit micro-batches this large. */
@@ -36,7 +37,7 @@ export const OWN_TRIES = 2;
  * is given, or none.
  */
 export class Tuner {
-  readonly #constraints: Constraints;
+  #constraints: Constraints;
   readonly #plan: EffectivePlan;
   readonly #observations: Observation[] = [];
   #next: Action | null = null;
@@ -119,7 +120,7 @@ export class Tuner {
     const why = grows
       ? 'it failed where memory was in pieces: once more with segments that can grow'
       : 'the size that the script asks for by itself';
-    return this.#probe(0, search, { kind: 'probe', size: ownBatch, purpose: 'own', fresh: true, why });
+    return this.#probe(search, { kind: 'probe', size: ownBatch, purpose: 'own', fresh: true, why });
   }
 
   /** Objective max-batch: the first rung on which anything fits. */
@@ -129,7 +130,9 @@ export class Tuner {
     for (const [index, rung] of this.#constraints.rungs.entries()) {
       const search = this.#search(index, sizes);
       const decision = this.#decideOn(search);
-      if (decision.kind !== 'closed') return this.#act(index, search, decision);
+      const fewer = decision.kind === 'found' ? this.#withFewerBlocks(search, decision) : null;
+      if (fewer !== null) return fewer;
+      if (decision.kind !== 'closed') return this.#act(search, decision);
       // Knobs are turned on at the first step: they cannot help a script that runs out of memory before it.
       if (search.driven && search.history.smallestFailure?.phase === 'load')
         return exhausted(decision.why, decision.evidence);
@@ -139,13 +142,50 @@ export class Tuner {
     return exhausted(reasons.join('; '), evidence);
   }
 
+  /** The same size with as few blocks checkpointed as that takes, where no larger one is wanted; null: all of them have to be. */
+  #withFewerBlocks(whole: RungSearch, { size, max }: { size: number; max: number }): Action | null {
+    if (!this.#keeps && (size !== max || whole.sizes.up(max + 1) !== null)) return null;
+    for (const rung of this.#someBlocks(whole, size)) {
+      const search = this.#searchOn(rung, listed([size]));
+      const decision = this.#decideOn(search);
+      if (decision.kind === 'closed') continue;
+      const launches = decision.kind === 'probe' && (decision.fresh || !search.alive);
+      if (launches && this.#launches() >= (this.#constraints.maxLaunches ?? Number.POSITIVE_INFINITY)) return null;
+      const why = 'as few blocks as this size is predicted to need recompute their activations';
+      const first = decision.kind === 'probe' && decision.purpose === 'floor';
+      return this.#act(search, first ? { ...decision, why } : decision);
+    }
+    return null;
+  }
+
+  /** The rungs with fewer of the blocks checkpointed; empty: there are none, or what each of them costs is not known. */
+  #someBlocks({ rung }: RungSearch, size: number): Rung[] {
+    const { someBlocks: possible, budgetBytes, headroomPct } = this.#constraints;
+    if (!possible || !rung.checkpointing || rung.offload || rung.checkpointed_blocks) return [];
+    const limitBytes = budgetBytes * (1 - headroomPct / 100);
+    return someBlocks({ rung, size, observations: this.#observations, limitBytes });
+  }
+
+  /** Objective throughput: once checkpointing has been surveyed, so is that of as many blocks as its fastest size needs. */
+  #addSomeBlocks(sizes: Sizes): void {
+    const rungs = this.#constraints.rungs.flatMap((rung, index) => {
+      const search = this.#search(index, sizes);
+      const decision = surveyRung(search);
+      const before = this.#constraints.rungs[index - 1];
+      const some =
+        decision.kind === 'found' && !before?.checkpointed_blocks ? this.#someBlocks(search, decision.size) : [];
+      return [...some.slice(0, 1), rung];
+    });
+    if (rungs.length > this.#constraints.rungs.length) this.#constraints = { ...this.#constraints, rungs };
+  }
+
   /** Objective throughput: every rung is surveyed, the fastest is searched to the end. */
   #fastest(sizes: Sizes): Action {
     const wanted = this.#ranking === null ? (this.#contest?.next() ?? null) : null;
     if (wanted !== null) {
       const why = 'the rungs are compared in turns, in one process';
       const probe = { kind: 'probe' as const, size: wanted.size, purpose: 'speed' as const, fresh: false, why };
-      return this.#probe(wanted.index, this.#search(wanted.index, sizes), probe, true);
+      return this.#probe(this.#search(wanted.index, sizes), probe, true);
     }
     const reasons: string[] = [];
     let evidence: string | null = null;
@@ -153,8 +193,7 @@ export class Tuner {
       const search = this.#search(index, sizes);
       const decision = this.#ranking ? this.#decideOn(search) : surveyRung(search);
       // This rung's survey has ended; the rungs are ranked when all surveys have.
-      if (decision.kind === 'probe' || (decision.kind === 'found' && this.#ranking))
-        return this.#act(index, search, decision);
+      if (decision.kind === 'probe' || (decision.kind === 'found' && this.#ranking)) return this.#act(search, decision);
       if (decision.kind === 'found') continue;
       reasons.push(`${rungName(search.rung)}: ${decision.why}`);
       evidence = decision.evidence ?? evidence;
@@ -164,11 +203,13 @@ export class Tuner {
 
   /** Takes the observation into the comparison of the rungs, or begins it where every rung has been surveyed. */
   #compare(observation: Observation): void {
-    const { objective, rungs, maxLaunches } = this.#constraints;
+    const { objective, maxLaunches } = this.#constraints;
     const sizes = this.#sizes();
     if (objective !== 'throughput' || !sizes || this.#ranking !== null) return;
-    if (this.#contest === null) this.#contest = this.#surveyed(sizes);
-    else {
+    if (this.#contest === null) {
+      this.#addSomeBlocks(sizes);
+      this.#contest = this.#surveyed(sizes);
+    } else {
       this.#compared.add(observation);
       this.#contest.tell(observation);
     }
@@ -178,7 +219,7 @@ export class Tuner {
     if (!observation.alive && left <= 1) this.#contest.end();
     if (this.#contest.next() !== null) return;
     const order = this.#contest.order();
-    this.#ranking = [...order, ...[...rungs.keys()].filter((index) => !order.includes(index))];
+    this.#ranking = [...order, ...[...this.#constraints.rungs.keys()].filter((index) => !order.includes(index))];
   }
 
   /** The contest of the rungs at the sizes that their surveys found; null while a survey goes on. */
@@ -204,14 +245,14 @@ export class Tuner {
     return this.#constraints.goal === 'keep' && this.#constraints.ownBatch !== null;
   }
 
-  #act(index: number, search: RungSearch, decision: Exclude<RungDecision, { kind: 'closed' }>): Action {
+  #act(search: RungSearch, decision: Exclude<RungDecision, { kind: 'closed' }>): Action {
     if (decision.kind === 'found') return this.#found(search, decision.size, decision.max, decision.notes);
-    return this.#probe(index, search, decision);
+    return this.#probe(search, decision);
   }
 
   /** The probe, unless the launches are used up; the last of them is kept for a verification. */
-  #probe(index: number, search: RungSearch, wanted: RungDecision & { kind: 'probe' }, compares = false): Action {
-    const { maxLaunches, rungs } = this.#constraints;
+  #probe(search: RungSearch, wanted: RungDecision & { kind: 'probe' }, compares = false): Action {
+    const { maxLaunches } = this.#constraints;
     if (!compares && this.#isSpent(wanted, search)) return this.#stop('the measurements contradict each other');
     const left = maxLaunches === null ? Number.POSITIVE_INFINITY : maxLaunches - this.#launches();
     const launches = wanted.fresh || !search.alive;
@@ -226,7 +267,7 @@ export class Tuner {
     }
     const accumulation = this.#plan.probeAccumulation(decision.size);
     const probe: Probe = {
-      rung: rungs[index] as Probe['rung'],
+      rung: search.rung,
       micro_batch: decision.size,
       accumulation,
       ...(accumulation > 1 ? { batch: this.#plan.perDevice } : {}),
@@ -287,19 +328,20 @@ export class Tuner {
     return this.#constraints.expandable === 'possible';
   }
 
-  #search(index: number, sizes: Sizes, { mayFillBudget = false, grows = this.#grows } = {}): RungSearch {
+  #search(index: number, sizes: Sizes, how: { mayFillBudget?: boolean; grows?: boolean } = {}): RungSearch {
+    const search = this.#searchOn(this.#constraints.rungs[index] as Rung, sizes, { ...how, isFirst: index === 0 });
+    return index === 0 ? { ...search, guess: this.#guess(search.history, sizes) } : search;
+  }
+
+  #searchOn(
+    rung: Rung,
+    sizes: Sizes,
+    { mayFillBudget = false, grows = this.#grows, isFirst = false } = {},
+  ): RungSearch {
     const c = this.#constraints;
-    const rung = c.rungs[index] as Probe['rung'];
     const needs = (size: number) => this.#plan.probeAccumulation(size);
     const counted = countedAs(grows, this.#telling);
-    const history = new RungHistory(
-      rung,
-      counted,
-      c.budgetBytes,
-      needs,
-      index === 0 ? c.knownBad : null,
-      mayFillBudget,
-    );
+    const history = new RungHistory(rung, counted, c.budgetBytes, needs, isFirst ? c.knownBad : null, mayFillBudget);
     const fits = this.#observations.filter((o) => o.outcome === 'fit');
     const last = this.#observations.at(-1);
     return {
@@ -316,7 +358,7 @@ export class Tuner {
       driven: c.driven,
       alive: (last?.alive ?? false) && (last?.expandable_segments ?? false) === grows,
       perLaunch: fits.length > 0 && fits.every((o) => !o.alive),
-      guess: index === 0 ? this.#guess(history, sizes) : null,
+      guess: null,
     };
   }
 

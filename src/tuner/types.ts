@@ -24,6 +24,8 @@ export interface Constraints {
   driven: boolean;
   /** Such a process can switch rungs. */
   switches: boolean;
+  /** Checkpointing can take some of the model's blocks. Absent: all or none. */
+  someBlocks?: boolean;
   maxLaunches: number | null;
   /** The micro-batch that the script asks for by itself: tried first on the first rung; null: unknown. */
   ownBatch: number | null;

@@ -16,7 +16,9 @@ const message = { t: 'measured', micro_batch: 8, accumulation: 1, step_s: [0.2, 
 const place = { launch: 1, fresh: true, asked: Date.now() };
 const probe = {
   ...{
-    rung: { amp: 'bf16' as const, checkpointing: true, offload: true, chunked_loss: false },
+    rung: {
+      ...{ amp: 'bf16' as const, checkpointing: true, checkpointed_blocks: '', offload: true, chunked_loss: false },
+    },
     micro_batch: 8,
     accumulation: 1,
     steps: 3,
@@ -38,6 +40,9 @@ it('a rung knows all of its knobs: two that differ in one are two, and each has 
   expect(sameRung(probe.rung, { ...probe.rung, offload: false })).toBe(false);
   expect(rungName(probe.rung)).toBe('bf16 + checkpointing + offload');
   expect(rungName({ amp: 'off', checkpointing: false })).toBe('as it stands');
+  const some = { ...probe.rung, checkpointed_blocks: '0-3,6/12' };
+  expect(sameRung(probe.rung, some)).toBe(false);
+  expect(rungName(some)).toBe('bf16 + checkpointing of 5/12 blocks + offload');
 });
 
 it('a document tells of offload only where it is on', () => {

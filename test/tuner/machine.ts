@@ -25,6 +25,7 @@ export interface Result {
   restless?: boolean;
   rise_bytes_per_step?: number;
   growth_bytes_per_step?: number;
+  blocks?: Observation['blocks'];
   refused_bytes?: number;
   unallocated_bytes?: number;
   free_bytes?: number;
@@ -115,6 +116,7 @@ function observationOf(probe: Probe, result: Result, launch: number, fresh: bool
     },
     alloc_retries: result.alloc_retries ?? 0,
     ...(result.restless ? { restless: true } : {}),
+    ...(result.blocks === undefined ? {} : { blocks: result.blocks }),
     rise_bytes_per_step: result.rise_bytes_per_step ?? null,
     growth_bytes_per_step: result.growth_bytes_per_step ?? null,
     step_s: fit ? (result.step_s ?? null) : null,

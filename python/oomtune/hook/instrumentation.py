@@ -165,7 +165,7 @@ class Instrumentation:
         settings = self.hook.settings
         asked = settings.knobs - self.hook.native
         wanted = settings.rung_of(asked)
-        if any(getattr(wanted, name) not in ("off", False) for name in wanted.NAMES):
+        if wanted.any:
             self.rung.switch(wanted)
 
     def warn_of_differences(self) -> None:

@@ -32,6 +32,8 @@ class Capabilities(TypedDict):
     amp: bool
     fp16: bool
     checkpointing: bool
+    #: Blocks of which checkpointing can take some; 0: all or none.
+    checkpointed_blocks: int
     offload: bool
     chunked_loss: bool
     switch_rung: bool
@@ -97,6 +99,8 @@ class Measured(Costs, _Short):
     own_amp: bool
     #: Why the loss was not computed in chunks, where the rung asks for that; None: it was, or the rung does not.
     unchunked: str | None
+    #: Where all blocks are checkpointed: of each the bytes that its activations hold, and the seconds of its forward pass.
+    blocks: list[tuple[int, float]] | None
 
 
 #: The script raised an uncaught exception, or ran out of memory. Not a class body, as `class` is a keyword.
@@ -273,6 +277,8 @@ class ProbeOrder(TypedDict):
     accumulation: int
     amp: str
     checkpointing: bool
+    #: Which blocks, such as `0-3,6/12`; empty: all.
+    checkpointed_blocks: str
     offload: bool
     chunked_loss: bool
     steps: int

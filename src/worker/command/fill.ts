@@ -51,7 +51,10 @@ export function knobVariables(config: Config): Record<string, string> {
     OOMTUNE_CHECKPOINTING: config.checkpointing ? '1' : '0',
   };
   if (config.micro_batch_tokens) env.OOMTUNE_MICRO_BATCH_TOKENS = String(config.micro_batch_tokens);
-  for (const knob of HOOK_KNOBS) if (config[knob]) env[`OOMTUNE_${knob.toUpperCase()}`] = '1';
+  for (const knob of HOOK_KNOBS) {
+    const value = config[knob];
+    if (value) env[`OOMTUNE_${knob.toUpperCase()}`] = value === true ? '1' : value;
+  }
   if (config.knob) env[knobVariable(config.knob.name)] = String(config.knob.value);
   if (config.expandable_segments) Object.assign(env, EXPANDABLE_SEGMENTS);
   return env;

@@ -38,6 +38,8 @@ export function constraintsOf(
   const forbidden = options.chunkedLoss === 'off' ? { chunked_loss: false } : {};
   const left = can && { ...can, ...not, ...forbidden, ...(ownAmp ? { amp: false, fp16: false } : {}) };
   const rungs = allowedRungs(target, options, left);
+  const switches =
+    driven && (can?.switch_rung ?? false) && rungs.every((rung) => target.canSwitch(target.baseRung, rung));
   return {
     rungs,
     minBatch: Math.max(options.minBatch, target.plan.minBatch ?? 1),
@@ -50,7 +52,12 @@ export function constraintsOf(
     budgetBytes: Math.min(target.memory.roomBytes, mostBytes ?? Number.POSITIVE_INFINITY),
     steps: options.steps,
     driven,
-    switches: driven && (can?.switch_rung ?? false) && rungs.every((rung) => target.canSwitch(target.baseRung, rung)),
+    switches,
+    someBlocks:
+      switches &&
+      options.checkpointing === 'auto' &&
+      target.carrier('checkpointing') === 'hook' &&
+      (can?.checkpointed_blocks ?? 0) > 1,
     maxLaunches: options.maxLaunches,
     ownBatch: keep ? ownBatch : null,
     goal: keep ? 'keep' : 'search',

@@ -36,6 +36,11 @@ export class DroppedRungs {
     return this.#segments !== null;
   }
 
+  /** Whether the command fails where some of the blocks are checkpointed. */
+  get someBlocks(): boolean {
+    return this.#dropped.some(({ rung }) => Boolean(rung.checkpointed_blocks));
+  }
+
   has(rung: Rung): boolean {
     return this.#dropped.some((one) => sameRung(one.rung, rung));
   }

@@ -133,7 +133,12 @@ export class Search {
     const left = (rung: Rung): boolean => !this.#dropped.has(rung) && !unable.some((knob) => rung[knob]);
     const { expandable, ...rest } = constraints;
     const grows = expandable !== undefined && !this.#dropped.segments;
-    const tuner = new Tuner({ ...rest, rungs: constraints.rungs.filter(left), ...(grows ? { expandable } : {}) });
+    const tuner = new Tuner({
+      ...rest,
+      rungs: constraints.rungs.filter(left),
+      someBlocks: constraints.someBlocks === true && !this.#dropped.someBlocks,
+      ...(grows ? { expandable } : {}),
+    });
     // If the batch cannot be cut, measurements of its parts say nothing.
     const whole = (one: Observation): boolean => this.#refusal === null || (!one.uncut && one.accumulation === 1);
     const observations = this.#journal.filter(

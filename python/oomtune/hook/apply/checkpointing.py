@@ -4,11 +4,14 @@ whose activations are recomputed in the backward pass instead of being kept."""
 from __future__ import annotations
 
 import functools
+import inspect
 import math
+
+from .blocks import BlockCosts, chosen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Iterator, Sequence
+    from typing import Any, Callable, Iterator, Sequence
 
     from ..types import Call, Module, Torch
     from ..watch.models import Modules
@@ -20,27 +23,64 @@ SEQUENCE = 4
 
 
 class Checkpointing:
-    """`inside`: parts of the hook that wrap the same modules; their flag `inside` is true while they run one."""
+    """`inside`: parts of the hook that wrap the same modules; their flag `inside` is true while they run one. `recomputes()`:
+    whether a checkpoint recomputes a part of a forward pass now."""
 
-    def __init__(self, torch: Torch, modules: Modules, forwards: ForwardWrappers, inside: Sequence[Any] = ()) -> None:
+    def __init__(
+        self,
+        torch: Torch,
+        modules: Modules,
+        forwards: ForwardWrappers,
+        costs: BlockCosts,
+        recomputes: Callable[[], bool],
+        inside: Sequence[Any] = (),
+    ) -> None:
         self._torch = torch
         self._modules = modules
         self._forwards = forwards
+        self._costs = costs
+        self._recomputes = recomputes
         self._inside = inside
         self._on = False
         self._wrapped = False
+        #: Numbers of the blocks that are checkpointed; None: all.
+        self._chosen: frozenset[int] | None = None
         self._plan: tuple[list[Module], list[Module], list[Module]] | None = None
+        self._selectable: dict[int, int] | None = None
 
     def possible(self) -> bool:
         switches, blocks, sequences = self._find()
         return bool(switches or blocks or sequences)
 
-    def switch(self, wanted: bool) -> None:
-        if wanted == self._on:
+    def blocks(self) -> list[Module]:
+        """Those that can be checkpointed one by one, in the model's order; empty where it is all or nothing."""
+        switches, blocks, sequences = self._find()
+        if sequences or not all(_takes_function(module) or _is_plain(module) for module in switches):
+            return []
+        found = list(blocks)
+        for module in switches:
+            own: list[Module] = []
+            self._walk(module, own, [])
+            found.extend(own)
+        return found
+
+    def costs(self) -> list[tuple[int, float]] | None:
+        """(bytes, seconds) of each block, where all of them are checkpointed; None: not known."""
+        return self._costs.of(self.blocks()) if self._on and self._chosen is None else None
+
+    def switch(self, wanted: bool, some: str = "") -> None:
+        """`some`: the blocks, as in OOMTUNE_CHECKPOINTED_BLOCKS; empty: all."""
+        self._costs.clear()
+        among = chosen(some, len(self.blocks())) if wanted and some else None
+        if wanted == self._on and among == self._chosen:
             return
         switches, blocks, sequences = self._find()
+        self._chosen = among
         for module in switches:
-            _turn(module, wanted)
+            # A switch without a function for each block has all of them or none: some are wrapped below.
+            _turn(module, wanted and (among is None or _takes_function(module)))
+            if wanted and _takes_function(module) and (among is not None or self._costs.wanted):
+                self._choose_within(module)
         if wanted and not self._wrapped:
             self._wrapped = True
             # Innermost: only the block itself is recomputed, in whatever order rungs are tried.
@@ -48,7 +88,39 @@ class Checkpointing:
                 self._forwards.wrap(block, functools.partial(self._around_block, block), innermost=True)
             for sequence in sequences:
                 self._forwards.wrap(sequence, functools.partial(self._around_sequence, sequence), innermost=True)
+            for module in filter(_is_plain, switches):
+                own: list[Module] = []
+                self._walk(module, own, [])
+                for block in own:
+                    self._forwards.wrap(block, functools.partial(self._around_switched, block), innermost=True)
         self._on = wanted
+
+    def _number(self, block: Module) -> int | None:
+        if self._selectable is None:
+            self._selectable = {id(each): number for number, each in enumerate(self.blocks())}
+        return self._selectable.get(id(block))
+
+    def _keeps(self, block: Module) -> bool:
+        """Whether the block's activations are kept, though others are recomputed."""
+        return self._chosen is not None and self._number(block) not in (None, *self._chosen)
+
+    def _choose_within(self, root: Module) -> None:
+        """Puts itself between the model's own checkpointing and its blocks."""
+        for module in root.modules():
+            function = module.__dict__.get("_gradient_checkpointing_func")
+            if function is not None:
+                module._gradient_checkpointing_func = _PerBlock(module, function, self)
+
+    def run_block(self, block: Module, function: Call, call: Call, *args: Any, **kwargs: Any) -> Any:
+        """The model's own checkpointing of a block: `function` is to run `call`, the block."""
+        if self._keeps(block):
+            return call(*args, **{name: value for name, value in kwargs.items() if name != "use_reentrant"})
+        return function(functools.partial(self._looked_at, block, call), *args, **kwargs)
+
+    def _looked_at(self, block: Module, call: Call, *args: Any, **kwargs: Any) -> Any:
+        if self._chosen is None and self._recomputes():
+            return self._costs.look(block, call, *args, **kwargs)
+        return call(*args, **kwargs)
 
     def _find(self) -> tuple[list[Module], list[Module], list[Module]]:
         if self._plan is None:
@@ -98,9 +170,15 @@ class Checkpointing:
         return not self._on or not module.training or not self._torch.is_grad_enabled()
 
     def _around_block(self, block: Module, call: Call, *args: Any, **kwargs: Any) -> Any:
-        if self._skip(block):
+        if self._skip(block) or self._keeps(block):
             return call(*args, **kwargs)
-        return self._checkpoint(call, [block], *args, **kwargs)
+        return self._checkpoint(functools.partial(self._looked_at, block, call), [block], *args, **kwargs)
+
+    def _around_switched(self, block: Module, call: Call, *args: Any, **kwargs: Any) -> Any:
+        """A block of a model whose own switch is on where all blocks are checkpointed, and off where some are."""
+        if self._chosen is not None:
+            return self._around_block(block, call, *args, **kwargs)
+        return self._looked_at(block, call, *args, **kwargs) if self._on else call(*args, **kwargs)
 
     def _around_sequence(self, sequence: Module, call: Call, value: Any) -> Any:
         if self._skip(sequence):
@@ -121,6 +199,29 @@ class Checkpointing:
         norms = [layer for module in modules for layer in module.modules() if isinstance(layer, norm)]
         replay = _Replay(functools.partial(call, **kwargs), norms, self._inside)
         return checkpoint(replay, *args, use_reentrant=False)
+
+
+class _PerBlock:
+    """Stands for the function by which a model of transformers checkpoints each block. Copies and pickles of the model have
+    their own function again."""
+
+    def __init__(self, owner: Module, function: Any, checkpointing: Checkpointing) -> None:
+        self._owner = owner
+        self._function = function
+        self._checkpointing = checkpointing
+
+    def __call__(self, call: Call, *args: Any, **kwargs: Any) -> Any:
+        # Older versions checkpoint the blocks where the model calls them, newer ones in each block.
+        inner: Any = getattr(call, "func", call)
+        module = getattr(inner, "__self__", self._owner)
+        return self._checkpointing.run_block(module, self._function, call, *args, **kwargs)
+
+    def __reduce__(self) -> tuple[Any, tuple[Any]]:
+        return _itself, (self._function,)
+
+
+def _itself(value: Any) -> Any:
+    return value
 
 
 class _Replay:
@@ -185,6 +286,17 @@ def _has_switch(module: Module) -> bool:
     if callable(getattr(module, "gradient_checkpointing_enable", None)):
         return bool(getattr(module, "supports_gradient_checkpointing", True))
     return callable(getattr(module, "set_grad_checkpointing", None))
+
+
+def _takes_function(module: Module) -> bool:
+    """Whether its switch sets a function that is called with each block (transformers from 4.35 on)."""
+    setter = getattr(module, "_set_gradient_checkpointing", None)
+    return callable(setter) and "gradient_checkpointing_func" in inspect.signature(setter).parameters
+
+
+def _is_plain(module: Module) -> bool:
+    """Whether its switch does no more than what can be done around each block (timm)."""
+    return not hasattr(module, "gradient_checkpointing_enable")
 
 
 def _turn(module: Module, wanted: bool) -> None:

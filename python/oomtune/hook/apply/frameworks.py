@@ -85,11 +85,13 @@ def _trainer_settings(hook: Hook, own: int) -> dict[str, Any]:
     if "amp" in settings.knobs:
         chosen["bf16"] = settings.rung.amp == "bf16"
         chosen["fp16"] = settings.rung.amp == "fp16"
-    if "checkpointing" in settings.knobs and settings.rung.checkpointing:
+    # Some of the blocks: the framework has a switch for all of them only.
+    some = bool(settings.rung.checkpointed_blocks)
+    if "checkpointing" in settings.knobs and settings.rung.checkpointing and not some:
         chosen["gradient_checkpointing"] = True
         chosen["gradient_checkpointing_kwargs"] = {"use_reentrant": False}
     native = {"micro_batch", "accumulation", "amp", "checkpointing"} if cuts else {"amp", "checkpointing"}
-    hook.native.update(settings.knobs & native)
+    hook.native.update(settings.knobs & (native - {"checkpointing"} if some else native))
     if cuts and "micro_batch" in settings.knobs and settings.accumulation > own:
         hook.report_cut()
     return chosen

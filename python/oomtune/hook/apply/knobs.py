@@ -10,17 +10,20 @@ if TYPE_CHECKING:
 class RungKnobs:
     """The knobs of a rung. A new one is named here, and put on in `apply/rung.py`: orders, variables and the rest follow."""
 
-    NAMES = ("amp", "checkpointing", "offload", "chunked_loss")
+    NAMES = ("amp", "checkpointing", "checkpointed_blocks", "offload", "chunked_loss")
 
     def __init__(
         self,
         amp: str | None = "off",
         checkpointing: bool = False,
+        checkpointed_blocks: str | None = "",
         offload: bool = False,
         chunked_loss: bool = False,
     ) -> None:
         self.amp = amp or "off"
         self.checkpointing = bool(checkpointing)
+        #: Which of the model's blocks, such as `0-3,6/12`; empty: all.
+        self.checkpointed_blocks = checkpointed_blocks or ""
         self.offload = bool(offload)
         self.chunked_loss = bool(chunked_loss)
 
@@ -28,5 +31,9 @@ class RungKnobs:
     def from_environment(cls, environ: Mapping[str, str], among: Iterable[str]) -> RungKnobs:
         """Those `among` the names, by their variables: OOMTUNE_AMP, OOMTUNE_CHECKPOINTING, …"""
         given = {name: environ.get("OOMTUNE_" + name.upper(), "") for name in cls.NAMES if name in among}
-        amp = given.pop("amp", "")
-        return cls(amp, **{name: value == "1" for name, value in given.items()})
+        amp, blocks = (given.pop(name, "") for name in ("amp", "checkpointed_blocks"))
+        return cls(amp, checkpointed_blocks=blocks, **{name: value == "1" for name, value in given.items()})
+
+    @property
+    def any(self) -> bool:
+        return any(getattr(self, name) not in ("off", "", False) for name in self.NAMES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from .blocks import BlockCosts
 from .checkpointing import Checkpointing
 from .chunked_loss import ChunkedLoss
 from .forward_wrappers import ForwardWrappers
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Iterator
 
     from ..hook import Hook
-    from ..types import Call, Module, Torch
+    from ..types import Call, Memory, Module, Torch
     from ..watch.backward_passes import BackwardPasses
     from ..watch.models import Modules
     from ..watch.optimizers import Optimizers
@@ -39,7 +40,9 @@ class Rung:
         forwards = self._forwards = ForwardWrappers()
         self.autocast = Autocast(torch, recomputes)
         self._offload = Offload(torch, recomputes)
-        self._checkpointing = Checkpointing(torch, modules, forwards, (self.autocast, self._offload))
+        costs = BlockCosts(torch, lambda: _measured_memory(hook))
+        inside = (self.autocast, self._offload)
+        self._checkpointing = Checkpointing(torch, modules, forwards, costs, recomputes, inside)
         self.chunked_loss = ChunkedLoss(torch, modules, forwards, hook.settings.world_size, hook.stop_unchunked)
         self._scaling = LossScaling(torch, backward, optimizers)
         self._wrapped = False
@@ -65,6 +68,14 @@ class Rung:
     def can_checkpoint(self) -> bool:
         return self._checkpointing.possible()
 
+    def block_count(self) -> int:
+        """Blocks of which checkpointing can take some; 0: it takes all or none."""
+        return len(self._checkpointing.blocks())
+
+    def block_costs(self) -> list[tuple[int, float]] | None:
+        """(bytes, seconds) of each block, where all of them are checkpointed; None: not known."""
+        return self._checkpointing.costs()
+
     def can_offload(self) -> bool:
         return self._on_gpu() and hasattr(self._torch.autograd.graph, "save_on_cpu")
 
@@ -86,7 +97,7 @@ class Rung:
                 self._forwards.wrap(module, self.autocast.around_norm)
         self.autocast.switch(amp, "cuda" if self._on_gpu() else "cpu")
         self._offload.on = knobs.offload
-        self._checkpointing.switch(knobs.checkpointing)
+        self._checkpointing.switch(knobs.checkpointing, knobs.checkpointed_blocks)
         self.chunked_loss.switch(knobs.chunked_loss)
         if amp == "fp16":
             self._scaling.begin()
@@ -123,6 +134,12 @@ class Rung:
             for child in root.children():
                 if not isinstance(child, container):
                     yield child
+
+
+def _measured_memory(hook: Hook) -> Memory | None:
+    """The device's memory where a search measures what steps take of it."""
+    parts = hook.instrumentation
+    return None if parts is None or parts.card is not None or not hook.settings.searching else parts.memory
 
 
 class Offload:

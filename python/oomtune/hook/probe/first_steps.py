@@ -36,6 +36,7 @@ NOTHING: Capabilities = {
     "amp": False,
     "fp16": False,
     "checkpointing": False,
+    "checkpointed_blocks": 0,
     "offload": False,
     "chunked_loss": False,
     "switch_rung": False,

@@ -236,4 +236,5 @@ class Probe:
             "own_accumulation": self._accumulator.own_accumulation,
             "own_amp": self._instrumentation.own_amp,
             "unchunked": self._instrumentation.rung.unchunked(),
+            "blocks": self._instrumentation.rung.block_costs(),
         }

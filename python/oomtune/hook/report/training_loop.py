@@ -50,6 +50,7 @@ def describe(
             "amp": rung.can_amp(),
             "fp16": rung.can_fp16(),
             "checkpointing": rung.can_checkpoint(),
+            "checkpointed_blocks": rung.block_count(),
             "offload": rung.can_offload(),
             "chunked_loss": rung.can_chunk_loss(),
             "switch_rung": can and not instrumentation.modules.compiled(),
