@@ -5,6 +5,7 @@ import { explainJob, explainRecommendation } from '../../src/cli/explain-view.js
 import { renderFound } from '../../src/cli/find-batch-view.js';
 import type { JobOptions } from '../../src/contract/options.js';
 import type { Recommendation } from '../../src/contract/recommendation.js';
+import { type RungLike, sameRung } from '../../src/contract/rung.js';
 import { runJob } from '../../src/worker/run/run-job.js';
 import { findBatch } from '../../src/worker/search/find-batch.js';
 import { job } from '../store/samples.js';
@@ -32,9 +33,8 @@ describe('the ladder with real processes', () => {
     const rungs = new Set(report.probes.filter((p) => p.launch === 1).map((p) => `${p.amp} ${p.checkpointing}`));
     expect([...rungs].sort()).toEqual(['bf16 false', 'bf16 true', 'off false', 'off true']);
     // Only the search for the largest size on the rung that was chosen may run out of memory.
-    const chosen = report.probes.filter(
-      (p) => p.amp === report.config?.amp && p.checkpointing === report.config?.checkpointing,
-    );
+    const same = (one: RungLike) => sameRung(one, report.config as RungLike);
+    const chosen = report.probes.filter(same);
     expect(report.probes.filter((p) => p.outcome !== 'fit').every((p) => chosen.includes(p))).toBe(true);
     expect(report.config?.effective_batch).toBe(512);
     // Their speeds are compared in turns, and the rung is not chosen by noise.
@@ -45,12 +45,12 @@ describe('the ladder with real processes', () => {
     expect(new Set(turns.map(({ launch }) => launch)).size).toBe(1);
     const compared = speeds.filter(({ spread }) => spread !== null);
     expect(compared.length).toBeGreaterThanOrEqual(2);
-    for (const { amp, checkpointing, rounds } of compared) {
-      expect(turns.filter((t) => t.amp === amp && t.checkpointing === checkpointing)).toHaveLength(rounds);
+    for (const one of compared) {
+      expect(turns.filter((turn) => sameRung(turn, one))).toHaveLength(one.rounds);
     }
-    expect(turns[0]).not.toMatchObject({ amp: turns[1]?.amp, checkpointing: turns[1]?.checkpointing });
+    expect(sameRung(turns[0] as RungLike, turns[1] as RungLike)).toBe(false);
     const fastest = speeds.toSorted((a, b) => b.samples_per_s - a.samples_per_s)[0];
-    const taken = speeds.find((s) => s.amp === report.config?.amp && s.checkpointing === report.config?.checkpointing);
+    const taken = speeds.find(same);
     const reach = (fastest?.spread ?? 0) + (taken?.spread ?? 0);
     expect(taken?.samples_per_s ?? 0).toBeGreaterThan((fastest?.samples_per_s ?? 0) - 2 * reach);
     const plain = (_style: unknown, text: string): string => text;
