@@ -8,7 +8,7 @@ import { parseSpan } from '../common/span.js';
 import { DEFAULT_ACCELERATOR, DEVICE_CHOICE, DEVICE_CHOICES, HOST, isHost, isNumbered } from '../contract/device-id.js';
 import { hostLabels, jobTags } from '../contract/fields.js';
 import { KNOB_NAME } from '../contract/knob.js';
-import { type JobOptions, MOST_PROBE_STEPS } from '../contract/options.js';
+import { ALLOWANCE_NAMES, type JobOptions, MOST_PROBE_STEPS } from '../contract/options.js';
 import { jobEnvironment } from '../worker/command/environment.js';
 import { knobNames, placeholders } from '../worker/command/placeholders.js';
 import { presetNamed } from '../worker/presets/load.js';
@@ -32,6 +32,16 @@ const orNull = <T extends z.ZodType>(given: T) => given.nullable().default(null)
 
 const nonEmpty = (what: string) => z.string().refine((text) => text.trim() !== '', what);
 
+const allowances = z
+  .string()
+  .transform((text) => text.split(',').map((name) => name.trim()))
+  .refine(
+    (names) => names.every((name) => (ALLOWANCE_NAMES as readonly string[]).includes(name)),
+    `one or more of ${ALLOWANCE_NAMES.join(', ')}, with commas between`,
+  )
+  .transform((names) => [...new Set(names)] as (typeof ALLOWANCE_NAMES)[number][])
+  .optional();
+
 const TIME = 'a time such as 4h, 1h30m, 45s or 2:30:00';
 const span = z
   .string()
@@ -53,6 +63,7 @@ const raw = z.object({
   amp: z.enum(['auto', 'off', 'bf16', 'fp16']).default('auto'),
   checkpointing: z.enum(['auto', 'off', 'on']).default('auto'),
   chunkedLoss: z.enum(['auto', 'off']).default('auto'),
+  allow: allowances,
   accumulation: z.enum(['auto', 'off']).default('auto'),
   cut: z.enum(['auto', 'model', 'loader']).default('auto'),
   microBatchTokens: z.literal('auto', 'auto or a whole number of tokens').or(whole(1)).optional(),
@@ -231,6 +242,12 @@ function checkTogether(options: JobOptions): void {
     throw usageError(
       '--micro-batch-tokens cannot be had with --cut loader.',
       "Tokens are counted at the model's call, so leave --cut out.",
+    );
+  }
+  if (exact && options.allow?.length) {
+    throw usageError(
+      `--exact forbids --allow ${options.allow.join(',')}.`,
+      'What has to be allowed changes the numerics: leave one of the two out.',
     );
   }
   if (exact && (amp === 'bf16' || amp === 'fp16')) {

@@ -39,6 +39,10 @@ export const WORK: Options = {
       'the loss of a language model in chunks of tokens, where that is needed; off forbids it',
       { preset: 'auto' },
     ],
+    [
+      '--allow <list>',
+      'knobs that change the numerics, tried where nothing else fits: 8bit-optimizer, bf16-weights; never without this',
+    ],
     ['--accumulation <auto|off>', 'gradient accumulation; off forbids it', { preset: 'auto' }],
     [
       '--cut <auto|model|loader>',

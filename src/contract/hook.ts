@@ -3,7 +3,7 @@ import { phase } from './failure.js';
 import { whole } from './fields.js';
 import { MOST_BYTES, measuredSteps, peaks } from './measurement.js';
 import { phasePeak, rehearsedPhase } from './rehearsal.js';
-import { cutPlace, rung } from './rung.js';
+import { cutPlace, HOOK_KNOBS, rung } from './rung.js';
 
 /** The protocol of worker and Python hook: JSON lines over a unix socket. All of it is bounded, as a job can write anything there. */
 
@@ -61,8 +61,12 @@ const loop = z.object({
     offload: z.boolean().default(false),
     /** There is a head whose loss may be computed in chunks; the first probe with it shows whether it is. */
     chunked_loss: z.boolean().default(false),
+    optimizer_8bit: z.boolean().default(false),
+    bf16_weights: z.boolean().default(false),
     switch_rung: z.boolean().default(false),
   }),
+  /** Why a knob cannot be turned on, by its name, where that is worth telling. */
+  why_not: z.partialRecord(z.enum(HOOK_KNOBS), text(1000)).catch({}).default({}),
   warnings: z
     .array(z.string())
     .default([])

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { DEVICE_CHOICE } from './device-id.js';
 import { absolute, argument, count, hostLabels, jobId, jobTags, text, word } from './fields.js';
+import { ALLOWANCES, type Allowance } from './rung.js';
 
 /** The most optimizer steps of a probe. */
 export const MOST_PROBE_STEPS = 1000;
@@ -10,6 +11,9 @@ export type Objective = z.infer<typeof objective>;
 
 /** `auto`: at the loader where a framework accumulates by itself, else at the model. */
 const cutWish = z.enum(['auto', 'model', 'loader']);
+
+/** What `--allow` takes. */
+export const ALLOWANCE_NAMES = Object.keys(ALLOWANCES) as [Allowance, ...Allowance[]];
 
 const jobIds = z.array(jobId).max(1000);
 
@@ -43,6 +47,8 @@ export const jobOptions = z.object({
   checkpointing: z.enum(['auto', 'off', 'on']),
   /** The loss of a language model in chunks, where that is needed; absent: auto. */
   chunkedLoss: z.enum(['auto', 'off']).optional(),
+  /** Knobs that change numerics and are turned on only by request; absent: none. */
+  allow: z.array(z.enum(ALLOWANCE_NAMES)).optional(),
   accumulation: z.enum(['auto', 'off']),
   /** Where batches are cut into micro-batches; absent: auto. */
   cut: cutWish.optional(),

@@ -16,6 +16,10 @@ export const rung = z.object({
   offload: z.boolean().default(false),
   /** The loss of a language model is computed in chunks of tokens. The numbers are the same. */
   chunked_loss: z.boolean().default(false),
+  /** Adam's moments are held in 8 bits. Only where it is allowed. */
+  optimizer_8bit: z.boolean().default(false),
+  /** The models' weights are held in bf16, with their gradients and the optimizer's state. Only where it is allowed. */
+  bf16_weights: z.boolean().default(false),
 });
 export type Rung = z.infer<typeof rung>;
 /** Any record with a rung's knobs; absent ones are off. */
@@ -24,8 +28,20 @@ export type RungLike = z.input<typeof rung>;
 const KNOBS = Object.keys(rung.shape) as (keyof Rung)[];
 
 /** Knobs that nothing but the hook can set: no command has them of its own. */
-export const HOOK_KNOBS = ['checkpointed_blocks', 'offload', 'chunked_loss'] as const satisfies readonly (keyof Rung)[];
+export const HOOK_KNOBS = [
+  'checkpointed_blocks',
+  'offload',
+  'chunked_loss',
+  'optimizer_8bit',
+  'bf16_weights',
+] as const satisfies readonly (keyof Rung)[];
 export type HookKnob = (typeof HOOK_KNOBS)[number];
+
+/** Those that change numerics and are never turned on without a word: in `--allow`, by these. */
+export const ALLOWANCES = { '8bit-optimizer': 'optimizer_8bit', 'bf16-weights': 'bf16_weights' } as const;
+export type Allowance = keyof typeof ALLOWANCES;
+export type AllowedKnob = (typeof ALLOWANCES)[Allowance];
+export const ALLOWED_KNOBS: readonly AllowedKnob[] = Object.values(ALLOWANCES);
 
 export const rungOf = (record: RungLike): Rung => rung.parse(record);
 
@@ -49,6 +65,8 @@ export const shownRung = rung.extend({
   checkpointed_blocks: blocks.optional(),
   offload: z.boolean().optional(),
   chunked_loss: z.boolean().optional(),
+  optimizer_8bit: z.boolean().optional(),
+  bf16_weights: z.boolean().optional(),
 });
 
 /** The knobs that reach the command. effective = micro x accumulation x world. */
@@ -104,10 +122,9 @@ export function withMicroBatch(config: Config, size: number, accumulation: numbe
 
 /** Leaves out newer knobs that are off, so that older documents stay as they are. */
 export function shown<R extends { [knob in Newer]?: boolean | string }>(record: R): Omit<R, Newer> & ShownNewer {
-  const { checkpointed_blocks, offload, chunked_loss, expandable_segments, ...rest } = record;
-  const newer = { checkpointed_blocks, offload, chunked_loss, expandable_segments };
-  const on = Object.entries(newer).filter(([, value]) => value);
-  return { ...rest, ...(Object.fromEntries(on) as ShownNewer) };
+  const newer: readonly string[] = [...HOOK_KNOBS, 'expandable_segments'];
+  const kept = Object.entries(record).filter(([name, value]) => !newer.includes(name) || value);
+  return Object.fromEntries(kept) as Omit<R, Newer> & ShownNewer;
 }
 type Newer = HookKnob | 'expandable_segments';
 type ShownNewer = { checkpointed_blocks?: string } & { [knob in Exclude<Newer, 'checkpointed_blocks'>]?: true };

@@ -43,6 +43,14 @@ export function answerOf(
       ...(rung.amp === 'off' || rung.amp === c.rungs[0]?.amp
         ? []
         : [`${rung.amp} is turned on: this changes the numerics.`]),
+      ...(rung.optimizer_8bit
+        ? ["The optimizer's moments are held in 8 bits, as --allow lets them be: this changes the numerics."]
+        : []),
+      ...(rung.bf16_weights
+        ? [
+            "The weights, their gradients and the optimizer's state are held in bf16, as --allow lets them be: this changes the numerics.",
+          ]
+        : []),
       ...(leak ? [`${growthTold(leak, c.budgetBytes)}.`] : []),
       ...(rises ? [`Memory grows from step to step: the sizes are such that it lasts for ${LASTING} steps.`] : []),
       ...(retries

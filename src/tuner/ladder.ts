@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { OomtuneError } from '../common/errors.js';
-import { type Amp, type Rung, sameRung } from '../contract/rung.js';
+import { ALLOWED_KNOBS, type AllowedKnob, type Amp, type Rung, sameRung } from '../contract/rung.js';
 
 /** What config/ladder.yaml has to say. `amp: on` stands for the data type that the options or the file name. */
 const Ladder = z.object({
@@ -11,6 +11,8 @@ const Ladder = z.object({
       checkpointing: z.boolean(),
       offload: z.boolean().default(false),
       chunked_loss: z.boolean().default(false),
+      optimizer_8bit: z.boolean().default(false),
+      bf16_weights: z.boolean().default(false),
       changes_numerics: z.boolean().default(false),
     })
     .array()
@@ -26,7 +28,7 @@ interface LadderOptions {
   /** Nothing that changes numerics. */
   exact?: boolean;
   /** The knobs that the command's hook, flags or placeholders can set; other knobs make no rung. */
-  can?: { amp?: boolean; checkpointing?: boolean; offload?: boolean; chunked_loss?: boolean };
+  can?: { [knob in 'amp' | 'checkpointing' | 'offload' | 'chunked_loss' | AllowedKnob]?: boolean };
   /** The data type of `--amp auto` on this device: `fp16` where it has no bf16. */
   half?: 'bf16' | 'fp16';
 }
@@ -48,8 +50,8 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
   const checkpoints = checkpointing !== 'off' && can.checkpointing !== false;
   const possible = rungs.map((entry) => ({
     ...entry,
-    // Offload is the last resort: every other allowed knob is on as well.
-    checkpointing: entry.checkpointing && (checkpoints || !entry.offload),
+    // Offload, and what has to be allowed, are last resorts: every other allowed knob is on as well.
+    checkpointing: entry.checkpointing && (checkpoints || !isLastResort(entry)),
     chunked_loss: entry.chunked_loss && can.chunked_loss === true,
   }));
   const allowed = possible.filter((entry) => {
@@ -58,6 +60,8 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
     if (exact && (entry.changes_numerics || entry.amp === 'on')) return false;
     if (entry.amp === 'on' && can.amp === false) return false;
     if (entry.checkpointing && can.checkpointing === false) return false;
+    if (ALLOWED_KNOBS.some((knob) => entry[knob] && can[knob] !== true)) return false;
+    if (entry.bf16_weights && type !== 'bf16') return false;
     return !entry.offload || can.offload === true;
   });
   // A loss in chunks is on only where it is needed, too: the first rung is without.
@@ -72,6 +76,11 @@ export function ladderFrom(data: unknown, options: LadderOptions = {}): Rung[] {
     checkpointed_blocks: '',
     offload: entry.offload,
     chunked_loss: entry.chunked_loss,
+    optimizer_8bit: entry.optimizer_8bit,
+    bf16_weights: entry.bf16_weights,
   }));
   return ladder.filter((entry, at) => ladder.findIndex((other) => sameRung(entry, other)) === at);
 }
+
+const isLastResort = (entry: { offload: boolean } & { [knob in AllowedKnob]: boolean }): boolean =>
+  entry.offload || ALLOWED_KNOBS.some((knob) => entry[knob]);

@@ -18,6 +18,7 @@ const probe = {
   ...{
     rung: {
       ...{ amp: 'bf16' as const, checkpointing: true, checkpointed_blocks: '', offload: true, chunked_loss: false },
+      ...{ optimizer_8bit: false, bf16_weights: false },
     },
     micro_batch: 8,
     accumulation: 1,

@@ -24,6 +24,7 @@ const STARTED: Record<string, [called: RegExp, file?: string, word?: string]> = 
   fairseq: [/\bfairseq\b/i],
   torchtitan: [/\btorchtitan\b/i],
   jax: [/\b(?:JAX|Flax|Optax)\b/i],
+  bitsandbytes: [/\bbitsandbytes\b/i],
   libtorch: [/\blibtorch\b/i],
 };
 

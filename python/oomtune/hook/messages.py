@@ -36,6 +36,8 @@ class Capabilities(TypedDict):
     checkpointed_blocks: int
     offload: bool
     chunked_loss: bool
+    optimizer_8bit: bool
+    bf16_weights: bool
     switch_rung: bool
 
 
@@ -49,6 +51,8 @@ class TrainingLoop(TypedDict):
     #: Where batch sizes are set: `loader`, `variables` (the script's that hold the loader's batch size, with that), or `call` (of the model).
     place: str
     can: Capabilities
+    #: Why a knob cannot be turned on, by its name, where that is worth telling.
+    why_not: dict[str, str]
     warnings: list[str]
 
 
@@ -281,6 +285,8 @@ class ProbeOrder(TypedDict):
     checkpointed_blocks: str
     offload: bool
     chunked_loss: bool
+    optimizer_8bit: bool
+    bf16_weights: bool
     steps: int
     batch: int | None
     vary: bool

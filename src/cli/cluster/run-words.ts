@@ -23,6 +23,7 @@ export function runWords(options: JobOptions): string[] {
   give('--amp', options.amp, 'auto');
   give('--checkpointing', options.checkpointing, 'auto');
   give('--chunked-loss', options.chunkedLoss, 'auto');
+  give('--allow', options.allow?.join(','));
   give('--accumulation', options.accumulation, 'auto');
   give('--cut', options.cut, 'auto');
   give('--micro-batch-tokens', options.microBatchTokens);

@@ -36,6 +36,7 @@ const WORDS: Words[] = [
   value('--amp', ({ amp }) => amp, 'auto'),
   value('--checkpointing', ({ checkpointing }) => checkpointing, 'auto'),
   value('--chunked-loss', ({ chunkedLoss }) => chunkedLoss, 'auto'),
+  value('--allow', ({ allow }) => allow?.join(',')),
   value('--accumulation', ({ accumulation }) => accumulation, 'auto'),
   value('--cut', ({ cut }) => cut, 'auto'),
   switched('--exact', ({ exact }) => exact),

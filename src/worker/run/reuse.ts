@@ -1,7 +1,16 @@
 import type { Loop } from '../../contract/hook.js';
 import type { JobOptions } from '../../contract/options.js';
 import type { Recommendation, VerifiedCommand } from '../../contract/recommendation.js';
-import { type Config, configOf, type Rung, rungOf, sameRung } from '../../contract/rung.js';
+import {
+  ALLOWANCES,
+  type Allowance,
+  type AllowedKnob,
+  type Config,
+  configOf,
+  type Rung,
+  rungOf,
+  sameRung,
+} from '../../contract/rung.js';
 import { largestDivisor, longestWithin } from '../../tuner/index.js';
 import type { Carrier, Knob } from '../command/index.js';
 
@@ -27,6 +36,7 @@ type Wishes = Pick<
   | 'amp'
   | 'checkpointing'
   | 'chunkedLoss'
+  | 'allow'
   | 'exact'
   | 'accumulation'
   | 'microBatchTokens'
@@ -58,6 +68,7 @@ export function configFrom(recommendation: Recommendation, job: JobNeeds, option
   if (options.checkpointing !== 'auto' && (options.checkpointing === 'on') !== recommendation.checkpointing)
     return null;
   if (options.chunkedLoss === 'off' && recommendation.chunked_loss) return null;
+  if (!allows(options, recommendation)) return null;
   // A size measured with expandable segments may need them.
   if (recommendation.expandable_segments && job.expandable === false) return null;
   const { micro_batch_tokens: tokens } = recommendation;
@@ -104,6 +115,12 @@ export function configFrom(recommendation: Recommendation, job: JobNeeds, option
     }),
     notes,
   };
+}
+
+/** Whether each knob that has to be allowed is. */
+function allows({ allow = [] }: Wishes, recommendation: Recommendation): boolean {
+  const names = Object.entries(ALLOWANCES) as [Allowance, AllowedKnob][];
+  return names.every(([name, knob]) => !recommendation[knob] || allow.includes(name));
 }
 
 /** Whether the command that it was recorded for fits as it stands: others of its name most likely do, too. */

@@ -1,7 +1,7 @@
 import { OomtuneError } from '../../common/errors.js';
 import type { Loop } from '../../contract/hook.js';
 import type { JobOptions } from '../../contract/options.js';
-import type { HookKnob, Rung } from '../../contract/rung.js';
+import { ALLOWANCES, type Allowance, type AllowedKnob, type HookKnob, type Rung } from '../../contract/rung.js';
 import { ladderFrom, longestWithin } from '../../tuner/index.js';
 import type { Answer, Constraints, RungSpeed } from '../../tuner/types.js';
 import type { Target } from '../target.js';
@@ -36,7 +36,11 @@ export function constraintsOf(
   const can = loop?.can ?? null;
   const not = Object.fromEntries(unable.map((knob) => [knob, false]));
   const forbidden = options.chunkedLoss === 'off' ? { chunked_loss: false } : {};
-  const left = can && { ...can, ...not, ...forbidden, ...(ownAmp ? { amp: false, fp16: false } : {}) };
+  const names = Object.entries(ALLOWANCES) as [Allowance, AllowedKnob][];
+  const allowed = Object.fromEntries(
+    names.map(([name, knob]) => [knob, (can?.[knob] ?? false) && (options.allow?.includes(name) ?? false)]),
+  );
+  const left = can && { ...can, ...not, ...forbidden, ...allowed, ...(ownAmp ? { amp: false, fp16: false } : {}) };
   const rungs = allowedRungs(target, options, left);
   const switches =
     driven && (can?.switch_rung ?? false) && rungs.every((rung) => target.canSwitch(target.baseRung, rung));

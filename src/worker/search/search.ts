@@ -2,7 +2,7 @@ import { formatBytes } from '../../common/size.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Loop } from '../../contract/hook.js';
 import { asRecord, type Observation } from '../../contract/measurement.js';
-import type { Cut, HookKnob, Rung } from '../../contract/rung.js';
+import { ALLOWANCES, type Cut, type HookKnob, type Rung } from '../../contract/rung.js';
 import { Tuner } from '../../tuner/index.js';
 import type { Action, Constraints } from '../../tuner/types.js';
 import { Detached } from '../launch/detached.js';
@@ -187,7 +187,16 @@ export class Search {
         : [`Each size takes a process of its own: a second one failed in that of the first (${apart}).`];
     const unchunked = this.#unchunked;
     const whole = unchunked === null ? [] : [`The loss is not computed in chunks: ${unchunked}.`];
-    return [...this.#dropped.notes, ...alone, ...uncut, ...whole, ...this.#limitedPool()];
+    return [...this.#dropped.notes, ...alone, ...uncut, ...whole, ...this.#unavailable, ...this.#limitedPool()];
+  }
+
+  /** What was allowed and cannot be had, with the reason. */
+  get #unavailable(): string[] {
+    const { loop } = this.#prober.facts;
+    return (this.request.options.allow ?? []).flatMap((name) => {
+      const why = loop?.why_not[ALLOWANCES[name]];
+      return why === undefined ? [] : [`${name} cannot be had: ${why}.`];
+    });
   }
 
   #limitedPool(): string[] {

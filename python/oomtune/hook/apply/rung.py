@@ -1,13 +1,15 @@
-"""Switches the rung (precision, checkpointing, offload of activations to host memory, chunked loss) of the models in this process."""
+"""Switches the rung (precision, checkpointing, offload of activations to host memory, chunked loss, what the optimizer keeps) of the models in this process."""
 
 from __future__ import annotations
 
 import functools
 
+from .bf16_weights import Bf16Weights
 from .blocks import BlockCosts
 from .checkpointing import Checkpointing
 from .chunked_loss import ChunkedLoss
 from .forward_wrappers import ForwardWrappers
+from .optimizer_8bit import Optimizer8bit
 from .precision import Autocast, LossScaling
 
 TYPE_CHECKING = False
@@ -44,6 +46,8 @@ class Rung:
         inside = (self.autocast, self._offload)
         self._checkpointing = Checkpointing(torch, modules, forwards, costs, recomputes, inside)
         self.chunked_loss = ChunkedLoss(torch, modules, forwards, hook.settings.world_size, hook.stop_unchunked)
+        self.optimizer_8bit = Optimizer8bit(torch, optimizers)
+        self.bf16_weights = Bf16Weights(torch, modules, optimizers, hook.settings.world_size)
         self._scaling = LossScaling(torch, backward, optimizers)
         self._wrapped = False
 
@@ -82,6 +86,11 @@ class Rung:
     def can_chunk_loss(self) -> bool:
         return self.chunked_loss.possible()
 
+    def why_not(self) -> dict[str, str]:
+        """Why a knob that has to be asked for cannot be turned on, by its name."""
+        reasons = {"optimizer_8bit": self.optimizer_8bit.why_not(), "bf16_weights": self.bf16_weights.why_not()}
+        return {name: why for name, why in reasons.items() if why is not None}
+
     def unchunked(self) -> str | None:
         """Why the loss is not computed in chunks, though the rung asks for it; None: it is, or the rung does not."""
         return self.chunked_loss.unchunked()
@@ -99,6 +108,8 @@ class Rung:
         self._offload.on = knobs.offload
         self._checkpointing.switch(knobs.checkpointing, knobs.checkpointed_blocks)
         self.chunked_loss.switch(knobs.chunked_loss)
+        self.bf16_weights.switch(knobs.bf16_weights)
+        self.optimizer_8bit.switch(knobs.optimizer_8bit)
         if amp == "fp16":
             self._scaling.begin()
         else:

@@ -39,6 +39,8 @@ NOTHING: Capabilities = {
     "checkpointed_blocks": 0,
     "offload": False,
     "chunked_loss": False,
+    "optimizer_8bit": False,
+    "bf16_weights": False,
     "switch_rung": False,
 }
 
@@ -255,6 +257,7 @@ class FirstSteps:
             "samples": self._samples,
             "place": "call" if self._sampler is None else "loader",
             "can": NOTHING,
+            "why_not": {},
             "warnings": [],
         }
         connection.send(loop)

@@ -38,6 +38,7 @@ def describe(
     a loop without a loader; None: they cannot be changed. `variables`: those of the script are set with the loader's batch size."""
     rung = instrumentation.rung
     can = factory is not None or rows is not None
+    why_not = rung.why_not()
     return {
         "t": "loop",
         "own_batch": rows if loader is None else own_batch(loader) or getattr(factory, "rows", None),
@@ -53,8 +54,11 @@ def describe(
             "checkpointed_blocks": rung.block_count(),
             "offload": rung.can_offload(),
             "chunked_loss": rung.can_chunk_loss(),
+            "optimizer_8bit": "optimizer_8bit" not in why_not,
+            "bf16_weights": "bf16_weights" not in why_not,
             "switch_rung": can and not instrumentation.modules.compiled(),
         },
+        "why_not": why_not,
         "warnings": warnings(instrumentation, factory),
     }
 

@@ -31,6 +31,8 @@ class Optimizers:
         self._moving: weakref.WeakSet[Optimizer] = weakref.WeakSet()
         self._steps: weakref.WeakKeyDictionary[Optimizer, int] = weakref.WeakKeyDictionary()
         self.active = True
+        #: What runs in place of an optimizer's own step.
+        self.steps_instead: weakref.WeakKeyDictionary[Optimizer, Call] = weakref.WeakKeyDictionary()
         #: The hook's own loss scaler; None: there is none.
         self.scaling: LossScaling | None = None
 
@@ -55,6 +57,11 @@ class Optimizers:
         kind: Any = type(optimizer)  # pyright: ignore[reportUnknownVariableType]
         if not getattr(kind.step, "_oomtune", False):
             kind.step = self._watched(kind.step)
+
+    def forget(self, optimizer: Optimizer) -> None:
+        """One that the hook has made for itself."""
+        self._known.discard(optimizer)
+        self.made -= 1
 
     def __len__(self) -> int:
         return len(self._known)
@@ -122,7 +129,7 @@ class Optimizers:
             if watch._stepping is not None or not watch.active:
                 if self is not watch._stepping:
                     watch._moves(self)
-                return original(self, *args, **kwargs)
+                return watch._step(self, original, *args, **kwargs)
             closure = args[0] if args and callable(args[0]) else kwargs.get("closure")
             if not watch._accumulator.may_step(self, closure is not None):
                 if closure is not None:
@@ -142,7 +149,7 @@ class Optimizers:
                 if watch.scaling is not None and watch.scaling.on and closure is None:
                     result = watch.scaling.step(self, args, kwargs)
                 else:
-                    result = original(self, *args, **kwargs)
+                    result = watch._step(self, original, *args, **kwargs)
             finally:
                 watch._stepping = None
             watch._accumulator.stepped(self)
@@ -154,6 +161,10 @@ class Optimizers:
         # By this mark torch knows that it has wrapped a class's step already.
         setattr(step, "hooked", True)
         return step
+
+    def _step(self, optimizer: Optimizer, original: Call, *args: Any, **kwargs: Any) -> Any:
+        instead = self.steps_instead.get(optimizer)
+        return original(optimizer, *args, **kwargs) if instead is None else instead(*args, **kwargs)
 
     def _moves(self, optimizer: Optimizer) -> None:
         self._moving.add(optimizer)
