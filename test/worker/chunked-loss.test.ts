@@ -60,3 +60,12 @@ it('leaves the rung out where the script needs the logits, or --chunked-loss off
   const without = await findBatch(off.request, off.deps);
   expect(without.probes.some((p) => p.chunked_loss)).toBe(false);
 });
+
+it('says why a model with a large head has no such rung', async () => {
+  const { request, deps } = bench('find-batch', 'other.pt', { budget: '400MiB', minBatch: 4, maxBatch: 4 }, 'Head');
+  const report = await findBatch(request, deps);
+  expect(report.status).toBe('found');
+  expect(report.notes).toContain(
+    'The loss is not computed in chunks: the last layer is no plain torch.nn.Linear (Head).',
+  );
+});

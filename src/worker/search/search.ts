@@ -185,8 +185,9 @@ export class Search {
       apart === null
         ? []
         : [`Each size takes a process of its own: a second one failed in that of the first (${apart}).`];
-    const unchunked = this.#unchunked;
-    const whole = unchunked === null ? [] : [`The loss is not computed in chunks: ${unchunked}.`];
+    const { chunkedLoss } = this.request.options;
+    const unchunked = this.#unchunked ?? (chunkedLoss === 'off' ? null : this.#prober.facts.loop?.why_not.chunked_loss);
+    const whole = unchunked == null ? [] : [`The loss is not computed in chunks: ${unchunked}.`];
     return [...this.#dropped.notes, ...alone, ...uncut, ...whole, ...this.#unavailable, ...this.#limitedPool()];
   }
 

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import sys
 import tempfile
+import types
 import unittest
 
 import torch
@@ -250,6 +251,45 @@ class Losses(unittest.TestCase):
         taken = nn.Sequential(nn.Linear(4, V), nn.Linear(V, 4))
         for model in (nn.Linear(4, 1000), Other(4, V), nn.Sequential(nn.Linear(4, V), big), taken):
             self.assertFalse(knob_for(nn.Sequential(model)).possible(), model)
+
+    def test_why_a_large_head_is_left_alone_is_told(self):
+        class Other(nn.Linear):
+            pass
+
+        plain = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, V))
+        self.assertIsNone(knob_for(plain).why_not())
+        self.assertIsNone(knob_for(nn.Sequential(nn.Linear(4, 1000)), ranks=2).why_not(), "its logits are small")
+        told = {
+            "several ranks": knob_for(plain, ranks=2),
+            "no plain torch.nn.Linear (Other)": knob_for(nn.Sequential(Other(4, V))),
+            "another layer takes": knob_for(nn.Sequential(nn.Linear(4, V), nn.Linear(V, 4))),
+            "2 layers have as many": knob_for(nn.Sequential(nn.Linear(4, V), nn.Linear(4, V))),
+        }
+        for words, knob in told.items():
+            self.assertIn(words, knob.why_not())
+        sys.modules["cut_cross_entropy"] = types.ModuleType("cut_cross_entropy")
+        try:
+            self.assertIn("cut_cross_entropy is imported", knob_for(plain).why_not())
+        finally:
+            del sys.modules["cut_cross_entropy"]
+        compiled = Only(plain)
+        compiled.compiled = lambda: True
+        self.assertIn("the model is compiled", ChunkedLoss(torch, compiled, WRAPPERS, 1, refused).why_not())
+
+    def test_a_search_is_told_why_before_its_first_probe(self):
+        script = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+class Other(nn.Linear): pass
+model = nn.Sequential(nn.Linear(4, 4), Other(4, 5000))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in DataLoader(torch.randn(8, 4), batch_size=4):
+    optimizer.zero_grad(); model(x).mean().backward(); optimizer.step()
+"""
+        loop = run(script, "probe").one("loop")
+        self.assertFalse(loop["can"]["chunked_loss"])
+        self.assertEqual(loop["why_not"]["chunked_loss"], "the last layer is no plain torch.nn.Linear (Other)")
 
 
 LOOP = """

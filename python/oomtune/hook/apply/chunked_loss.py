@@ -66,24 +66,44 @@ class ChunkedLoss:
             self._forwards.wrap(head, self._around, innermost=True)
             _show_to_functions(self._torch)
 
+    def why_not(self) -> str | None:
+        """Why it cannot be, of a model with a head that is large enough; None: it can be, or there is no such head."""
+        found = self._large()
+        return self._obstacle(*found) if found is not None and self._head is None else None
+
     def _find(self) -> Module | None:
         """The head: a plain linear layer with more outputs than any other, which no other takes."""
-        if self._head is not None:
-            return self._head
-        torch = self._torch
-        if self._ranks > 1 or self._modules.compiled() or any(name in sys.modules for name in OTHERS):
-            return None
-        kinds = (torch.nn.Linear, getattr(torch.nn.modules.linear, "NonDynamicallyQuantizableLinear", torch.nn.Linear))
-        layers = [module for module in self._modules.all() if isinstance(module, torch.nn.Linear)]
-        most = max((layer.out_features for layer in layers), default=0)
-        largest = {id(layer): layer for layer in layers if layer.out_features == most}
-        taken = any(layer.in_features == most for layer in layers)
-        if most < LEAST_CLASSES or len(largest) != 1 or taken:
-            return None
-        (head,) = largest.values()
-        plain = type(head) in kinds and "forward" not in head.__dict__ and _plain(torch, head)
-        self._head = head if plain else None
+        if self._head is None:
+            found = self._large()
+            if found is not None and self._obstacle(*found) is None:
+                self._head = found[0][0]
         return self._head
+
+    def _large(self) -> tuple[list[Module], list[Module]] | None:
+        """(the linear layers with the most outputs, all linear layers); None: none has enough of them."""
+        layers: list[Module] = [module for module in self._modules.all() if isinstance(module, self._torch.nn.Linear)]
+        most = max((layer.out_features for layer in layers), default=0)
+        if most < LEAST_CLASSES:
+            return None
+        return list({id(layer): layer for layer in layers if layer.out_features == most}.values()), layers
+
+    def _obstacle(self, largest: list[Module], layers: list[Module]) -> str | None:
+        torch = self._torch
+        other = next((name.partition(".")[0] for name in OTHERS if name in sys.modules), None)
+        if other is not None:
+            return "%s is imported, which computes it in chunks of its own" % other
+        if self._ranks > 1:
+            return "several ranks train the model, which exchange gradients as its own loss makes them"
+        if self._modules.compiled():
+            return "the model is compiled"
+        if len(largest) != 1:
+            return "%d layers have as many outputs as the last one" % len(largest)
+        (head,) = largest
+        if any(layer.in_features == head.out_features for layer in layers):
+            return "another layer takes the output of the one with the most"
+        kinds = (torch.nn.Linear, getattr(torch.nn.modules.linear, "NonDynamicallyQuantizableLinear", torch.nn.Linear))
+        plain = type(head) in kinds and "forward" not in head.__dict__ and _plain(torch, head)
+        return None if plain else "the last layer is no plain torch.nn.Linear (%s)" % type(head).__name__
 
     def _around(self, call: Call, hidden: Tensor) -> Any:
         torch, head = self._torch, self._head

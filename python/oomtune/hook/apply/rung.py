@@ -87,8 +87,13 @@ class Rung:
         return self.chunked_loss.possible()
 
     def why_not(self) -> dict[str, str]:
-        """Why a knob that has to be asked for cannot be turned on, by its name."""
-        reasons = {"optimizer_8bit": self.optimizer_8bit.why_not(), "bf16_weights": self.bf16_weights.why_not()}
+        """Why a knob cannot be turned on, by its name, where that is worth telling."""
+        parts = {
+            "chunked_loss": self.chunked_loss,
+            "optimizer_8bit": self.optimizer_8bit,
+            "bf16_weights": self.bf16_weights,
+        }
+        reasons = {name: part.why_not() for name, part in parts.items()}
         return {name: why for name, why in reasons.items() if why is not None}
 
     def unchunked(self) -> str | None:
