@@ -34,6 +34,20 @@ export function findCommand(name: string, env: Record<string, string>, cwd: stri
     : new OomtuneError(
         'OOMTUNE_COMMAND_MISSING',
         name.includes('/') ? `There is no command ${files[0]}.` : `The command "${name}" is in no folder of PATH.`,
-        'Check the spelling, and whether the environment that has it is active.',
+        remedyFor(name, cwd),
       );
+}
+
+const BUILTINS = /^(?:cd|export|source|\.|ulimit|module)$/;
+
+/** What people write whose command is none. */
+function remedyFor(name: string, cwd: string): string {
+  const [first = '', ...rest] = name.trim().split(/\s+/);
+  if (/^[A-Za-z_]\w*=/.test(name)) return `A variable goes before the program by env: -- env ${first} COMMAND….`;
+  if (BUILTINS.test(first))
+    return `Only a shell knows "${first}": -- bash -c '${first} …; COMMAND…'. For another folder there is --cwd.`;
+  if (rest.length > 0) return `The command is one word with blanks in it. Leave its quotes out: -- ${name.trim()}`;
+  if (!name.includes('/') && existsSync(resolve(cwd, name)))
+    return `It is a file of this folder. Name its interpreter first, or its folder: ${/\.py$/.test(name) ? 'python' : 'bash'} ${name}, ./${name}.`;
+  return 'Check the spelling, and whether the environment that has it is active.';
 }

@@ -17,6 +17,7 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
   const { options } = request;
   await filesAnswer(pathsOf(request.command, options, request.environment), longestStartMs(), deps.signal);
   const environment = jobEnvironment(options, request.environment);
+  findCommand(request.command[0] as string, environment, options.cwd); // before anything is said of what is not there
   const plan = await recognise(request.command, {
     cwd: options.cwd,
     env: environment,
@@ -34,10 +35,8 @@ export async function prepare(request: WorkRequest, deps: WorkDeps): Promise<Tar
   resolveBudget(options.budget, devices[0] as Device); // says now what would be wrong later
   if (interpreter !== null) deps.progress({ type: 'interpreter', ...interpreter });
   if (request.knob !== undefined) requireKnob(request.knob.name, plan);
-  else if (request.purpose === 'find-batch' && target.carrier('micro_batch') === 'none') {
-    findCommand(request.command[0] as string, environment, options.cwd); // a command that is not there takes nothing either
+  else if (request.purpose === 'find-batch' && target.carrier('micro_batch') === 'none')
     throw noKnob(plan.program, torch);
-  }
   if (options.microBatchTokens !== undefined && options.tune && target.carrier('micro_batch') !== 'hook') {
     throw new OomtuneError(
       'OOMTUNE_NO_KNOB',
