@@ -1,3 +1,5 @@
+import { longestEndMs } from '../common/bounds.js';
+import { Interrupted } from '../common/interrupted.js';
 import { processLives, readStat } from '../common/process.js';
 import type { Runtime } from '../runtime/types.js';
 import type { Store } from '../store/index.js';
@@ -13,6 +15,8 @@ export interface Context {
   readonly out: Output;
   /** Aborted by SIGINT, SIGTERM and SIGHUP (not under nohup), and by the end of the process that OOMTUNE_CALLER names. */
   readonly signal: AbortSignal;
+  /** Aborted when a job that Ctrl-C has reached is not to save any more; with any other signal at once. */
+  readonly patience: AbortSignal;
   /** 128 + the number of the signal that interrupted; null when none did. */
   readonly interruptedBy: number | null;
   readonly progress: ProgressView;
@@ -56,6 +60,7 @@ export function createContext(out: Output, options: Record<string, unknown>, ver
   if (redisUrl !== null) parseRedisUrl(redisUrl); // throws for a wrong one before anything is tried
   const socket = BY_SYSTEM.has(verb) ? systemDaemon(redisUrl) : null;
   const controller = new AbortController();
+  const patience = new AbortController();
   let interruptedBy: number | null = null;
   let times = 0;
   let system: Promise<{ hello: Hello; store: Store }> | null = null;
@@ -66,7 +71,15 @@ export function createContext(out: Output, options: Record<string, unknown>, ver
   const onSignal = (name: NodeJS.Signals) => {
     times += 1;
     interruptedBy ??= SIGNALS[name as keyof typeof SIGNALS];
-    if (times === 1) controller.abort(new DOMException(`Interrupted by ${name}.`, 'AbortError'));
+    if (name !== 'SIGINT' || times > 1) patience.abort();
+    // At a terminal somebody is there who can press once more.
+    else if (!process.stderr.isTTY) setTimeout(() => patience.abort(), longestEndMs()).unref();
+    if (times === 1)
+      controller.abort(
+        name === 'SIGINT'
+          ? new Interrupted(patience.signal)
+          : new DOMException(`Interrupted by ${name}.`, 'AbortError'),
+      );
     else if (times === 2) out.note('oomtune: still ending what runs; once more to leave at once.');
     else process.exit(interruptedBy);
   };
@@ -78,6 +91,7 @@ export function createContext(out: Output, options: Record<string, unknown>, ver
   return {
     out,
     signal: controller.signal,
+    patience: patience.signal,
     redisUrl,
     afterwards: [],
     get interruptedBy() {

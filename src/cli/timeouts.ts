@@ -26,7 +26,7 @@ const LONGEST_ASK_MS = 60_000;
 /** Bounds a verb that waits for Redis. Throws OOMTUNE_STILL_RUNNING or OOMTUNE_REDIS_UNREACHABLE. */
 export async function withTimeout(
   { verb, options }: Invocation,
-  { signal, redisUrl }: Context,
+  { signal, patience, redisUrl }: Context,
   work: () => Promise<number>,
 ): Promise<number> {
   if (ENDS_FIRST.includes(verb)) {
@@ -34,7 +34,7 @@ export async function withTimeout(
     // to waits for it.
     if (signal.aborted) return work();
     const ms = verb === 'daemon run' ? 2 * longestEndMs() : longestEndMs();
-    return unlessAborted(signal, work, ms, () => stillRunning(ms));
+    return unlessAborted(verb === 'run' ? patience : signal, work, ms, () => stillRunning(ms));
   }
   if (!ONLY_ASKS.includes(verb) || options.watch) return unlessAborted(signal, work, INTERRUPTED_MS);
   try {

@@ -67,6 +67,11 @@ export class SupervisedRun implements Run {
     return this.ended;
   }
 
+  interrupt(): void {
+    const { boot_id: boot, job_pid: pid, job_start_time: start } = this.record;
+    if (boot === bootId() && pid !== null && processLives(pid, start ?? 0)) signal(-pid, 'SIGINT');
+  }
+
   end(reason: 'cancel' | 'timeout'): void {
     const pid = this.supervisor();
     if (pid === null) return;

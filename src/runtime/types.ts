@@ -49,6 +49,8 @@ export interface Run {
   wait(): Promise<Exit>;
   /** How its main process has ended, while others are left; null: it has not, or nothing is left. */
   mainExit(): Omit<Exit, 'ledger'> | null;
+  /** SIGINT to its process group, as Ctrl-C at a terminal. */
+  interrupt(): void;
   /** TERM to the tree, KILL after the grace; `reason` goes into exit.json. Idempotent. Kills a supervisor that does not answer. */
   end(reason: 'cancel' | 'timeout'): void;
 }

@@ -70,6 +70,31 @@ describe('run', () => {
     expect(report(file).outcome).toBe(outcome);
   });
 
+  it('lets a job that Ctrl-C reaches save what it has, as at a terminal', async () => {
+    const saves = 'trap "sleep 2; echo saved; exit 0" INT; echo begun; while :; do sleep 0.1; done';
+    const { child, ended, printed, said } = oomtune.start([...PLAIN, '--', 'bash', '-c', saves]);
+    await expect.poll(printed, { timeout: 60_000 }).toContain('begun');
+    child.kill('SIGINT');
+    const { code, stdout } = await ended;
+    expect({ code, stdout }).toEqual({ code: 130, stdout: 'begun\nsaved\n' });
+    expect(said()).toContain('may save what it has. Ctrl-C ends it.');
+  });
+
+  it('ends one that goes on all the same when Ctrl-C is pressed again', async () => {
+    const { child, ended, printed, said } = oomtune.start([
+      ...PLAIN,
+      '--',
+      'bash',
+      '-c',
+      'trap "" INT; echo begun; sleep 600 & wait; wait',
+    ]);
+    await expect.poll(printed, { timeout: 60_000 }).toContain('begun');
+    child.kill('SIGINT');
+    await expect.poll(said, { timeout: 60_000 }).toContain('Ctrl-C ends it');
+    child.kill('SIGINT');
+    expect((await ended).code).toBe(130);
+  });
+
   it('ends with 128 + n for a job that signal n ended', async () => {
     expect((await oomtune.call([...PLAIN, '--', 'sh', '-c', 'kill -9 $$'])).code).toBe(137);
     expect((await oomtune.call([...PLAIN, '--', 'sh', '-c', 'kill -TERM $$'])).code).toBe(143);

@@ -83,7 +83,15 @@ export class System {
     if (uid === null) return null;
     const run = await new AgentRuns(uid, this.#agents).adopt(dir);
     return (
-      run && { ...run, dir, supervisorPid: 0, logFile: '', mainExit: () => null, ledger: this.#ledgerOf(uid, dir) }
+      run && {
+        ...run,
+        dir,
+        supervisorPid: 0,
+        logFile: '',
+        mainExit: () => null,
+        ledger: this.#ledgerOf(uid, dir),
+        interrupt: () => {}, // a queued job has no terminal
+      }
     );
   }
 

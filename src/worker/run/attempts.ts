@@ -1,4 +1,5 @@
 import { OomtuneError } from '../../common/errors.js';
+import { Interrupted } from '../../common/interrupted.js';
 import { aborted } from '../../common/within.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
 import type { Exit } from '../../contract/launch.js';
@@ -143,8 +144,24 @@ export class Attempts {
       session.letGo();
       throw new Detached();
     }
+    const exit = signal.reason instanceof Interrupted ? await this.#interrupt(session, signal.reason) : undefined;
+    if (exit !== undefined) return exit;
     session.run.end(isTimeUp(signal) ? 'timeout' : 'cancel');
     return session.ended();
+  }
+
+  /** Undefined: it goes on. */
+  async #interrupt(session: Session, { over }: Interrupted): Promise<Exit | undefined> {
+    session.run.interrupt();
+    const said = setTimeout(
+      () => this.#note('The job was interrupted and may save what it has. Ctrl-C ends it.'),
+      SOON_MS,
+    );
+    try {
+      return (await Promise.race([session.ended(), aborted(over)])) ?? undefined;
+    } finally {
+      clearTimeout(said);
+    }
   }
 
   /** Ranks that wait for one that died would do so until their libraries' time is up. The end is that of the one that died. */
@@ -162,3 +179,5 @@ export class Attempts {
 
 /** The exit code of a program that gives up. */
 const FAILED = 1;
+/** A job that ends within this time needs no word. */
+const SOON_MS = 1000;
