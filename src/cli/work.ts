@@ -1,4 +1,5 @@
 import type { JobOptions } from '../contract/options.js';
+import type { JobSignal } from '../runtime/types.js';
 import { hostName } from '../store/process-identity.js';
 import { stemOfCommand } from '../worker/command/index.js';
 import type { WorkDeps, WorkRequest } from '../worker/types.js';
@@ -49,8 +50,21 @@ export async function workDeps(
         context.progress.show(event);
         notice?.see(event);
       },
+      ...(purpose === 'run' ? { onSignal: jobSignals() } : {}),
       persist: async () => {}, // a foreground verb lives and dies with its terminal: there is no record to keep
       log,
     },
+  };
+}
+
+/** Takes SIGUSR1 and SIGUSR2 for the job, also while none runs: Node would open a debugger at the first, and end at the second. */
+function jobSignals(): NonNullable<WorkDeps['onSignal']> {
+  let hearer: ((name: JobSignal) => void) | null = null;
+  for (const name of ['SIGUSR1', 'SIGUSR2'] as const) process.on(name, () => hearer?.(name));
+  return (hear) => {
+    hearer = hear;
+    return () => {
+      hearer = null;
+    };
   };
 }

@@ -10,7 +10,7 @@ import type { Addon } from './native.js';
 import { readExit, readMainExit, takeMainExit, writeExit } from './records.js';
 import { dyingProcesses, type StuckProcess } from './stuck.js';
 import { groupsOf, isStopped, keeperOf, supervisorInside } from './traces.js';
-import type { Run } from './types.js';
+import type { JobSignal, Run } from './types.js';
 
 const MEMORY_BACK_MS = 10_000;
 const MEMORY_LOOK_MS = 100;
@@ -67,9 +67,10 @@ export class SupervisedRun implements Run {
     return this.ended;
   }
 
-  interrupt(): void {
+  signal(name: JobSignal): void {
     const { boot_id: boot, job_pid: pid, job_start_time: start } = this.record;
-    if (boot === bootId() && pid !== null && processLives(pid, start ?? 0)) signal(-pid, 'SIGINT');
+    if (boot === bootId() && pid !== null && processLives(pid, start ?? 0))
+      signal(name === 'SIGINT' ? -pid : pid, name);
   }
 
   end(reason: 'cancel' | 'timeout'): void {

@@ -38,6 +38,9 @@ export interface LaunchSpec {
   shell?: Shell;
 }
 
+/** Signals that mean something to a job itself: Ctrl-C, and what a cluster warns with before it ends a job. */
+export type JobSignal = 'SIGINT' | 'SIGUSR1' | 'SIGUSR2';
+
 /** A launch, running or ended: it outlives the daemon. */
 export interface Run {
   readonly dir: string;
@@ -49,8 +52,8 @@ export interface Run {
   wait(): Promise<Exit>;
   /** How its main process has ended, while others are left; null: it has not, or nothing is left. */
   mainExit(): Omit<Exit, 'ledger'> | null;
-  /** SIGINT to its process group, as Ctrl-C at a terminal. */
-  interrupt(): void;
+  /** To its main process; SIGINT to its process group, as Ctrl-C at a terminal. */
+  signal(name: JobSignal): void;
   /** TERM to the tree, KILL after the grace; `reason` goes into exit.json. Idempotent. Kills a supervisor that does not answer. */
   end(reason: 'cancel' | 'timeout'): void;
 }

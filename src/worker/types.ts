@@ -9,7 +9,7 @@ import type { FindBatchReport } from '../contract/reports.js';
 import type { Config, Rung } from '../contract/rung.js';
 import type { Shell } from '../contract/shell.js';
 import type { StandardInput } from '../runtime/standard-input.js';
-import type { Runtime } from '../runtime/types.js';
+import type { JobSignal, Runtime } from '../runtime/types.js';
 import type { HeldLease } from '../store/held-lease.js';
 import type { RecommendationStore } from '../store/index.js';
 import type { LeaseRequest } from '../store/lease-request.js';
@@ -69,6 +69,8 @@ export interface WorkDeps {
   signal: AbortSignal;
   /** The most that a new launch may take; absent: no limit. */
   secondsLeft?: () => number;
+  /** Has `hear` told of signals that are the job's while it runs; returns what ends that. Absent: none come. */
+  onSignal?: (hear: (name: JobSignal) => void) => () => void;
   progress: (event: Progress) => void;
   /** Writes into the job's record before a step is taken; a no-op for foreground verbs. */
   persist: (patch: Partial<JobRecord>) => Promise<void>;

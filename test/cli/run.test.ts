@@ -80,6 +80,14 @@ describe('run', () => {
     expect(said()).toContain('may save what it has. Ctrl-C ends it.');
   });
 
+  it.each(['SIGUSR1', 'SIGUSR2'] as const)('hands %s on to the job, as clusters warn with it', async (name) => {
+    const warned = `trap "echo saved; exit 3" ${name.slice(3)}; echo begun; while :; do sleep 0.1; done`;
+    const { child, ended, printed } = oomtune.start([...PLAIN, '--', 'bash', '-c', warned]);
+    await expect.poll(printed, { timeout: 60_000 }).toContain('begun');
+    child.kill(name);
+    expect(await ended).toMatchObject({ code: 3, stdout: 'begun\nsaved\n' });
+  });
+
   it('ends one that goes on all the same when Ctrl-C is pressed again', async () => {
     const { child, ended, printed, said } = oomtune.start([
       ...PLAIN,

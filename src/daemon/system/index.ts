@@ -90,7 +90,7 @@ export class System {
         logFile: '',
         mainExit: () => null,
         ledger: this.#ledgerOf(uid, dir),
-        interrupt: () => {}, // a queued job has no terminal
+        signal: () => {}, // for jobs of a terminal
       }
     );
   }

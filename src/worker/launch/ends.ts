@@ -64,7 +64,7 @@ export function runWithoutFolder(dir: string): Run {
     ledger: () => null,
     wait: async () => exit,
     mainExit: () => null,
-    interrupt: () => {},
+    signal: () => {},
     end: () => {},
   };
 }

@@ -91,7 +91,8 @@ export class Attempts {
       key: target.key,
       devices: target.devices.map((device) => device.id),
     });
-    let exit = await this.#waitForEnd(session, signal);
+    const unlisten = this.deps.onSignal?.((name) => session.run.signal(name));
+    let exit = await this.#waitForEnd(session, signal).finally(unlisten);
     const failed = exit.code !== 0 || exit.ended_by !== 'job';
     await (failed ? first?.settled() : first?.succeeded(session, exit));
     const diagnosis = failed
@@ -152,7 +153,7 @@ export class Attempts {
 
   /** Undefined: it goes on. */
   async #interrupt(session: Session, { over }: Interrupted): Promise<Exit | undefined> {
-    session.run.interrupt();
+    session.run.signal('SIGINT');
     const said = setTimeout(
       () => this.#note('The job was interrupted and may save what it has. Ctrl-C ends it.'),
       SOON_MS,
