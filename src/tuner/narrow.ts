@@ -1,11 +1,13 @@
 import { spansPhases } from './model.js';
 import { exactLimit, type NextSize, type SearchState } from './search-state.js';
-import { nearEnoughTo } from './sizes.js';
+import { closingSize, nearEnoughTo } from './sizes.js';
 
 /** What fits lies so near to a size that would end the search if it fitted that this one is tried at once. */
 const NEARBY = 0.95;
 /** Part of the budget that the next size is to fill where the peaks follow a curve. */
 const ROOMY = 0.965;
+/** A size that fills this part of the budget leaves no room for 2 per cent more samples. */
+const FULL = 0.98;
 /** A prediction that is less than this above what fits tells nothing of the gap. */
 const AHEAD = 1.02;
 
@@ -40,7 +42,13 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
   const limit = exactLimit(state);
   if (model.grown && top >= NEARBY * near && near > top) return { size: near, purpose: 'bound', why };
   if (limit >= near && !model.bent) return between(1 / 2);
-  return { size: Math.min(near, Math.max(limit, (top + near) / 2)), purpose: 'bound', why };
+  const predicted = Math.min(near, limit);
+  if (predicted > AHEAD * top) return { size: predicted, purpose: 'bound', why };
+  const last = model.points.at(-1);
+  const isFull = last?.microBatch === top && last.total >= FULL * model.budgetBytes;
+  return isFull && closingSize(top) < near
+    ? { size: closingSize(top), purpose: 'bound', why: 'to see a size fail within 2 % of the largest' }
+    : { size: (top + near) / 2, purpose: 'bound', why };
 }
 
 /** How many sizes above what fits have failed. */

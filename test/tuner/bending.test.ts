@@ -68,4 +68,43 @@ describe('a peak that bends', () => {
     expect(found(s).max_micro_batch).toBeLessThanOrEqual(700);
     expect(s.oomLaunches).toBeLessThanOrEqual(8);
   });
+
+  it('where each size is a launch, costs eight, and the last is the one that fails next to the largest', () => {
+    // As a C++ program with libtorch 2.15 did on two cores (MiB by batch): beyond 960 a sample costs a quarter more than before.
+    const seen: [number, number][] = [
+      [1, 4.33],
+      [30, 5.23],
+      [960, 10.2],
+      [18242, 128],
+      [28682, 199.3],
+      [60000, 413],
+    ];
+    const total = (size: number): number => {
+      const at = Math.max(
+        1,
+        seen.findIndex(([x]) => x >= size),
+      );
+      const [[x0, y0], [x1, y1]] = [seen[at - 1], seen[at]] as [[number, number], [number, number]];
+      return (y0 + ((size - x0) * (y1 - y0)) / (x1 - x0)) * MIB;
+    };
+    const job: Job = {
+      run: ({ micro_batch: size }) =>
+        total(size) > 200 * MIB
+          ? { outcome: 'device_oom' }
+          : {
+              outcome: 'fit',
+              peaks: {
+                total_bytes: total(size),
+                forward_backward_bytes: null,
+                optimizer_bytes: null,
+                resident_bytes: null,
+              },
+            },
+    };
+    const s = search(job, constraints({ budgetBytes: 200 * MIB, driven: false, switches: false }), true);
+    const { max_micro_batch: most } = found(s);
+    expect(total(most)).toBeLessThanOrEqual(200 * MIB);
+    expect(total(Math.ceil(1.02 * most) + 1)).toBeGreaterThan(200 * MIB);
+    expect(s.launches).toBeLessThanOrEqual(8);
+  });
 });
