@@ -46,7 +46,7 @@ describe('a batch that does not fit', () => {
       `Its batches were cut at the model's call: ${why}.`,
     );
     expect((await oomtune.call(['logs', job])).stdout).toBe(alone);
-  }, 240_000);
+  });
 
   it('ends without an answer where the outputs of the whole batch are what does not fit, and names the option', async () => {
     const { code, stdout, stderr } = await run('speaking.py', '60MiB');
@@ -58,7 +58,7 @@ describe('a batch that does not fit', () => {
     expect(allowed.code, allowed.stderr).toBe(0);
     expect(allowed.stdout).toBe('trained\n');
     expect(allowed.report.cut).toEqual({ cut: 'loader', why: 'asked for with --cut' });
-  }, 240_000);
+  });
 
   it('is not trained on where its samples depend on each other', async () => {
     const { code, stdout, stderr } = await run('centring.py', '17MiB');
@@ -69,5 +69,5 @@ describe('a batch that does not fit', () => {
     const allowed = await run('centring.py', '17MiB', '--cut', 'loader');
     expect(allowed.code, allowed.stderr).toBe(0);
     expect(allowed.report.cut?.cut).toBe('loader');
-  }, 240_000);
+  });
 });

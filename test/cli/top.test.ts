@@ -101,60 +101,48 @@ class Session {
 const script = existsSync('/usr/bin/script');
 if (!script) console.warn('Skipped: top on a terminal, as script(1) is not installed (apt-get install bsdutils).');
 
-it.skipIf(!script)(
-  'shows devices and jobs, and steers the chosen one by keys',
-  async () => {
-    const top = new Session(100);
-    await top.shows(/DEVICE +MODEL[\s\S]*cpu [\s\S]*> +j-\w+ +first +queued/);
-    top.press('\u001b[B');
-    await top.shows(/> +j-\w+ +second +queued/);
-    top.press('h');
-    await top.shows(/> +j-\w+ +second +held/);
-    top.press('h');
-    await top.shows(/> +j-\w+ +second +queued/);
-    top.press('c');
-    await top.shows(`Cancel ${second.job} (second)?`);
-    top.press('n');
-    await top.shows('q quit');
-    expect((await store.jobs.get(second.job))?.state).toBe('queued');
-    top.press('cy');
-    await top.shows(/> +j-\w+ +second +cancelled/);
-    expect((await store.jobs.get(second.job))?.state).toBe('cancelled');
-    top.press('kf'); // follows the first, which has written nothing, and comes back
-    await until(() => top.text.includes(`${first.job} (first): q goes back`), 20);
-    top.press('q');
-    await until(() => top.text.split(ENTERS).length === 3, 20); // the picture is back
-    await top.shows(/> +j-\w+ +first +queued/);
-    top.press('q');
-    await top.expectLeft(0);
-  },
-  90_000,
-);
+it.skipIf(!script)('shows devices and jobs, and steers the chosen one by keys', async () => {
+  const top = new Session(100);
+  await top.shows(/DEVICE +MODEL[\s\S]*cpu [\s\S]*> +j-\w+ +first +queued/);
+  top.press('\u001b[B');
+  await top.shows(/> +j-\w+ +second +queued/);
+  top.press('h');
+  await top.shows(/> +j-\w+ +second +held/);
+  top.press('h');
+  await top.shows(/> +j-\w+ +second +queued/);
+  top.press('c');
+  await top.shows(`Cancel ${second.job} (second)?`);
+  top.press('n');
+  await top.shows('q quit');
+  expect((await store.jobs.get(second.job))?.state).toBe('queued');
+  top.press('cy');
+  await top.shows(/> +j-\w+ +second +cancelled/);
+  expect((await store.jobs.get(second.job))?.state).toBe('cancelled');
+  top.press('kf'); // follows the first, which has written nothing, and comes back
+  await until(() => top.text.includes(`${first.job} (first): q goes back`), 20);
+  top.press('q');
+  await until(() => top.text.split(ENTERS).length === 3, 20); // the picture is back
+  await top.shows(/> +j-\w+ +first +queued/);
+  top.press('q');
+  await top.expectLeft(0);
+});
 
-it.skipIf(!script)(
-  'leaves the terminal as it was on Ctrl-C, and no line is too long at 60 columns',
-  async () => {
-    const top = new Session(60);
-    await top.shows('first');
-    for (const line of top.screen.split(/\r*\n/)) expect(width(line)).toBeLessThanOrEqual(60);
-    top.press('\u0003');
-    await top.expectLeft(130);
-  },
-  60_000,
-);
+it.skipIf(!script)('leaves the terminal as it was on Ctrl-C, and no line is too long at 60 columns', async () => {
+  const top = new Session(60);
+  await top.shows('first');
+  for (const line of top.screen.split(/\r*\n/)) expect(width(line)).toBeLessThanOrEqual(60);
+  top.press('\u0003');
+  await top.expectLeft(130);
+});
 
-it.skipIf(!script)(
-  'leaves the terminal as it was on SIGTERM, and shows ASCII only under LC_ALL=C',
-  async () => {
-    const top = new Session(80, { LC_ALL: 'C' });
-    await top.shows('first');
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: all of ASCII
-    expect(top.screen).toMatch(/^[\x00-\x7f]*$/);
-    process.kill(top.pid(), 'SIGTERM');
-    await top.expectLeft(143);
-  },
-  60_000,
-);
+it.skipIf(!script)('leaves the terminal as it was on SIGTERM, and shows ASCII only under LC_ALL=C', async () => {
+  const top = new Session(80, { LC_ALL: 'C' });
+  await top.shows('first');
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: all of ASCII
+  expect(top.screen).toMatch(/^[\x00-\x7f]*$/);
+  process.kill(top.pid(), 'SIGTERM');
+  await top.expectLeft(143);
+});
 
 it('prints once where there is no terminal, and has one document', async () => {
   const { code, stdout, stderr } = await oomtune.call(['top']);

@@ -53,7 +53,7 @@ test('cancel says after its time that a host does not answer', async () => {
   daemon.kill('SIGCONT');
   expect([code, said]).toEqual([0, expect.stringContaining('is to be cancelled')]);
   await host.state(id, 'cancelled');
-}, 90_000);
+});
 
 test('an interrupt ends a verb that waits for a Redis which does not answer', async () => {
   await host.start();
@@ -71,7 +71,7 @@ test('an interrupt ends a verb that waits for a Redis which does not answer', as
   } finally {
     process.kill(redis, 'SIGCONT');
   }
-}, 60_000);
+});
 
 test('a record of the supervisor that a power cut left full of zeros does not stick the job', async () => {
   await host.start();
@@ -138,4 +138,4 @@ test('what only asks Redis ends within a minute although that goes silent', asyn
     expect(await ended).toMatchObject({ code: 5, said: expect.stringContaining('did not answer within 60 s') });
   }
   relay.close();
-}, 120_000);
+});

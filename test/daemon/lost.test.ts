@@ -182,7 +182,7 @@ test('a search that lost its process measures the same size again, and believes 
   expect(job.config?.effective_batch).toBe(512);
   expect(job.journal.length).toBeGreaterThan(1);
   expect(job.journal.every(({ outcome }) => outcome === 'fit' || outcome === 'device_oom')).toBe(true);
-}, 240_000);
+});
 
 test('a removed launch folder hides no run: it is found, not launched again, and its end is known', async () => {
   await host.start();

@@ -99,7 +99,7 @@ test('one that cannot be told is tried again, told in the record and the log, an
   expect((await host.job(posted)).notification).toMatch(/^ended: 127\.0\.0\.1:\d+ answered with HTTP 500$/);
   expect((await host.job(ran)).notification).toBe('ended: the command ended with exit code 9: it is broken');
   expect(host.said).toContain('a notification could not be told');
-}, 90_000);
+});
 
 test('a job that waits for long is told of once, also across a daemon that is killed', async () => {
   await host.start({ notifyLookMs: 300, notifyWaitMs: 500 });
@@ -117,7 +117,7 @@ test('a job that waits for long is told of once, also across a daemon that is ki
   await (await host.store()).jobs.cancel(id);
   await until(() => got.length === 2, 30);
   expect(got[1]?.event).toMatchObject({ event: 'ended', state: 'cancelled' });
-}, 60_000);
+});
 
 test('a wake and looks that come at once tell of an end once', async () => {
   const store = await host.store();
@@ -152,7 +152,7 @@ test('the end of a job while no daemon runs is told by the next one', async () =
   await host.start();
   await until(() => got.length === 1, 30);
   expect(got[0]?.event).toMatchObject({ event: 'ended', job: id, state: 'succeeded' });
-}, 60_000);
+});
 
 test('a step down after a late out-of-memory error is told with both sizes', async () => {
   await host.start({ notifyLookMs: 300 });
@@ -171,7 +171,7 @@ test('a step down after a late out-of-memory error is told with both sizes', asy
   expect(steps[0]?.event.text).toContain(`ran out of memory at micro-batch ${runs[0]?.config?.micro_batch}`);
   expect(steps[0]?.event.text).toContain(`started again at micro-batch ${runs[1]?.config?.micro_batch}`);
   expect(got.at(-1)?.event.event).toBe('ended');
-}, 240_000);
+});
 
 test('a job whose command is slow to be told keeps no other one from it', async () => {
   await host.start();

@@ -128,5 +128,5 @@ describe('a daemon', () => {
     await until(() => runs().length === 3);
     expect(runs().sort()).toEqual([running, ...done.slice(-2)].sort());
     expect((await (await host.store()).logs.read(done[0] as string)).length).toBeGreaterThan(0);
-  }, 60_000);
+  });
 });

@@ -37,7 +37,7 @@ test('the first submission searches, the second on the same kind of device reuse
   expect(reused.config).toEqual(found.config);
   expect(found.config?.effective_batch).toBe(512);
   expect(await host.leftOver()).toEqual([]);
-}, 240_000);
+});
 
 test('a job whose memory grows with every step is launched once, and says what keeps the memory', async () => {
   await host.start();
@@ -47,7 +47,7 @@ test('a job whose memory grows with every step is launched once, and says what k
   expect(job.failure).toMatchObject({ class: 'device_oom', fields: { reason: 'leak' } });
   expect(job.failure?.fields.cause).toContain('`self.cache` (cache.py:16: self.cache[index] = out.detach())');
   expect(await host.leftOver()).toEqual([]);
-}, 90_000);
+});
 
 test('a run as it stands whose daemon is killed is heard by the next, which records it; then others of its sweep start', async () => {
   await host.start();
@@ -77,7 +77,7 @@ test('a run as it stands whose daemon is killed is heard by the next, which reco
   const other = await host.state(second?.job as string, 'succeeded', 60);
   expect(other).toMatchObject({ journal: [], launches: [{ purpose: 'run' }] });
   await until(async () => (await host.leftOver()).length === 0);
-}, 240_000);
+});
 
 test('a search goes on where a killed daemon left it, and no size that is known to be bad is tried again', async () => {
   await host.start();
@@ -110,7 +110,7 @@ test('a search goes on where a killed daemon left it, and no size that is known 
   expect(seen).toBeGreaterThan(0);
   expect(job.config?.effective_batch).toBe(512);
   await until(async () => (await host.leftOver()).length === 0);
-}, 240_000);
+});
 
 test('a job that does not fit is searched for in forks that it has left, which end with a daemon that is killed: the next goes on', async () => {
   await host.start();
@@ -128,7 +128,7 @@ test('a job that does not fit is searched for in forks that it has left, which e
   expect(story).toMatch(/The search:\n +launch 1, as it stands\n +micro-batch 1024: out of memory/);
   expect(story).not.toContain('No search was needed');
   await until(async () => (await host.leftOver()).length === 0);
-}, 240_000);
+});
 
 test('a job whose memory grows with every epoch is launched once, and explain says what keeps the memory', async () => {
   await host.start();
@@ -140,7 +140,7 @@ test('a job whose memory grows with every epoch is launched once, and explain sa
     'kept by `best` (keeps_weights.py:20: best.append(copy.deepcopy(model.state_dict())))',
   );
   await until(async () => (await host.leftOver()).length === 0);
-}, 120_000);
+});
 
 test('cancelled between two probes of its search, a job leaves nothing behind and no half record', async () => {
   await host.start();
@@ -150,7 +150,7 @@ test('cancelled between two probes of its search, a job leaves nothing behind an
   await host.state(id, 'cancelled', 30);
   await until(async () => (await host.leftOver()).length === 0);
   expect(await (await host.store()).recommendations.list()).toEqual([]);
-}, 120_000);
+});
 
 test('out of memory late in a submitted job: the record is demoted, and it goes on smaller, told to resume', async () => {
   await host.start();
@@ -167,7 +167,7 @@ test('out of memory late in a submitted job: the record is demoted, and it goes 
   const logs = runs.map(({ dir }) => readFileSync(join(dir, 'log'), 'utf8'));
   expect(logs[0]).toContain('resume 0 []');
   expect(logs.at(-1)).toContain("resume 1 ['--resume']");
-}, 240_000);
+});
 
 test('a neighbour on the same device does not feel another job’s out of memory', async () => {
   writeFileSync(
@@ -187,4 +187,4 @@ test('a neighbour on the same device does not feel another job’s out of memory
   await host.state(steady, 'succeeded', 30);
   await sleep(100);
   expect(await host.leftOver()).toEqual([]);
-}, 120_000);
+});

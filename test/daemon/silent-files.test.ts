@@ -70,7 +70,7 @@ describe.skipIf(cannotMount())('a file system that does not answer', () => {
     expect(await oomtune('submit', '--device', 'cpu', '--preset', 'none', '--', 'true').ended).toMatchObject({
       code: 0,
     });
-  }, 120_000);
+  });
 
   test('does not keep a command from being interrupted', async () => {
     mount.silence();
@@ -97,7 +97,7 @@ describe.skipIf(cannotMount())('a file system that does not answer', () => {
       expect(failure?.evidence).toContain('does not answer');
     }
     await host.stop();
-  }, 60_000);
+  });
 
   test('leaves a process that nothing can end, and an interrupted run says so', async () => {
     const line = `echo on >> begun; until [ -e come ]; do sleep 0.05; done; cat ${mount.path}/log`;
@@ -125,7 +125,7 @@ describe.skipIf(cannotMount())('a file system that does not answer', () => {
     await mount.end();
     await until(() => host.processes().length === 0);
     expect((await oomtune('devices', '--json').ended).said).toContain('"reserved_bytes":0');
-  }, 60_000);
+  });
 
   /** A line that reads the silent file when it is told to, and tells when it does. */
   const reading = () => `echo on >> begun; until [ -e come ]; do sleep 0.05; done; cat ${mount.path}/log`;
@@ -153,44 +153,36 @@ describe.skipIf(cannotMount())('a file system that does not answer', () => {
     test.each([
       ['run', ['--no-tune'], 'The job ran out of time'],
       ['find-batch', [], 'OOMTUNE_STILL_RUNNING'],
-    ])(
-      'does not keep %s from ending at its time limit',
-      async (verb, more, says) => {
-        const limits = ['--device', 'cpu', '--budget', '64MiB', '--timeout', '2'];
-        const { ended } = oomtune(verb, ...more, ...limits, '--', 'sh', '-c', reading(), '{micro_batch}');
-        await silenced();
-        const { code, said } = await ended;
-        expect([code, said]).toEqual([verb === 'run' ? 4 : 5, expect.stringContaining(says)]);
-        expect(said).toMatch(HELD);
-        expect(await reserved()).toBe(true);
-      },
-      60_000,
-    );
+    ])('does not keep %s from ending at its time limit', async (verb, more, says) => {
+      const limits = ['--device', 'cpu', '--budget', '64MiB', '--timeout', '2'];
+      const { ended } = oomtune(verb, ...more, ...limits, '--', 'sh', '-c', reading(), '{micro_batch}');
+      await silenced();
+      const { code, said } = await ended;
+      expect([code, said]).toEqual([verb === 'run' ? 4 : 5, expect.stringContaining(says)]);
+      expect(said).toMatch(HELD);
+      expect(await reserved()).toBe(true);
+    });
 
     test.each([
       ['timeout', 3],
       ['cancelled', null],
-    ] as const)(
-      'does not keep a job from its end: %s',
-      async (state, timeoutSeconds) => {
-        await host.start({ cpuLanes: 1, sweepMs: 500 }, END);
-        const id = await host.shell(reading(), { timeoutSeconds, retries: 2 });
-        await silenced();
-        if (state === 'cancelled') await oomtune('cancel', id).ended;
-        expect((await host.state(id, state, 40)).reason).toMatch(HELD);
-        // Its memory is promised to nobody meanwhile, its lane is free, and a new daemon does not wait for it either
-        expect(await reserved()).toBe(true);
-        await host.state(await host.shell('true'), 'succeeded');
-        expect(host.said).toContain('cannot be ended: its lease stays until it is gone');
-        expect(host.starts(id)).toBe(1);
-        expect((await oomtune('retry', id).ended).said).toContain('OOMTUNE_STILL_RUNNING');
-        await host.kill();
-        await host.start({ cpuLanes: 1, sweepMs: 500 }, END);
-        await host.state(await host.shell('true'), 'succeeded');
-        expect(await reserved()).toBe(true);
-      },
-      90_000,
-    );
+    ] as const)('does not keep a job from its end: %s', async (state, timeoutSeconds) => {
+      await host.start({ cpuLanes: 1, sweepMs: 500 }, END);
+      const id = await host.shell(reading(), { timeoutSeconds, retries: 2 });
+      await silenced();
+      if (state === 'cancelled') await oomtune('cancel', id).ended;
+      expect((await host.state(id, state, 40)).reason).toMatch(HELD);
+      // Its memory is promised to nobody meanwhile, its lane is free, and a new daemon does not wait for it either
+      expect(await reserved()).toBe(true);
+      await host.state(await host.shell('true'), 'succeeded');
+      expect(host.said).toContain('cannot be ended: its lease stays until it is gone');
+      expect(host.starts(id)).toBe(1);
+      expect((await oomtune('retry', id).ended).said).toContain('OOMTUNE_STILL_RUNNING');
+      await host.kill();
+      await host.start({ cpuLanes: 1, sweepMs: 500 }, END);
+      await host.state(await host.shell('true'), 'succeeded');
+      expect(await reserved()).toBe(true);
+    });
   });
 
   test('leaves a process that nothing can end, and daemon stop --kill names its job', async () => {
@@ -211,5 +203,5 @@ describe.skipIf(cannotMount())('a file system that does not answer', () => {
     await host.state(id, 'cancelled');
     await host.start(); // the one before was killed with the job in its queue
     await expect.poll(() => host.leftOver()).toEqual([]);
-  }, 60_000);
+  });
 });

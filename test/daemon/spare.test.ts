@@ -92,7 +92,7 @@ test('a job is paused and resumed with its spare, which is ended once the job ha
   expect(job.launches.map(({ purpose }) => purpose)).toEqual(['run']);
   expect(host.lines('starts')).toHaveLength(1);
   expect(await host.leftOver()).toEqual([]);
-}, 240_000);
+});
 
 test('a paused job is cancelled with its spare', async () => {
   await host.start();
@@ -103,7 +103,7 @@ test('a paused job is cancelled with its spare', async () => {
   await cancelJob(store, id);
   await host.state(id, 'cancelled', 60);
   expect(await host.leftOver()).toEqual([]);
-}, 240_000);
+});
 
 test('the spare of a job that stood still when its daemon was killed is gone once the job goes on', async () => {
   await host.start();
@@ -121,7 +121,7 @@ test('the spare of a job that stood still when its daemon was killed is gone onc
   await host.state(id, 'succeeded', 120);
   expect(host.lines('starts')).toHaveLength(1);
   expect(await host.leftOver()).toEqual([]);
-}, 240_000);
+});
 
 test('a search in forks of the job cannot be paused, and is cancelled with them', async () => {
   await host.start();
@@ -138,7 +138,7 @@ test('a search in forks of the job cannot be paused, and is cancelled with them'
   await host.state(id, 'cancelled', 60);
   expect(host.lines('starts')).toHaveLength(1);
   expect(await host.leftOver()).toEqual([]);
-}, 240_000);
+});
 
 test('a spare that a pause has stopped just as its job ran out of memory goes on for the search', async () => {
   await host.start();

@@ -101,4 +101,4 @@ test('who waits for a job that Redis has lost for good, or follows its log, is t
   await store.connection.redis.flushall();
   const codes = (await Promise.all([follows, away, waits])).map(({ code }) => code);
   expect(codes).toEqual(Array(3).fill('OOMTUNE_NO_SUCH_JOB'));
-}, 90_000);
+});

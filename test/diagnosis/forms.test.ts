@@ -41,7 +41,7 @@ describe('the generated corpus', () => {
     }
     expect(bold).toEqual([]);
     expect(right / all).toBeGreaterThanOrEqual(0.98);
-  }, 120_000);
+  });
 });
 
 /** How the process ended, as one who waited for it knows it. */

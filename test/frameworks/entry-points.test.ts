@@ -26,7 +26,7 @@ print(json.dumps([cfg.batch_size, cfg.gradient_accumulation_steps, cfg.enable_ac
       for (const key of ['batch_size', 'gradient_accumulation_steps', 'enable_activation_checkpointing', 'dtype'])
         expect(recipe).toMatch(new RegExp(`^${key}:`, 'm'));
     },
-    300_000,
+    900_000,
   );
 
   it.skipIf(!there('litgpt'))(
@@ -40,7 +40,7 @@ print(json.dumps([cfg.batch_size, cfg.gradient_accumulation_steps, cfg.enable_ac
       expect(config).toMatch(/^ {2}global_batch_size: 15$/m);
       expect(config).toMatch(/^precision: 16-mixed$/m);
     },
-    300_000,
+    900_000,
   );
 
   it.skipIf(!there('axolotl'))(
@@ -68,7 +68,7 @@ print(json.dumps([cfg.batch_size, cfg.gradient_accumulation_steps, cfg.enable_ac
         /gradient_checkpointing: true/,
       );
     },
-    300_000,
+    900_000,
   );
 
   it.skipIf(!there('deepspeed'))(
@@ -87,7 +87,7 @@ print(json.dumps([cfg.train_micro_batch_size_per_gpu, cfg.gradient_accumulation_
       expect(asked(at, read, [argv.at(-1) as string])).toEqual([5, 3, 15]);
       expect(done(['deepspeed', '--help'], at)).toContain('--num_gpus');
     },
-    300_000,
+    900_000,
   );
 
   it.skipIf(!there('torchtitan'))(
@@ -108,7 +108,7 @@ cfg = read[0].training
 print(json.dumps([cfg.local_batch_size, cfg.global_batch_size, cfg.mixed_precision_param, type(read[0].activation_checkpoint).__qualname__]))`;
       expect(asked(at, start, argv.slice(3))).toEqual([5, 15, 'float32', 'FullAC.Config']);
     },
-    300_000,
+    900_000,
   );
 });
 

@@ -168,7 +168,7 @@ export function trainsAsItIs(what: string, modules: string[], frameworks: Framew
         const { code, stderr } = await oomtune.call(args, { cwd, env });
         expect(code, stderr).toBe(0);
         expect(await warm.difference(bare, await weightsOf(framework, cwd))).toBe(0);
-      }, 300_000);
+      }, 900_000);
 
       it.runIf(budget)(
         `gets an answer that holds in a fresh process${unbounded ? '' : ', and 2 % and 2 MiB above the largest does not'}`,
@@ -187,7 +187,7 @@ export function trainsAsItIs(what: string, modules: string[], frameworks: Framew
           const more = beyond(report);
           expect((await bareRun(framework, more)).refused, `${more} after ${found}`).toBeGreaterThan(0);
         },
-        300_000,
+        900_000,
       );
 
       it('is cut to fit, and trains to the same weights at its own effective batch', async () => {
@@ -206,7 +206,7 @@ export function trainsAsItIs(what: string, modules: string[], frameworks: Framew
         }
         expect(other).toBeLessThan(1e-5);
         expect(other, 'rounding tells that it was cut indeed').toBeGreaterThan(0);
-      }, 300_000);
+      }, 900_000);
     });
   });
 }

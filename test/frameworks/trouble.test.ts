@@ -29,19 +29,15 @@ describe.skipIf(python === '').each([
     { how: 'evaluation', reason: 'eval', phase: 'eval', advice: 'per_device_eval_batch_size' },
     { how: 'saving', reason: 'save', phase: 'save', advice: 'sharded' },
     { how: 'worker', reason: 'worker', advice: 'num_workers' },
-  ])(
-    'in $how is told so',
-    async ({ how, advice, ...told }) => {
-      const options = ['--no-tune', '--device', 'cpu', '--budget', budget, '--report', 'report.json'];
-      const { code, stderr } = await oomtune.call(['run', ...options, '--', python, script, how, ...args], {
-        cwd,
-        env: { HF_HUB_OFFLINE: '1', TOKENIZERS_PARALLELISM: 'false' },
-      });
-      expect(code, stderr).toBe(1);
-      const { failure } = JSON.parse(readFileSync(join(cwd, 'report.json'), 'utf8'));
-      expect(failure, stderr).toMatchObject({ class: 'device_oom', ...told });
-      expect(failure.advice).toContain(advice);
-    },
-    120_000,
-  );
+  ])('in $how is told so', async ({ how, advice, ...told }) => {
+    const options = ['--no-tune', '--device', 'cpu', '--budget', budget, '--report', 'report.json'];
+    const { code, stderr } = await oomtune.call(['run', ...options, '--', python, script, how, ...args], {
+      cwd,
+      env: { HF_HUB_OFFLINE: '1', TOKENIZERS_PARALLELISM: 'false' },
+    });
+    expect(code, stderr).toBe(1);
+    const { failure } = JSON.parse(readFileSync(join(cwd, 'report.json'), 'utf8'));
+    expect(failure, stderr).toMatchObject({ class: 'device_oom', ...told });
+    expect(failure.advice).toContain(advice);
+  });
 });

@@ -51,7 +51,7 @@ describe('a job that stops its supervisor', () => {
     const exit = await run.wait();
     expect(exit.ended_by).toBe('cancel');
     expect(left(run.dir)).toEqual([]);
-  }, 60_000);
+  });
 
   test('does not escape its time-out', async () => {
     const run = await runtime.launch(launchSpec(['sh', '-c', 'kill -STOP $PPID; sleep 600'], { timeoutSeconds: 1 }));

@@ -37,5 +37,5 @@ describe.skipIf(noUsers !== null)('notifications with one daemon for all users',
     await until(async () => (await said(bob)).includes('notification'), 90);
     expect(await said(bob)).toMatch(/notification +ended: the command ended with exit code 3: of bob alone/);
     expect(await said(alice)).not.toContain('of bob alone');
-  }, 120_000);
+  });
 });
