@@ -1,4 +1,5 @@
 import { OomtuneError } from '../../common/errors.js';
+import { isHost } from '../../contract/device-id.js';
 import type { Loop } from '../../contract/hook.js';
 import type { JobOptions } from '../../contract/options.js';
 import { ALLOWANCES, type Allowance, type AllowedKnob, type HookKnob, type Rung } from '../../contract/rung.js';
@@ -57,7 +58,9 @@ export function constraintsOf(
     steps: options.steps,
     driven,
     switches,
+    // What blocks cost has been measured on the CPU device alone.
     someBlocks:
+      isHost(target.kind) &&
       switches &&
       options.checkpointing === 'auto' &&
       target.carrier('checkpointing') === 'hook' &&
