@@ -57,12 +57,22 @@ export async function workDeps(
   };
 }
 
-/** Takes SIGUSR1 and SIGUSR2 for the job, also while none runs: Node would open a debugger at the first, and end at the second. */
+/**
+ * Takes SIGUSR1 and SIGUSR2 for the job: Node would open a debugger at the first, and end at the second. One that comes while no job is
+ * heard of (it has only just begun, or is searched for) waits for it.
+ */
 function jobSignals(): NonNullable<WorkDeps['onSignal']> {
   let hearer: ((name: JobSignal) => void) | null = null;
-  for (const name of ['SIGUSR1', 'SIGUSR2'] as const) process.on(name, () => hearer?.(name));
+  const waiting = new Set<JobSignal>();
+  for (const name of ['SIGUSR1', 'SIGUSR2'] as const)
+    process.on(name, () => {
+      if (hearer === null) waiting.add(name);
+      else hearer(name);
+    });
   return (hear) => {
     hearer = hear;
+    for (const name of waiting) hear(name);
+    waiting.clear();
     return () => {
       hearer = null;
     };
