@@ -6,7 +6,7 @@
  * Each run is a fresh process of bench/rungs/train.py with the hook as `oomtune run` starts it. The processes of a model are started together
  * on a GPU's host, and go on from there one by one. On a GPU the models have their real
  * size, peaks are what torch allocated and seconds are the wall's; on the CPU they are small, peaks are the growth of resident
- * memory and seconds are the processor's. --record keeps the rows of this device in bench/results/rungs.jsonl, and writes rungs.md of all;
+ * memory and seconds are the processor's. --record keeps its rows in bench/results/rungs.jsonl, in the place of those of the same device, model and rung, and writes rungs.md of all;
  * --report only writes it.
  */
 import { spawn } from 'node:child_process';
@@ -105,8 +105,9 @@ const recorded = () =>
 
 /** After each row, so that a run that is cut off keeps those that it has. */
 function record() {
-  const mine = new Set(rows.map((row) => row.device));
-  const all = [...recorded().filter((row) => !mine.has(row.device)), ...told()];
+  const of = (row) => `${row.device} ${row.model} ${row.rung}`;
+  const mine = new Set(rows.map(of));
+  const all = [...recorded().filter((row) => !mine.has(of(row))), ...told()];
   writeFileSync(RECORD, `${all.map((row) => JSON.stringify(row)).join('\n')}\n`);
   writeFileSync(TABLE, table(all));
 }
