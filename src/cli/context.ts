@@ -1,10 +1,8 @@
-import { longestEndMs } from '../common/bounds.js';
-import { Interrupted } from '../common/interrupted.js';
 import { processLives, readStat } from '../common/process.js';
 import type { Runtime } from '../runtime/types.js';
 import type { Store } from '../store/index.js';
 import { parseRedisUrl } from '../store/url.js';
-import { ignoresHangup } from './hangup.js';
+import { Interruption } from './interruption.js';
 import type { Output } from './output.js';
 import { createProgress, type ProgressView } from './progress.js';
 import type { Hello } from './system/client.js';
@@ -31,7 +29,6 @@ export interface Context {
   close(): Promise<void>;
 }
 
-const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 /** Between two looks at the caller. */
 const LOOK_MS = 500;
 
@@ -59,43 +56,22 @@ export function createContext(out: Output, options: Record<string, unknown>, ver
   const redisUrl = String(options.redis ?? process.env.OOMTUNE_REDIS_URL ?? '') || null;
   if (redisUrl !== null) parseRedisUrl(redisUrl); // throws for a wrong one before anything is tried
   const socket = BY_SYSTEM.has(verb) ? systemDaemon(redisUrl) : null;
-  const controller = new AbortController();
-  const patience = new AbortController();
-  let interruptedBy: number | null = null;
-  let times = 0;
   let system: Promise<{ hello: Hello; store: Store }> | null = null;
   let store: Promise<Store> | null = null;
   let runtime: Promise<Runtime> | null = null;
   let progress: ProgressView | null = null;
 
-  const onSignal = (name: NodeJS.Signals) => {
-    times += 1;
-    interruptedBy ??= SIGNALS[name as keyof typeof SIGNALS];
-    if (name !== 'SIGINT' || times > 1) patience.abort();
-    // At a terminal somebody is there who can press once more.
-    else if (!process.stderr.isTTY) setTimeout(() => patience.abort(), longestEndMs()).unref();
-    if (times === 1)
-      controller.abort(
-        name === 'SIGINT'
-          ? new Interrupted(patience.signal)
-          : new DOMException(`Interrupted by ${name}.`, 'AbortError'),
-      );
-    else if (times === 2) out.note('oomtune: still ending what runs; once more to leave at once.');
-    else process.exit(interruptedBy);
-  };
-  const stays = ignoresHangup();
-  const heard = (name: NodeJS.Signals) => (name === 'SIGHUP' && stays ? undefined : onSignal(name));
-  for (const name of Object.keys(SIGNALS)) process.on(name, heard);
-  const stopWatching = onCallersEnd(() => onSignal('SIGHUP')); // as if a terminal went away
+  const interruption = new Interruption(out);
+  const stopWatching = onCallersEnd(() => interruption.heard('SIGHUP')); // as if a terminal went away
 
   return {
     out,
-    signal: controller.signal,
-    patience: patience.signal,
+    signal: interruption.signal,
+    patience: interruption.patience,
     redisUrl,
     afterwards: [],
     get interruptedBy() {
-      return interruptedBy;
+      return interruption.exitCode;
     },
     get progress() {
       progress ??= createProgress(process.stderr);
@@ -121,7 +97,7 @@ export function createContext(out: Output, options: Record<string, unknown>, ver
     async close() {
       progress?.close();
       stopWatching();
-      for (const name of Object.keys(SIGNALS)) process.off(name, heard);
+      interruption.close();
       const opened = await store?.catch(() => null);
       await opened?.close();
       await system?.then((joined) => joined.store.close()).catch(() => {});

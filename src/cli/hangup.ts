@@ -1,5 +1,6 @@
-import { fstatSync, readFileSync } from 'node:fs';
+import { constants, fstatSync } from 'node:fs';
 import { isatty } from 'node:tty';
+import { descriptor } from '../common/descriptor.js';
 
 /**
  * Whether the end of the terminal is to be ignored, as `nohup` and a shell's `trap '' HUP` ask for. Node forgets at its start which signals its
@@ -11,7 +12,4 @@ export function ignoresHangup(): boolean {
   return [1, 2].some((fd) => fstatSync(fd).isFile()) || isWriteOnly(0);
 }
 
-function isWriteOnly(fd: number): boolean {
-  const flags = /^flags:\s*([0-7]+)/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8'))?.[1];
-  return (Number.parseInt(flags ?? '0', 8) & 3) === 1;
-}
+const isWriteOnly = (fd: number): boolean => (descriptor(fd).flags & 3) === constants.O_WRONLY;

@@ -1,5 +1,6 @@
-import { closeSync, fstatSync, openSync, readFileSync, readSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
+import { descriptor } from '../common/descriptor.js';
 import { usageError } from '../common/errors.js';
 import { homeFolder } from '../common/home.js';
 import { loadNative } from './native.js';
@@ -26,7 +27,7 @@ export class StandardInput {
     const { addon } = loadNative();
     const peek = () => addon.peekStream(STDIN);
     const is = fstatSync(STDIN);
-    if (is.isFile()) return new StandardInput({ path: pathOf(STDIN), offset: offsetOf(STDIN) }, false, peek);
+    if (is.isFile()) return new StandardInput({ path: pathOf(STDIN), offset: descriptor(STDIN).position }, false, peek);
     if (!is.isFIFO() && !is.isSocket()) return new StandardInput(null, false, peek);
     const { bytes, ended } = peek();
     if (!ended || bytes.length === 0) return new StandardInput(null, !ended, peek);
@@ -60,11 +61,6 @@ export class StandardInput {
 
 /** By this another process opens it, even one that has no name any more (a shell's here-document). */
 const pathOf = (fd: number): string => `/proc/${process.pid}/fd/${fd}`;
-
-function offsetOf(fd: number): number {
-  const said = /^pos:\s*(\d+)/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'utf8'))?.[1];
-  return Number(said ?? 0);
-}
 
 /** Kept in a file without a name, which is gone with this process. */
 function kept(bytes: Buffer): string {

@@ -1,4 +1,7 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { graceSeconds, longestEndMs } from '../../src/common/bounds.js';
 import { formatSpan, parseSpan } from '../../src/common/span.js';
 import { Host, sleep } from './host.js';
 
@@ -21,10 +24,21 @@ test('a job whose time is up is asked to end, and its state is timeout', async (
 });
 
 test('one that does not end when asked is killed', async () => {
-  await host.start();
+  await host.start({}, { OOMTUNE_GRACE_SECONDS: '1' });
   const id = await host.shell(`trap '' TERM; while :; do sleep 0.1; done`, { timeSeconds: 1 });
   await host.state(id, 'timeout', 40);
   expect(await host.leftOver()).toEqual([]);
+});
+
+test('a job has the time to save that Slurm and Kubernetes leave it, or what is set', async () => {
+  expect([graceSeconds({}), longestEndMs({})]).toEqual([25, 60_000]);
+  const longer = { OOMTUNE_GRACE_SECONDS: '100' };
+  expect([graceSeconds(longer), longestEndMs(longer)]).toEqual([100, 135_000]);
+  await host.start({}, longer);
+  const id = await host.shell('sleep 0.1');
+  const { launches } = await host.state(id, 'succeeded');
+  const noted = readFileSync(join(String(launches[0]?.dir), 'supervisor.json'), 'utf8');
+  expect(JSON.parse(noted)).toMatchObject({ grace_ms: 100_000 });
 });
 
 test('the limit holds while no daemon is there, and what ended before it is told as it ended', async () => {

@@ -14,7 +14,12 @@ import { userGroup } from './user-group.js';
 const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 /** Settings of the daemon that hold for its agents, too. */
 const HANDED = ['OOMTUNE_HOST', 'OOMTUNE_NATIVE', 'OOMTUNE_CUDA_DRIVER', 'OOMTUNE_NVML_DRIVER'] as const;
-const HANDED_TIMES = ['OOMTUNE_END_SECONDS', 'OOMTUNE_START_SECONDS', 'OOMTUNE_RESTART_SECONDS'] as const;
+const HANDED_TIMES = [
+  'OOMTUNE_END_SECONDS',
+  'OOMTUNE_GRACE_SECONDS',
+  'OOMTUNE_START_SECONDS',
+  'OOMTUNE_RESTART_SECONDS',
+] as const;
 /** Of what an agent writes to its stderr, the end is kept. */
 const MOST_SAID = 8192;
 const MOST_BYTES = 64 * 1024 ** 2;

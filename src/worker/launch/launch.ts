@@ -1,3 +1,4 @@
+import { graceSeconds } from '../../common/bounds.js';
 import { stateFolder } from '../../common/home.js';
 import type { Probe } from '../../contract/measurement.js';
 import type { Config, Rung } from '../../contract/rung.js';
@@ -10,6 +11,8 @@ import type { Hooking, SessionRequest } from './session-request.js';
 
 /** Loading may take long, but a search that hangs must end. */
 export const SEARCH_SECONDS = 1800;
+/** Nothing of a search is to be saved. */
+const SEARCH_GRACE_SECONDS = 5;
 
 /** The launch's owner; `launches` gets what is begun. */
 export interface Owner {
@@ -29,51 +32,56 @@ interface SearchLaunch {
 }
 
 export function launchSearch(owner: Owner, { hook, rung, expandable, probe }: SearchLaunch): Promise<Session> {
-  const { request, deps, target } = owner;
+  const { target } = owner;
   const config = probe === null ? null : target.configOf(probe);
   const first = target.configOf({ rung, expandable_segments: expandable, micro_batch: 1, accumulation: 1 });
-  return open(owner, 'search', config, {}, async (dir, launch) => {
-    const { argv, env } = await target.fill(config ?? first, dir, launch);
-    deps.progress({
-      type: 'launch',
-      launch,
+  const knobs = hook.mode === 'measure' ? target.hookKnobs(probe?.knob ? (config ?? first) : undefined) : [];
+  return openSearch(
+    owner,
+    config,
+    {},
+    {
+      filled: config ?? first,
       rung: { ...rung, ...(expandable ? { expandable_segments: true } : {}) },
       why: probe?.why ?? 'to see what the script asks for',
-    });
-    return {
-      argv,
-      env,
-      timeoutSeconds: request.options.timeoutSeconds ?? SEARCH_SECONDS,
-      graceSeconds: 5,
-      output: 'log',
-      hook: {
-        ...hook,
-        knobs: hook.mode === 'measure' ? target.hookKnobs(probe?.knob ? (config ?? first) : undefined) : [],
-      },
-    };
-  });
+      hook: { ...hook, knobs },
+    },
+  );
 }
 
 /** The job as it would run at this configuration (null: as it stands), cut short; nothing that it writes is kept. */
 export function launchRehearsal(owner: Owner, config: Config | null, hooks: SessionHooks): Promise<Session> {
+  const { request, target } = owner;
+  const knobs = config === null ? [] : target.hookKnobs(config);
+  return openSearch(owner, config, hooks, {
+    filled: config,
+    rung: config,
+    why: 'to see what evaluation, generation and saving take',
+    hook: { mode: 'apply', steps: request.options.steps, knobs, rehearses: true },
+  });
+}
+
+interface SearchWishes {
+  /** What the command's placeholders are filled with. */
+  filled: Config | null;
+  /** What is told of it, and why it is made. */
+  rung: Rung | null;
+  why: string;
+  hook: SessionRequest['hook'];
+}
+
+function openSearch(
+  owner: Owner,
+  config: Config | null,
+  hooks: SessionHooks,
+  { filled, rung, why, hook }: SearchWishes,
+): Promise<Session> {
   const { request, deps, target } = owner;
   return open(owner, 'search', config, hooks, async (dir, launch) => {
-    const { argv, env } = await target.fill(config, dir, launch);
-    const why = 'to see what evaluation, generation and saving take';
-    deps.progress({ type: 'launch', launch, rung: config, why });
-    return {
-      argv,
-      env,
-      timeoutSeconds: request.options.timeoutSeconds ?? SEARCH_SECONDS,
-      graceSeconds: 5,
-      output: 'log',
-      hook: {
-        mode: 'apply',
-        steps: request.options.steps,
-        knobs: config === null ? [] : target.hookKnobs(config),
-        rehearses: true,
-      },
-    };
+    const { argv, env } = await target.fill(filled, dir, launch);
+    deps.progress({ type: 'launch', launch, rung, why });
+    const timeoutSeconds = request.options.timeoutSeconds ?? SEARCH_SECONDS;
+    return { argv, env, timeoutSeconds, graceSeconds: SEARCH_GRACE_SECONDS, output: 'log', hook };
   });
 }
 
@@ -95,7 +103,7 @@ export function launchJob(owner: Owner, { config, resume, watched, hooks }: JobL
       argv: resume && options.resumeArg !== null ? [...argv, options.resumeArg] : argv,
       env,
       timeoutSeconds: least(options.timeoutSeconds, deps.secondsLeft?.() ?? null),
-      graceSeconds: 10,
+      graceSeconds: graceSeconds(),
       output: foreground ? 'inherit' : 'log',
       hook: {
         mode: options.tune && target.hook ? 'apply' : 'none',

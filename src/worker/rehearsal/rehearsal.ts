@@ -48,8 +48,9 @@ export async function rehearse(owner: Owner, wanted: Config | null): Promise<Reh
       config !== null && smaller < MOST_SMALLER && smallerHelps(rehearsed, config, follows, budget)
         ? lower(config, request.purpose === 'find-batch' && request.options.effectiveBatch === null, request.options)
         : null;
-    if (next === null) return { config, rehearsal, notes: [], failure: failureOf(rehearsed, budget) };
-    const text = `${failureOf(rehearsed, budget).cause} A smaller training batch helps: ${next.micro_batch} is tried.`;
+    const failure = failureOf(rehearsed, budget);
+    if (next === null) return { config, rehearsal, notes: [], failure };
+    const text = `${failure.cause} A smaller training batch helps: ${next.micro_batch} is tried.`;
     deps.progress({ type: 'note', text });
     config = next;
   }
