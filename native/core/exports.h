@@ -22,11 +22,6 @@ OOMTUNE_EXPORT uint64_t oomtune_live(int device) { return oomtune::processGate()
 /** The most it held since the last oomtune_reset_peak(). */
 OOMTUNE_EXPORT uint64_t oomtune_peak(int device) { return oomtune::processGate().peak(oomtune::deviceIndex(device)); }
 
-/** Counts bytes that a fork shares with the process it was forked from, once that one has ended. */
-OOMTUNE_EXPORT void oomtune_adopt(int device, uint64_t bytes) {
-  oomtune::processGate().add(oomtune::deviceIndex(device), oomtune::kClassic, bytes);
-}
-
 OOMTUNE_EXPORT void oomtune_reset_peak(int device) { oomtune::processGate().resetPeak(oomtune::deviceIndex(device)); }
 
 /** 0: none. */

@@ -159,6 +159,43 @@ void forking() {
   close(ready[1]);
 }
 
+/** A fork that goes on as a start of its own: it counts, and gives back, what the process that waits for it had. */
+void lending() {
+  const char* part = "lending";
+  auto disown = symbol<void (*)()>("oomtune_disown");
+  auto adopt = symbol<void (*)()>("oomtune_adopt");
+  void* kept = malloc(10 * MiB);
+  void* freed = malloc(30 * MiB);
+  const uint64_t before = live();
+  disown();
+  CHECK(live() == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    adopt();
+    bool sound = live() == before && malloc(40 * MiB) == nullptr;
+    free(freed);
+    sound = sound && live() == before - 30 * MiB && malloc(40 * MiB) != nullptr;
+    const pid_t worker = fork();
+    if (worker == 0) {
+      free(kept);
+      _exit(live() == 0 ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(worker, &status, 0);
+    sound = sound && status == 0 && live() == before + 10 * MiB;
+    free(kept);
+    _exit(sound && live() == before ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+  adopt();
+  CHECK(live() == before);
+  free(kept);
+  free(freed);
+  CHECK(live() == before - 40 * MiB);
+}
+
 /** A child made without fork()'s handlers. */
 void cloning() {
   const char* part = "cloning";
@@ -245,6 +282,7 @@ int main() {
   growing();
   refusing();
   forking();
+  lending();
   cloning();
   handling();
   storming();

@@ -28,8 +28,19 @@ TEST(Table, agreesWithAMap) {
       }
     }
   }
-  EXPECT_EQ(table.count(), model.size());
-  table.abandon();
-  uint64_t size = 0;
-  EXPECT_FALSE(table.take(reinterpret_cast<void*>(model.begin()->first), &size));
+  EXPECT_EQ(table.size(), model.size());
+}
+
+TEST(Table, handsItsBytesToAForkAndBack) {
+  static PointerTable table;
+  uint64_t got = 0;
+  for (uintptr_t i = 1; i <= 1000; ++i) ASSERT_TRUE(table.put(reinterpret_cast<void*>(i * 16), 100, &got));
+  table.inherit();
+  ASSERT_TRUE(table.take(reinterpret_cast<void*>(16), &got));
+  EXPECT_EQ(countedHere(got), 0u);
+  ASSERT_TRUE(table.put(reinterpret_cast<void*>(16), 7, &got));
+  EXPECT_EQ(table.count(true), 999 * 100u);
+  EXPECT_EQ(table.count(true), 0u);
+  EXPECT_EQ(table.count(false), 999 * 100u + 7);
+  EXPECT_EQ(table.size(), 1000u);
 }

@@ -105,5 +105,5 @@ TEST(Storm, theTableLosesNoPointer) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0u);
-  EXPECT_EQ(table.count(), 0u);
+  EXPECT_EQ(table.size(), 0u);
 }

@@ -43,7 +43,8 @@ describe('the host preload', () => {
       [
         ...['aligned_alloc', 'calloc', 'free', 'malloc', 'memalign', 'posix_memalign', 'pvalloc'],
         ...['realloc', 'reallocarray', 'valloc', 'free_sized', 'free_aligned_sized'],
-        ...['oomtune_adopt', 'oomtune_budget', 'oomtune_live', 'oomtune_peak', 'oomtune_refused', 'oomtune_reset_peak'],
+        ...['oomtune_adopt', 'oomtune_budget', 'oomtune_disown', 'oomtune_live', 'oomtune_peak', 'oomtune_refused'],
+        'oomtune_reset_peak',
       ].sort(),
     );
   });

@@ -13,6 +13,7 @@
 
 using oomtune::bootstrapAllocate;
 using oomtune::BudgetGate;
+using oomtune::countedHere;
 using oomtune::fromBootstrap;
 using oomtune::hostGate;
 using oomtune::kClassic;
@@ -36,7 +37,7 @@ bool mayBeCounted(const oomtune::RealAllocator* real, void* pointer) {
 bool remember(BudgetGate* gate, void* pointer, uint64_t size) {
   uint64_t stale = 0;
   const bool kept = table().put(pointer, size, &stale);
-  if (stale != 0) gate->release(kHostDevice, kClassic, stale);
+  if (countedHere(stale) != 0) gate->release(kHostDevice, kClassic, stale);
   return kept;
 }
 
@@ -104,7 +105,7 @@ HOOK void free(void* pointer) {
   uint64_t size = 0;
   if (mayBeCounted(real, pointer) && (gate = hostGate()) != nullptr && table().take(pointer, &size)) {
     real->free(pointer);
-    gate->release(kHostDevice, kClassic, size);
+    if (countedHere(size) != 0) gate->release(kHostDevice, kClassic, size);
     return;
   }
   real->free(pointer);
@@ -126,19 +127,20 @@ HOOK void* realloc(void* pointer, size_t size) {
     }
     return moved;
   }
-  uint64_t old = 0;
+  uint64_t before = 0;
   BudgetGate* gate = nullptr;
   bool known = false;
   if (size >= kLarge || mayBeCounted(real, pointer)) {
     gate = hostGate();
     // Removed from the table before the block may move: another thread could get the old address at once.
-    known = gate != nullptr && table().take(pointer, &old);
+    known = gate != nullptr && table().take(pointer, &before);
   }
+  const uint64_t old = countedHere(before);
   const uint64_t now = size >= kLarge ? size : 0;  // a block below that size counts no longer, wherever it came from
   if (gate == nullptr || (!known && now == 0)) return real->realloc(pointer, size);
   const uint64_t extra = now > old ? now - old : 0;
   if (extra != 0 && !gate->reserve(kHostDevice, extra, "realloc")) {
-    if (known) remember(gate, pointer, old);
+    if (known) remember(gate, pointer, before);
     errno = ENOMEM;
     return nullptr;
   }
@@ -147,7 +149,7 @@ HOOK void* realloc(void* pointer, size_t size) {
     const int error = errno;
     if (extra != 0) gate->cancel(kHostDevice, extra);
     gate->refuse(kHostDevice, size, "realloc", oomtune::kByDriver);
-    if (known) remember(gate, pointer, old);
+    if (known) remember(gate, pointer, before);
     errno = error;
     return nullptr;
   }

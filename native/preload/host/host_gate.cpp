@@ -45,7 +45,7 @@ bool tryAttach() {
 void makeAnew() {
   uint32_t expected = 0;
   if (fresh->compare_exchange_strong(expected, 2)) {
-    pointers.abandon();
+    pointers.inherit();
     gate.forked();
     fresh->store(1);
   }

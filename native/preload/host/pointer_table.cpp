@@ -90,9 +90,13 @@ bool PointerTable::take(const void* pointer, uint64_t* size) {
   return true;
 }
 
-void PointerTable::abandon() {
+void PointerTable::inherit() {
   for (Shard& shard : shards_) {
-    // Not unmapped: a thread of the parent may have been half way through a growth.
+    if (shard.lock.load() == 0) {
+      count(shard, false);
+      continue;
+    }
+    // Not unmapped: a thread of the parent was half way through a change, perhaps a growth.
     shard.entries = nullptr;
     shard.bits = 0;
     shard.used = 0;
@@ -100,7 +104,27 @@ void PointerTable::abandon() {
   }
 }
 
-uint64_t PointerTable::count() {
+uint64_t PointerTable::count(Shard& shard, bool here) {
+  uint64_t changed = 0;
+  for (uint64_t i = 0; shard.used != 0 && i < 1ULL << shard.bits; ++i) {
+    Entry& entry = shard.entries[i];
+    if (entry.key == 0 || ((entry.size & kCountedElsewhere) == 0) == here) continue;
+    entry.size ^= kCountedElsewhere;
+    changed += entry.size & ~kCountedElsewhere;
+  }
+  return changed;
+}
+
+uint64_t PointerTable::count(bool here) {
+  uint64_t changed = 0;
+  for (Shard& shard : shards_) {
+    Hold hold(shard.lock);
+    changed += count(shard, here);
+  }
+  return changed;
+}
+
+uint64_t PointerTable::size() {
   uint64_t all = 0;
   for (Shard& shard : shards_) {
     Hold hold(shard.lock);

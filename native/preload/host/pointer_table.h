@@ -7,6 +7,11 @@
 
 namespace oomtune {
 
+/** In a block's size: another process counts it, which this one is a fork of, or which is a fork of this one. */
+constexpr uint64_t kCountedElsewhere = 1ULL << 63;
+
+inline uint64_t countedHere(uint64_t size) { return (size & kCountedElsewhere) != 0 ? 0 : size; }
+
 class PointerTable {
  public:
   /**
@@ -16,14 +21,16 @@ class PointerTable {
   bool put(const void* pointer, uint64_t size, uint64_t* stale);
   /** Removes it; false: not one of ours. */
   bool take(const void* pointer, uint64_t* size);
-  /** In a forked child: the blocks are the parent's. Locks may be held by threads that are gone. */
-  void abandon();
-  uint64_t count();
+  /** In a forked child: the parent counts the blocks. What a thread that is gone was changing is forgotten. */
+  void inherit();
+  /** Who counts all blocks from now on. Returns the bytes of those that change hands. */
+  uint64_t count(bool here);
+  uint64_t size();
 
  private:
   struct Entry {
     uintptr_t key;  // 0: empty
-    uint64_t size;
+    uint64_t size;  // perhaps with kCountedElsewhere
   };
   struct alignas(64) Shard {
     std::atomic<uint32_t> lock;
@@ -39,6 +46,7 @@ class PointerTable {
   /** The size that the key had before, 0 if it is new. */
   static uint64_t insert(Entry* entries, uint32_t bits, Entry entry);
   static bool grow(Shard& shard);
+  static uint64_t count(Shard& shard, bool here);
 
   Shard shards_[kShards] = {};
 };

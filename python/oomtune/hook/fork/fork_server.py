@@ -52,12 +52,11 @@ class ForkServer:
         flush_streams()
         end_monitors()
         end_workers()
-        Ledger.begin_fork_server()
         _take_signals()
         try:
             release = self._fork()
         except OSError as error:
-            self._restore_signals()
+            self._go_on()
             return str(error)
         if release is None:
             return None
@@ -67,7 +66,7 @@ class ForkServer:
             return self._serve_lives(release)
         os.close(release)  # ends the life
         os.waitpid(self._life or 0, 0)
-        self._restore_signals()
+        self._go_on()
         return "other threads run: %s" % ", ".join(threads)
 
     def discard(self) -> None:
@@ -170,6 +169,7 @@ class ForkServer:
     def _fork(self) -> int | None:
         """In the fork server, the write end of the pipe that releases the life; in the life, None once it is released."""
         reading, writing = os.pipe()
+        Ledger.disown()
         self._fork_point.forking = True
         try:
             with warnings.catch_warnings():
@@ -192,6 +192,11 @@ class ForkServer:
             os.close(pipe[0])
         self._fork_point.begin_life(self.pid, None if pipe is None else pipe[1])
         return None
+
+    def _go_on(self) -> None:
+        """As the process that was started."""
+        Ledger.adopt()
+        self._restore_signals()
 
     def _restore_signals(self) -> None:
         for number, handler in self._handlers.items():

@@ -12,7 +12,6 @@ import sys
 import warnings
 
 from ..ancestors import is_main
-from ..watch.memory import Ledger
 from .fork_server import ForkServer
 from .process_state import (
     end_workers,
@@ -48,7 +47,6 @@ def leave_spare(hook: Hook, fork_point: ForkPoint) -> str | None:
     flush_streams()
     end_workers()
     server = ForkServer(hook, fork_point)
-    shared = Ledger(-1).live() or 0
     reading, writing = os.pipe()
     # The script shall not hear of a child that it has not made.
     handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -58,7 +56,7 @@ def leave_spare(hook: Hook, fork_point: ForkPoint) -> str | None:
             warnings.simplefilter("ignore")  # newer Pythons warn of threads: we look for them ourselves
             between = os.fork()
         if between == 0:
-            _become_spare(hook, fork_point, server, shared, (reading, writing))
+            _become_spare(hook, fork_point, server, (reading, writing))
             return None
         os.waitpid(between, 0)
     except OSError as error:
@@ -80,9 +78,7 @@ def leave_spare(hook: Hook, fork_point: ForkPoint) -> str | None:
     return reason
 
 
-def _become_spare(
-    hook: Hook, fork_point: ForkPoint, server: ForkServer, shared: int, released: tuple[int, int]
-) -> None:
+def _become_spare(hook: Hook, fork_point: ForkPoint, server: ForkServer, released: tuple[int, int]) -> None:
     """In a fork of the job, which forks the spare and ends. Returns only in a life."""
     leave: Callable[[int], NoReturn] = getattr(os._exit, "__wrapped__", os._exit)
     searching = False
@@ -103,7 +99,6 @@ def _become_spare(
         if env is None:
             leave(0)
         searching = True
-        Ledger.begin_spare(shared)
         os.environ.update(env, OOMTUNE_HOOK="probe")
         hook.begin_search()
         fork_point.import_ahead()

@@ -15,36 +15,28 @@ if TYPE_CHECKING:
 class Ledger:
     """The counters of the preloaded library, found in the running process; None if nothing was preloaded."""
 
-    #: Host bytes inherited from the fork server: they are the life's, too, but counted as the fork server's alone.
-    _inherited = 0
     #: Refused allocations of the lives before this one.
     _refused_before = 0
 
     @classmethod
-    def begin_fork_server(cls) -> None:
-        """In the fork server, before it forks."""
-        cls._inherited = cls(-1).live() or 0
-
-    @classmethod
     def begin_life(cls) -> None:
         """In a life, before anything else."""
+        cls.adopt()
         cls._refused_before = 0
         cls._refused_before = cls(-1).refused()
 
-    @classmethod
-    def begin_spare(cls, shared: int) -> None:
-        """In a spare, when the process that it is a fork of has ended: what they had in common is its own by now."""
-        cls._inherited = shared
-        try:
-            adopt = cls._function(ctypes.CDLL(None).oomtune_adopt, None)
-            adopt.argtypes = [ctypes.c_int, ctypes.c_uint64]
-        except (AttributeError, OSError):
-            return
-        adopt(-1, shared)
+    @staticmethod
+    def disown() -> None:
+        """In the fork server, before it forks: the life counts what they have in common, and what it frees of that."""
+        _call("oomtune_disown")
+
+    @staticmethod
+    def adopt() -> None:
+        """Counts all host memory of this process as its own."""
+        _call("oomtune_adopt")
 
     def __init__(self, device: int) -> None:
         self._device = device
-        self._shared = self._inherited if device < 0 else 0
         self._live: Call | None = None
         self._peak: Call | None = None
         self._reset: Call | None = None
@@ -68,10 +60,10 @@ class Ledger:
         return function
 
     def live(self) -> int | None:
-        return None if self._live is None else int(self._live(self._device)) + self._shared
+        return None if self._live is None else int(self._live(self._device))
 
     def peak(self) -> int | None:
-        return None if self._peak is None else int(self._peak(self._device)) + self._shared
+        return None if self._peak is None else int(self._peak(self._device))
 
     def reset(self) -> None:
         if self._reset is not None:
@@ -80,6 +72,17 @@ class Ledger:
     def refused(self) -> int:
         """Refused allocations since this life began."""
         return 0 if self._refused is None else int(self._refused()) - self._refused_before
+
+
+def _call(name: str) -> None:
+    """Calls a function of the preloaded library, if it is there (on a GPU host memory is not counted)."""
+    try:
+        function = getattr(ctypes.CDLL(None), name)
+    except (AttributeError, OSError):
+        return
+    function.argtypes = []
+    function.restype = None
+    function()
 
 
 class Uncached:
