@@ -13,7 +13,7 @@ trainsAsItIs(
       budget: '30MiB',
       flag: '--per_device_train_batch_size ',
     },
-    { script: 'hf_in_script', own: 32, accumulation: 2, budget: '40MiB', unbounded: true },
+    { script: 'hf_in_script', own: 32, accumulation: 2, budget: '40MiB' },
     { script: 'hf_packed', own: 128, budget: '80MiB' },
     { script: 'hf_seq2seq', own: 64, budget: '40MiB' },
   ],

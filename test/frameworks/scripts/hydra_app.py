@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader, TensorDataset
 @hydra.main(version_base=None, config_path=".", config_name="hydra_config")
 def main(config):
     torch.manual_seed(config.seed)
-    data = TensorDataset(torch.randn(512, 128), torch.randn(512, 8))
+    data = TensorDataset(torch.randn(1024, 128), torch.randn(1024, 8))
     loader = DataLoader(data, batch_size=config.batch_size, shuffle=True)
-    model = nn.Sequential(nn.Linear(128, 1024), nn.GELU(), nn.Linear(1024, 8))
+    model = nn.Sequential(nn.Linear(128, 16384), nn.GELU(), nn.Linear(16384, 8))
     optimizer = torch.optim.SGD(model.parameters(), lr=config.lr)
     for _ in range(config.epochs):
         for inputs, targets in loader:
