@@ -2,14 +2,12 @@ import { smallestExcluded } from './excluded.js';
 import { hasRisen, spansPhases } from './model.js';
 import { narrow } from './narrow.js';
 import type { Parabola } from './parabola.js';
-import { exactLimit, type NextSize, type SearchState } from './search-state.js';
-import { secondSize } from './second-size.js';
+import { exactLimit, type NextSize, ROOMY, type SearchState } from './search-state.js';
+import { STRIDE_ALONG_LINE, secondSize } from './second-size.js';
 import { closingSize, SMALL } from './sizes.js';
 
 /** The peak may bend, however little a sample seems to cost: far below the limit a stride is at most this many times the size. */
 const STRIDE = 48;
-/** The same where each size is a launch: one that fails costs no more than one that fits. */
-const STRIDE_OF_LAUNCHES = 100;
 /** The same where the peak rises faster and faster (with the square of the size, say). */
 const BENT_STRIDE = 3;
 /** From this part of the predicted limit on one stride may go all the way up; below, one to a third of it comes first. */
@@ -21,8 +19,6 @@ const FAR_OFF = 16;
 /** Parts of the way to the limit that these strides take, from below half of it and from above: the slope may be that much steeper up there. */
 const HALFWAY = 0.6;
 const MOST = 0.87;
-/** Where each size is a launch: the part of the budget that the size before the limit is to fill; it may be the one to recommend. */
-const ROOMY = 0.965;
 /** A step of less than this part tells nothing new. */
 const LEAST = 0.01;
 /** Part of the way from what fits to the upper bound that a stride takes where a caching allocator promises too little. */
@@ -92,7 +88,7 @@ function climbByLaunches(state: SearchState, top: number, limit: number): NextSi
   const roomy = Math.min(model.largestWithin(ROOMY * model.budgetBytes) as number, limit);
   const told = hasRisen(model.points) || model.points.at(-1)?.phased === true;
   const stride = Math.min(
-    (model.bent ? BENT_STRIDE : STRIDE_OF_LAUNCHES) * top,
+    (model.bent ? BENT_STRIDE : STRIDE_ALONG_LINE) * top,
     told ? limit : Math.max(2 * top, limit / 3),
   );
   if (stride < roomy) return { size: stride, purpose: 'climb', why: `towards the predicted limit, ${say(limit)}` };

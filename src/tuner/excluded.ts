@@ -1,5 +1,6 @@
+import { slopeOf } from './model.js';
 import type { SearchState } from './search-state.js';
-import { isCloseEnough } from './sizes.js';
+import { closingSize, isCloseEnough } from './sizes.js';
 
 /** Part of the upper bound that a caching allocator can make use of at most: the rest goes into rounding. */
 const USABLE = 0.993;
@@ -10,13 +11,28 @@ const DRAWN = 0.7;
  * The smallest size that cannot fit: the one that failed, or the one that the peaks leave no room for. A peak is the highest of
  * many moments of a step, each with a line of its own, so it rises at least as fast from here on as it did up to here, unless it holds what is not needed. Endless: not known.
  */
-function smallestImpossible({ history, model }: SearchState): number {
+function smallestImpossible(state: SearchState): number {
+  const { history, model } = state;
   const { ceiling, top } = history;
   const seen = ceiling ?? Number.POSITIVE_INFINITY;
   const last = model.points.at(-1);
+  if (isFull(state)) return Math.min(seen, closingSize(top as number));
   if (!last?.phased || model.elastic || model.upper === null || top === null || model.points.length < 3) return seen;
   if (top < DRAWN * model.upper) return seen;
   return Math.min(seen, Math.max(top + 1, Math.floor((model.caching || model.grown ? USABLE : 1) * model.upper) + 1));
+}
+
+/**
+ * Each size is a launch on host memory, where nothing lies in an allocator's cache: the largest fills the budget so nearly that 2 per cent more
+ * would not fit even if the peak rose only half as steeply from here on. So no launch is spent on seeing that fail.
+ */
+function isFull({ history, model, perLaunch, onHost }: SearchState): boolean {
+  if (!perLaunch || !onHost) return false;
+  const [first, middle, last] = model.points.slice(-3);
+  if (!first || !middle || !last || last.phased || last.caching || model.elastic || last.microBatch !== history.top)
+    return false;
+  const rise = Math.min(slopeOf(first, middle), slopeOf(middle, last));
+  return last.total + (rise / 2) * (closingSize(last.microBatch) - last.microBatch) > model.budgetBytes;
 }
 
 /** The smallest size that cannot fit or is not allowed. */

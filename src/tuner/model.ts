@@ -248,7 +248,8 @@ function disagreement(points: readonly CurvePoint[], limit: number): number {
   return Math.abs(slopeOf(middle, last) - slopeOf(first, middle)) * Math.max(0, limit - last.microBatch);
 }
 
-function slopeOf(a: CurvePoint, b: CurvePoint): number {
+/** Bytes for each sample by which the peak of forward and backward rises from one size to the next. */
+export function slopeOf(a: CurvePoint, b: CurvePoint): number {
   return (b.active - a.active) / (b.microBatch - a.microBatch);
 }
 

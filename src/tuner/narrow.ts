@@ -1,19 +1,19 @@
 import { spansPhases } from './model.js';
-import { exactLimit, type NextSize, type SearchState } from './search-state.js';
+import { exactLimit, type NextSize, ROOMY, type SearchState } from './search-state.js';
 import { closingSize, nearEnoughTo } from './sizes.js';
 
 /** What fits lies so near to a size that would end the search if it fitted that this one is tried at once. */
 const NEARBY = 0.95;
-/** Part of the budget that the next size is to fill where the peaks follow a curve. */
-const ROOMY = 0.965;
 /** A size that fills this part of the budget leaves no room for 2 per cent more samples. */
 const FULL = 0.98;
+/** What fits and what failed are so many times apart that the next size lies between them by its order of magnitude. */
+const FAR_OFF = 4;
 /** A prediction that is less than this above what fits tells nothing of the gap. */
 const AHEAD = 1.02;
 
 /** A size has failed: the next between it and the largest that fits. Where a new process takes it, it is proved by that alone. */
 export function narrow(state: SearchState, top: number, ceiling: number): NextSize {
-  const { history, model } = state;
+  const { history, model, perLaunch } = state;
   if (history.smallestFailing === null && model.lower !== null && model.lower >= ceiling) {
     // The bound is an earlier run's, who met more than a few steps: near enough below it is all there is to know.
     return { size: Math.ceil(0.98 * (ceiling - 1)), purpose: 'climb', why: `an earlier run could not take ${ceiling}` };
@@ -29,7 +29,10 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
     const size = limit === null || limit >= ceiling ? (top + ceiling) / 2 : Math.max(limit, (3 * top + ceiling) / 4);
     return { ...between(1), size: Math.min(size, nearEnoughTo(ceiling)) };
   }
-  if (model.points.length === 0 || model.lower === null) return between(1 / 2);
+  if (model.lower === null)
+    return model.points.length > 0 && ceiling > FAR_OFF * top
+      ? { ...between(1), size: Math.sqrt(top * ceiling) }
+      : between(1 / 2);
   // A prediction that failed twice is not followed a third time.
   if (failedAbove(state, top) > 1) return between(1 / 2);
   const near = nearEnoughTo(ceiling);
@@ -41,8 +44,10 @@ export function narrow(state: SearchState, top: number, ceiling: number): NextSi
   }
   const limit = exactLimit(state);
   if (model.grown && top >= NEARBY * near && near > top) return { size: near, purpose: 'bound', why };
-  if (limit >= near && !model.bent) return between(1 / 2);
-  const predicted = Math.min(near, limit);
+  if (limit >= ceiling && !model.bent) return between(1 / 2);
+  // A launch that leaves the headroom may be the answer as well.
+  const roomy = perLaunch ? (model.largestWithin(ROOMY * model.budgetBytes) as number) : limit;
+  const predicted = Math.min(near, roomy > AHEAD * top ? roomy : limit);
   if (predicted > AHEAD * top) return { size: predicted, purpose: 'bound', why };
   const last = model.points.at(-1);
   const isFull = last?.microBatch === top && last.total >= FULL * model.budgetBytes;

@@ -4,6 +4,9 @@ import type { Parabola } from './parabola.js';
 import type { RungHistory } from './rung-history.js';
 import { type Sizes, SMALL } from './sizes.js';
 
+/** Where each size is a launch, or the peaks follow a curve: the part of the budget that the size before the limit is to fill; it may be the one to recommend. */
+export const ROOMY = 0.965;
+
 /** What the choice of the next size on a rung looks at. */
 export interface SearchState {
   history: RungHistory;
@@ -11,6 +14,8 @@ export interface SearchState {
   sizes: Sizes;
   /** Each probe is a launch of its own: no size may be wasted, and every one is proof by itself. */
   perLaunch: boolean;
+  /** The device is host memory: no allocator of a GPU keeps memory that it could give back. */
+  onHost: boolean;
   /** Where the peak may rise with the square of the size: the curve that takes the place of the model's line. */
   parabola?: Parabola;
 }

@@ -38,6 +38,8 @@ export interface RungSearch {
   /** The process of the last probe can take another one on this rung. */
   alive: boolean;
   perLaunch: boolean;
+  /** The device is host memory. */
+  onHost: boolean;
   /** A size to try, fresh, before anything is known: it may save the climb. */
   guess: number | null;
 }
@@ -141,9 +143,9 @@ export function verificationProbe(search: RungSearch): RungDecision & { kind: 'p
   return { kind: 'probe', fresh: true, ...verification(stateOf(search)) };
 }
 
-export function stateOf({ history, sizes, perLaunch, budgetBytes, grows, curved }: RungSearch): SearchState {
+export function stateOf({ history, sizes, perLaunch, onHost, budgetBytes, grows, curved }: RungSearch): SearchState {
   const model = new MemoryModel(pointsOf(history.sizes.flatMap((size) => history.fits(size))), budgetBytes, grows);
-  return { history, model, sizes, perLaunch, ...(curved ? { parabola: new Parabola(model.points) } : {}) };
+  return { history, model, sizes, perLaunch, onHost, ...(curved ? { parabola: new Parabola(model.points) } : {}) };
 }
 
 /** Before anything fits: the guess, then the smallest size. Null once something does. */

@@ -358,6 +358,7 @@ export class Tuner {
       driven: c.driven,
       alive: (last?.alive ?? false) && (last?.expandable_segments ?? false) === grows,
       perLaunch: fits.length > 0 && fits.every((o) => !o.alive),
+      onHost: c.onHost ?? false,
       guess: null,
     };
   }

@@ -26,6 +26,8 @@ export interface Constraints {
   switches: boolean;
   /** Checkpointing can take some of the model's blocks. Absent: all or none. */
   someBlocks?: boolean;
+  /** The device is host memory: each byte is counted where it is taken. Absent: it is not. */
+  onHost?: boolean;
   maxLaunches: number | null;
   /** The micro-batch that the script asks for by itself: tried first on the first rung; null: unknown. */
   ownBatch: number | null;

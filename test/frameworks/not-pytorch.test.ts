@@ -24,11 +24,13 @@ describe.each(PROGRAMS.filter(({ name }) => there(name)))('a program of $name', 
       at,
     )) as FindBatchReport;
     expect(found.status, JSON.stringify(found)).toBe('found');
-    expect(found.launches).toBeLessThanOrEqual(9);
+    expect(found.launches).toBeLessThanOrEqual(8);
     const most = found.max_micro_batch as number;
     const beyond = found.probes.filter(({ outcome }) => outcome === 'device_oom').map((one) => one.micro_batch);
     expect(Math.min(...beyond)).toBeGreaterThan(most);
-    expect(Math.min(...beyond)).toBeLessThan(1.1 * most);
+    // Either a size near by has failed, or so little is free that none had to.
+    const peak = Math.max(...found.probes.map((one) => (one.micro_batch === most ? (one.peak_bytes ?? 0) : 0)));
+    expect(Math.min(...beyond) < 1.1 * most || peak > 0.97 * 200 * 1024 ** 2).toBe(true);
     const ran = await oomtune.call(['run', '--no-tune', ...device, '--', ...words, `${most}`], at);
     expect(ran.code, ran.stderr).toBe(0);
     expect(ran.stdout).toContain('step 2 loss');

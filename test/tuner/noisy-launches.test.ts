@@ -26,10 +26,10 @@ const job: Job = {
       : { outcome: 'fit', peaks: { total_bytes: MEASURED[size] ?? 30 * MIB + 66_000 * size } },
 };
 
-it('goes at once to the size that ends the search, where it has come near it', () => {
-  const s = search(job, constraints({ budgetBytes: 1200 * MIB, driven: false, switches: false }), true);
+it('takes six launches of a real curve that is no line below a few thousand samples', () => {
+  const s = search(job, constraints({ budgetBytes: 1200 * MIB, driven: false, switches: false, onHost: true }), true);
   expect(found(s).max_micro_batch).toBeGreaterThan(0.98 * 18600 - 1);
-  expect(s.launches).toBe(7);
+  expect(s.launches).toBe(6);
 });
 
 describe('a line of peaks, each size a launch', () => {
@@ -48,7 +48,7 @@ describe('a line of peaks, each size a launch', () => {
     [1500, 11, 8192],
   ] as const;
   for (const noise of [0, 0.003])
-    it.each(lines)(`of ${noise} noise: %s MiB, %s a sample, under %s, takes eight at most`, (base, sample, budget) => {
+    it.each(lines)(`of ${noise} noise: %s MiB, %s a sample, under %s, takes five at most`, (base, sample, budget) => {
       let launch = 0;
       const peak = (size: number) => MIB * (base + sample * size) * (1 + noise * Math.sin(7 * launch));
       const job: Job = {
@@ -59,11 +59,27 @@ describe('a line of peaks, each size a launch', () => {
             : { outcome: 'fit', peaks: { total_bytes: Math.round(peak(size)) } };
         },
       };
-      const s = search(job, constraints({ budgetBytes: budget * MIB, driven: false, switches: false }), true);
+      const s = search(
+        job,
+        constraints({ budgetBytes: budget * MIB, driven: false, switches: false, onHost: true }),
+        true,
+      );
       const truth = Math.floor((budget - base) / sample);
       expect(found(s).max_micro_batch).toBeGreaterThanOrEqual(
         truth < 50 ? truth - 1 : Math.floor((0.98 - noise) * truth),
       );
-      expect(s.launches).toBeLessThanOrEqual(noise === 0 ? 7 : 8);
+      expect(s.launches).toBeLessThanOrEqual(5);
     });
+
+  it('needs one to fail where an allocator of a GPU may hold what it could give back', () => {
+    const job: Job = {
+      run: ({ micro_batch: size }) =>
+        size > 500
+          ? { outcome: 'device_oom' }
+          : { outcome: 'fit', peaks: { total_bytes: Math.min(1198, 700 + 1.25 * size) * MIB } },
+    };
+    const s = search(job, constraints({ budgetBytes: 1200 * MIB, driven: false, switches: false }), true);
+    expect(found(s).max_micro_batch).toBeGreaterThanOrEqual(490);
+    expect(s.oomLaunches).toBeGreaterThan(0);
+  });
 });

@@ -65,6 +65,7 @@ export function constraintsOf(
       options.checkpointing === 'auto' &&
       target.carrier('checkpointing') === 'hook' &&
       (can?.checkpointed_blocks ?? 0) > 1,
+    onHost: isHost(target.kind),
     maxLaunches: options.maxLaunches,
     ownBatch: keep ? ownBatch : null,
     goal: keep ? 'keep' : 'search',
