@@ -43,3 +43,21 @@ it('says how to get what was allowed and is not installed', async () => {
     '8bit-optimizer cannot be had: no bitsandbytes is installed: pip install bitsandbytes.',
   );
 });
+
+it('ends a job whose recorded configuration needs what is not installed any more before it trains, and says so', async () => {
+  // As a search found it, where bitsandbytes was there.
+  const { request, deps } = bench('run', { budget: '400MiB', allow: ['8bit-optimizer'] });
+  const { recommendations } = await deps.records();
+  const { key } = await findBatch(bench('find-batch', { budget: '400MiB' }).request, deps);
+  const recorded = await recommendations.get(key as string);
+  if (recorded === null) throw new Error(`nothing is recorded as ${key}`);
+  await recommendations.put({ ...recorded, optimizer_8bit: true }, null);
+  const report = await runJob(request, deps);
+  expect(report).toMatchObject({ outcome: 'failed', exit_code: 1, launches: 1 });
+  expect(report.failure).toMatchObject({
+    class: 'user_error',
+    evidence:
+      "The optimizer's moments cannot be held in 8 bits: no bitsandbytes is installed: pip install bitsandbytes.",
+  });
+  expect(report.failure?.advice).toContain('--allow 8bit-optimizer');
+});

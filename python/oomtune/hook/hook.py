@@ -275,6 +275,15 @@ class Hook:
         self.goodbye("unchunked", message)
         self.exit_process(1)
 
+    def stop_without_8bit(self, reason: str) -> NoReturn:
+        """The environment has lost what a recorded configuration was found with: says so and ends the process."""
+        message = "the optimizer's moments cannot be held in 8 bits: %s" % reason
+        if self.settings.searching:
+            raise RuntimeError(message)  # the search leaves the rung out
+        sys.stderr.write("oomtune: %s. Without --allow 8bit-optimizer the job runs without.\n" % message)
+        self.goodbye("without_8bit", message)
+        self.exit_process(1)
+
     def stop_cannot_make(self, own: int, wanted: int) -> NoReturn:
         """Another batch size than the script makes is wanted, and there is no loader to yield it: says so and ends the process."""
         message = (

@@ -2,14 +2,14 @@ import { closeSync, createReadStream } from 'node:fs';
 import { openRegular } from '../../common/regular-file.js';
 import type { KindName } from '../../contract/device-id.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
-import type { XlaPool } from '../../contract/hook.js';
+import type { Goodbye, XlaPool } from '../../contract/hook.js';
 import type { Exit, LedgerReading } from '../../contract/launch.js';
 import { measuredSteps, NO_PEAKS, type Observation, type Probe, peaks } from '../../contract/measurement.js';
 import { median } from '../../tuner/contest.js';
 import { type DiagnoseInput, diagnose } from '../diagnosis/index.js';
 import { isLost, lostDiagnosis } from '../launch/ends.js';
 import type { Session } from '../launch/session.js';
-import { byHand, uncut } from './undriveable.js';
+import { byHand, uncut, without8bit } from './undriveable.js';
 import { growthPerStep, isRestless, type Measurement } from './worst-rank.js';
 
 /** The ledger's highest peak on any device; null: no ledger. */
@@ -113,6 +113,13 @@ export function observeDeath(probe: Probe, ran: ProbeRun, diagnosis: Diagnosis, 
   };
 }
 
+/** The hook ended the process before it would have trained something else, by the reason that it gave. */
+const REFUSALS: Partial<Record<string, (goodbye: Goodbye) => Diagnosis>> = {
+  uncut,
+  by_hand: byHand,
+  without_8bit: without8bit,
+};
+
 /** Why a launch died, by the ledger, the hook, the exit and the log. */
 export async function diagnoseSession(
   session: Session,
@@ -121,8 +128,8 @@ export async function diagnoseSession(
   more: Partial<DiagnoseInput> = {},
 ): Promise<Diagnosis> {
   if (isLost(exit)) return lostDiagnosis(exit);
-  if (session.goodbye?.reason === 'uncut' && session.exception === null) return uncut(session.goodbye);
-  if (session.goodbye?.reason === 'by_hand' && session.exception === null) return byHand(session.goodbye);
+  const told = session.goodbye && REFUSALS[session.goodbye.reason];
+  if (session.goodbye && told && session.exception === null) return told(session.goodbye);
   return diagnose({
     log: openLog(session.logFile, session.logFrom),
     exitCode: exit.code,

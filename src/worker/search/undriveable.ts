@@ -36,7 +36,17 @@ export function byHand(goodbye: Goodbye): Diagnosis {
   return { ...userError(cause, `Leave --effective-batch out, or give it as the script’s own. ${PLACEHOLDER}`), cause };
 }
 
-/** The same, with the hook's sentence. */
+/** A recorded configuration has 8-bit moments, and the script's environment has no bitsandbytes any more. */
+export const without8bit = (goodbye: Goodbye): Diagnosis => ({
+  ...userError(
+    sentence(goodbye.message),
+    'Install bitsandbytes for the interpreter of the script again, or leave out --allow 8bit-optimizer: what was recorded with it is then not used.',
+  ),
+  cause: 'The recorded configuration needs bitsandbytes, which is not to be had. Nothing was trained.',
+  cure: 'none',
+});
+
+/** As `uncut`, with the hook's sentence. */
 export function uncutFor(evidence: string | null): Diagnosis {
   return {
     ...userError(

@@ -2,14 +2,17 @@
 
 import os
 import sys
+import tempfile
 import types
 import unittest
+import unittest.mock
 
 import torch
 from support import ROOT
 
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
+from oomtune.hook.apply.optimizer_8bit import Optimizer8bit
 from oomtune.hook.apply.rung import Rung
 
 
@@ -20,7 +23,9 @@ def rung(bf16):
     stand_in = types.SimpleNamespace(
         autocast=torch.autocast, float32=torch.float32, cuda=types.SimpleNamespace(is_bf16_supported=bf16)
     )
-    hook = types.SimpleNamespace(settings=types.SimpleNamespace(world_size=1), stop_unchunked=None)
+    hook = types.SimpleNamespace(
+        settings=types.SimpleNamespace(world_size=1), stop_unchunked=None, stop_without_8bit=None
+    )
     return Rung(stand_in, modules, None, types.SimpleNamespace(running=False), lambda: False, hook)
 
 
@@ -34,6 +39,20 @@ class Types(unittest.TestCase):
     def test_an_older_torch_is_asked_as_it_can_be(self):
         self.assertEqual(rung(lambda: False).can_amp(), False)
         self.assertEqual(rung(lambda: True).can_amp(), True)
+
+    def test_a_bitsandbytes_that_cannot_be_imported_is_refused_with_its_reason(self):
+        def refuse(why):
+            raise SystemExit(why)
+
+        model = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.AdamW(model.parameters())
+        knob = Optimizer8bit(torch, types.SimpleNamespace(known=lambda: [optimizer]), refuse)
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "bitsandbytes.py"), "w") as file:
+                file.write("raise OSError('libcudart is not there\\nand more')")
+            told = self.assertRaisesRegex(SystemExit, r"cannot be imported \(libcudart is not there\)$")
+            with unittest.mock.patch.object(sys, "path", [folder, *sys.path]), told:
+                knob.switch(True)
 
 
 if __name__ == "__main__":

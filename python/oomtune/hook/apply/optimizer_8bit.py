@@ -12,7 +12,7 @@ import importlib.util
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Callable, NoReturn
 
     from ..types import Call, Tensor, Torch
     from ..watch.optimizers import Optimizers
@@ -25,9 +25,12 @@ MOMENTS = {"exp_avg": 1, "exp_avg_sq": 2}
 
 
 class Optimizer8bit:
-    def __init__(self, torch: Torch, optimizers: Optimizers) -> None:
+    """`refuse(why)`: it is asked for and cannot be had, which would be another training in more memory; does not return."""
+
+    def __init__(self, torch: Torch, optimizers: Optimizers, refuse: Callable[[str], NoReturn]) -> None:
         self._torch = torch
         self._optimizers = optimizers
+        self._refuse = refuse
         self._on: list[_Narrow] = []
 
     def why_not(self) -> str | None:
@@ -44,8 +47,18 @@ class Optimizer8bit:
             narrow.end()
         self._on = []
         if wanted:
-            library = importlib.import_module("bitsandbytes")
+            library = self._library()
             self._on = [_Narrow(self._torch, self._optimizers, each, library) for each in self._suitable()]
+
+    def _library(self) -> Any:
+        if importlib.util.find_spec("bitsandbytes") is None:
+            self._refuse(MISSING)
+        try:
+            return importlib.import_module("bitsandbytes")
+        except Exception as error:  # its own libraries may be those of another driver or torch
+            self._refuse(
+                "bitsandbytes cannot be imported (%s)" % (str(error).splitlines() or [type(error).__name__])[0]
+            )
 
 
 def _is_suitable(torch: Torch, optimizer: Any) -> bool:

@@ -46,7 +46,7 @@ class Rung:
         inside = (self.autocast, self._offload)
         self._checkpointing = Checkpointing(torch, modules, forwards, costs, recomputes, inside)
         self.chunked_loss = ChunkedLoss(torch, modules, forwards, hook.settings.world_size, hook.stop_unchunked)
-        self.optimizer_8bit = Optimizer8bit(torch, optimizers)
+        self.optimizer_8bit = Optimizer8bit(torch, optimizers, hook.stop_without_8bit)
         self.bf16_weights = Bf16Weights(torch, modules, optimizers, hook.settings.world_size)
         self._scaling = LossScaling(torch, backward, optimizers)
         self._wrapped = False
