@@ -92,11 +92,19 @@ CHUNKED = {
     "divided by a number of the script's": lambda o, y: flat(o.float(), y, reduction="sum") / 77,
     "nothing but ignored rows": lambda o, y: flat(o, torch.full_like(y, -100)),
     "twice": lambda o, y: flat(o, y) + 0.5 * flat(o.detach(), y) + flat(o, y.clamp(min=3)),
+    "scaled": lambda o, y: flat(o / 2, y) + flat(3 * o, y) + flat(o * 0.25, y),
+    "softly capped": lambda o, y: flat(torch.tanh(o / 0.3) * 0.3, y),
+    "softly capped, shifted, in single precision": lambda o, y: flat(
+        ((o[:, :-1] / 0.3).tanh() * 0.3).float(), y[:, 1:].contiguous()
+    ),
+    "capped twice, and as it is": lambda o, y: flat(o.tanh().tanh() * 5, y) + flat(o, y),
+    "softly capped, classes second": lambda o, y: F.cross_entropy((o.transpose(1, 2) / 0.3).tanh() * 0.3, y),
 }
 WHOLE = {
     "argmax": lambda o, y: flat(o, y) + 0 * o.argmax(-1).sum(),
     "logsumexp": lambda o, y: flat(o, y) + (o.logsumexp(-1) ** 2).mean(),
-    "div": lambda o, y: flat(o / 2, y),
+    "add": lambda o, y: flat(o + 2, y),
+    "mul": lambda o, y: flat(o * torch.ones(V), y),
     "div_": scaled_in_place,
     "__setitem__": masked_in_place,
     "log_softmax": lambda o, y: F.nll_loss(F.log_softmax(o, -1).view(-1, V), y.view(-1)),
@@ -358,7 +366,11 @@ class Scripts(unittest.TestCase):
         """Its micro-batches' logits are joined by what they are made of."""
         cut = {"OOMTUNE_MICRO_BATCH": 2, "OOMTUNE_ACCUMULATION": 4, "OOMTUNE_CUT": "model"}
         knobs = "micro_batch,accumulation,chunked_loss"
-        for name, script in (("the loss outside", LOOP), ("the loss inside", INSIDE)):
+        capped = LOOP.replace(
+            "self.lm_head(x + self.block(x))", "0.5 * torch.tanh(self.lm_head(x + self.block(x)) / 0.5)"
+        )
+        scripts = {"the loss outside": LOOP, "the loss inside": INSIDE, "softly capped logits": capped}
+        for name, script in scripts.items():
             with self.subTest(name):
                 text = (script % "").replace("nn.Dropout(0.1)", "nn.Identity()")
                 cut_only = self.trained(text, **cut, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation")
@@ -402,6 +414,16 @@ def llama():
     return transformers.LlamaForCausalLM(config)
 def lora():
     return get_peft_model(llama(), LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
+def small(kind, config, **more):
+    sizes = dict(vocab_size=V, hidden_size=24, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2)
+    return kind(config(**sizes, num_key_value_heads=2, max_position_embeddings=32, pad_token_id=0, **more))
+def gemma2():
+    return small(transformers.Gemma2ForCausalLM, transformers.Gemma2Config, head_dim=12, final_logit_softcapping=0.5,
+        attn_implementation="eager")
+def cohere():
+    return small(transformers.CohereForCausalLM, transformers.CohereConfig, logit_scale=0.25)
+def granite():
+    return small(transformers.GraniteForCausalLM, transformers.GraniteConfig, logits_scaling=8.0)
 def bert():
     config = transformers.BertConfig(vocab_size=V, hidden_size=24, intermediate_size=48, num_hidden_layers=2,
         num_attention_heads=2, max_position_embeddings=32)
@@ -431,7 +453,17 @@ class Transformers(unittest.TestCase):
             with self.subTest(make):
                 script = TRANSFORMERS.format(make=make, items=make in ("gpt2", "llama"))
                 self.close(self.trained(script), self.trained(script, **ON))
-        result = run(TRANSFORMERS.format(make="gpt2", items=True), "probe", [probe(2, chunked_loss=True, steps=2)])
+        self.chunked("gpt2", True)
+
+    def test_capped_and_scaled_logits_train_to_the_same(self):
+        for make in ("gemma2", "cohere", "granite"):
+            with self.subTest(make):
+                script = TRANSFORMERS.format(make=make, items=False)
+                self.close(self.trained(script), self.trained(script, **ON))
+                self.chunked(make, False)
+
+    def chunked(self, make, items):
+        result = run(TRANSFORMERS.format(make=make, items=items), "probe", [probe(2, chunked_loss=True, steps=2)])
         self.assertEqual([m["unchunked"] for m in result.of("measured")], [None], result.errors)
 
 

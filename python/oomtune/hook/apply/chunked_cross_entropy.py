@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import functools
 
+from .logit_changes import change_in_place, gradient_in_place
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Sequence
 
     from ..types import MaybeTensors, Tensor, Torch
+    from .logit_changes import Changes
 
 #: Elements of a chunk's output, at most. Larger chunks keep a GPU busy; a processor is busy with few rows.
 ELEMENTS = {"cpu": 1 << 22, "cuda": 1 << 27}
@@ -23,7 +26,8 @@ TILE_ROWS = 128
 
 
 class Settings:
-    """What the loss is: `dtype`, of the layer's output; `loss_dtype`, in which torch would compute the loss."""
+    """What the loss is: `dtype`, of the layer's output; `loss_dtype`, in which torch would compute the loss; `changes`: to
+    each element of the output before that."""
 
     def __init__(
         self,
@@ -33,6 +37,7 @@ class Settings:
         ignore_index: int = -100,
         reduction: str = "mean",
         label_smoothing: float = 0.0,
+        changes: Changes = (),
     ) -> None:
         self.dtype = dtype
         self.loss_dtype = loss_dtype
@@ -40,6 +45,7 @@ class Settings:
         self.ignore_index = ignore_index
         self.reduction = reduction
         self.label_smoothing = label_smoothing
+        self.changes = changes
 
 
 def chunked_cross_entropy(
@@ -93,6 +99,7 @@ class _Pass:
             part = slice(start, start + rows)
             inputs = hidden[part].to(self._settings.dtype)
             logits = torch.nn.functional.linear(inputs, self._weight, self._bias).to(self._exact)
+            logits, kept = change_in_place(logits, self._settings.changes)
             log = torch.log_softmax(logits, -1)
             del logits
             factor = None if scale is None else scale[part] if scale.dim() else scale
@@ -100,6 +107,7 @@ class _Pass:
             del log
             if gradient is None:
                 continue
+            gradient = gradient_in_place(gradient, self._settings.changes, kept).to(self._settings.dtype)
             if of_hidden is not None:
                 of_hidden[part] = gradient @ self._weight
             if of_weight is not None and of_weight.dtype == gradient.dtype:
@@ -132,7 +140,7 @@ class _Pass:
             spread = (each * factor).unsqueeze(1)
             gradient.sub_(spread if weights is None else spread * weights)
         gradient.scatter_add_(1, target, -((1 - smoothing) * own * factor).unsqueeze(1))
-        return gradient.to(self._settings.dtype)
+        return gradient
 
 
 @functools.lru_cache(maxsize=1)

@@ -135,11 +135,11 @@ class ChunkedLoss:
         source, torch = source_of(leaf), self._torch
         if source is None or source.known() or source.moved:
             return None
-        head, dtype = source.head, source.dtype
+        head, dtype, changes = source.head, source.dtype, source.changes
 
         def logits_of(hidden: Tensor) -> Any:
             flows = torch.is_grad_enabled() and (hidden.requires_grad or head.weight.requires_grad)
-            return lazy(torch, Source(head, hidden, dtype, flows))
+            return lazy(torch, Source(head, hidden, dtype, flows, changes=changes))
 
         return source.hidden, logits_of
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import weakref
 
+from .logit_changes import changed
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable
 
     from ..types import Call, Module, Tensor, Torch
+    from .logit_changes import Changes
 
 
 class Head:
@@ -51,10 +54,17 @@ class Head:
 
 class Source:
     """What a lazy tensor stands for: `hidden`, whose last dimension the head maps to classes. `moved`: the classes are dimension 1;
-    `grad`: gradients flow; `base`: what it is a view of."""
+    `grad`: gradients flow; `base`: what it is made of; `changes`: to each logit."""
 
     def __init__(
-        self, head: Head, hidden: Tensor, dtype: Any, grad: bool, moved: bool = False, base: Source | None = None
+        self,
+        head: Head,
+        hidden: Tensor,
+        dtype: Any,
+        grad: bool,
+        moved: bool = False,
+        base: Source | None = None,
+        changes: Changes = (),
     ) -> None:
         self._base = base
         self.head = head
@@ -62,6 +72,7 @@ class Source:
         self.dtype = dtype
         self.grad = grad
         self.moved = moved
+        self.changes = changes
         self._full: Tensor | None = None
         #: Views of it that are still there, and how each is made of the output.
         self.views: list[tuple[weakref.ref[Source], Call]] = []
@@ -75,7 +86,9 @@ class Source:
         if self._full is None and self._base is not None:
             self._base.full(name)
         if self._full is None:
-            self._become(self.head.output(self.hidden, self.grad, name))
+            torch, output = self.head.torch, self.head.output(self.hidden, self.grad, name)
+            with torch.set_grad_enabled(self.grad):
+                self._become(changed(torch, output.to(self.dtype), self.changes))
         return self._full
 
     def _become(self, full: Tensor) -> None:

@@ -1,6 +1,6 @@
 """The output of a model's head (its last linear layer) that is not computed until something else than cross-entropy asks for it.
 
-It is a tensor by its shape and type. Views that keep rows whole give another of its kind, cross-entropy is computed in chunks, and
+It is a tensor by its shape and type. Views that keep rows whole, a scale and a soft cap give another of its kind, cross-entropy is computed in chunks, and
 any other function gets the real output. A function that torch does not tell of (in C++) sees NaN, and its backward pass fails.
 """
 
@@ -14,6 +14,8 @@ import weakref
 
 from .chunked_cross_entropy import Settings, chunked_cross_entropy
 from .head_call import Source, autocast_dtype
+from .logit_changes import change_of
+from .row_index import rows_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,6 +129,10 @@ def _lazily(torch: Torch, name: str, func: Any, args: Any, kwargs: Any, source: 
     if name == "grad_fn" and source.grad:
         # Asked to learn whether there is a graph.
         return source.hidden.grad_fn
+    change = change_of(name, args, kwargs)
+    if change is not None:
+        changes = (*source.changes, change)
+        return _view(torch, source, lambda hidden: hidden, func, args, kwargs, moved=source.moved, changes=changes)
     if source.moved:
         return None
     if name in RESHAPES:
@@ -137,7 +143,7 @@ def _lazily(torch: Torch, name: str, func: Any, args: Any, kwargs: Any, source: 
             return None
         return _view(torch, source, lambda hidden: hidden.reshape(*shape[:-1], hidden.shape[-1]), func, args, kwargs)
     if name == "__getitem__":
-        index = _leading(args[1], len(source.shape()))
+        index = rows_of(args[1], len(source.shape()))
         if index is None:
             return None
         return _view(torch, source, lambda hidden: hidden[index], func, args, kwargs)
@@ -181,34 +187,13 @@ def _view(
     grad: bool | None = None,
     moved: bool = False,
     dtype: Any = None,
+    changes: Any = None,
 ) -> Any:
     flows = source.grad and torch.is_grad_enabled() if grad is None else grad
-    view = Source(source.head, change(source.hidden), dtype or source.dtype, flows, moved, source)
+    made, changes = change(source.hidden), source.changes if changes is None else changes
+    view = Source(source.head, made, dtype or source.dtype, flows, moved, source, changes)
     source.views.append((weakref.ref(view), lambda full: func(full, *args[1:], **kwargs)))
     return lazy(torch, view)
-
-
-def _leading(index: Any, dims: int) -> tuple[Any, ...] | None:
-    """The index without its part for the last dimension, which has to be whole; None: it is not."""
-    parts = list(index) if isinstance(index, tuple) else [index]
-    used = 0
-    for part in parts:
-        if isinstance(part, list) or source_of(part) is not None:
-            return None
-        if part is not None and part is not Ellipsis:
-            kind_of = getattr(part, "dtype", None)
-            used += part.dim() if kind_of is not None and "bool" in str(kind_of) else 1
-    dots = [at for at, part in enumerate(parts) if part is Ellipsis]
-    if len(dots) > 1 or used > dims:
-        return None
-    if dots:
-        parts[dots[0] : dots[0] + 1] = [slice(None)] * (dims - used)
-        used = dims
-    if used == dims:
-        last = parts.pop() if parts else None
-        if not isinstance(last, slice) or last != slice(None):
-            return None
-    return tuple(parts)
 
 
 def _loss(torch: Torch, source: Source, target: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -239,6 +224,7 @@ def _loss(torch: Torch, source: Source, target: Any = None, *args: Any, **kwargs
         given.get("ignore_index", -100),
         reduction,
         given.get("label_smoothing", 0.0),
+        source.changes,
     )
     rows = hidden.reshape(-1, hidden.shape[-1])
     with torch.set_grad_enabled(source.grad and torch.is_grad_enabled()):
