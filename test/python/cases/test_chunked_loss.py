@@ -399,6 +399,52 @@ class Scripts(unittest.TestCase):
         self.assertIn("--chunked-loss off", result.errors)
 
 
+RANKS = (
+    LOOP.replace("nn.Dropout(0.1)", "nn.Identity()")
+    .replace(
+        "torch.manual_seed(0)",
+        "import torch.distributed as dist\ndist.init_process_group('gloo')\ntorch.manual_seed(0)",
+    )
+    .replace("Model(), nn.Cross", "nn.parallel.DistributedDataParallel(Model()%s), nn.Cross")
+    .replace(
+        "optimizer = ",
+        """calls = []
+def exchange(state, bucket):
+    calls.append(1)
+    return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda f: f.value()[0] / 2)
+model.register_comm_hook(None, exchange)
+optimizer = """,
+    )
+    .replace("x, in DataLoader(", "batch in DataLoader(")
+    .replace("    logits = model", "    x = batch[0][dist.get_rank()::2]\n    logits = model")
+    .replace("%s\nmodel.eval()", "model.eval()")
+    .replace("loss.detach(), **", 'loss.detach(), "exchanges": torch.tensor(float(len(calls))), **')
+    .replace('"out.pt"', '"out.pt" if dist.get_rank() == 0 else "other.pt"')
+)
+
+
+@unittest.skipUnless(torch.distributed.is_available(), "this torch has no torch.distributed")
+class Ranks(unittest.TestCase):
+    trained, close = Scripts.trained, Scripts.close
+
+    def test_ranks_exchange_the_gradients_once_and_train_to_the_same(self):
+        plain = self.trained(RANKS % "", ranks=2)
+        self.close(plain, self.trained(RANKS % "", ranks=2, **ON))
+        cut = {"OOMTUNE_MICRO_BATCH": 2, "OOMTUNE_ACCUMULATION": 4, "OOMTUNE_CUT": "model", "OOMTUNE_CHUNKED_LOSS": 1}
+        self.close(
+            plain, self.trained(RANKS % "", ranks=2, **cut, OOMTUNE_HOOK_KNOBS="micro_batch,accumulation,chunked_loss")
+        )
+
+    def test_a_probe_of_ranks_is_in_chunks(self):
+        result = run(RANKS % "", "probe", [probe(4, chunked_loss=True)], ranks=2)
+        self.assertEqual([m["unchunked"] for m in result.of("measured")], [None, None], result.errors)
+
+    def test_ranks_that_look_into_the_logits_are_left_alone_with_the_reason(self):
+        loops = run(RANKS % ", find_unused_parameters=True", "probe", ranks=2).of("loop")
+        self.assertEqual([loop["can"]["chunked_loss"] for loop in loops], [False, False])
+        self.assertIn("with find_unused_parameters", loops[0]["why_not"]["chunked_loss"])
+
+
 TRANSFORMERS = """
 import torch, transformers
 from peft import LoraConfig, get_peft_model

@@ -92,8 +92,6 @@ class ChunkedLoss:
         other = next((name.partition(".")[0] for name in OTHERS if name in sys.modules), None)
         if other is not None:
             return "%s is imported, which computes it in chunks of its own" % other
-        if self._ranks > 1:
-            return "several ranks train the model, which exchange gradients as its own loss makes them"
         if self._modules.compiled():
             return "the model is compiled"
         if len(largest) != 1:
@@ -101,9 +99,25 @@ class ChunkedLoss:
         (head,) = largest
         if any(layer.in_features == head.out_features for layer in layers):
             return "another layer takes the output of the one with the most"
+        among_ranks = self._among_ranks(head) if self._ranks > 1 else None
+        if among_ranks is not None:
+            return among_ranks
         kinds = (torch.nn.Linear, getattr(torch.nn.modules.linear, "NonDynamicallyQuantizableLinear", torch.nn.Linear))
         plain = type(head) in kinds and "forward" not in head.__dict__ and _plain(torch, head)
         return None if plain else "the last layer is no plain torch.nn.Linear (%s)" % type(head).__name__
+
+    def _among_ranks(self, head: Module) -> str | None:
+        """Why what ranks exchange may depend on the logits. A plain DistributedDataParallel waits at each weight for its gradient,
+        whoever has made it."""
+        kind = getattr(self._torch.nn.parallel, "DistributedDataParallel", None)
+        replicas = [each for each in self._modules.all() if type(each) is kind]
+        mine = next((each for each in replicas if any(part is head for part in each.modules())), None)
+        if mine is None:
+            return "several ranks train the model without a DistributedDataParallel"
+        for name in ("find_unused_parameters", "static_graph", "mixed_precision"):
+            if getattr(mine, name, None):
+                return "several ranks train the model in a DistributedDataParallel with %s" % name
+        return None
 
     def _around(self, call: Call, hidden: Tensor) -> Any:
         torch, head = self._torch, self._head
