@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { explainRecommendation } from '../../src/cli/explain-view.js';
 import type { JobOptions } from '../../src/contract/options.js';
 import type { Recommendation } from '../../src/contract/recommendation.js';
+import type { Rehearsal } from '../../src/contract/rehearsal.js';
 import { runJob } from '../../src/worker/run/run-job.js';
 import { findBatch } from '../../src/worker/search/find-batch.js';
 import { FIXTURES, pythonWithTorch, workbench } from './harness.js';
@@ -120,6 +121,18 @@ describe('a rehearsal', () => {
     await bench.noneLeft();
   });
 
+  it('steps down where what training leaves in memory is in the way of an evaluation with a batch of its own', async () => {
+    const { report, persisted } = await found(['leaves'], { budget: '300MiB' });
+    const rehearsals = persisted.flatMap((patch) => ('rehearsal' in patch ? [patch.rehearsal as Rehearsal] : []));
+    expect(rehearsals.map((one) => one.out_of_memory)).toEqual(['eval', null]);
+    const evaluated = rehearsals.map(({ phases }) => phases.find(({ phase }) => phase === 'eval'));
+    expect(evaluated.map((one) => one?.batch)).toEqual([8, 8]);
+    // 10 MB for each sample of the training's batch.
+    const [before, after] = evaluated.map((one) => Math.round((one?.held_bytes ?? 0) / 1e7)) as [number, number];
+    expect(after).toBe(Math.floor(before / 2));
+    expect(report).toMatchObject({ status: 'found', config: { micro_batch: after, accumulation: 1 } });
+  });
+
   it('keeps a job from being run whose evaluation would end it, at any size of its training batch', async () => {
     const bench = workbench('run', [python, 'rehearsed.py', 'large'], { budget: '150MiB', probeEval: true });
     const report = await runJob(bench.request, bench.deps);
@@ -140,6 +153,32 @@ describe('a rehearsal', () => {
     expect(bench.persisted).toContainEqual(expect.objectContaining({ rehearsal: report.rehearsal }));
     expect(bench.events).not.toContainEqual(expect.objectContaining({ type: 'running' }));
     await bench.noneLeft();
+  });
+});
+
+describe('a rehearsal of two ranks', () => {
+  const rehearsed = async (megabytes: number) => {
+    const command = [python, 'rehearsed.py', String(megabytes)];
+    const options = { cwd: join(FIXTURES, 'ranks'), budget: '150MiB', probeEval: true } as const;
+    const bench = workbench('run', command, options);
+    const report = await runJob(bench.request, bench.deps);
+    await bench.noneLeft();
+    return report;
+  };
+
+  it('shows the peaks of the one that takes more', async () => {
+    const report = await rehearsed(60);
+    expect(report).toMatchObject({ outcome: 'succeeded', rehearsal: { out_of_memory: null, steps: 3 } });
+    const [train, evaluated] = report.rehearsal?.phases ?? [];
+    expect([train?.phase, evaluated?.phase]).toEqual(['train', 'eval']);
+    expect(evaluated?.peak_bytes).toBeGreaterThan(60e6);
+    expect(train?.peak_bytes).toBeLessThan(60e6);
+  });
+
+  it('keeps both from being run where one of them would end in its evaluation', async () => {
+    const report = await rehearsed(300);
+    expect(report).toMatchObject({ outcome: 'exhausted', config: null, rehearsal: { out_of_memory: 'eval' } });
+    expect(report.failure).toMatchObject({ class: 'device_oom', phase: 'eval', reason: 'eval' });
   });
 });
 
