@@ -9,12 +9,15 @@ import type { Recommendation } from '../../src/contract/recommendation.js';
 import { createRuntime } from '../../src/runtime/index.js';
 import type { Progress, WorkDeps, WorkRequest } from '../../src/worker/types.js';
 
+/** Set-up has imported it. To import it once more in each file of tests took a second of CPU. */
+const FINDS_TORCH = 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)';
+
 /** An interpreter with torch, as the set-up finds it. */
 export function pythonWithTorch(): string {
   for (const path of [process.env.OOMTUNE_PYTHON, '/usr/bin/python3', 'python3']) {
     if (!path) continue;
     try {
-      execFileSync(path, ['-c', 'import torch'], { stdio: 'ignore' });
+      execFileSync(path, ['-c', FINDS_TORCH], { stdio: 'ignore' });
       return path;
     } catch {
       // the next one
