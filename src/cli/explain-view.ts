@@ -32,11 +32,12 @@ export function explainJob(
   recorded: Recommendation | null,
   trace: MemoryTrace | null,
   paint: Paint,
+  came = 'It was submitted',
 ): string {
   const job = plain(raw);
   const recommendation = plain(recorded);
   const lines = [`${paint('bold', job.job)}  ${job.name}: ${shellWords(job.command)}`, ''];
-  lines.push(opening(job));
+  lines.push(opening(job, came));
   const inSlurm = slurmText(job);
   if (inSlurm !== null) lines.push(`In Slurm it is ${inSlurm}; its script is ${job.slurm?.script}.`);
   const seen = job.journal.map((one) => asRecord(one));
@@ -131,8 +132,8 @@ function filled(memory: MemoryBreakdown, budget: number | null, paint: Paint): s
   ];
 }
 
-function opening(job: JobRecord): string {
-  const submitted = `It was submitted ${ago(job.submitted_at)}`;
+function opening(job: JobRecord, came: string): string {
+  const submitted = `${came} ${ago(job.submitted_at)}`;
   switch (job.state) {
     case 'queued':
       if (/^(waits|held|is being) /.test(job.reason ?? '')) return `${submitted} and ${job.reason}.`;

@@ -30,14 +30,18 @@ export function withNotify(env: NodeJS.ProcessEnv, given: unknown): NodeJS.Proce
 
 type End = Pick<Told, 'state' | 'failure' | 'exit_code' | 'config'>;
 
-export const endOfRun = ({ outcome, failure, exit_code, config }: RunReport): End => ({
+/** What is told of a report. */
+export const toldOf = (report: RunReport | FindBatchReport): End =>
+  'outcome' in report ? endOfRun(report) : endOfSearch(report);
+
+const endOfRun = ({ outcome, failure, exit_code, config }: RunReport): End => ({
   state: outcome,
   failure: failure === null ? null : (failureOf(failure) as Told['failure']),
   exit_code,
   config: config as Config | null,
 });
 
-export const endOfSearch = ({ status, failure, config }: FindBatchReport): End => ({
+const endOfSearch = ({ status, failure, config }: FindBatchReport): End => ({
   state: status === 'found' ? 'succeeded' : status,
   failure: failure === undefined ? null : failureOf(failure),
   exit_code: null,

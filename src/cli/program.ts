@@ -148,7 +148,12 @@ export function createProgram(dispatch: Dispatch, command: string[] = []): Comma
 
   const ask = under(program, 'Ask:');
   ask('explain', 'tell why a job waits, or how its configuration was found', () => import('./verbs/explain.js'), {
-    args: [new Argument('<job>', 'job id or name (@ is the latest), or the name or key of a recommendation')],
+    args: [
+      new Argument(
+        '[job]',
+        'job id or name (@, the default, is the latest), also of run and find-batch; or the name or key of a recommendation',
+      ),
+    ],
   });
   ask('recommend', 'show recorded configurations', () => import('./verbs/recommend.js'), {
     args: [new Argument('[name]', "name, key, or the stem of the script's name")],

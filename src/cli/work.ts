@@ -1,10 +1,11 @@
 import type { JobOptions } from '../contract/options.js';
+import type { FindBatchReport, RunReport } from '../contract/reports.js';
 import type { JobSignal } from '../runtime/types.js';
 import { hostName } from '../store/process-identity.js';
 import { stemOfCommand } from '../worker/command/index.js';
 import type { WorkDeps, WorkRequest } from '../worker/types.js';
 import type { Context } from './context.js';
-import { ForegroundNotice, notifyTarget } from './notify.js';
+import { ForegroundNotice, notifyTarget, toldOf } from './notify.js';
 
 /** The worker's dependencies for foreground verbs; the daemon calls the same worker. */
 export async function workDeps(
@@ -13,20 +14,27 @@ export async function workDeps(
   options: JobOptions,
   command: string[],
   notify?: unknown,
-): Promise<{ request: WorkRequest; deps: WorkDeps; around: ForegroundNotice['around'] }> {
-  const [{ createLog }, { newJobId }, { tidyHourly }, { StandardInput }, runtime] = await Promise.all([
-    import('../common/log.js'),
-    import('../store/job-id.js'),
-    import('../daemon/retention.js'),
-    import('../runtime/standard-input.js'),
-    context.runtime(),
-  ]);
+): Promise<{
+  request: WorkRequest;
+  deps: WorkDeps;
+  around: <R extends RunReport | FindBatchReport>(work: () => Promise<R>) => Promise<R>;
+}> {
+  const [{ createLog }, { newJobId }, { tidyHourly }, { StandardInput }, { ForegroundRecord }, runtime] =
+    await Promise.all([
+      import('../common/log.js'),
+      import('../store/job-id.js'),
+      import('../daemon/retention.js'),
+      import('../runtime/standard-input.js'),
+      import('./foreground-record.js'),
+      context.runtime(),
+    ]);
   context.signal.throwIfAborted();
   const log = createLog(purpose);
   const jobId = newJobId();
   const target = notifyTarget(notify);
   const name = options.name ?? stemOfCommand(command, options.cwd);
   const about = { job: jobId, name, host: hostName() };
+  const record = new ForegroundRecord({ jobId, command, options }, about, context);
   const notice = target === null ? null : new ForegroundNotice(target, about, options, context);
   void tidyHourly(() => context.store(), log); // while the job works; it is not waited for
   return {
@@ -41,17 +49,18 @@ export async function workDeps(
       input: StandardInput.capture(),
       environment: process.env,
     },
-    around: notice === null ? (work) => work() : (work, endOf) => notice.around(work, endOf),
+    around: (work) => record.around(() => (notice === null ? work() : notice.around(work, toldOf))),
     deps: {
       runtime,
       records: () => context.store(),
       signal: context.signal,
       progress: (event) => {
         context.progress.show(event);
+        record.see(event);
         notice?.see(event);
       },
       ...(purpose === 'run' ? { onSignal: jobSignals() } : {}),
-      persist: async () => {}, // a foreground verb lives and dies with its terminal: there is no record to keep
+      persist: (patch) => record.persist(patch),
       log,
     },
   };

@@ -102,6 +102,14 @@ export const jobRecord = z.object({
 });
 export type JobRecord = z.infer<typeof jobRecord>;
 
+/** What `run` and `find-batch` leave in the folder of their launches (`job.json`), for `explain`. */
+export const foregroundRecord = z.object({
+  /** Whose it is: with its start time (clock ticks since boot) for good. */
+  process: z.object({ pid: whole, start_time: z.number().int() }),
+  job: jobRecord,
+});
+export type ForegroundRecord = z.infer<typeof foregroundRecord>;
+
 /** What every view of jobs shows as it stands in the record: `--json`, the dashboard's list, and a job's page. */
 export const jobFacts = jobRecord.pick({
   job: true,

@@ -1,34 +1,52 @@
 import { describe, expect, it } from 'vitest';
+import type { Observation } from '../../src/contract/measurement.js';
 import { exhaustedDiagnosis } from '../../src/worker/search/exhausted.js';
 import { undriveable } from '../../src/worker/search/undriveable.js';
 
+const MIB = 1024 ** 2;
 const all = { minBatch: 1, amp: 'auto', checkpointing: 'auto', accumulation: 'auto', exact: false } as const;
 const oom = { ...undriveable('CUDA out of memory'), class: 'device_oom', advice: 'Use a smaller batch.' } as const;
+
+const seen = { cut: null, observations: [] };
 
 const because = (why: string) => ({ type: 'exhausted', why, evidence: null }) as const;
 
 describe('a search without an answer', () => {
   it('advises no smaller batch where the smallest did not fit', () => {
-    expect(exhaustedDiagnosis(oom, because('why'), all, null)).toMatchObject({
+    expect(exhaustedDiagnosis(oom, because('why'), all, seen)).toMatchObject({
       class: 'device_oom',
       advice: 'Give a larger --budget, or make the model smaller.',
     });
   });
 
+  it('tells what the smallest size takes at least, on the rung that takes least of it', () => {
+    const refused = (micro_batch: number, held: number, asked: number | null) =>
+      ({
+        outcome: 'device_oom',
+        micro_batch,
+        peaks: { total_bytes: held * MIB },
+        refused_bytes: asked && asked * MIB,
+      }) as Observation;
+    const observations = [refused(64, 90, 8), refused(1, 355, 64), refused(1, 363, 48), refused(1, 300, null)];
+    expect(exhaustedDiagnosis(oom, because('why'), all, { cut: null, observations }).advice).toBe(
+      'Give a larger --budget, or make the model smaller. Micro-batch 1 had come to 411 MiB with what it was refused, so it takes more than that.',
+    );
+  });
+
   it('names what the options rule out', () => {
-    expect(exhaustedDiagnosis(oom, because('why'), { ...all, minBatch: 8, exact: true }, null).advice).toBe(
+    expect(exhaustedDiagnosis(oom, because('why'), { ...all, minBatch: 8, exact: true }, seen).advice).toBe(
       'Give a larger --budget or a smaller --min-batch or more knobs to turn, or make the model smaller.',
     );
   });
 
   it('keeps the advice of a job that could not even load', () => {
     const cut = { cut: 'model', why: 'the loop sees its own batches only' } as const;
-    expect(exhaustedDiagnosis(oom, because('why'), all, cut).advice).toContain('--cut loader');
-    expect(exhaustedDiagnosis({ ...oom, phase: 'load' }, because('why'), all, null).advice).toBe(oom.advice);
+    expect(exhaustedDiagnosis(oom, because('why'), all, { ...seen, cut }).advice).toContain('--cut loader');
+    expect(exhaustedDiagnosis({ ...oom, phase: 'load' }, because('why'), all, seen).advice).toBe(oom.advice);
   });
 
   it('blames the options where nothing could be tried', () => {
-    expect(exhaustedDiagnosis(null, because('no size'), all, null)).toMatchObject({
+    expect(exhaustedDiagnosis(null, because('no size'), all, seen)).toMatchObject({
       class: 'user_error',
       evidence: 'no size',
     });
@@ -40,7 +58,7 @@ describe('a search without an answer', () => {
       cause: 'growth',
       evidence: '`losses` (train.py:9: losses.append(loss))',
     } as const;
-    expect(exhaustedDiagnosis(null, grown, all, null)).toMatchObject({
+    expect(exhaustedDiagnosis(null, grown, all, seen)).toMatchObject({
       class: 'device_oom',
       reason: 'leak',
       cure: 'none',

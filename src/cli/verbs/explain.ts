@@ -1,28 +1,44 @@
+import type { JobRecord } from '../../contract/job.js';
 import { asRecord } from '../../contract/measurement.js';
+import type { Context } from '../context.js';
 import { explainJob, explainRecommendation } from '../explain-view.js';
+import { foregroundJob } from '../foreground-jobs.js';
 import { namedJob } from '../jobs.js';
 import { statusEntry } from '../status-entry.js';
 import type { Verb } from '../verb.js';
+import { ago } from '../words.js';
 
 export default (async ({ args }, context) => {
   const { out } = context;
   const store = await context.store();
   const [name = '@'] = args;
+  const inForeground = foregroundJob(name);
   const found = await namedJob(store, name, out).catch(async (error: unknown) => {
-    // A foreground search leaves no job; its recommendation explains it.
     const recorded = name === '@' ? [] : await store.recommendations.find(name);
-    if (recorded.length === 0) throw error;
-    return recorded;
+    if (recorded.length > 0) return recorded;
+    if (inForeground === null) throw error;
+    return inForeground;
   });
   if (Array.isArray(found)) {
     if (out.json) out.document('explain-recommendation', { schema: 1, recommendations: found });
     else out.data(found.map((one) => explainRecommendation(one, out.paint)).join('\n\n'));
+    if (inForeground !== null)
+      out.note(
+        `note: ${inForeground.job}, ${ago(inForeground.submitted_at)} in the foreground, ${inForeground.state}: \`oomtune explain ${inForeground.job}\`.`,
+      );
     return 0;
   }
+  if (inForeground !== null && (found === inForeground || found.submitted_at < inForeground.submitted_at))
+    return explained(context, inForeground, 'It was called in the foreground');
   const { followSlurm, withSilence } = await import('../../daemon/index.js');
   if (found.slurm != null) await followSlurm(store);
   const now = found.slurm == null ? found : await namedJob(store, found.job, out);
   const [job = now] = await withSilence(store, [now]);
+  return explained(context, job);
+}) satisfies Verb;
+
+async function explained({ out, store: open }: Context, job: JobRecord, came?: string): Promise<number> {
+  const store = await open();
   const [recommendation, trace] = await Promise.all([
     job.key === null ? null : store.recommendations.get(job.key),
     store.memory.get(job.job),
@@ -33,7 +49,7 @@ export default (async ({ args }, context) => {
     const more = { launches: job.launches, probes, recommendation, memory_over_time: overTime };
     out.document('explain', { schema: 1, ...statusEntry(job, recommendation), ...more });
   } else {
-    out.data(explainJob(job, recommendation, trace, out.paint));
+    out.data(explainJob(job, recommendation, trace, out.paint, came));
   }
   return 0;
-}) satisfies Verb;
+}

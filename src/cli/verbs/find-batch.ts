@@ -4,7 +4,6 @@ import type { FindBatchReport, MemoryReport } from '../../contract/reports.js';
 import { codeOfMisfit, interrupted, nothingFits, renderError } from '../errors.js';
 import { renderFound } from '../find-batch-view.js';
 import { toJobOptions, toKnob } from '../job-options.js';
-import { endOfSearch } from '../notify.js';
 import type { Verb } from '../verb.js';
 import { checkWritable, writeResult } from '../whole-file.js';
 import { workDeps } from '../work.js';
@@ -24,7 +23,7 @@ export default (async ({ options, command }, context) => {
     workDeps(context, 'find-batch', jobOptions, command, options.notify),
     import('../../worker/index.js'),
   ]);
-  const report = await around(() => findBatch(knob === null ? request : { ...request, knob }, deps), endOfSearch);
+  const report = await around(() => findBatch(knob === null ? request : { ...request, knob }, deps));
   context.progress.close();
   if (context.signal.aborted) throw interrupted();
   if (plot !== null && report.memory !== null) {
@@ -34,7 +33,10 @@ export default (async ({ options, command }, context) => {
   }
   if (out.json) out.document('find-batch', report);
   else if (report.status === 'found') out.data(renderFound(report, out.paint));
-  else renderError(notFound(report), out);
+  else {
+    renderError(notFound(report), out);
+    if (report.probes.length > 0) out.note(`\`oomtune explain ${request.jobId}\` tells more.`);
+  }
   return report.status === 'found' ? 0 : report.status === 'exhausted' ? 3 : 4;
 }) satisfies Verb;
 

@@ -4,7 +4,6 @@ import type { RunReport } from '../../contract/reports.js';
 import type { Context } from '../context.js';
 import { codeOfMisfit, interrupted, nothingFits, renderError } from '../errors.js';
 import { toJobOptions } from '../job-options.js';
-import { endOfRun } from '../notify.js';
 import type { Verb } from '../verb.js';
 import { checkWritable, writeResult } from '../whole-file.js';
 import { workDeps } from '../work.js';
@@ -23,7 +22,7 @@ export default (async ({ options, command }, context) => {
     workDeps(context, 'run', jobOptions, command, rest.notify),
     import('../../worker/index.js'),
   ]);
-  const report = await around(() => runJob(request, deps), endOfRun);
+  const report = await around(() => runJob(request, deps));
   context.progress.close();
   if (typeof file === 'string') await writeResult(file, `${JSON.stringify(report, null, 2)}\n`);
   if (context.signal.aborted) throw interrupted();
@@ -59,6 +58,7 @@ function codeOf(report: RunReport, context: Context): number {
     const evidence = failure?.evidence ? `\nEvidence: ${failure.evidence}` : '';
     const error = new OomtuneError(code, message, `${failure?.advice || 'Its output says why.'}${evidence}`);
     renderError(error, { ...context.out, json: false });
+    if (report.launches > 0) context.out.note(`\`oomtune explain ${report.job}\` tells more.`);
     return error.exitCode;
   }
 }

@@ -70,7 +70,7 @@ export class JobReports {
       exit_code: ended ? FAILED : (exit?.code ?? null),
       signal: ended ? null : (exit?.signal ?? null),
       outcome: exhausted ? 'exhausted' : exit?.ended_by === 'timeout' ? 'timeout' : 'failed',
-      failure: exhausted ? exhaustedDiagnosis(diagnosis, action, this.request.options, outcome.cut) : diagnosis,
+      failure: exhausted ? exhaustedDiagnosis(diagnosis, action, this.request.options, outcome) : diagnosis,
     };
   }
 

@@ -1,7 +1,9 @@
+import { formatBytes } from '../../common/size.js';
 import type { Diagnosis } from '../../contract/diagnosis.js';
+import type { Observation } from '../../contract/measurement.js';
 import type { JobOptions } from '../../contract/options.js';
-import type { Cut } from '../../contract/rung.js';
 import type { Action } from '../../tuner/types.js';
+import type { Seen } from './search.js';
 import { PLACEHOLDER, userError } from './undriveable.js';
 
 /** Where the model's call is cut, the whole batch's outputs and the loss's graph on them stay in memory. */
@@ -13,7 +15,7 @@ export function exhaustedDiagnosis(
   seen: Diagnosis | null,
   action: Extract<Action, { type: 'exhausted' }>,
   options: Pick<JobOptions, 'minBatch' | 'amp' | 'checkpointing' | 'accumulation' | 'exact'>,
-  cut: Cut | null,
+  { cut, observations }: Pick<Seen, 'cut' | 'observations'>,
 ): Diagnosis {
   const { why } = action;
   if (action.cause === 'growth') return growthDiagnosis(action);
@@ -23,7 +25,7 @@ export function exhaustedDiagnosis(
   }
   // Keeps the advice for a job that could not load, or whose batch cannot be set.
   if (seen.phase === 'load' || seen.advice === PLACEHOLDER) return seen;
-  const advice = exhaustedAdvice(options);
+  const advice = exhaustedAdvice(options, least(observations));
   return { ...seen, advice: cut?.cut === 'model' ? `${advice} ${WHOLE_OUTPUTS}` : advice };
 }
 
@@ -42,10 +44,22 @@ export function outgrown(seen: Diagnosis, own: number | undefined): Diagnosis {
   return { ...seen, cause, advice: PLACEHOLDER };
 }
 
-function exhaustedAdvice(options: Parameters<typeof exhaustedDiagnosis>[2]): string {
+/** The smallest size that was tried, and the fewest bytes that it had on any rung with what it was refused; null: not known. */
+function least(observations: readonly Observation[]): { micro_batch: number; bytes: number } | null {
+  const known = observations.flatMap(({ outcome, micro_batch, peaks: { total_bytes }, refused_bytes }) =>
+    outcome !== 'device_oom' || total_bytes === null || refused_bytes === null
+      ? []
+      : [{ micro_batch, bytes: total_bytes + refused_bytes }],
+  );
+  return known.toSorted((a, b) => a.micro_batch - b.micro_batch || a.bytes - b.bytes)[0] ?? null;
+}
+
+function exhaustedAdvice(options: Parameters<typeof exhaustedDiagnosis>[2], nearest: ReturnType<typeof least>): string {
   const ways = ['a larger --budget'];
   if (options.minBatch > 1) ways.push('a smaller --min-batch');
   const { amp, checkpointing, accumulation, exact } = options;
   if (amp !== 'auto' || exact || checkpointing !== 'auto' || accumulation !== 'auto') ways.push('more knobs to turn');
-  return `Give ${ways.join(' or ')}, or make the model smaller.`;
+  const advice = `Give ${ways.join(' or ')}, or make the model smaller.`;
+  if (nearest === null) return advice;
+  return `${advice} Micro-batch ${nearest.micro_batch} had come to ${formatBytes(nearest.bytes)} with what it was refused, so it takes more than that.`;
 }

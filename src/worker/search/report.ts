@@ -86,7 +86,7 @@ async function howToApply(
 function failureOf(outcome: SearchOutcome, options: WorkRequest['options']): NonNullable<FindBatchReport['failure']> {
   const { action, diagnosis } = outcome;
   if (action.type === 'exhausted') {
-    const { class: kind, fields, advice, reason } = exhaustedDiagnosis(diagnosis, action, options, outcome.cut);
+    const { class: kind, fields, advice, reason } = exhaustedDiagnosis(diagnosis, action, options, outcome);
     return {
       class: kind as FailureClass,
       evidence: action.evidence ?? action.why,

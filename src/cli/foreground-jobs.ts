@@ -1,0 +1,39 @@
+import { join } from 'node:path';
+import { homePath } from '../common/home.js';
+import { answersTo } from '../common/names.js';
+import { processLives } from '../common/process.js';
+import { namesIn, readText } from '../common/regular-file.js';
+import { ENDED_STATES, foregroundRecord, type JobRecord } from '../contract/job.js';
+import { hostName } from '../store/process-identity.js';
+
+/** Where the record of a command in the foreground lies, beside its launches. */
+export const recordPath = (job: string): string => join(homePath(), 'runs', job, 'job.json');
+
+/** The latest `run` or `find-batch` in the foreground of this id or name (`@`: of all); null: there is none whose record is left. */
+export function foregroundJob(handle: string): JobRecord | null {
+  const found = namesIn(join(homePath(), 'runs'))
+    .map(read)
+    .filter((job) => job !== null)
+    .filter(({ job, name }) => handle === '@' || job === handle || name === handle || answersTo(name, handle));
+  return found.toSorted((a, b) => (a.submitted_at < b.submitted_at ? 1 : -1))[0] ?? null;
+}
+
+/** Null: a job of the queue, or a record that this version cannot read. */
+function read(job: string): JobRecord | null {
+  const text = readText(recordPath(job));
+  if (text === null) return null;
+  const parsed = foregroundRecord.safeParse(orNull(text));
+  if (!parsed.success) return null;
+  const { process: by, job: record } = parsed.data;
+  const gone = record.host === hostName() && !processLives(by.pid, by.start_time);
+  if (ENDED_STATES.includes(record.state) || !gone) return record;
+  return { ...record, state: 'failed', reason: 'oomtune itself was killed, or its machine went down.' };
+}
+
+function orNull(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

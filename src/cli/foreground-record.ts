@@ -1,0 +1,84 @@
+import { existsSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { writeWhole } from '../common/durable-file.js';
+import { readStat } from '../common/process.js';
+import { ownUser } from '../common/user.js';
+import type { JobRecord } from '../contract/job.js';
+import type { FindBatchReport, RunReport } from '../contract/reports.js';
+import { configOf } from '../contract/rung.js';
+import { failureOf, outcomeOf } from '../daemon/outcome.js';
+import { notBegun } from '../daemon/submit.js';
+import type { Progress, WorkRequest } from '../worker/types.js';
+import type { Context } from './context.js';
+import { recordPath } from './foreground-jobs.js';
+
+/** What `explain` tells of a command in the foreground, in the folder of its launches and as long as that: from its first launch on. */
+export class ForegroundRecord {
+  readonly #record: JobRecord;
+  readonly #process = { pid: process.pid, start_time: readStat(process.pid)?.startTime ?? -1 };
+
+  constructor(
+    { jobId: job, command, options }: Pick<WorkRequest, 'jobId' | 'command' | 'options'>,
+    { name, host }: { name: string; host: string },
+    private readonly context: Pick<Context, 'interruptedBy'>,
+  ) {
+    const owner = ownUser();
+    this.#record = { ...notBegun(), schema: 1, job, name, owner, reason: null, command, options, host };
+  }
+
+  see(event: Progress): void {
+    const record = this.#record;
+    if (event.type === 'device') record.devices = [event.device.id];
+    if (event.type === 'lasts') record.config = event.config;
+    if (event.type !== 'launch' && event.type !== 'running') return;
+    record.started_at ??= new Date().toISOString();
+    record.state = event.type === 'running' ? 'running' : 'searching';
+  }
+
+  async persist(patch: Partial<JobRecord>): Promise<void> {
+    Object.assign(this.#record, patch);
+    this.#write();
+  }
+
+  /** Does the work, and records how it ended. */
+  async around<R extends RunReport | FindBatchReport>(work: () => Promise<R>): Promise<R> {
+    try {
+      const report = await work();
+      this.#end('outcome' in report ? outcomeOf(report) : endOfSearch(report));
+      return report;
+    } catch (error) {
+      this.#end(this.context.interruptedBy === null ? failureOf(error) : { state: 'cancelled', failure: null });
+      throw error;
+    }
+  }
+
+  #end(end: Partial<JobRecord>): void {
+    const interrupted = this.context.interruptedBy !== null;
+    Object.assign(this.#record, end, interrupted ? { state: 'cancelled' } : {}, { ended_at: new Date().toISOString() });
+    this.#write();
+  }
+
+  #write(): void {
+    const path = recordPath(this.#record.job);
+    if (!existsSync(dirname(path))) return; // nothing was launched
+    writeWhole(path, JSON.stringify({ process: this.#process, job: this.#record }));
+  }
+}
+
+/** The record's fields after a search. */
+function endOfSearch({ status, failure, config, key }: FindBatchReport): Partial<JobRecord> {
+  const { class: kind, evidence, fields, advice, reason } = failure ?? {};
+  return {
+    state: status === 'found' ? 'succeeded' : status,
+    key,
+    config: config && configOf(config, config),
+    failure:
+      kind === undefined
+        ? null
+        : {
+            class: kind,
+            evidence: evidence ?? null,
+            fields: { ...fields, advice: advice ?? null, reason: reason ?? null },
+          },
+  };
+}

@@ -1,0 +1,76 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, describe, expect, it, vi } from 'vitest';
+import { Oomtune, PYTHON } from './oomtune.js';
+
+const oomtune = new Oomtune();
+afterAll(() => oomtune.close());
+
+const script = join(oomtune.home, 'train.py');
+writeFileSync(
+  script,
+  `
+import torch, sys
+from torch.utils.data import DataLoader, TensorDataset
+model = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 1))
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+for (x,) in DataLoader(TensorDataset(torch.randn(2048, 64)), batch_size=512):
+    optimizer.zero_grad()
+    model(x).mean().backward()
+    optimizer.step()
+sys.exit(int(sys.argv[1]))
+`,
+);
+const run = (code: number, ...more: string[]) =>
+  oomtune.call(['run', '--device', 'cpu', ...more, '--', PYTHON, script, String(code)]);
+const explain = async (...words: string[]) => (await oomtune.call(['explain', ...words])).stdout;
+
+describe('explain of a command in the foreground', () => {
+  it('tells how the last one ended, by no name, its script’s and its id', async () => {
+    const refused = await run(0, '--budget', '1MiB');
+    expect(refused.code).toBe(3);
+    const [, id = ''] = /oomtune explain (j-\w+)/.exec(refused.stderr) ?? [];
+    const latest = await explain();
+    expect(latest).toContain(id);
+    expect(latest).toContain('It was called in the foreground');
+    expect(latest).toMatch(/Nothing fits, even the smallest batch[\s\S]*remedy: Give a larger --budget/);
+    expect(await explain('train')).toContain(id);
+    const { stdout } = await oomtune.call(['explain', id, '--json']);
+    expect(JSON.parse(stdout)).toMatchObject({ job: id, state: 'exhausted', failure: { class: 'device_oom' } });
+
+    const failed = await run(7, '--no-tune');
+    expect(failed.code).toBe(7);
+    expect(await explain()).toContain('It failed');
+    expect(await explain(id)).toContain('Nothing fits');
+  });
+
+  it('tells of a recorded configuration by its name, and names the last command beside it', async () => {
+    expect((await run(0)).code).toBe(0);
+    const { stdout, stderr } = await oomtune.call(['explain', 'train']);
+    expect(stdout).toContain('The largest micro-batch that fits is 512');
+    expect(stderr).toMatch(/note: j-\w+, .* in the foreground, succeeded: `oomtune explain j-\w+`/);
+    expect(await explain('@')).toContain('It succeeded');
+  });
+
+  it('says of one that was killed that it was', async () => {
+    const job = ['--device', 'cpu', '--no-tune', '--', 'sh', '-c', 'sleep 600'];
+    const { child, ended } = oomtune.start(['run', '--name', 'killed', ...job]);
+    await vi.waitFor(async () => expect(await explain('killed')).toContain('and runs on'), {
+      timeout: 60_000,
+      interval: 200,
+    });
+    child.kill('SIGKILL');
+    await ended;
+    expect(await explain('killed')).toContain('oomtune itself was killed, or its machine went down.');
+  });
+
+  it('does not mind what else lies in the folder of the runs', async () => {
+    const folder = join(oomtune.home, 'runs', 'j-other');
+    mkdirSync(folder);
+    for (const text of ['', '{', '{"process": 1}', '\0']) {
+      writeFileSync(join(folder, 'job.json'), text);
+      expect(await explain('killed')).toContain('oomtune itself was killed');
+    }
+    expect((await oomtune.call(['explain', 'nothing'])).stderr).toContain('OOMTUNE_NO_SUCH_JOB');
+  });
+});
