@@ -11,8 +11,8 @@ describe('a program that does not notice that memory was refused to it', () => {
     const bench = workbench('find-batch', [...command, '{micro_batch}'], { budget: '80MiB' });
     const report = await findBatch(bench.request, bench.deps);
     expect(report.status, JSON.stringify(report.failure)).toBe('found');
-    // One MiB a sample beside the interpreter: each size takes what it says, or is refused it.
-    expect(report.max_micro_batch).toBeLessThan(80);
+    // One MiB a sample beside the interpreter, and 16 more above 64: each size takes what it says, or is refused it.
+    expect(report.max_micro_batch).toBeLessThanOrEqual(64);
     const refused = report.probes.filter(({ outcome }) => outcome === 'device_oom');
     expect(refused.length).toBeGreaterThan(0);
     expect(refused[0]?.evidence).toMatch(/^Memory was refused 3 times, the last time of .*, and the program ended/);
